@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Installs what efs needs to build and to test on Debian 12 or 13 (as root; with no argument).
+#
+# Everything comes from Debian. Two things are newer than what Debian 12 ships:
+#   * libfuse >= 3.17 (passthrough): Debian's own newer source package is built into a private prefix.
+#   * Catch2 3: taken from backports where the release has only version 2.
+# The mirror is the one that the machine's own apt configuration names.
+#
+# usage: cmake/deps.sh [--demo]     --demo adds the programs that `make demo` runs
+#   EFS_PREFIX   where the private libfuse goes (default /opt/efs-deps)
+set -euo pipefail
+
+prefix=${EFS_PREFIX:-/opt/efs-deps}
+fuse_wanted=3.17.0
+say() { printf 'deps: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+command -v apt-get >/dev/null || die "this script knows apt only; install the packages listed in $0 by hand"
+[ "$(id -u)" = 0 ] || die "installing packages needs root: run 'sudo make deps'"
+
+export DEBIAN_FRONTEND=noninteractive
+common=(g++ make cmake ninja-build pkg-config ca-certificates fuse3 libfuse3-dev libpmem-dev libyaml-cpp-dev
+        libcli11-dev libspdlog-dev nlohmann-json3-dev libxxhash-dev libbenchmark-dev
+        attr acl libcap2-bin python3 sqlite3 fio util-linux e2fsprogs psmisc)
+demo=(lammps hdf5-tools)
+
+# The machine's own Debian mirror and keyring, from deb822 or one-line sources.
+mirror() {
+  local found
+  found=$(cat /etc/apt/sources.list.d/*.sources 2>/dev/null | sed -n 's/^URIs:[[:space:]]*//p' | tr ' ' '\n' | grep -E '/debian/?$' | head -n 1 || true)
+  [ -n "$found" ] || found=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
+    sed -nE 's/^deb(-src)?[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+).*/\3/p' | grep -E '/debian/?$' | head -n 1 || true)
+  [ -n "$found" ] || die "no Debian mirror found in /etc/apt; add one and run again"
+  printf '%s\n' "$found"
+}
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+
+# apt with lists of our own, so that the machine's configuration stays as it is.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+private_apt() {  # private_apt LINE... -- COMMAND...
+  local lines=()
+  while [ "$1" != -- ]; do lines+=("$1"); shift; done
+  shift
+  mkdir -p "$scratch/lists/partial"
+  printf '%s\n' "${lines[@]}" > "$scratch/sources.list"
+  local options=(-o "Dir::Etc::sourcelist=$scratch/sources.list" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$scratch/lists" -o APT::Sandbox::User=root)
+  apt-get "${options[@]}" -qq update
+  apt-get "${options[@]}" "$@"
+}
+
+missing() {  # prints the packages of its arguments that are not installed
+  local package
+  for package; do
+    dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q 'ok installed' || printf '%s\n' "$package"
+  done
+}
+
+install() {
+  local wanted
+  wanted=$(missing "$@")
+  [ -n "$wanted" ] || return 0
+  say "installing:" $wanted
+  # shellcheck disable=SC2086
+  apt-get install -qq -y --no-install-recommends $wanted >/dev/null
+}
+
+have_catch2() { [ -f /usr/lib/cmake/Catch2/Catch2Config.cmake ] || [ -f /usr/lib/x86_64-linux-gnu/cmake/Catch2/Catch2Config.cmake ] ||
+                find /usr/lib/*/cmake /usr/share/cmake /usr/lib/cmake -path '*Catch2/Catch2Config.cmake' 2>/dev/null | grep -q .; }
+catch2_major() { dpkg-query -W -f '${Version}' catch2 2>/dev/null | sed 's/^[0-9]*://; s/\..*//'; }
+
+if [ -n "$(missing "${common[@]}")" ]; then apt-get -qq update; fi
+install "${common[@]}"
+[ "${1:-}" = --demo ] && { [ -z "$(missing "${demo[@]}")" ] || apt-get -qq update; install "${demo[@]}"; }
+
+if ! have_catch2 || [ "$(catch2_major)" != 3 ]; then
+  release=$(. /etc/os-release; printf %s "$VERSION_CODENAME")
+  if [ "$(apt-cache policy catch2 | sed -n 's/ *Candidate: *\([0-9]*:\)\?\([0-9]*\).*/\2/p')" = 3 ]; then
+    install catch2
+  else
+    say "installing catch2 3 from $release-backports"
+    private_apt "deb [signed-by=$keyring] $(mirror) $release-backports main" -- install -qq -y --no-install-recommends catch2 >/dev/null
+  fi
+fi
+
+# libfuse: the distribution's where it is new enough, else Debian's newer source package in a prefix of our own.
+fuse_version() { PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pkg-config --modversion fuse3 2>/dev/null || echo 0; }
+newer() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | tail -n 1)" = "$1" ]; }
+if ! newer "$(fuse_version)" "$fuse_wanted"; then
+  install meson dpkg-dev patch xz-utils
+  ( cd "$scratch"
+    for suite in unstable trixie; do
+      private_apt "deb-src [signed-by=$keyring] $(mirror) $suite main" -- source -qq --download-only fuse3 >/dev/null && break
+      rm -rf lists
+    done
+    dpkg-source --no-check -x fuse3_*.dsc fuse3 >/dev/null
+    say "building libfuse $(sed -n "s/.*version: '\([0-9.]*\)'.*/\1/p" fuse3/meson.build | head -n 1) into $prefix"
+    meson setup --prefix="$prefix" --libdir=lib --buildtype=release -Dutils=false -Dexamples=false -Dtests=false -Dinitscriptdir= build fuse3 >meson.log 2>&1 || { cat meson.log >&2; exit 1; }
+    ninja -C build install >ninja.log 2>&1 || { tail -n 40 ninja.log >&2; exit 1; }
+  ) || say "libfuse >= $fuse_wanted could not be built: efs will be built with $(fuse_version), without passthrough"
+fi
+say "ready (libfuse $(fuse_version))"

@@ -1,0 +1,79 @@
+#pragma once
+// Mutexes with clang's thread-safety annotations. Every mutex says beside its declaration what it guards and
+// its rank; the ranks are listed in src/README.md and are taken in ascending order only.
+// The attributes are documented in clang's "Thread Safety Analysis"; other compilers see nothing.
+
+#include <condition_variable>
+#include <mutex>
+#include <shared_mutex>
+
+#if defined(__clang__)
+#define EFS_ANNOTATE(x) __attribute__((x))
+#else
+#define EFS_ANNOTATE(x)
+#endif
+#define EFS_GUARDED_BY(x) EFS_ANNOTATE(guarded_by(x))
+#define EFS_REQUIRES(...) EFS_ANNOTATE(requires_capability(__VA_ARGS__))
+#define EFS_REQUIRES_SHARED(...) EFS_ANNOTATE(requires_shared_capability(__VA_ARGS__))
+#define EFS_EXCLUDES(...) EFS_ANNOTATE(locks_excluded(__VA_ARGS__))
+
+namespace efs {
+
+class EFS_ANNOTATE(capability("mutex")) Mutex {
+ public:
+  void lock() EFS_ANNOTATE(acquire_capability()) { mutex_.lock(); }
+  void unlock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
+  std::mutex& native() { return mutex_; }
+
+ private:
+  std::mutex mutex_;
+};
+
+class EFS_ANNOTATE(capability("shared_mutex")) SharedMutex {
+ public:
+  void lock() EFS_ANNOTATE(acquire_capability()) { mutex_.lock(); }
+  void unlock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
+  void lock_shared() EFS_ANNOTATE(acquire_shared_capability()) { mutex_.lock_shared(); }
+  void unlock_shared() EFS_ANNOTATE(release_shared_capability()) { mutex_.unlock_shared(); }
+
+ private:
+  std::shared_mutex mutex_;
+};
+
+/// Holds a Mutex for a scope.
+class EFS_ANNOTATE(scoped_lockable) MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) EFS_ANNOTATE(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
+  ~MutexLock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
+/// Holds a SharedMutex exclusively for a scope.
+class EFS_ANNOTATE(scoped_lockable) WriteLock {
+ public:
+  explicit WriteLock(SharedMutex& mutex) EFS_ANNOTATE(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
+  ~WriteLock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
+  WriteLock(const WriteLock&) = delete;
+  WriteLock& operator=(const WriteLock&) = delete;
+
+ private:
+  SharedMutex& mutex_;
+};
+
+/// Holds a SharedMutex shared for a scope.
+class EFS_ANNOTATE(scoped_lockable) ReadLock {
+ public:
+  explicit ReadLock(SharedMutex& mutex) EFS_ANNOTATE(acquire_shared_capability(mutex)) : mutex_(mutex) { mutex_.lock_shared(); }
+  ~ReadLock() EFS_ANNOTATE(release_capability()) { mutex_.unlock_shared(); }
+  ReadLock(const ReadLock&) = delete;
+  ReadLock& operator=(const ReadLock&) = delete;
+
+ private:
+  SharedMutex& mutex_;
+};
+
+}  // namespace efs

@@ -1,0 +1,67 @@
+#pragma once
+// A job file after parsing and validation: plain values, every path absolute and normalised, no trailing slash.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace efs::config {
+
+/// Whether a file goes back to the PFS when the job ends.
+enum class FileClass : std::uint8_t { temporary = 0, persistent = 1 };
+
+enum class BackendType : std::uint8_t { dram, fsdax, devdax };
+
+/// What happens at the declared capacity where the kernel cannot hold it (efs-job.5).
+enum class Enforce : std::uint8_t { advisory, strict };
+
+struct Backend {
+  std::string id;                           // as resources name it, e.g. "nvml:/"
+  BackendType type = BackendType::dram;
+  std::optional<std::uint64_t> capacity;    // bytes; absent: all there is (dram: half of the available memory)
+  std::string daxfs;                        // directory (fsdax) or device (devdax); "" for dram
+  std::uint64_t segment_size = 128u << 20;  // bytes
+  Enforce enforce = Enforce::advisory;
+};
+
+/// Something to stage in. A path that holds *, ? or [ is a glob (as glob(7), with ** for any depth).
+struct Resource {
+  std::string path;  // absolute, below root_dir
+  std::string backend;
+  FileClass file_class = FileClass::temporary;
+  bool is_glob = false;
+  int line = 0;  // of the job file, for messages
+};
+
+/// The class of files that do not exist when the job starts.
+struct OutputRule {
+  std::string pattern;  // relative to the mount point; glob as above; a directory stands for all below it
+  FileClass file_class = FileClass::persistent;
+};
+
+struct JobConfig {
+  std::string source;       // the job file, for messages
+  std::string name;         // instance name: `name`, or the job file's stem
+  std::string root_dir;
+  std::string mount_dir;
+  std::string results_dir;  // "" where nothing can be persistent
+  bool in_place = false;    // results_dir == root_dir, said explicitly
+  std::string log_file;     // "": in the instance's own directory
+  unsigned workers = 8;
+  std::uint64_t transfer_size = 1u << 20;  // bytes per PFS request
+  std::vector<Backend> backends;           // never empty: one dram backend where the file has none
+  std::vector<Resource> resources;
+  std::vector<OutputRule> outputs;
+};
+
+/// Does `path` (relative, "a/b/c") match `pattern` as glob(7) with ** for any number of components?
+bool glob_match(std::string_view pattern, std::string_view path);
+
+/// The class of the file at `path` (relative to the mount point) by the rules of efs-job.5: the first output rule
+/// that matches, for files that were not staged in; else the resource that names the path or holds it most
+/// deeply; else persistent where there is no output rule and temporary where there is one.
+FileClass classify(const JobConfig& config, std::string_view path, bool staged_in);
+
+}  // namespace efs::config
