@@ -26,9 +26,10 @@ struct Backend {
   Enforce enforce = Enforce::advisory;
 };
 
-/// Something to stage in. A path that holds *, ? or [ is a glob (as glob(7), with ** for any depth).
+/// Something to stage in. A path that holds *, ? or [ behind root_dir is a glob (as glob(7), with ** for any depth);
+/// root_dir itself is never part of the pattern.
 struct Resource {
-  std::string path;  // absolute, below root_dir
+  std::string path;  // absolute, below root_dir, or root_dir itself: all of it
   std::string backend;
   FileClass file_class = FileClass::temporary;
   bool is_glob = false;
@@ -56,12 +57,14 @@ struct JobConfig {
   std::vector<OutputRule> outputs;
 };
 
-/// Does `path` (relative, "a/b/c") match `pattern` as glob(7) with ** for any number of components?
+/// Does `path` (relative, "a/b/c") match `pattern` as glob(7) with ** for any number of components, none included?
+/// As glob(7): a component's leading period is matched by a period only; ** takes hidden components too.
 bool glob_match(std::string_view pattern, std::string_view path);
 
-/// The class of the file at `path` (relative to the mount point) by the rules of efs-job.5: the first output rule
-/// that matches, for files that were not staged in; else the resource that names the path or holds it most
-/// deeply; else persistent where there is no output rule and temporary where there is one.
+/// The class of the file at `path` (relative to the mount point) by the rules of efs-job.5. A file that was not
+/// staged in: persistent where there is no output rule at all, else as the first rule that matches it or a
+/// directory above it says. What is left: as the resource that names the path or holds it most deeply; else
+/// persistent where there is no output rule and temporary where there is one.
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in);
 
 }  // namespace efs::config

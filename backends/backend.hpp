@@ -1,0 +1,87 @@
+#pragma once
+// The contract between storage and everything above it. A backend knows bytes and durability and nothing else:
+// no path, no permission, no FUSE. How to add a kind: backends/README.md.
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+
+namespace efs {
+
+/// How much survives which failure, after libpmem's granularity.
+enum class Durability : std::uint8_t {
+  volatile_memory,  // tmpfs: lives as long as the machine
+  page,             // page cache: survives our processes at once, power loss from the next sync on
+  cache_line,       // persistent memory: a drained store survives power loss
+};
+
+struct Space {
+  std::uint64_t capacity = 0;   // bytes
+  std::uint64_t used = 0;       // bytes
+  std::uint64_t available = 0;  // bytes
+};
+
+/// A window of a container, mapped. Stores are durable after flush() and the container's drain().
+/// Valid as long as it lives, also when the container is closed; not beyond the container's end.
+class Segment {
+ public:
+  virtual ~Segment() = default;
+  virtual std::span<std::byte> bytes() = 0;
+  /// Copies into the window at `offset` and flushes what it stored; drain comes later.
+  virtual void store(std::size_t offset, std::span<const std::byte> data) = 0;
+};
+
+/// An open container: a growable byte object that starts at offset 0. Thread-safe; concurrent writes to
+/// overlapping ranges give one or the other per page, as the caller has no lock to offer.
+class Container {
+ public:
+  virtual ~Container() = default;
+  virtual Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) = 0;
+  /// May write less than asked where the capacity ends; ENOSPC when nothing fits.
+  virtual Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) = 0;
+  virtual Status truncate(std::uint64_t size) = 0;
+  /// fallocate(2) with its modes: reserves, punches, zeroes. EOPNOTSUPP where the store cannot.
+  virtual Status allocate(int mode, std::uint64_t offset, std::uint64_t length) = 0;
+  /// lseek(2) with SEEK_DATA or SEEK_HOLE.
+  virtual Result<std::uint64_t> seek(std::uint64_t offset, int whence) = 0;
+  /// Size, blocks and times are the container's; all else is meaningless.
+  virtual Result<struct stat> attributes() = 0;
+  /// Returns when data (and with `metadata` the times) survive what the durability class promises.
+  virtual Status sync(bool metadata) = 0;
+  /// Maps [offset, offset + length), which must be allocated. ENOTSUP where mapping buys nothing.
+  virtual Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) = 0;
+  /// For kernel passthrough and staging; -1 where there is none. Owned by the container.
+  virtual int descriptor() const = 0;
+};
+
+/// A store of containers, addressed by a number that the caller chooses. Thread-safe.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  /// EEXIST if there is one; its mtime and ctime are now.
+  virtual Result<std::shared_ptr<Container>> create(std::uint64_t id) = 0;
+  /// Opened containers are cached in bounded number: the descriptor count never follows the file count.
+  virtual Result<std::shared_ptr<Container>> open(std::uint64_t id) = 0;
+  /// Frees the space once the last reader is gone (rule R3 of src/store/README.md). Idempotent.
+  virtual void remove(std::uint64_t id) = 0;
+  virtual Result<struct stat> attributes(std::uint64_t id) = 0;
+  /// nullopt leaves a time as it is.
+  virtual Status set_times(std::uint64_t id, std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) = 0;
+  virtual Space space() = 0;
+  /// ENOSPC where the declared capacity is used up and the kernel will not say so (advisory enforcement).
+  virtual Status admit_writer() = 0;
+  virtual Durability durability() const = 0;
+  /// May the kernel do I/O on descriptors directly? False where the daemon must count every byte.
+  virtual bool offers_descriptor() const = 0;
+  virtual std::string description() const = 0;
+};
+
+}  // namespace efs

@@ -1,0 +1,57 @@
+#pragma once
+// One container of fsdax: a file. Internal to the backend.
+
+#include <atomic>
+#include <memory>
+
+#include "backends/backend.hpp"
+#include "base/mutex.hpp"
+#include "base/unique_fd.hpp"
+
+namespace efs {
+
+/// Counts the bytes of a store whose end the kernel does not hold. Thread-safe, lock-free.
+class CapacityAccount {
+ public:
+  explicit CapacityAccount(std::optional<std::uint64_t> limit) : limit_(limit) {}
+  bool counts() const { return limit_.has_value(); }
+  std::uint64_t limit() const { return *limit_; }
+  std::uint64_t used() const { return static_cast<std::uint64_t>(std::max<std::int64_t>(0, used_.load())); }
+  /// Takes `bytes` if they fit.
+  bool take(std::uint64_t bytes);
+  /// Corrects by what was really allocated (negative: released).
+  void adjust(std::int64_t bytes) { used_.fetch_add(bytes); }
+
+ private:
+  std::optional<std::uint64_t> limit_;
+  std::atomic<std::int64_t> used_{0};
+};
+
+class ContainerFile final : public Container {
+ public:
+  ContainerFile(UniqueFd fd, std::shared_ptr<CapacityAccount> account, bool pmem)
+      : fd_(std::move(fd)), account_(std::move(account)), pmem_(pmem) {}
+
+  Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) override;
+  Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) override;
+  Status truncate(std::uint64_t size) override;
+  Status allocate(int mode, std::uint64_t offset, std::uint64_t length) override;
+  Result<std::uint64_t> seek(std::uint64_t offset, int whence) override;
+  Result<struct stat> attributes() override;
+  Status sync(bool metadata) override;
+  Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) override;
+  int descriptor() const override { return fd_.get(); }
+
+ private:
+  std::int64_t allocated() const;
+  std::uint64_t missing(std::uint64_t offset, std::uint64_t length) const;
+  template <typename Change>
+  Status counted(std::uint64_t upper_bound, Change change);
+
+  const UniqueFd fd_;
+  const std::shared_ptr<CapacityAccount> account_;
+  const bool pmem_;
+  Mutex growth_;  // rank 40; serialises counted changes of one container, so that deltas are exact
+};
+
+}  // namespace efs

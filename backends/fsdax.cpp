@@ -1,0 +1,225 @@
+#include "backends/fsdax.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <libpmem.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <list>
+#include <unordered_map>
+
+#include "backends/container_file.hpp"
+#include "base/text.hpp"
+
+namespace efs {
+namespace {
+
+constexpr unsigned fan_out = 256;  // directories, so that none of them grows a million names
+
+struct ContainerName {
+  std::array<char, 24> text{};
+  explicit ContainerName(std::uint64_t id) {
+    std::snprintf(text.data(), text.size(), "%02x/%016llx", static_cast<unsigned>(id % fan_out), static_cast<unsigned long long>(id));
+  }
+  operator const char*() const { return text.data(); }
+};
+
+// Does this directory map persistent memory? Asked once: libpmem decides by the mapping, MAP_SYNC by the file system.
+bool probe_pmem(int directory) {
+  UniqueFd fd(::openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!fd || ::ftruncate(fd.get(), 4096) != 0) return false;
+  void* address = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd.get(), 0);
+  if (address == MAP_FAILED) address = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (address == MAP_FAILED) return false;
+  const bool pmem = pmem_is_pmem(address, 4096) != 0;
+  ::munmap(address, 4096);
+  return pmem;
+}
+
+class Fsdax final : public Backend {
+ public:
+  explicit Fsdax(FsdaxOptions options)
+      : options_(std::move(options)),
+        pmem_(probe_pmem(options_.directory.get())),
+        account_(std::make_shared<CapacityAccount>(counts_bytes() ? options_.capacity : std::nullopt)) {
+    struct statfs fs {};
+    if (::fstatfs(options_.directory.get(), &fs) == 0) memory_ = fs.f_type == TMPFS_MAGIC;
+  }
+
+  Status prepare() {
+    for (unsigned i = 0; i < fan_out; ++i) {
+      std::array<char, 4> name{};
+      std::snprintf(name.data(), name.size(), "%02x", i);
+      if (::mkdirat(options_.directory.get(), name.data(), 0700) != 0 && errno != EEXIST) return fail_errno("container directory");
+    }
+    if (account_->counts()) account_->adjust(static_cast<std::int64_t>(scan()));
+    return {};
+  }
+
+  Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
+    UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOATIME, 0600));
+    if (!fd) return fail_errno();
+    return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_));
+  }
+
+  Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
+    if (auto known = cached(id)) return known;
+    UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOATIME));
+    if (!fd) return fail_errno();
+    return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_));
+  }
+
+  void remove(std::uint64_t id) override {
+    forget(id);
+    std::int64_t freed = 0;
+    if (account_->counts()) {
+      struct stat st {};
+      if (::fstatat(options_.directory.get(), ContainerName(id), &st, AT_SYMLINK_NOFOLLOW) == 0) freed = static_cast<std::int64_t>(st.st_blocks) * 512;
+    }
+    if (::unlinkat(options_.directory.get(), ContainerName(id), 0) == 0) account_->adjust(-freed);
+  }
+
+  Result<struct stat> attributes(std::uint64_t id) override {
+    struct stat st {};
+    if (::fstatat(options_.directory.get(), ContainerName(id), &st, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
+    return st;
+  }
+
+  Status set_times(std::uint64_t id, std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) override {
+    const timespec omit{.tv_sec = 0, .tv_nsec = UTIME_OMIT};
+    const std::array times{atime ? to_timespec(*atime) : omit, mtime ? to_timespec(*mtime) : omit};
+    return ::utimensat(options_.directory.get(), ContainerName(id), times.data(), AT_SYMLINK_NOFOLLOW) == 0 ? Status{} : fail_errno();
+  }
+
+  Space space() override {
+    struct statvfs fs {};
+    Space space;
+    if (::fstatvfs(options_.directory.get(), &fs) == 0) {
+      space.capacity = fs.f_blocks * fs.f_frsize;
+      space.available = fs.f_bavail * fs.f_frsize;
+      space.used = space.capacity - fs.f_bfree * fs.f_frsize;
+    }
+    if (options_.capacity && !options_.kernel_holds_capacity) {
+      space.used = account_->counts() ? account_->used() : advisory_use();
+      space.capacity = *options_.capacity;
+      space.available = std::min(space.available, space.capacity - std::min(space.capacity, space.used));
+    }
+    return space;
+  }
+
+  Status admit_writer() override {
+    if (!options_.capacity || options_.kernel_holds_capacity || account_->counts()) return {};
+    return advisory_use() < *options_.capacity ? Status{} : fail(ENOSPC);
+  }
+
+  Durability durability() const override {
+    if (memory_) return Durability::volatile_memory;
+    return pmem_ ? Durability::cache_line : Durability::page;
+  }
+
+  bool offers_descriptor() const override { return !account_->counts(); }
+
+  std::string description() const override {
+    static constexpr std::array names{"memory", "page cache", "persistent memory"};
+    std::string text = options_.kind + " (" + names.at(static_cast<std::size_t>(durability()));
+    if (options_.capacity) text += ", " + format_bytes(*options_.capacity) + (options_.kernel_holds_capacity || options_.strict ? " strict" : " advisory");
+    return text + ")";
+  }
+
+ private:
+  using Cached = std::pair<std::uint64_t, std::shared_ptr<Container>>;
+
+  bool counts_bytes() const { return options_.capacity && !options_.kernel_holds_capacity && options_.strict; }
+
+  std::shared_ptr<Container> cached(std::uint64_t id) {
+    MutexLock lock(cache_mutex_);
+    const auto found = cache_.find(id);
+    if (found == cache_.end()) return nullptr;
+    recent_.splice(recent_.begin(), recent_, found->second);
+    return found->second->second;
+  }
+
+  std::shared_ptr<Container> remember(std::uint64_t id, std::shared_ptr<Container> container) {
+    std::shared_ptr<Container> evicted;  // closed after the lock is released
+    MutexLock lock(cache_mutex_);
+    if (const auto found = cache_.find(id); found != cache_.end()) return found->second->second;
+    recent_.emplace_front(id, container);
+    cache_[id] = recent_.begin();
+    if (cache_.size() > options_.open_containers) {
+      evicted = std::move(recent_.back().second);
+      cache_.erase(recent_.back().first);
+      recent_.pop_back();
+    }
+    return container;
+  }
+
+  void forget(std::uint64_t id) {
+    std::shared_ptr<Container> closed;
+    MutexLock lock(cache_mutex_);
+    const auto found = cache_.find(id);
+    if (found == cache_.end()) return;
+    closed = std::move(found->second->second);
+    recent_.erase(found->second);
+    cache_.erase(found);
+  }
+
+  // What all containers use, by asking each. Advisory only: never more often than a twentieth of the time.
+  std::uint64_t advisory_use() {
+    using clock = std::chrono::steady_clock;
+    MutexLock lock(scan_mutex_);
+    const auto now = clock::now();
+    if (now >= next_scan_) {
+      scanned_ = scan();
+      const auto cost = clock::now() - now;
+      next_scan_ = clock::now() + std::max<clock::duration>(std::chrono::milliseconds(200), cost * 20);
+    }
+    return scanned_;
+  }
+
+  std::uint64_t scan() const {
+    std::uint64_t sum = 0;
+    for (unsigned i = 0; i < fan_out; ++i) {
+      std::array<char, 4> name{};
+      std::snprintf(name.data(), name.size(), "%02x", i);
+      const int fd = ::openat(options_.directory.get(), name.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      DIR* directory = fd < 0 ? nullptr : ::fdopendir(fd);
+      if (directory == nullptr) continue;
+      while (const dirent* entry = ::readdir(directory)) {
+        struct stat st {};
+        if (entry->d_name[0] != '.' && ::fstatat(::dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+          sum += static_cast<std::uint64_t>(st.st_blocks) * 512;
+      }
+      ::closedir(directory);
+    }
+    return sum;
+  }
+
+  const FsdaxOptions options_;
+  const bool pmem_;
+  bool memory_ = false;  // constant after construction
+  const std::shared_ptr<CapacityAccount> account_;
+
+  Mutex cache_mutex_;  // rank 50
+  std::list<Cached> recent_ EFS_GUARDED_BY(cache_mutex_);
+  std::unordered_map<std::uint64_t, std::list<Cached>::iterator> cache_ EFS_GUARDED_BY(cache_mutex_);
+
+  Mutex scan_mutex_;  // rank 45
+  std::uint64_t scanned_ EFS_GUARDED_BY(scan_mutex_) = 0;
+  std::chrono::steady_clock::time_point next_scan_ EFS_GUARDED_BY(scan_mutex_){};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_fsdax(FsdaxOptions options) {
+  auto backend = std::make_unique<Fsdax>(std::move(options));
+  EFS_TRY(backend->prepare());
+  return backend;
+}
+
+}  // namespace efs

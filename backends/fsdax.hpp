@@ -1,0 +1,23 @@
+#pragma once
+// Containers as files of a directory: on a DAX file system, on tmpfs (`dram`), or on any other that maps.
+
+#include <memory>
+
+#include "backends/backend.hpp"
+#include "base/unique_fd.hpp"
+
+namespace efs {
+
+struct FsdaxOptions {
+  UniqueFd directory;                     // an empty or former store, writable by this process
+  std::string kind = "fsdax";             // as description() names it
+  std::optional<std::uint64_t> capacity;  // bytes; absent: what the file system has
+  bool kernel_holds_capacity = false;     // the file system itself ends at `capacity` (a tmpfs with size=)
+  bool strict = false;                    // else advisory; ignored where the kernel holds the capacity
+  std::size_t open_containers = 512;      // bound of the cache
+};
+
+/// EEXIST never; ENOTDIR, EACCES, ENOSPC as the file system says.
+Result<std::unique_ptr<Backend>> make_fsdax(FsdaxOptions options);
+
+}  // namespace efs

@@ -1,0 +1,18 @@
+#pragma once
+// Logging: one line per event, key=value, nothing per I/O. spdlog below; its default logger is set up once by main.
+
+#include <spdlog/spdlog.h>
+
+#include <string>
+
+namespace efs::log {
+
+using spdlog::debug;
+using spdlog::error;
+using spdlog::info;
+using spdlog::warn;
+
+/// Sends the log to `file` ("": standard error) at `level` (trace debug info warn error off). Call once, from main.
+void setup(const std::string& file, const std::string& level);
+
+}  // namespace efs::log

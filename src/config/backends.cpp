@@ -1,0 +1,75 @@
+#include <array>
+#include <limits>
+
+#include "config/validate.hpp"
+
+namespace efs::config {
+namespace {
+
+constexpr std::uint64_t page = 4096;
+constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
+
+// nullopt where the type is bad: then the keys that depend on it cannot be judged.
+std::optional<BackendType> read_type(const Section& section, ProblemList& problems) {
+  static constexpr std::array words{Word{"DRAM", static_cast<int>(BackendType::dram)}, Word{"NVRAM-NVML", static_cast<int>(BackendType::fsdax)},
+                                    Word{"NVRAM-DEVDAX", static_cast<int>(BackendType::devdax)},
+                                    Word{"NVRAM-DEVDAIX", static_cast<int>(BackendType::devdax)}};  // so printed in the ancestor's paper
+  if (section.bad.contains("type")) return std::nullopt;
+  if (!section.find("type")) return BackendType::dram;
+  const auto* word = find_word(section, "type", words, problems);
+  if (!word) return std::nullopt;
+  const auto type = static_cast<BackendType>(word->value);
+  if (type == BackendType::devdax) {
+    problems.add(section.mark_of("type"), "backend type " + quoted(section.find("type")->text) + " is not supported yet",
+                 "use NVRAM-NVML with a DAX file system, or DRAM");
+  }
+  return type;
+}
+
+void read_daxfs(const Section& section, Backend& backend, ProblemList& problems) {
+  if (backend.type == BackendType::dram && section.find("daxfs")) {
+    problems.add(section.mark_of("daxfs"), "'daxfs' has no meaning for a backend of type DRAM", "remove it, or set type: \"NVRAM-NVML\"");
+    return;
+  }
+  if (backend.type == BackendType::fsdax) section.require("daxfs", problems);
+  backend.daxfs = read_path(section, "daxfs", problems);
+}
+
+Backend read_backend(const Section& section, ProblemList& problems) {
+  Backend backend;
+  if (const auto* id = section.require("id", problems)) backend.id = id->text;
+  if (const auto type = read_type(section, problems)) {
+    backend.type = *type;
+    read_daxfs(section, backend, problems);
+  }
+  if (const auto* capacity = section.find("capacity"); capacity && capacity->text != "all") {
+    backend.capacity = read_size(section, "capacity", 1, no_limit, problems);
+  }
+  backend.segment_size = read_size(section, "segment-size", page, no_limit, problems).value_or(backend.segment_size);
+  if (backend.segment_size % page != 0) {
+    problems.add(section.mark_of("segment-size"), "'segment-size' is not a multiple of 4 KiB", "use a binary unit, for example \"128 MiB\"");
+  }
+  static constexpr std::array words{Word{"advisory", static_cast<int>(Enforce::advisory)}, Word{"strict", static_cast<int>(Enforce::strict)}};
+  backend.enforce = read_word(section, "enforce", words, backend.enforce, problems);
+  return backend;
+}
+
+}  // namespace
+
+void read_backends(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
+  std::map<std::string, int> first_lines;
+  for (const auto& section : sections) {
+    const auto backend = read_backend(section, problems);
+    const auto [first, is_new] = first_lines.try_emplace(backend.id, section.mark.line);
+    if (!is_new && !backend.id.empty()) {
+      problems.add(section.mark_of("id"), "backend " + quoted(backend.id) + " is defined twice", "the first is at line " + std::to_string(first->second));
+    }
+    config.backends.push_back(backend);
+  }
+  if (sections.size() > 1) {
+    problems.add(sections[1].mark, "more than one backend: this version supports one", "remove all but one; keys of one backend go into one pair of brackets");
+  }
+  if (config.backends.empty()) config.backends.push_back({.id = "dram"});
+}
+
+}  // namespace efs::config

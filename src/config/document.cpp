@@ -1,0 +1,181 @@
+#include "config/document.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "base/text.hpp"
+
+namespace efs::config {
+namespace {
+
+using Kind = YamlNode::Kind;
+using Keys = std::span<const std::string_view>;
+
+constexpr std::array<std::string_view, 4> top_level_keys{"global-settings", "backends", "resources", "outputs"};
+constexpr std::array<std::string_view, 8> settings_keys{"name",     "root-dir", "mount-dir", "results-dir",
+                                                        "in-place", "log-file", "workers",   "transfer-size"};
+constexpr std::array<std::string_view, 6> backend_keys{"id", "type", "capacity", "daxfs", "segment-size", "enforce"};
+constexpr std::array<std::string_view, 3> resource_keys{"path", "backend", "flags"};
+constexpr std::array<std::string_view, 2> output_keys{"path", "flags"};
+
+bool contains(Keys keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }
+
+struct Pair {
+  std::string key;
+  Mark mark;
+  const YamlNode* value;
+};
+
+void pairs_of_map(const YamlNode& map, std::vector<Pair>& pairs, ProblemList& problems) {
+  for (std::size_t i = 0; i + 1 < map.items.size(); i += 2) {
+    const auto& key = map.items[i];
+    if (key.kind == Kind::scalar) {
+      pairs.push_back({key.text, key.mark, &map.items[i + 1]});
+    } else {
+      problems.add(key.kind == Kind::null ? map.mark : key.mark, "a key must be a word", "write KEY: VALUE");
+    }
+  }
+}
+
+// The (key, value) pairs of a table in either grammar: a map, or the ancestor's sequence of (single-pair) maps.
+// False where `node` is neither; that is reported.
+bool read_pairs(const YamlNode& node, std::string_view title, std::vector<Pair>& pairs, ProblemList& problems) {
+  if (node.kind == Kind::null) return true;
+  if (node.kind == Kind::map) {
+    pairs_of_map(node, pairs, problems);
+    return true;
+  }
+  bool good = node.kind == Kind::sequence;
+  if (!good) problems.add(node.mark, std::string(title) + " must hold KEY: VALUE pairs, not " + quoted(node.text));
+  for (const auto& item : node.items) {
+    if (item.kind == Kind::map) {
+      pairs_of_map(item, pairs, problems);
+    } else {
+      problems.add(item.mark, std::string(title) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + quoted(item.text)),
+                   "a space must follow the colon");
+      good = false;
+    }
+  }
+  return good;
+}
+
+// Where a key that `keys` does not hold belongs, or the nearest that it does.
+std::string suggest_key(std::string_view key, Keys keys) {
+  if (const auto near = nearest(key, keys); !near.empty()) return "did you mean " + quoted(near) + "?";
+  struct Place {
+    std::string_view section;
+    Keys keys;
+  };
+  const std::array places{Place{"the top level", top_level_keys}, Place{"global-settings", settings_keys}, Place{"backends", backend_keys},
+                          Place{"resources", resource_keys}, Place{"outputs", output_keys}};
+  for (const auto& place : places) {
+    if (contains(place.keys, key)) return "it belongs to " + std::string(place.section);
+  }
+  std::string known = "known here:";
+  for (const auto candidate : keys) known.append(" ").append(candidate);
+  return known;
+}
+
+// Drops the pairs whose key is unknown or was there before, with a problem each.
+std::vector<Pair> known_pairs(std::vector<Pair> pairs, std::string_view title, Keys keys, ProblemList& problems) {
+  std::map<std::string, int, std::less<>> first_lines;
+  std::vector<Pair> known;
+  for (auto& pair : pairs) {
+    if (!contains(keys, pair.key)) {
+      problems.add(pair.mark, "unknown key " + quoted(pair.key) + " in " + std::string(title), suggest_key(pair.key, keys));
+    } else if (const auto [first, is_new] = first_lines.try_emplace(pair.key, pair.mark.line); !is_new) {
+      problems.add(pair.mark, "duplicate key " + quoted(pair.key) + " in " + std::string(title),
+                   "it is already at line " + std::to_string(first->second) + "; remove one");
+    } else {
+      known.push_back(std::move(pair));
+    }
+  }
+  return known;
+}
+
+Section read_section(const YamlNode& node, Mark mark, std::string title, Keys keys, ProblemList& problems) {
+  Section section{.title = std::move(title), .mark = mark};
+  std::vector<Pair> pairs;
+  section.malformed = !read_pairs(node, section.title, pairs, problems);
+  for (const auto& pair : known_pairs(std::move(pairs), section.title, keys, problems)) {
+    const auto& value = *pair.value;
+    if (value.kind == Kind::scalar && !value.text.empty()) {
+      section.values[pair.key] = {value.text, value.mark};
+      continue;
+    }
+    section.bad.insert(pair.key);
+    // yaml-cpp places a null at the next token: the key is the better place.
+    if (value.kind == Kind::null || value.kind == Kind::scalar) {
+      problems.add(pair.mark, quoted(pair.key) + " has no value", "give it one, or remove the key");
+    } else {
+      problems.add(value.mark, quoted(pair.key) + " must be one value, not a list", "quote a value that begins with [ or {");
+    }
+  }
+  return section;
+}
+
+// A list of tables; a single table may stand for a list of one.
+std::vector<Section> read_list(const YamlNode& node, std::string_view name, const std::string& title, Keys keys, ProblemList& problems) {
+  std::vector<Section> sections;
+  if (node.kind == Kind::null) return sections;
+  if (node.kind == Kind::map) {
+    sections.push_back(read_section(node, node.mark, title, keys, problems));
+    return sections;
+  }
+  if (node.kind == Kind::scalar) {
+    problems.add(node.mark, quoted(name) + " must be a list, not " + quoted(node.text), "see the example in efs-job(5)");
+    return sections;
+  }
+  for (const auto& item : node.items) {
+    if (item.kind == Kind::map || item.kind == Kind::sequence) {
+      sections.push_back(read_section(item, item.mark, title, keys, problems));
+    } else {
+      problems.add(item.mark, "an entry of " + quoted(name) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + quoted(item.text)),
+                   contains(keys, "path") && !item.text.empty() ? "write path: \"" + item.text.substr(0, 60) + "\"" : "");
+    }
+  }
+  return sections;
+}
+
+}  // namespace
+
+const Value* Section::find(std::string_view key) const {
+  const auto found = values.find(key);
+  return found == values.end() ? nullptr : &found->second;
+}
+
+const Value* Section::require(std::string_view key, ProblemList& problems) const {
+  const auto* value = find(key);
+  if (!value && !malformed && !bad.contains(key)) {
+    problems.add(mark, quoted(key) + " is missing from " + title, "add " + std::string(key) + ": \"...\"");
+  }
+  return value;
+}
+
+Mark Section::mark_of(std::string_view key) const {
+  const auto* value = find(key);
+  return value ? value->mark : mark;
+}
+
+Document read_document(const YamlNode& root, ProblemList& problems) {
+  Document document;
+  document.settings = {.title = "global-settings", .mark = {1, 1}};
+  std::vector<Pair> pairs;
+  document.settings.malformed = !read_pairs(root, "the job file", pairs, problems);
+  for (const auto& pair : known_pairs(std::move(pairs), "the job file", top_level_keys, problems)) {
+    if (pair.key == "global-settings") {
+      document.settings = read_section(*pair.value, pair.mark, pair.key, settings_keys, problems);
+    } else if (pair.key == "backends") {
+      document.backends = read_list(*pair.value, pair.key, "this backend", backend_keys, problems);
+    } else if (pair.key == "resources") {
+      document.resources = read_list(*pair.value, pair.key, "this resource", resource_keys, problems);
+    } else {
+      document.outputs = read_list(*pair.value, pair.key, "this output rule", output_keys, problems);
+    }
+  }
+  return document;
+}
+
+}  // namespace efs::config

@@ -1,0 +1,45 @@
+#pragma once
+// The sections of a job file as tables of words, whichever of the two grammars it was written in. Knows which keys
+// exist, and nothing of what their values mean.
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/yaml_tree.hpp"
+
+namespace efs::config {
+
+struct Value {
+  std::string text;
+  Mark mark;
+};
+
+/// global-settings, or one entry of backends, resources or outputs.
+struct Section {
+  std::string title;  // for messages: "global-settings", "this backend" ...
+  Mark mark;
+  bool malformed = false;                  // not even a table: its keys are unknown, and none is reported missing
+  std::map<std::string, Value, std::less<>> values;
+  std::set<std::string, std::less<>> bad;  // keys that are there, without a usable value: already reported
+
+  /// The value of `key`, null where it is absent or bad.
+  const Value* find(std::string_view key) const;
+  /// As find(); reports it as missing where it is absent.
+  const Value* require(std::string_view key, ProblemList& problems) const;
+  /// The place of the value of `key`, or that of the section.
+  Mark mark_of(std::string_view key) const;
+};
+
+struct Document {
+  Section settings;
+  std::vector<Section> backends, resources, outputs;
+};
+
+/// Reports unknown and duplicate keys and values that are not words.
+Document read_document(const YamlNode& root, ProblemList& problems);
+
+}  // namespace efs::config

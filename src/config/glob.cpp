@@ -1,0 +1,157 @@
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <vector>
+
+#include "config/job_config.hpp"
+
+// Patterns are matched component by component, and both levels (components with **, characters with *) by the same
+// method: go on greedily, and at a mismatch return to the last star only. Returning to earlier ones can never help,
+// so the time is at most the product of the lengths, whatever a job file holds.
+
+namespace efs::config {
+namespace {
+
+// The character at the front of `text`, which must not be empty: a UTF-8 sequence, or one byte where it is none.
+std::string_view front_character(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+  if (length > text.size()) return text.substr(0, 1);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return text.substr(0, 1);
+  }
+  return text.substr(0, length);
+}
+
+// [:alpha:] and its kin, for ASCII: the daemon's locale must not decide what is staged.
+bool in_named_class(std::string_view name, std::string_view character) {
+  if (character.size() != 1 || static_cast<unsigned char>(character[0]) > 0x7F) return false;
+  const int c = static_cast<unsigned char>(character[0]);
+  if (name == "alpha") return std::isalpha(c) != 0;
+  if (name == "digit") return std::isdigit(c) != 0;
+  if (name == "alnum") return std::isalnum(c) != 0;
+  if (name == "upper") return std::isupper(c) != 0;
+  if (name == "lower") return std::islower(c) != 0;
+  if (name == "space") return std::isspace(c) != 0;
+  if (name == "blank") return c == ' ' || c == '\t';
+  if (name == "punct") return std::ispunct(c) != 0;
+  if (name == "xdigit") return std::isxdigit(c) != 0;
+  if (name == "cntrl") return std::iscntrl(c) != 0;
+  if (name == "graph") return std::isgraph(c) != 0;
+  if (name == "print") return std::isprint(c) != 0;
+  return false;
+}
+
+struct BracketMatch {
+  bool matches = false;
+  std::string_view rest;  // of the pattern, behind the closing bracket
+};
+
+// One member of a bracket expression, taken from the front of `set`: a character, perhaps escaped.
+std::string_view take_member(std::string_view& set) {
+  if (set.size() > 1 && set.front() == '\\') set.remove_prefix(1);
+  const auto member = front_character(set);
+  set.remove_prefix(member.size());
+  return member;
+}
+
+// `set` begins behind the '['. nullopt where no bracket closes it: then the '[' stands for itself.
+// UTF-8 sequences compare bytewise in the order of their code points, so ranges need no decoding.
+std::optional<BracketMatch> match_bracket(std::string_view set, std::string_view character) {
+  const bool negated = set.starts_with('!') || set.starts_with('^');
+  if (negated) set.remove_prefix(1);
+  bool found = false;
+  for (bool first = true; !set.empty(); first = false) {
+    if (set.front() == ']' && !first) return BracketMatch{found != negated, set.substr(1)};
+    if (const auto end = set.find(":]", 2); set.starts_with("[:") && end != set.npos) {
+      found = in_named_class(set.substr(2, end - 2), character) || found;
+      set.remove_prefix(end + 2);
+      continue;
+    }
+    const auto low = take_member(set);
+    auto high = low;
+    if (set.size() > 1 && set[0] == '-' && set[1] != ']') {
+      set.remove_prefix(1);
+      high = take_member(set);
+    }
+    found = (low <= character && character <= high) || found;
+  }
+  return std::nullopt;
+}
+
+// Matches one pattern element (no star) against one character; the rest of the pattern where it matches.
+std::optional<std::string_view> match_character(std::string_view pattern, std::string_view character) {
+  if (pattern.front() == '?') return pattern.substr(1);
+  if (pattern.front() == '[') {
+    if (const auto bracket = match_bracket(pattern.substr(1), character)) {
+      return bracket->matches ? std::optional(bracket->rest) : std::nullopt;
+    }
+  }
+  if (pattern.front() == '\\' && pattern.size() > 1) pattern.remove_prefix(1);
+  if (!pattern.starts_with(character)) return std::nullopt;
+  return pattern.substr(character.size());
+}
+
+bool match_component(std::string_view pattern, std::string_view name) {
+  // glob(7): a leading period is matched explicitly only.
+  if (name.starts_with('.') && !pattern.starts_with('.') && !pattern.starts_with("\\.")) return false;
+  std::optional<std::string_view> star;  // the pattern behind the last star
+  std::string_view retry;                // where the name goes on when that star takes one character more
+  while (!name.empty() || !pattern.empty()) {
+    if (pattern.starts_with('*')) {
+      pattern.remove_prefix(1);
+      star = pattern;
+      retry = name;
+      continue;
+    }
+    if (!name.empty() && !pattern.empty()) {
+      const auto character = front_character(name);
+      if (const auto rest = match_character(pattern, character)) {
+        pattern = *rest;
+        name.remove_prefix(character.size());
+        continue;
+      }
+    }
+    if (!star || retry.empty()) return false;
+    retry.remove_prefix(front_character(retry).size());
+    name = retry;
+    pattern = *star;
+  }
+  return true;
+}
+
+std::vector<std::string_view> split(std::string_view path) {
+  std::vector<std::string_view> components;
+  while (!path.empty()) {
+    const auto slash = std::min(path.find('/'), path.size());
+    if (slash > 0) components.push_back(path.substr(0, slash));
+    path.remove_prefix(std::min(slash + 1, path.size()));
+  }
+  return components;
+}
+
+}  // namespace
+
+bool glob_match(std::string_view pattern, std::string_view path) {
+  const auto patterns = split(pattern), names = split(path);
+  std::size_t p = 0, n = 0;
+  std::optional<std::size_t> star;  // the pattern component behind the last **
+  std::size_t retry = 0;
+  while (n < names.size() || p < patterns.size()) {
+    if (p < patterns.size() && patterns[p] == "**") {
+      star = ++p;
+      retry = n;
+    } else if (p < patterns.size() && n < names.size() && match_component(patterns[p], names[n])) {
+      ++p;
+      ++n;
+    } else if (star && retry < names.size()) {
+      p = *star;
+      n = ++retry;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace efs::config

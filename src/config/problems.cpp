@@ -1,0 +1,39 @@
+#include "config/problems.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace efs::config {
+
+void ProblemList::add(Mark mark, std::string text, std::string suggestion) {
+  if (problems_.size() >= limit) return;
+  problems_.push_back({mark.line, mark.column, std::move(text), std::move(suggestion)});
+}
+
+std::vector<Problem> ProblemList::take_sorted() {
+  std::ranges::stable_sort(problems_, {}, [](const Problem& p) { return std::pair(p.line, p.column); });
+  return std::exchange(problems_, {});
+}
+
+std::string quoted(std::string_view text) {
+  constexpr std::size_t longest = 60;
+  std::string result = "'";
+  std::size_t end = std::min(text.size(), longest);
+  // A cut must not split a UTF-8 sequence: continuation bytes are 10xxxxxx.
+  while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  for (const char c : text.substr(0, end)) {
+    const auto byte = static_cast<unsigned char>(c);
+    result += byte < 0x20 || byte == 0x7F ? '?' : c;
+  }
+  return result + (end < text.size() ? "...'" : "'");
+}
+
+std::string to_string(const Problem& problem, std::string_view file) {
+  std::string result(file);
+  if (problem.line > 0) result += ":" + std::to_string(problem.line) + ":" + std::to_string(problem.column);
+  result += ": " + problem.text;
+  if (!problem.suggestion.empty()) result += " (" + problem.suggestion + ")";
+  return result;
+}
+
+}  // namespace efs::config

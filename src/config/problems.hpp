@@ -1,0 +1,36 @@
+#pragma once
+// Collects the problems of one job file, so that all of them can be shown at once.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/load.hpp"
+
+namespace efs::config {
+
+/// A place in the job file. Counts from 1; 0:0 is "nowhere in the file" (the command line, the file itself).
+struct Mark {
+  int line = 0;
+  int column = 0;
+};
+
+/// Not thread-safe. Keeps the first `limit` problems only: a hostile file must not make a report of its own size.
+class ProblemList {
+ public:
+  static constexpr std::size_t limit = 1000;
+
+  void add(Mark mark, std::string text, std::string suggestion = {});
+  bool empty() const { return problems_.empty(); }
+  /// All problems in the order of the file; the list is empty afterwards.
+  std::vector<Problem> take_sorted();
+
+ private:
+  std::vector<Problem> problems_;
+};
+
+/// `text` in single quotes for a message: control characters as '?', cut after some sixty bytes.
+std::string quoted(std::string_view text);
+
+}  // namespace efs::config

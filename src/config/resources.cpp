@@ -1,0 +1,98 @@
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "config/paths.hpp"
+#include "config/validate.hpp"
+
+namespace efs::config {
+namespace {
+
+// The text without slashes at its end: the ancestor's files name a backend with and without them.
+std::string_view without_slashes(std::string_view id) { return id.substr(0, id.find_last_not_of('/') + 1); }
+
+// `..` behind a wildcard cannot be resolved as text, and no pattern needs it.
+bool refuse_dot_dot_in_glob(const Value& value, ProblemList& problems) {
+  if (!has_wildcard(value.text) || !has_dot_dot(value.text)) return false;
+  problems.add(value.mark, "pattern " + quoted(value.text) + " holds '..'", "write the pattern without it");
+  return true;
+}
+
+// The path relative to root-dir; nullopt where it is bad (reported).
+std::optional<std::string> path_below_root(const Value& value, const std::string& root_dir, ProblemList& problems) {
+  if (!is_usable_path(value, "path", problems) || refuse_dot_dot_in_glob(value, problems)) return std::nullopt;
+  if (!value.text.starts_with('/')) {
+    auto path = relative_path(value.text);
+    if (!path) problems.add(value.mark, "resource " + quoted(value.text) + " leaves root-dir through '..'", "name a path below root-dir");
+    return path;
+  }
+  if (root_dir.empty()) return std::nullopt;  // reported: nothing to judge by
+  const auto path = *absolute_path(value.text);
+  if (is_within(path, root_dir)) return std::string(part_below(path, root_dir));
+  problems.add(value.mark, "resource " + quoted(value.text) + " is not below root-dir " + quoted(root_dir), "only what is below root-dir can be staged in; or leave out the leading '/'");
+  return std::nullopt;
+}
+
+std::string read_backend_id(const Section& section, const JobConfig& config, ProblemList& problems) {
+  const auto* value = section.find("backend");
+  if (!value) return config.backends.front().id;
+  std::vector<std::string_view> ids;
+  for (const auto& backend : config.backends) {
+    if (backend.id.empty()) return {};  // a backend without id, reported: this may be meant
+    if (without_slashes(backend.id) == without_slashes(value->text)) return backend.id;
+    ids.push_back(backend.id);
+  }
+  const auto near = nearest(value->text, ids);
+  problems.add(value->mark, "unknown backend " + quoted(value->text), near.empty() ? "defined here: " + quoted(ids.front()) : "did you mean " + quoted(near) + "?");
+  return {};
+}
+
+// The pattern relative to the mount point; an absolute one may name what root-dir mirrors. nullopt: bad (reported).
+std::optional<std::string> output_pattern(const Value& value, const JobConfig& config, ProblemList& problems) {
+  if (!is_usable_path(value, "path", problems) || refuse_dot_dot_in_glob(value, problems)) return std::nullopt;
+  if (!value.text.starts_with('/')) {
+    auto path = relative_path(value.text);
+    if (!path) problems.add(value.mark, "output " + quoted(value.text) + " leaves the mount point through '..'", "name a path below mount-dir");
+    return path;
+  }
+  if (config.root_dir.empty() || config.mount_dir.empty()) return std::nullopt;  // reported: nothing to judge by
+  const auto path = *absolute_path(value.text);
+  for (const auto& directory : {config.mount_dir, config.root_dir}) {
+    if (is_within(path, directory)) return std::string(part_below(path, directory));
+  }
+  problems.add(value.mark, "output " + quoted(value.text) + " is neither below mount-dir nor below root-dir", "leave out the leading '/': output paths are relative to mount-dir");
+  return std::nullopt;
+}
+
+}  // namespace
+
+void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
+  std::map<std::string, int> first_lines;
+  for (const auto& section : sections) {
+    Resource resource{.backend = read_backend_id(section, config, problems),
+                      .file_class = read_flags(section, FileClass::temporary, problems),
+                      .line = section.mark_of("path").line};
+    const auto* value = section.require("path", problems);
+    const auto path = value ? path_below_root(*value, config.root_dir, problems) : std::nullopt;
+    if (path) {
+      resource.is_glob = has_wildcard(*path);
+      resource.path = path->empty() ? config.root_dir : config.root_dir + "/" + *path;
+      if (const auto [first, is_new] = first_lines.try_emplace(*path, resource.line); !is_new) {
+        problems.add(value->mark, "resource " + quoted(value->text) + " is listed twice", "it is already at line " + std::to_string(first->second));
+      }
+    }
+    config.resources.push_back(std::move(resource));
+  }
+}
+
+void read_outputs(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
+  for (const auto& section : sections) {
+    OutputRule rule{.file_class = read_flags(section, FileClass::persistent, problems)};
+    if (const auto* value = section.require("path", problems)) {
+      // The mount point itself stands for all below it.
+      if (const auto pattern = output_pattern(*value, config, problems)) rule.pattern = pattern->empty() ? "**" : *pattern;
+    }
+    config.outputs.push_back(std::move(rule));
+  }
+}
+
+}  // namespace efs::config

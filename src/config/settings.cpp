@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "config/paths.hpp"
+#include "config/validate.hpp"
+
+namespace efs::config {
+namespace {
+
+constexpr std::size_t longest_name = 64;
+constexpr std::uint64_t least_transfer = 64u << 10, most_transfer = 64u << 20;
+constexpr unsigned most_workers = 256;
+
+bool is_name_character(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+}
+
+// "/jobs/My job.yaml" -> "My-job".
+std::string default_name(std::string_view file) {
+  if (const auto slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
+  if (const auto dot = file.rfind('.'); dot != file.npos && dot > 0) file = file.substr(0, dot);
+  std::string name;
+  for (const char c : file.substr(0, longest_name)) name += is_name_character(c) ? c : '-';
+  name.erase(0, std::min(name.find_first_not_of(".-"), name.size()));
+  return name.empty() ? "job" : name;
+}
+
+std::string read_name(const Section& settings, const std::string& file, ProblemList& problems) {
+  const auto* value = settings.find("name");
+  if (!value) return default_name(file);
+  const std::string& name = value->text;
+  bool good = name.size() <= longest_name && !name.starts_with('.') && !name.starts_with('-');
+  for (const char c : name) good = good && is_name_character(c);
+  if (!good) {
+    problems.add(value->mark, "'name' is " + quoted(name) + ", which cannot name an instance",
+                 "1 to 64 of A-Z a-z 0-9 . _ -, not beginning with . or -; for example " + quoted(default_name(name)));
+  }
+  return name;
+}
+
+unsigned read_workers(const Section& settings, unsigned fallback, ProblemList& problems) {
+  const auto* value = settings.find("workers");
+  if (!value) return fallback;
+  const char* const end = value->text.data() + value->text.size();
+  unsigned workers = 0;
+  const auto [stop, error] = std::from_chars(value->text.data(), end, workers);
+  if (error != std::errc{} || stop != end || workers < 1 || workers > most_workers) {
+    problems.add(value->mark, "'workers' is " + quoted(value->text), "a whole number from 1 to " + std::to_string(most_workers));
+    return fallback;
+  }
+  return workers;
+}
+
+bool read_in_place(const Section& settings, ProblemList& problems) {
+  static constexpr std::array words{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1}, Word{"no", 0}, Word{"on", 1}, Word{"off", 0}};
+  return read_word(settings, "in-place", words, false, problems);
+}
+
+// The three directories. "/" is refused: below it everything would be input, hidden or overwritten.
+std::string read_directory(const Section& settings, std::string_view key, ProblemList& problems) {
+  auto path = read_path(settings, key, problems);
+  if (path != "/") return path;
+  problems.add(settings.mark_of(key), quoted(key) + " must not be '/'", "name a directory of this job's own");
+  return {};
+}
+
+}  // namespace
+
+void read_settings(const Section& settings, const std::string& file, JobConfig& config, ProblemList& problems) {
+  config.source = file;
+  config.name = read_name(settings, file, problems);
+  settings.require("root-dir", problems);
+  settings.require("mount-dir", problems);
+  config.root_dir = read_directory(settings, "root-dir", problems);
+  config.mount_dir = read_directory(settings, "mount-dir", problems);
+  config.results_dir = read_directory(settings, "results-dir", problems);
+  config.in_place = read_in_place(settings, problems);
+  config.log_file = read_path(settings, "log-file", problems);
+  config.workers = read_workers(settings, config.workers, problems);
+  config.transfer_size = read_size(settings, "transfer-size", least_transfer, most_transfer, problems).value_or(config.transfer_size);
+  if (config.in_place && !settings.find("results-dir") && !settings.bad.contains("results-dir")) config.results_dir = config.root_dir;
+}
+
+}  // namespace efs::config

@@ -1,0 +1,89 @@
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <limits>
+#include <string>
+
+#include "config/load.hpp"
+
+namespace efs::config {
+namespace {
+
+struct Unit {
+  std::string_view name;  // lower case
+  std::uint64_t bytes;
+};
+
+// Single letters are decimal, as in the ancestor.
+constexpr std::array units{
+    Unit{"", 1},
+    Unit{"b", 1},
+    Unit{"k", 1'000}, Unit{"kb", 1'000}, Unit{"kib", 1ull << 10},
+    Unit{"m", 1'000'000}, Unit{"mb", 1'000'000}, Unit{"mib", 1ull << 20},
+    Unit{"g", 1'000'000'000}, Unit{"gb", 1'000'000'000}, Unit{"gib", 1ull << 30},
+    Unit{"t", 1'000'000'000'000}, Unit{"tb", 1'000'000'000'000}, Unit{"tib", 1ull << 40},
+    Unit{"p", 1'000'000'000'000'000}, Unit{"pb", 1'000'000'000'000'000}, Unit{"pib", 1ull << 50},
+};
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// Takes the digits at the front of `text`.
+std::string_view take_digits(std::string_view& text) {
+  const auto end = std::ranges::find_if_not(text, is_digit);
+  const auto digits = text.substr(0, static_cast<std::size_t>(end - text.begin()));
+  text.remove_prefix(digits.size());
+  return digits;
+}
+
+std::optional<std::uint64_t> unit_bytes(std::string_view name) {
+  std::string lower(name);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto unit = std::ranges::find(units, lower, &Unit::name);
+  if (unit == units.end()) return std::nullopt;
+  return unit->bytes;
+}
+
+}  // namespace
+
+// In integers throughout: a double cannot hold every 64-bit size.
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  __extension__ using Wide = unsigned __int128;  // not ISO C++, hence __extension__
+  constexpr Wide largest = std::numeric_limits<std::uint64_t>::max();
+  constexpr std::size_t most_decimals = 15;  // keeps fraction * unit far below 2^128
+
+  text = trim(text);
+  const auto whole = take_digits(text);
+  std::string_view fraction;
+  if (text.starts_with('.')) {
+    text.remove_prefix(1);
+    fraction = take_digits(text);
+    if (fraction.empty() || fraction.size() > most_decimals) return std::nullopt;
+  }
+  const auto name = trim(text);
+  const auto unit = unit_bytes(name);
+  if (whole.empty() || !unit) return std::nullopt;
+  if (!fraction.empty() && *unit == 1) return std::nullopt;  // there is no half byte
+
+  Wide value = 0;
+  for (const char digit : whole) {
+    value = value * 10 + static_cast<unsigned>(digit - '0');
+    if (value > largest) return std::nullopt;
+  }
+  Wide numerator = 0, denominator = 1;
+  for (const char digit : fraction) {
+    numerator = numerator * 10 + static_cast<unsigned>(digit - '0');
+    denominator *= 10;
+  }
+  value = value * *unit + numerator * *unit / denominator;
+  if (value > largest) return std::nullopt;
+  return static_cast<std::uint64_t>(value);
+}
+
+}  // namespace efs::config

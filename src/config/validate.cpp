@@ -1,0 +1,101 @@
+#include "config/validate.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "config/paths.hpp"
+
+namespace efs::config {
+namespace {
+
+// The command line wins over the file. A value from there has no place in the file.
+void apply(const Overrides& overrides, Section& settings) {
+  struct Override {
+    std::string_view key;
+    const std::optional<std::string>& value;
+  };
+  const std::array all{Override{"name", overrides.name}, Override{"root-dir", overrides.root_dir}, Override{"mount-dir", overrides.mount_dir},
+                       Override{"results-dir", overrides.results_dir}, Override{"log-file", overrides.log_file}};
+  for (const auto& [key, value] : all) {
+    if (!value || value->empty()) continue;
+    settings.values[std::string(key)] = {*value, {}};
+    settings.bad.erase(std::string(key));
+  }
+}
+
+// Two directories of which the first must not be in the second.
+struct Nesting {
+  std::string_view inner_key, outer_key;
+  const std::string& inner;
+  const std::string& outer;
+  std::string_view why;
+};
+
+void check_nesting(const Section& settings, const JobConfig& config, ProblemList& problems) {
+  const std::array rules{
+      Nesting{"mount-dir", "root-dir", config.mount_dir, config.root_dir, "the mount would become its own input"},
+      Nesting{"root-dir", "mount-dir", config.root_dir, config.mount_dir, "the mount would hide the inputs"},
+      Nesting{"results-dir", "mount-dir", config.results_dir, config.mount_dir, "the mount would hide the results"},
+      Nesting{"mount-dir", "results-dir", config.mount_dir, config.results_dir, "results could end up in the mount"},
+      Nesting{"root-dir", "results-dir", config.root_dir, config.results_dir, "a result could overwrite an input"},
+      Nesting{"log-file", "mount-dir", config.log_file, config.mount_dir, "the mount would hide the log"},
+  };
+  for (const auto& rule : rules) {
+    if (rule.inner.empty() || rule.outer.empty() || !is_within(rule.inner, rule.outer)) continue;
+    const bool equal = rule.inner == rule.outer;
+    // Equal directories are reported once, from the side of mount-dir; results-dir == root-dir has its own rule.
+    if (equal && (rule.inner_key == "root-dir" || rule.inner_key == "results-dir")) continue;
+    if (rule.outer_key == "results-dir" && config.results_dir == config.root_dir) continue;
+    problems.add(settings.mark_of(rule.inner_key),
+                 quoted(rule.inner_key) + (equal ? " is the same as " : " is inside ") + quoted(rule.outer_key) + ": " + std::string(rule.why),
+                 "choose a directory outside " + quoted(rule.outer));
+  }
+}
+
+// That results overwrite inputs must be said, by in-place; and in-place must not say what is not so.
+void check_in_place(const Section& settings, const JobConfig& config, ProblemList& problems) {
+  if (config.root_dir.empty() || config.results_dir.empty()) return;
+  const bool same = config.results_dir == config.root_dir;
+  if (same && !config.in_place && !settings.bad.contains("in-place")) {
+    problems.add(settings.mark_of("results-dir"), "'results-dir' is the same as 'root-dir': results would overwrite inputs", "say in-place: true if that is meant");
+  } else if (!same && config.in_place) {
+    problems.add(settings.mark_of("in-place"), "'in-place' is true, but 'results-dir' is not 'root-dir'", "remove one of the two");
+  }
+}
+
+void check_results_dir(const Section& settings, const JobConfig& config, ProblemList& problems) {
+  if (!config.results_dir.empty() || settings.malformed || config.in_place || settings.find("results-dir") || settings.bad.contains("results-dir")) return;
+  const auto is_persistent = [](const auto& rule) { return rule.file_class == FileClass::persistent; };
+  std::string reason;
+  if (config.outputs.empty()) reason = "without output rules every new file is persistent";
+  if (std::ranges::any_of(config.outputs, is_persistent)) reason = "an output rule is persistent";
+  if (std::ranges::any_of(config.resources, is_persistent)) reason = "a resource is persistent";
+  if (reason.empty()) return;
+  problems.add(settings.mark, "'results-dir' is missing from global-settings: " + reason, "add results-dir: \"...\", or in-place: true to write results to root-dir");
+}
+
+void check_daxfs(const std::vector<Section>& sections, const JobConfig& config, ProblemList& problems) {
+  for (std::size_t i = 0; i < sections.size(); ++i) {
+    const auto& daxfs = config.backends[i].daxfs;
+    if (daxfs.empty() || config.mount_dir.empty() || !is_within(daxfs, config.mount_dir)) continue;
+    problems.add(sections[i].mark_of("daxfs"), "'daxfs' is in 'mount-dir': the mount would hide it", "choose a directory outside " + quoted(config.mount_dir));
+  }
+}
+
+}  // namespace
+
+JobConfig validate(Document document, const std::string& file, const Overrides& overrides, ProblemList& problems) {
+  apply(overrides, document.settings);
+  JobConfig config;
+  read_settings(document.settings, file, config, problems);
+  read_backends(document.backends, config, problems);
+  read_resources(document.resources, config, problems);
+  read_outputs(document.outputs, config, problems);
+  check_nesting(document.settings, config, problems);
+  check_in_place(document.settings, config, problems);
+  check_results_dir(document.settings, config, problems);
+  check_daxfs(document.backends, config, problems);
+  return config;
+}
+
+}  // namespace efs::config

@@ -1,0 +1,47 @@
+#pragma once
+// The sections of a job file -> the values of a JobConfig. Each function reports what is wrong and goes on with a
+// default, so that one run finds all problems; the result counts only where no problem was reported.
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "config/document.hpp"
+#include "config/job_config.hpp"
+
+namespace efs::config {
+
+/// All of it, and the rules that span sections. `file` gives the default name.
+JobConfig validate(Document document, const std::string& file, const Overrides& overrides, ProblemList& problems);
+
+// The steps of validate(), in this order: each reads what the ones before it have put into `config`.
+void read_settings(const Section& settings, const std::string& file, JobConfig& config, ProblemList& problems);
+void read_backends(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
+void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
+void read_outputs(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
+
+// Values that more than one kind of section has.
+
+/// A directory or file outside the mount, made absolute; "" where there is none or it is bad (reported).
+std::string read_path(const Section& section, std::string_view key, ProblemList& problems);
+/// A size from `least` to `most`; nullopt where there is none or it is bad (reported).
+std::optional<std::uint64_t> read_size(const Section& section, std::string_view key, std::uint64_t least, std::uint64_t most, ProblemList& problems);
+/// One of the words that a key can have as its value.
+struct Word {
+  std::string_view name;
+  int value;
+};
+/// The entry of `words` that `key` names (capitals do not matter); null where there is none or it is bad (reported).
+const Word* find_word(const Section& section, std::string_view key, std::span<const Word> words, ProblemList& problems);
+/// The same as a value of T, or `fallback`.
+template <typename T>
+T read_word(const Section& section, std::string_view key, std::span<const Word> words, T fallback, ProblemList& problems) {
+  const auto* word = find_word(section, key, words, problems);
+  return word ? static_cast<T>(word->value) : fallback;
+}
+FileClass read_flags(const Section& section, FileClass fallback, ProblemList& problems);
+
+/// Reports a path no part of efs can take: a NUL, or a ~ or $ that somebody expects to be expanded.
+bool is_usable_path(const Value& value, std::string_view key, ProblemList& problems);
+
+}  // namespace efs::config

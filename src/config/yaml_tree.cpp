@@ -1,0 +1,135 @@
+#include "config/yaml_tree.hpp"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+namespace efs::config {
+namespace {
+
+constexpr std::size_t deepest = 32;  // the grammar needs five levels
+
+Mark to_mark(const YAML::Mark& mark) {
+  if (mark.is_null()) return {};
+  return {mark.line + 1, mark.column + 1};
+}
+
+// What ends a parse from within its events; leaves read_yaml() as a value.
+struct Refusal {
+  Problem problem;
+};
+
+[[noreturn]] void refuse(const YAML::Mark& mark, std::string text, std::string suggestion) {
+  const auto place = to_mark(mark);
+  throw Refusal{{place.line, place.column, std::move(text), std::move(suggestion)}};
+}
+
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  YamlNode take() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (documents_++ > 0) refuse(mark, "a job file holds one YAML document only", "remove what follows the second '---'");
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(mark, anchor, YamlNode::Kind::null); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse_alias(mark); }
+  void OnAnchor(const YAML::Mark& mark, const std::string&) override { refuse_alias(mark); }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& value) override {
+    add(mark, anchor, YamlNode::Kind::scalar).text = value;
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open(mark, anchor, YamlNode::Kind::sequence);
+  }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open(mark, anchor, YamlNode::Kind::map);
+  }
+  void OnSequenceEnd() override { path_.pop_back(); }
+  void OnMapEnd() override { path_.pop_back(); }
+
+ private:
+  [[noreturn]] static void refuse_alias(const YAML::Mark& mark) {
+    refuse(mark, "YAML anchors and aliases (&name, *name) are not supported", "write the value out; quote a value that begins with * or &");
+  }
+
+  // A node's address stays valid while it is open: only the innermost open node grows.
+  YamlNode& add(const YAML::Mark& mark, YAML::anchor_t anchor, YamlNode::Kind kind) {
+    if (anchor != YAML::NullAnchor) refuse_alias(mark);
+    YamlNode& node = path_.empty() ? root_ : path_.back()->items.emplace_back();
+    node.kind = kind;
+    node.mark = to_mark(mark);
+    return node;
+  }
+
+  void open(const YAML::Mark& mark, YAML::anchor_t anchor, YamlNode::Kind kind) {
+    if (path_.size() >= deepest) refuse(mark, "nested too deeply", "a job file needs five levels at most");
+    path_.push_back(&add(mark, anchor, kind));
+  }
+
+  YamlNode root_;
+  std::vector<YamlNode*> path_;  // the open nodes, outermost first
+  int documents_ = 0;
+};
+
+// The length of the UTF-8 sequence at the front of `text`, 0 where there is none. (Overlong forms pass: they harm nobody here.)
+std::size_t utf8_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+  if (length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
+// yaml-cpp takes some control characters for the end of the file and replaces bytes that are not UTF-8:
+// either would change a path without a word.
+std::optional<Problem> refuse_bytes(std::string_view text) {
+  Mark place{1, 1};
+  while (!text.empty()) {
+    const auto byte = static_cast<unsigned char>(text.front());
+    const bool control = (byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t') || byte == 0x7F;
+    if (control) return Problem{place.line, place.column, "a control character", "remove it; job files are plain text"};
+    const auto length = utf8_length(text);
+    if (length == 0) return Problem{place.line, place.column, "not valid UTF-8", "save the file as UTF-8"};
+    text.remove_prefix(length);
+    place = byte == '\n' ? Mark{place.line + 1, 1} : Mark{place.line, place.column + 1};
+  }
+  return std::nullopt;
+}
+
+// The usual mistakes behind the parser's terse messages.
+std::string way_out(std::string_view message) {
+  if (message.contains("tab")) return "indent with spaces";
+  if (message.contains("alias") || message.contains("anchor")) return "quote a value that begins with * or &";
+  if (message.contains("end of sequence flow") || message.contains("end of map flow")) return "a bracket or a comma is missing before this place";
+  if (message.contains("illegal map value") || message.contains("end of map not found")) return "check the indentation, and that a space follows each colon";
+  if (message.contains("tag")) return "quote a value that begins with !";
+  return "quote values that hold characters with a meaning in YAML: * & ! [ ] { } # : ,";
+}
+
+}  // namespace
+
+std::expected<YamlNode, Problem> read_yaml(const std::string& text) {
+  if (auto problem = refuse_bytes(text)) return std::unexpected(std::move(*problem));
+  TreeBuilder builder;
+  try {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (Refusal& refusal) {
+    return std::unexpected(std::move(refusal.problem));
+  } catch (const YAML::Exception& error) {
+    const auto place = to_mark(error.mark);
+    return std::unexpected(Problem{place.line, place.column, "not valid YAML: " + error.msg, way_out(error.msg)});
+  }
+  return builder.take();
+}
+
+}  // namespace efs::config

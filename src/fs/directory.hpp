@@ -1,0 +1,57 @@
+#pragma once
+// The names of one directory. Every entry has a cookie that never changes and never comes back, so that a reader
+// sees each name that stays exactly once, whatever else changes.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace efs::fs {
+
+/// Not thread-safe: guarded by the namespace lock.
+class Directory {
+ public:
+  struct Entry {
+    std::uint64_t ino = 0;
+    std::uint64_t cookie = 0;
+  };
+  static constexpr std::uint64_t first_cookie = 3;  // 1 and 2 are "." and ".."
+
+  const Entry* find(const std::string& name) const {
+    const auto it = names_.find(name);
+    return it == names_.end() ? nullptr : &it->second;
+  }
+
+  void insert(const std::string& name, std::uint64_t ino) {
+    const auto [it, fresh] = names_.insert_or_assign(name, Entry{ino, next_cookie_});
+    if (fresh) by_cookie_.emplace(next_cookie_++, &it->first);
+  }
+
+  /// Lets an existing name lead to another inode; its cookie stays.
+  void replace(const std::string& name, std::uint64_t ino) { names_.at(name).ino = ino; }
+
+  void erase(const std::string& name) {
+    const auto it = names_.find(name);
+    by_cookie_.erase(it->second.cookie);
+    names_.erase(it);
+  }
+
+  bool empty() const { return names_.empty(); }
+  std::size_t size() const { return names_.size(); }
+
+  /// Calls visit(name, entry) for each entry behind `cookie`, until it returns false.
+  template <typename Visit>
+  void for_each_after(std::uint64_t cookie, Visit visit) const {
+    for (auto it = by_cookie_.upper_bound(cookie); it != by_cookie_.end(); ++it)
+      if (!visit(*it->second, names_.find(*it->second)->second)) return;
+  }
+
+ private:
+  std::unordered_map<std::string, Entry> names_;
+  std::map<std::uint64_t, const std::string*> by_cookie_;  // keys of names_, which stay where they are
+  std::uint64_t next_cookie_ = first_cookie;
+};
+
+}  // namespace efs::fs

@@ -1,0 +1,183 @@
+#include "fs/filesystem.hpp"
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "fs/mapped_file.hpp"
+
+namespace efs::fs {
+namespace {
+
+constexpr const char* journal_name = "journal";
+constexpr std::uint64_t smallest_compaction = 64u << 20;  // bytes of journal
+constexpr std::size_t longest_name = 255;
+
+}  // namespace
+
+Filesystem::Filesystem(Backend& backend, const Options& options)
+    : backend_(backend), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
+
+Filesystem::~Filesystem() = default;
+
+Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Options& options) {
+  std::unique_ptr<Filesystem> fs(new Filesystem(backend, options));
+  WriteLock lock(fs->mutex_);
+  auto fresh = store::Journal::create(options.metadata_directory, journal_name);
+  if (!fresh && fresh.error().code != EEXIST) return std::unexpected(fresh.error());
+  if (fresh) {
+    fs->journal_ = std::move(*fresh);
+    Inode& root = fs->names_.root();
+    EFS_TRY(fs->commit(0, SetAttributes{root_ino, root.mode, root.uid, root.gid, root.atime, root.mtime, root.ctime, 0}));
+  } else {
+    EFS_TRY(fs->recover(options.metadata_directory));
+  }
+  fs->compact_at_ = std::max(smallest_compaction, 2 * fs->journal_->size());
+  return fs;
+}
+
+Status Filesystem::recover(int directory) {
+  auto journal = store::Journal::open(directory, journal_name, [this](const store::Record& stored) -> Status {
+    auto record = decode(stored.payload);
+    if (!record) return std::unexpected(record.error());
+    return names_.apply(*record);
+  });
+  if (!journal) return std::unexpected(journal.error());
+  journal_ = std::move(*journal);
+  // Nobody has an unlinked file open after a restart of the daemon's machine: free them (R3, R4).
+  for (const auto ino : names_.orphans()) reap(ino);
+  return {};
+}
+
+Status Filesystem::commit(std::uint64_t request, const Record& record, std::int64_t reserve) {
+  scratch_.clear();
+  encode(record, scratch_);
+  EFS_TRY(journal_->append(request, scratch_, reserve));
+  const Status applied = names_.apply(record);
+  if (!applied) log::error("event=apply_failed reason=\"{}\"", describe(applied.error()));
+  compact_if_due();
+  return applied;
+}
+
+void Filesystem::compact_if_due() {
+  if (compact_at_ == 0 || journal_->size() < compact_at_) return;
+  const Status done = journal_->replace([this](store::Journal& next) -> Status {
+    Status status;
+    names_.snapshot([&](const Record& record) {
+      if (!status) return;
+      std::vector<std::byte> bytes;
+      encode(record, bytes);
+      const auto* node = std::get_if<MakeNode>(&record);
+      const auto* link = std::get_if<Link>(&record);
+      const std::size_t name = node != nullptr ? node->name.size() : link != nullptr ? link->name.size() : 0;
+      status = next.append(0, bytes, name == 0 ? 0 : static_cast<std::int64_t>(store::Journal::record_size(name + 32)));
+    });
+    return status;
+  });
+  // Without room for a snapshot the old journal goes on; ask again when it has grown by a half.
+  if (!done) log::warn("event=snapshot_failed reason=\"{}\"", describe(done.error()));
+  compact_at_ = std::max(smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 3 / 2);
+}
+
+Result<Inode*> Filesystem::inode(std::uint64_t ino) const {
+  Inode* found = names_.find(ino);
+  if (found == nullptr) return fail(ENOENT);
+  return found;
+}
+
+Result<Inode*> Filesystem::directory(std::uint64_t ino) const {
+  Inode* found = names_.find(ino);
+  if (found == nullptr) return fail(ENOENT);
+  if (!found->is_directory()) return fail(ENOTDIR);
+  return found;
+}
+
+Result<Inode*> Filesystem::regular(std::uint64_t ino) const {
+  Inode* found = names_.find(ino);
+  if (found == nullptr) return fail(ENOENT);
+  if (found->is_directory()) return fail(EISDIR);
+  if (!found->is_regular()) return fail(EINVAL);
+  return found;
+}
+
+Status Filesystem::check_new_name(const Inode& parent, const std::string& name) const {
+  if (name.size() > longest_name) return fail(ENAMETOOLONG);
+  if (parent.nlink == 0) return fail(ENOENT);  // a removed directory that somebody still stands in
+  return parent.directory->find(name) == nullptr ? Status{} : fail(EEXIST);
+}
+
+Result<struct stat> Filesystem::stat_of(const Inode& inode) const {
+  struct stat st {};
+  st.st_ino = inode.ino;
+  st.st_mode = inode.mode;
+  st.st_nlink = inode.nlink;
+  st.st_uid = inode.uid;
+  st.st_gid = inode.gid;
+  st.st_rdev = inode.rdev;
+  st.st_blksize = 4096;
+  st.st_atim = to_timespec(inode.atime);
+  st.st_mtim = to_timespec(inode.mtime);
+  st.st_ctim = to_timespec(inode.ctime);
+  if (inode.is_directory()) {
+    st.st_size = static_cast<off_t>(inode.directory->size() * 20 + 40);
+  } else if (S_ISLNK(inode.mode)) {
+    st.st_size = static_cast<off_t>(inode.extra->target.size());
+  } else if (inode.is_regular()) {
+    auto container = backend_.attributes(inode.ino);
+    if (!container) return std::unexpected(container.error());
+    st.st_size = container->st_size;
+    st.st_blocks = container->st_blocks;
+    st.st_atim = container->st_atim;
+    st.st_mtim = container->st_mtim;
+    st.st_ctim = to_timespec(std::max(to_ns(container->st_ctim), inode.ctime));
+  }
+  return st;
+}
+
+Result<Entry> Filesystem::entry_of(const Inode& inode) const {
+  auto attributes = stat_of(inode);
+  if (!attributes) return std::unexpected(attributes.error());
+  return Entry{inode.ino, *attributes, inode.opened_read_write};
+}
+
+Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
+  if (inode.dirty) return {};
+  return commit(request, SetAttributes{inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, 1});
+}
+
+Status Filesystem::clear_privilege(std::uint64_t request, Inode& inode) {
+  if (!inode.is_regular()) return {};
+  if (inode.extra && inode.extra->xattrs.contains("security.capability"))
+    EFS_TRY(commit(request, RemoveXattr{.ino = inode.ino, .time = file_time_now(), .name = "security.capability"}));
+  mode_t mode = inode.mode & ~static_cast<mode_t>(S_ISUID);
+  if ((mode & S_IXGRP) != 0) mode &= ~static_cast<mode_t>(S_ISGID);
+  if (mode == inode.mode) return {};
+  return commit(request, SetAttributes{inode.ino, mode, inode.uid, inode.gid, inode.atime, inode.mtime, file_time_now(), 1});
+}
+
+bool Filesystem::reap(std::uint64_t ino) {
+  const Inode* inode = names_.find(ino);
+  if (inode == nullptr || inode->nlink > 0 || inode->lookups > 0 || ino == root_ino) return false;
+  const bool container = inode->is_regular();
+  names_.destroy(ino);
+  if (container) {
+    MutexLock lock(files_mutex_);
+    files_.erase(ino);
+  }
+  if (container) backend_.remove(ino);
+  return true;
+}
+
+Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
+  {
+    MutexLock lock(files_mutex_);
+    if (const auto it = files_.find(ino); it != files_.end()) return it->second;
+  }
+  auto container = backend_.open(ino);
+  if (!container) return std::unexpected(container.error());
+  MutexLock lock(files_mutex_);
+  // Bounded as the descriptors are: what is dropped here lives on with its users and is made again when needed.
+  if (files_.size() >= 1024) std::erase_if(files_, [](const auto& entry) { return entry.second.use_count() == 1; });
+  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container)).first->second;
+}
+
+}  // namespace efs::fs

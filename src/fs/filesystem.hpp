@@ -1,0 +1,148 @@
+#pragma once
+// POSIX rules over the namespace, the journal and a backend. The doors (FUSE, staging, control) hold no policy of
+// their own. One operation per file in ops/. Permissions are the kernel's (default_permissions), names and
+// attributes are ours, data lies in containers whose number is the inode's.
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "base/mutex.hpp"
+#include "base/result.hpp"
+#include "fs/namespace.hpp"
+#include "store/journal.hpp"
+
+namespace efs::fs {
+
+class MappedFile;
+
+/// Who asks, and by which request of the kernel (0: none).
+struct Caller {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::uint64_t request = 0;
+};
+
+/// What the kernel may remember of an inode.
+struct Entry {
+  std::uint64_t ino = 0;
+  struct stat attributes {};
+  bool may_change_unseen = false;  // opened read-write once: a mapping may move its times
+};
+
+/// A request to change attributes: only what is present changes.
+struct AttributeChange {
+  std::optional<mode_t> mode;
+  std::optional<uid_t> uid;
+  std::optional<gid_t> gid;
+  std::optional<std::uint64_t> size;
+  std::optional<Nanoseconds> atime, mtime;
+  bool clear_privilege = false;  // setuid, executable setgid and capabilities go (HANDLE_KILLPRIV_V2)
+};
+
+/// Thread-safe. Every member answers with the errno that POSIX names; a change that was answered is in the journal.
+class Filesystem {
+ public:
+  struct Options {
+    int metadata_directory = -1;  // where the journal lives; borrowed
+    mode_t root_mode = 0755;
+    uid_t uid = 0;  // owner of the root
+    gid_t gid = 0;
+  };
+
+  /// A new file system on an empty store, or, where the store has a journal, the one that it describes.
+  static Result<std::unique_ptr<Filesystem>> open(Backend& backend, const Options& options);
+  ~Filesystem();
+
+  // Names
+  Result<Entry> lookup(std::uint64_t parent, const std::string& name);  // one reference for the kernel
+  /// Gives references back; true when the inode is gone with the last of them.
+  bool forget(std::uint64_t ino, std::uint64_t count);
+  Result<Entry> make_node(const Caller& caller, std::uint64_t parent, const std::string& name, mode_t mode, dev_t rdev);
+  Result<Entry> make_symlink(const Caller& caller, std::uint64_t parent, const std::string& name, const std::string& target);
+  Result<Entry> link(const Caller& caller, std::uint64_t ino, std::uint64_t new_parent, const std::string& new_name);
+  Status unlink(const Caller& caller, std::uint64_t parent, const std::string& name);
+  Status rmdir(const Caller& caller, std::uint64_t parent, const std::string& name);
+  Status rename(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags);
+  Result<std::string> readlink(std::uint64_t ino);
+  struct DirectoryItem {
+    std::string name;
+    std::uint64_t ino = 0;
+    mode_t type = 0;           // S_IFMT bits
+    std::uint64_t cookie = 0;  // read on behind this
+  };
+  /// Up to `most` entries behind `cookie` (0: from the start), "." and ".." included.
+  Result<std::vector<DirectoryItem>> readdir(std::uint64_t ino, std::uint64_t cookie, std::size_t most);
+
+  // Attributes
+  Result<Entry> getattr(std::uint64_t ino);
+  Result<Entry> setattr(const Caller& caller, std::uint64_t ino, const AttributeChange& change);
+  Result<std::string> getxattr(std::uint64_t ino, const std::string& name);
+  Result<std::vector<std::string>> listxattr(std::uint64_t ino);
+  Status setxattr(const Caller& caller, std::uint64_t ino, const std::string& name, const std::string& value, int flags);
+  Status removexattr(const Caller& caller, std::uint64_t ino, const std::string& name);
+
+  // Data
+  struct Opened {
+    bool passthrough = false;              // the kernel may do the I/O on `container`'s descriptor
+    std::shared_ptr<Container> container;  // set where passthrough is
+  };
+  Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags);
+  Result<std::size_t> read(std::uint64_t ino, std::span<std::byte> into, std::uint64_t offset);
+  Result<std::size_t> write(const Caller& caller, std::uint64_t ino, std::span<const std::byte> from, std::uint64_t offset);
+  Status allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset, std::uint64_t length);
+  Result<std::uint64_t> seek(std::uint64_t ino, std::uint64_t offset, int whence);
+  Status fsync(std::uint64_t ino, bool data_only);
+  Status fsync_metadata();
+  struct statvfs statfs();
+
+  const Backend& backend() const { return backend_; }
+
+ private:
+  friend class Staging;
+  Filesystem(Backend& backend, const Options& options);
+
+  Status recover(int directory);
+  /// The line: the record is in the journal, then in the namespace; only then may it be answered.
+  Status commit(std::uint64_t request, const Record& record, std::int64_t reserve = 0) EFS_REQUIRES(mutex_);
+  void compact_if_due() EFS_REQUIRES(mutex_);
+  Result<Inode*> inode(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
+  Result<Inode*> directory(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
+  Result<Inode*> regular(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
+  Status check_new_name(const Inode& parent, const std::string& name) const EFS_REQUIRES_SHARED(mutex_);
+  Result<struct stat> stat_of(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
+  Result<Entry> entry_of(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
+  Status remove_name(const Caller& caller, const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
+  Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
+  Status clear_privilege(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
+  /// Frees an inode that nobody can reach any more, and its container (R3). True if it did.
+  bool reap(std::uint64_t ino) EFS_REQUIRES(mutex_);
+  /// Makes a regular file's content ready for a change; the daemon's own I/O path.
+  Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);
+
+  Backend& backend_;
+
+  // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel;
+  // container creation and removal happen under it, so that a name and its container come and go together.
+  mutable SharedMutex mutex_;
+  Namespace names_ EFS_GUARDED_BY(mutex_);
+  std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);
+  std::uint64_t compact_at_ EFS_GUARDED_BY(mutex_) = 0;  // journal size, bytes, at which a snapshot is due
+  std::vector<std::byte> scratch_ EFS_GUARDED_BY(mutex_);
+
+  Mutex files_mutex_;  // rank 30
+  std::unordered_map<std::uint64_t, std::shared_ptr<MappedFile>> files_ EFS_GUARDED_BY(files_mutex_);
+};
+
+}  // namespace efs::fs

@@ -1,0 +1,85 @@
+#include "fs/mapped_file.hpp"
+
+#include <linux/falloc.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+namespace efs::fs {
+namespace {
+
+// Windows grow with the file, so that a small file costs a small mapping and a large one few; a file has at most
+// some dozens of them, far from vm.max_map_count.
+constexpr std::uint64_t smallest_window = 2u << 20;
+constexpr std::uint64_t largest_window = 128u << 20;
+constexpr std::size_t most_windows = 32;
+
+std::uint64_t window_size(std::uint64_t offset) {
+  std::uint64_t size = smallest_window;
+  while (size < largest_window && size * 4 <= offset) size *= 2;
+  return size;
+}
+
+}  // namespace
+
+Result<std::size_t> MappedFile::read(std::span<std::byte> into, std::uint64_t offset) {
+  ReadLock shape(shape_);
+  // A read(2) of persistent memory is one copy without a page fault: a mapping has nothing to win here.
+  return container_->read(into, offset);
+}
+
+Result<std::size_t> MappedFile::write(std::span<const std::byte> from, std::uint64_t offset) {
+  ReadLock shape(shape_);
+  const Status stored = store(from, offset);
+  if (stored) return from.size();
+  if (stored.error().code != ENOTSUP && stored.error().code != ENOSPC && stored.error().code != ENOMEM) return std::unexpected(stored.error());
+  return container_->write(from, offset);  // no mapping to be had, or a short write that fits
+}
+
+Status MappedFile::store(std::span<const std::byte> from, std::uint64_t offset) {
+  Range range;
+  EFS_TRY(segment_at(offset, range));
+  // Space first: a store into a hole of a full file system would be a SIGBUS, this is an ENOSPC.
+  EFS_TRY(container_->allocate(0, offset, from.size()));
+  std::uint64_t at = offset;
+  while (!from.empty()) {
+    auto segment = segment_at(at, range);
+    if (!segment) return std::unexpected(segment.error());
+    const auto part = std::min<std::uint64_t>(from.size(), range.end - at);
+    (*segment)->store(at - range.begin, from.first(part));
+    from = from.subspan(part);
+    at += part;
+  }
+  return {};
+}
+
+Result<std::shared_ptr<Segment>> MappedFile::segment_at(std::uint64_t offset, Range& range) {
+  MutexLock lock(tree_mutex_);
+  if (const auto* found = tree_.find(offset)) {
+    range = found->range;
+    return found->value;
+  }
+  const std::uint64_t size = window_size(offset);
+  range = {offset / size * size, offset / size * size + size};
+  // A larger window may stand beside a smaller one of earlier: take the gap between its neighbours.
+  for (const Range& gap : tree_.gaps(range))
+    if (gap.begin <= offset && offset < gap.end) range = gap;
+  if (tree_.size() >= most_windows) tree_.clear();  // segments in use live on with their users
+  auto mapped = container_->map(range.begin, range.length());
+  if (!mapped) return std::unexpected(mapped.error());
+  std::shared_ptr<Segment> segment = std::move(*mapped);
+  tree_.insert(range, segment);
+  return segment;
+}
+
+Status MappedFile::truncate(std::uint64_t size) {
+  WriteLock shape(shape_);
+  return container_->truncate(size);
+}
+
+Status MappedFile::allocate(int mode, std::uint64_t offset, std::uint64_t length) {
+  WriteLock shape(shape_);
+  return container_->allocate(mode, offset, length);
+}
+
+}  // namespace efs::fs

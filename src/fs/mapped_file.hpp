@@ -1,0 +1,38 @@
+#pragma once
+// The daemon's own I/O on one file: through mapped segments where the backend maps persistent memory, through the
+// container otherwise. Passthrough files never come here while they are open.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "backends/backend.hpp"
+#include "base/mutex.hpp"
+#include "fs/segment_tree.hpp"
+
+namespace efs::fs {
+
+/// Thread-safe. Reads and writes run side by side; a change of size waits for them, so that no store meets an
+/// end that has moved.
+class MappedFile {
+ public:
+  explicit MappedFile(std::shared_ptr<Container> container) : container_(std::move(container)) {}
+
+  Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset);
+  Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset);
+  Status truncate(std::uint64_t size);
+  Status allocate(int mode, std::uint64_t offset, std::uint64_t length);
+  Container& container() { return *container_; }
+
+ private:
+  /// The segment that holds `offset`, mapped if need be.
+  Result<std::shared_ptr<Segment>> segment_at(std::uint64_t offset, Range& range);
+  Status store(std::span<const std::byte> from, std::uint64_t offset);
+
+  const std::shared_ptr<Container> container_;
+  SharedMutex shape_;  // rank 20: shared by I/O, exclusive for a change of size
+  Mutex tree_mutex_;   // rank 25
+  SegmentTree<std::shared_ptr<Segment>> tree_ EFS_GUARDED_BY(tree_mutex_);
+};
+
+}  // namespace efs::fs

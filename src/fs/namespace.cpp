@@ -1,0 +1,236 @@
+#include "fs/namespace.hpp"
+
+#include <linux/fs.h>
+
+#include <unordered_set>
+
+namespace efs::fs {
+namespace {
+
+std::unexpected<Error> impossible(const char* what) { return fail(EPROTO, std::string("record does not fit the namespace: ") + what); }
+
+void touch(Inode& directory, Nanoseconds time) { directory.mtime = directory.ctime = time; }
+
+}  // namespace
+
+Namespace::Namespace(mode_t mode, uid_t uid, gid_t gid, Nanoseconds now) {
+  auto root = std::make_unique<Inode>();
+  root->ino = root->parent = root_ino;
+  root->mode = S_IFDIR | (mode & 07777);
+  root->uid = uid;
+  root->gid = gid;
+  root->atime = root->mtime = root->ctime = now;
+  root->nlink = 2;
+  root->lookups = 1;
+  root->directory = std::make_unique<Directory>();
+  inodes_.emplace(root_ino, std::move(root));
+}
+
+Inode* Namespace::find(std::uint64_t ino) const {
+  const auto it = inodes_.find(ino);
+  return it == inodes_.end() ? nullptr : it->second.get();
+}
+
+Inode* Namespace::directory(std::uint64_t ino) const {
+  Inode* inode = find(ino);
+  return inode != nullptr && inode->is_directory() ? inode : nullptr;
+}
+
+Result<Inode*> Namespace::child(const Inode& parent, const std::string& name) const {
+  if (!parent.is_directory()) return fail(ENOTDIR);
+  const auto* entry = parent.directory->find(name);
+  if (entry == nullptr) return fail(ENOENT);
+  return find(entry->ino);
+}
+
+bool Namespace::is_within(std::uint64_t ino, std::uint64_t ancestor) const {
+  for (const Inode* at = find(ino); at != nullptr; at = find(at->parent)) {
+    if (at->ino == ancestor) return true;
+    if (at->ino == root_ino) return false;
+  }
+  return false;
+}
+
+Status Namespace::apply(const Record& record) {
+  return std::visit([this](const auto& one) { return apply_one(one); }, record);
+}
+
+Status Namespace::apply_one(const MakeNode& r) {
+  Inode* parent = directory(r.parent);
+  if (parent == nullptr || find(r.ino) != nullptr || parent->directory->find(r.name) != nullptr) return impossible("make node");
+  auto inode = std::make_unique<Inode>();
+  inode->ino = r.ino;
+  inode->rdev = r.rdev;
+  inode->mode = r.mode;
+  inode->uid = r.uid;
+  inode->gid = r.gid;
+  inode->atime = r.atime;
+  inode->mtime = r.mtime;
+  inode->ctime = r.ctime;
+  inode->dirty = r.dirty != 0;
+  inode->nlink = 1;
+  if (inode->is_directory()) {
+    inode->nlink = 2;
+    inode->parent = r.parent;
+    inode->directory = std::make_unique<Directory>();
+    ++parent->nlink;
+  }
+  if (!r.target.empty()) inode->more().target = r.target;
+  if (r.staged != 0) {
+    inode->more().origin = r.origin;
+    inode->more().origin_path = r.origin_path;
+  }
+  parent->directory->insert(r.name, r.ino);
+  touch(*parent, r.ctime);
+  next_ino_ = std::max(next_ino_, r.ino + 1);
+  inodes_.emplace(r.ino, std::move(inode));
+  return {};
+}
+
+Status Namespace::apply_one(const Link& r) {
+  Inode* parent = directory(r.parent);
+  Inode* inode = find(r.ino);
+  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->directory->find(r.name) != nullptr) return impossible("link");
+  parent->directory->insert(r.name, r.ino);
+  ++inode->nlink;
+  inode->ctime = r.time;
+  touch(*parent, r.time);
+  return {};
+}
+
+// Takes the count of a name away; the entry itself is erased or replaced by the caller.
+void Namespace::drop_name(Inode& parent, const std::string& name, Nanoseconds time) {
+  Inode& inode = *find(parent.directory->find(name)->ino);
+  inode.ctime = time;
+  if (inode.is_directory()) {
+    inode.nlink = 0;
+    --parent.nlink;
+  } else {
+    --inode.nlink;
+  }
+}
+
+Status Namespace::apply_one(const Unlink& r) {
+  Inode* parent = directory(r.parent);
+  if (parent == nullptr || parent->directory->find(r.name) == nullptr) return impossible("unlink");
+  drop_name(*parent, r.name, r.time);
+  parent->directory->erase(r.name);
+  touch(*parent, r.time);
+  return {};
+}
+
+void Namespace::moved(Inode& inode, Inode& from, Inode& to, Nanoseconds time) {
+  inode.ctime = time;
+  if (!inode.is_directory()) return;
+  inode.parent = to.ino;
+  --from.nlink;
+  ++to.nlink;
+}
+
+Status Namespace::apply_one(const Rename& r) {
+  Inode* from = directory(r.parent);
+  Inode* to = directory(r.new_parent);
+  if (from == nullptr || to == nullptr || from->directory->find(r.name) == nullptr) return impossible("rename");
+  Inode& source = *find(from->directory->find(r.name)->ino);
+  const auto* target = to->directory->find(r.new_name);
+  if ((r.flags & RENAME_EXCHANGE) != 0) {
+    if (target == nullptr) return impossible("exchange");
+    Inode& other = *find(target->ino);
+    from->directory->replace(r.name, other.ino);
+    to->directory->replace(r.new_name, source.ino);
+    moved(source, *from, *to, r.time);
+    moved(other, *to, *from, r.time);
+  } else {
+    if (target != nullptr) {
+      drop_name(*to, r.new_name, r.time);
+      to->directory->erase(r.new_name);
+    }
+    // A new entry with a new cookie: a reader behind the old place must still meet the name.
+    const std::uint64_t ino = source.ino;
+    from->directory->erase(r.name);
+    to->directory->insert(r.new_name, ino);
+    moved(source, *from, *to, r.time);
+  }
+  touch(*from, r.time);
+  touch(*to, r.time);
+  return {};
+}
+
+Status Namespace::apply_one(const SetAttributes& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr || (inode->mode & S_IFMT) != (r.mode & S_IFMT)) return impossible("set attributes");
+  inode->mode = r.mode;
+  inode->uid = r.uid;
+  inode->gid = r.gid;
+  inode->atime = r.atime;
+  inode->mtime = r.mtime;
+  inode->ctime = r.ctime;
+  inode->dirty = r.dirty != 0;
+  return {};
+}
+
+Status Namespace::apply_one(const SetXattr& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr) return impossible("set xattr");
+  inode->more().xattrs[r.name] = r.value;
+  inode->ctime = r.time;
+  return {};
+}
+
+Status Namespace::apply_one(const RemoveXattr& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr) return impossible("remove xattr");
+  inode->more().xattrs.erase(r.name);
+  inode->ctime = r.time;
+  return {};
+}
+
+std::vector<std::uint64_t> Namespace::orphans() const {
+  std::vector<std::uint64_t> result;
+  for (const auto& [ino, inode] : inodes_)
+    if (inode->nlink == 0) result.push_back(ino);
+  return result;
+}
+
+namespace {
+
+SetAttributes attributes_of(const Inode& inode) {
+  return {inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, inode.dirty};
+}
+
+MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name) {
+  MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .dirty = inode.dirty, .name = name};
+  if (inode.extra) {
+    r.target = inode.extra->target;
+    r.staged = inode.extra->origin.has_value();
+    if (r.staged != 0) r.origin = *inode.extra->origin;
+    r.origin_path = inode.extra->origin_path;
+  }
+  return r;
+}
+
+}  // namespace
+
+void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
+  std::vector<const Inode*> directories{&root()};
+  std::unordered_set<std::uint64_t> linked;  // inodes of several names that have their first one
+  for (std::size_t i = 0; i < directories.size(); ++i) {
+    const Inode& parent = *directories[i];
+    parent.directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
+      const Inode& inode = *find(entry.ino);
+      if (!inode.is_directory() && inode.nlink > 1 && !linked.insert(inode.ino).second) {
+        emit(Link{.ino = inode.ino, .parent = parent.ino, .time = inode.ctime, .name = name});
+        return true;
+      }
+      emit(make_node_of(inode, parent.ino, name));
+      if (inode.extra)
+        for (const auto& [key, value] : inode.extra->xattrs) emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
+      if (inode.is_directory()) directories.push_back(&inode);
+      return true;
+    });
+  }
+  // Last, for the records above have moved their times.
+  for (const Inode* directory : directories) emit(attributes_of(*directory));
+}
+
+}  // namespace efs::fs

@@ -1,0 +1,63 @@
+#pragma once
+// The namespace in memory: inodes and directories, changed only by apply(). Knows no journal, no container, no lock.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "fs/inode.hpp"
+#include "fs/record.hpp"
+
+namespace efs::fs {
+
+/// Not thread-safe: guarded by Filesystem's namespace lock.
+class Namespace {
+ public:
+  /// A root directory (inode 1) with these attributes.
+  Namespace(mode_t mode, uid_t uid, gid_t gid, Nanoseconds now);
+
+  Inode* find(std::uint64_t ino) const;
+  /// The inode of a name in a directory: ENOENT, ENOTDIR.
+  Result<Inode*> child(const Inode& directory, const std::string& name) const;
+  Inode& root() const { return *find(root_ino); }
+
+  /// An inode number that was never used.
+  std::uint64_t next_ino() { return next_ino_++; }
+
+  /// Carries out a record. Total: it fails (EPROTO, no change) only where the record cannot follow from this state,
+  /// which on a live request is a bug and in recovery a damaged journal.
+  Status apply(const Record& record);
+
+  /// Records that rebuild this state from an empty namespace of the same root: the snapshot.
+  void snapshot(const std::function<void(const Record&)>& emit) const;
+
+  /// Removes an inode that has no name any more.
+  void destroy(std::uint64_t ino) { inodes_.erase(ino); }
+
+  /// Numbers of inodes without a name (open when their last name went).
+  std::vector<std::uint64_t> orphans() const;
+
+  std::size_t size() const { return inodes_.size(); }
+
+  /// Is `ino` the directory `ancestor`, or below it?
+  bool is_within(std::uint64_t ino, std::uint64_t ancestor) const;
+
+ private:
+  Status apply_one(const MakeNode& record);
+  Status apply_one(const Link& record);
+  Status apply_one(const Unlink& record);
+  Status apply_one(const Rename& record);
+  Status apply_one(const SetAttributes& record);
+  Status apply_one(const SetXattr& record);
+  Status apply_one(const RemoveXattr& record);
+  Inode* directory(std::uint64_t ino) const;
+  void drop_name(Inode& parent, const std::string& name, Nanoseconds time);
+  void moved(Inode& inode, Inode& from, Inode& to, Nanoseconds time);
+
+  std::unordered_map<std::uint64_t, std::unique_ptr<Inode>> inodes_;
+  std::uint64_t next_ino_ = root_ino + 1;
+};
+
+}  // namespace efs::fs

@@ -1,0 +1,20 @@
+#include "fs/filesystem.hpp"
+#include "fs/mapped_file.hpp"
+
+namespace efs::fs {
+
+Status Filesystem::fsync(std::uint64_t ino, bool data_only) {
+  auto container = backend_.open(ino);
+  if (!container) return std::unexpected(container.error());
+  // R1: the data before the record that leads to it.
+  EFS_TRY((*container)->sync(!data_only));
+  return fsync_metadata();
+}
+
+Status Filesystem::fsync_metadata() {
+  if (backend_.durability() != Durability::page) return {};  // each record was persisted when it was appended
+  WriteLock lock(mutex_);
+  return journal_->sync();
+}
+
+}  // namespace efs::fs

@@ -1,0 +1,71 @@
+#include "fs/filesystem.hpp"
+
+namespace efs::fs {
+namespace {
+
+// What a removal of this name will need in the journal: kept back now, so that unlink works when all is full.
+std::int64_t removal_reserve(const std::string& name) { return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32)); }
+
+// A directory with the setgid bit hands its group down, and directories hand the bit down too (inode(7)).
+void inherit_group(const Inode& parent, const Caller& caller, MakeNode& node) {
+  if ((parent.mode & S_ISGID) == 0) return;
+  node.gid = parent.gid;
+  if (S_ISDIR(node.mode)) node.mode |= S_ISGID;
+  const bool stranger = caller.uid != 0 && caller.gid != parent.gid;
+  if (!S_ISDIR(node.mode) && stranger && (node.mode & S_IXGRP) != 0) node.mode &= ~static_cast<std::uint32_t>(S_ISGID);
+}
+
+}  // namespace
+
+Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, const std::string& name, mode_t mode, dev_t rdev) {
+  WriteLock lock(mutex_);
+  auto dir = directory(parent);
+  if (!dir) return std::unexpected(dir.error());
+  EFS_TRY(check_new_name(**dir, name));
+  const Nanoseconds now = file_time_now();
+  MakeNode node;
+  node.ino = names_.next_ino();
+  node.parent = parent;
+  node.rdev = rdev;
+  node.mode = (mode & S_IFMT) == 0 ? mode | S_IFREG : mode;
+  node.uid = caller.uid;
+  node.gid = caller.gid;
+  node.atime = node.mtime = node.ctime = now;
+  node.name = name;
+  inherit_group(**dir, caller, node);
+  if (S_ISREG(node.mode)) {
+    EFS_TRY(backend_.admit_writer());
+    EFS_TRY(backend_.create(node.ino));
+  }
+  if (const Status done = commit(caller.request, node, removal_reserve(name)); !done) {
+    if (S_ISREG(node.mode)) backend_.remove(node.ino);
+    return std::unexpected(done.error());
+  }
+  Inode* made = names_.find(node.ino);
+  ++made->lookups;
+  return entry_of(*made);
+}
+
+Result<Entry> Filesystem::make_symlink(const Caller& caller, std::uint64_t parent, const std::string& name, const std::string& target) {
+  WriteLock lock(mutex_);
+  auto dir = directory(parent);
+  if (!dir) return std::unexpected(dir.error());
+  EFS_TRY(check_new_name(**dir, name));
+  if (target.empty()) return fail(ENOENT);
+  MakeNode node;
+  node.ino = names_.next_ino();
+  node.parent = parent;
+  node.mode = S_IFLNK | 0777;
+  node.uid = caller.uid;
+  node.gid = caller.gid;
+  node.atime = node.mtime = node.ctime = file_time_now();
+  node.name = name;
+  node.target = target;
+  inherit_group(**dir, caller, node);
+  EFS_TRY(commit(caller.request, node, removal_reserve(name)));
+  Inode* made = names_.find(node.ino);
+  ++made->lookups;
+  return entry_of(*made);
+}
+
+}  // namespace efs::fs

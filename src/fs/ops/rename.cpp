@@ -1,0 +1,50 @@
+#include <linux/fs.h>
+
+#include "fs/filesystem.hpp"
+
+namespace efs::fs {
+namespace {
+
+// The rules of rename(2) on what may take whose place.
+Status check_target(const Inode& source, const Inode& target, unsigned flags) {
+  if ((flags & RENAME_NOREPLACE) != 0) return fail(EEXIST);
+  if ((flags & RENAME_EXCHANGE) != 0) return {};
+  if (source.is_directory() && !target.is_directory()) return fail(ENOTDIR);
+  if (!source.is_directory() && target.is_directory()) return fail(EISDIR);
+  if (target.is_directory() && !target.directory->empty()) return fail(ENOTEMPTY);
+  return {};
+}
+
+}  // namespace
+
+Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags) {
+  if ((flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 || flags == (RENAME_NOREPLACE | RENAME_EXCHANGE)) return fail(EINVAL);
+  WriteLock lock(mutex_);
+  auto from = directory(parent);
+  auto to = directory(new_parent);
+  if (!from) return std::unexpected(from.error());
+  if (!to) return std::unexpected(to.error());
+  auto source = names_.child(**from, name);
+  if (!source) return std::unexpected(source.error());
+  if (new_name.size() > 255) return fail(ENAMETOOLONG);
+  if ((*to)->nlink == 0) return fail(ENOENT);
+  const auto target = names_.child(**to, new_name);
+  if (!target && (flags & RENAME_EXCHANGE) != 0) return fail(ENOENT);
+  if ((*source)->is_directory() && names_.is_within(new_parent, (*source)->ino)) return fail(EINVAL);
+  if (target && (flags & RENAME_EXCHANGE) != 0 && (*target)->is_directory() && names_.is_within(parent, (*target)->ino)) return fail(EINVAL);
+  if (target && *target == *source && (flags & RENAME_NOREPLACE) == 0) return {};  // two names of one file: nothing happens
+  if (target) EFS_TRY(check_target(**source, **target, flags));
+
+  // R6: the checkpoint pattern. What takes a name's place must be as durable as what it replaces.
+  if (target && (*source)->is_regular() && backend_.durability() == Durability::page)
+    if (auto container = backend_.open((*source)->ino)) EFS_TRY((*container)->sync(false));
+
+  const std::uint64_t replaced = target && (flags & RENAME_EXCHANGE) == 0 ? (*target)->ino : 0;
+  const auto size_of = [](const std::string& text) { return static_cast<std::int64_t>(store::Journal::record_size(text.size() + 32)); };
+  const std::int64_t reserve = (flags & RENAME_EXCHANGE) != 0 ? 0 : (replaced != 0 ? 0 : size_of(new_name)) - size_of(name);
+  EFS_TRY(commit(caller.request, Rename{.parent = parent, .new_parent = new_parent, .flags = flags & RENAME_EXCHANGE, .time = file_time_now(), .name = name, .new_name = new_name}, reserve));
+  if (replaced != 0) reap(replaced);
+  return {};
+}
+
+}  // namespace efs::fs

@@ -1,0 +1,19 @@
+#include "fs/filesystem.hpp"
+
+namespace efs::fs {
+
+struct statvfs Filesystem::statfs() {
+  const Space space = backend_.space();
+  struct statvfs result {};
+  result.f_bsize = result.f_frsize = 4096;
+  result.f_blocks = space.capacity / 4096;
+  result.f_bfree = (space.capacity - std::min(space.capacity, space.used)) / 4096;
+  result.f_bavail = space.available / 4096;
+  ReadLock lock(mutex_);
+  result.f_files = names_.size() + result.f_bavail;  // an inode needs at least a block in the end
+  result.f_ffree = result.f_favail = result.f_bavail;
+  result.f_namemax = 255;
+  return result;
+}
+
+}  // namespace efs::fs

@@ -1,0 +1,38 @@
+#include "fs/filesystem.hpp"
+#include "fs/mapped_file.hpp"
+
+namespace efs::fs {
+
+Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino, std::span<const std::byte> from, std::uint64_t offset) {
+  bool privileged = false;
+  {
+    ReadLock lock(mutex_);
+    auto found = regular(ino);
+    if (!found) return std::unexpected(found.error());
+    privileged = caller.uid != 0 && ((*found)->mode & (S_ISUID | S_ISGID)) != 0;
+  }
+  if (privileged) {
+    WriteLock lock(mutex_);
+    auto found = regular(ino);
+    if (!found) return std::unexpected(found.error());
+    EFS_TRY(clear_privilege(0, **found));
+  }
+  auto content = file(ino);
+  if (!content) return std::unexpected(content.error());
+  return (*content)->write(from, offset);
+}
+
+Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset, std::uint64_t length) {
+  {
+    WriteLock lock(mutex_);
+    auto found = regular(ino);
+    if (!found) return std::unexpected(found.error());
+    EFS_TRY(backend_.admit_writer());
+    EFS_TRY(mark_dirty(caller.request, **found));
+  }
+  auto content = file(ino);
+  if (!content) return std::unexpected(content.error());
+  return (*content)->allocate(mode, offset, length);
+}
+
+}  // namespace efs::fs

@@ -1,0 +1,149 @@
+#include "fs/staging.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+
+#include "fs/filesystem.hpp"
+
+namespace efs::fs {
+namespace {
+
+struct Place {
+  Inode* parent = nullptr;
+  std::string name;
+};
+
+// The directory that holds the last component of `path`, by the namespace alone.
+Result<Place> locate(const Namespace& names, const std::string& path) {
+  Place place{&names.root(), {}};
+  std::size_t begin = 0;
+  while (true) {
+    const std::size_t slash = path.find('/', begin);
+    place.name = path.substr(begin, slash == std::string::npos ? slash : slash - begin);
+    if (place.name.empty() || place.name == "." || place.name == ".." || place.name.size() > 255) return fail(EINVAL, path + ": not a path below the mount point");
+    if (slash == std::string::npos) return place;
+    auto next = names.child(*place.parent, place.name);
+    if (!next) return fail(next.error().code, path + ": no directory " + path.substr(0, slash));
+    if (!(*next)->is_directory()) return fail(ENOTDIR, path + ": " + path.substr(0, slash) + " is no directory");
+    place.parent = *next;
+    begin = slash + 1;
+  }
+}
+
+MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const StagedAttributes& a) {
+  MakeNode node;
+  node.ino = ino;
+  node.parent = place.parent->ino;
+  node.mode = type | (a.mode & 07777);
+  node.uid = a.uid;
+  node.gid = a.gid;
+  node.atime = a.atime;
+  node.mtime = a.mtime;
+  node.ctime = file_time_now();
+  node.dirty = 0;
+  node.name = place.name;
+  return node;
+}
+
+std::int64_t removal_reserve(const std::string& name) { return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32)); }
+
+}  // namespace
+
+Result<std::uint64_t> Staging::begin_file() {
+  std::uint64_t ino = 0;
+  {
+    WriteLock lock(filesystem_.mutex_);
+    ino = filesystem_.names_.next_ino();
+  }
+  EFS_TRY(filesystem_.backend_.create(ino));
+  return ino;
+}
+
+Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {
+  auto container = filesystem_.backend_.open(ino);
+  if (!container) return std::unexpected(container.error());
+  const int fd = ::fcntl((*container)->descriptor(), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return fail_errno("container");
+  return UniqueFd(fd);
+}
+
+void Staging::abandon(std::uint64_t ino) { filesystem_.backend_.remove(ino); }
+
+Status Staging::publish_file(std::uint64_t ino, const std::string& path, const StagedAttributes& attributes, const Origin& origin) {
+  // R1: on a page-cache file system the data reach the medium with the next fsync or syncfs of anybody; the PFS
+  // still has them, and a clean file that lost its data with the node is staged in again.
+  EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
+  WriteLock lock(filesystem_.mutex_);
+  auto place = locate(filesystem_.names_, path);
+  if (!place) return std::unexpected(place.error());
+  EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
+  MakeNode node = staged_node(*place, ino, S_IFREG, attributes);
+  node.staged = 1;
+  node.origin = origin;
+  node.origin_path = path;
+  return filesystem_.commit(0, node, removal_reserve(place->name));
+}
+
+Status Staging::make_directory(const std::string& path, const StagedAttributes& attributes) {
+  WriteLock lock(filesystem_.mutex_);
+  auto place = locate(filesystem_.names_, path);
+  if (!place) return std::unexpected(place.error());
+  if (auto there = filesystem_.names_.child(*place->parent, place->name)) {
+    const Inode& dir = **there;
+    if (!dir.is_directory()) return fail(ENOTDIR, path + ": exists and is no directory");
+    return filesystem_.commit(0, SetAttributes{dir.ino, S_IFDIR | (attributes.mode & 07777), attributes.uid, attributes.gid, attributes.atime, attributes.mtime, file_time_now(), 0});
+  }
+  MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes);
+  node.staged = 1;
+  node.origin_path = path;
+  return filesystem_.commit(0, node, removal_reserve(place->name));
+}
+
+Status Staging::make_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes) {
+  WriteLock lock(filesystem_.mutex_);
+  auto place = locate(filesystem_.names_, path);
+  if (!place) return std::unexpected(place.error());
+  EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
+  MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFLNK, attributes);
+  node.mode = S_IFLNK | 0777;
+  node.target = target;
+  node.staged = 1;
+  node.origin_path = path;
+  return filesystem_.commit(0, node, removal_reserve(place->name));
+}
+
+Result<std::vector<WalkItem>> Staging::walk() {
+  ReadLock lock(filesystem_.mutex_);
+  std::vector<WalkItem> items;
+  // Depth first with a stack of our own: a deep tree must not end the process.
+  std::vector<std::pair<const Inode*, std::string>> stack{{&filesystem_.names_.root(), ""}};
+  while (!stack.empty()) {
+    const auto [inode, path] = std::move(stack.back());
+    stack.pop_back();
+    if (inode->ino != root_ino) {
+      auto attributes = filesystem_.stat_of(*inode);
+      if (!attributes) return fail(attributes.error().code, path + ": container " + std::to_string(inode->ino) + " cannot be read: " + describe(attributes.error()));
+      WalkItem item{.path = path, .ino = inode->ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt};
+      if (inode->extra && inode->extra->origin && inode->extra->origin_path == path) {
+        item.origin = inode->extra->origin;
+        item.dirty = inode->dirty;
+      }
+      if (S_ISLNK(inode->mode)) item.target = inode->extra->target;
+      items.push_back(std::move(item));
+    }
+    if (!inode->is_directory()) continue;
+    std::vector<std::pair<std::string, const Inode*>> children;
+    inode->directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
+      children.emplace_back(name, filesystem_.names_.find(entry.ino));
+      return true;
+    });
+    std::sort(children.begin(), children.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (const auto& [name, child] : children) stack.emplace_back(child, path.empty() ? name : path + "/" + name);
+  }
+  return items;
+}
+
+Result<std::uint64_t> Staging::available_bytes() { return filesystem_.backend_.space().available; }
+
+}  // namespace efs::fs

@@ -1,0 +1,319 @@
+#include "fuse/adapter.hpp"
+
+#include <sys/xattr.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/log.hpp"
+#include "fuse/convert.hpp"
+#include "fuse/library.hpp"
+#include "fuse/session.hpp"
+
+namespace efs::fuse {
+namespace {
+
+Door& door(fuse_req_t request) {
+  Door& found = *static_cast<Door*>(fuse_req_userdata(request));
+  found.counters.requests.fetch_add(1, std::memory_order_relaxed);
+  return found;
+}
+
+fs::Filesystem& files(fuse_req_t request) { return door(request).filesystem; }
+
+void reply(fuse_req_t request, const Status& status) { fuse_reply_err(request, status ? 0 : status.error().code); }
+
+void reply(fuse_req_t request, const Result<fs::Entry>& entry) {
+  if (!entry) {
+    fuse_reply_err(request, entry.error().code);
+    return;
+  }
+  const fuse_entry_param param = to_entry(*entry);
+  fuse_reply_entry(request, &param);
+}
+
+void reply_attributes(fuse_req_t request, const Result<fs::Entry>& entry) {
+  if (entry) fuse_reply_attr(request, &entry->attributes, attribute_timeout(*entry));
+  else fuse_reply_err(request, entry.error().code);
+}
+
+std::vector<std::byte>& buffer_of_thread(std::size_t size) {
+  thread_local std::vector<std::byte> buffer;
+  if (buffer.size() < size) buffer.resize(size);
+  return buffer;
+}
+
+void want(fuse_conn_info* connection, std::uint64_t capability, bool on = true) {
+#if EFS_HAVE_PASSTHROUGH
+  if (on) fuse_set_feature_flag(connection, capability);
+  else fuse_unset_feature_flag(connection, capability);
+#else
+  if (on) connection->want |= connection->capable & capability;
+  else connection->want &= ~static_cast<unsigned>(capability);
+#endif
+}
+
+void init(void* data, fuse_conn_info* connection) {
+  auto& self = *static_cast<Door*>(data);
+  want(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
+  want(connection, FUSE_CAP_PARALLEL_DIROPS);
+  want(connection, FUSE_CAP_CACHE_SYMLINKS);
+  want(connection, FUSE_CAP_EXPLICIT_INVAL_DATA);
+  want(connection, FUSE_CAP_AUTO_INVAL_DATA, false);   // nobody but the kernel changes a file behind its cache
+  want(connection, FUSE_CAP_ATOMIC_O_TRUNC, false);    // a truncation is a SETATTR, with its privilege flag
+  want(connection, FUSE_CAP_SPLICE_READ, false);
+  connection->max_write = 1u << 20;
+  connection->max_readahead = 1u << 20;
+  connection->max_background = 64;
+  bool passthrough = false;
+#if EFS_HAVE_PASSTHROUGH
+  passthrough = self.backing.enabled() && fuse_set_feature_flag(connection, FUSE_CAP_PASSTHROUGH);
+  if (passthrough) connection->max_backing_stack_depth = 1;
+#endif
+  if (!passthrough) self.backing.disable();
+  log::info("event=mounted passthrough={} protocol={}.{}", passthrough, connection->proto_major, connection->proto_minor);
+}
+
+void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
+  const auto entry = files(request).lookup(parent, name);
+  if (entry || entry.error().code != ENOENT) return reply(request, entry);
+  const fuse_entry_param none = negative_entry();
+  fuse_reply_entry(request, &none);
+}
+
+void forget_one(Door& self, fuse_ino_t ino, std::uint64_t count) {
+  if (self.filesystem.forget(ino, count)) self.backing.drop(ino);
+}
+
+void forget(fuse_req_t request, fuse_ino_t ino, std::uint64_t count) {
+  forget_one(door(request), ino, count);
+  fuse_reply_none(request);
+}
+
+void forget_multi(fuse_req_t request, std::size_t count, fuse_forget_data* forgets) {
+  for (std::size_t i = 0; i < count; ++i) forget_one(door(request), forgets[i].ino, forgets[i].nlookup);
+  fuse_reply_none(request);
+}
+
+void getattr(fuse_req_t request, fuse_ino_t ino, fuse_file_info*) { reply_attributes(request, files(request).getattr(ino)); }
+
+void setattr(fuse_req_t request, fuse_ino_t ino, struct stat* attributes, int to_set, fuse_file_info*) {
+  reply_attributes(request, files(request).setattr(caller_of(request), ino, to_change(*attributes, to_set)));
+}
+
+void readlink(fuse_req_t request, fuse_ino_t ino) {
+  const auto target = files(request).readlink(ino);
+  if (target) fuse_reply_readlink(request, target->c_str());
+  else fuse_reply_err(request, target.error().code);
+}
+
+void mknod(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, dev_t rdev) {
+  reply(request, files(request).make_node(caller_of(request), parent, name, mode, rdev));
+}
+
+void mkdir(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode) {
+  reply(request, files(request).make_node(caller_of(request), parent, name, S_IFDIR | mode, 0));
+}
+
+void unlink(fuse_req_t request, fuse_ino_t parent, const char* name) { reply(request, files(request).unlink(caller_of(request), parent, name)); }
+
+void rmdir(fuse_req_t request, fuse_ino_t parent, const char* name) { reply(request, files(request).rmdir(caller_of(request), parent, name)); }
+
+void symlink(fuse_req_t request, const char* target, fuse_ino_t parent, const char* name) {
+  reply(request, files(request).make_symlink(caller_of(request), parent, name, target));
+}
+
+void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name, unsigned flags) {
+  reply(request, files(request).rename(caller_of(request), parent, name, new_parent, new_name, flags));
+}
+
+void link(fuse_req_t request, fuse_ino_t ino, fuse_ino_t new_parent, const char* new_name) {
+  reply(request, files(request).link(caller_of(request), ino, new_parent, new_name));
+}
+
+// Opens for the filesystem and chooses the kernel's or the daemon's path for the I/O.
+Status open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file_info* info) {
+  auto opened = self.filesystem.open(caller, ino, info->flags);
+  if (!opened) return std::unexpected(opened.error());
+  const auto id = self.backing.acquire(ino, opened->passthrough, opened->container.get());
+  if (!id) return std::unexpected(id.error());
+  self.counters.opens.fetch_add(1, std::memory_order_relaxed);
+  if (*id != 0) self.counters.passthrough_opens.fetch_add(1, std::memory_order_relaxed);
+#if EFS_HAVE_PASSTHROUGH
+  info->backing_id = *id;
+#endif
+  info->keep_cache = self.backing.enabled() ? 0 : 1;  // passthrough writes would leave a kept cache stale
+  info->noflush = 1;
+  return {};
+}
+
+void open(fuse_req_t request, fuse_ino_t ino, fuse_file_info* info) {
+  Door& self = door(request);
+  if (const Status status = open_file(self, caller_of(request), ino, info); !status) return reply(request, status);
+  if (fuse_reply_open(request, info) == -ENOENT) self.backing.release(ino);  // the caller was interrupted
+}
+
+void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* info) {
+  Door& self = door(request);
+  const fs::Caller caller = caller_of(request);
+  const auto entry = self.filesystem.make_node(caller, parent, name, S_IFREG | (mode & 07777), 0);
+  if (!entry) return reply(request, entry);
+  if (const Status status = open_file(self, caller, entry->ino, info); !status) {
+    forget_one(self, entry->ino, 1);
+    return reply(request, status);
+  }
+  fuse_entry_param param = to_entry(*entry);
+  if ((info->flags & O_ACCMODE) == O_RDWR) param.attr_timeout = keep_briefly;
+  if (fuse_reply_create(request, &param, info) != -ENOENT) return;
+  self.backing.release(entry->ino);
+  forget_one(self, entry->ino, 1);
+}
+
+void read(fuse_req_t request, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info*) {
+  auto& buffer = buffer_of_thread(size);
+  const auto n = files(request).read(ino, std::span(buffer).first(size), static_cast<std::uint64_t>(offset));
+  if (!n) return reply(request, std::unexpected(n.error()));
+  door(request).counters.read_bytes.fetch_add(*n, std::memory_order_relaxed);
+  fuse_reply_buf(request, reinterpret_cast<const char*>(buffer.data()), *n);
+}
+
+void write(fuse_req_t request, fuse_ino_t ino, const char* data, std::size_t size, off_t offset, fuse_file_info*) {
+  const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
+  const auto n = files(request).write(caller_of(request), ino, bytes, static_cast<std::uint64_t>(offset));
+  if (!n) return reply(request, std::unexpected(n.error()));
+  door(request).counters.written_bytes.fetch_add(*n, std::memory_order_relaxed);
+  fuse_reply_write(request, *n);
+}
+
+void release(fuse_req_t request, fuse_ino_t ino, fuse_file_info*) {
+  door(request).backing.release(ino);
+  fuse_reply_err(request, 0);
+}
+
+void fsync(fuse_req_t request, fuse_ino_t ino, int data_only, fuse_file_info*) { reply(request, files(request).fsync(ino, data_only != 0)); }
+
+void fsyncdir(fuse_req_t request, fuse_ino_t, int, fuse_file_info*) { reply(request, files(request).fsync_metadata()); }
+
+void opendir(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
+  info->cache_readdir = 1;
+  info->keep_cache = 1;
+  fuse_reply_open(request, info);
+}
+
+void readdir(fuse_req_t request, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info*) {
+  const auto items = files(request).readdir(ino, static_cast<std::uint64_t>(offset), size / 32 + 1);
+  if (!items) return reply(request, std::unexpected(items.error()));
+  auto* buffer = reinterpret_cast<char*>(buffer_of_thread(size).data());
+  std::size_t used = 0;
+  for (const auto& item : *items) {
+    struct stat type {};
+    type.st_ino = item.ino;
+    type.st_mode = item.type;
+    const std::size_t needed = fuse_add_direntry(request, buffer + used, size - used, item.name.c_str(), &type, static_cast<off_t>(item.cookie));
+    if (needed > size - used) break;
+    used += needed;
+  }
+  fuse_reply_buf(request, buffer, used);
+}
+
+void statfs(fuse_req_t request, fuse_ino_t) {
+  const struct statvfs result = files(request).statfs();
+  fuse_reply_statfs(request, &result);
+}
+
+// getxattr(2) and listxattr(2): size 0 asks how much there is.
+void reply_sized(fuse_req_t request, const std::string& value, std::size_t size) {
+  if (size == 0) fuse_reply_xattr(request, value.size());
+  else if (value.size() > size) fuse_reply_err(request, ERANGE);
+  else fuse_reply_buf(request, value.data(), value.size());
+}
+
+void getxattr(fuse_req_t request, fuse_ino_t ino, const char* name, std::size_t size) {
+  const auto value = files(request).getxattr(ino, name);
+  if (value) reply_sized(request, *value, size);
+  else fuse_reply_err(request, value.error().code);
+}
+
+void listxattr(fuse_req_t request, fuse_ino_t ino, std::size_t size) {
+  const auto names = files(request).listxattr(ino);
+  if (!names) return reply(request, std::unexpected(names.error()));
+  std::string list;
+  for (const auto& name : *names)
+    if (fuse_req_ctx(request)->uid == 0 || !name.starts_with("trusted.")) list.append(name).push_back('\0');
+  reply_sized(request, list, size);
+}
+
+void setxattr(fuse_req_t request, fuse_ino_t ino, const char* name, const char* value, std::size_t size, int flags) {
+  reply(request, files(request).setxattr(caller_of(request), ino, name, std::string(value, size), flags));
+}
+
+void removexattr(fuse_req_t request, fuse_ino_t ino, const char* name) { reply(request, files(request).removexattr(caller_of(request), ino, name)); }
+
+void fallocate(fuse_req_t request, fuse_ino_t ino, int mode, off_t offset, off_t length, fuse_file_info*) {
+  reply(request, files(request).allocate(caller_of(request), ino, mode, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(length)));
+}
+
+void lseek(fuse_req_t request, fuse_ino_t ino, off_t offset, int whence, fuse_file_info*) {
+  const auto at = files(request).seek(ino, static_cast<std::uint64_t>(offset), whence);
+  if (at) fuse_reply_lseek(request, static_cast<off_t>(*at));
+  else fuse_reply_err(request, at.error().code);
+}
+
+// The door of all exceptions: memory may end anywhere below, and then the caller gets ENOMEM, not a dead mount.
+template <auto Callback, typename... Arguments>
+void guarded(fuse_req_t request, Arguments... arguments) {
+  try {
+    Callback(request, arguments...);
+  } catch (const std::bad_alloc&) {
+    fuse_reply_err(request, ENOMEM);
+  } catch (const std::exception& problem) {
+    log::error("event=request_failed reason=\"{}\"", problem.what());
+    fuse_reply_err(request, EIO);
+  }
+}
+
+template <auto Callback> struct Guard;
+template <typename... Arguments, void (*Callback)(fuse_req_t, Arguments...)>
+struct Guard<Callback> {
+  static void call(fuse_req_t request, Arguments... arguments) { guarded<Callback>(request, arguments...); }
+};
+
+}  // namespace
+
+// Locks are left out on purpose: the kernel keeps them, which is right for one node.
+fuse_lowlevel_ops adapter_operations() {
+  fuse_lowlevel_ops ops{};
+  ops.init = init;
+  ops.lookup = Guard<lookup>::call;
+  ops.forget = Guard<forget>::call;
+  ops.forget_multi = Guard<forget_multi>::call;
+  ops.getattr = Guard<getattr>::call;
+  ops.setattr = Guard<setattr>::call;
+  ops.readlink = Guard<readlink>::call;
+  ops.mknod = Guard<mknod>::call;
+  ops.mkdir = Guard<mkdir>::call;
+  ops.unlink = Guard<unlink>::call;
+  ops.rmdir = Guard<rmdir>::call;
+  ops.symlink = Guard<symlink>::call;
+  ops.rename = Guard<rename>::call;
+  ops.link = Guard<link>::call;
+  ops.open = Guard<open>::call;
+  ops.create = Guard<create>::call;
+  ops.read = Guard<read>::call;
+  ops.write = Guard<write>::call;
+  ops.release = Guard<release>::call;
+  ops.fsync = Guard<fsync>::call;
+  ops.fsyncdir = Guard<fsyncdir>::call;
+  ops.opendir = Guard<opendir>::call;
+  ops.readdir = Guard<readdir>::call;
+  ops.statfs = Guard<statfs>::call;
+  ops.getxattr = Guard<getxattr>::call;
+  ops.listxattr = Guard<listxattr>::call;
+  ops.setxattr = Guard<setxattr>::call;
+  ops.removexattr = Guard<removexattr>::call;
+  ops.fallocate = Guard<fallocate>::call;
+  ops.lseek = Guard<lseek>::call;
+  return ops;
+}
+
+}  // namespace efs::fuse

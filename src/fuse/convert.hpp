@@ -1,0 +1,22 @@
+#pragma once
+// Between libfuse's structures and ours.
+
+#include "fs/filesystem.hpp"
+#include "fuse/library.hpp"
+
+namespace efs::fuse {
+
+// The daemon is the only writer of the namespace, so the kernel may keep what it was told until it changes it itself.
+inline constexpr double keep_for_ever = 365.0 * 86400;
+// ... but a shared mapping on a passthrough file moves mtime without a word to anybody.
+inline constexpr double keep_briefly = 1.0;
+
+/// Who sent the request.
+fs::Caller caller_of(fuse_req_t request);
+fuse_entry_param to_entry(const fs::Entry& entry);
+/// "There is no such name", for the kernel to remember.
+fuse_entry_param negative_entry();
+double attribute_timeout(const fs::Entry& entry);
+fs::AttributeChange to_change(const struct stat& attributes, int to_set);
+
+}  // namespace efs::fuse

@@ -1,0 +1,11 @@
+#pragma once
+// The one place that includes libfuse, so that the API version is chosen once.
+
+#define FUSE_USE_VERSION FUSE_MAKE_VERSION(3, 12)
+#include <fuse_lowlevel.h>
+
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+#define EFS_HAVE_PASSTHROUGH 1
+#else
+#define EFS_HAVE_PASSTHROUGH 0
+#endif

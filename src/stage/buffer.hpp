@@ -1,0 +1,53 @@
+#pragma once
+// The job's buffer as staging sees it: fs::Staging behind an interface, so that tests can put a plain directory there.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fs/staging.hpp"
+
+namespace efs::stage {
+
+/// Members, durability and errors as fs::Staging promises them. Thread-safe: any member from any thread.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual Result<std::uint64_t> begin_file() = 0;
+  virtual Result<UniqueFd> open_container(std::uint64_t ino, int flags) = 0;
+  virtual void abandon(std::uint64_t ino) = 0;
+  virtual Status publish_file(std::uint64_t ino, const std::string& path, const fs::StagedAttributes& attributes,
+                              const fs::Origin& origin) = 0;
+  virtual Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) = 0;
+  virtual Status make_symlink(const std::string& path, const std::string& target,
+                              const fs::StagedAttributes& attributes) = 0;
+  virtual Result<std::vector<fs::WalkItem>> walk() = 0;
+  virtual Result<std::uint64_t> available_bytes() = 0;
+};
+
+/// The real buffer. Does not own the Staging, which must outlive it.
+class StagingBuffer final : public Buffer {
+ public:
+  explicit StagingBuffer(fs::Staging& staging) : staging_(staging) {}
+  Result<std::uint64_t> begin_file() override { return staging_.begin_file(); }
+  Result<UniqueFd> open_container(std::uint64_t ino, int flags) override { return staging_.open_container(ino, flags); }
+  void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
+  Status publish_file(std::uint64_t ino, const std::string& path, const fs::StagedAttributes& attributes,
+                      const fs::Origin& origin) override {
+    return staging_.publish_file(ino, path, attributes, origin);
+  }
+  Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override {
+    return staging_.make_directory(path, attributes);
+  }
+  Status make_symlink(const std::string& path, const std::string& target,
+                      const fs::StagedAttributes& attributes) override {
+    return staging_.make_symlink(path, target, attributes);
+  }
+  Result<std::vector<fs::WalkItem>> walk() override { return staging_.walk(); }
+  Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
+
+ private:
+  fs::Staging& staging_;
+};
+
+}  // namespace efs::stage

@@ -1,0 +1,152 @@
+#include "stage/partial.hpp"
+
+#include <unistd.h>
+
+#include <span>
+
+#include "base/checksum.hpp"
+#include "stage/results_tree.hpp"
+
+namespace efs::stage {
+namespace {
+
+constexpr std::size_t longest_name = 255;
+
+std::unexpected<Error> told(const Error& error, const char* what) {
+  return fail(error.code, std::string(what) + ": " + describe(error));
+}
+
+/// Creates with `make` what must not exist; a partial that does is a killed stage-out's, and is removed.
+template <typename Make>
+auto make_afresh(PfsIo& pfs, const PartialJob& job, Make make) {
+  auto made = make();
+  if (made || made.error().code != EEXIST) return made;
+  if (auto removed = pfs.unlink(job.directory, job.partial); !removed) {
+    return decltype(made)(told(removed.error(), "removing the partial of an earlier stage-out"));
+  }
+  return make();
+}
+
+/// Owner, mode, times; the owner first, for changing it clears setuid bits.
+Status set_attributes(int fd, const struct stat& wanted, const struct stat& now, PfsIo& pfs) {
+  bool owned = now.st_uid == wanted.st_uid && now.st_gid == wanted.st_gid;
+  if (!owned) {
+    auto done = pfs.chown(fd, wanted.st_uid, wanted.st_gid);
+    if (!done && done.error().code != EPERM) return told(done.error(), "setting its owner");
+    owned = done.has_value();
+  }
+  const mode_t mode = safe_mode(wanted.st_mode, owned);
+  if (mode != (now.st_mode & 07777U)) {
+    if (auto done = pfs.chmod(fd, mode); !done) return told(done.error(), "setting its mode");
+  }
+  if (auto done = pfs.set_times(fd, to_ns(wanted.st_atim), to_ns(wanted.st_mtim)); !done) return told(done.error(), "setting its times");
+  return {};
+}
+
+bool same_version(const struct stat& a, const struct stat& b) {
+  return a.st_size == b.st_size && to_ns(a.st_mtim) == to_ns(b.st_mtim);
+}
+
+/// Data and attributes into the new file `fd`.
+Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress) {
+  auto container = buffer.open_container(job.item.ino, O_RDONLY);
+  if (!container) return told(container.error(), "opening its container");
+  auto before = posix_pfs().fstat(container->get());
+  if (!before) return told(before.error(), "reading its container");
+  const auto size = static_cast<std::uint64_t>(before->st_size);
+  Checksum sum;
+  const CopyJob copy{.source = {posix_pfs(), container->get()}, .destination = {pfs, fd}, .size = size,
+                     .allocated = static_cast<std::uint64_t>(before->st_blocks) * 512, .early_writeback = true};
+  EFS_TRY(copy_data(copy, scratch, sum, progress));
+  auto after = posix_pfs().fstat(container->get());
+  if (!after || !same_version(*before, *after)) return fail(EBUSY, "was written to while it was staged out");
+  auto written = pfs.fstat(fd);
+  if (!written) return told(written.error(), "reading back its attributes");
+  if (static_cast<std::uint64_t>(written->st_size) != size) return fail(EIO, "the PFS has another size than was written");
+  EFS_TRY(set_attributes(fd, job.item.attributes, *written, pfs));
+  if (job.fsync) {
+    if (auto done = pfs.fsync(fd); !done) return told(done.error(), "fsync");
+  }
+  return PartialFile{.inode = written->st_ino, .size = size, .checksum = sum.digest()};
+}
+
+Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress) {
+  const auto& wanted = job.item.attributes;
+  // Nobody who may not read the result may read its partial: where owner or group are still to be set, no one may.
+  const bool ours = wanted.st_uid == ::geteuid() && wanted.st_gid == ::getegid();
+  const mode_t mode = ours ? wanted.st_mode & 0777U : 0600U;
+  auto fd = make_afresh(pfs, job, [&] { return pfs.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode); });
+  if (!fd) return told(fd.error(), "creating it");
+  auto written = fill_partial(job, fd->get(), buffer, pfs, scratch, progress);
+  if (!written) (void)pfs.unlink(job.directory, job.partial);
+  return written;
+}
+
+Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
+  const auto& wanted = job.item.attributes;
+  auto made = make_afresh(pfs, job, [&] { return pfs.symlink(job.item.target, job.directory, job.partial); });
+  if (!made) return told(made.error(), "creating the symbolic link");
+  auto now = pfs.lstat(job.directory, job.partial);
+  Status done = now ? Status() : std::unexpected(now.error());
+  if (done && (now->st_uid != wanted.st_uid || now->st_gid != wanted.st_gid)) {
+    done = pfs.chown_name(job.directory, job.partial, wanted.st_uid, wanted.st_gid);
+    if (!done && done.error().code == EPERM) done = Status();
+  }
+  if (done) done = pfs.set_times_name(job.directory, job.partial, to_ns(wanted.st_atim), to_ns(wanted.st_mtim));
+  if (done) return PartialFile{.inode = now->st_ino, .size = job.item.target.size(), .checksum = std::nullopt};
+  (void)pfs.unlink(job.directory, job.partial);
+  return told(done.error(), "setting the symbolic link's attributes");
+}
+
+Result<std::uint64_t> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scratch& scratch, const std::atomic<bool>& cancel) {
+  return hash_data({io, fd}, static_cast<std::uint64_t>(item.attributes.st_size), scratch, cancel);
+}
+
+}  // namespace
+
+std::string partial_name(const std::string& name, bool taken) {
+  std::string partial = name + partial_suffix;
+  if (!taken && partial.size() <= longest_name) return partial;
+  return ".efs-" + to_hex(checksum(std::as_bytes(std::span(name)))) + partial_suffix;
+}
+
+Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress) {
+  return S_ISLNK(job.item.attributes.st_mode) ? write_link(job, pfs) : write_file(job, buffer, pfs, scratch, progress);
+}
+
+Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs) {
+  auto now = pfs.lstat(job.directory, job.partial);
+  Status done = now ? Status() : Status(told(now.error(), "checking its partial"));
+  if (done && (now->st_ino != written.inode || static_cast<std::uint64_t>(now->st_size) != written.size)) {
+    // Another's file under our partial's name: it is not for us to remove.
+    return fail(ESTALE, "its partial was replaced or changed by someone else");
+  }
+  if (done) done = pfs.rename(job.directory, job.partial, leaf_of(job.item.path));
+  if (done) return done;
+  (void)pfs.unlink(job.directory, job.partial);
+  return told(done.error(), "giving it its name");
+}
+
+Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
+                               const std::atomic<bool>& cancel) {
+  const std::string name = leaf_of(item.path);
+  auto now = pfs.lstat(directory, name);
+  // Removed there since: nothing is lost by bringing it back.
+  if (!now && now.error().code == ENOENT) return PfsCheck{};
+  if (!now) return told(now.error(), "comparing it with its origin");
+  const fs::Origin version{.device = now->st_dev, .inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size),
+                           .mtime = to_ns(now->st_mtim), .ctime = to_ns(now->st_ctim)};
+  if (S_ISREG(now->st_mode) && version == *item.origin) return PfsCheck{};
+  if (!S_ISREG(now->st_mode) || !same_version(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
+  auto theirs = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
+  if (!theirs) return told(theirs.error(), "comparing it with its origin");
+  auto ours = buffer.open_container(item.ino, O_RDONLY);
+  if (!ours) return told(ours.error(), "opening its container");
+  auto their_sum = hash_of(pfs, theirs->get(), item, scratch, cancel);
+  auto our_sum = hash_of(posix_pfs(), ours->get(), item, scratch, cancel);
+  if (!their_sum || !our_sum) return told(their_sum ? our_sum.error() : their_sum.error(), "comparing it with its origin");
+  if (*their_sum != *our_sum) return PfsCheck{PfsVersion::other, std::nullopt};
+  return PfsCheck{PfsVersion::same_content, *our_sum};
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,190 @@
+#include "stage/pfs_io.hpp"
+
+#include <dirent.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+
+namespace efs::stage {
+namespace {
+
+/// Repeats a system call that a signal interrupted.
+template <typename Call>
+auto retried(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+Status status_of(int result) {
+  if (result < 0) return fail_errno();
+  return {};
+}
+
+Result<UniqueFd> fd_of(long result) {
+  if (result < 0) return fail_errno();
+  return UniqueFd(static_cast<int>(result));
+}
+
+/// For kernels (before 5.6) and sandboxes without openat2: one component after the other, none a link.
+Result<UniqueFd> walk_beneath(int root, std::string_view path, int flags, mode_t mode) {
+  UniqueFd held;
+  int at = root;
+  for (auto slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/')) {
+    const std::string name(path.substr(0, slash));
+    if (name == "..") return fail(EXDEV);
+    auto next = fd_of(retried([&] { return ::openat(at, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
+    if (!next) return next;
+    held = std::move(*next);
+    at = held.get();
+    path.remove_prefix(slash + 1);
+  }
+  if (path == "..") return fail(EXDEV);
+  const std::string name(path);
+  return fd_of(retried([&] { return ::openat(at, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode); }));
+}
+
+class PosixPfs final : public PfsIo {
+ public:
+  Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode) override {
+    return fd_of(retried([&] { return ::openat(at, path.c_str(), flags | O_CLOEXEC, mode); }));
+  }
+
+  Result<UniqueFd> open_beneath(int root, const std::string& path, int flags, mode_t mode) override {
+    const std::string& relative = path.empty() ? here_ : path;
+    open_how how{};
+    how.flags = static_cast<std::uint64_t>(flags | O_NOFOLLOW | O_CLOEXEC);
+    how.mode = (flags & O_CREAT) != 0 ? mode : 0;
+    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+    auto opened = fd_of(retried([&] { return ::syscall(SYS_openat2, root, relative.c_str(), &how, sizeof how); }));
+    // EPERM: what seccomp filters answer to a system call they do not know; then the walk says the truth.
+    // EAGAIN: a rename elsewhere raced with RESOLVE_BENEATH.
+    if (opened || (opened.error().code != ENOSYS && opened.error().code != EPERM && opened.error().code != EAGAIN)) return opened;
+    return walk_beneath(root, relative, flags, mode);
+  }
+
+  Result<std::size_t> read(int fd, std::span<std::byte> into, std::uint64_t offset) override {
+    const auto got = retried([&] { return ::pread(fd, into.data(), into.size(), static_cast<off_t>(offset)); });
+    if (got < 0) return fail_errno();
+    return static_cast<std::size_t>(got);
+  }
+
+  Result<std::size_t> write(int fd, std::span<const std::byte> from, std::uint64_t offset) override {
+    const auto put = retried([&] { return ::pwrite(fd, from.data(), from.size(), static_cast<off_t>(offset)); });
+    if (put < 0) return fail_errno();
+    return static_cast<std::size_t>(put);
+  }
+
+  Result<std::uint64_t> seek(int fd, std::uint64_t offset, int whence) override {
+    const off_t at = ::lseek(fd, static_cast<off_t>(offset), whence);
+    if (at < 0) return fail_errno();
+    return static_cast<std::uint64_t>(at);
+  }
+
+  Status truncate(int fd, std::uint64_t size) override {
+    return status_of(retried([&] { return ::ftruncate(fd, static_cast<off_t>(size)); }));
+  }
+
+  void start_writeback(int fd, std::uint64_t offset, std::uint64_t length) override {
+    ::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(length), SYNC_FILE_RANGE_WRITE);
+  }
+
+  Result<struct stat> fstat(int fd) override {
+    struct stat attributes {};
+    if (::fstat(fd, &attributes) != 0) return fail_errno();
+    return attributes;
+  }
+
+  Result<struct stat> lstat(int at, const std::string& name) override {
+    struct stat attributes {};
+    if (::fstatat(at, name.c_str(), &attributes, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
+    return attributes;
+  }
+
+  Status access(int at, const std::string& name, int mode) override {
+    return status_of(::faccessat(at, name.c_str(), mode, AT_EACCESS));
+  }
+
+  Result<std::vector<std::string>> list(int directory) override {
+    UniqueFd own(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));  // a position of its own
+    if (!own) return fail_errno();
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(own.get()), ::closedir);
+    if (!stream) return fail_errno();
+    own.release();
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = ::readdir(stream.get())) {
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+      errno = 0;  // readdir tells the end from an error by it alone
+    }
+    if (errno != 0) return fail_errno();
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  Result<std::string> readlink(int at, const std::string& name) override {
+    std::array<char, PATH_MAX> target{};
+    const auto length = ::readlinkat(at, name.c_str(), target.data(), target.size());
+    if (length < 0) return fail_errno();
+    return std::string(target.data(), static_cast<std::size_t>(length));
+  }
+
+  Status mkdir(int at, const std::string& name, mode_t mode) override { return status_of(::mkdirat(at, name.c_str(), mode)); }
+  Status symlink(const std::string& target, int at, const std::string& name) override {
+    return status_of(::symlinkat(target.c_str(), at, name.c_str()));
+  }
+  Status rename(int at, const std::string& from, const std::string& to) override {
+    return status_of(::renameat(at, from.c_str(), at, to.c_str()));
+  }
+  Status unlink(int at, const std::string& name) override { return status_of(::unlinkat(at, name.c_str(), 0)); }
+
+  Status chmod(int fd, mode_t mode) override { return status_of(::fchmod(fd, mode)); }
+  Status chown(int fd, uid_t uid, gid_t gid) override { return status_of(::fchown(fd, uid, gid)); }
+  Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override {
+    const std::array times{to_timespec(atime), to_timespec(mtime)};
+    return status_of(::futimens(fd, times.data()));
+  }
+  Status chown_name(int at, const std::string& name, uid_t uid, gid_t gid) override {
+    return status_of(::fchownat(at, name.c_str(), uid, gid, AT_SYMLINK_NOFOLLOW));
+  }
+  Status set_times_name(int at, const std::string& name, Nanoseconds atime, Nanoseconds mtime) override {
+    const std::array times{to_timespec(atime), to_timespec(mtime)};
+    return status_of(::utimensat(at, name.c_str(), times.data(), AT_SYMLINK_NOFOLLOW));
+  }
+
+  Status fsync(int fd) override { return status_of(retried([&] { return ::fsync(fd); })); }
+  Status syncfs(int fd) override { return status_of(retried([&] { return ::syncfs(fd); })); }
+  bool syncfs_reports_errors() override {
+    utsname name{};
+    int major = 0;
+    int minor = 0;
+    if (::uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &major, &minor) != 2) return false;
+    return major > 5 || (major == 5 && minor >= 8);
+  }
+  Result<struct statvfs> statvfs(int fd) override {
+    struct statvfs values {};
+    if (::fstatvfs(fd, &values) != 0) return fail_errno();
+    return values;
+  }
+
+ private:
+  const std::string here_ = ".";
+};
+
+}  // namespace
+
+PfsIo& posix_pfs() {
+  static PosixPfs instance;  // constant after construction
+  return instance;
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,74 @@
+#pragma once
+// The seam to the parallel file system: every call that staging makes there goes through PfsIo, so that tests can
+// let any of them fail. One call is one system call (EINTR retried); nothing is cached, nothing is decided.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+
+namespace efs::stage {
+
+/// Thread-safe. `at` is a directory descriptor or AT_FDCWD. Errors carry the errno and no text: callers know the
+/// object and say it. Names given with a directory descriptor never follow a symbolic link in the last component.
+class PfsIo {
+ public:
+  virtual ~PfsIo() = default;
+
+  /// openat(2) with O_CLOEXEC.
+  virtual Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode = 0) = 0;
+  /// The same for a relative path of any depth that stays below `root` and passes no symbolic link: ELOOP or
+  /// ENOTDIR where one is met. "" is the root itself.
+  virtual Result<UniqueFd> open_beneath(int root, const std::string& path, int flags, mode_t mode = 0) = 0;
+
+  /// May be short, as pread(2) and pwrite(2) are.
+  virtual Result<std::size_t> read(int fd, std::span<std::byte> into, std::uint64_t offset) = 0;
+  virtual Result<std::size_t> write(int fd, std::span<const std::byte> from, std::uint64_t offset) = 0;
+  /// lseek(2) with SEEK_DATA or SEEK_HOLE: ENXIO where there is no more data.
+  virtual Result<std::uint64_t> seek(int fd, std::uint64_t offset, int whence) = 0;
+  virtual Status truncate(int fd, std::uint64_t size) = 0;
+  /// A hint: begin writing these dirty pages back. Never waits for them; has no result.
+  virtual void start_writeback(int fd, std::uint64_t offset, std::uint64_t length) = 0;
+
+  virtual Result<struct stat> fstat(int fd) = 0;
+  virtual Result<struct stat> lstat(int at, const std::string& name) = 0;
+  /// faccessat(2) with the effective ids.
+  virtual Status access(int at, const std::string& name, int mode) = 0;
+  /// The names in an open directory, "." and ".." left out, in byte order.
+  virtual Result<std::vector<std::string>> list(int directory) = 0;
+  virtual Result<std::string> readlink(int at, const std::string& name) = 0;
+
+  virtual Status mkdir(int at, const std::string& name, mode_t mode) = 0;
+  virtual Status symlink(const std::string& target, int at, const std::string& name) = 0;
+  virtual Status rename(int at, const std::string& from, const std::string& to) = 0;
+  virtual Status unlink(int at, const std::string& name) = 0;
+
+  virtual Status chmod(int fd, mode_t mode) = 0;
+  virtual Status chown(int fd, uid_t uid, gid_t gid) = 0;
+  virtual Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) = 0;
+  /// Of the name itself, were it a symbolic link.
+  virtual Status chown_name(int at, const std::string& name, uid_t uid, gid_t gid) = 0;
+  virtual Status set_times_name(int at, const std::string& name, Nanoseconds atime, Nanoseconds mtime) = 0;
+
+  /// fsync(2), of a file or of a directory.
+  virtual Status fsync(int fd) = 0;
+  /// syncfs(2) of the file system that holds `fd`.
+  virtual Status syncfs(int fd) = 0;
+  /// Whether syncfs reports failed write-back (Linux 5.8 and later). Where not, only fsync can be believed.
+  virtual bool syncfs_reports_errors() = 0;
+  virtual Result<struct statvfs> statvfs(int fd) = 0;
+};
+
+/// The real one. Stateless; lives for ever.
+PfsIo& posix_pfs();
+
+}  // namespace efs::stage

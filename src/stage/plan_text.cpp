@@ -1,0 +1,74 @@
+// The plan for programs and for people.
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.hpp"
+#include "stage/planner.hpp"
+
+namespace efs::stage {
+namespace {
+
+const char* name_of(EntryType type) {
+  switch (type) {
+    case EntryType::directory: return "directory";
+    case EntryType::symlink: return "symlink";
+    case EntryType::file: break;
+  }
+  return "file";
+}
+
+nlohmann::json entry_json(const PlanEntry& entry) {
+  nlohmann::json json{{"path", entry.path},
+                      {"type", name_of(entry.type)},
+                      {"class", entry.file_class == config::FileClass::persistent ? "persistent" : "temporary"},
+                      {"mode", entry.attributes.mode},
+                      {"uid", entry.attributes.uid},
+                      {"gid", entry.attributes.gid},
+                      {"mtime_ns", entry.attributes.mtime}};
+  if (entry.type == EntryType::file) {
+    json["bytes"] = entry.size;
+    json["allocated"] = entry.allocated;
+  }
+  if (entry.type == EntryType::symlink) json["target"] = entry.target;
+  return json;
+}
+
+}  // namespace
+
+nlohmann::json to_json(const Plan& plan) {
+  nlohmann::json json{{"format", "efs-plan-1"},
+                      {"job", plan.name},
+                      {"root_dir", plan.root_dir},
+                      {"results_dir", plan.results_dir},
+                      {"bytes", plan.bytes},
+                      {"needed_bytes", plan.needed},
+                      {"files", plan.files},
+                      {"inodes", plan.inodes},
+                      {"ok", plan.problems.empty()},
+                      {"entries", nlohmann::json::array()},
+                      {"problems", nlohmann::json::array()},
+                      {"skipped", nlohmann::json::array()}};
+  if (plan.capacity) json["capacity"] = *plan.capacity;
+  for (const auto& entry : plan.entries) json["entries"].push_back(entry_json(entry));
+  for (const auto& problem : plan.problems) {
+    json["problems"].push_back({{"path", problem.path}, {"reason", problem.reason}, {"line", problem.line}});
+  }
+  for (const auto& skip : plan.skipped) json["skipped"].push_back({{"path", skip.path}, {"reason", skip.reason}});
+  return json;
+}
+
+std::string describe(const Plan& plan) {
+  std::string text = plan.name + ": stage in " + std::to_string(plan.files) + " files, " + format_bytes(plan.bytes) + " (" +
+                     std::to_string(plan.inodes) + " inodes) from " + plan.root_dir + "\n";
+  if (plan.capacity) text += "buffer: needs at most " + format_bytes(plan.needed) + " of " + format_bytes(*plan.capacity) + "\n";
+  text += plan.results_dir.empty() ? "stage out: nothing is persistent\n" : "stage out: to " + plan.results_dir + "\n";
+  for (const auto& skip : plan.skipped) text += "skipped: " + skip.path + " (" + skip.reason + ")\n";
+  for (const auto& problem : plan.problems) {
+    text += "problem: " + problem.path + ": " + problem.reason;
+    text += problem.line > 0 ? " (line " + std::to_string(problem.line) + " of the job file)\n" : "\n";
+  }
+  if (!plan.problems.empty()) text += std::to_string(plan.problems.size()) + " problems: the job cannot start\n";
+  return text;
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,292 @@
+#include "stage/planner.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "base/text.hpp"
+
+namespace efs::stage {
+namespace {
+
+constexpr std::uint64_t grain = 4096;  // the smallest piece a buffer gives out
+constexpr int directory_flags = O_RDONLY | O_DIRECTORY;
+
+std::string join(const std::string& directory, const std::string& name) {
+  return directory.empty() ? name : directory + "/" + name;
+}
+std::string parent_of(const std::string& path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+std::string leaf_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+std::uint64_t rounded(std::uint64_t bytes) { return (bytes + grain - 1) / grain * grain; }
+
+class Planner {
+ public:
+  Planner(const config::JobConfig& config, PfsIo& pfs) : config_(config), pfs_(pfs) {}
+
+  Plan run(std::optional<std::uint64_t> capacity) {
+    plan_.name = config_.name;
+    plan_.root_dir = config_.root_dir;
+    plan_.results_dir = config_.results_dir;
+    plan_.capacity = capacity;
+    auto root = pfs_.open(AT_FDCWD, config_.root_dir, directory_flags);
+    if (root) {
+      root_ = std::move(*root);
+      for (const auto& resource : config_.resources) add_resource(resource);
+    } else {
+      problem(config_.root_dir, "root-dir cannot be opened: " + describe(root.error()));
+    }
+    check_results_dir();
+    total();
+    if (capacity) check_capacity(*capacity);
+    return std::move(plan_);
+  }
+
+ private:
+  void problem(const std::string& path, std::string reason) {
+    plan_.problems.push_back({.path = path, .reason = std::move(reason), .line = line_});
+  }
+  std::string absolute(const std::string& relative) const {
+    if (relative.empty()) return config_.root_dir;
+    return config_.root_dir == "/" ? "/" + relative : config_.root_dir + "/" + relative;
+  }
+
+  void add_resource(const config::Resource& resource) {
+    line_ = resource.line;
+    const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";
+    if (resource.path == config_.root_dir) {
+      add_children("");
+    } else if (!resource.path.starts_with(prefix)) {
+      problem(resource.path, "is not below root-dir " + config_.root_dir);
+    } else if (resource.is_glob) {
+      add_glob(resource.path.substr(prefix.size()));
+    } else {
+      add_path(resource.path.substr(prefix.size()));
+    }
+    line_ = 0;
+  }
+
+  /// A named path with its parents; false where there is a problem (which is recorded).
+  bool add_path(const std::string& path) {
+    if (!add_parents(path)) return false;
+    const std::string parent = parent_of(path);
+    auto directory = pfs_.open_beneath(root_.get(), parent, directory_flags);
+    if (!directory) {
+      problem(absolute(parent), "cannot be read: " + describe(directory.error()));
+      return false;
+    }
+    return add_entry(directory->get(), parent, leaf_of(path), true);
+  }
+
+  bool add_parents(const std::string& path) {
+    for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+      const std::string parent = path.substr(0, slash);
+      if (entries_.contains(parent)) continue;
+      auto directory = pfs_.open_beneath(root_.get(), parent_of(parent), directory_flags);
+      if (!directory) return problem(absolute(parent_of(parent)), "cannot be read: " + describe(directory.error())), false;
+      auto attributes = pfs_.lstat(directory->get(), leaf_of(parent));
+      if (!attributes) return problem(absolute(path), missing(attributes.error())), false;
+      if (S_ISLNK(attributes->st_mode)) {
+        problem(absolute(path), "leads through the symbolic link " + absolute(parent) + ": name the real path");
+        return false;
+      }
+      if (!S_ISDIR(attributes->st_mode)) return problem(absolute(path), absolute(parent) + " is not a directory"), false;
+      insert(parent, EntryType::directory, *attributes);
+    }
+    return true;
+  }
+
+  static std::string missing(const Error& error) {
+    return error.code == ENOENT ? "does not exist" : "cannot be read: " + describe(error);
+  }
+
+  PlanEntry& insert(const std::string& path, EntryType type, const struct stat& attributes) {
+    PlanEntry entry;
+    entry.path = path;
+    entry.type = type;
+    if (type == EntryType::file) {
+      entry.size = static_cast<std::uint64_t>(attributes.st_size);
+      entry.allocated = static_cast<std::uint64_t>(attributes.st_blocks) * 512;
+    }
+    const Nanoseconds mtime = to_ns(attributes.st_mtim);
+    entry.attributes = {.mode = attributes.st_mode & 07777U, .uid = attributes.st_uid, .gid = attributes.st_gid,
+                        .atime = to_ns(attributes.st_atim), .mtime = mtime};
+    entry.origin = {.device = attributes.st_dev, .inode = attributes.st_ino,
+                    .size = static_cast<std::uint64_t>(attributes.st_size), .mtime = mtime, .ctime = to_ns(attributes.st_ctim)};
+    entry.file_class = config::classify(config_, path, true);
+    return entries_.insert_or_assign(path, std::move(entry)).first->second;
+  }
+
+  /// `name` in the open directory `at` (whose path is `parent`), a directory with all that is below it.
+  bool add_entry(int at, const std::string& parent, const std::string& name, bool named) {
+    const std::string path = join(parent, name);
+    auto attributes = pfs_.lstat(at, name);
+    if (!attributes) return problem(absolute(path), missing(attributes.error())), false;
+    const auto known = entries_.find(path);
+    if (known != entries_.end() && known->second.type != EntryType::directory) return true;
+    switch (attributes->st_mode & S_IFMT) {
+      case S_IFDIR:
+        insert(path, EntryType::directory, *attributes);
+        return add_children(path);
+      case S_IFREG:
+        if (auto readable = pfs_.access(at, name, R_OK); !readable) {
+          return problem(absolute(path), "is not readable: " + describe(readable.error())), false;
+        }
+        insert(path, EntryType::file, *attributes);
+        return true;
+      case S_IFLNK: {
+        auto target = pfs_.readlink(at, name);
+        if (!target) return problem(absolute(path), "cannot be read: " + describe(target.error())), false;
+        insert(path, EntryType::symlink, *attributes).target = std::move(*target);
+        return true;
+      }
+      default:
+        if (named) return problem(absolute(path), "is a socket, FIFO or device: only files, directories and symbolic links can be staged"), false;
+        skip(path, attributes->st_mode);
+        return true;
+    }
+  }
+
+  void skip(const std::string& path, mode_t mode) {
+    if (std::ranges::any_of(plan_.skipped, [&](const PlanSkip& known) { return known.path == path; })) return;
+    plan_.skipped.push_back({.path = path, .reason = S_ISFIFO(mode) ? "FIFO" : S_ISSOCK(mode) ? "socket" : "device"});
+  }
+
+  bool add_children(const std::string& path) {
+    if (!complete_.insert(path).second) return true;  // an overlapping resource was here before
+    auto names = list(path);
+    if (!names) return false;
+    bool all = true;
+    for (const auto& name : names->second) all = add_entry(names->first.get(), path, name, false) && all;
+    return all;
+  }
+
+  using Listing = std::pair<UniqueFd, std::vector<std::string>>;
+  /// The open directory and its names; a problem is recorded where that fails.
+  std::optional<Listing> list(const std::string& path) {
+    auto directory = pfs_.open_beneath(root_.get(), path, directory_flags);
+    auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());
+    if (names) return Listing(std::move(*directory), std::move(*names));
+    problem(absolute(path), "directory cannot be read: " + describe(names.error()));
+    return std::nullopt;
+  }
+
+  void add_glob(const std::string& pattern) {
+    const auto before = plan_.problems.size();
+    const std::string base = parent_of(pattern.substr(0, pattern.find_first_of("*?[")) + "x");
+    const auto slashes = std::count(pattern.begin(), pattern.end(), '/');
+    const auto depth = pattern.find("**") == std::string::npos ? slashes : std::ptrdiff_t{4096};
+    // A base that is not there holds no match, and is reported as such below.
+    auto there = pfs_.open_beneath(root_.get(), base, directory_flags);
+    const bool matched = (there || there.error().code == EACCES) && match_below(pattern, base, depth);
+    if (!matched && plan_.problems.size() == before) problem(absolute(pattern), "no file matches this pattern");
+  }
+
+  /// Adds what matches below `path`; what lies below a matching directory comes with it.
+  bool match_below(const std::string& pattern, const std::string& path, std::ptrdiff_t depth) {
+    auto names = list(path);
+    if (!names) return false;
+    bool matched = false;
+    for (const auto& name : names->second) {
+      const std::string candidate = join(path, name);
+      if (config::glob_match(pattern, candidate)) {
+        matched = true;
+        if (add_parents(candidate)) add_entry(names->first.get(), path, name, false);
+        continue;
+      }
+      if (std::count(candidate.begin(), candidate.end(), '/') >= depth) continue;
+      auto attributes = pfs_.lstat(names->first.get(), name);
+      if (attributes && S_ISDIR(attributes->st_mode)) matched = match_below(pattern, candidate, depth) || matched;
+    }
+    return matched;
+  }
+
+  void check_results_dir() {
+    if (config_.results_dir.empty()) return;
+    // stage-out creates what is missing, so the nearest ancestor that exists decides.
+    std::string path = config_.results_dir;
+    auto there = pfs_.open(AT_FDCWD, path, O_PATH);
+    const bool exists = there.has_value();
+    while (!there && there.error().code == ENOENT && path.size() > 1) {
+      path = parent_of(path).empty() ? "/" : parent_of(path);
+      there = pfs_.open(AT_FDCWD, path, O_PATH);
+    }
+    const std::string what = exists ? "results-dir " : "results-dir does not exist and cannot be created: " + path + " ";
+    if (!there) return problem(config_.results_dir, "results-dir cannot be reached: " + describe(there.error()));
+    auto attributes = pfs_.fstat(there->get());
+    if (!attributes) return problem(config_.results_dir, what + "cannot be read: " + describe(attributes.error()));
+    if (!S_ISDIR(attributes->st_mode)) return problem(config_.results_dir, what + "is not a directory");
+    if (auto writable = pfs_.access(AT_FDCWD, path, W_OK | X_OK); !writable) {
+      problem(config_.results_dir, what + "is not writable: " + describe(writable.error()));
+    }
+  }
+
+  void total() {
+    for (auto& [path, entry] : entries_) {
+      plan_.bytes += entry.size;
+      plan_.needed += rounded(entry.size);
+      ++plan_.inodes;
+      if (entry.type == EntryType::file) ++plan_.files;
+      plan_.entries.push_back(std::move(entry));
+    }
+    entries_.clear();
+  }
+
+  void check_capacity(std::uint64_t capacity) {
+    // Where all fits even without holes there is nothing to find out. Fewer blocks than bytes can mean holes or
+    // a PFS that compresses; only the files themselves can tell.
+    if (plan_.needed > capacity) {
+      for (const auto& entry : plan_.entries) {
+        if (entry.type == EntryType::file && entry.allocated < entry.size) plan_.needed -= hole_bytes(entry);
+      }
+    }
+    if (plan_.needed <= capacity) return;
+    problem(config_.root_dir, "the inputs need " + format_bytes(plan_.needed) + " and the buffer takes " + format_bytes(capacity) +
+                                  ": raise its capacity or stage in less");
+  }
+
+  /// Whole grains that the file's holes save; 0 where the PFS does not tell.
+  std::uint64_t hole_bytes(const PlanEntry& entry) {
+    auto file = pfs_.open_beneath(root_.get(), entry.path, O_RDONLY | O_NONBLOCK);
+    if (!file) return 0;
+    std::uint64_t data = 0;
+    for (std::uint64_t at = 0; at < entry.size;) {
+      auto begin = pfs_.seek(file->get(), at, SEEK_DATA);
+      if (!begin && begin.error().code == ENXIO) break;
+      auto end = begin ? pfs_.seek(file->get(), *begin, SEEK_HOLE) : begin;
+      if (!end || *end <= at) return 0;
+      data += rounded(std::min(*end, entry.size) - *begin);
+      at = *end;
+    }
+    return rounded(entry.size) - std::min(data, rounded(entry.size));
+  }
+
+  const config::JobConfig& config_;
+  PfsIo& pfs_;
+  UniqueFd root_;
+  int line_ = 0;
+  std::map<std::string, PlanEntry> entries_;
+  std::set<std::string> complete_;  // directories whose children are in entries_
+  Plan plan_;
+};
+
+}  // namespace
+
+Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, std::optional<std::uint64_t> capacity) {
+  try {
+    return Planner(config, pfs).run(capacity);
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM, "planning the stage-in: out of memory");
+  } catch (const std::exception& exception) {
+    return fail(EIO, std::string("planning the stage-in: ") + exception.what());
+  }
+}
+
+}  // namespace efs::stage

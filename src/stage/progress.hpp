@@ -1,0 +1,46 @@
+#pragma once
+// How far a transfer is, readable while it runs, and the switch that stops it.
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.hpp"
+
+namespace efs::stage {
+
+/// What a reader of Progress sees; the counters are read one by one and may be a chunk apart.
+struct ProgressSnapshot {
+  std::uint64_t bytes_total = 0;
+  std::uint64_t bytes_done = 0;
+  std::uint64_t files_total = 0;
+  std::uint64_t files_done = 0;
+  Nanoseconds started = 0;  // wall clock; 0: not started
+};
+
+/// Thread-safe. bytes are file sizes, holes included, so that done reaches total. `cancel` is looked at before
+/// every chunk; once set, a transfer ends soon and reports what it did not do. Staging never clears it; stage_in sets it
+/// when a file fails.
+struct Progress {
+  std::atomic<std::uint64_t> bytes_total{0};
+  std::atomic<std::uint64_t> bytes_done{0};
+  std::atomic<std::uint64_t> files_total{0};
+  std::atomic<std::uint64_t> files_done{0};
+  std::atomic<Nanoseconds> started{0};
+  std::atomic<bool> cancel{false};
+
+  ProgressSnapshot snapshot() const {
+    return {.bytes_total = bytes_total, .bytes_done = bytes_done, .files_total = files_total, .files_done = files_done,
+            .started = started};
+  }
+  void begin(std::uint64_t files, std::uint64_t bytes) {
+    files_done = 0;
+    bytes_done = 0;
+    files_total = files;
+    bytes_total = bytes;
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    started = to_ns(now);
+  }
+};
+
+}  // namespace efs::stage

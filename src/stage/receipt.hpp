@@ -1,0 +1,74 @@
+#pragma once
+// What a stage-out did, file by file, with one verdict.
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+
+namespace efs::stage {
+
+enum class Action : std::uint8_t {
+  staged_out,  // whole and durable under its real name
+  unchanged,   // clean: nothing to do
+  dropped,     // changed, and temporary by the job file
+  skipped,     // nothing that can be staged
+  failed,      // was tried; the reason says what happened; still in the buffer
+  conflict,    // the PFS has another version than was staged in; still in the buffer, PFS untouched
+  not_saved,   // not tried (PFS full, cancelled); still in the buffer
+};
+const char* name_of(Action action);  // "staged-out"
+
+struct ReceiptEntry {
+  std::string path;  // relative to results_dir
+  Action action = Action::failed;
+  std::uint64_t bytes = 0;
+  std::optional<std::uint64_t> checksum;  // XXH3-64 of the whole content, as read from the buffer
+  Nanoseconds mtime = 0;
+  double seconds = 0;  // spent on copying it
+  std::string reason;
+};
+
+/// complete: nothing failed. partial: some results are not back. failed: none of those that should be.
+enum class Verdict : std::uint8_t { complete, partial, failed };
+const char* name_of(Verdict verdict);
+
+struct ReceiptTotals {
+  std::uint64_t staged_out = 0, unchanged = 0, dropped = 0, skipped = 0, failed = 0, conflict = 0, not_saved = 0;
+  std::uint64_t bytes_staged_out = 0;
+  std::uint64_t bytes_left = 0;  // failed, conflict and not-saved: only the buffer has them
+};
+
+struct Receipt {
+  std::string job;
+  std::string results_dir;
+  Nanoseconds started = 0;  // wall clock
+  Nanoseconds ended = 0;
+  Verdict verdict = Verdict::complete;
+  std::string reason;  // why nothing could be done; "" elsewhere
+  ReceiptTotals totals;
+  std::vector<ReceiptEntry> entries;  // byte order of paths
+};
+
+/// Sorts the entries and derives totals and verdict from them (and from `reason`).
+void settle(Receipt& receipt);
+
+/// 0 complete, 3 some files failed, 1 nothing could be done.
+int exit_code(const Receipt& receipt);
+
+/// "format": "efs-receipt-1". Bytes of a path that are not UTF-8 show as U+FFFD.
+nlohmann::json to_json(const Receipt& receipt);
+
+/// For people: totals, and by name every file that is not back and why, at most `names` of each kind.
+std::string describe(const Receipt& receipt, std::size_t names = 20);
+
+/// Writes the JSON to `path`: a partial beside it, fsync, rename, fsync of the directory. On an error `path` is as it
+/// was before (after a failed fsync of the directory: new, but perhaps not durable) and the partial is gone.
+Status write_receipt(const Receipt& receipt, const std::string& path);
+
+}  // namespace efs::stage

@@ -1,0 +1,108 @@
+#include "stage/results_tree.hpp"
+
+#include <unistd.h>
+
+namespace efs::stage {
+namespace {
+
+constexpr int directory_flags = O_RDONLY | O_DIRECTORY;
+constexpr std::size_t many = 16;  // directories from which on one syncfs is cheaper than an fsync each
+
+std::unexpected<Error> told(const Error& error, const char* what) {
+  return fail(error.code, std::string(what) + ": " + describe(error));
+}
+
+bool not_permitted(const Error& error) { return error.code == EPERM || error.code == EACCES; }
+
+}  // namespace
+
+std::string parent_of(const std::string& path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+std::string leaf_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+mode_t safe_mode(mode_t mode, bool owner_is_right) {
+  return mode & (owner_is_right ? 07777U : 07777U & ~static_cast<mode_t>(S_ISUID | S_ISGID));
+}
+
+Status ResultsTree::open(const std::string& path) {
+  auto opened = make_path(path);
+  if (!opened) return fail(opened.error().code, "results-dir " + path + ": " + describe(opened.error()));
+  root_ = std::move(*opened);
+  return {};
+}
+
+Result<UniqueFd> ResultsTree::make_path(const std::string& path) {
+  auto there = pfs_.open(AT_FDCWD, path, directory_flags);
+  if (there || there.error().code != ENOENT || path == "/") return there;
+  auto parent = make_path(parent_of(path).empty() ? "/" : parent_of(path));
+  if (!parent) return parent;
+  auto made = pfs_.mkdir(parent->get(), leaf_of(path), 0777);
+  if (!made && made.error().code != EEXIST) return told(made.error(), "cannot be created");
+  if (auto synced = pfs_.fsync(parent->get()); !synced) return told(synced.error(), "fsync of its parent");
+  return pfs_.open(AT_FDCWD, path, directory_flags);
+}
+
+Result<UniqueFd> ResultsTree::directory(const std::string& path) { return pfs_.open_beneath(root_.get(), path, directory_flags); }
+
+Status ResultsTree::make(const fs::WalkItem& item, bool apply_attributes) {
+  const std::string parent_path = parent_of(item.path);
+  auto parent = directory(parent_path);
+  if (!parent) return told(parent.error(), "opening its parent directory");
+  const mode_t mode = (item.attributes.st_mode & 0777U) | 0700U;
+  auto made = pfs_.mkdir(parent->get(), leaf_of(item.path), mode);
+  if (made) {
+    made_.insert(item.path);
+    unsynced_.insert(parent_path);
+    return {};
+  }
+  if (made.error().code != EEXIST) return told(made.error(), "making the directory");
+  auto there = pfs_.lstat(parent->get(), leaf_of(item.path));
+  if (!there) return told(there.error(), "making the directory");
+  if (!S_ISDIR(there->st_mode)) return fail(ENOTDIR, "something that is not a directory has its name");
+  unsynced_.insert(parent_path);  // it may be from a stage-out that was killed before it made it durable
+  if ((there->st_mode & 0700U) == 0700U || !apply_attributes) return {};
+  auto fd = directory(item.path);
+  // Not ours to change: then what cannot be written will say so itself.
+  if (fd) (void)pfs_.chmod(fd->get(), (there->st_mode & 07777U) | 0700U);
+  return {};
+}
+
+Status ResultsTree::sync_made() {
+  EFS_TRY(sync(unsynced_));
+  unsynced_.clear();
+  return {};
+}
+
+Status ResultsTree::finish(const fs::WalkItem& item) {
+  auto fd = directory(item.path);
+  if (!fd) return told(fd.error(), "opening the directory");
+  auto now = pfs_.fstat(fd->get());
+  if (!now) return told(now.error(), "reading the directory's attributes");
+  const auto& wanted = item.attributes;
+  bool owned = now->st_uid == wanted.st_uid && now->st_gid == wanted.st_gid;
+  if (!owned) {
+    auto done = pfs_.chown(fd->get(), wanted.st_uid, wanted.st_gid);
+    if (!done && !not_permitted(done.error())) return told(done.error(), "setting the directory's owner");
+    owned = done.has_value();
+  }
+  auto done = pfs_.chmod(fd->get(), safe_mode(wanted.st_mode, owned));
+  if (done) done = pfs_.set_times(fd->get(), to_ns(wanted.st_atim), to_ns(wanted.st_mtim));
+  const bool foreign = !made_.contains(item.path);
+  if (!done && !(foreign && not_permitted(done.error()))) return told(done.error(), "setting the directory's mode and times");
+  return {};
+}
+
+Status ResultsTree::sync(const std::set<std::string>& directories) {
+  if (directories.size() >= many && pfs_.syncfs_reports_errors()) return sync_all();
+  for (const auto& path : directories) {
+    auto fd = directory(path);
+    auto done = fd ? pfs_.fsync(fd->get()) : std::unexpected(fd.error());
+    if (!done) return fail(done.error().code, "fsync of directory /" + path + ": " + describe(done.error()));
+  }
+  return {};
+}
+
+}  // namespace efs::stage

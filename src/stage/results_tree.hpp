@@ -1,0 +1,56 @@
+#pragma once
+// The directories below results_dir: made, found and finished without ever following a symbolic link there.
+
+#include <set>
+#include <string>
+#include <unordered_set>
+
+#include "fs/staging.hpp"
+#include "stage/pfs_io.hpp"
+
+namespace efs::stage {
+
+/// Paths are relative to results_dir, "" is itself. Thread-safe after the last make().
+class ResultsTree {
+ public:
+  explicit ResultsTree(PfsIo& pfs) : pfs_(pfs) {}
+
+  /// Opens `path`, made durably with its missing parents. Must succeed before anything else is called, and before
+  /// the first write: syncfs tells of write-back errors since the descriptor was opened.
+  Status open(const std::string& path);
+
+  Result<UniqueFd> directory(const std::string& path);
+
+  /// Makes a directory that its owner can fill, whatever its final mode. One that is there stays as it is, but for
+  /// the owner's rights if it will be given its attributes later.
+  Status make(const fs::WalkItem& item, bool apply_attributes);
+
+  /// Makes what make() made durable.
+  Status sync_made();
+
+  /// Owner (where permitted), mode and times: last, when everything in it is in place. Where the directory was
+  /// there before and belongs to someone else, it keeps its own.
+  Status finish(const fs::WalkItem& item);
+
+  /// Durability of the names in these directories.
+  Status sync(const std::set<std::string>& directories);
+
+  /// Durability of everything written below results_dir, by one syncfs.
+  Status sync_all() { return pfs_.syncfs(root_.get()); }
+
+ private:
+  Result<UniqueFd> make_path(const std::string& path);
+
+  PfsIo& pfs_;
+  UniqueFd root_;
+  std::unordered_set<std::string> made_;  // by us, in this stage-out
+  std::set<std::string> unsynced_;        // parents of those
+};
+
+std::string parent_of(const std::string& path);
+std::string leaf_of(const std::string& path);
+
+/// The mode to give a file whose owner could not be set: no setuid or setgid bit for the wrong one.
+mode_t safe_mode(mode_t mode, bool owner_is_right);
+
+}  // namespace efs::stage

@@ -1,0 +1,70 @@
+#include "stage/selection.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace efs::stage {
+namespace {
+
+std::string_view parent_of(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
+}
+
+bool is_dirty(const fs::WalkItem& item) {
+  return item.dirty || (S_ISREG(item.attributes.st_mode) && !item.origin);
+}
+
+ReceiptEntry entry_of(const fs::WalkItem& item, Action action, std::string reason) {
+  ReceiptEntry entry;
+  entry.path = item.path;
+  entry.action = action;
+  entry.bytes = S_ISREG(item.attributes.st_mode) ? static_cast<std::uint64_t>(item.attributes.st_size) : 0;
+  entry.mtime = to_ns(item.attributes.st_mtim);
+  entry.reason = std::move(reason);
+  return entry;
+}
+
+}  // namespace
+
+Selection select_outgoing(const config::JobConfig& config, const std::vector<fs::WalkItem>& items) {
+  Selection selection;
+  std::unordered_set<std::string_view> results;  // dirty persistent directories
+  std::unordered_set<std::string_view> needed;   // those and all on the way to what goes out
+  const auto need = [&](std::string_view path) {
+    for (; !path.empty() && needed.insert(path).second; path = parent_of(path)) {}
+  };
+  for (const auto& item : items) {
+    const mode_t type = item.attributes.st_mode & S_IFMT;
+    const bool directory = type == S_IFDIR;
+    if (!directory && type != S_IFREG && type != S_IFLNK) {
+      selection.settled.push_back(entry_of(item, Action::skipped, "a socket, FIFO or device"));
+    } else if (!is_dirty(item)) {
+      if (!directory) selection.settled.push_back(entry_of(item, Action::unchanged, {}));
+    } else if (config::classify(config, item.path, item.origin.has_value()) == config::FileClass::temporary) {
+      selection.settled.push_back(entry_of(item, Action::dropped, "temporary by the job file"));
+    } else if (directory) {
+      results.insert(item.path);
+      need(item.path);
+    } else {
+      need(parent_of(item.path));
+      selection.outgoing.push_back(&item);
+    }
+  }
+  const bool same_place = config.in_place || config.results_dir == config.root_dir;
+  for (const auto& item : items) {
+    if (!S_ISDIR(item.attributes.st_mode) || !needed.contains(item.path)) continue;
+    selection.directories.push_back({.item = &item, .apply_attributes = item.dirty || !same_place,
+                                     .reported = results.contains(item.path)});
+  }
+  // A dropped directory that is needed after all is made, so it must not be listed as lost.
+  std::erase_if(selection.settled, [&](const ReceiptEntry& entry) {
+    return entry.action == Action::dropped && needed.contains(entry.path);
+  });
+  std::ranges::stable_sort(selection.outgoing, {}, [](const fs::WalkItem* item) { return parent_of(item->path); });
+  return selection;
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,32 @@
+#pragma once
+// Which names go back to the PFS. A pure function of the job file and the walk.
+
+#include <vector>
+
+#include "config/job_config.hpp"
+#include "fs/staging.hpp"
+#include "stage/receipt.hpp"
+
+namespace efs::stage {
+
+/// A directory that has to be there, and whether it is given its attributes: not so for clean ones where results_dir
+/// is root_dir, for those have theirs.
+struct DirectoryToMake {
+  const fs::WalkItem* item = nullptr;
+  bool apply_attributes = true;
+  bool reported = true;  // itself a result, not merely on the way to one
+};
+
+/// Pointers into the items given to select_outgoing.
+struct Selection {
+  std::vector<DirectoryToMake> directories;     // parents before children
+  std::vector<const fs::WalkItem*> outgoing;    // files and symbolic links, those of a directory side by side
+  std::vector<ReceiptEntry> settled;            // what does not go, and why: unchanged, dropped, skipped
+};
+
+/// `items` as walk() gives them. Clean files stay (also where results_dir is another directory: they are inputs);
+/// a file that is clean but has no origin counts as dirty, for nothing says that the PFS has it. What is dirty goes
+/// if it is persistent and is listed as dropped if not. Each name of a hard-linked file goes on its own.
+Selection select_outgoing(const config::JobConfig& config, const std::vector<fs::WalkItem>& items);
+
+}  // namespace efs::stage

@@ -1,0 +1,39 @@
+#pragma once
+// From the PFS into the buffer. Nothing on the PFS is ever written; a name appears in the buffer only when whole.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "stage/buffer.hpp"
+#include "stage/planner.hpp"
+#include "stage/progress.hpp"
+
+namespace efs::stage {
+
+struct Options {
+  unsigned workers = 8;
+  std::uint64_t transfer_size = 1U << 20U;  // bytes per PFS request
+};
+
+struct StageFailure {
+  std::string path;  // relative to root_dir; "" where it is no one file's
+  Error error;       // what: the reason without the path
+};
+
+struct StageReport {
+  std::uint64_t files = 0;  // published
+  std::uint64_t directories = 0;
+  std::uint64_t symlinks = 0;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+  std::optional<StageFailure> failure;  // the first one; it stopped the others
+  bool ok() const { return !failure; }
+};
+
+/// Stages the plan in, on `workers` threads that end before it returns. A plan with problems is refused (EINVAL).
+/// The first failure sets progress.cancel, which stops the other threads. After one (ECANCELED when cancelled, ESTALE for a file that changed while it was read, ENOSPC for a full
+/// buffer) what was published stays and everything else is abandoned: the caller discards the instance.
+StageReport stage_in(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress);
+
+}  // namespace efs::stage

@@ -1,0 +1,36 @@
+#pragma once
+// The journal's bytes. Little-endian, version 1; described in src/store/README.md.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace efs::store {
+
+inline constexpr std::array<char, 8> journal_magic{'E', 'F', 'S', 'J', 'R', 'N', 'L', '\0'};
+inline constexpr std::uint32_t journal_version = 1;
+inline constexpr std::uint64_t journal_chunk = 4u << 20;  // bytes; no record crosses a multiple of it
+inline constexpr std::uint64_t record_alignment = 8;
+
+struct JournalHeader {
+  std::array<char, 8> magic;
+  std::uint32_t version;
+  std::uint32_t header_size;
+  std::uint64_t first_sequence;  // of the first record that follows
+  std::uint64_t chunk;
+  std::array<std::uint8_t, 24> unused;
+  std::uint64_t checksum;        // XXH3 of all before it
+};
+static_assert(sizeof(JournalHeader) == 64);
+
+struct RecordHeader {
+  std::uint32_t length;    // of the payload; 0: no record here; end_of_chunk: go on in the next chunk
+  std::uint32_t unused;
+  std::uint64_t sequence;
+  std::uint64_t request;
+  std::uint64_t checksum;  // XXH3 of the 24 bytes before it, then of the payload
+};
+static_assert(sizeof(RecordHeader) == 32);
+inline constexpr std::uint32_t end_of_chunk = 0xffffffff;
+
+}  // namespace efs::store

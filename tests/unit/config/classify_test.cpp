@@ -1,0 +1,98 @@
+#include <catch2/catch_test_macros.hpp>
+
+#include <string>
+#include <utility>
+
+#include "config/job_config.hpp"
+
+using namespace efs::config;
+
+namespace {
+
+constexpr auto persistent = FileClass::persistent;
+constexpr auto temporary = FileClass::temporary;
+
+Resource resource(const std::string& path, FileClass file_class) {
+  return {.path = path.empty() ? "/pfs" : "/pfs/" + path, .backend = "dram", .file_class = file_class, .is_glob = path.find_first_of("*?[") != path.npos};
+}
+
+JobConfig job(std::vector<Resource> resources, std::vector<OutputRule> outputs) {
+  JobConfig config;
+  config.root_dir = "/pfs";
+  config.mount_dir = "/m";
+  config.resources = std::move(resources);
+  config.outputs = std::move(outputs);
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("without output rules every new file is persistent") {
+  const auto config = job({resource("in", temporary)}, {});
+  CHECK(classify(config, "new", false) == persistent);
+  CHECK(classify(config, "in/new", false) == persistent);
+  CHECK(classify(config, "in/old", true) == temporary);
+}
+
+TEST_CASE("with output rules new files that match none are temporary") {
+  const auto config = job({}, {{"out", persistent}});
+  CHECK(classify(config, "out/a/b", false) == persistent);
+  CHECK(classify(config, "out", false) == persistent);
+  CHECK(classify(config, "/out/a", false) == persistent);
+  CHECK(classify(config, "outer", false) == temporary);
+  CHECK(classify(config, "other", false) == temporary);
+}
+
+TEST_CASE("the first output rule that matches decides") {
+  const auto config = job({}, {{"out/*.tmp", temporary}, {"out", persistent}, {"**/*.tmp", persistent}});
+  CHECK(classify(config, "out/x.tmp", false) == temporary);
+  CHECK(classify(config, "out/x.dat", false) == persistent);
+  CHECK(classify(config, "out/d/x.tmp", false) == persistent);
+  CHECK(classify(config, "else/x.tmp", false) == persistent);
+}
+
+TEST_CASE("a rule that matches a directory holds for all below it, hidden files too") {
+  const auto config = job({}, {{"step-[0-9]*", persistent}});
+  CHECK(classify(config, "step-17/.meta/x", false) == persistent);
+  CHECK(classify(config, "d/step-17", false) == temporary);
+}
+
+TEST_CASE("output rules do not concern what was staged in") {
+  const auto config = job({resource("in", temporary)}, {{"**", persistent}});
+  CHECK(classify(config, "in/a", true) == temporary);
+  CHECK(classify(config, "in/a", false) == persistent);
+}
+
+TEST_CASE("new files below a persistent resource are kept where no output rule matches") {
+  const auto config = job({resource("state", persistent), resource("state/scratch", temporary)}, {{"out", persistent}});
+  CHECK(classify(config, "state/new", false) == persistent);
+  CHECK(classify(config, "state/scratch/new", false) == temporary);
+}
+
+TEST_CASE("the deepest resource decides, and a plain path beats a glob") {
+  const auto config = job({resource("a", temporary), resource("a/b", persistent), resource("a/b/*.log", temporary), resource("a/b/keep.log", persistent)}, {});
+  CHECK(classify(config, "a/x", true) == temporary);
+  CHECK(classify(config, "a/b/x", true) == persistent);
+  CHECK(classify(config, "a/b/x.log", true) == temporary);
+  CHECK(classify(config, "a/b/keep.log", true) == persistent);
+  CHECK(classify(config, "a/bc", true) == temporary);
+}
+
+TEST_CASE("root-dir itself as a resource holds everything") {
+  const auto config = job({resource("", persistent)}, {{"out", temporary}});
+  CHECK(classify(config, "a/b", true) == persistent);
+  CHECK(classify(config, "new", false) == persistent);
+  CHECK(classify(config, "out/new", false) == temporary);
+}
+
+TEST_CASE("a wildcard character in root-dir is not a pattern") {
+  auto config = job({{.path = "/p[x]/in/*.dat", .file_class = persistent, .is_glob = true}}, {{"o", persistent}});
+  config.root_dir = "/p[x]";
+  CHECK(classify(config, "in/a.dat", true) == persistent);
+  CHECK(classify(config, "in/a.txt", true) == temporary);
+}
+
+TEST_CASE("staged in without a resource that names it") {
+  CHECK(classify(job({}, {}), "a", true) == persistent);
+  CHECK(classify(job({}, {{"o", persistent}}), "a", true) == temporary);
+}

@@ -1,0 +1,255 @@
+#include <catch2/catch_test_macros.hpp>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "config/load.hpp"
+
+using namespace efs::config;
+
+namespace {
+
+const std::string ancestor = R"(## test configuration file
+global-settings: [
+    root-dir: "/pfs/run/",
+    mount-dir: "/mnt/job/",
+    results-dir: "/pfs/run/job42/",
+    workers: "4",
+    transfer-size: "128KiB",
+]
+backends: [
+    [ id: "nvml://",
+      type: "NVRAM-NVML",
+      capacity: "6 GiB",
+      daxfs: "/mnt/pmem/",
+      segment-size: "64 MiB"
+    ],
+]
+resources: [
+    [ path: "input/", backend: "nvml:/", flags: "persistent" ],
+    [ path: "/pfs/run/mesh/*.dat", backend: "nvml://" ],
+]
+)";
+
+const std::string block = R"(global-settings:
+  root-dir: /pfs/run
+  mount-dir: /mnt/job
+  results-dir: /pfs/run/job42
+  workers: 4
+  transfer-size: 128 KiB
+backends:
+  - id: nvml://
+    type: NVRAM-NVML
+    capacity: 6 GiB
+    daxfs: /mnt/pmem
+    segment-size: 64 MiB
+resources:
+  - path: input
+    backend: nvml://
+    flags: persistent
+  - path: mesh/*.dat
+)";
+
+void check_is_example(const JobConfig& config) {
+  CHECK(config.name == "my-job");
+  CHECK(config.source == "dir/my job.yaml");
+  CHECK(config.root_dir == "/pfs/run");
+  CHECK(config.mount_dir == "/mnt/job");
+  CHECK(config.results_dir == "/pfs/run/job42");
+  CHECK_FALSE(config.in_place);
+  CHECK(config.log_file.empty());
+  CHECK(config.workers == 4);
+  CHECK(config.transfer_size == 128u << 10);
+  REQUIRE(config.backends.size() == 1);
+  CHECK(config.backends[0].id == "nvml://");
+  CHECK(config.backends[0].type == BackendType::fsdax);
+  CHECK(config.backends[0].capacity == 6ull << 30);
+  CHECK(config.backends[0].daxfs == "/mnt/pmem");
+  CHECK(config.backends[0].segment_size == 64u << 20);
+  CHECK(config.backends[0].enforce == Enforce::advisory);
+  REQUIRE(config.resources.size() == 2);
+  CHECK(config.resources[0].path == "/pfs/run/input");
+  CHECK(config.resources[0].backend == "nvml://");
+  CHECK(config.resources[0].file_class == FileClass::persistent);
+  CHECK_FALSE(config.resources[0].is_glob);
+  CHECK(config.resources[1].path == "/pfs/run/mesh/*.dat");
+  CHECK(config.resources[1].backend == "nvml://");
+  CHECK(config.resources[1].file_class == FileClass::temporary);
+  CHECK(config.resources[1].is_glob);
+  CHECK(config.outputs.empty());
+}
+
+JobConfig parsed(const std::string& text, const Overrides& overrides = {}, const std::string& file = "job.yaml") {
+  const auto config = parse(text, file, overrides);
+  if (!config) {
+    for (const auto& problem : config.error()) UNSCOPED_INFO(to_string(problem, file));
+  }
+  REQUIRE(config);
+  return *config;
+}
+
+// A directory of the test's own, removed at its end.
+struct TemporaryDirectory {
+  std::filesystem::path path;
+  TemporaryDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "efs-config-XXXXXX").string();
+    path = mkdtemp(name.data());
+  }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path); }
+};
+
+}  // namespace
+
+TEST_CASE("the ancestor's grammar and the block form mean the same") {
+  check_is_example(parsed(ancestor, {}, "dir/my job.yaml"));
+  check_is_example(parsed(block, {}, "dir/my job.yaml"));
+}
+
+TEST_CASE("the line of a resource is kept for messages") {
+  CHECK(parsed(ancestor).resources[1].line == 18);
+  CHECK(parsed(block).resources[1].line == 17);
+}
+
+TEST_CASE("flow maps, and a list of pairs in block form") {
+  const auto config = parsed("global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}\n"
+                             "resources:\n  -\n    - path: a\n    - flags: persistent\n  - {path: b}\n");
+  REQUIRE(config.resources.size() == 2);
+  CHECK(config.resources[0].path == "/r/a");
+  CHECK(config.resources[0].file_class == FileClass::persistent);
+  CHECK(config.resources[1].path == "/r/b");
+}
+
+TEST_CASE("without backends there is one in memory") {
+  for (const std::string rest : {"", "backends: []\n", "backends:\n"}) {
+    const auto config = parsed("global-settings: [ root-dir: /r, mount-dir: /m, results-dir: /o ]\n" + rest);
+    REQUIRE(config.backends.size() == 1);
+    CHECK(config.backends[0].id == "dram");
+    CHECK(config.backends[0].type == BackendType::dram);
+    CHECK_FALSE(config.backends[0].capacity);
+    CHECK(config.workers == 8);
+    CHECK(config.transfer_size == 1u << 20);
+  }
+}
+
+TEST_CASE("capacity all is no capacity") {
+  const auto config = parsed("global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}\nbackends: [[id: d, type: dram, capacity: all, enforce: strict]]\n");
+  CHECK_FALSE(config.backends[0].capacity);
+  CHECK(config.backends[0].enforce == Enforce::strict);
+}
+
+TEST_CASE("output rules") {
+  const auto config = parsed(R"(global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}
+outputs:
+  - {path: "out//x/../", flags: persistent}
+  - {path: /m/a/*.log, flags: temporary}
+  - path: /r/b
+  - path: /m/
+  - path: ./c
+)");
+  REQUIRE(config.outputs.size() == 5);
+  CHECK(config.outputs[0].pattern == "out");
+  CHECK(config.outputs[1].pattern == "a/*.log");
+  CHECK(config.outputs[1].file_class == FileClass::temporary);
+  CHECK(config.outputs[2].pattern == "b");
+  CHECK(config.outputs[2].file_class == FileClass::persistent);
+  CHECK(config.outputs[3].pattern == "**");
+  CHECK(config.outputs[4].pattern == "c");
+}
+
+TEST_CASE("resource paths are normalised below root-dir") {
+  const auto config = parsed(R"(global-settings: {root-dir: /r/x/.., mount-dir: /m, results-dir: /o}
+resources: [ [ path: "a/../b//c/" ], [ path: "/r/./d" ], [ path: "." ], [ path: "e\\*" ] ]
+)");
+  REQUIRE(config.resources.size() == 4);
+  CHECK(config.resources[0].path == "/r/b/c");
+  CHECK(config.resources[1].path == "/r/d");
+  CHECK(config.resources[2].path == "/r");
+  CHECK(config.resources[3].path == "/r/e\\*");
+  CHECK(config.resources[3].is_glob);
+}
+
+TEST_CASE("relative directories are relative to the working directory") {
+  const auto config = parsed("global-settings: {root-dir: in, mount-dir: ./m, results-dir: out/}\n");
+  const auto here = std::filesystem::current_path().string();
+  CHECK(config.root_dir == here + "/in");
+  CHECK(config.mount_dir == here + "/m");
+  CHECK(config.results_dir == here + "/out");
+}
+
+TEST_CASE("in-place says that results-dir is root-dir") {
+  for (const std::string how : {"in-place: true", "in-place: yes, results-dir: /r/", "in-place: 'True', results-dir: /r"}) {
+    const auto config = parsed("global-settings: {root-dir: /r, mount-dir: /m, " + how + "}\n");
+    CHECK(config.in_place);
+    CHECK(config.results_dir == "/r");
+  }
+}
+
+TEST_CASE("results-dir may be absent where nothing can be persistent") {
+  const auto config = parsed("global-settings: {root-dir: /r, mount-dir: /m}\nresources: [[path: a]]\noutputs: [[path: '**', flags: temporary]]\n");
+  CHECK(config.results_dir.empty());
+}
+
+TEST_CASE("the command line wins over the file") {
+  const Overrides overrides{.name = "n", .root_dir = "/r2", .mount_dir = "/m2/", .results_dir = "/o2", .log_file = "/l"};
+  const auto config = parsed("global-settings: {name: x, root-dir: /, mount-dir:, results-dir: /o}\n" + std::string("resources: [[path: /r2/a]]\n"), {.name = "n", .root_dir = "/r2", .mount_dir = "/m2"}).name;
+  CHECK(config == "n");
+  const auto empty = parsed("", overrides);
+  CHECK(empty.root_dir == "/r2");
+  CHECK(empty.mount_dir == "/m2");
+  CHECK(empty.results_dir == "/o2");
+  CHECK(empty.log_file == "/l");
+}
+
+TEST_CASE("the default name comes from the file's stem") {
+  const std::string text = "global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}\n";
+  CHECK(parsed(text, {}, "/a/b/run.1.yaml").name == "run.1");
+  CHECK(parsed(text, {}, "a b\xC3\xA9.yaml").name == "a-b--");
+  CHECK(parsed(text, {}, ".hidden").name == "hidden");
+  CHECK(parsed(text, {}, "-.yaml").name == "job");
+  CHECK(parsed(text, {}, std::string(200, 'x') + ".yaml").name == std::string(64, 'x'));
+  CHECK(parsed("global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o, name: A.b_c-9}\n").name == "A.b_c-9");
+}
+
+TEST_CASE("load reads a file") {
+  const TemporaryDirectory directory;
+  const auto file = (directory.path / "run.yaml").string();
+  std::ofstream(file) << ancestor;
+  const auto config = load(file);
+  REQUIRE(config);
+  CHECK(config->name == "run");
+  CHECK(config->source == file);
+}
+
+TEST_CASE("what cannot be read is one problem") {
+  const TemporaryDirectory directory;
+  const auto fifo = (directory.path / "fifo").string();
+  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+  for (const auto& file : {(directory.path / "absent").string(), directory.path.string(), fifo}) {
+    const auto config = load(file);
+    REQUIRE_FALSE(config);
+    REQUIRE(config.error().size() == 1);
+    CHECK(config.error()[0].line == 0);
+    CHECK_FALSE(config.error()[0].text.empty());
+    CHECK(to_string(config.error()[0], file).starts_with(file + ": "));
+  }
+}
+
+TEST_CASE("every example in conf is a good job file") {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(EFS_SOURCE_DIR) + "/conf")) {
+    if (entry.path().extension() != ".yaml") continue;
+    names.insert(entry.path().stem().string());
+    const auto config = load(entry.path().string());
+    if (!config) {
+      for (const auto& problem : config.error()) UNSCOPED_INFO(to_string(problem, entry.path().string()));
+    }
+    CHECK(config.has_value());
+  }
+  for (const auto* name : {"minimal", "pmem", "echofs", "outputs"}) CHECK(names.contains(name));
+}

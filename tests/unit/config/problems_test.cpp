@@ -1,0 +1,262 @@
+#include <catch2/catch_test_macros.hpp>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "config/load.hpp"
+
+using namespace efs::config;
+
+namespace {
+
+std::vector<Problem> problems_of(const std::string& text, const Overrides& overrides = {}) {
+  auto config = parse(text, "job.yaml", overrides);
+  REQUIRE_FALSE(config.has_value());
+  for (const auto& problem : config.error()) UNSCOPED_INFO(to_string(problem, "job.yaml"));
+  return config.error();
+}
+
+// `text` has exactly one problem: at this place, with these words in its text and its suggestion.
+void check_one(const std::string& text, int line, int column, const std::string& words, const std::string& suggestion = "") {
+  const auto problems = problems_of(text);
+  CHECK(problems.size() == 1);
+  CHECK(problems[0].line == line);
+  CHECK(problems[0].column == column);
+  CHECK(problems[0].text.contains(words));
+  CHECK(problems[0].suggestion.contains(suggestion));
+}
+
+// The same for a job file whose settings are right, and whose text goes on (from line 5) with `rest`.
+void check_rest(const std::string& rest, int line, int column, const std::string& words, const std::string& suggestion = "") {
+  check_one("global-settings:\n  root-dir: /r\n  mount-dir: /m\n  results-dir: /o\n" + rest, line, column, words, suggestion);
+}
+
+// The same for one more setting in line 5: "  KEY: VALUE", whose value begins in column KEY + 5.
+void check_setting(const std::string& key, const std::string& value, const std::string& words, const std::string& suggestion = "") {
+  check_rest("  " + key + ": " + value + "\n", 5, static_cast<int>(key.size()) + 5, words, suggestion);
+}
+
+// The same for one more key of a backend of type DRAM.
+void check_backend(const std::string& key, const std::string& value, const std::string& words, const std::string& suggestion = "") {
+  check_rest("backends:\n  - id: d\n    " + key + ": " + value + "\n", 7, static_cast<int>(key.size()) + 7, words, suggestion);
+}
+
+}  // namespace
+
+TEST_CASE("messages name file, place, problem and way out") {
+  CHECK(to_string({3, 7, "bad", "do this"}, "j.yaml") == "j.yaml:3:7: bad (do this)");
+  CHECK(to_string({3, 7, "bad", ""}, "j.yaml") == "j.yaml:3:7: bad");
+  CHECK(to_string({0, 0, "bad", ""}, "j.yaml") == "j.yaml: bad");
+}
+
+TEST_CASE("unknown keys, with the nearest known one") {
+  check_rest("  workes: 3\n", 5, 3, "unknown key 'workes' in global-settings", "'workers'");
+  check_rest("  result-dir: /x\n", 5, 3, "'result-dir'", "'results-dir'");
+  check_rest("ressources: []\n", 5, 1, "'ressources' in the job file", "'resources'");
+  check_rest("backends:\n  - id: d\n    dax_fs: /x\n", 7, 5, "'dax_fs'", "'daxfs'");
+  check_rest("resources:\n  - path: a\n    flag: persistent\n", 7, 5, "'flag'", "'flags'");
+  check_rest("outputs: [ [ pth: a, path: b ] ]\n", 5, 14, "'pth'", "'path'");
+  check_rest("outputs: [ [ path: a, backend: b ] ]\n", 5, 23, "'backend'", "belongs to resources");
+  check_rest("workers: 3\n", 5, 1, "'workers'", "belongs to global-settings");
+  check_rest("xyzzy: 3\n", 5, 1, "'xyzzy'", "known here: global-settings");
+}
+
+TEST_CASE("unknown and duplicate keys in the ancestor's grammar") {
+  check_one("global-settings: [ root-dir: /r,\n mount-dir: /m, results-dir: /o,\n wrokers: 3 ]\n", 3, 2, "'wrokers'", "'workers'");
+  check_one("global-settings: [ root-dir: /r,\n mount-dir: /m, results-dir: /o,\n root-dir: /x ]\n", 3, 2, "duplicate key 'root-dir'", "line 1");
+}
+
+TEST_CASE("duplicate keys") {
+  check_rest("  root-dir: /x\n", 5, 3, "duplicate key 'root-dir'", "line 2");
+  check_rest("global-settings: {}\n", 5, 1, "duplicate key 'global-settings'", "line 1");
+  check_rest("resources:\n  - path: a\n    path: b\n", 7, 5, "duplicate key 'path'", "line 6");
+}
+
+TEST_CASE("missing keys name the section and its line") {
+  check_one("\nglobal-settings:\n  mount-dir: /m\n  results-dir: /o\n", 2, 1, "'root-dir' is missing from global-settings", "root-dir:");
+  check_one("\nglobal-settings:\n  root-dir: /m\n  results-dir: /o\n", 2, 1, "'mount-dir' is missing from global-settings", "mount-dir:");
+  check_rest("backends:\n  - type: DRAM\n", 6, 5, "'id' is missing from this backend");
+  check_rest("backends: [ [ id: a, type: NVRAM-NVML ] ]\n", 5, 13, "'daxfs' is missing from this backend");
+  check_rest("resources:\n  - flags: temporary\n", 6, 5, "'path' is missing from this resource");
+  check_rest("outputs:\n  - flags: temporary\n", 6, 5, "'path' is missing from this output rule");
+}
+
+TEST_CASE("an empty file misses everything") {
+  for (const std::string text : {"", "# nothing\n", "---\n"}) {
+    const auto problems = problems_of(text);
+    REQUIRE(problems.size() == 3);
+    CHECK(problems[0].line == 1);
+    CHECK(problems[0].text.contains("'root-dir' is missing"));
+    CHECK(problems[1].text.contains("'mount-dir' is missing"));
+    CHECK(problems[2].text.contains("'results-dir' is missing"));
+  }
+}
+
+TEST_CASE("values of the wrong shape") {
+  check_rest("  name:\n  workers: 2\n", 5, 3, "'name' has no value");
+  check_rest("  name: ''\n", 5, 3, "'name' has no value");
+  check_rest("  log-file: [a, b]\n", 5, 13, "'log-file' must be one value");
+  check_rest("resources: a\n", 5, 12, "'resources' must be a list");
+  check_rest("resources:\n  - input/\n", 6, 5, "must hold KEY: VALUE pairs, not 'input/'", "path: \"input/\"");
+  check_rest("resources: [ [ input ] ]\n", 5, 16, "this resource must hold KEY: VALUE pairs, not 'input'");
+  check_rest("? [a]\n: b\n", 5, 3, "a key must be a word");
+  check_one("just words\n", 1, 1, "the job file must hold KEY: VALUE pairs");
+  check_one("global-settings: /r\n", 1, 18, "global-settings must hold KEY: VALUE pairs");
+  check_one("global-settings:\n  - root-dir:/r\n", 2, 5, "KEY: VALUE", "space");
+}
+
+TEST_CASE("bad numbers, words and sizes") {
+  for (const std::string value : {"0", "257", "-1", "3.5", "many", "8x", "99999999999999999999"}) check_setting("workers", value, "'workers' is '" + value, "1 to 256");
+  check_setting("in-place", "maybe", "'maybe' is not a value of 'in-place'", "true, false");
+  check_setting("in-place", "ture", "'ture'", "'true'");
+  check_setting("transfer-size", "1 KiB", "out of range", "64 KiB to 64 MiB");
+  check_setting("transfer-size", "65 MiB", "out of range", "64 KiB to 64 MiB");
+  check_setting("transfer-size", "fast", "'fast' is not a size", "GiB");
+  check_backend("capacity", "0", "out of range", "at least 1 B");
+  check_backend("capacity", "-2 GiB", "'-2 GiB' is not a size");
+  check_backend("capacity", "99999 PiB", "is not a size that 'capacity' can have");
+  check_backend("capacity", "2 GiBB", "'2 GiBB'", "\"2 GiB\"");
+  check_backend("segment-size", "1 KiB", "out of range");
+  check_backend("segment-size", "1000001", "not a multiple of 4 KiB");
+  check_backend("enforce", "strikt", "'strikt'", "'strict'");
+  check_backend("type", "NVRAM-NVMl2", "'NVRAM-NVMl2'", "'NVRAM-NVML'");
+  check_backend("type", "floppy", "'floppy'", "DRAM, NVRAM-NVML");
+  check_rest("outputs: [ [ path: a, flags: permanent ] ]\n", 5, 30, "'permanent'", "persistent");
+  check_rest("resources: [ [ path: a, flags: temporry ] ]\n", 5, 32, "'temporry'", "'temporary'");
+}
+
+TEST_CASE("names") {
+  for (const std::string value : {".x", "-x", "a/b", "'a b'"}) check_setting("name", value, "'name' is", "for example");
+  check_setting("name", std::string(65, 'x'), "'name' is", "1 to 64");
+}
+
+TEST_CASE("backends that this version does not have") {
+  check_backend("type", "NVRAM-DEVDAX", "'NVRAM-DEVDAX' is not supported yet", "NVRAM-NVML");
+  check_backend("type", "NVRAM-DEVDAIX", "'NVRAM-DEVDAIX' is not supported yet");
+  check_rest("backends:\n  - id: a\n  - id: b\n", 7, 5, "more than one backend: this version supports one");
+  check_backend("daxfs", "/mnt/pmem", "'daxfs' has no meaning", "NVRAM-NVML");
+}
+
+TEST_CASE("backend ids are unique") {
+  const auto problems = problems_of("global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}\nbackends:\n  - id: a\n  - id: a\n");
+  REQUIRE(problems.size() == 2);
+  CHECK(problems[1].text.contains("backend 'a' is defined twice"));
+  CHECK(problems[1].line == 4);
+  CHECK(problems[1].column == 9);
+}
+
+TEST_CASE("resources that cannot be") {
+  check_rest("resources: [ [ path: /x/a ] ]\n", 5, 22, "'/x/a' is not below root-dir '/r'", "below root-dir");
+  check_rest("resources: [ [ path: /rx ] ]\n", 5, 22, "is not below root-dir");
+  check_rest("resources: [ [ path: /r/../x ] ]\n", 5, 22, "is not below root-dir");
+  check_rest("resources: [ [ path: a/../../b ] ]\n", 5, 22, "leaves root-dir through '..'");
+  check_rest("resources: [ [ path: 'a/*/../b' ] ]\n", 5, 22, "holds '..'");
+  check_rest("resources: [ [ path: ~/a ] ]\n", 5, 22, "not expanded");
+  check_rest("resources: [ [ path: $IN/a ] ]\n", 5, 22, "not expanded");
+  check_rest("resources: [ [ path: \"a\\0b\" ] ]\n", 5, 22, "NUL");
+  check_rest("resources: [ [ path: a, backend: drm ] ]\n", 5, 34, "unknown backend 'drm'", "'dram'");
+  check_rest("resources: [ [ path: a, backend: 'nvml:/' ] ]\n", 5, 34, "unknown backend 'nvml:/'", "defined here: 'dram'");
+  check_rest("resources:\n  - path: a\n  - path: b/../a/\n", 7, 11, "listed twice", "line 6");
+}
+
+TEST_CASE("outputs that cannot be") {
+  check_rest("outputs: [ [ path: /x/a ] ]\n", 5, 20, "neither below mount-dir nor below root-dir", "relative to mount-dir");
+  check_rest("outputs: [ [ path: ../a ] ]\n", 5, 20, "leaves the mount point");
+}
+
+TEST_CASE("directories within one another") {
+  const auto check = [](const std::string& root, const std::string& mount, const std::string& results, int column, const std::string& words) {
+    check_one("global-settings: {root-dir: " + root + ", mount-dir: " + mount + ", results-dir: " + results + "}\n", 1, column, words, "outside");
+  };
+  check("/r", "/r/m", "/o", 43, "'mount-dir' is inside 'root-dir'");
+  check("/r", "/r", "/o", 43, "'mount-dir' is the same as 'root-dir'");
+  check("/m/r", "/m", "/o", 29, "'root-dir' is inside 'mount-dir'");
+  check("/r", "/m", "/m/o", 60, "'results-dir' is inside 'mount-dir'");
+  check("/r", "/m", "/m", 43, "'mount-dir' is the same as 'results-dir'");
+  check("/r", "/o/m", "/o", 43, "'mount-dir' is inside 'results-dir'");
+  check("/o/r", "/m", "/o", 29, "'root-dir' is inside 'results-dir'");
+  check_setting("log-file", "/m/log", "'log-file' is inside 'mount-dir'");
+  check_rest("backends: [ [ id: a, type: NVRAM-NVML, daxfs: /m/d ] ]\n", 5, 47, "'daxfs' is in 'mount-dir'");
+}
+
+TEST_CASE("the root of all is no directory for a job") {
+  check_one("global-settings: {root-dir: /, mount-dir: /m, results-dir: /o}\n", 1, 29, "'root-dir' must not be '/'");
+  check_one("global-settings: {root-dir: /.., mount-dir: /m, results-dir: /o}\n", 1, 29, "'root-dir' must not be '/'");
+  check_one("global-settings: {root-dir: /r, mount-dir: /, results-dir: /o}\n", 1, 44, "'mount-dir' must not be '/'");
+  check_one("global-settings: {root-dir: /r, mount-dir: /m, results-dir: //}\n", 1, 61, "'results-dir' must not be '/'");
+  check_one("global-settings: {root-dir: $SCRATCH/x, mount-dir: /m, results-dir: /o}\n", 1, 29, "not expanded");
+}
+
+TEST_CASE("results over inputs must be said") {
+  check_one("global-settings:\n  root-dir: /r\n  mount-dir: /m\n  results-dir: /r/\n", 4, 16, "'results-dir' is the same as 'root-dir'", "in-place: true");
+  check_setting("in-place", "true", "'in-place' is true, but 'results-dir' is not 'root-dir'");
+}
+
+TEST_CASE("results-dir is needed where anything can be persistent") {
+  const std::string settings = "global-settings: {root-dir: /r, mount-dir: /m}\n";
+  check_one(settings, 1, 1, "'results-dir' is missing from global-settings: without output rules", "in-place: true");
+  check_one(settings + "outputs: [ [ path: a ] ]\n", 1, 1, "an output rule is persistent");
+  check_one(settings + "outputs: [ [ path: a, flags: temporary ] ]\nresources: [ [ path: b, flags: persistent ] ]\n", 1, 1, "a resource is persistent");
+}
+
+TEST_CASE("all problems at once, in the order of the file") {
+  const auto problems = problems_of(R"(resources:
+  - path: ../x
+    flags: permanent
+outptus: []
+global-settings:
+  root-dir: /r
+  workers: 0
+  transfer-size: 1
+  nmae: x
+backends:
+  - type: floppy
+)");
+  std::vector<int> lines;
+  for (const auto& problem : problems) lines.push_back(problem.line);
+  CHECK(lines == std::vector{2, 3, 4, 5, 5, 7, 8, 9, 11, 11});
+}
+
+TEST_CASE("a bad value on the command line has no place in the file") {
+  const auto problems = problems_of("global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}\n", {.name = "a/b", .root_dir = "/"});
+  REQUIRE(problems.size() == 2);
+  CHECK(problems[0].line == 0);
+  CHECK(problems[1].line == 0);
+}
+
+TEST_CASE("broken YAML is a problem with a place") {
+  check_one("global-settings: [ root-dir: /r,\n", 2, 1, "not valid YAML", "bracket");
+  check_one("global-settings:\n\troot-dir: /r\n", 2, 11, "not valid YAML");
+  check_one("global-settings:\n  root-dir: /r\n\tmount-dir: /m\n", 3, 1, "not valid YAML", "spaces");
+  check_one("outputs:\n  - path: *.nc\n", 2, 11, "", "quote");
+  check_one("a: b: c\n", 1, 5, "not valid YAML", "space follows each colon");
+  check_one("a: \"b\\q\"\n", 1, 6, "not valid YAML");
+}
+
+TEST_CASE("aliases, depth, a second document, strange bytes") {
+  check_one("a: &x 1\nb: *x\n", 1, 7, "anchors and aliases");
+  check_one("a: *x\n", 1, 4, "", "quote");
+  check_one("a: 1\n---\nb: 2\n", 2, 4, "one YAML document");
+  check_one("a: 1\nb: \x04\n", 2, 4, "control character");
+  check_one("a: 1\nb: x\xFFy\n", 2, 5, "UTF-8");
+  const auto deep = problems_of(std::string(100, '['));
+  CHECK(deep.size() == 1);
+  CHECK(deep[0].text.contains("nested too deeply"));
+}
+
+TEST_CASE("hostile files are refused soon") {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::size_t mebibyte = 1u << 20;
+  CHECK(problems_of(std::string(mebibyte + 1, '#'))[0].text.contains("larger than 1 MiB"));
+  for (const std::string piece : {"[", "{", "[a: ", "{a: ", "a: [", "- ", "? ", "&a ", "*a ", "!", "'", "\"", "|\n", "-\n ", "a: 1\n", "? a\n", "- a\n", "a", "%", "\n", "a: &x [*x]\n"}) {
+    std::string text;
+    while (text.size() + piece.size() <= mebibyte) text += piece;
+    INFO(piece);
+    const auto begin = Clock::now();
+    const auto problems = problems_of(text);
+    CHECK(problems.size() >= 1);
+    CHECK(problems.size() <= 1000);
+    CHECK(Clock::now() - begin < std::chrono::seconds(20));
+  }
+}

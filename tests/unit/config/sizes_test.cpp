@@ -1,0 +1,62 @@
+#include <catch2/catch_test_macros.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "config/load.hpp"
+
+using efs::config::parse_size;
+
+TEST_CASE("binary and decimal units") {
+  CHECK(parse_size("4096") == 4096u);
+  CHECK(parse_size("1B") == 1u);
+  CHECK(parse_size("2 GiB") == 2ull << 30);
+  CHECK(parse_size("2GiB") == 2ull << 30);
+  CHECK(parse_size("128KiB") == 128u << 10);
+  CHECK(parse_size("3 MiB") == 3u << 20);
+  CHECK(parse_size("4TiB") == 4ull << 40);
+  CHECK(parse_size("1PiB") == 1ull << 50);
+  CHECK(parse_size("1KB") == 1'000u);
+  CHECK(parse_size("100 MB") == 100'000'000u);
+  CHECK(parse_size("1GB") == 1'000'000'000u);
+  CHECK(parse_size("1 TB") == 1'000'000'000'000u);
+  CHECK(parse_size("1PB") == 1'000'000'000'000'000u);
+}
+
+TEST_CASE("single letters are decimal, as in the ancestor") {
+  CHECK(parse_size("1K") == 1'000u);
+  CHECK(parse_size("1M") == 1'000'000u);
+  CHECK(parse_size("1G") == 1'000'000'000u);
+  CHECK(parse_size("1T") == 1'000'000'000'000u);
+  CHECK(parse_size("1P") == 1'000'000'000'000'000u);
+}
+
+TEST_CASE("capitals and blanks do not matter") {
+  CHECK(parse_size(" 2 gib ") == 2ull << 30);
+  CHECK(parse_size("2\tmb") == 2'000'000u);
+}
+
+TEST_CASE("decimals are exact") {
+  CHECK(parse_size("3.5 TB") == 3'500'000'000'000u);
+  CHECK(parse_size("3.5TB") == 3'500'000'000'000u);
+  CHECK(parse_size("0.5GiB") == 512u << 20);
+  CHECK(parse_size("1.1 PB") == 1'100'000'000'000'000u);
+  CHECK(parse_size("0.3 KiB") == 307u);  // whole bytes
+}
+
+TEST_CASE("sizes have 64 bits") {
+  CHECK(parse_size("5 GiB") == 5ull << 30);
+  CHECK(parse_size("18446744073709551615") == std::numeric_limits<std::uint64_t>::max());
+  CHECK(parse_size("16383 PiB") == 16383ull << 50);
+  CHECK_FALSE(parse_size("18446744073709551616"));
+  CHECK_FALSE(parse_size("16384 PiB"));
+  CHECK_FALSE(parse_size("99999999999999999999999999999999999999999 PiB"));
+}
+
+TEST_CASE("what is not a size") {
+  for (const std::string text : {"", " ", "GiB", "-1", "+1", "-2 GiB", "1.5", "1.5 B", "1.", ".5 GiB", "1..5 GB", "1,5 GB", "2 Gi", "2 EiB", "1e9", "0x10", "1 2", "2 GiB!", "1.0000000000000001 GB", "all", "inf", "nan"}) {
+    INFO(text);
+    CHECK_FALSE(parse_size(text));
+  }
+}
