@@ -19,7 +19,6 @@ void apply(const Overrides& overrides, Section& settings) {
   for (const auto& [key, value] : all) {
     if (!value || value->empty()) continue;
     settings.values[std::string(key)] = {*value, {}};
-    settings.bad.erase(std::string(key));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -29,8 +30,25 @@ struct Refusal {
   throw Refusal{{place.line, place.column, std::move(text), std::move(suggestion)}};
 }
 
+// Does the quoted scalar at the front of `text` end? yaml-cpp takes a newline at the end of the file for a closing
+// quote, and half a path for a path.
+bool is_closed(std::string_view text) {
+  const char quote = text.front();
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    if (quote == '"' && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == quote) {
+      if (quote == '"' || !text.substr(i + 1).starts_with('\'')) return true;
+      ++i;  // '' is a quote within single quotes
+    }
+  }
+  return false;
+}
+
 class TreeBuilder final : public YAML::EventHandler {
  public:
+  explicit TreeBuilder(std::string_view text) : text_(text) {}
+
   YamlNode take() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -41,6 +59,8 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse_alias(mark); }
   void OnAnchor(const YAML::Mark& mark, const std::string&) override { refuse_alias(mark); }
   void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& value) override {
+    const auto source = text_.substr(std::min(static_cast<std::size_t>(mark.pos), text_.size()));
+    if ((source.starts_with('"') || source.starts_with('\'')) && !is_closed(source)) refuse(mark, "a quote that is never closed", "close it; is the file cut off?");
     add(mark, anchor, YamlNode::Kind::scalar).text = value;
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
@@ -71,6 +91,7 @@ class TreeBuilder final : public YAML::EventHandler {
     path_.push_back(&add(mark, anchor, kind));
   }
 
+  std::string_view text_;
   YamlNode root_;
   std::vector<YamlNode*> path_;  // the open nodes, outermost first
   int documents_ = 0;
@@ -98,13 +119,15 @@ std::optional<Problem> refuse_bytes(std::string_view text) {
     const auto length = utf8_length(text);
     if (length == 0) return Problem{place.line, place.column, "not valid UTF-8", "save the file as UTF-8"};
     text.remove_prefix(length);
-    place = byte == '\n' ? Mark{place.line + 1, 1} : Mark{place.line, place.column + 1};
+    // Columns count bytes, as yaml-cpp's do.
+    place = byte == '\n' ? Mark{place.line + 1, 1} : Mark{place.line, place.column + static_cast<int>(length)};
   }
   return std::nullopt;
 }
 
 // The usual mistakes behind the parser's terse messages.
 std::string way_out(std::string_view message) {
+  if (message.contains("EOF in scalar")) return "a quote is never closed; is the file cut off?";
   if (message.contains("tab")) return "indent with spaces";
   if (message.contains("alias") || message.contains("anchor")) return "quote a value that begins with * or &";
   if (message.contains("end of sequence flow") || message.contains("end of map flow")) return "a bracket or a comma is missing before this place";
@@ -117,7 +140,7 @@ std::string way_out(std::string_view message) {
 
 std::expected<YamlNode, Problem> read_yaml(const std::string& text) {
   if (auto problem = refuse_bytes(text)) return std::unexpected(std::move(*problem));
-  TreeBuilder builder;
+  TreeBuilder builder(text);
   try {
     std::istringstream stream(text);
     YAML::Parser parser(stream);

@@ -21,6 +21,8 @@ Door& door(fuse_req_t request) {
 
 fs::Filesystem& files(fuse_req_t request) { return door(request).filesystem; }
 
+void refuse(fuse_req_t request, const Error& error) { fuse_reply_err(request, error.code); }
+
 void reply(fuse_req_t request, const Status& status) { fuse_reply_err(request, status ? 0 : status.error().code); }
 
 void reply(fuse_req_t request, const Result<fs::Entry>& entry) {
@@ -172,7 +174,7 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
 void read(fuse_req_t request, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info*) {
   auto& buffer = buffer_of_thread(size);
   const auto n = files(request).read(ino, std::span(buffer).first(size), static_cast<std::uint64_t>(offset));
-  if (!n) return reply(request, std::unexpected(n.error()));
+  if (!n) return refuse(request, n.error());
   door(request).counters.read_bytes.fetch_add(*n, std::memory_order_relaxed);
   fuse_reply_buf(request, reinterpret_cast<const char*>(buffer.data()), *n);
 }
@@ -180,7 +182,7 @@ void read(fuse_req_t request, fuse_ino_t ino, std::size_t size, off_t offset, fu
 void write(fuse_req_t request, fuse_ino_t ino, const char* data, std::size_t size, off_t offset, fuse_file_info*) {
   const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
   const auto n = files(request).write(caller_of(request), ino, bytes, static_cast<std::uint64_t>(offset));
-  if (!n) return reply(request, std::unexpected(n.error()));
+  if (!n) return refuse(request, n.error());
   door(request).counters.written_bytes.fetch_add(*n, std::memory_order_relaxed);
   fuse_reply_write(request, *n);
 }
@@ -202,7 +204,7 @@ void opendir(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
 
 void readdir(fuse_req_t request, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info*) {
   const auto items = files(request).readdir(ino, static_cast<std::uint64_t>(offset), size / 32 + 1);
-  if (!items) return reply(request, std::unexpected(items.error()));
+  if (!items) return refuse(request, items.error());
   auto* buffer = reinterpret_cast<char*>(buffer_of_thread(size).data());
   std::size_t used = 0;
   for (const auto& item : *items) {
@@ -236,7 +238,7 @@ void getxattr(fuse_req_t request, fuse_ino_t ino, const char* name, std::size_t 
 
 void listxattr(fuse_req_t request, fuse_ino_t ino, std::size_t size) {
   const auto names = files(request).listxattr(ino);
-  if (!names) return reply(request, std::unexpected(names.error()));
+  if (!names) return refuse(request, names.error());
   std::string list;
   for (const auto& name : *names)
     if (fuse_req_ctx(request)->uid == 0 || !name.starts_with("trusted.")) list.append(name).push_back('\0');

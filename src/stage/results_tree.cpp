@@ -76,7 +76,7 @@ Status ResultsTree::sync_made() {
   return {};
 }
 
-Status ResultsTree::finish(const fs::WalkItem& item) {
+Status ResultsTree::finish(const fs::WalkItem& item, bool fsync) {
   auto fd = directory(item.path);
   if (!fd) return told(fd.error(), "opening the directory");
   auto now = pfs_.fstat(fd->get());
@@ -92,11 +92,16 @@ Status ResultsTree::finish(const fs::WalkItem& item) {
   if (done) done = pfs_.set_times(fd->get(), to_ns(wanted.st_atim), to_ns(wanted.st_mtim));
   const bool foreign = !made_.contains(item.path);
   if (!done && !(foreign && not_permitted(done.error()))) return told(done.error(), "setting the directory's mode and times");
+  if (fsync) {
+    if (auto synced = pfs_.fsync(fd->get()); !synced) return told(synced.error(), "fsync of the directory");
+  }
   return {};
 }
 
+bool ResultsTree::sync_all_at_once(std::size_t directories) const { return directories >= many && pfs_.syncfs_reports_errors(); }
+
 Status ResultsTree::sync(const std::set<std::string>& directories) {
-  if (directories.size() >= many && pfs_.syncfs_reports_errors()) return sync_all();
+  if (sync_all_at_once(directories.size())) return sync_all();
   for (const auto& path : directories) {
     auto fd = directory(path);
     auto done = fd ? pfs_.fsync(fd->get()) : std::unexpected(fd.error());

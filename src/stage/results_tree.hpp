@@ -29,11 +29,15 @@ class ResultsTree {
   Status sync_made();
 
   /// Owner (where permitted), mode and times: last, when everything in it is in place. Where the directory was
-  /// there before and belongs to someone else, it keeps its own.
-  Status finish(const fs::WalkItem& item);
+  /// there before and belongs to someone else, it keeps its own. `fsync`: durable on return; else sync_all() is to
+  /// follow. (Not sync(): the final mode may forbid opening it.)
+  Status finish(const fs::WalkItem& item, bool fsync);
 
   /// Durability of the names in these directories.
   Status sync(const std::set<std::string>& directories);
+
+  /// Whether one syncfs is cheaper than an fsync of so many directories each, and to be believed.
+  bool sync_all_at_once(std::size_t directories) const;
 
   /// Durability of everything written below results_dir, by one syncfs.
   Status sync_all() { return pfs_.syncfs(root_.get()); }

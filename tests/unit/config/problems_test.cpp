@@ -20,6 +20,7 @@ std::vector<Problem> problems_of(const std::string& text, const Overrides& overr
 // `text` has exactly one problem: at this place, with these words in its text and its suggestion.
 void check_one(const std::string& text, int line, int column, const std::string& words, const std::string& suggestion = "") {
   const auto problems = problems_of(text);
+  INFO(text << "\n" << to_string(problems[0], "job.yaml"));
   CHECK(problems.size() == 1);
   CHECK(problems[0].line == line);
   CHECK(problems[0].column == column);
@@ -109,7 +110,7 @@ TEST_CASE("values of the wrong shape") {
 TEST_CASE("bad numbers, words and sizes") {
   for (const std::string value : {"0", "257", "-1", "3.5", "many", "8x", "99999999999999999999"}) check_setting("workers", value, "'workers' is '" + value, "1 to 256");
   check_setting("in-place", "maybe", "'maybe' is not a value of 'in-place'", "true, false");
-  check_setting("in-place", "ture", "'ture'", "'true'");
+  check_setting("in-place", "tru", "'tru'", "'true'");
   check_setting("transfer-size", "1 KiB", "out of range", "64 KiB to 64 MiB");
   check_setting("transfer-size", "65 MiB", "out of range", "64 KiB to 64 MiB");
   check_setting("transfer-size", "fast", "'fast' is not a size", "GiB");
@@ -169,12 +170,12 @@ TEST_CASE("directories within one another") {
   const auto check = [](const std::string& root, const std::string& mount, const std::string& results, int column, const std::string& words) {
     check_one("global-settings: {root-dir: " + root + ", mount-dir: " + mount + ", results-dir: " + results + "}\n", 1, column, words, "outside");
   };
-  check("/r", "/r/m", "/o", 43, "'mount-dir' is inside 'root-dir'");
-  check("/r", "/r", "/o", 43, "'mount-dir' is the same as 'root-dir'");
+  check("/r", "/r/m", "/o", 44, "'mount-dir' is inside 'root-dir'");
+  check("/r", "/r", "/o", 44, "'mount-dir' is the same as 'root-dir'");
   check("/m/r", "/m", "/o", 29, "'root-dir' is inside 'mount-dir'");
-  check("/r", "/m", "/m/o", 60, "'results-dir' is inside 'mount-dir'");
-  check("/r", "/m", "/m", 43, "'mount-dir' is the same as 'results-dir'");
-  check("/r", "/o/m", "/o", 43, "'mount-dir' is inside 'results-dir'");
+  check("/r", "/m", "/m/o", 61, "'results-dir' is inside 'mount-dir'");
+  check("/r", "/m", "/m", 44, "'mount-dir' is the same as 'results-dir'");
+  check("/r", "/o/m", "/o", 44, "'mount-dir' is inside 'results-dir'");
   check("/o/r", "/m", "/o", 29, "'root-dir' is inside 'results-dir'");
   check_setting("log-file", "/m/log", "'log-file' is inside 'mount-dir'");
   check_rest("backends: [ [ id: a, type: NVRAM-NVML, daxfs: /m/d ] ]\n", 5, 47, "'daxfs' is in 'mount-dir'");
@@ -227,19 +228,29 @@ TEST_CASE("a bad value on the command line has no place in the file") {
 
 TEST_CASE("broken YAML is a problem with a place") {
   check_one("global-settings: [ root-dir: /r,\n", 2, 1, "not valid YAML", "bracket");
-  check_one("global-settings:\n\troot-dir: /r\n", 2, 11, "not valid YAML");
+  check_one("global-settings:\n\troot-dir: /r\n", 2, 10, "not valid YAML");
   check_one("global-settings:\n  root-dir: /r\n\tmount-dir: /m\n", 3, 1, "not valid YAML", "spaces");
   check_one("outputs:\n  - path: *.nc\n", 2, 11, "", "quote");
   check_one("a: b: c\n", 1, 5, "not valid YAML", "space follows each colon");
-  check_one("a: \"b\\q\"\n", 1, 6, "not valid YAML");
+  check_one("a: \"b\\q\"\n", 1, 8, "not valid YAML");
+}
+
+TEST_CASE("a quote that the end of the file closes") {
+  check_one("a: 1\nb: \"/pfs/ru\n", 2, 4, "never closed", "cut off");
+  check_one("a: 1\nb: '/pfs/it''s\n", 2, 4, "never closed");
+  check_one("a: 1\nb: \"x\\\"\n", 2, 4, "never closed");
+  check_one("a: 1\nb: \"/pfs/ru", 2, 12, "not valid YAML", "cut off");
+  check_setting("name", "'it''s'", "'it's'");
+  check_setting("name", "\"a\\\"b\"", "a\"b");
 }
 
 TEST_CASE("aliases, depth, a second document, strange bytes") {
-  check_one("a: &x 1\nb: *x\n", 1, 7, "anchors and aliases");
+  check_one("a: &x 1\nb: *x\n", 1, 4, "anchors and aliases");
   check_one("a: *x\n", 1, 4, "", "quote");
-  check_one("a: 1\n---\nb: 2\n", 2, 4, "one YAML document");
+  check_one("a: 1\n---\nb: 2\n", 2, 1, "one YAML document");
   check_one("a: 1\nb: \x04\n", 2, 4, "control character");
   check_one("a: 1\nb: x\xFFy\n", 2, 5, "UTF-8");
+  check_one("# \xC3\xA9 \x01\n", 1, 6, "control character");
   const auto deep = problems_of(std::string(100, '['));
   CHECK(deep.size() == 1);
   CHECK(deep[0].text.contains("nested too deeply"));
