@@ -67,7 +67,8 @@ void read_backends(const std::vector<Section>& sections, JobConfig& config, Prob
     config.backends.push_back(backend);
   }
   if (sections.size() > 1) {
-    problems.add(sections[1].mark, "more than one backend: this version supports one", "remove all but one; keys of one backend go into one pair of brackets");
+    problems.add(sections[1].mark, "more than one backend: this version supports one",
+                 "remove all but one; keys of one backend go into one pair of brackets");
   }
   if (config.backends.empty()) config.backends.push_back({.id = "dram"});
 }

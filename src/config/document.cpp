@@ -53,7 +53,8 @@ bool read_pairs(const YamlNode& node, std::string_view title, std::vector<Pair>&
     if (item.kind == Kind::map) {
       pairs_of_map(item, pairs, problems);
     } else {
-      problems.add(item.mark, std::string(title) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + quoted(item.text)),
+      problems.add(item.mark,
+                   std::string(title) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + quoted(item.text)),
                    "a space must follow the colon");
       good = false;
     }
@@ -132,7 +133,8 @@ std::vector<Section> read_list(const YamlNode& node, std::string_view name, cons
     if (item.kind == Kind::map || item.kind == Kind::sequence) {
       sections.push_back(read_section(item, item.mark, title, keys, problems));
     } else {
-      problems.add(item.mark, "an entry of " + quoted(name) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + quoted(item.text)),
+      problems.add(item.mark,
+                   "an entry of " + quoted(name) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + quoted(item.text)),
                    contains(keys, "path") && !item.text.empty() ? "write path: \"" + item.text.substr(0, 60) + "\"" : "");
     }
   }

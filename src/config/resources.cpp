@@ -28,7 +28,8 @@ std::optional<std::string> path_below_root(const Value& value, const std::string
   if (root_dir.empty()) return std::nullopt;  // reported: nothing to judge by
   const auto path = *absolute_path(value.text);
   if (is_within(path, root_dir)) return std::string(part_below(path, root_dir));
-  problems.add(value.mark, "resource " + quoted(value.text) + " is not below root-dir " + quoted(root_dir), "only what is below root-dir can be staged in; or leave out the leading '/'");
+  problems.add(value.mark, "resource " + quoted(value.text) + " is not below root-dir " + quoted(root_dir),
+               "only what is below root-dir can be staged in; or leave out the leading '/'");
   return std::nullopt;
 }
 
@@ -42,7 +43,8 @@ std::string read_backend_id(const Section& section, const JobConfig& config, Pro
     ids.push_back(backend.id);
   }
   const auto near = nearest(value->text, ids);
-  problems.add(value->mark, "unknown backend " + quoted(value->text), near.empty() ? "defined here: " + quoted(ids.front()) : "did you mean " + quoted(near) + "?");
+  problems.add(value->mark, "unknown backend " + quoted(value->text),
+               near.empty() ? "defined here: " + quoted(ids.front()) : "did you mean " + quoted(near) + "?");
   return {};
 }
 
@@ -59,7 +61,8 @@ std::optional<std::string> output_pattern(const Value& value, const JobConfig& c
   for (const auto& directory : {config.mount_dir, config.root_dir}) {
     if (is_within(path, directory)) return std::string(part_below(path, directory));
   }
-  problems.add(value.mark, "output " + quoted(value.text) + " is neither below mount-dir nor below root-dir", "leave out the leading '/': output paths are relative to mount-dir");
+  problems.add(value.mark, "output " + quoted(value.text) + " is neither below mount-dir nor below root-dir",
+               "leave out the leading '/': output paths are relative to mount-dir");
   return std::nullopt;
 }
 

@@ -56,28 +56,32 @@ void check_in_place(const Section& settings, const JobConfig& config, ProblemLis
   if (config.root_dir.empty() || config.results_dir.empty()) return;
   const bool same = config.results_dir == config.root_dir;
   if (same && !config.in_place && !settings.bad.contains("in-place")) {
-    problems.add(settings.mark_of("results-dir"), "'results-dir' is the same as 'root-dir': results would overwrite inputs", "say in-place: true if that is meant");
+    problems.add(settings.mark_of("results-dir"), "'results-dir' is the same as 'root-dir': results would overwrite inputs",
+                 "say in-place: true if that is meant");
   } else if (!same && config.in_place) {
     problems.add(settings.mark_of("in-place"), "'in-place' is true, but 'results-dir' is not 'root-dir'", "remove one of the two");
   }
 }
 
 void check_results_dir(const Section& settings, const JobConfig& config, ProblemList& problems) {
-  if (!config.results_dir.empty() || settings.malformed || config.in_place || settings.find("results-dir") || settings.bad.contains("results-dir")) return;
+  const bool given = settings.find("results-dir") || settings.bad.contains("results-dir");  // perhaps bad, then reported
+  if (given || config.in_place || settings.malformed) return;
   const auto is_persistent = [](const auto& rule) { return rule.file_class == FileClass::persistent; };
   std::string reason;
   if (config.outputs.empty()) reason = "without output rules every new file is persistent";
   if (std::ranges::any_of(config.outputs, is_persistent)) reason = "an output rule is persistent";
   if (std::ranges::any_of(config.resources, is_persistent)) reason = "a resource is persistent";
   if (reason.empty()) return;
-  problems.add(settings.mark, "'results-dir' is missing from global-settings: " + reason, "add results-dir: \"...\", or in-place: true to write results to root-dir");
+  problems.add(settings.mark, "'results-dir' is missing from global-settings: " + reason,
+               "add results-dir: \"...\", or in-place: true to write results to root-dir");
 }
 
 void check_daxfs(const std::vector<Section>& sections, const JobConfig& config, ProblemList& problems) {
   for (std::size_t i = 0; i < sections.size(); ++i) {
     const auto& daxfs = config.backends[i].daxfs;
     if (daxfs.empty() || config.mount_dir.empty() || !is_within(daxfs, config.mount_dir)) continue;
-    problems.add(sections[i].mark_of("daxfs"), "'daxfs' is in 'mount-dir': the mount would hide it", "choose a directory outside " + quoted(config.mount_dir));
+    problems.add(sections[i].mark_of("daxfs"), "'daxfs' is in 'mount-dir': the mount would hide it",
+                 "choose a directory outside " + quoted(config.mount_dir));
   }
 }
 

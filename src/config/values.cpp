@@ -44,7 +44,8 @@ std::optional<std::uint64_t> read_size(const Section& section, std::string_view 
   if (!value) return std::nullopt;
   const auto size = parse_size(value->text);
   if (!size) {
-    problems.add(value->mark, quoted(value->text) + " is not a size that " + quoted(key) + " can have", "sizes are written \"2 GiB\", \"3.5 TB\" or \"4096\"");
+    problems.add(value->mark, quoted(value->text) + " is not a size that " + quoted(key) + " can have",
+                 "sizes are written \"2 GiB\", \"3.5 TB\" or \"4096\"");
     return std::nullopt;
   }
   if (*size < least || *size > most) {

@@ -60,7 +60,9 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnAnchor(const YAML::Mark& mark, const std::string&) override { refuse_alias(mark); }
   void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& value) override {
     const auto source = text_.substr(std::min(static_cast<std::size_t>(mark.pos), text_.size()));
-    if ((source.starts_with('"') || source.starts_with('\'')) && !is_closed(source)) refuse(mark, "a quote that is never closed", "close it; is the file cut off?");
+    if ((source.starts_with('"') || source.starts_with('\'')) && !is_closed(source)) {
+      refuse(mark, "a quote that is never closed", "close it; is the file cut off?");
+    }
     add(mark, anchor, YamlNode::Kind::scalar).text = value;
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {

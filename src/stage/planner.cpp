@@ -88,7 +88,7 @@ class Planner {
   bool add_parents(const std::string& path) {
     for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
       const std::string parent = path.substr(0, slash);
-      if (entries_.contains(parent)) continue;
+      if (const auto known = entries_.find(parent); known != entries_.end() && known->second.type == EntryType::directory) continue;
       auto directory = pfs_.open_beneath(root_.get(), parent_of(parent), directory_flags);
       if (!directory) return problem(absolute(parent_of(parent)), "cannot be read: " + describe(directory.error())), false;
       auto attributes = pfs_.lstat(directory->get(), leaf_of(parent));

@@ -308,7 +308,8 @@ Times Ctx::times(const std::string& path) const {
 void Ctx::tick() const {
   timespec before{};
   timespec now{};
-  ::clock_gettime(CLOCK_REALTIME_COARSE, &before);
+  // The fine clock: a kernel with multigrain time stamps may have given stamps ahead of the coarse one.
+  ::clock_gettime(CLOCK_REALTIME, &before);
   do {
     ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
   } while (!later(now, before));

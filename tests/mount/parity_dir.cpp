@@ -161,8 +161,7 @@ constexpr Case cases[] = {
        c.put("file", "x");
        for (const std::size_t length : {4000, 4094, 4095, 4096, 5000}) {
          std::string path;
-         while (path.size() + 4 < length) path += "./";
-         while (path.size() + 4 < length) path += '/';
+         while (path.size() + 6 <= length) path += "./";
          path += std::string(length - 4 - path.size(), '/') + "file";
          struct stat st {};
          c.call("path of " + std::to_string(path.size()), ::stat(path.c_str(), &st));

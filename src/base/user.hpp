@@ -1,0 +1,33 @@
+#pragma once
+// Who runs as whom. See the table in src/README.md.
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "base/result.hpp"
+
+namespace efs {
+
+struct User {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::string name;
+};
+
+/// By name or number. ENOENT with a text where there is none.
+Result<User> find_user(const std::string& who);
+
+/// Becomes `user` for good: groups, ids, and no capability. For the worker. A root that stays root keeps its rights
+/// over files (it stages its own files) and loses every other capability.
+Status become(const User& user);
+
+/// Keeps, of root's rights, only CAP_SYS_ADMIN in effect (mounting, backing files), with the file rights of `user`:
+/// what the supervisor registers is reopened by the kernel with these. CAP_SYS_RESOURCE must go, or quotas do not
+/// bind passthrough writes. The real and saved uid stay root, so that the user cannot signal the supervisor.
+Status drop_privilege(const User& user);
+
+/// After a change of the effective uid back to `uid`: again only what drop_privilege() left in effect.
+Status limit_effective(uid_t uid);
+
+}  // namespace efs

@@ -1,0 +1,56 @@
+#include "control/instances.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/unique_fd.hpp"
+
+namespace efs::control {
+namespace {
+
+constexpr const char* root_directory = "/run/efs";
+
+bool is_locked(const std::string& directory) {
+  const UniqueFd fd(::open((directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+void list_below(const std::string& base, std::vector<Instance>& instances) {
+  DIR* directory = ::opendir(base.c_str());
+  if (directory == nullptr) return;
+  while (const dirent* entry = ::readdir(directory)) {
+    struct stat st {};
+    if (entry->d_name[0] == '.' || ::fstatat(::dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode)) continue;
+    if (::geteuid() != 0 && st.st_uid != ::geteuid()) continue;
+    Instance instance{.name = entry->d_name, .directory = base + "/" + entry->d_name, .owner = st.st_uid};
+    instance.alive = is_locked(instance.directory);
+    instances.push_back(instance);
+  }
+  ::closedir(directory);
+}
+
+}  // namespace
+
+std::string runtime_directory(uid_t uid) {
+  if (const char* given = std::getenv("EFS_RUNTIME_DIR"); given != nullptr && *given == '/') return given;
+  if (uid == 0) return root_directory;
+  if (const char* xdg = std::getenv("XDG_RUNTIME_DIR"); xdg != nullptr && *xdg == '/') return std::string(xdg) + "/efs";
+  return "/tmp/efs-" + std::to_string(uid);
+}
+
+std::vector<Instance> list_instances() {
+  std::vector<Instance> instances;
+  const std::string own = runtime_directory(::geteuid());
+  list_below(own, instances);
+  if (own != root_directory) list_below(root_directory, instances);
+  std::sort(instances.begin(), instances.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return instances;
+}
+
+}  // namespace efs::control

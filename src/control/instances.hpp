@@ -1,0 +1,29 @@
+#pragma once
+// Where running instances are found: a directory per instance below a runtime directory,
+//   $EFS_RUNTIME_DIR, or /run/efs for root, or $XDG_RUNTIME_DIR/efs, or /tmp/efs-UID;
+// in it `control.sock` and `efsd.log`, and `lock`, which the supervisor holds locked while it lives.
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace efs::control {
+
+/// The runtime directory in which `uid` starts instances.
+std::string runtime_directory(uid_t uid);
+
+struct Instance {
+  std::string name;
+  std::string directory;
+  uid_t owner = 0;
+  bool alive = false;  // its supervisor holds the lock
+  std::string socket() const { return directory + "/control.sock"; }
+};
+
+/// The instances that this user can see: those in his runtime directory, and in root's those that are his (all, for root).
+std::vector<Instance> list_instances();
+
+}  // namespace efs::control

@@ -1,0 +1,57 @@
+#include "control/protocol.hpp"
+
+#include <sys/socket.h>
+
+#include <array>
+
+namespace efs::control {
+
+Status send_line(int socket, const Json& line) {
+  // File names need not be UTF-8; JSON must.
+  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::size_t sent = 0;
+  while (sent < text.size()) {
+    const ssize_t n = ::send(socket, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail_errno("control socket");
+    sent += static_cast<std::size_t>(n);
+  }
+  return {};
+}
+
+Result<Json> LineReader::next() {
+  std::size_t searched = 0;
+  while (true) {
+    if (const auto end = pending_.find('\n', searched); end != std::string::npos) {
+      const Json line = Json::parse(pending_.substr(0, end), nullptr, false);
+      pending_.erase(0, end + 1);
+      if (!line.is_object()) return fail(EPROTO, "control socket: not a JSON object");
+      return line;
+    }
+    searched = pending_.size();
+    if (pending_.size() > most_) return fail(EPROTO, "control socket: line too long");
+    std::array<char, 65536> buffer;
+    const ssize_t n = ::recv(socket_, buffer.data(), buffer.size(), 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail_errno("control socket");
+    if (n == 0) return fail(ECONNRESET, "the daemon closed the connection");
+    pending_.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+}
+
+Json progress_line(Json fields) {
+  fields["event"] = "progress";
+  return fields;
+}
+
+Json result_line(Json fields) {
+  fields["event"] = "result";
+  fields["ok"] = true;
+  return fields;
+}
+
+Json error_line(const Error& error, int exit_code) {
+  return {{"event", "result"}, {"ok", false}, {"code", error.code}, {"error", describe(error)}, {"exit", exit_code}};
+}
+
+}  // namespace efs::control

@@ -1,0 +1,37 @@
+#pragma once
+// Control: JSON objects, one per line, over a Unix socket in the instance's directory. A request has "verb"; the
+// answers are any number of {"event": "progress", ...} and then one {"event": "result", "ok": bool, ...}. Errors
+// are {"ok": false, "code": errno, "error": text, "exit": exit code}. Described in src/control/README.md.
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/result.hpp"
+
+namespace efs::control {
+
+using Json = nlohmann::json;
+
+inline constexpr std::size_t longest_line = 64u << 20;  // bytes; a receipt of many files is long
+
+/// One line each way. EPIPE or ECONNRESET where the other side is gone.
+Status send_line(int socket, const Json& line);
+
+/// Reads lines from a socket; keeps what came with them. Not thread-safe.
+class LineReader {
+ public:
+  explicit LineReader(int socket, std::size_t most = longest_line) : socket_(socket), most_(most) {}
+  /// ECONNRESET at the end of the stream, EPROTO for what is no JSON or too long.
+  Result<Json> next();
+
+ private:
+  int socket_;
+  std::size_t most_;
+  std::string pending_;
+};
+
+Json progress_line(Json fields);
+Json result_line(Json fields = Json::object());
+Json error_line(const Error& error, int exit_code = 1);
+
+}  // namespace efs::control

@@ -1,0 +1,48 @@
+#pragma once
+// The answering side of the control socket. One thread accepts, one per connection answers.
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/mutex.hpp"
+#include "base/unique_fd.hpp"
+#include "control/protocol.hpp"
+
+namespace efs::control {
+
+class Server {
+ public:
+  /// Sends a progress line; false when the asker is gone (the work goes on all the same).
+  using Progress = std::function<bool(Json)>;
+  /// Turns a request into the result line. Called on a thread of the connection; must be thread-safe.
+  using Handler = std::function<Json(const Json& request, const Progress& progress)>;
+
+  /// Listens at `path`, mode 0600. Only `owner` and root are heard.
+  static Result<std::unique_ptr<Server>> listen(const std::string& path, uid_t owner, Handler handler);
+  /// Ends: no new connections, open ones are cut, threads joined.
+  ~Server();
+
+ private:
+  struct Connection {
+    UniqueFd socket;
+    std::atomic<bool> ended{false};
+    std::jthread thread;  // last: joined before the socket closes
+  };
+
+  Server(UniqueFd fd, uid_t owner, Handler handler);
+  void accept_loop();
+  void answer(int socket);
+
+  UniqueFd fd_;
+  const uid_t owner_;
+  const Handler handler_;
+  Mutex mutex_;  // rank 80
+  std::list<Connection> connections_ EFS_GUARDED_BY(mutex_);
+  std::jthread acceptor_;
+};
+
+}  // namespace efs::control

@@ -1,0 +1,46 @@
+#pragma once
+// The line between supervisor and worker: fixed-size messages with at most one descriptor each, over a socketpair.
+// The supervisor believes nothing that comes through it: the worker runs as the user.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+
+namespace efs::daemon {
+
+enum class Ask : std::uint32_t {
+  memory_store,     // number: bytes -> descriptor of a private tmpfs of that size
+  check_mount,      // descriptor: the mount point
+  mount,            // descriptor: the mount point; number: MountFlag bits; text: source name -> /dev/fuse descriptor
+  unmount,          // -> EBUSY while it is in use
+  open_backing,     // descriptor: a container -> number: backing id
+  close_backing,    // number: backing id
+};
+
+enum MountFlag : std::uint64_t { mount_suid = 1, mount_dev = 2, mount_noexec = 4, mount_noatime = 8, mount_readonly = 16 };
+
+struct Message {
+  Ask ask{};
+  std::int32_t error = 0;  // of an answer: errno
+  std::uint64_t number = 0;
+  std::array<char, 256> text{};
+};
+
+void set_text(Message& message, std::string_view text);
+
+/// Sends a message and, where `fd` >= 0, a copy of the descriptor.
+Status send_message(int socket, const Message& message, int fd = -1);
+
+struct Received {
+  Message message;
+  UniqueFd fd;
+};
+/// nullopt at the end of the other side.
+Result<std::optional<Received>> receive_message(int socket);
+
+}  // namespace efs::daemon

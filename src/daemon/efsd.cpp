@@ -1,0 +1,197 @@
+#include "daemon/efsd.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <optional>
+
+#include "base/log.hpp"
+#include "base/user.hpp"
+#include "config/load.hpp"
+#include "daemon/instance.hpp"
+#include "daemon/mount_options.hpp"
+#include "daemon/supervisor.hpp"
+
+namespace efs::daemon {
+namespace {
+
+// efsd is started by `efs`, which has parsed and checked everything once; its own arguments are few and plain.
+struct Arguments {
+  std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file, options;
+  int ready_fd = -1;
+  bool debug = false;
+};
+
+Result<Arguments> parse_arguments(int argc, char** argv) {
+  Arguments arguments;
+  const std::map<std::string_view, std::string*> texts{
+      {"--config", &arguments.job_file}, {"--name", &arguments.name},           {"--runtime-dir", &arguments.runtime_directory},
+      {"--user", &arguments.user},       {"--root-dir", &arguments.root_dir},   {"--mount-dir", &arguments.mount_dir},
+      {"--results-dir", &arguments.results_dir}, {"--log-file", &arguments.log_file}, {"--options", &arguments.options}};
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--debug") {
+      arguments.debug = true;
+      continue;
+    }
+    if (i + 1 == argc) return fail(EINVAL, std::string(word) + " needs a value");
+    if (word == "--ready-fd") {
+      arguments.ready_fd = std::atoi(argv[++i]);
+      continue;
+    }
+    const auto text = texts.find(word);
+    if (text == texts.end()) return fail(EINVAL, "unknown option " + std::string(word) + "; efsd is started by efs(1)");
+    *text->second = argv[++i];
+  }
+  if (arguments.job_file.empty() || arguments.name.empty() || arguments.runtime_directory.empty()) return fail(EINVAL, "--config, --name and --runtime-dir are needed; efsd is started by efs(1)");
+  if (arguments.name.find('/') != std::string::npos || arguments.name[0] == '.') return fail(EINVAL, "bad name " + arguments.name);
+  return arguments;
+}
+
+// The starter reads this line: "ready", or why not.
+void tell(int ready_fd, const std::string& line) {
+  if (ready_fd < 0) return;
+  const std::string text = line + "\n";
+  (void)!::write(ready_fd, text.data(), text.size());
+}
+
+struct InstanceDirectory {
+  UniqueFd base, directory, store, lock;
+};
+
+// Made and locked before it is given to the user, through descriptors, so that nothing can be slipped under us.
+Result<InstanceDirectory> make_instance_directory(const Arguments& arguments, const User& user) {
+  InstanceDirectory made;
+  const std::string& base = arguments.runtime_directory;
+  if (::mkdir(base.c_str(), ::geteuid() == 0 ? 0755 : 0700) != 0 && errno != EEXIST) return fail_errno("runtime directory " + base);
+  made.base.reset(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat st {};
+  if (!made.base || ::fstat(made.base.get(), &st) != 0) return fail_errno("runtime directory " + base);
+  if (st.st_uid != ::geteuid()) return fail(EPERM, "runtime directory " + base + " belongs to another user; set EFS_RUNTIME_DIR to one of your own");
+  if (::mkdirat(made.base.get(), arguments.name.c_str(), 0700) != 0) {
+    if (errno != EEXIST) return fail_errno(base + "/" + arguments.name);
+    return fail(EEXIST, "an instance named " + arguments.name + " is there already (" + base + "/" + arguments.name + "); stop it (efs stop " + arguments.name + ") or choose another --name");
+  }
+  made.directory.reset(::openat(made.base.get(), arguments.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!made.directory || ::mkdirat(made.directory.get(), "store", 0700) != 0) return fail_errno(base + "/" + arguments.name);
+  made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  made.lock.reset(::openat(made.directory.get(), "lock", O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+  if (!made.store || !made.lock || ::flock(made.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail_errno(base + "/" + arguments.name + "/lock");
+  if (::geteuid() == 0 && (::fchown(made.directory.get(), user.uid, user.gid) != 0 || ::fchown(made.lock.get(), user.uid, user.gid) != 0)) return fail_errno("chown");
+  return made;
+}
+
+void remove_instance_directory(const InstanceDirectory& made, const Arguments& arguments) {
+  // By name below descriptors of ours; a symbolic link in a name's place is removed, not followed.
+  const std::string store = "/proc/self/fd/" + std::to_string(made.directory.get()) + "/store";
+  ::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+  for (const char* name : {"control.sock", "efsd.log", "lock"}) ::unlinkat(made.directory.get(), name, 0);
+  ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR);
+  ::unlinkat(made.base.get(), arguments.name.c_str(), AT_REMOVEDIR);
+}
+
+Result<config::JobConfig> load_job(const Arguments& a) {
+  const auto given = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); };
+  auto config = config::load(a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file)});
+  if (config) return *config;
+  std::string text;
+  for (const auto& problem : config.error()) text += (text.empty() ? "" : "; ") + to_string(problem, a.job_file);
+  return fail(EINVAL, text);
+}
+
+// The worker: the job's user from the first line on.
+int worker(const Arguments& arguments, const User& user, const std::string& directory, UniqueFd channel, bool privileged, const MountOptions& mount) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor nobody could unmount
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  if (const Status done = become(user); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user clears it
+  auto config = load_job(arguments);
+  if (!config) return tell(arguments.ready_fd, describe(config.error())), 2;
+  log::setup(config->log_file.empty() ? directory + "/efsd.log" : config->log_file, arguments.debug ? "debug" : "info");
+  (void)!::chdir("/");
+  SupervisorClient supervisor(std::move(channel));
+  InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags,
+                          .source = mount.source.empty() ? "efs#" + config->name : mount.source, .supervisor = ::getppid()};
+  Instance instance(std::move(options), supervisor);
+  if (const Status listening = instance.listen(); !listening) return tell(arguments.ready_fd, describe(listening.error())), 1;
+  tell(arguments.ready_fd, "ready");
+  ::close(arguments.ready_fd);
+  std::jthread on_signal([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const timespec tick{.tv_sec = 0, .tv_nsec = 100'000'000};
+      if (::sigtimedwait(&signals, nullptr, &tick) > 0) instance.request_stop(true);
+    }
+  });
+  return instance.run();
+}
+
+int supervise(const Arguments& arguments, const User& user, InstanceDirectory made, UniqueFd channel, pid_t child, bool privileged) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // the worker decides what they mean
+  if (arguments.ready_fd >= 0) ::close(arguments.ready_fd);
+  Supervisor supervisor({.uid = user.uid, .gid = user.gid, .instance = UniqueFd(::dup(made.directory.get())), .store = std::move(made.store),
+                         .fuse_device = UniqueFd(privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1), .privileged = privileged});
+  Status served = drop_privilege(user);
+  if (served) served = supervisor.serve(channel.get());
+  channel.reset();
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  if (WIFSIGNALED(status)) {
+    // The store stays: it may hold the only copy of somebody's results.
+    log::error("event=worker_killed signal={} kept=\"{}/{}\"", WTERMSIG(status), arguments.runtime_directory, arguments.name);
+    return 1;
+  }
+  if (privileged) (void)!::seteuid(0);
+  remove_instance_directory(made, arguments);
+  return WEXITSTATUS(status);
+}
+
+}  // namespace
+
+int efsd(int argc, char** argv) {
+  auto arguments = parse_arguments(argc, argv);
+  if (!arguments) {
+    std::fprintf(stderr, "efsd: %s\n", describe(arguments.error()).c_str());
+    return 2;
+  }
+  log::setup("", arguments->debug ? "debug" : "warn");
+  const auto refuse = [&](const Error& error) {
+    tell(arguments->ready_fd, describe(error));
+    if (arguments->ready_fd < 0) std::fprintf(stderr, "efsd: %s\n", describe(error).c_str());
+    return 1;
+  };
+  auto mount = parse_mount_options(arguments->options);
+  if (!mount) return refuse(mount.error());
+  const bool privileged = ::geteuid() == 0;
+  auto user = find_user(privileged && !arguments->user.empty() ? arguments->user : std::to_string(::geteuid()));
+  if (!user) return refuse(user.error());
+  auto made = make_instance_directory(*arguments, *user);
+  if (!made) return refuse(made.error());
+  std::array<int, 2> pair{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return refuse({errno, "socketpair"});
+  UniqueFd ours(pair[0]), theirs(pair[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return refuse({errno, "fork"});
+  if (child == 0) {
+    ours.reset();
+    made->lock.reset();  // the lock is the supervisor's: it holds while the supervisor has its copy
+    std::exit(worker(*arguments, *user, arguments->runtime_directory + "/" + arguments->name, std::move(theirs), privileged, *mount));
+  }
+  theirs.reset();
+  return supervise(*arguments, *user, std::move(*made), std::move(ours), child, privileged);
+}
+
+}  // namespace efs::daemon

@@ -1,0 +1,246 @@
+#include "daemon/instance.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "fs/staging.hpp"
+#include "stage/planner.hpp"
+#include "stage/stage_in.hpp"
+#include "stage/stage_out.hpp"
+
+namespace efs::daemon {
+namespace {
+
+using control::Json;
+unsigned session_threads() { return std::clamp(std::thread::hardware_concurrency(), 2U, 16U); }
+
+stage::Options stage_options(const config::JobConfig& config) { return {.workers = config.workers, .transfer_size = config.transfer_size}; }
+
+}  // namespace
+
+const char* name_of(State state) {
+  switch (state) {
+    case State::planning: return "planning";
+    case State::staging_in: return "staging-in";
+    case State::running: return "running";
+    case State::unmounting: return "unmounting";
+    case State::staging_out: return "staging-out";
+    case State::unsaved: return "unsaved";
+    case State::ended: return "ended";
+    case State::failed: return "failed";
+  }
+  return "?";
+}
+
+Instance::Instance(InstanceOptions options, SupervisorClient& supervisor) : options_(std::move(options)), supervisor_(supervisor) {}
+
+Instance::~Instance() = default;
+
+Status Instance::listen() {
+  auto server = control::Server::listen(options_.directory + "/control.sock", options_.owner, [this](const Json& request, const control::Server::Progress& progress) { return handle(request, progress); });
+  if (!server) return std::unexpected(server.error());
+  server_ = std::move(*server);
+  return {};
+}
+
+int Instance::run() {
+  if (const Status started = start(); !started) {
+    log::error("event=start_failed reason=\"{}\"", describe(started.error()));
+    tear_down();
+    std::unique_lock lock(mutex_);
+    start_failure_ = control::error_line(started.error());
+    state_ = State::failed;
+    changed_.notify_all();
+    // Whoever started us is waiting for the reason; give him the time to hear it.
+    changed_.wait_for(lock, std::chrono::seconds(10), [this] { return failure_told_; });
+    return 1;
+  }
+  while (!serve_until_stopped()) {}
+  tear_down();
+  enter(State::ended);
+  return 0;
+}
+
+Status Instance::start() {
+  EFS_TRY(prepare_mount_point());
+  auto store = set_up_store(options_.config.backends.front(), options_.config.name, options_.privileged, supervisor_);
+  if (!store) return std::unexpected(store.error());
+  store_ = std::move(*store);
+  struct stat root {};
+  if (::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
+  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid()});
+  if (!filesystem) return std::unexpected(filesystem.error());
+  filesystem_ = std::move(*filesystem);
+  EFS_TRY(plan_and_stage_in());
+  return mount();
+}
+
+// Before anything moves: a mount point that cannot be used is found now and not after an hour of staging.
+Status Instance::prepare_mount_point() {
+  const std::string& path = options_.config.mount_dir;
+  if (::mkdir(path.c_str(), 0755) == 0) made_mount_point_ = true;
+  else if (errno != EEXIST) return fail_errno("mount-dir " + path);
+  mount_point_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!mount_point_) return fail_errno("mount-dir " + path);
+  DIR* directory = ::fdopendir(::dup(mount_point_.get()));
+  bool empty = true;
+  while (const dirent* entry = directory == nullptr ? nullptr : ::readdir(directory))
+    if (std::string_view name = entry->d_name; name != "." && name != "..") empty = false;
+  if (directory != nullptr) ::closedir(directory);
+  if (!empty) return fail(ENOTEMPTY, "mount-dir " + path + " is not empty: its files would be hidden by the mount; name an empty directory");
+  if (const Status allowed = supervisor_.check_mount(mount_point_.get()); !allowed) return fail(allowed.error().code, "mount-dir " + path + ": " + describe(allowed.error()));
+  return {};
+}
+
+Status Instance::plan_and_stage_in() {
+  auto& pfs = stage::posix_pfs();
+  fs::Staging staging(*filesystem_);
+  stage::StagingBuffer buffer(staging);
+  const auto available = staging.available_bytes();
+  auto plan = stage::make_plan(options_.config, pfs, available ? std::optional(*available) : std::nullopt);
+  if (!plan) return std::unexpected(plan.error());
+  if (!plan->problems.empty()) {
+    std::string text = "the job cannot start:";
+    for (const auto& problem : plan->problems) text += "\n  " + problem.path + ": " + problem.reason;
+    return fail(EINVAL, text);
+  }
+  enter(State::staging_in);
+  const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(options_.config), progress_);
+  if (!report.ok()) return fail(report.failure->error.code, "stage-in failed: " + (report.failure->path.empty() ? "" : options_.config.root_dir + "/" + report.failure->path + ": ") + describe(report.failure->error));
+  log::info("event=staged_in files={} directories={} bytes={} seconds={:.3f}", report.files, report.directories, report.bytes, report.seconds);
+  return {};
+}
+
+Status Instance::mount() {
+  const bool passthrough = options_.privileged && !options_.daemon_io && store_.backend->offers_descriptor();
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr);
+  auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
+  if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
+  // Ours would keep the mount point's old face busy.
+  mount_point_.reset();
+  session_thread_ = std::jthread([this, fd = std::move(*fuse)]() mutable {
+    if (const Status served = session_->serve(std::move(fd), session_threads()); !served) log::error("event=session_failed reason=\"{}\"", describe(served.error()));
+    std::lock_guard lock(mutex_);
+    session_ended_ = true;
+    changed_.notify_all();
+  });
+  // The first request that is answered is INIT: a mount that does not answer is not ready.
+  struct statvfs probe {};
+  if (::statvfs(options_.config.mount_dir.c_str(), &probe) != 0) {
+    const Status failed = fail_errno("the mount at " + options_.config.mount_dir + " does not answer");
+    (void)unmount();
+    return failed;
+  }
+  ready_ = true;
+  enter(State::running);
+  return {};
+}
+
+// Waits for a reason to stop and carries it out. True when the life is over.
+bool Instance::serve_until_stopped() {
+  StopRequest request;
+  bool was_unsaved = false;
+  {
+    std::unique_lock lock(mutex_);
+    was_unsaved = state_ == State::unsaved;
+    // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage out.
+    changed_.wait(lock, [&] { return stop_request_.has_value() || (session_ended_ && !was_unsaved); });
+    if (stop_request_) request = *stop_request_;
+  }
+  if (!was_unsaved) {
+    enter(State::unmounting);
+    if (const Status unmounted = unmount(); !unmounted) {
+      enter(State::running);
+      finish_stop(control::error_line(unmounted.error()));
+      return false;
+    }
+  }
+  if (!request.stage_out) {
+    log::info("event=stopped stage_out=no");
+    finish_stop(control::result_line({{"staged_out", false}}));
+    return true;
+  }
+  enter(State::staging_out);
+  if (stage_out()) return true;
+  enter(State::unsaved);
+  return false;
+}
+
+Status Instance::unmount() {
+  if (const Status unmounted = supervisor_.unmount(); !unmounted) return fail(unmounted.error().code, options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
+  if (session_thread_.joinable()) session_thread_.join();
+  return {};
+}
+
+bool Instance::stage_out() {
+  auto& pfs = stage::posix_pfs();
+  fs::Staging staging(*filesystem_);
+  stage::StagingBuffer buffer(staging);
+  progress_.cancel = false;
+  stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, stage_options(options_.config), progress_);
+  int code = stage::exit_code(receipt);
+  Json outcome = control::result_line({{"staged_out", true}, {"receipt", stage::to_json(receipt)}, {"summary", stage::describe(receipt)}});
+  if (!options_.config.results_dir.empty()) {
+    const std::string path = options_.config.results_dir + "/efs-receipt-" + options_.config.name + ".json";
+    if (const Status written = stage::write_receipt(receipt, path)) {
+      outcome["receipt_file"] = path;
+    } else {
+      outcome["summary"] = outcome["summary"].get<std::string>() + "\nThe receipt could not be written: " + path + ": " + describe(written.error());
+      if (code == 0) code = 1;
+    }
+  }
+  outcome["exit"] = code;
+  log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
+  if (code != 0) outcome["kept"] = true;
+  finish_stop(std::move(outcome));
+  return code == 0;
+}
+
+void Instance::tear_down() {
+  if (session_thread_.joinable()) {
+    (void)supervisor_.unmount();
+    session_thread_.join();
+  }
+  ready_ = false;
+  mount_point_.reset();
+  if (made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
+  {
+    std::lock_guard lock(mutex_);  // nobody asks for figures of what goes now
+    session_.reset();
+    filesystem_.reset();
+    store_.backend.reset();
+    store_.metadata.reset();
+  }
+  remove_store(store_.directory);
+  ::unlink((options_.directory + "/control.sock").c_str());
+}
+
+void Instance::enter(State state) {
+  std::lock_guard lock(mutex_);
+  state_ = state;
+  changed_.notify_all();
+  log::info("event=state state={}", name_of(state));
+}
+
+void Instance::request_stop(bool stage_out) {
+  std::lock_guard lock(mutex_);
+  if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
+  stop_request_ = StopRequest{stage_out};
+  changed_.notify_all();
+}
+
+void Instance::finish_stop(Json outcome) {
+  std::lock_guard lock(mutex_);
+  last_outcome_ = std::move(outcome);
+  stop_request_.reset();
+  ++stops_done_;
+  changed_.notify_all();
+}
+
+}  // namespace efs::daemon

@@ -1,0 +1,3 @@
+#include "daemon/efsd.hpp"
+
+int main(int argc, char** argv) { return efs::daemon::efsd(argc, argv); }

@@ -1,0 +1,49 @@
+#include "daemon/mount_options.hpp"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <string_view>
+
+#include "base/text.hpp"
+#include "daemon/channel.hpp"
+
+namespace efs::daemon {
+namespace {
+
+struct Flag {
+  std::string_view name;
+  std::uint64_t set, clear;
+};
+constexpr std::array flags{
+    Flag{"suid", mount_suid, 0},       Flag{"nosuid", 0, mount_suid},    Flag{"dev", mount_dev, 0},      Flag{"nodev", 0, mount_dev},
+    Flag{"noexec", mount_noexec, 0},   Flag{"exec", 0, mount_noexec},    Flag{"noatime", mount_noatime, 0}, Flag{"relatime", 0, mount_noatime},
+    Flag{"ro", mount_readonly, 0},     Flag{"rw", 0, mount_readonly},
+    // What mount(8) and fstab say and what is so anyway.
+    Flag{"defaults", 0, 0}, Flag{"auto", 0, 0}, Flag{"noauto", 0, 0}, Flag{"user", 0, 0}, Flag{"_netdev", 0, 0}, Flag{"nofail", 0, 0},
+    Flag{"allow_other", 0, 0}, Flag{"default_permissions", 0, 0}};
+
+}  // namespace
+
+Result<MountOptions> parse_mount_options(const std::string& list) {
+  MountOptions options;
+  std::istringstream stream(list);
+  for (std::string word; std::getline(stream, word, ',');) {
+    if (word.empty()) continue;
+    if (word.starts_with("fsname=")) {
+      options.source = word.substr(7);
+    } else if (word == "daemon-io") {
+      options.daemon_io = true;
+    } else if (const auto* flag = std::find_if(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == word; }); flag != flags.end()) {
+      options.flags = (options.flags | flag->set) & ~flag->clear;
+    } else {
+      std::array<std::string_view, flags.size() + 2> names{"fsname=", "daemon-io"};
+      std::transform(flags.begin(), flags.end(), names.begin() + 2, [](const Flag& f) { return f.name; });
+      const auto near = nearest(word, names);
+      return fail(EINVAL, "unknown mount option " + word + (near.empty() ? "" : " (did you mean " + std::string(near) + "?)"));
+    }
+  }
+  return options;
+}
+
+}  // namespace efs::daemon

@@ -1,0 +1,106 @@
+#include "daemon/store_setup.hpp"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+
+#include "backends/fsdax.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+
+namespace efs::daemon {
+namespace {
+
+constexpr std::uint64_t smallest_capacity = 16u << 20;  // bytes: below this the journal alone would fill it
+
+// What this process may still use: the machine's available memory, or less where a cgroup says so.
+std::uint64_t available_memory() {
+  std::uint64_t available = 0;
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string key; meminfo >> key;) {
+    std::uint64_t kilobytes = 0;
+    meminfo >> kilobytes;
+    if (key == "MemAvailable:") available = kilobytes * 1024;
+    meminfo.ignore(64, '\n');
+  }
+  std::string line, limit;
+  std::ifstream cgroup("/proc/self/cgroup");
+  while (std::getline(cgroup, line))
+    if (line.starts_with("0::") && std::ifstream("/sys/fs/cgroup" + line.substr(3) + "/memory.max") >> limit && std::isdigit(static_cast<unsigned char>(limit[0])))
+      available = std::min<std::uint64_t>(available, std::stoull(limit));
+  return available;
+}
+
+Result<UniqueFd> make_private_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0) return fail_errno("cannot make the store " + path);
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) return fail_errno("store " + path);
+  return fd;
+}
+
+bool is_memory(const std::string& directory) {
+  struct statfs fs {};
+  return ::statfs(directory.c_str(), &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+}
+
+// `root` holds the journal's directory and the containers'.
+Result<Store> finish(UniqueFd root, FsdaxOptions options, std::string directory) {
+  for (const char* part : {"meta", "data"})
+    if (::mkdirat(root.get(), part, 0700) != 0) return fail_errno(std::string("store/") + part);
+  Store store;
+  store.metadata.reset(::openat(root.get(), "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  options.directory.reset(::openat(root.get(), "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!store.metadata || !options.directory) return fail_errno("store");
+  auto backend = make_fsdax(std::move(options));
+  if (!backend) return std::unexpected(backend.error());
+  store.backend = std::move(*backend);
+  store.directory = std::move(directory);
+  return store;
+}
+
+}  // namespace
+
+Result<Store> set_up_store(const config::Backend& backend, const std::string& name, bool privileged, SupervisorClient& supervisor) {
+  const bool dram = backend.type == config::BackendType::dram;
+  const std::string parent = dram ? "/dev/shm" : backend.daxfs;
+  FsdaxOptions options;
+  options.kind = dram ? "dram" : "fsdax";
+  options.capacity = backend.capacity;
+  if (dram && !options.capacity) options.capacity = std::max(smallest_capacity, available_memory() / 2);
+  if (options.capacity && *options.capacity < smallest_capacity)
+    return fail(EINVAL, "backend " + backend.id + ": capacity " + format_bytes(*options.capacity) + " is too small; at least " + format_bytes(smallest_capacity) + " are needed");
+  if (!dram && !std::filesystem::is_directory(parent)) return fail(ENOENT, "backend " + backend.id + ": daxfs " + parent + " is no directory");
+
+  if (options.capacity && privileged && (dram || is_memory(parent))) {
+    auto root = supervisor.memory_store(*options.capacity);
+    if (!root) return std::unexpected(root.error());
+    options.kernel_holds_capacity = true;
+    return finish(std::move(*root), std::move(options), "");
+  }
+  const std::string directory = parent + "/efs-" + std::to_string(::geteuid()) + "-" + name;
+  auto root = make_private_directory(directory);
+  if (!root && root.error().code == EEXIST)
+    return fail(EEXIST, "an earlier instance left its store in " + directory + "; its data may be the only copy: look at it, then remove the directory");
+  if (!root) return std::unexpected(root.error());
+  // Memory without a bound of its own takes the machine down with it: counted by the daemon, byte by byte.
+  options.strict = options.capacity && (is_memory(parent) || backend.enforce == config::Enforce::strict);
+  auto store = finish(std::move(*root), std::move(options), directory);
+  if (!store) remove_store(directory);
+  return store;
+}
+
+void remove_store(const std::string& directory) {
+  if (directory.empty()) return;
+  std::error_code problem;
+  std::filesystem::remove_all(directory, problem);
+  if (problem) log::warn("event=store_not_removed directory={} reason=\"{}\"", directory, problem.message());
+}
+
+}  // namespace efs::daemon

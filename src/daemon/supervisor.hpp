@@ -1,0 +1,57 @@
+#pragma once
+// The supervisor: mounts, keeps the FUSE descriptor, registers backing files, cleans up behind a worker that died.
+// It parses nothing that a user wrote and follows no path that a user names; all it gets are the descriptors and
+// numbers of channel.hpp, checked here. Single-threaded.
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+#include "daemon/channel.hpp"
+
+namespace efs::daemon {
+
+struct SupervisorOptions {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  UniqueFd instance;       // the instance's directory
+  UniqueFd store;          // O_PATH: the empty directory a private tmpfs is mounted on
+  UniqueFd fuse_device;     // /dev/fuse, opened before privilege was dropped; none where not privileged
+  bool privileged = false;  // may mount by itself; else by fusermount3
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
+
+  /// Answers the worker until it closes its end, then unmounts what is still mounted.
+  Status serve(int channel);
+
+ private:
+  Message answer(Received& received, UniqueFd& fd);
+  Message memory_store(const Message& ask, UniqueFd& fd);
+  Message check_mount(const UniqueFd& point);
+  Message mount(const Message& ask, UniqueFd& point, UniqueFd& fd);
+  Message mount_with_helper(const Message& ask, const UniqueFd& point, UniqueFd& fd);
+  Message unmount();
+  Message open_backing(const UniqueFd& container);
+  Message close_backing(const Message& ask);
+  void clean_up();
+
+  SupervisorOptions options_;
+  std::string name_in_parent() const;
+  bool still_ours() const;
+
+  UniqueFd fuse_;
+  std::string mount_point_;  // as mounted, while mounted
+  UniqueFd parent_;          // O_PATH: the directory that holds the mount point; paths of users are not walked again
+  dev_t device_ = 0;         // of the mount
+  std::optional<dev_t> store_device_;
+  bool store_mounted_ = false;
+};
+
+}  // namespace efs::daemon

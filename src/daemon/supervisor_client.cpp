@@ -1,0 +1,50 @@
+#include "daemon/supervisor_client.hpp"
+
+namespace efs::daemon {
+namespace {
+
+Message make(Ask ask, std::uint64_t number = 0, const std::string& text = {}) {
+  Message message;
+  message.ask = ask;
+  message.number = number;
+  set_text(message, text);
+  return message;
+}
+
+Result<UniqueFd> descriptor_of(Result<Received> received) {
+  if (!received) return std::unexpected(received.error());
+  if (!received->fd) return fail(EPROTO, "the supervisor sent no descriptor");
+  return std::move(received->fd);
+}
+
+Status status_of(const Result<Received>& received) { return received ? Status{} : std::unexpected(received.error()); }
+
+}  // namespace
+
+Result<Received> SupervisorClient::ask(const Message& message, int fd) {
+  MutexLock lock(mutex_);
+  EFS_TRY(send_message(channel_.get(), message, fd));
+  auto received = receive_message(channel_.get());
+  if (!received) return std::unexpected(received.error());
+  if (!*received) return fail(EPIPE, "the supervisor is gone");
+  const Message& answer = (*received)->message;
+  if (answer.error != 0) return fail(answer.error, answer.text.data());
+  return std::move(**received);
+}
+
+Result<UniqueFd> SupervisorClient::memory_store(std::uint64_t bytes) { return descriptor_of(ask(make(Ask::memory_store, bytes))); }
+Status SupervisorClient::check_mount(int mount_point) { return status_of(ask(make(Ask::check_mount), mount_point)); }
+Result<UniqueFd> SupervisorClient::mount(int mount_point, std::uint64_t flags, const std::string& source) {
+  return descriptor_of(ask(make(Ask::mount, flags, source), mount_point));
+}
+Status SupervisorClient::unmount() { return status_of(ask(make(Ask::unmount))); }
+
+Result<int> SupervisorClient::open_backing(int fd) {
+  auto received = ask(make(Ask::open_backing), fd);
+  if (!received) return std::unexpected(received.error());
+  return static_cast<int>(received->message.number);
+}
+
+void SupervisorClient::close_backing(int id) { (void)ask(make(Ask::close_backing, static_cast<std::uint64_t>(id))); }
+
+}  // namespace efs::daemon

@@ -1,0 +1,35 @@
+#pragma once
+// The worker's side of the channel: asks the supervisor for what needs privilege. Thread-safe.
+
+#include <cstdint>
+#include <string>
+
+#include "base/mutex.hpp"
+#include "daemon/channel.hpp"
+#include "fuse/backing.hpp"
+
+namespace efs::daemon {
+
+class SupervisorClient final : public fuse::BackingRegistrar {
+ public:
+  explicit SupervisorClient(UniqueFd channel) : channel_(std::move(channel)) {}
+
+  /// A private tmpfs of `bytes` for the store: its root directory.
+  Result<UniqueFd> memory_store(std::uint64_t bytes);
+  Status check_mount(int mount_point);
+  /// Mounts over the directory `mount_point`; the FUSE descriptor.
+  Result<UniqueFd> mount(int mount_point, std::uint64_t flags, const std::string& source);
+  /// EBUSY while anybody uses the mount. Ok when it is unmounted already.
+  Status unmount();
+
+  Result<int> open_backing(int fd) override;
+  void close_backing(int id) override;
+
+ private:
+  Result<Received> ask(const Message& message, int fd = -1);
+
+  const UniqueFd channel_;
+  Mutex mutex_;  // rank 60: one question at a time
+};
+
+}  // namespace efs::daemon

@@ -1,0 +1,133 @@
+#pragma once
+// A stage::Buffer over a plain directory: containers are files in it, the namespace is a map in memory.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "stage/buffer.hpp"
+
+namespace efs::stage::test {
+
+/// Thread-safe as Buffer demands. Owns no directory.
+class FakeBuffer final : public Buffer {
+ public:
+  struct Node {
+    std::uint64_t ino = 0;
+    mode_t type = S_IFREG;
+    fs::StagedAttributes attributes;
+    std::string target;
+    bool dirty = false;
+    std::optional<fs::Origin> origin;
+  };
+
+  explicit FakeBuffer(std::string directory) : directory_(std::move(directory)) { ::mkdir(directory_.c_str(), 0700); }
+
+  std::string container(std::uint64_t ino) const { return directory_ + "/" + std::to_string(ino); }
+
+  Result<std::uint64_t> begin_file() override {
+    const std::uint64_t ino = next_++;
+    const UniqueFd fd(::open(container(ino).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!fd) return fail_errno("container");
+    const std::lock_guard lock(mutex_);
+    pending_.insert(ino);
+    return ino;
+  }
+  Result<UniqueFd> open_container(std::uint64_t ino, int flags) override {
+    UniqueFd fd(::open(container(ino).c_str(), flags | O_CLOEXEC));
+    if (!fd) return fail_errno("container");
+    return fd;
+  }
+  void abandon(std::uint64_t ino) override {
+    ::unlink(container(ino).c_str());
+    const std::lock_guard lock(mutex_);
+    pending_.erase(ino);
+  }
+  Status publish_file(std::uint64_t ino, const std::string& path, const fs::StagedAttributes& attributes,
+                      const fs::Origin& origin) override {
+    const std::lock_guard lock(mutex_);
+    pending_.erase(ino);
+    return add(path, {.ino = ino, .type = S_IFREG, .attributes = attributes, .target = {}, .dirty = false, .origin = origin});
+  }
+  Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override {
+    const std::lock_guard lock(mutex_);
+    if (auto known = nodes.find(path); known != nodes.end() && known->second.type == S_IFDIR) {
+      known->second.attributes = attributes;
+      return {};
+    }
+    return add(path, {.ino = next_++, .type = S_IFDIR, .attributes = attributes, .target = {}, .dirty = false, .origin = {}});
+  }
+  Status make_symlink(const std::string& path, const std::string& target, const fs::StagedAttributes& attributes) override {
+    const std::lock_guard lock(mutex_);
+    return add(path, {.ino = next_++, .type = S_IFLNK, .attributes = attributes, .target = target, .dirty = false, .origin = {}});
+  }
+  Result<std::vector<fs::WalkItem>> walk() override {
+    const std::lock_guard lock(mutex_);
+    std::vector<fs::WalkItem> items;
+    for (const auto& [path, node] : nodes) {
+      fs::WalkItem item;
+      item.path = path;
+      item.ino = node.ino;
+      if (node.type == S_IFREG && ::stat(container(node.ino).c_str(), &item.attributes) != 0) return fail_errno("walk");
+      item.attributes.st_ino = node.ino;
+      item.attributes.st_mode = node.type | node.attributes.mode;
+      item.attributes.st_uid = node.attributes.uid;
+      item.attributes.st_gid = node.attributes.gid;
+      item.attributes.st_atim = to_timespec(node.attributes.atime);
+      item.attributes.st_mtim = to_timespec(node.attributes.mtime);
+      item.target = node.target;
+      item.dirty = node.dirty;
+      item.origin = node.origin;
+      items.push_back(std::move(item));
+    }
+    return items;
+  }
+  Result<std::uint64_t> available_bytes() override { return std::uint64_t{1} << 40U; }
+
+  /// What a job does: a new file (or directory, or link), dirty and without an origin.
+  void put(const std::string& path, mode_t type, const std::string& content = {}, mode_t mode = 0644) {
+    const std::uint64_t ino = next_++;
+    if (type == S_IFREG) {
+      const UniqueFd fd(::open(container(ino).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+      if (::write(fd.get(), content.data(), content.size()) != static_cast<ssize_t>(content.size())) ::abort();
+    }
+    nodes[path] = {.ino = ino, .type = type,
+                   .attributes = {.mode = mode, .uid = ::geteuid(), .gid = ::getegid(), .atime = 1'500'000'000'123'456'789,
+                                  .mtime = 1'600'000'000'987'654'321},
+                   .target = type == S_IFLNK ? content : std::string(), .dirty = true, .origin = {}};
+  }
+  /// What a job does to an input: other content, dirty.
+  void overwrite(const std::string& path, const std::string& content) {
+    Node& node = nodes.at(path);
+    const UniqueFd fd(::open(container(node.ino).c_str(), O_RDWR | O_TRUNC | O_CLOEXEC));
+    if (::write(fd.get(), content.data(), content.size()) != static_cast<ssize_t>(content.size())) ::abort();
+    node.dirty = true;
+    node.attributes.mtime = 1'650'000'000'000'000'001;
+  }
+  std::size_t pending() {
+    const std::lock_guard lock(mutex_);
+    return pending_.size();
+  }
+
+  std::map<std::string, Node> nodes;  // tests may look and change while no transfer runs
+
+ private:
+  Status add(const std::string& path, Node node) {
+    const auto slash = path.rfind('/');
+    if (slash != std::string::npos && !nodes.contains(path.substr(0, slash))) return fail(ENOENT);
+    if (!nodes.emplace(path, std::move(node)).second) return fail(EEXIST);
+    return {};
+  }
+
+  std::string directory_;
+  std::atomic<std::uint64_t> next_{1};
+  std::mutex mutex_;  // guards nodes and pending_
+  std::set<std::uint64_t> pending_;
+};
+
+}  // namespace efs::stage::test

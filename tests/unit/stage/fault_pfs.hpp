@@ -1,0 +1,77 @@
+#pragma once
+// A PfsIo that counts the calls and lets a chosen one fail.
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "stage/pfs_io.hpp"
+
+namespace efs::stage::test {
+
+/// Before every call `hook(number, call, object)` is asked; a code other than 0 is that call's error, and the call is
+/// not made. `object` is the name given, or "" for calls on descriptors. Thread-safe if the hook is.
+class FaultPfs final : public PfsIo {
+ public:
+  using Hook = std::function<int(std::uint64_t number, const std::string& call, const std::string& object)>;
+  explicit FaultPfs(Hook hook) : hook_(std::move(hook)) {}
+  std::uint64_t calls() const { return calls_; }
+
+  Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode) override {
+    return run("open", path, [&] { return real_.open(at, path, flags, mode); });
+  }
+  Result<UniqueFd> open_beneath(int root, const std::string& path, int flags, mode_t mode) override {
+    return run("open", path, [&] { return real_.open_beneath(root, path, flags, mode); });
+  }
+  Result<std::size_t> read(int fd, std::span<std::byte> into, std::uint64_t offset) override {
+    return run("read", "", [&] { return real_.read(fd, into.first(std::min(into.size(), most)), offset); });
+  }
+  Result<std::size_t> write(int fd, std::span<const std::byte> from, std::uint64_t offset) override {
+    return run("write", "", [&] { return real_.write(fd, from.first(std::min(from.size(), most)), offset); });
+  }
+  Result<std::uint64_t> seek(int fd, std::uint64_t offset, int whence) override {
+    return run("seek", "", [&] { return real_.seek(fd, offset, whence); });
+  }
+  Status truncate(int fd, std::uint64_t size) override { return run("truncate", "", [&] { return real_.truncate(fd, size); }); }
+  void start_writeback(int, std::uint64_t, std::uint64_t) override {}
+  Result<struct stat> fstat(int fd) override { return run("fstat", "", [&] { return real_.fstat(fd); }); }
+  Result<struct stat> lstat(int at, const std::string& name) override { return run("lstat", name, [&] { return real_.lstat(at, name); }); }
+  Status access(int at, const std::string& name, int mode) override { return run("access", name, [&] { return real_.access(at, name, mode); }); }
+  Result<std::vector<std::string>> list(int directory) override { return run("list", "", [&] { return real_.list(directory); }); }
+  Result<std::string> readlink(int at, const std::string& name) override { return run("readlink", name, [&] { return real_.readlink(at, name); }); }
+  Status mkdir(int at, const std::string& name, mode_t mode) override { return run("mkdir", name, [&] { return real_.mkdir(at, name, mode); }); }
+  Status symlink(const std::string& target, int at, const std::string& name) override {
+    return run("symlink", name, [&] { return real_.symlink(target, at, name); });
+  }
+  Status rename(int at, const std::string& from, const std::string& to) override { return run("rename", to, [&] { return real_.rename(at, from, to); }); }
+  Status unlink(int at, const std::string& name) override { return run("unlink", name, [&] { return real_.unlink(at, name); }); }
+  Status chmod(int fd, mode_t mode) override { return run("chmod", "", [&] { return real_.chmod(fd, mode); }); }
+  Status chown(int fd, uid_t uid, gid_t gid) override { return run("chown", "", [&] { return real_.chown(fd, uid, gid); }); }
+  Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override { return run("times", "", [&] { return real_.set_times(fd, atime, mtime); }); }
+  Status chown_name(int at, const std::string& name, uid_t uid, gid_t gid) override {
+    return run("chown", name, [&] { return real_.chown_name(at, name, uid, gid); });
+  }
+  Status set_times_name(int at, const std::string& name, Nanoseconds atime, Nanoseconds mtime) override {
+    return run("times", name, [&] { return real_.set_times_name(at, name, atime, mtime); });
+  }
+  Status fsync(int fd) override { return run("fsync", "", [&] { return real_.fsync(fd); }); }
+  Status syncfs(int fd) override { return run("syncfs", "", [&] { return real_.syncfs(fd); }); }
+  bool syncfs_reports_errors() override { return trust_syncfs; }
+  Result<struct statvfs> statvfs(int fd) override { return run("statvfs", "", [&] { return real_.statvfs(fd); }); }
+
+  bool trust_syncfs = true;
+  std::size_t most = SIZE_MAX;  // bytes that one read or write moves at most
+
+ private:
+  template <typename Call>
+  auto run(const char* name, const std::string& object, Call call) -> decltype(call()) {
+    if (const int code = hook_(calls_++, name, object); code != 0) return fail(code);
+    return call();
+  }
+
+  Hook hook_;
+  PfsIo& real_ = posix_pfs();
+  std::atomic<std::uint64_t> calls_{0};
+};
+
+}  // namespace efs::stage::test

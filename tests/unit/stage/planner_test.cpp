@@ -1,0 +1,173 @@
+#include "stage/planner.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+
+#include <sys/socket.h>
+
+#include "fault_pfs.hpp"
+#include "scene.hpp"
+
+using namespace efs;
+using namespace efs::stage;
+using namespace efs::stage::test;
+
+namespace {
+
+std::vector<std::string> paths_of(const Plan& plan) {
+  std::vector<std::string> paths;
+  for (const auto& entry : plan.entries) paths.push_back(entry.path);
+  return paths;
+}
+
+bool has_problem(const Plan& plan, const std::string& path, const std::string& words) {
+  for (const auto& problem : plan.problems) {
+    if (problem.path == path && problem.reason.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("plan: files, directories and globs are expanded, with the parents, each once", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/a/b/one.dat", "1");
+  write_file(scene.root + "/a/b/two.dat", "22");
+  write_file(scene.root + "/a/b/two.txt", "no");
+  write_file(scene.root + "/tree/x/y", "333");
+  write_file(scene.root + "/other", "no");
+  stdfs::create_directory(scene.root + "/tree/empty");
+  scene.resource("a/b/one.dat");
+  scene.resource("a/*/*.dat");
+  scene.resource("tree");
+  scene.resource("tree/x");
+  const Plan plan = scene.plan();
+  CHECK(plan.problems.empty());
+  CHECK(paths_of(plan) == std::vector<std::string>{"a", "a/b", "a/b/one.dat", "a/b/two.dat", "tree", "tree/empty", "tree/x", "tree/x/y"});
+  CHECK(plan.bytes == 6);
+  CHECK(plan.files == 3);
+  CHECK(plan.inodes == 8);
+  CHECK(plan.entries[2].file_class == config::FileClass::persistent);
+}
+
+TEST_CASE("plan: ** reaches any depth, and a matching directory comes whole", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/p/q/run1/deep/file", "1");
+  write_file(scene.root + "/p/q/r/s/x.h5", "1");
+  scene.resource("**/*.h5");
+  scene.resource("p/q/run?");
+  CHECK(paths_of(scene.plan()) == std::vector<std::string>{"p", "p/q", "p/q/r", "p/q/r/s", "p/q/r/s/x.h5", "p/q/run1", "p/q/run1/deep", "p/q/run1/deep/file"});
+}
+
+TEST_CASE("plan: the root itself can be the resource", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/a/b", "1");
+  scene.resource("");
+  CHECK(paths_of(scene.plan()) == std::vector<std::string>{"a", "a/b"});
+}
+
+TEST_CASE("plan: attributes, origin and sparse sizes", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/f", "data");
+  ::chmod((scene.root + "/f").c_str(), 0640);
+  ::truncate((scene.root + "/f").c_str(), 10 << 20);
+  set_mtime(scene.root + "/f", 1'234'567'890'123'456'789);
+  scene.resource("f");
+  const Plan plan = scene.plan(1U << 20U);  // the holes make it fit
+  REQUIRE(plan.entries.size() == 1);
+  CHECK(plan.problems.empty());
+  const auto& entry = plan.entries[0];
+  CHECK(entry.size == 10U << 20U);
+  CHECK(entry.allocated <= 8192);
+  CHECK(entry.attributes.mode == 0640);
+  CHECK(entry.attributes.mtime == 1'234'567'890'123'456'789);
+  CHECK(entry.origin.inode == stat_of(scene.root + "/f").st_ino);
+  CHECK(entry.origin.ctime == to_ns(stat_of(scene.root + "/f").st_ctim));
+}
+
+TEST_CASE("plan: symbolic links are staged as links and never followed", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.top + "/outside/secret", "1");
+  write_file(scene.root + "/d/f", "1");
+  stdfs::create_directory_symlink(scene.top + "/outside", scene.root + "/d/link");
+  stdfs::create_symlink("nowhere", scene.root + "/d/dangling");
+  scene.resource("d");
+  scene.resource("d/link/secret");
+  const Plan plan = scene.plan();
+  CHECK(paths_of(plan) == std::vector<std::string>{"d", "d/dangling", "d/f", "d/link"});
+  CHECK(plan.entries[1].target == "nowhere");
+  CHECK(plan.entries[3].type == EntryType::symlink);
+  CHECK(has_problem(plan, scene.root + "/d/link/secret", "symbolic link"));
+}
+
+TEST_CASE("plan: every problem is found, with its object and line", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/big", std::string(100000, 'x'));
+  write_file(scene.root + "/secret", "x");
+  write_file(scene.top + "/file", "x");
+  scene.config.results_dir = scene.top + "/file/out";
+  scene.resource("missing");
+  scene.resource("also/missing");
+  scene.resource("none*.dat");
+  scene.resource("nodir/*.dat");
+  scene.resource("big");
+  scene.resource("secret");
+  config::Resource outside;
+  outside.path = "/elsewhere/x";
+  scene.config.resources.push_back(outside);
+  FaultPfs pfs([](auto, const std::string& call, const std::string& object) { return call == "access" && object == "secret" ? EACCES : 0; });
+  const Plan plan = make_plan(scene.config, pfs, 65536).value();
+  CHECK(has_problem(plan, scene.root + "/missing", "does not exist"));
+  CHECK(has_problem(plan, scene.root + "/also/missing", "does not exist"));
+  CHECK(has_problem(plan, scene.root + "/none*.dat", "no file matches"));
+  CHECK(has_problem(plan, scene.root + "/nodir/*.dat", "no file matches"));
+  CHECK(has_problem(plan, scene.root + "/secret", "not readable"));
+  CHECK(has_problem(plan, "/elsewhere/x", "not below root-dir"));
+  CHECK(has_problem(plan, scene.config.results_dir, "results-dir"));
+  CHECK(has_problem(plan, scene.root, "the inputs need"));
+  CHECK(plan.problems.size() == 8);
+  CHECK(plan.problems[0].line == 7);
+  CHECK(describe(plan).find("8 problems") != std::string::npos);
+}
+
+TEST_CASE("plan: a missing root is one problem", "[stage][planner]") {
+  Scene scene;
+  scene.config.root_dir = scene.top + "/absent";
+  scene.resource("x");
+  const Plan plan = scene.plan();
+  CHECK(plan.problems.size() == 1);
+  CHECK(has_problem(plan, scene.config.root_dir, "root-dir"));
+}
+
+TEST_CASE("plan: results-dir may be missing where it can be made, not where it cannot", "[stage][planner]") {
+  Scene scene;
+  scene.config.results_dir = scene.top + "/new/deep/out";
+  CHECK(scene.plan().problems.empty());
+  FaultPfs pfs([](auto, const std::string& call, const std::string&) { return call == "access" ? EACCES : 0; });
+  CHECK(has_problem(make_plan(scene.config, pfs).value(), scene.config.results_dir, "cannot be created"));
+  CHECK(!stdfs::exists(scene.top + "/new"));
+}
+
+TEST_CASE("plan: FIFOs and sockets are skipped and listed", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/d/f", "1");
+  ::mkfifo((scene.root + "/d/pipe").c_str(), 0600);
+  scene.resource("d");
+  const Plan plan = scene.plan();
+  CHECK(plan.problems.empty());
+  REQUIRE(plan.skipped.size() == 1);
+  CHECK(plan.skipped[0].path == "d/pipe");
+  CHECK(plan.skipped[0].reason == "FIFO");
+}
+
+TEST_CASE("plan: JSON", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/\xff", "12345");
+  scene.resource("\xff");
+  const auto json = to_json(scene.plan(1U << 20U));
+  CHECK(json["format"] == "efs-plan-1");
+  CHECK(json["bytes"] == 5);
+  CHECK(json["ok"] == true);
+  CHECK(json["entries"].size() == 1);
+  CHECK(json["capacity"] == 1U << 20U);
+}

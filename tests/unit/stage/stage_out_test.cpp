@@ -1,0 +1,254 @@
+#include "stage/stage_out.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <atomic>
+
+#include "fault_pfs.hpp"
+#include "scene.hpp"
+#include "stage/partial.hpp"
+
+using namespace efs;
+using namespace efs::stage;
+using namespace efs::stage::test;
+
+namespace {
+
+std::uint64_t hash(const std::string& text) { return checksum(std::as_bytes(std::span(text))); }
+
+}  // namespace
+
+TEST_CASE("stage-out: new files with modes, nanosecond times, links, empty directories", "[stage][out]") {
+  Scene scene;
+  const std::string data = random_text(300'000, 1);
+  scene.buffer.put("d", S_IFDIR, {}, 0750);
+  scene.buffer.put("d/closed", S_IFDIR, {}, 0555);
+  scene.buffer.put("d/closed/f", S_IFREG, data, 0640);
+  scene.buffer.put("d/empty", S_IFREG, {}, 0600);
+  scene.buffer.put("d/link", S_IFLNK, "closed/f");
+  scene.buffer.put("d/none", S_IFDIR, {}, 0700);
+  scene.buffer.put(std::string(250, 'n'), S_IFREG, "long");
+  scene.buffer.nodes["hard"] = scene.buffer.nodes["d/closed/f"];
+  const Receipt receipt = scene.out();
+  REQUIRE(receipt.verdict == Verdict::complete);
+  CHECK(exit_code(receipt) == 0);
+  CHECK(receipt.totals.staged_out == 8);
+  const auto file = stat_of(scene.results + "/d/closed/f");  // before its content is read, which moves atime
+  CHECK((content_of(scene.results + "/d/closed/f") == data));
+  CHECK((content_of(scene.results + "/hard") == data));
+  CHECK(content_of(scene.results + "/" + std::string(250, 'n')) == "long");
+  CHECK((file.st_mode & 07777U) == 0640);
+  CHECK(to_ns(file.st_mtim) == 1'600'000'000'987'654'321);
+  CHECK(to_ns(file.st_atim) == 1'500'000'000'123'456'789);
+  CHECK(file.st_nlink == 1);
+  CHECK((stat_of(scene.results + "/d/closed").st_mode & 07777U) == 0555);
+  CHECK(to_ns(stat_of(scene.results + "/d").st_mtim) == 1'600'000'000'987'654'321);
+  CHECK(to_ns(stat_of(scene.results + "/d/none").st_mtim) == 1'600'000'000'987'654'321);
+  CHECK(stdfs::read_symlink(scene.results + "/d/link") == "closed/f");
+  CHECK(to_ns(stat_of(scene.results + "/d/link").st_mtim) == 1'600'000'000'987'654'321);
+  CHECK(entry_of(receipt, "d/closed/f")->checksum == hash(data));
+  CHECK(partials_below(scene.results) == 0);
+}
+
+TEST_CASE("stage-out: a sparse file of 300 MiB with 4 KiB of data stays sparse and whole", "[stage][out]") {
+  Scene scene;
+  scene.buffer.put("sparse", S_IFREG, random_text(4096, 1));
+  ::truncate(scene.buffer.container(scene.buffer.nodes.at("sparse").ino).c_str(), 300 << 20);
+  const Receipt receipt = scene.out();
+  REQUIRE(receipt.verdict == Verdict::complete);
+  CHECK(stat_of(scene.results + "/sparse").st_size == 300 << 20);
+  CHECK(stat_of(scene.results + "/sparse").st_blocks <= 16);
+  CHECK(entry_of(receipt, "sparse")->checksum == hash(content_of(scene.results + "/sparse")));
+}
+
+TEST_CASE("stage-out: only what is dirty goes; what is dropped is listed", "[stage][out]") {
+  Scene scene;
+  write_file(scene.root + "/in/changed", "before");
+  write_file(scene.root + "/in/clean", "clean");
+  write_file(scene.root + "/scratch/changed", "before");
+  scene.resource("in");
+  scene.resource("scratch", config::FileClass::temporary);
+  scene.config.outputs.push_back({.pattern = "out/*.dat", .file_class = config::FileClass::persistent});
+  REQUIRE(scene.in().ok());
+  const auto before = snapshot_of(scene.root);
+  scene.buffer.overwrite("in/changed", "after");
+  scene.buffer.overwrite("scratch/changed", "after");
+  scene.buffer.put("out", S_IFDIR);
+  scene.buffer.put("out/a.dat", S_IFREG, "result");
+  scene.buffer.put("out/a.log", S_IFREG, "log");
+  scene.buffer.put("out/pipe", S_IFIFO);
+  const Receipt receipt = scene.out();
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(action_of(receipt, "in/changed") == Action::staged_out);
+  CHECK(action_of(receipt, "in/clean") == Action::unchanged);
+  CHECK(action_of(receipt, "scratch/changed") == Action::dropped);
+  CHECK(action_of(receipt, "out/a.dat") == Action::staged_out);
+  CHECK(action_of(receipt, "out/a.log") == Action::dropped);
+  CHECK(action_of(receipt, "out/pipe") == Action::skipped);
+  CHECK(content_of(scene.results + "/in/changed") == "after");
+  CHECK(!stdfs::exists(scene.results + "/in/clean"));
+  CHECK(!stdfs::exists(scene.results + "/scratch"));
+  CHECK(!stdfs::exists(scene.results + "/out/a.log"));
+  CHECK((snapshot_of(scene.root) == before));
+}
+
+TEST_CASE("stage-out: in place, a changed PFS copy is a conflict and stays", "[stage][out]") {
+  Scene scene;
+  scene.config.results_dir = scene.root;
+  scene.config.in_place = true;
+  write_file(scene.root + "/mine", "one");
+  write_file(scene.root + "/theirs", "one");
+  write_file(scene.root + "/gone", "one");
+  scene.resource("");
+  REQUIRE(scene.in().ok());
+  for (const auto* name : {"mine", "theirs", "gone"}) scene.buffer.overwrite(name, "two");
+  write_file(scene.root + "/theirs", "three");
+  ::unlink((scene.root + "/gone").c_str());
+  const Receipt receipt = scene.out();
+  CHECK(receipt.verdict == Verdict::partial);
+  CHECK(exit_code(receipt) == 3);
+  CHECK(action_of(receipt, "mine") == Action::staged_out);
+  CHECK(action_of(receipt, "theirs") == Action::conflict);
+  CHECK(action_of(receipt, "gone") == Action::staged_out);
+  CHECK(content_of(scene.root + "/mine") == "two");
+  CHECK(content_of(scene.root + "/theirs") == "three");
+  CHECK(scene.buffered("theirs") == "two");
+  CHECK(partials_below(scene.root) == 0);
+  // Again: what the first call brought out is recognised, the conflict stays one.
+  const Receipt again = scene.out();
+  CHECK(action_of(again, "mine") == Action::staged_out);
+  CHECK(entry_of(again, "mine")->checksum == hash("two"));
+  CHECK(action_of(again, "theirs") == Action::conflict);
+}
+
+TEST_CASE("stage-out: in place, a change while the file is written is a conflict too", "[stage][out]") {
+  Scene scene;
+  scene.config.results_dir = scene.root;
+  scene.config.in_place = true;
+  write_file(scene.root + "/f", "one");
+  scene.resource("f");
+  REQUIRE(scene.in().ok());
+  scene.buffer.overwrite("f", "two");
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+    if (call == "write") write_file(scene.root + "/f", "three");
+    return 0;
+  });
+  const Receipt receipt = scene.out(pfs);
+  CHECK(action_of(receipt, "f") == Action::conflict);
+  CHECK(content_of(scene.root + "/f") == "three");
+  CHECK(partials_below(scene.root) == 0);
+}
+
+TEST_CASE("stage-out: never through a symbolic link that someone put below results-dir", "[stage][out]") {
+  Scene scene;
+  stdfs::create_directory(scene.results);
+  stdfs::create_directory(scene.top + "/elsewhere");
+  stdfs::create_directory_symlink(scene.top + "/elsewhere", scene.results + "/d");
+  write_file(scene.top + "/elsewhere/target", "theirs");
+  stdfs::create_symlink(scene.top + "/elsewhere/target", scene.results + "/f");
+  stdfs::create_symlink(scene.top + "/elsewhere/target", scene.results + "/f.efs-partial");
+  scene.buffer.put("d", S_IFDIR);
+  scene.buffer.put("d/x", S_IFREG, "x");
+  scene.buffer.put("f", S_IFREG, "ours");
+  const Receipt receipt = scene.out();
+  CHECK(action_of(receipt, "d") == Action::failed);
+  CHECK(action_of(receipt, "d/x") == Action::failed);
+  CHECK(action_of(receipt, "f") == Action::staged_out);
+  CHECK(content_of(scene.top + "/elsewhere/target") == "theirs");
+  CHECK(!stdfs::exists(scene.top + "/elsewhere/x"));
+  CHECK(content_of(scene.results + "/f") == "ours");
+}
+
+TEST_CASE("stage-out: a result called like another's partial", "[stage][out]") {
+  Scene scene;
+  scene.buffer.put("x", S_IFREG, "one");
+  scene.buffer.put("x.efs-partial", S_IFREG, "two");
+  CHECK(scene.out().verdict == Verdict::complete);
+  CHECK(content_of(scene.results + "/x") == "one");
+  CHECK(content_of(scene.results + "/x.efs-partial") == "two");
+  CHECK(partial_name(std::string(250, 'a')).size() <= 255);
+  CHECK(partial_name(std::string(250, 'a')) != partial_name(std::string(250, 'b')));
+}
+
+TEST_CASE("stage-out: a full PFS stops new files; the rest is listed as not saved", "[stage][out]") {
+  Scene scene;
+  scene.options.workers = 1;
+  for (int i = 0; i < 40; ++i) scene.buffer.put("f" + std::to_string(100 + i), S_IFREG, "content");
+  int writes = 0;
+  const int code = GENERATE(ENOSPC, EDQUOT);
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) { return call == "write" && ++writes > 10 ? code : 0; });
+  const Receipt receipt = scene.out(pfs);
+  CHECK(receipt.verdict == Verdict::partial);
+  CHECK(receipt.totals.staged_out == 10);
+  CHECK(receipt.totals.failed == 1);
+  CHECK(receipt.totals.not_saved == 29);
+  CHECK(partials_below(scene.results) == 0);
+  CHECK(describe(receipt).find("still in the buffer") != std::string::npos);
+  CHECK(scene.out().totals.staged_out == 40);
+}
+
+TEST_CASE("stage-out: a failed syncfs is believed for none of the batch", "[stage][out]") {
+  Scene scene;
+  for (int i = 0; i < 40; ++i) scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) { return call == "syncfs" ? EIO : 0; });
+  const Receipt receipt = scene.out(pfs);
+  CHECK(receipt.verdict == Verdict::failed);
+  CHECK(receipt.totals.failed == 40);
+  CHECK(stdfs::is_empty(scene.results));
+}
+
+TEST_CASE("stage-out: where syncfs tells nothing, every file is synced by itself", "[stage][out]") {
+  Scene scene;
+  for (int i = 0; i < 40; ++i) scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
+  std::atomic<int> fsyncs{0};
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) { return call == "syncfs" ? EIO : (fsyncs += call == "fsync", 0); });
+  pfs.trust_syncfs = false;
+  CHECK(scene.out(pfs).totals.staged_out == 40);
+  CHECK(fsyncs >= 41);
+}
+
+TEST_CASE("stage-out: durable before named, named before reported", "[stage][out]") {
+  Scene scene;
+  scene.options.workers = 1;
+  for (int i = 0; i < 3; ++i) scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
+  std::string order;
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+    if (call == "write" || call == "fsync" || call == "rename") order += call[0];
+    return 0;
+  });
+  REQUIRE(scene.out(pfs).verdict == Verdict::complete);
+  CHECK(order == "fwfwfwfrrrf");  // the first fsync: results-dir was made
+}
+
+TEST_CASE("stage-out: cancelled in the middle, what is reported is whole", "[stage][out]") {
+  Scene scene;
+  for (int i = 0; i < 300; ++i) scene.buffer.put("f" + std::to_string(i), S_IFREG, random_text(2000, 1));
+  Progress progress;
+  std::atomic<int> writes{0};
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+    if (call == "write" && ++writes == 60) progress.cancel = true;
+    return 0;
+  });
+  const Receipt receipt = stage_out(scene.config, scene.buffer, pfs, scene.options, progress);
+  CHECK(receipt.verdict == Verdict::partial);
+  CHECK(receipt.totals.not_saved > 0);
+  CHECK(receipt.totals.staged_out + receipt.totals.not_saved == 300);
+  CHECK(partials_below(scene.results) == 0);
+  for (const auto& entry : receipt.entries) {
+    CHECK(stdfs::exists(scene.results + "/" + entry.path) == (entry.action == Action::staged_out));
+  }
+}
+
+TEST_CASE("stage-out: nothing to do, no results-dir, unreachable results-dir", "[stage][out]") {
+  Scene scene;
+  CHECK(scene.out().verdict == Verdict::complete);
+  CHECK(!stdfs::exists(scene.results));
+  scene.buffer.put("f", S_IFREG, "x");
+  write_file(scene.top + "/file", "x");
+  scene.config.results_dir = scene.top + "/file/out";
+  const Receipt receipt = scene.out();
+  CHECK(exit_code(receipt) == 1);
+  CHECK(receipt.reason.find(scene.config.results_dir) != std::string::npos);
+  CHECK(action_of(receipt, "f") == Action::not_saved);
+}
