@@ -1,0 +1,93 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include "base/text.hpp"
+#include "cli/cli.hpp"
+
+namespace efs::cli {
+
+int report(World& world, const Error& error, int code) {
+  if (world.json) world.out << Json{{"ok", false}, {"code", error.code}, {"error", describe(error)}, {"exit", code}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  else world.err << "efs: " << describe(error) << "\n";
+  return code;
+}
+
+std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments) {
+  auto config = config::load(arguments.job_file, arguments.overrides);
+  if (config) return *config;
+  if (world.json) {
+    Json problems = Json::array();
+    for (const auto& p : config.error()) problems.push_back({{"line", p.line}, {"column", p.column}, {"text", p.text}, {"suggestion", p.suggestion}});
+    world.out << Json{{"ok", false}, {"file", arguments.job_file}, {"problems", problems}, {"exit", exit_usage}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  } else {
+    for (const auto& p : config.error()) world.err << to_string(p, arguments.job_file) << "\n";
+  }
+  return std::unexpected(exit_usage);
+}
+
+namespace {
+
+Result<Json> ask_status(const control::Instance& instance) {
+  auto client = control::Client::connect(instance.socket(), instance.owner);
+  if (!client) return std::unexpected(client.error());
+  return client->ask({{"verb", "status"}});
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code problem;
+  return std::filesystem::weakly_canonical(a, problem) == std::filesystem::weakly_canonical(b, problem) && !problem;
+}
+
+bool is_named(const control::Instance& instance, const std::string& which) {
+  if (instance.name == which) return true;
+  if (!instance.alive) return false;
+  const auto status = ask_status(instance);
+  if (!status) return false;
+  return same_file(status->value("mount", ""), which) || same_file(status->value("job_file", ""), which);
+}
+
+std::string names_of(const std::vector<control::Instance>& instances) {
+  std::string text;
+  for (const auto& instance : instances) text += (text.empty() ? "" : ", ") + instance.name;
+  return text;
+}
+
+}  // namespace
+
+Result<control::Instance> find_instance(const std::string& which) {
+  const auto instances = control::list_instances();
+  if (which.empty()) {
+    if (instances.size() == 1) return instances.front();
+    if (instances.empty()) return fail(ENOENT, "no instance is running; start one with: efs start JOB.yaml");
+    return fail(EINVAL, "several instances are running: " + names_of(instances) + "; name one");
+  }
+  for (const auto& instance : instances)
+    if (is_named(instance, which)) return instance;
+  return fail(ENOENT, "no instance has the name, mount point or job file " + which + (instances.empty() ? "; none is running" : "; running: " + names_of(instances)));
+}
+
+void show_progress(World& world, const Json& progress) {
+  if (!world.terminal || world.json) return;
+  const double done = progress.value("bytes_done", 0.0), total = progress.value("bytes_total", 0.0), started = progress.value("started", 0.0);
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double seconds = started > 0 ? now - started : 0;
+  std::string line = "\r\033[K" + progress.value("state", "");
+  if (total > 0 && seconds > 0) {
+    const double rate = done / seconds;
+    line += ": " + format_bytes(static_cast<std::uint64_t>(done)) + " (" + std::to_string(static_cast<int>(100 * done / total)) + "%) in " + format_seconds(seconds) + " (" +
+            format_bytes(static_cast<std::uint64_t>(rate)) + "/s)";
+    if (rate > 0) line += " " + format_seconds((total - done) / rate) + " left";
+  }
+  world.err << line << std::flush;
+}
+
+void end_progress(World& world) {
+  if (world.terminal && !world.json) world.err << "\r\033[K" << std::flush;
+}
+
+}  // namespace efs::cli

@@ -1,0 +1,105 @@
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <filesystem>
+#include <iostream>
+
+#include "cli/cli.hpp"
+
+extern char** environ;
+
+namespace efs::cli {
+namespace {
+
+// efsd lies beside efs, in the build tree as when installed.
+std::string daemon_program() {
+  std::error_code problem;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", problem);
+  const auto beside = self.parent_path() / "efsd";
+  return !problem && ::access(beside.c_str(), X_OK) == 0 ? beside.string() : "efsd";
+}
+
+std::vector<std::string> daemon_command(const JobArguments& a, const config::JobConfig& config, int ready_fd) {
+  std::vector<std::string> words{daemon_program(), "--config", std::filesystem::absolute(a.job_file).string(), "--name", config.name, "--runtime-dir", control::runtime_directory(::geteuid()), "--ready-fd", std::to_string(ready_fd)};
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {option, value});
+  };
+  // As validated, so absolute: the daemon leaves the working directory.
+  add("--root-dir", config.root_dir);
+  add("--mount-dir", config.mount_dir);
+  add("--results-dir", config.results_dir);
+  add("--log-file", config.log_file);
+  add("--options", a.options);
+  add("--user", a.user);
+  if (a.debug) words.push_back("--debug");
+  return words;
+}
+
+// A session of its own, so that a signal to the starter's group does not end the instance.
+Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground) {
+  std::vector<char*> argv;
+  for (const auto& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  if (!foreground) ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+  posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  ::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  if (!foreground) {
+    // Nobody must wait for the daemon's end because it holds his pipe.
+    ::posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+    ::posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+  }
+  pid_t pid = 0;
+  const int problem = ::posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&files);
+  ::posix_spawnattr_destroy(&attributes);
+  if (problem != 0) return fail(problem, "cannot start " + words[0]);
+  return pid;
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 4096> buffer{};
+  ssize_t n = 0;
+  while ((n = ::read(fd, buffer.data(), buffer.size())) > 0 || (n < 0 && errno == EINTR))
+    if (n > 0) text.append(buffer.data(), static_cast<std::size_t>(n));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::unexpected(report(world, {errno, "pipe"}));
+  const UniqueFd ready(ends[0]);
+  UniqueFd told(ends[1]);
+  ::fcntl(told.get(), F_SETFD, 0);
+  const auto pid = spawn(daemon_command(arguments, config, told.get()), arguments.foreground);
+  told.reset();
+  if (!pid) return std::unexpected(report(world, pid.error()));
+  const std::string said = read_all(ready.get());
+  if (said != "ready") {
+    ::waitpid(*pid, nullptr, 0);
+    return std::unexpected(report(world, {EIO, said.empty() ? "efsd ended before it was ready; see its log" : said}));
+  }
+  const control::Instance instance{.name = config.name, .directory = control::runtime_directory(::geteuid()) + "/" + config.name};
+  // With --user the socket is his; its directory is root's to look into.
+  struct stat st {};
+  const uid_t owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
+  auto client = control::Client::connect(instance.socket(), owner);
+  Result<Json> result = client ? client->ask({{"verb", "wait"}}, [&](const Json& progress) { show_progress(world, progress); }) : std::unexpected(client.error());
+  end_progress(world);
+  if (result && result->value("ok", false)) return *result;
+  if (result) ::waitpid(*pid, nullptr, 0);  // it has cleaned up when it is gone
+  return std::unexpected(result ? report(world, {result->value("code", EIO), result->value("error", "start failed")}) : report(world, result.error()));
+}
+
+}  // namespace efs::cli

@@ -1,0 +1,74 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <iostream>
+
+#include "cli/cli.hpp"
+
+namespace {
+
+using namespace efs::cli;
+
+void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
+  const auto path = [&](const char* flags, std::optional<std::string>& into, const char* help) {
+    verb.add_option_function<std::string>(flags, [&into](const std::string& text) { into = text; }, help);
+  };
+  verb.add_option("job_file,-c,--config", a.job_file, "the job file (YAML, see efs-job(5))")->envname("EFS_CONFIG")->required();
+  path("-n,--name", a.overrides.name, "name of the instance (default: the job file's)");
+  path("-r,--root-dir", a.overrides.root_dir, "directory of the PFS that the mount mirrors");
+  path("-m,--mount-dir", a.overrides.mount_dir, "where to mount");
+  path("--results-dir", a.overrides.results_dir, "where results go");
+  path("-l,--log-file", a.overrides.log_file, "the daemon's log");
+  if (!starts) return;
+  verb.add_option("-o,--options", a.options, "mount options: nosuid,nodev,noexec,ro,fsname=,daemon-io,...");
+  verb.add_option("-u,--user", a.user, "the job's user (root only)");
+  verb.add_flag("-d,--debug", a.debug, "log more");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  World world{std::cout, std::cerr, ::isatty(2) == 1, false};
+  JobArguments job;
+  std::vector<std::string> command;
+  std::string which;
+  bool no_stage_out = false;
+  std::function<int()> action;
+
+  CLI::App app{"efs: a POSIX file system of its own for every batch job, in node-local memory", "efs"};
+  app.require_subcommand(1);
+  app.set_version_flag("-V,--version", "efs " EFS_VERSION);
+  app.footer("Exit codes: 0 all good, 1 failure, 2 usage or job file, 3 some files failed. See efs(1).");
+  const auto verb = [&](const char* name, const char* help, std::function<int()> what) {
+    CLI::App* sub = app.add_subcommand(name, help);
+    sub->add_flag("--json", world.json, "answer in JSON");
+    sub->callback([&action, what = std::move(what)] { action = what; });
+    return sub;
+  };
+  CLI::App* run_verb = verb("run", "mount, stage in, run a program, stage out, unmount", [&] { return run(world, job, command); });
+  add_job_options(*run_verb, job, true);
+  run_verb->add_option("command", command, "the program and its arguments, after --")->required();
+  run_verb->footer("Exit code: the program's if not 0; 125: it succeeded but results are not back; 126, 127: it could not be run.");
+  CLI::App* start_verb = verb("start", "mount and stage in; returns when the inputs are there", [&] { return start(world, job); });
+  add_job_options(*start_verb, job, true);
+  start_verb->add_flag("-f,--foreground", job.foreground, "stay until the instance ends");
+  add_job_options(*verb("plan", "show what would move and whether it fits; moves nothing", [&] { return plan(world, job); }), job, false);
+  add_job_options(*verb("check", "report all problems of a job file", [&] { return check(world, job); }), job, false);
+  verb("status", "show instances", [&] { return status(world, which); })->add_option("instance", which, "name, mount point or job file");
+  CLI::App* stop_verb = verb("stop", "unmount and stage out; returns when the results are back", [&] { return stop(world, which, !no_stage_out); });
+  stop_verb->add_option("instance", which, "name, mount point or job file");
+  stop_verb->add_flag("--no-stage-out", no_stage_out, "drop everything that is not back yet");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    const int code = app.exit(problem, std::cout, std::cerr);
+    return code == 0 ? exit_good : exit_usage;
+  }
+  try {
+    return action();
+  } catch (const std::exception& problem) {
+    return report(world, {EIO, std::string("internal error: ") + problem.what()});
+  }
+}

@@ -1,0 +1,75 @@
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <iostream>
+
+#include "base/user.hpp"
+#include "cli/cli.hpp"
+
+namespace efs::cli {
+namespace {
+
+// In the child: the program, or the code that env(1) gives.
+[[noreturn]] void execute(const std::vector<std::string>& command, const config::JobConfig& config, const JobArguments& arguments) {
+  if (!arguments.user.empty() && ::geteuid() == 0) {
+    const auto user = find_user(arguments.user);
+    if (!user || !become(*user)) ::_exit(exit_cannot_run);
+  }
+  ::setenv("EFS_MOUNT", config.mount_dir.c_str(), 1);
+  ::setenv("EFS_CONFIG", config.source.c_str(), 1);
+  std::vector<char*> argv;
+  for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  const int problem = errno;
+  const std::string text = "efs: " + command[0] + ": " + std::strerror(problem) + "\n";
+  (void)!::write(2, text.data(), text.size());
+  ::_exit(problem == ENOENT ? exit_not_found : exit_cannot_run);
+}
+
+// A signal to us (a time limit, ctrl-c) is for the program; ours is to bring its results back afterwards.
+int wait_for(pid_t child) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&signals, signal);
+  int status = 0;
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    siginfo_t info{};
+    const int signal = ::sigwaitinfo(&signals, &info);
+    // From a terminal the whole group has it already.
+    if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL) ::kill(child, signal);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command) {
+  const auto config = load_job(world, arguments);
+  if (!config) return config.error();
+  sigset_t signals, before;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&signals, signal);
+  const auto started = launch(world, arguments, *config);
+  if (!started) return started.error();
+  ::sigprocmask(SIG_BLOCK, &signals, &before);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    execute(command, *config, arguments);
+  }
+  const int program = child < 0 ? report(world, {errno, "fork"}, exit_cannot_run) : wait_for(child);
+  control::Instance instance{.name = config->name, .directory = started->value("directory", "")};
+  struct stat st {};
+  instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
+  Json result;
+  const int stopped = stop_instance(world, instance, true, &result);
+  if (world.json) world.out << Json{{"program_exit", program}, {"stop_exit", stopped}, {"stop", result}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  if (program != 0) return program;
+  return stopped == 0 ? exit_good : exit_not_saved;
+}
+
+}  // namespace efs::cli

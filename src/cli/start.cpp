@@ -1,0 +1,25 @@
+#include <sys/wait.h>
+
+#include <iostream>
+
+#include "base/text.hpp"
+#include "cli/cli.hpp"
+
+namespace efs::cli {
+
+int start(World& world, const JobArguments& arguments) {
+  const auto config = load_job(world, arguments);
+  if (!config) return config.error();
+  const auto started = launch(world, arguments, *config);
+  if (!started) return started.error();
+  if (world.json) {
+    world.out << started->dump() << std::endl;
+  } else {
+    world.out << "efs: " << config->name << " is mounted at " << config->mount_dir << " (" << started->value("files_done", 0) << " files, "
+              << format_bytes(started->value("bytes_done", std::uint64_t{0})) << " staged in; I/O " << started->value("io", "?") << ")" << std::endl;
+  }
+  if (arguments.foreground) ::waitpid(-1, nullptr, 0);
+  return exit_good;
+}
+
+}  // namespace efs::cli

@@ -1,0 +1,59 @@
+#include <iostream>
+
+#include "base/text.hpp"
+#include "cli/cli.hpp"
+
+namespace efs::cli {
+namespace {
+
+Json status_of(const control::Instance& instance) {
+  const auto dead = [&](const std::string& why) {
+    return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "dead"}, {"error", why}};
+  };
+  if (!instance.alive) return dead("its daemon is gone; what was in the buffer may still be below " + instance.directory + "/store");
+  auto client = control::Client::connect(instance.socket(), instance.owner);
+  if (!client) return dead(describe(client.error()));
+  auto status = client->ask({{"verb", "status"}});
+  if (!status) return dead(describe(status.error()));
+  status->erase("event");
+  status->erase("ok");
+  return *status;
+}
+
+void print(std::ostream& out, const Json& s) {
+  out << s.value("name", "?") << ": " << s.value("state", "?") << "\n";
+  if (s.contains("error")) out << "  " << s["error"].get<std::string>() << "\n";
+  if (s.contains("mount")) out << "  mount    " << s["mount"].get<std::string>() << "\n  job file " << s.value("job_file", "") << "\n  log      " << s.value("log", "") << "\n";
+  if (s.contains("backend")) out << "  backend  " << s["backend"].get<std::string>() << "\n";
+  if (s.contains("io")) out << "  I/O      " << s["io"].get<std::string>() << (s.contains("io_reason") ? " (" + s["io_reason"].get<std::string>() + ")" : "") << "\n";
+  if (s.contains("capacity")) out << "  used     " << format_bytes(s["used"].get<std::uint64_t>()) << " of " << format_bytes(s["capacity"].get<std::uint64_t>()) << "\n";
+  const std::string state = s.value("state", "");
+  if (state == "staging-in" || state == "staging-out")
+    out << "  moved    " << format_bytes(s.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(s.value("bytes_total", std::uint64_t{0})) << "\n";
+}
+
+}  // namespace
+
+int status(World& world, const std::string& which) {
+  std::vector<control::Instance> shown;
+  if (which.empty()) {
+    shown = control::list_instances();
+  } else {
+    auto instance = find_instance(which);
+    if (!instance) return report(world, instance.error());
+    shown.push_back(*instance);
+  }
+  Json all = Json::array();
+  for (const auto& instance : shown) all.push_back(status_of(instance));
+  if (world.json) {
+    world.out << (which.empty() ? all : all.front()).dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  } else {
+    for (const auto& one : all) print(world.out, one);
+    if (all.empty()) world.out << "no instance is running\n";
+  }
+  for (const auto& one : all)
+    if (one.value("state", "") == "dead") return exit_failure;
+  return exit_good;
+}
+
+}  // namespace efs::cli

@@ -1,0 +1,55 @@
+#include <cerrno>
+#include <iostream>
+
+#include "cli/cli.hpp"
+#include "cli/holders.hpp"
+
+namespace efs::cli {
+namespace {
+
+int report_busy(World& world, const control::Instance& instance, const Json& answer) {
+  std::string text = answer.value("error", "");
+  auto client = control::Client::connect(instance.socket(), instance.owner);
+  const auto status = client ? client->ask({{"verb", "status"}}) : Result<Json>(std::unexpected(client.error()));
+  if (status) {
+    const auto holders = holders_of(status->value("mount", ""));
+    for (const auto& holder : holders) text += "\n  " + holder;
+    text += holders.empty() ? "\n  by processes that you may not look into" : "";
+  }
+  return report(world, {EBUSY, text + "\nEnd them (or leave the directory) and run efs stop again; nothing was lost"});
+}
+
+}  // namespace
+
+int stop_instance(World& world, const control::Instance& instance, bool stage_out, Json* result) {
+  auto client = control::Client::connect(instance.socket(), instance.owner);
+  if (!client) return report(world, client.error());
+  const auto answer = client->ask({{"verb", "stop"}, {"stage_out", stage_out}}, [&](const Json& progress) { show_progress(world, progress); });
+  end_progress(world);
+  if (!answer) return report(world, answer.error());
+  if (!answer->value("ok", false)) {
+    if (answer->value("code", 0) == EBUSY) return report_busy(world, instance, *answer);
+    return report(world, {answer->value("code", EIO), answer->value("error", "stop failed")});
+  }
+  const int code = answer->value("exit", 0);
+  if (result != nullptr) *result = *answer;
+  if (!world.json && answer->contains("summary")) {
+    (code == 0 ? world.out : world.err) << (*answer)["summary"].get<std::string>() << "\n";
+    if (answer->contains("receipt_file")) world.out << "receipt: " << (*answer)["receipt_file"].get<std::string>() << "\n";
+    if (answer->value("kept", false))
+      world.err << "What is not back is still in the buffer. When the cause is gone, try again with: efs stop " << instance.name << "\nTo give it up: efs stop --no-stage-out " << instance.name << "\n";
+  }
+  return code;
+}
+
+int stop(World& world, const std::string& which, bool stage_out) {
+  auto instance = find_instance(which);
+  if (!instance) return report(world, instance.error());
+  if (!instance->alive) return report(world, {ESRCH, "the daemon of " + instance->name + " is gone; what was in its buffer may still be below " + instance->directory + "/store"});
+  Json result;
+  const int code = stop_instance(world, *instance, stage_out, &result);
+  if (world.json && !result.is_null()) world.out << result.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  return code;
+}
+
+}  // namespace efs::cli
