@@ -6,13 +6,15 @@
 namespace efs::log {
 
 void setup(const std::string& file, const std::string& level) {
+  spdlog::sink_ptr sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  std::string problem;
   try {
-    auto logger = file.empty() ? spdlog::stderr_logger_mt("efs") : spdlog::basic_logger_mt("efs", file);
-    spdlog::set_default_logger(logger);
-  } catch (const spdlog::spdlog_ex& problem) {
-    spdlog::set_default_logger(spdlog::stderr_logger_mt("efs"));
-    spdlog::warn("event=log_file_unusable file={} reason=\"{}\"", file, problem.what());
+    if (!file.empty()) sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
+  } catch (const spdlog::spdlog_ex& error) {
+    problem = error.what();
   }
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("", sink));
+  if (!problem.empty()) spdlog::warn("event=log_file_unusable file={} reason=\"{}\"", file, problem);
   spdlog::set_level(spdlog::level::from_str(level));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%f %l pid=%P %v");
   spdlog::flush_on(spdlog::level::info);

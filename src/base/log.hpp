@@ -12,7 +12,7 @@ using spdlog::error;
 using spdlog::info;
 using spdlog::warn;
 
-/// Sends the log to `file` ("": standard error) at `level` (trace debug info warn error off). Call once, from main.
+/// Sends the log to `file` ("": standard error) at `level` (trace debug info warn error off). Replaces what was set up before. Not thread-safe: call it before there are threads.
 void setup(const std::string& file, const std::string& level);
 
 }  // namespace efs::log

@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <cerrno>
 #include <iostream>
 
@@ -19,9 +22,15 @@ int report_busy(World& world, const control::Instance& instance, const Json& ans
   return report(world, {EBUSY, text + "\nEnd them (or leave the directory) and run efs stop again; nothing was lost"});
 }
 
+// A stop is over when the daemon is gone: with it the lock that its supervisor holds.
+void wait_for_end(const UniqueFd& lock) {
+  while (lock && ::flock(lock.get(), LOCK_SH) != 0 && errno == EINTR) {}
+}
+
 }  // namespace
 
 int stop_instance(World& world, const control::Instance& instance, bool stage_out, Json* result) {
+  const UniqueFd lock(::open((instance.directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   auto client = control::Client::connect(instance.socket(), instance.owner);
   if (!client) return report(world, client.error());
   const auto answer = client->ask({{"verb", "stop"}, {"stage_out", stage_out}}, [&](const Json& progress) { show_progress(world, progress); });
@@ -32,6 +41,7 @@ int stop_instance(World& world, const control::Instance& instance, bool stage_ou
     return report(world, {answer->value("code", EIO), answer->value("error", "stop failed")});
   }
   const int code = answer->value("exit", 0);
+  if (!answer->value("kept", false)) wait_for_end(lock);
   if (result != nullptr) *result = *answer;
   if (!world.json && answer->contains("summary")) {
     (code == 0 ? world.out : world.err) << (*answer)["summary"].get<std::string>() << "\n";

@@ -18,6 +18,7 @@ enum class Ask : std::uint32_t {
   check_mount,      // descriptor: the mount point
   mount,            // descriptor: the mount point; number: MountFlag bits; text: source name -> /dev/fuse descriptor
   unmount,          // -> EBUSY while it is in use
+  abort,            // ends the connection, whoever uses it: nobody serves it any more
   open_backing,     // descriptor: a container -> number: backing id
   close_backing,    // number: backing id
 };

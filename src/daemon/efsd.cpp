@@ -150,7 +150,10 @@ int supervise(const Arguments& arguments, const User& user, InstanceDirectory ma
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   if (WIFSIGNALED(status)) {
-    // The store stays: it may hold the only copy of somebody's results.
+    // A store stays: it may hold the only copy of somebody's results. Removing succeeds only where none is mounted.
+    if (privileged) (void)!::seteuid(0);
+    const bool empty = ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
+    if (empty) remove_instance_directory(made, arguments);
     log::error("event=worker_killed signal={} kept=\"{}/{}\"", WTERMSIG(status), arguments.runtime_directory, arguments.name);
     return 1;
   }

@@ -125,7 +125,10 @@ Status Instance::mount() {
   // Ours would keep the mount point's old face busy.
   mount_point_.reset();
   session_thread_ = std::jthread([this, fd = std::move(*fuse)]() mutable {
-    if (const Status served = session_->serve(std::move(fd), session_threads()); !served) log::error("event=session_failed reason=\"{}\"", describe(served.error()));
+    if (const Status served = session_->serve(std::move(fd), session_threads()); !served) {
+      log::error("event=session_failed reason=\"{}\"", describe(served.error()));
+      supervisor_.abort();
+    }
     std::lock_guard lock(mutex_);
     session_ended_ = true;
     changed_.notify_all();

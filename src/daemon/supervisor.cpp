@@ -105,6 +105,7 @@ Message Supervisor::answer(Received& received, UniqueFd& fd) {
     case Ask::check_mount: return check_mount(received.fd);
     case Ask::mount: return mount(received.message, received.fd, fd);
     case Ask::unmount: return unmount();
+    case Ask::abort: return clean_up(), Message{};
     case Ask::open_backing: return open_backing(received.fd);
     case Ask::close_backing: return close_backing(received.message);
   }
@@ -249,7 +250,7 @@ Message Supervisor::close_backing(const Message& ask) {
   return ::ioctl(fuse_.get(), backing_close, &id) == 0 ? Message{} : answer_error(errno);
 }
 
-// Runs when the worker is gone, whether it said goodbye or was killed. A dead mount would hang every program that
+// Runs when nobody serves the mount any more: the worker is gone, or says that it cannot. A dead mount would hang every program that
 // touches it, so it goes at any price; programs that hold it get an error, not a hang.
 void Supervisor::clean_up() {
   if (!mount_point_.empty()) {
@@ -259,7 +260,7 @@ void Supervisor::clean_up() {
     } else {
       run({"fusermount3", "-u", "-z", "-q", "--", mount_point_});
     }
-    log::warn("event=worker_lost mount={} action=unmounted", mount_point_);
+    log::warn("event=mount_without_server mount={} action=unmounted", mount_point_);
     mount_point_.clear();
   }
   fuse_.reset();  // the last descriptor: the connection ends here

@@ -39,6 +39,8 @@ Result<UniqueFd> SupervisorClient::mount(int mount_point, std::uint64_t flags, c
 }
 Status SupervisorClient::unmount() { return status_of(ask(make(Ask::unmount))); }
 
+void SupervisorClient::abort() { (void)ask(make(Ask::abort)); }
+
 Result<int> SupervisorClient::open_backing(int fd) {
   auto received = ask(make(Ask::open_backing), fd);
   if (!received) return std::unexpected(received.error());

@@ -21,6 +21,8 @@ class SupervisorClient final : public fuse::BackingRegistrar {
   Result<UniqueFd> mount(int mount_point, std::uint64_t flags, const std::string& source);
   /// EBUSY while anybody uses the mount. Ok when it is unmounted already.
   Status unmount();
+  /// Ends the connection by force: programs on the mount get errors instead of waiting for ever.
+  void abort();
 
   Result<int> open_backing(int fd) override;
   void close_backing(int id) override;

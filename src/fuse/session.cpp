@@ -1,10 +1,14 @@
 #include "fuse/session.hpp"
 
 #include <linux/fuse.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "base/log.hpp"
 #include "fuse/adapter.hpp"
@@ -13,17 +17,26 @@
 namespace efs::fuse {
 namespace {
 
-// libfuse reads and handles a request on one thread, so the number can stay with the thread. It names the request
-// in the journal: what a successor of this process needs to answer a request once and only once.
+// A request is read and handled on one thread, so its number can stay with the thread. It names the request in the
+// journal: what a successor of this process needs to answer a request once and only once.
 thread_local std::uint64_t request_of_thread = 0;
 
-ssize_t receive(int fd, void* buffer, size_t length, void*) {
-  const ssize_t n = ::read(fd, buffer, length);
-  request_of_thread = n >= static_cast<ssize_t>(sizeof(fuse_in_header)) ? static_cast<const fuse_in_header*>(buffer)->unique : 0;
-  return n;
+// Reads and handles requests until the unmount (0) or an error (negative errno). libfuse's own loop would hide the
+// request's header.
+int serve_on_this_thread(fuse_session* session) {
+  fuse_buf buffer{};
+  int result = 0;
+  while (fuse_session_exited(session) == 0) {
+    result = fuse_session_receive_buf(session, &buffer);
+    if (result == -EINTR || result == -EAGAIN) continue;
+    if (result <= 0) break;
+    request_of_thread = buffer.size >= sizeof(fuse_in_header) && (buffer.flags & FUSE_BUF_IS_FD) == 0 ? static_cast<const fuse_in_header*>(buffer.mem)->unique : 0;
+    fuse_session_process_buf(session, &buffer);
+    request_of_thread = 0;
+  }
+  std::free(buffer.mem);
+  return result == -ENODEV ? 0 : std::min(result, 0);
 }
-
-ssize_t send(int fd, iovec* parts, int count, void*) { return ::writev(fd, parts, count); }
 
 }  // namespace
 
@@ -39,23 +52,20 @@ Status Session::serve(UniqueFd fuse_fd, unsigned threads) {
   const fuse_lowlevel_ops operations = adapter_operations();
   fuse_session* session = fuse_session_new(&args, &operations, sizeof operations, &door_);
   if (session == nullptr) return fail(EIO, "libfuse refused the session");
-  fuse_custom_io io{};
-  io.read = receive;
-  io.writev = send;
-  int result = fuse_session_custom_io(session, &io, fuse_fd.get());
-  if (result == 0) {
+  std::atomic<int> result{0};
+  if (fuse_session_mount(session, ("/dev/fd/" + std::to_string(fuse_fd.get())).c_str()) != 0) {
+    result = -EIO;
+  } else {
     fuse_fd.release();  // the session closes it
-    fuse_loop_config* config = fuse_loop_cfg_create();
-    fuse_loop_cfg_set_max_threads(config, threads);
-    fuse_loop_cfg_set_idle_threads(config, threads);
-    fuse_loop_cfg_set_clone_fd(config, 0);
-    result = fuse_session_loop_mt(session, config);
-    fuse_loop_cfg_destroy(config);
+    std::vector<std::jthread> pool;
+    for (unsigned i = 0; i < threads; ++i)
+      pool.emplace_back([&] {
+        if (const int code = serve_on_this_thread(session); code != 0) result = code;
+      });
   }
   fuse_session_destroy(session);
   fuse_opt_free_args(&args);
-  // ENODEV is the unmount; a positive number a signal, which is handled elsewhere.
-  if (result < 0 && result != -ENODEV) return fail(-result, std::string("FUSE session: ") + std::strerror(-result));
+  if (result != 0) return fail(-result, std::string("FUSE session: ") + std::strerror(-result));
   return {};
 }
 

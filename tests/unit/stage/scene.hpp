@@ -7,9 +7,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <random>
+#include <stdexcept>
 #include <string>
 
 #include "base/checksum.hpp"
@@ -25,8 +25,12 @@ namespace efs::stage::test {
 namespace stdfs = std::filesystem;
 
 inline std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return {};
+  std::string content(static_cast<std::size_t>(file.tellg()), '\0');
+  file.seekg(0);
+  file.read(content.data(), static_cast<std::streamsize>(content.size()));
+  return content;
 }
 
 inline void write_file(const std::string& path, const std::string& content) {
