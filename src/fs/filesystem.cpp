@@ -144,12 +144,12 @@ Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
   return commit(request, SetAttributes{inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, 1});
 }
 
-Status Filesystem::clear_privilege(std::uint64_t request, Inode& inode) {
+Status Filesystem::clear_privilege(std::uint64_t request, Inode& inode, bool stranger) {
   if (!inode.is_regular()) return {};
   if (inode.extra && inode.extra->xattrs.contains("security.capability"))
     EFS_TRY(commit(request, RemoveXattr{.ino = inode.ino, .time = file_time_now(), .name = "security.capability"}));
   mode_t mode = inode.mode & ~static_cast<mode_t>(S_ISUID);
-  if ((mode & S_IXGRP) != 0) mode &= ~static_cast<mode_t>(S_ISGID);
+  if ((mode & S_IXGRP) != 0 || stranger) mode &= ~static_cast<mode_t>(S_ISGID);
   if (mode == inode.mode) return {};
   return commit(request, SetAttributes{inode.ino, mode, inode.uid, inode.gid, inode.atime, inode.mtime, file_time_now(), 1});
 }

@@ -125,7 +125,8 @@ class Filesystem {
   Result<Entry> entry_of(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
   Status remove_name(const Caller& caller, const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
   Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
-  Status clear_privilege(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
+  /// `stranger`: the caller is not in the file's group, so that setgid falls even where it means nothing.
+  Status clear_privilege(std::uint64_t request, Inode& inode, bool stranger = false) EFS_REQUIRES(mutex_);
   /// Frees an inode that nobody can reach any more, and its container (R3). True if it did.
   bool reap(std::uint64_t ino) EFS_REQUIRES(mutex_);
   /// Makes a regular file's content ready for a change; the daemon's own I/O path.

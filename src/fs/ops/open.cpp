@@ -9,8 +9,7 @@ namespace {
 // The kernel writes through a passthrough descriptor without a word to us, so an inode whose privilege bits must
 // fall at the first write keeps to the daemon's path.
 bool carries_privilege(const Inode& inode) {
-  const bool setgid_executable = (inode.mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP);
-  return (inode.mode & S_ISUID) != 0 || setgid_executable || (inode.extra && inode.extra->xattrs.contains("security.capability"));
+  return (inode.mode & (S_ISUID | S_ISGID)) != 0 || (inode.extra && inode.extra->xattrs.contains("security.capability"));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino, s
     WriteLock lock(mutex_);
     auto found = regular(ino);
     if (!found) return std::unexpected(found.error());
-    EFS_TRY(clear_privilege(0, **found));
+    EFS_TRY(clear_privilege(0, **found, caller.gid != (*found)->gid));
   }
   auto content = file(ino);
   if (!content) return std::unexpected(content.error());

@@ -8,7 +8,8 @@ namespace {
 // POSIX ACLs are not there yet: an honest refusal rather than a list that nobody enforces.
 Status check_namespace(const std::string& name) {
   for (const char* known : {"user.", "trusted.", "security."})
-    if (name.starts_with(known)) return {};
+    if (name == known) return fail(EINVAL);
+    else if (name.starts_with(known)) return {};
   return fail(EOPNOTSUPP);
 }
 

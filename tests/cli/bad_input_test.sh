@@ -1,0 +1,153 @@
+#!/bin/bash
+# Bad input: a clear error that names the object, and nothing mounted, left behind or changed.
+#   bad_input_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+nobody=65534
+mkdir -p "$S/r" "$S/rn" && chown $nobody "$S/rn"   # the runtime directories: root's, and that of an ordinary user
+as_nobody() { setpriv --reuid $nobody --regid $nobody --clear-groups --inh-caps=-all --bounding-set=-all env EFS_RUNTIME_DIR="$S/rn" "$@"; }
+untouched() {
+  [ "$before" = "$(listing "$S/$NAME")" ] || { echo 'a file of the PFS, the results or the mount point has changed:'; diff <(echo "$names") <(cd "$S/$NAME" && find . | sort); return 1; }
+  ! grep -F "$S" /proc/self/mounts | grep -E 'efs' || return 1
+  no_daemon && no_daemon "$S/rn" || { echo 'a daemon is left'; return 1; }
+  [ -z "$(ls -A "$S/r" "$S/rn" | grep -v :)" ] || { echo "instances are left: $(ls -A "$S/r" "$S/rn")"; return 1; }
+}
+# refused NAME CODE PATTERN COMMAND...: fails with the code and a message, and leaves everything as it was.
+refused() {
+  local name=$1; shift
+  before=$(listing "$S/$NAME"); names=$(cd "$S/$NAME" && find . | sort)
+  check_exit "$name" "$@"
+  check "$name: nothing is left or changed" untouched
+}
+# all_refuse NAME PATTERN: start, run and plan find what is wrong with the inputs of $JOB.
+all_refuse() {
+  refused "$1: start" 1 "$2" "$EFS" start "$JOB"
+  refused "$1: run" 1 "$2" "$EFS" run "$JOB" -- touch "$S/has_run"
+  refused "$1: plan" 1 "$2" "$EFS" plan "$JOB"
+  check "$1: the program did not run" test ! -e "$S/has_run"
+}
+# invalid NAME PATTERN: every verb that reads a job file finds what is wrong with it.
+invalid() {
+  local verb
+  for verb in check plan start; do refused "$1: $verb" 2 "$2" "$EFS" $verb "$JOB"; done
+  refused "$1: run" 2 "$2" "$EFS" run "$JOB" -- touch "$S/has_run"
+  check "$1: the program did not run" test ! -e "$S/has_run"
+}
+
+# --- inputs ---
+fresh missing 'resources: [ [ path: input ], [ path: nosuch/file ] ]'
+all_refuse 'a missing input' "$PFS/nosuch/file: does not exist"
+refused 'a missing input, --json' 1 "$PFS/nosuch/file" "$EFS" start --json "$JOB"
+check 'a missing input: the answer is JSON' json "$said" "d['ok'] is False and d['exit'] == 1"
+fresh glob 'resources: [ [ path: "input/*.nc" ] ]'
+all_refuse 'a pattern without a match' "$PFS/input/\*\.nc: no file matches"
+fresh fifo 'resources: [ [ path: input/pipe ] ]'
+mkfifo "$PFS/input/pipe"
+all_refuse 'a FIFO as input' "$PFS/input/pipe: is a .*FIFO"
+fresh noroot
+PFS=$S/noroot/nowhere job "$JOB" 'resources: [ [ path: input ] ]'
+all_refuse 'a missing root-dir' "$S/noroot/nowhere.*(No such file|not exist)"
+fresh several 'resources: [ [ path: one ], [ path: two ], [ path: "*.three" ] ]'
+refused 'all problems at once' 1 "$PFS/one" "$EFS" start "$JOB"
+check 'all problems at once: the second' grep -q "$PFS/two" <<<"$said"
+check 'all problems at once: the third' grep -qF "$PFS/*.three" <<<"$said"
+
+# --- inputs that the user may not read ---
+fresh unreadable
+chmod 600 "$PFS/input/sub/b"
+mkdir "$MNT" && chown $nobody "$MNT" "$OUT"
+refused 'an unreadable input, an ordinary user' 1 "$PFS/input/sub/b: is not readable" as_nobody "$EFS" start "$JOB"
+refused 'an unreadable input, root for a user' 1 "$PFS/input/sub/b: is not readable" "$EFS" start --user $nobody "$JOB"
+chmod 644 "$PFS/input/sub/b"; chmod 700 "$PFS/input/sub"
+refused 'an unreadable directory, an ordinary user' 1 "$PFS/input/sub: .*(Permission denied|EACCES)" as_nobody "$EFS" start "$JOB"
+refused 'an unreadable directory, root for a user' 1 "$PFS/input/sub: .*(Permission denied|EACCES)" "$EFS" start --user $nobody "$JOB"
+chmod 755 "$PFS/input/sub"; chown root "$OUT"
+refused 'results-dir of somebody else, an ordinary user' 1 "$OUT.*not writable" as_nobody "$EFS" start "$JOB"
+refused 'results-dir of somebody else, root for a user' 1 "$OUT.*not writable" "$EFS" start --user $nobody "$JOB"
+chown $nobody "$OUT"; chown root "$MNT"
+refused 'a mount point of somebody else' 1 "$MNT.*(somebody else|not permitted)" "$EFS" start --user $nobody "$JOB"
+refused 'an unknown user' 1 'nosuchuser' "$EFS" start --user nosuchuser "$JOB"
+refused 'another user without being root' 1 'root' as_nobody "$EFS" start --user 1 "$JOB"
+chmod 600 "$JOB"
+refused 'an unreadable job file' 2 "$JOB.*(Permission denied|cannot be read)" as_nobody "$EFS" start "$JOB"
+
+# --- places ---
+fresh noparent
+MNT=$S/noparent/a/b job "$JOB" 'resources: [ [ path: input ] ]'
+refused 'a mount-dir without a parent' 1 "$S/noparent/a/b" "$EFS" start "$JOB"
+fresh nonempty
+mkdir "$MNT"; echo precious >"$MNT/precious"
+refused 'a mount-dir that is not empty' 1 "$MNT is not empty" "$EFS" start "$JOB"
+check 'a mount-dir that is not empty: its file' grep -qx precious "$MNT/precious"
+fresh mountfile
+touch "$MNT"
+refused 'a mount-dir that is a file' 1 "$MNT" "$EFS" start "$JOB"
+fresh results
+OUT=$S/results/file; touch "$OUT"; job "$JOB" 'resources: [ [ path: input ] ]'
+all_refuse 'a results-dir that is a file' "$OUT.*not a directory"
+fresh readonly
+mount -t tmpfs -o ro,size=1m readonly "$OUT"
+all_refuse 'a read-only results-dir' "$OUT.*(not writable|Read-only)"
+umount "$OUT"
+fresh occupied
+mkdir "$EFS_RUNTIME_DIR/occupied"
+check_exit 'a name that is taken' 1 'occupied.*--name' "$EFS" start "$JOB"
+check 'a name that is taken: it stays' test -d "$EFS_RUNTIME_DIR/occupied"
+rmdir "$EFS_RUNTIME_DIR/occupied"
+refused 'a runtime directory of somebody else' 1 "$S/rn.*EFS_RUNTIME_DIR" env EFS_RUNTIME_DIR="$S/rn" "$EFS" start "$JOB"
+refused 'a runtime directory without a parent' 1 "$S/no/where" env EFS_RUNTIME_DIR="$S/no/where" "$EFS" start "$JOB"
+long=$S/$(printf 'x%.0s' {1..100}); mkdir "$long"
+refused 'a runtime directory with a path too long for a socket' 1 "too long" env EFS_RUNTIME_DIR="$long" "$EFS" start "$JOB"
+check 'it stays empty' bash -c "[ -z \"\$(ls -A $long)\" ]"
+
+# --- capacity and backends ---
+CAPACITY='1 MiB' fresh tiny
+refused 'a capacity below the least' 1 '1 MiB is too small; at least 16 MiB' "$EFS" start "$JOB"
+CAPACITY='64 MiB' fresh toosmall
+head -c 100M /dev/zero >"$PFS/input/big"
+all_refuse 'inputs that do not fit' '(64 MiB|capacity).*'
+check 'inputs that do not fit: both figures' grep -qE '(100|95\.).*(MiB|MB)' <<<"$said"
+fresh daxfs 'backends: [ [ id: pm, type: NVRAM-NVML, capacity: 64 MiB, daxfs: /nosuch/dax ] ]' 'resources: [ [ path: input ] ]'
+refused 'a daxfs that is not there' 1 '/nosuch/dax' "$EFS" start "$JOB"
+
+# --- job files ---
+fresh bad
+cp "$JOB" "$S/good.yaml"
+said=$("$EFS" check "$JOB" 2>&1); code=$?
+check 'the good one is good' test $code -eq 0
+with() { { cat "$S/good.yaml"; printf '%s\n' "$@"; } >"$JOB"; }
+rm "$JOB"; invalid 'no job file' "$JOB.*(No such file|cannot be read|not exist)"
+mkdir "$JOB"; invalid 'a directory as job file' "$JOB"; rmdir "$JOB"
+: >"$JOB"; invalid 'an empty job file' "$JOB:1:1"
+printf 'global-settings:\n  root-dir: [\n' >"$JOB"; invalid 'no YAML' "$JOB:[23]:[0-9]+: "
+printf 'global-settings:\n\troot-dir: /x\n' >"$JOB"; invalid 'a tabulator' "$JOB:2:1: "
+head -c 4096 /dev/urandom >"$JOB"; invalid 'noise' "$JOB:[0-9]+:[0-9]+: "
+head -c 2M /dev/zero | tr '\0' '#' >"$JOB"; invalid 'a huge job file' "$JOB.*1 MiB"
+sed 's/results-dir/resutls-dir/' "$S/good.yaml" >"$JOB"; invalid 'an unknown key' "$JOB:4:3: .*resutls-dir.*did you mean 'results-dir'"
+sed 's/^resources/resorces/' "$S/good.yaml" >"$JOB"; invalid 'an unknown section' "$JOB:9:1: .*resorces.*did you mean 'resources'"
+sed 's/type: DRAM/type: DARM/' "$S/good.yaml" >"$JOB"; invalid 'an unknown type' "$JOB:7:11: .*DARM.*DRAM"
+sed 's/128 MiB/128 MoB/' "$S/good.yaml" >"$JOB"; invalid 'a bad size' "$JOB:8:15: .*128 MoB"
+sed 's/128 MiB/99999999999999 TiB/' "$S/good.yaml" >"$JOB"; invalid 'a size beyond 64 bits' "$JOB:8:15: .*99999999999999"
+sed '/root-dir/d' "$S/good.yaml" >"$JOB"; invalid 'no root-dir' "$JOB:[0-9]+:[0-9]+: .*root-dir"
+sed '/results-dir/d' "$S/good.yaml" >"$JOB"; invalid 'no results-dir' "$JOB:[0-9]+:[0-9]+: .*results-dir"
+sed "s|results-dir: .*|results-dir: $PFS|" "$S/good.yaml" >"$JOB"; invalid 'results over inputs' "$JOB:4:16: .*in-place"
+sed "s|mount-dir: .*|mount-dir: $PFS/m|" "$S/good.yaml" >"$JOB"; invalid 'a mount-dir in root-dir' "$JOB:3:14: .*root-dir"
+sed 's|path: input|path: ../input|' "$S/good.yaml" >"$JOB"; invalid 'an input outside of root-dir' "$JOB:9:[0-9]+: .*input.*root-dir"
+sed 's|path: input|path: input, backend: other|' "$S/good.yaml" >"$JOB"; invalid 'an unknown backend' "$JOB:9:[0-9]+: .*other.*ram"
+sed 's|path: input|path: input, flags: permanent|' "$S/good.yaml" >"$JOB"; invalid 'a bad flag' "$JOB:9:[0-9]+: .*permanent.*persistent"
+with 'resources: [ [ path: input ] ]'; invalid 'a section twice' "$JOB:10:1: .*resources"
+sed -e 's/results-dir/resutls-dir/' -e 's/type: DRAM/type: DARM/' "$S/good.yaml" >"$JOB"; invalid 'two problems: the first' "$JOB:4:3: .*resutls-dir"
+check 'two problems: the second in the same answer' grep -qE "$JOB:7:11: .*DARM" <<<"$said"
+check_exit 'check --json' 2 '"problems"' "$EFS" check --json "$JOB"
+check 'check --json has line, column and suggestion' json "$said" "any(p['line'] == 4 and p['column'] == 3 and p['suggestion'] == 'results-dir' for p in d['problems'])"
+
+# --- usage ---
+fresh usage
+refused 'an unknown option' 2 'nosuchoption' "$EFS" start --nosuchoption "$JOB"
+refused 'a bad name' 2 '\.\./x' "$EFS" start -n ../x "$JOB"
+refused 'a relative parent in -n' 2 'name' "$EFS" start -n .. "$JOB"
+refused 'an unknown mount option' 2 'nosiud.*nosuid' "$EFS" start -o nosiud "$JOB"
+refused 'a mount option with a comma trick' 2 . "$EFS" start -o 'allow_root=1' "$JOB"
+
+finish

@@ -1,0 +1,117 @@
+# Sourced by the end-to-end tests with the directory of the binaries as argument: `. lib.sh BIN_DIR`.
+# Everything lives below $S, a scratch directory of our own: job files, the PFS, mount points, the runtime directory.
+# What is found below it at the end is ours, so that other instances on the machine do not matter.
+[ $# -ge 1 ] && [ -x "$1/efs" ] && [ -x "$1/efsd" ] || { echo "usage: $0 BIN_DIR (with efs and efsd)" >&2; exit 2; }
+BIN=$(cd "$1" && pwd)
+SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+EFS=$BIN/efs
+S=$(mktemp -d /tmp/et.XXXXXX) && chmod 755 "$S" || exit 2   # short: a socket's path has 108 bytes
+export EFS_RUNTIME_DIR=$S/r
+unset EFS_CONFIG EFS_MOUNT
+passed=0 failed=0 skipped=0
+pids=()   # what we started and have not waited for
+
+ok() { passed=$((passed + 1)); }
+fail() { failed=$((failed + 1)); echo "FAIL $1"; [ -z "${2:-}" ] || printf '%s\n' "$2" | head -n 20 | sed 's/^/     /'; }
+skip() { skipped=$((skipped + 1)); echo "SKIP $1: $2"; }
+
+# check NAME COMMAND...: the command succeeds. What it says is shown when it does not.
+check() {
+  local name=$1 text; shift
+  if text=$("$@" 2>&1); then ok; else fail "$name" "$* gave $?
+$text"; fi
+}
+# differs NAME COMMAND...: the command fails.
+check_not() {
+  local name=$1 text; shift
+  if text=$("$@" 2>&1); then fail "$name" "$* succeeded: $text"; else ok; fi
+}
+# check_exit NAME CODE PATTERN COMMAND...: exit code, and what it says matches (grep -E). The text stays in $said.
+check_exit() {
+  local name=$1 code=$2 pattern=$3 got; shift 3
+  said=$("$@" 2>&1); got=$?
+  if [ $got -ne "$code" ]; then fail "$name" "$*: exit $got, not $code: $said"
+  elif ! grep -qE -- "$pattern" <<<"$said"; then fail "$name" "$*: says nothing that matches $pattern: $said"
+  else ok; fi
+}
+# await SECONDS COMMAND...: until it succeeds; false when the time is over.
+await() {
+  local deadline=$((SECONDS + $1)); shift
+  until "$@" >/dev/null 2>&1; do [ $SECONDS -lt $deadline ] || return 1; read -rt 0.02 <> <(:) || :; done
+}
+# json TEXT EXPRESSION: the expression over `d` is true. An invalid document is a failure.
+json() { python3 -c 'import json,sys
+d = json.loads(sys.argv[1])
+if not eval(sys.argv[2]): sys.exit("not so: %s in %s" % (sys.argv[2], sys.argv[1][:2000]))' "$1" "$2"; }
+# field TEXT EXPRESSION: prints it.
+field() { python3 -c 'import json,sys; d = json.loads(sys.argv[1]); print(eval(sys.argv[2]))' "$1" "$2"; }
+
+mounted() { grep -qF " $1 " /proc/self/mounts; }
+gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null; }
+# The pids of the daemons of a runtime directory.
+daemons() {
+  local cmdline
+  for cmdline in /proc/[0-9]*/cmdline; do
+    tr '\0' '\n' <"$cmdline" 2>/dev/null | grep -qxF -- "${1:-$EFS_RUNTIME_DIR}" && tr '\0' ' ' <"$cmdline" 2>/dev/null | grep -q 'efsd --config' && basename "$(dirname "$cmdline")"
+  done
+  return 0
+}
+no_daemon() { [ -z "$(daemons "${1:-}")" ]; }
+
+# fresh NAME [LINE...]: a PFS with inputs and a job of its own, in the variables PFS MNT OUT JOB NAME. The lines go into
+# the job file; without them it stages `input` in and everything new out.
+fresh() {
+  NAME=$1; shift
+  local d=$S/$NAME
+  PFS=$d/pfs MNT=$d/mnt OUT=$d/out JOB=$d/$NAME.yaml
+  mkdir -p "$PFS/input/sub" "$OUT"
+  echo alpha >"$PFS/input/a"; echo beta >"$PFS/input/sub/b"
+  job "$JOB" "${@:-resources: [ [ path: input ] ]}"
+}
+# job FILE LINE...: a job file for $PFS, $MNT and $OUT.
+job() {
+  local file=$1; shift
+  printf 'global-settings:\n  root-dir: %s\n  mount-dir: %s\n  results-dir: %s\n' "$PFS" "$MNT" "$OUT" >"$file"
+  local line capacity=1
+  for line in "$@"; do case $line in *backends:*) capacity=0 ;; esac; done
+  [ $capacity = 0 ] || printf 'backends:\n  - id: ram\n    type: DRAM\n    capacity: %s\n' "${CAPACITY:-128 MiB}" >>"$file"
+  printf '%s\n' "$@" >>"$file"
+}
+# What find sees of a tree: names, kinds, modes, owners, sizes, times, link targets and contents.
+listing() { (cd "$1" && find . -printf '%p %y %m %U %G %s %T@ %C@ %l\n' | sort && find . -type f -readable -exec cksum {} + | sort -k3) | cksum; }
+
+leftovers() {
+  local left=
+  left+=$(grep -F "$S" /proc/self/mounts)
+  left+=$(daemons | sed 's/^/efsd /')
+  left+=$(find "$S" -name '*.efs-partial')
+  left+=$(ls -A "$EFS_RUNTIME_DIR" 2>/dev/null | sed 's/^/instance /')
+  left+=$(ls -d /dev/shm/efs-*-"$(basename "$S")"* 2>/dev/null)
+  [ -z "$left" ] || { echo "$left"; return 1; }
+}
+# Drops what a killed daemon left on purpose: its store.
+drop_store() {
+  while mounted "$EFS_RUNTIME_DIR/$1/store"; do umount "$EFS_RUNTIME_DIR/$1/store" || return 1; done
+  rm -rf "${EFS_RUNTIME_DIR:?}/$1"
+}
+clean() {
+  local pid point name
+  trap - EXIT
+  [ ${#pids[@]} = 0 ] || kill -KILL "${pids[@]}" 2>/dev/null
+  for name in "$EFS_RUNTIME_DIR"/*; do [ ! -d "$name" ] || timeout 20 "$EFS" stop --no-stage-out "$(basename "$name")" >/dev/null 2>&1; done
+  for pid in $(daemons); do kill -KILL "$pid" 2>/dev/null; done
+  # The last one first; lazily, as a holder may have got away.
+  grep -F " $S" /proc/self/mounts | cut -d' ' -f2 | tac | while read -r point; do umount -l "$point" 2>/dev/null; done
+  rm -rf --one-file-system "$S"
+}
+trap 'clean; exit 130' INT TERM
+trap clean EXIT
+
+# Ends a test: nothing may be left, and the verdict.
+finish() {
+  check 'nothing is left: no mount, daemon, instance, partial file' leftovers
+  clean
+  echo "$passed passed, $failed failed, $skipped skipped"
+  [ "$failed" -eq 0 ]
+  exit
+}

@@ -1,0 +1,205 @@
+#!/bin/bash
+# The life of an instance from outside: start, status, run, stop, and every way to end that is not a stop.
+#   life_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+alone() { [ -z "$(ls -A /run/efs 2>/dev/null)" ]; }   # no instance of the machine itself, which verbs would see too
+status_of() { "$EFS" status --json "$1"; }
+worker_of() { field "$(status_of "$1")" 'd["worker_pid"]'; }
+supervisor_of() { field "$(status_of "$1")" 'd["supervisor_pid"]'; }
+# hold COMMAND...: in the background, until its marker file is there. Its pid is in $holder.
+hold() { rm -f "$S/held"; (cd "${HOLD_IN:-/}" && exec bash -c "$1"'; touch '"$S/held"'; exec sleep 1000') & holder=$!; pids+=("$holder"); await 10 test -e "$S/held"; }
+release() { kill "$holder"; wait "$holder" 2>/dev/null; pids=(); }
+ended() { [ ! -e "$EFS_RUNTIME_DIR/$1" ] && no_daemon; }
+started() { local text; text=$("$EFS" start "$@" 2>&1) && ok || { fail "start $*" "$text"; return 1; }; }
+
+# --- nothing runs ---
+if alone; then
+  check_exit 'status of none' 0 'no instance is running' "$EFS" status
+  check_exit 'status --json of none' 0 '^\[\]$' "$EFS" status --json
+  check_exit 'stop of none names the way out' 1 'efs start' "$EFS" stop
+else
+  skip 'no instance at all' 'instances of the machine run in /run/efs'
+fi
+check_exit 'status of an unknown name' 1 'nosuch' "$EFS" status nosuch
+check_exit 'stop of an unknown name' 1 'nosuch' "$EFS" stop nosuch
+for verb in run start plan check status stop; do check_exit "$verb --help" 0 "$verb" "$EFS" $verb --help; done
+check_exit 'no verb is usage' 2 . "$EFS"
+check_exit 'an unknown verb is usage' 2 . "$EFS" stat
+
+# --- start, status, stop ---
+fresh one
+json_start=$("$EFS" start --json "$JOB" 2>/dev/null); code=$?
+check 'start' test $code -eq 0
+check 'start --json' json "$json_start" "d['ok'] and d['state'] == 'running' and d['name'] == 'one' and d['mount'] == '$MNT'"
+check 'start returns when the inputs are there' cmp "$PFS/input/sub/b" "$MNT/input/sub/b"
+check 'status --json is a list' json "$("$EFS" status --json)" "any(x['name'] == 'one' for x in d)"
+for which in one "$MNT" "$MNT/" "$JOB"; do check "status by $which" json "$(status_of "$which")" "d['name'] == 'one' and d['state'] == 'running'"; done
+check 'status by a relative job file' json "$(cd "$S/one" && "$EFS" status --json one.yaml)" "d['name'] == 'one'"
+check_exit 'status shows mount and I/O' 0 'I/O +passthrough' "$EFS" status one
+check 'status has the figures' json "$(status_of one)" "d['capacity'] >= 100 << 20 and 0 < d['used'] < d['capacity'] and d['counters']['requests'] > 0"
+check 'an output can be written' bash -c "echo result >$MNT/out.txt && mkdir $MNT/d && echo deep >$MNT/d/e"
+before=$(listing "$PFS")
+json_stop=$("$EFS" stop --json one 2>/dev/null); code=$?
+check 'stop' test $code -eq 0
+check 'stop --json has the receipt' json "$json_stop" "d['ok'] and d['staged_out'] and d['receipt']['totals']['staged-out'] >= 2 and d['receipt']['totals']['failed'] == 0"
+check 'the receipt is a file, too' json "$(cat "$OUT/efs-receipt-one.json")" "any(e['path'] == 'out.txt' and e['bytes'] == 7 for e in d['entries'])"
+check 'results are back when stop returns' grep -qx result "$OUT/out.txt"
+check 'results in new directories' grep -qx deep "$OUT/d/e"
+check 'the inputs did not come back' test ! -e "$OUT/input/a"
+check 'the PFS is as it was' test "$before" = "$(listing "$PFS")"
+check 'no mount after stop' test ! -e "$MNT"
+check 'no daemon when stop returns' ended one
+
+# --- several ---
+fresh two; two_job=$JOB two_mnt=$MNT two_out=$OUT
+fresh three
+started "$two_job"; started "$JOB"
+check_exit 'stop of several names them' 1 'three.*two' "$EFS" stop
+check 'status of several' json "$("$EFS" status --json)" "{'two', 'three'} <= {x['name'] for x in d}"
+check_exit 'the same name again is refused' 1 'two.*(--name|efs stop)' "$EFS" start "$two_job"
+check 'the first one did not mind' cmp "$PFS/input/a" "$two_mnt/input/a"
+check_exit 'the same mount point again is refused' 1 "$two_mnt" "$EFS" start -n other "$two_job"
+check 'the first one did not mind that either' cmp "$PFS/input/a" "$two_mnt/input/a"
+echo 2 >"$two_mnt/two"; echo 3 >"$MNT/three"
+check 'stop by mount point' "$EFS" stop "$two_mnt"
+check 'stop by job file' "$EFS" stop "$JOB"
+check 'each has its own results' bash -c "grep -qx 2 $two_out/two && grep -qx 3 $OUT/three && ! test -e $OUT/two"
+
+# --- run ---
+fresh run
+check_exit 'run gives 0' 0 . "$EFS" run "$JOB" -- sh -c 'echo r >"$EFS_MOUNT/zero"'
+check 'EFS_MOUNT is the mount point' grep -qx r "$OUT/zero"
+check_exit "run gives the program's code" 7 . "$EFS" run "$JOB" -- sh -c 'echo r >"$EFS_MOUNT/seven"; exit 7'
+check 'results of a failed program are back' grep -qx r "$OUT/seven"
+check_exit 'run of a program that is not there' 127 'nosuchprogram' "$EFS" run "$JOB" -- nosuchprogram
+check_exit 'run of what is no program' 126 'run.yaml' "$EFS" run "$JOB" -- "$JOB"
+check_exit 'run of a program that a signal ends' 143 . "$EFS" run "$JOB" -- sh -c 'echo r >"$EFS_MOUNT/killed"; kill -TERM $$'
+check 'results of a killed program are back' grep -qx r "$OUT/killed"
+check_exit 'options of the program are not ours' 0 '^words -n --json$' "$EFS" run "$JOB" -- echo words -n --json
+check 'run --json' json "$("$EFS" run --json "$JOB" -- sh -c 'exit 3' 2>/dev/null)" "d['program_exit'] == 3 and d['stop_exit'] == 0 and d['stop']['staged_out']"
+check_exit 'run without a program is usage' 2 . "$EFS" run "$JOB"
+check 'nothing stays after run' ended run
+"$EFS" run "$JOB" -- sh -c 'trap "echo t >\"\$EFS_MOUNT/term\"; exit 9" TERM; touch '"$S/here"'; while :; do sleep 0.05; done' >/dev/null 2>&1 & runner=$!; pids+=($runner)
+await 10 test -e "$S/here"; kill -TERM $runner; wait $runner; code=$?; pids=()
+check 'a signal to run goes to the program' test $code -eq 9
+check 'and its results are back' grep -qx t "$OUT/term"
+
+fresh readonly
+mount -t tmpfs -o size=4m readonly "$OUT"
+check_exit 'run gives 125 when the results cannot be written' 125 'efs stop readonly' "$EFS" run "$JOB" -- sh -c "echo r >\"\$EFS_MOUNT/r\" && mount -o remount,ro $OUT"
+check 'the instance keeps them' json "$(status_of readonly)" "d['state'] == 'unsaved'"
+check 'the mount is gone meanwhile' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
+mount -o remount,rw "$OUT"
+check 'stop again brings them' "$EFS" stop readonly
+check 'all of them' grep -qx r "$OUT/r"
+umount "$OUT"
+
+fresh full
+mount -t tmpfs -o size=1m full "$OUT"
+check_exit 'run gives 125 when the results do not fit' 125 'No space left|full' "$EFS" run "$JOB" -- sh -c 'for i in 1 2 3 4; do head -c 1000000 /dev/urandom >"$EFS_MOUNT/f$i"; cksum <"$EFS_MOUNT/f$i" >>'"$S/sums"'; done'
+check 'the error tells the command to retry' grep -q 'efs stop full' <<<"$said"
+check 'no partial file is left on the full file system' bash -c "! find $OUT -name '*.efs-partial' | grep ."
+said=$("$EFS" stop full 2>&1); code=$?   # 3 where some files fitted, 1 where none did
+check 'a second stop fails again while it is full' test $code -eq 1 -o $code -eq 3
+check 'and names files and the way out' grep -qE 'f[1-4]: .*[Nn]o space' <<<"$said"
+check 'status tells the state' json "$(status_of full)" "d['state'] == 'unsaved'"
+mount -o remount,size=16m "$OUT"
+check 'stop after it was enlarged' "$EFS" stop full
+check 'brings everything' bash -c "for i in 1 2 3 4; do cksum <$OUT/f\$i; done | cmp - $S/sums"
+umount "$OUT"
+
+# --- a busy mount ---
+fresh busy
+started "$JOB"
+hold "exec 9<$MNT/input/a"
+check_exit 'stop of a busy mount names the holder' 1 "$holder .*input/a" "$EFS" stop busy
+check 'the mount goes on' cmp "$PFS/input/a" "$MNT/input/a"
+check 'as a running one' json "$(status_of busy)" "d['state'] == 'running'"
+release
+HOLD_IN=$MNT hold :
+check_exit 'stop names who sits in a directory' 1 "$holder .*directory" "$EFS" stop busy
+check_exit 'stop --json of a busy mount' 1 "$holder" "$EFS" stop --json busy
+check 'is JSON' json "$said" "d['ok'] is False and d['exit'] == 1"
+release
+echo late >"$MNT/late"
+check 'stop works when they are gone' "$EFS" stop busy
+check 'and nothing was lost' grep -qx late "$OUT/late"
+
+# --- without stage-out ---
+fresh drop
+started "$JOB"; echo x >"$MNT/x"
+check 'stop --no-stage-out' "$EFS" stop --no-stage-out drop
+check 'brings nothing' bash -c "[ -z \"\$(ls -A $OUT)\" ]"
+check 'ends the instance' ended drop
+
+# --- ends that are not a stop ---
+fresh outside
+started "$JOB"; echo x >"$MNT/x"
+check 'umount from outside' umount "$MNT"
+check 'ends the instance' await 20 ended outside
+check 'and stages out' grep -qx x "$OUT/x"
+
+fresh term
+started "$JOB"; echo x >"$MNT/x"
+kill -TERM "$(worker_of term)"
+check 'SIGTERM ends the instance' await 20 ended term
+check 'and stages out ' grep -qx x "$OUT/x"
+
+fresh killed
+started "$JOB"; echo x >"$MNT/x"; sync "$MNT/x"
+supervisor=$(supervisor_of killed); worker=$(worker_of killed)
+kill -KILL "$worker"
+check 'kill -9 of the worker ends the supervisor' await 20 gone "$supervisor"
+check 'and leaves no mount' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
+check 'whose directory answers' timeout 5 ls "$MNT"
+check_exit 'status tells that it is dead and where the data is' 1 "dead|$EFS_RUNTIME_DIR/killed/store" "$EFS" status killed
+check_exit 'so does stop' 1 "$EFS_RUNTIME_DIR/killed/store" "$EFS" stop killed
+check_exit 'start does not run over it' 1 'killed' "$EFS" start "$JOB"
+check 'the data is still there' bash -c "grep -rqx x $EFS_RUNTIME_DIR/killed/store"
+check 'the store can be dropped' drop_store killed
+
+fresh orphan
+started "$JOB"; echo x >"$MNT/x"
+supervisor=$(supervisor_of orphan); worker=$(worker_of orphan)
+kill -KILL "$supervisor"
+check 'kill -9 of the supervisor ends the worker' await 20 gone "$worker"
+timeout 5 stat "$MNT/x" >"$S/stat" 2>&1; code=$?
+check 'the mount does not hang' test $code -eq 1
+if mounted "$MNT"; then check 'it says ENOTCONN' grep -q 'not connected' "$S/stat"; check 'it can be unmounted' umount "$MNT"; fi
+check_exit 'status tells that it is dead' 1 'dead' "$EFS" status orphan
+check 'its store can be dropped' drop_store orphan
+
+# --- the flags of the ancestor, mount options, mount(8) ---
+fresh flags
+other=$S/flags/other; mkdir -p "$other/input"; echo other >"$other/input/a"
+"$EFS" start -c "$JOB" -r "$other" -m "$S/flags/there" -l "$S/flags/log" -o noatime,fsname=mine,noexec -d -f >/dev/null 2>&1 & runner=$!; pids+=($runner)
+answers() { json "$(status_of flags)" "d['state'] == 'running'"; }
+check '-f runs' await 20 answers
+check '-r wins over the file' grep -qx other "$S/flags/there/input/a"
+check '-m wins over the file; -o reaches the mount' grep -q "^mine $S/flags/there fuse.efs [^ ]*nosuid,nodev,noexec,noatime" /proc/self/mounts
+check '-l names the log, -d writes into it' test -s "$S/flags/log"
+check '-f stays' kill -0 $runner
+check 'stop' "$EFS" stop flags
+check '-f ends with the instance' await 10 gone $runner
+wait $runner; code=$?; pids=()
+check '-f gives 0' test $code -eq 0
+check_exit 'an unknown -o option' 2 'nosiud.*nosuid' "$EFS" start "$JOB" -o nosiud
+check 'starts nothing' ended flags
+started "$JOB" -o ro
+check_not '-o ro' touch "$MNT/x"
+check 'stop of a read-only one' "$EFS" stop flags
+started "$JOB" -o daemon-io
+check '-o daemon-io' json "$(status_of flags)" "d['io'] == 'daemon' and 'io_reason' in d"
+check 'stop of it' "$EFS" stop flags
+
+fresh helper
+mkdir "$MNT"
+check 'mount.fuse.efs' env "PATH=$BIN:$PATH" sh "$SOURCE/src/cli/mount.fuse.efs" "$JOB" "$MNT" -n -t fuse.efs -o rw,nosuid,noatime
+check 'mounts there' grep -q " $MNT fuse.efs [^ ]*noatime" /proc/self/mounts
+check 'with the inputs' cmp "$PFS/input/a" "$MNT/input/a"
+check 'stop by mount point ' "$EFS" stop "$MNT"
+check 'a mount point that was there stays' test -d "$MNT"
+
+finish

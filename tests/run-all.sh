@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# All tests: usage: tests/run-all.sh BUILD_DIR
+# Each part prints "N passed, N failed, N skipped"; the last line is the sum. EFS_FAST=1 leaves out the sanitizers.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=$(cd "${1:-build}" && pwd)
+passed=0 failed=0 skipped=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# run NAME COMMAND...: adds the part's closing line to the sum; a part without one counts as one test.
+run() {
+  local name=$1 line code
+  shift
+  printf '\n=== %s\n' "$name"
+  "$@" 2>&1 | tee "$log"
+  code=${PIPESTATUS[0]}
+  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1)
+  if [ -n "$line" ]; then
+    passed=$((passed + $(sed -E 's/^([0-9]+) passed.*/\1/' <<<"$line")))
+    failed=$((failed + $(sed -E 's/.*, ([0-9]+) failed.*/\1/' <<<"$line")))
+    skipped=$((skipped + $(sed -nE 's/.*, ([0-9]+) skipped.*/\1/p' <<<"$line" | grep . || echo 0)))
+    if [ "$code" != 0 ] && [[ $line == *" 0 failed"* ]]; then failed=$((failed + 1)); echo "$name exited with $code"; fi
+  elif [ "$code" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "$name exited with $code"; fi
+}
+
+# Catch2's summary in our form.
+catch() {
+  "$@" --reporter compact --colour-mode none 2>&1 | tail -n 60
+  local code=${PIPESTATUS[0]} count
+  count=$("$1" --list-tests --verbosity quiet 2>/dev/null | grep -c .)
+  if [ "$code" = 0 ]; then echo "$count passed, 0 failed, 0 skipped"; else echo "$((count - 1)) passed, 1 failed, 0 skipped"; fi
+  return "$code"
+}
+
+sanitized() {  # sanitized PRESET: builds the unit and model tests with a sanitizer and runs them
+  cmake --preset "$1" -B "$build-$1" >/dev/null && cmake --build "$build-$1" -j "$(nproc)" --target efs-tests >/dev/null || return 1
+  ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS=halt_on_error=1 catch "$build-$1/bin/efs-tests"
+}
+
+run "unit and model tests" catch "$build/bin/efs-tests"
+for test in tests/lint/*_test.sh tests/cli/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$build/bin"; done
+for test in tests/mount/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$build/bin" "$build/bin/efs-parity"; done
+if [ -z "${EFS_FAST:-}" ]; then
+  run "address and undefined sanitizers" sanitized asan
+  run "thread sanitizer" sanitized tsan
+fi
+
+printf '\n%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
+[ "$failed" = 0 ]

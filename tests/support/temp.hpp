@@ -1,0 +1,43 @@
+#pragma once
+// Scratch directories and seeds for tests.
+
+#include <fcntl.h>
+
+#include <catch2/catch_message.hpp>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <string>
+
+#include "base/unique_fd.hpp"
+
+namespace efs::test {
+
+/// A directory of its own below `parent`, removed with all it holds.
+class TempDirectory {
+ public:
+  explicit TempDirectory(const std::string& parent = "/tmp") {
+    std::string pattern = parent + "/efs-test-XXXXXX";
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TempDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempDirectory(const TempDirectory&) = delete;
+  TempDirectory& operator=(const TempDirectory&) = delete;
+  const std::string& path() const { return path_; }
+  UniqueFd open() const { return UniqueFd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)); }
+
+ private:
+  std::string path_;
+};
+
+/// EFS_TEST_SEED, or a new one; print it with the failure: INFO("seed " << seed).
+inline std::uint64_t seed() {
+  if (const char* given = std::getenv("EFS_TEST_SEED")) return std::strtoull(given, nullptr, 10);
+  return std::random_device{}();
+}
+
+}  // namespace efs::test

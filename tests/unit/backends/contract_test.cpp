@@ -1,0 +1,136 @@
+// One contract for every backend: each case runs on memory, on a real file system, and on both with mapped I/O and
+// with a capacity that the daemon counts.
+#include <fcntl.h>
+#include <linux/falloc.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "backends/fsdax.hpp"
+#include "support/temp.hpp"
+
+using namespace efs;
+
+namespace {
+
+constexpr std::uint64_t capacity = 8u << 20;
+
+struct Kind {
+  const char* parent;
+  bool strict;
+};
+
+std::unique_ptr<Backend> make(const test::TempDirectory& directory, bool strict, std::size_t open_containers = 512) {
+  FsdaxOptions options;
+  options.directory = directory.open();
+  if (strict) options.capacity = capacity;
+  options.strict = strict;
+  options.open_containers = open_containers;
+  auto backend = make_fsdax(std::move(options));
+  REQUIRE(backend);
+  return std::move(*backend);
+}
+
+std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
+  std::vector<std::byte> data(size);
+  for (std::size_t i = 0; i < size; ++i) data[i] = static_cast<std::byte>((i * 131 + seed) >> 3);
+  return data;
+}
+
+}  // namespace
+
+TEST_CASE("containers hold bytes, grow, shrink and have holes") {
+  const auto kind = GENERATE(Kind{"/dev/shm", false}, Kind{"/dev/shm", true}, Kind{"/tmp", false}, Kind{"/tmp", true});
+  const test::TempDirectory directory(kind.parent);
+  auto backend = make(directory, kind.strict);
+  auto container = backend->create(42);
+  REQUIRE(container);
+  CHECK(backend->create(42).error().code == EEXIST);
+  const auto data = pattern(100'000, 1);
+  REQUIRE((*container)->write(data, 1u << 20) == data.size());
+  CHECK((*container)->attributes()->st_size == (1 << 20) + 100'000);
+  std::vector<std::byte> back(data.size());
+  REQUIRE((*container)->read(back, 1u << 20) == data.size());
+  CHECK(back == data);
+  REQUIRE((*container)->read(back, 0) == data.size());
+  CHECK(back == std::vector<std::byte>(data.size()));
+  CHECK((*container)->seek(0, SEEK_DATA).value() <= 1u << 20);
+  CHECK((*container)->seek(1u << 21, SEEK_DATA).error().code == ENXIO);
+  // Shrunk and grown again: zeros, not what was there.
+  REQUIRE((*container)->truncate((1u << 20) + 10));
+  REQUIRE((*container)->truncate((1u << 20) + 20));
+  REQUIRE((*container)->read(std::span(back).first(20), 1u << 20) == 20);
+  CHECK(back[9] == data[9]);
+  CHECK(back[10] == std::byte{0});
+  CHECK((*container)->read(back, 1u << 22) == 0);
+  REQUIRE((*container)->sync(true));
+}
+
+TEST_CASE("a container is found again, its times can be set, and removed it is gone") {
+  const auto parent = GENERATE("/dev/shm", "/tmp");
+  const test::TempDirectory directory(parent);
+  auto backend = make(directory, false, 4);
+  for (std::uint64_t id = 1; id <= 100; ++id) REQUIRE((*backend->create(id))->write(pattern(10, static_cast<unsigned>(id)), 0) == 10);
+  for (std::uint64_t id = 1; id <= 100; ++id) {
+    std::vector<std::byte> back(10);
+    REQUIRE((*backend->open(id))->read(back, 0) == 10);
+    CHECK(back == pattern(10, static_cast<unsigned>(id)));
+  }
+  REQUIRE(backend->set_times(7, 1'000'000'001, std::nullopt));
+  REQUIRE(backend->set_times(7, std::nullopt, 2'000'000'000'000'000'002));
+  CHECK(to_ns(backend->attributes(7)->st_atim) == 1'000'000'001);
+  CHECK(to_ns(backend->attributes(7)->st_mtim) == 2'000'000'000'000'000'002);
+  auto held = backend->open(8);
+  backend->remove(8);
+  backend->remove(8);
+  CHECK(backend->open(8).error().code == ENOENT);
+  std::vector<std::byte> back(10);
+  CHECK((*held)->read(back, 0) == 10);  // the last reader still has it
+}
+
+TEST_CASE("a counted capacity ends with ENOSPC and gives space back") {
+  const auto parent = GENERATE("/dev/shm", "/tmp");
+  const test::TempDirectory directory(parent);
+  auto backend = make(directory, true);
+  CHECK_FALSE(backend->offers_descriptor());
+  auto container = *backend->create(1);
+  const auto data = pattern(1u << 20, 3);
+  std::uint64_t written = 0;
+  Result<std::size_t> last = 0;
+  while ((last = container->write(data, written)) && *last > 0) written += *last;
+  CHECK(last.error().code == ENOSPC);
+  CHECK(written <= capacity);
+  CHECK(written >= capacity - (64u << 10));
+  CHECK(backend->space().available < 64u << 10);
+  CHECK(container->allocate(0, 1u << 30, 1u << 20).error().code == ENOSPC);
+  // What is there may be overwritten, and a hole of any size costs nothing.
+  CHECK(container->write(data, 0) == data.size());
+  CHECK(container->truncate(1ull << 40));
+  REQUIRE(container->allocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4u << 20));
+  CHECK(backend->space().available >= 3u << 20);
+  CHECK(container->write(data, 0) == data.size());
+  container.reset();
+  backend->remove(1);
+  CHECK(backend->space().used == 0);
+}
+
+TEST_CASE("an advisory capacity turns writers away when it is used up") {
+  const test::TempDirectory directory("/tmp");
+  FsdaxOptions options;
+  options.directory = directory.open();
+  options.capacity = 1u << 20;
+  auto backend = *make_fsdax(std::move(options));
+  CHECK(backend->offers_descriptor());
+  CHECK(backend->admit_writer());
+  REQUIRE((*backend->create(1))->write(pattern(2u << 20, 1), 0));
+  // The scan behind it is rate-limited: ask until it has been made again, at most some seconds.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  Status admitted;
+  while ((admitted = backend->admit_writer()) && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  REQUIRE_FALSE(admitted);
+  CHECK(admitted.error().code == ENOSPC);
+  CHECK(backend->space().available == 0);
+}

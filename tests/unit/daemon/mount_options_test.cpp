@@ -1,0 +1,18 @@
+#include "daemon/mount_options.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "daemon/channel.hpp"
+
+using namespace efs::daemon;
+
+TEST_CASE("mount options: the last word counts, the unknown is refused with a suggestion") {
+  CHECK(parse_mount_options("")->flags == 0);
+  CHECK(parse_mount_options("nosuid,nodev,defaults,rw")->flags == 0);
+  CHECK(parse_mount_options("suid,nosuid,suid")->flags == mount_suid);
+  CHECK(parse_mount_options("fsname=x,daemon-io")->source == "x");
+  CHECK(parse_mount_options("daemon-io")->daemon_io);
+  const auto wrong = parse_mount_options("noexek");
+  REQUIRE_FALSE(wrong);
+  CHECK(wrong.error().what.find("noexec") != std::string::npos);
+}

@@ -1,0 +1,157 @@
+#include "fs/filesystem.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+#include <thread>
+
+#include "backends/fsdax.hpp"
+#include "support/temp.hpp"
+
+using namespace efs;
+using fs::Filesystem;
+
+namespace {
+
+struct Scene {
+  test::TempDirectory directory{"/dev/shm"};
+  UniqueFd metadata;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Filesystem> filesystem;
+
+  Scene() : metadata(directory.open()) {
+    ::mkdir((directory.path() + "/data").c_str(), 0700);
+    open();
+  }
+  void open() {
+    filesystem.reset();
+    FsdaxOptions options;
+    options.directory.reset(::open((directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    backend = std::move(*make_fsdax(std::move(options)));
+    filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
+  }
+  std::uint64_t file(const std::string& name) { return filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0)->ino; }
+};
+
+std::size_t containers(const Scene& scene) {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(scene.directory.path() + "/data"))
+    if (entry.is_regular_file()) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("an unlinked file lives until the kernel forgets it, and then its space is free") {
+  Scene scene;
+  const auto ino = scene.file("f");
+  REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "f"));
+  const std::string data = "still here";
+  REQUIRE(scene.filesystem->write({}, ino, std::as_bytes(std::span(data)), 0) == data.size());
+  CHECK(scene.filesystem->getattr(ino)->attributes.st_nlink == 0);
+  CHECK(containers(scene) == 1);
+  CHECK(scene.filesystem->forget(ino, 1));
+  CHECK(containers(scene) == 0);
+  CHECK(scene.filesystem->getattr(ino).error().code == ENOENT);
+}
+
+TEST_CASE("recovery frees what had no name and keeps the rest") {
+  Scene scene;
+  scene.file("kept");
+  scene.file("gone");
+  REQUIRE(scene.filesystem->setxattr({}, scene.filesystem->lookup(fs::root_ino, "kept")->ino, "user.a", "value", 0));
+  REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "gone"));
+  CHECK(containers(scene) == 2);
+  scene.open();
+  CHECK(containers(scene) == 1);
+  const auto kept = scene.filesystem->lookup(fs::root_ino, "kept");
+  REQUIRE(kept);
+  CHECK(scene.filesystem->getxattr(kept->ino, "user.a") == "value");
+  CHECK(scene.filesystem->lookup(fs::root_ino, "gone").error().code == ENOENT);
+}
+
+TEST_CASE("readdir shows each name that stays once, whatever comes and goes meanwhile") {
+  Scene scene;
+  std::set<std::string> stable;
+  for (int i = 0; i < 500; ++i) {
+    stable.insert("s" + std::to_string(i));
+    scene.file("s" + std::to_string(i));
+    scene.file("t" + std::to_string(i));
+  }
+  std::multiset<std::string> seen;
+  std::uint64_t cookie = 0;
+  for (int round = 0;; ++round) {
+    const auto items = scene.filesystem->readdir(fs::root_ino, cookie, 7);
+    if (items->empty()) break;
+    for (const auto& item : *items) {
+      if (item.name[0] == 's') seen.insert(item.name);
+      cookie = item.cookie;
+    }
+    if (round < 500) REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "t" + std::to_string(round)));
+    if (round < 200) scene.file("new" + std::to_string(round));
+  }
+  CHECK(seen == std::multiset<std::string>(stable.begin(), stable.end()));
+}
+
+TEST_CASE("the first write-open marks a staged file dirty, a read-open does not") {
+  Scene scene;
+  fs::Staging staging(*scene.filesystem);
+  const auto ino = staging.begin_file();
+  REQUIRE(ino);
+  CHECK(scene.filesystem->lookup(fs::root_ino, "in").error().code == ENOENT);
+  REQUIRE(staging.publish_file(*ino, "in", {.mode = 0640, .uid = 1, .gid = 2, .atime = 3, .mtime = 4}, {.size = 9}));
+  const auto item = [&] { return staging.walk()->front(); };
+  CHECK(item().path == "in");
+  CHECK(to_ns(item().attributes.st_mtim) == 4);
+  CHECK((item().attributes.st_mode & 07777) == 0640);
+  CHECK_FALSE(item().dirty);
+  REQUIRE(scene.filesystem->open({}, *ino, O_RDONLY));
+  CHECK_FALSE(item().dirty);
+  REQUIRE(scene.filesystem->open({}, *ino, O_WRONLY));
+  CHECK(item().dirty);
+  scene.open();
+  CHECK(fs::Staging(*scene.filesystem).walk()->front().dirty);
+}
+
+TEST_CASE("a renamed input counts as new at its new place") {
+  Scene scene;
+  fs::Staging staging(*scene.filesystem);
+  const auto ino = staging.begin_file();
+  REQUIRE(staging.publish_file(*ino, "in", {.mode = 0644}, {.size = 9}));
+  REQUIRE(scene.filesystem->rename({}, fs::root_ino, "in", fs::root_ino, "out", 0));
+  CHECK(staging.walk()->front().dirty);
+  CHECK_FALSE(staging.walk()->front().origin.has_value());
+}
+
+TEST_CASE("setgid directories hand down their group, setuid falls with a write and a chown") {
+  Scene scene;
+  const auto dir = scene.filesystem->make_node({.uid = 1, .gid = 5}, fs::root_ino, "d", S_IFDIR | 02775, 0)->ino;
+  const auto file = scene.filesystem->make_node({.uid = 1, .gid = 6}, dir, "f", S_IFREG | 04755, 0);
+  CHECK(file->attributes.st_gid == 5);
+  CHECK((scene.filesystem->make_node({.uid = 1, .gid = 6}, dir, "sub", S_IFDIR | 0755, 0)->attributes.st_mode & S_ISGID) != 0);
+  CHECK_FALSE(scene.filesystem->open({}, file->ino, O_RDWR)->passthrough);
+  REQUIRE(scene.filesystem->write({.uid = 1, .gid = 5}, file->ino, std::as_bytes(std::span("x", 1)), 0));
+  CHECK((scene.filesystem->getattr(file->ino)->attributes.st_mode & 07777) == 0755);
+  REQUIRE(scene.filesystem->setattr({}, file->ino, {.mode = 06755}));
+  REQUIRE(scene.filesystem->setattr({}, file->ino, {.uid = 9}));
+  CHECK((scene.filesystem->getattr(file->ino)->attributes.st_mode & 07777) == 0755);
+}
+
+TEST_CASE("threads that create, rename and remove leave a namespace that adds up") {
+  Scene scene;
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&scene, t] {
+      for (int i = 0; i < 300; ++i) {
+        const std::string name = "t" + std::to_string(t) + "-" + std::to_string(i % 10);
+        if (auto made = scene.filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0)) scene.filesystem->forget(made->ino, 1);
+        (void)scene.filesystem->rename({}, fs::root_ino, name, fs::root_ino, "shared" + std::to_string(i % 5), 0);
+        if (i % 3 == 0) (void)scene.filesystem->unlink({}, fs::root_ino, "shared" + std::to_string(i % 5));
+        (void)scene.filesystem->readdir(fs::root_ino, 0, 100);
+      }
+    });
+  threads.clear();
+  CHECK(containers(scene) == scene.filesystem->readdir(fs::root_ino, 0, 1000)->size() - 2);
+}
