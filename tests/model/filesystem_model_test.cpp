@@ -91,6 +91,8 @@ class Pair {
     const auto slash = path.rfind('/');
     const auto parent = resolve(slash == std::string::npos ? "" : path.substr(0, slash));
     if (!parent) return parent.error().code;
+    // As the kernel does: each path is resolved to its directory before the operation is asked for.
+    if (const auto listed = filesystem_->readdir(*parent, 0, 1); !listed) return listed.error().code;
     return code(operation(*parent, slash == std::string::npos ? path : path.substr(slash + 1)));
   }
   int create(const std::string& path, bool directory) {
