@@ -48,6 +48,7 @@ struct AttributeChange {
   std::optional<gid_t> gid;
   std::optional<std::uint64_t> size;
   std::optional<Nanoseconds> atime, mtime;
+  bool touch = false;            // ctime only: chown(-1, -1)
   bool clear_privilege = false;  // setuid, executable setgid and capabilities go (HANDLE_KILLPRIV_V2)
 };
 
@@ -70,6 +71,8 @@ class Filesystem {
   /// Gives references back; true when the inode is gone with the last of them.
   bool forget(std::uint64_t ino, std::uint64_t count);
   Result<Entry> make_node(const Caller& caller, std::uint64_t parent, const std::string& name, mode_t mode, dev_t rdev);
+  /// A regular file without a name (O_TMPFILE), which link() may give one; it goes with the last reference.
+  Result<Entry> make_nameless(const Caller& caller, std::uint64_t parent, mode_t mode);
   Result<Entry> make_symlink(const Caller& caller, std::uint64_t parent, const std::string& name, const std::string& target);
   Result<Entry> link(const Caller& caller, std::uint64_t ino, std::uint64_t new_parent, const std::string& new_name);
   Status unlink(const Caller& caller, std::uint64_t parent, const std::string& name);
@@ -127,6 +130,7 @@ class Filesystem {
   Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
   /// `stranger`: the caller is not in the file's group, so that setgid falls even where it means nothing.
   Status clear_privilege(std::uint64_t request, Inode& inode, bool stranger = false) EFS_REQUIRES(mutex_);
+  Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
   /// Frees an inode that nobody can reach any more, and its container (R3). True if it did.
   bool reap(std::uint64_t ino) EFS_REQUIRES(mutex_);
   /// Makes a regular file's content ready for a change; the daemon's own I/O path.

@@ -57,7 +57,8 @@ Status Namespace::apply(const Record& record) {
 
 Status Namespace::apply_one(const MakeNode& r) {
   Inode* parent = directory(r.parent);
-  if (parent == nullptr || find(r.ino) != nullptr || parent->directory->find(r.name) != nullptr) return impossible("make node");
+  const bool nameless = r.name.empty();
+  if (find(r.ino) != nullptr || (nameless ? S_ISDIR(r.mode) : parent == nullptr || parent->directory->find(r.name) != nullptr)) return impossible("make node");
   auto inode = std::make_unique<Inode>();
   inode->ino = r.ino;
   inode->rdev = r.rdev;
@@ -68,7 +69,7 @@ Status Namespace::apply_one(const MakeNode& r) {
   inode->mtime = r.mtime;
   inode->ctime = r.ctime;
   inode->dirty = r.dirty != 0;
-  inode->nlink = 1;
+  inode->nlink = nameless ? 0 : 1;
   if (inode->is_directory()) {
     inode->nlink = 2;
     inode->parent = r.parent;
@@ -80,8 +81,10 @@ Status Namespace::apply_one(const MakeNode& r) {
     inode->more().origin = r.origin;
     inode->more().origin_path = r.origin_path;
   }
-  parent->directory->insert(r.name, r.ino);
-  touch(*parent, r.ctime);
+  if (!nameless) {
+    parent->directory->insert(r.name, r.ino);
+    touch(*parent, r.ctime);
+  }
   next_ino_ = std::max(next_ino_, r.ino + 1);
   inodes_.emplace(r.ino, std::move(inode));
   return {};
@@ -229,6 +232,9 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
       return true;
     });
   }
+  // Files that are open without a name: records about them may still follow.
+  for (const auto ino : orphans())
+    if (const Inode& inode = *find(ino); !inode.is_directory()) emit(make_node_of(inode, 0, ""));
   // Last, for the records above have moved their times.
   for (const Inode* directory : directories) emit(attributes_of(*directory));
 }

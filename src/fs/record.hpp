@@ -17,7 +17,8 @@
 
 namespace efs::fs {
 
-/// A new inode under its first name: create, mkdir, symlink, mknod, and publication after a stage-in.
+/// A new inode under its first name: create, mkdir, symlink, mknod, and publication after a stage-in. Without a name
+/// (O_TMPFILE, and unlinked files in a snapshot) it is in no directory.
 struct MakeNode {
   std::uint64_t ino = 0, parent = 0, rdev = 0;
   std::uint32_t mode = 0, uid = 0, gid = 0;

@@ -155,10 +155,10 @@ void open(fuse_req_t request, fuse_ino_t ino, fuse_file_info* info) {
   if (fuse_reply_open(request, info) == -ENOENT) self.backing.release(ino);  // the caller was interrupted
 }
 
-void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* info) {
+// Opens what was made for the caller, and takes it back where he is gone.
+void reply_created(fuse_req_t request, const Result<fs::Entry>& entry, fuse_file_info* info) {
   Door& self = door(request);
   const fs::Caller caller = caller_of(request);
-  const auto entry = self.filesystem.make_node(caller, parent, name, S_IFREG | (mode & 07777), 0);
   if (!entry) return reply(request, entry);
   if (const Status status = open_file(self, caller, entry->ino, info); !status) {
     forget_one(self, entry->ino, 1);
@@ -170,6 +170,17 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
   self.backing.release(entry->ino);
   forget_one(self, entry->ino, 1);
 }
+
+void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* info) {
+  reply_created(request, files(request).make_node(caller_of(request), parent, name, S_IFREG | (mode & 07777), 0), info);
+}
+
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 11)
+void tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode, fuse_file_info* info) {
+  const auto entry = files(request).make_nameless(caller_of(request), parent, mode);
+  reply_created(request, entry, info);
+}
+#endif
 
 void read(fuse_req_t request, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info*) {
   auto& buffer = buffer_of_thread(size);
@@ -301,6 +312,9 @@ fuse_lowlevel_ops adapter_operations() {
   ops.link = Guard<link>::call;
   ops.open = Guard<open>::call;
   ops.create = Guard<create>::call;
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 11)
+  ops.tmpfile = Guard<tmpfile>::call;
+#endif
   ops.read = Guard<read>::call;
   ops.write = Guard<write>::call;
   ops.release = Guard<release>::call;

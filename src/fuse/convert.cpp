@@ -38,6 +38,7 @@ fs::AttributeChange to_change(const struct stat& attributes, int to_set) {
   if ((to_set & FUSE_SET_ATTR_ATIME_NOW) != 0) change.atime = now;
   if ((to_set & FUSE_SET_ATTR_MTIME) != 0) change.mtime = to_ns(attributes.st_mtim);
   if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) change.mtime = now;
+  change.touch = to_set == 0;
   // FATTR_KILL_SUIDGID, and the empty request that a passthrough write of an ordinary user sends in its place.
   change.clear_privilege = to_set == 0 || (to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID)) != 0;
   return change;

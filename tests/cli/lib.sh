@@ -50,11 +50,8 @@ mounted() { grep -qF " $1 " /proc/self/mounts; }
 gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null; }
 # The pids of the daemons of a runtime directory.
 daemons() {
-  local cmdline
-  for cmdline in /proc/[0-9]*/cmdline; do
-    tr '\0' '\n' <"$cmdline" 2>/dev/null | grep -qxF -- "${1:-$EFS_RUNTIME_DIR}" && tr '\0' ' ' <"$cmdline" 2>/dev/null | grep -q 'efsd --config' && basename "$(dirname "$cmdline")"
-  done
-  return 0
+  local found; found=$(grep -lzxF -- --runtime-dir /proc/[0-9]*/cmdline 2>/dev/null)
+  [ -z "$found" ] || grep -lzxF -- "${1:-$EFS_RUNTIME_DIR}" $found 2>/dev/null | cut -d/ -f3
 }
 no_daemon() { [ -z "$(daemons "${1:-}")" ]; }
 

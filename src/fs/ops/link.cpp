@@ -9,7 +9,7 @@ Result<Entry> Filesystem::link(const Caller& caller, std::uint64_t ino, std::uin
   auto source = inode(ino);
   if (!source) return std::unexpected(source.error());
   if ((*source)->is_directory()) return fail(EPERM);
-  if ((*source)->nlink == 0) return fail(ENOENT);
+  // nlink 0 is fine: the kernel lets only a file of O_TMPFILE come here without a name.
   EFS_TRY(check_new_name(**dir, new_name));
   EFS_TRY(commit(caller.request, Link{.ino = ino, .parent = new_parent, .time = file_time_now(), .name = new_name},
                  static_cast<std::int64_t>(store::Journal::record_size(new_name.size() + 32))));

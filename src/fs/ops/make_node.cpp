@@ -22,22 +22,33 @@ Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, 
   auto dir = directory(parent);
   if (!dir) return std::unexpected(dir.error());
   EFS_TRY(check_new_name(**dir, name));
-  const Nanoseconds now = file_time_now();
+  return make_inode(caller, **dir, name, mode, rdev);
+}
+
+Result<Entry> Filesystem::make_nameless(const Caller& caller, std::uint64_t parent, mode_t mode) {
+  WriteLock lock(mutex_);
+  auto dir = directory(parent);
+  if (!dir) return std::unexpected(dir.error());
+  if ((*dir)->nlink == 0) return fail(ENOENT);
+  return make_inode(caller, **dir, "", S_IFREG | (mode & 07777), 0);
+}
+
+Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) {
   MakeNode node;
   node.ino = names_.next_ino();
-  node.parent = parent;
+  node.parent = parent.ino;
   node.rdev = rdev;
   node.mode = (mode & S_IFMT) == 0 ? mode | S_IFREG : mode;
   node.uid = caller.uid;
   node.gid = caller.gid;
-  node.atime = node.mtime = node.ctime = now;
+  node.atime = node.mtime = node.ctime = file_time_now();
   node.name = name;
-  inherit_group(**dir, caller, node);
+  inherit_group(parent, caller, node);
   if (S_ISREG(node.mode)) {
     EFS_TRY(backend_.admit_writer());
     EFS_TRY(backend_.create(node.ino));
   }
-  if (const Status done = commit(caller.request, node, removal_reserve(name)); !done) {
+  if (const Status done = commit(caller.request, node, name.empty() ? 0 : removal_reserve(name)); !done) {
     if (S_ISREG(node.mode)) backend_.remove(node.ino);
     return std::unexpected(done.error());
   }

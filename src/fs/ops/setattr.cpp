@@ -4,7 +4,7 @@
 namespace efs::fs {
 namespace {
 
-bool changes_record(const AttributeChange& c) { return c.mode || c.uid || c.gid || c.atime || c.mtime; }
+bool changes_record(const AttributeChange& c) { return c.mode || c.uid || c.gid || c.atime || c.mtime || c.touch; }
 
 // The attributes after the change. Times of regular files are the container's and not kept in the record.
 SetAttributes changed(const Inode& inode, const AttributeChange& c) {

@@ -72,6 +72,24 @@ TEST_CASE("recovery frees what had no name and keeps the rest") {
   CHECK(scene.filesystem->lookup(fs::root_ino, "gone").error().code == ENOENT);
 }
 
+TEST_CASE("a nameless file takes a name, and a snapshot keeps what is open without one") {
+  Scene scene;
+  const auto ino = scene.filesystem->make_nameless({}, fs::root_ino, 0600)->ino;
+  CHECK(scene.filesystem->getattr(ino)->attributes.st_nlink == 0);
+  REQUIRE(scene.filesystem->link({}, ino, fs::root_ino, "named"));
+  CHECK(scene.filesystem->getattr(ino)->attributes.st_nlink == 1);
+
+  fs::Namespace names(0755, 0, 0, 1);
+  fs::MakeNode node;
+  node.ino = 9;
+  node.mode = S_IFREG | 0644;
+  REQUIRE(names.apply(node));
+  fs::Namespace copy(0755, 0, 0, 1);
+  names.snapshot([&](const fs::Record& record) { REQUIRE(copy.apply(record)); });
+  CHECK(copy.orphans() == std::vector<std::uint64_t>{9});
+  CHECK(copy.apply(fs::SetAttributes{9, S_IFREG | 0600, 0, 0, 0, 0, 0, 0}));
+}
+
 TEST_CASE("readdir shows each name that stays once, whatever comes and goes meanwhile") {
   Scene scene;
   std::set<std::string> stable;
