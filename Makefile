@@ -2,7 +2,7 @@
 BUILD  ?= build
 PRESET ?= release
 EFS_PREFIX ?= /opt/efs-deps
-export PKG_CONFIG_PATH := $(EFS_PREFIX)/lib/pkgconfig:$(PKG_CONFIG_PATH)
+export EFS_PREFIX
 JOBS   ?= $(shell nproc)
 
 .PHONY: help deps demo-deps configure build check check-fast bench demo install clean
@@ -22,7 +22,7 @@ demo-deps:
 	@cmake/deps.sh --demo
 
 configure:
-	@cmake --preset $(PRESET) -B $(BUILD) >/dev/null
+	@cmake --preset $(PRESET) -B $(BUILD) -DEFS_PREFIX=$(EFS_PREFIX) >/dev/null
 
 build: deps configure
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -38,7 +38,7 @@ bench: build
 	@bench/run.sh $(BUILD)
 
 install: build
-	@cmake --install $(BUILD)
+	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
 
 clean:
 	rm -rf build build-*

@@ -75,6 +75,8 @@ class Backend {
   virtual Result<struct stat> attributes(std::uint64_t id) = 0;
   /// nullopt leaves a time as it is.
   virtual Status set_times(std::uint64_t id, std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) = 0;
+  /// Returns when the container's existence (not its bytes) survives what the durability class promises.
+  virtual Status sync_name(std::uint64_t id) = 0;
   virtual Space space() = 0;
   /// ENOSPC where the declared capacity is used up and the kernel will not say so (advisory enforcement).
   virtual Status admit_writer() = 0;

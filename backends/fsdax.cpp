@@ -97,6 +97,13 @@ class Fsdax final : public Backend {
     return ::utimensat(options_.directory.get(), ContainerName(id), times.data(), AT_SYMLINK_NOFOLLOW) == 0 ? Status{} : fail_errno();
   }
 
+  Status sync_name(std::uint64_t id) override {
+    std::array<char, 4> name{};
+    std::snprintf(name.data(), name.size(), "%02x", static_cast<unsigned>(id % fan_out));
+    const UniqueFd fd(::openat(options_.directory.get(), name.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return fd && ::fsync(fd.get()) == 0 ? Status{} : fail_errno();
+  }
+
   Space space() override {
     struct statvfs fs {};
     Space space;

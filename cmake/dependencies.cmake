@@ -1,4 +1,6 @@
 # Everything efs links, in one place. `make deps` installs it.
+set(EFS_PREFIX "/opt/efs-deps" CACHE PATH "where `make deps` built what the distribution has too old")
+set(ENV{PKG_CONFIG_PATH} "${EFS_PREFIX}/lib/pkgconfig:$ENV{PKG_CONFIG_PATH}")
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(yaml-cpp REQUIRED)

@@ -20,7 +20,8 @@ Result<User> find_user(const std::string& who);
 
 /// Becomes `user` for good: groups, ids, and no capability. For the worker. A root that stays root keeps its rights
 /// over files (it stages its own files) and loses every other capability.
-Status become(const User& user);
+/// `for_good`: set-id programs give nothing back either (PR_SET_NO_NEW_PRIVS).
+Status become(const User& user, bool for_good);
 
 /// Keeps, of root's rights, only CAP_SYS_ADMIN in effect (mounting, backing files), with the file rights of `user`:
 /// what the supervisor registers is reopened by the kernel with these. CAP_SYS_RESOURCE must go, or quotas do not

@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -63,6 +64,8 @@ Result<control::Instance> find_instance(const std::string& which) {
   const auto instances = control::list_instances();
   if (which.empty()) {
     if (instances.size() == 1) return instances.front();
+    const auto alive = [](const control::Instance& instance) { return instance.alive; };
+    if (std::count_if(instances.begin(), instances.end(), alive) == 1) return *std::find_if(instances.begin(), instances.end(), alive);
     if (instances.empty()) return fail(ENOENT, "no instance is running; start one with: efs start JOB.yaml");
     return fail(EINVAL, "several instances are running: " + names_of(instances) + "; name one");
   }

@@ -95,7 +95,7 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   struct stat st {};
   const uid_t owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
   auto client = control::Client::connect(instance.socket(), owner);
-  Result<Json> result = client ? client->ask({{"verb", "wait"}}, [&](const Json& progress) { show_progress(world, progress); }) : std::unexpected(client.error());
+  Result<Json> result = client ? client->ask({{"verb", "wait"}, {"starter", true}}, [&](const Json& progress) { show_progress(world, progress); }) : std::unexpected(client.error());
   end_progress(world);
   if (result && result->value("ok", false)) return *result;
   if (result) ::waitpid(*pid, nullptr, 0);  // it has cleaned up when it is gone

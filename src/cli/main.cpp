@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 
@@ -14,7 +15,7 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   const auto path = [&](const char* flags, std::optional<std::string>& into, const char* help) {
     verb.add_option_function<std::string>(flags, [&into](const std::string& text) { into = text; }, help);
   };
-  verb.add_option("job_file,-c,--config", a.job_file, "the job file (YAML, see efs-job(5))")->envname("EFS_CONFIG")->required();
+  verb.add_option("job_file,-c,--config", a.job_file, "the job file (YAML, see efs-job(5); default: $EFS_CONFIG)");
   path("-n,--name", a.overrides.name, "name of the instance (default: the job file's)");
   path("-r,--root-dir", a.overrides.root_dir, "directory of the PFS that the mount mirrors");
   path("-m,--mount-dir", a.overrides.mount_dir, "where to mount");
@@ -66,6 +67,10 @@ int main(int argc, char** argv) {
     const int code = app.exit(problem, std::cout, std::cerr);
     return code == 0 ? exit_good : exit_usage;
   }
+  if (job.job_file.empty())
+    if (const char* given = std::getenv("EFS_CONFIG")) job.job_file = given;
+  const bool needs_job = !app.got_subcommand("status") && !app.got_subcommand("stop");
+  if (needs_job && job.job_file.empty()) return report(world, {EINVAL, "no job file: name one, or set EFS_CONFIG"}, exit_usage);
   try {
     return action();
   } catch (const std::exception& problem) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 
 #include "base/user.hpp"
@@ -16,10 +17,10 @@ namespace {
 [[noreturn]] void execute(const std::vector<std::string>& command, const config::JobConfig& config, const JobArguments& arguments) {
   if (!arguments.user.empty() && ::geteuid() == 0) {
     const auto user = find_user(arguments.user);
-    if (!user || !become(*user)) ::_exit(exit_cannot_run);
+    if (!user || !become(*user, false)) ::_exit(exit_cannot_run);
   }
   ::setenv("EFS_MOUNT", config.mount_dir.c_str(), 1);
-  ::setenv("EFS_CONFIG", config.source.c_str(), 1);
+  ::setenv("EFS_CONFIG", std::filesystem::absolute(config.source).c_str(), 1);
   std::vector<char*> argv;
   for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);

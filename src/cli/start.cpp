@@ -1,5 +1,6 @@
 #include <sys/wait.h>
 
+#include <cerrno>
 #include <iostream>
 
 #include "base/text.hpp"
@@ -18,8 +19,10 @@ int start(World& world, const JobArguments& arguments) {
     world.out << "efs: " << config->name << " is mounted at " << config->mount_dir << " (" << started->value("files_done", 0) << " files, "
               << format_bytes(started->value("bytes_done", std::uint64_t{0})) << " staged in; I/O " << started->value("io", "?") << ")" << std::endl;
   }
-  if (arguments.foreground) ::waitpid(-1, nullptr, 0);
-  return exit_good;
+  if (!arguments.foreground) return exit_good;
+  int ended = 0;
+  while (::waitpid(-1, &ended, 0) < 0 && errno == EINTR) {}
+  return WIFEXITED(ended) ? WEXITSTATUS(ended) : exit_failure;
 }
 
 }  // namespace efs::cli

@@ -5,6 +5,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 
 #include "base/log.hpp"
@@ -49,8 +50,12 @@ Server::~Server() {
 void Server::accept_loop() {
   while (true) {
     UniqueFd accepted(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!accepted && (errno == EINTR || errno == ECONNABORTED)) continue;
-    if (!accepted) return;
+    if (!accepted && (errno == EINVAL || errno == EBADF)) return;  // shut down
+    if (!accepted) {
+      // No descriptor or no memory passes; a daemon that cannot be asked to stop does not.
+      if (errno != EINTR && errno != ECONNABORTED) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      continue;
+    }
     MutexLock lock(mutex_);
     connections_.remove_if([](const Connection& c) { return c.ended.load(); });
     if (connections_.size() >= most_connections) continue;

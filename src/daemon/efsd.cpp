@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -117,7 +118,12 @@ int worker(const Arguments& arguments, const User& user, const std::string& dire
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  if (const Status done = become(user); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;  // a login's soft limit is for programs that select(2)
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
+  if (const Status done = become(user, true); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user clears it
   auto config = load_job(arguments);
   if (!config) return tell(arguments.ready_fd, describe(config.error())), 2;

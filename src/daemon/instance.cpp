@@ -136,9 +136,7 @@ Status Instance::mount() {
   // The first request that is answered is INIT: a mount that does not answer is not ready.
   struct statvfs probe {};
   if (::statvfs(options_.config.mount_dir.c_str(), &probe) != 0) {
-    const Status failed = fail_errno("the mount at " + options_.config.mount_dir + " does not answer");
-    (void)unmount();
-    return failed;
+    return fail_errno("the mount at " + options_.config.mount_dir + " does not answer");
   }
   ready_ = true;
   enter(State::running);
@@ -207,7 +205,7 @@ bool Instance::stage_out() {
 
 void Instance::tear_down() {
   if (session_thread_.joinable()) {
-    (void)supervisor_.unmount();
+    supervisor_.abort();  // only after a start that failed: nothing was written yet, and nobody may hold us up
     session_thread_.join();
   }
   ready_ = false;

@@ -61,7 +61,7 @@ class Instance {
   bool stage_out();
   void tear_down();
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
-  control::Json handle_wait(const control::Server::Progress& progress);
+  control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
   control::Json status_now();
   control::Json progress_now();

@@ -1,4 +1,4 @@
-// The control verbs of an instance: ping, status, wait, stop.
+// The control verbs of an instance: status, wait, stop.
 #include <unistd.h>
 
 #include "daemon/instance.hpp"
@@ -14,18 +14,21 @@ constexpr auto progress_interval = std::chrono::milliseconds(250);
 Json Instance::handle(const Json& request, const control::Server::Progress& progress) {
   const auto verb = request.value("verb", "");
   if (verb == "status") return control::result_line(status_now());
-  if (verb == "wait") return handle_wait(progress);
+  if (verb == "wait") return handle_wait(request.value("starter", false), progress);
   if (verb == "stop") return handle_stop(request, progress);
   return control::error_line({EINVAL, "unknown verb \"" + verb + "\": this daemon knows status, wait and stop"}, 2);
 }
 
-// Until the inputs are there, or the reason why not.
-Json Instance::handle_wait(const control::Server::Progress& progress) {
+// Until the inputs are there, or the reason why not. `starter`: the instance is not wanted without him.
+Json Instance::handle_wait(bool starter, const control::Server::Progress& progress) {
   std::unique_lock lock(mutex_);
   while (state_ == State::planning || state_ == State::staging_in) {
     changed_.wait_for(lock, progress_interval);
     lock.unlock();
-    if (!progress(progress_now())) return control::error_line({EPIPE, "the asker is gone"});
+    if (!progress(progress_now())) {
+      if (starter) request_stop(false);  // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
+      return control::error_line({EPIPE, "the asker is gone"});
+    }
     lock.lock();
   }
   if (state_ == State::failed) {

@@ -33,8 +33,12 @@ std::uint64_t available_memory() {
   std::string line, limit;
   std::ifstream cgroup("/proc/self/cgroup");
   while (std::getline(cgroup, line))
-    if (line.starts_with("0::") && std::ifstream("/sys/fs/cgroup" + line.substr(3) + "/memory.max") >> limit && std::isdigit(static_cast<unsigned char>(limit[0])))
-      available = std::min<std::uint64_t>(available, std::stoull(limit));
+    if (line.starts_with("0::"))  // the limit may be any ancestor's
+      for (auto group = std::filesystem::path(line.substr(3)).relative_path();; group = group.parent_path()) {
+        if (std::ifstream("/sys/fs/cgroup" / group / "memory.max") >> limit && std::isdigit(static_cast<unsigned char>(limit[0])))
+          available = std::min<std::uint64_t>(available, std::strtoull(limit.c_str(), nullptr, 10));
+        if (group.empty()) break;
+      }
   return available;
 }
 

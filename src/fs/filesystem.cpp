@@ -11,6 +11,7 @@ namespace {
 constexpr const char* journal_name = "journal";
 constexpr std::uint64_t smallest_compaction = 64u << 20;  // bytes of journal
 constexpr std::size_t longest_name = 255;
+constexpr std::size_t most_files = 256;  // each may hold a container, that is a descriptor
 
 }  // namespace
 
@@ -44,7 +45,10 @@ Status Filesystem::recover(int directory) {
   if (!journal) return std::unexpected(journal.error());
   journal_ = std::move(*journal);
   // Nobody has an unlinked file open after a restart of the daemon's machine: free them (R3, R4).
-  for (const auto ino : names_.orphans()) reap(ino);
+  for (const auto ino : names_.orphans()) {
+    names_.find(ino)->lookups = 0;
+    reap(ino);
+  }
   return {};
 }
 
@@ -176,7 +180,7 @@ Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
   if (!container) return std::unexpected(container.error());
   MutexLock lock(files_mutex_);
   // Bounded as the descriptors are: what is dropped here lives on with its users and is made again when needed.
-  if (files_.size() >= 1024) std::erase_if(files_, [](const auto& entry) { return entry.second.use_count() == 1; });
+  if (files_.size() >= most_files) std::erase_if(files_, [](const auto& entry) { return entry.second.use_count() == 1; });
   return files_.try_emplace(ino, std::make_shared<MappedFile>(*container)).first->second;
 }
 

@@ -58,7 +58,7 @@ Status Namespace::apply(const Record& record) {
 Status Namespace::apply_one(const MakeNode& r) {
   Inode* parent = directory(r.parent);
   const bool nameless = r.name.empty();
-  if (find(r.ino) != nullptr || (nameless ? S_ISDIR(r.mode) : parent == nullptr || parent->directory->find(r.name) != nullptr)) return impossible("make node");
+  if (find(r.ino) != nullptr || (!nameless && (parent == nullptr || parent->directory->find(r.name) != nullptr))) return impossible("make node");
   auto inode = std::make_unique<Inode>();
   inode->ino = r.ino;
   inode->rdev = r.rdev;
@@ -71,10 +71,10 @@ Status Namespace::apply_one(const MakeNode& r) {
   inode->dirty = r.dirty != 0;
   inode->nlink = nameless ? 0 : 1;
   if (inode->is_directory()) {
-    inode->nlink = 2;
+    inode->nlink = nameless ? 0 : 2;
     inode->parent = r.parent;
     inode->directory = std::make_unique<Directory>();
-    ++parent->nlink;
+    if (!nameless) ++parent->nlink;
   }
   if (!r.target.empty()) inode->more().target = r.target;
   if (r.staged != 0) {
@@ -188,6 +188,11 @@ Status Namespace::apply_one(const RemoveXattr& r) {
   return {};
 }
 
+Status Namespace::apply_one(const UsedInodes& r) {
+  next_ino_ = std::max(next_ino_, r.next);
+  return {};
+}
+
 std::vector<std::uint64_t> Namespace::orphans() const {
   std::vector<std::uint64_t> result;
   for (const auto& [ino, inode] : inodes_)
@@ -212,6 +217,11 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
   return r;
 }
 
+void emit_xattrs(const Inode& inode, const std::function<void(const Record&)>& emit) {
+  if (!inode.extra) return;
+  for (const auto& [key, value] : inode.extra->xattrs) emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
+}
+
 }  // namespace
 
 void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
@@ -226,15 +236,18 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
         return true;
       }
       emit(make_node_of(inode, parent.ino, name));
-      if (inode.extra)
-        for (const auto& [key, value] : inode.extra->xattrs) emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
+      emit_xattrs(inode, emit);
       if (inode.is_directory()) directories.push_back(&inode);
       return true;
     });
   }
-  // Files that are open without a name: records about them may still follow.
-  for (const auto ino : orphans())
-    if (const Inode& inode = *find(ino); !inode.is_directory()) emit(make_node_of(inode, 0, ""));
+  // What is open without a name: records about it may still follow.
+  for (const auto ino : orphans()) {
+    emit(make_node_of(*find(ino), find(ino)->parent, ""));
+    emit_xattrs(*find(ino), emit);
+  }
+  emit_xattrs(root(), emit);
+  emit(UsedInodes{next_ino_});
   // Last, for the records above have moved their times.
   for (const Inode* directory : directories) emit(attributes_of(*directory));
 }

@@ -52,6 +52,7 @@ class Namespace {
   Status apply_one(const SetAttributes& record);
   Status apply_one(const SetXattr& record);
   Status apply_one(const RemoveXattr& record);
+  Status apply_one(const UsedInodes& record);
   Inode* directory(std::uint64_t ino) const;
   void drop_name(Inode& parent, const std::string& name, Nanoseconds time);
   void moved(Inode& inode, Inode& from, Inode& to, Nanoseconds time);

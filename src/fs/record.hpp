@@ -80,8 +80,14 @@ struct RemoveXattr {
   template <typename F> void fields(F&& f) { f(ino, time, name); }
 };
 
+/// Inode numbers below `next` have been used: none is ever used twice, also when a snapshot has forgotten its file.
+struct UsedInodes {
+  std::uint64_t next = 0;
+  template <typename F> void fields(F&& f) { f(next); }
+};
+
 /// The index of an alternative is its type on the medium: append only, never reorder.
-using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr>;
+using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes>;
 
 /// Appends the record's bytes to `out`.
 void encode(const Record& record, std::vector<std::byte>& out);

@@ -57,7 +57,9 @@ void want(fuse_conn_info* connection, std::uint64_t capability, bool on = true) 
 
 void init(void* data, fuse_conn_info* connection) {
   auto& self = *static_cast<Door*>(data);
+#ifdef FUSE_CAP_HANDLE_KILLPRIV_V2
   want(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
+#endif
   want(connection, FUSE_CAP_PARALLEL_DIROPS);
   want(connection, FUSE_CAP_CACHE_SYMLINKS);
   want(connection, FUSE_CAP_EXPLICIT_INVAL_DATA);
@@ -155,27 +157,31 @@ void open(fuse_req_t request, fuse_ino_t ino, fuse_file_info* info) {
   if (fuse_reply_open(request, info) == -ENOENT) self.backing.release(ino);  // the caller was interrupted
 }
 
-// Opens what was made for the caller, and takes it back where he is gone.
-void reply_created(fuse_req_t request, const Result<fs::Entry>& entry, fuse_file_info* info) {
+// Opens what was made for the caller, and takes it back where he is gone. False where it could not be opened.
+bool reply_created(fuse_req_t request, const Result<fs::Entry>& entry, fuse_file_info* info) {
   Door& self = door(request);
   const fs::Caller caller = caller_of(request);
-  if (!entry) return reply(request, entry);
+  if (!entry) return reply(request, entry), true;
   if (const Status status = open_file(self, caller, entry->ino, info); !status) {
     forget_one(self, entry->ino, 1);
-    return reply(request, status);
+    return reply(request, status), false;
   }
   fuse_entry_param param = to_entry(*entry);
   if ((info->flags & O_ACCMODE) == O_RDWR) param.attr_timeout = keep_briefly;
-  if (fuse_reply_create(request, &param, info) != -ENOENT) return;
+  if (fuse_reply_create(request, &param, info) != -ENOENT) return true;
   self.backing.release(entry->ino);
   forget_one(self, entry->ino, 1);
+  return true;
 }
 
 void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* info) {
-  reply_created(request, files(request).make_node(caller_of(request), parent, name, S_IFREG | (mode & 07777), 0), info);
+  const fs::Caller caller = caller_of(request);
+  fs::Filesystem& filesystem = files(request);
+  // A create that fails must leave no name behind.
+  if (!reply_created(request, filesystem.make_node(caller, parent, name, S_IFREG | (mode & 07777), 0), info)) (void)filesystem.unlink({}, parent, name);
 }
 
-#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 11)
+#if EFS_HAVE_PASSTHROUGH
 void tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode, fuse_file_info* info) {
   const auto entry = files(request).make_nameless(caller_of(request), parent, mode);
   reply_created(request, entry, info);
@@ -312,7 +318,7 @@ fuse_lowlevel_ops adapter_operations() {
   ops.link = Guard<link>::call;
   ops.open = Guard<open>::call;
   ops.create = Guard<create>::call;
-#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 11)
+#if EFS_HAVE_PASSTHROUGH
   ops.tmpfile = Guard<tmpfile>::call;
 #endif
   ops.read = Guard<read>::call;

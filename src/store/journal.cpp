@@ -161,8 +161,10 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
   const bool next_chunk = left < size;
   if (next_chunk) at += left;
   const std::uint64_t reserved = reserve < 0 ? reserved_ - std::min(reserved_, static_cast<std::uint64_t>(-reserve)) : reserved_ + static_cast<std::uint64_t>(reserve);
+  // Only a record that returns at least what it takes may live on the reserve.
+  const bool gives_back = reserve < 0 && static_cast<std::uint64_t>(-reserve) >= size;
   // 1/64 more than the reserve: what is lost at the ends of chunks when the reserve is used up.
-  const std::uint64_t wanted = at + size + (reserve < 0 ? 0 : reserved + reserved / 64 + 4096);
+  const std::uint64_t wanted = at + size + (gives_back ? 0 : reserved + reserved / 64 + 4096);
   EFS_TRY(grow(wanted));
   if (next_chunk && left >= sizeof(RecordHeader)) {
     const std::uint32_t mark = end_of_chunk;

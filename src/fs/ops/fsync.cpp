@@ -8,6 +8,7 @@ Status Filesystem::fsync(std::uint64_t ino, bool data_only) {
   if (!container) return std::unexpected(container.error());
   // R1: the data before the record that leads to it.
   EFS_TRY((*container)->sync(!data_only));
+  if (backend_.durability() != Durability::volatile_memory) EFS_TRY(backend_.sync_name(ino));  // R6
   return fsync_metadata();
 }
 

@@ -36,8 +36,12 @@ Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std:
   if (target) EFS_TRY(check_target(**source, **target, flags));
 
   // R6: the checkpoint pattern. What takes a name's place must be as durable as what it replaces.
-  if (target && (*source)->is_regular() && backend_.durability() == Durability::page)
-    if (auto container = backend_.open((*source)->ino)) EFS_TRY((*container)->sync(false));
+  if (target && (*source)->is_regular() && backend_.durability() != Durability::volatile_memory) {
+    auto container = backend_.open((*source)->ino);
+    if (!container) return std::unexpected(container.error());
+    EFS_TRY((*container)->sync(false));
+    EFS_TRY(backend_.sync_name((*source)->ino));
+  }
 
   const std::uint64_t replaced = target && (flags & RENAME_EXCHANGE) == 0 ? (*target)->ino : 0;
   const auto size_of = [](const std::string& text) { return static_cast<std::int64_t>(store::Journal::record_size(text.size() + 32)); };
