@@ -1,0 +1,135 @@
+#!/bin/bash
+# Ordinary users: one who mounts by himself through fusermount3, and one for whom root starts the instance.
+#   user_test.sh BIN_DIR
+set -uo pipefail
+# A mount namespace of our own, in which everybody may open /dev/fuse as he may on a machine that offers FUSE to users.
+if [ "${EFS_TEST_NAMESPACE:-}" != yes ]; then exec env EFS_TEST_NAMESPACE=yes unshare -m --propagation private bash "$0" "$@"; fi
+unset EFS_TEST_NAMESPACE
+. "$(dirname "$0")/../cli/lib.sh" "$@"
+
+user=65534 stranger=65533
+as() { local uid=$1; shift; setpriv --reuid "$uid" --regid "$uid" --clear-groups --inh-caps=-all env "$@"; }
+own() { as $user EFS_RUNTIME_DIR="$S/u" "$@"; }        # the user with a runtime directory of his own
+his() { as $user EFS_RUNTIME_DIR="$S/r" "$@"; }        # the user in root's
+owner() { stat -c %u:%g "$1"; }
+# connect UID DIRECTORY: what the control socket answers to him.
+connect() {
+  as "$1" python3 -c 'import socket, sys
+s = socket.socket(socket.AF_UNIX); s.settimeout(10); s.connect(sys.argv[1])
+try: s.sendall(b"{\"verb\":\"status\"}\n")
+except BrokenPipeError: pass
+print(s.recv(65536).decode())' "$2/control.sock"
+}
+may_not_connect() {
+  local text; text=$(connect $stranger "$1" 2>&1) && { echo "he may: $text"; return 1; }
+  grep -q PermissionError <<<"$text" || { echo "$text"; return 1; }
+}
+# The daemon itself refuses, too, where the directory lets a stranger through.
+is_refused() {
+  local answer; chmod 755 "$1" && chmod 666 "$1/control.sock" && answer=$(connect $stranger "$1" 2>&1); chmod 600 "$1/control.sock"; chmod 700 "$1"
+  grep -q 'another user' <<<"$answer" && ! grep -q worker_pid <<<"$answer" || { echo "answer: $answer"; return 1; }
+}
+capabilities() { awk '/^CapEff/ {print $2}' "/proc/$1/status"; }
+uids() { awk '/^Uid/ {print $2, $3, $4, $5}' "/proc/$1/status"; }
+work() {  # COMMAND that runs as the user; then the job's work in $MNT
+  check "$1: writes" "${@:2}" sh -c "echo mine >$MNT/mine && mkdir -m 750 $MNT/d && head -c 3M /dev/urandom >$MNT/d/big && mv $MNT/d/big $MNT/d/large && ln -s mine $MNT/link"
+  check "$1: reads" "${@:2}" grep -qx mine "$MNT/mine"
+  check "$1: reads inputs" "${@:2}" cmp "$PFS/input/sub/b" "$MNT/input/sub/b"
+  cp "$MNT/d/large" "$S/large" 2>/dev/null || as $user cat "$MNT/d/large" >"$S/large"
+}
+results() {
+  check "$1: results are back" grep -qx mine "$OUT/mine"
+  check "$1: whole" cmp "$S/large" "$OUT/d/large"
+  check "$1: results are the user's" test "$(owner "$OUT/mine") $(owner "$OUT/d") $(owner "$OUT/d/large")" = "$user:$user $user:$user $user:$user"
+  check "$1: modes" test "$(stat -c %a "$OUT/d")" = 750
+}
+
+mkdir "$S/dev" && mount -t tmpfs -o mode=755,size=64k dev "$S/dev" && mknod -m 666 "$S/dev/fuse" c 10 229 && mount --bind "$S/dev/fuse" /dev/fuse ||
+  { echo 'cannot make a /dev/fuse of our own' >&2; exit 2; }
+
+# --- by himself, through fusermount3 ---
+mkdir -m 700 "$S/u" && chown $user:$user "$S/u"
+if command -v fusermount3 >/dev/null && [ -u "$(command -v fusermount3)" ]; then
+  fresh self
+  chown -R $user:$user "$S/self"
+  text=$(own "$EFS" start "$JOB" 2>&1); code=$?
+  check "fusermount3: start ($text)" test $code -eq 0
+  status=$(own "$EFS" status --json self)
+  check "fusermount3: the daemon's path, and why" json "$status" "d['io'] == 'daemon' and 'root' in d['io_reason']"
+  check 'fusermount3: the mount is nosuid,nodev' grep -q " $MNT fuse.efs [^ ]*nosuid,nodev" /proc/self/mounts
+  check 'fusermount3: the worker is his' test "$(uids "$(field "$status" 'd["worker_pid"]')")" = "$user $user $user $user"
+  check 'fusermount3: the supervisor is his' test "$(capabilities "$(field "$status" 'd["supervisor_pid"]')")" = 0000000000000000
+  work fusermount3 own
+  check_not 'fusermount3: a stranger does not get in' as $stranger ls "$MNT"
+  check 'fusermount3: a stranger cannot connect' may_not_connect "$S/u/self"
+  check 'fusermount3: nor where the directory is open' is_refused "$S/u/self"
+  check 'fusermount3: a full buffer is ENOSPC' own python3 -c 'import errno, os, sys
+fd = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)
+try:
+    while True: os.write(fd, bytes(1 << 20))
+except OSError as e: assert e.errno == errno.ENOSPC, e
+os.unlink(sys.argv[1])' "$MNT/full"
+  own sh -c "cd $MNT && touch $S/u/held && exec sleep 1000" & holder=$!; pids+=($holder)
+  await 10 test -e "$S/u/held"
+  check_exit 'fusermount3: stop of a busy mount names the holder' 1 "$holder sleep" own "$EFS" stop self
+  kill $holder; wait $holder 2>/dev/null; pids=(); rm "$S/u/held"
+  check 'fusermount3: stop' own "$EFS" stop self
+  results fusermount3
+  check 'fusermount3: nothing is left' bash -c "! grep -qF ' $MNT ' /proc/self/mounts && [ -z \"\$(ls -A $S/u)\" ] && ! ls -d /dev/shm/efs-$user-self"
+  check 'fusermount3: no daemon is left' no_daemon "$S/u"
+
+  check_exit "fusermount3: run gives the program's code" 5 . own "$EFS" run "$JOB" -- sh -c 'echo again >"$EFS_MOUNT/again"; exit 5'
+  check 'fusermount3: and its results' grep -qx again "$OUT/again"
+
+  check 'fusermount3: start once more' own "$EFS" start "$JOB"
+  own sh -c "echo outside >$MNT/outside"
+  check 'fusermount3 -u from outside' own fusermount3 -u "$MNT"
+  check 'stages out and ends' await 20 test ! -e "$S/u/self"
+  check 'with the results' grep -qx outside "$OUT/outside"
+
+  check 'fusermount3: start for a kill' own "$EFS" start "$JOB"
+  status=$(own "$EFS" status --json self); supervisor=$(field "$status" 'd["supervisor_pid"]')
+  kill -KILL "$(field "$status" 'd["worker_pid"]')"
+  check 'fusermount3: kill -9 of the worker ends the supervisor' await 20 gone "$supervisor"
+  check 'fusermount3: and leaves no mount' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
+  rm -rf "$S/u/self" /dev/shm/efs-$user-self
+
+  mkdir "$S/foreign"
+  check_exit 'fusermount3: a mount point that is not his' 1 "$S/foreign" own "$EFS" start -m "$S/foreign" "$JOB"
+  check 'leaves nothing' bash -c "[ -z \"\$(ls -A $S/u)\" ] && ! ls -d /dev/shm/efs-$user-self"
+else
+  skip 'a mount through fusermount3' 'no set-uid fusermount3'
+fi
+
+# --- root starts it for him ---
+fresh given
+mkdir "$MNT"; chown $user:$user "$MNT" "$OUT"
+text=$("$EFS" start --user $user -o suid,dev "$JOB" 2>&1); code=$?
+check "--user: start ($text)" test $code -eq 0
+status=$("$EFS" status --json given)
+check '--user: passthrough' json "$status" "d['io'] == 'passthrough'"
+worker=$(field "$status" 'd["worker_pid"]') supervisor=$(field "$status" 'd["supervisor_pid"]')
+check '--user: the worker is him' test "$(uids "$worker")" = "$user $user $user $user"
+check '--user: the worker has no capability' test "$(capabilities "$worker")" = 0000000000000000
+check '--user: nor can it get one' test "$(awk '/^Cap(Prm|Inh|Amb)/ {printf "%s ", $2}' "/proc/$worker/status")" = '0000000000000000 0000000000000000 0000000000000000 '
+check '--user: nor has it groups of root' test -z "$(awk '/^Groups/ {$1 = ""; gsub(/ /, ""); print}' "/proc/$worker/status" | sed "s/^$user$//")"
+check '--user: the supervisor has only CAP_SYS_ADMIN in effect' test "$(capabilities "$supervisor")" = 0000000000200000
+check '--user: not set-uid nor devices whatever -o says' grep -q " $MNT fuse.efs [^ ]*nosuid,nodev" /proc/self/mounts
+work --user his
+check '--user: files are his' test "$(owner "$MNT/mine") $(owner "$MNT/d/large")" = "$user:$user $user:$user"
+check '--user: I/O did not reach the daemon' json "$("$EFS" status --json given)" "d['counters']['passthrough_opens'] > 0 and d['counters']['written_bytes'] == 0"
+check_not '--user: a stranger cannot write' as $stranger sh -c "echo x >$MNT/mine"
+check_not '--user: a stranger cannot read what is private' as $stranger cat "$MNT/d/large"
+check '--user: a stranger cannot connect' may_not_connect "$EFS_RUNTIME_DIR/given"
+check '--user: nor where the directory is open' is_refused "$EFS_RUNTIME_DIR/given"
+check_exit '--user: a stranger cannot stop it' 1 given as $stranger "EFS_RUNTIME_DIR=$S/r" "$EFS" stop given
+check '--user: he sees it' json "$(his "$EFS" status --json given)" "d['state'] == 'running'"
+check '--user: he can stop it' his "$EFS" stop given
+results --user
+
+check_exit '--user: run runs as him' 0 "^$user $user 0000000000000000\$" "$EFS" run --user $user "$JOB" -- sh -c 'echo $(id -u) $(id -g) $(awk "/^CapEff/ {print \$2}" /proc/self/status); echo run >"$EFS_MOUNT/run"'
+check '--user: with his results' test "$(owner "$OUT/run")" = $user:$user
+check '--user: run by name' "$EFS" run --user nobody "$JOB" -- true
+
+umount /dev/fuse; umount "$S/dev"
+finish
