@@ -26,7 +26,7 @@ may_not_connect() {
 }
 # The daemon itself refuses, too, where the directory lets a stranger through.
 is_refused() {
-  local answer; chmod 755 "$1" && chmod 666 "$1/control.sock" && answer=$(connect $stranger "$1" 2>&1); chmod 600 "$1/control.sock"; chmod 700 "$1"
+  local answer; chmod 755 "$(dirname "$1")" "$1" && chmod 666 "$1/control.sock" && answer=$(connect $stranger "$1" 2>&1); chmod 600 "$1/control.sock"; chmod 700 "$1"
   grep -q 'another user' <<<"$answer" && ! grep -q worker_pid <<<"$answer" || { echo "answer: $answer"; return 1; }
 }
 capabilities() { awk '/^CapEff/ {print $2}' "/proc/$1/status"; }
@@ -69,10 +69,10 @@ try:
     while True: os.write(fd, bytes(1 << 20))
 except OSError as e: assert e.errno == errno.ENOSPC, e
 os.unlink(sys.argv[1])' "$MNT/full"
-  own sh -c "cd $MNT && touch $S/u/held && exec sleep 1000" & holder=$!; pids+=($holder)
-  await 10 test -e "$S/u/held"
+  own sh -c "cd $MNT && echo \$\$ >$S/u/held && exec sleep 1000" & job=$!
+  await 10 test -s "$S/u/held"; holder=$(cat "$S/u/held"); pids+=("$holder")
   check_exit 'fusermount3: stop of a busy mount names the holder' 1 "$holder sleep" own "$EFS" stop self
-  kill $holder; wait $holder 2>/dev/null; pids=(); rm "$S/u/held"
+  kill "$holder"; { wait $job; } 2>/dev/null; pids=(); rm "$S/u/held"
   check 'fusermount3: stop' own "$EFS" stop self
   results fusermount3
   check 'fusermount3: nothing is left' bash -c "! grep -qF ' $MNT ' /proc/self/mounts && [ -z \"\$(ls -A $S/u)\" ] && ! ls -d /dev/shm/efs-$user-self"

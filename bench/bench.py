@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The figures of efs as ratios to a yardstick in the same run, alternating, median of the rounds.
+
+usage: bench.py BUILD_DIR [ROUNDS]
+
+micro: I/O and metadata through the mount (passthrough, and the daemon's path) against a tmpfs with the options of
+       the store behind it.
+macro: stage-in and stage-out against cp and sync -f between the same places.
+"""
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
+ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+EFS = f"{BUILD}/bin/efs"
+
+
+def run(*command, **options):
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **options).stdout
+
+
+def fio(path, pattern, block):
+    """MiB/s of one process with pread/pwrite on a file of 256 MiB that is there already, for 1.5 s."""
+    out = run("fio", "--name=b", f"--filename={path}/fio.dat", f"--rw={pattern}", f"--bs={block}", "--size=256m",
+              "--ioengine=psync", "--time_based", "--runtime=1.5", "--output-format=json", "--fallocate=none")
+    job = json.loads(out)["jobs"][0]
+    return job["read" if "read" in pattern else "write"]["bw_bytes"] / 2**20
+
+
+def meta(path):
+    where = tempfile.mkdtemp(dir=path)
+    lines = run(f"{BUILD}/bin/efs-bench-meta", where, "5000").split("\n")
+    os.rmdir(where)
+    return {name: float(rate) for name, rate in (line.split() for line in lines if line)}
+
+
+def row(name, ours, yardstick, unit):
+    ratios = sorted(a / b for a, b in zip(ours, yardstick))
+    print(f"{name:34} {statistics.median(ours):12.0f} {statistics.median(yardstick):12.0f} {unit:6}"
+          f" ratio {statistics.median(ratios):5.2f}  ({ratios[0]:.2f}-{ratios[-1]:.2f})", flush=True)
+
+
+class Job:
+    """An instance of efs on memory."""
+
+    def __init__(self, scratch, name, options="rw", resources=(), capacity="8 GiB"):
+        self.root, self.mount, self.results = (f"{scratch}/{name}-{part}" for part in ("pfs", "mnt", "res"))
+        os.makedirs(self.root, exist_ok=True)
+        self.name, self.options, self.file = name, options, f"{scratch}/{name}.yaml"
+        lines = [f"global-settings: [ name: {name}, root-dir: {self.root}, mount-dir: {self.mount}, results-dir: {self.results} ]",
+                 f"backends: [ [ id: mem, type: DRAM, capacity: {capacity} ] ]"]
+        if resources:
+            lines.append("resources: [ " + ", ".join(f"[ path: {r}, flags: persistent ]" for r in resources) + " ]")
+        with open(self.file, "w") as out:
+            out.write("\n".join(lines) + "\n")
+
+    def start(self):
+        run(EFS, "start", self.file, "-o", self.options)
+
+    def stop(self, *options):
+        run(EFS, "stop", self.name, *options)
+
+
+def micro(scratch, tmpfs, mode, options):
+    job = Job(scratch, mode, options)
+    job.start()
+    io = json.loads(run(EFS, "status", "--json", mode))["io"]
+    print(f"\n-- through the mount, mode {io}, against its backing tmpfs (one client; {ROUNDS} rounds)")
+    for path in (job.mount, tmpfs):
+        run("fio", "--name=lay", f"--filename={path}/fio.dat", "--rw=write", "--bs=1m", "--size=256m", "--ioengine=psync", "--fallocate=none")
+    for pattern, block in (("randread", "4k"), ("randwrite", "4k"), ("read", "1m"), ("write", "1m")):
+        ours, theirs = [], []
+        for _ in range(ROUNDS):
+            ours.append(fio(job.mount, pattern, block))
+            theirs.append(fio(tmpfs, pattern, block))
+        row(f"{pattern} {block}", ours, theirs, "MiB/s")
+    rounds = [(meta(job.mount), meta(tmpfs)) for _ in range(ROUNDS)]
+    for name in ("stat", "create", "unlink", "mkdir", "rmdir"):
+        row(name, [a[name] for a, _ in rounds], [b[name] for _, b in rounds], "op/s")
+    for name in ("create", "unlink", "mkdir", "rmdir"):
+        row(f"{name} / null round trip", [a[name] for a, _ in rounds], [a["null"] for a, _ in rounds], "op/s")
+    job.stop("--no-stage-out")
+
+
+def timed(function):
+    start = time.monotonic()
+    function()
+    return time.monotonic() - start
+
+
+def tree(path, files, size):
+    for i in range(files):
+        directory = f"{path}/d{i // 500}"
+        os.makedirs(directory, exist_ok=True)
+        with open(f"{directory}/f{i}", "wb") as out:
+            out.write(os.urandom(size))
+
+
+def big(path, size):
+    with open(f"{path}/big.dat", "wb") as out:
+        for _ in range(size // 2**24):
+            out.write(os.urandom(2**24))
+
+
+def staging(scratch, tmpfs, pfs_parent, name, fill, copy, rounds):
+    """Stage-in of a data set and stage-out of the same, dirty, between pfs_parent and memory."""
+    job = Job(pfs_parent, name, resources=("data",))
+    data = f"{job.root}/data"
+    os.makedirs(data)
+    fill(data)
+    run("sync", "-f", job.root)
+    ins, cp_ins, outs, cp_outs = [], [], [], []
+    for _ in range(rounds):
+        target = f"{tmpfs}/copy"
+        cp_ins.append(timed(lambda: (run(*copy, data, target), run("sync", "-f", target))))
+        ins.append(timed(job.start))
+        # Everything is written once more in place, so that all of it must go back.
+        for directory, _, files in os.walk(f"{job.mount}/data"):
+            for file in files:
+                os.close(os.open(f"{directory}/{file}", os.O_WRONLY))
+        back = f"{pfs_parent}/{name}-back"
+        cp_outs.append(timed(lambda: (run(*copy, target, back), run("sync", "-f", back))))
+        shutil.rmtree(back)
+        outs.append(timed(job.stop))
+        for gone in (target, job.results):
+            shutil.rmtree(gone)
+        run("sync", "-f", pfs_parent)
+    row(f"stage-in {name}", [1 / t for t in ins], [1 / t for t in cp_ins], "1/s")
+    row(f"stage-out {name}", [1 / t for t in outs], [1 / t for t in cp_outs], "1/s")
+    print(f"   seconds: in {statistics.median(ins):.2f}, cp {statistics.median(cp_ins):.2f}; out {statistics.median(outs):.2f}, cp {statistics.median(cp_outs):.2f}", flush=True)
+    shutil.rmtree(job.root)
+
+
+def main():
+    scratch = tempfile.mkdtemp(prefix="efs-bench-")
+    tmpfs = f"{scratch}/tmpfs"
+    os.environ["EFS_RUNTIME_DIR"] = f"{scratch}/run"
+    os.mkdir(tmpfs)
+    run("mount", "-t", "tmpfs", "-o", "size=8g,huge=within_size,nosuid,nodev", "bench", tmpfs)
+    try:
+        print(f"kernel {os.uname().release}, {os.cpu_count()} CPUs; left: efs, right: yardstick; medians")
+        micro(scratch, tmpfs, "passthrough", "rw")
+        micro(scratch, tmpfs, "daemon", "daemon-io")
+        os.remove(f"{tmpfs}/fio.dat")
+        print("\n-- staging, whole commands (efs start, efs stop), against cp and sync -f between the same places")
+        rounds = max(3, ROUNDS - 2)
+        memory_pfs = f"{tmpfs}/pfs"
+        os.mkdir(memory_pfs)
+        staging(scratch, tmpfs, scratch, "2-GiB-disk", lambda p: big(p, 2**31), ("cp", "-r", "--reflink=never"), rounds)
+        staging(scratch, tmpfs, memory_pfs, "2-GiB-tmpfs", lambda p: big(p, 2**31), ("cp", "-r", "--reflink=never"), rounds)
+        staging(scratch, tmpfs, scratch, "20000x8-KiB-disk", lambda p: tree(p, 20000, 8192), ("cp", "-a"), rounds)
+        staging(scratch, tmpfs, memory_pfs, "20000x8-KiB-tmpfs", lambda p: tree(p, 20000, 8192), ("cp", "-a"), rounds)
+    finally:
+        for instance in json.loads(subprocess.run([EFS, "status", "--json"], stdout=subprocess.PIPE, text=True).stdout or "[]"):
+            subprocess.run([EFS, "stop", "--no-stage-out", instance["name"]])
+        run("umount", tmpfs)
+        shutil.rmtree(scratch)
+
+
+main()

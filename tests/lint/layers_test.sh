@@ -1,0 +1,94 @@
+#!/bin/bash
+# What no compiler checks: the layers include downwards only, the examples are valid job files, and nothing in the tree
+# knows where it was developed. Every check is first shown to find what it looks for, in a copy with a planted violation.
+#   layers_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/../cli/lib.sh" "$@"
+
+# What a layer may include besides itself.
+declare -A allowed=(
+  [base]=''
+  [config]='base'
+  [backends]='base'
+  [store]='base'
+  [fs]='base backends store'
+  [fuse]='base backends fs'
+  [stage]='base config fs'
+  [control]='base'
+  [cli]='base config control stage'
+  [daemon]='base config backends store fs fuse stage control'
+  [api]='base control'
+)
+
+# bad_includes TREE: every include of a layer that the including layer may not know; an unknown layer is one, too.
+bad_includes() {
+  local root=$1 line file layer target
+  while IFS= read -r line; do
+    file=${line%%:*}
+    layer=${file#src/}; layer=${layer%%/*}
+    target=$(sed -E 's/^[^:]*:[[:space:]]*#[[:space:]]*include[[:space:]]*["<]([^">]*)[">].*/\1/' <<<"$line")
+    case $target in
+      ../*|*/../*) echo "$file: $target: a path with .."; continue ;;
+      */*) target=${target%%/*} ;;
+      *) continue ;;   # a header of the system or of the same directory
+    esac
+    [ -n "${allowed[$layer]+x}" ] || { echo "$file: the layer $layer has no rule"; continue; }
+    [ "$target" != "$layer" ] || continue
+    # Directories that are no layer are libraries.
+    [ -n "${allowed[$target]+x}" ] || [ -d "$root/src/$target" ] || continue
+    case " ${allowed[$layer]} " in *" $target "*) ;; *) echo "$file: $layer must not include $target" ;; esac
+  done < <(cd "$root" && grep -rE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' src backends --include='*.cpp' --include='*.hpp' --include='*.h' --include='*.c')
+}
+no_bad_includes() { local bad; bad=$(bad_includes "$1"); [ -z "$bad" ] || { echo "$bad"; return 1; }; }
+
+# The files of a tree: what git would commit, or all that are there where it is no checkout.
+files_of() {
+  if git -C "$1" rev-parse --git-dir >/dev/null 2>&1; then git -C "$1" ls-files -z -co --exclude-standard
+  else (cd "$1" && find . \( -name '.git' -o -name 'build*' \) -prune -o -type f -print0); fi
+}
+workshop='/w''ork/'   # in two parts, so that this file does not hold it
+foreign_paths() { (cd "$1" && files_of . | xargs -0 grep -InE -- "(^|[^[:alnum:]_./}-])$workshop" 2>/dev/null); }
+no_foreign_paths() { ! foreign_paths "$1"; }
+
+bad_examples() {
+  local file
+  for file in "$1"/conf/*.yaml; do "$EFS" check "$file" >/dev/null 2>&1 || echo "$file"; done
+}
+no_bad_examples() { local bad; bad=$(bad_examples "$1"); [ -z "$bad" ] || { for bad in $bad; do "$EFS" check "$bad"; done; return 1; }; }
+
+# --- the checks can fail ---
+copy=$S/copy
+mkdir "$copy" && cp -r "$SOURCE/src" "$SOURCE/backends" "$SOURCE/conf" "$copy" || exit 2
+# planted NAME PATTERN CHECK FILE TEXT: with the text in the file the check says what matches; without it no more.
+planted() {
+  local name=$1 pattern=$2 finder=$3 file=$copy/$4 text=$5
+  printf '%s\n' "$text" >"$file"
+  check "the check finds $name" grep -qE "$pattern" <<<"$($finder "$copy")"
+  rm "$file"
+  check_not "the check finds $name only where it is" grep -qE "$pattern" <<<"$($finder "$copy")"
+}
+planted 'base that includes fs' 'base must not include fs' bad_includes src/base/planted.hpp '#include "fs/filesystem.hpp"'
+planted 'fuse that includes stage' 'fuse must not include stage' bad_includes src/fuse/planted.cpp '#include "stage/planner.hpp"'
+planted 'stage that includes fuse' 'stage must not include fuse' bad_includes src/stage/planted.cpp '  #  include <fuse/session.hpp>'
+planted 'fs that includes fuse' 'fs must not include fuse' bad_includes src/fs/ops/planted.cpp '#include "fuse/session.hpp"'
+planted 'fs that includes stage' 'fs must not include stage' bad_includes src/fs/planted.hpp '#include "stage/planner.hpp" // why not'
+planted 'fs that includes daemon' 'fs must not include daemon' bad_includes src/fs/planted.cpp '#include "daemon/instance.hpp"'
+planted 'fs that includes config' 'fs must not include config' bad_includes src/fs/planted.cpp '#include "config/load.hpp"'
+planted 'a backend that includes store' 'backends must not include store' bad_includes backends/planted.cpp '#include "store/journal.hpp"'
+planted 'store that includes backends' 'store must not include backends' bad_includes src/store/planted.cpp '#include "backends/backend.hpp"'
+planted 'control that includes config' 'control must not include config' bad_includes src/control/planted.cpp '#include "config/load.hpp"'
+planted 'cli that includes fs' 'cli must not include fs' bad_includes src/cli/planted.cpp '#include "fs/filesystem.hpp"'
+planted 'cli that includes daemon' 'cli must not include daemon' bad_includes src/cli/planted.cpp '#include "daemon/instance.hpp"'
+planted 'a way around by ..' 'a path with \.\.' bad_includes src/fs/planted.cpp '#include "../fuse/session.hpp"'
+mkdir "$copy/src/newlayer"
+planted 'a layer without a rule' 'newlayer has no rule' bad_includes src/newlayer/planted.cpp '#include "base/log.hpp"'
+planted 'a path of the workshop' 'planted.hpp' foreign_paths src/base/planted.hpp "constexpr auto where = \"${workshop}main/x\";"
+planted 'a bad example' 'planted.yaml' bad_examples conf/planted.yaml 'resorces: []'
+
+# --- the tree ---
+check 'there are sources to look at' test "$(grep -rlE '#include "base/' "$SOURCE/src" "$SOURCE/backends" | wc -l)" -gt 20
+check 'includes go downwards' no_bad_includes "$SOURCE"
+check 'no path of the workshop' no_foreign_paths "$SOURCE"
+check 'there are examples' test "$(ls "$SOURCE"/conf/*.yaml | wc -l)" -ge 4
+check 'every example is a valid job file' no_bad_examples "$SOURCE"
+finish
