@@ -10,6 +10,7 @@
 #include <iostream>
 
 #include "cli/cli.hpp"
+#include "config/mount_options.hpp"
 
 extern char** environ;
 
@@ -77,6 +78,8 @@ std::string read_all(int fd) {
 }  // namespace
 
 std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config) {
+  if (const auto options = config::parse_mount_options(arguments.options); !options) return std::unexpected(report(world, options.error(), exit_usage));
+  if (!arguments.user.empty() && ::geteuid() != 0) return std::unexpected(report(world, {EPERM, "--user " + arguments.user + ": only root may start an instance for somebody else"}));
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::unexpected(report(world, {errno, "pipe"}));
   const UniqueFd ready(ends[0]);
@@ -98,7 +101,8 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   Result<Json> result = client ? client->ask({{"verb", "wait"}, {"starter", true}}, [&](const Json& progress) { show_progress(world, progress); }) : std::unexpected(client.error());
   end_progress(world);
   if (result && result->value("ok", false)) return *result;
-  if (result) ::waitpid(*pid, nullptr, 0);  // it has cleaned up when it is gone
+  // It has cleaned up when it is gone. Where it could not be asked it ends because its starter did not stay.
+  while (::waitpid(*pid, nullptr, 0) < 0 && errno == EINTR) {}
   return std::unexpected(result ? report(world, {result->value("code", EIO), result->value("error", "start failed")}) : report(world, result.error()));
 }
 

@@ -44,7 +44,7 @@ int stop_instance(World& world, const control::Instance& instance, bool stage_ou
   if (!answer->value("kept", false)) wait_for_end(lock);
   if (result != nullptr) *result = *answer;
   if (!world.json && answer->contains("summary")) {
-    (code == 0 ? world.out : world.err) << (*answer)["summary"].get<std::string>() << "\n";
+    (code == 0 ? world.out : world.err) << (*answer)["summary"].get<std::string>();
     if (answer->contains("receipt_file")) world.out << "receipt: " << (*answer)["receipt_file"].get<std::string>() << "\n";
     if (answer->value("kept", false))
       world.err << "What is not back is still in the buffer. When the cause is gone, try again with: efs stop " << instance.name << "\nTo give it up: efs stop --no-stage-out " << instance.name << "\n";
@@ -55,7 +55,12 @@ int stop_instance(World& world, const control::Instance& instance, bool stage_ou
 int stop(World& world, const std::string& which, bool stage_out) {
   auto instance = find_instance(which);
   if (!instance) return report(world, instance.error());
-  if (!instance->alive) return report(world, {ESRCH, "the daemon of " + instance->name + " is gone; what was in its buffer may still be below " + instance->directory + "/store"});
+  if (!instance->alive && !stage_out) {
+    if (const Status gone = control::discard(*instance); !gone) return report(world, gone.error());
+    return exit_good;
+  }
+  if (!instance->alive)
+    return report(world, {ESRCH, "the daemon of " + instance->name + " is gone; what was in its buffer may still be below " + instance->directory + "/store. To give it up: efs stop --no-stage-out " + instance->name});
   Json result;
   const int code = stop_instance(world, *instance, stage_out, &result);
   if (world.json && !result.is_null()) world.out << result.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,9 +49,22 @@ std::vector<Instance> list_instances() {
   std::vector<Instance> instances;
   const std::string own = runtime_directory(::geteuid());
   list_below(own, instances);
-  if (own != root_directory) list_below(root_directory, instances);
+  if (own != root_directory && std::getenv("EFS_RUNTIME_DIR") == nullptr) list_below(root_directory, instances);
   std::sort(instances.begin(), instances.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return instances;
+}
+
+Status discard(const Instance& instance) {
+  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory) return fail_errno(instance.directory);
+  const UniqueFd lock(::openat(directory.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EBUSY, instance.name + " is alive");
+  // By name below our descriptor: the directory is the user's, and a link in it is removed and not followed.
+  const std::string store = "/proc/self/fd/" + std::to_string(directory.get()) + "/store";
+  if (::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0 && errno != EINVAL && errno != ENOENT) return fail_errno(instance.directory + "/store");
+  for (const char* name : {"control.sock", "efsd.log", "lock"}) ::unlinkat(directory.get(), name, 0);
+  ::unlinkat(directory.get(), "store", AT_REMOVEDIR);
+  return ::rmdir(instance.directory.c_str()) == 0 ? Status{} : fail_errno(instance.directory);
 }
 
 }  // namespace efs::control

@@ -23,7 +23,12 @@ struct Instance {
   std::string socket() const { return directory + "/control.sock"; }
 };
 
-/// The instances that this user can see: those in his runtime directory, and in root's those that are his (all, for root).
+/// The instances that this user can see: those in his runtime directory, and, unless EFS_RUNTIME_DIR names it, in
+/// root's those that are his (all, for root).
 std::vector<Instance> list_instances();
+
+/// Removes what an instance whose daemon was killed left behind: its store in memory and its directory. The data is
+/// gone then. EBUSY where it lives; EPERM where it is root's to do. A store on a file system (fsdax) is not touched.
+Status discard(const Instance& instance);
 
 }  // namespace efs::control

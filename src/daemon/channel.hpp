@@ -16,14 +16,12 @@ namespace efs::daemon {
 enum class Ask : std::uint32_t {
   memory_store,     // number: bytes -> descriptor of a private tmpfs of that size
   check_mount,      // descriptor: the mount point
-  mount,            // descriptor: the mount point; number: MountFlag bits; text: source name -> /dev/fuse descriptor
+  mount,            // descriptor: the mount point; number: config::MountFlag bits; text: source name -> /dev/fuse descriptor
   unmount,          // -> EBUSY while it is in use
   abort,            // ends the connection, whoever uses it: nobody serves it any more
   open_backing,     // descriptor: a container -> number: backing id
   close_backing,    // number: backing id
 };
-
-enum MountFlag : std::uint64_t { mount_suid = 1, mount_dev = 2, mount_noexec = 4, mount_noatime = 8, mount_readonly = 16 };
 
 struct Message {
   Ask ask{};

@@ -20,8 +20,8 @@
 #include "base/log.hpp"
 #include "base/user.hpp"
 #include "config/load.hpp"
+#include "config/mount_options.hpp"
 #include "daemon/instance.hpp"
-#include "daemon/mount_options.hpp"
 #include "daemon/supervisor.hpp"
 
 namespace efs::daemon {
@@ -112,7 +112,7 @@ Result<config::JobConfig> load_job(const Arguments& a) {
 }
 
 // The worker: the job's user from the first line on.
-int worker(const Arguments& arguments, const User& user, const std::string& directory, UniqueFd channel, bool privileged, const MountOptions& mount) {
+int worker(const Arguments& arguments, const User& user, const std::string& directory, UniqueFd channel, bool privileged, const config::MountOptions& mount) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor nobody could unmount
   sigset_t signals;
   sigemptyset(&signals);
@@ -158,9 +158,9 @@ int supervise(const Arguments& arguments, const User& user, InstanceDirectory ma
   if (WIFSIGNALED(status)) {
     // A store stays: it may hold the only copy of somebody's results. Removing succeeds only where none is mounted.
     if (privileged) (void)!::seteuid(0);
-    const bool empty = ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
-    if (empty) remove_instance_directory(made, arguments);
-    log::error("event=worker_killed signal={} kept=\"{}/{}\"", WTERMSIG(status), arguments.runtime_directory, arguments.name);
+    const bool no_store = ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
+    if (no_store) remove_instance_directory(made, arguments);
+    log::error("event=worker_killed signal={} directory=\"{}/{}\" store={}", WTERMSIG(status), arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept");
     return 1;
   }
   if (privileged) (void)!::seteuid(0);
@@ -182,9 +182,10 @@ int efsd(int argc, char** argv) {
     if (arguments->ready_fd < 0) std::fprintf(stderr, "efsd: %s\n", describe(error).c_str());
     return 1;
   };
-  auto mount = parse_mount_options(arguments->options);
+  auto mount = config::parse_mount_options(arguments->options);
   if (!mount) return refuse(mount.error());
   const bool privileged = ::geteuid() == 0;
+  if (!privileged && !arguments->user.empty()) return refuse({EPERM, "--user " + arguments->user + ": only root may start an instance for somebody else"});
   auto user = find_user(privileged && !arguments->user.empty() ? arguments->user : std::to_string(::geteuid()));
   if (!user) return refuse(user.error());
   auto made = make_instance_directory(*arguments, *user);

@@ -59,10 +59,12 @@ int Instance::run() {
     changed_.notify_all();
     // Whoever started us is waiting for the reason; give him the time to hear it.
     changed_.wait_for(lock, std::chrono::seconds(10), [this] { return failure_told_; });
+    close_socket();
     return 1;
   }
   while (!serve_until_stopped()) {}
   tear_down();
+  close_socket();
   enter(State::ended);
   return 0;
 }
@@ -219,8 +221,9 @@ void Instance::tear_down() {
     store_.metadata.reset();
   }
   remove_store(store_.directory);
-  ::unlink((options_.directory + "/control.sock").c_str());
 }
+
+void Instance::close_socket() const { ::unlink((options_.directory + "/control.sock").c_str()); }
 
 void Instance::enter(State state) {
   std::lock_guard lock(mutex_);

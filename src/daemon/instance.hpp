@@ -60,6 +60,7 @@ class Instance {
   Status unmount();
   bool stage_out();
   void tear_down();
+  void close_socket() const;
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);

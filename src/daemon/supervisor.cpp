@@ -18,10 +18,14 @@
 
 #include "base/log.hpp"
 #include "base/user.hpp"
+#include "config/mount_options.hpp"
 
 extern char** environ;
 
 namespace efs::daemon {
+
+using config::mount_dev, config::mount_noatime, config::mount_noexec, config::mount_readonly, config::mount_suid;
+
 namespace {
 
 // linux/fuse.h of older systems does not have these (kernel 6.9, include/uapi/linux/fuse.h).

@@ -6,38 +6,32 @@ set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 
 # What a layer may include besides itself.
-declare -A allowed=(
-  [base]=''
-  [config]='base'
-  [backends]='base'
-  [store]='base'
-  [fs]='base backends store'
-  [fuse]='base backends fs'
-  [stage]='base config fs'
-  [control]='base'
-  [cli]='base config control stage'
-  [daemon]='base config backends store fs fuse stage control'
-  [api]='base control'
-)
+rules='base:
+config: base
+backends: base
+store: base
+fs: base backends store
+fuse: base backends fs
+stage: base config fs
+control: base
+cli: base config control stage
+daemon: base config backends store fs fuse stage control
+api: base control'
 
 # bad_includes TREE: every include of a layer that the including layer may not know; an unknown layer is one, too.
+# The first directory of an include is a layer or, where we have no such directory, a library.
 bad_includes() {
-  local root=$1 line file layer target
-  while IFS= read -r line; do
-    file=${line%%:*}
-    layer=${file#src/}; layer=${layer%%/*}
-    target=$(sed -E 's/^[^:]*:[[:space:]]*#[[:space:]]*include[[:space:]]*["<]([^">]*)[">].*/\1/' <<<"$line")
-    case $target in
-      ../*|*/../*) echo "$file: $target: a path with .."; continue ;;
-      */*) target=${target%%/*} ;;
-      *) continue ;;   # a header of the system or of the same directory
-    esac
-    [ -n "${allowed[$layer]+x}" ] || { echo "$file: the layer $layer has no rule"; continue; }
-    [ "$target" != "$layer" ] || continue
-    # Directories that are no layer are libraries.
-    [ -n "${allowed[$target]+x}" ] || [ -d "$root/src/$target" ] || continue
-    case " ${allowed[$layer]} " in *" $target "*) ;; *) echo "$file: $layer must not include $target" ;; esac
-  done < <(cd "$root" && grep -rE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' src backends --include='*.cpp' --include='*.hpp' --include='*.h' --include='*.c')
+  (cd "$1" && { ls src; echo backends; } && echo && grep -rE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' src backends --include='*.cpp' --include='*.hpp' --include='*.h' --include='*.c') |
+    rules=$rules awk '
+      BEGIN { n = split(ENVIRON["rules"], rule, "\n"); for (i = 1; i <= n; i++) { split(rule[i], part, ":"); allowed[part[1]] = " " part[2] " "; ours[part[1]] } }
+      !body { if ($0 == "") body = 1; else ours[$0]; next }
+      { file = $0; sub(/:.*/, "", file); layer = file; sub(/^src\//, "", layer); sub(/\/.*/, "", layer)
+        target = $0; sub(/^[^:]*:[^"<]*["<]/, "", target); sub(/[">].*/, "", target)
+        if (target ~ /(^|\/)\.\.\//) { print file ": " target ": a path with .."; next }
+        if (!(layer in allowed)) { print file ": the layer " layer " has no rule"; next }
+        if (target !~ /\//) next   # the system, or the same directory
+        sub(/\/.*/, "", target)
+        if (target != layer && target in ours && index(allowed[layer], " " target " ") == 0) print file ": " layer " must not include " target }'
 }
 no_bad_includes() { local bad; bad=$(bad_includes "$1"); [ -z "$bad" ] || { echo "$bad"; return 1; }; }
 

@@ -72,7 +72,7 @@ os.unlink(sys.argv[1])' "$MNT/full"
   own sh -c "cd $MNT && echo \$\$ >$S/u/held && exec sleep 1000" & job=$!
   await 10 test -s "$S/u/held"; holder=$(cat "$S/u/held"); pids+=("$holder")
   check_exit 'fusermount3: stop of a busy mount names the holder' 1 "$holder sleep" own "$EFS" stop self
-  kill "$holder"; { wait $job; } 2>/dev/null; pids=(); rm "$S/u/held"
+  { kill "$holder"; wait $job; } 2>/dev/null; pids=(); rm "$S/u/held"
   check 'fusermount3: stop' own "$EFS" stop self
   results fusermount3
   check 'fusermount3: nothing is left' bash -c "! grep -qF ' $MNT ' /proc/self/mounts && [ -z \"\$(ls -A $S/u)\" ] && ! ls -d /dev/shm/efs-$user-self"

@@ -1,4 +1,4 @@
-#include "daemon/mount_options.hpp"
+#include "config/mount_options.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,8 @@
 #include <string_view>
 
 #include "base/text.hpp"
-#include "daemon/channel.hpp"
 
-namespace efs::daemon {
+namespace efs::config {
 namespace {
 
 struct Flag {
@@ -46,4 +45,4 @@ Result<MountOptions> parse_mount_options(const std::string& list) {
   return options;
 }
 
-}  // namespace efs::daemon
+}  // namespace efs::config

@@ -1,10 +1,8 @@
-#include "daemon/mount_options.hpp"
+#include "config/mount_options.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
-#include "daemon/channel.hpp"
-
-using namespace efs::daemon;
+using namespace efs::config;
 
 TEST_CASE("mount options: the last word counts, the unknown is refused with a suggestion") {
   CHECK(parse_mount_options("")->flags == 0);

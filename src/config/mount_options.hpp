@@ -1,12 +1,15 @@
 #pragma once
-// The -o options of efsd, `efs start` and mount(8).
+// The -o options of `efs start`, efsd and mount(8).
 
 #include <cstdint>
 #include <string>
 
 #include "base/result.hpp"
 
-namespace efs::daemon {
+namespace efs::config {
+
+/// What a mount may be asked for; the supervisor takes suid and dev from root only.
+enum MountFlag : std::uint64_t { mount_suid = 1, mount_dev = 2, mount_noexec = 4, mount_noatime = 8, mount_readonly = 16 };
 
 struct MountOptions {
   std::uint64_t flags = 0;  // MountFlag bits
@@ -17,4 +20,4 @@ struct MountOptions {
 /// A comma-separated list. EINVAL with a text for what is unknown.
 Result<MountOptions> parse_mount_options(const std::string& list);
 
-}  // namespace efs::daemon
+}  // namespace efs::config
