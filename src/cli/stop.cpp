@@ -33,7 +33,7 @@ int stop_instance(World& world, const control::Instance& instance, bool stage_ou
   const UniqueFd lock(::open((instance.directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   auto client = control::Client::connect(instance.socket(), instance.owner);
   if (!client) return report(world, client.error());
-  const auto answer = client->ask({{"verb", "stop"}, {"stage_out", stage_out}}, [&](const Json& progress) { show_progress(world, progress); });
+  const auto answer = client->ask({{"verb", "stop"}, {"stage_out", stage_out}, {"receipt", world.json}}, [&](const Json& progress) { show_progress(world, progress); });
   end_progress(world);
   if (!answer) return report(world, answer.error());
   if (!answer->value("ok", false)) {

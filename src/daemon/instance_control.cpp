@@ -54,7 +54,11 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
     (void)progress(progress_now());  // the stop goes on when the asker is gone
     lock.lock();
   }
-  if (stops_done_ != before) return last_outcome_;
+  if (stops_done_ != before) {
+    Json outcome = last_outcome_;
+    if (!request.value("receipt", false)) outcome.erase("receipt");  // megabytes for many files, and it is in its file
+    return outcome;
+  }
   failure_told_ = true;
   changed_.notify_all();
   return state_ == State::failed ? control::error_line({ECANCELED, "stopped before the inputs were there; nothing is mounted"}) : control::result_line();
