@@ -29,5 +29,9 @@ compare() {
 
 compare passthrough passthrough -- --expect "$expect/expect-passthrough.txt"
 compare daemon daemon -o daemon-io -- --expect "$expect/expect-daemon.txt"
+# The daemon's path once more, through mapped segments: libpmem takes this memory for persistent.
+export PMEM_IS_PMEM_FORCE=1
+compare mapped daemon -o daemon-io -- --expect "$expect/expect-daemon.txt"
+unset PMEM_IS_PMEM_FORCE
 compare user passthrough --user 65534 -- --expect "$expect/expect-user.txt" --user 65534
 finish
