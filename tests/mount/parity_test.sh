@@ -20,6 +20,7 @@ compare() {
   check "$name: I/O" json "$("$EFS" status --json "$name")" "d['io'] == '$io'"
   text=$("$parity" "$S/$name/native" "$MNT" "$@"); code=$?
   printf '%s\n' "$text" | grep -v '^DIFF [^ ]* (declared)' | sed "s/^/$name: /"
+  skipped=$((skipped + $(sed -nE 's/^[0-9]+ passed, [0-9]+ failed, ([0-9]+) skipped$/\1/p' <<<"$text" | tail -n 1 | grep . || echo 0)))
   [ $code -ne 0 ] || ok
   [ $code -eq 0 ] || failed=$((failed + 1))
   check "$name: the daemon lives" json "$("$EFS" status --json "$name")" "d['state'] == 'running'"
