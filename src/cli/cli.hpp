@@ -32,6 +32,7 @@ struct JobArguments {
   config::Overrides overrides;
   std::string options;  // -o
   std::string user;
+  std::string interleaving;  // directory of the queue; wins over the job file
   bool debug = false;
   bool foreground = false;
 };
@@ -43,6 +44,7 @@ int start(World& world, const JobArguments& arguments);
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command);
 int status(World& world, const std::string& which);
 int stop(World& world, const std::string& which, bool stage_out);
+int queue(World& world, const std::string& directory);
 
 // Shared pieces
 /// Loads the job file or reports every problem of it.

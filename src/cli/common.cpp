@@ -80,6 +80,12 @@ void show_progress(World& world, const Json& progress) {
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const double seconds = started > 0 ? now - started : 0;
   std::string line = "\r\033[K" + progress.value("state", "");
+  if (const auto turn = progress.find("turn"); turn != progress.end() && turn->value("standing", "") == "waiting") {
+    line += ": waits for its turn at the PFS, " + std::to_string(turn->value("ahead", 0U)) + " ahead";
+    if (turn->contains("wait_seconds")) line += ", about " + format_seconds((*turn)["wait_seconds"].get<double>());
+    world.err << line << std::flush;
+    return;
+  }
   if (total > 0 && seconds > 0) {
     const double rate = done / seconds;
     line += ": " + format_bytes(static_cast<std::uint64_t>(done)) + " (" + std::to_string(static_cast<int>(100 * done / total)) + "%) in " + format_seconds(seconds) + " (" +

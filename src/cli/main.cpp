@@ -24,6 +24,7 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   if (!starts) return;
   verb.add_option("-o,--options", a.options, "mount options: nosuid,nodev,noexec,ro,fsname=,daemon-io,...");
   verb.add_option("-u,--user", a.user, "the job's user (root only)");
+  verb.add_option("--interleaving", a.interleaving, "directory of the queue in which stagings take turns at the PFS")->envname("EFS_INTERLEAVING");
   verb.add_flag("-d,--debug", a.debug, "log more");
 }
 
@@ -61,6 +62,10 @@ int main(int argc, char** argv) {
   stop_verb->add_option("instance", which, "name, mount point or job file");
   stop_verb->add_flag("--no-stage-out", no_stage_out, "drop everything that is not back yet");
 
+  std::string queue_directory;
+  verb("queue", "show who holds a turn at the PFS, who waits, and for how long", [&] { return queue(world, queue_directory); })
+      ->add_option("directory", queue_directory, "directory of the queue")->envname("EFS_INTERLEAVING")->required();
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
@@ -69,7 +74,7 @@ int main(int argc, char** argv) {
   }
   if (job.job_file.empty())
     if (const char* given = std::getenv("EFS_CONFIG")) job.job_file = given;
-  const bool needs_job = !app.got_subcommand("status") && !app.got_subcommand("stop");
+  const bool needs_job = !app.got_subcommand("status") && !app.got_subcommand("stop") && !app.got_subcommand("queue");
   if (needs_job && job.job_file.empty()) return report(world, {EINVAL, "no job file: name one, or set EFS_CONFIG"}, exit_usage);
   try {
     return action();

@@ -27,6 +27,18 @@ void print(std::ostream& out, const Json& s) {
   if (s.contains("backend")) out << "  backend  " << s["backend"].get<std::string>() << "\n";
   if (s.contains("io")) out << "  I/O      " << s["io"].get<std::string>() << (s.contains("io_reason") ? " (" + s["io_reason"].get<std::string>() + ")" : "") << "\n";
   if (s.contains("capacity")) out << "  used     " << format_bytes(s["used"].get<std::uint64_t>()) << " of " << format_bytes(s["capacity"].get<std::uint64_t>()) << "\n";
+  if (s.contains("turn")) {
+    const Json& turn = s["turn"];
+    const std::string standing = turn.value("standing", "");
+    out << "  turn     ";
+    if (standing == "waiting") {
+      out << "waits to stage " << turn.value("direction", "") << ", " << turn.value("ahead", 0U) << " ahead";
+      if (turn.contains("wait_seconds")) out << ", about " << format_seconds(turn["wait_seconds"].get<double>());
+    } else {
+      out << (standing == "holds" ? "has its turn" : "goes without a turn: " + turn.value("reason", ""));
+    }
+    out << "\n";
+  }
   const std::string state = s.value("state", "");
   if (state == "staging-in" || state == "staging-out")
     out << "  moved    " << format_bytes(s.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(s.value("bytes_total", std::uint64_t{0})) << "\n";

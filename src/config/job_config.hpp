@@ -50,6 +50,7 @@ struct JobConfig {
   std::string results_dir;  // "" where nothing can be persistent
   bool in_place = false;    // results_dir == root_dir, said explicitly
   std::string log_file;     // "": in the instance's own directory
+  std::string interleaving; // directory of the queue at the PFS; "": no turns are taken
   unsigned workers = 8;
   std::uint64_t transfer_size = 1u << 20;  // bytes per PFS request
   std::vector<Backend> backends;           // never empty: one dram backend where the file has none

@@ -77,6 +77,7 @@ void read_settings(const Section& settings, const std::string& file, JobConfig& 
   config.results_dir = read_directory(settings, "results-dir", problems);
   config.in_place = read_in_place(settings, problems);
   config.log_file = read_path(settings, "log-file", problems);
+  config.interleaving = read_path(settings, "interleaving", problems);
   config.workers = read_workers(settings, config.workers, problems);
   config.transfer_size = read_size(settings, "transfer-size", least_transfer, most_transfer, problems).value_or(config.transfer_size);
   if (config.in_place && !settings.find("results-dir") && !settings.bad.contains("results-dir")) config.results_dir = config.root_dir;

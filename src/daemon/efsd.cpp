@@ -23,13 +23,14 @@
 #include "config/mount_options.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/supervisor.hpp"
+#include "daemon/turn_keeper.hpp"
 
 namespace efs::daemon {
 namespace {
 
 // efsd is started by `efs`, which has parsed and checked everything once; its own arguments are few and plain.
 struct Arguments {
-  std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file, options;
+  std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file, options, interleaving;
   int ready_fd = -1;
   bool debug = false;
 };
@@ -39,7 +40,7 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
   const std::map<std::string_view, std::string*> texts{
       {"--config", &arguments.job_file}, {"--name", &arguments.name},           {"--runtime-dir", &arguments.runtime_directory},
       {"--user", &arguments.user},       {"--root-dir", &arguments.root_dir},   {"--mount-dir", &arguments.mount_dir},
-      {"--results-dir", &arguments.results_dir}, {"--log-file", &arguments.log_file}, {"--options", &arguments.options}};
+      {"--results-dir", &arguments.results_dir}, {"--log-file", &arguments.log_file}, {"--options", &arguments.options}, {"--interleaving", &arguments.interleaving}};
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--debug") {
@@ -112,7 +113,7 @@ Result<config::JobConfig> load_job(const Arguments& a) {
 }
 
 // The worker: the job's user from the first line on.
-int worker(const Arguments& arguments, const User& user, const std::string& directory, UniqueFd channel, bool privileged, const config::MountOptions& mount) {
+int worker(const Arguments& arguments, const User& user, const std::string& directory, UniqueFd channel, TurnClient& turns, bool privileged, const config::MountOptions& mount) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor nobody could unmount
   sigset_t signals;
   sigemptyset(&signals);
@@ -132,7 +133,7 @@ int worker(const Arguments& arguments, const User& user, const std::string& dire
   SupervisorClient supervisor(std::move(channel));
   InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags,
                           .source = mount.source.empty() ? "efs#" + config->name : mount.source, .supervisor = ::getppid()};
-  Instance instance(std::move(options), supervisor);
+  Instance instance(std::move(options), supervisor, turns);
   if (const Status listening = instance.listen(); !listening) return tell(arguments.ready_fd, describe(listening.error())), 1;
   tell(arguments.ready_fd, "ready");
   ::close(arguments.ready_fd);
@@ -168,6 +169,21 @@ int supervise(const Arguments& arguments, const User& user, InstanceDirectory ma
   return WEXITSTATUS(status);
 }
 
+// The keeper of turns, where they are wished. Without one the job runs all the same; the log and `efs status` say why.
+UniqueFd keep_turns(const Arguments& arguments, const User& user, InstanceDirectory& made, std::string& why_not) {
+  if (arguments.interleaving.empty()) return {};
+  const char* node = std::getenv("SLURMD_NODENAME");
+  std::array<char, 256> host{};
+  (void)::gethostname(host.data(), host.size() - 1);
+  auto keeper = start_keeper({.directory = arguments.interleaving, .job = arguments.name, .node = node != nullptr ? node : host.data()}, user, [&] {
+    made = {};  // above all the lock: it says whether the supervisor lives
+    if (arguments.ready_fd >= 0) ::close(arguments.ready_fd);
+  });
+  if (keeper) return std::move(*keeper);
+  why_not = describe(keeper.error());
+  return {};
+}
+
 }  // namespace
 
 int efsd(int argc, char** argv) {
@@ -193,13 +209,17 @@ int efsd(int argc, char** argv) {
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return refuse({errno, "socketpair"});
   UniqueFd ours(pair[0]), theirs(pair[1]);
+  std::string why_no_turns;
+  UniqueFd keeper = keep_turns(*arguments, *user, *made, why_no_turns);
   const pid_t child = ::fork();
   if (child < 0) return refuse({errno, "fork"});
   if (child == 0) {
     ours.reset();
     made->lock.reset();  // the lock is the supervisor's: it holds while the supervisor has its copy
-    std::exit(worker(*arguments, *user, arguments->runtime_directory + "/" + arguments->name, std::move(theirs), privileged, *mount));
+    TurnClient turns(std::move(keeper), why_no_turns);
+    std::exit(worker(*arguments, *user, arguments->runtime_directory + "/" + arguments->name, std::move(theirs), turns, privileged, *mount));
   }
+  keeper.reset();
   theirs.reset();
   return supervise(*arguments, *user, std::move(*made), std::move(ours), child, privileged);
 }

@@ -38,7 +38,7 @@ const char* name_of(State state) {
   return "?";
 }
 
-Instance::Instance(InstanceOptions options, SupervisorClient& supervisor) : options_(std::move(options)), supervisor_(supervisor) {}
+Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns) : options_(std::move(options)), supervisor_(supervisor), turns_(turns) {}
 
 Instance::~Instance() = default;
 
@@ -113,6 +113,8 @@ Status Instance::plan_and_stage_in() {
     return fail(EINVAL, text);
   }
   enter(State::staging_in);
+  const auto turn = turns_.take(queue::Direction::in, plan->bytes, progress_);
+  if (!turn) return std::unexpected(turn.error());
   const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(options_.config), progress_);
   if (!report.ok()) return fail(report.failure->error.code, "stage-in failed: " + (report.failure->path.empty() ? "" : options_.config.root_dir + "/" + report.failure->path + ": ") + describe(report.failure->error));
   log::info("event=staged_in files={} directories={} bytes={} seconds={:.3f}", report.files, report.directories, report.bytes, report.seconds);
@@ -186,6 +188,7 @@ bool Instance::stage_out() {
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
   progress_.cancel = false;
+  const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_);
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, stage_options(options_.config), progress_);
   int code = stage::exit_code(receipt);
   Json outcome = control::result_line({{"staged_out", true}, {"receipt", stage::to_json(receipt)}, {"summary", stage::describe(receipt)}});

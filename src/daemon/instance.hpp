@@ -14,6 +14,7 @@
 #include "control/server.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
+#include "daemon/turn_keeper.hpp"
 #include "fs/filesystem.hpp"
 #include "fuse/session.hpp"
 #include "stage/progress.hpp"
@@ -37,7 +38,8 @@ const char* name_of(State state);
 
 class Instance {
  public:
-  Instance(InstanceOptions options, SupervisorClient& supervisor);
+  /// `turns`: where stage-in and stage-out wait for their turn at the PFS.
+  Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns);
   ~Instance();
 
   /// Opens the control socket. After this, run().
@@ -71,6 +73,7 @@ class Instance {
 
   const InstanceOptions options_;
   SupervisorClient& supervisor_;
+  TurnClient& turns_;
   std::unique_ptr<control::Server> server_;
   Store store_;
   std::unique_ptr<fs::Filesystem> filesystem_;

@@ -1,6 +1,8 @@
 // The control verbs of an instance: status, wait, stop.
 #include <unistd.h>
 
+#include <array>
+
 #include "daemon/instance.hpp"
 
 namespace efs::daemon {
@@ -8,6 +10,14 @@ namespace {
 
 using control::Json;
 constexpr auto progress_interval = std::chrono::milliseconds(250);
+
+Json to_json(const TurnClient::Shown& turn) {
+  static constexpr std::array standings{"waiting", "holds", "none"};
+  Json line{{"direction", queue::name_of(turn.direction)}, {"standing", standings.at(static_cast<std::size_t>(turn.standing))}, {"ahead", turn.ahead}, {"since", static_cast<double>(turn.since) / 1e9}};
+  if (turn.wait >= 0) line["wait_seconds"] = turn.wait;
+  if (!turn.reason.empty()) line["reason"] = turn.reason;
+  return line;
+}
 
 }  // namespace
 
@@ -66,9 +76,12 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
 
 Json Instance::progress_now() {
   const stage::ProgressSnapshot p = progress_.snapshot();
+  const auto turn = turns_.view();
   std::lock_guard lock(mutex_);
-  return {{"state", name_of(state_)}, {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total}, {"files_done", p.files_done}, {"files_total", p.files_total},
-          {"started", static_cast<double>(p.started) / 1e9}};
+  Json line{{"state", name_of(state_)}, {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total}, {"files_done", p.files_done}, {"files_total", p.files_total},
+            {"started", static_cast<double>(p.started) / 1e9}};
+  if (turn) line["turn"] = to_json(*turn);
+  return line;
 }
 
 Json Instance::status_now() {

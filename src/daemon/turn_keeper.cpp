@@ -1,0 +1,201 @@
+#include "daemon/turn_keeper.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+
+namespace efs::daemon {
+namespace {
+
+using queue::Standing;
+using queue::View;
+
+enum Verb : std::uint32_t { take_turn, report_progress, release_turn };
+
+struct Ask {
+  std::uint32_t verb = take_turn;
+  std::uint32_t direction = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct Answer {
+  std::uint32_t standing = 0;
+  std::uint32_t ahead = 0;
+  double wait = -1;
+  std::array<char, 200> reason{};
+};
+
+void answer(int socket, const View& view) {
+  Answer line{.standing = static_cast<std::uint32_t>(view.standing), .ahead = view.ahead, .wait = view.wait};
+  std::copy_n(view.reason.data(), std::min(view.reason.size(), line.reason.size() - 1), line.reason.begin());
+  (void)!::send(socket, &line, sizeof line, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+// The keeper's loop: one turn at a time, until the worker closes its end.
+void keep(int socket, const QueueOptions& options, uid_t uid) {
+  std::optional<queue::Turn> turn;
+  double next_look = 0;
+  while (true) {
+    pollfd line{.fd = socket, .events = POLLIN, .revents = 0};
+    const int timeout = turn ? static_cast<int>(std::clamp(next_look, 0.01, 3600.0) * 1000) : -1;
+    const int ready = ::poll(&line, 1, timeout);
+    if (ready < 0 && errno != EINTR) return;
+    if (ready > 0) {
+      Ask ask;
+      const ssize_t n = ::recv(socket, &ask, sizeof ask, 0);
+      if (n < 0 && errno == EINTR) continue;
+      if (n != static_cast<ssize_t>(sizeof ask)) return;
+      if (ask.verb == report_progress) {
+        if (turn) turn->progress(ask.bytes);
+        continue;
+      }
+      turn.reset();
+      if (ask.verb != take_turn) continue;
+      auto drawn = queue::Turn::draw(options.directory, {.job = options.job, .node = options.node, .direction = ask.direction == 0 ? queue::Direction::in : queue::Direction::out, .bytes = ask.bytes, .uid = uid});
+      if (!drawn) {
+        answer(socket, {.standing = Standing::unserialised, .reason = describe(drawn.error())});
+        continue;
+      }
+      turn.emplace(std::move(*drawn));
+    }
+    if (!turn) continue;
+    const View view = turn->poll();
+    next_look = view.next_look;
+    answer(socket, view);
+  }
+}
+
+}  // namespace
+
+Result<UniqueFd> start_keeper(const QueueOptions& options, const User& user, const std::function<void()>& close_others) {
+  struct stat st {};
+  if (::stat(options.directory.c_str(), &st) != 0) return fail_errno("queue " + options.directory);
+  if (::geteuid() == 0 && user.uid != 0 && st.st_uid == user.uid) return fail(EPERM, "queue " + options.directory + " belongs to the job's user, who could hold or fake a turn; give it to an account of the site's");
+  std::array<int, 2> pair{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail_errno("socketpair");
+  UniqueFd ours(pair[0]), theirs(pair[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return fail_errno("fork");
+  if (child > 0) return ours;
+  ours.reset();
+  close_others();
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // it ends with the worker
+  (void)!::chdir("/");
+  const auto owner = find_user(std::to_string(st.st_uid));
+  if (owner && become(*owner, true)) keep(theirs.get(), options, user.uid);
+  ::_exit(0);
+}
+
+// The keeper writes many answers while the turn is held; nobody needs them, but they must not fill the line.
+struct TurnClient::Held::Shared {
+  TurnClient& client;
+  std::mutex mutex;  // rank 90 (leaf): guards ended
+  std::condition_variable_any end;
+  bool ended = false;
+  std::jthread reporter;
+};
+
+TurnClient::Held::Held() = default;
+TurnClient::Held::Held(Held&&) noexcept = default;
+
+bool TurnClient::send(std::uint32_t verb, std::uint32_t direction, std::uint64_t bytes) const {
+  const Ask ask{.verb = verb, .direction = direction, .bytes = bytes};
+  return keeper_ && ::send(keeper_.get(), &ask, sizeof ask, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof ask);
+}
+
+void TurnClient::show(std::optional<Shown> shown) {
+  std::lock_guard lock(mutex_);
+  shown_ = std::move(shown);
+}
+
+std::optional<TurnClient::Shown> TurnClient::view() const {
+  std::lock_guard lock(mutex_);
+  return shown_;
+}
+
+// One answer, or a look at the cancel switch. False when the waiting is over.
+bool TurnClient::wait_for_answer(Shown& shown, const stage::Progress& progress, Status& given_up) {
+  if (progress.cancel) {
+    given_up = fail(ECANCELED, "cancelled while waiting for a turn at the PFS");
+    return false;
+  }
+  pollfd line{.fd = keeper_.get(), .events = POLLIN, .revents = 0};
+  if (::poll(&line, 1, 200) <= 0) return true;
+  Answer got;
+  if (::recv(keeper_.get(), &got, sizeof got, 0) != static_cast<ssize_t>(sizeof got)) {
+    shown.standing = Standing::unserialised;
+    shown.reason = "the process that keeps the turn is gone";
+    return false;
+  }
+  got.reason.back() = '\0';
+  shown.standing = static_cast<Standing>(got.standing);
+  shown.ahead = got.ahead;
+  shown.wait = got.wait;
+  shown.reason = got.reason.data();
+  return shown.standing == Standing::waiting;
+}
+
+Result<TurnClient::Held> TurnClient::take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress) {
+  if (!keeper_ && why_not_.empty()) return Held();
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  Shown shown{.direction = direction, .since = to_ns(now)};
+  Status given_up;
+  if (!send(take_turn, static_cast<std::uint32_t>(direction), bytes)) {
+    shown.standing = Standing::unserialised;
+    shown.reason = why_not_.empty() ? "the process that keeps the turn is gone" : why_not_;
+  } else {
+    do show(shown);
+    while (wait_for_answer(shown, progress, given_up));
+  }
+  if (!given_up) {
+    send(release_turn, 0, 0);
+    show(std::nullopt);
+    return std::unexpected(given_up.error());
+  }
+  if (shown.standing == Standing::unserialised) log::warn("event=no_turn direction={} reason=\"{}\"", queue::name_of(direction), shown.reason);
+  else log::info("event=turn direction={} bytes={}", queue::name_of(direction), bytes);
+  show(shown);
+  return Held(*this, progress);
+}
+
+TurnClient::Held::Held(TurnClient& client, const stage::Progress& progress) : shared_(new Shared{.client = client}) {
+  if (!client.keeper_) return;
+  shared_->reporter = std::jthread([shared = shared_.get(), &progress] {
+    std::unique_lock lock(shared->mutex);
+    while (!shared->end.wait_for(lock, std::chrono::seconds(1), [shared] { return shared->ended; })) {
+      std::array<char, sizeof(Answer)> dropped{};
+      while (::recv(shared->client.keeper_.get(), dropped.data(), dropped.size(), MSG_DONTWAIT) > 0) {}
+      if (!shared->client.send(report_progress, 0, progress.bytes_done)) return;
+    }
+    shared->client.send(report_progress, 0, progress.bytes_done);
+  });
+}
+
+TurnClient::Held::~Held() {
+  if (!shared_) return;
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->ended = true;
+  }
+  shared_->end.notify_all();
+  if (shared_->reporter.joinable()) shared_->reporter.join();
+  std::array<char, sizeof(Answer)> dropped{};
+  while (shared_->client.keeper_ && ::recv(shared_->client.keeper_.get(), dropped.data(), dropped.size(), MSG_DONTWAIT) > 0) {}
+  shared_->client.send(release_turn, 0, 0);
+  shared_->client.show(std::nullopt);
+}
+
+}  // namespace efs::daemon

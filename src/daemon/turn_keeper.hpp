@@ -1,0 +1,75 @@
+#pragma once
+// Turns at the PFS for one instance. A process of its own, the keeper, draws the tickets and holds the slots: it runs as
+// the user that the queue's directory belongs to, so that the job's user can neither hold a turn nor fake one, and a
+// PFS that hangs holds up neither supervisor nor worker. It believes nothing the worker says but how much it has to move.
+// When the worker goes, or the keeper, the turn is free.
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/mutex.hpp"
+#include "base/user.hpp"
+#include "queue/turn.hpp"
+#include "stage/progress.hpp"
+
+namespace efs::daemon {
+
+struct QueueOptions {
+  std::string directory;  // "": no turns are taken
+  std::string job, node;  // as `efs queue` shows them
+};
+
+/// Forks the keeper; the worker's end of the line to it. Called by root before it drops its rights, or by a user for
+/// himself. An error says why there can be no turns; the instance can do without. `close_others` runs in the keeper:
+/// it must not hold what others wait for.
+Result<UniqueFd> start_keeper(const QueueOptions& options, const User& user, const std::function<void()>& close_others);
+
+/// The worker's side. take() and its Held from one thread; view() from any.
+class TurnClient {
+ public:
+  TurnClient() = default;
+  explicit TurnClient(UniqueFd keeper, std::string why_not) : keeper_(std::move(keeper)), why_not_(std::move(why_not)) {}
+
+  /// Holds the turn for a scope and tells the keeper how far the transfer is.
+  class Held {
+   public:
+    Held();
+    Held(TurnClient& client, const stage::Progress& progress);
+    Held(Held&&) noexcept;
+    ~Held();
+
+   private:
+    struct Shared;
+    std::unique_ptr<Shared> shared_;
+  };
+  /// Waits for a turn; at once where no turns are taken or the keeper is gone. ECANCELED once `progress.cancel` is set.
+  Result<Held> take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress);
+
+  struct Shown {
+    queue::Direction direction{};
+    queue::Standing standing{};
+    std::uint32_t ahead = 0;
+    double wait = -1;
+    std::string reason;
+    Nanoseconds since = 0;  // wall clock: waits since
+  };
+  /// nullopt while no turn is wanted.
+  std::optional<Shown> view() const;
+
+ private:
+  void show(std::optional<Shown> shown);
+  bool wait_for_answer(Shown& shown, const stage::Progress& progress, Status& given_up);
+  bool send(std::uint32_t verb, std::uint32_t direction, std::uint64_t bytes) const;
+
+  UniqueFd keeper_;
+  std::string why_not_;  // turns are wished but cannot be had
+  mutable std::mutex mutex_;  // rank 90 (leaf): guards shown_
+  std::optional<Shown> shown_;
+};
+
+}  // namespace efs::daemon

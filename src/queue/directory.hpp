@@ -1,0 +1,84 @@
+#pragma once
+// The queue's directory on the PFS. It belongs to the account that holds the slots, and nobody else may write there:
+//   settings          what the site wishes (settings.hpp); may be absent
+//   locks             mode 0600; its bytes are locked, never its data (open file description locks, fcntl(2)):
+//                       byte 0 the mutex, 2^20 + i and 2^21 + i the slots in and out, 2^40 + n ticket n
+//   state             next number and measured rates; written under the mutex
+//   in/ out/          tickets: wN (waits), hN (holds); one JSON line each, readable by all; mtime is the heartbeat
+// A lock goes when its process goes, however it goes, so whoever finds a ticket whose byte is free removes it.
+// The PFS must keep POSIX locks coherent between nodes (Lustre: -o flock, NFS: version 4).
+//
+// Not thread-safe. Every Directory has an open file description of its own: two of them in one process exclude each
+// other as two processes do.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+#include "queue/policy.hpp"
+
+namespace efs::queue {
+
+/// Measured from finished transfers: bytes/s of one slot; 0: not known yet.
+struct State {
+  std::uint64_t next = 1;
+  double rate_in = 0, rate_out = 0;
+  double& rate(Direction direction) { return direction == Direction::in ? rate_in : rate_out; }
+};
+
+/// A ticket's file as a listing shows it.
+struct Entry {
+  std::uint64_t number = 0;
+  bool holds = false;
+  std::string name;  // in/w000..
+};
+
+class Directory {
+ public:
+  /// `to_hold`: to draw tickets; the directory must belong to this user and be closed to others (EPERM). Makes what
+  /// is missing in it. Otherwise to look, which anybody may who can read it.
+  static Result<Directory> open(const std::string& path, bool to_hold);
+
+  const std::string& path() const { return path_; }
+  /// Read anew each time; a file with a problem is an error, an absent one gives the defaults.
+  Result<Settings> settings() const;
+  State state() const;
+  void save(const State& state) const;
+
+  /// Calls `what` under the mutex; EBUSY where it cannot be had within `patience` seconds.
+  Status with_mutex(const std::function<Status()>& what, double patience = 2);
+
+  /// Locks without waiting; false where somebody else holds it.
+  bool lock_ticket(std::uint64_t number) const;
+  bool lock_slot(Direction direction, unsigned slot) const;
+  void unlock_slot(Direction direction, unsigned slot) const;
+  /// Does another one hold it? Only for a Directory opened to hold, or by root or the owner.
+  bool is_alive(std::uint64_t number) const;
+  bool slot_is_held(Direction direction, unsigned slot) const;
+  bool sees_locks() const { return static_cast<bool>(locks_); }
+
+  std::vector<Entry> list(Direction direction) const;
+  std::optional<Ticket> read(const Entry& entry) const;
+  /// Seconds since its last sign of life, by the file server's clock as `now` gives it.
+  double silence(const Entry& entry, Nanoseconds now) const;
+  void remove(const std::string& name) const;
+
+  int fd() const { return directory_.get(); }
+
+ private:
+  bool lock_byte(std::uint64_t offset, short type) const;
+  bool byte_is_locked(std::uint64_t offset) const;
+
+  std::string path_;
+  UniqueFd directory_, locks_;
+};
+
+std::string ticket_name(const Ticket& ticket);
+/// The line of a ticket, padded to a fixed length, so that one write replaces another whole.
+std::string encode(const Ticket& ticket);
+std::optional<Ticket> decode(const std::string& line);
+
+}  // namespace efs::queue

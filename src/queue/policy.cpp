@@ -1,0 +1,50 @@
+#include "queue/policy.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <tuple>
+
+namespace efs::queue {
+namespace {
+
+constexpr double gibibyte = 1024.0 * 1024.0 * 1024.0;
+constexpr double second = 1e9;
+
+double rank(const Settings& settings, const Ticket& ticket) {
+  const auto drawn = static_cast<double>(ticket.drawn);
+  switch (settings.policy) {
+    case Policy::fifo: break;
+    case Policy::smallest_first: return drawn + static_cast<double>(ticket.bytes) / gibibyte * settings.ageing * second;
+    case Policy::deadline: {
+      const double latest = drawn + settings.longest_wait * second;
+      return ticket.deadline == 0 ? latest : std::min(latest, static_cast<double>(ticket.deadline));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+const char* name_of(Direction direction) { return direction == Direction::in ? "in" : "out"; }
+
+bool goes_before(const Settings& settings, const Ticket& a, const Ticket& b) {
+  return std::tuple(rank(settings, a), a.number) < std::tuple(rank(settings, b), b.number);
+}
+
+double estimate_wait(const std::vector<Ticket>& holders, const std::vector<Ticket>& waiters, unsigned slots, double rate) {
+  if (rate <= 0) return -1;
+  std::priority_queue<double, std::vector<double>, std::greater<>> ends;  // when each slot is free
+  for (const auto& holder : holders) ends.push(static_cast<double>(holder.bytes - std::min(holder.done, holder.bytes)) / rate);
+  while (ends.size() < slots) ends.push(0);
+  while (ends.size() > slots) ends.pop();
+  double start = 0;
+  for (const auto& waiter : waiters) {
+    start = ends.top();
+    ends.pop();
+    ends.push(start + static_cast<double>(waiter.bytes) / rate);
+  }
+  return start;
+}
+
+}  // namespace efs::queue

@@ -1,0 +1,265 @@
+// Turns in a real directory, by one process and by many that are killed.
+#include "queue/turn.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "queue/overview.hpp"
+#include "support/temp.hpp"
+
+namespace efs::queue {
+namespace {
+
+struct Scene {
+  test::TempDirectory scratch;
+  explicit Scene(const std::string& settings = "") { set(settings); }
+  void set(const std::string& settings) const { std::ofstream(scratch.path() + "/settings") << "poll: 0.002\n" << settings; }
+  const std::string& path() const { return scratch.path(); }
+  std::size_t tickets() const {
+    const auto directory = Directory::open(path(), true);
+    return directory->list(Direction::in).size() + directory->list(Direction::out).size();
+  }
+  Turn draw(const std::string& job, Direction direction = Direction::in, std::uint64_t bytes = 1) const {
+    auto turn = Turn::draw(path(), {.job = job, .node = "n1", .direction = direction, .bytes = bytes});
+    REQUIRE(turn);
+    return std::move(*turn);
+  }
+};
+
+Standing standing(Turn& turn) { return turn.poll().standing; }
+
+TEST_CASE("turns go by number, one at a time, and each direction by itself", "[queue]") {
+  const Scene scene;
+  auto a = scene.draw("a"), b = scene.draw("b"), c = scene.draw("c"), out = scene.draw("a", Direction::out);
+  CHECK(standing(b) == Standing::waiting);
+  CHECK(b.poll().ahead == 1);
+  CHECK(standing(c) == Standing::waiting);
+  CHECK(standing(a) == Standing::granted);
+  CHECK(standing(c) == Standing::waiting);
+  CHECK(standing(out) == Standing::granted);
+  a.release();
+  CHECK(standing(c) == Standing::waiting);
+  CHECK(standing(b) == Standing::granted);
+  b.release();
+  CHECK(standing(c) == Standing::granted);
+  c.release();
+  out.release();
+  CHECK(scene.tickets() == 0);
+}
+
+TEST_CASE("as many turns at a time as there are slots", "[queue]") {
+  const Scene scene("slots-in: 2");
+  auto a = scene.draw("a"), b = scene.draw("b"), c = scene.draw("c");
+  CHECK(standing(b) == Standing::granted);  // two slots, one ahead
+  CHECK(standing(c) == Standing::waiting);
+  CHECK(standing(a) == Standing::granted);
+  CHECK(standing(c) == Standing::waiting);
+  b.release();
+  CHECK(standing(c) == Standing::granted);
+}
+
+TEST_CASE("a smaller one goes first where the policy says so", "[queue]") {
+  const Scene scene("policy: smallest-first\nageing: 3600");
+  auto large = scene.draw("large", Direction::in, 100ULL << 30), small = scene.draw("small", Direction::in, 1);
+  CHECK(standing(large) == Standing::waiting);
+  CHECK(standing(small) == Standing::granted);
+  small.release();
+  CHECK(standing(large) == Standing::granted);
+}
+
+TEST_CASE("who waits too long goes ahead without a turn and leaves the queue", "[queue]") {
+  const Scene scene("longest-wait: 0.001");
+  scene.set("");
+  auto holder = scene.draw("holder");
+  REQUIRE(standing(holder) == Standing::granted);
+  scene.set("longest-wait: 0.001");
+  auto waiter = scene.draw("waiter");
+  Turn* const turn = &waiter;
+  View view;
+  while ((view = turn->poll()).standing == Standing::waiting) std::this_thread::yield();
+  CHECK(view.standing == Standing::unserialised);
+  CHECK(view.reason.contains("longest-wait"));
+  CHECK(scene.tickets() == 1);
+}
+
+TEST_CASE("who holds too long loses the slot to the next", "[queue]") {
+  const Scene scene("longest-hold: 0.001");
+  auto a = scene.draw("a"), b = scene.draw("b");
+  REQUIRE(standing(a) == Standing::granted);
+  while (standing(a) == Standing::granted) std::this_thread::yield();
+  CHECK(a.poll().reason.contains("longest-hold"));
+  CHECK(standing(b) == Standing::granted);
+}
+
+TEST_CASE("a waiter that gives no sign of life is passed over and keeps its place", "[queue]") {
+  const Scene scene("stale-after: 100");
+  auto silent = scene.draw("silent"), next = scene.draw("next");
+  const timespec long_ago[2] = {{.tv_sec = 1000, .tv_nsec = 0}, {.tv_sec = 1000, .tv_nsec = 0}};
+  REQUIRE(::utimensat(AT_FDCWD, (scene.path() + "/" + ticket_name(silent.ticket())).c_str(), long_ago, 0) == 0);
+  CHECK(standing(next) == Standing::granted);
+  next.release();
+  CHECK(standing(silent) == Standing::granted);
+}
+
+TEST_CASE("a ticket that a server lost is drawn again at its place", "[queue]") {
+  const Scene scene;
+  auto a = scene.draw("a"), b = scene.draw("b");
+  REQUIRE(::unlink((scene.path() + "/" + ticket_name(a.ticket())).c_str()) == 0);
+  CHECK(standing(a) == Standing::granted);
+  CHECK(standing(b) == Standing::waiting);
+  CHECK(scene.tickets() == 2);
+}
+
+TEST_CASE("foreign and torn files in the queue harm nobody", "[queue]") {
+  const Scene scene;
+  auto a = scene.draw("a");
+  for (const char* name : {"/in/w00000000000000000000", "/in/h00000000000000000077", "/in/w99999999999999999999999", "/in/README", "/in/w12x"}) std::ofstream(scene.path() + name) << "{\"number\":";
+  std::ofstream(scene.path() + "/state") << "next ";
+  auto b = scene.draw("b");
+  CHECK(b.ticket().number > a.ticket().number);
+  CHECK(standing(a) == Standing::granted);
+  a.release();
+  CHECK(standing(b) == Standing::granted);
+}
+
+TEST_CASE("a queue that others can write is refused", "[queue]") {
+  const Scene scene;
+  REQUIRE(::chmod(scene.path().c_str(), 0777) == 0);
+  const auto refused = Turn::draw(scene.path(), {.job = "a", .node = "n"});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == EPERM);
+  CHECK(refused.error().what.contains("chmod"));
+  REQUIRE(::chmod(scene.path().c_str(), 0755) == 0);
+  CHECK(Turn::draw(scene.path(), {.job = "a", .node = "n"}));
+  CHECK(Turn::draw(scene.path() + "/none", {.job = "a", .node = "n"}).error().code == ENOENT);
+  scene.set("slot-in: 1");
+  CHECK(Turn::draw(scene.path(), {.job = "a", .node = "n"}).error().what.contains("settings: line 2"));
+}
+
+TEST_CASE("waiting can be given up", "[queue]") {
+  const Scene scene;
+  auto a = scene.draw("a");
+  REQUIRE(standing(a) == Standing::granted);
+  int looks = 0;
+  const auto given_up = acquire(scene.path(), {.job = "b", .node = "n"}, [&](const View&) { return ++looks < 3; });
+  REQUIRE_FALSE(given_up);
+  CHECK(given_up.error().code == ECANCELED);
+  CHECK(scene.tickets() == 1);
+}
+
+TEST_CASE("the overview shows holders, waiters and the time to their turns", "[queue]") {
+  const Scene scene;
+  auto a = scene.draw("first", Direction::in, 1000);
+  REQUIRE(standing(a) == Standing::granted);
+  a.progress(1000);
+  a.release();  // now a rate is known
+  auto b = scene.draw("second", Direction::in, 1000), c = scene.draw("third", Direction::in, 5);
+  REQUIRE(standing(b) == Standing::granted);
+  const auto seen = look_at(scene.path());
+  REQUIRE(seen);
+  REQUIRE(seen->in.holders.size() == 1);
+  CHECK(seen->in.holders[0].ticket.job == "second");
+  REQUIRE(seen->in.waiters.size() == 1);
+  CHECK(seen->in.waiters[0].ticket.job == "third");
+  CHECK(seen->in.waiters[0].wait > 0);
+  CHECK(seen->out.holders.empty());
+  CHECK(describe(*seen).contains("third on n1"));
+}
+
+// What the processes of a test share.
+struct Shared {
+  std::atomic<int> inside{0};       // by processes that were not killed inside
+  std::atomic<int> most{0};
+  std::atomic<std::uint64_t> turns{0};
+};
+
+// Takes turns for ever; counts itself in while it holds one.
+[[noreturn]] void take_turns(const std::string& path, Shared& shared, unsigned index, std::uint64_t seed) {
+  std::mt19937_64 random(seed + index);
+  while (true) {
+    const auto direction = random() % 2 == 0 ? Direction::in : Direction::out;
+    auto turn = acquire(path, {.job = std::to_string(index), .node = "n", .direction = direction, .bytes = random() % 1000}, [](const View&) { return true; });
+    if (!turn || turn->poll().standing != Standing::granted) ::_exit(3);
+    if (direction == Direction::in) {
+      const int now = ++shared.inside;
+      int most = shared.most;
+      while (now > most && !shared.most.compare_exchange_weak(most, now)) {}
+      ::usleep(static_cast<useconds_t>(random() % 2000));
+      --shared.inside;
+    }
+    ++shared.turns;
+  }
+}
+
+Shared* shared_memory() { return new (::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared; }
+
+TEST_CASE("many processes never hold more turns than there are slots", "[queue]") {
+  const auto seed = test::seed();
+  INFO("EFS_TEST_SEED=" << seed);
+  const Scene scene("slots-in: 2\nslots-out: 1\npolicy: smallest-first");
+  Shared& shared = *shared_memory();
+  std::vector<pid_t> children;
+  for (unsigned i = 0; i < 8; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) take_turns(scene.path(), shared, i, seed);
+    children.push_back(child);
+  }
+  while (shared.turns < 100) std::this_thread::yield();
+  for (const pid_t child : children) {
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status));
+  }
+  CHECK(shared.most >= 1);
+  CHECK(shared.most <= 2);
+  ::munmap(&shared, sizeof shared);
+}
+
+TEST_CASE("kill -9 at any moment frees the turn, and the queue cleans itself", "[queue]") {
+  const auto seed = test::seed();
+  INFO("EFS_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  const Scene scene;
+  Shared& shared = *shared_memory();
+  std::vector<pid_t> children(6, 0);
+  const auto spawn = [&](unsigned i) {
+    children.at(i) = ::fork();
+    if (children.at(i) == 0) take_turns(scene.path(), shared, i, random());
+  };
+  for (unsigned i = 0; i < children.size(); ++i) spawn(i);
+  for (int round = 0; round < 60; ++round) {
+    const auto victim = static_cast<unsigned>(random() % children.size());
+    ::usleep(static_cast<useconds_t>(random() % 5000));
+    ::kill(children.at(victim), SIGKILL);
+    ::waitpid(children.at(victim), nullptr, 0);
+    const auto before = shared.turns.load();
+    spawn(victim);
+    // The others go on: whoever was killed held up nobody.
+    while (shared.turns < before + 3) std::this_thread::yield();
+  }
+  for (const pid_t child : children) {
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+  }
+  // The next comer gets its turn at once and finds nothing of the dead.
+  auto turn = scene.draw("last");
+  CHECK(standing(turn) == Standing::granted);
+  auto out = scene.draw("last", Direction::out);
+  CHECK(standing(out) == Standing::granted);
+  CHECK(scene.tickets() == 2);
+  ::munmap(&shared, sizeof shared);
+}
+
+}  // namespace
+}  // namespace efs::queue
