@@ -5,10 +5,11 @@ EFS_PREFIX ?= /opt/efs-deps
 export EFS_PREFIX
 JOBS   ?= $(shell nproc)
 
-.PHONY: help deps demo-deps configure build check check-fast bench demo install clean
+.PHONY: help deps demo-deps slurm-deps configure build check check-fast bench demo install clean
 
 help:
 	@echo "make deps     install what efs needs (Debian 12 or 13, as root)"
+	@echo "make slurm-deps  the same, and what the Slurm plugin and its tests need"
 	@echo "make build    build into build/: programs in build/bin, libraries in build/lib"
 	@echo "make check    deps, build, and all tests"
 	@echo "make demo     deps, build, and a real job through efs"
@@ -20,6 +21,9 @@ deps:
 
 demo-deps:
 	@cmake/deps.sh --demo
+
+slurm-deps:
+	@cmake/deps.sh --slurm
 
 configure:
 	@cmake --preset $(PRESET) -B $(BUILD) -DEFS_PREFIX=$(EFS_PREFIX) >/dev/null

@@ -6,7 +6,8 @@
 #   * Catch2 3: taken from backports where the release has only version 2.
 # The mirror is the one that the machine's own apt configuration names.
 #
-# usage: cmake/deps.sh [--demo]     --demo adds the programs that `make demo` runs
+# usage: cmake/deps.sh [--demo | --slurm]     --demo adds the programs that `make demo` runs; --slurm what the Slurm plugin
+#                                             is built against, and a Slurm and munge for its tests (nothing is started)
 #   EFS_PREFIX   where the private libfuse goes (default /opt/efs-deps)
 set -euo pipefail
 
@@ -23,6 +24,7 @@ common=(g++ make cmake ninja-build pkg-config ca-certificates fuse3 libfuse3-dev
         libcli11-dev libspdlog-dev nlohmann-json3-dev libxxhash-dev libbenchmark-dev
         attr acl libcap2-bin python3 sqlite3 fio util-linux e2fsprogs psmisc)
 demo=(lammps hdf5-tools)
+slurm=(libslurm-dev slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
 
 # The machine's own Debian mirror and keyring, from deb822 or one-line sources.
 mirror() {
@@ -72,6 +74,8 @@ catch2_major() { dpkg-query -W -f '${Version}' catch2 2>/dev/null | sed 's/^[0-9
 if [ -n "$(missing "${common[@]}")" ]; then apt-get -qq update; fi
 install "${common[@]}"
 [ "${1:-}" = --demo ] && { [ -z "$(missing "${demo[@]}")" ] || apt-get -qq update; install "${demo[@]}"; }
+
+[ "${1:-}" = --slurm ] && { [ -z "$(missing "${slurm[@]}")" ] || apt-get -qq update; install "${slurm[@]}"; }
 
 if ! have_catch2 || [ "$(catch2_major)" != 3 ]; then
   release=$(. /etc/os-release; printf %s "$VERSION_CODENAME")

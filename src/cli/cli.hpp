@@ -32,6 +32,7 @@ struct JobArguments {
   config::Overrides overrides;
   std::string options;  // -o
   std::string user;
+  std::string node;          // NUMBER/NODES of a job on several nodes
   std::string interleaving;  // directory of the queue; wins over the job file
   bool debug = false;
   bool foreground = false;
@@ -44,6 +45,8 @@ int start(World& world, const JobArguments& arguments);
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command);
 int status(World& world, const std::string& which);
 int stop(World& world, const std::string& which, bool stage_out);
+/// What the nodes of a batch job say; `shared` is the site's directory.
+int job_status(World& world, unsigned job, const std::string& shared);
 int queue(World& world, const std::string& directory);
 
 // Shared pieces

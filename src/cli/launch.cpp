@@ -37,6 +37,7 @@ std::vector<std::string> daemon_command(const JobArguments& a, const config::Job
   add("--log-file", config.log_file);
   add("--options", a.options);
   add("--user", a.user);
+  add("--node", a.node);
   // Of another user's job file root takes no path: where it holds turns is the site's word alone.
   const bool own = ::geteuid() != 0 || a.user.empty();
   add("--interleaving", !a.interleaving.empty() ? std::filesystem::absolute(a.interleaving).string() : own ? config.interleaving : "");

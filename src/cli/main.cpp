@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -10,6 +11,14 @@
 namespace {
 
 using namespace efs::cli;
+
+// NUMBER/NODES, counted from 0.
+std::string is_node(const std::string& text) {
+  unsigned node = 0, nodes = 0;
+  char more = 0;
+  const bool good = std::sscanf(text.c_str(), "%u/%u%c", &node, &nodes, &more) == 2 && node < nodes && nodes <= 1'000'000;
+  return good ? "" : "\"" + text + "\" is no NUMBER/NODES such as 0/4";
+}
 
 void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   const auto path = [&](const char* flags, std::optional<std::string>& into, const char* help) {
@@ -24,6 +33,7 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   if (!starts) return;
   verb.add_option("-o,--options", a.options, "mount options: nosuid,nodev,noexec,ro,fsname=,daemon-io,...");
   verb.add_option("-u,--user", a.user, "the job's user (root only)");
+  verb.add_option("--node", a.node, "NUMBER/NODES: which node of a job on several nodes this is")->check(is_node);
   verb.add_option("--interleaving", a.interleaving, "directory of the queue in which stagings take turns at the PFS")->envname("EFS_INTERLEAVING");
   verb.add_flag("-d,--debug", a.debug, "log more");
 }
@@ -57,7 +67,12 @@ int main(int argc, char** argv) {
   start_verb->add_flag("-f,--foreground", job.foreground, "stay until the instance ends");
   add_job_options(*verb("plan", "show what would move and whether it fits; moves nothing", [&] { return plan(world, job); }), job, false);
   add_job_options(*verb("check", "report all problems of a job file", [&] { return check(world, job); }), job, false);
-  verb("status", "show instances", [&] { return status(world, which); })->add_option("instance", which, "name, mount point or job file");
+  unsigned job_id = 0;
+  std::string shared;
+  CLI::App* status_verb = verb("status", "show instances", [&] { return job_id != 0 ? job_status(world, job_id, shared) : status(world, which); });
+  status_verb->add_option("instance", which, "name, mount point or job file");
+  status_verb->add_option("--job", job_id, "a batch job instead: what its nodes say; exit code 1: it failed, 3: results are not back");
+  status_verb->add_option("--shared", shared, "with --job: the site's directory for the state of jobs")->envname("EFS_SHARED");
   CLI::App* stop_verb = verb("stop", "unmount and stage out; returns when the results are back", [&] { return stop(world, which, !no_stage_out); });
   stop_verb->add_option("instance", which, "name, mount point or job file");
   stop_verb->add_flag("--no-stage-out", no_stage_out, "drop everything that is not back yet");

@@ -1,4 +1,5 @@
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <iostream>
@@ -8,8 +9,21 @@
 
 namespace efs::cli {
 
+namespace {
+
+// Root needs to know of another user's job file only what it is told on the command line; the worker reads it, as him.
+std::expected<config::JobConfig, int> load_as_starter(World& world, const JobArguments& arguments) {
+  const auto& given = arguments.overrides;
+  if (::geteuid() != 0 || arguments.user.empty() || !given.name || !given.mount_dir) return load_job(world, arguments);
+  config::JobConfig config{.source = arguments.job_file, .name = *given.name, .root_dir = given.root_dir.value_or(""), .mount_dir = *given.mount_dir, .results_dir = given.results_dir.value_or(""), .log_file = given.log_file.value_or("")};
+  if (config.name.empty() || config.name.contains('/') || config.name.starts_with('.')) return std::unexpected(report(world, {EINVAL, "--name " + config.name + " cannot name an instance"}, exit_usage));
+  return config;
+}
+
+}  // namespace
+
 int start(World& world, const JobArguments& arguments) {
-  const auto config = load_job(world, arguments);
+  const auto config = load_as_starter(world, arguments);
   if (!config) return config.error();
   const auto started = launch(world, arguments, *config);
   if (!started) return started.error();

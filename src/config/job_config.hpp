@@ -26,6 +26,9 @@ struct Backend {
   Enforce enforce = Enforce::advisory;
 };
 
+/// Which nodes of a job on several nodes get the files.
+enum class Distribute : std::uint8_t { replicate, partition };
+
 /// Something to stage in. A path that holds *, ? or [ behind root_dir is a glob (as glob(7), with ** for any depth);
 /// root_dir itself is never part of the pattern.
 struct Resource {
@@ -33,6 +36,7 @@ struct Resource {
   std::string backend;
   FileClass file_class = FileClass::temporary;
   bool is_glob = false;
+  Distribute distribute = Distribute::replicate;
   int line = 0;  // of the job file, for messages
 };
 
@@ -53,6 +57,7 @@ struct JobConfig {
   std::string interleaving; // directory of the queue at the PFS; "": no turns are taken
   unsigned workers = 8;
   std::uint64_t transfer_size = 1u << 20;  // bytes per PFS request
+  unsigned node = 0, nodes = 1;            // this node's number and how many the job has: of the start, not of the file
   std::vector<Backend> backends;           // never empty: one dram backend where the file has none
   std::vector<Resource> resources;
   std::vector<OutputRule> outputs;

@@ -1,3 +1,4 @@
+#include <array>
 #include <algorithm>
 
 #include "base/text.hpp"
@@ -71,8 +72,10 @@ std::optional<std::string> output_pattern(const Value& value, const JobConfig& c
 void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
   std::map<std::string, int> first_lines;
   for (const auto& section : sections) {
+    static constexpr std::array distributions{Word{"replicate", static_cast<int>(Distribute::replicate)}, Word{"partition", static_cast<int>(Distribute::partition)}};
     Resource resource{.backend = read_backend_id(section, config, problems),
                       .file_class = read_flags(section, FileClass::temporary, problems),
+                      .distribute = read_word(section, "distribute", distributions, Distribute::replicate, problems),
                       .line = section.mark_of("path").line};
     const auto* value = section.require("path", problems);
     const auto path = value ? path_below_root(*value, config.root_dir, problems) : std::nullopt;

@@ -30,7 +30,7 @@ namespace {
 
 // efsd is started by `efs`, which has parsed and checked everything once; its own arguments are few and plain.
 struct Arguments {
-  std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file, options, interleaving;
+  std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file, options, interleaving, node;
   int ready_fd = -1;
   bool debug = false;
 };
@@ -40,7 +40,7 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
   const std::map<std::string_view, std::string*> texts{
       {"--config", &arguments.job_file}, {"--name", &arguments.name},           {"--runtime-dir", &arguments.runtime_directory},
       {"--user", &arguments.user},       {"--root-dir", &arguments.root_dir},   {"--mount-dir", &arguments.mount_dir},
-      {"--results-dir", &arguments.results_dir}, {"--log-file", &arguments.log_file}, {"--options", &arguments.options}, {"--interleaving", &arguments.interleaving}};
+      {"--results-dir", &arguments.results_dir}, {"--log-file", &arguments.log_file}, {"--options", &arguments.options}, {"--interleaving", &arguments.interleaving}, {"--node", &arguments.node}};
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--debug") {
@@ -106,7 +106,11 @@ void remove_instance_directory(const InstanceDirectory& made, const Arguments& a
 Result<config::JobConfig> load_job(const Arguments& a) {
   const auto given = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); };
   auto config = config::load(a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file)});
-  if (config) return *config;
+  if (config) {
+    // As `efs` has checked it: NUMBER/NODES.
+    if (!a.node.empty()) (void)std::sscanf(a.node.c_str(), "%u/%u", &config->node, &config->nodes);
+    return *config;
+  }
   std::string text;
   for (const auto& problem : config.error()) text += (text.empty() ? "" : "; ") + to_string(problem, a.job_file);
   return fail(EINVAL, text);

@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "fs/staging.hpp"
+#include "stage/merge.hpp"
 #include "stage/planner.hpp"
 #include "stage/stage_in.hpp"
 #include "stage/stage_out.hpp"
@@ -79,6 +80,9 @@ Status Instance::start() {
   auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid()});
   if (!filesystem) return std::unexpected(filesystem.error());
   filesystem_ = std::move(*filesystem);
+  if (options_.config.nodes > 1 && !options_.config.results_dir.empty()) {
+    if (const auto now = stage::pfs_now(options_.config.results_dir)) merge_since_ = *now;
+  }
   EFS_TRY(plan_and_stage_in());
   return mount();
 }
@@ -184,7 +188,8 @@ Status Instance::unmount() {
 }
 
 bool Instance::stage_out() {
-  auto& pfs = stage::posix_pfs();
+  const auto merging = options_.config.nodes > 1 ? stage::merging_pfs(merge_since_) : nullptr;
+  auto& pfs = merging ? *merging : stage::posix_pfs();
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
   progress_.cancel = false;

@@ -81,6 +81,7 @@ class Instance {
   std::jthread session_thread_;
   UniqueFd mount_point_;
   bool made_mount_point_ = false;
+  Nanoseconds merge_since_ = 0;  // of a job on several nodes: what the PFS got later is another node's; 0: not known, then all is
   stage::Progress progress_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 

@@ -12,6 +12,7 @@ namespace efs::queue {
 namespace {
 
 constexpr double slowest_look = 5;   // seconds
+constexpr std::uint64_t least_measured = 1u << 20;  // bytes: what is smaller says nothing of the rate
 constexpr double weight_of_new = 0.3;  // of the last transfer in the measured rate
 
 // So that waiters do not look all at once.
@@ -187,7 +188,7 @@ void Turn::release() {
   // Not waited for long: the lock goes with the descriptor, and the others clean up what we could not.
   (void)directory_->with_mutex([this]() -> Status {
     const double seconds = waited();
-    if (view_.standing == Standing::granted && ticket_.done > 0 && seconds > 0) {
+    if (view_.standing == Standing::granted && ticket_.done >= least_measured && seconds > 0) {
       State state = directory_->state();
       double& rate = state.rate(ticket_.direction);
       const double measured = static_cast<double>(ticket_.done) / seconds;

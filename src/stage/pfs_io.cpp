@@ -13,6 +13,8 @@
 #include <memory>
 #include <string_view>
 
+#include "stage/merge.hpp"
+
 namespace efs::stage {
 namespace {
 
@@ -52,7 +54,7 @@ Result<UniqueFd> walk_beneath(int root, std::string_view path, int flags, mode_t
   return fd_of(retried([&] { return ::openat(at, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode); }));
 }
 
-class PosixPfs final : public PfsIo {
+class PosixPfs : public PfsIo {
  public:
   Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode) override {
     return fd_of(retried([&] { return ::openat(at, path.c_str(), flags | O_CLOEXEC, mode); }));
@@ -180,7 +182,18 @@ class PosixPfs final : public PfsIo {
   const std::string here_ = ".";
 };
 
+class MergingPfs final : public PosixPfs {
+ public:
+  explicit MergingPfs(Nanoseconds since) : since_(since) {}
+  Status rename(int at, const std::string& from, const std::string& to) override { return rename_merging(at, from, to, since_); }
+
+ private:
+  const Nanoseconds since_;
+};
+
 }  // namespace
+
+std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since) { return std::make_unique<MergingPfs>(since); }
 
 PfsIo& posix_pfs() {
   static PosixPfs instance;  // constant after construction

@@ -1,5 +1,7 @@
 #include "stage/planner.hpp"
 
+#include "stage/distribute.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -229,14 +231,15 @@ class Planner {
   }
 
   void total() {
-    for (auto& [path, entry] : entries_) {
+    for (auto& [path, entry] : entries_) plan_.entries.push_back(std::move(entry));
+    entries_.clear();
+    deal_out(config_, plan_.entries);
+    for (const auto& entry : plan_.entries) {
       plan_.bytes += entry.size;
       plan_.needed += rounded(entry.size);
       ++plan_.inodes;
       if (entry.type == EntryType::file) ++plan_.files;
-      plan_.entries.push_back(std::move(entry));
     }
-    entries_.clear();
   }
 
   void check_capacity(std::uint64_t capacity) {

@@ -161,9 +161,9 @@ TEST_CASE("the overview shows holders, waiters and the time to their turns", "[q
   const Scene scene;
   auto a = scene.draw("first", Direction::in, 1000);
   REQUIRE(standing(a) == Standing::granted);
-  a.progress(1000);
+  a.progress(1u << 20);
   a.release();  // now a rate is known
-  auto b = scene.draw("second", Direction::in, 1000), c = scene.draw("third", Direction::in, 5);
+  auto b = scene.draw("second", Direction::in, 1u << 20), c = scene.draw("third", Direction::in, 5);
   REQUIRE(standing(b) == Standing::granted);
   const auto seen = look_at(scene.path());
   REQUIRE(seen);

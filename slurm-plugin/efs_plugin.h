@@ -1,0 +1,108 @@
+/* What the files of the plugin share. Plain C: nothing here may end or unwind the Slurm process it runs in.
+ *
+ * Who calls what, where, as whom:
+ *   allocator.c  sbatch, salloc, srun       the user    checks the job file, hands its text to the nodes
+ *   prolog.c     slurmd's prolog process    root        starts efs, waits for the inputs
+ *   task.c       slurmstepd                 root, user  tells the tasks where the files are, or fails them
+ *   epilog.c     slurmd's epilog process    root        stops efs
+ *   slurmd.c     slurmd                     root        sweeps what a crash left
+ * Root believes nothing that comes from the user: the options, and what the allocator put into the job control
+ * environment. It makes files only below directories that belong to root, and hands paths of the user's on to efs,
+ * whose worker uses them as the user. */
+#ifndef EFS_PLUGIN_H
+#define EFS_PLUGIN_H
+
+#include <slurm/spank.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define EFS_PATH 512          /* bytes of a path or a word, its end included */
+#define EFS_TEXT 2048         /* of a message */
+#define EFS_LARGEST_JOB 98304 /* of a job file: it travels in one environment variable */
+
+/* The site's settings: the arguments in plugstack.conf, KEY=VALUE; %n is the node's name. */
+struct efs_site {
+  char efs[EFS_PATH];      /* efs=      the program (default efs) */
+  char state[EFS_PATH];    /* state=    directory of root's on every node (default /run/efs-slurm) */
+  char mount[EFS_PATH];    /* mount=    directory of root's below which jobs' mounts are (default /run/efs-jobs) */
+  char shared[EFS_PATH];   /* shared=   directory on the PFS where nodes tell one another (default none) */
+  char queue[EFS_PATH];    /* queue=    directory of the turns at the PFS (default none) */
+  char view[EFS_PATH];     /* view=     where every job sees its own mount (default none: no private namespace) */
+  char scontrol[EFS_PATH]; /* scontrol= the program (default scontrol) */
+  char mail[EFS_PATH];     /* mail=     program that is called when results are not back (default none) */
+  char node[EFS_PATH];
+  int poll;                /* poll=     seconds between looks at the job's state (default 5) */
+  int plan;                /* plan=yes|no  look for the inputs at submission (default yes) */
+};
+
+/* One job on this node. */
+struct efs_job {
+  uint32_t id;
+  uint32_t restart;
+  uid_t uid;
+  gid_t gid;
+  char name[EFS_PATH];      /* of the instance */
+  char directory[EFS_PATH]; /* state of the job on this node */
+  char mount[EFS_PATH];
+};
+
+/* What a user may ask for. */
+struct efs_options {
+  char job[EFS_PATH];
+  char capacity[EFS_PATH];
+  char attach[EFS_PATH];
+  char *in[64], *out[64];
+  int ins, outs;
+  int keep, no_stage_out, bad;
+};
+
+/* options.c */
+void efs_register_options(spank_t spank);
+const struct efs_options *efs_given_options(void);
+int efs_is_wanted(void); /* some option asks for efs */
+
+/* site.c */
+int efs_read_site(struct efs_site *site, int count, char **words); /* -1: a bad word, logged */
+
+/* job.c: state of jobs on this node, below site->state. All of it is root's. */
+int efs_describe_job(spank_t spank, const struct efs_site *site, struct efs_job *job);
+void efs_name_job(const struct efs_site *site, struct efs_job *job); /* from id and restart */
+int efs_make_job(const struct efs_site *site, const struct efs_job *job);
+int efs_write_file(const char *directory, const char *name, const char *text, mode_t mode, uid_t owner);
+int efs_read_file(const char *directory, const char *name, char *text, size_t size); /* 0, or -1 where there is none */
+void efs_remove_job(const struct efs_site *site, const struct efs_job *job);
+int efs_find_job(const struct efs_site *site, struct efs_job *job); /* whatever restart is there: 1 if there is one */
+
+/* run.c */
+struct efs_outcome {
+  int code; /* exit code; 128 + signal; 127: not run; -1: stopped, for `tick` said so */
+  char text[65536];
+};
+/* Runs a program and keeps what it prints. `tick` is called every `seconds`; when it returns nonzero the program gets
+ * SIGTERM and, 10 s later, SIGKILL. `environment` may be NULL: a small one of ours. */
+void efs_run(const char *const *words, const char *const *environment, int seconds, int (*tick)(void *), void *what, struct efs_outcome *outcome);
+
+/* text.c */
+int efs_copy(char *to, size_t size, const char *from); /* -1: too long; `to` is "" then */
+int efs_format(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int efs_json_text(const char *json, const char *key, char *value, size_t size); /* string member of the outermost object */
+void efs_json_quote(const char *text, char *quoted, size_t size);
+void efs_one_line(char *text); /* newlines to "; ", other control characters to ? */
+
+/* notice.c: telling people and other nodes. None of it can fail a job. */
+void efs_comment(const struct efs_site *site, const struct efs_job *job, const char *text);
+void efs_publish(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text);
+int efs_find_failure(const struct efs_site *site, const struct efs_job *job, char *text, size_t size); /* 1: some node failed */
+int efs_job_is_over(const struct efs_site *site, uint32_t id);                                         /* 1: yes; 0: no, or not known */
+
+/* one per context; each returns what its hook must return */
+int efs_allocator_check(spank_t spank, const struct efs_site *site);
+int efs_prolog(spank_t spank, const struct efs_site *site);
+int efs_epilog(spank_t spank, const struct efs_site *site);
+void efs_stop_job(const struct efs_site *site, const struct efs_job *job);
+int efs_user_init(spank_t spank, const struct efs_site *site);
+int efs_task_init_privileged(spank_t spank, const struct efs_site *site);
+void efs_sweep(const struct efs_site *site);
+
+#endif

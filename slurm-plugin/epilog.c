@@ -1,0 +1,129 @@
+/* After the job, on every node, as root, once all its steps are over: unmount, stage out, tear down. Harmless when
+ * called again, or where nothing was started. It succeeds in any case, for an epilog that fails drains the node. */
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "efs_plugin.h"
+
+static int leads_below(const char *link, const char *mount) {
+  char target[EFS_PATH];
+  const size_t length = strlen(mount);
+  const ssize_t n = readlink(link, target, sizeof target - 1);
+  if (n <= 0) return 0;
+  target[n] = '\0';
+  return strncmp(target, mount, length) == 0 && (target[length] == '\0' || target[length] == '/');
+}
+
+static int maps_below(const char *process, const char *mount) {
+  char path[EFS_PATH], line[1024];
+  int found = 0;
+  FILE *maps;
+  efs_format(path, sizeof path, "%s/maps", process);
+  maps = fopen(path, "re");
+  while (!found && maps != NULL && fgets(line, sizeof line, maps) != NULL) found = strstr(line, mount) != NULL;
+  if (maps != NULL) fclose(maps);
+  return found;
+}
+
+static int holds(const char *process, const char *mount) {
+  static const char *const links[] = {"cwd", "root", "exe"};
+  char path[EFS_PATH];
+  const struct dirent *entry;
+  DIR *fds;
+  size_t i;
+  int found = 0;
+  for (i = 0; i < 3; ++i) {
+    efs_format(path, sizeof path, "%s/%s", process, links[i]);
+    if (leads_below(path, mount)) return 1;
+  }
+  efs_format(path, sizeof path, "%s/fd", process);
+  fds = opendir(path);
+  while (!found && fds != NULL && (entry = readdir(fds)) != NULL) {
+    efs_format(path, sizeof path, "%s/fd/%s", process, entry->d_name);
+    found = leads_below(path, mount);
+  }
+  if (fds != NULL) closedir(fds);
+  return found || maps_below(process, mount);
+}
+
+/* What a job left behind and Slurm did not find. Only the user's own processes, and only those on this mount. */
+static void kill_holders(const struct efs_job *job) {
+  DIR *processes = opendir("/proc");
+  const struct dirent *entry;
+  char path[EFS_PATH];
+  struct stat st;
+  while (processes != NULL && (entry = readdir(processes)) != NULL) {
+    const long pid = strtol(entry->d_name, NULL, 10);
+    if (pid <= 1 || job->uid == 0) continue;
+    efs_format(path, sizeof path, "/proc/%ld", pid);
+    if (stat(path, &st) != 0 || st.st_uid != job->uid || !holds(path, job->mount)) continue;
+    slurm_info("efs: job %u: process %ld still holds %s: killed", job->id, pid, job->mount);
+    kill((pid_t)pid, SIGKILL);
+  }
+  if (processes != NULL) closedir(processes);
+}
+
+static void send_mail(const struct efs_site *site, const struct efs_job *job, const char *text) {
+  static struct efs_outcome outcome;
+  char id[32], uid[32];
+  const char *words[] = {site->mail, id, uid, site->node, text, NULL};
+  if (site->mail[0] == '\0') return;
+  efs_format(id, sizeof id, "%u", job->id);
+  efs_format(uid, sizeof uid, "%u", (unsigned)job->uid);
+  efs_run(words, NULL, 60, NULL, NULL, &outcome);
+}
+
+static void not_saved(const struct efs_site *site, const struct efs_job *job, const char *text) {
+  char result[EFS_TEXT];
+  efs_format(result, sizeof result, "unsaved results are not back: %.1500s; still in the buffer of %s (%s)", text, site->node, job->name);
+  efs_one_line(result);
+  slurm_error("efs: job %u: %s", job->id, result);
+  efs_write_file(job->directory, "result", result, 0644, 0);
+  efs_publish(site, job, "unsaved", result + strlen("unsaved "));
+  efs_comment(site, job, result + strlen("unsaved "));
+  send_mail(site, job, result + strlen("unsaved "));
+}
+
+void efs_stop_job(const struct efs_site *site, const struct efs_job *job) {
+  static struct efs_outcome outcome;
+  char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[64], error[EFS_TEXT];
+  const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
+  const char *words[6];
+  int n = 0, tries, started;
+  if (efs_read_file(job->directory, "result", result, sizeof result) != 0) result[0] = '\0';
+  if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0) flags[0] = '\0';
+  efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%.400s/run", site->state);
+  started = strncmp(result, "running ", 8) == 0 || strncmp(result, "unsaved ", 8) == 0;
+  words[n++] = site->efs;
+  words[n++] = "stop";
+  words[n++] = "--json";
+  if (!started || strstr(flags, "no-stage-out") != NULL) words[n++] = "--no-stage-out";
+  words[n++] = job->name;
+  words[n] = NULL;
+  if (started) efs_publish(site, job, "staging-out", "");
+  for (tries = 0; tries < 10; ++tries) {
+    if (tries > 0) kill_holders(job);
+    efs_run(words, environment, 60, NULL, NULL, &outcome);
+    if (outcome.code == 0 || strstr(outcome.text, "\"code\":16") == NULL) break;
+    sleep(1);
+  }
+  if (outcome.code != 0 && efs_json_text(outcome.text, "error", error, sizeof error) != 0 && efs_json_text(outcome.text, "summary", error, sizeof error) != 0)
+    efs_format(error, sizeof error, "efs stop gave %d: %.1500s", outcome.code, outcome.text);
+  if (outcome.code != 0 && started) {
+    not_saved(site, job, error);
+    return;
+  }
+  if (started) efs_publish(site, job, "done", strstr(flags, "no-stage-out") != NULL ? "nothing was staged out, as asked for" : "all results are back");
+  efs_remove_job(site, job);
+}
+
+int efs_epilog(spank_t spank, const struct efs_site *site) {
+  struct efs_job job;
+  if (efs_describe_job(spank, site, &job) == 0 && efs_find_job(site, &job)) efs_stop_job(site, &job);
+  return 0;
+}

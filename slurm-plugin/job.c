@@ -1,0 +1,113 @@
+/* The state of jobs on this node: one directory per job and restart, root's, which nobody else can change.
+ *   STATE/JOB.RESTART/   job.yaml  what the user handed in, readable by him alone
+ *                        result    "running MOUNT", "failed TEXT", "unsaved TEXT"
+ *                        flags     words: keep no-stage-out
+ *   STATE/run/           instances of efs */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "efs_plugin.h"
+
+void efs_name_job(const struct efs_site *site, struct efs_job *job) {
+  efs_format(job->name, EFS_PATH, "slurm-%u.%u-%.32s", job->id, job->restart, site->node);
+  efs_format(job->directory, EFS_PATH, "%.400s/%u.%u", site->state, job->id, job->restart);
+  efs_format(job->mount, EFS_PATH, "%.400s/%u", site->mount, job->id);
+}
+
+int efs_describe_job(spank_t spank, const struct efs_site *site, struct efs_job *job) {
+  const char *restart = getenv("SLURM_RESTART_COUNT");
+  uint32_t count = 0;
+  memset(job, 0, sizeof *job);
+  if (spank_get_item(spank, S_JOB_ID, &job->id) != ESPANK_SUCCESS || job->id == 0) return -1;
+  if (spank_get_item(spank, S_JOB_UID, &job->uid) != ESPANK_SUCCESS) return -1;
+  if (spank_get_item(spank, S_JOB_GID, &job->gid) != ESPANK_SUCCESS) job->gid = (gid_t)-1;
+  if (restart != NULL) job->restart = (uint32_t)strtoul(restart, NULL, 10);
+  else if (spank_get_item(spank, S_SLURM_RESTART_COUNT, &count) == ESPANK_SUCCESS) job->restart = count;
+  efs_name_job(site, job);
+  return 0;
+}
+
+/* A directory of root's that nobody else can write. */
+static int make_own(const char *path, mode_t mode) {
+  struct stat st;
+  if (mkdir(path, mode) != 0 && errno != EEXIST) return -1;
+  if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != 0 || (st.st_mode & 022) != 0) return -1;
+  return 0;
+}
+
+int efs_make_job(const struct efs_site *site, const struct efs_job *job) {
+  char run[EFS_PATH];
+  if (efs_format(run, EFS_PATH, "%.400s/run", site->state) != 0) return -1;
+  if (make_own(site->state, 0755) != 0 || make_own(run, 0711) != 0 || make_own(site->mount, 0711) != 0 || make_own(job->directory, 0711) != 0) {
+    slurm_error("efs: %s or %s cannot be used: they must be directories of root's that nobody else can write", site->state, site->mount);
+    return -1;
+  }
+  if (mkdir(job->mount, 0700) != 0 && errno != EEXIST) return -1;
+  return lchown(job->mount, job->uid, job->gid) == 0 ? 0 : -1;
+}
+
+int efs_write_file(const char *directory, const char *name, const char *text, mode_t mode, uid_t owner) {
+  const size_t length = strlen(text);
+  int at = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), fd, good;
+  char temporary[EFS_PATH];
+  if (at < 0) return -1;
+  efs_format(temporary, EFS_PATH, ".%s.%d", name, (int)getpid());
+  unlinkat(at, temporary, 0);
+  fd = openat(at, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+  good = fd >= 0 && write(fd, text, length) == (ssize_t)length && (owner == geteuid() || fchown(fd, owner, (gid_t)-1) == 0) && fchmod(fd, mode) == 0;
+  if (fd >= 0) close(fd);
+  good = good && renameat(at, temporary, at, name) == 0;
+  if (!good) unlinkat(at, temporary, 0);
+  close(at);
+  return good ? 0 : -1;
+}
+
+int efs_read_file(const char *directory, const char *name, char *text, size_t size) {
+  char path[2 * EFS_PATH];
+  ssize_t n;
+  int fd;
+  text[0] = '\0';
+  if (efs_format(path, sizeof path, "%s/%s", directory, name) != 0) return -1;
+  fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return -1;
+  n = read(fd, text, size - 1);
+  close(fd);
+  text[n > 0 ? n : 0] = '\0';
+  return n >= 0 ? 0 : -1;
+}
+
+void efs_remove_job(const struct efs_site *site, const struct efs_job *job) {
+  static const char *const names[] = {"job.yaml", "result", "flags", "checked"};
+  const int at = open(job->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  size_t i;
+  (void)site;
+  if (at >= 0) {
+    for (i = 0; i < sizeof names / sizeof names[0]; ++i) unlinkat(at, names[i], 0);
+    close(at);
+    rmdir(job->directory);
+  }
+  rmdir(job->mount);
+}
+
+int efs_find_job(const struct efs_site *site, struct efs_job *job) {
+  DIR *state = opendir(site->state);
+  const struct dirent *entry;
+  int found = 0;
+  while (state != NULL && (entry = readdir(state)) != NULL) {
+    unsigned id, restart;
+    char more;
+    if (sscanf(entry->d_name, "%u.%u%c", &id, &restart, &more) != 2 || id != job->id) continue;
+    if (found && restart < job->restart) continue;
+    job->restart = restart;
+    found = 1;
+  }
+  if (state != NULL) closedir(state);
+  if (found) efs_name_job(site, job);
+  return found;
+}

@@ -1,0 +1,169 @@
+/* Before the job, on every node, as root: start efs and wait until the inputs are there. It succeeds in any case, for a
+ * prolog that fails drains the node; what went wrong is written down and fails the tasks (task.c). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "efs_plugin.h"
+
+struct wait {
+  const struct efs_site *site;
+  const struct efs_job *job;
+  const char *const *environment;
+  int cancelled;
+  char last[256];
+};
+
+/* The line of `efs status` that says what it waits for. */
+static void tell_progress(struct wait *wait) {
+  static struct efs_outcome outcome;
+  const char *words[] = {wait->site->efs, "status", wait->job->name, NULL};
+  char line[256] = "staging in";
+  const char *found;
+  efs_run(words, wait->environment, 60, NULL, NULL, &outcome);
+  found = strstr(outcome.text, "  turn     waits");
+  if (found != NULL) efs_format(line, sizeof line, "%.*s", (int)strcspn(found + 11, "\n"), found + 11);
+  if (strcmp(line, wait->last) == 0) return;
+  efs_copy(wait->last, sizeof wait->last, line);
+  efs_comment(wait->site, wait->job, line);
+  efs_publish(wait->site, wait->job, "staging-in", line);
+}
+
+static int tick(void *what) {
+  struct wait *wait = what;
+  /* Nobody tells a prolog that its job was cancelled. */
+  wait->cancelled = efs_job_is_over(wait->site, wait->job->id);
+  if (!wait->cancelled) tell_progress(wait);
+  return wait->cancelled;
+}
+
+static void fail_job(const struct efs_site *site, const struct efs_job *job, const char *text) {
+  char result[EFS_TEXT];
+  efs_format(result, sizeof result, "failed %.1900s", text);
+  efs_one_line(result);
+  slurm_error("efs: job %u: %s", job->id, result);
+  efs_write_file(job->directory, "result", result, 0644, 0);
+  efs_publish(site, job, "failed", result + strlen("failed "));
+  efs_comment(site, job, result);
+}
+
+/* Minutes of the job's time limit that went into staging are given back, by the first node alone. */
+static void give_back(const struct efs_site *site, const struct efs_job *job, time_t began) {
+  static struct efs_outcome outcome;
+  const long minutes = ((long)(time(NULL) - began) + 59) / 60;
+  char id[48], first[EFS_PATH], more[64];
+  const char *show[] = {site->scontrol, "-o", "show", "job", id, NULL};
+  const char *update[] = {site->scontrol, "update", first, more, NULL};
+  const char *host;
+  if (time(NULL) - began < 10) return;
+  efs_format(id, sizeof id, "%u", job->id);
+  efs_run(show, NULL, 60, NULL, NULL, &outcome);
+  host = strstr(outcome.text, "BatchHost=");
+  if (host == NULL || strstr(outcome.text, "TimeLimit=UNLIMITED") != NULL) return;
+  efs_format(first, sizeof first, "%.*s", (int)strcspn(host + 10, " \n"), host + 10);
+  if (strcmp(first, site->node) != 0) return;
+  efs_format(first, sizeof first, "JobId=%u", job->id);
+  efs_format(more, sizeof more, "TimeLimit=+%ld", minutes);
+  efs_run(update, NULL, 60, NULL, NULL, &outcome);
+}
+
+/* Which of the job's nodes this is; 0 of 1 where Slurm does not say. */
+static void find_node(const struct efs_site *site, const struct efs_job *job, unsigned *node, unsigned *nodes) {
+  static struct efs_outcome outcome;
+  char id[48], list[4096];
+  const char *show[] = {site->scontrol, "-o", "show", "job", id, NULL};
+  const char *names[] = {site->scontrol, "show", "hostnames", list, NULL};
+  const char *found;
+  char *name, *rest;
+  *node = 0;
+  *nodes = 1;
+  efs_format(id, sizeof id, "%u", job->id);
+  efs_run(show, NULL, 60, NULL, NULL, &outcome);
+  found = strstr(outcome.text, " NodeList=");
+  if (outcome.code != 0 || found == NULL || efs_format(list, sizeof list, "%.*s", (int)strcspn(found + 10, " \n"), found + 10) != 0) return;
+  efs_run(names, NULL, 60, NULL, NULL, &outcome);
+  if (outcome.code != 0) return;
+  *nodes = 0;
+  for (name = strtok_r(outcome.text, "\n", &rest); name != NULL; name = strtok_r(NULL, "\n", &rest), ++*nodes)
+    if (strcmp(name, site->node) == 0) *node = *nodes;
+  if (*nodes == 0) *nodes = 1;
+}
+
+static void start(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+  static struct efs_outcome outcome;
+  char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], root[4096], results[4096], queue[EFS_PATH + 24], file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT];
+  const char *words[16], *given;
+  struct wait wait = {site, job, environment, 0, ""};
+  const time_t began = time(NULL);
+  unsigned node, nodes;
+  int n = 0;
+  find_node(site, job, &node, &nodes);
+  words[n++] = site->efs;
+  words[n++] = "start";
+  words[n++] = "--json";
+  efs_format(user, sizeof user, "--user=%u", (unsigned)job->uid);
+  words[n++] = user;
+  efs_format(name, sizeof name, "--name=%s", job->name);
+  words[n++] = name;
+  efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
+  words[n++] = mount;
+  if (nodes > 1) {
+    efs_format(number, sizeof number, "--node=%u/%u", node, nodes);
+    words[n++] = number;
+  }
+  given = getenv("SPANK_EFS_ROOT");
+  if (given != NULL && given[0] == '/' && efs_format(root, sizeof root, "--root-dir=%s", given) == 0) words[n++] = root;
+  given = getenv("SPANK_EFS_RESULTS");
+  if (given != NULL && given[0] == '/' && efs_format(results, sizeof results, "--results-dir=%s", given) == 0) words[n++] = results;
+  if (site->queue[0] != '\0' && efs_format(queue, sizeof queue, "--interleaving=%s", site->queue) == 0) words[n++] = queue;
+  efs_format(file, sizeof file, "%s/job.yaml", job->directory);
+  words[n++] = file;
+  words[n] = NULL;
+  efs_run(words, environment, site->poll, tick, &wait, &outcome);
+  if (outcome.code == 0) {
+    efs_format(result, sizeof result, "running %s", job->mount);
+    efs_write_file(job->directory, "result", result, 0644, 0);
+    efs_publish(site, job, "running", job->mount);
+    give_back(site, job, began);
+    return;
+  }
+  if (wait.cancelled) efs_copy(error, sizeof error, "cancelled during the stage-in");
+  else if (efs_json_text(outcome.text, "error", error, sizeof error) != 0) efs_format(error, sizeof error, "efs start gave %d: %.1500s", outcome.code, outcome.text);
+  fail_job(site, job, error);
+}
+
+int efs_prolog(spank_t spank, const struct efs_site *site) {
+  struct efs_job job, older;
+  const char *text = getenv("SPANK_EFS_JOB"), *flags = getenv("SPANK_EFS_FLAGS");
+  char runtime[EFS_PATH + 24], id[32], node[EFS_PATH + 24], path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+  const char *environment[] = {path, runtime, id, node, NULL};
+  if (efs_describe_job(spank, site, &job) != 0) return 0;
+  older = job;
+  while (efs_find_job(site, &older)) { /* of a run before a requeue whose epilog was lost */
+    const uint32_t restart = older.restart;
+    efs_stop_job(site, &older);
+    if (!efs_find_job(site, &older) || older.restart == restart) break; /* not saved: it stays */
+  }
+  if (efs_find_job(site, &older) && older.restart >= job.restart) {
+    job.restart = older.restart + 1;
+    efs_name_job(site, &job);
+  }
+  if (efs_make_job(site, &job) != 0) {
+    efs_publish(site, &job, "failed", "the directories of efs cannot be used on this node; tell the administrators");
+    efs_comment(site, &job, "failed: the directories of efs cannot be used on this node");
+    return 0;
+  }
+  efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%.400s/run", site->state);
+  efs_format(id, sizeof id, "SLURM_JOB_ID=%u", job.id);
+  efs_format(node, sizeof node, "SLURMD_NODENAME=%s", site->node);
+  if (strlen(text) > EFS_LARGEST_JOB || efs_write_file(job.directory, "job.yaml", text, 0400, job.uid) != 0) {
+    fail_job(site, &job, "the job file cannot be kept on this node");
+    return 0;
+  }
+  efs_write_file(job.directory, "flags", flags != NULL && strlen(flags) < 64 ? flags : "", 0644, 0);
+  efs_publish(site, &job, "staging-in", "");
+  start(site, &job, environment);
+  return 0;
+}

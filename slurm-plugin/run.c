@@ -1,0 +1,111 @@
+/* Running a program: no shell, a small environment, bounded output, and a way to stop it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "efs_plugin.h"
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static const char *const *small_environment(void) {
+  static char conf[EFS_PATH + 16], node[EFS_PATH + 24];
+  static const char *words[4];
+  int n = 0;
+  words[n++] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+  if (getenv("SLURM_CONF") != NULL && efs_format(conf, sizeof conf, "SLURM_CONF=%s", getenv("SLURM_CONF")) == 0) words[n++] = conf;
+  if (getenv("SLURMD_NODENAME") != NULL && efs_format(node, sizeof node, "SLURMD_NODENAME=%s", getenv("SLURMD_NODENAME")) == 0) words[n++] = node;
+  words[n] = NULL;
+  return words;
+}
+
+/* Between fork and exec: only what is safe in the child of a process with threads. */
+static void become_program(const char *const *words, const char *const *environment, int out) {
+  sigset_t none;
+  const int null = open("/dev/null", O_RDONLY);
+  int fd;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  for (fd = 1; fd < 32; ++fd) signal(fd, SIG_DFL);
+  if (null >= 0) dup2(null, 0);
+  dup2(out, 1);
+  dup2(out, 2);
+#ifdef SYS_close_range
+  if (syscall(SYS_close_range, 3U, ~0U, 0U) != 0)
+#endif
+    for (fd = 3; fd < 4096; ++fd) close(fd);
+  execvpe(words[0], (char *const *)words, (char *const *)environment);
+  {
+    static const char text[] = "cannot run it: ";
+    const char *why = errno == ENOENT ? "no such program" : "not permitted, or not a program";
+    if (write(2, text, sizeof text - 1) > 0 && write(2, why, strlen(why)) > 0) _exit(127);
+  }
+  _exit(127);
+}
+
+static void keep_text(struct efs_outcome *outcome, size_t *length, int fd, int *open_end) {
+  char buffer[4096];
+  const ssize_t n = read(fd, buffer, sizeof buffer);
+  size_t room = sizeof outcome->text - 1 - *length;
+  if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) *open_end = 0;
+  if (n <= 0) return;
+  if ((size_t)n < room) room = (size_t)n; /* what is more is dropped, but read */
+  memcpy(outcome->text + *length, buffer, room);
+  *length += room;
+  outcome->text[*length] = '\0';
+}
+
+void efs_run(const char *const *words, const char *const *environment, int seconds, int (*tick)(void *), void *what, struct efs_outcome *outcome) {
+  int ends[2], status = 0, open_end = 1, stopped = 0, gone = 0;
+  size_t length = 0;
+  double next = now() + seconds, kill_at = 0;
+  pid_t child;
+  outcome->code = 127;
+  outcome->text[0] = '\0';
+  if (environment == NULL) environment = small_environment();
+  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  child = fork();
+  if (child == 0) become_program(words, environment, ends[1]);
+  close(ends[1]);
+  if (child < 0) {
+    close(ends[0]);
+    return;
+  }
+  while (!gone) {
+    struct pollfd line = {ends[0], POLLIN, 0};
+    const int slice = 50;
+    if (open_end && poll(&line, 1, slice) > 0) keep_text(outcome, &length, ends[0], &open_end);
+    if (!open_end) poll(NULL, 0, slice);
+    const pid_t waited = waitpid(child, &status, WNOHANG);
+    gone = waited != 0;
+    if (waited < 0 && errno != EINTR) status = 127 << 8; /* somebody else has reaped it: nothing is known */
+    else if (waited < 0) gone = 0;
+    if (!gone && tick != NULL && !stopped && now() >= next) {
+      next = now() + seconds;
+      if (tick(what) != 0) {
+        stopped = 1;
+        kill(child, SIGTERM);
+        kill_at = now() + 10;
+      }
+    }
+    if (!gone && stopped && now() >= kill_at) kill(child, SIGKILL);
+  }
+  /* What it wrote last; a daemon that it started may keep the pipe open, so not until its end. */
+  while (open_end) {
+    struct pollfd line = {ends[0], POLLIN, 0};
+    if (poll(&line, 1, 0) <= 0) break;
+    keep_text(outcome, &length, ends[0], &open_end);
+  }
+  close(ends[0]);
+  outcome->code = stopped ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}

@@ -1,0 +1,56 @@
+/* The dispatcher: which hook, in which context, is whose. Only the symbols that Slurm looks for leave the plugin. */
+#include <stdlib.h>
+
+#include "efs_plugin.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* What the macro SPANK_PLUGIN declares, with visibility. */
+EXPORT const char plugin_name[] = "efs";
+EXPORT const char plugin_type[] = "spank";
+EXPORT const unsigned int plugin_version = SLURM_VERSION_NUMBER;
+EXPORT const unsigned int spank_plugin_version = 1;
+
+EXPORT int slurm_spank_init(spank_t spank, int count, char **words) {
+  struct efs_site site;
+  const spank_context_t context = spank_context();
+  if (context == S_CTX_SLURMD) {
+    if (efs_read_site(&site, count, words) == 0) efs_sweep(&site);
+    return 0;
+  }
+  efs_register_options(spank);
+  return 0;
+}
+
+EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char **words) {
+  struct efs_site site;
+  const spank_context_t context = spank_context();
+  /* An srun inside an allocation inherits the options; the allocation has been checked. */
+  const int submits = context == S_CTX_ALLOCATOR || (context == S_CTX_LOCAL && getenv("SLURM_JOB_ID") == NULL);
+  if (!submits) return 0;
+  if (efs_read_site(&site, count, words) != 0) return efs_given_options()->job[0] == '\0' ? 0 : -1;
+  return efs_allocator_check(spank, &site);
+}
+
+/* A prolog that fails drains the node: it never does. What went wrong is written down, and the tasks fail. */
+EXPORT int slurm_spank_job_prolog(spank_t spank, int count, char **words) {
+  struct efs_site site;
+  if (getenv("SPANK_EFS_JOB") != NULL && efs_read_site(&site, count, words) == 0) efs_prolog(spank, &site);
+  return 0;
+}
+
+EXPORT int slurm_spank_job_epilog(spank_t spank, int count, char **words) {
+  struct efs_site site;
+  if (efs_read_site(&site, count, words) == 0) efs_epilog(spank, &site);
+  return 0;
+}
+
+EXPORT int slurm_spank_user_init(spank_t spank, int count, char **words) {
+  struct efs_site site;
+  return efs_read_site(&site, count, words) == 0 ? efs_user_init(spank, &site) : 0;
+}
+
+EXPORT int slurm_spank_task_init_privileged(spank_t spank, int count, char **words) {
+  struct efs_site site;
+  return efs_read_site(&site, count, words) == 0 ? efs_task_init_privileged(spank, &site) : 0;
+}

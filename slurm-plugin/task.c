@@ -1,0 +1,59 @@
+/* In slurmstepd: the tasks learn where their files are, or fail with the reason. A failure anywhere else than in
+ * task_init_privileged would drain the node and let the job succeed. */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "efs_plugin.h"
+
+static int read_result(spank_t spank, const struct efs_site *site, struct efs_job *job, char *result, size_t size) {
+  if (efs_describe_job(spank, site, job) != 0 || !efs_find_job(site, job)) return -1;
+  return efs_read_file(job->directory, "result", result, size);
+}
+
+int efs_user_init(spank_t spank, const struct efs_site *site) {
+  struct efs_job job;
+  char result[EFS_TEXT];
+  const char *mount;
+  if (read_result(spank, site, &job, result, sizeof result) != 0 || strncmp(result, "running ", 8) != 0) return 0;
+  mount = site->view[0] != '\0' ? site->view : result + 8;
+  spank_setenv(spank, "EFS_MOUNT", mount, 1);
+  spank_setenv(spank, "DW_JOB_PRIVATE", mount, 0);
+  return 0;
+}
+
+/* Every job sees its own mount at the same place, and nobody else's. Mounts made later still arrive (slave). */
+static int enter_view(const struct efs_site *site, const struct efs_job *job) {
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) return -1;
+  if (mount(job->mount, site->view, NULL, MS_BIND, NULL) != 0) return -1;
+  return mount("efs-hidden", site->mount, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "size=4k,mode=0711");
+}
+
+int efs_task_init_privileged(spank_t spank, const struct efs_site *site) {
+  struct efs_job job;
+  char result[EFS_TEXT], text[EFS_TEXT];
+  if (read_result(spank, site, &job, result, sizeof result) != 0) {
+    if (!efs_is_wanted()) return 0;
+    slurm_error("efs: nothing was staged on %s: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch and see efs-slurm(7)", site->node);
+    return -1;
+  }
+  if (strncmp(result, "failed ", 7) == 0) {
+    slurm_error("efs: stage-in failed on %s: %s", site->node, result + 7);
+    return -1;
+  }
+  /* All prologs are over before the first task: one look at the other nodes is enough. */
+  if (efs_read_file(job.directory, "checked", text, sizeof text) != 0) {
+    if (efs_find_failure(site, &job, text, sizeof text)) {
+      slurm_error("efs: stage-in failed on %s", text);
+      return -1;
+    }
+    efs_write_file(job.directory, "checked", "yes", 0644, 0);
+  }
+  if (site->view[0] != '\0' && enter_view(site, &job) != 0) {
+    slurm_error("efs: %s cannot be shown at %s; the directory must be there on every node", job.mount, site->view);
+    return -1;
+  }
+  return 0;
+}

@@ -1,0 +1,96 @@
+/* Strings of bounded length, and as much JSON as a line of `efs --json` needs. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "efs_plugin.h"
+
+int efs_copy(char *to, size_t size, const char *from) {
+  const size_t length = strlen(from);
+  to[0] = '\0';
+  if (length >= size) return -1;
+  memcpy(to, from, length + 1);
+  return 0;
+}
+
+int efs_format(char *to, size_t size, const char *format, ...) {
+  va_list arguments;
+  int length;
+  va_start(arguments, format);
+  length = vsnprintf(to, size, format, arguments);
+  va_end(arguments);
+  return length >= 0 && (size_t)length < size ? 0 : -1;
+}
+
+/* The end of the JSON string that begins behind `p`; its text, unescaped, to `value` (may be NULL). */
+static const char *skip_string(const char *p, char *value, size_t size) {
+  size_t length = 0;
+  for (++p; *p != '\0' && *p != '"'; ++p) {
+    char c = *p;
+    if (c == '\\') {
+      ++p;
+      if (*p == '\0') break;
+      c = *p == 'n' ? '\n' : *p == 't' ? '\t' : *p == 'u' ? '?' : *p;
+      if (*p == 'u' && strlen(p) > 4) p += 4;
+    }
+    if (value != NULL && length + 1 < size) value[length++] = c;
+  }
+  if (value != NULL && size > 0) value[length] = '\0';
+  return *p == '"' ? p + 1 : p;
+}
+
+int efs_json_text(const char *json, const char *key, char *value, size_t size) {
+  char name[64];
+  int depth = 0;
+  const char *p = strchr(json, '{');
+  if (p == NULL) return -1;
+  while (*p != '\0') {
+    if (*p == '{' || *p == '[') ++depth;
+    else if (*p == '}' || *p == ']') {
+      if (--depth == 0) return -1;
+    }
+    if (*p != '"') {
+      ++p;
+      continue;
+    }
+    p = skip_string(p, name, sizeof name);
+    p += strspn(p, " \t\n");
+    if (*p != ':') continue;
+    p += 1 + strspn(p + 1, " \t\n");
+    if (depth == 1 && *p == '"' && strcmp(name, key) == 0) {
+      skip_string(p, value, size);
+      return 0;
+    }
+    if (*p == '"') p = skip_string(p, NULL, 0);
+  }
+  return -1;
+}
+
+void efs_json_quote(const char *text, char *quoted, size_t size) {
+  size_t n = 0;
+  const unsigned char *p = (const unsigned char *)text;
+  if (size < 16) return;
+  quoted[n++] = '"';
+  for (; *p != '\0' && n + 9 < size; ++p) {
+    if (*p == '"' || *p == '\\') {
+      quoted[n++] = '\\';
+      quoted[n++] = (char)*p;
+    } else if (*p < 0x20) {
+      n += (size_t)snprintf(quoted + n, 7, "\\u%04x", *p);
+    } else {
+      quoted[n++] = (char)*p;
+    }
+  }
+  quoted[n++] = '"';
+  quoted[n] = '\0';
+}
+
+void efs_one_line(char *text) {
+  char *p;
+  size_t length = strlen(text);
+  while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == ' ')) text[--length] = '\0';
+  for (p = text; *p != '\0'; ++p) {
+    if (*p == '\n') *p = ';';
+    else if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
+  }
+}

@@ -1,0 +1,75 @@
+// efs status --job N: what the nodes of a batch job have written down for each other (slurm-plugin/notice.c).
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "cli/cli.hpp"
+
+namespace efs::cli {
+namespace {
+
+namespace stdfs = std::filesystem;
+constexpr std::streamsize longest_record = 16384;
+
+// The directory of the job's last run: JOB.RESTART.
+std::string records_of(const std::string& shared, unsigned job) {
+  std::string best;
+  long best_restart = -1;
+  std::error_code problem;
+  for (stdfs::directory_iterator it(shared + "/jobs", problem), end; !problem && it != end; it.increment(problem)) {
+    const std::string name = it->path().filename().string(), prefix = std::to_string(job) + ".";
+    if (!name.starts_with(prefix)) continue;
+    const long restart = std::strtol(name.c_str() + prefix.size(), nullptr, 10);
+    if (restart > best_restart) best = it->path().string(), best_restart = restart;
+  }
+  return best;
+}
+
+Json records(const std::string& directory) {
+  Json all = Json::array();
+  std::error_code problem;
+  for (stdfs::directory_iterator it(directory, problem), end; !problem && it != end; it.increment(problem)) {
+    if (it->path().filename().string().starts_with('.')) continue;
+    std::string text(longest_record, '\0');
+    std::ifstream file(it->path());
+    file.read(text.data(), longest_record);
+    text.resize(static_cast<std::size_t>(file.gcount()));
+    Json record = Json::parse(text, nullptr, false);
+    if (record.is_object()) all.push_back(std::move(record));
+  }
+  std::ranges::sort(all, {}, [](const Json& record) { return record.value("node", ""); });
+  return all;
+}
+
+int code_of(const Json& all) {
+  int code = exit_good;
+  for (const auto& record : all) {
+    const std::string state = record.value("state", "");
+    if (state == "failed") return exit_failure;
+    if (state == "unsaved") code = exit_some_failed;
+  }
+  return code;
+}
+
+}  // namespace
+
+int job_status(World& world, unsigned job, const std::string& shared) {
+  const std::string directory = shared.empty() ? "" : records_of(shared, job);
+  if (shared.empty()) return report(world, {EINVAL, "where the nodes write the state of jobs is not known: name the site's directory with --shared, or set EFS_SHARED"}, exit_usage);
+  if (directory.empty()) return report(world, {ENOENT, "no node has written anything about job " + std::to_string(job) + " below " + shared + ": it waits for its nodes, uses no efs, or is long over"});
+  const Json all = records(directory);
+  const int code = code_of(all);
+  if (world.json) {
+    world.out << Json{{"ok", code == exit_good}, {"job", job}, {"nodes", all}, {"exit", code}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    return code;
+  }
+  for (const auto& record : all) {
+    world.out << "job " << job << " on " << record.value("node", "?") << ": " << record.value("state", "?");
+    if (!record.value("text", "").empty()) world.out << ": " << record.value("text", "");
+    world.out << "\n";
+  }
+  return code;
+}
+
+}  // namespace efs::cli

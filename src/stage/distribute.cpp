@@ -1,0 +1,47 @@
+#include "stage/distribute.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace efs::stage {
+namespace {
+
+// The resource that names the path or holds it most deeply, as for its class.
+const config::Resource* resource_of(const config::JobConfig& config, const std::string& path) {
+  const std::string whole = config.root_dir + "/" + path;
+  const config::Resource* best = nullptr;
+  const auto holds = [&](const config::Resource& resource) {
+    if (resource.is_glob) {
+      const std::string pattern = resource.path.substr(config.root_dir.size() + 1);
+      for (std::string part = path; !part.empty(); part.resize(part.rfind('/') == part.npos ? 0 : part.rfind('/')))
+        if (config::glob_match(pattern, part)) return true;
+      return false;
+    }
+    return whole == resource.path || resource.path == config.root_dir || whole.starts_with(resource.path + "/");
+  };
+  for (const auto& resource : config.resources)
+    if (holds(resource) && (best == nullptr || resource.path.size() > best->path.size())) best = &resource;
+  return best;
+}
+
+}  // namespace
+
+void deal_out(const config::JobConfig& config, std::vector<PlanEntry>& entries) {
+  if (config.nodes < 2) return;
+  std::vector<const PlanEntry*> dealt;
+  for (const auto& entry : entries) {
+    const auto* resource = entry.type == EntryType::file ? resource_of(config, entry.path) : nullptr;
+    if (resource != nullptr && resource->distribute == config::Distribute::partition) dealt.push_back(&entry);
+  }
+  std::ranges::stable_sort(dealt, [](const PlanEntry* a, const PlanEntry* b) { return a->size > b->size; });
+  std::vector<std::uint64_t> load(config.nodes, 0);
+  std::set<std::string> others;
+  for (const auto* entry : dealt) {
+    const auto least = std::ranges::min_element(load);
+    *least += entry->size + 4096;  // many empty files are work, too
+    if (static_cast<unsigned>(least - load.begin()) != config.node) others.insert(entry->path);
+  }
+  std::erase_if(entries, [&](const PlanEntry& entry) { return others.contains(entry.path); });
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,14 @@
+#pragma once
+// Inputs of a job on several nodes: every node gets all of a resource, or each its part of the files.
+
+#include "config/job_config.hpp"
+#include "stage/planner.hpp"
+
+namespace efs::stage {
+
+/// Takes out of the plan the files of partitioned resources that go to other nodes; directories and symbolic links stay.
+/// Files are dealt out by size, the largest first, each to the node with the fewest bytes so far: the same on every
+/// node, as long as all see the same PFS. Call it before the plan is summed up.
+void deal_out(const config::JobConfig& config, std::vector<PlanEntry>& entries);
+
+}  // namespace efs::stage

@@ -1,0 +1,107 @@
+#include "stage/merge.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace efs::stage {
+namespace {
+
+constexpr unsigned no_replace = 1;  // of renameat2(2)
+constexpr const char* conflict_text = "another node of the job has brought out a different file under this name; this node's is kept in the buffer only";
+
+int rename2(int at, const std::string& from, const std::string& to, unsigned flags) {
+  return static_cast<int>(::syscall(SYS_renameat2, at, from.c_str(), at, to.c_str(), flags));
+}
+
+bool is_unsupported(int code) { return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP; }
+
+Result<bool> same_link(int at, const std::string& a, const std::string& b) {
+  std::array<char, PATH_MAX> first{}, second{};
+  const ssize_t n = ::readlinkat(at, a.c_str(), first.data(), first.size()), m = ::readlinkat(at, b.c_str(), second.data(), second.size());
+  if (n < 0 || m < 0) return fail_errno("comparing it with another node's");
+  return n == m && std::memcmp(first.data(), second.data(), static_cast<std::size_t>(n)) == 0;
+}
+
+Result<bool> same_bytes(int at, const std::string& a, const std::string& b) {
+  const UniqueFd first(::openat(at, a.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)), second(::openat(at, b.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!first || !second) return fail_errno("comparing it with another node's");
+  std::vector<char> left(1u << 20), right(left.size());
+  for (off_t offset = 0;;) {
+    const ssize_t n = ::pread(first.get(), left.data(), left.size(), offset), m = ::pread(second.get(), right.data(), right.size(), offset);
+    if (n < 0 || m < 0) return fail_errno("comparing it with another node's");
+    if (n != m || std::memcmp(left.data(), right.data(), static_cast<std::size_t>(n)) != 0) return false;
+    if (n == 0) return true;
+    offset += n;
+  }
+}
+
+Result<bool> same_content(int at, const std::string& a, const std::string& b) {
+  struct stat first {}, second {};
+  if (::fstatat(at, a.c_str(), &first, AT_SYMLINK_NOFOLLOW) != 0 || ::fstatat(at, b.c_str(), &second, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno("comparing it with another node's");
+  if ((first.st_mode & S_IFMT) != (second.st_mode & S_IFMT)) return false;
+  if (S_ISLNK(first.st_mode)) return same_link(at, a, b);
+  return S_ISREG(first.st_mode) && first.st_size == second.st_size ? same_bytes(at, a, b) : Result<bool>(false);
+}
+
+// Nothing has the name. EEXIST where somebody was faster.
+Status give_new_name(int at, const std::string& from, const std::string& to) {
+  if (rename2(at, from, to, no_replace) == 0) return {};
+  if (!is_unsupported(errno)) return fail_errno();
+  // A link never replaces anything, on any file system that has links.
+  if (::linkat(at, from.c_str(), at, to.c_str(), 0) == 0) return ::unlinkat(at, from.c_str(), 0) == 0 ? Status{} : Status(fail_errno());
+  if (errno == EEXIST) return fail_errno();
+  return ::renameat(at, from.c_str(), at, to.c_str()) == 0 ? Status{} : Status(fail_errno());
+}
+
+bool is_file(int at, const std::string& name, const struct stat& seen) {
+  struct stat now {};
+  return ::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == seen.st_ino && now.st_dev == seen.st_dev;
+}
+
+// An old file has the name. EEXIST where it was replaced since it was seen. Only who holds its lock replaces it, so that
+// of several nodes that saw it one does. Where the PFS keeps no locks, a moment between the look and the rename remains.
+Status replace(int at, const std::string& from, const std::string& to, const struct stat& seen) {
+  const UniqueFd old(::openat(at, to.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (old)
+    while (::flock(old.get(), LOCK_EX) != 0 && errno == EINTR) {}
+  if (!is_file(at, to, seen)) return fail(EEXIST);
+  return ::renameat(at, from.c_str(), at, to.c_str()) == 0 ? Status{} : Status(fail_errno());
+}
+
+}  // namespace
+
+Status rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since) {
+  struct stat there {};
+  const bool exists = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
+  if (!exists && errno != ENOENT) return fail_errno();
+  if (!exists || to_ns(there.st_ctim) < since) {
+    const Status done = exists ? replace(at, from, to, there) : give_new_name(at, from, to);
+    if (done || done.error().code != EEXIST) return done;
+  }
+  const auto same = same_content(at, from, to);
+  if (!same) return std::unexpected(same.error());
+  if (!*same) return fail(EEXIST, conflict_text);
+  return ::unlinkat(at, from.c_str(), 0) == 0 ? Status{} : Status(fail_errno());
+}
+
+Result<Nanoseconds> pfs_now(const std::string& directory) {
+  std::string name = directory + "/.efs-clock-XXXXXX";
+  const UniqueFd fd(::mkostemp(name.data(), O_CLOEXEC));
+  struct stat st {};
+  if (!fd) return fail_errno("results-dir " + directory);
+  const bool known = ::fstat(fd.get(), &st) == 0;
+  ::unlink(name.c_str());
+  if (!known) return fail_errno("results-dir " + directory);
+  return to_ns(st.st_ctim);
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,22 @@
+#pragma once
+// Results of several nodes that go into one directory: no node's file is lost under another's.
+
+#include <memory>
+
+#include "base/clock.hpp"
+#include "stage/pfs_io.hpp"
+
+namespace efs::stage {
+
+/// The PFS for the stage-out of one of several nodes. Its rename replaces only what was there before `since` (the PFS's
+/// clock, before any node of the job could stage out). Of what was put there later, by another node: the same content is
+/// success, and ours is dropped; another content is EEXIST, and nothing is changed. Lives as long as the pointer.
+std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since);
+
+/// Its rename.
+Status rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since);
+
+/// The clock of the file system that holds `directory`: the time stamp of a file made there and removed again.
+Result<Nanoseconds> pfs_now(const std::string& directory);
+
+}  // namespace efs::stage

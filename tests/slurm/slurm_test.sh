@@ -1,0 +1,309 @@
+#!/bin/bash
+# The Slurm plugin on a real cluster of three nodes, made and ended here: what users ask for, what goes wrong, and that no node
+# is drained by any of it.
+#   slurm_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/../cli/lib.sh" "$@"
+PLUGIN=$BIN/../lib/spank_efs.so
+USER1=games USER2=news   # ordinary users that every Debian has
+
+missing=
+for program in slurmctld slurmd munged sbatch srun scontrol; do command -v $program >/dev/null || missing+=" $program"; done
+[ -e "$PLUGIN" ] || missing+=" spank_efs.so"
+[ "$(id -u)" = 0 ] || missing+=" root"
+[ -c /dev/fuse ] || missing+=" /dev/fuse"
+for user in $USER1 $USER2; do id "$user" >/dev/null 2>&1 || missing+=" the user $user"; done
+if [ -n "$missing" ]; then
+  echo "############ THE SLURM PLUGIN IS NOT TESTED HERE: missing:$missing (make slurm-deps) ############"
+  skip 'everything about Slurm' "missing:$missing"
+  finish
+fi
+. "$(dirname "$0")/cluster.sh"
+trap 'cluster_stop; clean; exit 130' INT TERM
+trap 'cluster_stop; clean' EXIT
+
+mkdir -p "$C"
+cluster_plugstack queue="$C/queue" mail="$C/mail.sh"
+printf '#!/bin/sh\necho "$@" >>%s/mail.log\n' "$C" >"$C/mail.sh" && chmod 755 "$C/mail.sh"
+cluster_start 3 || { cat "$C"/*.log | tail -n 40; fail 'a cluster of three nodes comes up'; finish; }
+check 'a cluster of three nodes comes up' all_idle
+
+# work NAME [LINE...]: a directory on the PFS for a job of USER1, with inputs and job.yaml; in W. Lines replace the resources.
+work() {
+  W=$S/$1; shift
+  mkdir -p "$W/in/sub" "$W/results"
+  echo alpha >"$W/in/a"; echo beta >"$W/in/sub/b"
+  { printf 'global-settings:\n  root-dir: %s\n  mount-dir: /efs\n  results-dir: %s/results\nbackends: [ [ id: ram, type: DRAM, capacity: 64 MiB ] ]\n' "$W" "$W"
+    if [ $# -gt 0 ]; then printf '%s\n' "$@"; else echo 'resources: [ [ path: in ] ]'; fi; } >"$W/job.yaml"
+  chown -R $USER1 "$W"
+}
+# ends JOB STATE [NAME]: the job ends in that state; its output is shown when not.
+ends() {
+  await 60 has_ended "$1"
+  check "${3:-job $1 ends} as $2" test "$(state_of "$1")" = "$2" || :
+  [ "$(state_of "$1")" = "$2" ] || { cat "$W/out.$1" "$W/said" 2>/dev/null | head -n 20; grep -h efs "$C"/slurmd.*.log | tail -n 5; }
+}
+job_is_gone() { [ -z "$(ls -d "$C"/state.*/"$1".* 2>/dev/null)" ] && [ -z "$(ls -d "$C"/mnt.*/"$1" 2>/dev/null)" ]; }
+quiet() { await 30 all_idle && await 10 job_is_gone "$1"; }
+says() { grep -qE -- "$2" "$W/out.$1"; }
+hold_slot() {  # hold_slot: another stage-in is on and does not end, until release_slot
+  python3 -c '
+import fcntl, os, signal, struct, sys
+locks = os.open(sys.argv[1] + "/locks", os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.fcntl(locks, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 1 << 20, 1, 0))
+open(sys.argv[1] + "/../held", "w").close()
+signal.pause()' "$C/queue" &
+  holder=$!
+  await 10 test -e "$C/held"
+}
+release_slot() { kill "$holder" 2>/dev/null; wait "$holder" 2>/dev/null; rm -f "$C/held"; }
+waiters() { "$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["in"]["waiters"]))'; }
+waiters_are() { [ "$(waiters)" = "$1" ]; }
+
+# --- what users do ---
+work good
+job=$(submit $USER1 --efs=job.yaml -N2 <<'SCRIPT'
+#!/bin/bash
+srun bash -c 'cat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b; echo "$SLURM_NODEID $(stat -f -c %T $EFS_MOUNT)"; echo "node $SLURM_NODEID" >$EFS_MOUNT/out.$SLURM_NODEID'
+SCRIPT
+)
+ends "$job" COMPLETED 'a job on two nodes'
+check 'inputs are on both nodes before the first line' test "$(grep -c '^alpha$' "$W/out.$job")$(grep -c '^beta$' "$W/out.$job")" = 22
+check 'what they see is a mount of efs' says "$job" '^0 fuse'
+check 'after it nothing is left of it' quiet "$job"
+check 'results of both nodes are back' test "$(cat "$W/results/out.0" "$W/results/out.1")" = $'node 0\nnode 1'
+check 'they belong to the user' test "$(stat -c %U "$W/results/out.0")" = $USER1
+check 'each node has its receipt' test "$(ls "$W/results" | grep -c '^efs-receipt-')" = 2
+check_exit 'efs status --job tells of both nodes' 0 'on n2: done' "$EFS" status --job "$job" --shared "$C/shared"
+check 'and tells programs' json "$("$EFS" status --json --job "$job" --shared "$C/shared")" 'd["ok"] and [n["state"] for n in d["nodes"]] == ["done", "done"]'
+
+work options
+job=$(submit $USER1 --efs-stage-in=in/a --efs-stage-in=in/sub --efs-stage-out='*.txt':results --efs-capacity=32MiB <<'SCRIPT'
+#!/bin/bash
+cat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b
+echo kept >$EFS_MOUNT/r.txt
+echo dropped >$EFS_MOUNT/r.tmp
+df -B1M --output=size $EFS_MOUNT
+SCRIPT
+)
+ends "$job" COMPLETED 'a job that asks by options'
+check 'has both inputs' says "$job" '^beta$'
+check 'has the capacity it asked for' says "$job" ' 3[0-2]$'
+check 'has what it named and no more' quiet "$job"
+check 'results are what it named' test "$(ls "$W/results" | grep -v receipt)" = r.txt
+
+work script
+job=$(submit $USER1 <<'SCRIPT'
+#!/bin/bash
+#SBATCH --efs=job.yaml
+#SBATCH --efs-no-stage-out
+cat $EFS_MOUNT/in/a
+echo x >$EFS_MOUNT/result
+SCRIPT
+)
+ends "$job" COMPLETED 'a job that asks in its script, without stage-out'
+check 'has its input' says "$job" '^alpha$'
+check 'and leaves nothing' quiet "$job"
+check 'nothing was brought back' test -z "$(ls "$W/results")"
+
+work salloc
+check 'srun without a script' test "$(cd "$W" && as $USER1 srun -Q --efs=job.yaml sh -c 'cat $EFS_MOUNT/in/a')" = alpha
+check 'salloc, and srun in it' test "$(cd "$W" && as $USER1 salloc -Q --efs=job.yaml srun -Q sh -c 'cat $EFS_MOUNT/in/a')" = alpha
+await 30 all_idle
+
+work plain
+job=$(submit $USER1 <<<$'#!/bin/bash\necho "mount:$EFS_MOUNT:"')
+ends "$job" COMPLETED 'a job without efs'
+check 'is left alone' says "$job" '^mount::$'
+
+work array
+job=$(submit $USER1 --efs=job.yaml --array=1-2 -o "$W/out.%A_%a" <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; echo $SLURM_ARRAY_TASK_ID >$EFS_MOUNT/r.$SLURM_ARRAY_TASK_ID')
+array_done() { [ "$(ls "$W/results" | grep -c '^r\.')" = 2 ] && all_idle; }
+check 'an array: every task has its own file system' await 60 array_done
+
+# --- refused at submission ---
+refused() { [ -z "$job" ] && grep -qE -- "$1" "$W/said"; }
+work bad
+echo 'resorces: []' >>"$W/job.yaml"
+job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\ntrue')
+check 'a job file with a misspelt key is refused, with its line' refused 'job.yaml:[0-9]+:.*resorces'
+work missing 'resources: [ [ path: nowhere ] ]'
+job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\ntrue')
+check 'a missing input is refused' refused nowhere
+job=$(submit $USER1 --efs=none.yaml <<<$'#!/bin/bash\ntrue')
+check 'a missing job file is refused' refused none.yaml
+job=$(submit $USER1 --efs-keep <<<$'#!/bin/bash\ntrue')
+check 'options that mean nothing alone are refused' refused 'need --efs'
+
+# --- failures ---
+work vanishing
+job=$(submit $USER1 --hold --efs=job.yaml -N2 <<<$'#!/bin/bash\necho ran')
+rm -r "$W/in"
+scontrol release "$job"
+ends "$job" FAILED 'a job whose input vanished while it waited'
+check 'its output says why' says "$job" 'efs: stage-in failed on n[12]: .*'"$W/in"
+check_not 'its script did not run' says "$job" '^ran$'
+check 'no node is drained' not_drained
+check_exit 'efs status --job says so' 1 'failed: ' "$EFS" status --job "$job" --shared "$C/shared"
+check 'nothing is left' quiet "$job"
+
+work onenode
+mv "$C/mnt.n2" "$C/mnt.n2.aside"; ln -s /tmp "$C/mnt.n2"
+job=$(submit $USER1 --efs=job.yaml -w n1,n2 <<<$'#!/bin/bash\necho ran')
+ends "$job" FAILED 'a job of which one node cannot stage'
+check 'the other node knows' says "$job" 'efs: stage-in failed on n2'
+check 'no node is drained' not_drained
+await 30 all_idle
+rm "$C/mnt.n2"; mv "$C/mnt.n2.aside" "$C/mnt.n2"
+check 'nothing is left' quiet "$job"
+
+hold_slot
+work cancel
+job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\necho ran')
+check 'a stage-in waits for its turn' await 30 waiters_are 1
+comment_says() { comment_of "$job" | grep -q 'waits to stage in'; }
+check 'the admin comment says what it waits for' await 20 comment_says
+check_exit 'efs status --job, too' 0 'waits to stage in' "$EFS" status --job "$job" --shared "$C/shared"
+scancel "$job"
+check 'scancel ends the waiting' await 20 waiters_are 0
+check 'and the job' await 20 has_ended "$job"
+check 'it is cancelled' test "$(state_of "$job")" = CANCELLED
+check 'nothing is left' quiet "$job"
+check 'no node is drained' not_drained
+
+# --- turns ---
+work turns
+first=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+check 'the first waits' await 30 waiters_are 1
+second=$(submit $USER1 --efs=job.yaml -w n2 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+check 'the second waits' await 30 waiters_are 2
+check 'in their order' json "$("$EFS" queue --json "$C/queue")" "[w['node'] for w in d['in']['waiters']] == ['n1', 'n2'] and d['in']['waiters'][0]['uid'] == $(id -u $USER1)"
+check 'a user sees the queue' as $USER2 "$EFS" queue "$C/queue"
+check_not 'and cannot take its lock' as $USER2 cat "$C/queue/locks"
+release_slot
+ends "$first" COMPLETED 'the first'
+ends "$second" COMPLETED 'the second'
+check 'both had their inputs' test "$(cat "$W/out.$first" "$W/out.$second")" = $'alpha\nalpha'
+check 'nothing is left of the first' quiet "$first"
+check 'the queue is empty' test -z "$(ls "$C/queue/in" "$C/queue/out" | grep '^[wh]')"
+
+# --- stage-outs that fail ---
+work unsaved
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho precious >$EFS_MOUNT/result\nchmod 555 '"$W/results")
+ends "$job" COMPLETED 'a job whose results cannot be written'
+check 'the node is free for others' await 30 all_idle
+check_exit 'efs status --job gives 3' 3 'unsaved: results are not back' "$EFS" status --job "$job" --shared "$C/shared"
+check 'the mail hook was called' grep -q "^$job " "$C/mail.log"
+chmod 755 "$W/results"
+check 'the results can still be saved' env EFS_RUNTIME_DIR="$C/state.n1/run" "$EFS" stop "slurm-$job.0-n1"
+check 'and are' test "$(cat "$W/results/result")" = precious
+rm -rf "$C/state.n1/$job.0"; rmdir "$C/mnt.n1/$job" 2>/dev/null
+
+work holder
+job=$(submit $USER1 --efs=job.yaml <<'SCRIPT'
+#!/bin/bash
+cd $EFS_MOUNT && echo r >result && exec 0</dev/null && { setsid sleep 300 >/dev/null 2>&1 & disown; }
+SCRIPT
+)
+ends "$job" COMPLETED 'a job that leaves a process on the mount'
+check 'the process goes and the results come' quiet "$job"
+check 'result' test "$(cat "$W/results/result")" = r
+
+# --- life of a job ---
+work requeue
+job=$(submit $USER1 --efs=job.yaml --requeue <<'SCRIPT'
+#!/bin/bash
+echo "run $SLURM_RESTART_COUNT" >$EFS_MOUNT/run.${SLURM_RESTART_COUNT:-0}
+[ -n "$SLURM_RESTART_COUNT" ] || sleep 600
+SCRIPT
+)
+check 'a job runs' await 30 is_running "$job"
+await 10 test -e "$(ls -d "$C"/mnt.*/"$job")/run.0"
+check 'requeue' scontrol requeue "$job"
+runs_again() { has_ended "$job" && [ "$(job_field "$job" Restarts)" = 1 ]; }
+check 'it runs again' await 150 runs_again
+check 'nothing is left' quiet "$job"
+check 'what the first run wrote is saved' test -e "$W/results/run.0"
+check 'and what the second wrote' test -e "$W/results/run.1"
+
+work timeout
+job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; sleep 600')
+check 'a job runs' await 30 is_running "$job"
+await 10 test -e "$(ls -d "$C"/mnt.*/"$job")/result"
+scancel "$job"
+ends "$job" CANCELLED 'a job that is cancelled while it runs'
+check 'nothing is left' quiet "$job"
+check 'its results are back' test "$(cat "$W/results/result")" = r
+
+work users
+chmod 700 "$W/in"
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\nsleep 600')
+check 'a job runs' await 30 is_running "$job"
+check_not 'another user cannot see into its mount' as $USER2 ls "$C/mnt.n1/$job"
+check_not 'nor read its job file' as $USER2 cat "$C/state.n1/$job.0/job.yaml"
+scancel "$job"
+check 'nothing is left' quiet "$job"
+
+# --- several nodes ---
+work parts 'resources: [ [ path: in, distribute: partition ] ]'
+for i in 1 2 3 4 5 6; do head -c 100000 /dev/urandom >"$W/in/p$i"; done
+rm -r "$W/in/a" "$W/in/sub"
+job=$(submit $USER1 --efs=job.yaml -N3 <<'SCRIPT'
+#!/bin/bash
+srun bash -c 'ls $EFS_MOUNT/in | sed "s/^/part /"; echo same >$EFS_MOUNT/same; echo $SLURM_NODEID >$EFS_MOUNT/own.$SLURM_NODEID'
+SCRIPT
+)
+ends "$job" COMPLETED 'a partitioned input'
+check 'every file is on one node' test "$(grep '^part' "$W/out.$job" | sort | uniq -c | awk '{print $1}' | sort -u)" = 1
+check 'and all are there' test "$(grep -c '^part' "$W/out.$job")" = 6
+check 'nothing is left' quiet "$job"
+check 'the same result of all nodes is no conflict' test "$(cat "$W/results/same" "$W"/results/own.*)" = $'same\n0\n1\n2'
+
+work conflict
+echo before >"$W/results/log"; chown $USER1 "$W/results/log"
+job=$(submit $USER1 --efs=job.yaml -N2 <<<$'#!/bin/bash\nsrun bash -c \'echo node $SLURM_NODEID >$EFS_MOUNT/log\'')
+ends "$job" COMPLETED 'two nodes that write one name'
+check 'the nodes are free' await 30 all_idle
+check_exit 'is a conflict that is reported' 3 'unsaved: .*' "$EFS" status --job "$job" --shared "$C/shared"
+check 'one of them is there, whole' grep -qE '^node [01]$' "$W/results/log"
+check 'exactly one was not saved' test "$("$EFS" status --job "$job" --shared "$C/shared" | grep -c unsaved)" = 1
+check 'its receipt says why' grep -q 'another node of the job' "$W"/results/efs-receipt-*.json
+for node in n1 n2 n3; do [ ! -d "$C/state.$node/$job.0" ] || EFS_RUNTIME_DIR="$C/state.$node/run" "$EFS" stop --no-stage-out "slurm-$job.0-$node"; rm -rf "$C/state.$node/$job.0"; rmdir "$C/mnt.$node/$job" 2>/dev/null; done
+
+# --- slurmd dies ---
+work sweep
+mkdir -p "$C/state.n1/4000000.0" && install -d -o $USER1 -m 700 "$C/mnt.n1/4000000"
+EFS_RUNTIME_DIR=$C/state.n1/run "$EFS" start --user "$(id -u $USER1)" --name slurm-4000000.0-n1 --mount-dir "$C/mnt.n1/4000000" "$W/job.yaml" >/dev/null
+as $USER1 sh -c "echo late >$C/mnt.n1/4000000/result"
+install -o $USER1 -m 400 "$W/job.yaml" "$C/state.n1/4000000.0/job.yaml"; echo "running $C/mnt.n1/4000000" >"$C/state.n1/4000000.0/result"
+cluster_kill "$C/slurmd.n1.pid" slurmd KILL
+cluster_slurmd n1
+check 'a slurmd that starts stops what no job owns' await 30 job_is_gone 4000000
+check 'and brings the results back' test "$(cat "$W/results/result")" = late
+
+work restart
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\ntouch '"$W/started"$'; until [ -e '"$W/go"$' ]; do sleep 0.2; done; cat $EFS_MOUNT/in/a; echo r >$EFS_MOUNT/result')
+check 'a job runs' await 40 test -e "$W/started"
+cluster_kill "$C/slurmd.n1.pid" slurmd KILL
+cluster_slurmd n1
+touch "$W/go"
+ends "$job" COMPLETED 'a job under a slurmd that was killed and came back'
+check 'kept its files' says "$job" '^alpha$'
+check 'nothing is left' quiet "$job"
+check 'its result is back' test "$(cat "$W/results/result")" = r
+
+# --- a private view ---
+install -d "$C/view"
+cluster_plugstack view="$C/view"
+work view
+job=$(submit $USER1 --efs=job.yaml -N2 <<<$'#!/bin/bash\nsrun bash -c \'echo "at $EFS_MOUNT"; cat $EFS_MOUNT/in/a; echo r >$EFS_MOUNT/r.$SLURM_NODEID\'\nls '"$C"'/mnt.n1 '"$C"'/mnt.n2 | sed "s/^/sees /"')
+ends "$job" COMPLETED 'a job with a private view'
+check 'sees its files at the same place on all nodes' test "$(grep -c "^at $C/view$" "$W/out.$job")$(grep -c '^alpha$' "$W/out.$job")" = 22
+check 'nothing is left' quiet "$job"
+check 'results are back' test -e "$W/results/r.1"
+
+check 'no node was drained in any of it' not_drained
+cluster_stop
+unset SLURM_CONF
+check 'no daemon of the cluster is left' test -z "$(grep -lF "$C/" /proc/[0-9]*/cmdline 2>/dev/null | grep -v "/$$/" | while read -r f; do tr '\0' ' ' <"$f" 2>/dev/null | grep -E '^(slurm|munge|efsd)'; done)"
+finish

@@ -1,0 +1,99 @@
+// Results of several nodes in one directory.
+#include "stage/merge.hpp"
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "support/temp.hpp"
+
+namespace efs::stage {
+namespace {
+
+struct Scene {
+  efs::test::TempDirectory directory;
+  UniqueFd fd = directory.open();
+  void write(const std::string& name, const std::string& text) const { std::ofstream(directory.path() + "/" + name) << text; }
+  std::string read(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(directory.path() + "/" + name).rdbuf();
+    return text.str();
+  }
+  bool exists(const std::string& name) const { return std::filesystem::exists(std::filesystem::symlink_status(directory.path() + "/" + name)); }
+};
+
+TEST_CASE("a name that nobody has is given", "[merge]") {
+  const Scene scene;
+  scene.write("p", "ours");
+  REQUIRE(rename_merging(scene.fd.get(), "p", "out", 0));
+  CHECK(scene.read("out") == "ours");
+  CHECK_FALSE(scene.exists("p"));
+}
+
+TEST_CASE("what was there before the job is replaced", "[merge]") {
+  const Scene scene;
+  scene.write("out", "old");
+  const auto now = pfs_now(scene.directory.path());
+  REQUIRE(now);
+  scene.write("p", "ours");
+  REQUIRE(rename_merging(scene.fd.get(), "p", "out", *now + 1'000'000'000));
+  CHECK(scene.read("out") == "ours");
+  CHECK_FALSE(scene.exists("p"));
+}
+
+TEST_CASE("another node's file is never replaced; the same content is no conflict", "[merge]") {
+  const Scene scene;
+  const auto now = pfs_now(scene.directory.path());
+  REQUIRE(now);
+  scene.write("out", "theirs");
+  scene.write("p", "theirs");
+  CHECK(rename_merging(scene.fd.get(), "p", "out", *now));
+  CHECK_FALSE(scene.exists("p"));
+  scene.write("p", "ours!!");
+  const auto conflict = rename_merging(scene.fd.get(), "p", "out", *now);
+  REQUIRE_FALSE(conflict);
+  CHECK(conflict.error().code == EEXIST);
+  CHECK(conflict.error().what.contains("another node"));
+  CHECK(scene.read("out") == "theirs");
+  CHECK(scene.read("p") == "ours!!");
+  // A link is not a file, and links are the same if they lead to the same place.
+  std::filesystem::create_symlink("here", scene.directory.path() + "/l1");
+  std::filesystem::create_symlink("here", scene.directory.path() + "/l2");
+  CHECK_FALSE(rename_merging(scene.fd.get(), "l1", "out", *now));
+  CHECK(rename_merging(scene.fd.get(), "l1", "l2", *now));
+}
+
+TEST_CASE("of many nodes that bring out different files under one name exactly one succeeds", "[merge]") {
+  for (const bool old : {false, true}) {
+    const Scene scene;
+    if (old) scene.write("out", "old");
+    auto now = pfs_now(scene.directory.path());
+    // A coarse clock: until it has moved on.
+    for (struct stat st {}; old && ::fstatat(scene.fd.get(), "out", &st, 0) == 0 && *now <= to_ns(st.st_ctim);) now = pfs_now(scene.directory.path());
+    REQUIRE(now);
+    constexpr int nodes = 8;
+    std::atomic<int> good{0}, conflicts{0};
+    for (int i = 0; i < nodes; ++i) scene.write("p" + std::to_string(i), "node " + std::to_string(i));
+    {
+      std::vector<std::jthread> threads;
+      for (int i = 0; i < nodes; ++i)
+        threads.emplace_back([&, i] {
+          // `since` lies after the old file and before all renames: those change ctime.
+          const Status done = rename_merging(scene.fd.get(), "p" + std::to_string(i), "out", *now);
+          if (done) ++good;
+          else if (done.error().code == EEXIST) ++conflicts;
+        });
+    }
+    INFO("an old file was there: " << old);
+    CHECK(good == 1);
+    CHECK(conflicts == nodes - 1);
+    CHECK(scene.read("out").starts_with("node "));
+  }
+}
+
+}  // namespace
+}  // namespace efs::stage
