@@ -2,8 +2,7 @@
  * environment, so that what was checked is what runs:
  *   EFS_JOB      the text of the job file, or of one made from the options
  *   EFS_ROOT EFS_RESULTS   as resolved in the directory of the submission
- *   EFS_FLAGS    words: keep no-stage-out
- *   EFS_ATTACH   a job id */
+ *   EFS_FLAGS    words: no-stage-out */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,9 +166,8 @@ static int check(spank_t spank, const struct efs_site *site, const char *file) {
 
 static int hand_over(spank_t spank, const struct text *text, const struct efs_options *given) {
   char flags[64];
-  efs_format(flags, sizeof flags, "%s%s", given->keep ? "keep " : "", given->no_stage_out ? "no-stage-out " : "");
-  if (spank_job_control_setenv(spank, "EFS_JOB", text->bytes, 1) != ESPANK_SUCCESS || spank_job_control_setenv(spank, "EFS_FLAGS", flags, 1) != ESPANK_SUCCESS ||
-      spank_job_control_setenv(spank, "EFS_ATTACH", given->attach, 1) != ESPANK_SUCCESS) {
+  efs_format(flags, sizeof flags, "%s", given->no_stage_out ? "no-stage-out " : "");
+  if (spank_job_control_setenv(spank, "EFS_JOB", text->bytes, 1) != ESPANK_SUCCESS || spank_job_control_setenv(spank, "EFS_FLAGS", flags, 1) != ESPANK_SUCCESS) {
     slurm_error("efs: the job file cannot be handed to the nodes");
     return -1;
   }
@@ -184,8 +182,8 @@ int efs_allocator_check(spank_t spank, const struct efs_site *site) {
   int good;
   if (given->bad) return -1;
   if (!efs_is_wanted()) {
-    if (!given->keep && !given->no_stage_out && given->capacity[0] == '\0') return 0;
-    slurm_error("efs: --efs-capacity, --efs-keep and --efs-no-stage-out need --efs=JOB.yaml or --efs-stage-in");
+    if (!given->no_stage_out && given->capacity[0] == '\0') return 0;
+    slurm_error("efs: --efs-capacity and --efs-no-stage-out need --efs=JOB.yaml or --efs-stage-in");
     return -1;
   }
   if (given->job[0] != '\0' && (given->ins > 0 || given->outs > 0 || given->capacity[0] != '\0')) {

@@ -25,6 +25,7 @@
 struct efs_site {
   char efs[EFS_PATH];      /* efs=      the program (default efs) */
   char state[EFS_PATH];    /* state=    directory of root's on every node (default /run/efs-slurm) */
+  char run[EFS_PATH];      /* run=      directory of root's for the instances (default /run/efs, where efs looks for root's) */
   char mount[EFS_PATH];    /* mount=    directory of root's below which jobs' mounts are (default /run/efs-jobs) */
   char shared[EFS_PATH];   /* shared=   directory on the PFS where nodes tell one another (default none) */
   char queue[EFS_PATH];    /* queue=    directory of the turns at the PFS (default none) */
@@ -51,10 +52,9 @@ struct efs_job {
 struct efs_options {
   char job[EFS_PATH];
   char capacity[EFS_PATH];
-  char attach[EFS_PATH];
   char *in[64], *out[64];
   int ins, outs;
-  int keep, no_stage_out, bad;
+  int no_stage_out, bad;
 };
 
 /* options.c */

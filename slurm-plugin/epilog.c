@@ -51,6 +51,23 @@ static int holds(const char *process, const char *mount) {
   return found || maps_below(process, mount);
 }
 
+/* In a private view the mount has a second place, which an unmount of the first does not see. */
+static int views(const char *process, const struct efs_job *job) {
+  char path[EFS_PATH], line[4096], ours[64], theirs[64];
+  ssize_t n, m;
+  int found = 0;
+  FILE *mounts;
+  efs_format(path, sizeof path, "%s/ns/mnt", process);
+  n = readlink("/proc/self/ns/mnt", ours, sizeof ours);
+  m = readlink(path, theirs, sizeof theirs);
+  if (m <= 0 || (n == m && memcmp(ours, theirs, (size_t)n) == 0)) return 0;
+  efs_format(path, sizeof path, "%s/mountinfo", process);
+  mounts = fopen(path, "re");
+  while (!found && mounts != NULL && fgets(line, sizeof line, mounts) != NULL) found = strstr(line, job->name) != NULL;
+  if (mounts != NULL) fclose(mounts);
+  return found;
+}
+
 /* What a job left behind and Slurm did not find. Only the user's own processes, and only those on this mount. */
 static void kill_holders(const struct efs_job *job) {
   DIR *processes = opendir("/proc");
@@ -61,7 +78,7 @@ static void kill_holders(const struct efs_job *job) {
     const long pid = strtol(entry->d_name, NULL, 10);
     if (pid <= 1 || job->uid == 0) continue;
     efs_format(path, sizeof path, "/proc/%ld", pid);
-    if (stat(path, &st) != 0 || st.st_uid != job->uid || !holds(path, job->mount)) continue;
+    if (stat(path, &st) != 0 || st.st_uid != job->uid || !(holds(path, job->mount) || views(path, job))) continue;
     slurm_info("efs: job %u: process %ld still holds %s: killed", job->id, pid, job->mount);
     kill((pid_t)pid, SIGKILL);
   }
@@ -89,6 +106,12 @@ static void not_saved(const struct efs_site *site, const struct efs_job *job, co
   send_mail(site, job, result + strlen("unsaved "));
 }
 
+static int is_there(const struct efs_site *site, const struct efs_job *job) {
+  char path[2 * EFS_PATH];
+  struct stat st;
+  return efs_format(path, sizeof path, "%s/%s", site->run, job->name) == 0 && lstat(path, &st) == 0;
+}
+
 void efs_stop_job(const struct efs_site *site, const struct efs_job *job) {
   static struct efs_outcome outcome;
   char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[64], error[EFS_TEXT];
@@ -97,8 +120,14 @@ void efs_stop_job(const struct efs_site *site, const struct efs_job *job) {
   int n = 0, tries, started;
   if (efs_read_file(job->directory, "result", result, sizeof result) != 0) result[0] = '\0';
   if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0) flags[0] = '\0';
-  efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%.400s/run", site->state);
+  efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   started = strncmp(result, "running ", 8) == 0 || strncmp(result, "unsaved ", 8) == 0;
+  if (started && !is_there(site, job)) {
+    efs_publish(site, job, "done", "the job has stopped it itself");
+    efs_remove_job(site, job);
+    return;
+  }
+  if (site->view[0] != '\0') kill_holders(job);
   words[n++] = site->efs;
   words[n++] = "stop";
   words[n++] = "--json";

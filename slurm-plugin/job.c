@@ -1,8 +1,8 @@
 /* The state of jobs on this node: one directory per job and restart, root's, which nobody else can change.
  *   STATE/JOB.RESTART/   job.yaml  what the user handed in, readable by him alone
  *                        result    "running MOUNT", "failed TEXT", "unsaved TEXT"
- *                        flags     words: keep no-stage-out
- *   STATE/run/           instances of efs */
+ *                        flags     words: no-stage-out
+ *                        checked   all nodes are good */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -42,9 +42,7 @@ static int make_own(const char *path, mode_t mode) {
 }
 
 int efs_make_job(const struct efs_site *site, const struct efs_job *job) {
-  char run[EFS_PATH];
-  if (efs_format(run, EFS_PATH, "%.400s/run", site->state) != 0) return -1;
-  if (make_own(site->state, 0755) != 0 || make_own(run, 0711) != 0 || make_own(site->mount, 0711) != 0 || make_own(job->directory, 0711) != 0) {
+  if (make_own(site->state, 0755) != 0 || make_own(site->run, 0755) != 0 || make_own(site->mount, 0711) != 0 || make_own(job->directory, 0711) != 0) {
     slurm_error("efs: %s or %s cannot be used: they must be directories of root's that nobody else can write", site->state, site->mount);
     return -1;
   }

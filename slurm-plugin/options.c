@@ -4,7 +4,7 @@
 
 #include "efs_plugin.h"
 
-enum { OPT_JOB, OPT_IN, OPT_OUT, OPT_CAPACITY, OPT_KEEP, OPT_ATTACH, OPT_NO_STAGE_OUT };
+enum { OPT_JOB, OPT_IN, OPT_OUT, OPT_CAPACITY, OPT_NO_STAGE_OUT };
 
 static struct efs_options given;
 
@@ -39,14 +39,12 @@ static int on_option(int which, const char *value, int remote) {
     case OPT_IN: return add(given.in, &given.ins, "efs-stage-in", value);
     case OPT_OUT: return add(given.out, &given.outs, "efs-stage-out", value);
     case OPT_CAPACITY: return keep_word(given.capacity, "efs-capacity", value);
-    case OPT_ATTACH: return keep_word(given.attach, "efs-attach", value);
-    case OPT_KEEP: given.keep = 1; return 0;
     case OPT_NO_STAGE_OUT: given.no_stage_out = 1; return 0;
     default: return 0;
   }
 }
 
-int efs_is_wanted(void) { return given.job[0] != '\0' || given.attach[0] != '\0' || given.ins > 0 || given.outs > 0; }
+int efs_is_wanted(void) { return given.job[0] != '\0' || given.ins > 0 || given.outs > 0; }
 
 void efs_register_options(spank_t spank) {
   static struct spank_option options[] = {
@@ -54,8 +52,6 @@ void efs_register_options(spank_t spank) {
       {"efs-stage-in", "PATH", "efs: bring PATH in before the job starts; may be repeated", 1, OPT_IN, on_option},
       {"efs-stage-out", "PATH[:DIR]", "efs: bring PATH back when the job ends, into DIR; may be repeated", 1, OPT_OUT, on_option},
       {"efs-capacity", "SIZE", "efs: how much the job may store on a node", 1, OPT_CAPACITY, on_option},
-      {"efs-keep", NULL, "efs: leave everything on the node for a later job with --efs-attach", 0, OPT_KEEP, on_option},
-      {"efs-attach", "NAME", "efs: go on with what a job with --efs-keep left on the node; NAME is its job id", 1, OPT_ATTACH, on_option},
       {"efs-no-stage-out", NULL, "efs: bring nothing back", 0, OPT_NO_STAGE_OUT, on_option},
   };
   size_t i;

@@ -155,7 +155,7 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
     efs_comment(site, &job, "failed: the directories of efs cannot be used on this node");
     return 0;
   }
-  efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%.400s/run", site->state);
+  efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   efs_format(id, sizeof id, "SLURM_JOB_ID=%u", job.id);
   efs_format(node, sizeof node, "SLURMD_NODENAME=%s", site->node);
   if (strlen(text) > EFS_LARGEST_JOB || efs_write_file(job.directory, "job.yaml", text, 0400, job.uid) != 0) {

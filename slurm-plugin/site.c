@@ -38,13 +38,14 @@ static void read_node(char *node) {
 }
 
 int efs_read_site(struct efs_site *site, int count, char **words) {
-  const struct key keys[] = {{"efs", site->efs},       {"state", site->state}, {"mount", site->mount},       {"shared", site->shared},
+  const struct key keys[] = {{"efs", site->efs},       {"state", site->state}, {"run", site->run}, {"mount", site->mount}, {"shared", site->shared},
                              {"queue", site->queue},   {"view", site->view},   {"scontrol", site->scontrol}, {"mail", site->mail}};
   int i;
   memset(site, 0, sizeof *site);
   read_node(site->node);
   efs_copy(site->efs, EFS_PATH, "efs");
   efs_copy(site->state, EFS_PATH, "/run/efs-slurm");
+  efs_copy(site->run, EFS_PATH, "/run/efs");
   efs_copy(site->mount, EFS_PATH, "/run/efs-jobs");
   efs_copy(site->scontrol, EFS_PATH, "scontrol");
   site->poll = 5;

@@ -14,7 +14,7 @@ SlurmctldHost=$(hostname -s)(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=$C/munge/socket
+AuthInfo=socket=$C/munge/socket,cred_expire=5
 CryptoType=crypto/munge
 SlurmctldPort=$base
 SlurmdPort=$((base + 1))
@@ -53,7 +53,7 @@ CONF
 }
 
 cluster_plugstack() {  # cluster_plugstack [ARGUMENT...]: takes effect for the next job
-  echo "required $PLUGIN efs=$EFS state=$C/state.%n mount=$C/mnt.%n shared=$C/shared poll=1 $*" >"$C/plugstack.conf"
+  echo "required $PLUGIN efs=$EFS state=$C/state.%n run=$C/run.%n mount=$C/mnt.%n shared=$C/shared poll=1 $*" >"$C/plugstack.conf"
 }
 
 cluster_slurmd() {  # cluster_slurmd NODE: its pid is in $C/slurmd.NODE.pid
@@ -90,7 +90,7 @@ cluster_stop() {
   # Steps that outlived their slurmd.
   for pid in $(grep -lF "$C/spool." /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3); do [ "$pid" = $$ ] || [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != slurmstepd ] || kill -KILL "$pid" 2>/dev/null; done
   cluster_kill "$C/munge/pid" munged TERM
-  for i in "$C"/state.*/run/*; do [ ! -d "$i" ] || EFS_RUNTIME_DIR=$(dirname "$i") timeout 20 "$EFS" stop --no-stage-out "$(basename "$i")" >/dev/null 2>&1; done
+  for i in "$C"/run.*/*; do [ ! -d "$i" ] || EFS_RUNTIME_DIR=$(dirname "$i") timeout 20 "$EFS" stop --no-stage-out "$(basename "$i")" >/dev/null 2>&1; done
 }
 
 as() { local user=$1; shift; runuser -u "$user" -- env SLURM_CONF="$SLURM_CONF" "$@"; }
@@ -99,7 +99,7 @@ submit() {
   local user=$1; shift
   (cd "$W" && as "$user" sbatch --parsable -o "$W/out.%j" -J test "$@" 2>"$W/said")
 }
-state_of() { scontrol -o show job "$1" 2>/dev/null | grep -oE ' JobState=[A-Z_]+' | cut -d= -f2; }
+state_of() { [ -n "$1" ] && scontrol -o show job "$1" 2>/dev/null | grep -oE ' JobState=[A-Z_]+' | cut -d= -f2; }
 job_field() { scontrol -o show job "$1" 2>/dev/null | grep -oE " $2=[^ ]*" | head -n 1 | cut -d= -f2-; }
 comment_of() { scontrol show job "$1" 2>/dev/null | sed -n 's/^ *AdminComment=//p'; }
 has_ended() { local state; state=$(state_of "$1"); case $state in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL) ;; *) return 1 ;; esac; }

@@ -78,7 +78,7 @@ check_exit 'efs status --job tells of both nodes' 0 'on n2: done' "$EFS" status 
 check 'and tells programs' json "$("$EFS" status --json --job "$job" --shared "$C/shared")" 'd["ok"] and [n["state"] for n in d["nodes"]] == ["done", "done"]'
 
 work options
-job=$(submit $USER1 --efs-stage-in=in/a --efs-stage-in=in/sub --efs-stage-out='*.txt':results --efs-capacity=32MiB <<'SCRIPT'
+job=$(submit $USER1 --efs-stage-in=in/a --efs-stage-in=in/sub --efs-stage-out='*.txt':"$W/results" --efs-capacity=32MiB <<'SCRIPT'
 #!/bin/bash
 cat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b
 echo kept >$EFS_MOUNT/r.txt
@@ -111,6 +111,13 @@ check 'srun without a script' test "$(cd "$W" && as $USER1 srun -Q --efs=job.yam
 check 'salloc, and srun in it' test "$(cd "$W" && as $USER1 salloc -Q --efs=job.yaml srun -Q sh -c 'cat $EFS_MOUNT/in/a')" = alpha
 await 30 all_idle
 
+work injob
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result\nEFS_RUNTIME_DIR='"$C/run.n1 $EFS"$' stop && cat '"$W"$'/results/result && exit 7')
+ends "$job" FAILED 'a job that stages out in its script, and has its exit code'
+check 'sees its results itself' says "$job" '^r$'
+check 'the epilog finds nothing to do' quiet "$job"
+check_exit 'and efs status --job says so' 0 'has stopped it itself' "$EFS" status --job "$job" --shared "$C/shared"
+
 work plain
 job=$(submit $USER1 <<<$'#!/bin/bash\necho "mount:$EFS_MOUNT:"')
 ends "$job" COMPLETED 'a job without efs'
@@ -132,7 +139,7 @@ job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\ntrue')
 check 'a missing input is refused' refused nowhere
 job=$(submit $USER1 --efs=none.yaml <<<$'#!/bin/bash\ntrue')
 check 'a missing job file is refused' refused none.yaml
-job=$(submit $USER1 --efs-keep <<<$'#!/bin/bash\ntrue')
+job=$(submit $USER1 --efs-no-stage-out <<<$'#!/bin/bash\ntrue')
 check 'options that mean nothing alone are refused' refused 'need --efs'
 
 # --- failures ---
@@ -195,7 +202,7 @@ check 'the node is free for others' await 30 all_idle
 check_exit 'efs status --job gives 3' 3 'unsaved: results are not back' "$EFS" status --job "$job" --shared "$C/shared"
 check 'the mail hook was called' grep -q "^$job " "$C/mail.log"
 chmod 755 "$W/results"
-check 'the results can still be saved' env EFS_RUNTIME_DIR="$C/state.n1/run" "$EFS" stop "slurm-$job.0-n1"
+check 'the results can still be saved' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" stop "slurm-$job.0-n1"
 check 'and are' test "$(cat "$W/results/result")" = precious
 rm -rf "$C/state.n1/$job.0"; rmdir "$C/mnt.n1/$job" 2>/dev/null
 
@@ -268,12 +275,12 @@ check_exit 'is a conflict that is reported' 3 'unsaved: .*' "$EFS" status --job 
 check 'one of them is there, whole' grep -qE '^node [01]$' "$W/results/log"
 check 'exactly one was not saved' test "$("$EFS" status --job "$job" --shared "$C/shared" | grep -c unsaved)" = 1
 check 'its receipt says why' grep -q 'another node of the job' "$W"/results/efs-receipt-*.json
-for node in n1 n2 n3; do [ ! -d "$C/state.$node/$job.0" ] || EFS_RUNTIME_DIR="$C/state.$node/run" "$EFS" stop --no-stage-out "slurm-$job.0-$node"; rm -rf "$C/state.$node/$job.0"; rmdir "$C/mnt.$node/$job" 2>/dev/null; done
+for node in n1 n2 n3; do [ ! -d "$C/state.$node/$job.0" ] || EFS_RUNTIME_DIR="$C/run.$node" "$EFS" stop --no-stage-out "slurm-$job.0-$node"; rm -rf "$C/state.$node/$job.0"; rmdir "$C/mnt.$node/$job" 2>/dev/null; done
 
 # --- slurmd dies ---
 work sweep
 mkdir -p "$C/state.n1/4000000.0" && install -d -o $USER1 -m 700 "$C/mnt.n1/4000000"
-EFS_RUNTIME_DIR=$C/state.n1/run "$EFS" start --user "$(id -u $USER1)" --name slurm-4000000.0-n1 --mount-dir "$C/mnt.n1/4000000" "$W/job.yaml" >/dev/null
+EFS_RUNTIME_DIR=$C/run.n1 "$EFS" start --user "$(id -u $USER1)" --name slurm-4000000.0-n1 --mount-dir "$C/mnt.n1/4000000" "$W/job.yaml" >/dev/null
 as $USER1 sh -c "echo late >$C/mnt.n1/4000000/result"
 install -o $USER1 -m 400 "$W/job.yaml" "$C/state.n1/4000000.0/job.yaml"; echo "running $C/mnt.n1/4000000" >"$C/state.n1/4000000.0/result"
 cluster_kill "$C/slurmd.n1.pid" slurmd KILL
