@@ -1,8 +1,9 @@
 // efs status --job N: what the nodes of a batch job have written down for each other (slurm-plugin/notice.c).
-#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
 
 #include "cli/cli.hpp"
 
@@ -27,7 +28,7 @@ std::string records_of(const std::string& shared, unsigned job) {
 }
 
 Json records(const std::string& directory) {
-  Json all = Json::array();
+  std::map<std::string, Json> by_node;
   std::error_code problem;
   for (stdfs::directory_iterator it(directory, problem), end; !problem && it != end; it.increment(problem)) {
     if (it->path().filename().string().starts_with('.')) continue;
@@ -36,9 +37,10 @@ Json records(const std::string& directory) {
     file.read(text.data(), longest_record);
     text.resize(static_cast<std::size_t>(file.gcount()));
     Json record = Json::parse(text, nullptr, false);
-    if (record.is_object()) all.push_back(std::move(record));
+    if (record.is_object()) by_node[it->path().filename().string()] = std::move(record);
   }
-  std::ranges::sort(all, {}, [](const Json& record) { return record.value("node", ""); });
+  Json all = Json::array();
+  for (auto& [node, record] : by_node) all.push_back(std::move(record));
   return all;
 }
 
