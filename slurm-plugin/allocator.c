@@ -146,7 +146,7 @@ static int check(spank_t spank, const struct efs_site *site, const char *file) {
   const char *programs[] = {site->efs, "check", "--json", mount, file, NULL};
   const char *plan[] = {site->efs, "plan", mount, file, NULL};
   efs_format(mount, sizeof mount, "--mount-dir=%s/job", site->mount);
-  efs_run(people, (const char *const *)environ, 1, NULL, NULL, &outcome);
+  efs_run(people, (const char *const *)environ, 0, NULL, NULL, &outcome);
   if (outcome.code == 127) {
     slurm_error("efs: %s: %s; tell the administrators (plugstack.conf, efs=)", site->efs, outcome.text);
     return -1;
@@ -155,11 +155,11 @@ static int check(spank_t spank, const struct efs_site *site, const char *file) {
     say(outcome.text, 1);
     return -1;
   }
-  efs_run(programs, (const char *const *)environ, 1, NULL, NULL, &outcome);
+  efs_run(programs, (const char *const *)environ, 0, NULL, NULL, &outcome);
   if (efs_json_text(outcome.text, "root_dir", value, sizeof value) == 0) spank_job_control_setenv(spank, "EFS_ROOT", value, 1);
   if (efs_json_text(outcome.text, "results_dir", value, sizeof value) == 0) spank_job_control_setenv(spank, "EFS_RESULTS", value, 1);
   if (!site->plan) return 0;
-  efs_run(plan, (const char *const *)environ, 1, NULL, NULL, &outcome);
+  efs_run(plan, (const char *const *)environ, 0, NULL, NULL, &outcome);
   if (outcome.code != 0) say(outcome.text, 1);
   return outcome.code == 0 ? 0 : -1;
 }

@@ -80,7 +80,8 @@ struct efs_outcome {
   char text[65536];
 };
 /* Runs a program and keeps what it prints. `tick` is called every `seconds`; when it returns nonzero the program gets
- * SIGTERM and, 10 s later, SIGKILL. `environment` may be NULL: a small one of ours. */
+ * SIGTERM and, 10 s later, SIGKILL; so it does after `seconds` where there is no tick. 0 seconds: it takes what it takes.
+ * `environment` may be NULL: a small one of ours. */
 void efs_run(const char *const *words, const char *const *environment, int seconds, int (*tick)(void *), void *what, struct efs_outcome *outcome);
 
 /* text.c */

@@ -90,9 +90,10 @@ void efs_run(const char *const *words, const char *const *environment, int secon
     gone = waited != 0;
     if (waited < 0 && errno != EINTR) status = 127 << 8; /* somebody else has reaped it: nothing is known */
     else if (waited < 0) gone = 0;
-    if (!gone && tick != NULL && !stopped && now() >= next) {
+    if (!gone && seconds > 0 && !stopped && now() >= next) {
+      const int stop = tick == NULL || tick(what) != 0;
       next = now() + seconds;
-      if (tick(what) != 0) {
+      if (stop) {
         stopped = 1;
         kill(child, SIGTERM);
         kill_at = now() + 10;

@@ -60,6 +60,10 @@ release_slot() { kill "$holder" 2>/dev/null; wait "$holder" 2>/dev/null; rm -f "
 waiters() { "$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["in"]["waiters"]))'; }
 waiters_are() { [ "$(waiters)" = "$1" ]; }
 
+exported=$(nm -D --defined-only "$PLUGIN" | awk '{print $3}' | grep -vE '^(slurm_spank_[a-z_]+|plugin_(name|type|version)|spank_plugin_version)$')
+check 'the plugin exports what Slurm looks for and nothing else' test -z "$exported"
+check 'and needs the C library alone' test "$(objdump -p "$PLUGIN" | awk '$1 == "NEEDED" {print $2}' | grep -v '^ld-linux')" = libc.so.6
+
 # --- what users do ---
 work good
 job=$(submit $USER1 --efs=job.yaml -N2 <<'SCRIPT'
@@ -177,20 +181,25 @@ check 'and the job' await 20 has_ended "$job"
 check 'it is cancelled' test "$(state_of "$job")" = CANCELLED
 check 'nothing is left' quiet "$job"
 check 'no node is drained' not_drained
+release_slot
 
 # --- turns ---
 work turns
-first=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+hold_slot
+first=$(submit $USER1 --efs=job.yaml -w n1 -t 10 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
 check 'the first waits' await 30 waiters_are 1
 second=$(submit $USER1 --efs=job.yaml -w n2 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
 check 'the second waits' await 30 waiters_are 2
 check 'in their order' json "$("$EFS" queue --json "$C/queue")" "[w['node'] for w in d['in']['waiters']] == ['n1', 'n2'] and d['in']['waiters'][0]['uid'] == $(id -u $USER1)"
 check 'a user sees the queue' as $USER2 "$EFS" queue "$C/queue"
 check_not 'and cannot take its lock' as $USER2 cat "$C/queue/locks"
+waited_long() { json "$("$EFS" queue --json "$C/queue")" '__import__("time").time() - d["in"]["waiters"][0]["since"] > 12'; }
+await 30 waited_long
 release_slot
 ends "$first" COMPLETED 'the first'
 ends "$second" COMPLETED 'the second'
 check 'both had their inputs' test "$(cat "$W/out.$first" "$W/out.$second")" = $'alpha\nalpha'
+check 'the time that it waited is given back, once' test "$(job_field "$first" TimeLimit)" = 00:11:00
 check 'nothing is left of the first' quiet "$first"
 check 'the queue is empty' test -z "$(ls "$C/queue/in" "$C/queue/out" | grep '^[wh]')"
 

@@ -1,0 +1,77 @@
+// The plugin's strings: what comes from users and from programs must neither overflow nor be misread.
+#if __has_include(<slurm/spank.h>)
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+
+#include "support/temp.hpp"
+
+extern "C" {
+#include "slurm-plugin/efs_plugin.h"
+}
+
+namespace {
+
+std::string text_of(const std::string& json, const char* key) {
+  std::array<char, 64> value{};
+  return efs_json_text(json.c_str(), key, value.data(), value.size()) == 0 ? value.data() : "<none>";
+}
+
+TEST_CASE("a member of the outermost object is found, and no other", "[slurm-plugin]") {
+  CHECK(text_of(R"({"ok":false,"error":"no \"x\"\n there","exit":1})", "error") == "no \"x\"\n there");
+  CHECK(text_of(R"({"receipt":{"error":"inner"},"list":[{"error":"deep"}],"error":"outer"})", "error") == "outer");
+  CHECK(text_of(R"({"text":"\"error\":\"fake\"","error":"real"})", "error") == "real");
+  CHECK(text_of(R"({"key":"error","other":"x"})", "error") == "<none>");
+  CHECK(text_of(R"({"error":5})", "error") == "<none>");
+  CHECK(text_of("", "error") == "<none>");
+  CHECK(text_of("usage: efs", "error") == "<none>");
+  CHECK(text_of(R"({"error":")" + std::string(1000, 'a') + "\"}", "error") == std::string(63, 'a'));
+}
+
+TEST_CASE("what is cut off or garbled is survived", "[slurm-plugin]") {
+  const auto seed = efs::test::seed();
+  INFO("EFS_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  const std::string whole = R"({"a":[{"b":"\u00e4\"\\"}],"error":"x\ty","z":{}})";
+  for (std::size_t length = 0; length <= whole.size(); ++length) (void)text_of(whole.substr(0, length), "error");
+  int found = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string garbled = whole;
+    for (int n = 0; n < 3; ++n) garbled[random() % garbled.size()] = static_cast<char>(random() % 255 + 1);
+    found += text_of(garbled, "error") != "<none>" ? 1 : 0;
+  }
+  CHECK(found > 0);
+  CHECK(found < 20'000);
+}
+
+TEST_CASE("what is quoted is JSON and comes back the same", "[slurm-plugin]") {
+  const std::string hostile = "a\"b\\c\nd\te\x01 \x7f %s $(x) '";
+  std::array<char, 256> quoted{}, back{};
+  efs_json_quote(hostile.c_str(), quoted.data(), quoted.size());
+  CHECK(nlohmann::json::parse(quoted.data()).get<std::string>() == hostile);
+  const std::string plain = "a\"b\\c d";
+  efs_json_quote(plain.c_str(), quoted.data(), quoted.size());
+  REQUIRE(efs_json_text((std::string("{\"text\":") + quoted.data() + "}").c_str(), "text", back.data(), back.size()) == 0);
+  CHECK(back.data() == plain);
+  for (std::size_t size = 16; size < 40; ++size) {
+    std::string small(size, 'x');
+    efs_json_quote(std::string(100, '\n').c_str(), small.data(), size);
+    CHECK(nlohmann::json::accept(small.c_str()));
+  }
+}
+
+TEST_CASE("copies are whole or nothing; lines are one line", "[slurm-plugin]") {
+  std::array<char, 4> small{};
+  CHECK(efs_copy(small.data(), small.size(), "abc") == 0);
+  CHECK(efs_copy(small.data(), small.size(), "abcd") != 0);
+  CHECK(std::string(small.data()).empty());
+  CHECK(efs_format(small.data(), small.size(), "%d", 1234) != 0);
+  std::string lines = "one\ntwo\x1b[31m\n\n";
+  efs_one_line(lines.data());
+  CHECK(std::string(lines.c_str()) == "one;two?[31m");
+}
+
+}  // namespace
+#endif
