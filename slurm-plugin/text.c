@@ -66,6 +66,16 @@ int efs_json_text(const char *json, const char *key, char *value, size_t size) {
   return -1;
 }
 
+/* Bytes of the UTF-8 character at `p`; 0: none is there. */
+static size_t utf8_length(const unsigned char *p) {
+  const size_t length = *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0;
+  size_t i;
+  for (i = 1; i < length; ++i)
+    if ((p[i] & 0xc0) != 0x80) return 0;
+  if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) || (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f)) return 0;
+  return length;
+}
+
 void efs_json_quote(const char *text, char *quoted, size_t size) {
   size_t n = 0;
   const unsigned char *p = (const unsigned char *)text;
@@ -77,8 +87,17 @@ void efs_json_quote(const char *text, char *quoted, size_t size) {
       quoted[n++] = (char)*p;
     } else if (*p < 0x20) {
       n += (size_t)snprintf(quoted + n, 7, "\\u%04x", *p);
-    } else {
+    } else if (*p < 0x80) {
       quoted[n++] = (char)*p;
+    } else {
+      const size_t length = utf8_length(p);
+      if (length == 0) {
+        quoted[n++] = '?'; /* a file name may be any bytes, JSON may not */
+      } else {
+        memcpy(quoted + n, p, length);
+        n += length;
+        p += length - 1;
+      }
     }
   }
   quoted[n++] = '"';

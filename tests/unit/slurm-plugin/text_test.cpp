@@ -55,6 +55,8 @@ TEST_CASE("what is quoted is JSON and comes back the same", "[slurm-plugin]") {
   efs_json_quote(plain.c_str(), quoted.data(), quoted.size());
   REQUIRE(efs_json_text((std::string("{\"text\":") + quoted.data() + "}").c_str(), "text", back.data(), back.size()) == 0);
   CHECK(back.data() == plain);
+  efs_json_quote("\xc3\xa4 \xff \xc3", quoted.data(), quoted.size());
+  CHECK(nlohmann::json::parse(quoted.data()).get<std::string>() == "\xc3\xa4 ? ?");
   for (std::size_t size = 16; size < 40; ++size) {
     std::string small(size, 'x');
     efs_json_quote(std::string(100, '\n').c_str(), small.data(), size);
