@@ -1,10 +1,12 @@
 /* After the job, on every node, as root, once all its steps are over: unmount, stage out, tear down. Harmless when
  * called again, or where nothing was started. It succeeds in any case, for an epilog that fails drains the node. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -112,7 +114,7 @@ static int is_there(const struct efs_site *site, const struct efs_job *job) {
   return efs_format(path, sizeof path, "%s/%s", site->run, job->name) == 0 && lstat(path, &st) == 0;
 }
 
-void efs_stop_job(const struct efs_site *site, const struct efs_job *job) {
+static void stop_locked(const struct efs_site *site, const struct efs_job *job) {
   static struct efs_outcome outcome;
   char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[64], error[EFS_TEXT];
   const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
@@ -149,6 +151,15 @@ void efs_stop_job(const struct efs_site *site, const struct efs_job *job) {
   }
   if (started) efs_publish(site, job, "done", strstr(flags, "no-stage-out") != NULL ? "nothing was staged out, as asked for" : "all results are back");
   efs_remove_job(site, job);
+}
+
+/* One at a time: the sweep of a slurmd that has just come back may meet the epilog. */
+void efs_stop_job(const struct efs_site *site, const struct efs_job *job) {
+  struct stat st;
+  const int at = open(job->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (at < 0) return;
+  if (flock(at, LOCK_EX) == 0 && lstat(job->directory, &st) == 0) stop_locked(site, job);
+  close(at);
 }
 
 int efs_epilog(spank_t spank, const struct efs_site *site) {

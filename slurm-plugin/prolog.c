@@ -27,8 +27,8 @@ static void tell_progress(struct wait *wait) {
   if (found != NULL) efs_format(line, sizeof line, "%.*s", (int)strcspn(found + 11, "\n"), found + 11);
   if (strcmp(line, wait->last) == 0) return;
   efs_copy(wait->last, sizeof wait->last, line);
-  efs_comment(wait->site, wait->job, line);
   efs_publish(wait->site, wait->job, "staging-in", line);
+  efs_comment(wait->site, wait->job, line);
 }
 
 static int tick(void *what) {

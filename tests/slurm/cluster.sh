@@ -90,8 +90,11 @@ cluster_stop() {
   # Steps that outlived their slurmd.
   for pid in $(grep -lF "$C/spool." /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3); do [ "$pid" = $$ ] || [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != slurmstepd ] || kill -KILL "$pid" 2>/dev/null; done
   cluster_kill "$C/munge/pid" munged TERM
+  await 20 cluster_gone   # a slurmd that has just started sweeps in the background
   for i in "$C"/run.*/*; do [ ! -d "$i" ] || EFS_RUNTIME_DIR=$(dirname "$i") timeout 20 "$EFS" stop --no-stage-out "$(basename "$i")" >/dev/null 2>&1; done
 }
+
+cluster_gone() { [ -z "$(grep -lF "$C/slurm.conf" /proc/[0-9]*/cmdline 2>/dev/null | grep -v "^/proc/$$/")" ]; }
 
 as() { local user=$1; shift; runuser -u "$user" -- env SLURM_CONF="$SLURM_CONF" "$@"; }
 # submit USER [OPTION...] <<<SCRIPT: prints the job's id; what sbatch says is in $W/said.
