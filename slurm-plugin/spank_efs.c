@@ -28,7 +28,7 @@ EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char **words) {
   /* An srun inside an allocation inherits the options; the allocation has been checked. */
   const int submits = context == S_CTX_ALLOCATOR || (context == S_CTX_LOCAL && getenv("SLURM_JOB_ID") == NULL);
   if (!submits) return 0;
-  if (efs_read_site(&site, count, words) != 0) return efs_given_options()->job[0] == '\0' ? 0 : -1;
+  if (efs_read_site(&site, count, words) != 0) return efs_is_wanted() ? -1 : 0;
   return efs_allocator_check(spank, &site);
 }
 

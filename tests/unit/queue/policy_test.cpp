@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <fstream>
 #include <random>
-#include <set>
+#include <sstream>
 
 #include "support/temp.hpp"
 
@@ -60,6 +61,25 @@ TEST_CASE("settings name their problems", "[queue]") {
     CHECK(parsed.error().what.starts_with("line "));
   }
   CHECK(parse_settings("slot-in: 3").error().what.contains("slots-in"));
+}
+
+TEST_CASE("the example of a queue's settings shows the defaults", "[queue]") {
+  std::ifstream file(EFS_SOURCE_DIR "/conf/slurm/queue-settings");
+  std::ostringstream text;
+  text << file.rdbuf();
+  REQUIRE(file.is_open());
+  const auto shown = parse_settings(text.str());
+  REQUIRE(shown);
+  const Settings defaults;
+  CHECK(shown->slots_in == defaults.slots_in);
+  CHECK(shown->slots_out == defaults.slots_out);
+  CHECK(shown->policy == defaults.policy);
+  CHECK(shown->ageing == defaults.ageing);
+  CHECK(shown->longest_wait == defaults.longest_wait);
+  CHECK(shown->longest_hold == defaults.longest_hold);
+  CHECK(shown->heartbeat == defaults.heartbeat);
+  CHECK(shown->stale_after == defaults.stale_after);
+  CHECK(shown->poll == defaults.poll);
 }
 
 struct Finished {

@@ -1,0 +1,155 @@
+#!/bin/bash
+# Turns at the PFS from outside: who waits, who holds, what happens when one of them dies, and whose queue it is.
+#   queue_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+QUEUE=$S/queue
+mkdir "$QUEUE"
+
+# hold_slot [DIRECTION]: the only slot is held by a process that never ends; its pid in `holder`.
+hold_slot() {
+  local offset=$((1 << 20))
+  [ "${1:-in}" = in ] || offset=$((1 << 21))
+  rm -f "$S/held"
+  python3 -c '
+import fcntl, os, signal, struct, sys
+locks = os.open(sys.argv[1] + "/locks", os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.fcntl(locks, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, int(sys.argv[2]), 1, 0))
+open(sys.argv[3], "w").close()
+signal.pause()' "$QUEUE" "$offset" "$S/held" &
+  holder=$!
+  pids+=("$holder")
+  await 20 test -e "$S/held"
+}
+free_slot() { kill -KILL "$holder" 2>/dev/null; wait "$holder" 2>/dev/null; }
+waiting_in() { "$EFS" queue --json "$QUEUE" | python3 -c 'import json,sys; d=json.load(sys.stdin); sys.exit(0 if len(d["in"]["waiters"]) == int(sys.argv[1]) else 1)' "$1"; }
+waiting_out() { "$EFS" queue --json "$QUEUE" | python3 -c 'import json,sys; d=json.load(sys.stdin); sys.exit(0 if len(d["out"]["waiters"]) == int(sys.argv[1]) else 1)' "$1"; }
+tickets() { ls "$QUEUE/in" "$QUEUE/out" 2>/dev/null | grep -c '^[wh][0-9]'; }
+start_behind() {  # start_behind OPTION...: efs start in the background; its pid in `starter`
+  timeout 60 "$EFS" start "$@" "$JOB" >"$S/$NAME/said" 2>&1 &
+  starter=$!
+  pids+=("$starter")
+}
+# ends_well NAME PID: a process of ours ends, and with 0. (In this shell: a subshell cannot wait for it.)
+ends_well() {
+  local code
+  wait "$2"; code=$?
+  check "$1" test "$code" = 0
+}
+# The keeper: the child of the supervisor that is not the worker.
+keeper_of() {
+  local status supervisor
+  status=$("$EFS" status --json "$1"); supervisor=$(field "$status" 'd["supervisor_pid"]')
+  grep -lE "^PPid:[[:space:]]+$supervisor$" /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3 | grep -vx "$(field "$status" 'd["worker_pid"]')"
+}
+
+# --- one waits for another ---
+hold_slot
+fresh turn
+start_behind --interleaving "$QUEUE"
+check 'a stage-in waits while the slot is held' await 20 waiting_in 1
+check_exit 'efs queue shows it' 0 'waits turn on .*user ' "$EFS" queue "$QUEUE"
+check 'and tells programs' json "$("$EFS" queue --json "$QUEUE")" 'd["ok"] and d["in"]["slots"] == 1 and d["in"]["waiters"][0]["job"] == "turn" and d["in"]["waiters"][0]["bytes"] == 11 and not d["out"]["waiters"]'
+check_exit 'efs status says what it waits for' 0 'turn +waits to stage in, 0 ahead' "$EFS" status turn
+check 'the state is staging-in' json "$("$EFS" status --json turn)" 'd["state"] == "staging-in" and d["turn"]["standing"] == "waiting"'
+check_not 'nothing is mounted yet' mounted "$MNT"
+free_slot
+ends_well 'a holder that is killed frees its slot' "$starter"
+check 'the inputs are there' test "$(cat "$MNT/input/a")" = alpha
+check 'the turn is over' waiting_in 0
+hold_slot out
+echo r >"$MNT/result"
+timeout 60 "$EFS" stop turn >"$S/turn/stopped" 2>&1 &
+stopper=$!
+check 'a stage-out waits for its own slot' await 20 waiting_out 1
+fresh other
+check 'a stage-in does not wait for it' timeout 30 "$EFS" start --interleaving "$QUEUE" "$JOB"
+free_slot
+ends_well 'the stage-out goes on' "$stopper"
+check 'the result is back' test "$(cat "$S/turn/out/result")" = r
+check 'efs stop' "$EFS" stop other
+check 'no ticket is left' test "$(tickets)" = 0
+
+# --- somebody dies or gives up ---
+hold_slot
+fresh quitter
+start_behind --interleaving "$QUEUE"
+await 20 waiting_in 1
+kill -TERM "$(pgrep -P "$starter")"
+wait "$starter"
+check 'who gives up while waiting leaves the queue' await 20 waiting_in 0
+check 'and leaves no daemon' await 20 no_daemon
+fresh killed
+start_behind --interleaving "$QUEUE"
+await 20 waiting_in 1
+supervisor=$(field "$("$EFS" status --json killed)" 'd["supervisor_pid"]')
+kill -KILL "$supervisor"
+check 'so does one whose daemon is killed' await 20 waiting_in 0
+wait "$starter"
+drop_store killed
+fresh keeper
+start_behind --interleaving "$QUEUE"
+await 20 waiting_in 1
+kill -KILL "$(keeper_of keeper)"
+ends_well 'without its keeper a job goes ahead without a turn' "$starter"
+check 'and says so in its log' grep -q 'event=no_turn direction=in .*is gone' "$EFS_RUNTIME_DIR/keeper/efsd.log"
+check 'its input is there' test "$(cat "$MNT/input/a")" = alpha
+check 'efs stop' "$EFS" stop keeper
+free_slot
+
+# --- a queue that cannot be used holds up nobody ---
+fresh nowhere
+check 'a queue that is not there' timeout 30 "$EFS" start --interleaving "$S/none" "$JOB"
+check 'is told' grep -q "event=no_turn .*$S/none" "$EFS_RUNTIME_DIR/nowhere/efsd.log"
+check 'efs stop' "$EFS" stop nowhere
+chmod 777 "$QUEUE"
+fresh open
+check 'a queue that anybody can write' timeout 30 "$EFS" start --interleaving "$QUEUE" "$JOB"
+check 'is not used' grep -q 'event=no_turn .*can be written by others' "$EFS_RUNTIME_DIR/open/efsd.log"
+check 'efs stop' "$EFS" stop open
+chmod 755 "$QUEUE"
+echo 'slot-in: 2' >"$QUEUE/settings"
+check_exit 'efs queue shows a problem of the settings' 1 'settings: line 1: unknown key "slot-in"; did you mean slots-in' "$EFS" queue "$QUEUE"
+printf 'slots-in: 1\nlongest-wait: 0.3\n' >"$QUEUE/settings"
+hold_slot
+fresh patience
+check 'who has waited for longer than the longest wait' timeout 30 "$EFS" start --interleaving "$QUEUE" "$JOB"
+check 'goes ahead' grep -q 'event=no_turn .*longest-wait' "$EFS_RUNTIME_DIR/patience/efsd.log"
+check 'efs stop' "$EFS" stop patience
+free_slot
+rm "$QUEUE/settings"
+fresh file 'resources: [ [ path: input ] ]'
+sed -i "2i\\  interleaving: $QUEUE" "$JOB"
+check 'the job file can name the queue' timeout 30 "$EFS" start "$JOB"
+check 'a turn was taken' grep -q 'event=turn direction=in' "$EFS_RUNTIME_DIR/file/efsd.log"
+check 'efs stop' "$EFS" stop file
+
+# --- whose queue it is ---
+if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1 && id nobody >/dev/null 2>&1; then
+  SITE=$S/site
+  install -d -o games -m 755 "$SITE"
+  fresh account
+  chown -R nobody "$S/account"
+  check 'root starts a job for a user' timeout 30 "$EFS" start -u nobody --name account --mount-dir "$MNT" --interleaving "$SITE" "$JOB"
+  check 'it had its turn' grep -q 'event=turn direction=in' "$EFS_RUNTIME_DIR/account/efsd.log"
+  check 'the turn was taken as the owner of the queue' test "$(stat -c %U "$SITE/locks")" = games
+  check 'the keeper runs as him' test "$(ps -o user= -p "$(keeper_of account)" | tr -d ' ')" = games
+  check_not 'the user cannot open the locks' setpriv --reuid nobody --clear-groups cat "$SITE/locks"
+  check 'but sees the queue' setpriv --reuid nobody --clear-groups "$EFS" queue "$SITE"
+  check 'efs stop' "$EFS" stop account
+  fresh own
+  chown -R nobody "$S/own"
+  install -d -o nobody -m 755 "$S/his"
+  sed -i "2i\\  interleaving: $S/his" "$JOB"
+  check 'of a user'"'"'s job file root takes no queue' timeout 30 "$EFS" start -u nobody --name own --mount-dir "$MNT" "$JOB"
+  check 'nothing was made there' test -z "$(ls "$S/his")"
+  check 'efs stop' "$EFS" stop own
+  fresh fake
+  chown -R nobody "$S/fake"
+  check 'a queue that belongs to the user' timeout 30 "$EFS" start -u nobody --name fake --mount-dir "$MNT" --interleaving "$S/his" "$JOB"
+  check 'is not used' grep -q 'event=no_turn .*belongs to the job' "$EFS_RUNTIME_DIR/fake/efsd.log"
+  check 'efs stop' "$EFS" stop fake
+else
+  skip 'whose queue it is' 'needs root and the users games and nobody'
+fi
+finish
