@@ -138,13 +138,19 @@ static void say(const char *text, int error) {
   }
 }
 
+static void say_awaited(char *text) {
+  char *line, *rest;
+  for (line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
+    if (strstr(line, "awaited from an earlier job") != NULL) slurm_spank_log("efs: warning: %s", line + strspn(line, " "));
+}
+
 /* `efs check`, for the messages; again with --json for where the directories are. */
 static int check(spank_t spank, const struct efs_site *site, const char *file) {
   static struct efs_outcome outcome;
   char mount[EFS_PATH + 32], value[4096];
   const char *people[] = {site->efs, "check", mount, file, NULL};
   const char *programs[] = {site->efs, "check", "--json", mount, file, NULL};
-  const char *plan[] = {site->efs, "plan", mount, file, NULL};
+  const char *plan[] = {site->efs, "plan", "--at-submission", mount, file, NULL};
   efs_format(mount, sizeof mount, "--mount-dir=%s/job", site->mount);
   efs_run(people, (const char *const *)environ, 0, NULL, NULL, &outcome);
   if (outcome.code == 127) {
@@ -161,6 +167,7 @@ static int check(spank_t spank, const struct efs_site *site, const char *file) {
   if (!site->plan) return 0;
   efs_run(plan, (const char *const *)environ, 0, NULL, NULL, &outcome);
   if (outcome.code != 0) say(outcome.text, 1);
+  else if (strstr(outcome.text, "awaited from an earlier job") != NULL) say_awaited(outcome.text);
   return outcome.code == 0 ? 0 : -1;
 }
 

@@ -35,6 +35,7 @@ struct JobArguments {
   std::string node;          // NUMBER/NODES of a job on several nodes
   std::string interleaving;  // directory of the queue; wins over the job file
   bool debug = false;
+  bool at_submission = false;  // plan: what an earlier job makes may be missing
   bool foreground = false;
 };
 

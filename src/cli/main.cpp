@@ -65,7 +65,9 @@ int main(int argc, char** argv) {
   CLI::App* start_verb = verb("start", "mount and stage in; returns when the inputs are there", [&] { return start(world, job); });
   add_job_options(*start_verb, job, true);
   start_verb->add_flag("-f,--foreground", job.foreground, "stay until the instance ends");
-  add_job_options(*verb("plan", "show what would move and whether it fits; moves nothing", [&] { return plan(world, job); }), job, false);
+  CLI::App* plan_verb = verb("plan", "show what would move and whether it fits; moves nothing", [&] { return plan(world, job); });
+  add_job_options(*plan_verb, job, false);
+  plan_verb->add_flag("--at-submission", job.at_submission, "what is marked from-job may be missing");
   add_job_options(*verb("check", "report all problems of a job file", [&] { return check(world, job); }), job, false);
   unsigned job_id = 0;
   std::string shared;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 
 #include "cli/cli.hpp"
@@ -5,11 +6,26 @@
 
 namespace efs::cli {
 
+namespace {
+
+// What an earlier job will make is only missing yet: told, but no problem.
+void forgive_from_job(const config::JobConfig& config, stage::Plan& plan) {
+  const auto is_awaited = [&](const stage::PlanProblem& problem) {
+    return std::ranges::any_of(config.resources, [&](const config::Resource& resource) { return resource.from_job && resource.line == problem.line; });
+  };
+  for (const auto& problem : plan.problems)
+    if (is_awaited(problem)) plan.skipped.push_back({problem.path, "awaited from an earlier job: " + problem.reason});
+  std::erase_if(plan.problems, is_awaited);
+}
+
+}  // namespace
+
 int plan(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
   if (!config) return config.error();
-  const auto plan = stage::make_plan(*config, stage::posix_pfs(), config->backends.front().capacity);
+  auto plan = stage::make_plan(*config, stage::posix_pfs(), config->backends.front().capacity);
   if (!plan) return report(world, plan.error());
+  if (arguments.at_submission) forgive_from_job(*config, *plan);
   if (world.json) {
     Json line = stage::to_json(*plan);
     line["ok"] = plan->problems.empty();

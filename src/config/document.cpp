@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 4> top_level_keys{"global-settings", "bac
 constexpr std::array<std::string_view, 9> settings_keys{"name",     "root-dir", "mount-dir",     "results-dir", "in-place",
                                                         "log-file", "workers",  "transfer-size", "interleaving"};
 constexpr std::array<std::string_view, 6> backend_keys{"id", "type", "capacity", "daxfs", "segment-size", "enforce"};
-constexpr std::array<std::string_view, 4> resource_keys{"path", "backend", "flags", "distribute"};
+constexpr std::array<std::string_view, 5> resource_keys{"path", "backend", "flags", "distribute", "from-job"};
 constexpr std::array<std::string_view, 2> output_keys{"path", "flags"};
 
 bool contains(Keys keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }

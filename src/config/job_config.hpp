@@ -37,6 +37,7 @@ struct Resource {
   FileClass file_class = FileClass::temporary;
   bool is_glob = false;
   Distribute distribute = Distribute::replicate;
+  bool from_job = false;  // an earlier job makes it: it need not be there when this one is submitted
   int line = 0;  // of the job file, for messages
 };
 

@@ -73,9 +73,11 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
   std::map<std::string, int> first_lines;
   for (const auto& section : sections) {
     static constexpr std::array distributions{Word{"replicate", static_cast<int>(Distribute::replicate)}, Word{"partition", static_cast<int>(Distribute::partition)}};
+    static constexpr std::array yes_or_no{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1}, Word{"no", 0}};
     Resource resource{.backend = read_backend_id(section, config, problems),
                       .file_class = read_flags(section, FileClass::temporary, problems),
                       .distribute = read_word(section, "distribute", distributions, Distribute::replicate, problems),
+                      .from_job = read_word(section, "from-job", yes_or_no, false, problems),
                       .line = section.mark_of("path").line};
     const auto* value = section.require("path", problems);
     const auto path = value ? path_below_root(*value, config.root_dir, problems) : std::nullopt;

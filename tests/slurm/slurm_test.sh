@@ -45,6 +45,7 @@ ends() {
 }
 job_is_gone() { [ -z "$(ls -d "$C"/state.*/"$1".* 2>/dev/null)" ] && [ -z "$(ls -d "$C"/mnt.*/"$1" 2>/dev/null)" ]; }
 quiet() { await 30 all_idle && await 10 job_is_gone "$1"; }
+has_written() { compgen -G "$C/mnt.*/$1/$2" >/dev/null; }   # has_written JOB FILE: in its mount
 says() { grep -qE -- "$2" "$W/out.$1"; }
 hold_slot() {  # hold_slot: another stage-in is on and does not end, until release_slot
   python3 -c '
@@ -146,6 +147,16 @@ check 'a missing job file is refused' refused none.yaml
 job=$(submit $USER1 --efs-no-stage-out <<<$'#!/bin/bash\ntrue')
 check 'options that mean nothing alone are refused' refused 'need --efs'
 
+work awaited 'resources: [ [ path: in/a, from-job: true ] ]'
+rm "$W/in/a"
+job=$(submit $USER1 --hold --efs=job.yaml <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+check 'a missing input that an earlier job makes is a warning' grep -q 'awaited from an earlier job' "$W/said"
+echo made >"$W/in/a"; chown $USER1 "$W/in/a"
+scontrol release "$job"
+ends "$job" COMPLETED 'the job'
+check 'finds it when it starts' says "$job" '^made$'
+check 'nothing is left' quiet "$job"
+
 # --- failures ---
 work vanishing
 job=$(submit $USER1 --hold --efs=job.yaml -N2 <<<$'#!/bin/bash\necho ran')
@@ -234,7 +245,7 @@ echo "run $SLURM_RESTART_COUNT" >$EFS_MOUNT/run.${SLURM_RESTART_COUNT:-0}
 SCRIPT
 )
 check 'a job runs' await 30 is_running "$job"
-await 10 test -e "$(ls -d "$C"/mnt.*/"$job")/run.0"
+await 20 has_written "$job" run.0
 check 'requeue' scontrol requeue "$job"
 runs_again() { has_ended "$job" && [ "$(job_field "$job" Restarts)" = 1 ]; }
 check 'it runs again' await 150 runs_again
@@ -245,7 +256,7 @@ check 'and what the second wrote' test -e "$W/results/run.1"
 work timeout
 job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; sleep 600')
 check 'a job runs' await 30 is_running "$job"
-await 10 test -e "$(ls -d "$C"/mnt.*/"$job")/result"
+await 20 has_written "$job" result
 scancel "$job"
 ends "$job" CANCELLED 'a job that is cancelled while it runs'
 check 'nothing is left' quiet "$job"
@@ -321,5 +332,5 @@ check 'results are back' test -e "$W/results/r.1"
 check 'no node was drained in any of it' not_drained
 cluster_stop
 unset SLURM_CONF
-check 'no daemon of the cluster is left' test -z "$(grep -lF "$C/" /proc/[0-9]*/cmdline 2>/dev/null | grep -v "/$$/" | while read -r f; do tr '\0' ' ' <"$f" 2>/dev/null | grep -E '^(slurm|munge|efsd)'; done)"
+check 'no daemon of the cluster is left' cluster_gone
 finish

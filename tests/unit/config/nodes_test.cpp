@@ -1,0 +1,38 @@
+// Keys for jobs on several nodes and in batch systems.
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+
+#include "config/load.hpp"
+
+namespace efs::config {
+namespace {
+
+std::string job(const std::string& settings, const std::string& resource) {
+  return "global-settings:\n  root-dir: /pfs/run\n  mount-dir: /mnt/job\n  results-dir: /pfs/results\n" + settings + "resources:\n  - path: input\n" + resource;
+}
+
+TEST_CASE("distribute, from-job and interleaving", "[config]") {
+  const auto plain = parse(job("", ""), "job.yaml");
+  REQUIRE(plain);
+  CHECK(plain->resources[0].distribute == Distribute::replicate);
+  CHECK_FALSE(plain->resources[0].from_job);
+  CHECK(plain->interleaving.empty());
+  CHECK(plain->nodes == 1);
+  const auto given = parse(job("  interleaving: /pfs/queue/\n", "    distribute: partition\n    from-job: true\n"), "job.yaml");
+  REQUIRE(given);
+  CHECK(given->resources[0].distribute == Distribute::partition);
+  CHECK(given->resources[0].from_job);
+  CHECK(given->interleaving == "/pfs/queue");
+}
+
+TEST_CASE("their values are checked", "[config]") {
+  const auto bad = parse(job("  interleaving: ~/queue\n", "    distribute: partitoin\n    from-job: maybe\n"), "job.yaml");
+  REQUIRE_FALSE(bad);
+  REQUIRE(bad.error().size() == 3);
+  CHECK(bad.error()[0].text.contains("interleaving"));
+  CHECK(bad.error()[1].suggestion.contains("partition"));
+  CHECK(bad.error()[2].text.contains("from-job"));
+}
+
+}  // namespace
+}  // namespace efs::config
