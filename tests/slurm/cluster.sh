@@ -94,7 +94,12 @@ cluster_stop() {
   for i in "$C"/run.*/*; do [ ! -d "$i" ] || EFS_RUNTIME_DIR=$(dirname "$i") timeout 20 "$EFS" stop --no-stage-out "$(basename "$i")" >/dev/null 2>&1; done
 }
 
-cluster_gone() { [ -z "$(grep -lF "$C/slurm.conf" /proc/[0-9]*/cmdline 2>/dev/null | grep -v "^/proc/$$/")" ]; }
+cluster_gone() {
+  local file
+  for file in $(grep -lF "$C/" /proc/[0-9]*/cmdline 2>/dev/null); do
+    ! grep -qE '^(slurm|munged|efsd)' "${file%cmdline}comm" 2>/dev/null || return 1
+  done
+}
 
 as() { local user=$1; shift; runuser -u "$user" -- env SLURM_CONF="$SLURM_CONF" "$@"; }
 # submit USER [OPTION...] <<<SCRIPT: prints the job's id; what sbatch says is in $W/said.
