@@ -35,6 +35,8 @@ class EFS_ANNOTATE(capability("shared_mutex")) SharedMutex {
   void unlock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
   void lock_shared() EFS_ANNOTATE(acquire_shared_capability()) { mutex_.lock_shared(); }
   void unlock_shared() EFS_ANNOTATE(release_shared_capability()) { mutex_.unlock_shared(); }
+  bool try_lock() EFS_ANNOTATE(try_acquire_capability(true)) { return mutex_.try_lock(); }
+  bool try_lock_shared() EFS_ANNOTATE(try_acquire_shared_capability(true)) { return mutex_.try_lock_shared(); }
 
  private:
   std::shared_mutex mutex_;

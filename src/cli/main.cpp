@@ -22,7 +22,7 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   path("--results-dir", a.overrides.results_dir, "where results go");
   path("-l,--log-file", a.overrides.log_file, "the daemon's log");
   if (!starts) return;
-  verb.add_option("-o,--options", a.options, "mount options: nosuid,nodev,noexec,ro,fsname=,daemon-io,...");
+  verb.add_option("-o,--options", a.options, "mount options: nosuid,nodev,noexec,ro,fsname=,daemon-io,spin=,...");
   verb.add_option("-u,--user", a.user, "the job's user (root only)");
   verb.add_flag("-d,--debug", a.debug, "log more");
 }

@@ -130,7 +130,7 @@ int worker(const Arguments& arguments, const User& user, const std::string& dire
   log::setup(config->log_file.empty() ? directory + "/efsd.log" : config->log_file, arguments.debug ? "debug" : "info");
   (void)!::chdir("/");
   SupervisorClient supervisor(std::move(channel));
-  InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags,
+  InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags, .spin = std::chrono::microseconds(mount.spin),
                           .source = mount.source.empty() ? "efs#" + config->name : mount.source, .supervisor = ::getppid()};
   Instance instance(std::move(options), supervisor);
   if (const Status listening = instance.listen(); !listening) return tell(arguments.ready_fd, describe(listening.error())), 1;

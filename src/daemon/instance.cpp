@@ -18,7 +18,8 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
-unsigned session_threads() { return std::clamp(std::thread::hardware_concurrency(), 2U, 16U); }
+// Threads are started when slow work needs them: so many slow requests, less one, run side by side.
+unsigned session_threads() { return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U); }
 
 stage::Options stage_options(const config::JobConfig& config) { return {.workers = config.workers, .transfer_size = config.transfer_size}; }
 
@@ -127,7 +128,7 @@ Status Instance::mount() {
   // Ours would keep the mount point's old face busy.
   mount_point_.reset();
   session_thread_ = std::jthread([this, fd = std::move(*fuse)]() mutable {
-    if (const Status served = session_->serve(std::move(fd), session_threads()); !served) {
+    if (const Status served = session_->serve(std::move(fd), {.most_threads = session_threads(), .spin = options_.spin}); !served) {
       log::error("event=session_failed reason=\"{}\"", describe(served.error()));
       supervisor_.abort();
     }

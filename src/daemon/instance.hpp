@@ -27,6 +27,7 @@ struct InstanceOptions {
   bool privileged = false;    // the supervisor is root
   bool daemon_io = false;     // no passthrough, whatever the kernel offers
   std::uint64_t mount_flags = 0;
+  std::chrono::microseconds spin{50};  // see fuse/request_loop.hpp
   std::string source;         // as mount(8) shows it
   pid_t supervisor = 0;
 };

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/log.hpp"
@@ -94,24 +95,30 @@ Status Supervisor::serve(int channel) {
     auto received = receive_message(channel);
     if (!received) status = std::unexpected(received.error());
     if (!received || !*received) break;
+    if ((*received)->message.ask == Ask::close_backing) {
+      close_backing((*received)->message);
+      continue;
+    }
     UniqueFd fd;
     Message reply = answer(**received, fd);
     reply.ask = (*received)->message.ask;
-    if (status = send_message(channel, reply, fd.get()); !status) break;
+    const int passed = fd.get();
+    if (status = send_message(channel, reply, fd ? std::span(&passed, 1) : std::span<const int>()); !status) break;
   }
   clean_up();
   return status;
 }
 
 Message Supervisor::answer(Received& received, UniqueFd& fd) {
+  UniqueFd point;
   switch (received.message.ask) {
     case Ask::memory_store: return memory_store(received.message, fd);
-    case Ask::check_mount: return check_mount(received.fd);
-    case Ask::mount: return mount(received.message, received.fd, fd);
+    case Ask::check_mount: return check_mount(received.first());
+    case Ask::mount: return point = received.first(), mount(received.message, point, fd);
     case Ask::unmount: return unmount();
     case Ask::abort: return clean_up(), Message{};
-    case Ask::open_backing: return open_backing(received.fd);
-    case Ask::close_backing: return close_backing(received.message);
+    case Ask::open_backing: return open_backing(received.fds);
+    case Ask::close_backing: break;
   }
   return answer_error(EINVAL, "unknown request");
 }
@@ -235,23 +242,29 @@ Message Supervisor::unmount() {
 // The kernel reopens the file with the rights of the registrar for whoever opens it in the mount. So it must be a
 // file that the user owns, on the store's own device; see also drop_privilege(), which leaves us no more file
 // rights than the user has.
-Message Supervisor::open_backing(const UniqueFd& container) {
+int Supervisor::open_backing(const UniqueFd& container) {
   struct stat st {};
-  if (!container || !fuse_ || ::fstat(container.get(), &st) != 0) return answer_error(EBADF);
-  if (!S_ISREG(st.st_mode) || st.st_uid != options_.uid) return answer_error(EPERM, "not a container of this user");
-  if (store_device_ && st.st_dev != *store_device_) return answer_error(EXDEV, "not a container of this store");
+  if (!container || !fuse_ || ::fstat(container.get(), &st) != 0) return -EBADF;
+  if (!S_ISREG(st.st_mode) || st.st_uid != options_.uid) return -EPERM;  // not a container of this user
+  if (store_device_ && st.st_dev != *store_device_) return -EXDEV;       // not a container of this store
   BackingMap map{.fd = container.get(), .flags = 0, .padding = 0};
   const int id = ::ioctl(fuse_.get(), backing_open, &map);
-  if (id < 0) return answer_error(errno);
+  return id < 0 ? -errno : id;
+}
+
+Message Supervisor::open_backing(const std::vector<UniqueFd>& containers) {
   Message reply;
-  reply.number = static_cast<std::uint64_t>(id);
+  for (const UniqueFd& container : containers) reply.numbers.at(reply.count++) = open_backing(container);
   return reply;
 }
 
-Message Supervisor::close_backing(const Message& ask) {
-  auto id = static_cast<std::uint32_t>(ask.number);
-  if (!fuse_) return {};
-  return ::ioctl(fuse_.get(), backing_close, &id) == 0 ? Message{} : answer_error(errno);
+// An id that the kernel does not know is the worker's mistake and harms nobody.
+void Supervisor::close_backing(const Message& ask) {
+  if (!fuse_) return;
+  for (const auto id : std::span(ask.numbers).first(ask.count)) {
+    auto number = static_cast<std::uint32_t>(id);
+    (void)::ioctl(fuse_.get(), backing_close, &number);
+  }
 }
 
 // Runs when nobody serves the mount any more: the worker is gone, or says that it cannot. A dead mount would hang every program that

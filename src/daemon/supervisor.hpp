@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
@@ -38,8 +39,9 @@ class Supervisor {
   Message mount(const Message& ask, UniqueFd& point, UniqueFd& fd);
   Message mount_with_helper(const Message& ask, const UniqueFd& point, UniqueFd& fd);
   Message unmount();
-  Message open_backing(const UniqueFd& container);
-  Message close_backing(const Message& ask);
+  Message open_backing(const std::vector<UniqueFd>& containers);
+  int open_backing(const UniqueFd& container);
+  void close_backing(const Message& ask);
   void clean_up();
 
   SupervisorOptions options_;

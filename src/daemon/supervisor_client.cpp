@@ -13,17 +13,17 @@ Message make(Ask ask, std::uint64_t number = 0, const std::string& text = {}) {
 
 Result<UniqueFd> descriptor_of(Result<Received> received) {
   if (!received) return std::unexpected(received.error());
-  if (!received->fd) return fail(EPROTO, "the supervisor sent no descriptor");
-  return std::move(received->fd);
+  if (received->fds.empty()) return fail(EPROTO, "the supervisor sent no descriptor");
+  return received->first();
 }
 
 Status status_of(const Result<Received>& received) { return received ? Status{} : std::unexpected(received.error()); }
 
 }  // namespace
 
-Result<Received> SupervisorClient::ask(const Message& message, int fd) {
+Result<Received> SupervisorClient::ask(const Message& message, std::span<const int> fds) {
   MutexLock lock(mutex_);
-  EFS_TRY(send_message(channel_.get(), message, fd));
+  EFS_TRY(send_message(channel_.get(), message, fds));
   auto received = receive_message(channel_.get());
   if (!received) return std::unexpected(received.error());
   if (!*received) return fail(EPIPE, "the supervisor is gone");
@@ -33,20 +33,31 @@ Result<Received> SupervisorClient::ask(const Message& message, int fd) {
 }
 
 Result<UniqueFd> SupervisorClient::memory_store(std::uint64_t bytes) { return descriptor_of(ask(make(Ask::memory_store, bytes))); }
-Status SupervisorClient::check_mount(int mount_point) { return status_of(ask(make(Ask::check_mount), mount_point)); }
+Status SupervisorClient::check_mount(int mount_point) { return status_of(ask(make(Ask::check_mount), std::span(&mount_point, 1))); }
 Result<UniqueFd> SupervisorClient::mount(int mount_point, std::uint64_t flags, const std::string& source) {
-  return descriptor_of(ask(make(Ask::mount, flags, source), mount_point));
+  return descriptor_of(ask(make(Ask::mount, flags, source), std::span(&mount_point, 1)));
 }
 Status SupervisorClient::unmount() { return status_of(ask(make(Ask::unmount))); }
 
 void SupervisorClient::abort() { (void)ask(make(Ask::abort)); }
 
-Result<int> SupervisorClient::open_backing(int fd) {
-  auto received = ask(make(Ask::open_backing), fd);
-  if (!received) return std::unexpected(received.error());
-  return static_cast<int>(received->message.number);
+std::vector<Result<int>> SupervisorClient::open_backing(std::span<const int> fds) {
+  const auto received = ask(make(Ask::open_backing), fds);
+  std::vector<Result<int>> ids;
+  for (std::size_t i = 0; i < fds.size(); ++i) {
+    if (!received) ids.push_back(std::unexpected(received.error()));
+    else if (i >= received->message.count) ids.push_back(fail(EMFILE, "the supervisor got no more descriptors"));
+    else if (const int id = received->message.numbers.at(i); id < 0) ids.push_back(fail(-id));
+    else ids.push_back(id);
+  }
+  return ids;
 }
 
-void SupervisorClient::close_backing(int id) { (void)ask(make(Ask::close_backing, static_cast<std::uint64_t>(id))); }
+// Without the lock of ask(): a message of its own that nobody answers. Where the supervisor is gone, the kernel drops the ids.
+void SupervisorClient::close_backing(std::span<const int> ids) {
+  Message message = make(Ask::close_backing);
+  for (const int id : ids) message.numbers.at(message.count++) = id;
+  (void)send_message(channel_.get(), message);
+}
 
 }  // namespace efs::daemon

@@ -24,11 +24,11 @@ class SupervisorClient final : public fuse::BackingRegistrar {
   /// Ends the connection by force: programs on the mount get errors instead of waiting for ever.
   void abort();
 
-  Result<int> open_backing(int fd) override;
-  void close_backing(int id) override;
+  std::vector<Result<int>> open_backing(std::span<const int> fds) override;
+  void close_backing(std::span<const int> ids) override;
 
  private:
-  Result<Received> ask(const Message& message, int fd = -1);
+  Result<Received> ask(const Message& message, std::span<const int> fds = {});
 
   const UniqueFd channel_;
   Mutex mutex_;  // rank 60: one question at a time

@@ -18,7 +18,9 @@ constexpr std::size_t most_files = 256;  // each may hold a container, that is a
 Filesystem::Filesystem(Backend& backend, const Options& options)
     : backend_(backend), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
 
-Filesystem::~Filesystem() = default;
+Filesystem::~Filesystem() {
+  for (const auto& unused : pool_.close()) backend_.remove(unused.ino);
+}
 
 Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Options& options) {
   std::unique_ptr<Filesystem> fs(new Filesystem(backend, options));
@@ -47,7 +49,7 @@ Status Filesystem::recover(int directory) {
   // Nobody has an unlinked file open after a restart of the daemon's machine: free them (R3, R4).
   for (const auto ino : names_.orphans()) {
     names_.find(ino)->lookups = 0;
-    reap(ino);
+    if (const Reaped reaped = reap(ino); reaped.container != 0) backend_.remove(reaped.container);
   }
   return {};
 }
@@ -109,7 +111,7 @@ Status Filesystem::check_new_name(const Inode& parent, const std::string& name) 
   return parent.directory->find(name) == nullptr ? Status{} : fail(EEXIST);
 }
 
-Result<struct stat> Filesystem::stat_of(const Inode& inode) const {
+Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) const {
   struct stat st {};
   st.st_ino = inode.ino;
   st.st_mode = inode.mode;
@@ -126,7 +128,7 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode) const {
   } else if (S_ISLNK(inode.mode)) {
     st.st_size = static_cast<off_t>(inode.extra->target.size());
   } else if (inode.is_regular()) {
-    auto container = backend_.attributes(inode.ino);
+    auto container = opened != nullptr ? opened->attributes() : backend_.attributes(inode.ino);
     if (!container) return std::unexpected(container.error());
     st.st_size = container->st_size;
     st.st_blocks = container->st_blocks;
@@ -137,8 +139,8 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode) const {
   return st;
 }
 
-Result<Entry> Filesystem::entry_of(const Inode& inode) const {
-  auto attributes = stat_of(inode);
+Result<Entry> Filesystem::entry_of(const Inode& inode, Container* opened) const {
+  auto attributes = stat_of(inode, opened);
   if (!attributes) return std::unexpected(attributes.error());
   return Entry{inode.ino, *attributes, inode.opened_read_write};
 }
@@ -158,17 +160,25 @@ Status Filesystem::clear_privilege(std::uint64_t request, Inode& inode, bool str
   return commit(request, SetAttributes{inode.ino, mode, inode.uid, inode.gid, inode.atime, inode.mtime, file_time_now(), 1});
 }
 
-bool Filesystem::reap(std::uint64_t ino) {
+Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
   const Inode* inode = names_.find(ino);
-  if (inode == nullptr || inode->nlink > 0 || inode->lookups > 0 || ino == root_ino) return false;
-  const bool container = inode->is_regular();
+  if (inode == nullptr || inode->nlink > 0 || inode->lookups > 0 || ino == root_ino) return {};
+  const Reaped reaped{.gone = true, .container = inode->is_regular() ? ino : 0};
   names_.destroy(ino);
-  if (container) {
+  return reaped;
+}
+
+std::uint64_t Filesystem::remove_container(const Reaped& reaped) {
+  if (reaped.container == 0) return 0;
+  std::shared_ptr<MappedFile> closed;  // after the lock is released
+  {
     MutexLock lock(files_mutex_);
-    files_.erase(ino);
+    if (const auto it = files_.find(reaped.container); it != files_.end()) {
+      closed = std::move(it->second);
+      files_.erase(it);
+    }
   }
-  if (container) backend_.remove(ino);
-  return true;
+  return backend_.remove(reaped.container);
 }
 
 Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {

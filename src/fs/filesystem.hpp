@@ -20,6 +20,7 @@
 #include "backends/backend.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
+#include "fs/container_pool.hpp"
 #include "fs/namespace.hpp"
 #include "store/journal.hpp"
 
@@ -68,8 +69,8 @@ class Filesystem {
 
   // Names
   Result<Entry> lookup(std::uint64_t parent, const std::string& name);  // one reference for the kernel
-  /// Gives references back; true when the inode is gone with the last of them.
-  bool forget(std::uint64_t ino, std::uint64_t count);
+  /// Gives references back. Where the inode is gone with the last of them: the bytes that its container held.
+  std::optional<std::uint64_t> forget(std::uint64_t ino, std::uint64_t count);
   Result<Entry> make_node(const Caller& caller, std::uint64_t parent, const std::string& name, mode_t mode, dev_t rdev);
   /// A regular file without a name (O_TMPFILE), which link() may give one; it goes with the last reference.
   Result<Entry> make_nameless(const Caller& caller, std::uint64_t parent, mode_t mode);
@@ -110,6 +111,11 @@ class Filesystem {
   Status fsync_metadata();
   struct statvfs statfs();
 
+  /// Makes containers ahead for creates to come, if it is time to (ContainerPool::begin_fill()). Call it after the
+  /// reply to a create. `prepare` sees them before any create can. Without effect where the store is full.
+  /// Throws nothing.
+  void fill_pool(const std::function<void(std::span<const ContainerPool::Ready>)>& prepare);
+
   const Backend& backend() const { return backend_; }
 
  private:
@@ -124,27 +130,45 @@ class Filesystem {
   Result<Inode*> directory(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
   Result<Inode*> regular(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
   Status check_new_name(const Inode& parent, const std::string& name) const EFS_REQUIRES_SHARED(mutex_);
-  Result<struct stat> stat_of(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
-  Result<Entry> entry_of(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
-  Status remove_name(const Caller& caller, const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
+  /// `container`: the inode's, where the caller has it at hand.
+  Result<struct stat> stat_of(const Inode& inode, Container* container = nullptr) const EFS_REQUIRES_SHARED(mutex_);
+  Result<Entry> entry_of(const Inode& inode, Container* container = nullptr) const EFS_REQUIRES_SHARED(mutex_);
+  /// What is left to do for an inode that is gone.
+  struct Reaped {
+    bool gone = false;
+    std::uint64_t container = 0;  // 0: none
+  };
+  struct RenameStep {
+    std::uint64_t sync_first = 0;  // nothing is done: the container that has to be synced before (R6)
+    Reaped replaced;
+  };
+  Result<RenameStep> rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::uint64_t synced) EFS_EXCLUDES(mutex_);
+  Result<Reaped> remove_name(const Caller& caller, const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
   Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
   /// `stranger`: the caller is not in the file's group, so that setgid falls even where it means nothing.
   Status clear_privilege(std::uint64_t request, Inode& inode, bool stranger = false) EFS_REQUIRES(mutex_);
   Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
-  /// Frees an inode that nobody can reach any more, and its container (R3). True if it did.
-  bool reap(std::uint64_t ino) EFS_REQUIRES(mutex_);
+  /// An empty container with a number of its own, whose times are `now`: from the pool, or a new one.
+  Result<ContainerPool::Ready> take_container(Nanoseconds now) EFS_REQUIRES(mutex_);
+  /// The next `count` inode numbers, used from now on: the first of them.
+  Result<std::uint64_t> reserve_numbers(std::size_t count);
+  /// Frees an inode that nobody can reach any more. Its container is the caller's to remove, without the lock (R3).
+  Reaped reap(std::uint64_t ino) EFS_REQUIRES(mutex_);
+  std::uint64_t remove_container(const Reaped& reaped) EFS_EXCLUDES(mutex_);
   /// Makes a regular file's content ready for a change; the daemon's own I/O path.
   Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);
 
   Backend& backend_;
 
-  // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel;
-  // container creation and removal happen under it, so that a name and its container come and go together.
+  // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel. A
+  // container is there before the record of its name and goes after the record of its removal, that without the lock.
   mutable SharedMutex mutex_;
   Namespace names_ EFS_GUARDED_BY(mutex_);
   std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);
   std::uint64_t compact_at_ EFS_GUARDED_BY(mutex_) = 0;  // journal size, bytes, at which a snapshot is due
   std::vector<std::byte> scratch_ EFS_GUARDED_BY(mutex_);
+
+  ContainerPool pool_;  // rank 33
 
   Mutex files_mutex_;  // rank 30
   std::unordered_map<std::uint64_t, std::shared_ptr<MappedFile>> files_ EFS_GUARDED_BY(files_mutex_);

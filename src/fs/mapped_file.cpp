@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/slow_work.hpp"
+
 namespace efs::fs {
 namespace {
 
@@ -22,14 +24,47 @@ std::uint64_t window_size(std::uint64_t offset) {
 
 }  // namespace
 
+// A thread that serves others must not sleep here on a truncation, or on the I/O that a truncation waits for.
+class MappedFile::Shared {
+ public:
+  explicit Shared(SharedMutex& shape) : shape_(shape) {
+    if (shape_.try_lock_shared()) return;
+    slow_work_begins();
+    shape_.lock_shared();
+  }
+  ~Shared() { shape_.unlock_shared(); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+
+ private:
+  SharedMutex& shape_;
+};
+
+class MappedFile::Exclusive {
+ public:
+  explicit Exclusive(SharedMutex& shape) : shape_(shape) {
+    if (shape_.try_lock()) return;
+    slow_work_begins();
+    shape_.lock();
+  }
+  ~Exclusive() { shape_.unlock(); }
+  Exclusive(const Exclusive&) = delete;
+  Exclusive& operator=(const Exclusive&) = delete;
+
+ private:
+  SharedMutex& shape_;
+};
+
 Result<std::size_t> MappedFile::read(std::span<std::byte> into, std::uint64_t offset) {
-  ReadLock shape(shape_);
+  if (into.size() > slow_copy) slow_work_begins();
+  const Shared shape(shape_);
   // A read(2) of persistent memory is one copy without a page fault: a mapping has nothing to win here.
   return container_->read(into, offset);
 }
 
 Result<std::size_t> MappedFile::write(std::span<const std::byte> from, std::uint64_t offset) {
-  ReadLock shape(shape_);
+  if (from.size() > slow_copy) slow_work_begins();
+  const Shared shape(shape_);
   const Status stored = store(from, offset);
   if (stored) return from.size();
   if (stored.error().code != ENOTSUP && stored.error().code != ENOSPC && stored.error().code != ENOMEM) return std::unexpected(stored.error());
@@ -73,12 +108,15 @@ Result<std::shared_ptr<Segment>> MappedFile::segment_at(std::uint64_t offset, Ra
 }
 
 Status MappedFile::truncate(std::uint64_t size) {
-  WriteLock shape(shape_);
+  const Exclusive shape(shape_);
+  // To free pages takes time.
+  if (const auto now = container_->attributes(); now && static_cast<std::uint64_t>(now->st_size) > size + slow_copy && now->st_blocks * 512 > static_cast<blkcnt_t>(slow_copy)) slow_work_begins();
   return container_->truncate(size);
 }
 
 Status MappedFile::allocate(int mode, std::uint64_t offset, std::uint64_t length) {
-  WriteLock shape(shape_);
+  if (length > slow_copy) slow_work_begins();
+  const Exclusive shape(shape_);
   return container_->allocate(mode, offset, length);
 }
 

@@ -25,6 +25,8 @@ class MappedFile {
   Container& container() { return *container_; }
 
  private:
+  class Shared;
+  class Exclusive;
   /// The segment that holds `offset`, mapped if need be.
   Result<std::shared_ptr<Segment>> segment_at(std::uint64_t offset, Range& range);
   Status store(std::span<const std::byte> from, std::uint64_t offset);

@@ -74,7 +74,8 @@ Result<Record> decode_as(std::size_t type, std::span<const std::byte> bytes) {
 
 void encode(const Record& record, std::vector<std::byte>& out) {
   out.push_back(static_cast<std::byte>(record.index()));
-  std::visit([&](auto copy) { copy.fields(Encoder(out)); }, record);
+  // fields() is one list for reading and writing; the encoder changes nothing.
+  std::visit([&]<typename T>(const T& one) { const_cast<T&>(one).fields(Encoder(out)); }, record);
 }
 
 Result<Record> decode(std::span<const std::byte> bytes) {

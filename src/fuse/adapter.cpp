@@ -86,7 +86,7 @@ void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
 }
 
 void forget_one(Door& self, fuse_ino_t ino, std::uint64_t count) {
-  if (self.filesystem.forget(ino, count)) self.backing.drop(ino);
+  if (const auto freed = self.filesystem.forget(ino, count)) self.backing.drop(ino, *freed);
 }
 
 void forget(fuse_req_t request, fuse_ino_t ino, std::uint64_t count) {
@@ -157,6 +157,11 @@ void open(fuse_req_t request, fuse_ino_t ino, fuse_file_info* info) {
   if (fuse_reply_open(request, info) == -ENOENT) self.backing.release(ino);  // the caller was interrupted
 }
 
+// After the reply: nobody waits for it.
+void make_ahead(Door& self) {
+  self.filesystem.fill_pool([&self](std::span<const fs::ContainerPool::Ready> containers) { self.backing.prepare(containers); });
+}
+
 // Opens what was made for the caller, and takes it back where he is gone. False where it could not be opened.
 bool reply_created(fuse_req_t request, const Result<fs::Entry>& entry, fuse_file_info* info) {
   Door& self = door(request);
@@ -176,15 +181,19 @@ bool reply_created(fuse_req_t request, const Result<fs::Entry>& entry, fuse_file
 
 void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* info) {
   const fs::Caller caller = caller_of(request);
-  fs::Filesystem& filesystem = files(request);
+  Door& self = door(request);
+  fs::Filesystem& filesystem = self.filesystem;
   // A create that fails must leave no name behind.
   if (!reply_created(request, filesystem.make_node(caller, parent, name, S_IFREG | (mode & 07777), 0), info)) (void)filesystem.unlink({}, parent, name);
+  make_ahead(self);
 }
 
 #if EFS_HAVE_PASSTHROUGH
 void tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode, fuse_file_info* info) {
-  const auto entry = files(request).make_nameless(caller_of(request), parent, mode);
+  Door& self = door(request);
+  const auto entry = self.filesystem.make_nameless(caller_of(request), parent, mode);
   reply_created(request, entry, info);
+  make_ahead(self);
 }
 #endif
 

@@ -9,6 +9,7 @@
 #include "base/unique_fd.hpp"
 #include "fs/filesystem.hpp"
 #include "fuse/backing.hpp"
+#include "fuse/request_loop.hpp"
 
 struct fuse_session;
 
@@ -34,8 +35,8 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Serves `fuse_fd` (a mounted /dev/fuse) until it is unmounted; ok then. Call once.
-  Status serve(UniqueFd fuse_fd, unsigned threads);
+  /// Serves `fuse_fd` (a mounted /dev/fuse) until it is unmounted; ok then. Makes the open file non-blocking. Call once.
+  Status serve(UniqueFd fuse_fd, const RequestLoop::Options& options);
 
   const Counters& counters() const { return door_.counters; }
   /// True once the kernel has agreed to passthrough.

@@ -14,16 +14,21 @@ Result<Entry> Filesystem::lookup(std::uint64_t parent, const std::string& name) 
   return entry;
 }
 
-bool Filesystem::forget(std::uint64_t ino, std::uint64_t count) {
+std::optional<std::uint64_t> Filesystem::forget(std::uint64_t ino, std::uint64_t count) {
   {
     // The usual case, an inode that lives on, needs no exclusive lock.
     ReadLock lock(mutex_);
     Inode* found = names_.find(ino);
-    if (found == nullptr || ino == root_ino) return false;
-    if (found->lookups.fetch_sub(count) != count) return false;
+    if (found == nullptr || ino == root_ino) return std::nullopt;
+    if (found->lookups.fetch_sub(count) != count || found->nlink > 0) return std::nullopt;
   }
-  WriteLock lock(mutex_);
-  return reap(ino);
+  Reaped reaped;
+  {
+    WriteLock lock(mutex_);
+    reaped = reap(ino);
+  }
+  if (!reaped.gone) return std::nullopt;
+  return remove_container(reaped);
 }
 
 }  // namespace efs::fs

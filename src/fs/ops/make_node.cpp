@@ -18,6 +18,7 @@ void inherit_group(const Inode& parent, const Caller& caller, MakeNode& node) {
 }  // namespace
 
 Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, const std::string& name, mode_t mode, dev_t rdev) {
+  if (S_ISREG(mode) || (mode & S_IFMT) == 0) EFS_TRY(backend_.admit_writer());
   WriteLock lock(mutex_);
   auto dir = directory(parent);
   if (!dir) return std::unexpected(dir.error());
@@ -26,6 +27,7 @@ Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, 
 }
 
 Result<Entry> Filesystem::make_nameless(const Caller& caller, std::uint64_t parent, mode_t mode) {
+  EFS_TRY(backend_.admit_writer());
   WriteLock lock(mutex_);
   auto dir = directory(parent);
   if (!dir) return std::unexpected(dir.error());
@@ -35,7 +37,6 @@ Result<Entry> Filesystem::make_nameless(const Caller& caller, std::uint64_t pare
 
 Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) {
   MakeNode node;
-  node.ino = names_.next_ino();
   node.parent = parent.ino;
   node.rdev = rdev;
   node.mode = (mode & S_IFMT) == 0 ? mode | S_IFREG : mode;
@@ -44,17 +45,39 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, 
   node.atime = node.mtime = node.ctime = file_time_now();
   node.name = name;
   inherit_group(parent, caller, node);
+  ContainerPool::Ready content;
   if (S_ISREG(node.mode)) {
-    EFS_TRY(backend_.admit_writer());
-    EFS_TRY(backend_.create(node.ino));
+    auto taken = take_container(node.mtime);
+    if (!taken) return std::unexpected(taken.error());
+    content = std::move(*taken);
+    node.ino = content.ino;
+  } else {
+    node.ino = names_.next_ino();
   }
   if (const Status done = commit(caller.request, node, name.empty() ? 0 : removal_reserve(name)); !done) {
-    if (S_ISREG(node.mode)) backend_.remove(node.ino);
+    if (content.ahead) pool_.put_back(std::move(content));
+    else if (content.container) backend_.remove(node.ino);
     return std::unexpected(done.error());
   }
   Inode* made = names_.find(node.ino);
   ++made->lookups;
-  return entry_of(*made);
+  return entry_of(*made, content.container.get());
+}
+
+Result<ContainerPool::Ready> Filesystem::take_container(Nanoseconds now) {
+  if (auto taken = pool_.take()) {
+    // It is older than the file that it becomes.
+    if (const Status set = taken->container->set_times(now, now); !set) {
+      pool_.put_back(std::move(*taken));
+      return std::unexpected(set.error());
+    }
+    return std::move(*taken);
+  }
+  ContainerPool::Ready made{.ino = names_.next_ino(), .container = nullptr};
+  auto container = backend_.create(made.ino);
+  if (!container) return std::unexpected(container.error());
+  made.container = std::move(*container);
+  return made;
 }
 
 Result<Entry> Filesystem::make_symlink(const Caller& caller, std::uint64_t parent, const std::string& name, const std::string& target) {

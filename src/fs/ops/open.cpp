@@ -17,15 +17,19 @@ bool carries_privilege(const Inode& inode) {
 Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t ino, int flags) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   bool passthrough = backend_.offers_descriptor();
+  bool dirty = false;
   {
     ReadLock lock(mutex_);
     auto found = regular(ino);
     if (!found) return std::unexpected(found.error());
     if (carries_privilege(**found)) passthrough = false;
     if ((flags & O_ACCMODE) == O_RDWR) (*found)->opened_read_write = true;
+    dirty = (*found)->dirty;
   }
   if (writes) {
     EFS_TRY(backend_.admit_writer());
+  }
+  if (writes && !dirty) {
     WriteLock lock(mutex_);
     auto found = regular(ino);
     if (!found) return std::unexpected(found.error());
