@@ -33,6 +33,9 @@ class EFS_ANNOTATE(capability("shared_mutex")) SharedMutex {
  public:
   void lock() EFS_ANNOTATE(acquire_capability()) { mutex_.lock(); }
   void unlock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
+  /// Tells the analysis, where it cannot see it (in a callback), that the caller holds it.
+  void assert_held() const EFS_ANNOTATE(assert_capability(this)) {}
+  void assert_held_shared() const EFS_ANNOTATE(assert_shared_capability(this)) {}
   void lock_shared() EFS_ANNOTATE(acquire_shared_capability()) { mutex_.lock_shared(); }
   void unlock_shared() EFS_ANNOTATE(release_shared_capability()) { mutex_.unlock_shared(); }
   bool try_lock() EFS_ANNOTATE(try_acquire_capability(true)) { return mutex_.try_lock(); }

@@ -57,7 +57,9 @@ Status drop_privilege(const User& user) {
 
 Status limit_effective(uid_t uid) {
   const auto effective = bit(CAP_SYS_ADMIN) | (uid == 0 ? bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER) : 0);
-  return set_capabilities(effective | bit(CAP_SETUID) | bit(CAP_SETGID) | bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER), effective);
+  // Permitted, not in effect: what a successor of the worker is forked with, see become().
+  const auto later = bit(CAP_SETUID) | bit(CAP_SETGID) | bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER) | (uid == 0 ? bit(CAP_DAC_READ_SEARCH) | bit(CAP_CHOWN) | bit(CAP_FSETID) : 0);
+  return set_capabilities(effective | later, effective);
 }
 
 }  // namespace efs

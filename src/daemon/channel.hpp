@@ -1,6 +1,6 @@
 #pragma once
 // The line between supervisor and worker: fixed-size messages with at most `most_descriptors` each, over a socketpair.
-// Every message of the worker is answered, but close_backing. The supervisor believes nothing that comes through it: the
+// Every message of the worker is answered, but those that say so. The supervisor believes nothing that comes through it: the
 // worker runs as the user.
 
 #include <array>
@@ -22,8 +22,13 @@ enum class Ask : std::uint32_t {
   mount,            // descriptor: the mount point; number: config::MountFlag bits; text: source name -> /dev/fuse descriptor
   unmount,          // -> EBUSY while it is in use
   abort,            // ends the connection, whoever uses it: nobody serves it any more
-  open_backing,     // descriptors: containers -> numbers: for each its backing id, or a negative errno
+  open_backing,     // descriptors: containers; inodes: theirs -> numbers: for each its backing id, or a negative errno
   close_backing,    // numbers: backing ids; never answered
+  keep_to_daemon,   // number: inode, open on the daemon's path (count 1), or not any more (0); never answered
+  keep_init,        // number: length; text: the INIT request of the connection, for a successor
+  resume,           // of a successor -> /dev/fuse descriptor; number and text as in keep_init. ENOTCONN: not mounted
+  inherited,        // -> descriptor of a memory file with number fuse::InheritedBacking
+  progress,         // of a successor: it has answered a request that is not of its predecessor's
 };
 
 inline constexpr std::size_t most_descriptors = 32;
@@ -34,6 +39,7 @@ struct Message {
   std::uint64_t number = 0;
   std::uint32_t count = 0;  // of numbers
   std::array<std::int32_t, most_descriptors> numbers{};
+  std::array<std::uint64_t, most_descriptors> inodes{};
   std::array<char, 256> text{};
 };
 

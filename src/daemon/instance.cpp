@@ -51,7 +51,13 @@ Status Instance::listen() {
 }
 
 int Instance::run() {
-  if (const Status started = start(); !started) {
+  const bool successor = options_.takeovers > 0;
+  if (successor) {
+    if (const Status taken = take_over(); !taken) {
+      log::error("event=takeover_failed reason=\"{}\"", describe(taken.error()));
+      return 1;  // everything stays as it is: the supervisor decides
+    }
+  } else if (const Status started = start(); !started) {
     log::error("event=start_failed reason=\"{}\"", describe(started.error()));
     tear_down();
     std::unique_lock lock(mutex_);
@@ -72,23 +78,50 @@ int Instance::run() {
 
 Status Instance::start() {
   EFS_TRY(prepare_mount_point());
-  auto store = set_up_store(options_.config.backends.front(), options_.config.name, options_.privileged, supervisor_);
+  EFS_TRY(open_store(false));
+  EFS_TRY(plan_and_stage_in());
+  return mount();
+}
+
+Status Instance::open_store(bool there) {
+  auto store = set_up_store(options_.config.backends.front(), options_.config.name, options_.privileged, supervisor_, there);
   if (!store) return std::unexpected(store.error());
   store_ = std::move(*store);
   struct stat root {};
-  if (::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
-  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid()});
+  if (!there && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
+  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(), .takeover = there});
   if (!filesystem) return std::unexpected(filesystem.error());
   filesystem_ = std::move(*filesystem);
-  EFS_TRY(plan_and_stage_in());
-  return mount();
+  return {};
+}
+
+Status Instance::take_over() {
+  EFS_TRY(open_store(true));
+  auto connection = supervisor_.resume();
+  if (!connection && connection.error().code != ENOTCONN) return std::unexpected(connection.error());
+  log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers, options_.predecessor, connection.has_value());
+  made_mount_point_ = ::access((options_.directory + "/made-mount-dir").c_str(), F_OK) == 0;
+  const bool passthrough = options_.privileged && !options_.daemon_io && store_.backend->offers_descriptor();
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr);
+  if (!connection) {
+    session_ended_ = true;
+    enter(State::unsaved);
+    return {};
+  }
+  session_->inherit(connection->backings);
+  serve_in_thread(std::move(connection->fuse), std::move(connection->init));
+  ready_ = true;
+  enter(State::running);
+  return {};
 }
 
 // Before anything moves: a mount point that cannot be used is found now and not after an hour of staging.
 Status Instance::prepare_mount_point() {
   const std::string& path = options_.config.mount_dir;
-  if (::mkdir(path.c_str(), 0755) == 0) made_mount_point_ = true;
-  else if (errno != EEXIST) return fail_errno("mount-dir " + path);
+  if (::mkdir(path.c_str(), 0755) == 0) {
+    made_mount_point_ = true;
+    ::close(::open((options_.directory + "/made-mount-dir").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));  // for a successor
+  } else if (errno != EEXIST) return fail_errno("mount-dir " + path);
   mount_point_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!mount_point_) return fail_errno("mount-dir " + path);
   DIR* directory = ::fdopendir(::dup(mount_point_.get()));
@@ -127,15 +160,8 @@ Status Instance::mount() {
   if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
   // Ours would keep the mount point's old face busy.
   mount_point_.reset();
-  session_thread_ = std::jthread([this, fd = std::move(*fuse)]() mutable {
-    if (const Status served = session_->serve(std::move(fd), {.most_threads = session_threads(), .spin = options_.spin}); !served) {
-      log::error("event=session_failed reason=\"{}\"", describe(served.error()));
-      supervisor_.abort();
-    }
-    std::lock_guard lock(mutex_);
-    session_ended_ = true;
-    changed_.notify_all();
-  });
+  EFS_TRY(filesystem_->new_connection());
+  serve_in_thread(std::move(*fuse), std::nullopt);
   // The first request that is answered is INIT: a mount that does not answer is not ready.
   struct statvfs probe {};
   if (::statvfs(options_.config.mount_dir.c_str(), &probe) != 0) {
@@ -144,6 +170,21 @@ Status Instance::mount() {
   ready_ = true;
   enter(State::running);
   return {};
+}
+
+void Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init) {
+  session_thread_ = std::jthread([this, fd = std::move(fuse), init = std::move(init)]() mutable {
+    const fuse::RequestLoop::Options loop{.most_threads = session_threads(), .spin = options_.spin};
+    const Status served = init ? session_->take_over(std::move(fd), loop, *init, [this] { supervisor_.report_progress(); })
+                               : session_->serve(std::move(fd), loop, [this](const fuse::InitRequest& request) { supervisor_.keep_init(request); });
+    if (!served) {
+      log::error("event=session_failed reason=\"{}\"", describe(served.error()));
+      supervisor_.abort();
+    }
+    std::lock_guard lock(mutex_);
+    session_ended_ = true;
+    changed_.notify_all();
+  });
 }
 
 // Waits for a reason to stop and carries it out. True when the life is over.

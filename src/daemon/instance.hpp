@@ -30,6 +30,8 @@ struct InstanceOptions {
   std::chrono::microseconds spin{50};  // see fuse/request_loop.hpp
   std::string source;         // as mount(8) shows it
   pid_t supervisor = 0;
+  unsigned takeovers = 0;     // workers before this one that died
+  std::string predecessor;    // how the last of them ended, for the log
 };
 
 /// `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
@@ -54,6 +56,10 @@ class Instance {
   };
 
   Status start();
+  /// In place of start(): the store is there, and the mount too unless it was unmounted before.
+  Status take_over();
+  Status open_store(bool there);
+  void serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
   Status prepare_mount_point();
   Status plan_and_stage_in();
   Status mount();

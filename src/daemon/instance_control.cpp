@@ -82,7 +82,7 @@ Json Instance::status_now() {
   status["log"] = config.log_file.empty() ? options_.directory + "/efsd.log" : config.log_file;
   status["supervisor_pid"] = options_.supervisor;
   status["worker_pid"] = ::getpid();
-  status["takeovers"] = 0;
+  status["takeovers"] = options_.takeovers;
   status["since"] = std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
   std::lock_guard lock(mutex_);
   if (!ready_ || !store_.backend) return status;

@@ -42,8 +42,8 @@ std::uint64_t available_memory() {
   return available;
 }
 
-Result<UniqueFd> make_private_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) != 0) return fail_errno("cannot make the store " + path);
+Result<UniqueFd> make_private_directory(const std::string& path, bool there) {
+  if (!there && ::mkdir(path.c_str(), 0700) != 0) return fail_errno("cannot make the store " + path);
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) return fail_errno("store " + path);
   return fd;
@@ -55,9 +55,9 @@ bool is_memory(const std::string& directory) {
 }
 
 // `root` holds the journal's directory and the containers'.
-Result<Store> finish(UniqueFd root, FsdaxOptions options, std::string directory) {
+Result<Store> finish(UniqueFd root, FsdaxOptions options, std::string directory, bool there) {
   for (const char* part : {"meta", "data"})
-    if (::mkdirat(root.get(), part, 0700) != 0) return fail_errno(std::string("store/") + part);
+    if (!there && ::mkdirat(root.get(), part, 0700) != 0) return fail_errno(std::string("store/") + part);
   Store store;
   store.metadata.reset(::openat(root.get(), "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   options.directory.reset(::openat(root.get(), "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -71,7 +71,7 @@ Result<Store> finish(UniqueFd root, FsdaxOptions options, std::string directory)
 
 }  // namespace
 
-Result<Store> set_up_store(const config::Backend& backend, const std::string& name, bool privileged, SupervisorClient& supervisor) {
+Result<Store> set_up_store(const config::Backend& backend, const std::string& name, bool privileged, SupervisorClient& supervisor, bool there) {
   const bool dram = backend.type == config::BackendType::dram;
   const std::string parent = dram ? "/dev/shm" : backend.daxfs;
   FsdaxOptions options;
@@ -86,17 +86,17 @@ Result<Store> set_up_store(const config::Backend& backend, const std::string& na
     auto root = supervisor.memory_store(*options.capacity);
     if (!root) return std::unexpected(root.error());
     options.kernel_holds_capacity = true;
-    return finish(std::move(*root), std::move(options), "");
+    return finish(std::move(*root), std::move(options), "", there);
   }
   const std::string directory = parent + "/efs-" + std::to_string(::geteuid()) + "-" + name;
-  auto root = make_private_directory(directory);
+  auto root = make_private_directory(directory, there);
   if (!root && root.error().code == EEXIST)
     return fail(EEXIST, "an earlier instance left its store in " + directory + "; its data may be the only copy: look at it, then remove the directory");
   if (!root) return std::unexpected(root.error());
   // Memory without a bound of its own takes the machine down with it: counted by the daemon, byte by byte.
   options.strict = options.capacity && (is_memory(parent) || backend.enforce == config::Enforce::strict);
-  auto store = finish(std::move(*root), std::move(options), directory);
-  if (!store) remove_store(directory);
+  auto store = finish(std::move(*root), std::move(options), directory, there);
+  if (!store && !there) remove_store(directory);
   return store;
 }
 

@@ -1,5 +1,11 @@
 #include "daemon/supervisor_client.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
 namespace efs::daemon {
 namespace {
 
@@ -41,8 +47,14 @@ Status SupervisorClient::unmount() { return status_of(ask(make(Ask::unmount))); 
 
 void SupervisorClient::abort() { (void)ask(make(Ask::abort)); }
 
-std::vector<Result<int>> SupervisorClient::open_backing(std::span<const int> fds) {
-  const auto received = ask(make(Ask::open_backing), fds);
+std::vector<Result<int>> SupervisorClient::open_backing(std::span<const fuse::Registration> files) {
+  Message message = make(Ask::open_backing);
+  std::vector<int> fds;
+  for (const auto& file : files) {
+    message.inodes.at(fds.size()) = file.ino;
+    fds.push_back(file.fd);
+  }
+  const auto received = ask(message, fds);
   std::vector<Result<int>> ids;
   for (std::size_t i = 0; i < fds.size(); ++i) {
     if (!received) ids.push_back(std::unexpected(received.error()));
@@ -58,6 +70,34 @@ void SupervisorClient::close_backing(std::span<const int> ids) {
   Message message = make(Ask::close_backing);
   for (const int id : ids) message.numbers.at(message.count++) = id;
   (void)send_message(channel_.get(), message);
+}
+
+void SupervisorClient::keep_to_daemon(std::uint64_t ino, bool open) {
+  Message message = make(Ask::keep_to_daemon, ino);
+  message.count = open ? 1 : 0;
+  (void)send_message(channel_.get(), message);
+}
+
+void SupervisorClient::keep_init(const fuse::InitRequest& init) {
+  Message message = make(Ask::keep_init, init.size());
+  std::memcpy(message.text.data(), init.data(), std::min(init.size(), message.text.size()));
+  (void)ask(message);
+}
+
+void SupervisorClient::report_progress() { (void)ask(make(Ask::progress)); }
+
+Result<SupervisorClient::Connection> SupervisorClient::resume() {
+  auto resumed = ask(make(Ask::resume));
+  if (!resumed) return std::unexpected(resumed.error());
+  Connection connection{.fuse = resumed->first(), .init = {}, .backings = {}};
+  const auto bytes = std::as_bytes(std::span(resumed->message.text)).first(std::min<std::size_t>(resumed->message.number, resumed->message.text.size()));
+  connection.init.assign(bytes.begin(), bytes.end());
+  auto listed = ask(make(Ask::inherited));
+  if (!listed) return std::unexpected(listed.error());
+  connection.backings.resize(listed->message.number);
+  const std::size_t length = connection.backings.size() * sizeof(fuse::InheritedBacking);
+  if (::pread(listed->first().get(), connection.backings.data(), length, 0) != static_cast<ssize_t>(length)) return fail(EPROTO, "the supervisor's list of backing files is cut short");
+  return connection;
 }
 
 }  // namespace efs::daemon

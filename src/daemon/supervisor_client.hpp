@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/mutex.hpp"
 #include "daemon/channel.hpp"
 #include "fuse/backing.hpp"
+#include "fuse/session.hpp"
 
 namespace efs::daemon {
 
@@ -24,8 +26,20 @@ class SupervisorClient final : public fuse::BackingRegistrar {
   /// Ends the connection by force: programs on the mount get errors instead of waiting for ever.
   void abort();
 
-  std::vector<Result<int>> open_backing(std::span<const int> fds) override;
+  std::vector<Result<int>> open_backing(std::span<const fuse::Registration> files) override;
   void close_backing(std::span<const int> ids) override;
+  void keep_to_daemon(std::uint64_t ino, bool open) override;
+
+  /// For a successor: see Session::serve().
+  void keep_init(const fuse::InitRequest& init);
+  /// The connection of a mount whose worker died; ENOTCONN where there is none.
+  struct Connection {
+    UniqueFd fuse;
+    fuse::InitRequest init;
+    std::vector<fuse::InheritedBacking> backings;
+  };
+  Result<Connection> resume();
+  void report_progress();
 
  private:
   Result<Received> ask(const Message& message, std::span<const int> fds = {});

@@ -9,7 +9,7 @@ namespace efs::fs {
 namespace {
 
 constexpr const char* journal_name = "journal";
-constexpr std::uint64_t smallest_compaction = 64u << 20;  // bytes of journal
+constexpr std::uint64_t smallest_compaction = 8u << 20;  // bytes of journal: what a successor replays while programs wait
 constexpr std::size_t longest_name = 255;
 constexpr std::size_t most_files = 256;  // each may hold a container, that is a descriptor
 
@@ -32,20 +32,28 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
     Inode& root = fs->names_.root();
     EFS_TRY(fs->commit(0, SetAttributes{root_ino, root.mode, root.uid, root.gid, root.atime, root.mtime, root.ctime, 0}));
   } else {
-    EFS_TRY(fs->recover(options.metadata_directory));
+    EFS_TRY(fs->recover(options));
   }
   fs->compact_at_ = std::max(smallest_compaction, 2 * fs->journal_->size());
   return fs;
 }
 
-Status Filesystem::recover(int directory) {
-  auto journal = store::Journal::open(directory, journal_name, [this](const store::Record& stored) -> Status {
-    auto record = decode(stored.payload);
-    if (!record) return std::unexpected(record.error());
-    return names_.apply(*record);
-  });
+Status Filesystem::replay_one(const store::Record& stored) {
+  auto record = decode(stored.payload);
+  if (!record) return std::unexpected(record.error());
+  if (std::holds_alternative<NewConnection>(*record)) answers_.clear();
+  answers_.note(stored.request, inode_of(*record));
+  return names_.apply(*record);
+}
+
+Status Filesystem::recover(const Options& options) {
+  auto journal = store::Journal::open(options.metadata_directory, journal_name, [this](const store::Record& stored) { mutex_.assert_held(); return replay_one(stored); });
   if (!journal) return std::unexpected(journal.error());
   journal_ = std::move(*journal);
+  if (options.takeover) {
+    names_.inherit_references();
+    return {};
+  }
   // Nobody has an unlinked file open after a restart of the daemon's machine: free them (R3, R4).
   for (const auto ino : names_.orphans()) {
     names_.find(ino)->lookups = 0;
@@ -54,10 +62,17 @@ Status Filesystem::recover(int directory) {
   return {};
 }
 
+Status Filesystem::new_connection() {
+  WriteLock lock(mutex_);
+  answers_.clear();
+  return commit(0, NewConnection{});
+}
+
 Status Filesystem::commit(std::uint64_t request, const Record& record, std::int64_t reserve) {
   scratch_.clear();
   encode(record, scratch_);
   EFS_TRY(journal_->append(request, scratch_, reserve));
+  answers_.note(request, inode_of(record));
   const Status applied = names_.apply(record);
   if (!applied) log::error("event=apply_failed reason=\"{}\"", describe(applied.error()));
   compact_if_due();
@@ -76,6 +91,12 @@ void Filesystem::compact_if_due() {
       const auto* link = std::get_if<Link>(&record);
       const std::size_t name = node != nullptr ? node->name.size() : link != nullptr ? link->name.size() : 0;
       status = next.append(0, bytes, name == 0 ? 0 : static_cast<std::int64_t>(store::Journal::record_size(name + 32)));
+    });
+    answers_.for_each([&](std::uint64_t request, std::uint64_t ino) {
+      if (!status) return;
+      std::vector<std::byte> bytes;
+      encode(Answered{ino}, bytes);
+      status = next.append(request, bytes, 0);
     });
     return status;
   });
@@ -145,6 +166,13 @@ Result<Entry> Filesystem::entry_of(const Inode& inode, Container* opened) const 
   return Entry{inode.ino, *attributes, inode.opened_read_write};
 }
 
+Result<Entry> Filesystem::referenced(std::uint64_t ino) {
+  Inode* found = names_.find(ino);
+  if (found == nullptr) return fail(ENOENT);
+  ++found->lookups;
+  return entry_of(*found);
+}
+
 Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
   if (inode.dirty) return {};
   return commit(request, SetAttributes{inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, 1});
@@ -153,7 +181,7 @@ Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
 Status Filesystem::clear_privilege(std::uint64_t request, Inode& inode, bool stranger) {
   if (!inode.is_regular()) return {};
   if (inode.extra && inode.extra->xattrs.contains("security.capability"))
-    EFS_TRY(commit(request, RemoveXattr{.ino = inode.ino, .time = file_time_now(), .name = "security.capability"}));
+    EFS_TRY(commit(0, RemoveXattr{.ino = inode.ino, .time = file_time_now(), .name = "security.capability"}));
   mode_t mode = inode.mode & ~static_cast<mode_t>(S_ISUID);
   if ((mode & S_IXGRP) != 0 || stranger) mode &= ~static_cast<mode_t>(S_ISGID);
   if (mode == inode.mode) return {};

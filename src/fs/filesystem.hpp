@@ -20,6 +20,7 @@
 #include "backends/backend.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
+#include "fs/answers.hpp"
 #include "fs/container_pool.hpp"
 #include "fs/namespace.hpp"
 #include "store/journal.hpp"
@@ -33,6 +34,7 @@ struct Caller {
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint64_t request = 0;
+  bool resent = false;  // a predecessor of this process may have carried it out: see Answers
 };
 
 /// What the kernel may remember of an inode.
@@ -61,6 +63,7 @@ class Filesystem {
     mode_t root_mode = 0755;
     uid_t uid = 0;  // owner of the root
     gid_t gid = 0;
+    bool takeover = false;  // the mount lives: the kernel knows inodes, and sends again what was not answered
   };
 
   /// A new file system on an empty store, or, where the store has a journal, the one that it describes.
@@ -69,8 +72,20 @@ class Filesystem {
 
   // Names
   Result<Entry> lookup(std::uint64_t parent, const std::string& name);  // one reference for the kernel
-  /// Gives references back. Where the inode is gone with the last of them: the bytes that its container held.
-  std::optional<std::uint64_t> forget(std::uint64_t ino, std::uint64_t count);
+  struct Forgotten {
+    bool gone = false;        // the inode went with the last reference
+    bool ask = false;         // it has no name, and its references were given by a predecessor: the kernel must be asked
+    std::uint64_t bytes = 0;  // that the container of an inode that is gone held
+  };
+  /// Gives references back.
+  Forgotten forget(std::uint64_t ino, std::uint64_t count);
+  /// The kernel says that it does not know the inode (any more).
+  Forgotten forget_all(std::uint64_t ino);
+  /// Inodes without a name that the kernel may know from a predecessor.
+  std::vector<std::uint64_t> inherited_orphans() const;
+  bool exists(std::uint64_t ino) const;
+  /// A new connection: requests are numbered from the start again. Call before the first request of a new mount.
+  Status new_connection();
   Result<Entry> make_node(const Caller& caller, std::uint64_t parent, const std::string& name, mode_t mode, dev_t rdev);
   /// A regular file without a name (O_TMPFILE), which link() may give one; it goes with the last reference.
   Result<Entry> make_nameless(const Caller& caller, std::uint64_t parent, mode_t mode);
@@ -122,9 +137,17 @@ class Filesystem {
   friend class Staging;
   Filesystem(Backend& backend, const Options& options);
 
-  Status recover(int directory);
+  Status recover(const Options& options);
+  Status replay_one(const store::Record& stored);
   /// The line: the record is in the journal, then in the namespace; only then may it be answered.
   Status commit(std::uint64_t request, const Record& record, std::int64_t reserve = 0) EFS_REQUIRES(mutex_);
+  /// What a resent request has done already, if it has: the inode of its answer. Of several records of one request
+  /// the last alone carries the request's number, so that half of it is never taken for the whole.
+  std::optional<std::uint64_t> done_before(const Caller& caller) const EFS_REQUIRES_SHARED(mutex_) {
+    return caller.resent ? answers_.find(caller.request) : std::nullopt;
+  }
+  /// The answer of a request that made an inode or a name, with the kernel's reference; also after a takeover.
+  Result<Entry> referenced(std::uint64_t ino) EFS_REQUIRES(mutex_);
   void compact_if_due() EFS_REQUIRES(mutex_);
   Result<Inode*> inode(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
   Result<Inode*> directory(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
@@ -167,6 +190,7 @@ class Filesystem {
   std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);
   std::uint64_t compact_at_ EFS_GUARDED_BY(mutex_) = 0;  // journal size, bytes, at which a snapshot is due
   std::vector<std::byte> scratch_ EFS_GUARDED_BY(mutex_);
+  Answers answers_ EFS_GUARDED_BY(mutex_);
 
   ContainerPool pool_;  // rank 33
 

@@ -39,6 +39,7 @@ struct Inode {
   gid_t gid = 0;
   std::uint32_t nlink = 0;  // of a directory: 2 and its subdirectories
   bool dirty = false;
+  bool inherited = false;  // a predecessor of this process gave references to the kernel; lookups is no count then
   std::atomic<bool> opened_read_write{false};   // its mapping may move mtime unseen
   std::atomic<std::uint64_t> lookups{0};        // references of the kernel; may be too high, never too low
   std::unique_ptr<Directory> directory;

@@ -82,7 +82,7 @@ Status Namespace::apply_one(const MakeNode& r) {
     inode->more().origin_path = r.origin_path;
   }
   if (!nameless) {
-    parent->directory->insert(r.name, r.ino);
+    parent->directory->insert(r.name, r.ino, r.cookie);
     touch(*parent, r.ctime);
   }
   next_ino_ = std::max(next_ino_, r.ino + 1);
@@ -94,7 +94,7 @@ Status Namespace::apply_one(const Link& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
   if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->directory->find(r.name) != nullptr) return impossible("link");
-  parent->directory->insert(r.name, r.ino);
+  parent->directory->insert(r.name, r.ino, r.cookie);
   ++inode->nlink;
   inode->ctime = r.time;
   touch(*parent, r.time);
@@ -193,11 +193,27 @@ Status Namespace::apply_one(const UsedInodes& r) {
   return {};
 }
 
+Status Namespace::apply_one(const NextCookie& r) {
+  Inode* inode = directory(r.ino);
+  if (inode == nullptr) return impossible("next cookie");
+  inode->directory->set_next_cookie(r.next);
+  return {};
+}
+
 std::vector<std::uint64_t> Namespace::orphans() const {
   std::vector<std::uint64_t> result;
   for (const auto& [ino, inode] : inodes_)
     if (inode->nlink == 0) result.push_back(ino);
   return result;
+}
+
+void Namespace::inherit_references() {
+  constexpr std::uint64_t never_counted_down = std::uint64_t{1} << 62;
+  for (const auto& [ino, inode] : inodes_) {
+    inode->lookups = never_counted_down;
+    inode->inherited = true;
+    inode->opened_read_write = true;
+  }
 }
 
 namespace {
@@ -206,8 +222,8 @@ SetAttributes attributes_of(const Inode& inode) {
   return {inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, inode.dirty};
 }
 
-MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name) {
-  MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .dirty = inode.dirty, .name = name};
+MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name, std::uint64_t cookie) {
+  MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .dirty = inode.dirty, .cookie = cookie, .name = name};
   if (inode.extra) {
     r.target = inode.extra->target;
     r.staged = inode.extra->origin.has_value();
@@ -232,10 +248,10 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
     parent.directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
       const Inode& inode = *find(entry.ino);
       if (!inode.is_directory() && inode.nlink > 1 && !linked.insert(inode.ino).second) {
-        emit(Link{.ino = inode.ino, .parent = parent.ino, .time = inode.ctime, .name = name});
+        emit(Link{.ino = inode.ino, .parent = parent.ino, .cookie = entry.cookie, .time = inode.ctime, .name = name});
         return true;
       }
-      emit(make_node_of(inode, parent.ino, name));
+      emit(make_node_of(inode, parent.ino, name, entry.cookie));
       emit_xattrs(inode, emit);
       if (inode.is_directory()) directories.push_back(&inode);
       return true;
@@ -243,13 +259,16 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   }
   // What is open without a name: records about it may still follow.
   for (const auto ino : orphans()) {
-    emit(make_node_of(*find(ino), find(ino)->parent, ""));
+    emit(make_node_of(*find(ino), find(ino)->parent, "", 0));
     emit_xattrs(*find(ino), emit);
   }
   emit_xattrs(root(), emit);
   emit(UsedInodes{next_ino_});
   // Last, for the records above have moved their times.
-  for (const Inode* directory : directories) emit(attributes_of(*directory));
+  for (const Inode* directory : directories) {
+    emit(NextCookie{.ino = directory->ino, .next = directory->directory->next_cookie()});
+    emit(attributes_of(*directory));
+  }
 }
 
 }  // namespace efs::fs

@@ -39,6 +39,9 @@ class Namespace {
   /// Numbers of inodes without a name (open when their last name went).
   std::vector<std::uint64_t> orphans() const;
 
+  /// The kernel has references, nobody knows how many: none is counted down to its end, see Inode::inherited.
+  void inherit_references();
+
   std::size_t size() const { return inodes_.size(); }
 
   /// Is `ino` the directory `ancestor`, or below it?
@@ -53,6 +56,10 @@ class Namespace {
   Status apply_one(const SetXattr& record);
   Status apply_one(const RemoveXattr& record);
   Status apply_one(const UsedInodes& record);
+  Status apply_one(const NextCookie& record);
+  // About requests, not about names: Filesystem's business.
+  Status apply_one(const NewConnection&) { return {}; }
+  Status apply_one(const Answered&) { return {}; }
   Inode* directory(std::uint64_t ino) const;
   void drop_name(Inode& parent, const std::string& name, Nanoseconds time);
   void moved(Inode& inode, Inode& from, Inode& to, Nanoseconds time);

@@ -72,6 +72,13 @@ Result<Record> decode_as(std::size_t type, std::span<const std::byte> bytes) {
 
 }  // namespace
 
+std::uint64_t inode_of(const Record& record) {
+  return std::visit([](const auto& one) -> std::uint64_t {
+    if constexpr (requires { one.ino; }) return one.ino;
+    else return 0;
+  }, record);
+}
+
 void encode(const Record& record, std::vector<std::byte>& out) {
   out.push_back(static_cast<std::byte>(record.index()));
   // fields() is one list for reading and writing; the encoder changes nothing.

@@ -25,19 +25,21 @@ struct MakeNode {
   Nanoseconds atime = 0, mtime = 0, ctime = 0;
   std::uint8_t dirty = 1;
   std::uint8_t staged = 0;  // origin counts
+  std::uint64_t cookie = 0;  // of the name in its directory; 0: the next
   Origin origin;
   std::string name, target, origin_path;
   template <typename F> void fields(F&& f) {
-    f(ino, parent, rdev, mode, uid, gid, atime, mtime, ctime, dirty, staged, origin.device, origin.inode, origin.size, origin.mtime, origin.ctime, name, target, origin_path);
+    f(ino, parent, rdev, mode, uid, gid, atime, mtime, ctime, dirty, staged, cookie, origin.device, origin.inode, origin.size, origin.mtime, origin.ctime, name, target, origin_path);
   }
 };
 
 /// One more name.
 struct Link {
   std::uint64_t ino = 0, parent = 0;
+  std::uint64_t cookie = 0;  // as in MakeNode
   Nanoseconds time = 0;
   std::string name;
-  template <typename F> void fields(F&& f) { f(ino, parent, time, name); }
+  template <typename F> void fields(F&& f) { f(ino, parent, cookie, time, name); }
 };
 
 /// A name less: unlink and rmdir.
@@ -86,8 +88,29 @@ struct UsedInodes {
   template <typename F> void fields(F&& f) { f(next); }
 };
 
+/// The next entry of this directory gets this cookie: readers that walk it go on after a snapshot as before.
+struct NextCookie {
+  std::uint64_t ino = 0, next = 0;
+  template <typename F> void fields(F&& f) { f(ino, next); }
+};
+
+/// A new connection to the kernel: request numbers begin again, those of earlier records mean nothing any more.
+struct NewConnection {
+  std::uint8_t unused = 0;
+  template <typename F> void fields(F&& f) { f(unused); }
+};
+
+/// In a snapshot: the record's request was carried out and concerned this inode. Its answer may not have been heard.
+struct Answered {
+  std::uint64_t ino = 0;
+  template <typename F> void fields(F&& f) { f(ino); }
+};
+
 /// The index of an alternative is its type on the medium: append only, never reorder.
-using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes>;
+using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes, NextCookie, NewConnection, Answered>;
+
+/// The inode that the answer to the record's request names; of Unlink and Rename: none (0).
+std::uint64_t inode_of(const Record& record);
 
 /// Appends the record's bytes to `out`.
 void encode(const Record& record, std::vector<std::byte>& out);

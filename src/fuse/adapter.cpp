@@ -86,7 +86,9 @@ void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
 }
 
 void forget_one(Door& self, fuse_ino_t ino, std::uint64_t count) {
-  if (const auto freed = self.filesystem.forget(ino, count)) self.backing.drop(ino, *freed);
+  const auto left = self.filesystem.forget(ino, count);
+  if (left.gone) self.backing.drop(ino, left.bytes);
+  else if (left.ask) free_if_forgotten(self, ino);
 }
 
 void forget(fuse_req_t request, fuse_ino_t ino, std::uint64_t count) {
@@ -307,6 +309,12 @@ struct Guard<Callback> {
 };
 
 }  // namespace
+
+// The kernel answers a notification about an inode that it does not know with ENOENT.
+void free_if_forgotten(Door& self, std::uint64_t ino) {
+  if (fuse_lowlevel_notify_inval_inode(self.session, ino, -1, 0) != -ENOENT) return;
+  if (const auto left = self.filesystem.forget_all(ino); left.gone) self.backing.drop(ino, left.bytes);
+}
 
 // Locks are left out on purpose: the kernel keeps them, which is right for one node.
 fuse_lowlevel_ops adapter_operations() {

@@ -12,10 +12,10 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
   while (registrar_ != nullptr && !containers.empty()) {
     const auto batch = containers.first(std::min(containers.size(), BackingRegistrar::most_at_once));
     containers = containers.subspan(batch.size());
-    std::vector<int> fds;
-    for (const auto& one : batch) fds.push_back(one.container->descriptor());
+    std::vector<Registration> files;
+    for (const auto& one : batch) files.push_back({.ino = one.ino, .fd = one.container->descriptor()});
     // Without the lock: nobody knows these inodes yet.
-    const auto ids = registrar_->open_backing(fds);
+    const auto ids = registrar_->open_backing(files);
     Ids due;
     {
       MutexLock lock(mutex_);
@@ -24,6 +24,15 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
       due = take_closing(false);
     }
     close(due);
+  }
+}
+
+void BackingTable::inherit(std::span<const InheritedBacking> inherited, const std::function<bool(std::uint64_t)>& exists) {
+  constexpr std::uint64_t never_counted_down = std::uint64_t{1} << 62;
+  MutexLock lock(mutex_);
+  for (const auto& one : inherited) {
+    if (exists(one.ino)) slots_[one.ino] = Slot{.id = one.id, .opens = never_counted_down};
+    else if (one.id != 0) close_later(one.id, 0);
   }
 }
 
@@ -49,8 +58,8 @@ Result<int> BackingTable::acquire(std::uint64_t ino, bool wanted, Container* con
     if (slot.idle) idle_.erase(slot.place);
     slot.idle = false;
     if (fresh && wanted) {
-      const int fd = container->descriptor();
-      const auto opened = std::move(registrar_->open_backing(std::span(&fd, 1)).front());
+      const Registration file{.ino = ino, .fd = container->descriptor()};
+      const auto opened = std::move(registrar_->open_backing(std::span(&file, 1)).front());
       // The daemon's path serves the file as well; only speed is lost, and the log says so once per inode.
       if (!opened) log::warn("event=passthrough_refused ino={} reason=\"{}\"", ino, describe(opened.error()));
       slot.id = opened.value_or(0);
@@ -58,6 +67,7 @@ Result<int> BackingTable::acquire(std::uint64_t ino, bool wanted, Container* con
       close_later(std::exchange(slot.id, 0), 0);
       due = take_closing(false);
     }
+    if (slot.id == 0 && slot.opens == 0) registrar_->keep_to_daemon(ino, true);
     ++slot.opens;
     id = slot.id;
   }
@@ -73,6 +83,7 @@ void BackingTable::release(std::uint64_t ino) {
     const auto it = slots_.find(ino);
     if (it == slots_.end() || it->second.opens == 0 || --it->second.opens > 0) return;
     if (it->second.id == 0) {
+      registrar_->keep_to_daemon(ino, false);
       slots_.erase(it);
       return;
     }
@@ -94,6 +105,7 @@ void BackingTable::drop(std::uint64_t ino, std::uint64_t bytes) {
     } else {
       if (it->second.idle) idle_.erase(it->second.place);
       if (it->second.id != 0) close_later(it->second.id, bytes);
+      else registrar_->keep_to_daemon(ino, false);
       slots_.erase(it);
       due = take_closing(false);
     }
@@ -124,7 +136,8 @@ BackingTable::Ids BackingTable::take_closing(bool all) {
 }
 
 void BackingTable::close(const Ids& ids) {
-  if (!ids.empty()) registrar_->close_backing(ids);
+  for (std::span<const int> left(ids); !left.empty(); left = left.subspan(std::min(left.size(), BackingRegistrar::most_at_once)))
+    registrar_->close_backing(left.first(std::min(left.size(), BackingRegistrar::most_at_once)));
 }
 
 }  // namespace efs::fuse

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <span>
@@ -17,6 +18,12 @@
 
 namespace efs::fuse {
 
+/// A container to be registered, and the inode under which a successor finds its id again.
+struct Registration {
+  std::uint64_t ino = 0;
+  int fd = -1;
+};
+
 /// Registers descriptors with the FUSE connection (FUSE_DEV_IOC_BACKING_OPEN). That needs privilege, so it is a seam:
 /// the supervisor does it for a worker that has none. Thread-safe.
 class BackingRegistrar {
@@ -25,9 +32,19 @@ class BackingRegistrar {
   static constexpr std::size_t most_at_once = 32;
   virtual ~BackingRegistrar() = default;
   /// For each descriptor its id, or why there is none. Waits for the answer.
-  virtual std::vector<Result<int>> open_backing(std::span<const int> fds) = 0;
+  virtual std::vector<Result<int>> open_backing(std::span<const Registration> files) = 0;
   /// Waits for nothing. An id that is closed by nobody goes with the connection.
   virtual void close_backing(std::span<const int> ids) = 0;
+  /// The inode is open on the daemon's path, or not any more: a successor must not offer passthrough while it is.
+  /// Waits for nothing.
+  virtual void keep_to_daemon(std::uint64_t ino, bool open) = 0;
+};
+
+/// What a predecessor had registered: id 0 is the daemon's path.
+struct InheritedBacking {
+  std::uint64_t ino = 0;
+  std::int32_t id = 0;
+  std::uint32_t unused = 0;
 };
 
 /// All opens of one inode use one mode and one backing id (knowledge of the kernel: fs/fuse/iomode.c). An id stays
@@ -45,6 +62,9 @@ class BackingTable final : public Housekeeping {
   /// The connection is gone when this runs; the kernel has dropped the ids with it.
   ~BackingTable() override = default;
 
+  /// After a takeover, before the first request. How often these are open is not known, so they stay until drop().
+  /// `exists`: whether there is such an inode; what was registered for a file that never came to be is closed.
+  void inherit(std::span<const InheritedBacking> inherited, const std::function<bool(std::uint64_t)>& exists);
   /// Registers containers that no inode uses yet, in one question per batch. They count as idle until acquire().
   void prepare(std::span<const fs::ContainerPool::Ready> containers);
   /// Counts an open; the backing id, or 0 for the daemon's path. `wanted`: passthrough is allowed for this inode.

@@ -1,12 +1,14 @@
 #include "fuse/convert.hpp"
 
 #include "fuse/session.hpp"
+#include "fuse/wire.hpp"
 
 namespace efs::fuse {
 
 fs::Caller caller_of(fuse_req_t request) {
   const fuse_ctx* context = fuse_req_ctx(request);
-  return {context->uid, context->gid, current_request()};
+  const std::uint64_t number = current_request();
+  return {context->uid, context->gid, number & ~resent_bit, (number & resent_bit) != 0};
 }
 
 double attribute_timeout(const fs::Entry& entry) { return entry.may_change_unseen ? keep_briefly : keep_for_ever; }

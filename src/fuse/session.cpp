@@ -3,16 +3,24 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <stop_token>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "base/log.hpp"
 #include "fuse/adapter.hpp"
 #include "fuse/library.hpp"
+#include "fuse/wire.hpp"
 
 namespace efs::fuse {
 namespace {
@@ -21,66 +29,117 @@ namespace {
 // journal: what a successor of this process needs to answer a request once and only once.
 thread_local std::uint64_t request_of_thread = 0;
 
+// What the readers of one session share.
+struct Shared {
+  fuse_session* session = nullptr;
+  const std::function<void(const InitRequest&)>& keep;
+  const std::function<void()>& progress;
+  std::atomic<bool> progressed{false};
+  std::atomic<int> failure{0};  // errno of an error that ended the session
+};
+
 // libfuse's own loop would hide the request's header, and blocks in read(2).
 class FuseReader final : public RequestReader {
  public:
-  /// `failure`: where an error that ends the session is left (an errno).
-  FuseReader(fuse_session* session, std::atomic<int>& failure) : session_(session), failure_(failure) {}
+  explicit FuseReader(Shared& shared) : shared_(shared) {}
   ~FuseReader() override { std::free(buffer_.mem); }
 
   Got receive() override {
-    if (fuse_session_exited(session_) != 0) return Got::end;
-    const int result = fuse_session_receive_buf(session_, &buffer_);
+    if (fuse_session_exited(shared_.session) != 0) return Got::end;
+    const int result = fuse_session_receive_buf(shared_.session, &buffer_);
     if (result == -EAGAIN || result == -EINTR) return Got::nothing;
     if (result > 0) return Got::request;
-    if (result < 0 && result != -ENODEV) failure_ = -result;
+    if (result < 0 && result != -ENODEV) shared_.failure = -result;
     return Got::end;
   }
 
   void handle() override {
-    request_of_thread = buffer_.size >= sizeof(fuse_in_header) && (buffer_.flags & FUSE_BUF_IS_FD) == 0 ? static_cast<const fuse_in_header*>(buffer_.mem)->unique : 0;
-    fuse_session_process_buf(session_, &buffer_);
-    request_of_thread = 0;
+    const auto* header = buffer_.size >= sizeof(fuse_in_header) && (buffer_.flags & FUSE_BUF_IS_FD) == 0 ? static_cast<const fuse_in_header*>(buffer_.mem) : nullptr;
+    request_of_thread = header != nullptr ? header->unique : 0;
+    if (header != nullptr && header->opcode == FUSE_INIT && shared_.keep) shared_.keep({static_cast<const std::byte*>(buffer_.mem), static_cast<const std::byte*>(buffer_.mem) + buffer_.size});
+    fuse_session_process_buf(shared_.session, &buffer_);
+    const bool is_new = (std::exchange(request_of_thread, 0) & resent_bit) == 0;
+    if (is_new && shared_.progress && !shared_.progressed.exchange(true)) shared_.progress();
   }
 
   bool wait(int milliseconds) override {
-    pollfd device{.fd = fuse_session_fd(session_), .events = POLLIN, .revents = 0};
+    pollfd device{.fd = fuse_session_fd(shared_.session), .events = POLLIN, .revents = 0};
     return ::poll(&device, 1, milliseconds) != 0;
   }
 
  private:
-  fuse_session* const session_;
-  std::atomic<int>& failure_;
+  Shared& shared_;
   fuse_buf buffer_{};
 };
+
+// Brings a new session to where its predecessor was. Its answer to INIT meets a kernel that waits for none, which
+// libfuse takes for an interrupted request.
+Status resume(fuse_session* session, InitRequest init) {
+  fuse_buf buffer{};
+  buffer.size = init.size();
+  buffer.mem = init.data();
+  fuse_session_process_buf(session, &buffer);
+  const fuse_out_header again{.len = sizeof(fuse_out_header), .error = notify_resend, .unique = 0};
+  if (::write(fuse_session_fd(session), &again, sizeof again) != static_cast<ssize_t>(sizeof again)) return fail_errno("the kernel does not send requests again (FUSE_NOTIFY_RESEND, kernel 6.9)");
+  return {};
+}
+
+// A FORGET that the predecessor had read is not sent again. So the kernel is asked about every inode without a name,
+// a while after the requests that are sent again: one of them may be the creation of such an inode.
+void free_forgotten(Door& door, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  if (never.wait_for(lock, stop, std::chrono::seconds(2), [] { return false; }); stop.stop_requested()) return;
+  for (const auto ino : door.filesystem.inherited_orphans())
+    if (!stop.stop_requested()) free_if_forgotten(door, ino);
+}
 
 }  // namespace
 
 std::uint64_t current_request() { return request_of_thread; }
 
-Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar) : door_{filesystem, BackingTable(registrar), {}} {}
+Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar) : door_{filesystem, BackingTable(registrar), nullptr, {}} {}
 Session::~Session() = default;
 
-Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options) {
+Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep) {
+  return run(std::move(fuse_fd), options, {.keep = keep, .progress = {}}, nullptr);
+}
+
+Status Session::take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init, const std::function<void()>& progress) {
+  return run(std::move(fuse_fd), options, {.keep = {}, .progress = progress}, &init);
+}
+
+void Session::inherit(std::span<const InheritedBacking> backings) {
+  door_.backing.inherit(backings, [this](std::uint64_t ino) { return door_.filesystem.exists(ino); });
+}
+
+Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks, const InitRequest* init) {
   char program[] = "efsd";
   char* arguments[] = {program, nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, arguments);
   const fuse_lowlevel_ops operations = adapter_operations();
   fuse_session* session = fuse_session_new(&args, &operations, sizeof operations, &door_);
   if (session == nullptr) return fail(EIO, "libfuse refused the session");
-  std::atomic<int> result{0};
+  Status status;
+  Shared shared{.session = session, .keep = hooks.keep, .progress = hooks.progress};
   // The loop waits with poll(2), so that it can look without waiting. The flag belongs to the open file and so to every process that has it.
   const int flags = ::fcntl(fuse_fd.get(), F_GETFL);
   if (flags < 0 || ::fcntl(fuse_fd.get(), F_SETFL, flags | O_NONBLOCK) != 0 || fuse_session_mount(session, ("/dev/fd/" + std::to_string(fuse_fd.get())).c_str()) != 0) {
-    result = EIO;
+    shared.failure = EIO;
   } else {
     fuse_fd.release();  // the session closes it
-    RequestLoop(options, [&] { return std::make_unique<FuseReader>(session, result); }, &door_.backing).run();
+    door_.session = session;
+    if (init != nullptr) status = resume(session, *init);
+    std::jthread prober;
+    if (status && init != nullptr) prober = std::jthread([this](const std::stop_token& stop) { free_forgotten(door_, stop); });
+    if (status) RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &door_.backing).run();
   }
+  door_.session = nullptr;
   fuse_session_destroy(session);
   fuse_opt_free_args(&args);
-  if (result != 0) return fail(result, std::string("FUSE session: ") + std::strerror(result));
-  return {};
+  if (const int failure = shared.failure; failure != 0) return fail(failure, std::string("FUSE session: ") + std::strerror(failure));
+  return status;
 }
 
 }  // namespace efs::fuse

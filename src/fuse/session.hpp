@@ -2,8 +2,12 @@
 // One mounted FUSE connection: receives requests, hands each to the adapter, ends with the unmount.
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
@@ -24,8 +28,12 @@ struct Counters {
 struct Door {
   fs::Filesystem& filesystem;
   BackingTable backing;
+  fuse_session* session = nullptr;  // for notifications
   Counters counters;
 };
+
+/// What a successor needs to go on with a connection: the INIT request that opened it, as the kernel sent it.
+using InitRequest = std::vector<std::byte>;
 
 class Session {
  public:
@@ -36,17 +44,30 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   /// Serves `fuse_fd` (a mounted /dev/fuse) until it is unmounted; ok then. Makes the open file non-blocking. Call once.
-  Status serve(UniqueFd fuse_fd, const RequestLoop::Options& options);
+  /// `keep`: is given the INIT request before it is answered, for a successor.
+  Status serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep = {});
+  /// The same for a connection whose daemon has died: what it had read and not answered is sent again by the kernel.
+  /// `progress` is called once, when a request that is new has been answered.
+  /// Source: linux/fuse.h, FUSE_NOTIFY_RESEND (kernel 6.9).
+  Status take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init, const std::function<void()>& progress);
+  /// Before take_over(): what the predecessor had registered.
+  void inherit(std::span<const InheritedBacking> backings);
 
   const Counters& counters() const { return door_.counters; }
   /// True once the kernel has agreed to passthrough.
   bool passthrough() const { return door_.backing.enabled(); }
 
  private:
+  struct Hooks {
+    std::function<void(const InitRequest&)> keep;
+    std::function<void()> progress;
+  };
+  Status run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks, const InitRequest* init);
+
   Door door_;
 };
 
-/// The request of the kernel that this thread is working on (its `unique`), 0 outside of one.
+/// The request of the kernel that this thread is working on (its `unique`, with resent_bit), 0 outside of one.
 std::uint64_t current_request();
 
 }  // namespace efs::fuse

@@ -14,21 +14,47 @@ Result<Entry> Filesystem::lookup(std::uint64_t parent, const std::string& name) 
   return entry;
 }
 
-std::optional<std::uint64_t> Filesystem::forget(std::uint64_t ino, std::uint64_t count) {
+Filesystem::Forgotten Filesystem::forget(std::uint64_t ino, std::uint64_t count) {
   {
     // The usual case, an inode that lives on, needs no exclusive lock.
     ReadLock lock(mutex_);
     Inode* found = names_.find(ino);
-    if (found == nullptr || ino == root_ino) return std::nullopt;
-    if (found->lookups.fetch_sub(count) != count || found->nlink > 0) return std::nullopt;
+    if (found == nullptr || ino == root_ino) return {};
+    if (found->inherited) return {.gone = false, .ask = found->nlink == 0, .bytes = 0};
+    if (found->lookups.fetch_sub(count) != count || found->nlink > 0) return {};
   }
   Reaped reaped;
   {
     WriteLock lock(mutex_);
     reaped = reap(ino);
   }
-  if (!reaped.gone) return std::nullopt;
-  return remove_container(reaped);
+  if (!reaped.gone) return {};
+  return {.gone = true, .ask = false, .bytes = remove_container(reaped)};
+}
+
+Filesystem::Forgotten Filesystem::forget_all(std::uint64_t ino) {
+  Reaped reaped;
+  {
+    WriteLock lock(mutex_);
+    Inode* found = names_.find(ino);
+    if (found == nullptr || found->nlink != 0) return {};
+    found->lookups = 0;
+    reaped = reap(ino);
+  }
+  if (!reaped.gone) return {};
+  return {.gone = true, .ask = false, .bytes = remove_container(reaped)};
+}
+
+bool Filesystem::exists(std::uint64_t ino) const {
+  ReadLock lock(mutex_);
+  return names_.find(ino) != nullptr;
+}
+
+std::vector<std::uint64_t> Filesystem::inherited_orphans() const {
+  ReadLock lock(mutex_);
+  std::vector<std::uint64_t> found = names_.orphans();
+  std::erase_if(found, [this](std::uint64_t ino) { mutex_.assert_held_shared(); return !names_.find(ino)->inherited; });
+  return found;
 }
 
 }  // namespace efs::fs

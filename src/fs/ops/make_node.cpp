@@ -20,6 +20,7 @@ void inherit_group(const Inode& parent, const Caller& caller, MakeNode& node) {
 Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, const std::string& name, mode_t mode, dev_t rdev) {
   if (S_ISREG(mode) || (mode & S_IFMT) == 0) EFS_TRY(backend_.admit_writer());
   WriteLock lock(mutex_);
+  if (const auto ino = done_before(caller)) return referenced(*ino);
   auto dir = directory(parent);
   if (!dir) return std::unexpected(dir.error());
   EFS_TRY(check_new_name(**dir, name));
@@ -29,6 +30,7 @@ Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, 
 Result<Entry> Filesystem::make_nameless(const Caller& caller, std::uint64_t parent, mode_t mode) {
   EFS_TRY(backend_.admit_writer());
   WriteLock lock(mutex_);
+  if (const auto ino = done_before(caller)) return referenced(*ino);
   auto dir = directory(parent);
   if (!dir) return std::unexpected(dir.error());
   if ((*dir)->nlink == 0) return fail(ENOENT);
@@ -82,6 +84,7 @@ Result<ContainerPool::Ready> Filesystem::take_container(Nanoseconds now) {
 
 Result<Entry> Filesystem::make_symlink(const Caller& caller, std::uint64_t parent, const std::string& name, const std::string& target) {
   WriteLock lock(mutex_);
+  if (const auto ino = done_before(caller)) return referenced(*ino);
   auto dir = directory(parent);
   if (!dir) return std::unexpected(dir.error());
   EFS_TRY(check_new_name(**dir, name));
@@ -97,9 +100,7 @@ Result<Entry> Filesystem::make_symlink(const Caller& caller, std::uint64_t paren
   node.target = target;
   inherit_group(**dir, caller, node);
   EFS_TRY(commit(caller.request, node, removal_reserve(name)));
-  Inode* made = names_.find(node.ino);
-  ++made->lookups;
-  return entry_of(*made);
+  return referenced(node.ino);
 }
 
 }  // namespace efs::fs

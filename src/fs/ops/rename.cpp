@@ -42,6 +42,7 @@ Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std:
 
 Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::uint64_t synced) {
   WriteLock lock(mutex_);
+  if (done_before(caller)) return {};
   auto from = directory(parent);
   auto to = directory(new_parent);
   if (!from) return std::unexpected(from.error());

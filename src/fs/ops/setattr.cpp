@@ -25,7 +25,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
       WriteLock lock(mutex_);
       auto found = regular(ino);
       if (!found) return std::unexpected(found.error());
-      EFS_TRY(mark_dirty(caller.request, **found));
+      EFS_TRY(mark_dirty(0, **found));
     }
     auto content = file(ino);
     if (!content) return std::unexpected(content.error());

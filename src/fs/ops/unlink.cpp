@@ -15,6 +15,7 @@ Status Filesystem::unlink(const Caller& caller, std::uint64_t parent, const std:
   Result<Reaped> reaped;
   {
     WriteLock lock(mutex_);
+    if (done_before(caller)) return {};
     auto dir = directory(parent);
     if (!dir) return std::unexpected(dir.error());
     auto child = names_.child(**dir, name);
@@ -31,6 +32,7 @@ Status Filesystem::rmdir(const Caller& caller, std::uint64_t parent, const std::
   Result<Reaped> reaped;
   {
     WriteLock lock(mutex_);
+    if (done_before(caller)) return {};
     auto dir = directory(parent);
     if (!dir) return std::unexpected(dir.error());
     auto child = names_.child(**dir, name);

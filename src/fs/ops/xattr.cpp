@@ -43,6 +43,7 @@ Status Filesystem::setxattr(const Caller& caller, std::uint64_t ino, const std::
   EFS_TRY(check_namespace(name));
   if (value.size() > longest_value) return fail(E2BIG);
   WriteLock lock(mutex_);
+  if (done_before(caller)) return {};
   auto found = inode(ino);
   if (!found) return std::unexpected(found.error());
   const bool there = (*found)->extra && (*found)->extra->xattrs.contains(name);
@@ -54,6 +55,7 @@ Status Filesystem::setxattr(const Caller& caller, std::uint64_t ino, const std::
 Status Filesystem::removexattr(const Caller& caller, std::uint64_t ino, const std::string& name) {
   EFS_TRY(check_namespace(name));
   WriteLock lock(mutex_);
+  if (done_before(caller)) return {};
   auto found = inode(ino);
   if (!found) return std::unexpected(found.error());
   if (!(*found)->extra || !(*found)->extra->xattrs.contains(name)) return fail(ENODATA);

@@ -14,11 +14,11 @@ namespace {
 // Registers like the kernel: ids are numbers above 0, and every one is closed once.
 class Registrar final : public BackingRegistrar {
  public:
-  std::vector<Result<int>> open_backing(std::span<const int> fds) override {
+  std::vector<Result<int>> open_backing(std::span<const Registration> files) override {
     ++questions;
-    CHECK(fds.size() <= most_at_once);
+    CHECK(files.size() <= most_at_once);
     std::vector<Result<int>> ids;
-    for ([[maybe_unused]] const int fd : fds) {
+    for ([[maybe_unused]] const auto& file : files) {
       if (fail_next > 0) {
         --fail_next;
         ids.push_back(fail(EMFILE));
@@ -34,7 +34,12 @@ class Registrar final : public BackingRegistrar {
     CHECK(ids.size() <= most_at_once);
     for (const int id : ids) CHECK(known.erase(id) == 1);
   }
+  void keep_to_daemon(std::uint64_t ino, bool open) override {
+    if (open) CHECK(on_daemon.insert(ino).second);
+    else CHECK(on_daemon.erase(ino) == 1);
+  }
   std::set<int> known;
+  std::set<std::uint64_t> on_daemon;
   int last = 0, questions = 0, closings = 0, fail_next = 0;
 };
 
@@ -139,4 +144,38 @@ TEST_CASE("idle ids are bounded, also those of files that were made and never op
   for (std::uint64_t one = 2; one < ino; ++one) scene.table.drop(one, 0);
   scene.table.run();
   CHECK(scene.registrar.known.empty());
+}
+
+TEST_CASE("what is open on the daemon's path is known to the registrar, for a successor") {
+  Scene scene;
+  (void)scene.container(2);
+  CHECK(scene.acquire(2, false) == 0);
+  CHECK(scene.acquire(2, false) == 0);
+  CHECK(scene.registrar.on_daemon == std::set<std::uint64_t>{2});
+  scene.table.release(2);
+  CHECK(scene.registrar.on_daemon.size() == 1);
+  scene.table.release(2);
+  CHECK(scene.registrar.on_daemon.empty());
+}
+
+TEST_CASE("a successor keeps every inode on the path and id that its predecessor gave it") {
+  Scene scene;
+  for (std::uint64_t ino = 2; ino < 5; ++ino) (void)scene.container(ino);
+  scene.registrar.known = {7, 8};
+  scene.registrar.last = 100;
+  const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 7}, {.ino = 3, .id = 0}, {.ino = 9, .id = 8}};
+  scene.registrar.on_daemon = {3};
+  scene.table.inherit(inherited, [](std::uint64_t ino) { return ino != 9; });
+  CHECK(scene.acquire(2) == 7);
+  CHECK(scene.acquire(3) == 0);  // it may be open there: passthrough would fail
+  CHECK(scene.acquire(4) == 101);
+  for (int i = 0; i < 3; ++i) scene.table.release(2);
+  CHECK(scene.acquire(2) == 7);
+  scene.table.run();
+  CHECK(scene.registrar.known == std::set<int>{7, 101});  // that of the file that never came to be is closed
+  scene.table.drop(2, 0);
+  scene.table.drop(3, 0);
+  scene.table.run();
+  CHECK(scene.registrar.known == std::set<int>{101});
+  CHECK(scene.registrar.on_daemon.empty());
 }
