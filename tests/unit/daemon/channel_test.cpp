@@ -63,13 +63,13 @@ TEST_CASE("closing ids is not answered, and questions around it get their own an
   SupervisorClient client(std::move(worker_end));
   const test::TempDirectory directory;
   const UniqueFd file(::open((directory.path() + "/f").c_str(), O_CREAT | O_RDWR, 0600));
-  const std::array<int, 3> fds{file.get(), file.get(), file.get()};
+  const std::array<fuse::Registration, 3> files{{{2, file.get()}, {3, file.get()}, {4, file.get()}}};
   std::vector<int> ids(most_descriptors, 7);
   for (int round = 0; round < 100; ++round) {
     client.close_backing(ids);
     client.close_backing(std::span(ids).first(1));
     CHECK(client.unmount());
-    const auto opened = client.open_backing(fds);  // nothing is mounted: refused, one by one
+    const auto opened = client.open_backing(files);  // nothing is mounted: refused, one by one
     REQUIRE(opened.size() == 3);
     for (const auto& one : opened) CHECK(one.error().code == EBADF);
   }
@@ -79,9 +79,9 @@ TEST_CASE("where the supervisor is gone, questions fail and closing does not han
   auto [worker_end, supervisor_end] = make_channel();
   supervisor_end.reset();
   SupervisorClient client(std::move(worker_end));
-  const std::array<int, 1> one{0};
-  client.close_backing(one);
-  const auto opened = client.open_backing(one);
+  client.close_backing(std::array{0});
+  client.keep_to_daemon(2, true);
+  const auto opened = client.open_backing(std::array{fuse::Registration{2, 0}});
   REQUIRE(opened.size() == 1);
   CHECK_FALSE(opened.front());
 }

@@ -52,7 +52,7 @@ TEST_CASE("an unlinked file lives until the kernel forgets it, and then its spac
   REQUIRE(scene.filesystem->write({}, ino, std::as_bytes(std::span(data)), 0) == data.size());
   CHECK(scene.filesystem->getattr(ino)->attributes.st_nlink == 0);
   CHECK(containers(scene) == 1);
-  CHECK(scene.filesystem->forget(ino, 1));
+  CHECK(scene.filesystem->forget(ino, 1).gone);
   CHECK(containers(scene) == 0);
   CHECK(scene.filesystem->getattr(ino).error().code == ENOENT);
 }
