@@ -37,7 +37,7 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
 }
 
 Status Filesystem::recover(int directory) {
-  auto journal = store::Journal::open(directory, journal_name, [this](const store::Record& stored) -> Status {
+  auto journal = store::Journal::open(directory, journal_name, [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status {
     auto record = decode(stored.payload);
     if (!record) return std::unexpected(record.error());
     return names_.apply(*record);
@@ -64,7 +64,7 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
 
 void Filesystem::compact_if_due() {
   if (compact_at_ == 0 || journal_->size() < compact_at_) return;
-  const Status done = journal_->replace([this](store::Journal& next) -> Status {
+  const Status done = journal_->replace([this](store::Journal& next) EFS_REQUIRES(mutex_) -> Status {
     Status status;
     names_.snapshot([&](const Record& record) {
       if (!status) return;

@@ -116,7 +116,7 @@ class Filesystem {
   friend class Staging;
   Filesystem(Backend& backend, const Options& options);
 
-  Status recover(int directory);
+  Status recover(int directory) EFS_REQUIRES(mutex_);
   /// The line: the record is in the journal, then in the namespace; only then may it be answered.
   Status commit(std::uint64_t request, const Record& record, std::int64_t reserve = 0) EFS_REQUIRES(mutex_);
   void compact_if_due() EFS_REQUIRES(mutex_);
