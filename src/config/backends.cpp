@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -58,6 +59,11 @@ Backend read_backend(const Section& section, ProblemList& problems) {
 
 void read_backends(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
   std::map<std::string, int> first_lines;
+std::optional<std::uint64_t> capacity_of(const Backend& backend, std::uint64_t memory) {
+  if (backend.capacity || backend.type != BackendType::dram) return backend.capacity;
+  return std::max(smallest_capacity, memory / 2);
+}
+
   for (const auto& section : sections) {
     const auto backend = read_backend(section, problems);
     const auto [first, is_new] = first_lines.try_emplace(backend.id, section.mark.line);
