@@ -22,7 +22,7 @@ struct Backend {
   BackendType type = BackendType::dram;
   std::optional<std::uint64_t> capacity;    // bytes; absent: all there is (dram: half of the available memory)
   std::string daxfs;                        // directory (fsdax) or device (devdax); "" for dram
-  std::uint64_t segment_size = 128u << 20;  // bytes
+  std::uint64_t segment_size = 128u << 20;  // bytes: the largest piece of a file that the daemon maps at a time
   Enforce enforce = Enforce::advisory;
 };
 

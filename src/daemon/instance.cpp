@@ -81,7 +81,7 @@ Status Instance::start() {
   store_ = std::move(*store);
   struct stat root {};
   if (::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
-  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid()});
+  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(), .segment_size = options_.config.backends.front().segment_size});
   if (!filesystem) return std::unexpected(filesystem.error());
   filesystem_ = std::move(*filesystem);
   EFS_TRY(plan_and_stage_in());

@@ -16,7 +16,7 @@ constexpr std::size_t most_files = 256;  // each may hold a container, that is a
 }  // namespace
 
 Filesystem::Filesystem(Backend& backend, const Options& options)
-    : backend_(backend), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
+    : backend_(backend), segment_size_(options.segment_size), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
 
 Filesystem::~Filesystem() = default;
 
@@ -181,7 +181,7 @@ Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
   MutexLock lock(files_mutex_);
   // Bounded as the descriptors are: what is dropped here lives on with its users and is made again when needed.
   if (files_.size() >= most_files) std::erase_if(files_, [](const auto& entry) { return entry.second.use_count() == 1; });
-  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container)).first->second;
+  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container, segment_size_)).first->second;
 }
 
 }  // namespace efs::fs

@@ -20,12 +20,11 @@
 #include "backends/backend.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
+#include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
 #include "store/journal.hpp"
 
 namespace efs::fs {
-
-class MappedFile;
 
 /// Who asks, and by which request of the kernel (0: none).
 struct Caller {
@@ -60,6 +59,7 @@ class Filesystem {
     mode_t root_mode = 0755;
     uid_t uid = 0;  // owner of the root
     gid_t gid = 0;
+    std::uint64_t segment_size = MappedFile::default_segment_size;  // bytes: see MappedFile
   };
 
   /// A new file system on an empty store, or, where the store has a journal, the one that it describes.
@@ -137,6 +137,7 @@ class Filesystem {
   Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);
 
   Backend& backend_;
+  const std::uint64_t segment_size_;
 
   // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel;
   // container creation and removal happen under it, so that a name and its container come and go together.
