@@ -93,6 +93,12 @@ check 'the instance keeps them' json "$(status_of readonly)" "d['state'] == 'uns
 check 'the mount is gone meanwhile' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
 mount -o remount,rw "$OUT"
 check 'stop again brings them' "$EFS" stop readonly
+check 'run --json is one document' json "$("$EFS" run --json "$JOB" -- true 2>/dev/null)" "d['ok'] and d['exit'] == 0 and d['stop']['exit'] == 0"
+said=$("$EFS" run --json "$JOB" -- sh -c 'sleep 600 <"$EFS_MOUNT" >/dev/null 2>&1 & echo $! >'"$S/holder" 2>/dev/null); code=$?
+check 'run --json with a stop that fails' test $code -eq 125
+check 'is one document with the reason' json "$said" "d['ok'] is False and d['exit'] == 125 and d['program_exit'] == 0 and d['stop_exit'] == 1 and d['stop']['ok'] is False and 'in use' in d['stop']['error']"
+kill -KILL "$(cat "$S/holder")"; await 10 gone "$(cat "$S/holder")"
+check 'the instance is still there to be stopped' "$EFS" stop "$NAME"
 check 'all of them' grep -qx r "$OUT/r"
 umount "$OUT"
 
