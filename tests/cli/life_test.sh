@@ -120,6 +120,7 @@ umount "$OUT"
 fresh busy
 started "$JOB"
 hold "exec 9<$MNT/input/a"
+check 'what fits is there' test "$(ls "$OUT" | grep -c '^f[1-4]$')" -eq 1
 check_exit 'stop of a busy mount names the holder' 1 "$holder .*input/a" "$EFS" stop busy
 check 'the mount goes on' cmp "$PFS/input/a" "$MNT/input/a"
 check 'as a running one' json "$(status_of busy)" "d['state'] == 'running'"
