@@ -45,7 +45,7 @@ before=$(listing "$PFS")
 # several will do; a thread that looks round now and then leaves none.
 switches() { cat /proc/{"$(field "$1" 'd["worker_pid"]')","$(field "$1" 'd["supervisor_pid"]')"}/task/*/status | sed -n 's/^voluntary_ctxt_switches:[[:space:]]*//p' | awk '{ n += $1 } END { print n }'; }
 quiet() {
-  local now status before i; status=$(status_of one)
+  local now= status before i; status=$(status_of one)
   for i in 1 2 3 4 5 6; do
     before=$now now=$(switches "$status")
     [ -z "$now" ] && return 1
@@ -130,6 +130,15 @@ mount -o remount,size=16m "$OUT"
 check 'stop after it was enlarged' "$EFS" stop full
 check 'brings everything' bash -c "for i in 1 2 3 4; do cksum <$OUT/f\$i; done | cmp - $S/sums"
 umount "$OUT"
+
+# --- memory without a declared capacity: plan and daemon reckon alike ---
+fresh roomy 'backends: [ [ id: ram, type: DRAM ] ]' 'resources: [ [ path: input ] ]'
+planned=$(field "$("$EFS" plan --json "$JOB")" "d['capacity']")
+check 'plan knows the default capacity' test "${planned:-0}" -ge $((16 << 20))
+check 'start' "$EFS" start "$JOB"
+# Memory comes and goes in between: nearly alike.
+check 'it is what the instance has' json "$(status_of roomy)" "abs(d['capacity'] - $planned) <= $planned // 4"
+check 'stop' "$EFS" stop roomy
 
 # --- a busy mount ---
 fresh busy
