@@ -47,14 +47,22 @@ int stop(World& world, const std::string& which, bool stage_out);
 // Shared pieces
 /// Loads the job file or reports every problem of it.
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments);
+/// What --json says of an error.
+Json error_document(const Error& error, int code = exit_failure);
+/// Prints one JSON document, the only one of a command with --json; what is not UTF-8 is replaced.
+void print_document(World& world, const Json& document);
 /// Reports an error in the world's form; returns `code`.
 int report(World& world, const Error& error, int code = exit_failure);
 /// The instance named by job file, mount point or name; with "" the only one running.
 Result<control::Instance> find_instance(const std::string& which);
 /// Starts efsd for a job and waits until the inputs are there; its status line.
 std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config);
-/// Stops an instance and reports the receipt; the exit code.
-int stop_instance(World& world, const control::Instance& instance, bool stage_out, Json* result = nullptr);
+struct Stopped {
+  int code = exit_good;
+  Json document;  // for --json: the daemon's answer, or the error; the caller prints it
+};
+/// Stops an instance and reports the outcome, except with --json.
+Stopped stop_instance(World& world, const control::Instance& instance, bool stage_out);
 /// Draws a progress line (bytes, rate, time left) over the last one.
 void show_progress(World& world, const Json& progress);
 void end_progress(World& world);

@@ -12,8 +12,12 @@
 
 namespace efs::cli {
 
+Json error_document(const Error& error, int code) { return {{"ok", false}, {"code", error.code}, {"error", describe(error)}, {"exit", code}}; }
+
+void print_document(World& world, const Json& document) { world.out << document.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n" << std::flush; }
+
 int report(World& world, const Error& error, int code) {
-  if (world.json) world.out << Json{{"ok", false}, {"code", error.code}, {"error", describe(error)}, {"exit", code}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  if (world.json) print_document(world, error_document(error, code));
   else world.err << "efs: " << describe(error) << "\n";
   return code;
 }

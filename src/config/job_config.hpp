@@ -22,9 +22,15 @@ struct Backend {
   BackendType type = BackendType::dram;
   std::optional<std::uint64_t> capacity;    // bytes; absent: all there is (dram: half of the available memory)
   std::string daxfs;                        // directory (fsdax) or device (devdax); "" for dram
-  std::uint64_t segment_size = 128u << 20;  // bytes
+  std::uint64_t segment_size = 128u << 20;  // bytes: the largest piece of a file that the daemon maps at a time
   Enforce enforce = Enforce::advisory;
 };
+
+inline constexpr std::uint64_t smallest_capacity = 16u << 20;  // bytes: below this the journal alone would fill it
+
+/// What the job may store, bytes, with `memory` bytes available: as declared; half of the memory for dram without a
+/// capacity; absent: what the file system has.
+std::optional<std::uint64_t> capacity_of(const Backend& backend, std::uint64_t memory);
 
 /// Something to stage in. A path that holds *, ? or [ behind root_dir is a glob (as glob(7), with ** for any depth);
 /// root_dir itself is never part of the pattern.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/socket.hpp"
 #include "base/unique_fd.hpp"
 
 namespace efs::daemon {
@@ -30,8 +31,6 @@ enum class Ask : std::uint32_t {
   inherited,        // -> descriptor of a memory file with number fuse::InheritedBacking
   progress,         // of a successor: it has answered a request that is not of its predecessor's
 };
-
-inline constexpr std::size_t most_descriptors = 32;
 
 struct Message {
   Ask ask{};

@@ -25,6 +25,7 @@
 #include "config/mount_options.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/restart_policy.hpp"
+#include "daemon/signal_watch.hpp"
 #include "daemon/supervisor.hpp"
 
 namespace efs::daemon {
@@ -160,14 +161,10 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
                           .source = mount.source.empty() ? "efs#" + config->name : mount.source, .supervisor = ::getppid(), .takeovers = predecessors.count, .predecessor = predecessors.last};
   Instance instance(std::move(options), supervisor);
   if (const Status listening = instance.listen(); !listening) return tell(arguments.ready_fd, describe(listening.error())), 1;
+  const auto watch = SignalWatch::start(signals, [&] { instance.request_stop(true); });
+  if (!watch) return tell(arguments.ready_fd, describe(watch.error())), 1;
   tell(arguments.ready_fd, "ready");
   ::close(arguments.ready_fd);
-  std::jthread on_signal([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      const timespec tick{.tv_sec = 0, .tv_nsec = 100'000'000};
-      if (::sigtimedwait(&signals, nullptr, &tick) > 0) instance.request_stop(true);
-    }
-  });
   return instance.run();
 }
 

@@ -41,7 +41,8 @@ const char* name_of(State state) {
 
 Instance::Instance(InstanceOptions options, SupervisorClient& supervisor) : options_(std::move(options)), supervisor_(supervisor) {}
 
-Instance::~Instance() = default;
+// Answers under way look at members that are declared behind the server: it goes first, and waits for them.
+Instance::~Instance() { server_.reset(); }
 
 Status Instance::listen() {
   auto server = control::Server::listen(options_.directory + "/control.sock", options_.owner, [this](const Json& request, const control::Server::Progress& progress) { return handle(request, progress); });
@@ -60,12 +61,7 @@ int Instance::run() {
   } else if (const Status started = start(); !started) {
     log::error("event=start_failed reason=\"{}\"", describe(started.error()));
     tear_down();
-    std::unique_lock lock(mutex_);
-    start_failure_ = control::error_line(started.error());
-    state_ = State::failed;
-    changed_.notify_all();
-    // Whoever started us is waiting for the reason; give him the time to hear it.
-    changed_.wait_for(lock, std::chrono::seconds(10), [this] { return failure_told_; });
+    tell_failure(control::error_line(started.error()));
     close_socket();
     return 1;
   }
@@ -74,6 +70,16 @@ int Instance::run() {
   close_socket();
   enter(State::ended);
   return 0;
+}
+
+void Instance::tell_failure(Json failure) {
+  MutexLock lock(mutex_);
+  start_failure_ = std::move(failure);
+  state_ = State::failed;
+  changed_.notify_all();
+  // Whoever started us is waiting for the reason; give him the time to hear it.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!failure_told_ && changed_.wait_until(mutex_, end)) {}
 }
 
 Status Instance::start() {
@@ -89,7 +95,8 @@ Status Instance::open_store(bool there) {
   store_ = std::move(*store);
   struct stat root {};
   if (!there && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
-  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(), .takeover = there});
+  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(),
+                                                           .takeover = there, .segment_size = options_.config.backends.front().segment_size});
   if (!filesystem) return std::unexpected(filesystem.error());
   filesystem_ = std::move(*filesystem);
   return {};
@@ -181,7 +188,7 @@ void Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> i
       log::error("event=session_failed reason=\"{}\"", describe(served.error()));
       supervisor_.abort();
     }
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     session_ended_ = true;
     changed_.notify_all();
   });
@@ -192,10 +199,10 @@ bool Instance::serve_until_stopped() {
   StopRequest request;
   bool was_unsaved = false;
   {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     was_unsaved = state_ == State::unsaved;
     // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage out.
-    changed_.wait(lock, [&] { return stop_request_.has_value() || (session_ended_ && !was_unsaved); });
+    while (!stop_request_ && (!session_ended_ || was_unsaved)) changed_.wait(mutex_);
     if (stop_request_) request = *stop_request_;
   }
   if (!was_unsaved) {
@@ -256,7 +263,7 @@ void Instance::tear_down() {
   mount_point_.reset();
   if (made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
   {
-    std::lock_guard lock(mutex_);  // nobody asks for figures of what goes now
+    MutexLock lock(mutex_);  // nobody asks for figures of what goes now
     session_.reset();
     filesystem_.reset();
     store_.backend.reset();
@@ -268,21 +275,21 @@ void Instance::tear_down() {
 void Instance::close_socket() const { ::unlink((options_.directory + "/control.sock").c_str()); }
 
 void Instance::enter(State state) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   state_ = state;
   changed_.notify_all();
   log::info("event=state state={}", name_of(state));
 }
 
 void Instance::request_stop(bool stage_out) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
   stop_request_ = StopRequest{stage_out};
   changed_.notify_all();
 }
 
 void Instance::finish_stop(Json outcome) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   last_outcome_ = std::move(outcome);
   stop_request_.reset();
   ++stops_done_;

@@ -3,13 +3,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/mutex.hpp"
 #include "config/job_config.hpp"
 #include "control/server.hpp"
 #include "daemon/store_setup.hpp"
@@ -71,10 +70,14 @@ class Instance {
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
+  bool is_starting();
+  bool is_stopping(std::uint64_t before);
+  std::uint64_t stops_done();
   control::Json status_now();
   control::Json progress_now();
   void enter(State state);
   void finish_stop(control::Json outcome);
+  void tell_failure(control::Json failure);
 
   const InstanceOptions options_;
   SupervisorClient& supervisor_;
@@ -88,15 +91,15 @@ class Instance {
   stage::Progress progress_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 
-  std::mutex mutex_;  // rank 5: guards what follows; nothing is called under it
-  std::condition_variable changed_;
-  State state_ = State::planning;
-  std::optional<StopRequest> stop_request_;
-  std::uint64_t stops_done_ = 0;        // how many stop requests have an outcome
-  control::Json last_outcome_;
-  control::Json start_failure_;
-  bool failure_told_ = false;
-  bool session_ended_ = false;
+  Mutex mutex_;  // rank 5; nothing but the backend's space() is called under it
+  Condition changed_;
+  State state_ EFS_GUARDED_BY(mutex_) = State::planning;
+  std::optional<StopRequest> stop_request_ EFS_GUARDED_BY(mutex_);
+  std::uint64_t stops_done_ EFS_GUARDED_BY(mutex_) = 0;  // how many stop requests have an outcome
+  control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
+  control::Json start_failure_ EFS_GUARDED_BY(mutex_);
+  bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
+  bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
   std::atomic<bool> ready_{false};      // store_, filesystem_ and session_ may be looked at
 };
 

@@ -21,39 +21,37 @@ Json Instance::handle(const Json& request, const control::Server::Progress& prog
 
 // Until the inputs are there, or the reason why not. `starter`: the instance is not wanted without him.
 Json Instance::handle_wait(bool starter, const control::Server::Progress& progress) {
-  std::unique_lock lock(mutex_);
-  while (state_ == State::planning || state_ == State::staging_in) {
-    changed_.wait_for(lock, progress_interval);
-    lock.unlock();
+  while (is_starting()) {
     if (!progress(progress_now())) {
       if (starter) request_stop(false);  // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
       return control::error_line({EPIPE, "the asker is gone"});
     }
-    lock.lock();
   }
-  if (state_ == State::failed) {
-    failure_told_ = true;
-    changed_.notify_all();
-    return start_failure_;
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::failed) {
+      failure_told_ = true;
+      changed_.notify_all();
+      return start_failure_;
+    }
   }
-  lock.unlock();
   return control::result_line(status_now());
 }
 
+// Waits for a change, or for the next line of progress to be due.
+bool Instance::is_starting() {
+  MutexLock lock(mutex_);
+  const auto starting = [this]() EFS_REQUIRES(mutex_) { return state_ == State::planning || state_ == State::staging_in; };
+  if (!starting()) return false;
+  changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
+  return starting();
+}
+
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
-  const bool stage_out = request.value("stage_out", true);
-  std::unique_lock lock(mutex_);
-  const std::uint64_t before = stops_done_;
-  lock.unlock();
-  request_stop(stage_out);
-  lock.lock();
-  while (stops_done_ == before && state_ != State::failed && state_ != State::ended) {
-    changed_.wait_for(lock, progress_interval);
-    if (stops_done_ != before) break;
-    lock.unlock();
-    (void)progress(progress_now());  // the stop goes on when the asker is gone
-    lock.lock();
-  }
+  const std::uint64_t before = stops_done();
+  request_stop(request.value("stage_out", true));
+  while (is_stopping(before)) (void)progress(progress_now());  // the stop goes on when the asker is gone
+  MutexLock lock(mutex_);
   if (stops_done_ != before) {
     Json outcome = last_outcome_;
     if (!request.value("receipt", false)) outcome.erase("receipt");  // megabytes for many files, and it is in its file
@@ -64,9 +62,23 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
   return state_ == State::failed ? control::error_line({ECANCELED, "stopped before the inputs were there; nothing is mounted"}) : control::result_line();
 }
 
+std::uint64_t Instance::stops_done() {
+  MutexLock lock(mutex_);
+  return stops_done_;
+}
+
+// As is_starting(): is the stop that followed the first `before` ones still under way?
+bool Instance::is_stopping(std::uint64_t before) {
+  MutexLock lock(mutex_);
+  const auto stopping = [&]() EFS_REQUIRES(mutex_) { return stops_done_ == before && state_ != State::failed && state_ != State::ended; };
+  if (!stopping()) return false;
+  changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
+  return stopping();
+}
+
 Json Instance::progress_now() {
   const stage::ProgressSnapshot p = progress_.snapshot();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return {{"state", name_of(state_)}, {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total}, {"files_done", p.files_done}, {"files_total", p.files_total},
           {"started", static_cast<double>(p.started) / 1e9}};
 }
@@ -84,7 +96,7 @@ Json Instance::status_now() {
   status["worker_pid"] = ::getpid();
   status["takeovers"] = options_.takeovers;
   status["since"] = std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (!ready_ || !store_.backend) return status;
   const Space space = store_.backend->space();
   status["backend"] = store_.backend->description();

@@ -6,41 +6,15 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
-#include <fstream>
 
 #include "backends/fsdax.hpp"
 #include "base/log.hpp"
+#include "base/memory.hpp"
 #include "base/text.hpp"
 
 namespace efs::daemon {
 namespace {
-
-constexpr std::uint64_t smallest_capacity = 16u << 20;  // bytes: below this the journal alone would fill it
-
-// What this process may still use: the machine's available memory, or less where a cgroup says so.
-std::uint64_t available_memory() {
-  std::uint64_t available = 0;
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string key; meminfo >> key;) {
-    std::uint64_t kilobytes = 0;
-    meminfo >> kilobytes;
-    if (key == "MemAvailable:") available = kilobytes * 1024;
-    meminfo.ignore(64, '\n');
-  }
-  std::string line, limit;
-  std::ifstream cgroup("/proc/self/cgroup");
-  while (std::getline(cgroup, line))
-    if (line.starts_with("0::"))  // the limit may be any ancestor's
-      for (auto group = std::filesystem::path(line.substr(3)).relative_path();; group = group.parent_path()) {
-        if (std::ifstream("/sys/fs/cgroup" / group / "memory.max") >> limit && std::isdigit(static_cast<unsigned char>(limit[0])))
-          available = std::min<std::uint64_t>(available, std::strtoull(limit.c_str(), nullptr, 10));
-        if (group.empty()) break;
-      }
-  return available;
-}
 
 Result<UniqueFd> make_private_directory(const std::string& path, bool there) {
   if (!there && ::mkdir(path.c_str(), 0700) != 0) return fail_errno("cannot make the store " + path);
@@ -76,10 +50,9 @@ Result<Store> set_up_store(const config::Backend& backend, const std::string& na
   const std::string parent = dram ? "/dev/shm" : backend.daxfs;
   FsdaxOptions options;
   options.kind = dram ? "dram" : "fsdax";
-  options.capacity = backend.capacity;
-  if (dram && !options.capacity) options.capacity = std::max(smallest_capacity, available_memory() / 2);
-  if (options.capacity && *options.capacity < smallest_capacity)
-    return fail(EINVAL, "backend " + backend.id + ": capacity " + format_bytes(*options.capacity) + " is too small; at least " + format_bytes(smallest_capacity) + " are needed");
+  options.capacity = config::capacity_of(backend, available_memory());
+  if (options.capacity && *options.capacity < config::smallest_capacity)
+    return fail(EINVAL, "backend " + backend.id + ": capacity " + format_bytes(*options.capacity) + " is too small; at least " + format_bytes(config::smallest_capacity) + " are needed");
   if (!dram && !std::filesystem::is_directory(parent)) return fail(ENOENT, "backend " + backend.id + ": daxfs " + parent + " is no directory");
 
   if (options.capacity && privileged && (dram || is_memory(parent))) {

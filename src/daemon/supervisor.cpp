@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/socket.hpp"
 #include "base/user.hpp"
 #include "config/mount_options.hpp"
 #include "fuse/backing.hpp"
@@ -227,21 +228,14 @@ Message Supervisor::mount_with_helper(const Message& ask, const UniqueFd& point,
   ::unsetenv("_FUSE_COMMFD");
   theirs.reset();
   if (code != 0) return answer_error(EPERM, "fusermount3 could not mount (is /dev/fuse open to you, is fuse3 installed?)");
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
-  if (::recvmsg(ours.get(), &header, MSG_CMSG_CLOEXEC) <= 0 || CMSG_FIRSTHDR(&header) == nullptr) return answer_error(EIO, "fusermount3 sent no descriptor");
-  int received = -1;
-  std::memcpy(&received, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof received);
-  fuse_.reset(received);
+  std::byte byte{};
+  auto answer = receive_with_descriptors(ours.get(), {&byte, 1}, 1);
+  if (!answer || answer->fds.empty()) return answer_error(EIO, "fusermount3 sent no descriptor");
+  UniqueFd received = std::move(answer->fds.front());
+  fuse_ = std::move(received);
   mount_point_ = where;
   was_mounted_ = true;
-  fd.reset(::fcntl(received, F_DUPFD_CLOEXEC, 0));
+  fd.reset(::fcntl(fuse_.get(), F_DUPFD_CLOEXEC, 0));
   return {};
 }
 

@@ -16,7 +16,7 @@ constexpr std::size_t most_files = 256;  // each may hold a container, that is a
 }  // namespace
 
 Filesystem::Filesystem(Backend& backend, const Options& options)
-    : backend_(backend), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
+    : backend_(backend), segment_size_(options.segment_size), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
 
 Filesystem::~Filesystem() {
   for (const auto& unused : pool_.close()) backend_.remove(unused.ino);
@@ -47,7 +47,7 @@ Status Filesystem::replay_one(const store::Record& stored) {
 }
 
 Status Filesystem::recover(const Options& options) {
-  auto journal = store::Journal::open(options.metadata_directory, journal_name, [this](const store::Record& stored) { mutex_.assert_held(); return replay_one(stored); });
+  auto journal = store::Journal::open(options.metadata_directory, journal_name, [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status { return replay_one(stored); });
   if (!journal) return std::unexpected(journal.error());
   journal_ = std::move(*journal);
   if (options.takeover) {
@@ -81,7 +81,7 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
 
 void Filesystem::compact_if_due() {
   if (compact_at_ == 0 || journal_->size() < compact_at_) return;
-  const Status done = journal_->replace([this](store::Journal& next) -> Status {
+  const Status done = journal_->replace([this](store::Journal& next) EFS_REQUIRES(mutex_) -> Status {
     Status status;
     names_.snapshot([&](const Record& record) {
       if (!status) return;
@@ -219,7 +219,7 @@ Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
   MutexLock lock(files_mutex_);
   // Bounded as the descriptors are: what is dropped here lives on with its users and is made again when needed.
   if (files_.size() >= most_files) std::erase_if(files_, [](const auto& entry) { return entry.second.use_count() == 1; });
-  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container)).first->second;
+  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container, segment_size_)).first->second;
 }
 
 }  // namespace efs::fs

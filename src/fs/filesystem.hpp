@@ -22,12 +22,11 @@
 #include "base/result.hpp"
 #include "fs/answers.hpp"
 #include "fs/container_pool.hpp"
+#include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
 #include "store/journal.hpp"
 
 namespace efs::fs {
-
-class MappedFile;
 
 /// Who asks, and by which request of the kernel (0: none).
 struct Caller {
@@ -64,6 +63,7 @@ class Filesystem {
     uid_t uid = 0;  // owner of the root
     gid_t gid = 0;
     bool takeover = false;  // the mount lives: the kernel knows inodes, and sends again what was not answered
+    std::uint64_t segment_size = MappedFile::default_segment_size;  // bytes: see MappedFile
   };
 
   /// A new file system on an empty store, or, where the store has a journal, the one that it describes.
@@ -137,8 +137,8 @@ class Filesystem {
   friend class Staging;
   Filesystem(Backend& backend, const Options& options);
 
-  Status recover(const Options& options);
-  Status replay_one(const store::Record& stored);
+  Status recover(const Options& options) EFS_REQUIRES(mutex_);
+  Status replay_one(const store::Record& stored) EFS_REQUIRES(mutex_);
   /// The line: the record is in the journal, then in the namespace; only then may it be answered.
   Status commit(std::uint64_t request, const Record& record, std::int64_t reserve = 0) EFS_REQUIRES(mutex_);
   /// What a resent request has done already, if it has: the inode of its answer. Of several records of one request
@@ -182,6 +182,7 @@ class Filesystem {
   Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);
 
   Backend& backend_;
+  const std::uint64_t segment_size_;
 
   // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel. A
   // container is there before the record of its name and goes after the record of its removal, that without the lock.

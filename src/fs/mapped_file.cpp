@@ -10,17 +10,8 @@
 namespace efs::fs {
 namespace {
 
-// Windows grow with the file, so that a small file costs a small mapping and a large one few; a file has at most
-// some dozens of them, far from vm.max_map_count.
-constexpr std::uint64_t smallest_window = 2u << 20;
-constexpr std::uint64_t largest_window = 128u << 20;
-constexpr std::size_t most_windows = 32;
-
-std::uint64_t window_size(std::uint64_t offset) {
-  std::uint64_t size = smallest_window;
-  while (size < largest_window && size * 4 <= offset) size *= 2;
-  return size;
-}
+constexpr std::uint64_t first_size = 2u << 20;  // bytes
+constexpr std::size_t most_segments = 32;       // of a file: far from vm.max_map_count, also for many files
 
 }  // namespace
 
@@ -54,6 +45,11 @@ class MappedFile::Exclusive {
  private:
   SharedMutex& shape_;
 };
+std::uint64_t MappedFile::size_at(std::uint64_t offset) const {
+  std::uint64_t size = first_size;
+  while (size < segment_size_ && size * 4 <= offset) size *= 2;
+  return std::min(size, segment_size_);
+}
 
 Result<std::size_t> MappedFile::read(std::span<std::byte> into, std::uint64_t offset) {
   if (into.size() > slow_copy) slow_work_begins();
@@ -94,12 +90,12 @@ Result<std::shared_ptr<Segment>> MappedFile::segment_at(std::uint64_t offset, Ra
     range = found->range;
     return found->value;
   }
-  const std::uint64_t size = window_size(offset);
+  const std::uint64_t size = size_at(offset);
   range = {offset / size * size, offset / size * size + size};
-  // A larger window may stand beside a smaller one of earlier: take the gap between its neighbours.
+  // A larger segment may stand beside a smaller one of earlier: take the gap between its neighbours.
   for (const Range& gap : tree_.gaps(range))
     if (gap.begin <= offset && offset < gap.end) range = gap;
-  if (tree_.size() >= most_windows) tree_.clear();  // segments in use live on with their users
+  if (tree_.size() >= most_segments) tree_.clear();  // segments in use live on with their users
   auto mapped = container_->map(range.begin, range.length());
   if (!mapped) return std::unexpected(mapped.error());
   std::shared_ptr<Segment> segment = std::move(*mapped);

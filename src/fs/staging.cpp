@@ -133,13 +133,13 @@ Result<std::vector<WalkItem>> Staging::walk() {
       items.push_back(std::move(item));
     }
     if (!inode->is_directory()) continue;
-    std::vector<std::pair<std::string, const Inode*>> children;
+    std::vector<std::pair<std::string, std::uint64_t>> children;
     inode->directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
-      children.emplace_back(name, filesystem_.names_.find(entry.ino));
+      children.emplace_back(name, entry.ino);
       return true;
     });
     std::sort(children.begin(), children.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-    for (const auto& [name, child] : children) stack.emplace_back(child, path.empty() ? name : path + "/" + name);
+    for (const auto& [name, ino] : children) stack.emplace_back(filesystem_.names_.find(ino), path.empty() ? name : path + "/" + name);
   }
   return items;
 }

@@ -41,7 +41,7 @@ void RequestLoop::run() {
   work();
   std::vector<std::thread> others;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     others = std::move(threads_);
   }
   for (auto& thread : others) thread.join();
@@ -50,24 +50,25 @@ void RequestLoop::run() {
 void RequestLoop::work() {
   Worker worker(*this, make_reader_());
   const ListenForSlowWork listen(worker);
-  std::unique_lock lock(mutex_);
+  mutex_.lock();
   while (!ended_) {
     if (!leading_) {
       leading_ = worker.leads = true;
-      lock.unlock();
+      mutex_.unlock();
       lead(worker);
-      lock.lock();
+      mutex_.lock();
     } else if (help_wanted_) {
       help_wanted_ = false;
-      lock.unlock();
+      mutex_.unlock();
       help(worker);
-      lock.lock();
+      mutex_.lock();
     } else {
       ++sleeping_;
-      wake_.wait(lock, [this] { return ended_ || !leading_ || help_wanted_; });
+      while (!ended_ && leading_ && !help_wanted_) wake_.wait(mutex_);
       --sleeping_;
     }
   }
+  mutex_.unlock();
 }
 
 void RequestLoop::lead(Worker& worker) {
@@ -139,7 +140,7 @@ bool RequestLoop::somebody_free() {
 // False where nobody is there to lead: then the caller goes on, and requests wait for its slow work.
 bool RequestLoop::hand_over() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!somebody_free()) return false;
     leading_ = false;
   }
@@ -149,7 +150,7 @@ bool RequestLoop::hand_over() {
 
 void RequestLoop::call_helper() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (help_wanted_ || !somebody_free()) return;
     help_wanted_ = true;
   }
@@ -158,7 +159,7 @@ void RequestLoop::call_helper() {
 
 void RequestLoop::end() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     ended_ = true;
   }
   wake_.notify_all();

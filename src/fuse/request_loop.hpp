@@ -9,13 +9,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.hpp"
 
 namespace efs::fuse {
 
@@ -91,7 +91,7 @@ class RequestLoop {
   void keep_house();
   bool hand_over();
   void call_helper();
-  bool somebody_free();  // mutex_ held
+  bool somebody_free() EFS_REQUIRES(mutex_);
   void end();
 
   const Options options_;
@@ -102,13 +102,13 @@ class RequestLoop {
   SpinPolicy spin_;
   unsigned since_housekeeping_ = 0;
 
-  std::mutex mutex_;  // rank 85 (leaf): guards what follows
-  std::condition_variable wake_;
-  bool leading_ = false;         // somebody leads
-  bool help_wanted_ = false;     // ... and wants a helper
-  bool ended_ = false;
-  unsigned sleeping_ = 0;        // threads that could take over
-  std::vector<std::thread> threads_;
+  Mutex mutex_;  // rank 85 (leaf)
+  Condition wake_;
+  bool leading_ EFS_GUARDED_BY(mutex_) = false;         // somebody leads
+  bool help_wanted_ EFS_GUARDED_BY(mutex_) = false;     // ... and wants a helper
+  bool ended_ EFS_GUARDED_BY(mutex_) = false;
+  unsigned sleeping_ EFS_GUARDED_BY(mutex_) = 0;        // threads that could take over
+  std::vector<std::thread> threads_ EFS_GUARDED_BY(mutex_);
 
   std::atomic<unsigned> crowd_{8};  // requests in a row without a wait that make the leader call for help
 };

@@ -7,17 +7,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <mutex>
-#include <stop_token>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/mutex.hpp"
 #include "fuse/adapter.hpp"
 #include "fuse/library.hpp"
 #include "fuse/wire.hpp"
@@ -86,14 +85,37 @@ Status resume(fuse_session* session, InitRequest init) {
 
 // A FORGET that the predecessor had read is not sent again. So the kernel is asked about every inode without a name,
 // a while after the requests that are sent again: one of them may be the creation of such an inode.
-void free_forgotten(Door& door, const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
-  if (never.wait_for(lock, stop, std::chrono::seconds(2), [] { return false; }); stop.stop_requested()) return;
-  for (const auto ino : door.filesystem.inherited_orphans())
-    if (!stop.stop_requested()) free_if_forgotten(door, ino);
-}
+class Prober {
+ public:
+  explicit Prober(Door& door) : thread_([this, &door] { run(door); }) {}
+  ~Prober() {
+    {
+      MutexLock lock(mutex_);
+      ended_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+  Prober(const Prober&) = delete;
+  Prober& operator=(const Prober&) = delete;
+
+ private:
+  bool waited() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    MutexLock lock(mutex_);
+    while (!ended_ && wake_.wait_until(mutex_, end)) {}
+    return !ended_;
+  }
+  void run(Door& door) {
+    if (!waited()) return;
+    for (const auto ino : door.filesystem.inherited_orphans()) free_if_forgotten(door, ino);
+  }
+
+  Mutex mutex_;  // rank 90 (leaf)
+  Condition wake_;
+  bool ended_ EFS_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses the others
+};
 
 }  // namespace
 
@@ -131,8 +153,8 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
     fuse_fd.release();  // the session closes it
     door_.session = session;
     if (init != nullptr) status = resume(session, *init);
-    std::jthread prober;
-    if (status && init != nullptr) prober = std::jthread([this](const std::stop_token& stop) { free_forgotten(door_, stop); });
+    std::optional<Prober> prober;
+    if (status && init != nullptr) prober.emplace(door_);
     if (status) RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &door_.backing).run();
   }
   door_.session = nullptr;

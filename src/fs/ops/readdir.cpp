@@ -12,9 +12,11 @@ Result<std::vector<Filesystem::DirectoryItem>> Filesystem::readdir(std::uint64_t
   if (cookie < 2) items.push_back({"..", (*dir)->parent, S_IFDIR, 2});
   (*dir)->directory->for_each_after(cookie, [&](const std::string& name, const Directory::Entry& entry) {
     if (items.size() >= most) return false;
-    items.push_back({name, entry.ino, names_.find(entry.ino)->mode & S_IFMT, entry.cookie});
+    items.push_back({name, entry.ino, 0, entry.cookie});
     return true;
   });
+  for (auto& item : items)
+    if (item.type == 0) item.type = names_.find(item.ino)->mode & S_IFMT;
   return items;
 }
 

@@ -122,7 +122,8 @@ TEST_CASE("bad numbers, words and sizes") {
   check_backend("capacity", "-2 GiB", "'-2 GiB' is not a size");
   check_backend("capacity", "99999 PiB", "is not a size that 'capacity' can have");
   check_backend("capacity", "2 GiBB", "'2 GiBB'", "\"2 GiB\"");
-  check_backend("segment-size", "1 KiB", "out of range");
+  check_backend("segment-size", "60 KiB", "out of range", "64 KiB to 4 GiB");
+  check_backend("segment-size", "4097 MiB", "out of range", "64 KiB to 4 GiB");
   check_backend("segment-size", "1000001", "not a multiple of 4 KiB");
   check_backend("enforce", "strikt", "'strikt'", "'strict'");
   check_backend("type", "NVRAM-NVMl2", "'NVRAM-NVMl2'", "'NVRAM-NVML'");
