@@ -34,6 +34,7 @@ struct JobArguments {
   std::string user;
   bool debug = false;
   bool foreground = false;
+  bool show = false;
 };
 
 // Verbs: each returns the exit code and has reported everything.
@@ -47,6 +48,9 @@ int stop(World& world, const std::string& which, bool stage_out);
 // Shared pieces
 /// Loads the job file or reports every problem of it.
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments);
+/// The values of a job file with their sources, as `--show` prints them.
+void show_values(World& world, const config::JobConfig& config);
+Json values_of(const config::JobConfig& config);
 /// Reports an error in the world's form; returns `code`.
 int report(World& world, const Error& error, int code = exit_failure);
 /// The instance named by job file, mount point or name; with "" the only one running.
