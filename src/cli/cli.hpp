@@ -44,6 +44,12 @@ int start(World& world, const JobArguments& arguments);
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command);
 int status(World& world, const std::string& which);
 int stop(World& world, const std::string& which, bool stage_out);
+struct TopArguments {
+  std::string which;
+  double interval = 2;  // seconds
+  bool once = false;
+};
+int top(World& world, const TopArguments& arguments);
 
 // Shared pieces
 /// Loads the job file or reports every problem of it.
@@ -55,6 +61,8 @@ Json values_of(const config::JobConfig& config);
 int report(World& world, const Error& error, int code = exit_failure);
 /// The instance named by job file, mount point or name; with "" the only one running.
 Result<control::Instance> find_instance(const std::string& which);
+/// The status of one instance; of one that is dead, its state and why.
+Json status_of(const control::Instance& instance);
 /// Starts efsd for a job and waits until the inputs are there; its status line.
 std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config);
 /// Stops an instance and reports the receipt; the exit code.

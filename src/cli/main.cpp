@@ -81,6 +81,12 @@ int main(int argc, char** argv) {
   stop_verb->add_option("instance", which, "name, mount point or job file");
   stop_verb->add_flag("--no-stage-out", no_stage_out, "drop everything that is not back yet");
 
+  TopArguments watched;
+  CLI::App* top_verb = verb("top", "show what instances do, again and again", [&] { return top(world, watched); });
+  top_verb->add_option("instance", watched.which, "name, mount point or job file");
+  top_verb->add_option("-i,--interval", watched.interval, "seconds between two looks (default 2)")->check(CLI::Range(0.1, 3600.0));
+  top_verb->add_flag("--once", watched.once, "show totals once and end, as with --json");
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {

@@ -56,9 +56,12 @@ int Instance::run() {
     std::unique_lock lock(mutex_);
     start_failure_ = control::error_line(started.error());
     state_ = State::failed;
+    if (watchers_) watchers_->poke();
     changed_.notify_all();
     // Whoever started us is waiting for the reason; give him the time to hear it.
     changed_.wait_for(lock, std::chrono::seconds(10), [this] { return failure_told_; });
+    lock.unlock();
+    close_watchers();
     close_socket();
     return 1;
   }
@@ -66,10 +69,17 @@ int Instance::run() {
   tear_down();
   close_socket();
   enter(State::ended);
+  close_watchers();
   return 0;
 }
 
 Status Instance::start() {
+  auto watchers = Watchers::open(options_.config, options_.directory, [this] { return status_file_now(); });
+  if (!watchers) return std::unexpected(watchers.error());
+  {
+    std::lock_guard lock(mutex_);
+    watchers_ = std::move(*watchers);
+  }
   EFS_TRY(prepare_mount_point());
   auto store = set_up_store(options_.config.backends.front(), options_.config.name, options_.privileged, supervisor_);
   if (!store) return std::unexpected(store.error());
@@ -120,8 +130,8 @@ Status Instance::plan_and_stage_in() {
 }
 
 Status Instance::mount() {
-  const bool passthrough = options_.privileged && !options_.daemon_io && store_.backend->offers_descriptor();
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr);
+  const bool passthrough = options_.privileged && !options_.daemon_io && options_.config.trace.empty() && store_.backend->offers_descriptor();
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr, watchers_->sinks());
   auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
   if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
   // Ours would keep the mount point's old face busy.
@@ -223,12 +233,22 @@ void Instance::tear_down() {
   remove_store(store_.directory);
 }
 
+// The last document of the status file is written here, which asks for our state.
+void Instance::close_watchers() {
+  std::unique_ptr<Watchers> last;
+  {
+    std::lock_guard lock(mutex_);
+    last.swap(watchers_);
+  }
+}
+
 void Instance::close_socket() const { ::unlink((options_.directory + "/control.sock").c_str()); }
 
 void Instance::enter(State state) {
   std::lock_guard lock(mutex_);
   state_ = state;
   changed_.notify_all();
+  if (watchers_) watchers_->poke();
   log::info("event=state state={}", name_of(state));
 }
 
@@ -242,6 +262,7 @@ void Instance::request_stop(bool stage_out) {
 void Instance::finish_stop(Json outcome) {
   std::lock_guard lock(mutex_);
   last_outcome_ = std::move(outcome);
+  if (watchers_) watchers_->poke();
   stop_request_.reset();
   ++stops_done_;
   changed_.notify_all();

@@ -14,6 +14,7 @@
 #include "control/server.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
+#include "daemon/watchers.hpp"
 #include "fs/filesystem.hpp"
 #include "fuse/session.hpp"
 #include "stage/progress.hpp"
@@ -61,11 +62,13 @@ class Instance {
   bool stage_out();
   void tear_down();
   void close_socket() const;
+  void close_watchers();
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
   control::Json status_now();
   control::Json progress_now();
+  control::Json status_file_now();
   void enter(State state);
   void finish_stop(control::Json outcome);
 
@@ -74,6 +77,7 @@ class Instance {
   std::unique_ptr<control::Server> server_;
   Store store_;
   std::unique_ptr<fs::Filesystem> filesystem_;
+  std::unique_ptr<Watchers> watchers_;  // set and reset under mutex_; before session_, which tells it of requests
   std::unique_ptr<fuse::Session> session_;
   std::jthread session_thread_;
   UniqueFd mount_point_;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "fuse/adapter.hpp"
 #include "fuse/library.hpp"
+#include "fuse/observed.hpp"
 
 namespace efs::fuse {
 namespace {
@@ -42,14 +42,14 @@ int serve_on_this_thread(fuse_session* session) {
 
 std::uint64_t current_request() { return request_of_thread; }
 
-Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar) : door_{filesystem, BackingTable(registrar), {}} {}
+Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks) : door_{filesystem, BackingTable(registrar), Observer(std::move(sinks))} {}
 Session::~Session() = default;
 
 Status Session::serve(UniqueFd fuse_fd, unsigned threads) {
   char program[] = "efsd";
   char* arguments[] = {program, nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, arguments);
-  const fuse_lowlevel_ops operations = adapter_operations();
+  const fuse_lowlevel_ops operations = observed_operations();
   fuse_session* session = fuse_session_new(&args, &operations, sizeof operations, &door_);
   if (session == nullptr) return fail(EIO, "libfuse refused the session");
   std::atomic<int> result{0};

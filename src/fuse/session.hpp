@@ -1,35 +1,31 @@
 #pragma once
 // One mounted FUSE connection: receives requests, hands each to the adapter, ends with the unmount.
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 #include "fs/filesystem.hpp"
 #include "fuse/backing.hpp"
+#include "fuse/observer.hpp"
 
 struct fuse_session;
 
 namespace efs::fuse {
 
-/// Counters of the requests that reached the daemon; passthrough I/O does not and is not in them.
-struct Counters {
-  std::atomic<std::uint64_t> requests{0}, opens{0}, passthrough_opens{0}, read_bytes{0}, written_bytes{0};
-};
-
 /// What the callbacks work on: one per connection, handed to libfuse as user data.
 struct Door {
   fs::Filesystem& filesystem;
   BackingTable backing;
-  Counters counters;
+  Observer observer;
 };
 
 class Session {
  public:
-  /// `registrar`: null for the daemon's path only. Both must outlive the session.
-  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar);
+  /// `registrar`: null for the daemon's path only. `sinks` are told of every request. All must outlive the session.
+  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -37,7 +33,7 @@ class Session {
   /// Serves `fuse_fd` (a mounted /dev/fuse) until it is unmounted; ok then. Call once.
   Status serve(UniqueFd fuse_fd, unsigned threads);
 
-  const Counters& counters() const { return door_.counters; }
+  const Counters& counters() const { return door_.observer.counters; }
   /// True once the kernel has agreed to passthrough.
   bool passthrough() const { return door_.backing.enabled(); }
 
