@@ -47,7 +47,7 @@ std::optional<std::string> setting_text(const JobConfig& c, std::string_view key
   if (key == "trace") return c.trace.empty() ? "none" : c.trace;
   if (key == "access-log") return c.access_log.empty() ? "none" : c.access_log;
   if (key == "access-log-size") return format_bytes(c.access_log_size);
-  if (key == "workers") return std::to_string(c.workers);
+  if (key == "workers") return c.workers == 0 ? "automatic" : std::to_string(c.workers);
   if (key == "transfer-size") return format_bytes(c.transfer_size);
   return std::nullopt;
 }
@@ -80,6 +80,7 @@ EffectiveValue effective(const std::string& section, std::string_view key, const
 
 void apply_limits(const Site& site, const Document& document, JobConfig& config, ProblemList& problems) {
   const auto& settings = document.settings;
+  if (site.most_workers && config.workers == 0) config.workers = *site.most_workers;  // 0: as many as there is use for
   apply_limit(site.limits, "workers", site.most_workers, settings, config.workers, std::to_string(site.most_workers.value_or(0)), problems);
   apply_limit(site.limits, "transfer-size", site.most_transfer_size, settings, config.transfer_size, format_bytes(site.most_transfer_size.value_or(0)), problems);
   limit_capacity(site, document, config, problems);

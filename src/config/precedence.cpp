@@ -5,6 +5,7 @@
 
 #include "base/text.hpp"
 #include "config/expand.hpp"
+#include "config/paths.hpp"
 
 namespace efs::config {
 namespace {
@@ -20,10 +21,25 @@ void refuse_fixed(const Value& value, std::string_view key, const Value& site, P
   problems.add(value.mark, quoted(key) + " is " + quoted(value.text) + ", but the site has fixed it to " + quoted(site.text), "remove it; see " + place_of(site.mark));
 }
 
+// What a value means, so that "/a/" and "/a", or "1 MiB" and "1024 KiB", are the same. Its problems are reported elsewhere.
+std::string meaning_of(const Value& value, std::string_view key, const Surroundings& surroundings) {
+  ProblemList ignored;
+  if (is_expanded(key)) {
+    const auto text = value.source == Source::command_line ? value.text : expand(value, key, surroundings, ignored);
+    return key == "name" || text.empty() ? text : absolute_path(text).value_or(text);
+  }
+  const auto size = parse_size(value.text);
+  return size ? std::to_string(*size) : value.text;
+}
+
+bool same_meaning(const Value& a, const Value& b, std::string_view key, const Surroundings& surroundings) {
+  return a.text == b.text || meaning_of(a, key, surroundings) == meaning_of(b, key, surroundings);
+}
+
 // One value on its way in: the last one put wins.
 class Layers {
  public:
-  Layers(Section job, const Site* site, ProblemList& problems) : result_(std::move(job)), site_(site), problems_(problems) {}
+  Layers(Section job, const Surroundings& surroundings, ProblemList& problems) : result_(std::move(job)), surroundings_(surroundings), site_(surroundings.site.get()), problems_(problems) {}
 
   void put(std::string_view key, std::string text, Source source, std::string origin) {
     Value value{.text = std::move(text), .mark = {0, 0, std::move(origin)}, .source = source};
@@ -45,12 +61,15 @@ class Layers {
 
  private:
   bool is_changed_fixed(std::string_view key, const Value& value) {
-    if (site_ == nullptr || fixed_by(*site_, key) == nullptr || site_->settings.find(key)->text == value.text) return false;
-    refuse_fixed(value, key, *site_->settings.find(key), problems_);
+    if (site_ == nullptr || fixed_by(*site_, key) == nullptr) return false;
+    const Value& fixed = *site_->settings.find(key);
+    if (same_meaning(value, fixed, key, surroundings_)) return false;
+    refuse_fixed(value, key, fixed, problems_);
     return true;
   }
 
   Section result_;
+  const Surroundings& surroundings_;
   const Site* site_;
   ProblemList& problems_;
 };
@@ -97,7 +116,7 @@ std::string variable_of(std::string_view key) {
 }
 
 Section resolve_settings(Section job, const Overrides& overrides, const Surroundings& surroundings, ProblemList& problems) {
-  Layers layers(std::move(job), surroundings.site.get(), problems);
+  Layers layers(std::move(job), surroundings, problems);
   layers.put_site();
   for (const auto key : settings_schema()) {
     const auto name = variable_of(key);
@@ -118,7 +137,7 @@ std::vector<Section> resolve_backends(std::vector<Section> job, const Surroundin
     for (const auto key : backend_schema()) {
       if (site == nullptr || fixed_by(*site, key) == nullptr) continue;
       const Value& value = *site->backends.front().find(key);
-      if (const auto* own = section.find(key); own != nullptr && own->text != value.text) refuse_fixed(*own, key, value, problems);
+      if (const auto* own = section.find(key); own != nullptr && !same_meaning(*own, value, key, surroundings)) refuse_fixed(*own, key, value, problems);
       section.values[std::string(key)] = value;
     }
     expand(section, surroundings, problems);

@@ -137,8 +137,8 @@ Status open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file
   if (!opened) return std::unexpected(opened.error());
   const auto id = self.backing.acquire(ino, opened->passthrough, opened->container.get());
   if (!id) return std::unexpected(id.error());
-  self.observer.counters.opens.fetch_add(1, std::memory_order_relaxed);
-  if (*id != 0) self.observer.counters.passthrough_opens.fetch_add(1, std::memory_order_relaxed);
+  self.counters.opens.fetch_add(1, std::memory_order_relaxed);
+  if (*id != 0) self.counters.passthrough_opens.fetch_add(1, std::memory_order_relaxed);
 #if EFS_HAVE_PASSTHROUGH
   info->backing_id = *id;
 #endif
@@ -188,7 +188,7 @@ void read(fuse_req_t request, fuse_ino_t ino, std::size_t size, off_t offset, fu
   auto& buffer = buffer_of_thread(size);
   const auto n = files(request).read(ino, std::span(buffer).first(size), static_cast<std::uint64_t>(offset));
   if (!n) return refuse(request, n.error());
-  door(request).observer.counters.read_bytes.fetch_add(*n, std::memory_order_relaxed);
+  door(request).counters.read_bytes.fetch_add(*n, std::memory_order_relaxed);
   fuse_reply_buf(request, reinterpret_cast<const char*>(buffer.data()), *n);
 }
 
@@ -196,7 +196,7 @@ void write(fuse_req_t request, fuse_ino_t ino, const char* data, std::size_t siz
   const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
   const auto n = files(request).write(caller_of(request), ino, bytes, static_cast<std::uint64_t>(offset));
   if (!n) return refuse(request, n.error());
-  door(request).observer.counters.written_bytes.fetch_add(*n, std::memory_order_relaxed);
+  door(request).counters.written_bytes.fetch_add(*n, std::memory_order_relaxed);
   fuse_reply_write(request, *n);
 }
 

@@ -1,5 +1,6 @@
 #include "fuse/observed.hpp"
 
+#include <cerrno>
 #include <chrono>
 #include <tuple>
 
@@ -84,7 +85,7 @@ struct Observed<Member, operation> {
     observer.counters.of(operation).add(duration, observation.error != 0);
     if (!listened || operation == Operation::forget) return;
     event.duration = duration;
-    event.error = observation.error;
+    event.error = observation.missing ? ENOENT : observation.error;
     event.bytes = observation.bytes;
     without_exceptions([&] { observer.tell(event); });
   }
@@ -113,6 +114,9 @@ fuse_lowlevel_ops observed_operations() {
   observe<&Ops::lookup, Operation::lookup>(ops);
   observe<&Ops::forget, Operation::forget>(ops);
   observe<&Ops::getattr, Operation::getattr>(ops);
+#if defined(EFS_HAVE_STATX) && EFS_HAVE_STATX
+  observe<&Ops::statx, Operation::getattr>(ops);
+#endif
   observe<&Ops::setattr, Operation::setattr>(ops);
   observe<&Ops::readlink, Operation::readlink>(ops);
   observe<&Ops::mknod, Operation::mknod>(ops);

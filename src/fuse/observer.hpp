@@ -50,6 +50,7 @@ struct Observation {
   int error = 0;
   std::uint64_t bytes = 0;
   std::uint64_t made = 0;  // the inode of an entry
+  bool missing = false;    // "there is no such name", which the kernel is told as a good answer
 };
 
 /// One per connection. Thread-safe after construction.

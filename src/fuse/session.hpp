@@ -20,6 +20,7 @@ struct Door {
   fs::Filesystem& filesystem;
   BackingTable backing;
   Observer observer;
+  Counters& counters = observer.counters;
 };
 
 class Session {

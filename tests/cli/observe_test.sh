@@ -27,6 +27,7 @@ fd = os.open('d/g:h', os.O_RDONLY); os.close(fd)
 os.symlink('target', 'l'); os.link('d/g:h', 'd/i')
 os.setxattr('d/i', 'user.k', b'v')
 os.unlink('d/i')
+os.path.exists('nosuch')
 EOF
 check 'stop' "$EFS" stop trace
 is_header() { [ "$(head -n 1 "$1")" = '# epoch_microseconds:operation:pid:tid:path[:offset:size]' ]; }
@@ -40,6 +41,7 @@ check 'a truncation has its size' grep -qE ':truncate:[0-9]+:[0-9]+:/f:0:77$' "$
 check 'an input is known by its path' grep -qE ':read:[0-9]+:[0-9]+:/input/a:0:[0-9]+$' "$T"
 check 'a rename has both paths, colons escaped' grep -qE ':rename:[0-9]+:[0-9]+:/f:/d/g\\072h$' "$T"
 check 'the name is the new one from then on' grep -qE ':open:[0-9]+:[0-9]+:/d/g\\072h$' "$T"
+check 'what fails is not in it' bash -c "! grep -n ':/nosuch' $T"
 check 'times do not run backwards by much' bash -c "grep -v '^#' $T | cut -d: -f1 | python3 -c 'import sys
 t = [int(x) for x in sys.stdin]; assert t and max(t) - min(t) < 10**9, t'"
 check 'pid is a process, tid one of its threads' bash -c "grep ':create:' $T | cut -d: -f3,4 | grep -qE '^([1-9][0-9]*):\1\$'"
@@ -57,6 +59,7 @@ check 'it can be followed' await 10 flushed
 check 'a write' grep -qE '^[0-9]{4}\.[0-9]{2}\.[0-9]{2} [0-9:]{8}\.[0-9]{6} \[uid:[0-9]+,gid:[0-9]+,pid:[0-9]+\] write \(/f,6,0\): OK \(6\) <[0-9]+\.[0-9]{6}>$' "$A"
 check 'who it was' grep -q "\[uid:$(id -u),gid:$(id -g),pid:[1-9]" "$A"
 check 'an error with its text' grep -qE 'getxattr \(/f,user\.no\): No data available <' "$A"
+check 'a name that is not there' grep -qE 'lookup \(/nosuch\): No such file or directory <' "$A"
 for i in $(seq 1 400); do : >"$MNT/some-file-with-a-long-name-$i"; done
 check 'stop ' "$EFS" stop access
 check 'its size is bounded' test "$(cat "$A" "$A.1" | wc -c)" -le 65536

@@ -69,6 +69,11 @@ sed -i '/backends/,$d' "$JOB"; printf 'resources: [ [ path: input ] ]\n' >>"$JOB
 check 'start without a capacity' "$EFS" start "$JOB"
 check 'has the limit' json "$("$EFS" status --json order)" "d['capacity'] <= 64 << 20"
 check 'stop  ' "$EFS" stop order
+printf 'global-settings: {mount-dir: "%s/order/mnt-%%u/"}\nfixed: [mount-dir]\n' "$S" >"$EFS_SITE_FILE"
+sed -i '/mount-dir/d' "$JOB"
+check 'a fixed mount point with a variable' "$EFS" start "$JOB"
+check 'is where it is' mounted "$S/order/mnt-$(id -un)"
+check 'stop   ' "$EFS" stop order
 chmod go+w "$EFS_SITE_FILE"
 check_exit 'a site file that others can write is refused' 2 'site.yaml: .*changed by others' "$EFS" check "$JOB"
 check_exit 'but keeps nobody from looking' 0 'warning: .*site.yaml' env -u EFS_RUNTIME_DIR EFS_RUNTIME_DIR="$S/none" "$EFS" status
@@ -77,7 +82,7 @@ echo 'limit: {}' >"$EFS_SITE_FILE"
 check_exit 'a wrong site file: line, column, name' 2 "site.yaml:1:1: unknown key 'limit'.*did you mean 'limits'" "$EFS" check "$JOB"
 rm "$EFS_SITE_FILE"
 check_exit 'a named site file that is not there' 2 'site.yaml: cannot read' "$EFS" check "$JOB"
-mkdir "$S/site-run"; printf 'runtime-dir: %s\n' "$S/site-run" >"$EFS_SITE_FILE"
+mkdir "$S/site-run"; printf 'runtime-dir: %s\nglobal-settings: {mount-dir: %s}\n' "$S/site-run" "$MNT" >"$EFS_SITE_FILE"
 if [ "$(id -u)" = 0 ]; then
   check 'the runtime directory of the site' env -u EFS_RUNTIME_DIR "$EFS" start "$JOB"
   check 'is used' test -d "$S/site-run/order"

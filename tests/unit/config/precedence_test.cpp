@@ -64,8 +64,8 @@ TEST_CASE("command line over environment over job file over site file over built
     INFO("places " << places);
     REQUIRE(config);
     const auto shown = value_of(*config, "workers");
-    CHECK(config->workers == (in_command ? 5 : in_environment ? 4 : in_job ? 3 : in_site ? 2 : 8));
-    CHECK(shown.value == std::to_string(config->workers));
+    CHECK(config->workers == (in_command ? 5 : in_environment ? 4 : in_job ? 3 : in_site ? 2 : JobConfig{}.workers));
+    CHECK(shown.value == (config->workers == 0 ? "automatic" : std::to_string(config->workers)));
     CHECK(shown.source == (in_command ? Source::command_line : in_environment ? Source::environment : in_job ? Source::job_file : in_site ? Source::site : Source::built_in));
     CHECK(shown.where == (in_command ? "--set workers" : in_environment ? "EFS_WORKERS" : in_job ? "job.yaml:1" : in_site ? "site.yaml:1" : ""));
   }
@@ -152,6 +152,16 @@ TEST_CASE("what the site has fixed nobody changes") {
   CHECK(more->backends[0].daxfs == "/pmem");
   CHECK(more->backends[0].capacity == 8u << 20);
   CHECK(problem(job("", {}, world({}, "backends: [[id: p]]\nfixed: backends\n"), "backends: [[id: x]]\n")).contains("the site has fixed the backends"));
+}
+
+TEST_CASE("what is fixed is compared by its meaning") {
+  const std::string text = "global-settings: {transfer-size: 2 MiB, status-file: \"/s/%u//%j/\"}\nfixed: [transfer-size, status-file]\n";
+  const auto surroundings = world({{"SLURM_JOB_ID", "7"}, {"EFS_TRANSFER_SIZE", "2048KiB"}}, text);
+  const auto config = job(", status-file: /s/$WHO/7", {.settings = {{"status-file", "/s/ann/7"}}}, world({{"SLURM_JOB_ID", "7"}, {"WHO", "ann"}, {"EFS_TRANSFER_SIZE", "2048KiB"}}, text));
+  if (!config) FAIL(to_string(config.error().front(), "job.yaml"));
+  CHECK(config->status_file == "/s/ann/7");
+  CHECK(problem(job("", {.settings = {{"status-file", "/s/%u/%j"}}}, surroundings)).contains("the site has fixed it"));  // not expanded there
+  CHECK(problem(job(", status-file: /s/ann/8", {}, surroundings)).contains("the site has fixed it"));
 }
 
 TEST_CASE("limits: what asks for more is refused, what asks for nothing is lowered") {
