@@ -5,7 +5,7 @@ EFS_PREFIX ?= /opt/efs-deps
 export EFS_PREFIX
 JOBS   ?= $(shell nproc)
 
-.PHONY: help deps demo-deps configure build check check-fast bench demo install clean
+.PHONY: help deps demo-deps configure build check check-fast bench demo install package clean
 
 help:
 	@echo "make deps     install what efs needs (Debian 12 or 13, as root)"
@@ -13,7 +13,8 @@ help:
 	@echo "make check    deps, build, and all tests"
 	@echo "make demo     deps, build, and a real job through efs"
 	@echo "make bench    the figures: the mount against its backing tmpfs, staging against cp"
-	@echo "make install  install below PREFIX (default /usr/local)"
+	@echo "make install  install below PREFIX (default /usr/local), under DESTDIR where it is given"
+	@echo "make package  a Debian package in build/package"
 
 deps:
 	@cmake/deps.sh
@@ -38,7 +39,10 @@ bench: build
 	@bench/run.sh $(BUILD)
 
 install: build
-	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
+
+package: build
+	@cd $(BUILD) && cpack -G DEB
 
 clean:
 	rm -rf build build-*

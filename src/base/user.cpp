@@ -32,8 +32,8 @@ Result<User> find_user(const std::string& who) {
   const auto [end, problem] = std::from_chars(who.data(), who.data() + who.size(), number);
   const bool numeric = problem == std::errc{} && end == who.data() + who.size();
   const passwd* entry = numeric ? ::getpwuid(number) : ::getpwnam(who.c_str());
-  if (entry != nullptr) return User{entry->pw_uid, entry->pw_gid, entry->pw_name};
-  if (numeric) return User{number, number, who};
+  if (entry != nullptr) return User{entry->pw_uid, entry->pw_gid, entry->pw_name, entry->pw_dir};
+  if (numeric) return User{number, number, who, {}};
   return fail(ENOENT, "there is no user " + who);
 }
 

@@ -34,6 +34,7 @@ struct JobArguments {
   std::string user;
   bool debug = false;
   bool foreground = false;
+  bool show = false;
 };
 
 // Verbs: each returns the exit code and has reported everything.
@@ -43,6 +44,12 @@ int start(World& world, const JobArguments& arguments);
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command);
 int status(World& world, const std::string& which);
 int stop(World& world, const std::string& which, bool stage_out);
+struct TopArguments {
+  std::string which;
+  double interval = 2;  // seconds
+  bool once = false;
+};
+int top(World& world, const TopArguments& arguments);
 
 // Shared pieces
 /// Loads the job file or reports every problem of it.
@@ -51,10 +58,15 @@ std::expected<config::JobConfig, int> load_job(World& world, const JobArguments&
 Json error_document(const Error& error, int code = exit_failure);
 /// Prints one JSON document, the only one of a command with --json; what is not UTF-8 is replaced.
 void print_document(World& world, const Json& document);
+/// The values of a job file with their sources, as `--show` prints them.
+void show_values(World& world, const config::JobConfig& config);
+Json values_of(const config::JobConfig& config);
 /// Reports an error in the world's form; returns `code`.
 int report(World& world, const Error& error, int code = exit_failure);
 /// The instance named by job file, mount point or name; with "" the only one running.
 Result<control::Instance> find_instance(const std::string& which);
+/// The status of one instance; of one that is dead, its state and why.
+Json status_of(const control::Instance& instance);
 /// Starts efsd for a job and waits until the inputs are there; its status line.
 std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config);
 struct Stopped {

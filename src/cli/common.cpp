@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "base/text.hpp"
+#include "base/user.hpp"
 #include "cli/cli.hpp"
 
 namespace efs::cli {
@@ -23,11 +24,16 @@ int report(World& world, const Error& error, int code) {
 }
 
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments) {
-  auto config = config::load(arguments.job_file, arguments.overrides);
+  const auto user = find_user(arguments.user.empty() ? std::to_string(::geteuid()) : arguments.user);
+  if (!user) return std::unexpected(report(world, user.error()));
+  auto config = config::load_for_user(arguments.job_file, arguments.overrides, *user);
   if (config) return *config;
   if (world.json) {
     Json problems = Json::array();
-    for (const auto& p : config.error()) problems.push_back({{"line", p.line}, {"column", p.column}, {"text", p.text}, {"suggestion", p.suggestion}});
+    for (const auto& p : config.error()) {
+      problems.push_back({{"line", p.line}, {"column", p.column}, {"text", p.text}, {"suggestion", p.suggestion}});
+      if (!p.origin.empty()) problems.back()["origin"] = p.origin;
+    }
     world.out << Json{{"ok", false}, {"file", arguments.job_file}, {"problems", problems}, {"exit", exit_usage}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   } else {
     for (const auto& p : config.error()) world.err << to_string(p, arguments.job_file) << "\n";

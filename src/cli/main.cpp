@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "cli/cli.hpp"
+#include "config/site.hpp"
 
 namespace {
 
@@ -21,10 +22,29 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   path("-m,--mount-dir", a.overrides.mount_dir, "where to mount");
   path("--results-dir", a.overrides.results_dir, "where results go");
   path("-l,--log-file", a.overrides.log_file, "the daemon's log");
-  if (!starts) return;
+  verb.add_option_function<std::vector<std::string>>("--set", [&a](const std::vector<std::string>& all) {
+    for (const auto& text : all) {
+      const auto equals = text.find('=');
+      if (equals == std::string::npos) throw CLI::ValidationError("--set", text + ": write KEY=VALUE");
+      a.overrides.settings.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }, "KEY=VALUE of any key of global-settings, see efs-job(5); can be repeated")->allow_extra_args(false);
+  if (!starts) {
+    verb.add_flag("--show", a.show, "show every value and where it comes from");
+    return;
+  }
+  path("--trace", a.overrides.trace, "write a trace of every operation to this file; all I/O goes through the daemon then");
   verb.add_option("-o,--options", a.options, "mount options: nosuid,nodev,noexec,ro,fsname=,daemon-io,spin=,...");
   verb.add_option("-u,--user", a.user, "the job's user (root only)");
   verb.add_flag("-d,--debug", a.debug, "log more");
+}
+
+// control/ knows no site file. A broken one must not keep anybody from stopping an instance; verbs with a job file refuse it.
+void use_site_runtime_directory(World& world, bool needs_job) {
+  const auto site = efs::config::load_site(efs::config::surroundings_of_process({}));
+  if (!site && !needs_job)
+    for (const auto& problem : site.error()) world.err << "efs: warning: " << to_string(problem, "") << "\n";
+  if (site && *site && !(*site)->runtime_dir.empty()) ::setenv("EFS_ROOT_RUNTIME_DIR", (*site)->runtime_dir.c_str(), 0);
 }
 
 }  // namespace
@@ -61,6 +81,12 @@ int main(int argc, char** argv) {
   stop_verb->add_option("instance", which, "name, mount point or job file");
   stop_verb->add_flag("--no-stage-out", no_stage_out, "drop everything that is not back yet");
 
+  TopArguments watched;
+  CLI::App* top_verb = verb("top", "show what instances do, again and again", [&] { return top(world, watched); });
+  top_verb->add_option("instance", watched.which, "name, mount point or job file");
+  top_verb->add_option("-i,--interval", watched.interval, "seconds between two looks (default 2)")->check(CLI::Range(0.1, 3600.0));
+  top_verb->add_flag("--once", watched.once, "show totals once and end, as with --json");
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
@@ -69,8 +95,9 @@ int main(int argc, char** argv) {
   }
   if (job.job_file.empty())
     if (const char* given = std::getenv("EFS_CONFIG")) job.job_file = given;
-  const bool needs_job = !app.got_subcommand("status") && !app.got_subcommand("stop");
+  const bool needs_job = run_verb->parsed() || start_verb->parsed() || app.got_subcommand("plan") || app.got_subcommand("check");
   if (needs_job && job.job_file.empty()) return report(world, {EINVAL, "no job file: name one, or set EFS_CONFIG"}, exit_usage);
+  use_site_runtime_directory(world, needs_job);
   try {
     return action();
   } catch (const std::exception& problem) {

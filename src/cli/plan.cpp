@@ -14,8 +14,10 @@ int plan(World& world, const JobArguments& arguments) {
   if (world.json) {
     Json line = stage::to_json(*plan);
     line["ok"] = plan->problems.empty();
+    if (arguments.show) line["values"] = values_of(*config);
     world.out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   } else {
+    if (arguments.show) show_values(world, *config);
     world.out << stage::describe(*plan) << "\n";
   }
   return plan->problems.empty() ? exit_good : exit_failure;

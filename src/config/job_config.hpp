@@ -48,6 +48,17 @@ struct OutputRule {
   FileClass file_class = FileClass::persistent;
 };
 
+/// Where a value comes from; a later one wins over an earlier one.
+enum class Source : std::uint8_t { built_in, site, job_file, environment, command_line };
+std::string_view name_of(Source source);
+
+/// One line of `efs check --show`.
+struct EffectiveValue {
+  std::string section, key, value;
+  Source source = Source::built_in;
+  std::string where;  // "job.yaml:3", "EFS_WORKERS", "--mount-dir"; "" for built-in defaults
+};
+
 struct JobConfig {
   std::string source;       // the job file, for messages
   std::string name;         // instance name: `name`, or the job file's stem
@@ -56,11 +67,17 @@ struct JobConfig {
   std::string results_dir;  // "" where nothing can be persistent
   bool in_place = false;    // results_dir == root_dir, said explicitly
   std::string log_file;     // "": in the instance's own directory
+  std::string log_level = "info";             // as log::setup() knows them
+  std::string status_file;                    // "": status.json in the instance's own directory
+  std::string trace;                          // "": no trace
+  std::string access_log;                     // "": none
+  std::uint64_t access_log_size = 64u << 20;  // bytes: both of its files together stay below
   unsigned workers = 8;
   std::uint64_t transfer_size = 1u << 20;  // bytes per PFS request
   std::vector<Backend> backends;           // never empty: one dram backend where the file has none
   std::vector<Resource> resources;
   std::vector<OutputRule> outputs;
+  std::vector<EffectiveValue> effective;  // for people
 };
 
 /// Does `path` (relative, "a/b/c") match `pattern` as glob(7) with ** for any number of components, none included?

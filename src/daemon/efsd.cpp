@@ -18,6 +18,7 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/user.hpp"
@@ -34,6 +35,7 @@ namespace {
 // efsd is started by `efs`, which has parsed and checked everything once; its own arguments are few and plain.
 struct Arguments {
   std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file, options;
+  std::vector<std::pair<std::string, std::string>> settings;
   int ready_fd = -1;
   bool debug = false;
 };
@@ -53,6 +55,13 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
     if (i + 1 == argc) return fail(EINVAL, std::string(word) + " needs a value");
     if (word == "--ready-fd") {
       arguments.ready_fd = std::atoi(argv[++i]);
+      continue;
+    }
+    if (word == "--set") {
+      const std::string pair = argv[++i];
+      const auto equals = pair.find('=');
+      if (equals == std::string::npos) return fail(EINVAL, "--set " + pair + ": KEY=VALUE is needed");
+      arguments.settings.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
       continue;
     }
     const auto text = texts.find(word);
@@ -101,14 +110,14 @@ void remove_instance_directory(const InstanceDirectory& made, const Arguments& a
   // By name below descriptors of ours; a symbolic link in a name's place is removed, not followed.
   const std::string store = "/proc/self/fd/" + std::to_string(made.directory.get()) + "/store";
   ::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
-  for (const char* name : {"control.sock", "efsd.log", "job.yaml", "made-mount-dir", "lock"}) ::unlinkat(made.directory.get(), name, 0);
+  for (const char* name : {"control.sock", "efsd.log", "job.yaml", "made-mount-dir", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(made.directory.get(), name, 0);
   ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR);
   ::unlinkat(made.base.get(), arguments.name.c_str(), AT_REMOVEDIR);
 }
 
-Result<config::JobConfig> load_job(const Arguments& a) {
+Result<config::JobConfig> load_job(const Arguments& a, const User& user) {
   const auto given = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); };
-  auto config = config::load(a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file)});
+  auto config = config::load_for_user(a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file), .settings = a.settings}, user);
   if (config) return *config;
   std::string text;
   for (const auto& problem : config.error()) text += (text.empty() ? "" : "; ") + to_string(problem, a.job_file);
@@ -149,12 +158,12 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user clears it
   const std::string copy = directory + "/job.yaml";
   const std::string job_file = predecessors.count == 0 ? arguments.job_file : std::exchange(arguments.job_file, copy);
-  auto config = load_job(arguments);
+  auto config = load_job(arguments, user);
   if (!config) return tell(arguments.ready_fd, describe(config.error())), 2;
   config->source = job_file;
   if (predecessors.count == 0)
     if (const Status kept = keep_job_file(job_file, copy); !kept) return tell(arguments.ready_fd, describe(kept.error())), 1;
-  log::setup(config->log_file.empty() ? directory + "/efsd.log" : config->log_file, arguments.debug ? "debug" : "info");
+  log::setup(config->log_file.empty() ? directory + "/efsd.log" : config->log_file, arguments.debug ? "debug" : config->log_level);
   (void)!::chdir("/");
   SupervisorClient supervisor(std::move(channel));
   InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags, .spin = std::chrono::microseconds(mount.spin),

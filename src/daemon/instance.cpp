@@ -62,6 +62,7 @@ int Instance::run() {
     log::error("event=start_failed reason=\"{}\"", describe(started.error()));
     tear_down();
     tell_failure(control::error_line(started.error()));
+    close_watchers();
     close_socket();
     return 1;
   }
@@ -69,6 +70,7 @@ int Instance::run() {
   tear_down();
   close_socket();
   enter(State::ended);
+  close_watchers();
   return 0;
 }
 
@@ -76,13 +78,23 @@ void Instance::tell_failure(Json failure) {
   MutexLock lock(mutex_);
   start_failure_ = std::move(failure);
   state_ = State::failed;
+  if (watchers_) watchers_->poke();
   changed_.notify_all();
   // Whoever started us is waiting for the reason; give him the time to hear it.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (!failure_told_ && changed_.wait_until(mutex_, end)) {}
 }
 
+Status Instance::open_watchers() {
+  auto watchers = Watchers::open(options_.config, options_.directory, [this] { return status_file_now(); });
+  if (!watchers) return std::unexpected(watchers.error());
+  MutexLock lock(mutex_);
+  watchers_ = std::move(*watchers);
+  return {};
+}
+
 Status Instance::start() {
+  EFS_TRY(open_watchers());
   EFS_TRY(prepare_mount_point());
   EFS_TRY(open_store(false));
   EFS_TRY(plan_and_stage_in());
@@ -103,13 +115,14 @@ Status Instance::open_store(bool there) {
 }
 
 Status Instance::take_over() {
+  EFS_TRY(open_watchers());
   EFS_TRY(open_store(true));
   auto connection = supervisor_.resume();
   if (!connection && connection.error().code != ENOTCONN) return std::unexpected(connection.error());
   log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers, options_.predecessor, connection.has_value());
   made_mount_point_ = ::access((options_.directory + "/made-mount-dir").c_str(), F_OK) == 0;
   const bool passthrough = options_.privileged && !options_.daemon_io && store_.backend->offers_descriptor();
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr);
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr, sinks());
   if (!connection) {
     session_ended_ = true;
     enter(State::unsaved);
@@ -161,8 +174,8 @@ Status Instance::plan_and_stage_in() {
 }
 
 Status Instance::mount() {
-  const bool passthrough = options_.privileged && !options_.daemon_io && store_.backend->offers_descriptor();
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr);
+  const bool passthrough = options_.privileged && !options_.daemon_io && options_.config.trace.empty() && store_.backend->offers_descriptor();
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr, sinks());
   auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
   if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
   // Ours would keep the mount point's old face busy.
@@ -272,12 +285,27 @@ void Instance::tear_down() {
   remove_store(store_.directory);
 }
 
+std::vector<fuse::EventSink*> Instance::sinks() {
+  MutexLock lock(mutex_);
+  return watchers_->sinks();
+}
+
+// The last document of the status file is written here, which asks for our state.
+void Instance::close_watchers() {
+  std::unique_ptr<Watchers> last;
+  {
+    MutexLock lock(mutex_);
+    last.swap(watchers_);
+  }
+}
+
 void Instance::close_socket() const { ::unlink((options_.directory + "/control.sock").c_str()); }
 
 void Instance::enter(State state) {
   MutexLock lock(mutex_);
   state_ = state;
   changed_.notify_all();
+  if (watchers_) watchers_->poke();
   log::info("event=state state={}", name_of(state));
 }
 
@@ -291,6 +319,7 @@ void Instance::request_stop(bool stage_out) {
 void Instance::finish_stop(Json outcome) {
   MutexLock lock(mutex_);
   last_outcome_ = std::move(outcome);
+  if (watchers_) watchers_->poke();
   stop_request_.reset();
   ++stops_done_;
   changed_.notify_all();

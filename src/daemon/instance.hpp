@@ -13,6 +13,7 @@
 #include "control/server.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
+#include "daemon/watchers.hpp"
 #include "fs/filesystem.hpp"
 #include "fuse/session.hpp"
 #include "stage/progress.hpp"
@@ -57,6 +58,8 @@ class Instance {
   Status start();
   /// In place of start(): the store is there, and the mount too unless it was unmounted before.
   Status take_over();
+  Status open_watchers();
+  std::vector<fuse::EventSink*> sinks();
   Status open_store(bool there);
   void serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
   Status prepare_mount_point();
@@ -67,6 +70,7 @@ class Instance {
   bool stage_out();
   void tear_down();
   void close_socket() const;
+  void close_watchers();
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
@@ -75,6 +79,7 @@ class Instance {
   std::uint64_t stops_done();
   control::Json status_now();
   control::Json progress_now();
+  control::Json status_file_now();
   void enter(State state);
   void finish_stop(control::Json outcome);
   void tell_failure(control::Json failure);
@@ -84,6 +89,7 @@ class Instance {
   std::unique_ptr<control::Server> server_;
   Store store_;
   std::unique_ptr<fs::Filesystem> filesystem_;
+  std::unique_ptr<Watchers> watchers_;  // set and reset under mutex_; before session_, which tells it of requests
   std::unique_ptr<fuse::Session> session_;
   std::jthread session_thread_;
   UniqueFd mount_point_;

@@ -1,6 +1,9 @@
 // The control verbs of an instance: status, wait, stop.
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "base/clock.hpp"
 #include "daemon/instance.hpp"
 
 namespace efs::daemon {
@@ -83,6 +86,24 @@ Json Instance::progress_now() {
           {"started", static_cast<double>(p.started) / 1e9}};
 }
 
+// For schedulers; efsd(8) describes it. Bytes and files are those of the stage-in or stage-out that runs or ran last.
+Json Instance::status_file_now() {
+  const stage::ProgressSnapshot p = progress_.snapshot();
+  const auto& config = options_.config;
+  Json json{{"version", 1}, {"name", config.name}, {"job_file", config.source}, {"mount", config.mount_dir}, {"supervisor_pid", options_.supervisor}, {"worker_pid", ::getpid()},
+            {"since", std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count()},
+            {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total}, {"files_done", p.files_done}, {"files_total", p.files_total}};
+  MutexLock lock(mutex_);
+  json["state"] = name_of(state_);
+  json["error"] = start_failure_.contains("error") ? start_failure_["error"] : last_outcome_.contains("error") ? last_outcome_["error"] : state_ == State::unsaved ? last_outcome_.value("summary", Json()) : Json();
+  const bool moving = state_ == State::staging_in || state_ == State::staging_out;
+  const double seconds = p.started > 0 ? static_cast<double>(file_time_now() - p.started) / 1e9 : 0;
+  const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
+  json["progress"] = !moving ? Json() : total > 0 ? Json(done / total) : Json(0.0);
+  json["eta_seconds"] = moving && done > 0 && seconds > 0 ? Json(std::max(0.0, (total - done) * seconds / done)) : Json();
+  return json;
+}
+
 Json Instance::status_now() {
   Json status = progress_now();
   const auto& config = options_.config;
@@ -97,6 +118,7 @@ Json Instance::status_now() {
   status["takeovers"] = options_.takeovers;
   status["since"] = std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
   MutexLock lock(mutex_);
+  if (watchers_) status.update(watchers_->figures());
   if (!ready_ || !store_.backend) return status;
   const Space space = store_.backend->space();
   status["backend"] = store_.backend->description();
@@ -106,12 +128,12 @@ Json Instance::status_now() {
   const bool passthrough = session_->passthrough();
   status["io"] = passthrough ? "passthrough" : "daemon";
   if (!passthrough)
-    status["io_reason"] = options_.daemon_io                          ? "asked for (-o daemon-io)"
+    status["io_reason"] = !options_.config.trace.empty()              ? "traced: all I/O is served by the daemon"
+                          : options_.daemon_io                        ? "asked for (-o daemon-io)"
                           : !options_.privileged                      ? "not started by root"
                           : !store_.backend->offers_descriptor()      ? "the daemon counts the capacity"
                                                                       : "the kernel or libfuse offers no passthrough";
-  const auto& c = session_->counters();
-  status["counters"] = {{"requests", c.requests.load()}, {"opens", c.opens.load()}, {"passthrough_opens", c.passthrough_opens.load()}, {"read_bytes", c.read_bytes.load()}, {"written_bytes", c.written_bytes.load()}};
+  status["counters"] = figures_of(session_->counters());
   return status;
 }
 

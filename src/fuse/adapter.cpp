@@ -13,11 +13,7 @@
 namespace efs::fuse {
 namespace {
 
-Door& door(fuse_req_t request) {
-  Door& found = *static_cast<Door*>(fuse_req_userdata(request));
-  found.counters.requests.fetch_add(1, std::memory_order_relaxed);
-  return found;
-}
+Door& door(fuse_req_t request) { return *static_cast<Door*>(fuse_req_userdata(request)); }
 
 fs::Filesystem& files(fuse_req_t request) { return door(request).filesystem; }
 

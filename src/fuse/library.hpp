@@ -9,3 +9,5 @@
 #else
 #define EFS_HAVE_PASSTHROUGH 0
 #endif
+
+#include "fuse/reply.hpp"  // last: its names stand for libfuse's

@@ -19,6 +19,7 @@
 #include "base/mutex.hpp"
 #include "fuse/adapter.hpp"
 #include "fuse/library.hpp"
+#include "fuse/observed.hpp"
 #include "fuse/wire.hpp"
 
 namespace efs::fuse {
@@ -121,7 +122,7 @@ class Prober {
 
 std::uint64_t current_request() { return request_of_thread; }
 
-Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar) : door_{filesystem, BackingTable(registrar), nullptr, {}} {}
+Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks) : door_{filesystem, BackingTable(registrar), nullptr, Observer(std::move(sinks))} {}
 Session::~Session() = default;
 
 Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep) {
@@ -140,7 +141,7 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
   char program[] = "efsd";
   char* arguments[] = {program, nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, arguments);
-  const fuse_lowlevel_ops operations = adapter_operations();
+  const fuse_lowlevel_ops operations = observed_operations();
   fuse_session* session = fuse_session_new(&args, &operations, sizeof operations, &door_);
   if (session == nullptr) return fail(EIO, "libfuse refused the session");
   Status status;

@@ -1,7 +1,6 @@
 #pragma once
 // One mounted FUSE connection: receives requests, hands each to the adapter, ends with the unmount.
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,23 +12,20 @@
 #include "base/unique_fd.hpp"
 #include "fs/filesystem.hpp"
 #include "fuse/backing.hpp"
+#include "fuse/observer.hpp"
 #include "fuse/request_loop.hpp"
 
 struct fuse_session;
 
 namespace efs::fuse {
 
-/// Counters of the requests that reached the daemon; passthrough I/O does not and is not in them.
-struct Counters {
-  std::atomic<std::uint64_t> requests{0}, opens{0}, passthrough_opens{0}, read_bytes{0}, written_bytes{0};
-};
-
 /// What the callbacks work on: one per connection, handed to libfuse as user data.
 struct Door {
   fs::Filesystem& filesystem;
   BackingTable backing;
   fuse_session* session = nullptr;  // for notifications
-  Counters counters;
+  Observer observer;
+  Counters& counters = observer.counters;
 };
 
 /// What a successor needs to go on with a connection: the INIT request that opened it, as the kernel sent it.
@@ -37,8 +33,8 @@ using InitRequest = std::vector<std::byte>;
 
 class Session {
  public:
-  /// `registrar`: null for the daemon's path only. Both must outlive the session.
-  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar);
+  /// `registrar`: null for the daemon's path only. `sinks` are told of every request. All must outlive the session.
+  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -53,7 +49,7 @@ class Session {
   /// Before take_over(): what the predecessor had registered.
   void inherit(std::span<const InheritedBacking> backings);
 
-  const Counters& counters() const { return door_.counters; }
+  const Counters& counters() const { return door_.observer.counters; }
   /// True once the kernel has agreed to passthrough.
   bool passthrough() const { return door_.backing.enabled(); }
 
