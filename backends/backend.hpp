@@ -54,6 +54,8 @@ class Container {
   virtual Result<std::uint64_t> seek(std::uint64_t offset, int whence) = 0;
   /// Size, blocks and times are the container's; all else is meaningless.
   virtual Result<struct stat> attributes() = 0;
+  /// Moves the access time as a read by a program does: where it is due after relatime, and as the store's mount has it.
+  virtual void accessed() = 0;
   /// Returns when data (and with `metadata` the times) survive what the durability class promises.
   virtual Status sync(bool metadata) = 0;
   /// Maps [offset, offset + length), which must be allocated. ENOTSUP where mapping buys nothing.
@@ -74,7 +76,7 @@ class Backend {
   virtual void remove(std::uint64_t id) = 0;
   virtual Result<struct stat> attributes(std::uint64_t id) = 0;
   /// nullopt leaves a time as it is.
-  virtual Status set_times(std::uint64_t id, std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) = 0;
+  virtual Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
   /// Returns when the container's existence (not its bytes) survives what the durability class promises.
   virtual Status sync_name(std::uint64_t id) = 0;
   virtual Space space() = 0;

@@ -38,6 +38,7 @@ class ContainerFile final : public Container {
   Status allocate(int mode, std::uint64_t offset, std::uint64_t length) override;
   Result<std::uint64_t> seek(std::uint64_t offset, int whence) override;
   Result<struct stat> attributes() override;
+  void accessed() override;
   Status sync(bool metadata) override;
   Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) override;
   int descriptor() const override { return fd_.get(); }

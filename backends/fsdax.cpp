@@ -91,7 +91,7 @@ class Fsdax final : public Backend {
     return st;
   }
 
-  Status set_times(std::uint64_t id, std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) override {
+  Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override {
     const timespec omit{.tv_sec = 0, .tv_nsec = UTIME_OMIT};
     const std::array times{atime ? to_timespec(*atime) : omit, mtime ? to_timespec(*mtime) : omit};
     return ::utimensat(options_.directory.get(), ContainerName(id), times.data(), AT_SYMLINK_NOFOLLOW) == 0 ? Status{} : fail_errno();

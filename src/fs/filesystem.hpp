@@ -27,18 +27,24 @@ namespace efs::fs {
 
 class MappedFile;
 
-/// Who asks, and by which request of the kernel (0: none).
+/// Who asks, and by which request of the kernel (0: none). Valid for the time of the request.
 struct Caller {
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint64_t request = 0;
+  mode_t umask = 0;  // of operations that make something
+  std::function<bool(gid_t)> in_group;  // supplementary groups; costs something; empty: none
+  /// May he keep setgid of this group? (Root, or a member.)
+  bool belongs_to(gid_t group) const { return uid == 0 || gid == group || (in_group && in_group(group)); }
 };
 
 /// What the kernel may remember of an inode.
 struct Entry {
   std::uint64_t ino = 0;
   struct stat attributes {};
+  FileTime birth;
   bool may_change_unseen = false;  // opened read-write once: a mapping may move its times
+  bool may_change_now = false;     // ... and open read-write just now
 };
 
 /// A request to change attributes: only what is present changes.
@@ -47,7 +53,7 @@ struct AttributeChange {
   std::optional<uid_t> uid;
   std::optional<gid_t> gid;
   std::optional<std::uint64_t> size;
-  std::optional<Nanoseconds> atime, mtime;
+  std::optional<FileTime> atime, mtime;
   bool touch = false;            // ctime only: chown(-1, -1)
   bool clear_privilege = false;  // setuid, executable setgid and capabilities go (HANDLE_KILLPRIV_V2)
 };
@@ -60,6 +66,7 @@ class Filesystem {
     mode_t root_mode = 0755;
     uid_t uid = 0;  // owner of the root
     gid_t gid = 0;
+    bool keeps_atime = false;  // noatime, or mounted read-only
   };
 
   /// A new file system on an empty store, or, where the store has a journal, the one that it describes.
@@ -85,7 +92,7 @@ class Filesystem {
     mode_t type = 0;           // S_IFMT bits
     std::uint64_t cookie = 0;  // read on behind this
   };
-  /// Up to `most` entries behind `cookie` (0: from the start), "." and ".." included.
+  /// Up to `most` entries behind `cookie` (0: from the start, which moves atime where it is due), "." and ".." included.
   Result<std::vector<DirectoryItem>> readdir(std::uint64_t ino, std::uint64_t cookie, std::size_t most);
 
   // Attributes
@@ -99,10 +106,14 @@ class Filesystem {
   // Data
   struct Opened {
     bool passthrough = false;              // the kernel may do the I/O on `container`'s descriptor
+    bool attributes_go_stale = false;      // from now on a mapping may move times: what the kernel remembers of them must go
     std::shared_ptr<Container> container;  // set where passthrough is
   };
+  /// Each open that succeeded is followed by one release() with the same flags.
   Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags);
-  Result<std::size_t> read(std::uint64_t ino, std::span<std::byte> into, std::uint64_t offset);
+  void release(std::uint64_t ino, int flags);
+  /// `flags`: those of the open; O_NOATIME leaves atime alone.
+  Result<std::size_t> read(std::uint64_t ino, std::span<std::byte> into, std::uint64_t offset, int flags = 0);
   Result<std::size_t> write(const Caller& caller, std::uint64_t ino, std::span<const std::byte> from, std::uint64_t offset);
   Status allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset, std::uint64_t length);
   Result<std::uint64_t> seek(std::uint64_t ino, std::uint64_t offset, int whence);
@@ -127,9 +138,11 @@ class Filesystem {
   Result<struct stat> stat_of(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
   Result<Entry> entry_of(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
   Status remove_name(const Caller& caller, const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
+  void touch_atime(std::uint64_t directory);
+  Status set_acl(const Caller& caller, std::uint64_t ino, const std::string& name, const std::string& value) EFS_REQUIRES(mutex_);
   Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
-  /// `stranger`: the caller is not in the file's group, so that setgid falls even where it means nothing.
-  Status clear_privilege(std::uint64_t request, Inode& inode, bool stranger = false) EFS_REQUIRES(mutex_);
+  /// setuid, capabilities, and setgid go; setgid without group execution stays for a caller of the file's group.
+  Status clear_privilege(const Caller& caller, Inode& inode) EFS_REQUIRES(mutex_);
   Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
   /// Frees an inode that nobody can reach any more, and its container (R3). True if it did.
   bool reap(std::uint64_t ino) EFS_REQUIRES(mutex_);
@@ -137,6 +150,7 @@ class Filesystem {
   Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);
 
   Backend& backend_;
+  const bool keeps_atime_;
 
   // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel;
   // container creation and removal happen under it, so that a name and its container come and go together.

@@ -42,7 +42,7 @@ int serve_on_this_thread(fuse_session* session) {
 
 std::uint64_t current_request() { return request_of_thread; }
 
-Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar) : door_{filesystem, BackingTable(registrar), {}} {}
+Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar) : door_{filesystem, BackingTable(registrar), {}, nullptr} {}
 Session::~Session() = default;
 
 Status Session::serve(UniqueFd fuse_fd, unsigned threads) {
@@ -52,6 +52,7 @@ Status Session::serve(UniqueFd fuse_fd, unsigned threads) {
   const fuse_lowlevel_ops operations = adapter_operations();
   fuse_session* session = fuse_session_new(&args, &operations, sizeof operations, &door_);
   if (session == nullptr) return fail(EIO, "libfuse refused the session");
+  door_.session = session;
   std::atomic<int> result{0};
   if (fuse_session_mount(session, ("/dev/fd/" + std::to_string(fuse_fd.get())).c_str()) != 0) {
     result = -EIO;

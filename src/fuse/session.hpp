@@ -24,6 +24,7 @@ struct Door {
   fs::Filesystem& filesystem;
   BackingTable backing;
   Counters counters;
+  fuse_session* session = nullptr;  // constant while requests are served
 };
 
 class Session {
