@@ -150,12 +150,17 @@ Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
   return commit(request, record);
 }
 
+mode_t mode_without_privilege(const Caller& caller, const Inode& inode) {
+  mode_t mode = inode.mode & ~static_cast<mode_t>(S_ISUID);
+  if ((mode & S_ISGID) != 0 && ((mode & S_IXGRP) != 0 || !caller.belongs_to(inode.gid))) mode &= ~static_cast<mode_t>(S_ISGID);
+  return mode;
+}
+
 Status Filesystem::clear_privilege(const Caller& caller, Inode& inode) {
   if (!inode.is_regular()) return {};
   if (inode.xattr("security.capability") != nullptr)
     EFS_TRY(commit(caller.request, RemoveXattr{.ino = inode.ino, .time = file_time_now(), .name = "security.capability"}));
-  mode_t mode = inode.mode & ~static_cast<mode_t>(S_ISUID);
-  if ((mode & S_ISGID) != 0 && ((mode & S_IXGRP) != 0 || !caller.belongs_to(inode.gid))) mode &= ~static_cast<mode_t>(S_ISGID);
+  const mode_t mode = mode_without_privilege(caller, inode);
   if (mode == inode.mode) return {};
   SetAttributes record = attributes_of(inode);
   record.mode = mode;

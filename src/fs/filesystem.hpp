@@ -38,6 +38,10 @@ struct Caller {
   bool belongs_to(gid_t group) const { return uid == 0 || gid == group || (in_group && in_group(group)); }
 };
 
+/// The mode after a write: setuid and executable setgid fall; setgid without group execution stays for a caller of the
+/// file's group.
+mode_t mode_without_privilege(const Caller& caller, const Inode& inode);
+
 /// What the kernel may remember of an inode.
 struct Entry {
   std::uint64_t ino = 0;
@@ -54,7 +58,7 @@ struct AttributeChange {
   std::optional<gid_t> gid;
   std::optional<std::uint64_t> size;
   std::optional<FileTime> atime, mtime;
-  bool touch = false;            // ctime only: chown(-1, -1)
+  bool touch = false;            // nothing is given: chown(-1, -1), or a write that takes privilege bits away
   bool clear_privilege = false;  // setuid, executable setgid and capabilities go (HANDLE_KILLPRIV_V2)
 };
 
@@ -141,7 +145,7 @@ class Filesystem {
   void touch_atime(std::uint64_t directory);
   Status set_acl(const Caller& caller, std::uint64_t ino, const std::string& name, const std::string& value) EFS_REQUIRES(mutex_);
   Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
-  /// setuid, capabilities, and setgid go; setgid without group execution stays for a caller of the file's group.
+  /// Capabilities go, and what mode_without_privilege() takes away.
   Status clear_privilege(const Caller& caller, Inode& inode) EFS_REQUIRES(mutex_);
   Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
   /// Frees an inode that nobody can reach any more, and its container (R3). True if it did.

@@ -42,6 +42,7 @@ struct Inode {
   bool dirty = false;
   std::atomic<bool> opened_read_write{false};   // its mapping may move mtime unseen
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now
+  std::atomic<std::uint32_t> write_opens{0};       // open for writing just now, those included
   std::atomic<std::uint64_t> lookups{0};        // references of the kernel; may be too high, never too low
   std::unique_ptr<Directory> directory;
   std::unique_ptr<InodeExtra> extra;

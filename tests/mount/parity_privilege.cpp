@@ -49,7 +49,6 @@ constexpr Change changes[] = {
     {"sendfile", [](const Ctx& c, int fd) { c.call("sendfile", ::sendfile(fd, c.get("source", O_RDONLY), nullptr, 3)); }},
     {"append", [](const Ctx& c, int) { c.write(c.open("f", O_WRONLY | O_APPEND), "y"); }},
     {"chmod", [](const Ctx& c, int) { c.call("chmod", ::chmod("f", 06751)); }},
-    {"chown of nothing", [](const Ctx& c, int) { c.call("chown", ::chown("f", -1, -1)); }},
 };
 
 /// Every change, of a file with this mode and a capability, opened before it got them (`early`) or after.
@@ -117,6 +116,34 @@ constexpr Case cases[] = {
          change.run(c, c.get("f", O_RDWR));
          c.stat("f");
        }
+     },
+     root},
+    {"privilege-chown-of-nothing",
+     [](Ctx& c) {
+       for (const mode_t mode : {06777U, 02666U, 04755U, 0755U}) {
+         for (const uid_t uid : {1000U, 3000U, 0U}) {
+           c.put("f", "data");
+           c.must("chown", ::chown("f", 3000, 2000));
+           c.must("chmod", ::chmod("f", mode));
+           give_capability(c, "f");
+           c.in_child([&] {
+             become_member(c, uid, uid, {});
+             c.call("chown by " + std::to_string(uid), ::chown("f", -1, -1));
+           });
+           c.stat("f");
+           has_capability(c, "f");
+           c.must("unlink", ::unlink("f"));
+         }
+       }
+     },
+     root},
+    {"privilege-chown-of-nothing-while-written",
+     [](Ctx& c) {
+       c.put("f", "data");
+       c.must("chmod", ::chmod("f", 06755));
+       c.open("f", O_WRONLY);
+       c.as_user(1000, 1000, [&] { c.call("chown", ::chown("f", -1, -1)); });
+       c.stat("f");
      },
      root},
     {"capability-change-by-root",

@@ -324,18 +324,19 @@ constexpr Case cases[] = {
     {"times-map-write-known-before",
      [](Ctx& c) {
        // The attributes are known, and asked for often, before the mapping is there; then it alone changes them.
-       c.put("f", std::string(8192, 'x'));
+       constexpr std::size_t length = 8U << 20U;  // the second store is beyond the largest page of the first
+       c.put("f", std::string(length, 'x'));
        c.stat("f");
        const int fd = c.open("f", O_RDWR);
-       auto* map = static_cast<char*>(::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-       for (const std::size_t at : {std::size_t{0}, std::size_t{4096}}) {
+       auto* map = static_cast<char*>(::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+       for (const std::size_t at : {std::size_t{0}, length / 2}) {
          c.moves("store", {"f"}, [&] {
            map[at] = 'y';
-           c.call("msync", ::msync(map, 8192, MS_SYNC));
+           c.call("msync", ::msync(map, length, MS_SYNC));
          });
          c.in_child([&] { c.stat("f"); });
        }
-       c.must("munmap", ::munmap(map, 8192));
+       c.must("munmap", ::munmap(map, length));
        const Times before = c.times("f");
        c.must("close", ::close(fd));
        c.tick();

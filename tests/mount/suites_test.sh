@@ -57,7 +57,7 @@ failures_of() {
   local suite=$1 dir=$2 name code
   case $suite in
     pjdfstest)
-      timeout 300 "$pjdfstest" -c "$S/pjdfstest.toml" -p "$dir" >"$S/pjdfstest.log" 2>&1
+      NO_COLOR=1 timeout 300 "$pjdfstest" -c "$S/pjdfstest.toml" -p "$dir" >"$S/pjdfstest.log" 2>&1
       grep -E '^Summary: ' "$S/pjdfstest.log" >&2 || { tail -n 3 "$S/pjdfstest.log" >&2; echo 'did not end'; }
       awk '$NF == "FAILED" { print $1 }' "$S/pjdfstest.log" ;;
     fsx)
@@ -83,6 +83,7 @@ mkdir "$S/native"; mount -t tmpfs -o mode=1777,size=2g native "$S/native"
 all=(); for suite in pjdfstest fsx stress; do [ -z "${!suite}" ] || all+=("${suite/#stress/stress-ng}"); done
 for suite in "${all[@]}"; do failures_of "$suite" "$S/native" >"$S/$suite.native"; done
 echo "suites: ${all[*]:-none}; seed $seed (EFS_TEST_SEED)"
+for suite in "${all[@]}"; do check_not "$suite ends on tmpfs" grep -qE 'did not end|^seed-' "$S/$suite.native"; done
 for suite in "${all[@]}"; do echo "fails on tmpfs: $suite: $(tr '\n' ' ' <"$S/$suite.native")"; done
 
 for io in passthrough daemon; do

@@ -28,20 +28,26 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
     if (!container) return std::unexpected(container.error());
     opened = {.passthrough = true, .container = *container};
   }
-  if ((flags & O_ACCMODE) == O_RDWR) {
+  if (writes) {
     ReadLock lock(mutex_);
     auto found = regular(ino);
     if (!found) return std::unexpected(found.error());
-    (*found)->opened_read_write = true;
-    opened.attributes_go_stale = (*found)->read_write_opens.fetch_add(1) == 0;
+    ++(*found)->write_opens;
+    if ((flags & O_ACCMODE) == O_RDWR) {
+      (*found)->opened_read_write = true;
+      opened.attributes_go_stale = (*found)->read_write_opens.fetch_add(1) == 0;
+    }
   }
   return opened;
 }
 
 void Filesystem::release(std::uint64_t ino, int flags) {
-  if ((flags & O_ACCMODE) != O_RDWR) return;
+  if ((flags & O_ACCMODE) == O_RDONLY) return;
   ReadLock lock(mutex_);
-  if (Inode* found = names_.find(ino); found != nullptr && found->read_write_opens > 0) --found->read_write_opens;
+  Inode* found = names_.find(ino);
+  if (found == nullptr || found->write_opens == 0) return;
+  --found->write_opens;
+  if ((flags & O_ACCMODE) == O_RDWR && found->read_write_opens > 0) --found->read_write_opens;
 }
 
 }  // namespace efs::fs

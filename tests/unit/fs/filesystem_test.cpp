@@ -243,6 +243,24 @@ TEST_CASE("only the first of several read-write opens makes remembered attribute
   CHECK(scene.filesystem->open({}, ino, O_RDWR)->attributes_go_stale);
 }
 
+TEST_CASE("a stranger takes privilege bits away by a write only, not by a chown of nothing") {
+  Scene scene;
+  const auto ino = scene.file("f");
+  const fs::AttributeChange nothing{.touch = true, .clear_privilege = true};
+  const auto mode = [&] { return scene.filesystem->getattr(ino)->attributes.st_mode & 07777; };
+  REQUIRE(scene.filesystem->setattr({}, ino, {.mode = 06755}));
+  CHECK(scene.filesystem->setattr({.uid = 1, .gid = 1}, ino, nothing).error().code == EPERM);
+  CHECK(mode() == 06755);
+  REQUIRE(scene.filesystem->open({}, ino, O_WRONLY));
+  REQUIRE(scene.filesystem->setattr({.uid = 1, .gid = 1}, ino, nothing));
+  CHECK(mode() == 0755);
+  scene.filesystem->release(ino, O_WRONLY);
+  REQUIRE(scene.filesystem->setattr({}, ino, {.mode = 06755}));
+  CHECK(scene.filesystem->setattr({.uid = 1, .gid = 1}, ino, nothing).error().code == EPERM);
+  REQUIRE(scene.filesystem->setattr({}, ino, nothing));
+  CHECK(mode() == 0755);
+}
+
 TEST_CASE("setgid without group execution falls for strangers, stays for members of the group, supplementary or not") {
   Scene scene;
   const auto ino = scene.file("f");
