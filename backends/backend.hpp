@@ -55,7 +55,9 @@ class Container {
   /// Size, blocks and times are the container's; all else is meaningless.
   virtual Result<struct stat> attributes() = 0;
   /// nullopt leaves a time as it is.
-  virtual Status set_times(std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) = 0;
+  virtual Status set_times(std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
+  /// Moves the access time as a read by a program does: where it is due after relatime, and as the store's mount has it.
+  virtual void accessed() = 0;
   /// Returns when data (and with `metadata` the times) survive what the durability class promises.
   virtual Status sync(bool metadata) = 0;
   /// Maps [offset, offset + length), which must be allocated. ENOTSUP where mapping buys nothing.
@@ -76,7 +78,7 @@ class Backend {
   virtual std::uint64_t remove(std::uint64_t id) = 0;
   virtual Result<struct stat> attributes(std::uint64_t id) = 0;
   /// nullopt leaves a time as it is.
-  virtual Status set_times(std::uint64_t id, std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) = 0;
+  virtual Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
   /// Returns when the container's existence (not its bytes) survives what the durability class promises.
   virtual Status sync_name(std::uint64_t id) = 0;
   virtual Space space() = 0;

@@ -29,7 +29,7 @@ class CapacityAccount {
 };
 
 /// For futimens(2) and utimensat(2); nullopt leaves a time as it is.
-std::array<timespec, 2> times_to_set(std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime);
+std::array<timespec, 2> times_to_set(std::optional<FileTime> atime, std::optional<FileTime> mtime);
 
 class ContainerFile final : public Container {
  public:
@@ -43,7 +43,8 @@ class ContainerFile final : public Container {
   Status allocate(int mode, std::uint64_t offset, std::uint64_t length) override;
   Result<std::uint64_t> seek(std::uint64_t offset, int whence) override;
   Result<struct stat> attributes() override;
-  Status set_times(std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) override;
+  Status set_times(std::optional<FileTime> atime, std::optional<FileTime> mtime) override;
+  void accessed() override;
   Status sync(bool metadata) override;
   Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) override;
   int descriptor() const override { return fd_.get(); }

@@ -94,7 +94,7 @@ class Fsdax final : public Backend {
     return st;
   }
 
-  Status set_times(std::uint64_t id, std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) override {
+  Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override {
     if (const auto known = cached(id)) return known->set_times(atime, mtime);
     return ::utimensat(options_.directory.get(), ContainerName(id), times_to_set(atime, mtime).data(), AT_SYMLINK_NOFOLLOW) == 0 ? Status{} : fail_errno();
   }

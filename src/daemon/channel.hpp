@@ -18,7 +18,7 @@
 namespace efs::daemon {
 
 enum class Ask : std::uint32_t {
-  memory_store,     // number: bytes -> descriptor of a private tmpfs of that size
+  memory_store,     // number: bytes; text: noatime or nothing -> descriptor of a private tmpfs of that size
   check_mount,      // descriptor: the mount point
   mount,            // descriptor: the mount point; number: config::MountFlag bits; text: source name -> /dev/fuse descriptor
   unmount,          // -> EBUSY while it is in use

@@ -9,6 +9,7 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "config/mount_options.hpp"
 #include "fs/staging.hpp"
 #include "stage/planner.hpp"
 #include "stage/stage_in.hpp"
@@ -102,13 +103,13 @@ Status Instance::start() {
 }
 
 Status Instance::open_store(bool there) {
-  auto store = set_up_store(options_.config.backends.front(), options_.config.name, options_.privileged, supervisor_, there);
+  auto store = set_up_store(options_.config.backends.front(), options_.config.name, options_.privileged, (options_.mount_flags & config::mount_noatime) != 0, supervisor_, there);
   if (!store) return std::unexpected(store.error());
   store_ = std::move(*store);
   struct stat root {};
   if (!there && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
-  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(),
-                                                           .takeover = there, .segment_size = options_.config.backends.front().segment_size});
+  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(), .takeover = there,
+                                                           .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = options_.config.backends.front().segment_size});
   if (!filesystem) return std::unexpected(filesystem.error());
   filesystem_ = std::move(*filesystem);
   return {};

@@ -97,7 +97,7 @@ Json Instance::status_file_now() {
   json["state"] = name_of(state_);
   json["error"] = start_failure_.contains("error") ? start_failure_["error"] : last_outcome_.contains("error") ? last_outcome_["error"] : state_ == State::unsaved ? last_outcome_.value("summary", Json()) : Json();
   const bool moving = state_ == State::staging_in || state_ == State::staging_out;
-  const double seconds = p.started > 0 ? static_cast<double>(file_time_now() - p.started) / 1e9 : 0;
+  const double seconds = p.started > 0 ? static_cast<double>(to_ns(to_timespec(file_time_now())) - p.started) / 1e9 : 0;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
   json["progress"] = !moving ? Json() : total > 0 ? Json(done / total) : Json(0.0);
   json["eta_seconds"] = moving && done > 0 && seconds > 0 ? Json(std::max(0.0, (total - done) * seconds / done)) : Json();

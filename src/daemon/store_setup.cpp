@@ -45,7 +45,7 @@ Result<Store> finish(UniqueFd root, FsdaxOptions options, std::string directory,
 
 }  // namespace
 
-Result<Store> set_up_store(const config::Backend& backend, const std::string& name, bool privileged, SupervisorClient& supervisor, bool there) {
+Result<Store> set_up_store(const config::Backend& backend, const std::string& name, bool privileged, bool noatime, SupervisorClient& supervisor, bool there) {
   const bool dram = backend.type == config::BackendType::dram;
   const std::string parent = dram ? "/dev/shm" : backend.daxfs;
   FsdaxOptions options;
@@ -56,7 +56,7 @@ Result<Store> set_up_store(const config::Backend& backend, const std::string& na
   if (!dram && !std::filesystem::is_directory(parent)) return fail(ENOENT, "backend " + backend.id + ": daxfs " + parent + " is no directory");
 
   if (options.capacity && privileged && (dram || is_memory(parent))) {
-    auto root = supervisor.memory_store(*options.capacity);
+    auto root = supervisor.memory_store(*options.capacity, noatime);
     if (!root) return std::unexpected(root.error());
     options.kernel_holds_capacity = true;
     return finish(std::move(*root), std::move(options), "", there);

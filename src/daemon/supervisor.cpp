@@ -148,9 +148,11 @@ Message Supervisor::memory_store(const Message& ask, UniqueFd& fd) {
   if (store_mounted_) return store_root(fd);  // a successor
   const std::string common = "size=" + std::to_string(ask.number) + ",nr_inodes=0,mode=0700,uid=" + std::to_string(options_.uid) + ",gid=" + std::to_string(options_.gid);
   const std::string point = path_of(options_.store.get());
+  // With passthrough it is this mount that decides whether a read moves atime.
+  const unsigned long flags = MS_NOSUID | MS_NODEV | (std::strcmp(ask.text.data(), "noatime") == 0 ? MS_NOATIME : 0);
   // Huge pages double the speed of first touch and are given to files that can fill them only.
-  if (::mount("efs-store", point.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, (common + ",huge=within_size").c_str()) != 0 &&
-      ::mount("efs-store", point.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, common.c_str()) != 0)
+  if (::mount("efs-store", point.c_str(), "tmpfs", flags, (common + ",huge=within_size").c_str()) != 0 &&
+      ::mount("efs-store", point.c_str(), "tmpfs", flags, common.c_str()) != 0)
     return answer_error(errno, std::string("cannot mount a tmpfs for the store: ") + std::strerror(errno));
   store_mounted_ = true;
   return store_root(fd);

@@ -38,7 +38,7 @@ Result<Received> SupervisorClient::ask(const Message& message, std::span<const i
   return std::move(**received);
 }
 
-Result<UniqueFd> SupervisorClient::memory_store(std::uint64_t bytes) { return descriptor_of(ask(make(Ask::memory_store, bytes))); }
+Result<UniqueFd> SupervisorClient::memory_store(std::uint64_t bytes, bool noatime) { return descriptor_of(ask(make(Ask::memory_store, bytes, noatime ? "noatime" : ""))); }
 Status SupervisorClient::check_mount(int mount_point) { return status_of(ask(make(Ask::check_mount), std::span(&mount_point, 1))); }
 Result<UniqueFd> SupervisorClient::mount(int mount_point, std::uint64_t flags, const std::string& source) {
   return descriptor_of(ask(make(Ask::mount, flags, source), std::span(&mount_point, 1)));

@@ -16,8 +16,8 @@ class SupervisorClient final : public fuse::BackingRegistrar {
  public:
   explicit SupervisorClient(UniqueFd channel) : channel_(std::move(channel)) {}
 
-  /// A private tmpfs of `bytes` for the store: its root directory.
-  Result<UniqueFd> memory_store(std::uint64_t bytes);
+  /// A private tmpfs of `bytes` for the store, mounted with noatime or not: its root directory.
+  Result<UniqueFd> memory_store(std::uint64_t bytes, bool noatime);
   Status check_mount(int mount_point);
   /// Mounts over the directory `mount_point`; the FUSE descriptor.
   Result<UniqueFd> mount(int mount_point, std::uint64_t flags, const std::string& source);

@@ -16,7 +16,7 @@ constexpr std::size_t most_files = 256;  // each may hold a container, that is a
 }  // namespace
 
 Filesystem::Filesystem(Backend& backend, const Options& options)
-    : backend_(backend), segment_size_(options.segment_size), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
+    : backend_(backend), segment_size_(options.segment_size), keeps_atime_(options.keeps_atime), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
 
 Filesystem::~Filesystem() {
   for (const auto& unused : pool_.close()) backend_.remove(unused.ino);
@@ -30,7 +30,7 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
   if (fresh) {
     fs->journal_ = std::move(*fresh);
     Inode& root = fs->names_.root();
-    EFS_TRY(fs->commit(0, SetAttributes{root_ino, root.mode, root.uid, root.gid, root.atime, root.mtime, root.ctime, 0}));
+    EFS_TRY(fs->commit(0, attributes_of(root)));
   } else {
     EFS_TRY(fs->recover(options));
   }
@@ -155,7 +155,7 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) c
     st.st_blocks = container->st_blocks;
     st.st_atim = container->st_atim;
     st.st_mtim = container->st_mtim;
-    st.st_ctim = to_timespec(std::max(to_ns(container->st_ctim), inode.ctime));
+    st.st_ctim = to_timespec(std::max(FileTime(container->st_ctim), inode.ctime));
   }
   return st;
 }
@@ -163,7 +163,7 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) c
 Result<Entry> Filesystem::entry_of(const Inode& inode, Container* opened) const {
   auto attributes = stat_of(inode, opened);
   if (!attributes) return std::unexpected(attributes.error());
-  return Entry{inode.ino, *attributes, inode.opened_read_write};
+  return Entry{inode.ino, *attributes, inode.btime, inode.opened_read_write, inode.read_write_opens > 0};
 }
 
 Result<Entry> Filesystem::referenced(std::uint64_t ino) {
@@ -175,17 +175,28 @@ Result<Entry> Filesystem::referenced(std::uint64_t ino) {
 
 Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
   if (inode.dirty) return {};
-  return commit(request, SetAttributes{inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, 1});
+  SetAttributes record = attributes_of(inode);
+  record.dirty = 1;
+  return commit(request, record);
 }
 
-Status Filesystem::clear_privilege(std::uint64_t request, Inode& inode, bool stranger) {
-  if (!inode.is_regular()) return {};
-  if (inode.extra && inode.extra->xattrs.contains("security.capability"))
-    EFS_TRY(commit(0, RemoveXattr{.ino = inode.ino, .time = file_time_now(), .name = "security.capability"}));
+mode_t mode_without_privilege(const Caller& caller, const Inode& inode) {
   mode_t mode = inode.mode & ~static_cast<mode_t>(S_ISUID);
-  if ((mode & S_IXGRP) != 0 || stranger) mode &= ~static_cast<mode_t>(S_ISGID);
+  if ((mode & S_ISGID) != 0 && ((mode & S_IXGRP) != 0 || !caller.belongs_to(inode.gid))) mode &= ~static_cast<mode_t>(S_ISGID);
+  return mode;
+}
+
+Status Filesystem::clear_privilege(const Caller& caller, Inode& inode) {
+  if (!inode.is_regular()) return {};
+  if (inode.xattr("security.capability") != nullptr)
+    EFS_TRY(commit(0, RemoveXattr{.ino = inode.ino, .time = file_time_now(), .name = "security.capability"}));
+  const mode_t mode = mode_without_privilege(caller, inode);
   if (mode == inode.mode) return {};
-  return commit(request, SetAttributes{inode.ino, mode, inode.uid, inode.gid, inode.atime, inode.mtime, file_time_now(), 1});
+  SetAttributes record = attributes_of(inode);
+  record.mode = mode;
+  record.ctime = file_time_now();
+  record.dirty = 1;
+  return commit(caller.request, record);
 }
 
 Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {

@@ -28,19 +28,29 @@
 
 namespace efs::fs {
 
-/// Who asks, and by which request of the kernel (0: none).
+/// Who asks, and by which request of the kernel (0: none). Valid for the time of the request.
 struct Caller {
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint64_t request = 0;
   bool resent = false;  // a predecessor of this process may have carried it out: see Answers
+  mode_t umask = 0;  // of operations that make something
+  std::function<bool(gid_t)> in_group = {};  // supplementary groups; costs something; empty: none
+  /// May he keep setgid of this group? (Root, or a member.)
+  bool belongs_to(gid_t group) const { return uid == 0 || gid == group || (in_group && in_group(group)); }
 };
+
+/// The mode after a write: setuid and executable setgid fall; setgid without group execution stays for a caller of the
+/// file's group.
+mode_t mode_without_privilege(const Caller& caller, const Inode& inode);
 
 /// What the kernel may remember of an inode.
 struct Entry {
   std::uint64_t ino = 0;
   struct stat attributes {};
+  FileTime birth;
   bool may_change_unseen = false;  // opened read-write once: a mapping may move its times
+  bool may_change_now = false;     // ... and open read-write just now
 };
 
 /// A request to change attributes: only what is present changes.
@@ -49,8 +59,8 @@ struct AttributeChange {
   std::optional<uid_t> uid;
   std::optional<gid_t> gid;
   std::optional<std::uint64_t> size;
-  std::optional<Nanoseconds> atime, mtime;
-  bool touch = false;            // ctime only: chown(-1, -1)
+  std::optional<FileTime> atime, mtime;
+  bool touch = false;            // nothing is given: chown(-1, -1), or a write that takes privilege bits away
   bool clear_privilege = false;  // setuid, executable setgid and capabilities go (HANDLE_KILLPRIV_V2)
 };
 
@@ -63,6 +73,7 @@ class Filesystem {
     uid_t uid = 0;  // owner of the root
     gid_t gid = 0;
     bool takeover = false;  // the mount lives: the kernel knows inodes, and sends again what was not answered
+    bool keeps_atime = false;  // noatime, or mounted read-only
     std::uint64_t segment_size = MappedFile::default_segment_size;  // bytes: see MappedFile
   };
 
@@ -101,7 +112,7 @@ class Filesystem {
     mode_t type = 0;           // S_IFMT bits
     std::uint64_t cookie = 0;  // read on behind this
   };
-  /// Up to `most` entries behind `cookie` (0: from the start), "." and ".." included.
+  /// Up to `most` entries behind `cookie` (0: from the start, which moves atime where it is due), "." and ".." included.
   Result<std::vector<DirectoryItem>> readdir(std::uint64_t ino, std::uint64_t cookie, std::size_t most);
 
   // Attributes
@@ -115,10 +126,14 @@ class Filesystem {
   // Data
   struct Opened {
     bool passthrough = false;              // the kernel may do the I/O on `container`'s descriptor
+    bool attributes_go_stale = false;      // from now on a mapping may move times: what the kernel remembers of them must go
     std::shared_ptr<Container> container;  // set where passthrough is
   };
+  /// Each open that succeeded is followed by one release() with the same flags.
   Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags);
-  Result<std::size_t> read(std::uint64_t ino, std::span<std::byte> into, std::uint64_t offset);
+  void release(std::uint64_t ino, int flags);
+  /// `flags`: those of the open; O_NOATIME leaves atime alone.
+  Result<std::size_t> read(std::uint64_t ino, std::span<std::byte> into, std::uint64_t offset, int flags = 0);
   Result<std::size_t> write(const Caller& caller, std::uint64_t ino, std::span<const std::byte> from, std::uint64_t offset);
   Status allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset, std::uint64_t length);
   Result<std::uint64_t> seek(std::uint64_t ino, std::uint64_t offset, int whence);
@@ -167,12 +182,14 @@ class Filesystem {
   };
   Result<RenameStep> rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::uint64_t synced) EFS_EXCLUDES(mutex_);
   Result<Reaped> remove_name(const Caller& caller, const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
+  void touch_atime(std::uint64_t directory);
+  Status set_acl(const Caller& caller, std::uint64_t ino, const std::string& name, const std::string& value) EFS_REQUIRES(mutex_);
   Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
-  /// `stranger`: the caller is not in the file's group, so that setgid falls even where it means nothing.
-  Status clear_privilege(std::uint64_t request, Inode& inode, bool stranger = false) EFS_REQUIRES(mutex_);
+  /// Capabilities go, and what mode_without_privilege() takes away.
+  Status clear_privilege(const Caller& caller, Inode& inode) EFS_REQUIRES(mutex_);
   Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
   /// An empty container with a number of its own, whose times are `now`: from the pool, or a new one.
-  Result<ContainerPool::Ready> take_container(Nanoseconds now) EFS_REQUIRES(mutex_);
+  Result<ContainerPool::Ready> take_container(FileTime now) EFS_REQUIRES(mutex_);
   /// The next `count` inode numbers, used from now on: the first of them.
   Result<std::uint64_t> reserve_numbers(std::size_t count);
   /// Frees an inode that nobody can reach any more. Its container is the caller's to remove, without the lock (R3).
@@ -183,6 +200,7 @@ class Filesystem {
 
   Backend& backend_;
   const std::uint64_t segment_size_;
+  const bool keeps_atime_;
 
   // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel. A
   // container is there before the record of its name and goes after the record of its removal, that without the lock.

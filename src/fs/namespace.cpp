@@ -4,22 +4,24 @@
 
 #include <unordered_set>
 
+#include "fs/acl.hpp"
+
 namespace efs::fs {
 namespace {
 
 std::unexpected<Error> impossible(const char* what) { return fail(EPROTO, std::string("record does not fit the namespace: ") + what); }
 
-void touch(Inode& directory, Nanoseconds time) { directory.mtime = directory.ctime = time; }
+void touch(Inode& directory, FileTime time) { directory.mtime = directory.ctime = time; }
 
 }  // namespace
 
-Namespace::Namespace(mode_t mode, uid_t uid, gid_t gid, Nanoseconds now) {
+Namespace::Namespace(mode_t mode, uid_t uid, gid_t gid, FileTime now) {
   auto root = std::make_unique<Inode>();
   root->ino = root->parent = root_ino;
   root->mode = S_IFDIR | (mode & 07777);
   root->uid = uid;
   root->gid = gid;
-  root->atime = root->mtime = root->ctime = now;
+  root->atime = root->mtime = root->ctime = root->btime = now;
   root->nlink = 2;
   root->lookups = 1;
   root->directory = std::make_unique<Directory>();
@@ -68,6 +70,7 @@ Status Namespace::apply_one(const MakeNode& r) {
   inode->atime = r.atime;
   inode->mtime = r.mtime;
   inode->ctime = r.ctime;
+  inode->btime = r.btime;
   inode->dirty = r.dirty != 0;
   inode->nlink = nameless ? 0 : 1;
   if (inode->is_directory()) {
@@ -77,6 +80,7 @@ Status Namespace::apply_one(const MakeNode& r) {
     if (!nameless) ++parent->nlink;
   }
   if (!r.target.empty()) inode->more().target = r.target;
+  if (!r.xattrs.empty()) inode->more().xattrs = r.xattrs;
   if (r.staged != 0) {
     inode->more().origin = r.origin;
     inode->more().origin_path = r.origin_path;
@@ -102,7 +106,7 @@ Status Namespace::apply_one(const Link& r) {
 }
 
 // Takes the count of a name away; the entry itself is erased or replaced by the caller.
-void Namespace::drop_name(Inode& parent, const std::string& name, Nanoseconds time) {
+void Namespace::drop_name(Inode& parent, const std::string& name, FileTime time) {
   Inode& inode = *find(parent.directory->find(name)->ino);
   inode.ctime = time;
   if (inode.is_directory()) {
@@ -122,7 +126,7 @@ Status Namespace::apply_one(const Unlink& r) {
   return {};
 }
 
-void Namespace::moved(Inode& inode, Inode& from, Inode& to, Nanoseconds time) {
+void Namespace::moved(Inode& inode, Inode& from, Inode& to, FileTime time) {
   inode.ctime = time;
   if (!inode.is_directory()) return;
   inode.parent = to.ino;
@@ -169,6 +173,8 @@ Status Namespace::apply_one(const SetAttributes& r) {
   inode->mtime = r.mtime;
   inode->ctime = r.ctime;
   inode->dirty = r.dirty != 0;
+  if (!r.access_acl.empty()) inode->more().xattrs[access_acl_name] = r.access_acl;
+  else if (inode->extra) inode->extra->xattrs.erase(access_acl_name);
   return {};
 }
 
@@ -213,17 +219,19 @@ void Namespace::inherit_references() {
     inode->lookups = never_counted_down;
     inode->inherited = true;
     inode->opened_read_write = true;
+    inode->write_opens = 1U << 30;  // it may be open: nothing is concluded from its not being so
   }
+}
+
+SetAttributes attributes_of(const Inode& inode) {
+  const std::string* acl = inode.xattr(access_acl_name);
+  return {inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, inode.dirty, acl == nullptr ? "" : *acl};
 }
 
 namespace {
 
-SetAttributes attributes_of(const Inode& inode) {
-  return {inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, inode.dirty};
-}
-
 MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name, std::uint64_t cookie) {
-  MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .dirty = inode.dirty, .cookie = cookie, .name = name};
+  MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .btime = inode.btime, .dirty = inode.dirty, .cookie = cookie, .name = name};
   if (inode.extra) {
     r.target = inode.extra->target;
     r.staged = inode.extra->origin.has_value();

@@ -12,11 +12,14 @@
 
 namespace efs::fs {
 
+/// The record that leaves an inode's attributes as they are: where a change of some of them starts.
+SetAttributes attributes_of(const Inode& inode);
+
 /// Not thread-safe: guarded by Filesystem's namespace lock.
 class Namespace {
  public:
   /// A root directory (inode 1) with these attributes.
-  Namespace(mode_t mode, uid_t uid, gid_t gid, Nanoseconds now);
+  Namespace(mode_t mode, uid_t uid, gid_t gid, FileTime now);
 
   Inode* find(std::uint64_t ino) const;
   /// The inode of a name in a directory: ENOENT, ENOTDIR.
@@ -61,8 +64,8 @@ class Namespace {
   Status apply_one(const NewConnection&) { return {}; }
   Status apply_one(const Answered&) { return {}; }
   Inode* directory(std::uint64_t ino) const;
-  void drop_name(Inode& parent, const std::string& name, Nanoseconds time);
-  void moved(Inode& inode, Inode& from, Inode& to, Nanoseconds time);
+  void drop_name(Inode& parent, const std::string& name, FileTime time);
+  void moved(Inode& inode, Inode& from, Inode& to, FileTime time);
 
   std::unordered_map<std::uint64_t, std::unique_ptr<Inode>> inodes_;
   std::uint64_t next_ino_ = root_ino + 1;

@@ -14,6 +14,11 @@ class Encoder {
  private:
   template <typename T> requires std::is_integral_v<T>
   void put(T value) { raw(&value, sizeof value); }
+  void put(const FileTime& time) { (*this)(time.seconds, time.nanoseconds); }
+  void put(const std::map<std::string, std::string>& pairs) {
+    put(static_cast<std::uint32_t>(pairs.size()));
+    for (const auto& [key, value] : pairs) (*this)(key, value);
+  }
   void put(const std::string& text) {
     put(static_cast<std::uint32_t>(text.size()));
     raw(text.data(), text.size());
@@ -34,6 +39,15 @@ class Decoder {
  private:
   template <typename T> requires std::is_integral_v<T>
   void get(T& value) { raw(&value, sizeof value); }
+  void get(FileTime& time) { (*this)(time.seconds, time.nanoseconds); }
+  void get(std::map<std::string, std::string>& pairs) {
+    std::uint32_t count = 0;
+    get(count);
+    for (std::string key, value; ok_ && count > 0; --count) {
+      (*this)(key, value);
+      if (ok_) pairs[key] = value;
+    }
+  }
   void get(std::string& text) {
     std::uint32_t length = 0;
     get(length);

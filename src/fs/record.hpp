@@ -22,14 +22,15 @@ namespace efs::fs {
 struct MakeNode {
   std::uint64_t ino = 0, parent = 0, rdev = 0;
   std::uint32_t mode = 0, uid = 0, gid = 0;
-  Nanoseconds atime = 0, mtime = 0, ctime = 0;
+  FileTime atime, mtime, ctime, btime;
   std::uint8_t dirty = 1;
   std::uint8_t staged = 0;  // origin counts
   std::uint64_t cookie = 0;  // of the name in its directory; 0: the next
   Origin origin;
   std::string name, target, origin_path;
+  std::map<std::string, std::string> xattrs;  // that it is born with
   template <typename F> void fields(F&& f) {
-    f(ino, parent, rdev, mode, uid, gid, atime, mtime, ctime, dirty, staged, cookie, origin.device, origin.inode, origin.size, origin.mtime, origin.ctime, name, target, origin_path);
+    f(ino, parent, rdev, mode, uid, gid, atime, mtime, ctime, btime, dirty, staged, cookie, origin.device, origin.inode, origin.size, origin.mtime, origin.ctime, name, target, origin_path, xattrs);
   }
 };
 
@@ -37,7 +38,7 @@ struct MakeNode {
 struct Link {
   std::uint64_t ino = 0, parent = 0;
   std::uint64_t cookie = 0;  // as in MakeNode
-  Nanoseconds time = 0;
+  FileTime time;
   std::string name;
   template <typename F> void fields(F&& f) { f(ino, parent, cookie, time, name); }
 };
@@ -45,7 +46,7 @@ struct Link {
 /// A name less: unlink and rmdir.
 struct Unlink {
   std::uint64_t parent = 0;
-  Nanoseconds time = 0;
+  FileTime time;
   std::string name;
   template <typename F> void fields(F&& f) { f(parent, time, name); }
 };
@@ -54,30 +55,32 @@ struct Unlink {
 struct Rename {
   std::uint64_t parent = 0, new_parent = 0;
   std::uint32_t flags = 0;
-  Nanoseconds time = 0;
+  FileTime time;
   std::string name, new_name;
   template <typename F> void fields(F&& f) { f(parent, new_parent, flags, time, name, new_name); }
 };
 
-/// All attributes that the record keeps, as they are from now on.
+/// All attributes that the record keeps, as they are from now on. The access ACL is one of them, for it and the mode say
+/// the same thing and change together.
 struct SetAttributes {
   std::uint64_t ino = 0;
   std::uint32_t mode = 0, uid = 0, gid = 0;
-  Nanoseconds atime = 0, mtime = 0, ctime = 0;
+  FileTime atime, mtime, ctime;
   std::uint8_t dirty = 0;
-  template <typename F> void fields(F&& f) { f(ino, mode, uid, gid, atime, mtime, ctime, dirty); }
+  std::string access_acl;  // as its extended attribute; empty: none beyond the mode
+  template <typename F> void fields(F&& f) { f(ino, mode, uid, gid, atime, mtime, ctime, dirty, access_acl); }
 };
 
 struct SetXattr {
   std::uint64_t ino = 0;
-  Nanoseconds time = 0;
+  FileTime time;
   std::string name, value;
   template <typename F> void fields(F&& f) { f(ino, time, name, value); }
 };
 
 struct RemoveXattr {
   std::uint64_t ino = 0;
-  Nanoseconds time = 0;
+  FileTime time;
   std::string name;
   template <typename F> void fields(F&& f) { f(ino, time, name); }
 };

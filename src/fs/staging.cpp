@@ -40,7 +40,7 @@ MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const S
   node.gid = a.gid;
   node.atime = a.atime;
   node.mtime = a.mtime;
-  node.ctime = file_time_now();
+  node.ctime = node.btime = file_time_now();
   node.dirty = 0;
   node.name = place.name;
   return node;
@@ -92,7 +92,7 @@ Status Staging::make_directory(const std::string& path, const StagedAttributes& 
   if (auto there = filesystem_.names_.child(*place->parent, place->name)) {
     const Inode& dir = **there;
     if (!dir.is_directory()) return fail(ENOTDIR, path + ": exists and is no directory");
-    return filesystem_.commit(0, SetAttributes{dir.ino, S_IFDIR | (attributes.mode & 07777), attributes.uid, attributes.gid, attributes.atime, attributes.mtime, file_time_now(), 0});
+    return filesystem_.commit(0, SetAttributes{dir.ino, S_IFDIR | (attributes.mode & 07777), attributes.uid, attributes.gid, attributes.atime, attributes.mtime, file_time_now(), 0, {}});
   }
   MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes);
   node.staged = 1;

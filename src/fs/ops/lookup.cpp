@@ -4,7 +4,10 @@ namespace efs::fs {
 
 Result<Entry> Filesystem::lookup(std::uint64_t parent, const std::string& name) {
   ReadLock lock(mutex_);
-  auto dir = directory(parent);
+  // "." of any inode: how the kernel finds the one of a file handle again (open_by_handle_at(2)).
+  auto self = inode(parent);
+  if (name == "." && self && (*self)->nlink == 0) return fail(ENOENT);
+  auto dir = name == "." ? self : directory(parent);
   if (!dir) return std::unexpected(dir.error());
   if (name.size() > 255) return fail(ENAMETOOLONG);
   auto child = name == ".." ? inode((*dir)->parent) : name == "." ? dir : names_.child(**dir, name);

@@ -1,3 +1,4 @@
+#include "fs/acl.hpp"
 #include "fs/filesystem.hpp"
 
 namespace efs::fs {
@@ -11,8 +12,24 @@ void inherit_group(const Inode& parent, const Caller& caller, MakeNode& node) {
   if ((parent.mode & S_ISGID) == 0) return;
   node.gid = parent.gid;
   if (S_ISDIR(node.mode)) node.mode |= S_ISGID;
-  const bool stranger = caller.uid != 0 && caller.gid != parent.gid;
-  if (!S_ISDIR(node.mode) && stranger && (node.mode & S_IXGRP) != 0) node.mode &= ~static_cast<std::uint32_t>(S_ISGID);
+  if (!S_ISDIR(node.mode) && !caller.belongs_to(parent.gid) && (node.mode & S_IXGRP) != 0) node.mode &= ~static_cast<std::uint32_t>(S_ISGID);
+}
+
+// The default ACL of the directory takes the umask's place: it becomes the access ACL, as far as the requested mode
+// allows, and subdirectories hand it down (acl(5), "OBJECT CREATION AND DEFAULT ACLs").
+Status inherit_acl(const Inode& parent, const Caller& caller, MakeNode& node) {
+  const std::string* inherited = parent.xattr(default_acl_name);
+  if (inherited == nullptr) {
+    node.mode &= ~static_cast<std::uint32_t>(caller.umask & 0777);
+    return {};
+  }
+  auto acl = Acl::parse(*inherited);
+  if (!acl) return std::unexpected(acl.error());
+  acl->restrict(node.mode);
+  node.mode = acl->mode_of(node.mode);
+  if (!acl->is_minimal()) node.xattrs[access_acl_name] = acl->format();
+  if (S_ISDIR(node.mode)) node.xattrs[default_acl_name] = *inherited;
+  return {};
 }
 
 }  // namespace
@@ -44,9 +61,10 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, 
   node.mode = (mode & S_IFMT) == 0 ? mode | S_IFREG : mode;
   node.uid = caller.uid;
   node.gid = caller.gid;
-  node.atime = node.mtime = node.ctime = file_time_now();
+  node.atime = node.mtime = node.ctime = node.btime = file_time_now();
   node.name = name;
   inherit_group(parent, caller, node);
+  EFS_TRY(inherit_acl(parent, caller, node));
   ContainerPool::Ready content;
   if (S_ISREG(node.mode)) {
     auto taken = take_container(node.mtime);
@@ -66,7 +84,7 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, 
   return entry_of(*made, content.container.get());
 }
 
-Result<ContainerPool::Ready> Filesystem::take_container(Nanoseconds now) {
+Result<ContainerPool::Ready> Filesystem::take_container(FileTime now) {
   if (auto taken = pool_.take()) {
     // It is older than the file that it becomes.
     if (const Status set = taken->container->set_times(now, now); !set) {
@@ -95,7 +113,7 @@ Result<Entry> Filesystem::make_symlink(const Caller& caller, std::uint64_t paren
   node.mode = S_IFLNK | 0777;
   node.uid = caller.uid;
   node.gid = caller.gid;
-  node.atime = node.mtime = node.ctime = file_time_now();
+  node.atime = node.mtime = node.ctime = node.btime = file_time_now();
   node.name = name;
   node.target = target;
   inherit_group(**dir, caller, node);

@@ -4,15 +4,6 @@
 #include "fs/mapped_file.hpp"
 
 namespace efs::fs {
-namespace {
-
-// The kernel writes through a passthrough descriptor without a word to us, so an inode whose privilege bits must
-// fall at the first write keeps to the daemon's path.
-bool carries_privilege(const Inode& inode) {
-  return (inode.mode & (S_ISUID | S_ISGID)) != 0 || (inode.extra && inode.extra->xattrs.contains("security.capability"));
-}
-
-}  // namespace
 
 Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t ino, int flags) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
@@ -22,8 +13,9 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
     ReadLock lock(mutex_);
     auto found = regular(ino);
     if (!found) return std::unexpected(found.error());
-    if (carries_privilege(**found)) passthrough = false;
-    if ((flags & O_ACCMODE) == O_RDWR) (*found)->opened_read_write = true;
+    // The kernel writes through a passthrough descriptor without a word to us, so an inode whose privilege bits must
+    // fall at the first write keeps to the daemon's path.
+    if ((*found)->carries_privilege()) passthrough = false;
     dirty = (*found)->dirty;
   }
   if (writes) {
@@ -35,10 +27,32 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
     if (!found) return std::unexpected(found.error());
     EFS_TRY(mark_dirty(caller.request, **found));
   }
-  if (!passthrough) return Opened{};
-  auto container = backend_.open(ino);
-  if (!container) return std::unexpected(container.error());
-  return Opened{true, *container};
+  Opened opened;
+  if (passthrough) {
+    auto container = backend_.open(ino);
+    if (!container) return std::unexpected(container.error());
+    opened = {.passthrough = true, .container = *container};
+  }
+  if (writes) {
+    ReadLock lock(mutex_);
+    auto found = regular(ino);
+    if (!found) return std::unexpected(found.error());
+    ++(*found)->write_opens;
+    if ((flags & O_ACCMODE) == O_RDWR) {
+      (*found)->opened_read_write = true;
+      opened.attributes_go_stale = (*found)->read_write_opens.fetch_add(1) == 0;
+    }
+  }
+  return opened;
+}
+
+void Filesystem::release(std::uint64_t ino, int flags) {
+  if ((flags & O_ACCMODE) == O_RDONLY) return;
+  ReadLock lock(mutex_);
+  Inode* found = names_.find(ino);
+  if (found == nullptr || found->write_opens == 0) return;
+  --found->write_opens;
+  if ((flags & O_ACCMODE) == O_RDWR && found->read_write_opens > 0) --found->read_write_opens;
 }
 
 }  // namespace efs::fs

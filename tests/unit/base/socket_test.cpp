@@ -43,29 +43,34 @@ const std::array<std::byte, 3> hello{std::byte{'a'}, std::byte{'b'}, std::byte{'
 TEST_CASE("a message with a descriptor") {
   Pair pair;
   const UniqueFd sent(::open("/", O_PATH | O_CLOEXEC));
-  REQUIRE(send_with_descriptor(pair.a.get(), hello, sent.get()));
+  REQUIRE(send_with_descriptors(pair.a.get(), hello, std::array{sent.get(), sent.get()}));
   std::array<std::byte, 8> into{};
-  UniqueFd fd;
-  REQUIRE(receive_with_descriptor(pair.b.get(), into, fd) == hello.size());
+  const auto got = receive_with_descriptors(pair.b.get(), into);
+  REQUIRE(got);
+  CHECK(got->size == hello.size());
   CHECK(std::memcmp(into.data(), hello.data(), hello.size()) == 0);
-  REQUIRE(fd);
-  CHECK(inode_of(fd.get()) == inode_of(sent.get()));
-  CHECK((::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC) != 0);
+  REQUIRE(got->fds.size() == 2);
+  for (const UniqueFd& fd : got->fds) {
+    CHECK(inode_of(fd.get()) == inode_of(sent.get()));
+    CHECK((::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC) != 0);
+  }
+  CHECK(send_with_descriptors(pair.a.get(), hello, std::vector<int>(most_descriptors + 1, sent.get())).error().code == EINVAL);
 }
 
 TEST_CASE("a message without one, and the end of the other side") {
   Pair pair;
-  REQUIRE(send_with_descriptor(pair.a.get(), hello, -1));
+  REQUIRE(send_with_descriptors(pair.a.get(), hello, {}));
   std::array<std::byte, 8> into{};
-  UniqueFd fd;
-  REQUIRE(receive_with_descriptor(pair.b.get(), into, fd) == hello.size());
-  CHECK_FALSE(fd);
+  const auto got = receive_with_descriptors(pair.b.get(), into);
+  REQUIRE(got);
+  CHECK(got->size == hello.size());
+  CHECK(got->fds.empty());
   pair.a.reset();
-  CHECK(receive_with_descriptor(pair.b.get(), into, fd) == 0U);
-  CHECK(send_with_descriptor(pair.b.get(), hello, -1).error().code == EPIPE);
+  CHECK(receive_with_descriptors(pair.b.get(), into)->size == 0);
+  CHECK(send_with_descriptors(pair.b.get(), hello, {}).error().code == EPIPE);
 }
 
-TEST_CASE("of several descriptors the first is taken and none is left open") {
+TEST_CASE("of more descriptors than are wanted none is left open") {
   Pair pair;
   const UniqueFd first(::open("/", O_PATH | O_CLOEXEC)), second(::open("/proc", O_PATH | O_CLOEXEC));
   const std::array<int, 2> both{first.get(), second.get()};
@@ -86,10 +91,10 @@ TEST_CASE("of several descriptors the first is taken and none is left open") {
   const std::size_t before = open_descriptors();
   {
     std::array<std::byte, 8> into{};
-    UniqueFd fd;
-    REQUIRE(receive_with_descriptor(pair.b.get(), into, fd) == 1U);
-    REQUIRE(fd);
-    CHECK(inode_of(fd.get()) == inode_of(first.get()));
+    const auto got = receive_with_descriptors(pair.b.get(), into, 1);
+    REQUIRE(got);
+    REQUIRE(got->fds.size() == 1);
+    CHECK(inode_of(got->fds.front().get()) == inode_of(first.get()));
     CHECK(open_descriptors() == before + 1);
   }
   CHECK(open_descriptors() == before);
