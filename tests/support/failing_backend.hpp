@@ -23,7 +23,7 @@ class FailingBackend final : public Backend {
   Result<std::shared_ptr<Container>> open(std::uint64_t id) override { return real_.open(id); }
   std::uint64_t remove(std::uint64_t id) override { return real_.remove(id); }
   Result<struct stat> attributes(std::uint64_t id) override { return real_.attributes(id); }
-  Status set_times(std::uint64_t id, std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) override { return real_.set_times(id, atime, mtime); }
+  Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override { return real_.set_times(id, atime, mtime); }
   Status sync_name(std::uint64_t id) override { return real_.sync_name(id); }
   Space space() override { return real_.space(); }
   Status admit_writer() override { return real_.admit_writer(); }

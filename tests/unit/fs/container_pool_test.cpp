@@ -87,7 +87,7 @@ TEST_CASE("the pool grows with the demand and stays bounded") {
 TEST_CASE("a file from the pool is as old as its create") {
   Scene scene;
   scene.fill();
-  const Nanoseconds before = file_time_now();
+  const FileTime before = file_time_now();
   const auto entry = scene.make("f");
   REQUIRE(entry);
   CHECK(to_ns(entry->attributes.st_mtim) >= before);
