@@ -5,8 +5,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <memory>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 
@@ -14,9 +16,12 @@
 #include "control/server.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
+#include "daemon/tasks.hpp"
 #include "fs/filesystem.hpp"
 #include "fuse/session.hpp"
 #include "stage/progress.hpp"
+#include "stage/receipt.hpp"
+#include "stage/stage_in.hpp"
 
 namespace efs::daemon {
 
@@ -34,6 +39,9 @@ struct InstanceOptions {
 /// `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
 enum class State : std::uint8_t { planning, staging_in, running, unmounting, staging_out, unsaved, ended, failed };
 const char* name_of(State state);
+
+/// How the job's transfers run.
+stage::Options stage_options(const config::JobConfig& config);
 
 class Instance {
  public:
@@ -64,6 +72,18 @@ class Instance {
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
+  // instance_files.cpp: what is done to files while programs run
+  control::Json handle_files(const std::string& verb, const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_load(const control::Json& request);
+  control::Json handle_unload(const control::Json& request);
+  control::Json handle_ls(const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_explain(const control::Json& request);
+  control::Json handle_set(const control::Json& request);
+  control::Json handle_wait_task(const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_cancel(const control::Json& request);
+  Result<std::vector<std::string>> names_in(const control::Json& request) const;
+  void remember_unloaded(const stage::Receipt& receipt);
+  void add_unloaded(stage::Receipt& receipt);
   control::Json status_now();
   control::Json progress_now();
   void enter(State state);
@@ -81,6 +101,9 @@ class Instance {
   stage::Progress progress_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 
+  std::shared_mutex files_in_use_;  // rank 4: shared by control requests that use filesystem_; exclusive to end it
+  Tasks tasks_;                     // closed before the mount goes
+
   std::mutex mutex_;  // rank 5: guards what follows; nothing is called under it
   std::condition_variable changed_;
   State state_ = State::planning;
@@ -90,6 +113,7 @@ class Instance {
   control::Json start_failure_;
   bool failure_told_ = false;
   bool session_ended_ = false;
+  std::map<std::string, stage::ReceiptEntry> unloaded_;  // by path: the last unload of each
   std::atomic<bool> ready_{false};      // store_, filesystem_ and session_ may be looked at
 };
 

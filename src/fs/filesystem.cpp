@@ -13,6 +13,14 @@ constexpr std::uint64_t smallest_compaction = 64u << 20;  // bytes of journal
 constexpr std::size_t longest_name = 255;
 constexpr std::size_t most_files = 256;  // each may hold a container, that is a descriptor
 
+// The inode whose attributes a record changes; 0 for the others.
+struct ChangedInode {
+  std::uint64_t operator()(const SetAttributes& r) const { return r.ino; }
+  std::uint64_t operator()(const SetXattr& r) const { return r.ino; }
+  std::uint64_t operator()(const RemoveXattr& r) const { return r.ino; }
+  std::uint64_t operator()(const auto&) const { return 0; }
+};
+
 }  // namespace
 
 Filesystem::Filesystem(Backend& backend, const Options& options)
@@ -44,6 +52,7 @@ Status Filesystem::recover(int directory) {
   });
   if (!journal) return std::unexpected(journal.error());
   journal_ = std::move(*journal);
+  recovered_ = true;
   // Nobody has an unlinked file open after a restart of the daemon's machine: free them (R3, R4).
   for (const auto ino : names_.orphans()) {
     names_.find(ino)->lookups = 0;
@@ -57,6 +66,7 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   encode(record, scratch_);
   EFS_TRY(journal_->append(request, scratch_, reserve));
   const Status applied = names_.apply(record);
+  if (Inode* changed = names_.find(std::visit(ChangedInode{}, record))) ++changed->edits;
   if (!applied) log::error("event=apply_failed reason=\"{}\"", describe(applied.error()));
   compact_if_due();
   return applied;
@@ -144,6 +154,7 @@ Result<Entry> Filesystem::entry_of(const Inode& inode) const {
 }
 
 Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
+  ++inode.edits;
   if (inode.dirty) return {};
   return commit(request, SetAttributes{inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, 1});
 }

@@ -25,6 +25,7 @@
 
 namespace efs::fs {
 
+class KernelView;
 class MappedFile;
 
 /// Who asks, and by which request of the kernel (0: none).
@@ -101,7 +102,9 @@ class Filesystem {
     bool passthrough = false;              // the kernel may do the I/O on `container`'s descriptor
     std::shared_ptr<Container> container;  // set where passthrough is
   };
+  /// Counts an open for writing, to be given back with release() and the same flags once the kernel says so.
   Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags);
+  void release(std::uint64_t ino, int flags);
   Result<std::size_t> read(std::uint64_t ino, std::span<std::byte> into, std::uint64_t offset);
   Result<std::size_t> write(const Caller& caller, std::uint64_t ino, std::span<const std::byte> from, std::uint64_t offset);
   Status allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset, std::uint64_t length);
@@ -111,6 +114,9 @@ class Filesystem {
   struct statvfs statfs();
 
   const Backend& backend() const { return backend_; }
+
+  /// Who is told of names that change without the kernel's asking; null: nobody. Must outlive its use.
+  void attach(KernelView* kernel) { kernel_ = kernel; }
 
  private:
   friend class Staging;
@@ -137,6 +143,8 @@ class Filesystem {
   Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);
 
   Backend& backend_;
+  std::atomic<KernelView*> kernel_{nullptr};
+  bool recovered_ = false;  // opens of an earlier process may live: constant after open()
 
   // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel;
   // container creation and removal happen under it, so that a name and its container come and go together.

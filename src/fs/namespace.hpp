@@ -53,6 +53,8 @@ class Namespace {
   Status apply_one(const SetXattr& record);
   Status apply_one(const RemoveXattr& record);
   Status apply_one(const UsedInodes& record);
+  Status apply_one(const SetStaging& record);
+  Status apply_one(const Replace& record);
   Inode* directory(std::uint64_t ino) const;
   void drop_name(Inode& parent, const std::string& name, Nanoseconds time);
   void moved(Inode& inode, Inode& from, Inode& to, Nanoseconds time);
@@ -60,5 +62,8 @@ class Namespace {
   std::unordered_map<std::uint64_t, std::unique_ptr<Inode>> inodes_;
   std::uint64_t next_ino_ = root_ino + 1;
 };
+
+/// The record that leaves what staging keeps of an inode as it is; callers change a field or two.
+SetStaging staging_of(const Inode& inode);
 
 }  // namespace efs::fs

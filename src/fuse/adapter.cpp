@@ -140,7 +140,10 @@ Status open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file
   auto opened = self.filesystem.open(caller, ino, info->flags);
   if (!opened) return std::unexpected(opened.error());
   const auto id = self.backing.acquire(ino, opened->passthrough, opened->container.get());
-  if (!id) return std::unexpected(id.error());
+  if (!id) {
+    self.filesystem.release(ino, info->flags);
+    return std::unexpected(id.error());
+  }
   self.counters.opens.fetch_add(1, std::memory_order_relaxed);
   if (*id != 0) self.counters.passthrough_opens.fetch_add(1, std::memory_order_relaxed);
 #if EFS_HAVE_PASSTHROUGH
@@ -151,10 +154,15 @@ Status open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file
   return {};
 }
 
+void close_file(Door& self, fuse_ino_t ino, int flags) {
+  self.backing.release(ino);
+  self.filesystem.release(ino, flags);
+}
+
 void open(fuse_req_t request, fuse_ino_t ino, fuse_file_info* info) {
   Door& self = door(request);
   if (const Status status = open_file(self, caller_of(request), ino, info); !status) return reply(request, status);
-  if (fuse_reply_open(request, info) == -ENOENT) self.backing.release(ino);  // the caller was interrupted
+  if (fuse_reply_open(request, info) == -ENOENT) close_file(self, ino, info->flags);  // the caller was interrupted
 }
 
 // Opens what was made for the caller, and takes it back where he is gone. False where it could not be opened.
@@ -169,7 +177,7 @@ bool reply_created(fuse_req_t request, const Result<fs::Entry>& entry, fuse_file
   fuse_entry_param param = to_entry(*entry);
   if ((info->flags & O_ACCMODE) == O_RDWR) param.attr_timeout = keep_briefly;
   if (fuse_reply_create(request, &param, info) != -ENOENT) return true;
-  self.backing.release(entry->ino);
+  close_file(self, entry->ino, info->flags);
   forget_one(self, entry->ino, 1);
   return true;
 }
@@ -204,8 +212,8 @@ void write(fuse_req_t request, fuse_ino_t ino, const char* data, std::size_t siz
   fuse_reply_write(request, *n);
 }
 
-void release(fuse_req_t request, fuse_ino_t ino, fuse_file_info*) {
-  door(request).backing.release(ino);
+void release(fuse_req_t request, fuse_ino_t ino, fuse_file_info* info) {
+  close_file(door(request), ino, info->flags);
   fuse_reply_err(request, 0);
 }
 

@@ -52,6 +52,16 @@ void BackingTable::release(std::uint64_t ino) {
   idle_.pop_back();
 }
 
+void BackingTable::let_go(std::uint64_t ino) {
+  if (registrar_ == nullptr) return;
+  MutexLock lock(mutex_);
+  const auto it = slots_.find(ino);
+  if (it == slots_.end() || it->second.opens > 0) return;
+  idle_.erase(it->second.idle);
+  if (it->second.id != 0) registrar_->close_backing(it->second.id);
+  slots_.erase(it);
+}
+
 void BackingTable::drop(std::uint64_t ino) {
   if (registrar_ == nullptr) return;
   MutexLock lock(mutex_);

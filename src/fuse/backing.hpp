@@ -35,6 +35,8 @@ class BackingTable {
   /// Counts an open; the backing id, or 0 for the daemon's path. `wanted`: passthrough is allowed for this inode.
   Result<int> acquire(std::uint64_t ino, bool wanted, Container* container);
   void release(std::uint64_t ino);
+  /// Ends the registration of an inode that nobody has open.
+  void let_go(std::uint64_t ino);
   /// The inode is gone.
   void drop(std::uint64_t ino);
   bool enabled() const { return registrar_ != nullptr; }

@@ -42,8 +42,38 @@ int serve_on_this_thread(fuse_session* session) {
 
 std::uint64_t current_request() { return request_of_thread; }
 
-Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar) : door_{filesystem, BackingTable(registrar), {}} {}
-Session::~Session() = default;
+Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar) : door_{filesystem, BackingTable(registrar), {}} { filesystem.attach(this); }
+Session::~Session() { door_.filesystem.attach(nullptr); }
+
+void Session::publish_session(fuse_session* session) {
+  WriteLock lock(notify_);
+  session_ = session;
+}
+
+// ENOENT is the usual answer: the kernel does not know the name or inode, or does not any more.
+void Session::attributes_changed(std::uint64_t ino) {
+  ReadLock lock(notify_);
+  if (session_ != nullptr) fuse_lowlevel_notify_inval_inode(session_, ino, 0, 0);
+}
+
+void Session::name_changed(std::uint64_t parent, const std::string& name) {
+  ReadLock lock(notify_);
+  if (session_ == nullptr) return;
+  const int told = fuse_lowlevel_notify_inval_entry(session_, parent, name.c_str(), name.size());
+  if (told != 0 && told != -ENOENT) log::warn("event=kernel_not_told parent={} code={}", parent, -told);
+  // The directory as well: an entry that the kernel does not know leaves its cached listing as it was.
+  fuse_lowlevel_notify_inval_inode(session_, parent, 0, 0);
+}
+
+void Session::name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino, bool last) {
+  ReadLock lock(notify_);
+  if (session_ == nullptr) return;
+  int told = last ? fuse_lowlevel_notify_delete(session_, parent, ino, name.c_str(), name.size()) : -ENOSYS;
+  if (told != 0) told = fuse_lowlevel_notify_inval_entry(session_, parent, name.c_str(), name.size());
+  if (told != 0 && told != -ENOENT) log::warn("event=kernel_not_told parent={} code={}", parent, -told);
+  fuse_lowlevel_notify_inval_inode(session_, parent, 0, 0);
+  fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
+}
 
 Status Session::serve(UniqueFd fuse_fd, unsigned threads) {
   char program[] = "efsd";
@@ -57,12 +87,15 @@ Status Session::serve(UniqueFd fuse_fd, unsigned threads) {
     result = -EIO;
   } else {
     fuse_fd.release();  // the session closes it
+    publish_session(session);
     std::vector<std::jthread> pool;
     for (unsigned i = 0; i < threads; ++i)
       pool.emplace_back([&] {
         if (const int code = serve_on_this_thread(session); code != 0) result = code;
       });
   }
+  // The connection has ended, so nobody waits in a notification for an answer of ours.
+  publish_session(nullptr);
   fuse_session_destroy(session);
   fuse_opt_free_args(&args);
   if (result != 0) return fail(-result, std::string("FUSE session: ") + std::strerror(-result));

@@ -7,7 +7,9 @@
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
+#include "base/mutex.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/kernel_view.hpp"
 #include "fuse/backing.hpp"
 
 struct fuse_session;
@@ -26,11 +28,11 @@ struct Door {
   Counters counters;
 };
 
-class Session {
+class Session final : public fs::KernelView {
  public:
   /// `registrar`: null for the daemon's path only. Both must outlive the session.
   Session(fs::Filesystem& filesystem, BackingRegistrar* registrar);
-  ~Session();
+  ~Session() override;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -41,8 +43,17 @@ class Session {
   /// True once the kernel has agreed to passthrough.
   bool passthrough() const { return door_.backing.enabled(); }
 
+  void name_changed(std::uint64_t parent, const std::string& name) override;
+  void name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino, bool last) override;
+  void attributes_changed(std::uint64_t ino) override;
+  void let_go(std::uint64_t ino) override { door_.backing.let_go(ino); }
+
  private:
+  void publish_session(fuse_session* session);
+
   Door door_;
+  SharedMutex notify_;  // rank 38: held shared while the kernel is told something, exclusively to end that
+  fuse_session* session_ EFS_GUARDED_BY(notify_) = nullptr;
 };
 
 /// The request of the kernel that this thread is working on (its `unique`), 0 outside of one.

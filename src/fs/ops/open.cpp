@@ -30,11 +30,24 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
     auto found = regular(ino);
     if (!found) return std::unexpected(found.error());
     EFS_TRY(mark_dirty(caller.request, **found));
+    ++(*found)->writers;
+    ++(*found)->edits;
   }
   if (!passthrough) return Opened{};
   auto container = backend_.open(ino);
-  if (!container) return std::unexpected(container.error());
+  if (!container) {
+    release(ino, flags);
+    return std::unexpected(container.error());
+  }
   return Opened{true, *container};
+}
+
+void Filesystem::release(std::uint64_t ino, int flags) {
+  if ((flags & O_ACCMODE) == O_RDONLY) return;
+  ReadLock lock(mutex_);
+  // Never below zero: the opens of an earlier process were not counted here.
+  if (Inode* inode = names_.find(ino))
+    for (std::uint32_t n = inode->writers; n > 0 && !inode->writers.compare_exchange_weak(n, n - 1);) {}
 }
 
 }  // namespace efs::fs

@@ -35,6 +35,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
   auto found = inode(ino);
   if (!found) return std::unexpected(found.error());
   Inode& target = **found;
+  if (change.size) ++target.edits;  // again, behind the change: who looked between the dirty bit and it must see a difference
   if (changes_record(change)) {
     EFS_TRY(commit(caller.request, changed(target, change)));
     if (target.is_regular() && (change.atime || change.mtime)) EFS_TRY(backend_.set_times(ino, change.atime, change.mtime));
