@@ -107,9 +107,12 @@ class Load {
   }
 
   bool only_one_file(const Plan& plan) {
-    if (plan.files == 1 && request_.names.size() == 1 && plan.entries.back().path == request_.names.front()) return true;
-    failed("", {EINVAL, "a part can be loaded of one regular file only"});
-    return false;
+    if (plan.files != 1 || request_.names.size() != 1 || plan.entries.back().path != request_.names.front()) {
+      failed("", {EINVAL, "a part can be loaded of one regular file only"});
+      return false;
+    }
+    if (auto part = clipped(request_.part, plan.entries.back().size); !part) return failed(plan.entries.back().path, part.error()), false;
+    return true;
   }
 
   void leave_out_what_is_there(Plan& plan) {
