@@ -100,7 +100,7 @@ int begin(const char* verb, efs_iocb* cb) {
   if (cb->efs_offset < 0) return told(EFS_API_EINVAL, std::string(cb->efs_path) + ": a negative offset");
   cb->efs_tid = 0;
   const unsigned flags = cb->efs_flags;
-  const Json request{{"verb", verb}, {"paths", {cb->efs_path}}, {"backend", cb->efs_backend == nullptr ? "" : cb->efs_backend}, {"offset", static_cast<std::uint64_t>(cb->efs_offset)},
+  const Json request{{"verb", verb}, {"paths", Json::array({std::string(cb->efs_path)})}, {"backend", cb->efs_backend == nullptr ? "" : cb->efs_backend}, {"offset", static_cast<std::uint64_t>(cb->efs_offset)},
                      {"size", static_cast<std::uint64_t>(cb->efs_size)}, {"replace", (flags & EFS_LOAD_REPLACE) != 0}, {"force", (flags & EFS_LOAD_FORCE) != 0},
                      {"as_is", (flags & EFS_UNLOAD_AS_IS) != 0}, {"remove", (flags & EFS_UNLOAD_REMOVE) != 0}};
   Json answer;

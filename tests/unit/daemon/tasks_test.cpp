@@ -124,6 +124,7 @@ TEST_CASE("waiting tasks are bounded, ended ones forgotten") {
   for (std::size_t i = 0; i < Tasks::most_waiting; ++i) REQUIRE(tasks.start(TaskKind::load, "more", good));
   CHECK(tasks.start(TaskKind::load, "too many", good).error().code == EAGAIN);
   held.go.set_value();
+  (void)tasks.wait(first, long_enough);
   tasks.close(true);
   tasks.reopen();
   const auto last = *tasks.start(TaskKind::unload, "last", good);

@@ -1,4 +1,5 @@
 // Load and unload on a real file system without a mount, with a PFS whose calls fail.
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
 
@@ -57,10 +58,14 @@ struct LiveScene {
 TEST_CASE("whichever call to the PFS fails, a load shows all or nothing and loses no space") {
   std::uint64_t number = 0;
   std::size_t failures = 0;
-  for (bool reached = true; reached; ++number) {
+  for (std::atomic<bool> reached = true; reached; ++number) {
     LiveScene scene;
     reached = false;
-    FaultPfs pfs([&](std::uint64_t n, const std::string&, const std::string&) { return n == number ? (reached = true, EIO) : 0; });
+    FaultPfs pfs([&](std::uint64_t n, const std::string&, const std::string&) { 
+      if (n != number) return 0;
+      reached = true;
+      return EIO;
+    });
     const LoadReport report = scene.in({.names = {"d"}}, pfs);
     INFO("call " << number);
     if (report.ok()) {
@@ -79,13 +84,13 @@ TEST_CASE("whichever call to the PFS fails, a load shows all or nothing and lose
 TEST_CASE("whichever call to the PFS fails, an unload leaves the old result or the whole new one, and the truth in its receipt") {
   std::uint64_t number = 0;
   std::size_t failures = 0;
-  for (bool reached = true; reached; ++number) {
+  for (std::atomic<bool> reached = true; reached; ++number) {
     LiveScene scene;
     const std::string content(70000, 'n');
     scene.buffer.write("f", content);
     std::ofstream(scene.config.results_dir + "/f") << "old";
     reached = false;
-    bool unlink_failed = false;
+    std::atomic<bool> unlink_failed = false;
     FaultPfs pfs([&](std::uint64_t n, const std::string& call, const std::string&) {
       if (n != number) return 0;
       unlink_failed = call == "unlink";
@@ -132,10 +137,9 @@ TEST_CASE("a file that is opened for writing while it is copied does not go out,
 
 TEST_CASE("a name that a program takes during a load stays the program's") {
   LiveScene scene;
-  bool made = false;
+  std::atomic<bool> made = false;
   FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
-    if (call == "read" && !made) {
-      made = true;
+    if (call == "read" && !made.exchange(true)) {
       const auto directory = scene.buffer.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0700, 0)->ino;
       (void)scene.buffer.filesystem->make_node({}, directory, "b", S_IFREG | 0600, 0);
     }

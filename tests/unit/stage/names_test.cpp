@@ -55,5 +55,5 @@ TEST_CASE("parts are clipped, united and told in text") {
   CHECK(united(two, {10, 10}) == std::vector<Part>{{0, 25}});
   CHECK(united(two, {12, 2}) == std::vector<Part>{{0, 10}, {12, 2}, {20, 5}});
   CHECK(united(two, {2, 3}) == two);
-  for (const char* bad : {"x", "1", "1+", "1+2,", "1+2;3+4", "+1", "-1+2"}) CHECK((parts_of(bad).empty() || std::string(bad) == "1+2,"));
+  for (const char* bad : {"x", "1", "1+", "1+2;3+4", "+1", "-1+2"}) CHECK(parts_of(bad).empty());
 }
