@@ -185,7 +185,8 @@ class Unload {
     const fs::WalkItem& item = chosen->second;
     if (entry.action == Action::staged_out && S_ISREG(item.attributes.st_mode)) mark(entry, item);
     if (!request_.remove || !S_ISREG(item.attributes.st_mode)) return;
-    const Status removed = staging_.remove_clean(entry.path);
+    const Status there = entry.action == Action::unchanged ? still_there(item) : Status();
+    const Status removed = there ? staging_.remove_clean(entry.path) : there;
     append(entry.reason, removed ? "removed from the buffer" : "kept in the buffer: " + describe(removed.error()));
   }
 
@@ -208,14 +209,28 @@ class Unload {
     return proof.doubt == busy_text ? "a program has it open for writing" : proof.doubt == unproved_text ? "it may be mapped for writing" : proof.doubt;
   }
 
-  /// What results-dir has under the item's name now: ours, unless size or time tell otherwise.
+  /// A clean file goes only while the PFS has what it is a copy of.
+  Status still_there(const fs::WalkItem& item) {
+    const auto& known = item.saved ? item.saved : item.origin;
+    if (!known) return fail(EBUSY, "the buffer may have the only copy");
+    auto now = version_below(item.saved ? config_.results_dir : config_.root_dir, item.path);
+    const bool same = now && now->inode == known->inode && now->device == known->device && now->size == known->size && now->mtime == known->mtime;
+    return same ? Status() : fail(ESTALE, "the PFS does not have this version any more");
+  }
+
+  /// What results-dir has under the item's name now: ours, unless the size tells otherwise.
   Result<fs::Origin> version_of_copy(const fs::WalkItem& item) {
-    auto top = pfs_.open(AT_FDCWD, config_.results_dir, O_RDONLY | O_DIRECTORY);
-    auto directory = top ? pfs_.open_beneath(top->get(), parent_of(item.path), O_RDONLY | O_DIRECTORY) : std::move(top);
+    auto now = version_below(config_.results_dir, item.path);
+    if (now && now->size != static_cast<std::uint64_t>(item.attributes.st_size)) return fail(ESTALE, "somebody has changed it in results-dir");
+    return now;
+  }
+
+  Result<fs::Origin> version_below(const std::string& top_path, const std::string& path) {
+    auto top = pfs_.open(AT_FDCWD, top_path, O_RDONLY | O_DIRECTORY);
+    auto directory = top ? pfs_.open_beneath(top->get(), parent_of(path), O_RDONLY | O_DIRECTORY) : std::move(top);
     if (!directory) return std::unexpected(directory.error());
-    auto now = pfs_.lstat(directory->get(), leaf_of(item.path));
+    auto now = pfs_.lstat(directory->get(), leaf_of(path));
     if (!now) return std::unexpected(now.error());
-    if (now->st_size != item.attributes.st_size) return fail(ESTALE, "somebody has changed it in results-dir");
     return fs::Origin{.device = now->st_dev, .inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size), .mtime = to_ns(now->st_mtim), .ctime = to_ns(now->st_ctim)};
   }
 

@@ -184,3 +184,18 @@ TEST_CASE("unload --remove removes only what results-dir has for sure") {
   CHECK(scene.out("d/a") == "(not there)");
   CHECK(scene.buffer.exists("d/l"));
 }
+
+TEST_CASE("a clean file stays where the PFS does not have its version any more") {
+  LiveScene scene;
+  REQUIRE(scene.in({.names = {"d"}}).ok());
+  scene.put("d/a", "another version");
+  scene.buffer.write("f", "x");
+  REQUIRE(scene.back({.names = {"f"}}).verdict == Verdict::complete);
+  stdfs::remove(scene.config.results_dir + "/f");
+  const Receipt receipt = scene.back({.names = {"d/a", "d/b", "f"}, .remove = true});
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(scene.buffer.exists("d/a"));
+  CHECK_FALSE(scene.buffer.exists("d/b"));
+  CHECK(scene.buffer.exists("f"));
+  CHECK(describe_unload(receipt).find("any more") != std::string::npos);
+}
