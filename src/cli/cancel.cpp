@@ -7,7 +7,7 @@ namespace efs::cli {
 int cancel(World& world, const FileArguments& a) {
   const auto numbers = task_numbers(a.paths);
   if (!numbers) return report(world, numbers.error(), exit_usage);
-  const auto instance = find_instance(a.instance);
+  const auto instance = find_instance_for(a);
   if (!instance) return report(world, instance.error());
   int worst = exit_good;
   for (const auto number : *numbers)

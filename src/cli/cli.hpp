@@ -70,8 +70,8 @@ std::expected<config::JobConfig, int> load_job(World& world, const JobArguments&
 int report(World& world, const Error& error, int code = exit_failure);
 /// The instance named by job file, mount point or name; with "" the only one running.
 Result<control::Instance> find_instance(const std::string& which);
-/// The instance that is meant; with no name, the one on whose mount or below whose root-dir the first path lies, or the
-/// only one running.
+/// The instance that is meant; with no name, the one on whose mount or below whose root-dir the first path lies, else the
+/// one of EFS_MOUNT, or the only one running.
 Result<control::Instance> find_instance_for(const FileArguments& arguments);
 /// Asks the instance; an answer that is no success is an Error.
 Result<Json> ask(const control::Instance& instance, const Json& request, const std::function<void(const Json&)>& progress = {});

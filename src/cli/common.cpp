@@ -75,7 +75,10 @@ Result<control::Instance> find_instance(const std::string& which) {
 }
 
 Result<control::Instance> find_instance_for(const FileArguments& arguments) {
-  if (!arguments.instance.empty() || arguments.paths.empty() || arguments.paths.front()[0] != '/') return find_instance(arguments.instance);
+  // A program of `efs run` means the instance that it runs in.
+  const char* mount = std::getenv("EFS_MOUNT");
+  const std::string own = arguments.instance.empty() && mount != nullptr ? mount : arguments.instance;
+  if (!arguments.instance.empty() || arguments.paths.empty() || arguments.paths.front()[0] != '/') return find_instance(own);
   const std::string& path = arguments.paths.front();
   const auto holds = [&](const std::string& top) { return !top.empty() && (path == top || path.starts_with(top == "/" ? top : top + "/")); };
   std::vector<control::Instance> below_root;
@@ -86,7 +89,7 @@ Result<control::Instance> find_instance_for(const FileArguments& arguments) {
     if (holds(status->value("root_dir", ""))) below_root.push_back(instance);
   }
   if (below_root.size() == 1) return below_root.front();
-  if (below_root.empty()) return find_instance("");
+  if (below_root.empty() || !own.empty()) return find_instance(own);
   return fail(EINVAL, path + " lies below the root-dir of several instances: " + names_of(below_root) + "; name one with -i");
 }
 

@@ -48,7 +48,7 @@ Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& 
 int wait(World& world, const FileArguments& a) {
   auto numbers = task_numbers(a.paths);
   if (!numbers) return report(world, numbers.error(), exit_usage);
-  const auto instance = find_instance(a.instance);
+  const auto instance = find_instance_for(a);
   if (!instance) return report(world, instance.error());
   if (numbers->empty()) {
     const auto status = ask(*instance, {{"verb", "status"}});

@@ -262,6 +262,13 @@ log.close()" "$MNT/v" "$PFS/v1" "$PFS/v2" "$MNT/log" "$MNT/input/a" "$MNT/input/
   check "$m: stop --no-stage-out" timeout 60 "$EFS" stop --no-stage-out "$NAME"
 }
 
+# A program of `efs run` means its own instance.
+fresh other; check 'another instance' "$EFS" start "$JOB"
+fresh inside; echo in >"$PFS/more"
+check_exit 'load and unload in a job, with another instance about' 0 'task 2: unload done' "$EFS" run "$JOB" -- sh -c "$EFS load -w more && cp \"\$EFS_MOUNT/more\" \"\$EFS_MOUNT/res\" && $EFS unload -w res && $EFS wait 1 2"
+check 'both' grep -qx in "$OUT/res"
+check 'stop of the other' "$EFS" stop other
+
 tests passthrough p
 mode=daemon-io
 tests "daemon's path" d
