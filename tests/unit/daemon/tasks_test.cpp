@@ -3,6 +3,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <future>
 
+#include "base/log.hpp"
+
 using namespace efs;
 using control::Json;
 using daemon::TaskKind;
@@ -117,6 +119,7 @@ TEST_CASE("a close without a stage-out cancels unloads, too") {
 }
 
 TEST_CASE("waiting tasks are bounded, ended ones forgotten") {
+  log::setup("", "warn");  // not a line for each of a thousand
   Tasks tasks;
   Held held;
   const auto first = *tasks.start(TaskKind::load, "first", held.work());

@@ -29,7 +29,8 @@ TEST_CASE("a name that is there is no pattern; a pattern takes directories with 
   buffer.write("ex", "");
   const auto paths = [&](const std::string& name) {
     std::string text;
-    for (const auto& item : items_of(*buffer.staging, name).value()) text += item.path + " ";
+    const auto items = items_of(*buffer.staging, name);
+    for (const auto& item : items.value()) text += item.path + " ";
     return text;
   };
   CHECK(paths("d*") == "d1 d1/x d2 ");
