@@ -81,6 +81,9 @@ class Backend {
   virtual Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
   /// Returns when the container's existence (not its bytes) survives what the durability class promises.
   virtual Status sync_name(std::uint64_t id) = 0;
+  /// May anybody write to the container now, through a descriptor or a mapping? False is a proof. Call it with no
+  /// Container of this id in hand: one's own counts. The default cannot tell.
+  virtual bool may_be_written(std::uint64_t) { return true; }
   virtual Space space() = 0;
   /// ENOSPC where the declared capacity is used up and the kernel will not say so (advisory enforcement).
   virtual Status admit_writer() = 0;

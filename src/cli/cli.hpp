@@ -2,6 +2,7 @@
 // The command efs: one file per verb. Everything a verb touches comes in as a World, so that a verb is a function of
 // its arguments and its world.
 
+#include <functional>
 #include <iosfwd>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -37,6 +38,17 @@ struct JobArguments {
   bool show = false;
 };
 
+/// What the verbs for files share.
+struct FileArguments {
+  std::string instance;            // "": the one that the paths lie in, or the only one
+  std::vector<std::string> paths;  // or task ids
+  std::string file_class;          // of set
+  bool wait = false;
+  bool replace = false, force = false;   // load
+  bool as_is = false, remove = false;    // unload
+  std::uint64_t offset = 0, size = 0;    // of one file
+};
+
 // Verbs: each returns the exit code and has reported everything.
 int check(World& world, const JobArguments& arguments);
 int plan(World& world, const JobArguments& arguments);
@@ -50,6 +62,13 @@ struct TopArguments {
   bool once = false;
 };
 int top(World& world, const TopArguments& arguments);
+int load(World& world, const FileArguments& arguments);
+int unload(World& world, const FileArguments& arguments);
+int wait(World& world, const FileArguments& arguments);
+int cancel(World& world, const FileArguments& arguments);
+int ls(World& world, const FileArguments& arguments);
+int explain(World& world, const FileArguments& arguments);
+int set(World& world, const FileArguments& arguments);
 
 // Shared pieces
 /// Loads the job file or reports every problem of it.
@@ -67,6 +86,15 @@ int report(World& world, const Error& error, int code = exit_failure);
 Result<control::Instance> find_instance(const std::string& which);
 /// The status of one instance; of one that is dead, its state and why.
 Json status_of(const control::Instance& instance);
+/// The instance that is meant; with no name, the one on whose mount or below whose root-dir the first path lies, else the
+/// one of EFS_MOUNT, or the only one running.
+Result<control::Instance> find_instance_for(const FileArguments& arguments);
+/// Asks the instance; an answer that is no success is an Error.
+Result<Json> ask(const control::Instance& instance, const Json& request, const std::function<void(const Json&)>& progress = {});
+/// Numbers of tasks; EINVAL for what is none.
+Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& texts);
+/// Waits for a task, shows how it goes and how it went; the exit code.
+int finish_task(World& world, const control::Instance& instance, std::uint64_t task);
 /// Starts efsd for a job and waits until the inputs are there; its status line.
 std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config);
 struct Stopped {

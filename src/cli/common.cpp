@@ -84,6 +84,36 @@ Result<control::Instance> find_instance(const std::string& which) {
   return fail(ENOENT, "no instance has the name, mount point or job file " + which + (instances.empty() ? "; none is running" : "; running: " + names_of(instances)));
 }
 
+Result<control::Instance> find_instance_for(const FileArguments& arguments) {
+  // A program of `efs run` means the instance that it runs in.
+  const char* mount = std::getenv("EFS_MOUNT");
+  const std::string own = arguments.instance.empty() && mount != nullptr ? mount : arguments.instance;
+  if (!arguments.instance.empty() || arguments.paths.empty() || arguments.paths.front()[0] != '/') return find_instance(own);
+  const std::string& path = arguments.paths.front();
+  const auto holds = [&](const std::string& top) { return !top.empty() && (path == top || path.starts_with(top == "/" ? top : top + "/")); };
+  std::vector<control::Instance> below_root;
+  for (const auto& instance : control::list_instances()) {
+    const auto status = instance.alive ? ask_status(instance) : Result<Json>(fail(ESRCH));
+    if (!status) continue;
+    if (holds(status->value("mount", ""))) return instance;
+    if (holds(status->value("root_dir", ""))) below_root.push_back(instance);
+  }
+  if (below_root.size() == 1) return below_root.front();
+  if (below_root.empty() || !own.empty()) return find_instance(own);
+  return fail(EINVAL, path + " lies below the root-dir of several instances: " + names_of(below_root) + "; name one with -i");
+}
+
+Result<Json> ask(const control::Instance& instance, const Json& request, const std::function<void(const Json&)>& progress) {
+  if (!instance.alive) return fail(ESRCH, "the daemon of " + instance.name + " is gone");
+  auto client = control::Client::connect(instance.socket(), instance.owner);
+  if (!client) return std::unexpected(client.error());
+  auto answer = client->ask(request, progress);
+  if (!answer) return answer;
+  if (!answer->value("ok", false)) return fail(answer->value("code", EIO), answer->value("error", "failed"));
+  answer->erase("event");
+  return answer;
+}
+
 void show_progress(World& world, const Json& progress) {
   if (!world.terminal || world.json) return;
   const double done = progress.value("bytes_done", 0.0), total = progress.value("bytes_total", 0.0), started = progress.value("started", 0.0);

@@ -1,6 +1,8 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -47,12 +49,51 @@ void use_site_runtime_directory(World& world, bool needs_job) {
   if (site && *site && !(*site)->runtime_dir.empty()) ::setenv("EFS_ROOT_RUNTIME_DIR", (*site)->runtime_dir.c_str(), 0);
 }
 
+// What is done to files while programs run.
+template <typename Verb>
+void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
+  const auto file_verb = [&](const char* name, const char* help, int (*what)(World&, const FileArguments&)) {
+    CLI::App* sub = verb(name, help, [&world, &a, what] { return what(world, a); });
+    sub->add_option("-i,--instance", a.instance, "name, mount point or job file of the instance (default: the one that the path lies in, or the only one)");
+    return sub;
+  };
+  const auto paths = [&](CLI::App* sub, bool needed) {
+    auto* option = sub->add_option("path", a.paths, "paths on the mount, of the PFS below root-dir, or relative to root-dir; patterns in quotes");
+    if (needed) option->required();
+  };
+  const auto part = [&](CLI::App* sub) {
+    sub->add_flag("-w,--wait", a.wait, "return when it is done, not at once with a task's number");
+    sub->add_option("--offset", a.offset, "only a part of one file: its first byte");
+    sub->add_option("--size", a.size, "and how many (0: to the end)");
+  };
+  CLI::App* load_verb = file_verb("load", "bring files from the PFS into the buffer while programs run", load);
+  paths(load_verb, true);
+  part(load_verb);
+  load_verb->add_flag("--replace", a.replace, "take the place of another version that is clean");
+  load_verb->add_flag("--force", a.force, "with --replace: of a changed one too, whose changes are lost");
+  CLI::App* unload_verb = file_verb("unload", "bring changed files to results-dir while programs run", unload);
+  paths(unload_verb, true);
+  part(unload_verb);
+  unload_verb->add_flag("--as-is", a.as_is, "also what may be written to meanwhile; such a copy is not verified");
+  unload_verb->add_flag("--remove", a.remove, "then remove them from the buffer");
+  CLI::App* wait_verb = file_verb("wait", "wait for loads and unloads (default: all)", wait);
+  wait_verb->add_option("task", a.paths, "numbers of tasks");
+  CLI::App* cancel_verb = file_verb("cancel", "cancel loads and unloads", cancel);
+  cancel_verb->add_option("task", a.paths, "numbers of tasks")->required();
+  paths(file_verb("ls", "list what is in the buffer: class, state, size", ls), false);
+  paths(file_verb("explain", "tell where a file is and whether it will be staged out, and why", explain), true);
+  CLI::App* set_verb = file_verb("set", "change the class of files while programs run", set);
+  set_verb->add_option("class", a.file_class, "persistent, temporary, or default: as the job file says")->required()->check(CLI::IsMember({"persistent", "temporary", "default"}));
+  paths(set_verb, true);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   World world{std::cout, std::cerr, ::isatty(2) == 1, false};
   JobArguments job;
   std::vector<std::string> command;
+  FileArguments files;
   std::string which;
   bool no_stage_out = false;
   std::function<int()> action;
@@ -86,6 +127,7 @@ int main(int argc, char** argv) {
   top_verb->add_option("instance", watched.which, "name, mount point or job file");
   top_verb->add_option("-i,--interval", watched.interval, "seconds between two looks (default 2)")->check(CLI::Range(0.1, 3600.0));
   top_verb->add_flag("--once", watched.once, "show totals once and end, as with --json");
+  add_file_verbs(verb, world, files);
 
   try {
     app.parse(argc, argv);
@@ -95,7 +137,7 @@ int main(int argc, char** argv) {
   }
   if (job.job_file.empty())
     if (const char* given = std::getenv("EFS_CONFIG")) job.job_file = given;
-  const bool needs_job = run_verb->parsed() || start_verb->parsed() || app.got_subcommand("plan") || app.got_subcommand("check");
+  const bool needs_job = std::ranges::any_of(std::array{"run", "start", "plan", "check"}, [&](const char* name) { return app.got_subcommand(name); });
   if (needs_job && job.job_file.empty()) return report(world, {EINVAL, "no job file: name one, or set EFS_CONFIG"}, exit_usage);
   use_site_runtime_directory(world, needs_job);
   try {

@@ -39,6 +39,15 @@ void print(std::ostream& out, const Json& s) {
   const std::string state = s.value("state", "");
   if (state == "staging-in" || state == "staging-out")
     out << "  moved    " << format_bytes(s.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(s.value("bytes_total", std::uint64_t{0})) << "\n";
+  const Json tasks = s.value("tasks", Json::array());
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const Json& task = tasks[i];
+    const std::string how = task.value("task_state", "");
+    if (how != "pending" && how != "running" && i + 5 < tasks.size()) continue;  // of those that have ended the last few
+    out << "  task     " << task.value("task", 0) << ": " << task.value("kind", "") << " of " << task.value("what", "") << ": " << how;
+    if (how == "running") out << ", " << format_bytes(task.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(task.value("bytes_total", std::uint64_t{0}));
+    out << "\n";
+  }
 }
 
 }  // namespace

@@ -90,4 +90,7 @@ bool glob_match(std::string_view pattern, std::string_view path);
 /// persistent where there is no output rule and temporary where there is one.
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in);
 
+/// The same, and in `why` the rule that decided, for people.
+FileClass classify(const JobConfig& config, std::string_view path, bool staged_in, std::string& why);
+
 }  // namespace efs::config

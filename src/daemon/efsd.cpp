@@ -220,13 +220,15 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
   RestartPolicy policy;
   Predecessors predecessors;
   int status = 0;
+  bool ended = false;  // by itself, with or without success; else it died and nobody goes on
   while (true) {
     (void)supervisor.serve(child.channel.get());
     child.channel.reset();
     while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {}
     const auto left = supervisor.left();
-    const bool died = WIFSIGNALED(status) || (left != Supervisor::Left::nothing && WEXITSTATUS(status) != 0);
-    if (!died || left == Supervisor::Left::nothing) break;
+    // A start that fails says so with its code and has cleaned up; later on, nothing but 0 is an end.
+    ended = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || left == Supervisor::Left::nothing);
+    if (ended || left == Supervisor::Left::nothing) break;
     predecessors = {predecessors.count + 1, how_ended(child.pid, status)};
     if (!policy.died(supervisor.take_progress(), RestartPolicy::Clock::now())) break;
     auto next = fork_worker(arguments, user, made, privileged, mount, predecessors);
@@ -235,12 +237,12 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
   }
   supervisor.clean_up();
   if (privileged) (void)!::seteuid(0);
-  if (WIFSIGNALED(status) || WEXITSTATUS(status) != 0) {
+  if (!ended) {
     give_up(arguments, made, how_ended(child.pid, status));
     return 1;
   }
   remove_instance_directory(made, arguments);
-  return 0;
+  return WEXITSTATUS(status);
 }
 
 }  // namespace

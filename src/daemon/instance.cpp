@@ -22,9 +22,9 @@ using control::Json;
 // Threads are started when slow work needs them: so many slow requests, less one, run side by side.
 unsigned session_threads() { return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U); }
 
-stage::Options stage_options(const config::JobConfig& config) { return {.workers = config.workers, .transfer_size = config.transfer_size}; }
-
 }  // namespace
+
+stage::Options stage_options(const config::JobConfig& config) { return {.workers = config.workers, .transfer_size = config.transfer_size}; }
 
 const char* name_of(State state) {
   switch (state) {
@@ -221,7 +221,9 @@ bool Instance::serve_until_stopped() {
   }
   if (!was_unsaved) {
     enter(State::unmounting);
+    tasks_.close(request.stage_out);
     if (const Status unmounted = unmount(); !unmounted) {
+      tasks_.reopen();
       enter(State::running);
       finish_stop(control::error_line(unmounted.error()));
       return false;
@@ -250,6 +252,7 @@ bool Instance::stage_out() {
   stage::StagingBuffer buffer(staging);
   progress_.cancel = false;
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, stage_options(options_.config), progress_);
+  add_unloaded(receipt);
   int code = stage::exit_code(receipt);
   Json outcome = control::result_line({{"staged_out", true}, {"receipt", stage::to_json(receipt)}, {"summary", stage::describe(receipt)}});
   if (!options_.config.results_dir.empty()) {
@@ -273,10 +276,12 @@ void Instance::tear_down() {
     supervisor_.abort();  // only after a start that failed: nothing was written yet, and nobody may hold us up
     session_thread_.join();
   }
+  tasks_.close(false);
   ready_ = false;
   mount_point_.reset();
   if (made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
   {
+    const WriteLock users(files_in_use_);
     MutexLock lock(mutex_);  // nobody asks for figures of what goes now
     session_.reset();
     filesystem_.reset();

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <map>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 
@@ -13,10 +15,13 @@
 #include "control/server.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
+#include "daemon/tasks.hpp"
 #include "daemon/watchers.hpp"
 #include "fs/filesystem.hpp"
 #include "fuse/session.hpp"
 #include "stage/progress.hpp"
+#include "stage/receipt.hpp"
+#include "stage/stage_in.hpp"
 
 namespace efs::daemon {
 
@@ -37,6 +42,9 @@ struct InstanceOptions {
 /// `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
 enum class State : std::uint8_t { planning, staging_in, running, unmounting, staging_out, unsaved, ended, failed };
 const char* name_of(State state);
+
+/// How the job's transfers run.
+stage::Options stage_options(const config::JobConfig& config);
 
 class Instance {
  public:
@@ -77,6 +85,18 @@ class Instance {
   bool is_starting();
   bool is_stopping(std::uint64_t before);
   std::uint64_t stops_done();
+  // instance_files.cpp: what is done to files while programs run
+  control::Json handle_files(const std::string& verb, const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_load(const control::Json& request);
+  control::Json handle_unload(const control::Json& request);
+  control::Json handle_ls(const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_explain(const control::Json& request);
+  control::Json handle_set(const control::Json& request);
+  control::Json handle_wait_task(const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_cancel(const control::Json& request);
+  Result<std::vector<std::string>> names_in(const control::Json& request) const;
+  void remember_unloaded(const stage::Receipt& receipt);
+  void add_unloaded(stage::Receipt& receipt);
   control::Json status_now();
   control::Json progress_now();
   control::Json status_file_now();
@@ -97,6 +117,9 @@ class Instance {
   stage::Progress progress_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 
+  SharedMutex files_in_use_;  // rank 4: shared by control requests that use filesystem_; exclusive to end it
+  Tasks tasks_;               // closed before the mount goes
+
   Mutex mutex_;  // rank 5; nothing but the backend's space() is called under it
   Condition changed_;
   State state_ EFS_GUARDED_BY(mutex_) = State::planning;
@@ -106,6 +129,7 @@ class Instance {
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
+  std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each
   std::atomic<bool> ready_{false};      // store_, filesystem_ and session_ may be looked at
 };
 

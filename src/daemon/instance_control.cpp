@@ -19,7 +19,7 @@ Json Instance::handle(const Json& request, const control::Server::Progress& prog
   if (verb == "status") return control::result_line(status_now());
   if (verb == "wait") return handle_wait(request.value("starter", false), progress);
   if (verb == "stop") return handle_stop(request, progress);
-  return control::error_line({EINVAL, "unknown verb \"" + verb + "\": this daemon knows status, wait and stop"}, 2);
+  return handle_files(verb, request, progress);
 }
 
 // Until the inputs are there, or the reason why not. `starter`: the instance is not wanted without him.
@@ -110,6 +110,7 @@ Json Instance::status_now() {
   status["name"] = config.name;
   status["job_file"] = config.source;
   status["mount"] = config.mount_dir;
+  status["root_dir"] = config.root_dir;
   status["results_dir"] = config.results_dir;
   status["directory"] = options_.directory;
   status["log"] = config.log_file.empty() ? options_.directory + "/efsd.log" : config.log_file;
@@ -117,6 +118,7 @@ Json Instance::status_now() {
   status["worker_pid"] = ::getpid();
   status["takeovers"] = options_.takeovers;
   status["since"] = std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
+  status["tasks"] = tasks_.list();
   MutexLock lock(mutex_);
   if (watchers_) status.update(watchers_->figures());
   if (!ready_ || !store_.backend) return status;

@@ -13,6 +13,14 @@ constexpr std::uint64_t smallest_compaction = 8u << 20;  // bytes of journal: wh
 constexpr std::size_t longest_name = 255;
 constexpr std::size_t most_files = 256;  // each may hold a container, that is a descriptor
 
+// The inode whose attributes a record changes; 0 for the others.
+struct ChangedInode {
+  std::uint64_t operator()(const SetAttributes& r) const { return r.ino; }
+  std::uint64_t operator()(const SetXattr& r) const { return r.ino; }
+  std::uint64_t operator()(const RemoveXattr& r) const { return r.ino; }
+  std::uint64_t operator()(const auto&) const { return 0; }
+};
+
 }  // namespace
 
 Filesystem::Filesystem(Backend& backend, const Options& options)
@@ -50,6 +58,7 @@ Status Filesystem::recover(const Options& options) {
   auto journal = store::Journal::open(options.metadata_directory, journal_name, [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status { return replay_one(stored); });
   if (!journal) return std::unexpected(journal.error());
   journal_ = std::move(*journal);
+  recovered_ = true;
   if (options.takeover) {
     names_.inherit_references();
     return {};
@@ -74,6 +83,7 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   EFS_TRY(journal_->append(request, scratch_, reserve));
   answers_.note(request, inode_of(record));
   const Status applied = names_.apply(record);
+  if (Inode* changed = names_.find(std::visit(ChangedInode{}, record))) ++changed->edits;
   if (!applied) log::error("event=apply_failed reason=\"{}\"", describe(applied.error()));
   compact_if_due();
   return applied;
@@ -174,6 +184,7 @@ Result<Entry> Filesystem::referenced(std::uint64_t ino) {
 }
 
 Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
+  ++inode.edits;
   if (inode.dirty) return {};
   SetAttributes record = attributes_of(inode);
   record.dirty = 1;

@@ -28,6 +28,8 @@
 
 namespace efs::fs {
 
+class KernelView;
+
 /// Who asks, and by which request of the kernel (0: none). Valid for the time of the request.
 struct Caller {
   uid_t uid = 0;
@@ -129,7 +131,7 @@ class Filesystem {
     bool attributes_go_stale = false;      // from now on a mapping may move times: what the kernel remembers of them must go
     std::shared_ptr<Container> container;  // set where passthrough is
   };
-  /// Each open that succeeded is followed by one release() with the same flags.
+  /// Counts an open for writing: each open that succeeded is followed by one release() with the same flags.
   Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags);
   void release(std::uint64_t ino, int flags);
   /// `flags`: those of the open; O_NOATIME leaves atime alone.
@@ -147,6 +149,9 @@ class Filesystem {
   void fill_pool(const std::function<void(std::span<const ContainerPool::Ready>)>& prepare);
 
   const Backend& backend() const { return backend_; }
+
+  /// Who is told of names that change without the kernel's asking; null: nobody. Must outlive its use.
+  void attach(KernelView* kernel) { kernel_ = kernel; }
 
  private:
   friend class Staging;
@@ -201,6 +206,8 @@ class Filesystem {
   Backend& backend_;
   const std::uint64_t segment_size_;
   const bool keeps_atime_;
+  std::atomic<KernelView*> kernel_{nullptr};
+  bool recovered_ = false;  // opens of an earlier process may live: constant after open()
 
   // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel. A
   // container is there before the record of its name and goes after the record of its removal, that without the lock.

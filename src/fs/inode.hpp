@@ -24,9 +24,13 @@ struct InodeExtra {
   std::map<std::string, std::string> xattrs;
   std::optional<Origin> origin;               // staged in
   std::string origin_path;                    // under this name
+  std::optional<Origin> saved;                // the copy in results-dir that an unload made, as it was then
+  std::string saved_path;                     // under this name
+  std::string parts;                          // of a file of which only parts were loaded: which
+  Keep keep = Keep::by_rule;                  // set while the job runs; wins over the job file
 };
 
-/// Guarded by the namespace lock, except `lookups`.
+/// Guarded by the namespace lock, except what is atomic.
 struct Inode {
   std::uint64_t ino = 0;
   std::uint64_t parent = 0;  // of a directory
@@ -43,7 +47,8 @@ struct Inode {
   bool inherited = false;  // a predecessor of this process gave references to the kernel; lookups is no count then
   std::atomic<bool> opened_read_write{false};   // its mapping may move mtime unseen
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now
-  std::atomic<std::uint32_t> write_opens{0};       // open for writing just now, those included
+  std::atomic<std::uint32_t> write_opens{0};       // opens for writing that were not released yet, those included
+  std::atomic<std::uint64_t> edits{0};             // grows with each open for writing and each change of attributes
   std::atomic<std::uint64_t> lookups{0};        // references of the kernel; may be too high, never too low
   std::unique_ptr<Directory> directory;
   std::unique_ptr<InodeExtra> extra;

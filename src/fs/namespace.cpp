@@ -206,6 +206,35 @@ Status Namespace::apply_one(const NextCookie& r) {
   return {};
 }
 
+Status Namespace::apply_one(const SetStaging& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr) return impossible("set staging");
+  inode->dirty = r.dirty != 0;
+  InodeExtra& extra = inode->more();
+  extra.keep = static_cast<Keep>(r.keep);
+  extra.origin = r.staged != 0 ? std::optional(r.origin) : std::nullopt;
+  extra.origin_path = r.origin_path;
+  extra.saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt;
+  extra.saved_path = r.saved_path;
+  extra.parts = r.parts;
+  return {};
+}
+
+Status Namespace::apply_one(const Replace& r) {
+  Inode* parent = directory(r.parent);
+  Inode* inode = find(r.ino);
+  if (parent == nullptr || inode == nullptr || inode->is_directory() || inode->nlink != 0) return impossible("replace");
+  if (parent->directory->find(r.name) != nullptr) {
+    drop_name(*parent, r.name, r.time);
+    parent->directory->erase(r.name);
+  }
+  parent->directory->insert(r.name, r.ino);
+  inode->nlink = 1;
+  inode->ctime = r.time;
+  touch(*parent, r.time);
+  return {};
+}
+
 std::vector<std::uint64_t> Namespace::orphans() const {
   std::vector<std::uint64_t> result;
   for (const auto& [ino, inode] : inodes_)
@@ -241,12 +270,29 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
   return r;
 }
 
-void emit_xattrs(const Inode& inode, const std::function<void(const Record&)>& emit) {
+void emit_extras(const Inode& inode, const std::function<void(const Record&)>& emit) {
   if (!inode.extra) return;
+  const InodeExtra& extra = *inode.extra;
+  if (extra.keep != Keep::by_rule || extra.saved || !extra.parts.empty()) emit(staging_of(inode));
   for (const auto& [key, value] : inode.extra->xattrs) emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
 }
 
 }  // namespace
+
+SetStaging staging_of(const Inode& inode) {
+  SetStaging r{.ino = inode.ino, .dirty = inode.dirty};
+  if (!inode.extra) return r;
+  const InodeExtra& extra = *inode.extra;
+  r.keep = static_cast<std::uint8_t>(extra.keep);
+  r.staged = extra.origin.has_value();
+  r.origin = extra.origin.value_or(Origin{});
+  r.origin_path = extra.origin_path;
+  r.saved = extra.saved.has_value();
+  r.copy = extra.saved.value_or(Origin{});
+  r.saved_path = extra.saved_path;
+  r.parts = extra.parts;
+  return r;
+}
 
 void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   std::vector<const Inode*> directories{&root()};
@@ -260,7 +306,7 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
         return true;
       }
       emit(make_node_of(inode, parent.ino, name, entry.cookie));
-      emit_xattrs(inode, emit);
+      emit_extras(inode, emit);
       if (inode.is_directory()) directories.push_back(&inode);
       return true;
     });
@@ -268,9 +314,9 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   // What is open without a name: records about it may still follow.
   for (const auto ino : orphans()) {
     emit(make_node_of(*find(ino), find(ino)->parent, "", 0));
-    emit_xattrs(*find(ino), emit);
+    emit_extras(*find(ino), emit);
   }
-  emit_xattrs(root(), emit);
+  emit_extras(root(), emit);
   emit(UsedInodes{next_ino_});
   // Last, for the records above have moved their times.
   for (const Inode* directory : directories) {

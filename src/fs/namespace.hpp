@@ -60,6 +60,8 @@ class Namespace {
   Status apply_one(const RemoveXattr& record);
   Status apply_one(const UsedInodes& record);
   Status apply_one(const NextCookie& record);
+  Status apply_one(const SetStaging& record);
+  Status apply_one(const Replace& record);
   // About requests, not about names: Filesystem's business.
   Status apply_one(const NewConnection&) { return {}; }
   Status apply_one(const Answered&) { return {}; }
@@ -70,5 +72,8 @@ class Namespace {
   std::unordered_map<std::uint64_t, std::unique_ptr<Inode>> inodes_;
   std::uint64_t next_ino_ = root_ino + 1;
 };
+
+/// The record that leaves what staging keeps of an inode as it is; callers change a field or two.
+SetStaging staging_of(const Inode& inode);
 
 }  // namespace efs::fs

@@ -109,8 +109,30 @@ struct Answered {
   template <typename F> void fields(F&& f) { f(ino); }
 };
 
+/// What staging keeps of an inode, all of it, as it is from now on.
+struct SetStaging {
+  std::uint64_t ino = 0;
+  std::uint8_t dirty = 0;
+  std::uint8_t keep = 0;    // fs::Keep
+  std::uint8_t staged = 0;  // origin counts
+  std::uint8_t saved = 0;   // copy counts
+  Origin origin, copy;
+  std::string origin_path, saved_path, parts;
+  template <typename F> void fields(F&& f) {
+    f(ino, dirty, keep, staged, saved, origin.device, origin.inode, origin.size, origin.mtime, origin.ctime, copy.device, copy.inode, copy.size, copy.mtime, copy.ctime, origin_path, saved_path, parts);
+  }
+};
+
+/// A file without a name gets one, and who has that name loses it in the same record.
+struct Replace {
+  std::uint64_t ino = 0, parent = 0;
+  FileTime time;
+  std::string name;
+  template <typename F> void fields(F&& f) { f(ino, parent, time, name); }
+};
+
 /// The index of an alternative is its type on the medium: append only, never reorder.
-using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes, NextCookie, NewConnection, Answered>;
+using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes, NextCookie, NewConnection, Answered, SetStaging, Replace>;
 
 /// The inode that the answer to the record's request names; of Unlink and Rename: none (0).
 std::uint64_t inode_of(const Record& record);

@@ -75,6 +75,24 @@ Result<int> BackingTable::acquire(std::uint64_t ino, bool wanted, Container* con
   return id;
 }
 
+// The kernel keeps the container open for as long as it is registered, so this waits until it is not: an empty question
+// is answered after everything that was said before it.
+void BackingTable::let_go(std::uint64_t ino) {
+  if (registrar_ == nullptr) return;
+  Ids due;
+  {
+    MutexLock lock(mutex_);
+    const auto it = slots_.find(ino);
+    if (it == slots_.end() || it->second.opens > 0) return;
+    if (it->second.idle) idle_.erase(it->second.place);
+    if (it->second.id != 0) close_later(it->second.id, 0);
+    slots_.erase(it);
+    due = take_closing(true);
+  }
+  close(due);
+  (void)registrar_->open_backing({});
+}
+
 void BackingTable::release(std::uint64_t ino) {
   if (registrar_ == nullptr) return;
   Ids due;

@@ -70,6 +70,8 @@ class BackingTable final : public Housekeeping {
   /// Counts an open; the backing id, or 0 for the daemon's path. `wanted`: passthrough is allowed for this inode.
   Result<int> acquire(std::uint64_t ino, bool wanted, Container* container);
   void release(std::uint64_t ino);
+  /// Ends the registration of an inode that nobody has open; returns when it has ended.
+  void let_go(std::uint64_t ino);
   /// The inode is gone; its container held so many bytes.
   void drop(std::uint64_t ino, std::uint64_t bytes);
   bool enabled() const { return registrar_ != nullptr; }

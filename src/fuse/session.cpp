@@ -122,8 +122,38 @@ class Prober {
 
 std::uint64_t current_request() { return request_of_thread; }
 
-Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks) : door_{filesystem, BackingTable(registrar), nullptr, Observer(std::move(sinks))} {}
-Session::~Session() = default;
+Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks) : door_{filesystem, BackingTable(registrar), nullptr, Observer(std::move(sinks))} { filesystem.attach(this); }
+Session::~Session() { door_.filesystem.attach(nullptr); }
+
+void Session::publish_session(fuse_session* session) {
+  WriteLock lock(notify_);
+  session_ = session;
+}
+
+// ENOENT is the usual answer: the kernel does not know the name or inode, or does not any more.
+void Session::attributes_changed(std::uint64_t ino) {
+  ReadLock lock(notify_);
+  if (session_ != nullptr) fuse_lowlevel_notify_inval_inode(session_, ino, 0, 0);
+}
+
+void Session::name_changed(std::uint64_t parent, const std::string& name) {
+  ReadLock lock(notify_);
+  if (session_ == nullptr) return;
+  const int told = fuse_lowlevel_notify_inval_entry(session_, parent, name.c_str(), name.size());
+  if (told != 0 && told != -ENOENT) log::warn("event=kernel_not_told parent={} code={}", parent, -told);
+  // The directory as well: an entry that the kernel does not know leaves its cached listing as it was.
+  fuse_lowlevel_notify_inval_inode(session_, parent, 0, 0);
+}
+
+void Session::name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino, bool last) {
+  ReadLock lock(notify_);
+  if (session_ == nullptr) return;
+  int told = last ? fuse_lowlevel_notify_delete(session_, parent, ino, name.c_str(), name.size()) : -ENOSYS;
+  if (told != 0) told = fuse_lowlevel_notify_inval_entry(session_, parent, name.c_str(), name.size());
+  if (told != 0 && told != -ENOENT) log::warn("event=kernel_not_told parent={} code={}", parent, -told);
+  fuse_lowlevel_notify_inval_inode(session_, parent, 0, 0);
+  fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
+}
 
 Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep) {
   return run(std::move(fuse_fd), options, {.keep = keep, .progress = {}}, nullptr);
@@ -153,11 +183,14 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
   } else {
     fuse_fd.release();  // the session closes it
     door_.session = session;
+    publish_session(session);
     if (init != nullptr) status = resume(session, *init);
     std::optional<Prober> prober;
     if (status && init != nullptr) prober.emplace(door_);
     if (status) RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &door_.backing).run();
   }
+  // The connection has ended, so nobody waits in a notification for an answer of ours.
+  publish_session(nullptr);
   door_.session = nullptr;
   fuse_session_destroy(session);
   fuse_opt_free_args(&args);

@@ -10,7 +10,9 @@
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
+#include "base/mutex.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/kernel_view.hpp"
 #include "fuse/backing.hpp"
 #include "fuse/observer.hpp"
 #include "fuse/request_loop.hpp"
@@ -31,11 +33,11 @@ struct Door {
 /// What a successor needs to go on with a connection: the INIT request that opened it, as the kernel sent it.
 using InitRequest = std::vector<std::byte>;
 
-class Session {
+class Session final : public fs::KernelView {
  public:
   /// `registrar`: null for the daemon's path only. `sinks` are told of every request. All must outlive the session.
   Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks = {});
-  ~Session();
+  ~Session() override;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -53,14 +55,22 @@ class Session {
   /// True once the kernel has agreed to passthrough.
   bool passthrough() const { return door_.backing.enabled(); }
 
+  void name_changed(std::uint64_t parent, const std::string& name) override;
+  void name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino, bool last) override;
+  void attributes_changed(std::uint64_t ino) override;
+  void let_go(std::uint64_t ino) override { door_.backing.let_go(ino); }
+
  private:
   struct Hooks {
     std::function<void(const InitRequest&)> keep;
     std::function<void()> progress;
   };
   Status run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks, const InitRequest* init);
+  void publish_session(fuse_session* session);
 
   Door door_;
+  SharedMutex notify_;  // rank 38: held shared while the kernel is told something, exclusively to end that
+  fuse_session* session_ EFS_GUARDED_BY(notify_) = nullptr;
 };
 
 /// The request of the kernel that this thread is working on (its `unique`, with resent_bit), 0 outside of one.

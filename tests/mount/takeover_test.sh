@@ -1,10 +1,11 @@
 #!/bin/bash
 # The worker is killed while programs work on the mount: none of them may notice more than a pause.
-#   takeover_test.sh BIN_DIR [KILLS [KILL_POINTS]]     the long run: 2000 and 2000
+#   takeover_test.sh BIN_DIR
+# EFS_KILLS and EFS_KILL_POINTS: how many; the long run: 2000 and 2000.
 set -uo pipefail
 trap "" PIPE
 . "$(dirname "$0")/../cli/lib.sh" "$1"
-kills=${2:-25} points=${3:-40}
+kills=${EFS_KILLS:-20} points=${EFS_KILL_POINTS:-40}
 seed=${EFS_SEED:-$RANDOM}
 echo "seed $seed (EFS_SEED=$seed repeats it), $kills kills at random moments, $points kill points"
 RANDOM=$seed

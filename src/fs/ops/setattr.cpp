@@ -53,6 +53,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
   // A request without any attribute is what a write sends that has to take privilege bits away, and what chown(-1, -1)
   // sends: then only the owner may. They look the same, but nobody writes where nobody has it open for writing.
   if (change.touch && target.is_regular() && target.write_opens == 0 && caller.uid != 0 && caller.uid != target.uid && mode_without_privilege(caller, target) != target.mode) return fail(EPERM);
+  if (change.size) ++target.edits;  // again, behind the change: who looked between the dirty bit and it must see a difference
   if (changes_record(change)) {
     auto record = changed(target, change);
     if (!record) return std::unexpected(record.error());
