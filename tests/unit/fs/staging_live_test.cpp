@@ -82,7 +82,7 @@ TEST_CASE("who has a replaced file open keeps it, and its container goes with hi
   CHECK(content == "old");
   CHECK(buffer.filesystem->getattr(old)->attributes.st_nlink == 0);
   CHECK(buffer.containers() == 2);
-  CHECK(buffer.filesystem->forget(old, 1));
+  CHECK(buffer.filesystem->forget(old, 1).gone);
   CHECK(buffer.containers() == 1);
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("removal of a clean file frees its container when nobody has it open")
   CHECK_FALSE(buffer.exists("f"));
   CHECK_FALSE(buffer.exists("g"));
   CHECK(buffer.containers() == 1);
-  CHECK(buffer.filesystem->forget(open, 1));
+  CHECK(buffer.filesystem->forget(open, 1).gone);
   CHECK(buffer.containers() == 0);
 }
 
