@@ -181,9 +181,15 @@ fresh killed
 started "$JOB"; echo x >"$MNT/x"; sync "$MNT/x"
 supervisor=$(supervisor_of killed); worker=$(worker_of killed)
 kill -KILL "$worker"
-check 'kill -9 of the worker ends the supervisor' await 20 gone "$supervisor"
-check 'and leaves no mount' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
-check 'whose directory answers' timeout 5 ls "$MNT"
+replaced() { local now; now=$(worker_of killed) && [ -n "$now" ] && [ "$now" != "$worker" ]; }
+check 'kill -9 of the worker: another one takes over' await 20 replaced
+check 'with what was there' timeout 20 grep -qx x "$MNT/x"
+check 'and it is counted' json "$(status_of killed)" "d['takeovers'] == 1 and d['supervisor_pid'] == $supervisor"
+worker=$(worker_of killed)
+kill -KILL "$supervisor"
+check 'kill -9 of the supervisor ends the worker' await 20 gone "$worker"
+if mounted "$MNT"; then umount "$MNT"; fi
+check 'the directory below answers' timeout 5 ls "$MNT"
 check_exit 'status tells that it is dead and where the data is' 1 "dead|$EFS_RUNTIME_DIR/killed/store" "$EFS" status killed
 check_exit 'so does stop' 1 "$EFS_RUNTIME_DIR/killed/store" "$EFS" stop killed
 check_exit 'start does not run over it' 1 'killed' "$EFS" start "$JOB"
@@ -194,7 +200,7 @@ fresh orphan
 started "$JOB"; echo x >"$MNT/x"
 supervisor=$(supervisor_of orphan); worker=$(worker_of orphan)
 kill -KILL "$supervisor"
-check 'kill -9 of the supervisor ends the worker' await 20 gone "$worker"
+check 'kill -9 of the supervisor ends its worker' await 20 gone "$worker"
 timeout 5 stat "$MNT/x" >"$S/stat" 2>&1; code=$?
 check 'the mount does not hang' test $code -eq 1
 if mounted "$MNT"; then check 'it says ENOTCONN' grep -q 'not connected' "$S/stat"; check 'it can be unmounted' umount "$MNT"; fi
