@@ -214,7 +214,10 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
   if (arguments.ready_fd >= 0) ::close(std::exchange(arguments.ready_fd, -1));
   Supervisor supervisor({.uid = user.uid, .gid = user.gid, .instance = UniqueFd(::dup(made.directory.get())), .store = std::move(made.store),
                          .fuse_device = UniqueFd(privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1), .privileged = privileged});
-  if (const Status dropped = drop_privilege(user); !dropped) log::error("event=supervisor_failed reason=\"{}\"", describe(dropped.error()));
+  if (const Status dropped = drop_privilege(user); !dropped) {
+    log::error("event=supervisor_failed reason=\"{}\"", describe(dropped.error()));
+    child.channel.reset();  // with rights that it must not have it answers nothing: the worker gives up
+  }
   // Opened with the user's file rights, as the directory is his.
   log::setup(arguments.log_file.empty() ? arguments.runtime_directory + "/" + arguments.name + "/efsd.log" : arguments.log_file, "info");
   RestartPolicy policy;
