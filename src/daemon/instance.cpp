@@ -125,7 +125,10 @@ Status Instance::take_over() {
   const bool passthrough = options_.privileged && !options_.daemon_io && store_.backend->offers_descriptor();
   session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr, sinks());
   if (!connection) {
-    session_ended_ = true;
+    {
+      MutexLock lock(mutex_);
+      session_ended_ = true;
+    }
     enter(State::unsaved);
     return {};
   }

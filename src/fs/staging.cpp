@@ -106,8 +106,8 @@ Status Staging::make_symlink(const std::string& path, const std::string& target,
 }
 
 Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const {
-  const Namespace& names = filesystem_.names_;
-  WalkStep step{.inode = &names.root(), .path = {}, .keep = Keep::by_rule, .keep_path = {}};
+  filesystem_.mutex_.assert_held_shared();
+  WalkStep step{.inode = &filesystem_.names_.root(), .path = {}, .keep = Keep::by_rule, .keep_path = {}};
   const auto inherit = [&step] {
     if (!step.inode->extra || step.inode->extra->keep == Keep::by_rule) return;
     step.keep = step.inode->extra->keep;
@@ -116,7 +116,7 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
   inherit();
   for (std::size_t begin = 0; begin < below.size();) {
     const std::size_t slash = std::min(below.find('/', begin), below.size());
-    auto next = names.child(*step.inode, below.substr(begin, slash - begin));
+    auto next = filesystem_.names_.child(*step.inode, below.substr(begin, slash - begin));
     if (!next) return fail(next.error().code, below + ": not in the buffer");
     step.inode = *next;
     step.path = below.substr(0, slash);
@@ -128,6 +128,7 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
 
 // What a name is to staging; `keep` and `keep_path` are those of the directory above.
 Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const {
+  filesystem_.mutex_.assert_held_shared();
   auto attributes = filesystem_.stat_of(inode);
   if (!attributes) return fail(attributes.error().code, path + ": container " + std::to_string(inode.ino) + " cannot be read: " + describe(attributes.error()));
   WalkItem item{.path = path, .ino = inode.ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt, .saved = std::nullopt, .keep = keep, .keep_path = keep_path, .parts = {}};
