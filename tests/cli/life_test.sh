@@ -94,7 +94,7 @@ check 'results of a killed program are back' grep -qx r "$OUT/killed"
 check_exit 'options of the program are not ours' 0 '^words -n --json$' "$EFS" run "$JOB" -- echo words -n --json
 check 'run --json' json "$("$EFS" run --json "$JOB" -- sh -c 'exit 3' 2>/dev/null)" "d['program_exit'] == 3 and d['stop_exit'] == 0 and d['stop']['staged_out']"
 check 'run --json is one document' json "$("$EFS" run --json "$JOB" -- true 2>/dev/null)" "d['ok'] and d['exit'] == 0 and d['stop']['exit'] == 0"
-said=$("$EFS" run --json "$JOB" -- sh -c 'sleep 600 <"$EFS_MOUNT" >/dev/null 2>&1 & echo $! >'"$S/holder" 2>/dev/null); code=$?
+said=$("$EFS" run --json "$JOB" -- sh -c 'exec 3<"$EFS_MOUNT"; sleep 600 <&3 >/dev/null 2>&1 & echo $! >'"$S/holder" 2>/dev/null); code=$?
 check 'run --json with a stop that fails' test $code -eq 125
 check 'is one document with the reason' json "$said" "d['ok'] is False and d['exit'] == 125 and d['program_exit'] == 0 and d['stop_exit'] == 1 and d['stop']['ok'] is False and 'in use' in d['stop']['error']"
 kill -KILL "$(cat "$S/holder")"; await 10 gone "$(cat "$S/holder")"
