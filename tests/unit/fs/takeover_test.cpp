@@ -38,12 +38,14 @@ struct Scene {
   }
   /// The next request of the kernel.
   fs::Caller next() { return {.uid = 0, .gid = 0, .request = request += 2}; }
-  /// The daemon dies with the request carried out and unanswered: the same one as it comes again.
-  fs::Caller again(fs::Caller caller) {
+  /// The daemon dies with the request carried out and unanswered: its successor, to whom it comes again as `resent`.
+  Filesystem* restarted(const fs::Caller& caller) {
     open(true);
-    caller.resent = true;
-    return caller;
+    resent = caller;
+    resent.resent = true;
+    return filesystem.get();
   }
+  fs::Caller resent;
   std::uint64_t file(const std::string& name) { return filesystem->make_node(next(), root, name, S_IFREG | 0644, 0)->ino; }
   bool there(const std::string& name) { return filesystem->lookup(root, name).has_value(); }
 };
@@ -55,7 +57,7 @@ TEST_CASE("a request that was carried out is answered and not carried out again"
   SECTION("create") {
     const auto caller = s.next();
     const auto made = s.filesystem->make_node(caller, root, "f", S_IFREG | 0600, 0);
-    const auto same = s.filesystem->make_node(s.again(caller), root, "f", S_IFREG | 0600, 0);
+    const auto same = s.restarted(caller)->make_node(s.resent, root, "f", S_IFREG | 0600, 0);
     REQUIRE(same);
     CHECK(same->ino == made->ino);
   }
@@ -63,7 +65,7 @@ TEST_CASE("a request that was carried out is answered and not carried out again"
     const auto caller = s.next();
     const auto made = s.filesystem->make_node(caller, root, "f", S_IFREG | 0600, 0);
     REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
-    const auto same = s.filesystem->make_node(s.again(caller), root, "f", S_IFREG | 0600, 0);
+    const auto same = s.restarted(caller)->make_node(s.resent, root, "f", S_IFREG | 0600, 0);
     REQUIRE(same);
     CHECK(same->ino == made->ino);
     CHECK_FALSE(s.there("f"));
@@ -71,30 +73,30 @@ TEST_CASE("a request that was carried out is answered and not carried out again"
   SECTION("create without a name") {
     const auto caller = s.next();
     const auto made = s.filesystem->make_nameless(caller, root, 0600);
-    CHECK(s.filesystem->make_nameless(s.again(caller), root, 0600)->ino == made->ino);
+    CHECK(s.restarted(caller)->make_nameless(s.resent, root, 0600)->ino == made->ino);
   }
   SECTION("mkdir and symlink") {
     auto caller = s.next();
     const auto made = s.filesystem->make_node(caller, root, "d", S_IFDIR | 0700, 0);
-    CHECK(s.filesystem->make_node(s.again(caller), root, "d", S_IFDIR | 0700, 0)->ino == made->ino);
+    CHECK(s.restarted(caller)->make_node(s.resent, root, "d", S_IFDIR | 0700, 0)->ino == made->ino);
     caller = s.next();
     const auto link = s.filesystem->make_symlink(caller, root, "l", "target");
-    CHECK(s.filesystem->make_symlink(s.again(caller), root, "l", "target")->ino == link->ino);
+    CHECK(s.restarted(caller)->make_symlink(s.resent, root, "l", "target")->ino == link->ino);
   }
   SECTION("link, unlink, rmdir") {
     const auto ino = s.file("f");
     auto caller = s.next();
     REQUIRE(s.filesystem->link(caller, ino, root, "g"));
-    const auto linked = s.filesystem->link(s.again(caller), ino, root, "g");
+    const auto linked = s.restarted(caller)->link(s.resent, ino, root, "g");
     REQUIRE(linked);
     CHECK(linked->attributes.st_nlink == 2);
     caller = s.next();
     REQUIRE(s.filesystem->unlink(caller, root, "g"));
-    CHECK(s.filesystem->unlink(s.again(caller), root, "g"));
+    CHECK(s.restarted(caller)->unlink(s.resent, root, "g"));
     REQUIRE(s.filesystem->make_node(s.next(), root, "d", S_IFDIR | 0700, 0));
     caller = s.next();
     REQUIRE(s.filesystem->rmdir(caller, root, "d"));
-    CHECK(s.filesystem->rmdir(s.again(caller), root, "d"));
+    CHECK(s.restarted(caller)->rmdir(s.resent, root, "d"));
     // A new request for the same is another matter.
     CHECK(s.filesystem->rmdir(s.next(), root, "d").error().code == ENOENT);
   }
@@ -103,26 +105,26 @@ TEST_CASE("a request that was carried out is answered and not carried out again"
     auto caller = s.next();
     REQUIRE(s.filesystem->rename(caller, root, "a", root, "b", 0));
     const auto other = s.file("a");
-    CHECK(s.filesystem->rename(s.again(caller), root, "a", root, "b", 0));
+    CHECK(s.restarted(caller)->rename(s.resent, root, "a", root, "b", 0));
     CHECK(s.filesystem->lookup(root, "a")->ino == other);
   }
   SECTION("extended attributes") {
     const auto ino = s.file("f");
     auto caller = s.next();
     REQUIRE(s.filesystem->setxattr(caller, ino, "user.a", "v", XATTR_CREATE));
-    CHECK(s.filesystem->setxattr(s.again(caller), ino, "user.a", "v", XATTR_CREATE));
+    CHECK(s.restarted(caller)->setxattr(s.resent, ino, "user.a", "v", XATTR_CREATE));
     caller = s.next();
     REQUIRE(s.filesystem->removexattr(caller, ino, "user.a"));
-    CHECK(s.filesystem->removexattr(s.again(caller), ino, "user.a"));
+    CHECK(s.restarted(caller)->removexattr(s.resent, ino, "user.a"));
   }
 }
 
 TEST_CASE("a request that was not carried out is, and an old connection's number means nothing", "[takeover]") {
   Scene s;
   const auto caller = s.next();
-  CHECK(s.filesystem->make_node(s.again(caller), root, "f", S_IFREG | 0600, 0));
+  CHECK(s.restarted(caller)->make_node(s.resent, root, "f", S_IFREG | 0600, 0));
   REQUIRE(s.filesystem->new_connection());
-  const auto other = s.filesystem->make_node(s.again(caller), root, "g", S_IFREG | 0600, 0);
+  const auto other = s.restarted(caller)->make_node(s.resent, root, "g", S_IFREG | 0600, 0);
   REQUIRE(other);
   CHECK(s.there("g"));
 }
