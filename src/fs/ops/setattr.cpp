@@ -52,9 +52,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
   Inode& target = **found;
   // A request without any attribute is what a write sends that has to take privilege bits away, and what chown(-1, -1)
   // sends: then only the owner may. They look the same, but nobody writes where nobody has it open for writing.
-  const bool chown_of_nothing = change.touch && target.is_regular() && target.write_opens == 0;
-  const bool takes_bits = mode_without_privilege(caller, target) != target.mode;
-  if (chown_of_nothing && takes_bits && caller.uid != 0 && caller.uid != target.uid) return fail(EPERM);
+  if (change.touch && target.is_regular() && target.write_opens == 0 && caller.uid != 0 && caller.uid != target.uid && mode_without_privilege(caller, target) != target.mode) return fail(EPERM);
   if (change.size) ++target.edits;  // again, behind the change: who looked between the dirty bit and it must see a difference
   if (changes_record(change)) {
     auto record = changed(target, change);
@@ -63,8 +61,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
     if (target.is_regular() && (change.atime || change.mtime)) EFS_TRY(backend_.set_times(ino, change.atime, change.mtime));
     if ((change.uid || change.gid) && target.xattr("security.capability") != nullptr) EFS_TRY(clear_privilege(caller, target));
   }
-  // Linux looks at a capability only when a bit of the mode falls too.
-  if (change.clear_privilege && !change.mode && (takes_bits || !chown_of_nothing)) EFS_TRY(clear_privilege(caller, target));
+  if (change.clear_privilege && !change.mode) EFS_TRY(clear_privilege(caller, target));
   return entry_of(target);
 }
 
