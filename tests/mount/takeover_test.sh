@@ -5,7 +5,7 @@
 set -uo pipefail
 trap "" PIPE
 . "$(dirname "$0")/../cli/lib.sh" "$1"
-kills=${EFS_KILLS:-20} points=${EFS_KILL_POINTS:-40}
+kills=${EFS_KILLS:-12} points=${EFS_KILL_POINTS:-24}
 seed=${EFS_SEED:-$RANDOM}
 echo "seed $seed (EFS_SEED=$seed repeats it), $kills kills at random moments, $points kill points"
 RANDOM=$seed
