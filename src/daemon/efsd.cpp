@@ -229,8 +229,9 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
     child.channel.reset();
     while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {}
     const auto left = supervisor.left();
-    // A start that fails says so with its code and has cleaned up; later on, nothing but 0 is an end.
-    ended = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || left == Supervisor::Left::nothing);
+    // The first worker's code is that of a start that failed and has cleaned up, mounted or not; a successor's that it
+    // could not take over.
+    ended = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || predecessors.count == 0);
     if (ended || left == Supervisor::Left::nothing) break;
     predecessors = {predecessors.count + 1, how_ended(child.pid, status)};
     if (!policy.died(supervisor.take_progress(), RestartPolicy::Clock::now())) break;

@@ -180,11 +180,11 @@ Status Instance::plan_and_stage_in() {
 Status Instance::mount() {
   const bool passthrough = options_.privileged && !options_.daemon_io && options_.config.trace.empty() && store_.backend->offers_descriptor();
   session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr, sinks());
+  EFS_TRY(filesystem_->new_connection());
   auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
   if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
   // Ours would keep the mount point's old face busy.
   mount_point_.reset();
-  EFS_TRY(filesystem_->new_connection());
   serve_in_thread(std::move(*fuse), std::nullopt);
   // The first request that is answered is INIT: a mount that does not answer is not ready.
   struct statvfs probe {};

@@ -231,6 +231,14 @@ std::uint64_t Filesystem::remove_container(const Reaped& reaped) {
   return backend_.remove(reaped.container);
 }
 
+Result<std::shared_ptr<Container>> Filesystem::create_container(std::uint64_t ino) {
+  auto made = backend_.create(ino);
+  if (made || made.error().code != EEXIST || !recovered_) return made;
+  // A predecessor died between the container and its record: nobody knows it (R4).
+  backend_.remove(ino);
+  return backend_.create(ino);
+}
+
 Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
   {
     MutexLock lock(files_mutex_);

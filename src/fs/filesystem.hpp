@@ -186,13 +186,15 @@ class Filesystem {
     Reaped replaced;
   };
   Result<RenameStep> rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::uint64_t synced) EFS_EXCLUDES(mutex_);
-  Result<Reaped> remove_name(const Caller& caller, const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
+  Status remove_name(const Caller& caller, std::uint64_t parent, const std::string& name, bool directories) EFS_EXCLUDES(mutex_);
   void touch_atime(std::uint64_t directory);
   Status set_acl(const Caller& caller, std::uint64_t ino, const std::string& name, const std::string& value) EFS_REQUIRES(mutex_);
   Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
   /// Capabilities go, and what mode_without_privilege() takes away.
   Status clear_privilege(const Caller& caller, Inode& inode) EFS_REQUIRES(mutex_);
   Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
+  /// A new container for a number that no inode has; one that a predecessor left under it is removed first.
+  Result<std::shared_ptr<Container>> create_container(std::uint64_t ino);
   /// An empty container with a number of its own, whose times are `now`: from the pool, or a new one.
   Result<ContainerPool::Ready> take_container(FileTime now) EFS_REQUIRES(mutex_);
   /// The next `count` inode numbers, used from now on: the first of them.

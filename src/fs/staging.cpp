@@ -48,7 +48,7 @@ Result<std::uint64_t> Staging::begin_file() {
     WriteLock lock(filesystem_.mutex_);
     ino = filesystem_.names_.next_ino();
   }
-  EFS_TRY(filesystem_.backend_.create(ino));
+  EFS_TRY(filesystem_.create_container(ino));
   return ino;
 }
 

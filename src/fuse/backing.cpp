@@ -29,11 +29,15 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
 
 void BackingTable::inherit(std::span<const InheritedBacking> inherited, const std::function<bool(std::uint64_t)>& exists) {
   constexpr std::uint64_t never_counted_down = std::uint64_t{1} << 62;
-  MutexLock lock(mutex_);
-  for (const auto& one : inherited) {
-    if (exists(one.ino)) slots_[one.ino] = Slot{.id = one.id, .opens = never_counted_down};
-    else if (one.id != 0) close_later(one.id, 0);
+  Ids unused;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& one : inherited) {
+      if (exists(one.ino)) slots_[one.ino] = Slot{.id = one.id, .opens = never_counted_down};
+      else if (one.id != 0) unused.push_back(one.id);
+    }
   }
+  close(unused);
 }
 
 void BackingTable::make_idle(std::uint64_t ino, Slot& slot) {

@@ -35,9 +35,10 @@ Status inherit_acl(const Inode& parent, const Caller& caller, MakeNode& node) {
 }  // namespace
 
 Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, const std::string& name, mode_t mode, dev_t rdev) {
-  if (S_ISREG(mode) || (mode & S_IFMT) == 0) EFS_TRY(backend_.admit_writer());
+  const Status room = S_ISREG(mode) || (mode & S_IFMT) == 0 ? backend_.admit_writer() : Status{};  // not under the lock: it may look at every container
   WriteLock lock(mutex_);
   if (const auto ino = done_before(caller)) return referenced(*ino);
+  EFS_TRY(room);
   auto dir = directory(parent);
   if (!dir) return std::unexpected(dir.error());
   EFS_TRY(check_new_name(**dir, name));
@@ -45,9 +46,10 @@ Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, 
 }
 
 Result<Entry> Filesystem::make_nameless(const Caller& caller, std::uint64_t parent, mode_t mode) {
-  EFS_TRY(backend_.admit_writer());
+  const Status room = backend_.admit_writer();
   WriteLock lock(mutex_);
   if (const auto ino = done_before(caller)) return referenced(*ino);
+  EFS_TRY(room);
   auto dir = directory(parent);
   if (!dir) return std::unexpected(dir.error());
   if ((*dir)->nlink == 0) return fail(ENOENT);
@@ -94,7 +96,7 @@ Result<ContainerPool::Ready> Filesystem::take_container(FileTime now) {
     return std::move(*taken);
   }
   ContainerPool::Ready made{.ino = names_.next_ino(), .container = nullptr};
-  auto container = backend_.create(made.ino);
+  auto container = create_container(made.ino);
   if (!container) return std::unexpected(container.error());
   made.container = std::move(*container);
   return made;

@@ -193,3 +193,20 @@ TEST_CASE("answers and places in directories survive snapshots", "[takeover]") {
   CHECK(names.count("late") == 1);
   for (int i = 1; i < 49; i += 2) CHECK(names.count("n" + std::to_string(i)) == 1);
 }
+
+TEST_CASE("a container that no record knows is in nobody's way", "[takeover]") {
+  Scene s;
+  const auto last = s.file("last");
+  // The predecessor died between the container and its record: for the next create, and one behind it.
+  for (const auto number : {last + 1, last + 2}) {
+    auto left = s.backend->create(number);
+    REQUIRE(left);
+    REQUIRE((*left)->write(std::as_bytes(std::span("old", 3)), 0) == 3U);
+  }
+  s.open(true);
+  for (const char* name : {"a", "b", "c"}) {
+    const auto made = s.filesystem->make_node(s.next(), root, name, S_IFREG | 0600, 0);
+    REQUIRE(made);
+    CHECK(made->attributes.st_size == 0);
+  }
+}
