@@ -5,16 +5,19 @@ EFS_PREFIX ?= /opt/efs-deps
 export EFS_PREFIX
 JOBS   ?= $(shell nproc)
 
-.PHONY: help deps demo-deps slurm-deps configure build check check-fast bench demo install clean
+.PHONY: help deps demo-deps slurm-deps configure build check check-fast suites soak bench demo install package clean
 
 help:
 	@echo "make deps     install what efs needs (Debian 12 or 13, as root)"
 	@echo "make slurm-deps  the same, and what the Slurm plugin and its tests need"
 	@echo "make build    build into build/: programs in build/bin, libraries in build/lib"
 	@echo "make check    deps, build, and all tests"
+	@echo "make suites   the public test suites pjdfstest and fsx, by cargo, for 'make check' to run"
+	@echo "make soak     the tests that take long: a directory of a million entries"
 	@echo "make demo     deps, build, and a real job through efs"
 	@echo "make bench    the figures: the mount against its backing tmpfs, staging against cp"
-	@echo "make install  install below PREFIX (default /usr/local)"
+	@echo "make install  install below PREFIX (default /usr/local), under DESTDIR where it is given"
+	@echo "make package  a Debian package in build/package"
 
 deps:
 	@cmake/deps.sh
@@ -31,8 +34,20 @@ configure:
 build: deps configure
 	@cmake --build $(BUILD) -j $(JOBS)
 
-check: build
+# Before the configuration, which looks for Slurm's headers. Without Slurm its plugin and tests are left out, and say so.
+check: slurm-deps-where-possible build
 	@tests/run-all.sh $(BUILD)
+
+.PHONY: slurm-deps-where-possible
+slurm-deps-where-possible:
+	@cmake/deps.sh --slurm || echo "Slurm cannot be installed here: its plugin and the tests of it are LEFT OUT"
+
+# Versions that the declared results belong to.
+suites:
+	@cargo install --locked --root $(BUILD)/suites pjdfstest@0.2.2 fsx@0.3.2
+
+soak: build
+	@for test in tests/soak/*.sh; do $$test $(BUILD)/bin || exit 1; done
 
 demo: demo-deps configure
 	@cmake --build $(BUILD) -j $(JOBS) --target efs-programs
@@ -42,7 +57,10 @@ bench: build
 	@bench/run.sh $(BUILD)
 
 install: build
-	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
+
+package: build
+	@cd $(BUILD) && cpack -G DEB
 
 clean:
 	rm -rf build build-*

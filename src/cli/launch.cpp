@@ -25,6 +25,13 @@ std::string daemon_program() {
   return !problem && ::access(beside.c_str(), X_OK) == 0 ? beside.string() : "efsd";
 }
 
+// Of another user's job file root takes no path: where it holds turns is the site's word alone.
+std::string trusted_queue(const JobArguments& a, const config::JobConfig& config) {
+  const bool own = ::geteuid() != 0 || a.user.empty();
+  const bool of_site = std::ranges::any_of(config.effective, [](const config::EffectiveValue& v) { return v.key == "interleaving" && v.source == config::Source::site; });
+  return own || of_site ? config.interleaving : "";
+}
+
 std::vector<std::string> daemon_command(const JobArguments& a, const config::JobConfig& config, int ready_fd) {
   std::vector<std::string> words{daemon_program(), "--config", std::filesystem::absolute(a.job_file).string(), "--name", config.name, "--runtime-dir", control::runtime_directory(::geteuid()), "--ready-fd", std::to_string(ready_fd)};
   const auto add = [&](const char* option, const std::string& value) {
@@ -38,9 +45,9 @@ std::vector<std::string> daemon_command(const JobArguments& a, const config::Job
   add("--options", a.options);
   add("--user", a.user);
   add("--node", a.node);
-  // Of another user's job file root takes no path: where it holds turns is the site's word alone.
-  const bool own = ::geteuid() != 0 || a.user.empty();
-  add("--interleaving", !a.interleaving.empty() ? std::filesystem::absolute(a.interleaving).string() : own ? config.interleaving : "");
+  add("--interleaving", a.interleaving.empty() ? trusted_queue(a, config) : std::filesystem::absolute(a.interleaving).string());
+  for (const auto& [key, value] : a.overrides.settings) words.insert(words.end(), {"--set", key + "=" + value});
+  if (a.overrides.trace) words.insert(words.end(), {"--set", "trace=" + config.trace});
   if (a.debug) words.push_back("--debug");
   return words;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "base/memory.hpp"
 #include "cli/cli.hpp"
 #include "stage/planner.hpp"
 
@@ -23,14 +24,16 @@ void forgive_from_job(const config::JobConfig& config, stage::Plan& plan) {
 int plan(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
   if (!config) return config.error();
-  auto plan = stage::make_plan(*config, stage::posix_pfs(), config->backends.front().capacity);
+  auto plan = stage::make_plan(*config, stage::posix_pfs(), config::capacity_of(config->backends.front(), available_memory()));
   if (!plan) return report(world, plan.error());
   if (arguments.at_submission) forgive_from_job(*config, *plan);
   if (world.json) {
     Json line = stage::to_json(*plan);
     line["ok"] = plan->problems.empty();
+    if (arguments.show) line["values"] = values_of(*config);
     world.out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   } else {
+    if (arguments.show) show_values(world, *config);
     world.out << stage::describe(*plan) << "\n";
   }
   return plan->problems.empty() ? exit_good : exit_failure;

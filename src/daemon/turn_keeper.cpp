@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <cstring>
 #include <memory>
 
@@ -79,7 +78,7 @@ void keep(int socket, const QueueOptions& options, uid_t uid) {
 
 }  // namespace
 
-Result<UniqueFd> start_keeper(const QueueOptions& options, const User& user, const std::function<void()>& close_others) {
+Result<UniqueFd> start_keeper(const QueueOptions& options, const User& user) {
   struct stat st {};
   if (::stat(options.directory.c_str(), &st) != 0) return fail_errno("queue " + options.directory);
   if (::geteuid() == 0 && user.uid != 0 && st.st_uid == user.uid) return fail(EPERM, "queue " + options.directory + " belongs to the job's user, who could hold or fake a turn; give it to an account of the site's");
@@ -89,8 +88,9 @@ Result<UniqueFd> start_keeper(const QueueOptions& options, const User& user, con
   const pid_t child = ::fork();
   if (child < 0) return fail_errno("fork");
   if (child > 0) return ours;
-  ours.reset();
-  close_others();
+  // All but its line and what it says to the world: above all the locks and sockets that tell others who lives.
+  (void)::close_range(3, static_cast<unsigned>(theirs.get()) - 1, 0);
+  (void)::close_range(static_cast<unsigned>(theirs.get()) + 1, ~0U, 0);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // it ends with the worker
   (void)!::chdir("/");
   const auto owner = find_user(std::to_string(st.st_uid));
@@ -101,9 +101,9 @@ Result<UniqueFd> start_keeper(const QueueOptions& options, const User& user, con
 // The keeper writes many answers while the turn is held; nobody needs them, but they must not fill the line.
 struct TurnClient::Held::Shared {
   TurnClient& client;
-  std::mutex mutex;  // rank 90 (leaf): guards ended
-  std::condition_variable_any end;
-  bool ended = false;
+  Mutex mutex;  // rank 90 (leaf): guards ended
+  Condition end;
+  bool ended EFS_GUARDED_BY(mutex) = false;
   std::jthread reporter;
 };
 
@@ -116,12 +116,12 @@ bool TurnClient::send(std::uint32_t verb, std::uint32_t direction, std::uint64_t
 }
 
 void TurnClient::show(std::optional<Shown> shown) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   shown_ = std::move(shown);
 }
 
 std::optional<TurnClient::Shown> TurnClient::view() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return shown_;
 }
 
@@ -174,8 +174,9 @@ Result<TurnClient::Held> TurnClient::take(queue::Direction direction, std::uint6
 TurnClient::Held::Held(TurnClient& client, const stage::Progress& progress) : shared_(new Shared{.client = client}) {
   if (!client.keeper_) return;
   shared_->reporter = std::jthread([shared = shared_.get(), &progress] {
-    std::unique_lock lock(shared->mutex);
-    while (!shared->end.wait_for(lock, std::chrono::seconds(1), [shared] { return shared->ended; })) {
+    MutexLock lock(shared->mutex);
+    while (!shared->ended) {
+      if (shared->end.wait_until(shared->mutex, std::chrono::steady_clock::now() + std::chrono::seconds(1))) continue;
       std::array<char, sizeof(Answer)> dropped{};
       while (::recv(shared->client.keeper_.get(), dropped.data(), dropped.size(), MSG_DONTWAIT) > 0) {}
       if (!shared->client.send(report_progress, 0, progress.bytes_done)) return;
@@ -187,7 +188,7 @@ TurnClient::Held::Held(TurnClient& client, const stage::Progress& progress) : sh
 TurnClient::Held::~Held() {
   if (!shared_) return;
   {
-    std::lock_guard lock(shared_->mutex);
+    MutexLock lock(shared_->mutex);
     shared_->ended = true;
   }
   shared_->end.notify_all();

@@ -7,7 +7,6 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
@@ -24,10 +23,10 @@ struct QueueOptions {
   std::string job, node;  // as `efs queue` shows them
 };
 
-/// Forks the keeper; the worker's end of the line to it. Called by root before it drops its rights, or by a user for
-/// himself. An error says why there can be no turns; the instance can do without. `close_others` runs in the keeper:
-/// it must not hold what others wait for.
-Result<UniqueFd> start_keeper(const QueueOptions& options, const User& user, const std::function<void()>& close_others);
+/// Forks the keeper, which closes every other descriptor; the worker's end of the line to it. Called by a worker while
+/// it is one thread and, where it is to become another user, still root. An error says why there can be no turns; the
+/// instance can do without.
+Result<UniqueFd> start_keeper(const QueueOptions& options, const User& user);
 
 /// The worker's side. take() and its Held from one thread; view() from any.
 class TurnClient {
@@ -68,8 +67,8 @@ class TurnClient {
 
   UniqueFd keeper_;
   std::string why_not_;  // turns are wished but cannot be had
-  mutable std::mutex mutex_;  // rank 90 (leaf): guards shown_
-  std::optional<Shown> shown_;
+  mutable Mutex mutex_;  // rank 90 (leaf): guards shown_
+  std::optional<Shown> shown_ EFS_GUARDED_BY(mutex_);
 };
 
 }  // namespace efs::daemon

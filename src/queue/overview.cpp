@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Nanoseconds now() { return file_time_now(); }
+Nanoseconds now() { return to_ns(to_timespec(file_time_now())); }
 
 Side look_at_side(const Directory& directory, const Settings& settings, Direction direction) {
   Side side{.slots = direction == Direction::in ? settings.slots_in : settings.slots_out, .rate = directory.state().rate(direction)};
