@@ -36,11 +36,11 @@ ends_well() {
   wait "$2"; code=$?
   check "$1" test "$code" = 0
 }
-# The keeper: the child of the supervisor that is not the worker.
+# The keeper: the child of the worker.
 keeper_of() {
-  local status supervisor
-  status=$("$EFS" status --json "$1"); supervisor=$(field "$status" 'd["supervisor_pid"]')
-  grep -lE "^PPid:[[:space:]]+$supervisor$" /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3 | grep -vx "$(field "$status" 'd["worker_pid"]')"
+  local worker
+  worker=$(field "$("$EFS" status --json "$1")" 'd["worker_pid"]')
+  grep -lE "^PPid:[[:space:]]+$worker$" /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3
 }
 
 # --- one waits for another ---
@@ -95,6 +95,22 @@ ends_well 'without its keeper a job goes ahead without a turn' "$starter"
 check 'and says so in its log' grep -q 'event=no_turn direction=in .*is gone' "$EFS_RUNTIME_DIR/keeper/efsd.log"
 check 'its input is there' test "$(cat "$MNT/input/a")" = alpha
 check 'efs stop' "$EFS" stop keeper
+free_slot
+
+# --- a worker that takes over has a keeper of its own ---
+has_taken_over() { [ "$(field "$("$EFS" status --json successor)" 'd["takeovers"]')" = 1 ]; }
+fresh successor
+check 'an instance with turns' timeout 30 "$EFS" start --interleaving "$QUEUE" "$JOB"
+kill -KILL "$(field "$("$EFS" status --json successor)" 'd["worker_pid"]')"
+check 'whose worker was replaced' await 20 has_taken_over
+hold_slot
+echo changed >"$MNT/input/a"
+log=$S/successor.log
+tail -n +1 -F "$EFS_RUNTIME_DIR/successor/efsd.log" >"$log" 2>/dev/null &
+tail=$!
+check 'stages out' timeout 30 "$EFS" stop successor
+kill "$tail"
+check 'in its turn' grep -q 'event=turn direction=out' "$log"
 free_slot
 
 # --- a queue that cannot be used holds up nobody ---
