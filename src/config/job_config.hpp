@@ -50,8 +50,8 @@ struct JobConfig {
   std::string results_dir;  // "" where nothing can be persistent
   bool in_place = false;    // results_dir == root_dir, said explicitly
   std::string log_file;     // "": in the instance's own directory
-  unsigned workers = 8;
-  std::uint64_t transfer_size = 1u << 20;  // bytes per PFS request
+  unsigned workers = 0;                    // threads that stage, at most; 0: as many as the PFS keeps waiting
+  std::uint64_t transfer_size = 2u << 20;  // bytes per PFS request
   std::vector<Backend> backends;           // never empty: one dram backend where the file has none
   std::vector<Resource> resources;
   std::vector<OutputRule> outputs;

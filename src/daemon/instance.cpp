@@ -166,6 +166,10 @@ bool Instance::serve_until_stopped() {
   }
   if (!request.stage_out) {
     log::info("event=stopped stage_out=no");
+    {
+      std::lock_guard lock(mutex_);
+      last_receipt_.reset();
+    }
     finish_stop(control::result_line({{"staged_out", false}}));
     return true;
   }
@@ -188,7 +192,7 @@ bool Instance::stage_out() {
   progress_.cancel = false;
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, stage_options(options_.config), progress_);
   int code = stage::exit_code(receipt);
-  Json outcome = control::result_line({{"staged_out", true}, {"receipt", stage::to_json(receipt)}, {"summary", stage::describe(receipt)}});
+  Json outcome = control::result_line({{"staged_out", true}, {"summary", stage::describe(receipt)}});
   if (!options_.config.results_dir.empty()) {
     const std::string path = options_.config.results_dir + "/efs-receipt-" + options_.config.name + ".json";
     if (const Status written = stage::write_receipt(receipt, path)) {
@@ -201,6 +205,10 @@ bool Instance::stage_out() {
   outcome["exit"] = code;
   log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
   if (code != 0) outcome["kept"] = true;
+  {
+    std::lock_guard lock(mutex_);
+    last_receipt_ = std::make_shared<const stage::Receipt>(std::move(receipt));
+  }
   finish_stop(std::move(outcome));
   return code == 0;
 }

@@ -17,6 +17,7 @@
 #include "fs/filesystem.hpp"
 #include "fuse/session.hpp"
 #include "stage/progress.hpp"
+#include "stage/receipt.hpp"
 
 namespace efs::daemon {
 
@@ -87,6 +88,7 @@ class Instance {
   std::optional<StopRequest> stop_request_;
   std::uint64_t stops_done_ = 0;        // how many stop requests have an outcome
   control::Json last_outcome_;
+  std::shared_ptr<const stage::Receipt> last_receipt_;  // of the last stage-out; as JSON only for those who ask
   control::Json start_failure_;
   bool failure_told_ = false;
   bool session_ended_ = false;

@@ -1,6 +1,8 @@
 // The control verbs of an instance: status, wait, stop.
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "daemon/instance.hpp"
 
 namespace efs::daemon {
@@ -56,7 +58,9 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
   }
   if (stops_done_ != before) {
     Json outcome = last_outcome_;
-    if (!request.value("receipt", false)) outcome.erase("receipt");  // megabytes for many files, and it is in its file
+    const auto receipt = last_receipt_;
+    lock.unlock();
+    if (receipt && request.value("receipt", false)) outcome["receipt"] = stage::to_json(*receipt);  // megabytes for many files
     return outcome;
   }
   failure_told_ = true;

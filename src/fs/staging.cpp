@@ -60,6 +60,25 @@ Result<std::uint64_t> Staging::begin_file() {
   return ino;
 }
 
+Result<HeldFile> Staging::begin_open_file() {
+  std::uint64_t ino = 0;
+  {
+    WriteLock lock(filesystem_.mutex_);
+    ino = filesystem_.names_.next_ino();
+  }
+  auto container = filesystem_.backend_.create(ino);
+  if (!container) return std::unexpected(container.error());
+  const int fd = (*container)->descriptor();
+  return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+}
+
+Result<HeldFile> Staging::hold(std::uint64_t ino) {
+  auto container = filesystem_.backend_.open(ino);
+  if (!container) return std::unexpected(container.error());
+  const int fd = (*container)->descriptor();
+  return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+}
+
 Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {
   auto container = filesystem_.backend_.open(ino);
   if (!container) return std::unexpected(container.error());
@@ -71,18 +90,31 @@ Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {
 void Staging::abandon(std::uint64_t ino) { filesystem_.backend_.remove(ino); }
 
 Status Staging::publish_file(std::uint64_t ino, const std::string& path, const StagedAttributes& attributes, const Origin& origin) {
+  EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
+  const StagedFile file{.ino = ino, .path = path, .attributes = attributes, .origin = origin};
+  Status failed;
+  publish_files(std::span(&file, 1), failed);
+  return failed;
+}
+
+std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& failed) {
   // R1: on a page-cache file system the data reach the medium with the next fsync or syncfs of anybody; the PFS
   // still has them, and a clean file that lost its data with the node is staged in again.
-  EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
   WriteLock lock(filesystem_.mutex_);
-  auto place = locate(filesystem_.names_, path);
-  if (!place) return std::unexpected(place.error());
-  EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
-  MakeNode node = staged_node(*place, ino, S_IFREG, attributes);
-  node.staged = 1;
-  node.origin = origin;
-  node.origin_path = path;
-  return filesystem_.commit(0, node, removal_reserve(place->name));
+  std::size_t done = 0;
+  for (failed = {}; done < files.size(); ++done) {
+    const StagedFile& file = files[done];
+    auto place = locate(filesystem_.names_, file.path);
+    failed = place ? filesystem_.check_new_name(*place->parent, place->name) : std::unexpected(place.error());
+    if (!failed) break;
+    MakeNode node = staged_node(*place, file.ino, S_IFREG, file.attributes);
+    node.staged = 1;
+    node.origin = file.origin;
+    node.origin_path = file.path;
+    failed = filesystem_.commit(0, node, removal_reserve(place->name));
+    if (!failed) break;
+  }
+  return done;
 }
 
 Status Staging::make_directory(const std::string& path, const StagedAttributes& attributes) {

@@ -49,16 +49,16 @@ bool same_version(const struct stat& a, const struct stat& b) {
 
 /// Data and attributes into the new file `fd`.
 Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress) {
-  auto container = buffer.open_container(job.item.ino, O_RDONLY);
+  auto container = buffer.hold(job.item.ino);
   if (!container) return told(container.error(), "opening its container");
-  auto before = posix_pfs().fstat(container->get());
+  auto before = posix_pfs().fstat(container->fd);
   if (!before) return told(before.error(), "reading its container");
   const auto size = static_cast<std::uint64_t>(before->st_size);
   Checksum sum;
-  const CopyJob copy{.source = {posix_pfs(), container->get()}, .destination = {pfs, fd}, .size = size,
+  const CopyJob copy{.source = {posix_pfs(), container->fd}, .destination = {pfs, fd}, .size = size,
                      .allocated = static_cast<std::uint64_t>(before->st_blocks) * 512, .early_writeback = true};
-  EFS_TRY(copy_data(copy, scratch, sum, progress));
-  auto after = posix_pfs().fstat(container->get());
+  EFS_TRY(copy_data(copy, scratch, &sum, progress));
+  auto after = posix_pfs().fstat(container->fd);
   if (!after || !same_version(*before, *after)) return fail(EBUSY, "was written to while it was staged out");
   auto written = pfs.fstat(fd);
   if (!written) return told(written.error(), "reading back its attributes");
@@ -140,10 +140,10 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& 
   if (!S_ISREG(now->st_mode) || !same_version(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
   auto theirs = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
   if (!theirs) return told(theirs.error(), "comparing it with its origin");
-  auto ours = buffer.open_container(item.ino, O_RDONLY);
+  auto ours = buffer.hold(item.ino);
   if (!ours) return told(ours.error(), "opening its container");
   auto their_sum = hash_of(pfs, theirs->get(), item, scratch, cancel);
-  auto our_sum = hash_of(posix_pfs(), ours->get(), item, scratch, cancel);
+  auto our_sum = hash_of(posix_pfs(), ours->fd, item, scratch, cancel);
   if (!their_sum || !our_sum) return told(their_sum ? our_sum.error() : their_sum.error(), "comparing it with its origin");
   if (*their_sum != *our_sum) return PfsCheck{PfsVersion::other, std::nullopt};
   return PfsCheck{PfsVersion::same_content, *our_sum};

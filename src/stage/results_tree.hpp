@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "fs/staging.hpp"
+#include "stage/paths.hpp"
 #include "stage/pfs_io.hpp"
 
 namespace efs::stage {
@@ -50,9 +51,6 @@ class ResultsTree {
   std::unordered_set<std::string> made_;  // by us, in this stage-out
   std::set<std::string> unsynced_;        // parents of those
 };
-
-std::string parent_of(const std::string& path);
-std::string leaf_of(const std::string& path);
 
 /// The mode to give a file whose owner could not be set: no setuid or setgid bit for the wrong one.
 mode_t safe_mode(mode_t mode, bool owner_is_right);

@@ -4,9 +4,12 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <vector>
 
-#include "base/thread_pool.hpp"
+#include "stage/crew.hpp"
+#include "stage/directory_cursor.hpp"
+#include "stage/paths.hpp"
 #include "stage/transfer.hpp"
 
 namespace efs::stage {
@@ -14,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t huge_page = 2U << 20U;
 constexpr std::uint64_t small_file = 1U << 20U;
-constexpr std::size_t task_files = 64;
+constexpr std::size_t task_files = 16;  // published by one call: one lock instead of so many
 constexpr std::uint64_t task_bytes = 8U << 20U;
 
 using Task = std::vector<const PlanEntry*>;
@@ -25,13 +28,15 @@ std::vector<Task> make_tasks(const Plan& plan) {
   Task large;
   std::vector<Task> small;
   std::uint64_t bytes = 0;
+  // Where files are few, each can have a thread.
+  const std::size_t most = std::clamp<std::size_t>(plan.files / (std::size_t{4} * Crew::automatic_most), 1, task_files);
   for (const auto& entry : plan.entries) {
     if (entry.type != EntryType::file) continue;
     if (entry.size >= small_file) {
       large.push_back(&entry);
       continue;
     }
-    if (small.empty() || small.back().size() >= task_files || bytes + entry.size > task_bytes) {
+    if (small.empty() || small.back().size() >= most || bytes + entry.size > task_bytes) {
       small.emplace_back();
       bytes = 0;
     }
@@ -45,21 +50,24 @@ std::vector<Task> make_tasks(const Plan& plan) {
   return tasks;
 }
 
-/// Frees an unpublished file unless told that it was published.
-class PendingFile {
+/// Filled files without a name; frees those that never get one.
+class PendingFiles {
  public:
-  PendingFile(Buffer& buffer, std::uint64_t ino) : buffer_(buffer), ino_(ino) {}
-  PendingFile(const PendingFile&) = delete;
-  PendingFile& operator=(const PendingFile&) = delete;
-  ~PendingFile() {
-    if (!published_) buffer_.abandon(ino_);
+  explicit PendingFiles(Buffer& buffer) : buffer_(buffer) {}
+  PendingFiles(const PendingFiles&) = delete;
+  PendingFiles& operator=(const PendingFiles&) = delete;
+  ~PendingFiles() {
+    for (const auto& file : std::span(files_).subspan(published_)) buffer_.abandon(file.ino);
   }
-  void published() { published_ = true; }
+  void add(std::uint64_t ino) { files_.push_back({.ino = ino, .path = {}, .attributes = {}, .origin = {}}); }
+  fs::StagedFile& last() { return files_.back(); }
+  /// The number of files that have their name now; `failed` as Buffer::publish_files says.
+  std::size_t publish(Status& failed) { return published_ = buffer_.publish_files(files_, failed); }
 
  private:
   Buffer& buffer_;
-  std::uint64_t ino_;
-  bool published_ = false;
+  std::vector<fs::StagedFile> files_;
+  std::size_t published_ = 0;
 };
 
 std::unexpected<Error> told(const Error& error, const char* what) {
@@ -69,7 +77,7 @@ std::unexpected<Error> told(const Error& error, const char* what) {
 class StageIn {
  public:
   StageIn(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : plan_(plan), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress) {}
+      : plan_(plan), buffer_(buffer), pfs_(pfs), progress_(progress), crew_(options.workers), scratches_(options.transfer_size) {}
 
   StageReport run() {
     const auto started = std::chrono::steady_clock::now();
@@ -93,9 +101,10 @@ class StageIn {
     if (make_names(EntryType::directory)) report_.directories = names_;
     if (!stopped() && make_names(EntryType::symlink)) report_.symlinks = names_;
     if (!stopped()) {
-      ThreadPool pool(std::max(1U, options_.workers));
-      for (auto& task : make_tasks(plan_)) pool.submit([this, task = std::move(task)] { run_task(task); });
-      pool.drain();
+      const auto tasks = make_tasks(plan_);
+      crew_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
+        for (const auto& task : std::span(tasks).subspan(begin, end - begin)) run_task(task);
+      });
     }
     // Once more: every name made inside a directory has moved its mtime.
     if (!stopped()) make_names(EntryType::directory);
@@ -125,48 +134,59 @@ class StageIn {
   }
 
   void run_task(const Task& task) noexcept {
+    if (stopped()) return;
     try {
-      Scratch scratch(options_.transfer_size);
+      ScratchPool::Loan scratch(scratches_);
+      DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_.get(), path, O_RDONLY | O_DIRECTORY); });
+      PendingFiles pending(buffer_);
       for (const auto* entry : task) {
         if (stopped()) return;
-        if (auto done = stage_file(*entry, scratch); !done) return failed(entry->path, std::move(done.error()));
-        ++files_;
-        bytes_ += entry->size;
-        ++progress_.files_done;
+        if (auto done = read_file(*entry, directory, *scratch, pending); !done) return failed(entry->path, std::move(done.error()));
       }
-    } catch (const std::exception& exception) {  // a task of the pool must not throw
+      if (stopped()) return;
+      publish(task, pending);
+    } catch (const std::exception& exception) {  // the crew takes no exceptions
       failed(task.front()->path, {ENOMEM, exception.what()});
     }
   }
 
-  Status stage_file(const PlanEntry& entry, Scratch& scratch) {
+  void publish(const Task& task, PendingFiles& pending) {
+    Status status;
+    const std::size_t published = pending.publish(status);
+    for (const auto* entry : std::span(task).first(published)) {
+      ++files_;
+      bytes_ += entry->size;
+      ++progress_.files_done;
+    }
+    if (!status) failed(task[published]->path, told(status.error(), "publishing it in the buffer").error());
+  }
+
+  Status read_file(const PlanEntry& entry, DirectoryCursor& directory, Scratch& scratch, PendingFiles& pending) {
+    auto at = directory.at(parent_of(entry.path));
     // O_NONBLOCK: should a FIFO have taken the file's place, opening it must not wait for a writer.
-    auto source = pfs_.open_beneath(root_.get(), entry.path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    auto source = at ? pfs_.open_beneath(*at, leaf_of(entry.path), O_RDONLY | O_NONBLOCK | O_NOCTTY) : std::unexpected(at.error());
     if (!source) return told(source.error(), source.error().code == ENOENT ? "vanished since it was planned" : "opening");
-    auto ino = buffer_.begin_file();
-    if (!ino) return told(ino.error(), "making it in the buffer");
-    PendingFile pending(buffer_, *ino);
-    if (entry.size > 0) EFS_TRY(fill(*ino, entry, source->get(), scratch));
+    auto file = buffer_.begin_open_file();
+    if (!file) return told(file.error(), "making it in the buffer");
+    pending.add(file->ino);
+    if (entry.size > 0) EFS_TRY(fill(file->fd, entry, source->get(), scratch));
     auto origin = unchanged_origin(entry, source->get());
     if (!origin) return std::unexpected(origin.error());
-    if (stopped()) return fail(ECANCELED, "cancelled");
-    if (auto done = buffer_.publish_file(*ino, entry.path, entry.attributes, *origin); !done) {
-      return told(done.error(), "publishing it in the buffer");
-    }
-    pending.published();
+    if (auto done = posix_pfs().set_times(file->fd, entry.attributes.atime, entry.attributes.mtime); !done) return told(done.error(), "setting its times in the buffer");
+    fs::StagedFile& staged = pending.last();
+    staged.path = entry.path;
+    staged.attributes = entry.attributes;
+    staged.origin = *origin;
     return {};
   }
 
-  Status fill(std::uint64_t ino, const PlanEntry& entry, int source, Scratch& scratch) {
-    auto container = buffer_.open_container(ino, O_RDWR);
-    if (!container) return told(container.error(), "opening its container");
-    Checksum sum;
+  Status fill(int container, const PlanEntry& entry, int source, Scratch& scratch) {
     // A memory file whose size is known is filled with huge pages from the start (tmpfs huge=within_size): twice the
     // speed of first touch. A sparse one would lose its holes to them.
-    if (entry.size >= huge_page && entry.allocated >= entry.size) EFS_TRY(posix_pfs().truncate(container->get(), entry.size));
-    const CopyJob job{.source = {pfs_, source}, .destination = {posix_pfs(), container->get()}, .size = entry.size,
+    if (entry.size >= huge_page && entry.allocated >= entry.size) EFS_TRY(posix_pfs().truncate(container, entry.size));
+    const CopyJob job{.source = {pfs_, source}, .destination = {posix_pfs(), container}, .size = entry.size,
                       .allocated = entry.allocated};
-    return copy_data(job, scratch, sum, progress_);
+    return copy_data(job, scratch, nullptr, progress_);
   }
 
   /// The version that was read. ctime is taken as it is now: a chmod or link elsewhere is no change of the content,
@@ -184,8 +204,9 @@ class StageIn {
   const Plan& plan_;
   Buffer& buffer_;
   PfsIo& pfs_;
-  const Options options_;
   Progress& progress_;
+  Crew crew_;
+  ScratchPool scratches_;
   UniqueFd root_;
   std::uint64_t names_ = 0;
   std::atomic<std::uint64_t> files_{0};

@@ -12,8 +12,8 @@
 namespace efs::stage {
 
 struct Options {
-  unsigned workers = 8;
-  std::uint64_t transfer_size = 1U << 20U;  // bytes per PFS request
+  unsigned workers = 0;                     // threads at most; 0: as many as the PFS keeps waiting, up to 64
+  std::uint64_t transfer_size = 2U << 20U;  // bytes per PFS request
 };
 
 struct StageFailure {
@@ -31,7 +31,7 @@ struct StageReport {
   bool ok() const { return !failure; }
 };
 
-/// Stages the plan in, on `workers` threads that end before it returns. A plan with problems is refused (EINVAL).
+/// Stages the plan in, on threads that end before it returns. A plan with problems is refused (EINVAL).
 /// The first failure sets progress.cancel, which stops the other threads. After one (ECANCELED when cancelled, ESTALE for a file that changed while it was read, ENOSPC for a full
 /// buffer) what was published stays and everything else is abandoned: the caller discards the instance.
 StageReport stage_in(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress);

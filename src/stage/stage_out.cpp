@@ -8,7 +8,8 @@
 #include <span>
 #include <unordered_set>
 
-#include "base/thread_pool.hpp"
+#include "stage/crew.hpp"
+#include "stage/directory_cursor.hpp"
 #include "stage/partial.hpp"
 #include "stage/results_tree.hpp"
 #include "stage/selection.hpp"
@@ -60,32 +61,11 @@ struct Outgoing {
   }
 };
 
-/// The directory of the item at hand, kept open for the next one: results are sorted by directory.
-class DirectoryCursor {
- public:
-  explicit DirectoryCursor(ResultsTree& tree) : tree_(tree) {}
-  Result<int> of(const Outgoing& out) {
-    std::string path = parent_of(out.item->path);
-    if (!fd_ || path != path_) {
-      auto opened = tree_.directory(path);
-      if (!opened) return fail(opened.error().code, "opening its directory: " + describe(opened.error()));
-      fd_ = std::move(*opened);
-      path_ = std::move(path);
-    }
-    return fd_.get();
-  }
-
- private:
-  ResultsTree& tree_;
-  std::string path_;
-  UniqueFd fd_;
-};
-
 class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), tree_(pfs),
-        in_place_(config.in_place || config.results_dir == config.root_dir), pool_(std::max(1U, options.workers)) {}
+      : config_(config), buffer_(buffer), pfs_(pfs), progress_(progress), tree_(pfs),
+        in_place_(config.in_place || config.results_dir == config.root_dir), crew_(options.workers), scratches_(options.transfer_size) {}
 
   Receipt run() {
     receipt_.job = config_.name;
@@ -225,10 +205,16 @@ class StageOut {
 
   /// Runs `work` over the batch in pieces of neighbours, in parallel. What it throws fails that piece's results.
   void in_tasks(std::span<Outgoing> batch, const std::function<void(std::span<Outgoing>)>& work) {
+    std::vector<std::span<Outgoing>> tasks;
+    const std::size_t most = std::clamp<std::size_t>(batch.size() / (std::size_t{4} * Crew::automatic_most), 1, task_files);
     while (!batch.empty()) {
       std::size_t count = 0;
-      for (std::uint64_t bytes = 0; count < batch.size() && count < task_files && bytes < task_bytes; ++count) bytes += batch[count].entry.bytes;
-      pool_.submit([&work, task = batch.first(count)] {
+      for (std::uint64_t bytes = 0; count < batch.size() && count < most && bytes < task_bytes; ++count) bytes += batch[count].entry.bytes;
+      tasks.push_back(batch.first(count));
+      batch = batch.subspan(count);
+    }
+    crew_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
+      for (const auto task : std::span(tasks).subspan(begin, end - begin)) {
         try {
           work(task);
         } catch (const std::exception& exception) {
@@ -236,15 +222,17 @@ class StageOut {
             if (out.state != Outgoing::State::settled) out.settle(Action::failed, exception.what());
           }
         }
-      });
-      batch = batch.subspan(count);
-    }
-    pool_.drain();
+      }
+    });
+  }
+
+  DirectoryCursor cursor() {
+    return DirectoryCursor([this](const std::string& path) { return tree_.directory(path); });
   }
 
   void write_task(std::span<Outgoing> task) {
-    Scratch scratch(options_.transfer_size);
-    DirectoryCursor cursor(tree_);
+    const ScratchPool::Loan scratch(scratches_);
+    DirectoryCursor directories = cursor();
     for (auto& out : task) {
       if (full_) {
         out.settle(Action::not_saved, "not tried: no space left in results-dir");
@@ -252,14 +240,14 @@ class StageOut {
         out.settle(Action::not_saved, "not tried: cancelled");
       } else {
         const auto started = Clock::now();
-        write_one(out, cursor, scratch);
+        write_one(out, directories, *scratch);
         out.entry.seconds = std::chrono::duration<double>(Clock::now() - started).count();
       }
     }
   }
 
-  void write_one(Outgoing& out, DirectoryCursor& cursor, Scratch& scratch) {
-    auto directory = cursor.of(out);
+  void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
+    auto directory = directories.at(parent_of(out.item->path));
     if (!directory) return give_up(out, directory.error());
     if (replaces_origin(out) && !may_replace(out, *directory, scratch)) return;
     auto written = write_partial(job_of(out, *directory), buffer_, pfs_, scratch, progress_);
@@ -314,23 +302,23 @@ class StageOut {
 
   /// Of results that failed after their partial was whole.
   void remove_partials(std::span<Outgoing> batch) {
-    DirectoryCursor cursor(tree_);
+    DirectoryCursor directories = cursor();
     for (auto& out : batch) {
       if (!out.partial_left) continue;
-      if (auto directory = cursor.of(out)) (void)pfs_.unlink(*directory, out.partial);
+      if (auto directory = directories.at(parent_of(out.item->path))) (void)pfs_.unlink(*directory, out.partial);
     }
   }
 
   void publish_task(std::span<Outgoing> task) {
-    DirectoryCursor cursor(tree_);
-    Scratch scratch(options_.transfer_size);
+    const ScratchPool::Loan scratch(scratches_);
+    DirectoryCursor directories = cursor();
     for (auto& out : task) {
-      if (out.state == Outgoing::State::written) publish_one(out, cursor, scratch);
+      if (out.state == Outgoing::State::written) publish_one(out, directories, *scratch);
     }
   }
 
-  void publish_one(Outgoing& out, DirectoryCursor& cursor, Scratch& scratch) {
-    auto directory = cursor.of(out);
+  void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
+    auto directory = directories.at(parent_of(out.item->path));
     if (!directory) {
       out.partial_left = true;
       return give_up(out, directory.error());
@@ -366,7 +354,6 @@ class StageOut {
   const config::JobConfig& config_;
   Buffer& buffer_;
   PfsIo& pfs_;
-  const Options options_;
   Progress& progress_;
   ResultsTree tree_;
   const bool in_place_;
@@ -375,7 +362,8 @@ class StageOut {
   std::string names_not_durable_;  // why directories that we made may not survive a crash; "": they will
   std::atomic<bool> full_{false};
   Receipt receipt_;
-  ThreadPool pool_;  // last: its threads end before what they use
+  Crew crew_;
+  ScratchPool scratches_;
 };
 
 }  // namespace

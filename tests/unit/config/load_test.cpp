@@ -132,8 +132,8 @@ TEST_CASE("without backends there is one in memory") {
     CHECK(config.backends[0].id == "dram");
     CHECK(config.backends[0].type == BackendType::dram);
     CHECK_FALSE(config.backends[0].capacity);
-    CHECK(config.workers == 8);
-    CHECK(config.transfer_size == 1u << 20);
+    CHECK(config.workers == 0);
+    CHECK(config.transfer_size == 2u << 20);
   }
 }
 

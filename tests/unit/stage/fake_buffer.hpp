@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -38,6 +39,17 @@ class FakeBuffer final : public Buffer {
     pending_.insert(ino);
     return ino;
   }
+  Result<fs::HeldFile> begin_open_file() override {
+    auto ino = begin_file();
+    if (!ino) return std::unexpected(ino.error());
+    return hold(*ino);
+  }
+  Result<fs::HeldFile> hold(std::uint64_t ino) override {
+    auto fd = open_container(ino, O_RDWR);
+    if (!fd) return std::unexpected(fd.error());
+    auto held = std::make_shared<UniqueFd>(std::move(*fd));
+    return fs::HeldFile{.ino = ino, .fd = held->get(), .holds = held};
+  }
   Result<UniqueFd> open_container(std::uint64_t ino, int flags) override {
     UniqueFd fd(::open(container(ino).c_str(), flags | O_CLOEXEC));
     if (!fd) return fail_errno("container");
@@ -53,6 +65,14 @@ class FakeBuffer final : public Buffer {
     const std::lock_guard lock(mutex_);
     pending_.erase(ino);
     return add(path, {.ino = ino, .type = S_IFREG, .attributes = attributes, .target = {}, .dirty = false, .origin = origin});
+  }
+  std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
+    std::size_t done = 0;
+    for (; done < files.size(); ++done) {
+      const auto& file = files[done];
+      if (failed = publish_file(file.ino, file.path, file.attributes, file.origin); !failed) break;
+    }
+    return done;
   }
   Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override {
     const std::lock_guard lock(mutex_);
