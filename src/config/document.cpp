@@ -14,10 +14,10 @@ using Kind = YamlNode::Kind;
 using Keys = std::span<const std::string_view>;
 
 constexpr std::array<std::string_view, 4> top_level_keys{"global-settings", "backends", "resources", "outputs"};
-constexpr std::array<std::string_view, 8> settings_keys{"name",     "root-dir", "mount-dir", "results-dir",
-                                                        "in-place", "log-file", "workers",   "transfer-size"};
+constexpr std::array<std::string_view, 13> settings_keys{"name",          "root-dir",    "mount-dir", "results-dir", "in-place", "log-file", "workers",
+                                                         "transfer-size", "on-conflict", "verify",    "max-rate",    "max-ops",  "retries"};
 constexpr std::array<std::string_view, 6> backend_keys{"id", "type", "capacity", "daxfs", "segment-size", "enforce"};
-constexpr std::array<std::string_view, 3> resource_keys{"path", "backend", "flags"};
+constexpr std::array<std::string_view, 4> resource_keys{"path", "backend", "flags", "priority"};
 constexpr std::array<std::string_view, 2> output_keys{"path", "flags"};
 
 bool contains(Keys keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }

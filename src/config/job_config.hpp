@@ -17,6 +17,12 @@ enum class BackendType : std::uint8_t { dram, fsdax, devdax };
 /// What happens at the declared capacity where the kernel cannot hold it (efs-job.5).
 enum class Enforce : std::uint8_t { advisory, strict };
 
+/// What a stage-out does where the PFS has another version of an input than was staged in.
+enum class OnConflict : std::uint8_t { fail, keep_both, overwrite };
+
+/// What a result's checksum is compared with: nothing more than what passed, or what the PFS gives back.
+enum class Verify : std::uint8_t { stream, read_back };
+
 struct Backend {
   std::string id;                           // as resources name it, e.g. "nvml:/"
   BackendType type = BackendType::dram;
@@ -33,6 +39,7 @@ struct Resource {
   std::string backend;
   FileClass file_class = FileClass::temporary;
   bool is_glob = false;
+  int priority = 0;  // higher ones are staged in first
   int line = 0;  // of the job file, for messages
 };
 
@@ -52,6 +59,11 @@ struct JobConfig {
   std::string log_file;     // "": in the instance's own directory
   unsigned workers = 0;                    // threads that stage, at most; 0: as many as the PFS keeps waiting
   std::uint64_t transfer_size = 2u << 20;  // bytes per PFS request
+  OnConflict on_conflict = OnConflict::fail;
+  Verify verify = Verify::stream;
+  std::uint64_t max_rate = 0;  // bytes per second from and to the PFS; 0: no cap
+  std::uint64_t max_ops = 0;   // calls per second to the PFS; 0: no cap
+  unsigned retries = 6;        // of a call to the PFS that failed for a passing reason
   std::vector<Backend> backends;           // never empty: one dram backend where the file has none
   std::vector<Resource> resources;
   std::vector<OutputRule> outputs;

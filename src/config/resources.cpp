@@ -73,6 +73,7 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
   for (const auto& section : sections) {
     Resource resource{.backend = read_backend_id(section, config, problems),
                       .file_class = read_flags(section, FileClass::temporary, problems),
+                      .priority = read_number(section, "priority", -100, 100, 0, problems),
                       .line = section.mark_of("path").line};
     const auto* value = section.require("path", problems);
     const auto path = value ? path_below_root(*value, config.root_dir, problems) : std::nullopt;

@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "fs/staging.hpp"
+#include "stage/paced_pfs.hpp"
 #include "stage/planner.hpp"
 #include "stage/stage_in.hpp"
 #include "stage/stage_out.hpp"
@@ -21,6 +22,10 @@ using control::Json;
 unsigned session_threads() { return std::clamp(std::thread::hardware_concurrency(), 2U, 16U); }
 
 stage::Options stage_options(const config::JobConfig& config) { return {.workers = config.workers, .transfer_size = config.transfer_size}; }
+
+stage::Pace pace_of(const config::JobConfig& config) {
+  return {.max_rate = config.max_rate, .max_ops = config.max_ops, .retries = config.retries};
+}
 
 }  // namespace
 
@@ -101,7 +106,7 @@ Status Instance::prepare_mount_point() {
 }
 
 Status Instance::plan_and_stage_in() {
-  auto& pfs = stage::posix_pfs();
+  stage::PacedPfs pfs(stage::posix_pfs(), pace_of(options_.config), progress_.cancel);
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
   const auto available = staging.available_bytes();
@@ -115,7 +120,7 @@ Status Instance::plan_and_stage_in() {
   enter(State::staging_in);
   const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(options_.config), progress_);
   if (!report.ok()) return fail(report.failure->error.code, "stage-in failed: " + (report.failure->path.empty() ? "" : options_.config.root_dir + "/" + report.failure->path + ": ") + describe(report.failure->error));
-  log::info("event=staged_in files={} directories={} bytes={} seconds={:.3f}", report.files, report.directories, report.bytes, report.seconds);
+  log::info("event=staged_in files={} directories={} bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.seconds, pfs.retried());
   return {};
 }
 
@@ -186,11 +191,12 @@ Status Instance::unmount() {
 }
 
 bool Instance::stage_out() {
-  auto& pfs = stage::posix_pfs();
+  progress_.cancel = false;
+  stage::PacedPfs pfs(stage::posix_pfs(), pace_of(options_.config), progress_.cancel);
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
-  progress_.cancel = false;
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, stage_options(options_.config), progress_);
+  receipt.retries = pfs.retried();
   int code = stage::exit_code(receipt);
   Json outcome = control::result_line({{"staged_out", true}, {"summary", stage::describe(receipt)}});
   if (!options_.config.results_dir.empty()) {

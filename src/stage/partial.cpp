@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <span>
 
 #include "base/checksum.hpp"
@@ -45,6 +46,12 @@ Status set_attributes(int fd, const struct stat& wanted, const struct stat& now,
 
 bool same_version(const struct stat& a, const struct stat& b) {
   return a.st_size == b.st_size && to_ns(a.st_mtim) == to_ns(b.st_mtim);
+}
+
+/// As set_attributes() leaves it.
+bool same_mode(const struct stat& there, const struct stat& wanted) {
+  const bool owned = there.st_uid == wanted.st_uid && there.st_gid == wanted.st_gid;
+  return (there.st_mode & 07777U) == safe_mode(wanted.st_mode, owned);
 }
 
 /// Data and attributes into the new file `fd`.
@@ -110,6 +117,11 @@ std::string partial_name(const std::string& name, bool taken) {
   return ".efs-" + to_hex(checksum(std::as_bytes(std::span(name)))) + partial_suffix;
 }
 
+std::string kept_name(const std::string& name, const std::string& job, unsigned n) {
+  const std::string suffix = ".efs-" + job + (n > 1 ? "." + std::to_string(n) : "");
+  return name.substr(0, longest_name - std::min(suffix.size(), longest_name - 1)) + suffix;
+}
+
 Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress) {
   return S_ISLNK(job.item.attributes.st_mode) ? write_link(job, pfs) : write_file(job, buffer, pfs, scratch, progress);
 }
@@ -121,7 +133,7 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
     // Another's file under our partial's name: it is not for us to remove.
     return fail(ESTALE, "its partial was replaced or changed by someone else");
   }
-  if (done) done = pfs.rename(job.directory, job.partial, leaf_of(job.item.path));
+  if (done) done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name);
   if (done) return done;
   (void)pfs.unlink(job.directory, job.partial);
   return told(done.error(), "giving it its name");
@@ -129,15 +141,38 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
 
 Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
                                const std::atomic<bool>& cancel) {
-  const std::string name = leaf_of(item.path);
+  return check_version(item, leaf_of(item.path), true, directory, buffer, pfs, scratch, cancel);
+}
+
+Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
+  auto fd = pfs.open_beneath(job.directory, job.partial, O_RDONLY | O_NONBLOCK);
+  if (!fd) return told(fd.error(), "reading it back");
+  pfs.drop_cache(fd->get());
+  auto sum = hash_data({pfs, fd->get()}, written.size, scratch, cancel);
+  if (!sum) return told(sum.error(), "reading it back");
+  if (*sum != *written.checksum) return fail(EIO, "reading it back: the PFS holds other data than were written");
+  return {};
+}
+
+Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs) {
+  auto made = make_afresh(pfs, job, [&] { return pfs.link(from_at, from, job.directory, job.partial); });
+  if (!made) return fail(made.error().code, "linking it: " + describe(made.error()));
+  auto done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name);
+  if (done) return done;
+  (void)pfs.unlink(job.directory, job.partial);
+  return told(done.error(), "giving it its name");
+}
+
+Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name, bool to_origin, int directory, Buffer& buffer, PfsIo& pfs,
+                               Scratch& scratch, const std::atomic<bool>& cancel) {
   auto now = pfs.lstat(directory, name);
   // Removed there since: nothing is lost by bringing it back.
   if (!now && now.error().code == ENOENT) return PfsCheck{};
   if (!now) return told(now.error(), "comparing it with its origin");
   const fs::Origin version{.device = now->st_dev, .inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size),
                            .mtime = to_ns(now->st_mtim), .ctime = to_ns(now->st_ctim)};
-  if (S_ISREG(now->st_mode) && version == *item.origin) return PfsCheck{};
-  if (!S_ISREG(now->st_mode) || !same_version(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
+  if (to_origin && item.origin && S_ISREG(now->st_mode) && version == *item.origin) return PfsCheck{};
+  if (!S_ISREG(now->st_mode) || !S_ISREG(item.attributes.st_mode) || !same_version(*now, item.attributes) || !same_mode(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
   auto theirs = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
   if (!theirs) return told(theirs.error(), "comparing it with its origin");
   auto ours = buffer.hold(item.ino);

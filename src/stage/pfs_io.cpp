@@ -97,6 +97,8 @@ class PosixPfs final : public PfsIo {
     ::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(length), SYNC_FILE_RANGE_WRITE);
   }
 
+  void drop_cache(int fd) override { ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }
+
   Result<struct stat> fstat(int fd) override {
     struct stat attributes {};
     if (::fstat(fd, &attributes) != 0) return fail_errno();
@@ -141,6 +143,9 @@ class PosixPfs final : public PfsIo {
   Status mkdir(int at, const std::string& name, mode_t mode) override { return status_of(::mkdirat(at, name.c_str(), mode)); }
   Status symlink(const std::string& target, int at, const std::string& name) override {
     return status_of(::symlinkat(target.c_str(), at, name.c_str()));
+  }
+  Status link(int from_at, const std::string& from, int at, const std::string& name) override {
+    return status_of(::linkat(from_at, from.c_str(), at, name.c_str(), 0));
   }
   Status rename(int at, const std::string& from, const std::string& to) override {
     return status_of(::renameat(at, from.c_str(), at, to.c_str()));

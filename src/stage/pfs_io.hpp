@@ -39,6 +39,9 @@ class PfsIo {
   /// A hint: begin writing these dirty pages back. Never waits for them; has no result.
   virtual void start_writeback(int fd, std::uint64_t offset, std::uint64_t length) = 0;
 
+  /// A hint: forget the cached pages of this file that are clean, so that the next read asks the PFS.
+  virtual void drop_cache(int fd) = 0;
+
   virtual Result<struct stat> fstat(int fd) = 0;
   virtual Result<struct stat> lstat(int at, const std::string& name) = 0;
   /// faccessat(2) with the effective ids.
@@ -49,6 +52,8 @@ class PfsIo {
 
   virtual Status mkdir(int at, const std::string& name, mode_t mode) = 0;
   virtual Status symlink(const std::string& target, int at, const std::string& name) = 0;
+  /// linkat(2): one more name for a file; a symbolic link is not followed.
+  virtual Status link(int from_at, const std::string& from, int at, const std::string& name) = 0;
   virtual Status rename(int at, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int at, const std::string& name) = 0;
 

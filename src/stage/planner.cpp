@@ -54,6 +54,7 @@ class Planner {
 
   void add_resource(const config::Resource& resource) {
     line_ = resource.line;
+    priority_ = resource.priority;
     const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";
     if (resource.path == config_.root_dir) {
       add_children("");
@@ -109,6 +110,8 @@ class Planner {
     entry.origin = {.device = attributes.st_dev, .inode = attributes.st_ino,
                     .size = static_cast<std::uint64_t>(attributes.st_size), .mtime = mtime, .ctime = to_ns(attributes.st_ctim)};
     entry.file_class = config::classify(config_, path, true);
+    const auto known = entries_.find(path);
+    entry.priority = known == entries_.end() ? priority_ : std::max(priority_, known->second.priority);
     return entries_.insert_or_assign(path, std::move(entry)).first->second;
   }
 
@@ -123,7 +126,10 @@ class Planner {
       case Found::Problem::listing: return problem(absolute(path), "directory cannot be read: " + describe(found.error)), false;
     }
     const auto known = entries_.find(path);
-    if (known != entries_.end() && known->second.type != EntryType::directory) return true;
+    if (known != entries_.end() && known->second.type != EntryType::directory) {
+      known->second.priority = std::max(known->second.priority, priority_);
+      return true;
+    }
     switch (found.attributes.st_mode & S_IFMT) {
       case S_IFDIR:
         insert(path, EntryType::directory, found.attributes);
@@ -147,13 +153,20 @@ class Planner {
   }
 
   bool add_children(const std::string& path) {
-    if (!complete_.insert(path).second) return true;  // an overlapping resource was here before
+    if (!complete_.insert(path).second) return raise_priority(path), true;  // an overlapping resource was here before
     bool all = true;
     for (const auto& found : survey_->below(path)) {
       if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode)) complete_.insert(found.path);
       all = add_found(found, false, false) && all;
     }
     return all;
+  }
+
+  void raise_priority(const std::string& directory) {
+    const std::string prefix = directory.empty() ? "" : directory + "/";
+    for (auto it = entries_.lower_bound(prefix); it != entries_.end() && it->first.starts_with(prefix); ++it) {
+      it->second.priority = std::max(it->second.priority, priority_);
+    }
   }
 
   /// The names in a directory; a problem is recorded where that fails.
@@ -263,6 +276,7 @@ class Planner {
   UniqueFd root_;
   std::optional<Survey> survey_;  // there when root_ is
   int line_ = 0;
+  int priority_ = 0;
   std::map<std::string, PlanEntry> entries_;
   std::set<std::string> complete_;  // directories whose children are in entries_
   Plan plan_;

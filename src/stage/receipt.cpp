@@ -38,6 +38,7 @@ std::uint64_t& counter(ReceiptTotals& totals, Action action) {
   switch (action) {
     case Action::staged_out: return totals.staged_out;
     case Action::unchanged: return totals.unchanged;
+    case Action::kept: return totals.kept;
     case Action::dropped: return totals.dropped;
     case Action::skipped: return totals.skipped;
     case Action::conflict: return totals.conflict;
@@ -98,6 +99,7 @@ void append_entry(std::string& text, const ReceiptEntry& entry) {
   json.number("mtime_ns", entry.mtime);
   json.number("seconds", entry.seconds);
   if (entry.checksum) json.string("checksum", "xxh3:" + to_hex(*entry.checksum));
+  if (!entry.placed_as.empty()) json.string("placed_as", entry.placed_as);
   if (!entry.reason.empty()) json.string("reason", entry.reason);
   json.end('}');
 }
@@ -106,6 +108,7 @@ void append_totals(JsonText& json, const ReceiptTotals& totals) {
   json.begin("totals", '{');
   json.number("staged-out", totals.staged_out);
   json.number("unchanged", totals.unchanged);
+  json.number("kept", totals.kept);
   json.number("dropped", totals.dropped);
   json.number("skipped", totals.skipped);
   json.number("failed", totals.failed);
@@ -129,6 +132,8 @@ std::string json_text(const Receipt& receipt) {
   json.string("ended", iso_time(receipt.ended));
   json.string("verdict", name_of(receipt.verdict));
   if (!receipt.reason.empty()) json.string("reason", receipt.reason);
+  json.string("verify", receipt.read_back ? "read-back" : "stream");
+  json.number("retries", receipt.retries);
   append_totals(json, receipt.totals);
   json.begin("entries", '[');
   for (const auto& entry : receipt.entries) {
@@ -175,6 +180,7 @@ const char* name_of(Action action) {
   switch (action) {
     case Action::staged_out: return "staged-out";
     case Action::unchanged: return "unchanged";
+    case Action::kept: return "kept";
     case Action::dropped: return "dropped";
     case Action::skipped: return "skipped";
     case Action::conflict: return "conflict";
@@ -203,7 +209,7 @@ void settle(Receipt& receipt) {
   }
   const auto& totals = receipt.totals;
   const bool lost = totals.failed + totals.conflict + totals.not_saved > 0;
-  if (!receipt.reason.empty() || (lost && totals.staged_out == 0)) {
+  if (!receipt.reason.empty() || (lost && totals.staged_out + totals.kept == 0)) {
     receipt.verdict = Verdict::failed;
   } else {
     receipt.verdict = lost ? Verdict::partial : Verdict::complete;
@@ -226,7 +232,7 @@ std::string describe(const Receipt& receipt, std::size_t names) {
   std::string text = receipt.job + ": stage-out " + name_of(receipt.verdict) + ": " + std::to_string(totals.staged_out) + " staged out (" +
                      format_bytes(totals.bytes_staged_out) + ") to " + (receipt.results_dir.empty() ? "nowhere" : receipt.results_dir) +
                      " in " + format_seconds(static_cast<double>(receipt.ended - receipt.started) * 1e-9) + ", " +
-                     std::to_string(totals.unchanged) + " unchanged, " + std::to_string(totals.dropped) + " dropped, " +
+                     std::to_string(totals.unchanged) + " unchanged, " + (totals.kept > 0 ? std::to_string(totals.kept) + " kept, " : std::string()) + std::to_string(totals.dropped) + " dropped, " +
                      std::to_string(totals.skipped) + " skipped\n";
   if (!receipt.reason.empty()) text += "  " + receipt.reason + "\n";
   for (const auto action : {Action::failed, Action::conflict, Action::not_saved, Action::dropped, Action::skipped}) {

@@ -26,6 +26,9 @@ class ResultsTree {
   /// the owner's rights if it will be given its attributes later.
   Status make(const fs::WalkItem& item, bool apply_attributes);
 
+  /// Was it made by make()? Then nothing is in it but what this stage-out puts there.
+  bool is_new(const std::string& path) const { return made_.contains(path); }
+
   /// Makes what make() made durable.
   Status sync_made();
 

@@ -22,8 +22,8 @@ constexpr std::uint64_t task_bytes = 8U << 20U;
 
 using Task = std::vector<const PlanEntry*>;
 
-/// Large files one by one, the largest first, so that none is left to run alone at the end; then the small ones
-/// in tasks of neighbours.
+/// What has a higher priority first. Else large files one by one, the largest first, so that none is left to run alone at
+/// the end; then the small ones in tasks of neighbours.
 std::vector<Task> make_tasks(const Plan& plan) {
   Task large;
   std::vector<Task> small;
@@ -36,7 +36,7 @@ std::vector<Task> make_tasks(const Plan& plan) {
       large.push_back(&entry);
       continue;
     }
-    if (small.empty() || small.back().size() >= most || bytes + entry.size > task_bytes) {
+    if (small.empty() || small.back().front()->priority != entry.priority || small.back().size() >= most || bytes + entry.size > task_bytes) {
       small.emplace_back();
       bytes = 0;
     }
@@ -47,6 +47,7 @@ std::vector<Task> make_tasks(const Plan& plan) {
   std::vector<Task> tasks;
   for (const auto* entry : large) tasks.push_back({entry});
   std::ranges::move(small, std::back_inserter(tasks));
+  std::ranges::stable_sort(tasks, std::greater{}, [](const Task& task) { return task.front()->priority; });
   return tasks;
 }
 

@@ -1,16 +1,15 @@
 #include "stage/stage_out.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <exception>
 #include <functional>
 #include <span>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "stage/crew.hpp"
-#include "stage/directory_cursor.hpp"
-#include "stage/partial.hpp"
+#include "stage/outgoing.hpp"
+#include "stage/result_writer.hpp"
 #include "stage/results_tree.hpp"
 #include "stage/selection.hpp"
 
@@ -35,41 +34,22 @@ constexpr std::size_t syncfs_from = 16;          // other files of a batch: one 
 constexpr std::size_t task_files = 64;
 constexpr std::uint64_t task_bytes = 8U << 20U;
 
-using Clock = std::chrono::steady_clock;
-
 Nanoseconds wall_clock() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   return to_ns(now);
 }
 
-/// One result on its way. Touched by one thread at a time.
-struct Outgoing {
-  enum class State : std::uint8_t { waiting, written, named, settled };
-  const fs::WalkItem* item = nullptr;
-  std::string partial;
-  bool fsync = false;
-  State state = State::waiting;
-  bool partial_left = false;  // settled, but its partial still has to go
-  PartialFile file;
-  ReceiptEntry entry;
-
-  void settle(Action action, std::string reason = {}) {
-    state = State::settled;
-    entry.action = action;
-    entry.reason = std::move(reason);
-  }
-};
-
 class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config), buffer_(buffer), pfs_(pfs), progress_(progress), tree_(pfs),
-        in_place_(config.in_place || config.results_dir == config.root_dir), crew_(options.workers), scratches_(options.transfer_size) {}
+      : config_(config), buffer_(buffer), pfs_(pfs), progress_(progress), tree_(pfs), crew_(options.workers),
+        writer_(config, buffer, pfs, tree_, progress, options.transfer_size) {}
 
   Receipt run() {
     receipt_.job = config_.name;
     receipt_.results_dir = config_.results_dir;
+    receipt_.read_back = config_.verify == config::Verify::read_back;
     receipt_.started = wall_clock();
     if (auto items = buffer_.walk()) {
       stage(*items);
@@ -89,13 +69,18 @@ class StageOut {
     if (!outgoing_.empty() || !selection.directories.empty()) {
       if (open_tree()) {
         make_directories(selection.directories);
-        for (std::span<Outgoing> rest = outgoing_; !rest.empty();) run_batch(take_batch(rest));
+        run_batches(outgoing_);
+        link_names();
         finish_directories(selection.directories);
       } else {
-        for (auto& out : outgoing_) out.settle(Action::not_saved, receipt_.reason);
+        for (auto* list : {&outgoing_, &further_names_}) {
+          for (auto& out : *list) out.settle(Action::not_saved, receipt_.reason);
+        }
       }
     }
-    for (auto& out : outgoing_) receipt_.entries.push_back(std::move(out.entry));
+    for (auto* list : {&outgoing_, &further_names_}) {
+      for (auto& out : *list) receipt_.entries.push_back(std::move(out.entry));
+    }
   }
 
   void list_outgoing(const std::vector<const fs::WalkItem*>& items, const std::vector<fs::WalkItem>& all) {
@@ -105,36 +90,39 @@ class StageOut {
       if (item.path.ends_with(partial_suffix)) reserved.insert(item.path);
     }
     std::uint64_t bytes = 0;
+    std::unordered_map<std::uint64_t, std::size_t> first_names;  // of files with several, by inode
     outgoing_.reserve(items.size());
     for (const auto* item : items) {
-      Outgoing& out = outgoing_.emplace_back();
+      bool further = false;
+      if (S_ISREG(item->attributes.st_mode) && item->attributes.st_nlink > 1) {
+        const auto [first, is_first] = first_names.try_emplace(item->ino, outgoing_.size());
+        further = !is_first;
+        if (further) first_of_.push_back(first->second);
+      }
+      Outgoing& out = further ? further_names_.emplace_back() : outgoing_.emplace_back();
       out.item = item;
-      out.partial = partial_name(leaf_of(item->path), reserved.contains(item->path + partial_suffix));
+      out.name = leaf_of(item->path);
+      out.partial = partial_name(out.name, reserved.contains(item->path + partial_suffix));
       out.entry.path = item->path;
       out.entry.bytes = S_ISREG(item->attributes.st_mode) ? static_cast<std::uint64_t>(item->attributes.st_size) : 0;
       out.entry.mtime = to_ns(item->attributes.st_mtim);
-      bytes += out.entry.bytes;
+      if (!further) bytes += out.entry.bytes;
     }
-    progress_.begin(outgoing_.size(), bytes);
+    progress_.begin(outgoing_.size() + further_names_.size(), bytes);
   }
 
   bool open_tree() {
     if (config_.results_dir.empty()) {
       receipt_.reason = "the job file names no results-dir";
     } else if (auto opened = tree_.open(config_.results_dir); !opened) {
-      note_full(opened.error());
+      writer_.note_full(opened.error());
       receipt_.reason = describe(opened.error());
     }
     return receipt_.reason.empty();
   }
 
-  /// After a full PFS nothing new is begun: every further attempt would fail after minutes of writing.
-  void note_full(const Error& error) {
-    if (error.code == ENOSPC || error.code == EDQUOT) full_ = true;
-  }
-
   void directory_failed(const fs::WalkItem& item, const Error& error) {
-    note_full(error);
+    writer_.note_full(error);
     ReceiptEntry entry;
     entry.path = item.path;
     entry.action = Action::failed;
@@ -185,13 +173,32 @@ class StageOut {
     return batch;
   }
 
+  void run_batches(std::span<Outgoing> results) {
+    while (!results.empty()) run_batch(take_batch(results));
+  }
+
+  /// Further names of files, when all first ones have their fate. Where the PFS cannot link, each is a file of its own.
+  void link_names() {
+    std::span<Outgoing> all = further_names_;
+    std::size_t single = 0;  // what has to be written is moved to the front
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (writer_.link(all[i], outgoing_[first_of_[i]])) continue;
+      std::swap(all[single], all[i]);
+      std::swap(first_of_[single++], first_of_[i]);
+    }
+    sync_names(all.subspan(single));
+    progress_.files_done += all.size() - single;
+    run_batches(all.first(single));
+  }
+
   /// The five steps at the top of this file.
   void run_batch(std::span<Outgoing> batch) {
     choose_durability(batch);
-    in_tasks(batch, [this](std::span<Outgoing> task) { write_task(task); });
+    in_tasks(batch, [this](std::span<Outgoing> task) { writer_.write(task); });
     sync_partials(batch);
-    in_tasks(batch, [this](std::span<Outgoing> task) { publish_task(task); });
-    remove_partials(batch);
+    if (receipt_.read_back) in_tasks(batch, [this](std::span<Outgoing> task) { writer_.verify(task); });
+    in_tasks(batch, [this](std::span<Outgoing> task) { writer_.publish(task); });
+    writer_.remove_partials(batch);
     sync_names(batch);
     progress_.files_done += batch.size();
   }
@@ -226,66 +233,6 @@ class StageOut {
     });
   }
 
-  DirectoryCursor cursor() {
-    return DirectoryCursor([this](const std::string& path) { return tree_.directory(path); });
-  }
-
-  void write_task(std::span<Outgoing> task) {
-    const ScratchPool::Loan scratch(scratches_);
-    DirectoryCursor directories = cursor();
-    for (auto& out : task) {
-      if (full_) {
-        out.settle(Action::not_saved, "not tried: no space left in results-dir");
-      } else if (progress_.cancel) {
-        out.settle(Action::not_saved, "not tried: cancelled");
-      } else {
-        const auto started = Clock::now();
-        write_one(out, directories, *scratch);
-        out.entry.seconds = std::chrono::duration<double>(Clock::now() - started).count();
-      }
-    }
-  }
-
-  void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
-    auto directory = directories.at(parent_of(out.item->path));
-    if (!directory) return give_up(out, directory.error());
-    if (replaces_origin(out) && !may_replace(out, *directory, scratch)) return;
-    auto written = write_partial(job_of(out, *directory), buffer_, pfs_, scratch, progress_);
-    if (!written) return give_up(out, written.error());
-    out.file = *written;
-    out.entry.checksum = written->checksum;
-    if (written->checksum) out.entry.bytes = written->size;
-    out.state = Outgoing::State::written;
-  }
-
-  static PartialJob job_of(const Outgoing& out, int directory) {
-    return {.item = *out.item, .directory = directory, .partial = out.partial, .fsync = out.fsync};
-  }
-
-  void give_up(Outgoing& out, const Error& error) {
-    note_full(error);
-    if (error.code == ECANCELED) return out.settle(Action::not_saved, "cancelled");
-    out.settle(Action::failed, describe(error));
-  }
-
-  bool replaces_origin(const Outgoing& out) const { return in_place_ && out.item->origin.has_value(); }
-
-  /// False where the item is settled instead: a conflict, already out, or not to be compared.
-  bool may_replace(Outgoing& out, int directory, Scratch& scratch) {
-    auto check = check_version(*out.item, directory, buffer_, pfs_, scratch, progress_.cancel);
-    if (!check) {
-      give_up(out, check.error());
-    } else if (check->version == PfsVersion::same_content) {
-      // Its name may not be durable yet: like one just renamed, it waits for step 4.
-      out.entry.checksum = check->checksum;
-      out.entry.reason = "brought out by an earlier stage-out";
-      out.state = Outgoing::State::named;
-    } else if (check->version == PfsVersion::other) {
-      out.settle(Action::conflict, "it changed on the PFS since it was staged in; the job's version is kept in the buffer only");
-    }
-    return out.state == Outgoing::State::waiting;
-  }
-
   /// Step 2, for those that were not synced one by one. The descriptor of results_dir is older than the writes, so
   /// an error of their write-back is seen; it does not tell whose it was, so none of them is believed.
   void sync_partials(std::span<Outgoing> batch) {
@@ -296,44 +243,8 @@ class StageOut {
     for (auto& out : batch) {
       if (!waits(out)) continue;
       out.partial_left = true;
-      give_up(out, {synced.error().code, "making it durable: " + describe(synced.error())});
+      writer_.give_up(out, {synced.error().code, "making it durable: " + describe(synced.error())});
     }
-  }
-
-  /// Of results that failed after their partial was whole.
-  void remove_partials(std::span<Outgoing> batch) {
-    DirectoryCursor directories = cursor();
-    for (auto& out : batch) {
-      if (!out.partial_left) continue;
-      if (auto directory = directories.at(parent_of(out.item->path))) (void)pfs_.unlink(*directory, out.partial);
-    }
-  }
-
-  void publish_task(std::span<Outgoing> task) {
-    const ScratchPool::Loan scratch(scratches_);
-    DirectoryCursor directories = cursor();
-    for (auto& out : task) {
-      if (out.state == Outgoing::State::written) publish_one(out, directories, *scratch);
-    }
-  }
-
-  void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
-    auto directory = directories.at(parent_of(out.item->path));
-    if (!directory) {
-      out.partial_left = true;
-      return give_up(out, directory.error());
-    }
-    if (replaces_origin(out)) {
-      // Again, as late as can be: writing may have taken minutes.
-      auto check = check_version(*out.item, *directory, buffer_, pfs_, scratch, progress_.cancel);
-      if (!check || check->version == PfsVersion::other) {
-        out.partial_left = true;
-        if (!check) return give_up(out, check.error());
-        return out.settle(Action::conflict, "it changed on the PFS while it was staged out; the job's version is kept in the buffer only");
-      }
-    }
-    if (auto published = publish_partial(job_of(out, *directory), out.file, pfs_); !published) return give_up(out, published.error());
-    out.state = Outgoing::State::named;
   }
 
   /// Steps 4 and 5.
@@ -346,7 +257,7 @@ class StageOut {
     const std::string doubt = !synced ? describe(synced.error()) : names_not_durable_;
     for (auto& out : batch) {
       if (out.state != Outgoing::State::named) continue;
-      if (doubt.empty()) out.settle(Action::staged_out, std::move(out.entry.reason));
+      if (doubt.empty()) out.settle(out.there_already ? Action::kept : Action::staged_out, std::move(out.entry.reason));
       else out.settle(Action::failed, "it is there and whole, but its name may not survive a crash: " + doubt);
     }
   }
@@ -356,14 +267,14 @@ class StageOut {
   PfsIo& pfs_;
   Progress& progress_;
   ResultsTree tree_;
-  const bool in_place_;
   std::vector<Outgoing> outgoing_;
+  std::vector<Outgoing> further_names_;   // of files whose first name is in outgoing_
+  std::vector<std::size_t> first_of_;     // the index of that first name, for each of them
   std::unordered_set<std::string> failed_directories_;
   std::string names_not_durable_;  // why directories that we made may not survive a crash; "": they will
-  std::atomic<bool> full_{false};
   Receipt receipt_;
   Crew crew_;
-  ScratchPool scratches_;
+  ResultWriter writer_;
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ bool surely_readable(const struct stat& attributes) {
 
 struct Listing {
   std::vector<std::string> names;
-  Error error;
+  std::optional<Error> error;
 };
 
 }  // namespace
@@ -79,7 +79,7 @@ std::vector<Found> Survey::below(const std::string& path) {
     });
     std::vector<std::string> paths;
     for (std::size_t i = 0; i < level.size(); ++i) {
-      if (listings[i].error.code != 0) all.push_back({.path = level[i], .target = {}, .problem = Found::Problem::listing, .error = std::move(listings[i].error)});
+      if (auto& error = listings[i].error) all.push_back({.path = level[i], .target = {}, .problem = Found::Problem::listing, .error = std::move(*error)});
       for (const auto& name : listings[i].names) paths.push_back(join(level[i], name));
     }
     auto found = look(paths);

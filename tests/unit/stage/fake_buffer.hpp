@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -95,6 +96,7 @@ class FakeBuffer final : public Buffer {
       item.ino = node.ino;
       if (node.type == S_IFREG && ::stat(container(node.ino).c_str(), &item.attributes) != 0) return fail_errno("walk");
       item.attributes.st_ino = node.ino;
+      item.attributes.st_nlink = static_cast<nlink_t>(std::ranges::count_if(nodes, [&](const auto& other) { return other.second.ino == node.ino; }));
       item.attributes.st_mode = node.type | node.attributes.mode;
       item.attributes.st_uid = node.attributes.uid;
       item.attributes.st_gid = node.attributes.gid;
@@ -128,6 +130,13 @@ class FakeBuffer final : public Buffer {
     if (::write(fd.get(), content.data(), content.size()) != static_cast<ssize_t>(content.size())) ::abort();
     node.dirty = true;
     node.attributes.mtime = 1'650'000'000'000'000'001;
+  }
+  /// link(2), as a job would.
+  void link(const std::string& from, const std::string& to) {
+    Node node = nodes.at(from);
+    node.origin.reset();
+    node.dirty = true;
+    nodes[to] = std::move(node);
   }
   std::size_t pending() {
     const std::lock_guard lock(mutex_);

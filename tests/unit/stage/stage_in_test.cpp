@@ -162,3 +162,26 @@ TEST_CASE("stage-in: every PFS call fails once; what is published is whole, the 
     }
   }
 }
+
+TEST_CASE("stage-in: what has a higher priority comes first, whatever its size", "[stage][in]") {
+  Scene scene;
+  scene.options.workers = 1;
+  write_file(scene.root + "/a/large", random_text(3'000'000, 1));
+  write_file(scene.root + "/b/small", "x");
+  write_file(scene.root + "/c/small", "x");
+  scene.resource("");
+  scene.resource("b");
+  scene.resource("c/*");
+  scene.config.resources[1].priority = 5;
+  scene.config.resources[2].priority = 7;
+  std::vector<std::string> order;
+  FaultPfs pfs([&](auto, const std::string& call, const std::string& object) {
+    if (call == "open" && (object == "large" || object == "small")) order.push_back(object);
+    if (call == "open" && object.size() == 1) order.push_back(object);  // a directory on the way
+    return 0;
+  });
+  const Plan plan = scene.plan();
+  Progress progress;
+  REQUIRE(stage_in(plan, scene.buffer, pfs, scene.options, progress).ok());
+  CHECK(order == std::vector<std::string>{"c", "small", "b", "small", "a", "large"});
+}

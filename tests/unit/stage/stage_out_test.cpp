@@ -117,7 +117,7 @@ TEST_CASE("stage-out: in place, a changed PFS copy is a conflict and stays", "[s
   CHECK(partials_below(scene.root) == 0);
   // Again: what the first call brought out is recognised, the conflict stays one.
   const Receipt again = scene.out();
-  CHECK(action_of(again, "mine") == Action::staged_out);
+  CHECK(action_of(again, "mine") == Action::kept);
   CHECK(entry_of(again, "mine")->checksum == hash("two"));
   CHECK(action_of(again, "theirs") == Action::conflict);
 }
