@@ -111,7 +111,19 @@ std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& fa
     node.staged = 1;
     node.origin = file.origin;
     node.origin_path = file.path;
-    failed = filesystem_.commit(0, node, removal_reserve(place->name));
+    if (file.xattrs.empty()) {
+      failed = filesystem_.commit(0, node, removal_reserve(place->name));
+    } else {
+      // The name last, so that a journal that ends between these records shows no file without its attributes.
+      const Link link{.ino = file.ino, .parent = node.parent, .time = node.ctime, .name = node.name};
+      node.name.clear();
+      failed = filesystem_.commit(0, node);
+      for (const auto& [name, value] : file.xattrs) {
+        if (failed) failed = filesystem_.commit(0, SetXattr{.ino = file.ino, .time = node.ctime, .name = name, .value = value});
+      }
+      if (failed) failed = filesystem_.commit(0, link, removal_reserve(place->name));
+      if (!failed) filesystem_.names_.destroy(file.ino);
+    }
     if (!failed) break;
   }
   return done;
@@ -157,6 +169,7 @@ Result<std::vector<WalkItem>> Staging::walk() {
       auto attributes = filesystem_.stat_of(*inode);
       if (!attributes) return fail(attributes.error().code, path + ": container " + std::to_string(inode->ino) + " cannot be read: " + describe(attributes.error()));
       WalkItem item{.path = path, .ino = inode->ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt};
+      if (inode->extra) item.xattrs = inode->extra->xattrs;
       if (inode->extra && inode->extra->origin && inode->extra->origin_path == path) {
         item.origin = inode->extra->origin;
         item.dirty = inode->dirty;

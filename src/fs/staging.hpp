@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,6 +51,7 @@ struct StagedFile {
   std::string path;
   StagedAttributes attributes;  // the container has these times already
   Origin origin;
+  std::map<std::string, std::string> xattrs{};
 };
 
 /// One name of the namespace, as walk() reports it.
@@ -58,6 +60,7 @@ struct WalkItem {
   std::uint64_t ino = 0;
   struct stat attributes {};
   std::string target;            // of a symbolic link
+  std::map<std::string, std::string> xattrs{};
   bool dirty = false;            // content, attributes or name may differ from what was staged in (true for new files)
   std::optional<Origin> origin;  // present where the inode was staged in (and still has the name it was given)
 };

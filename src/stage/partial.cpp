@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 #include "base/checksum.hpp"
@@ -28,20 +29,38 @@ auto make_afresh(PfsIo& pfs, const PartialJob& job, Make make) {
   return make();
 }
 
-/// Owner, mode, times; the owner first, for changing it clears setuid bits.
-Status set_attributes(int fd, const struct stat& wanted, const struct stat& now, PfsIo& pfs) {
+/// What the PFS does not take or permit is told, not an error: the data are worth more. ENOSPC: ext4's word for a value
+/// that does not fit beside the others.
+Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
+  std::string lost;
+  for (const auto& [name, value] : item.xattrs) {
+    auto done = pfs.set_xattr(fd, name, value);
+    if (done) continue;
+    constexpr std::array refusals{EOPNOTSUPP, EPERM, EACCES, E2BIG, ERANGE, ENOSPC};
+    if (std::ranges::find(refusals, done.error().code) == refusals.end()) return told(done.error(), "setting its extended attributes");
+    lost += (lost.empty() ? "" : "; ") + name + ": " + describe(done.error());
+  }
+  return lost;
+}
+
+/// Owner, extended attributes, mode, times; the owner first, for changing it clears setuid bits and capabilities. Returns what
+/// the PFS does not take, as set_xattrs().
+Result<std::string> set_attributes(int fd, const fs::WalkItem& item, const struct stat& now, PfsIo& pfs) {
+  const auto& wanted = item.attributes;
   bool owned = now.st_uid == wanted.st_uid && now.st_gid == wanted.st_gid;
   if (!owned) {
     auto done = pfs.chown(fd, wanted.st_uid, wanted.st_gid);
     if (!done && done.error().code != EPERM) return told(done.error(), "setting its owner");
     owned = done.has_value();
   }
+  auto lost = set_xattrs(fd, item, pfs);
+  if (!lost) return lost;
   const mode_t mode = safe_mode(wanted.st_mode, owned);
   if (mode != (now.st_mode & 07777U)) {
     if (auto done = pfs.chmod(fd, mode); !done) return told(done.error(), "setting its mode");
   }
   if (auto done = pfs.set_times(fd, to_ns(wanted.st_atim), to_ns(wanted.st_mtim)); !done) return told(done.error(), "setting its times");
-  return {};
+  return lost;
 }
 
 bool same_version(const struct stat& a, const struct stat& b) {
@@ -70,11 +89,12 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, 
   auto written = pfs.fstat(fd);
   if (!written) return told(written.error(), "reading back its attributes");
   if (static_cast<std::uint64_t>(written->st_size) != size) return fail(EIO, "the PFS has another size than was written");
-  EFS_TRY(set_attributes(fd, job.item.attributes, *written, pfs));
+  auto lost = set_attributes(fd, job.item, *written, pfs);
+  if (!lost) return std::unexpected(lost.error());
   if (job.fsync) {
     if (auto done = pfs.fsync(fd); !done) return told(done.error(), "fsync");
   }
-  return PartialFile{.inode = written->st_ino, .size = size, .checksum = sum.digest()};
+  return PartialFile{.inode = written->st_ino, .size = size, .checksum = sum.digest(), .lost = std::move(*lost)};
 }
 
 Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress) {

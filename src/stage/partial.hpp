@@ -27,6 +27,7 @@ struct PartialFile {
   std::uint64_t inode = 0;
   std::uint64_t size = 0;
   std::optional<std::uint64_t> checksum;  // of files, as read from the buffer
+  std::string lost{};                     // what the PFS does not take: "user.x: Operation not supported"; "": nothing
 };
 
 /// One result and where it goes. `directory` is an open directory of the PFS.
@@ -38,7 +39,7 @@ struct PartialJob {
   std::string name{};  // that it is to get; "": the item's
 };
 
-/// Writes data, owner (where permitted), mode and times of a file, or a symbolic link. A partial left by a stage-out
+/// Writes data, owner and extended attributes (both where permitted), mode and times of a file, or a symbolic link. A partial left by a stage-out
 /// that was killed is replaced. After an error no partial is left, unless removing it failed too. Not durable
 /// without `fsync`. Thread-safe for different items.
 Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress);

@@ -1,9 +1,11 @@
 #include "stage/pfs_io.hpp"
 
 #include <dirent.h>
+#include <linux/limits.h>
 #include <linux/openat2.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -151,6 +153,37 @@ class PosixPfs final : public PfsIo {
     return status_of(::renameat(at, from.c_str(), at, to.c_str()));
   }
   Status unlink(int at, const std::string& name) override { return status_of(::unlinkat(at, name.c_str(), 0)); }
+
+  Result<std::map<std::string, std::string>> xattrs(int fd) override {
+    // Most files have none: then this is one system call.
+    std::map<std::string, std::string> found;
+    std::array<char, 4096> small{};
+    ssize_t length = ::flistxattr(fd, small.data(), small.size());
+    std::string names;
+    if (length > 0) names.assign(small.data(), static_cast<std::size_t>(length));
+    if (length < 0 && errno == ERANGE) {
+      names.resize(XATTR_LIST_MAX);
+      length = ::flistxattr(fd, names.data(), names.size());
+      if (length >= 0) names.resize(static_cast<std::size_t>(length));
+    }
+    if (length < 0 && errno == EOPNOTSUPP) return found;
+    if (length < 0) return fail_errno();
+    for (std::size_t at = 0; at < names.size();) {
+      const std::string name = names.c_str() + at;
+      at += name.size() + 1;
+      if (!name.starts_with("user.") && !name.starts_with("trusted.") && name != "security.capability") continue;
+      std::string value(XATTR_SIZE_MAX, '\0');
+      const ssize_t size = ::fgetxattr(fd, name.c_str(), value.data(), value.size());
+      if (size < 0 && errno == ENODATA) continue;  // removed meanwhile
+      if (size < 0) return fail_errno();
+      value.resize(static_cast<std::size_t>(size));
+      found.emplace(name, std::move(value));
+    }
+    return found;
+  }
+  Status set_xattr(int fd, const std::string& name, const std::string& value) override {
+    return status_of(::fsetxattr(fd, name.c_str(), value.data(), value.size(), 0));
+  }
 
   Status chmod(int fd, mode_t mode) override { return status_of(::fchmod(fd, mode)); }
   Status chown(int fd, uid_t uid, gid_t gid) override { return status_of(::fchown(fd, uid, gid)); }

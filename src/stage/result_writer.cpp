@@ -65,6 +65,7 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
   out.file = *written;
   out.entry.checksum = written->checksum;
   if (written->checksum) out.entry.bytes = written->size;
+  if (!written->lost.empty()) out.entry.reason += (out.entry.reason.empty() ? "" : "; ") + ("without " + written->lost);
   out.state = Outgoing::State::written;
 }
 

@@ -5,6 +5,9 @@
 #include <exception>
 #include <mutex>
 #include <span>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "stage/crew.hpp"
@@ -24,14 +27,14 @@ using Task = std::vector<const PlanEntry*>;
 
 /// What has a higher priority first. Else large files one by one, the largest first, so that none is left to run alone at
 /// the end; then the small ones in tasks of neighbours.
-std::vector<Task> make_tasks(const Plan& plan) {
+std::vector<Task> make_tasks(const Plan& plan, const std::unordered_set<const PlanEntry*>& present) {
   Task large;
   std::vector<Task> small;
   std::uint64_t bytes = 0;
   // Where files are few, each can have a thread.
   const std::size_t most = std::clamp<std::size_t>(plan.files / (std::size_t{4} * Crew::automatic_most), 1, task_files);
   for (const auto& entry : plan.entries) {
-    if (entry.type != EntryType::file) continue;
+    if (entry.type != EntryType::file || present.contains(&entry)) continue;
     if (entry.size >= small_file) {
       large.push_back(&entry);
       continue;
@@ -99,10 +102,11 @@ class StageIn {
     auto root = pfs_.open(AT_FDCWD, plan_.root_dir, O_RDONLY | O_DIRECTORY);
     if (!root) return failed("", {root.error().code, plan_.root_dir + ": " + describe(root.error())});
     root_ = std::move(*root);
+    if (auto known = find_present(); !known) return failed("", std::move(known.error()));
     if (make_names(EntryType::directory)) report_.directories = names_;
     if (!stopped() && make_names(EntryType::symlink)) report_.symlinks = names_;
     if (!stopped()) {
-      const auto tasks = make_tasks(plan_);
+      const auto tasks = make_tasks(plan_, present_);
       crew_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
         for (const auto& task : std::span(tasks).subspan(begin, end - begin)) run_task(task);
       });
@@ -110,6 +114,28 @@ class StageIn {
     // Once more: every name made inside a directory has moved its mtime.
     if (!stopped()) make_names(EntryType::directory);
     if (progress_.cancel) failed("", {ECANCELED, "cancelled"});
+  }
+
+  /// What an earlier stage-in, which was interrupted, has brought in: clean, and still the version that the plan saw.
+  Status find_present() {
+    auto items = buffer_.walk();
+    if (!items) return told(items.error(), "reading what is in the buffer");
+    std::unordered_map<std::string_view, const fs::WalkItem*> by_path;
+    for (const auto& item : *items) by_path.emplace(item.path, &item);
+    if (by_path.empty()) return {};
+    for (const auto& entry : plan_.entries) {
+      const auto there = by_path.find(entry.path);
+      if (there == by_path.end()) continue;
+      const fs::WalkItem& item = *there->second;
+      if (entry.type == EntryType::symlink ? item.target == entry.target : !item.dirty && item.origin == entry.origin) present_.insert(&entry);
+    }
+    for (const auto* entry : present_) {
+      if (entry->type != EntryType::file) continue;
+      ++report_.kept;
+      ++progress_.files_done;
+      progress_.bytes_done += entry->size;
+    }
+    return {};
   }
 
   bool stopped() const { return progress_.cancel; }
@@ -124,7 +150,7 @@ class StageIn {
   bool make_names(EntryType type) {
     names_ = 0;
     for (const auto& entry : plan_.entries) {
-      if (entry.type != type) continue;
+      if (entry.type != type || (type == EntryType::symlink && present_.contains(&entry))) continue;
       if (stopped()) return false;
       const Status made = type == EntryType::directory ? buffer_.make_directory(entry.path, entry.attributes)
                                                        : buffer_.make_symlink(entry.path, entry.target, entry.attributes);
@@ -174,7 +200,10 @@ class StageIn {
     auto origin = unchanged_origin(entry, source->get());
     if (!origin) return std::unexpected(origin.error());
     if (auto done = posix_pfs().set_times(file->fd, entry.attributes.atime, entry.attributes.mtime); !done) return told(done.error(), "setting its times in the buffer");
+    auto xattrs = pfs_.xattrs(source->get());
+    if (!xattrs) return told(xattrs.error(), "reading its extended attributes");
     fs::StagedFile& staged = pending.last();
+    staged.xattrs = std::move(*xattrs);
     staged.path = entry.path;
     staged.attributes = entry.attributes;
     staged.origin = *origin;
@@ -209,6 +238,7 @@ class StageIn {
   Crew crew_;
   ScratchPool scratches_;
   UniqueFd root_;
+  std::unordered_set<const PlanEntry*> present_;  // in the buffer already
   std::uint64_t names_ = 0;
   std::atomic<std::uint64_t> files_{0};
   std::atomic<std::uint64_t> bytes_{0};

@@ -26,6 +26,7 @@ class FakeBuffer final : public Buffer {
     std::string target;
     bool dirty = false;
     std::optional<fs::Origin> origin;
+    std::map<std::string, std::string> xattrs{};
   };
 
   explicit FakeBuffer(std::string directory) : directory_(std::move(directory)) { ::mkdir(directory_.c_str(), 0700); }
@@ -72,6 +73,8 @@ class FakeBuffer final : public Buffer {
     for (; done < files.size(); ++done) {
       const auto& file = files[done];
       if (failed = publish_file(file.ino, file.path, file.attributes, file.origin); !failed) break;
+      const std::lock_guard lock(mutex_);
+      nodes.at(file.path).xattrs = file.xattrs;
     }
     return done;
   }
@@ -103,6 +106,7 @@ class FakeBuffer final : public Buffer {
       item.attributes.st_atim = to_timespec(node.attributes.atime);
       item.attributes.st_mtim = to_timespec(node.attributes.mtime);
       item.target = node.target;
+      item.xattrs = node.xattrs;
       item.dirty = node.dirty;
       item.origin = node.origin;
       items.push_back(std::move(item));

@@ -49,6 +49,10 @@ class FaultPfs final : public PfsIo {
   }
   Status rename(int at, const std::string& from, const std::string& to) override { return run("rename", to, [&] { return real_.rename(at, from, to); }); }
   Status unlink(int at, const std::string& name) override { return run("unlink", name, [&] { return real_.unlink(at, name); }); }
+  Result<std::map<std::string, std::string>> xattrs(int fd) override { return run("xattrs", "", [&] { return real_.xattrs(fd); }); }
+  Status set_xattr(int fd, const std::string& name, const std::string& value) override {
+    return run("setxattr", name, [&] { return real_.set_xattr(fd, name, value); });
+  }
   Status chmod(int fd, mode_t mode) override { return run("chmod", "", [&] { return real_.chmod(fd, mode); }); }
   Status chown(int fd, uid_t uid, gid_t gid) override { return run("chown", "", [&] { return real_.chown(fd, uid, gid); }); }
   Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override { return run("times", "", [&] { return real_.set_times(fd, atime, mtime); }); }

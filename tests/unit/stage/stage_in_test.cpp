@@ -185,3 +185,27 @@ TEST_CASE("stage-in: what has a higher priority comes first, whatever its size",
   REQUIRE(stage_in(plan, scene.buffer, pfs, scene.options, progress).ok());
   CHECK(order == std::vector<std::string>{"c", "small", "b", "small", "a", "large"});
 }
+
+TEST_CASE("stage-in: what an interrupted one brought in is not read again", "[stage][in][resume]") {
+  Scene scene;
+  for (int i = 0; i < 30; ++i) write_file(scene.root + "/d/f" + std::to_string(i), random_text(3000, static_cast<unsigned>(i)));
+  stdfs::create_symlink("f0", scene.root + "/d/l");
+  scene.resource("d");
+  std::atomic<int> reads{0};
+  FaultPfs failing([&](auto, const std::string& call, const auto&) { return call == "read" && ++reads > 20 ? EIO : 0; });
+  const auto first = scene.in(failing);
+  REQUIRE(!first.ok());
+  const auto published = first.files;
+  REQUIRE(published > 0);
+  reads = 0;
+  FaultPfs counting([&](auto, const std::string& call, const auto&) {
+    reads += call == "read";
+    return 0;
+  });
+  const auto second = scene.in(counting);
+  REQUIRE(second.ok());
+  CHECK(second.kept == published);
+  CHECK(second.files == 30 - published);
+  CHECK(reads == static_cast<int>(30 - published));
+  for (int i = 0; i < 30; ++i) CHECK(scene.buffered("d/f" + std::to_string(i)) == content_of(scene.root + "/d/f" + std::to_string(i)));
+}

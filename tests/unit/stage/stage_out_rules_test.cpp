@@ -2,6 +2,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <sys/xattr.h>
+
 #include "fault_pfs.hpp"
 #include "scene.hpp"
 
@@ -177,5 +179,33 @@ TEST_CASE("stage-out: a PFS without links gets a file for each name", "[stage][o
   const Receipt receipt = scene.out(broken);
   CHECK(action_of(receipt, "a") == Action::staged_out);
   CHECK(action_of(receipt, "b") == Action::failed);
+  CHECK(partials_below(scene.results) == 0);
+}
+
+TEST_CASE("staging: extended attributes go both ways; what the PFS does not take is told", "[stage][xattr]") {
+  Scene scene;
+  write_file(scene.root + "/f", "content");
+  if (::setxattr((scene.root + "/f").c_str(), "user.colour", "green", 5, 0) != 0) SKIP("no user.* attributes here");
+  scene.resource("f");
+  REQUIRE(scene.in().ok());
+  CHECK(scene.buffer.nodes.at("f").xattrs.at("user.colour") == "green");
+  scene.buffer.overwrite("f", "changed");
+  scene.buffer.nodes.at("f").xattrs["user.shape"] = std::string("a\0b", 3);
+  Receipt receipt = scene.out();
+  REQUIRE(action_of(receipt, "f") == Action::staged_out);
+  CHECK(entry_of(receipt, "f")->reason.empty());
+  const UniqueFd fd(::open((scene.results + "/f").c_str(), O_RDONLY | O_CLOEXEC));
+  const auto there = posix_pfs().xattrs(fd.get()).value();
+  CHECK(there == std::map<std::string, std::string>{{"user.colour", "green"}, {"user.shape", std::string("a\0b", 3)}});
+
+  stdfs::remove_all(scene.results);
+  FaultPfs refusing([](auto, const std::string& call, const std::string& object) { return call == "setxattr" && object == "user.shape" ? EOPNOTSUPP : 0; });
+  receipt = scene.out(refusing);
+  CHECK(action_of(receipt, "f") == Action::staged_out);
+  CHECK(entry_of(receipt, "f")->reason.find("user.shape") != std::string::npos);
+  stdfs::remove_all(scene.results);
+  FaultPfs broken([](auto, const std::string& call, const auto&) { return call == "setxattr" ? EIO : 0; });
+  receipt = scene.out(broken);
+  CHECK(action_of(receipt, "f") == Action::failed);
   CHECK(partials_below(scene.results) == 0);
 }
