@@ -45,7 +45,8 @@ const char* name_of(State state) {
 
 Instance::Instance(InstanceOptions options, SupervisorClient& supervisor) : options_(std::move(options)), supervisor_(supervisor) {}
 
-Instance::~Instance() = default;
+// The answers under way first: they read what is destroyed before server_.
+Instance::~Instance() { server_.reset(); }
 
 Status Instance::listen() {
   auto server = control::Server::listen(options_.directory + "/control.sock", options_.owner, [this](const Json& request, const control::Server::Progress& progress) { return handle(request, progress); });

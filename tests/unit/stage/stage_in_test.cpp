@@ -79,21 +79,21 @@ TEST_CASE("stage-in: a file that vanishes, changes or shrinks fails by name and 
   SECTION("vanishes") {
     expected = "vanished";
     hook = [&](auto, const std::string& call, const std::string& object) {
-      if (call == "open" && object == "d/f7") ::unlink(victim.c_str());
+      if (call == "open" && object == "f7") ::unlink(victim.c_str());
       return 0;
     };
   }
   SECTION("is replaced") {
     expected = "changed while it was being read";
     hook = [&](auto, const std::string& call, const std::string& object) {
-      if (call == "open" && object == "d/f7") ::unlink(victim.c_str()), write_file(victim, random_text(5000, 2));
+      if (call == "open" && object == "f7") ::unlink(victim.c_str()), write_file(victim, random_text(5000, 2));
       return 0;
     };
   }
   SECTION("shrinks") {
     expected = "changed while it was being read";
     hook = [&](auto, const std::string& call, const std::string& object) {
-      if (call == "open" && object == "d/f7") ::truncate(victim.c_str(), 100);
+      if (call == "open" && object == "f7") ::truncate(victim.c_str(), 100);
       return 0;
     };
   }
