@@ -9,8 +9,8 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "config/mount_options.hpp"
 #include "fs/staging.hpp"
-#include "stage/paced_pfs.hpp"
 #include "stage/planner.hpp"
 #include "stage/stage_in.hpp"
 #include "stage/stage_out.hpp"
@@ -19,15 +19,16 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
-unsigned session_threads() { return std::clamp(std::thread::hardware_concurrency(), 2U, 16U); }
-
-stage::Options stage_options(const config::JobConfig& config) { return {.workers = config.workers, .transfer_size = config.transfer_size}; }
+// Threads are started when slow work needs them: so many slow requests, less one, run side by side.
+unsigned session_threads() { return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U); }
 
 stage::Pace pace_of(const config::JobConfig& config) {
   return {.max_rate = config.max_rate, .max_ops = config.max_ops, .retries = config.retries};
 }
 
 }  // namespace
+
+stage::Options stage_options(const config::JobConfig& config) { return {.workers = config.workers, .transfer_size = config.transfer_size}; }
 
 const char* name_of(State state) {
   switch (state) {
@@ -43,10 +44,12 @@ const char* name_of(State state) {
   return "?";
 }
 
-Instance::Instance(InstanceOptions options, SupervisorClient& supervisor) : options_(std::move(options)), supervisor_(supervisor) {}
+Instance::Instance(InstanceOptions options, SupervisorClient& supervisor) : options_(std::move(options)), supervisor_(supervisor), throttle_(pace_of(options_.config)) {}
 
-// The answers under way first: they read what is destroyed before server_.
+// Answers under way look at members that are declared behind the server: it goes first, and waits for them.
 Instance::~Instance() { server_.reset(); }
+
+stage::PacedPfs Instance::paced_pfs(const std::atomic<bool>& cancel) { return {stage::posix_pfs(), pace_of(options_.config), throttle_, cancel}; }
 
 Status Instance::listen() {
   auto server = control::Server::listen(options_.directory + "/control.sock", options_.owner, [this](const Json& request, const control::Server::Progress& progress) { return handle(request, progress); });
@@ -56,15 +59,17 @@ Status Instance::listen() {
 }
 
 int Instance::run() {
-  if (const Status started = start(); !started) {
+  const bool successor = options_.takeovers > 0;
+  if (successor) {
+    if (const Status taken = take_over(); !taken) {
+      log::error("event=takeover_failed reason=\"{}\"", describe(taken.error()));
+      return 1;  // everything stays as it is: the supervisor decides
+    }
+  } else if (const Status started = start(); !started) {
     log::error("event=start_failed reason=\"{}\"", describe(started.error()));
     tear_down();
-    std::unique_lock lock(mutex_);
-    start_failure_ = control::error_line(started.error());
-    state_ = State::failed;
-    changed_.notify_all();
-    // Whoever started us is waiting for the reason; give him the time to hear it.
-    changed_.wait_for(lock, std::chrono::seconds(10), [this] { return failure_told_; });
+    tell_failure(control::error_line(started.error()));
+    close_watchers();
     close_socket();
     return 1;
   }
@@ -72,28 +77,81 @@ int Instance::run() {
   tear_down();
   close_socket();
   enter(State::ended);
+  close_watchers();
   return 0;
 }
 
+void Instance::tell_failure(Json failure) {
+  MutexLock lock(mutex_);
+  start_failure_ = std::move(failure);
+  state_ = State::failed;
+  if (watchers_) watchers_->poke();
+  changed_.notify_all();
+  // Whoever started us is waiting for the reason; give him the time to hear it.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!failure_told_ && changed_.wait_until(mutex_, end)) {}
+}
+
+Status Instance::open_watchers() {
+  auto watchers = Watchers::open(options_.config, options_.directory, [this] { return status_file_now(); });
+  if (!watchers) return std::unexpected(watchers.error());
+  MutexLock lock(mutex_);
+  watchers_ = std::move(*watchers);
+  return {};
+}
+
 Status Instance::start() {
+  EFS_TRY(open_watchers());
   EFS_TRY(prepare_mount_point());
-  auto store = set_up_store(options_.config.backends.front(), options_.config.name, options_.privileged, supervisor_);
+  EFS_TRY(open_store(false));
+  EFS_TRY(plan_and_stage_in());
+  return mount();
+}
+
+Status Instance::open_store(bool there) {
+  auto store = set_up_store(options_.config.backends.front(), options_.config.name, options_.privileged, (options_.mount_flags & config::mount_noatime) != 0, supervisor_, there);
   if (!store) return std::unexpected(store.error());
   store_ = std::move(*store);
   struct stat root {};
-  if (::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
-  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid()});
+  if (!there && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
+  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(), .takeover = there,
+                                                           .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = options_.config.backends.front().segment_size});
   if (!filesystem) return std::unexpected(filesystem.error());
   filesystem_ = std::move(*filesystem);
-  EFS_TRY(plan_and_stage_in());
-  return mount();
+  return {};
+}
+
+Status Instance::take_over() {
+  EFS_TRY(open_watchers());
+  EFS_TRY(open_store(true));
+  auto connection = supervisor_.resume();
+  if (!connection && connection.error().code != ENOTCONN) return std::unexpected(connection.error());
+  log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers, options_.predecessor, connection.has_value());
+  made_mount_point_ = ::access((options_.directory + "/made-mount-dir").c_str(), F_OK) == 0;
+  const bool passthrough = options_.privileged && !options_.daemon_io && store_.backend->offers_descriptor();
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr, sinks());
+  if (!connection) {
+    {
+      MutexLock lock(mutex_);
+      session_ended_ = true;
+    }
+    enter(State::unsaved);
+    return {};
+  }
+  session_->inherit(connection->backings);
+  serve_in_thread(std::move(connection->fuse), std::move(connection->init));
+  ready_ = true;
+  enter(State::running);
+  return {};
 }
 
 // Before anything moves: a mount point that cannot be used is found now and not after an hour of staging.
 Status Instance::prepare_mount_point() {
   const std::string& path = options_.config.mount_dir;
-  if (::mkdir(path.c_str(), 0755) == 0) made_mount_point_ = true;
-  else if (errno != EEXIST) return fail_errno("mount-dir " + path);
+  if (::mkdir(path.c_str(), 0755) == 0) {
+    made_mount_point_ = true;
+    ::close(::open((options_.directory + "/made-mount-dir").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));  // for a successor
+  } else if (errno != EEXIST) return fail_errno("mount-dir " + path);
   mount_point_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!mount_point_) return fail_errno("mount-dir " + path);
   DIR* directory = ::fdopendir(::dup(mount_point_.get()));
@@ -107,7 +165,7 @@ Status Instance::prepare_mount_point() {
 }
 
 Status Instance::plan_and_stage_in() {
-  stage::PacedPfs pfs(stage::posix_pfs(), pace_of(options_.config), progress_.cancel);
+  stage::PacedPfs pfs = paced_pfs(progress_.cancel);
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
   const auto available = staging.available_bytes();
@@ -126,21 +184,14 @@ Status Instance::plan_and_stage_in() {
 }
 
 Status Instance::mount() {
-  const bool passthrough = options_.privileged && !options_.daemon_io && store_.backend->offers_descriptor();
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr);
+  const bool passthrough = options_.privileged && !options_.daemon_io && options_.config.trace.empty() && store_.backend->offers_descriptor();
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr, sinks());
+  EFS_TRY(filesystem_->new_connection());
   auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
   if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
   // Ours would keep the mount point's old face busy.
   mount_point_.reset();
-  session_thread_ = std::jthread([this, fd = std::move(*fuse)]() mutable {
-    if (const Status served = session_->serve(std::move(fd), session_threads()); !served) {
-      log::error("event=session_failed reason=\"{}\"", describe(served.error()));
-      supervisor_.abort();
-    }
-    std::lock_guard lock(mutex_);
-    session_ended_ = true;
-    changed_.notify_all();
-  });
+  serve_in_thread(std::move(*fuse), std::nullopt);
   // The first request that is answered is INIT: a mount that does not answer is not ready.
   struct statvfs probe {};
   if (::statvfs(options_.config.mount_dir.c_str(), &probe) != 0) {
@@ -151,20 +202,37 @@ Status Instance::mount() {
   return {};
 }
 
+void Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init) {
+  session_thread_ = std::jthread([this, fd = std::move(fuse), init = std::move(init)]() mutable {
+    const fuse::RequestLoop::Options loop{.most_threads = session_threads(), .spin = options_.spin};
+    const Status served = init ? session_->take_over(std::move(fd), loop, *init, [this] { supervisor_.report_progress(); })
+                               : session_->serve(std::move(fd), loop, [this](const fuse::InitRequest& request) { supervisor_.keep_init(request); });
+    if (!served) {
+      log::error("event=session_failed reason=\"{}\"", describe(served.error()));
+      supervisor_.abort();
+    }
+    MutexLock lock(mutex_);
+    session_ended_ = true;
+    changed_.notify_all();
+  });
+}
+
 // Waits for a reason to stop and carries it out. True when the life is over.
 bool Instance::serve_until_stopped() {
   StopRequest request;
   bool was_unsaved = false;
   {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     was_unsaved = state_ == State::unsaved;
     // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage out.
-    changed_.wait(lock, [&] { return stop_request_.has_value() || (session_ended_ && !was_unsaved); });
+    while (!stop_request_ && (!session_ended_ || was_unsaved)) changed_.wait(mutex_);
     if (stop_request_) request = *stop_request_;
   }
   if (!was_unsaved) {
     enter(State::unmounting);
+    tasks_.close(request.stage_out);
     if (const Status unmounted = unmount(); !unmounted) {
+      tasks_.reopen();
       enter(State::running);
       finish_stop(control::error_line(unmounted.error()));
       return false;
@@ -173,7 +241,7 @@ bool Instance::serve_until_stopped() {
   if (!request.stage_out) {
     log::info("event=stopped stage_out=no");
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       last_receipt_.reset();
     }
     finish_stop(control::result_line({{"staged_out", false}}));
@@ -193,11 +261,12 @@ Status Instance::unmount() {
 
 bool Instance::stage_out() {
   progress_.cancel = false;
-  stage::PacedPfs pfs(stage::posix_pfs(), pace_of(options_.config), progress_.cancel);
+  stage::PacedPfs pfs = paced_pfs(progress_.cancel);
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, stage_options(options_.config), progress_);
   receipt.retries = pfs.retried();
+  add_unloaded(receipt);
   int code = stage::exit_code(receipt);
   Json outcome = control::result_line({{"staged_out", true}, {"summary", stage::describe(receipt)}});
   if (!options_.config.results_dir.empty()) {
@@ -213,7 +282,7 @@ bool Instance::stage_out() {
   log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
   if (code != 0) outcome["kept"] = true;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     last_receipt_ = std::make_shared<const stage::Receipt>(std::move(receipt));
   }
   finish_stop(std::move(outcome));
@@ -225,11 +294,13 @@ void Instance::tear_down() {
     supervisor_.abort();  // only after a start that failed: nothing was written yet, and nobody may hold us up
     session_thread_.join();
   }
+  tasks_.close(false);
   ready_ = false;
   mount_point_.reset();
   if (made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
   {
-    std::lock_guard lock(mutex_);  // nobody asks for figures of what goes now
+    const WriteLock users(files_in_use_);
+    MutexLock lock(mutex_);  // nobody asks for figures of what goes now
     session_.reset();
     filesystem_.reset();
     store_.backend.reset();
@@ -238,25 +309,41 @@ void Instance::tear_down() {
   remove_store(store_.directory);
 }
 
+std::vector<fuse::EventSink*> Instance::sinks() {
+  MutexLock lock(mutex_);
+  return watchers_->sinks();
+}
+
+// The last document of the status file is written here, which asks for our state.
+void Instance::close_watchers() {
+  std::unique_ptr<Watchers> last;
+  {
+    MutexLock lock(mutex_);
+    last.swap(watchers_);
+  }
+}
+
 void Instance::close_socket() const { ::unlink((options_.directory + "/control.sock").c_str()); }
 
 void Instance::enter(State state) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   state_ = state;
   changed_.notify_all();
+  if (watchers_) watchers_->poke();
   log::info("event=state state={}", name_of(state));
 }
 
 void Instance::request_stop(bool stage_out) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
   stop_request_ = StopRequest{stage_out};
   changed_.notify_all();
 }
 
 void Instance::finish_stop(Json outcome) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   last_outcome_ = std::move(outcome);
+  if (watchers_) watchers_->poke();
   stop_request_.reset();
   ++stops_done_;
   changed_.notify_all();

@@ -6,44 +6,18 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
-#include <fstream>
 
 #include "backends/fsdax.hpp"
 #include "base/log.hpp"
+#include "base/memory.hpp"
 #include "base/text.hpp"
 
 namespace efs::daemon {
 namespace {
 
-constexpr std::uint64_t smallest_capacity = 16u << 20;  // bytes: below this the journal alone would fill it
-
-// What this process may still use: the machine's available memory, or less where a cgroup says so.
-std::uint64_t available_memory() {
-  std::uint64_t available = 0;
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string key; meminfo >> key;) {
-    std::uint64_t kilobytes = 0;
-    meminfo >> kilobytes;
-    if (key == "MemAvailable:") available = kilobytes * 1024;
-    meminfo.ignore(64, '\n');
-  }
-  std::string line, limit;
-  std::ifstream cgroup("/proc/self/cgroup");
-  while (std::getline(cgroup, line))
-    if (line.starts_with("0::"))  // the limit may be any ancestor's
-      for (auto group = std::filesystem::path(line.substr(3)).relative_path();; group = group.parent_path()) {
-        if (std::ifstream("/sys/fs/cgroup" / group / "memory.max") >> limit && std::isdigit(static_cast<unsigned char>(limit[0])))
-          available = std::min<std::uint64_t>(available, std::strtoull(limit.c_str(), nullptr, 10));
-        if (group.empty()) break;
-      }
-  return available;
-}
-
-Result<UniqueFd> make_private_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) != 0) return fail_errno("cannot make the store " + path);
+Result<UniqueFd> make_private_directory(const std::string& path, bool there) {
+  if (!there && ::mkdir(path.c_str(), 0700) != 0) return fail_errno("cannot make the store " + path);
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) return fail_errno("store " + path);
   return fd;
@@ -55,9 +29,9 @@ bool is_memory(const std::string& directory) {
 }
 
 // `root` holds the journal's directory and the containers'.
-Result<Store> finish(UniqueFd root, FsdaxOptions options, std::string directory) {
+Result<Store> finish(UniqueFd root, FsdaxOptions options, std::string directory, bool there) {
   for (const char* part : {"meta", "data"})
-    if (::mkdirat(root.get(), part, 0700) != 0) return fail_errno(std::string("store/") + part);
+    if (!there && ::mkdirat(root.get(), part, 0700) != 0) return fail_errno(std::string("store/") + part);
   Store store;
   store.metadata.reset(::openat(root.get(), "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   options.directory.reset(::openat(root.get(), "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -71,32 +45,31 @@ Result<Store> finish(UniqueFd root, FsdaxOptions options, std::string directory)
 
 }  // namespace
 
-Result<Store> set_up_store(const config::Backend& backend, const std::string& name, bool privileged, SupervisorClient& supervisor) {
+Result<Store> set_up_store(const config::Backend& backend, const std::string& name, bool privileged, bool noatime, SupervisorClient& supervisor, bool there) {
   const bool dram = backend.type == config::BackendType::dram;
   const std::string parent = dram ? "/dev/shm" : backend.daxfs;
   FsdaxOptions options;
   options.kind = dram ? "dram" : "fsdax";
-  options.capacity = backend.capacity;
-  if (dram && !options.capacity) options.capacity = std::max(smallest_capacity, available_memory() / 2);
-  if (options.capacity && *options.capacity < smallest_capacity)
-    return fail(EINVAL, "backend " + backend.id + ": capacity " + format_bytes(*options.capacity) + " is too small; at least " + format_bytes(smallest_capacity) + " are needed");
+  options.capacity = config::capacity_of(backend, available_memory());
+  if (options.capacity && *options.capacity < config::smallest_capacity)
+    return fail(EINVAL, "backend " + backend.id + ": capacity " + format_bytes(*options.capacity) + " is too small; at least " + format_bytes(config::smallest_capacity) + " are needed");
   if (!dram && !std::filesystem::is_directory(parent)) return fail(ENOENT, "backend " + backend.id + ": daxfs " + parent + " is no directory");
 
   if (options.capacity && privileged && (dram || is_memory(parent))) {
-    auto root = supervisor.memory_store(*options.capacity);
+    auto root = supervisor.memory_store(*options.capacity, noatime);
     if (!root) return std::unexpected(root.error());
     options.kernel_holds_capacity = true;
-    return finish(std::move(*root), std::move(options), "");
+    return finish(std::move(*root), std::move(options), "", there);
   }
   const std::string directory = parent + "/efs-" + std::to_string(::geteuid()) + "-" + name;
-  auto root = make_private_directory(directory);
+  auto root = make_private_directory(directory, there);
   if (!root && root.error().code == EEXIST)
     return fail(EEXIST, "an earlier instance left its store in " + directory + "; its data may be the only copy: look at it, then remove the directory");
   if (!root) return std::unexpected(root.error());
   // Memory without a bound of its own takes the machine down with it: counted by the daemon, byte by byte.
   options.strict = options.capacity && (is_memory(parent) || backend.enforce == config::Enforce::strict);
-  auto store = finish(std::move(*root), std::move(options), directory);
-  if (!store) remove_store(directory);
+  auto store = finish(std::move(*root), std::move(options), directory, there);
+  if (!store && !there) remove_store(directory);
   return store;
 }
 

@@ -19,7 +19,9 @@ struct Store {
 
 /// Capacity by the rules of src/README.md: a store in memory gets a tmpfs of its own where the supervisor can make
 /// one and is counted by the daemon where not; on other file systems the job file's `enforce` decides.
-Result<Store> set_up_store(const config::Backend& backend, const std::string& name, bool privileged, SupervisorClient& supervisor);
+/// `noatime` binds where the store is such a tmpfs; elsewhere the mount that it lies on decides. `there`: the store
+/// exists and is taken as it is.
+Result<Store> set_up_store(const config::Backend& backend, const std::string& name, bool privileged, bool noatime, SupervisorClient& supervisor, bool there = false);
 
 /// Removes what set_up_store made below Store::directory.
 void remove_store(const std::string& directory);

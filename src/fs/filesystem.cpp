@@ -9,16 +9,26 @@ namespace efs::fs {
 namespace {
 
 constexpr const char* journal_name = "journal";
-constexpr std::uint64_t smallest_compaction = 64u << 20;  // bytes of journal
+constexpr std::uint64_t smallest_compaction = 8u << 20;  // bytes of journal: what a successor replays while programs wait
 constexpr std::size_t longest_name = 255;
 constexpr std::size_t most_files = 256;  // each may hold a container, that is a descriptor
+
+// The inode whose attributes a record changes; 0 for the others.
+struct ChangedInode {
+  std::uint64_t operator()(const SetAttributes& r) const { return r.ino; }
+  std::uint64_t operator()(const SetXattr& r) const { return r.ino; }
+  std::uint64_t operator()(const RemoveXattr& r) const { return r.ino; }
+  std::uint64_t operator()(const auto&) const { return 0; }
+};
 
 }  // namespace
 
 Filesystem::Filesystem(Backend& backend, const Options& options)
-    : backend_(backend), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
+    : backend_(backend), segment_size_(options.segment_size), keeps_atime_(options.keeps_atime), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
 
-Filesystem::~Filesystem() = default;
+Filesystem::~Filesystem() {
+  for (const auto& unused : pool_.close()) backend_.remove(unused.ino);
+}
 
 Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Options& options) {
   std::unique_ptr<Filesystem> fs(new Filesystem(backend, options));
@@ -28,35 +38,52 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
   if (fresh) {
     fs->journal_ = std::move(*fresh);
     Inode& root = fs->names_.root();
-    EFS_TRY(fs->commit(0, SetAttributes{root_ino, root.mode, root.uid, root.gid, root.atime, root.mtime, root.ctime, 0}));
+    EFS_TRY(fs->commit(0, attributes_of(root)));
   } else {
-    EFS_TRY(fs->recover(options.metadata_directory));
+    EFS_TRY(fs->recover(options));
   }
   fs->compact_at_ = std::max(smallest_compaction, 2 * fs->journal_->size());
   return fs;
 }
 
-Status Filesystem::recover(int directory) {
-  auto journal = store::Journal::open(directory, journal_name, [this](const store::Record& stored) -> Status {
-    auto record = decode(stored.payload);
-    if (!record) return std::unexpected(record.error());
-    return names_.apply(*record);
-  });
+Status Filesystem::replay_one(const store::Record& stored) {
+  auto record = decode(stored.payload);
+  if (!record) return std::unexpected(record.error());
+  if (std::holds_alternative<NewConnection>(*record)) answers_.clear();
+  answers_.note(stored.request, inode_of(*record));
+  return names_.apply(*record);
+}
+
+Status Filesystem::recover(const Options& options) {
+  auto journal = store::Journal::open(options.metadata_directory, journal_name, [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status { return replay_one(stored); });
   if (!journal) return std::unexpected(journal.error());
   journal_ = std::move(*journal);
+  recovered_ = true;
+  if (options.takeover) {
+    names_.inherit_references();
+    return {};
+  }
   // Nobody has an unlinked file open after a restart of the daemon's machine: free them (R3, R4).
   for (const auto ino : names_.orphans()) {
     names_.find(ino)->lookups = 0;
-    reap(ino);
+    if (const Reaped reaped = reap(ino); reaped.container != 0) backend_.remove(reaped.container);
   }
   return {};
+}
+
+Status Filesystem::new_connection() {
+  WriteLock lock(mutex_);
+  answers_.clear();
+  return commit(0, NewConnection{});
 }
 
 Status Filesystem::commit(std::uint64_t request, const Record& record, std::int64_t reserve) {
   scratch_.clear();
   encode(record, scratch_);
   EFS_TRY(journal_->append(request, scratch_, reserve));
+  answers_.note(request, inode_of(record));
   const Status applied = names_.apply(record);
+  if (Inode* changed = names_.find(std::visit(ChangedInode{}, record))) ++changed->edits;
   if (!applied) log::error("event=apply_failed reason=\"{}\"", describe(applied.error()));
   compact_if_due();
   return applied;
@@ -64,7 +91,7 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
 
 void Filesystem::compact_if_due() {
   if (compact_at_ == 0 || journal_->size() < compact_at_) return;
-  const Status done = journal_->replace([this](store::Journal& next) -> Status {
+  const Status done = journal_->replace([this](store::Journal& next) EFS_REQUIRES(mutex_) -> Status {
     Status status;
     names_.snapshot([&](const Record& record) {
       if (!status) return;
@@ -74,6 +101,12 @@ void Filesystem::compact_if_due() {
       const auto* link = std::get_if<Link>(&record);
       const std::size_t name = node != nullptr ? node->name.size() : link != nullptr ? link->name.size() : 0;
       status = next.append(0, bytes, name == 0 ? 0 : static_cast<std::int64_t>(store::Journal::record_size(name + 32)));
+    });
+    answers_.for_each([&](std::uint64_t request, std::uint64_t ino) {
+      if (!status) return;
+      std::vector<std::byte> bytes;
+      encode(Answered{ino}, bytes);
+      status = next.append(request, bytes, 0);
     });
     return status;
   });
@@ -109,7 +142,7 @@ Status Filesystem::check_new_name(const Inode& parent, const std::string& name) 
   return parent.directory->find(name) == nullptr ? Status{} : fail(EEXIST);
 }
 
-Result<struct stat> Filesystem::stat_of(const Inode& inode) const {
+Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) const {
   struct stat st {};
   st.st_ino = inode.ino;
   st.st_mode = inode.mode;
@@ -126,49 +159,84 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode) const {
   } else if (S_ISLNK(inode.mode)) {
     st.st_size = static_cast<off_t>(inode.extra->target.size());
   } else if (inode.is_regular()) {
-    auto container = backend_.attributes(inode.ino);
+    auto container = opened != nullptr ? opened->attributes() : backend_.attributes(inode.ino);
     if (!container) return std::unexpected(container.error());
     st.st_size = container->st_size;
     st.st_blocks = container->st_blocks;
     st.st_atim = container->st_atim;
     st.st_mtim = container->st_mtim;
-    st.st_ctim = to_timespec(std::max(to_ns(container->st_ctim), inode.ctime));
+    st.st_ctim = to_timespec(std::max(FileTime(container->st_ctim), inode.ctime));
   }
   return st;
 }
 
-Result<Entry> Filesystem::entry_of(const Inode& inode) const {
-  auto attributes = stat_of(inode);
+Result<Entry> Filesystem::entry_of(const Inode& inode, Container* opened) const {
+  auto attributes = stat_of(inode, opened);
   if (!attributes) return std::unexpected(attributes.error());
-  return Entry{inode.ino, *attributes, inode.opened_read_write};
+  return Entry{inode.ino, *attributes, inode.btime, inode.opened_read_write, inode.read_write_opens > 0};
+}
+
+Result<Entry> Filesystem::referenced(std::uint64_t ino) {
+  Inode* found = names_.find(ino);
+  if (found == nullptr) return fail(ENOENT);
+  ++found->lookups;
+  return entry_of(*found);
 }
 
 Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
+  ++inode.edits;
   if (inode.dirty) return {};
-  return commit(request, SetAttributes{inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, 1});
+  SetAttributes record = attributes_of(inode);
+  record.dirty = 1;
+  return commit(request, record);
 }
 
-Status Filesystem::clear_privilege(std::uint64_t request, Inode& inode, bool stranger) {
-  if (!inode.is_regular()) return {};
-  if (inode.extra && inode.extra->xattrs.contains("security.capability"))
-    EFS_TRY(commit(request, RemoveXattr{.ino = inode.ino, .time = file_time_now(), .name = "security.capability"}));
+mode_t mode_without_privilege(const Caller& caller, const Inode& inode) {
   mode_t mode = inode.mode & ~static_cast<mode_t>(S_ISUID);
-  if ((mode & S_IXGRP) != 0 || stranger) mode &= ~static_cast<mode_t>(S_ISGID);
-  if (mode == inode.mode) return {};
-  return commit(request, SetAttributes{inode.ino, mode, inode.uid, inode.gid, inode.atime, inode.mtime, file_time_now(), 1});
+  if ((mode & S_ISGID) != 0 && ((mode & S_IXGRP) != 0 || !caller.belongs_to(inode.gid))) mode &= ~static_cast<mode_t>(S_ISGID);
+  return mode;
 }
 
-bool Filesystem::reap(std::uint64_t ino) {
+Status Filesystem::clear_privilege(const Caller& caller, Inode& inode) {
+  if (!inode.is_regular()) return {};
+  if (inode.xattr("security.capability") != nullptr)
+    EFS_TRY(commit(0, RemoveXattr{.ino = inode.ino, .time = file_time_now(), .name = "security.capability"}));
+  const mode_t mode = mode_without_privilege(caller, inode);
+  if (mode == inode.mode) return {};
+  SetAttributes record = attributes_of(inode);
+  record.mode = mode;
+  record.ctime = file_time_now();
+  record.dirty = 1;
+  return commit(caller.request, record);
+}
+
+Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
   const Inode* inode = names_.find(ino);
-  if (inode == nullptr || inode->nlink > 0 || inode->lookups > 0 || ino == root_ino) return false;
-  const bool container = inode->is_regular();
+  if (inode == nullptr || inode->nlink > 0 || inode->lookups > 0 || ino == root_ino) return {};
+  const Reaped reaped{.gone = true, .container = inode->is_regular() ? ino : 0};
   names_.destroy(ino);
-  if (container) {
+  return reaped;
+}
+
+std::uint64_t Filesystem::remove_container(const Reaped& reaped) {
+  if (reaped.container == 0) return 0;
+  std::shared_ptr<MappedFile> closed;  // after the lock is released
+  {
     MutexLock lock(files_mutex_);
-    files_.erase(ino);
+    if (const auto it = files_.find(reaped.container); it != files_.end()) {
+      closed = std::move(it->second);
+      files_.erase(it);
+    }
   }
-  if (container) backend_.remove(ino);
-  return true;
+  return backend_.remove(reaped.container);
+}
+
+Result<std::shared_ptr<Container>> Filesystem::create_container(std::uint64_t ino) {
+  auto made = backend_.create(ino);
+  if (made || made.error().code != EEXIST || !recovered_) return made;
+  // A predecessor died between the container and its record: nobody knows it (R4).
+  backend_.remove(ino);
+  return backend_.create(ino);
 }
 
 Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
@@ -181,7 +249,7 @@ Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
   MutexLock lock(files_mutex_);
   // Bounded as the descriptors are: what is dropped here lives on with its users and is made again when needed.
   if (files_.size() >= most_files) std::erase_if(files_, [](const auto& entry) { return entry.second.use_count() == 1; });
-  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container)).first->second;
+  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container, segment_size_)).first->second;
 }
 
 }  // namespace efs::fs

@@ -4,22 +4,24 @@
 
 #include <unordered_set>
 
+#include "fs/acl.hpp"
+
 namespace efs::fs {
 namespace {
 
 std::unexpected<Error> impossible(const char* what) { return fail(EPROTO, std::string("record does not fit the namespace: ") + what); }
 
-void touch(Inode& directory, Nanoseconds time) { directory.mtime = directory.ctime = time; }
+void touch(Inode& directory, FileTime time) { directory.mtime = directory.ctime = time; }
 
 }  // namespace
 
-Namespace::Namespace(mode_t mode, uid_t uid, gid_t gid, Nanoseconds now) {
+Namespace::Namespace(mode_t mode, uid_t uid, gid_t gid, FileTime now) {
   auto root = std::make_unique<Inode>();
   root->ino = root->parent = root_ino;
   root->mode = S_IFDIR | (mode & 07777);
   root->uid = uid;
   root->gid = gid;
-  root->atime = root->mtime = root->ctime = now;
+  root->atime = root->mtime = root->ctime = root->btime = now;
   root->nlink = 2;
   root->lookups = 1;
   root->directory = std::make_unique<Directory>();
@@ -68,6 +70,7 @@ Status Namespace::apply_one(const MakeNode& r) {
   inode->atime = r.atime;
   inode->mtime = r.mtime;
   inode->ctime = r.ctime;
+  inode->btime = r.btime;
   inode->dirty = r.dirty != 0;
   inode->nlink = nameless ? 0 : 1;
   if (inode->is_directory()) {
@@ -77,12 +80,13 @@ Status Namespace::apply_one(const MakeNode& r) {
     if (!nameless) ++parent->nlink;
   }
   if (!r.target.empty()) inode->more().target = r.target;
+  if (!r.xattrs.empty()) inode->more().xattrs = r.xattrs;
   if (r.staged != 0) {
     inode->more().origin = r.origin;
     inode->more().origin_path = r.origin_path;
   }
   if (!nameless) {
-    parent->directory->insert(r.name, r.ino);
+    parent->directory->insert(r.name, r.ino, r.cookie);
     touch(*parent, r.ctime);
   }
   next_ino_ = std::max(next_ino_, r.ino + 1);
@@ -94,7 +98,7 @@ Status Namespace::apply_one(const Link& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
   if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->directory->find(r.name) != nullptr) return impossible("link");
-  parent->directory->insert(r.name, r.ino);
+  parent->directory->insert(r.name, r.ino, r.cookie);
   ++inode->nlink;
   inode->ctime = r.time;
   touch(*parent, r.time);
@@ -102,7 +106,7 @@ Status Namespace::apply_one(const Link& r) {
 }
 
 // Takes the count of a name away; the entry itself is erased or replaced by the caller.
-void Namespace::drop_name(Inode& parent, const std::string& name, Nanoseconds time) {
+void Namespace::drop_name(Inode& parent, const std::string& name, FileTime time) {
   Inode& inode = *find(parent.directory->find(name)->ino);
   inode.ctime = time;
   if (inode.is_directory()) {
@@ -122,7 +126,7 @@ Status Namespace::apply_one(const Unlink& r) {
   return {};
 }
 
-void Namespace::moved(Inode& inode, Inode& from, Inode& to, Nanoseconds time) {
+void Namespace::moved(Inode& inode, Inode& from, Inode& to, FileTime time) {
   inode.ctime = time;
   if (!inode.is_directory()) return;
   inode.parent = to.ino;
@@ -169,6 +173,8 @@ Status Namespace::apply_one(const SetAttributes& r) {
   inode->mtime = r.mtime;
   inode->ctime = r.ctime;
   inode->dirty = r.dirty != 0;
+  if (!r.access_acl.empty()) inode->more().xattrs[access_acl_name] = r.access_acl;
+  else if (inode->extra) inode->extra->xattrs.erase(access_acl_name);
   return {};
 }
 
@@ -193,6 +199,42 @@ Status Namespace::apply_one(const UsedInodes& r) {
   return {};
 }
 
+Status Namespace::apply_one(const NextCookie& r) {
+  Inode* inode = directory(r.ino);
+  if (inode == nullptr) return impossible("next cookie");
+  inode->directory->set_next_cookie(r.next);
+  return {};
+}
+
+Status Namespace::apply_one(const SetStaging& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr) return impossible("set staging");
+  inode->dirty = r.dirty != 0;
+  InodeExtra& extra = inode->more();
+  extra.keep = static_cast<Keep>(r.keep);
+  extra.origin = r.staged != 0 ? std::optional(r.origin) : std::nullopt;
+  extra.origin_path = r.origin_path;
+  extra.saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt;
+  extra.saved_path = r.saved_path;
+  extra.parts = r.parts;
+  return {};
+}
+
+Status Namespace::apply_one(const Replace& r) {
+  Inode* parent = directory(r.parent);
+  Inode* inode = find(r.ino);
+  if (parent == nullptr || inode == nullptr || inode->is_directory() || inode->nlink != 0) return impossible("replace");
+  if (parent->directory->find(r.name) != nullptr) {
+    drop_name(*parent, r.name, r.time);
+    parent->directory->erase(r.name);
+  }
+  parent->directory->insert(r.name, r.ino);
+  inode->nlink = 1;
+  inode->ctime = r.time;
+  touch(*parent, r.time);
+  return {};
+}
+
 std::vector<std::uint64_t> Namespace::orphans() const {
   std::vector<std::uint64_t> result;
   for (const auto& [ino, inode] : inodes_)
@@ -200,14 +242,25 @@ std::vector<std::uint64_t> Namespace::orphans() const {
   return result;
 }
 
-namespace {
-
-SetAttributes attributes_of(const Inode& inode) {
-  return {inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, inode.dirty};
+void Namespace::inherit_references() {
+  constexpr std::uint64_t never_counted_down = std::uint64_t{1} << 62;
+  for (const auto& [ino, inode] : inodes_) {
+    inode->lookups = never_counted_down;
+    inode->inherited = true;
+    inode->opened_read_write = true;
+    inode->write_opens = 1U << 30;  // it may be open: nothing is concluded from its not being so
+  }
 }
 
-MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name) {
-  MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .dirty = inode.dirty, .name = name};
+SetAttributes attributes_of(const Inode& inode) {
+  const std::string* acl = inode.xattr(access_acl_name);
+  return {inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, inode.dirty, acl == nullptr ? "" : *acl};
+}
+
+namespace {
+
+MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name, std::uint64_t cookie) {
+  MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .btime = inode.btime, .dirty = inode.dirty, .cookie = cookie, .name = name};
   if (inode.extra) {
     r.target = inode.extra->target;
     r.staged = inode.extra->origin.has_value();
@@ -217,12 +270,29 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
   return r;
 }
 
-void emit_xattrs(const Inode& inode, const std::function<void(const Record&)>& emit) {
+void emit_extras(const Inode& inode, const std::function<void(const Record&)>& emit) {
   if (!inode.extra) return;
+  const InodeExtra& extra = *inode.extra;
+  if (extra.keep != Keep::by_rule || extra.saved || !extra.parts.empty()) emit(staging_of(inode));
   for (const auto& [key, value] : inode.extra->xattrs) emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
 }
 
 }  // namespace
+
+SetStaging staging_of(const Inode& inode) {
+  SetStaging r{.ino = inode.ino, .dirty = inode.dirty};
+  if (!inode.extra) return r;
+  const InodeExtra& extra = *inode.extra;
+  r.keep = static_cast<std::uint8_t>(extra.keep);
+  r.staged = extra.origin.has_value();
+  r.origin = extra.origin.value_or(Origin{});
+  r.origin_path = extra.origin_path;
+  r.saved = extra.saved.has_value();
+  r.copy = extra.saved.value_or(Origin{});
+  r.saved_path = extra.saved_path;
+  r.parts = extra.parts;
+  return r;
+}
 
 void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   std::vector<const Inode*> directories{&root()};
@@ -232,24 +302,27 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
     parent.directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
       const Inode& inode = *find(entry.ino);
       if (!inode.is_directory() && inode.nlink > 1 && !linked.insert(inode.ino).second) {
-        emit(Link{.ino = inode.ino, .parent = parent.ino, .time = inode.ctime, .name = name});
+        emit(Link{.ino = inode.ino, .parent = parent.ino, .cookie = entry.cookie, .time = inode.ctime, .name = name});
         return true;
       }
-      emit(make_node_of(inode, parent.ino, name));
-      emit_xattrs(inode, emit);
+      emit(make_node_of(inode, parent.ino, name, entry.cookie));
+      emit_extras(inode, emit);
       if (inode.is_directory()) directories.push_back(&inode);
       return true;
     });
   }
   // What is open without a name: records about it may still follow.
   for (const auto ino : orphans()) {
-    emit(make_node_of(*find(ino), find(ino)->parent, ""));
-    emit_xattrs(*find(ino), emit);
+    emit(make_node_of(*find(ino), find(ino)->parent, "", 0));
+    emit_extras(*find(ino), emit);
   }
-  emit_xattrs(root(), emit);
+  emit_extras(root(), emit);
   emit(UsedInodes{next_ino_});
   // Last, for the records above have moved their times.
-  for (const Inode* directory : directories) emit(attributes_of(*directory));
+  for (const Inode* directory : directories) {
+    emit(NextCookie{.ino = directory->ino, .next = directory->directory->next_cookie()});
+    emit(attributes_of(*directory));
+  }
 }
 
 }  // namespace efs::fs

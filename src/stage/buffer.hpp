@@ -14,34 +14,31 @@ namespace efs::stage {
 class Buffer {
  public:
   virtual ~Buffer() = default;
-  virtual Result<std::uint64_t> begin_file() = 0;
   virtual Result<fs::HeldFile> begin_open_file() = 0;
   virtual Result<fs::HeldFile> hold(std::uint64_t ino) = 0;
-  virtual Result<UniqueFd> open_container(std::uint64_t ino, int flags) = 0;
   virtual void abandon(std::uint64_t ino) = 0;
-  virtual Status publish_file(std::uint64_t ino, const std::string& path, const fs::StagedAttributes& attributes,
-                              const fs::Origin& origin) = 0;
   virtual std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) = 0;
   virtual Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) = 0;
   virtual Status make_symlink(const std::string& path, const std::string& target,
                               const fs::StagedAttributes& attributes) = 0;
   virtual Result<std::vector<fs::WalkItem>> walk() = 0;
   virtual Result<std::uint64_t> available_bytes() = 0;
+
+  /// Asked when a file has been copied out, before it gets its name: may the copy be taken for the file? `same`: its
+  /// size and mtime did not change meanwhile.
+  virtual Status confirm(std::uint64_t, bool same) {
+    if (same) return {};
+    return fail(EBUSY, "was written to while it was staged out");
+  }
 };
 
 /// The real buffer. Does not own the Staging, which must outlive it.
 class StagingBuffer final : public Buffer {
  public:
   explicit StagingBuffer(fs::Staging& staging) : staging_(staging) {}
-  Result<std::uint64_t> begin_file() override { return staging_.begin_file(); }
   Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
   Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
-  Result<UniqueFd> open_container(std::uint64_t ino, int flags) override { return staging_.open_container(ino, flags); }
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
-  Status publish_file(std::uint64_t ino, const std::string& path, const fs::StagedAttributes& attributes,
-                      const fs::Origin& origin) override {
-    return staging_.publish_file(ino, path, attributes, origin);
-  }
   std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
     return staging_.publish_files(files, failed);
   }

@@ -7,12 +7,12 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/mutex.hpp"
 #include "base/unique_fd.hpp"
 
 namespace efs::stage {
@@ -71,14 +71,14 @@ class Run {
 
   unsigned carry_out() {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       add(std::min(std::max(1U, std::thread::hardware_concurrency()), most_) - 1);
     }
     take_part();
     // No thread adds another once nothing is left, and the caller leaves take_part() only then.
     std::vector<std::jthread> threads;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       ended_ = true;
       threads.swap(threads_);
     }
@@ -98,7 +98,7 @@ class Run {
 
   /// More threads, if the present ones have been waiting.
   void consider(const Meter::Lap& lap) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     wall_ += lap.wall;
     waited_ += lap.waited;
     const auto present = static_cast<unsigned>(threads_.size()) + 1;
@@ -109,8 +109,7 @@ class Run {
     if (slow) add(std::min(present * (very_slow ? 3 : 1), most_ - present));
   }
 
-  /// Called with the mutex held.
-  void add(unsigned wanted) {
+  void add(unsigned wanted) EFS_REQUIRES(mutex_) {
     const std::size_t begun = std::min(next_.load(), count_);
     const std::size_t left = (count_ - begun + grain_ - 1) / grain_;
     for (std::size_t i = 0; i < std::min<std::size_t>(wanted, left); ++i) {
@@ -127,11 +126,11 @@ class Run {
   const unsigned most_;
   const Crew::Work& work_;
   std::atomic<std::size_t> next_{0};
-  std::mutex mutex_;  // guards all below; rank 90 (leaf)
-  bool ended_ = false;
-  Nanoseconds wall_ = 0;    // since the last decision, all threads together
-  Nanoseconds waited_ = 0;
-  std::vector<std::jthread> threads_;  // last: they end before what they use
+  Mutex mutex_;  // rank 90 (leaf)
+  bool ended_ EFS_GUARDED_BY(mutex_) = false;
+  Nanoseconds wall_ EFS_GUARDED_BY(mutex_) = 0;  // since the last decision, all threads together
+  Nanoseconds waited_ EFS_GUARDED_BY(mutex_) = 0;
+  std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);  // last: they end before what they use
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ struct Outgoing {
   bool there_already = false; // `named`, by an earlier stage-out
   State state = State::waiting;
   bool partial_left = false;  // settled, but its partial still has to go
+  bool no_room = false;       // settled, for want of space only
   PartialFile file;
   ReceiptEntry entry;
 

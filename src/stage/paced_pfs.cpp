@@ -24,7 +24,7 @@ Nanoseconds jittered(Nanoseconds pause) {
 
 Nanoseconds RateLimit::take(std::uint64_t units, Nanoseconds now) {
   if (per_second_ == 0) return 0;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Nanoseconds mine = std::max(next_, now - catch_up);
   next_ = mine + static_cast<Nanoseconds>(static_cast<double>(units) / static_cast<double>(per_second_) * static_cast<double>(second));
   return std::max<Nanoseconds>(0, mine - now);
@@ -49,8 +49,8 @@ bool may_pass(int code, CallKind kind) {
   }
 }
 
-PacedPfs::PacedPfs(PfsIo& pfs, const Pace& pace, const std::atomic<bool>& cancel)
-    : pfs_(pfs), pace_(pace), cancel_(cancel), operations_(pace.max_ops), bytes_(pace.max_rate) {}
+PacedPfs::PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel)
+    : pfs_(pfs), pace_(pace), throttle_(throttle), cancel_(cancel) {}
 
 void PacedPfs::wait(Nanoseconds duration) const {
   for (Nanoseconds end = steady_now() + duration, now = end - duration; now < end && !cancel_; now = steady_now()) {
@@ -64,7 +64,7 @@ auto PacedPfs::paced(CallKind kind, std::uint64_t bytes, Call call) -> decltype(
   for (unsigned attempt = 0;; ++attempt, pause = std::min(pause * 2, longest_pause)) {
     if (pace_.max_ops != 0 || pace_.max_rate != 0) {
       const auto now = steady_now();
-      wait(std::max(operations_.take(1, now), bytes_.take(bytes, now)));
+      wait(std::max(throttle_.operations.take(1, now), throttle_.bytes.take(bytes, now)));
     }
     auto result = call();
     if (result || attempt >= pace_.retries || cancel_ || !may_pass(result.error().code, kind)) return result;

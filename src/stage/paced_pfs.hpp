@@ -4,9 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "base/clock.hpp"
+#include "base/mutex.hpp"
 #include "stage/pfs_io.hpp"
 
 namespace efs::stage {
@@ -29,8 +29,15 @@ class RateLimit {
 
  private:
   const std::uint64_t per_second_;
-  std::mutex mutex_;  // guards next_; rank 90 (leaf)
-  Nanoseconds next_ = 0;
+  Mutex mutex_;  // rank 90 (leaf)
+  Nanoseconds next_ EFS_GUARDED_BY(mutex_) = 0;
+};
+
+/// What all transfers of a job keep to together. Thread-safe.
+struct Throttle {
+  explicit Throttle(const Pace& pace) : operations(pace.max_ops), bytes(pace.max_rate) {}
+  RateLimit operations;
+  RateLimit bytes;
 };
 
 /// May this call, which failed with `code`, be repeated? Three kinds of calls:
@@ -41,10 +48,10 @@ class RateLimit {
 enum class CallKind : std::uint8_t { reading, idempotent, once };
 bool may_pass(int code, CallKind kind);
 
-/// Thread-safe. Pauses end early once `cancel` is set. Owns neither.
+/// Thread-safe. Pauses end early once `cancel` is set. Owns none of them.
 class PacedPfs final : public PfsIo {
  public:
-  PacedPfs(PfsIo& pfs, const Pace& pace, const std::atomic<bool>& cancel);
+  PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel);
 
   /// Repetitions so far.
   std::uint64_t retried() const { return retried_; }
@@ -86,9 +93,8 @@ class PacedPfs final : public PfsIo {
 
   PfsIo& pfs_;
   const Pace pace_;
+  Throttle& throttle_;
   const std::atomic<bool>& cancel_;
-  RateLimit operations_;
-  RateLimit bytes_;
   std::atomic<std::uint64_t> retried_{0};
 };
 

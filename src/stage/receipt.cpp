@@ -69,6 +69,10 @@ class JsonText {
     std::array<char, 40> digits{};
     text_.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
   }
+  void boolean(const char* key, bool value) {
+    name(key);
+    text_ += value ? "true" : "false";
+  }
   void begin(const char* key, char bracket) {
     if (key != nullptr) name(key);
     text_ += bracket;
@@ -101,6 +105,7 @@ void append_entry(std::string& text, const ReceiptEntry& entry) {
   if (entry.checksum) json.string("checksum", "xxh3:" + to_hex(*entry.checksum));
   if (!entry.placed_as.empty()) json.string("placed_as", entry.placed_as);
   if (!entry.reason.empty()) json.string("reason", entry.reason);
+  if (entry.unverified) json.boolean("unverified", true);
   json.end('}');
 }
 

@@ -34,6 +34,8 @@ struct ReceiptEntry {
   double seconds = 0;  // spent on copying it
   std::string reason;
   std::string placed_as;  // its name on the PFS where that is not its own
+  int code = 0;             // errno of a failure, where it is known; not in the file
+  bool unverified = false;  // copied while it could be written to: what was copied is no state that the file ever had, for all we know
 };
 
 /// complete: nothing failed. partial: some results are not back. failed: none of those that should be.

@@ -13,6 +13,8 @@ PartialJob job_of(const Outgoing& out, int directory) {
   return {.item = *out.item, .directory = directory, .partial = out.partial, .fsync = out.fsync, .name = out.name};
 }
 
+bool is_full(const Error& error) { return error.code == ENOSPC || error.code == EDQUOT; }
+
 /// What says that the PFS has no second names, or none for this file: no failure, the result is then a file of its own.
 bool cannot_link(const Error& error) {
   constexpr std::array codes{EPERM, EOPNOTSUPP, ENOSYS, EMLINK, EXDEV};
@@ -30,11 +32,13 @@ DirectoryCursor ResultWriter::cursor() const {
 }
 
 void ResultWriter::note_full(const Error& error) {
-  if (error.code == ENOSPC || error.code == EDQUOT) full_ = true;
+  if (is_full(error)) full_ = true;
 }
 
 void ResultWriter::give_up(Outgoing& out, const Error& error) {
   note_full(error);
+  out.no_room = is_full(error);
+  out.entry.code = error.code;
   if (error.code == ECANCELED) return out.settle(Action::not_saved, "cancelled");
   out.settle(Action::failed, describe(error));
 }
@@ -45,6 +49,7 @@ void ResultWriter::write(std::span<Outgoing> task) {
   for (auto& out : task) {
     if (full_) {
       out.settle(Action::not_saved, "not tried: no space left in results-dir");
+      out.no_room = true;
     } else if (progress_.cancel) {
       out.settle(Action::not_saved, "not tried: cancelled");
     } else {

@@ -39,8 +39,12 @@ class ResultWriter {
   /// Settles it as failed (or not saved: cancelled).
   void give_up(Outgoing& out, const Error& error);
 
-  /// After a full PFS nothing new is begun: every further attempt would fail after minutes of writing.
+  /// After a full PFS nothing new is begun: partials would take the last space from one another, and possibly none
+  /// would be whole.
   void note_full(const Error& error);
+  bool full() const { return full_; }
+  /// There may be space again.
+  void forget_full() { full_ = false; }
 
  private:
   DirectoryCursor cursor() const;

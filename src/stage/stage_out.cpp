@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -23,6 +24,7 @@
 // Directories are made, durably, before all batches and are given their modes and times after them, since every
 // rename moves their times and a read-only directory takes no files. A symbolic link cannot be synced by itself:
 // with journalled metadata the fsync of its directory in 4 covers it.
+// Where the PFS is full, what did not fit is tried once more after all batches, alone: use_what_is_left().
 
 namespace efs::stage {
 namespace {
@@ -38,6 +40,17 @@ Nanoseconds wall_clock() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   return to_ns(now);
+}
+
+/// What `work` throws fails the results of the task.
+void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& exception) {
+    for (auto& out : task) {
+      if (out.state != Outgoing::State::settled) out.settle(Action::failed, exception.what());
+    }
+  }
 }
 
 class StageOut {
@@ -71,6 +84,7 @@ class StageOut {
         make_directories(selection.directories);
         run_batches(outgoing_);
         link_names();
+        if (writer_.full() && !progress_.cancel) use_what_is_left();
         finish_directories(selection.directories);
       } else {
         for (auto* list : {&outgoing_, &further_names_}) {
@@ -203,6 +217,51 @@ class StageOut {
     progress_.files_done += batch.size();
   }
 
+  /// After a full PFS, when all other partials are gone or have their names: one result at a time, the smallest first,
+  /// until one does not fit any more. So as many as can be are saved, and one attempt at most is in vain.
+  void use_what_is_left() {
+    std::vector<Outgoing*> waiting;
+    for (auto& out : outgoing_) {
+      if (out.state == Outgoing::State::settled && out.no_room) waiting.push_back(&out);
+    }
+    // By blocks, since holes take no space; then by path, as all else is.
+    std::ranges::stable_sort(waiting, {}, [](const Outgoing* out) { return out->item->attributes.st_blocks; });
+    std::vector<std::pair<Outgoing*, const Outgoing*>> names;  // and the first name of each: a link takes next to nothing
+    for (std::size_t i = 0; i < further_names_.size(); ++i) {
+      if (auto& out = further_names_[i]; out.state == Outgoing::State::settled && out.no_room) names.emplace_back(&out, &outgoing_[first_of_[i]]);
+    }
+    writer_.forget_full();
+    const auto sum = [](std::uint64_t bytes, const Outgoing* out) { return bytes + out->entry.bytes; };
+    progress_.begin(waiting.size() + names.size(), std::accumulate(waiting.begin(), waiting.end(), std::uint64_t{0}, sum));
+    for (auto* out : waiting) {
+      if (writer_.full() || progress_.cancel) break;
+      try_again(*out, nullptr);
+    }
+    for (const auto& [out, first] : names) {
+      if (writer_.full() || progress_.cancel) break;
+      try_again(*out, first);
+    }
+  }
+
+  /// The five steps for one result, in this thread; as another name of `first` where there is one and the PFS can.
+  void try_again(Outgoing& out, const Outgoing* first) {
+    out.state = Outgoing::State::waiting;
+    out.no_room = out.partial_left = false;
+    out.fsync = true;
+    out.entry.code = 0;
+    out.entry.reason.clear();
+    const std::span<Outgoing> one(&out, 1);
+    guarded(one, [&] {
+      if (first != nullptr && writer_.link(out, *first)) return;
+      writer_.write(one);
+      if (receipt_.read_back) writer_.verify(one);
+      writer_.publish(one);
+    });
+    writer_.remove_partials(one);
+    sync_names(one);
+    ++progress_.files_done;
+  }
+
   void choose_durability(std::span<Outgoing> batch) {
     const auto is_small = [](const Outgoing& out) { return out.entry.bytes < fsync_from; };
     const auto small = static_cast<std::size_t>(std::ranges::count_if(batch, is_small));
@@ -222,13 +281,7 @@ class StageOut {
     }
     crew_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
       for (const auto task : std::span(tasks).subspan(begin, end - begin)) {
-        try {
-          work(task);
-        } catch (const std::exception& exception) {
-          for (auto& out : task) {
-            if (out.state != Outgoing::State::settled) out.settle(Action::failed, exception.what());
-          }
-        }
+        guarded(task, [&] { work(task); });
       }
     });
   }

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.hpp"
 
 namespace efs::stage {
 namespace {
@@ -112,7 +112,7 @@ class Copy {
 
   /// After all that took part: gives the file its size where it ends in a hole.
   Status finish() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     EFS_TRY(std::move(status_));
     if (data_end_ == job_.size) return {};
     if (auto done = job_.destination.io.truncate(job_.destination.fd, job_.size); !done) return told(done.error(), "extending");
@@ -121,7 +121,7 @@ class Copy {
 
  private:
   std::optional<Step> take() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!status_) return std::nullopt;
     auto step = progress_.cancel ? Result<std::optional<Step>>(fail(ECANCELED, "cancelled")) : steps_.next();
     if (!step) {
@@ -134,7 +134,7 @@ class Copy {
   }
 
   void broken(Error error) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (status_) status_ = std::unexpected(std::move(error));
     changed_.notify_all();
   }
@@ -154,13 +154,13 @@ class Copy {
       return {};
     }
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return turn_ == step.turn || !status_; });
+      const MutexLock lock(mutex_);
+      while (turn_ != step.turn && status_) changed_.wait(mutex_);
       if (!status_) return fail(ECANCELED, "cancelled");  // another's error is the one that counts
     }
     EFS_TRY(hash_hole(step));
     sum_->update(data);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++turn_;
     changed_.notify_all();
     return {};
@@ -193,7 +193,7 @@ class Copy {
   void start_writeback(const Step& step) {
     Range range;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       written_ += step.end - step.begin;
       if (written_ - flushed_ < writeback_step) return;
       // Of about what was written since: a hint need not be exact where several threads write.
@@ -206,14 +206,14 @@ class Copy {
   const CopyJob& job_;
   Checksum* const sum_;  // used by the thread whose turn it is
   Progress& progress_;
-  std::mutex mutex_;  // guards all below; rank 90 (leaf): nothing is taken under it, but a seek for holes is made
-  std::condition_variable changed_;
-  Steps steps_;
-  Status status_;               // the first error
-  std::uint64_t turn_ = 0;      // of the step that is hashed next
-  std::uint64_t data_end_ = 0;  // of the data handed out so far
-  std::uint64_t written_ = 0;
-  std::uint64_t flushed_ = 0;
+  Mutex mutex_;  // rank 90 (leaf): nothing is taken under it, but a seek for holes is made
+  Condition changed_;
+  Steps steps_ EFS_GUARDED_BY(mutex_);
+  Status status_ EFS_GUARDED_BY(mutex_);               // the first error
+  std::uint64_t turn_ EFS_GUARDED_BY(mutex_) = 0;      // of the step that is hashed next
+  std::uint64_t data_end_ EFS_GUARDED_BY(mutex_) = 0;  // of the data handed out so far
+  std::uint64_t written_ EFS_GUARDED_BY(mutex_) = 0;
+  std::uint64_t flushed_ EFS_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace
@@ -227,7 +227,7 @@ std::span<std::byte> Scratch::buffer(std::size_t index) {
 }
 
 std::unique_ptr<Scratch> ScratchPool::take() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (free_.empty()) return std::make_unique<Scratch>(chunk_);
   auto scratch = std::move(free_.back());
   free_.pop_back();
@@ -235,7 +235,7 @@ std::unique_ptr<Scratch> ScratchPool::take() {
 }
 
 void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   free_.push_back(std::move(scratch));
 }
 

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "base/checksum.hpp"
+#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "stage/pfs_io.hpp"
 #include "stage/progress.hpp"
@@ -58,8 +58,8 @@ class ScratchPool {
   void give_back(std::unique_ptr<Scratch> scratch);
 
   const std::uint64_t chunk_;
-  std::mutex mutex_;  // guards free_; rank 90 (leaf)
-  std::vector<std::unique_ptr<Scratch>> free_;
+  Mutex mutex_;  // rank 90 (leaf)
+  std::vector<std::unique_ptr<Scratch>> free_ EFS_GUARDED_BY(mutex_);
 };
 
 /// One end of a copy. Owns nothing.

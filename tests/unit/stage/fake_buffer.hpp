@@ -33,7 +33,7 @@ class FakeBuffer final : public Buffer {
 
   std::string container(std::uint64_t ino) const { return directory_ + "/" + std::to_string(ino); }
 
-  Result<std::uint64_t> begin_file() override {
+  Result<std::uint64_t> begin_file() {
     const std::uint64_t ino = next_++;
     const UniqueFd fd(::open(container(ino).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!fd) return fail_errno("container");
@@ -52,7 +52,7 @@ class FakeBuffer final : public Buffer {
     auto held = std::make_shared<UniqueFd>(std::move(*fd));
     return fs::HeldFile{.ino = ino, .fd = held->get(), .holds = held};
   }
-  Result<UniqueFd> open_container(std::uint64_t ino, int flags) override {
+  Result<UniqueFd> open_container(std::uint64_t ino, int flags) {
     UniqueFd fd(::open(container(ino).c_str(), flags | O_CLOEXEC));
     if (!fd) return fail_errno("container");
     return fd;
@@ -63,7 +63,7 @@ class FakeBuffer final : public Buffer {
     pending_.erase(ino);
   }
   Status publish_file(std::uint64_t ino, const std::string& path, const fs::StagedAttributes& attributes,
-                      const fs::Origin& origin) override {
+                      const fs::Origin& origin) {
     const std::lock_guard lock(mutex_);
     pending_.erase(ino);
     return add(path, {.ino = ino, .type = S_IFREG, .attributes = attributes, .target = {}, .dirty = false, .origin = origin});

@@ -30,7 +30,8 @@ TEST_CASE("paced PFS: what passes is repeated, and counted", "[stage][paced]") {
   for (const int code : {EAGAIN, ETIMEDOUT, ESTALE, EIO}) {
     FaultPfs faulty(failing("read", code, 3));
     Progress progress;
-    PacedPfs paced(faulty, patient, progress.cancel);
+    Throttle throttle(patient);
+    PacedPfs paced(faulty, patient, throttle, progress.cancel);
     FakeBuffer buffer(scene.top + "/buffer-" + std::to_string(code));
     const auto report = stage_in(scene.plan(), buffer, paced, scene.options, progress);
     INFO("code " << code);
@@ -45,7 +46,8 @@ TEST_CASE("paced PFS: a PFS that stays away fails the file with its own error", 
   scene.resource("f");
   FaultPfs faulty(failing("read", ETIMEDOUT, 1000));
   Progress progress;
-  PacedPfs paced(faulty, patient, progress.cancel);
+  Throttle throttle(patient);
+  PacedPfs paced(faulty, patient, throttle, progress.cancel);
   const auto report = stage_in(scene.plan(), scene.buffer, paced, scene.options, progress);
   REQUIRE(!report.ok());
   CHECK(report.failure->error.code == ETIMEDOUT);
@@ -60,7 +62,8 @@ TEST_CASE("paced PFS: nothing is repeated that may have been carried out, or tha
       scene.buffer.put("d/f", S_IFREG, "content");
       FaultPfs faulty(failing(call, code, 1));
       Progress progress;
-      PacedPfs paced(faulty, patient, progress.cancel);
+      Throttle throttle(patient);
+      PacedPfs paced(faulty, patient, throttle, progress.cancel);
       const auto receipt = stage_out(scene.config, scene.buffer, paced, scene.options, progress);
       INFO(call << " fails with " << code);
       CHECK(receipt.verdict != Verdict::complete);
@@ -83,7 +86,9 @@ TEST_CASE("paced PFS: a cancel ends the patience", "[stage][paced]") {
     cancel = ++calls == 3;
     return ETIMEDOUT;
   });
-  PacedPfs paced(faulty, {.retries = 1000, .first_pause = 1}, cancel);
+  const Pace hurried{.retries = 1000, .first_pause = 1};
+  Throttle throttle(hurried);
+  PacedPfs paced(faulty, hurried, throttle, cancel);
   CHECK(!paced.open(AT_FDCWD, scene.root + "/f", O_RDONLY));
   CHECK(calls == 3);
 }
