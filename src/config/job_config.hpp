@@ -17,6 +17,12 @@ enum class BackendType : std::uint8_t { dram, fsdax, devdax };
 /// What happens at the declared capacity where the kernel cannot hold it (efs-job.5).
 enum class Enforce : std::uint8_t { advisory, strict };
 
+/// What a stage-out does where the PFS has another version of an input than was staged in.
+enum class OnConflict : std::uint8_t { fail, keep_both, overwrite };
+
+/// What a result's checksum is compared with: nothing more than what passed, or what the PFS gives back.
+enum class Verify : std::uint8_t { stream, read_back };
+
 struct Backend {
   std::string id;                           // as resources name it, e.g. "nvml:/"
   BackendType type = BackendType::dram;
@@ -43,6 +49,7 @@ struct Resource {
   bool is_glob = false;
   Distribute distribute = Distribute::replicate;
   bool from_job = false;  // an earlier job makes it: it need not be there when this one is submitted
+  int priority = 0;  // higher ones are staged in first
   int line = 0;  // of the job file, for messages
 };
 
@@ -77,9 +84,14 @@ struct JobConfig {
   std::string trace;                          // "": no trace
   std::string access_log;                     // "": none
   std::uint64_t access_log_size = 64u << 20;  // bytes: both of its files together stay below
-  unsigned workers = 8;
-  std::uint64_t transfer_size = 1u << 20;  // bytes per PFS request
   unsigned node = 0, nodes = 1;            // this node's number and how many the job has: of the start, not of the file
+  unsigned workers = 0;                    // threads that stage, at most; 0: as many as the PFS keeps waiting
+  std::uint64_t transfer_size = 2u << 20;  // bytes per PFS request
+  OnConflict on_conflict = OnConflict::fail;
+  Verify verify = Verify::stream;
+  std::uint64_t max_rate = 0;  // bytes per second from and to the PFS; 0: no cap
+  std::uint64_t max_ops = 0;   // calls per second to the PFS; 0: no cap
+  unsigned retries = 6;        // of a call to the PFS that failed for a passing reason
   std::vector<Backend> backends;           // never empty: one dram backend where the file has none
   std::vector<Resource> resources;
   std::vector<OutputRule> outputs;

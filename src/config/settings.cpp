@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 
 #include "config/paths.hpp"
@@ -12,7 +11,7 @@ namespace {
 constexpr std::size_t longest_name = 64;
 constexpr std::uint64_t least_transfer = 64u << 10, most_transfer = 64u << 20;
 constexpr std::uint64_t least_access_log = 64u << 10, no_limit = std::numeric_limits<std::uint64_t>::max();
-constexpr unsigned most_workers = 256;
+constexpr int most_workers = 256;
 
 bool is_name_character(char c) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
@@ -39,19 +38,6 @@ std::string read_name(const Section& settings, const std::string& file, ProblemL
                  "1 to 64 of A-Z a-z 0-9 . _ -, not beginning with . or -; for example " + quoted(default_name(name)));
   }
   return name;
-}
-
-unsigned read_workers(const Section& settings, unsigned fallback, ProblemList& problems) {
-  const auto* value = settings.find("workers");
-  if (!value) return fallback;
-  const char* const end = value->text.data() + value->text.size();
-  unsigned workers = 0;
-  const auto [stop, error] = std::from_chars(value->text.data(), end, workers);
-  if (error != std::errc{} || stop != end || workers < 1 || workers > most_workers) {
-    problems.add(value->mark, "'workers' is " + quoted(value->text), "a whole number from 1 to " + std::to_string(most_workers));
-    return fallback;
-  }
-  return workers;
 }
 
 bool read_in_place(const Section& settings, ProblemList& problems) {
@@ -91,7 +77,7 @@ void read_settings(const Section& settings, const std::string& file, JobConfig& 
   config.trace = read_path(settings, "trace", problems);
   config.access_log = read_path(settings, "access-log", problems);
   config.access_log_size = read_size(settings, "access-log-size", least_access_log, no_limit, problems).value_or(config.access_log_size);
-  config.workers = read_workers(settings, config.workers, problems);
+  config.workers = static_cast<unsigned>(read_number(settings, "workers", 1, most_workers, static_cast<int>(config.workers), problems));
   config.transfer_size = read_size(settings, "transfer-size", least_transfer, most_transfer, problems).value_or(config.transfer_size);
   if (config.in_place && !settings.find("results-dir") && !settings.bad.contains("results-dir")) config.results_dir = config.root_dir;
 }

@@ -85,6 +85,7 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
     for (auto& section : *sections) expand(section, surroundings, problems);
   JobConfig config;
   read_settings(document.settings, file, config, problems);
+  read_pfs_rules(document.settings, config, problems);
   read_backends(document.backends, config, problems);
   read_resources(document.resources, config, problems);
   read_outputs(document.outputs, config, problems);

@@ -16,6 +16,7 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
 
 // The steps of validate(), in this order: each reads what the ones before it have put into `config`.
 void read_settings(const Section& settings, const std::string& file, JobConfig& config, ProblemList& problems);
+void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& problems);
 void read_backends(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
 void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
 void read_outputs(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
@@ -26,6 +27,8 @@ void read_outputs(const std::vector<Section>& sections, JobConfig& config, Probl
 std::string read_path(const Section& section, std::string_view key, ProblemList& problems);
 /// A size from `least` to `most`; nullopt where there is none or it is bad (reported).
 std::optional<std::uint64_t> read_size(const Section& section, std::string_view key, std::uint64_t least, std::uint64_t most, ProblemList& problems);
+/// A whole number from `least` to `most`, or `fallback`.
+int read_number(const Section& section, std::string_view key, int least, int most, int fallback, ProblemList& problems);
 /// One of the words that a key can have as its value.
 struct Word {
   std::string_view name;

@@ -1,4 +1,5 @@
 #include <array>
+#include <charconv>
 #include <limits>
 #include <strings.h>
 
@@ -53,6 +54,17 @@ std::optional<std::uint64_t> read_size(const Section& section, std::string_view 
     return std::nullopt;
   }
   return size;
+}
+
+int read_number(const Section& section, std::string_view key, int least, int most, int fallback, ProblemList& problems) {
+  const auto* value = section.find(key);
+  if (!value) return fallback;
+  const char* const end = value->text.data() + value->text.size();
+  int number = 0;
+  const auto [stop, error] = std::from_chars(value->text.data(), end, number);
+  if (error == std::errc{} && stop == end && number >= least && number <= most) return number;
+  problems.add(value->mark, quoted(key) + " is " + quoted(value->text), "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  return fallback;
 }
 
 bool is_usable_path(const Value& value, std::string_view key, ProblemList& problems) {

@@ -24,6 +24,10 @@ using control::Json;
 // Threads are started when slow work needs them: so many slow requests, less one, run side by side.
 unsigned session_threads() { return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U); }
 
+stage::Pace pace_of(const config::JobConfig& config) {
+  return {.max_rate = config.max_rate, .max_ops = config.max_ops, .retries = config.retries};
+}
+
 }  // namespace
 
 stage::Options stage_options(const config::JobConfig& config) { return {.workers = config.workers, .transfer_size = config.transfer_size}; }
@@ -42,10 +46,13 @@ const char* name_of(State state) {
   return "?";
 }
 
-Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns) : options_(std::move(options)), supervisor_(supervisor), turns_(turns) {}
+Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns)
+    : options_(std::move(options)), supervisor_(supervisor), turns_(turns), throttle_(pace_of(options_.config)) {}
 
 // Answers under way look at members that are declared behind the server: it goes first, and waits for them.
 Instance::~Instance() { server_.reset(); }
+
+stage::PacedPfs Instance::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) { return {pfs, pace_of(options_.config), throttle_, cancel}; }
 
 Status Instance::listen() {
   auto server = control::Server::listen(options_.directory + "/control.sock", options_.owner, [this](const Json& request, const control::Server::Progress& progress) { return handle(request, progress); });
@@ -175,7 +182,7 @@ Status Instance::prepare_mount_point() {
 }
 
 Status Instance::plan_and_stage_in() {
-  auto& pfs = stage::posix_pfs();
+  stage::PacedPfs pfs = paced_pfs(progress_.cancel);
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
   const auto available = staging.available_bytes();
@@ -191,7 +198,7 @@ Status Instance::plan_and_stage_in() {
   if (!turn) return std::unexpected(turn.error());
   const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(options_.config), progress_);
   if (!report.ok()) return fail(report.failure->error.code, "stage-in failed: " + (report.failure->path.empty() ? "" : options_.config.root_dir + "/" + report.failure->path + ": ") + describe(report.failure->error));
-  log::info("event=staged_in files={} directories={} bytes={} seconds={:.3f}", report.files, report.directories, report.bytes, report.seconds);
+  log::info("event=staged_in files={} directories={} bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.seconds, pfs.retried());
   return {};
 }
 
@@ -252,6 +259,10 @@ bool Instance::serve_until_stopped() {
   }
   if (!request.stage_out) {
     log::info("event=stopped stage_out=no");
+    {
+      MutexLock lock(mutex_);
+      last_receipt_.reset();
+    }
     finish_stop(control::result_line({{"staged_out", false}}));
     return true;
   }
@@ -269,15 +280,16 @@ Status Instance::unmount() {
 
 bool Instance::stage_out() {
   const auto merging = options_.config.nodes > 1 ? stage::merging_pfs(merge_since_) : nullptr;
-  auto& pfs = merging ? *merging : stage::posix_pfs();
+  stage::PacedPfs pfs = paced_pfs(progress_.cancel, merging ? *merging : stage::posix_pfs());
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
   progress_.cancel = false;
   const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_);
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, stage_options(options_.config), progress_);
+  receipt.retries = pfs.retried();
   add_unloaded(receipt);
   int code = stage::exit_code(receipt);
-  Json outcome = control::result_line({{"staged_out", true}, {"receipt", stage::to_json(receipt)}, {"summary", stage::describe(receipt)}});
+  Json outcome = control::result_line({{"staged_out", true}, {"summary", stage::describe(receipt)}});
   if (!options_.config.results_dir.empty()) {
     const std::string path = options_.config.results_dir + "/efs-receipt-" + options_.config.name + ".json";
     if (const Status written = stage::write_receipt(receipt, path)) {
@@ -290,6 +302,10 @@ bool Instance::stage_out() {
   outcome["exit"] = code;
   log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
   if (code != 0) outcome["kept"] = true;
+  {
+    MutexLock lock(mutex_);
+    last_receipt_ = std::make_shared<const stage::Receipt>(std::move(receipt));
+  }
   finish_stop(std::move(outcome));
   return code == 0;
 }

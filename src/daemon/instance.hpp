@@ -20,6 +20,7 @@
 #include "daemon/watchers.hpp"
 #include "fs/filesystem.hpp"
 #include "fuse/session.hpp"
+#include "stage/paced_pfs.hpp"
 #include "stage/progress.hpp"
 #include "stage/receipt.hpp"
 #include "stage/stage_in.hpp"
@@ -79,6 +80,8 @@ class Instance {
   bool serve_until_stopped();
   Status unmount();
   bool stage_out();
+  /// The PFS as the job file wants it treated, by all transfers of the instance together.
+  stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs = stage::posix_pfs());
   void tear_down();
   void close_socket() const;
   void close_watchers();
@@ -120,6 +123,7 @@ class Instance {
   bool made_mount_point_ = false;
   Nanoseconds merge_since_ = 0;  // of a job on several nodes: what the PFS got later is another node's; 0: not known, then all is
   stage::Progress progress_;
+  stage::Throttle throttle_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 
   SharedMutex files_in_use_;  // rank 4: shared by control requests that use filesystem_; exclusive to end it
@@ -135,6 +139,7 @@ class Instance {
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
   std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each
+  std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);  // of the last stage-out; as JSON only for those who ask
   std::atomic<bool> ready_{false};      // store_, filesystem_ and session_ may be looked at
 };
 

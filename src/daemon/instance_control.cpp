@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
 #include "daemon/instance.hpp"
@@ -63,15 +64,20 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
   const std::uint64_t before = stops_done();
   request_stop(request.value("stage_out", true));
   while (is_stopping(before)) (void)progress(progress_now());  // the stop goes on when the asker is gone
-  MutexLock lock(mutex_);
-  if (stops_done_ != before) {
-    Json outcome = last_outcome_;
-    if (!request.value("receipt", false)) outcome.erase("receipt");  // megabytes for many files, and it is in its file
-    return outcome;
+  Json outcome;
+  std::shared_ptr<const stage::Receipt> receipt;
+  {
+    MutexLock lock(mutex_);
+    if (stops_done_ == before) {
+      failure_told_ = true;
+      changed_.notify_all();
+      return state_ == State::failed ? control::error_line({ECANCELED, "stopped before the inputs were there; nothing is mounted"}) : control::result_line();
+    }
+    outcome = last_outcome_;
+    receipt = last_receipt_;
   }
-  failure_told_ = true;
-  changed_.notify_all();
-  return state_ == State::failed ? control::error_line({ECANCELED, "stopped before the inputs were there; nothing is mounted"}) : control::result_line();
+  if (receipt && request.value("receipt", false)) outcome["receipt"] = stage::to_json(*receipt);  // megabytes for many files
+  return outcome;
 }
 
 std::uint64_t Instance::stops_done() {

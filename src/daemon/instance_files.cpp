@@ -80,7 +80,8 @@ Json Instance::handle_load(const Json& request) {
   std::string text = headline(what.names);
   const auto id = tasks_.start(TaskKind::load, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
     fs::Staging staging(*filesystem_);
-    return outcome_of(stage::load(options_.config, what, staging, stage::posix_pfs(), stage_options(options_.config), progress));
+    stage::PacedPfs pfs = paced_pfs(progress.cancel);
+    return outcome_of(stage::load(options_.config, what, staging, pfs, stage_options(options_.config), progress));
   });
   return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
 }
@@ -94,7 +95,9 @@ Json Instance::handle_unload(const Json& request) {
   std::string text = headline(what.names);
   const auto id = tasks_.start(TaskKind::unload, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
     fs::Staging staging(*filesystem_);
-    const stage::Receipt receipt = stage::unload(options_.config, what, staging, stage::posix_pfs(), stage_options(options_.config), progress);
+    stage::PacedPfs pfs = paced_pfs(progress.cancel);
+    stage::Receipt receipt = stage::unload(options_.config, what, staging, pfs, stage_options(options_.config), progress);
+    receipt.retries = pfs.retried();
     remember_unloaded(receipt);
     return outcome_of(receipt, progress.cancel);
   });
@@ -104,7 +107,7 @@ Json Instance::handle_unload(const Json& request) {
 void Instance::remember_unloaded(const stage::Receipt& receipt) {
   MutexLock lock(mutex_);
   for (const auto& entry : receipt.entries)
-    if (entry.action == stage::Action::staged_out) unloaded_[entry.path] = entry;
+    if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) unloaded_[entry.path] = entry;
 }
 
 // The receipt of the stop tells the whole story: also what unloads brought out before it.

@@ -40,6 +40,13 @@ MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const S
   return node;
 }
 
+std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node) {
+  constexpr std::size_t most = store::Journal::max_payload / 2;  // the names and numbers of the record want room too
+  std::size_t bytes = 0;
+  for (const auto& [name, value] : node.xattrs) bytes += name.size() + value.size();
+  return bytes <= most ? std::map<std::string, std::string>() : std::exchange(node.xattrs, {});
+}
+
 std::int64_t removal_reserve(const std::string& name) { return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32)); }
 
 Result<std::uint64_t> Staging::begin_file() {
@@ -50,6 +57,25 @@ Result<std::uint64_t> Staging::begin_file() {
   }
   EFS_TRY(filesystem_.create_container(ino));
   return ino;
+}
+
+Result<HeldFile> Staging::begin_open_file() {
+  std::uint64_t ino = 0;
+  {
+    WriteLock lock(filesystem_.mutex_);
+    ino = filesystem_.names_.next_ino();
+  }
+  auto container = filesystem_.create_container(ino);
+  if (!container) return std::unexpected(container.error());
+  const int fd = (*container)->descriptor();
+  return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+}
+
+Result<HeldFile> Staging::hold(std::uint64_t ino) {
+  auto container = filesystem_.backend_.open(ino);
+  if (!container) return std::unexpected(container.error());
+  const int fd = (*container)->descriptor();
+  return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
 }
 
 Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {
@@ -63,18 +89,44 @@ Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {
 void Staging::abandon(std::uint64_t ino) { filesystem_.backend_.remove(ino); }
 
 Status Staging::publish_file(std::uint64_t ino, const std::string& path, const StagedAttributes& attributes, const Origin& origin) {
+  EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
+  const StagedFile file{.ino = ino, .path = path, .attributes = attributes, .origin = origin};
+  Status failed;
+  publish_files(std::span(&file, 1), failed);
+  return failed;
+}
+
+std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& failed) {
   // R1: on a page-cache file system the data reach the medium with the next fsync or syncfs of anybody; the PFS
   // still has them, and a clean file that lost its data with the node is staged in again.
-  EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
   WriteLock lock(filesystem_.mutex_);
-  auto place = locate(filesystem_.names_, path);
-  if (!place) return std::unexpected(place.error());
-  EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
-  MakeNode node = staged_node(*place, ino, S_IFREG, attributes);
-  node.staged = 1;
-  node.origin = origin;
-  node.origin_path = path;
-  return filesystem_.commit(0, node, removal_reserve(place->name));
+  std::size_t done = 0;
+  for (failed = {}; done < files.size(); ++done) {
+    const StagedFile& file = files[done];
+    auto place = locate(filesystem_.names_, file.path);
+    failed = place ? filesystem_.check_new_name(*place->parent, place->name) : std::unexpected(place.error());
+    if (!failed) break;
+    MakeNode node = staged_node(*place, file.ino, S_IFREG, file.attributes);
+    node.staged = 1;
+    node.origin = file.origin;
+    node.origin_path = file.path;
+    node.xattrs = file.xattrs;
+    if (const auto bulky = take_bulky_xattrs(node); bulky.empty()) {
+      failed = filesystem_.commit(0, node, removal_reserve(place->name));
+    } else {
+      // The name last, so that a journal that ends between these records shows no file without its attributes.
+      const Link link{.ino = file.ino, .parent = node.parent, .time = node.ctime, .name = std::exchange(node.name, {})};
+      failed = filesystem_.commit(0, node);
+      if (!failed) break;
+      for (const auto& [name, value] : bulky) {
+        if (failed) failed = filesystem_.commit(0, SetXattr{.ino = file.ino, .time = node.ctime, .name = name, .value = value});
+      }
+      if (failed) failed = filesystem_.commit(0, link, removal_reserve(place->name));
+      if (!failed) (void)filesystem_.reap(file.ino);  // the caller abandons its container
+    }
+    if (!failed) break;
+  }
+  return done;
 }
 
 Status Staging::make_directory(const std::string& path, const StagedAttributes& attributes) {
@@ -143,6 +195,7 @@ Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, K
     item.dirty = inode.dirty;
   }
   if (extra.keep != Keep::by_rule) item.keep = extra.keep, item.keep_path = path;
+  item.xattrs = extra.xattrs;
   item.parts = extra.parts;
   if (S_ISLNK(inode.mode)) item.target = extra.target;
   return item;

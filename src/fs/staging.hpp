@@ -5,7 +5,10 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,12 +43,29 @@ struct StagedAttributes {
   Nanoseconds mtime = 0;
 };
 
+/// A file whose container stays open as long as this lives.
+struct HeldFile {
+  std::uint64_t ino = 0;
+  int fd = -1;                  // for reading and writing
+  std::shared_ptr<void> holds;  // what keeps `fd` open
+};
+
+/// A filled file on its way to a name. `path` is relative to the root.
+struct StagedFile {
+  std::uint64_t ino = 0;
+  std::string path;
+  StagedAttributes attributes;  // for publish_files(): the container has these times already
+  Origin origin;
+  std::map<std::string, std::string> xattrs{};
+};
+
 /// One name of the namespace, as walk() reports it.
 struct WalkItem {
   std::string path;  // relative to the root: "a/b"; the root itself is not reported
   std::uint64_t ino = 0;
   struct stat attributes {};
   std::string target;            // of a symbolic link
+  std::map<std::string, std::string> xattrs{};
   bool dirty = false;            // content, attributes or name may differ from what was staged in (true for new files)
   std::optional<Origin> origin;  // present where the inode was staged in (and still has the name it was given)
   std::optional<Origin> saved;   // present where an unload brought it to results-dir (under this name)
@@ -72,6 +92,12 @@ class Staging {
   /// A new regular file without a name and its empty container. Abandoned files vanish with the instance.
   Result<std::uint64_t> begin_file();
 
+  /// The same with its container open: one step instead of two, for many small files.
+  Result<HeldFile> begin_open_file();
+
+  /// The container of a file that is there; cheaper than a descriptor of the caller's own.
+  Result<HeldFile> hold(std::uint64_t ino);
+
   /// The container's descriptor, for reading (O_RDONLY) or filling (O_RDWR). Offsets are those of the file.
   Result<UniqueFd> open_container(std::uint64_t ino, int flags);
 
@@ -81,6 +107,10 @@ class Staging {
   /// Gives the file its name and attributes: one journal record, after which it is visible, whole and clean.
   /// The data must be in the container. EEXIST if the name is taken, ENOENT if the parent is missing.
   Status publish_file(std::uint64_t ino, const std::string& path, const StagedAttributes& attributes, const Origin& origin);
+
+  /// The same for several files, which appear one after the other. Returns how many did; `failed` is set where that is
+  /// not all of them, and says why the next one did not.
+  std::size_t publish_files(std::span<const StagedFile> files, Status& failed);
 
   /// A directory (an existing directory is given the attributes) or a symbolic link, likewise.
   Status make_directory(const std::string& path, const StagedAttributes& attributes);
@@ -97,9 +127,9 @@ class Staging {
 
   /// The name itself, without what is below it.
   Result<WalkItem> find(const std::string& path);
-  /// As publish_file, but takes the place of what `over` allows, in one step: who has the old file open keeps it.
+  /// As publish_files of one, but takes the place of what `over` allows, in one step: who has the old file open keeps it.
   /// EEXIST where the name is taken, EBUSY where that is dirty or open for writing, EISDIR. `parts`: see WalkItem.
-  Status publish_over(std::uint64_t ino, const std::string& path, const StagedAttributes& attributes, const Origin& origin, Over over, const std::string& parts = {});
+  Status publish_over(const StagedFile& file, Over over, const std::string& parts = {});
   /// A directory, unless it is there; true if it was made. One that is there keeps its attributes.
   Result<bool> add_directory(const std::string& path, const StagedAttributes& attributes);
   /// Times and mode of a directory that add_directory made, after names were made in it; unless a program has

@@ -28,7 +28,8 @@ Result<WalkItem> Staging::find(const std::string& path) {
   return item_of(*step->inode, path, step->keep, step->keep_path);
 }
 
-Status Staging::publish_over(std::uint64_t ino, const std::string& path, const StagedAttributes& attributes, const Origin& origin, Over over, const std::string& parts) {
+Status Staging::publish_over(const StagedFile& file, Over over, const std::string& parts) {
+  const auto& [ino, path, attributes, origin, xattrs] = file;
   EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
   std::uint64_t parent = 0, gone = 0;
   Filesystem::Reaped reaped;
@@ -48,16 +49,21 @@ Status Staging::publish_over(std::uint64_t ino, const std::string& path, const S
     node.staged = 1;
     node.origin = origin;
     node.origin_path = path;
+    node.xattrs = xattrs;
     parent = place->parent->ino;
     name = place->name;
-    if (!there && parts.empty()) {
+    const auto bulky = take_bulky_xattrs(node);
+    if (!there && parts.empty() && bulky.empty()) {
       EFS_TRY(filesystem_.commit(0, node, removal_reserve(name)));
     } else {
       // Without a name first: whoever recovers between these records frees an inode that nobody has seen.
       node.name.clear();
       EFS_TRY(filesystem_.commit(0, node));
       Status done;
-      if (!parts.empty()) {
+      for (const auto& [key, value] : bulky) {
+        if (done) done = filesystem_.commit(0, SetXattr{.ino = ino, .time = node.ctime, .name = key, .value = value});
+      }
+      if (done && !parts.empty()) {
         SetStaging staging = staging_of(*filesystem_.names_.find(ino));
         staging.parts = parts;
         staging.keep = static_cast<std::uint8_t>(Keep::temporary);

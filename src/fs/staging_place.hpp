@@ -1,6 +1,7 @@
 #pragma once
 // What the files that implement Staging share.
 
+#include <map>
 #include <string>
 
 #include "fs/filesystem.hpp"
@@ -17,6 +18,10 @@ Result<Place> locate(const Namespace& names, const std::string& path);
 
 /// The record of a staged node under that name; it is clean.
 MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const StagedAttributes& attributes);
+
+/// Takes the extended attributes out of the node where they are more than its record can hold: they need records of
+/// their own, before it gets a name.
+std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node);
 
 /// Journal space to keep back for the removal of a name.
 std::int64_t removal_reserve(const std::string& name);

@@ -2,6 +2,7 @@
 // The job's buffer as staging sees it: fs::Staging behind an interface, so that tests can put a plain directory there.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,10 @@ namespace efs::stage {
 class Buffer {
  public:
   virtual ~Buffer() = default;
-  virtual Result<std::uint64_t> begin_file() = 0;
-  virtual Result<UniqueFd> open_container(std::uint64_t ino, int flags) = 0;
+  virtual Result<fs::HeldFile> begin_open_file() = 0;
+  virtual Result<fs::HeldFile> hold(std::uint64_t ino) = 0;
   virtual void abandon(std::uint64_t ino) = 0;
-  virtual Status publish_file(std::uint64_t ino, const std::string& path, const fs::StagedAttributes& attributes,
-                              const fs::Origin& origin) = 0;
+  virtual std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) = 0;
   virtual Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) = 0;
   virtual Status make_symlink(const std::string& path, const std::string& target,
                               const fs::StagedAttributes& attributes) = 0;
@@ -36,12 +36,11 @@ class Buffer {
 class StagingBuffer final : public Buffer {
  public:
   explicit StagingBuffer(fs::Staging& staging) : staging_(staging) {}
-  Result<std::uint64_t> begin_file() override { return staging_.begin_file(); }
-  Result<UniqueFd> open_container(std::uint64_t ino, int flags) override { return staging_.open_container(ino, flags); }
+  Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
+  Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
-  Status publish_file(std::uint64_t ino, const std::string& path, const fs::StagedAttributes& attributes,
-                      const fs::Origin& origin) override {
-    return staging_.publish_file(ino, path, attributes, origin);
+  std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
+    return staging_.publish_files(files, failed);
   }
   Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override {
     return staging_.make_directory(path, attributes);

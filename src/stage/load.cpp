@@ -21,34 +21,29 @@ bool same_version(const std::optional<fs::Origin>& a, const fs::Origin& b) {
 /// The buffer as stage_in() sees it during a load: what it publishes is kept back until all is there.
 class LoadBuffer final : public Buffer {
  public:
-  struct File {
-    std::uint64_t ino = 0;
-    std::string path;
-    fs::StagedAttributes attributes;
-    fs::Origin origin;
-  };
-
   explicit LoadBuffer(fs::Staging& staging) : staging_(staging) {}
   /// Frees what was not given a name.
   ~LoadBuffer() override {
     for (const auto& file : files_) staging_.abandon(file.ino);
   }
 
-  Result<std::uint64_t> begin_file() override { return staging_.begin_file(); }
-  Result<UniqueFd> open_container(std::uint64_t ino, int flags) override { return staging_.open_container(ino, flags); }
+  Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
+  Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
-  Status publish_file(std::uint64_t ino, const std::string& path, const fs::StagedAttributes& attributes, const fs::Origin& origin) override {
+  std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
     const MutexLock lock(mutex_);
-    files_.push_back({ino, path, attributes, origin});
-    return {};
+    files_.insert(files_.end(), files.begin(), files.end());
+    failed = {};
+    return files.size();
   }
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return {}; }
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return {}; }
-  Result<std::vector<fs::WalkItem>> walk() override { return fail(ENOSYS); }
+  /// Nothing that stage_in() should look at: what is there already has been left out of its plan.
+  Result<std::vector<fs::WalkItem>> walk() override { return std::vector<fs::WalkItem>(); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
 
   /// The files that are whole, to be given their names; the caller answers for them from now on.
-  std::vector<File> take() {
+  std::vector<fs::StagedFile> take() {
     const MutexLock lock(mutex_);
     return std::exchange(files_, {});
   }
@@ -56,7 +51,7 @@ class LoadBuffer final : public Buffer {
  private:
   fs::Staging& staging_;
   Mutex mutex_;  // rank 90 (leaf)
-  std::vector<File> files_ EFS_GUARDED_BY(mutex_);
+  std::vector<fs::StagedFile> files_ EFS_GUARDED_BY(mutex_);
 };
 
 class Load {
@@ -175,7 +170,7 @@ class Load {
   }
 
   /// All names, in a burst: directories, links, files.
-  void publish(const Plan& plan, std::vector<LoadBuffer::File> files) {
+  void publish(const Plan& plan, std::vector<fs::StagedFile> files) {
     std::vector<const PlanEntry*> made;
     for (const auto& entry : plan.entries) {
       if (report_.failure) break;
@@ -189,15 +184,15 @@ class Load {
       }
       if (!done) failed(entry.path, done.error());
     }
-    std::ranges::sort(files, {}, &LoadBuffer::File::path);
+    std::ranges::sort(files, {}, &fs::StagedFile::path);
     for (const auto& file : files) publish_one(file);
     // Children first: each name made inside a directory has moved its times.
     for (auto it = made.rbegin(); it != made.rend(); ++it) (void)staging_.settle_directory((*it)->path, (*it)->attributes);
   }
 
-  void publish_one(const LoadBuffer::File& file) {
+  void publish_one(const fs::StagedFile& file) {
     if (report_.failure) return staging_.abandon(file.ino);
-    Status done = staging_.publish_over(file.ino, file.path, file.attributes, file.origin, over_of(file.path, file.origin));
+    Status done = staging_.publish_over(file, over_of(file.path, file.origin));
     if (done) {
       ++report_.files;
       report_.bytes += file.origin.size;
@@ -224,19 +219,20 @@ class Load {
       for (const auto& known : parts_of(there->parts)) parts = united(std::move(parts), known);
     }
     const bool whole = parts.size() == 1 && parts.front().length == entry.size;
-    auto ino = staging_.begin_file();
-    if (!ino) return failed(entry.path, ino.error());
-    Status done = fill_parts(*ino, entry, parts);
+    auto container = staging_.begin_open_file();
+    if (!container) return failed(entry.path, container.error());
+    fs::StagedFile file{.ino = container->ino, .path = entry.path, .attributes = entry.attributes, .origin = entry.origin};
+    Status done = fill_parts(container->fd, entry, parts, file);
     plan.entries.pop_back();
     if (done) publish(plan, {});  // the directories above
-    if (done && !report_.failure) done = staging_.publish_over(*ino, entry.path, entry.attributes, entry.origin, over_of(entry.path, entry.origin), whole ? "" : to_text(parts));
+    if (done && !report_.failure) done = staging_.publish_over(file, over_of(entry.path, entry.origin), whole ? "" : to_text(parts));
     if (!done) failed(entry.path, done.error());
-    if (report_.failure) return staging_.abandon(*ino);
+    if (report_.failure) return staging_.abandon(file.ino);
     ++report_.files;
     report_.bytes = progress_.bytes_done;
   }
 
-  Status fill_parts(std::uint64_t ino, const PlanEntry& entry, const std::vector<Part>& parts) {
+  Status fill_parts(int container, const PlanEntry& entry, const std::vector<Part>& parts, fs::StagedFile& file) {
     std::uint64_t bytes = 0;
     for (const auto& part : parts) bytes += part.length;
     progress_.begin(1, bytes);
@@ -244,14 +240,15 @@ class Load {
     if (!root) return std::unexpected(root.error());
     auto source = pfs_.open_beneath(root->get(), entry.path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (!source) return std::unexpected(source.error());
-    auto container = staging_.open_container(ino, O_RDWR);
-    if (!container) return std::unexpected(container.error());
     Scratch scratch(options_.transfer_size);
-    for (const auto& part : parts) EFS_TRY(copy_part({pfs_, source->get()}, {posix_pfs(), container->get()}, part, scratch, progress_));
-    EFS_TRY(posix_pfs().truncate(container->get(), entry.size));
+    for (const auto& part : parts) EFS_TRY(copy_part({pfs_, source->get()}, {posix_pfs(), container}, part, scratch, progress_));
+    EFS_TRY(posix_pfs().truncate(container, entry.size));
     auto now = pfs_.fstat(source->get());
     if (!now) return std::unexpected(now.error());
     if (now->st_ino != entry.origin.inode || static_cast<std::uint64_t>(now->st_size) != entry.size || to_ns(now->st_mtim) != entry.origin.mtime) return fail(ESTALE, "changed while it was being read");
+    auto xattrs = pfs_.xattrs(source->get());
+    if (!xattrs) return std::unexpected(xattrs.error());
+    file.xattrs = std::move(*xattrs);
     ++progress_.files_done;
     return {};
   }

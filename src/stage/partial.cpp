@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <span>
 
 #include "base/checksum.hpp"
@@ -27,47 +29,72 @@ auto make_afresh(PfsIo& pfs, const PartialJob& job, Make make) {
   return make();
 }
 
-/// Owner, mode, times; the owner first, for changing it clears setuid bits.
-Status set_attributes(int fd, const struct stat& wanted, const struct stat& now, PfsIo& pfs) {
+/// What the PFS does not take or permit is told, not an error: the data are worth more. ENOSPC: ext4's word for a value
+/// that does not fit beside the others.
+Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
+  std::string lost;
+  for (const auto& [name, value] : item.xattrs) {
+    auto done = pfs.set_xattr(fd, name, value);
+    if (done) continue;
+    constexpr std::array refusals{EOPNOTSUPP, EPERM, EACCES, E2BIG, ERANGE, ENOSPC};
+    if (std::ranges::find(refusals, done.error().code) == refusals.end()) return told(done.error(), "setting its extended attributes");
+    lost += (lost.empty() ? "" : "; ") + name + ": " + describe(done.error());
+  }
+  return lost;
+}
+
+/// Owner, extended attributes, mode, times; the owner first, for changing it clears setuid bits and capabilities. Returns what
+/// the PFS does not take, as set_xattrs().
+Result<std::string> set_attributes(int fd, const fs::WalkItem& item, const struct stat& now, PfsIo& pfs) {
+  const auto& wanted = item.attributes;
   bool owned = now.st_uid == wanted.st_uid && now.st_gid == wanted.st_gid;
   if (!owned) {
     auto done = pfs.chown(fd, wanted.st_uid, wanted.st_gid);
     if (!done && done.error().code != EPERM) return told(done.error(), "setting its owner");
     owned = done.has_value();
   }
+  auto lost = set_xattrs(fd, item, pfs);
+  if (!lost) return lost;
   const mode_t mode = safe_mode(wanted.st_mode, owned);
   if (mode != (now.st_mode & 07777U)) {
     if (auto done = pfs.chmod(fd, mode); !done) return told(done.error(), "setting its mode");
   }
   if (auto done = pfs.set_times(fd, to_ns(wanted.st_atim), to_ns(wanted.st_mtim)); !done) return told(done.error(), "setting its times");
-  return {};
+  return lost;
 }
 
 bool same_version(const struct stat& a, const struct stat& b) {
   return a.st_size == b.st_size && to_ns(a.st_mtim) == to_ns(b.st_mtim);
 }
 
+/// As set_attributes() leaves it.
+bool same_mode(const struct stat& there, const struct stat& wanted) {
+  const bool owned = there.st_uid == wanted.st_uid && there.st_gid == wanted.st_gid;
+  return (there.st_mode & 07777U) == safe_mode(wanted.st_mode, owned);
+}
+
 /// Data and attributes into the new file `fd`.
 Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress) {
-  auto container = buffer.open_container(job.item.ino, O_RDONLY);
+  auto container = buffer.hold(job.item.ino);
   if (!container) return told(container.error(), "opening its container");
-  auto before = posix_pfs().fstat(container->get());
+  auto before = posix_pfs().fstat(container->fd);
   if (!before) return told(before.error(), "reading its container");
   const auto size = static_cast<std::uint64_t>(before->st_size);
   Checksum sum;
-  const CopyJob copy{.source = {posix_pfs(), container->get()}, .destination = {pfs, fd}, .size = size,
+  const CopyJob copy{.source = {posix_pfs(), container->fd}, .destination = {pfs, fd}, .size = size,
                      .allocated = static_cast<std::uint64_t>(before->st_blocks) * 512, .early_writeback = true};
-  EFS_TRY(copy_data(copy, scratch, sum, progress));
-  auto after = posix_pfs().fstat(container->get());
+  EFS_TRY(copy_data(copy, scratch, &sum, progress));
+  auto after = posix_pfs().fstat(container->fd);
   EFS_TRY(buffer.confirm(job.item.ino, after && same_version(*before, *after)));
   auto written = pfs.fstat(fd);
   if (!written) return told(written.error(), "reading back its attributes");
   if (static_cast<std::uint64_t>(written->st_size) != size) return fail(EIO, "the PFS has another size than was written");
-  EFS_TRY(set_attributes(fd, job.item.attributes, *written, pfs));
+  auto lost = set_attributes(fd, job.item, *written, pfs);
+  if (!lost) return std::unexpected(lost.error());
   if (job.fsync) {
     if (auto done = pfs.fsync(fd); !done) return told(done.error(), "fsync");
   }
-  return PartialFile{.inode = written->st_ino, .size = size, .checksum = sum.digest()};
+  return PartialFile{.inode = written->st_ino, .size = size, .checksum = sum.digest(), .lost = std::move(*lost)};
 }
 
 Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress) {
@@ -110,6 +137,11 @@ std::string partial_name(const std::string& name, bool taken) {
   return ".efs-" + to_hex(checksum(std::as_bytes(std::span(name)))) + partial_suffix;
 }
 
+std::string kept_name(const std::string& name, const std::string& job, unsigned n) {
+  const std::string suffix = ".efs-" + job + (n > 1 ? "." + std::to_string(n) : "");
+  return name.substr(0, longest_name - std::min(suffix.size(), longest_name - 1)) + suffix;
+}
+
 Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress) {
   return S_ISLNK(job.item.attributes.st_mode) ? write_link(job, pfs) : write_file(job, buffer, pfs, scratch, progress);
 }
@@ -121,7 +153,7 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
     // Another's file under our partial's name: it is not for us to remove.
     return fail(ESTALE, "its partial was replaced or changed by someone else");
   }
-  if (done) done = pfs.rename(job.directory, job.partial, leaf_of(job.item.path));
+  if (done) done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name);
   if (done) return done;
   (void)pfs.unlink(job.directory, job.partial);
   return told(done.error(), "giving it its name");
@@ -129,21 +161,44 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
 
 Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
                                const std::atomic<bool>& cancel) {
-  const std::string name = leaf_of(item.path);
+  return check_version(item, leaf_of(item.path), true, directory, buffer, pfs, scratch, cancel);
+}
+
+Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
+  auto fd = pfs.open_beneath(job.directory, job.partial, O_RDONLY | O_NONBLOCK);
+  if (!fd) return told(fd.error(), "reading it back");
+  pfs.drop_cache(fd->get());
+  auto sum = hash_data({pfs, fd->get()}, written.size, scratch, cancel);
+  if (!sum) return told(sum.error(), "reading it back");
+  if (*sum != *written.checksum) return fail(EIO, "reading it back: the PFS holds other data than were written");
+  return {};
+}
+
+Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs) {
+  auto made = make_afresh(pfs, job, [&] { return pfs.link(from_at, from, job.directory, job.partial); });
+  if (!made) return fail(made.error().code, "linking it: " + describe(made.error()));
+  auto done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name);
+  if (done) return done;
+  (void)pfs.unlink(job.directory, job.partial);
+  return told(done.error(), "giving it its name");
+}
+
+Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name, bool to_origin, int directory, Buffer& buffer, PfsIo& pfs,
+                               Scratch& scratch, const std::atomic<bool>& cancel) {
   auto now = pfs.lstat(directory, name);
   // Removed there since: nothing is lost by bringing it back.
   if (!now && now.error().code == ENOENT) return PfsCheck{};
   if (!now) return told(now.error(), "comparing it with its origin");
   const fs::Origin version{.device = now->st_dev, .inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size),
                            .mtime = to_ns(now->st_mtim), .ctime = to_ns(now->st_ctim)};
-  if (S_ISREG(now->st_mode) && version == *item.origin) return PfsCheck{};
-  if (!S_ISREG(now->st_mode) || !same_version(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
+  if (to_origin && item.origin && S_ISREG(now->st_mode) && version == *item.origin) return PfsCheck{};
+  if (!S_ISREG(now->st_mode) || !S_ISREG(item.attributes.st_mode) || !same_version(*now, item.attributes) || !same_mode(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
   auto theirs = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
   if (!theirs) return told(theirs.error(), "comparing it with its origin");
-  auto ours = buffer.open_container(item.ino, O_RDONLY);
+  auto ours = buffer.hold(item.ino);
   if (!ours) return told(ours.error(), "opening its container");
   auto their_sum = hash_of(pfs, theirs->get(), item, scratch, cancel);
-  auto our_sum = hash_of(posix_pfs(), ours->get(), item, scratch, cancel);
+  auto our_sum = hash_of(posix_pfs(), ours->fd, item, scratch, cancel);
   if (!their_sum || !our_sum) return told(their_sum ? our_sum.error() : their_sum.error(), "comparing it with its origin");
   if (*their_sum != *our_sum) return PfsCheck{PfsVersion::other, std::nullopt};
   return PfsCheck{PfsVersion::same_content, *our_sum};

@@ -19,11 +19,15 @@ inline constexpr const char* partial_suffix = ".efs-partial";
 /// "NAME.efs-partial", or a hashed name of the same suffix where that would be too long or is `taken` by a result.
 std::string partial_name(const std::string& name, bool taken = false);
 
+/// The name of the job's version where both are kept: "NAME.efs-JOB", the n-th with ".N" behind it.
+std::string kept_name(const std::string& name, const std::string& job, unsigned n);
+
 /// What write_partial() made: to be recognised before it gets its real name.
 struct PartialFile {
   std::uint64_t inode = 0;
   std::uint64_t size = 0;
   std::optional<std::uint64_t> checksum;  // of files, as read from the buffer
+  std::string lost{};                     // what the PFS does not take: "user.x: Operation not supported"; "": nothing
 };
 
 /// One result and where it goes. `directory` is an open directory of the PFS.
@@ -32,9 +36,10 @@ struct PartialJob {
   int directory = -1;
   std::string partial;
   bool fsync = false;  // now, by itself; else the caller's syncfs covers it
+  std::string name{};  // that it is to get; "": the item's
 };
 
-/// Writes data, owner (where permitted), mode and times of a file, or a symbolic link. A partial left by a stage-out
+/// Writes data, owner and extended attributes (both where permitted), mode and times of a file, or a symbolic link. A partial left by a stage-out
 /// that was killed is replaced. After an error no partial is left, unless removing it failed too. Not durable
 /// without `fsync`. Thread-safe for different items.
 Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress);
@@ -43,14 +48,26 @@ Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& 
 /// what has it. Requires: the partial is durable. After an error the partial is gone, as above.
 Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs);
 
+/// Compares what the PFS holds with the checksum of what was written, after the cached pages of this client were dropped.
+/// Requires: a checksum; durable, for dirty pages cannot be dropped. How strong that is depends on the PFS: it is asked again where it keeps
+/// no other cache on this node. EIO where the two differ.
+Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel);
+
+/// Gives the file `from` (in the open directory `from_at`) the item's name too, replacing what has it: by a link of the
+/// partial name, renamed. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV where the PFS cannot; no partial is left.
+Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs);
+
 /// How the PFS stands towards an item that is to replace its origin.
 enum class PfsVersion : std::uint8_t { origin_or_none, same_content, other };
 struct PfsCheck {
   PfsVersion version = PfsVersion::origin_or_none;
   std::optional<std::uint64_t> checksum;  // with same_content
 };
-/// same_content: an earlier stage-out, killed before its receipt, has brought the item out: size, mtime and checksum
-/// are the item's.
+/// origin_or_none: nothing of this name, or, with `to_origin`, the version that was staged in. same_content: an earlier
+/// stage-out, killed before its receipt, has brought the item out: size, mtime, mode and checksum are the item's.
+Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name, bool to_origin, int directory, Buffer& buffer, PfsIo& pfs,
+                               Scratch& scratch, const std::atomic<bool>& cancel);
+/// The same of the item's own name and its origin.
 Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
                                const std::atomic<bool>& cancel);
 

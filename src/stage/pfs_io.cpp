@@ -1,9 +1,11 @@
 #include "stage/pfs_io.hpp"
 
 #include <dirent.h>
+#include <linux/limits.h>
 #include <linux/openat2.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -99,6 +101,8 @@ class PosixPfs : public PfsIo {
     ::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(length), SYNC_FILE_RANGE_WRITE);
   }
 
+  void drop_cache(int fd) override { ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }
+
   Result<struct stat> fstat(int fd) override {
     struct stat attributes {};
     if (::fstat(fd, &attributes) != 0) return fail_errno();
@@ -144,10 +148,44 @@ class PosixPfs : public PfsIo {
   Status symlink(const std::string& target, int at, const std::string& name) override {
     return status_of(::symlinkat(target.c_str(), at, name.c_str()));
   }
+  Status link(int from_at, const std::string& from, int at, const std::string& name) override {
+    return status_of(::linkat(from_at, from.c_str(), at, name.c_str(), 0));
+  }
   Status rename(int at, const std::string& from, const std::string& to) override {
     return status_of(::renameat(at, from.c_str(), at, to.c_str()));
   }
   Status unlink(int at, const std::string& name) override { return status_of(::unlinkat(at, name.c_str(), 0)); }
+
+  Result<std::map<std::string, std::string>> xattrs(int fd) override {
+    // Most files have none: then this is one system call.
+    std::map<std::string, std::string> found;
+    std::array<char, 4096> small{};
+    ssize_t length = ::flistxattr(fd, small.data(), small.size());
+    std::string names;
+    if (length > 0) names.assign(small.data(), static_cast<std::size_t>(length));
+    if (length < 0 && errno == ERANGE) {
+      names.resize(XATTR_LIST_MAX);
+      length = ::flistxattr(fd, names.data(), names.size());
+      if (length >= 0) names.resize(static_cast<std::size_t>(length));
+    }
+    if (length < 0 && errno == EOPNOTSUPP) return found;
+    if (length < 0) return fail_errno();
+    for (std::size_t at = 0; at < names.size();) {
+      const std::string name = names.c_str() + at;
+      at += name.size() + 1;
+      if (!name.starts_with("user.") && !name.starts_with("trusted.") && name != "security.capability") continue;
+      std::string value(XATTR_SIZE_MAX, '\0');
+      const ssize_t size = ::fgetxattr(fd, name.c_str(), value.data(), value.size());
+      if (size < 0 && errno == ENODATA) continue;  // removed meanwhile
+      if (size < 0) return fail_errno();
+      value.resize(static_cast<std::size_t>(size));
+      found.emplace(name, std::move(value));
+    }
+    return found;
+  }
+  Status set_xattr(int fd, const std::string& name, const std::string& value) override {
+    return status_of(::fsetxattr(fd, name.c_str(), value.data(), value.size(), 0));
+  }
 
   Status chmod(int fd, mode_t mode) override { return status_of(::fchmod(fd, mode)); }
   Status chown(int fd, uid_t uid, gid_t gid) override { return status_of(::fchown(fd, uid, gid)); }

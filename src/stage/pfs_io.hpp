@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,9 @@ class PfsIo {
   /// A hint: begin writing these dirty pages back. Never waits for them; has no result.
   virtual void start_writeback(int fd, std::uint64_t offset, std::uint64_t length) = 0;
 
+  /// A hint: forget the cached pages of this file that are clean, so that the next read asks the PFS.
+  virtual void drop_cache(int fd) = 0;
+
   virtual Result<struct stat> fstat(int fd) = 0;
   virtual Result<struct stat> lstat(int at, const std::string& name) = 0;
   /// faccessat(2) with the effective ids.
@@ -49,8 +53,15 @@ class PfsIo {
 
   virtual Status mkdir(int at, const std::string& name, mode_t mode) = 0;
   virtual Status symlink(const std::string& target, int at, const std::string& name) = 0;
+  /// linkat(2): one more name for a file; a symbolic link is not followed.
+  virtual Status link(int from_at, const std::string& from, int at, const std::string& name) = 0;
   virtual Status rename(int at, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int at, const std::string& name) = 0;
+
+  /// The extended attributes of an open file that go with it: user.*, security.capability, and what else this process
+  /// may see of trusted.*. None where the file system has none.
+  virtual Result<std::map<std::string, std::string>> xattrs(int fd) = 0;
+  virtual Status set_xattr(int fd, const std::string& name, const std::string& value) = 0;
 
   virtual Status chmod(int fd, mode_t mode) = 0;
   virtual Status chown(int fd, uid_t uid, gid_t gid) = 0;

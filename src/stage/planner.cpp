@@ -11,21 +11,14 @@
 #include <string_view>
 
 #include "base/text.hpp"
+#include "stage/paths.hpp"
+#include "stage/survey.hpp"
 
 namespace efs::stage {
 namespace {
 
 constexpr std::uint64_t grain = 4096;  // the smallest piece a buffer gives out
 constexpr int directory_flags = O_RDONLY | O_DIRECTORY;
-
-std::string join(const std::string& directory, const std::string& name) {
-  return directory.empty() ? name : directory + "/" + name;
-}
-std::string parent_of(const std::string& path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash);
-}
-std::string leaf_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::uint64_t rounded(std::uint64_t bytes) { return (bytes + grain - 1) / grain * grain; }
 
@@ -41,6 +34,7 @@ class Planner {
     auto root = pfs_.open(AT_FDCWD, config_.root_dir, directory_flags);
     if (root) {
       root_ = std::move(*root);
+      survey_.emplace(pfs_, root_.get());
       for (const auto& resource : config_.resources) add_resource(resource);
     } else {
       problem(config_.root_dir, "root-dir cannot be opened: " + describe(root.error()));
@@ -62,6 +56,7 @@ class Planner {
 
   void add_resource(const config::Resource& resource) {
     line_ = resource.line;
+    priority_ = resource.priority;
     const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";
     if (resource.path == config_.root_dir) {
       add_children("");
@@ -78,13 +73,7 @@ class Planner {
   /// A named path with its parents; false where there is a problem (which is recorded).
   bool add_path(const std::string& path) {
     if (!add_parents(path)) return false;
-    const std::string parent = parent_of(path);
-    auto directory = pfs_.open_beneath(root_.get(), parent, directory_flags);
-    if (!directory) {
-      problem(absolute(parent), "cannot be read: " + describe(directory.error()));
-      return false;
-    }
-    return add_entry(directory->get(), parent, leaf_of(path), true);
+    return add_found(survey_->look({path}).front(), true);
   }
 
   bool add_parents(const std::string& path) {
@@ -123,35 +112,39 @@ class Planner {
     entry.origin = {.device = attributes.st_dev, .inode = attributes.st_ino,
                     .size = static_cast<std::uint64_t>(attributes.st_size), .mtime = mtime, .ctime = to_ns(attributes.st_ctim)};
     entry.file_class = config::classify(config_, path, true);
+    const auto known = entries_.find(path);
+    entry.priority = known == entries_.end() ? priority_ : std::max(priority_, known->second.priority);
     return entries_.insert_or_assign(path, std::move(entry)).first->second;
   }
 
-  /// `name` in the open directory `at` (whose path is `parent`), a directory with all that is below it.
-  bool add_entry(int at, const std::string& parent, const std::string& name, bool named) {
-    const std::string path = join(parent, name);
-    auto attributes = pfs_.lstat(at, name);
-    if (!attributes) return problem(absolute(path), missing(attributes.error())), false;
+  /// Something that was found; a directory with all that is below it if `whole`. False where there is a problem.
+  bool add_found(const Found& found, bool named, bool whole = true) {
+    const std::string& path = found.path;
+    switch (found.problem) {
+      case Found::Problem::none: break;
+      case Found::Problem::attributes: return problem(absolute(path), missing(found.error)), false;
+      case Found::Problem::unreadable: return problem(absolute(path), "is not readable: " + describe(found.error)), false;
+      case Found::Problem::target: return problem(absolute(path), "cannot be read: " + describe(found.error)), false;
+      case Found::Problem::listing: return problem(absolute(path), "directory cannot be read: " + describe(found.error)), false;
+    }
     const auto known = entries_.find(path);
-    if (known != entries_.end() && known->second.type != EntryType::directory) return true;
-    switch (attributes->st_mode & S_IFMT) {
+    if (known != entries_.end() && known->second.type != EntryType::directory) {
+      known->second.priority = std::max(known->second.priority, priority_);
+      return true;
+    }
+    switch (found.attributes.st_mode & S_IFMT) {
       case S_IFDIR:
-        insert(path, EntryType::directory, *attributes);
-        return add_children(path);
+        insert(path, EntryType::directory, found.attributes);
+        return !whole || add_children(path);
       case S_IFREG:
-        if (auto readable = pfs_.access(at, name, R_OK); !readable) {
-          return problem(absolute(path), "is not readable: " + describe(readable.error())), false;
-        }
-        insert(path, EntryType::file, *attributes);
+        insert(path, EntryType::file, found.attributes);
         return true;
-      case S_IFLNK: {
-        auto target = pfs_.readlink(at, name);
-        if (!target) return problem(absolute(path), "cannot be read: " + describe(target.error())), false;
-        insert(path, EntryType::symlink, *attributes).target = std::move(*target);
+      case S_IFLNK:
+        insert(path, EntryType::symlink, found.attributes).target = found.target;
         return true;
-      }
       default:
         if (named) return problem(absolute(path), "is a socket, FIFO or device: only files, directories and symbolic links can be staged"), false;
-        skip(path, attributes->st_mode);
+        skip(path, found.attributes.st_mode);
         return true;
     }
   }
@@ -162,20 +155,27 @@ class Planner {
   }
 
   bool add_children(const std::string& path) {
-    if (!complete_.insert(path).second) return true;  // an overlapping resource was here before
-    auto names = list(path);
-    if (!names) return false;
+    if (!complete_.insert(path).second) return raise_priority(path), true;  // an overlapping resource was here before
     bool all = true;
-    for (const auto& name : names->second) all = add_entry(names->first.get(), path, name, false) && all;
+    for (const auto& found : survey_->below(path)) {
+      if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode)) complete_.insert(found.path);
+      all = add_found(found, false, false) && all;
+    }
     return all;
   }
 
-  using Listing = std::pair<UniqueFd, std::vector<std::string>>;
-  /// The open directory and its names; a problem is recorded where that fails.
-  std::optional<Listing> list(const std::string& path) {
+  void raise_priority(const std::string& directory) {
+    const std::string prefix = directory.empty() ? "" : directory + "/";
+    for (auto it = entries_.lower_bound(prefix); it != entries_.end() && it->first.starts_with(prefix); ++it) {
+      it->second.priority = std::max(it->second.priority, priority_);
+    }
+  }
+
+  /// The names in a directory; a problem is recorded where that fails.
+  std::optional<std::vector<std::string>> list(const std::string& path) {
     auto directory = pfs_.open_beneath(root_.get(), path, directory_flags);
     auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());
-    if (names) return Listing(std::move(*directory), std::move(*names));
+    if (names) return std::move(*names);
     problem(absolute(path), "directory cannot be read: " + describe(names.error()));
     return std::nullopt;
   }
@@ -195,17 +195,20 @@ class Planner {
   bool match_below(const std::string& pattern, const std::string& path, std::ptrdiff_t depth) {
     auto names = list(path);
     if (!names) return false;
+    std::vector<std::string> candidates;
+    for (const auto& name : *names) {
+      std::string candidate = join(path, name);
+      const bool deeper = std::count(candidate.begin(), candidate.end(), '/') < depth;
+      if (deeper || config::glob_match(pattern, candidate)) candidates.push_back(std::move(candidate));
+    }
     bool matched = false;
-    for (const auto& name : names->second) {
-      const std::string candidate = join(path, name);
-      if (config::glob_match(pattern, candidate)) {
+    for (const auto& found : survey_->look(candidates)) {
+      if (config::glob_match(pattern, found.path)) {
         matched = true;
-        if (add_parents(candidate)) add_entry(names->first.get(), path, name, false);
-        continue;
+        if (add_parents(found.path)) add_found(found, false);
+      } else if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode)) {
+        matched = match_below(pattern, found.path, depth) || matched;
       }
-      if (std::count(candidate.begin(), candidate.end(), '/') >= depth) continue;
-      auto attributes = pfs_.lstat(names->first.get(), name);
-      if (attributes && S_ISDIR(attributes->st_mode)) matched = match_below(pattern, candidate, depth) || matched;
     }
     return matched;
   }
@@ -274,7 +277,9 @@ class Planner {
   const config::JobConfig& config_;
   PfsIo& pfs_;
   UniqueFd root_;
+  std::optional<Survey> survey_;  // there when root_ is
   int line_ = 0;
+  int priority_ = 0;
   std::map<std::string, PlanEntry> entries_;
   std::set<std::string> complete_;  // directories whose children are in entries_
   Plan plan_;

@@ -26,6 +26,7 @@ struct PlanEntry {
   fs::Origin origin;
   std::string target;  // of a symbolic link
   config::FileClass file_class = config::FileClass::temporary;
+  int priority = 0;  // of the resource that asks for it; the highest of several
 };
 
 /// Why the job must not start: the object, what is wrong with it, and where the job file asks for it (0: nowhere).

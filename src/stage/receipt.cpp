@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/checksum.hpp"
 #include "base/text.hpp"
@@ -21,12 +23,14 @@ namespace {
 /// "2026-01-31T12:00:00.123456789Z"
 std::string iso_time(Nanoseconds ns) {
   const timespec t = to_timespec(ns);
-  tm parts{};
-  gmtime_r(&t.tv_sec, &parts);
-  std::array<char, 32> seconds{};
-  std::strftime(seconds.data(), seconds.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  const std::chrono::sys_seconds moment{std::chrono::seconds(t.tv_sec)};
+  const auto day = std::chrono::floor<std::chrono::days>(moment);
+  const std::chrono::year_month_day date{day};
+  const std::chrono::hh_mm_ss clock{moment - day};
   std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%s.%09ldZ", seconds.data(), t.tv_nsec);
+  std::snprintf(text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%09ldZ", static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
+                static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()),
+                static_cast<int>(clock.seconds().count()), t.tv_nsec);
   return text.data();
 }
 
@@ -34,6 +38,7 @@ std::uint64_t& counter(ReceiptTotals& totals, Action action) {
   switch (action) {
     case Action::staged_out: return totals.staged_out;
     case Action::unchanged: return totals.unchanged;
+    case Action::kept: return totals.kept;
     case Action::dropped: return totals.dropped;
     case Action::skipped: return totals.skipped;
     case Action::conflict: return totals.conflict;
@@ -47,17 +52,102 @@ bool left_behind(Action action) {
   return action == Action::failed || action == Action::conflict || action == Action::not_saved;
 }
 
-nlohmann::json entry_json(const ReceiptEntry& entry) {
-  nlohmann::json json{{"path", entry.path},
-                      {"action", name_of(entry.action)},
-                      {"bytes", entry.bytes},
-                      {"mtime", iso_time(entry.mtime)},
-                      {"mtime_ns", entry.mtime},
-                      {"seconds", entry.seconds}};
-  if (entry.checksum) json["checksum"] = "xxh3:" + to_hex(*entry.checksum);
-  if (!entry.reason.empty()) json["reason"] = entry.reason;
-  if (entry.unverified) json["unverified"] = true;
-  return json;
+/// Appends JSON; only what is plain text needs no library to be right.
+class JsonText {
+ public:
+  explicit JsonText(std::string& text) : text_(text) {}
+
+  void string(const char* key, std::string_view value) {
+    name(key);
+    const auto plain = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
+    if (std::ranges::all_of(value, plain)) text_.append("\"").append(value).append("\"");
+    else text_ += nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  template <typename Number>
+  void number(const char* key, Number value) {
+    name(key);
+    std::array<char, 40> digits{};
+    text_.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
+  }
+  void boolean(const char* key, bool value) {
+    name(key);
+    text_ += value ? "true" : "false";
+  }
+  void begin(const char* key, char bracket) {
+    if (key != nullptr) name(key);
+    text_ += bracket;
+    first_ = true;
+  }
+  void end(char bracket) {
+    text_ += bracket;
+    first_ = false;
+  }
+
+ private:
+  void name(const char* key) {
+    if (!first_) text_ += ", ";
+    first_ = false;
+    text_.append("\"").append(key).append("\": ");
+  }
+  std::string& text_;
+  bool first_ = true;
+};
+
+void append_entry(std::string& text, const ReceiptEntry& entry) {
+  JsonText json(text);
+  json.begin(nullptr, '{');
+  json.string("path", entry.path);
+  json.string("action", name_of(entry.action));
+  json.number("bytes", entry.bytes);
+  json.string("mtime", iso_time(entry.mtime));
+  json.number("mtime_ns", entry.mtime);
+  json.number("seconds", entry.seconds);
+  if (entry.checksum) json.string("checksum", "xxh3:" + to_hex(*entry.checksum));
+  if (!entry.placed_as.empty()) json.string("placed_as", entry.placed_as);
+  if (!entry.reason.empty()) json.string("reason", entry.reason);
+  if (entry.unverified) json.boolean("unverified", true);
+  json.end('}');
+}
+
+void append_totals(JsonText& json, const ReceiptTotals& totals) {
+  json.begin("totals", '{');
+  json.number("staged-out", totals.staged_out);
+  json.number("unchanged", totals.unchanged);
+  json.number("kept", totals.kept);
+  json.number("dropped", totals.dropped);
+  json.number("skipped", totals.skipped);
+  json.number("failed", totals.failed);
+  json.number("conflict", totals.conflict);
+  json.number("not-saved", totals.not_saved);
+  json.number("bytes_staged_out", totals.bytes_staged_out);
+  json.number("bytes_left", totals.bytes_left);
+  json.end('}');
+}
+
+/// The whole receipt, an entry a line. Written as text: a document of a million entries in memory costs seconds.
+std::string json_text(const Receipt& receipt) {
+  std::string text;
+  text.reserve(512 + receipt.entries.size() * 256);
+  JsonText json(text);
+  json.begin(nullptr, '{');
+  json.string("format", "efs-receipt-1");
+  json.string("job", receipt.job);
+  json.string("results_dir", receipt.results_dir);
+  json.string("started", iso_time(receipt.started));
+  json.string("ended", iso_time(receipt.ended));
+  json.string("verdict", name_of(receipt.verdict));
+  if (!receipt.reason.empty()) json.string("reason", receipt.reason);
+  json.string("verify", receipt.read_back ? "read-back" : "stream");
+  json.number("retries", receipt.retries);
+  append_totals(json, receipt.totals);
+  json.begin("entries", '[');
+  for (const auto& entry : receipt.entries) {
+    text += &entry == receipt.entries.data() ? "\n" : ",\n";
+    append_entry(text, entry);
+  }
+  json.end(']');
+  json.end('}');
+  return text;
 }
 
 Status write_all(int fd, const std::string& text) {
@@ -95,6 +185,7 @@ const char* name_of(Action action) {
   switch (action) {
     case Action::staged_out: return "staged-out";
     case Action::unchanged: return "unchanged";
+    case Action::kept: return "kept";
     case Action::dropped: return "dropped";
     case Action::skipped: return "skipped";
     case Action::conflict: return "conflict";
@@ -123,7 +214,7 @@ void settle(Receipt& receipt) {
   }
   const auto& totals = receipt.totals;
   const bool lost = totals.failed + totals.conflict + totals.not_saved > 0;
-  if (!receipt.reason.empty() || (lost && totals.staged_out == 0)) {
+  if (!receipt.reason.empty() || (lost && totals.staged_out + totals.kept == 0)) {
     receipt.verdict = Verdict::failed;
   } else {
     receipt.verdict = lost ? Verdict::partial : Verdict::complete;
@@ -139,36 +230,14 @@ int exit_code(const Receipt& receipt) {
   return 1;
 }
 
-nlohmann::json to_json(const Receipt& receipt) {
-  const auto& totals = receipt.totals;
-  nlohmann::json json{{"format", "efs-receipt-1"},
-                      {"job", receipt.job},
-                      {"results_dir", receipt.results_dir},
-                      {"started", iso_time(receipt.started)},
-                      {"ended", iso_time(receipt.ended)},
-                      {"verdict", name_of(receipt.verdict)},
-                      {"totals",
-                       {{"staged-out", totals.staged_out},
-                        {"unchanged", totals.unchanged},
-                        {"dropped", totals.dropped},
-                        {"skipped", totals.skipped},
-                        {"failed", totals.failed},
-                        {"conflict", totals.conflict},
-                        {"not-saved", totals.not_saved},
-                        {"bytes_staged_out", totals.bytes_staged_out},
-                        {"bytes_left", totals.bytes_left}}},
-                      {"entries", nlohmann::json::array()}};
-  if (!receipt.reason.empty()) json["reason"] = receipt.reason;
-  for (const auto& entry : receipt.entries) json["entries"].push_back(entry_json(entry));
-  return json;
-}
+nlohmann::json to_json(const Receipt& receipt) { return nlohmann::json::parse(json_text(receipt)); }
 
 std::string describe(const Receipt& receipt, std::size_t names) {
   const auto& totals = receipt.totals;
   std::string text = receipt.job + ": stage-out " + name_of(receipt.verdict) + ": " + std::to_string(totals.staged_out) + " staged out (" +
                      format_bytes(totals.bytes_staged_out) + ") to " + (receipt.results_dir.empty() ? "nowhere" : receipt.results_dir) +
                      " in " + format_seconds(static_cast<double>(receipt.ended - receipt.started) * 1e-9) + ", " +
-                     std::to_string(totals.unchanged) + " unchanged, " + std::to_string(totals.dropped) + " dropped, " +
+                     std::to_string(totals.unchanged) + " unchanged, " + (totals.kept > 0 ? std::to_string(totals.kept) + " kept, " : std::string()) + std::to_string(totals.dropped) + " dropped, " +
                      std::to_string(totals.skipped) + " skipped\n";
   if (!receipt.reason.empty()) text += "  " + receipt.reason + "\n";
   for (const auto action : {Action::failed, Action::conflict, Action::not_saved, Action::dropped, Action::skipped}) {
@@ -184,7 +253,7 @@ std::string describe(const Receipt& receipt, std::size_t names) {
 
 Status write_receipt(const Receipt& receipt, const std::string& path) {
   try {
-    const std::string text = to_json(receipt).dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    const std::string text = json_text(receipt) + "\n";
     const std::string partial = path + ".efs-partial";
     Status done = fill_partial(partial, text);
     if (done && ::rename(partial.c_str(), path.c_str()) != 0) done = fail_errno("renaming " + partial);

@@ -16,6 +16,7 @@ namespace efs::stage {
 enum class Action : std::uint8_t {
   staged_out,  // whole and durable under its real name
   unchanged,   // clean: nothing to do
+  kept,        // there already, whole and the same: an earlier stage-out that was interrupted has brought it out
   dropped,     // changed, and temporary by the job file
   skipped,     // nothing that can be staged
   failed,      // was tried; the reason says what happened; still in the buffer
@@ -32,6 +33,7 @@ struct ReceiptEntry {
   Nanoseconds mtime = 0;
   double seconds = 0;  // spent on copying it
   std::string reason;
+  std::string placed_as;  // its name on the PFS where that is not its own
   int code = 0;             // errno of a failure, where it is known; not in the file
   bool unverified = false;  // copied while it could be written to: what was copied is no state that the file ever had, for all we know
 };
@@ -41,7 +43,7 @@ enum class Verdict : std::uint8_t { complete, partial, failed };
 const char* name_of(Verdict verdict);
 
 struct ReceiptTotals {
-  std::uint64_t staged_out = 0, unchanged = 0, dropped = 0, skipped = 0, failed = 0, conflict = 0, not_saved = 0;
+  std::uint64_t staged_out = 0, unchanged = 0, kept = 0, dropped = 0, skipped = 0, failed = 0, conflict = 0, not_saved = 0;
   std::uint64_t bytes_staged_out = 0;
   std::uint64_t bytes_left = 0;  // failed, conflict and not-saved: only the buffer has them
 };
@@ -53,6 +55,8 @@ struct Receipt {
   Nanoseconds ended = 0;
   Verdict verdict = Verdict::complete;
   std::string reason;  // why nothing could be done; "" elsewhere
+  bool read_back = false;     // checksums were compared with what the PFS gave back
+  std::uint64_t retries = 0;  // repeated calls to the PFS
   ReceiptTotals totals;
   std::vector<ReceiptEntry> entries;  // byte order of paths
 };

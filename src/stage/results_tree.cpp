@@ -16,13 +16,6 @@ bool not_permitted(const Error& error) { return error.code == EPERM || error.cod
 
 }  // namespace
 
-std::string parent_of(const std::string& path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash);
-}
-
-std::string leaf_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 mode_t safe_mode(mode_t mode, bool owner_is_right) {
   return mode & (owner_is_right ? 07777U : 07777U & ~static_cast<mode_t>(S_ISUID | S_ISGID));
 }

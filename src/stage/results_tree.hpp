@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "fs/staging.hpp"
+#include "stage/paths.hpp"
 #include "stage/pfs_io.hpp"
 
 namespace efs::stage {
@@ -24,6 +25,9 @@ class ResultsTree {
   /// Makes a directory that its owner can fill, whatever its final mode. One that is there stays as it is, but for
   /// the owner's rights if it will be given its attributes later.
   Status make(const fs::WalkItem& item, bool apply_attributes);
+
+  /// Was it made by make()? Then nothing is in it but what this stage-out puts there.
+  bool is_new(const std::string& path) const { return made_.contains(path); }
 
   /// Makes what make() made durable.
   Status sync_made();
@@ -50,9 +54,6 @@ class ResultsTree {
   std::unordered_set<std::string> made_;  // by us, in this stage-out
   std::set<std::string> unsynced_;        // parents of those
 };
-
-std::string parent_of(const std::string& path);
-std::string leaf_of(const std::string& path);
 
 /// The mode to give a file whose owner could not be set: no setuid or setgid bit for the wrong one.
 mode_t safe_mode(mode_t mode, bool owner_is_right);

@@ -4,10 +4,16 @@
 #include <atomic>
 #include <exception>
 #include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/mutex.hpp"
-#include "base/thread_pool.hpp"
+#include "stage/crew.hpp"
+#include "stage/directory_cursor.hpp"
+#include "stage/paths.hpp"
 #include "stage/transfer.hpp"
 
 namespace efs::stage {
@@ -15,24 +21,26 @@ namespace {
 
 constexpr std::uint64_t huge_page = 2U << 20U;
 constexpr std::uint64_t small_file = 1U << 20U;
-constexpr std::size_t task_files = 64;
+constexpr std::size_t task_files = 16;  // published by one call: one lock instead of so many
 constexpr std::uint64_t task_bytes = 8U << 20U;
 
 using Task = std::vector<const PlanEntry*>;
 
-/// Large files one by one, the largest first, so that none is left to run alone at the end; then the small ones
-/// in tasks of neighbours.
-std::vector<Task> make_tasks(const Plan& plan) {
+/// What has a higher priority first. Else large files one by one, the largest first, so that none is left to run alone at
+/// the end; then the small ones in tasks of neighbours.
+std::vector<Task> make_tasks(const Plan& plan, const std::unordered_set<const PlanEntry*>& present) {
   Task large;
   std::vector<Task> small;
   std::uint64_t bytes = 0;
+  // Where files are few, each can have a thread.
+  const std::size_t most = std::clamp<std::size_t>(plan.files / (std::size_t{4} * Crew::automatic_most), 1, task_files);
   for (const auto& entry : plan.entries) {
-    if (entry.type != EntryType::file) continue;
+    if (entry.type != EntryType::file || present.contains(&entry)) continue;
     if (entry.size >= small_file) {
       large.push_back(&entry);
       continue;
     }
-    if (small.empty() || small.back().size() >= task_files || bytes + entry.size > task_bytes) {
+    if (small.empty() || small.back().front()->priority != entry.priority || small.back().size() >= most || bytes + entry.size > task_bytes) {
       small.emplace_back();
       bytes = 0;
     }
@@ -43,24 +51,28 @@ std::vector<Task> make_tasks(const Plan& plan) {
   std::vector<Task> tasks;
   for (const auto* entry : large) tasks.push_back({entry});
   std::ranges::move(small, std::back_inserter(tasks));
+  std::ranges::stable_sort(tasks, std::greater{}, [](const Task& task) { return task.front()->priority; });
   return tasks;
 }
 
-/// Frees an unpublished file unless told that it was published.
-class PendingFile {
+/// Filled files without a name; frees those that never get one.
+class PendingFiles {
  public:
-  PendingFile(Buffer& buffer, std::uint64_t ino) : buffer_(buffer), ino_(ino) {}
-  PendingFile(const PendingFile&) = delete;
-  PendingFile& operator=(const PendingFile&) = delete;
-  ~PendingFile() {
-    if (!published_) buffer_.abandon(ino_);
+  explicit PendingFiles(Buffer& buffer) : buffer_(buffer) {}
+  PendingFiles(const PendingFiles&) = delete;
+  PendingFiles& operator=(const PendingFiles&) = delete;
+  ~PendingFiles() {
+    for (const auto& file : std::span(files_).subspan(published_)) buffer_.abandon(file.ino);
   }
-  void published() { published_ = true; }
+  void add(std::uint64_t ino) { files_.push_back({.ino = ino, .path = {}, .attributes = {}, .origin = {}}); }
+  fs::StagedFile& last() { return files_.back(); }
+  /// The number of files that have their name now; `failed` as Buffer::publish_files says.
+  std::size_t publish(Status& failed) { return published_ = buffer_.publish_files(files_, failed); }
 
  private:
   Buffer& buffer_;
-  std::uint64_t ino_;
-  bool published_ = false;
+  std::vector<fs::StagedFile> files_;
+  std::size_t published_ = 0;
 };
 
 std::unexpected<Error> told(const Error& error, const char* what) {
@@ -70,7 +82,7 @@ std::unexpected<Error> told(const Error& error, const char* what) {
 class StageIn {
  public:
   StageIn(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : plan_(plan), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress) {}
+      : plan_(plan), buffer_(buffer), pfs_(pfs), progress_(progress), crew_(options.workers), scratches_(options.transfer_size) {}
 
   StageReport run() {
     const auto started = std::chrono::steady_clock::now();
@@ -93,16 +105,40 @@ class StageIn {
     auto root = pfs_.open(AT_FDCWD, plan_.root_dir, O_RDONLY | O_DIRECTORY);
     if (!root) return failed("", {root.error().code, plan_.root_dir + ": " + describe(root.error())});
     root_ = std::move(*root);
+    if (auto known = find_present(); !known) return failed("", std::move(known.error()));
     if (make_names(EntryType::directory)) report_.directories = names_;
     if (!stopped() && make_names(EntryType::symlink)) report_.symlinks = names_;
     if (!stopped()) {
-      ThreadPool pool(std::max(1U, options_.workers));
-      for (auto& task : make_tasks(plan_)) pool.submit([this, task = std::move(task)] { run_task(task); });
-      pool.drain();
+      const auto tasks = make_tasks(plan_, present_);
+      crew_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
+        for (const auto& task : std::span(tasks).subspan(begin, end - begin)) run_task(task);
+      });
     }
     // Once more: every name made inside a directory has moved its mtime.
     if (!stopped()) make_names(EntryType::directory);
     if (progress_.cancel) failed("", {ECANCELED, "cancelled"});
+  }
+
+  /// What an earlier stage-in, which was interrupted, has brought in: clean, and still the version that the plan saw.
+  Status find_present() {
+    auto items = buffer_.walk();
+    if (!items) return told(items.error(), "reading what is in the buffer");
+    std::unordered_map<std::string_view, const fs::WalkItem*> by_path;
+    for (const auto& item : *items) by_path.emplace(item.path, &item);
+    if (by_path.empty()) return {};
+    for (const auto& entry : plan_.entries) {
+      const auto there = by_path.find(entry.path);
+      if (there == by_path.end()) continue;
+      const fs::WalkItem& item = *there->second;
+      if (entry.type == EntryType::symlink ? item.target == entry.target : !item.dirty && item.origin == entry.origin) present_.insert(&entry);
+    }
+    for (const auto* entry : present_) {
+      if (entry->type != EntryType::file) continue;
+      ++report_.kept;
+      ++progress_.files_done;
+      progress_.bytes_done += entry->size;
+    }
+    return {};
   }
 
   bool stopped() const { return progress_.cancel; }
@@ -117,7 +153,7 @@ class StageIn {
   bool make_names(EntryType type) {
     names_ = 0;
     for (const auto& entry : plan_.entries) {
-      if (entry.type != type) continue;
+      if (entry.type != type || (type == EntryType::symlink && present_.contains(&entry))) continue;
       if (stopped()) return false;
       const Status made = type == EntryType::directory ? buffer_.make_directory(entry.path, entry.attributes)
                                                        : buffer_.make_symlink(entry.path, entry.target, entry.attributes);
@@ -128,48 +164,62 @@ class StageIn {
   }
 
   void run_task(const Task& task) noexcept {
+    if (stopped()) return;
     try {
-      Scratch scratch(options_.transfer_size);
+      ScratchPool::Loan scratch(scratches_);
+      DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_.get(), path, O_RDONLY | O_DIRECTORY); });
+      PendingFiles pending(buffer_);
       for (const auto* entry : task) {
         if (stopped()) return;
-        if (auto done = stage_file(*entry, scratch); !done) return failed(entry->path, std::move(done.error()));
-        ++files_;
-        bytes_ += entry->size;
-        ++progress_.files_done;
+        if (auto done = read_file(*entry, directory, *scratch, pending); !done) return failed(entry->path, std::move(done.error()));
       }
-    } catch (const std::exception& exception) {  // a task of the pool must not throw
+      if (stopped()) return;
+      publish(task, pending);
+    } catch (const std::exception& exception) {  // the crew takes no exceptions
       failed(task.front()->path, {ENOMEM, exception.what()});
     }
   }
 
-  Status stage_file(const PlanEntry& entry, Scratch& scratch) {
+  void publish(const Task& task, PendingFiles& pending) {
+    Status status;
+    const std::size_t published = pending.publish(status);
+    for (const auto* entry : std::span(task).first(published)) {
+      ++files_;
+      bytes_ += entry->size;
+      ++progress_.files_done;
+    }
+    if (!status) failed(task[published]->path, told(status.error(), "publishing it in the buffer").error());
+  }
+
+  Status read_file(const PlanEntry& entry, DirectoryCursor& directory, Scratch& scratch, PendingFiles& pending) {
+    auto at = directory.at(parent_of(entry.path));
     // O_NONBLOCK: should a FIFO have taken the file's place, opening it must not wait for a writer.
-    auto source = pfs_.open_beneath(root_.get(), entry.path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    auto source = at ? pfs_.open_beneath(*at, leaf_of(entry.path), O_RDONLY | O_NONBLOCK | O_NOCTTY) : std::unexpected(at.error());
     if (!source) return told(source.error(), source.error().code == ENOENT ? "vanished since it was planned" : "opening");
-    auto ino = buffer_.begin_file();
-    if (!ino) return told(ino.error(), "making it in the buffer");
-    PendingFile pending(buffer_, *ino);
-    if (entry.size > 0) EFS_TRY(fill(*ino, entry, source->get(), scratch));
+    auto file = buffer_.begin_open_file();
+    if (!file) return told(file.error(), "making it in the buffer");
+    pending.add(file->ino);
+    if (entry.size > 0) EFS_TRY(fill(file->fd, entry, source->get(), scratch));
     auto origin = unchanged_origin(entry, source->get());
     if (!origin) return std::unexpected(origin.error());
-    if (stopped()) return fail(ECANCELED, "cancelled");
-    if (auto done = buffer_.publish_file(*ino, entry.path, entry.attributes, *origin); !done) {
-      return told(done.error(), "publishing it in the buffer");
-    }
-    pending.published();
+    if (auto done = posix_pfs().set_times(file->fd, entry.attributes.atime, entry.attributes.mtime); !done) return told(done.error(), "setting its times in the buffer");
+    auto xattrs = pfs_.xattrs(source->get());
+    if (!xattrs) return told(xattrs.error(), "reading its extended attributes");
+    fs::StagedFile& staged = pending.last();
+    staged.xattrs = std::move(*xattrs);
+    staged.path = entry.path;
+    staged.attributes = entry.attributes;
+    staged.origin = *origin;
     return {};
   }
 
-  Status fill(std::uint64_t ino, const PlanEntry& entry, int source, Scratch& scratch) {
-    auto container = buffer_.open_container(ino, O_RDWR);
-    if (!container) return told(container.error(), "opening its container");
-    Checksum sum;
+  Status fill(int container, const PlanEntry& entry, int source, Scratch& scratch) {
     // A memory file whose size is known is filled with huge pages from the start (tmpfs huge=within_size): twice the
     // speed of first touch. A sparse one would lose its holes to them.
-    if (entry.size >= huge_page && entry.allocated >= entry.size) EFS_TRY(posix_pfs().truncate(container->get(), entry.size));
-    const CopyJob job{.source = {pfs_, source}, .destination = {posix_pfs(), container->get()}, .size = entry.size,
+    if (entry.size >= huge_page && entry.allocated >= entry.size) EFS_TRY(posix_pfs().truncate(container, entry.size));
+    const CopyJob job{.source = {pfs_, source}, .destination = {posix_pfs(), container}, .size = entry.size,
                       .allocated = entry.allocated};
-    return copy_data(job, scratch, sum, progress_);
+    return copy_data(job, scratch, nullptr, progress_);
   }
 
   /// The version that was read. ctime is taken as it is now: a chmod or link elsewhere is no change of the content,
@@ -187,9 +237,11 @@ class StageIn {
   const Plan& plan_;
   Buffer& buffer_;
   PfsIo& pfs_;
-  const Options options_;
   Progress& progress_;
+  Crew crew_;
+  ScratchPool scratches_;
   UniqueFd root_;
+  std::unordered_set<const PlanEntry*> present_;  // in the buffer already
   std::uint64_t names_ = 0;
   std::atomic<std::uint64_t> files_{0};
   std::atomic<std::uint64_t> bytes_{0};

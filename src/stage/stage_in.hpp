@@ -12,8 +12,8 @@
 namespace efs::stage {
 
 struct Options {
-  unsigned workers = 8;
-  std::uint64_t transfer_size = 1U << 20U;  // bytes per PFS request
+  unsigned workers = 0;                     // threads at most; 0: as many as the PFS keeps waiting, up to 64
+  std::uint64_t transfer_size = 2U << 20U;  // bytes per PFS request
 };
 
 struct StageFailure {
@@ -23,6 +23,7 @@ struct StageFailure {
 
 struct StageReport {
   std::uint64_t files = 0;  // published
+  std::uint64_t kept = 0;   // there already, brought in by an earlier stage-in
   std::uint64_t directories = 0;
   std::uint64_t symlinks = 0;
   std::uint64_t bytes = 0;
@@ -31,7 +32,8 @@ struct StageReport {
   bool ok() const { return !failure; }
 };
 
-/// Stages the plan in, on `workers` threads that end before it returns. A plan with problems is refused (EINVAL).
+/// Stages the plan in, except for what the buffer holds already in the plan's version (an earlier stage-in was
+/// interrupted), on threads that end before it returns. A plan with problems is refused (EINVAL).
 /// The first failure sets progress.cancel, which stops the other threads. After one (ECANCELED when cancelled, ESTALE for a file that changed while it was read, ENOSPC for a full
 /// buffer) what was published stays and everything else is abandoned: the caller discards the instance.
 StageReport stage_in(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress);

@@ -1,16 +1,16 @@
 #include "stage/stage_out.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <exception>
 #include <functional>
 #include <numeric>
 #include <span>
+#include <unordered_map>
 #include <unordered_set>
 
-#include "base/thread_pool.hpp"
-#include "stage/partial.hpp"
+#include "stage/crew.hpp"
+#include "stage/outgoing.hpp"
+#include "stage/result_writer.hpp"
 #include "stage/results_tree.hpp"
 #include "stage/selection.hpp"
 
@@ -36,63 +36,33 @@ constexpr std::size_t syncfs_from = 16;          // other files of a batch: one 
 constexpr std::size_t task_files = 64;
 constexpr std::uint64_t task_bytes = 8U << 20U;
 
-using Clock = std::chrono::steady_clock;
-
 Nanoseconds wall_clock() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   return to_ns(now);
 }
 
-/// One result on its way. Touched by one thread at a time.
-struct Outgoing {
-  enum class State : std::uint8_t { waiting, written, named, settled };
-  const fs::WalkItem* item = nullptr;
-  std::string partial;
-  bool fsync = false;
-  State state = State::waiting;
-  bool partial_left = false;  // settled, but its partial still has to go
-  bool no_room = false;       // settled, for want of space only
-  PartialFile file;
-  ReceiptEntry entry;
-
-  void settle(Action action, std::string reason = {}) {
-    state = State::settled;
-    entry.action = action;
-    entry.reason = std::move(reason);
-  }
-};
-
-/// The directory of the item at hand, kept open for the next one: results are sorted by directory.
-class DirectoryCursor {
- public:
-  explicit DirectoryCursor(ResultsTree& tree) : tree_(tree) {}
-  Result<int> of(const Outgoing& out) {
-    std::string path = parent_of(out.item->path);
-    if (!fd_ || path != path_) {
-      auto opened = tree_.directory(path);
-      if (!opened) return fail(opened.error().code, "opening its directory: " + describe(opened.error()));
-      fd_ = std::move(*opened);
-      path_ = std::move(path);
+/// What `work` throws fails the results of the task.
+void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& exception) {
+    for (auto& out : task) {
+      if (out.state != Outgoing::State::settled) out.settle(Action::failed, exception.what());
     }
-    return fd_.get();
   }
-
- private:
-  ResultsTree& tree_;
-  std::string path_;
-  UniqueFd fd_;
-};
+}
 
 class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), tree_(pfs),
-        in_place_(config.in_place || config.results_dir == config.root_dir), pool_(std::max(1U, options.workers)) {}
+      : config_(config), buffer_(buffer), pfs_(pfs), progress_(progress), tree_(pfs), crew_(options.workers),
+        writer_(config, buffer, pfs, tree_, progress, options.transfer_size) {}
 
   Receipt run() {
     receipt_.job = config_.name;
     receipt_.results_dir = config_.results_dir;
+    receipt_.read_back = config_.verify == config::Verify::read_back;
     receipt_.started = wall_clock();
     if (auto items = buffer_.walk()) {
       stage(*items);
@@ -112,14 +82,19 @@ class StageOut {
     if (!outgoing_.empty() || !selection.directories.empty()) {
       if (open_tree()) {
         make_directories(selection.directories);
-        for (std::span<Outgoing> rest = outgoing_; !rest.empty();) run_batch(take_batch(rest));
-        if (full_ && !progress_.cancel) use_what_is_left();
+        run_batches(outgoing_);
+        link_names();
+        if (writer_.full() && !progress_.cancel) use_what_is_left();
         finish_directories(selection.directories);
       } else {
-        for (auto& out : outgoing_) out.settle(Action::not_saved, receipt_.reason);
+        for (auto* list : {&outgoing_, &further_names_}) {
+          for (auto& out : *list) out.settle(Action::not_saved, receipt_.reason);
+        }
       }
     }
-    for (auto& out : outgoing_) receipt_.entries.push_back(std::move(out.entry));
+    for (auto* list : {&outgoing_, &further_names_}) {
+      for (auto& out : *list) receipt_.entries.push_back(std::move(out.entry));
+    }
   }
 
   void list_outgoing(const std::vector<const fs::WalkItem*>& items, const std::vector<fs::WalkItem>& all) {
@@ -129,39 +104,39 @@ class StageOut {
       if (item.path.ends_with(partial_suffix)) reserved.insert(item.path);
     }
     std::uint64_t bytes = 0;
+    std::unordered_map<std::uint64_t, std::size_t> first_names;  // of files with several, by inode
     outgoing_.reserve(items.size());
     for (const auto* item : items) {
-      Outgoing& out = outgoing_.emplace_back();
+      bool further = false;
+      if (S_ISREG(item->attributes.st_mode) && item->attributes.st_nlink > 1) {
+        const auto [first, is_first] = first_names.try_emplace(item->ino, outgoing_.size());
+        further = !is_first;
+        if (further) first_of_.push_back(first->second);
+      }
+      Outgoing& out = further ? further_names_.emplace_back() : outgoing_.emplace_back();
       out.item = item;
-      out.partial = partial_name(leaf_of(item->path), reserved.contains(item->path + partial_suffix));
+      out.name = leaf_of(item->path);
+      out.partial = partial_name(out.name, reserved.contains(item->path + partial_suffix));
       out.entry.path = item->path;
       out.entry.bytes = S_ISREG(item->attributes.st_mode) ? static_cast<std::uint64_t>(item->attributes.st_size) : 0;
       out.entry.mtime = to_ns(item->attributes.st_mtim);
-      bytes += out.entry.bytes;
+      if (!further) bytes += out.entry.bytes;
     }
-    progress_.begin(outgoing_.size(), bytes);
+    progress_.begin(outgoing_.size() + further_names_.size(), bytes);
   }
 
   bool open_tree() {
     if (config_.results_dir.empty()) {
       receipt_.reason = "the job file names no results-dir";
     } else if (auto opened = tree_.open(config_.results_dir); !opened) {
-      note_full(opened.error());
+      writer_.note_full(opened.error());
       receipt_.reason = describe(opened.error());
     }
     return receipt_.reason.empty();
   }
 
-  static bool is_full(const Error& error) { return error.code == ENOSPC || error.code == EDQUOT; }
-
-  /// After a full PFS nothing new is begun in parallel: partials would take the last space from one another, and
-  /// possibly none would be whole. See use_what_is_left().
-  void note_full(const Error& error) {
-    if (is_full(error)) full_ = true;
-  }
-
   void directory_failed(const fs::WalkItem& item, const Error& error) {
-    note_full(error);
+    writer_.note_full(error);
     ReceiptEntry entry;
     entry.path = item.path;
     entry.action = Action::failed;
@@ -212,13 +187,32 @@ class StageOut {
     return batch;
   }
 
+  void run_batches(std::span<Outgoing> results) {
+    while (!results.empty()) run_batch(take_batch(results));
+  }
+
+  /// Further names of files, when all first ones have their fate. Where the PFS cannot link, each is a file of its own.
+  void link_names() {
+    std::span<Outgoing> all = further_names_;
+    std::size_t single = 0;  // what has to be written is moved to the front
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (writer_.link(all[i], outgoing_[first_of_[i]])) continue;
+      std::swap(all[single], all[i]);
+      std::swap(first_of_[single++], first_of_[i]);
+    }
+    sync_names(all.subspan(single));
+    progress_.files_done += all.size() - single;
+    run_batches(all.first(single));
+  }
+
   /// The five steps at the top of this file.
   void run_batch(std::span<Outgoing> batch) {
     choose_durability(batch);
-    in_tasks(batch, &StageOut::write_task);
+    in_tasks(batch, [this](std::span<Outgoing> task) { writer_.write(task); });
     sync_partials(batch);
-    in_tasks(batch, &StageOut::publish_task);
-    remove_partials(batch);
+    if (receipt_.read_back) in_tasks(batch, [this](std::span<Outgoing> task) { writer_.verify(task); });
+    in_tasks(batch, [this](std::span<Outgoing> task) { writer_.publish(task); });
+    writer_.remove_partials(batch);
     sync_names(batch);
     progress_.files_done += batch.size();
   }
@@ -232,26 +226,38 @@ class StageOut {
     }
     // By blocks, since holes take no space; then by path, as all else is.
     std::ranges::stable_sort(waiting, {}, [](const Outgoing* out) { return out->item->attributes.st_blocks; });
-    full_ = false;
-    progress_.begin(waiting.size(), std::transform_reduce(waiting.begin(), waiting.end(), std::uint64_t{0}, std::plus{}, [](const Outgoing* out) { return out->entry.bytes; }));
-    Scratch scratch(options_.transfer_size);
+    std::vector<std::pair<Outgoing*, const Outgoing*>> names;  // and the first name of each: a link takes next to nothing
+    for (std::size_t i = 0; i < further_names_.size(); ++i) {
+      if (auto& out = further_names_[i]; out.state == Outgoing::State::settled && out.no_room) names.emplace_back(&out, &outgoing_[first_of_[i]]);
+    }
+    writer_.forget_full();
+    const auto sum = [](std::uint64_t bytes, const Outgoing* out) { return bytes + out->entry.bytes; };
+    progress_.begin(waiting.size() + names.size(), std::accumulate(waiting.begin(), waiting.end(), std::uint64_t{0}, sum));
     for (auto* out : waiting) {
-      if (full_ || progress_.cancel) break;
-      out->state = Outgoing::State::waiting;
-      out->no_room = out->partial_left = false;
-      out->fsync = true;
-      out->entry.reason.clear();
-      run_alone({out, 1}, scratch);
+      if (writer_.full() || progress_.cancel) break;
+      try_again(*out, nullptr);
+    }
+    for (const auto& [out, first] : names) {
+      if (writer_.full() || progress_.cancel) break;
+      try_again(*out, first);
     }
   }
 
-  /// The five steps for one result, in this thread.
-  void run_alone(std::span<Outgoing> one, Scratch& scratch) {
+  /// The five steps for one result, in this thread; as another name of `first` where there is one and the PFS can.
+  void try_again(Outgoing& out, const Outgoing* first) {
+    out.state = Outgoing::State::waiting;
+    out.no_room = out.partial_left = false;
+    out.fsync = true;
+    out.entry.code = 0;
+    out.entry.reason.clear();
+    const std::span<Outgoing> one(&out, 1);
     guarded(one, [&] {
-      write_task(one, scratch);
-      publish_task(one, scratch);
+      if (first != nullptr && writer_.link(out, *first)) return;
+      writer_.write(one);
+      if (receipt_.read_back) writer_.verify(one);
+      writer_.publish(one);
     });
-    remove_partials(one);
+    writer_.remove_partials(one);
     sync_names(one);
     ++progress_.files_done;
   }
@@ -263,88 +269,21 @@ class StageOut {
     for (auto& out : batch) out.fsync = each || !is_small(out);
   }
 
-  /// What `work` throws fails the results of the task.
-  static void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
-    try {
-      work();
-    } catch (const std::exception& exception) {
-      for (auto& out : task) {
-        if (out.state != Outgoing::State::settled) out.settle(Action::failed, exception.what());
-      }
-    }
-  }
-
-  /// Runs `work` over the batch in pieces of neighbours, in parallel.
-  void in_tasks(std::span<Outgoing> batch, void (StageOut::*work)(std::span<Outgoing>, Scratch&)) {
+  /// Runs `work` over the batch in pieces of neighbours, in parallel. What it throws fails that piece's results.
+  void in_tasks(std::span<Outgoing> batch, const std::function<void(std::span<Outgoing>)>& work) {
+    std::vector<std::span<Outgoing>> tasks;
+    const std::size_t most = std::clamp<std::size_t>(batch.size() / (std::size_t{4} * Crew::automatic_most), 1, task_files);
     while (!batch.empty()) {
       std::size_t count = 0;
-      for (std::uint64_t bytes = 0; count < batch.size() && count < task_files && bytes < task_bytes; ++count) bytes += batch[count].entry.bytes;
-      pool_.submit([this, work, task = batch.first(count)] {
-        guarded(task, [&] {
-          Scratch scratch(options_.transfer_size);
-          (this->*work)(task, scratch);
-        });
-      });
+      for (std::uint64_t bytes = 0; count < batch.size() && count < most && bytes < task_bytes; ++count) bytes += batch[count].entry.bytes;
+      tasks.push_back(batch.first(count));
       batch = batch.subspan(count);
     }
-    pool_.drain();
-  }
-
-  void write_task(std::span<Outgoing> task, Scratch& scratch) {
-    DirectoryCursor cursor(tree_);
-    for (auto& out : task) {
-      if (full_) {
-        out.settle(Action::not_saved, "not tried: no space left in results-dir");
-        out.no_room = true;
-      } else if (progress_.cancel) {
-        out.settle(Action::not_saved, "not tried: cancelled");
-      } else {
-        const auto started = Clock::now();
-        write_one(out, cursor, scratch);
-        out.entry.seconds = std::chrono::duration<double>(Clock::now() - started).count();
+    crew_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
+      for (const auto task : std::span(tasks).subspan(begin, end - begin)) {
+        guarded(task, [&] { work(task); });
       }
-    }
-  }
-
-  void write_one(Outgoing& out, DirectoryCursor& cursor, Scratch& scratch) {
-    auto directory = cursor.of(out);
-    if (!directory) return give_up(out, directory.error());
-    if (replaces_origin(out) && !may_replace(out, *directory, scratch)) return;
-    auto written = write_partial(job_of(out, *directory), buffer_, pfs_, scratch, progress_);
-    if (!written) return give_up(out, written.error());
-    out.file = *written;
-    out.entry.checksum = written->checksum;
-    if (written->checksum) out.entry.bytes = written->size;
-    out.state = Outgoing::State::written;
-  }
-
-  static PartialJob job_of(const Outgoing& out, int directory) {
-    return {.item = *out.item, .directory = directory, .partial = out.partial, .fsync = out.fsync};
-  }
-
-  void give_up(Outgoing& out, const Error& error) {
-    note_full(error);
-    out.no_room = is_full(error);
-    if (error.code == ECANCELED) return out.settle(Action::not_saved, "cancelled");
-    out.settle(Action::failed, describe(error));
-  }
-
-  bool replaces_origin(const Outgoing& out) const { return in_place_ && out.item->origin.has_value(); }
-
-  /// False where the item is settled instead: a conflict, already out, or not to be compared.
-  bool may_replace(Outgoing& out, int directory, Scratch& scratch) {
-    auto check = check_version(*out.item, directory, buffer_, pfs_, scratch, progress_.cancel);
-    if (!check) {
-      give_up(out, check.error());
-    } else if (check->version == PfsVersion::same_content) {
-      // Its name may not be durable yet: like one just renamed, it waits for step 4.
-      out.entry.checksum = check->checksum;
-      out.entry.reason = "brought out by an earlier stage-out";
-      out.state = Outgoing::State::named;
-    } else if (check->version == PfsVersion::other) {
-      out.settle(Action::conflict, "it changed on the PFS since it was staged in; the job's version is kept in the buffer only");
-    }
-    return out.state == Outgoing::State::waiting;
+    });
   }
 
   /// Step 2, for those that were not synced one by one. The descriptor of results_dir is older than the writes, so
@@ -357,43 +296,8 @@ class StageOut {
     for (auto& out : batch) {
       if (!waits(out)) continue;
       out.partial_left = true;
-      give_up(out, {synced.error().code, "making it durable: " + describe(synced.error())});
+      writer_.give_up(out, {synced.error().code, "making it durable: " + describe(synced.error())});
     }
-  }
-
-  /// Of results that failed after their partial was whole.
-  void remove_partials(std::span<Outgoing> batch) {
-    DirectoryCursor cursor(tree_);
-    for (auto& out : batch) {
-      if (!out.partial_left) continue;
-      if (auto directory = cursor.of(out)) (void)pfs_.unlink(*directory, out.partial);
-    }
-  }
-
-  void publish_task(std::span<Outgoing> task, Scratch& scratch) {
-    DirectoryCursor cursor(tree_);
-    for (auto& out : task) {
-      if (out.state == Outgoing::State::written) publish_one(out, cursor, scratch);
-    }
-  }
-
-  void publish_one(Outgoing& out, DirectoryCursor& cursor, Scratch& scratch) {
-    auto directory = cursor.of(out);
-    if (!directory) {
-      out.partial_left = true;
-      return give_up(out, directory.error());
-    }
-    if (replaces_origin(out)) {
-      // Again, as late as can be: writing may have taken minutes.
-      auto check = check_version(*out.item, *directory, buffer_, pfs_, scratch, progress_.cancel);
-      if (!check || check->version == PfsVersion::other) {
-        out.partial_left = true;
-        if (!check) return give_up(out, check.error());
-        return out.settle(Action::conflict, "it changed on the PFS while it was staged out; the job's version is kept in the buffer only");
-      }
-    }
-    if (auto published = publish_partial(job_of(out, *directory), out.file, pfs_); !published) return give_up(out, published.error());
-    out.state = Outgoing::State::named;
   }
 
   /// Steps 4 and 5.
@@ -406,7 +310,7 @@ class StageOut {
     const std::string doubt = !synced ? describe(synced.error()) : names_not_durable_;
     for (auto& out : batch) {
       if (out.state != Outgoing::State::named) continue;
-      if (doubt.empty()) out.settle(Action::staged_out, std::move(out.entry.reason));
+      if (doubt.empty()) out.settle(out.there_already ? Action::kept : Action::staged_out, std::move(out.entry.reason));
       else out.settle(Action::failed, "it is there and whole, but its name may not survive a crash: " + doubt);
     }
   }
@@ -414,16 +318,16 @@ class StageOut {
   const config::JobConfig& config_;
   Buffer& buffer_;
   PfsIo& pfs_;
-  const Options options_;
   Progress& progress_;
   ResultsTree tree_;
-  const bool in_place_;
   std::vector<Outgoing> outgoing_;
+  std::vector<Outgoing> further_names_;   // of files whose first name is in outgoing_
+  std::vector<std::size_t> first_of_;     // the index of that first name, for each of them
   std::unordered_set<std::string> failed_directories_;
   std::string names_not_durable_;  // why directories that we made may not survive a crash; "": they will
-  std::atomic<bool> full_{false};
   Receipt receipt_;
-  ThreadPool pool_;  // last: its threads end before what they use
+  Crew crew_;
+  ResultWriter writer_;
 };
 
 }  // namespace

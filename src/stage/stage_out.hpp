@@ -10,7 +10,7 @@
 
 namespace efs::stage {
 
-/// Stages out on `workers` threads that end before it returns. Requires: nobody writes to the buffer (the mount is
+/// Stages out on threads that end before it returns. Requires: nobody writes to the buffer (the mount is
 /// gone); a file that changes while it is read fails. Every error is one entry's; the others go on, but after
 /// ENOSPC or EDQUOT no new file is begun, nor after a cancel. An entry is staged-out only when its data, attributes
 /// and name are durable. The buffer is not changed, so that it can be called again: partials of an earlier, killed

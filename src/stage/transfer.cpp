@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "base/mutex.hpp"
 
@@ -46,12 +47,6 @@ class DataRanges {
   bool seeking_;
 };
 
-/// A piece of the file in a scratch buffer.
-struct Chunk {
-  std::uint64_t offset = 0;
-  std::span<const std::byte> data;
-};
-
 /// Reads `data.size()` bytes at `offset`, or fails.
 Status read_fully(const End& source, std::span<std::byte> data, std::uint64_t offset) {
   std::size_t got = 0;
@@ -64,170 +59,162 @@ Status read_fully(const End& source, std::span<std::byte> data, std::uint64_t of
   return {};
 }
 
-/// The reading half: data chunks in order, everything hashed, holes skipped.
-class Reader {
- public:
-  Reader(const CopyJob& job, Checksum& sum, Progress& progress) : job_(job), sum_(sum), progress_(progress), ranges_(job) {}
+/// What one step of a copy moves, and the hole before it.
+struct Step {
+  std::uint64_t hole_begin = 0;
+  std::uint64_t begin = 0;  // == end: nothing but the hole
+  std::uint64_t end = 0;
+  std::uint64_t turn = 0;
+};
 
-  /// The next chunk, in `buffer`; an empty one at the end.
-  Result<Chunk> next(std::span<std::byte> buffer) {
-    if (progress_.cancel) return fail(ECANCELED, "cancelled");
-    if (at_ == range_end_ && at_ < job_.size) EFS_TRY(skip_hole());
-    if (at_ == job_.size) return Chunk{at_, {}};
-    const auto wanted = std::min<std::uint64_t>(buffer.size(), range_end_ - at_);
-    EFS_TRY(read_fully(job_.source, buffer.first(wanted), at_));
-    const Chunk chunk{at_, buffer.first(wanted)};
-    sum_.update(chunk.data);
-    at_ += wanted;
-    return chunk;
+/// Cuts the file into steps, in order. Not thread-safe.
+class Steps {
+ public:
+  Steps(const CopyJob& job, std::uint64_t chunk) : job_(job), chunk_(chunk), ranges_(job) {}
+
+  /// The next step; none behind the file's end.
+  Result<std::optional<Step>> next() {
+    if (at_ == job_.size) return std::nullopt;
+    Step step{.hole_begin = at_, .begin = at_, .end = at_, .turn = turn_++};
+    if (at_ == range_end_) {
+      auto range = ranges_.next(at_);
+      if (!range) return std::unexpected(range.error());
+      step.begin = range->begin;
+      range_end_ = range->end;
+    }
+    // Ends of steps are multiples of the chunk, so that no page, however large, is written in two parts.
+    step.end = std::min(range_end_, (step.begin / chunk_ + 1) * chunk_);
+    at_ = step.end;
+    return step;
   }
 
  private:
-  Status skip_hole() {
-    auto range = ranges_.next(at_);
-    if (!range) return std::unexpected(range.error());
-    // 64 MiB at a time: a hole of a terabyte takes minutes to hash, and must stay cancellable.
-    while (at_ < range->begin) {
-      if (progress_.cancel) return fail(ECANCELED, "cancelled");
-      const auto part = std::min<std::uint64_t>(range->begin - at_, 64U << 20U);
-      sum_.update_zeros(part);
-      progress_.bytes_done += part;
-      at_ += part;
-    }
-    range_end_ = range->end;
-    return {};
-  }
-
   const CopyJob& job_;
-  Checksum& sum_;
-  Progress& progress_;
+  const std::uint64_t chunk_;
   DataRanges ranges_;
   std::uint64_t at_ = 0;
   std::uint64_t range_end_ = 0;
+  std::uint64_t turn_ = 0;
 };
 
-/// The writing half.
-class Writer {
+/// One file's copy by one or several threads, each of which reads, hashes and writes whole steps: a step stays in
+/// one CPU's cache from the first to the last. Reads and writes go side by side, hashing in the order of the file.
+class Copy {
  public:
-  Writer(const CopyJob& job, Progress& progress) : job_(job), progress_(progress) {}
+  Copy(const CopyJob& job, std::uint64_t chunk, Checksum* sum, Progress& progress) : job_(job), sum_(sum), progress_(progress), steps_(job, chunk) {}
 
-  Status put(const Chunk& chunk) {
-    std::size_t done = 0;
-    while (done < chunk.data.size()) {
-      if (progress_.cancel) return fail(ECANCELED, "cancelled");
-      auto part = job_.destination.io.write(job_.destination.fd, chunk.data.subspan(done), chunk.offset + done);
-      if (!part) return told(part.error(), "writing");
-      if (*part == 0) return fail(EIO, "writing: the file system took nothing");
-      done += *part;
+  /// Takes steps until there are none, or one fails; with a buffer of its own.
+  void take_part(std::span<std::byte> buffer) {
+    while (const auto step = take()) {
+      if (Status done = carry_out(*step, buffer); !done) return broken(std::move(done.error()));
     }
-    end_ = chunk.offset + done;
-    progress_.bytes_done += done;
-    if (job_.early_writeback && end_ - flushed_ >= writeback_step) {
-      job_.destination.io.start_writeback(job_.destination.fd, flushed_, end_ - flushed_);
-      flushed_ = end_;
-    }
-    return {};
   }
 
-  /// Gives the file its size where it ends in a hole.
+  /// After all that took part: gives the file its size where it ends in a hole.
   Status finish() {
-    if (end_ == job_.size) return {};
+    const MutexLock lock(mutex_);
+    EFS_TRY(std::move(status_));
+    if (data_end_ == job_.size) return {};
     if (auto done = job_.destination.io.truncate(job_.destination.fd, job_.size); !done) return told(done.error(), "extending");
     return {};
   }
 
  private:
-  const CopyJob& job_;
-  Progress& progress_;
-  std::uint64_t end_ = 0;
-  std::uint64_t flushed_ = 0;
-};
-
-/// Hands chunks from the reading thread to the writing one through the scratch buffers, in order.
-class Pipe {
- public:
-  /// Reader: the index of a buffer that may be filled; none once the writer has failed.
-  std::optional<std::size_t> free_slot() {
-    MutexLock lock(mutex_);
-    while (filled_ - emptied_ >= Scratch::count && !broken_) changed_.wait(mutex_);
-    if (broken_) return std::nullopt;
-    return filled_ % Scratch::count;
-  }
-  void push(const Chunk& chunk) {
-    MutexLock lock(mutex_);
-    chunks_[filled_++ % Scratch::count] = chunk;
-    changed_.notify_one();
-  }
-  /// Reader: no more will come, for good or ill.
-  void close() {
-    MutexLock lock(mutex_);
-    closed_ = true;
-    changed_.notify_one();
-  }
-  /// Writer: the next chunk; none after the last.
-  std::optional<Chunk> front() {
-    MutexLock lock(mutex_);
-    while (emptied_ == filled_ && !closed_) changed_.wait(mutex_);
-    if (emptied_ == filled_) return std::nullopt;
-    return chunks_[emptied_ % Scratch::count];
-  }
-  void pop() {
-    MutexLock lock(mutex_);
-    ++emptied_;
-    changed_.notify_one();
-  }
-  void break_off() {
-    MutexLock lock(mutex_);
-    broken_ = true;
-    changed_.notify_one();
-  }
-
- private:
-  Mutex mutex_;  // rank 90 (leaf): nothing is taken under it
-  Condition changed_;
-  std::array<Chunk, Scratch::count> chunks_ EFS_GUARDED_BY(mutex_);
-  std::size_t filled_ EFS_GUARDED_BY(mutex_) = 0;
-  std::size_t emptied_ EFS_GUARDED_BY(mutex_) = 0;
-  bool closed_ EFS_GUARDED_BY(mutex_) = false;
-  bool broken_ EFS_GUARDED_BY(mutex_) = false;
-};
-
-Status copy_serial(Reader& reader, Writer& writer, Scratch& scratch) {
-  while (true) {
-    auto chunk = reader.next(scratch.buffer(0));
-    if (!chunk) return std::unexpected(chunk.error());
-    if (chunk->data.empty()) return writer.finish();
-    EFS_TRY(writer.put(*chunk));
-  }
-}
-
-Status fill(Reader& reader, Scratch& scratch, Pipe& pipe) {
-  while (const auto slot = pipe.free_slot()) {
-    auto chunk = reader.next(scratch.buffer(*slot));
-    if (!chunk) return std::unexpected(chunk.error());
-    if (chunk->data.empty()) break;
-    pipe.push(*chunk);
-  }
-  return {};
-}
-
-Status copy_pipelined(Reader& reader, Writer& writer, Scratch& scratch) {
-  Pipe pipe;
-  Status written;
-  std::jthread writing([&] {
-    while (const auto chunk = pipe.front()) {
-      written = writer.put(*chunk);
-      if (!written) return pipe.break_off();
-      pipe.pop();
+  std::optional<Step> take() {
+    const MutexLock lock(mutex_);
+    if (!status_) return std::nullopt;
+    auto step = progress_.cancel ? Result<std::optional<Step>>(fail(ECANCELED, "cancelled")) : steps_.next();
+    if (!step) {
+      status_ = std::unexpected(std::move(step.error()));
+      changed_.notify_all();
+      return std::nullopt;
     }
-  });
-  Status read = fill(reader, scratch, pipe);
-  pipe.close();
-  writing.join();
-  EFS_TRY(std::move(written));
-  EFS_TRY(std::move(read));
-  return writer.finish();
-}
+    if (*step && (*step)->end > (*step)->begin) data_end_ = (*step)->end;
+    return *step;
+  }
+
+  void broken(Error error) {
+    const MutexLock lock(mutex_);
+    if (status_) status_ = std::unexpected(std::move(error));
+    changed_.notify_all();
+  }
+
+  Status carry_out(const Step& step, std::span<std::byte> buffer) {
+    const auto data = buffer.first(step.end - step.begin);
+    EFS_TRY(read_fully(job_.source, data, step.begin));
+    EFS_TRY(hash(step, data));
+    EFS_TRY(put(data, step.begin));
+    if (job_.early_writeback) start_writeback(step);
+    return {};
+  }
+
+  Status hash(const Step& step, std::span<const std::byte> data) {
+    if (sum_ == nullptr) {
+      progress_.bytes_done += step.begin - step.hole_begin;
+      return {};
+    }
+    {
+      const MutexLock lock(mutex_);
+      while (turn_ != step.turn && status_) changed_.wait(mutex_);
+      if (!status_) return fail(ECANCELED, "cancelled");  // another's error is the one that counts
+    }
+    EFS_TRY(hash_hole(step));
+    sum_->update(data);
+    const MutexLock lock(mutex_);
+    ++turn_;
+    changed_.notify_all();
+    return {};
+  }
+
+  Status hash_hole(const Step& step) {
+    // 64 MiB at a time: a hole of a terabyte takes minutes to hash, and must stay cancellable.
+    for (std::uint64_t at = step.hole_begin; at < step.begin;) {
+      if (progress_.cancel) return fail(ECANCELED, "cancelled");
+      const auto part = std::min<std::uint64_t>(step.begin - at, 64U << 20U);
+      sum_->update_zeros(part);
+      progress_.bytes_done += part;
+      at += part;
+    }
+    return {};
+  }
+
+  Status put(std::span<const std::byte> data, std::uint64_t offset) {
+    for (std::size_t done = 0; done < data.size();) {
+      if (progress_.cancel) return fail(ECANCELED, "cancelled");
+      auto part = job_.destination.io.write(job_.destination.fd, data.subspan(done), offset + done);
+      if (!part) return told(part.error(), "writing");
+      if (*part == 0) return fail(EIO, "writing: the file system took nothing");
+      done += *part;
+      progress_.bytes_done += *part;
+    }
+    return {};
+  }
+
+  void start_writeback(const Step& step) {
+    Range range;
+    {
+      const MutexLock lock(mutex_);
+      written_ += step.end - step.begin;
+      if (written_ - flushed_ < writeback_step) return;
+      // Of about what was written since: a hint need not be exact where several threads write.
+      range = {step.end - std::min(step.end, written_ - flushed_), step.end};
+      flushed_ = written_;
+    }
+    job_.destination.io.start_writeback(job_.destination.fd, range.begin, range.end - range.begin);
+  }
+
+  const CopyJob& job_;
+  Checksum* const sum_;  // used by the thread whose turn it is
+  Progress& progress_;
+  Mutex mutex_;  // rank 90 (leaf): nothing is taken under it, but a seek for holes is made
+  Condition changed_;
+  Steps steps_ EFS_GUARDED_BY(mutex_);
+  Status status_ EFS_GUARDED_BY(mutex_);               // the first error
+  std::uint64_t turn_ EFS_GUARDED_BY(mutex_) = 0;      // of the step that is hashed next
+  std::uint64_t data_end_ EFS_GUARDED_BY(mutex_) = 0;  // of the data handed out so far
+  std::uint64_t written_ EFS_GUARDED_BY(mutex_) = 0;
+  std::uint64_t flushed_ EFS_GUARDED_BY(mutex_) = 0;
+};
 
 }  // namespace
 
@@ -239,11 +226,31 @@ std::span<std::byte> Scratch::buffer(std::size_t index) {
   return {memory.get(), chunk_};
 }
 
-Status copy_data(const CopyJob& job, Scratch& scratch, Checksum& sum, Progress& progress) {
-  Reader reader(job, sum, progress);
-  Writer writer(job, progress);
-  const bool large = std::min(job.size, job.allocated) >= pipelined_from;
-  return large ? copy_pipelined(reader, writer, scratch) : copy_serial(reader, writer, scratch);
+std::unique_ptr<Scratch> ScratchPool::take() {
+  const MutexLock lock(mutex_);
+  if (free_.empty()) return std::make_unique<Scratch>(chunk_);
+  auto scratch = std::move(free_.back());
+  free_.pop_back();
+  return scratch;
+}
+
+void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) {
+  const MutexLock lock(mutex_);
+  free_.push_back(std::move(scratch));
+}
+
+Status copy_data(const CopyJob& job, Scratch& scratch, Checksum* sum, Progress& progress) {
+  Copy copy(job, scratch.chunk(), sum, progress);
+  const auto data = std::min(job.size, job.allocated);
+  const std::size_t threads = data < shared_from ? 1 : data < widely_shared_from ? 2 : Scratch::count;
+  {
+    std::vector<std::jthread> helpers;
+    for (std::size_t i = 1; i < threads; ++i) {
+      helpers.emplace_back([&copy, buffer = scratch.buffer(i)] { copy.take_part(buffer); });
+    }
+    copy.take_part(scratch.buffer(0));
+  }
+  return copy.finish();
 }
 
 Result<std::uint64_t> hash_data(const End& source, std::uint64_t size, Scratch& scratch, const std::atomic<bool>& cancel) {

@@ -26,6 +26,9 @@ constexpr auto closing_step = std::chrono::milliseconds(10);
 constexpr const char* busy_text = "a program has it open for writing; close it, or unload it as it is with --as-is";
 constexpr const char* unproved_text = "nothing proves that no program has it mapped for writing while others have it open; unload it as it is with --as-is";
 
+/// At results-dir, or known to be on the PFS.
+bool is_there(Action action) { return action == Action::staged_out || action == Action::kept || action == Action::unchanged; }
+
 Nanoseconds wall_clock() { return to_ns(to_timespec(file_time_now())); }
 
 /// What was known of a file's writers when its copy was about to begin.
@@ -49,10 +52,13 @@ class UnloadBuffer final : public Buffer {
     return it == proofs_.end() ? nullptr : &it->second;
   }
 
-  Result<std::uint64_t> begin_file() override { return fail(ENOSYS); }
-  Result<UniqueFd> open_container(std::uint64_t ino, int flags) override { return staging_.open_container(ino, flags); }
+  Result<fs::HeldFile> begin_open_file() override { return fail(ENOSYS); }
+  Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
   void abandon(std::uint64_t) override {}
-  Status publish_file(std::uint64_t, const std::string&, const fs::StagedAttributes&, const fs::Origin&) override { return fail(ENOSYS); }
+  std::size_t publish_files(std::span<const fs::StagedFile>, Status& failed) override {
+    failed = fail(ENOSYS);
+    return 0;
+  }
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Result<std::vector<fs::WalkItem>> walk() override { return items; }
@@ -181,9 +187,9 @@ class Unload {
   /// Clean, unverified or removed: what an entry's file is from now on.
   void finish(ReceiptEntry& entry) {
     const auto chosen = chosen_.find(entry.path);
-    if (chosen == chosen_.end() || (entry.action != Action::staged_out && entry.action != Action::unchanged)) return;
+    if (chosen == chosen_.end() || !is_there(entry.action)) return;
     const fs::WalkItem& item = chosen->second;
-    if (entry.action == Action::staged_out && S_ISREG(item.attributes.st_mode)) mark(entry, item);
+    if (entry.action != Action::unchanged && S_ISREG(item.attributes.st_mode)) mark(entry, item);
     if (!request_.remove || !S_ISREG(item.attributes.st_mode)) return;
     const Status there = entry.action == Action::unchanged ? still_there(item) : Status();
     const Status removed = there ? staging_.remove_clean(entry.path) : there;
@@ -198,6 +204,8 @@ class Unload {
       entry.unverified = true;
       return append(entry.reason, "copied as it was, unverified" + (proof == nullptr ? std::string() : ": " + doubt_of(*proof)));
     }
+    // Its place on the PFS is another version's: a stop has to see to it again.
+    if (!entry.placed_as.empty()) return append(entry.reason, "still marked as changed");
     const auto copy = version_of_copy(item);
     const auto clean = copy ? staging_.set_saved(item.ino, item.path, proof->edits, *copy, in_place_) : std::unexpected(copy.error());
     // The copy is good all the same: it was whole when it was made.
@@ -290,12 +298,12 @@ class Unload {
   Result<std::uint64_t> lay_over(const fs::WalkItem& item, Part part, int old, const struct stat& before, int fd) {
     const auto old_size = static_cast<std::uint64_t>(before.st_size);
     progress_.begin(1, old_size + part.length);
-    auto container = buffer_.open_container(item.ino, O_RDONLY);
+    auto container = buffer_.hold(item.ino);
     if (!container) return std::unexpected(container.error());
     if (part.offset > old_size) return fail(EINVAL, "the version in results-dir ends before the part begins: a hole would stand for data");
     Scratch scratch(options_.transfer_size);
     if (old_size > 0) EFS_TRY(copy_part({pfs_, old}, {pfs_, fd}, {0, old_size}, scratch, progress_));
-    EFS_TRY(copy_part({posix_pfs(), container->get()}, {pfs_, fd}, part, scratch, progress_));
+    EFS_TRY(copy_part({posix_pfs(), container->fd}, {pfs_, fd}, part, scratch, progress_));
     const auto after = staging_.attributes(item.ino);
     EFS_TRY(buffer_.confirm(item.ino, after && after->st_mtim.tv_sec == item.attributes.st_mtim.tv_sec && after->st_mtim.tv_nsec == item.attributes.st_mtim.tv_nsec));
     if (before.st_uid != ::geteuid()) (void)pfs_.chown(fd, before.st_uid, before.st_gid);
@@ -325,13 +333,14 @@ std::string describe_unload(const Receipt& receipt) {
   std::size_t named = 0;
   for (const auto& entry : receipt.entries) {
     unverified += entry.unverified ? 1 : 0;
-    const bool good = entry.action == Action::staged_out || entry.action == Action::unchanged;
+    const bool good = is_there(entry.action);
     if ((good && !entry.unverified && entry.reason.find("kept in the buffer") == std::string::npos && entry.reason.find("still marked") == std::string::npos) || ++named > 20) continue;
     names += "  " + std::string(name_of(entry.action)) + ": " + entry.path + (entry.reason.empty() ? "" : ": " + entry.reason) + "\n";
   }
   if (named > 20) names += "  ... and " + std::to_string(named - 20) + " more\n";
   const auto& totals = receipt.totals;
   std::string text = std::to_string(totals.staged_out) + " unloaded (" + format_bytes(totals.bytes_staged_out) + ") to " + receipt.results_dir + ", " + std::to_string(totals.unchanged) + " unchanged";
+  if (totals.kept > 0) text += ", " + std::to_string(totals.kept) + " kept";
   if (unverified > 0) text += ", " + std::to_string(unverified) + " of them unverified";
   if (const auto lost = totals.failed + totals.conflict + totals.not_saved; lost > 0) text += ", " + std::to_string(lost) + " failed";
   return text + "\n" + (receipt.reason.empty() ? "" : "  " + receipt.reason + "\n") + names;

@@ -56,6 +56,21 @@ resources:
   - path: mesh/*.dat
 )";
 
+const std::string pfs_rules = R"(global-settings:
+  root-dir: /pfs/run
+  mount-dir: /mnt/job
+  results-dir: /pfs/run/job42
+  on-conflict: keep-both
+  verify: read-back
+  max-rate: 1.5 GB/s
+  max-ops: 2000 /s
+  retries: 0
+resources:
+  - path: late
+  - path: early
+    priority: 10
+)";
+
 void check_is_example(const JobConfig& config) {
   CHECK(config.name == "my-job");
   CHECK(config.source == "dir/my job.yaml");
@@ -132,9 +147,27 @@ TEST_CASE("without backends there is one in memory") {
     CHECK(config.backends[0].id == "dram");
     CHECK(config.backends[0].type == BackendType::dram);
     CHECK_FALSE(config.backends[0].capacity);
-    CHECK(config.workers == 8);
-    CHECK(config.transfer_size == 1u << 20);
+    CHECK(config.workers == 0);
+    CHECK(config.transfer_size == 2u << 20);
   }
+}
+
+TEST_CASE("how a job treats the PFS") {
+  const auto config = parsed(pfs_rules);
+  CHECK(config.on_conflict == OnConflict::keep_both);
+  CHECK(config.verify == Verify::read_back);
+  CHECK(config.max_rate == 1'500'000'000);
+  CHECK(config.max_ops == 2000);
+  CHECK(config.retries == 0);
+  REQUIRE(config.resources.size() == 2);
+  CHECK(config.resources[0].priority == 0);
+  CHECK(config.resources[1].priority == 10);
+  const auto plain = parsed("global-settings: [ root-dir: /r, mount-dir: /m, results-dir: /o ]\n");
+  CHECK(plain.on_conflict == OnConflict::fail);
+  CHECK(plain.verify == Verify::stream);
+  CHECK(plain.max_rate == 0);
+  CHECK(plain.max_ops == 0);
+  CHECK(plain.retries == 6);
 }
 
 TEST_CASE("capacity all is no capacity") {

@@ -113,6 +113,13 @@ TEST_CASE("bad numbers, words and sizes") {
   for (const std::string value : {"0", "257", "-1", "3.5", "many", "8x", "99999999999999999999"}) {
     check_setting("workers", value, "'workers' is '" + value, "1 to 256");
   }
+  for (const std::string value : {"-1", "101", "often"}) check_setting("retries", value, "'retries' is '" + value, "0 to 100");
+  for (const std::string value : {"0", "-5", "2000/min", "0/s"}) check_setting("max-ops", value, "'max-ops' is '", "a whole number");
+  check_setting("max-rate", "fast", "'fast' is not a size", "GiB");
+  check_setting("max-rate", "1 KB/s", "out of range", "at least 64 KiB");
+  check_setting("on-conflict", "keepboth", "'keepboth' is not a value of 'on-conflict'", "'keep-both'");
+  check_setting("on-conflict", "ask", "'ask' is not a value of 'on-conflict'", "fail, keep-both, overwrite");
+  check_setting("verify", "readback", "'readback' is not a value of 'verify'", "'read-back'");
   check_setting("in-place", "maybe", "'maybe' is not a value of 'in-place'", "true, false");
   check_setting("in-place", "tru", "'tru'", "'true'");
   check_setting("transfer-size", "1 KiB", "out of range", "64 KiB to 64 MiB");

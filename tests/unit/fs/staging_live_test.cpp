@@ -26,7 +26,7 @@ std::uint64_t filled(LiveBuffer& buffer, const std::string& content) {
 
 Status publish(LiveBuffer& buffer, const std::string& path, const std::string& content, Over over, const std::string& parts = {}) {
   const auto ino = filled(buffer, content);
-  Status done = buffer.staging->publish_over(ino, path, {.mode = 0644, .atime = 7, .mtime = 8}, version, over, parts);
+  Status done = buffer.staging->publish_over({.ino = ino, .path = path, .attributes = {.mode = 0644, .atime = 7, .mtime = 8}, .origin = version}, over, parts);
   if (!done) buffer.staging->abandon(ino);
   return done;
 }

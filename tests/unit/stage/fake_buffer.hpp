@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -24,13 +26,14 @@ class FakeBuffer final : public Buffer {
     std::string target;
     bool dirty = false;
     std::optional<fs::Origin> origin;
+    std::map<std::string, std::string> xattrs{};
   };
 
   explicit FakeBuffer(std::string directory) : directory_(std::move(directory)) { ::mkdir(directory_.c_str(), 0700); }
 
   std::string container(std::uint64_t ino) const { return directory_ + "/" + std::to_string(ino); }
 
-  Result<std::uint64_t> begin_file() override {
+  Result<std::uint64_t> begin_file() {
     const std::uint64_t ino = next_++;
     const UniqueFd fd(::open(container(ino).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!fd) return fail_errno("container");
@@ -38,7 +41,18 @@ class FakeBuffer final : public Buffer {
     pending_.insert(ino);
     return ino;
   }
-  Result<UniqueFd> open_container(std::uint64_t ino, int flags) override {
+  Result<fs::HeldFile> begin_open_file() override {
+    auto ino = begin_file();
+    if (!ino) return std::unexpected(ino.error());
+    return hold(*ino);
+  }
+  Result<fs::HeldFile> hold(std::uint64_t ino) override {
+    auto fd = open_container(ino, O_RDWR);
+    if (!fd) return std::unexpected(fd.error());
+    auto held = std::make_shared<UniqueFd>(std::move(*fd));
+    return fs::HeldFile{.ino = ino, .fd = held->get(), .holds = held};
+  }
+  Result<UniqueFd> open_container(std::uint64_t ino, int flags) {
     UniqueFd fd(::open(container(ino).c_str(), flags | O_CLOEXEC));
     if (!fd) return fail_errno("container");
     return fd;
@@ -49,10 +63,20 @@ class FakeBuffer final : public Buffer {
     pending_.erase(ino);
   }
   Status publish_file(std::uint64_t ino, const std::string& path, const fs::StagedAttributes& attributes,
-                      const fs::Origin& origin) override {
+                      const fs::Origin& origin) {
     const std::lock_guard lock(mutex_);
     pending_.erase(ino);
     return add(path, {.ino = ino, .type = S_IFREG, .attributes = attributes, .target = {}, .dirty = false, .origin = origin});
+  }
+  std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
+    std::size_t done = 0;
+    for (; done < files.size(); ++done) {
+      const auto& file = files[done];
+      if (failed = publish_file(file.ino, file.path, file.attributes, file.origin); !failed) break;
+      const std::lock_guard lock(mutex_);
+      nodes.at(file.path).xattrs = file.xattrs;
+    }
+    return done;
   }
   Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override {
     const std::lock_guard lock(mutex_);
@@ -75,12 +99,14 @@ class FakeBuffer final : public Buffer {
       item.ino = node.ino;
       if (node.type == S_IFREG && ::stat(container(node.ino).c_str(), &item.attributes) != 0) return fail_errno("walk");
       item.attributes.st_ino = node.ino;
+      item.attributes.st_nlink = static_cast<nlink_t>(std::ranges::count_if(nodes, [&](const auto& other) { return other.second.ino == node.ino; }));
       item.attributes.st_mode = node.type | node.attributes.mode;
       item.attributes.st_uid = node.attributes.uid;
       item.attributes.st_gid = node.attributes.gid;
       item.attributes.st_atim = to_timespec(node.attributes.atime);
       item.attributes.st_mtim = to_timespec(node.attributes.mtime);
       item.target = node.target;
+      item.xattrs = node.xattrs;
       item.dirty = node.dirty;
       item.origin = node.origin;
       items.push_back(std::move(item));
@@ -108,6 +134,13 @@ class FakeBuffer final : public Buffer {
     if (::write(fd.get(), content.data(), content.size()) != static_cast<ssize_t>(content.size())) ::abort();
     node.dirty = true;
     node.attributes.mtime = 1'650'000'000'000'000'001;
+  }
+  /// link(2), as a job would.
+  void link(const std::string& from, const std::string& to) {
+    Node node = nodes.at(from);
+    node.origin.reset();
+    node.dirty = true;
+    nodes[to] = std::move(node);
   }
   std::size_t pending() {
     const std::lock_guard lock(mutex_);

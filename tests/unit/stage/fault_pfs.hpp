@@ -34,6 +34,7 @@ class FaultPfs final : public PfsIo {
   }
   Status truncate(int fd, std::uint64_t size) override { return run("truncate", "", [&] { return real_.truncate(fd, size); }); }
   void start_writeback(int, std::uint64_t, std::uint64_t) override {}
+  void drop_cache(int fd) override { real_.drop_cache(fd); }
   Result<struct stat> fstat(int fd) override { return run("fstat", "", [&] { return real_.fstat(fd); }); }
   Result<struct stat> lstat(int at, const std::string& name) override { return run("lstat", name, [&] { return real_.lstat(at, name); }); }
   Status access(int at, const std::string& name, int mode) override { return run("access", name, [&] { return real_.access(at, name, mode); }); }
@@ -43,8 +44,15 @@ class FaultPfs final : public PfsIo {
   Status symlink(const std::string& target, int at, const std::string& name) override {
     return run("symlink", name, [&] { return real_.symlink(target, at, name); });
   }
+  Status link(int from_at, const std::string& from, int at, const std::string& name) override {
+    return run("link", name, [&] { return real_.link(from_at, from, at, name); });
+  }
   Status rename(int at, const std::string& from, const std::string& to) override { return run("rename", to, [&] { return real_.rename(at, from, to); }); }
   Status unlink(int at, const std::string& name) override { return run("unlink", name, [&] { return real_.unlink(at, name); }); }
+  Result<std::map<std::string, std::string>> xattrs(int fd) override { return run("xattrs", "", [&] { return real_.xattrs(fd); }); }
+  Status set_xattr(int fd, const std::string& name, const std::string& value) override {
+    return run("setxattr", name, [&] { return real_.set_xattr(fd, name, value); });
+  }
   Status chmod(int fd, mode_t mode) override { return run("chmod", "", [&] { return real_.chmod(fd, mode); }); }
   Status chown(int fd, uid_t uid, gid_t gid) override { return run("chown", "", [&] { return real_.chown(fd, uid, gid); }); }
   Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override { return run("times", "", [&] { return real_.set_times(fd, atime, mtime); }); }

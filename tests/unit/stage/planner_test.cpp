@@ -104,6 +104,7 @@ TEST_CASE("plan: every problem is found, with its object and line", "[stage][pla
   Scene scene;
   write_file(scene.root + "/big", std::string(100000, 'x'));
   write_file(scene.root + "/secret", "x");
+  ::chmod((scene.root + "/secret").c_str(), 0);  // else its owner need not ask
   write_file(scene.top + "/file", "x");
   scene.config.results_dir = scene.top + "/file/out";
   scene.resource("missing");

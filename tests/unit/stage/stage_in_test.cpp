@@ -79,21 +79,21 @@ TEST_CASE("stage-in: a file that vanishes, changes or shrinks fails by name and 
   SECTION("vanishes") {
     expected = "vanished";
     hook = [&](auto, const std::string& call, const std::string& object) {
-      if (call == "open" && object == "d/f7") ::unlink(victim.c_str());
+      if (call == "open" && object == "f7") ::unlink(victim.c_str());
       return 0;
     };
   }
   SECTION("is replaced") {
     expected = "changed while it was being read";
     hook = [&](auto, const std::string& call, const std::string& object) {
-      if (call == "open" && object == "d/f7") ::unlink(victim.c_str()), write_file(victim, random_text(5000, 2));
+      if (call == "open" && object == "f7") ::unlink(victim.c_str()), write_file(victim, random_text(5000, 2));
       return 0;
     };
   }
   SECTION("shrinks") {
     expected = "changed while it was being read";
     hook = [&](auto, const std::string& call, const std::string& object) {
-      if (call == "open" && object == "d/f7") ::truncate(victim.c_str(), 100);
+      if (call == "open" && object == "f7") ::truncate(victim.c_str(), 100);
       return 0;
     };
   }
@@ -161,4 +161,51 @@ TEST_CASE("stage-in: every PFS call fails once; what is published is whole, the 
       if (pfs.calls() <= n) break;
     }
   }
+}
+
+TEST_CASE("stage-in: what has a higher priority comes first, whatever its size", "[stage][in]") {
+  Scene scene;
+  scene.options.workers = 1;
+  write_file(scene.root + "/a/large", random_text(3'000'000, 1));
+  write_file(scene.root + "/b/small", "x");
+  write_file(scene.root + "/c/small", "x");
+  scene.resource("");
+  scene.resource("b");
+  scene.resource("c/*");
+  scene.config.resources[1].priority = 5;
+  scene.config.resources[2].priority = 7;
+  std::vector<std::string> order;
+  FaultPfs pfs([&](auto, const std::string& call, const std::string& object) {
+    if (call == "open" && (object == "large" || object == "small")) order.push_back(object);
+    if (call == "open" && object.size() == 1) order.push_back(object);  // a directory on the way
+    return 0;
+  });
+  const Plan plan = scene.plan();
+  Progress progress;
+  REQUIRE(stage_in(plan, scene.buffer, pfs, scene.options, progress).ok());
+  CHECK(order == std::vector<std::string>{"c", "small", "b", "small", "a", "large"});
+}
+
+TEST_CASE("stage-in: what an interrupted one brought in is not read again", "[stage][in][resume]") {
+  Scene scene;
+  for (int i = 0; i < 30; ++i) write_file(scene.root + "/d/f" + std::to_string(i), random_text(3000, static_cast<unsigned>(i)));
+  stdfs::create_symlink("f0", scene.root + "/d/l");
+  scene.resource("d");
+  std::atomic<int> reads{0};
+  FaultPfs failing([&](auto, const std::string& call, const auto&) { return call == "read" && ++reads > 20 ? EIO : 0; });
+  const auto first = scene.in(failing);
+  REQUIRE(!first.ok());
+  const auto published = first.files;
+  REQUIRE(published > 0);
+  reads = 0;
+  FaultPfs counting([&](auto, const std::string& call, const auto&) {
+    reads += call == "read";
+    return 0;
+  });
+  const auto second = scene.in(counting);
+  REQUIRE(second.ok());
+  CHECK(second.kept == published);
+  CHECK(second.files == 30 - published);
+  CHECK(reads == static_cast<int>(30 - published));
+  for (int i = 0; i < 30; ++i) CHECK(scene.buffered("d/f" + std::to_string(i)) == content_of(scene.root + "/d/f" + std::to_string(i)));
 }

@@ -34,7 +34,7 @@ Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = 
   Copied copied;
   const CopyJob job{.source = {pfs, in.get()}, .destination = {pfs, out.get()}, .size = static_cast<std::uint64_t>(attributes.st_size),
                     .allocated = static_cast<std::uint64_t>(attributes.st_blocks) * 512};
-  copied.status = copy_data(job, scratch, sum, progress);
+  copied.status = copy_data(job, scratch, &sum, progress);
   copied.content = content_of(to);
   copied.digest = sum.digest();
   copied.blocks = static_cast<std::uint64_t>(stat_of(to).st_blocks);

@@ -1,0 +1,38 @@
+// The keys of global-settings that say how a job treats the PFS.
+
+#include <array>
+#include <limits>
+
+#include "config/validate.hpp"
+
+namespace efs::config {
+namespace {
+
+constexpr std::uint64_t least_rate = 64u << 10;  // bytes per second: below it no transfer of any size ends
+constexpr int most_retries = 100;
+
+/// "500 MB/s" without its "/s", which may be left out.
+Section without_per_second(const Section& settings, std::string_view key) {
+  Section section = settings;
+  const auto it = section.values.find(key);
+  if (it == section.values.end()) return section;
+  std::string& text = it->second.text;
+  if (text.ends_with("/s")) text.resize(text.find_last_not_of(' ', text.size() - 3) + 1);
+  return section;
+}
+
+}  // namespace
+
+void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& problems) {
+  static constexpr std::array conflicts{Word{"fail", static_cast<int>(OnConflict::fail)}, Word{"keep-both", static_cast<int>(OnConflict::keep_both)},
+                                        Word{"overwrite", static_cast<int>(OnConflict::overwrite)}};
+  static constexpr std::array checks{Word{"stream", static_cast<int>(Verify::stream)}, Word{"read-back", static_cast<int>(Verify::read_back)}};
+  constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
+  config.on_conflict = read_word(settings, "on-conflict", conflicts, config.on_conflict, problems);
+  config.verify = read_word(settings, "verify", checks, config.verify, problems);
+  config.max_rate = read_size(without_per_second(settings, "max-rate"), "max-rate", least_rate, no_limit, problems).value_or(0);
+  config.max_ops = static_cast<std::uint64_t>(read_number(without_per_second(settings, "max-ops"), "max-ops", 1, std::numeric_limits<int>::max(), 0, problems));
+  config.retries = static_cast<unsigned>(read_number(settings, "retries", 0, most_retries, static_cast<int>(config.retries), problems));
+}
+
+}  // namespace efs::config

@@ -1,0 +1,34 @@
+#pragma once
+// How many threads a transfer is worth: few where everything is in memory, many where each call waits for a PFS.
+
+#include <cstddef>
+#include <functional>
+
+namespace efs::stage {
+
+/// Runs independent pieces of work side by side. It begins with one thread per CPU and adds threads while those that
+/// run mostly wait, that is while neither their own work nor the queue for a CPU accounts for their time.
+class Crew {
+ public:
+  static constexpr unsigned automatic_most = 64;
+
+  /// `most`: threads at most; 0: automatic_most.
+  explicit Crew(unsigned most) : most_(most == 0 ? automatic_most : most) {}
+
+  /// Neighbours [begin, end) of the items 0 ... count-1.
+  using Work = std::function<void(std::size_t begin, std::size_t end)>;
+
+  /// Calls `work` for all items in pieces of at most `grain`, beginning in order, on several threads, the caller's among
+  /// them; returns when all are done. Few items make smaller pieces, so that each can have a thread. `work` must
+  /// not throw. One run at a time.
+  void run(std::size_t count, std::size_t grain, const Work& work);
+
+  /// The most threads that a run has had so far, the caller's included.
+  unsigned widest() const { return widest_; }
+
+ private:
+  const unsigned most_;
+  unsigned widest_ = 0;
+};
+
+}  // namespace efs::stage

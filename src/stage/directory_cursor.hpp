@@ -1,0 +1,35 @@
+#pragma once
+// The directory of the item at hand, kept open for the next one: neighbours mostly share theirs.
+
+#include <functional>
+#include <string>
+
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+
+namespace efs::stage {
+
+/// Not thread-safe: one per thread.
+class DirectoryCursor {
+ public:
+  using Open = std::function<Result<UniqueFd>(const std::string& path)>;
+  explicit DirectoryCursor(Open open) : open_(std::move(open)) {}
+
+  /// The open directory `path`; valid until the next call with another one.
+  Result<int> at(const std::string& path) {
+    if (!fd_ || path != path_) {
+      auto opened = open_(path);
+      if (!opened) return fail(opened.error().code, "opening its directory: " + describe(opened.error()));
+      fd_ = std::move(*opened);
+      path_ = path;
+    }
+    return fd_.get();
+  }
+
+ private:
+  const Open open_;
+  std::string path_;
+  UniqueFd fd_;
+};
+
+}  // namespace efs::stage

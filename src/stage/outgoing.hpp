@@ -1,0 +1,36 @@
+#pragma once
+// One result on its way back to the PFS.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "fs/staging.hpp"
+#include "stage/partial.hpp"
+#include "stage/receipt.hpp"
+
+namespace efs::stage {
+
+/// Touched by one thread at a time. `waiting` -> `written` (the partial is whole) -> `named` (under its real name) ->
+/// `settled` (the receipt's entry is final); every state may go straight to `settled`.
+struct Outgoing {
+  enum class State : std::uint8_t { waiting, written, named, settled };
+  const fs::WalkItem* item = nullptr;
+  std::string name;           // in its directory on the PFS
+  std::string partial;        // likewise, until it is whole and durable
+  bool fsync = false;         // by itself; else one syncfs covers it
+  bool there_already = false; // `named`, by an earlier stage-out
+  State state = State::waiting;
+  bool partial_left = false;  // settled, but its partial still has to go
+  bool no_room = false;       // settled, for want of space only
+  PartialFile file;
+  ReceiptEntry entry;
+
+  void settle(Action action, std::string reason = {}) {
+    state = State::settled;
+    entry.action = action;
+    entry.reason = std::move(reason);
+  }
+};
+
+}  // namespace efs::stage

@@ -1,0 +1,198 @@
+#include "stage/result_writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+namespace efs::stage {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+PartialJob job_of(const Outgoing& out, int directory) {
+  return {.item = *out.item, .directory = directory, .partial = out.partial, .fsync = out.fsync, .name = out.name};
+}
+
+bool is_full(const Error& error) { return error.code == ENOSPC || error.code == EDQUOT; }
+
+/// What says that the PFS has no second names, or none for this file: no failure, the result is then a file of its own.
+bool cannot_link(const Error& error) {
+  constexpr std::array codes{EPERM, EOPNOTSUPP, ENOSYS, EMLINK, EXDEV};
+  return std::ranges::find(codes, error.code) != codes.end();
+}
+
+}  // namespace
+
+ResultWriter::ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size)
+    : config_(config), buffer_(buffer), pfs_(pfs), tree_(tree), progress_(progress), in_place_(config.in_place || config.results_dir == config.root_dir),
+      scratches_(transfer_size) {}
+
+DirectoryCursor ResultWriter::cursor() const {
+  return DirectoryCursor([this](const std::string& path) { return tree_.directory(path); });
+}
+
+void ResultWriter::note_full(const Error& error) {
+  if (is_full(error)) full_ = true;
+}
+
+void ResultWriter::give_up(Outgoing& out, const Error& error) {
+  note_full(error);
+  out.no_room = is_full(error);
+  out.entry.code = error.code;
+  if (error.code == ECANCELED) return out.settle(Action::not_saved, "cancelled");
+  out.settle(Action::failed, describe(error));
+}
+
+void ResultWriter::write(std::span<Outgoing> task) {
+  const ScratchPool::Loan scratch(scratches_);
+  DirectoryCursor directories = cursor();
+  for (auto& out : task) {
+    if (full_) {
+      out.settle(Action::not_saved, "not tried: no space left in results-dir");
+      out.no_room = true;
+    } else if (progress_.cancel) {
+      out.settle(Action::not_saved, "not tried: cancelled");
+    } else {
+      const auto started = Clock::now();
+      write_one(out, directories, *scratch);
+      out.entry.seconds = std::chrono::duration<double>(Clock::now() - started).count();
+    }
+  }
+}
+
+void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
+  auto directory = directories.at(parent_of(out.item->path));
+  if (!directory) return give_up(out, directory.error());
+  // In a directory that we have just made nothing can be there.
+  if ((replaces_origin(out) || !tree_.is_new(parent_of(out.item->path))) && !may_write(out, *directory, scratch)) return;
+  auto written = write_partial(job_of(out, *directory), buffer_, pfs_, scratch, progress_);
+  if (!written) return give_up(out, written.error());
+  out.file = *written;
+  out.entry.checksum = written->checksum;
+  if (written->checksum) out.entry.bytes = written->size;
+  if (!written->lost.empty()) out.entry.reason += (out.entry.reason.empty() ? "" : "; ") + ("without " + written->lost);
+  out.state = Outgoing::State::written;
+}
+
+/// False where the result is settled, or `named` by an earlier stage-out.
+bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
+  auto check = check_version(*out.item, out.name, in_place_, directory, buffer_, pfs_, scratch, progress_.cancel);
+  if (!check) {
+    give_up(out, check.error());
+  } else if (check->version == PfsVersion::same_content) {
+    found_there(out, check->checksum);
+  } else if (check->version == PfsVersion::other && replaces_origin(out)) {
+    return resolve(out, directory, scratch);
+  }
+  return out.state == Outgoing::State::waiting;
+}
+
+/// Its name may not be durable yet: like one just renamed, it waits for the sync of its directory.
+void ResultWriter::found_there(Outgoing& out, std::optional<std::uint64_t> checksum) {
+  out.entry.checksum = checksum;
+  out.there_already = true;
+  out.state = Outgoing::State::named;
+  progress_.bytes_done += out.entry.bytes;
+}
+
+/// The PFS has another version than was staged in: by the job file's on-conflict. True where the result may be
+/// written, under out.name.
+bool ResultWriter::resolve(Outgoing& out, int directory, Scratch& scratch) {
+  switch (config_.on_conflict) {
+    case config::OnConflict::fail: break;
+    case config::OnConflict::overwrite:
+      out.entry.reason = "replaced a version that changed on the PFS since it was staged in";
+      return true;
+    case config::OnConflict::keep_both:
+      for (unsigned n = 1; n < 1000; ++n) {
+        std::string name = kept_name(leaf_of(out.item->path), config_.name, n);
+        auto check = check_version(*out.item, name, false, directory, buffer_, pfs_, scratch, progress_.cancel);
+        if (!check) return give_up(out, check.error()), false;
+        if (check->version == PfsVersion::other) continue;  // kept by another run
+        out.name = std::move(name);
+        out.entry.placed_as = out.name;
+        out.entry.reason = "the PFS's version changed since it was staged in: both are kept, the job's as " + out.name;
+        if (check->version == PfsVersion::same_content) return found_there(out, check->checksum), false;
+        return true;
+      }
+      break;
+  }
+  out.settle(Action::conflict, "it changed on the PFS since it was staged in; the job's version is kept in the buffer only");
+  return false;
+}
+
+void ResultWriter::verify(std::span<Outgoing> task) {
+  const ScratchPool::Loan scratch(scratches_);
+  DirectoryCursor directories = cursor();
+  for (auto& out : task) {
+    if (out.state == Outgoing::State::written && out.file.checksum) verify_one(out, directories, *scratch);
+  }
+}
+
+void ResultWriter::verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
+  auto directory = directories.at(parent_of(out.item->path));
+  auto read = directory ? read_back(job_of(out, *directory), out.file, pfs_, scratch, progress_.cancel) : Status(std::unexpected(directory.error()));
+  if (read) return;
+  out.partial_left = true;
+  give_up(out, read.error());
+}
+
+void ResultWriter::publish(std::span<Outgoing> task) {
+  const ScratchPool::Loan scratch(scratches_);
+  DirectoryCursor directories = cursor();
+  for (auto& out : task) {
+    if (out.state == Outgoing::State::written) publish_one(out, directories, *scratch);
+  }
+}
+
+void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
+  auto directory = directories.at(parent_of(out.item->path));
+  if (!directory) {
+    out.partial_left = true;
+    return give_up(out, directory.error());
+  }
+  if (replaces_origin(out) && out.entry.placed_as.empty() && config_.on_conflict != config::OnConflict::overwrite) {
+    // Again, as late as can be: writing may have taken minutes.
+    auto check = check_version(*out.item, out.name, true, *directory, buffer_, pfs_, scratch, progress_.cancel);
+    if (!check || (check->version == PfsVersion::other && !resolve(out, *directory, scratch))) {
+      out.partial_left = true;
+      if (!check) give_up(out, check.error());
+      return;
+    }
+  }
+  if (auto published = publish_partial(job_of(out, *directory), out.file, pfs_); !published) return give_up(out, published.error());
+  out.state = Outgoing::State::named;
+}
+
+bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
+  const bool there = first.state == Outgoing::State::settled && (first.entry.action == Action::staged_out || first.entry.action == Action::kept);
+  if (!there || replaces_origin(out) || progress_.cancel) return false;
+  auto from = tree_.directory(parent_of(first.item->path));
+  auto to = tree_.directory(parent_of(out.item->path));
+  if (!from || !to) return give_up(out, from ? to.error() : from.error()), true;
+  auto now = pfs_.lstat(from->get(), first.name);
+  if (!now || (first.file.checksum && now->st_ino != first.file.inode)) return false;
+  auto present = pfs_.lstat(to->get(), out.name);
+  const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
+  if (!linked) {
+    auto done = link_partial(from->get(), first.name, job_of(out, to->get()), pfs_);
+    if (!done && cannot_link(done.error())) return false;
+    if (!done) return give_up(out, done.error()), true;
+  }
+  out.there_already = linked;
+  out.state = Outgoing::State::named;
+  out.entry.checksum = first.entry.checksum;
+  out.entry.bytes = 0;
+  out.entry.reason = "another name of " + first.item->path;
+  return true;
+}
+
+void ResultWriter::remove_partials(std::span<Outgoing> batch) {
+  DirectoryCursor directories = cursor();
+  for (auto& out : batch) {
+    if (!out.partial_left) continue;
+    if (auto directory = directories.at(parent_of(out.item->path))) (void)pfs_.unlink(*directory, out.partial);
+  }
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,69 @@
+#pragma once
+// How one result gets to its place: what is there already, the partial, its check, its name, and the policy for
+// versions that others have put there meanwhile.
+
+#include <atomic>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "config/job_config.hpp"
+#include "stage/directory_cursor.hpp"
+#include "stage/outgoing.hpp"
+#include "stage/results_tree.hpp"
+#include "stage/transfer.hpp"
+
+namespace efs::stage {
+
+/// Thread-safe for different results. Nothing here makes anything durable but the fsync of single files.
+class ResultWriter {
+ public:
+  ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size);
+
+  /// Writes the partials: `written`, `named` where an earlier stage-out has brought the result out, or settled.
+  void write(std::span<Outgoing> task);
+
+  /// Of those that are `written`, and durable: compares what the PFS holds with what was written (verify: read-back).
+  void verify(std::span<Outgoing> task);
+
+  /// Those that are `written` get their names.
+  void publish(std::span<Outgoing> task);
+
+  /// Makes `out` another name of `first`, which must be settled as staged out or kept: `named`. False where the PFS
+  /// cannot, or `first` is not what it should be: then it is to be written like any other.
+  bool link(Outgoing& out, const Outgoing& first);
+
+  /// Removes the partials of those that failed after theirs was whole.
+  void remove_partials(std::span<Outgoing> batch);
+
+  /// Settles it as failed (or not saved: cancelled).
+  void give_up(Outgoing& out, const Error& error);
+
+  /// After a full PFS nothing new is begun: partials would take the last space from one another, and possibly none
+  /// would be whole.
+  void note_full(const Error& error);
+  bool full() const { return full_; }
+  /// There may be space again.
+  void forget_full() { full_ = false; }
+
+ private:
+  DirectoryCursor cursor() const;
+  void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
+  void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
+  void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
+  bool replaces_origin(const Outgoing& out) const { return in_place_ && out.item->origin.has_value(); }
+  bool may_write(Outgoing& out, int directory, Scratch& scratch);
+  bool resolve(Outgoing& out, int directory, Scratch& scratch);
+  void found_there(Outgoing& out, std::optional<std::uint64_t> checksum);
+
+  const config::JobConfig& config_;
+  Buffer& buffer_;
+  PfsIo& pfs_;
+  ResultsTree& tree_;
+  Progress& progress_;
+  const bool in_place_;
+  ScratchPool scratches_;
+  std::atomic<bool> full_{false};
+};
+
+}  // namespace efs::stage

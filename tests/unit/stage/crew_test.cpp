@@ -1,0 +1,69 @@
+// Threads that come when the PFS is slow, and only then.
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "stage/crew.hpp"
+
+using namespace efs::stage;
+
+TEST_CASE("crew: every item once, in pieces of neighbours, whatever the numbers", "[stage][crew]") {
+  for (const unsigned most : {0U, 1U, 3U, 256U}) {
+    for (const std::size_t count : {0UL, 1UL, 2UL, 63UL, 1000UL, 12345UL}) {
+      for (const std::size_t grain : {0UL, 1UL, 16UL, 100'000UL}) {
+        std::vector<std::atomic<int>> seen(count);
+        std::atomic<bool> too_large{false};
+        Crew crew(most);
+        crew.run(count, grain, [&](std::size_t begin, std::size_t end) {
+          if (end - begin > std::max<std::size_t>(1, grain)) too_large = true;
+          for (std::size_t i = begin; i < end; ++i) ++seen[i];
+        });
+        INFO("most " << most << " count " << count << " grain " << grain);
+        CHECK(!too_large);
+        CHECK(std::ranges::all_of(seen, [](const auto& n) { return n == 1; }));
+        CHECK(crew.widest() <= (most == 0 ? Crew::automatic_most : most));
+      }
+    }
+  }
+}
+
+TEST_CASE("crew: threads that wait get company, up to the limit", "[stage][crew]") {
+  // Items that end only when as many are under way at once as are allowed: a crew that does not grow never ends.
+  for (const unsigned most : {8U, 32U}) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::size_t waiting = 0;
+    bool open = false;
+    Crew crew(most);
+    crew.run(4000, 1, [&](std::size_t, std::size_t) {
+      std::unique_lock lock(mutex);
+      if (open) return;
+      open = ++waiting == most;
+      changed.notify_all();
+      changed.wait_for(lock, std::chrono::milliseconds(5), [&] { return open; });  // what a slow PFS takes
+      --waiting;
+    });
+    CHECK(open);
+    CHECK(crew.widest() == most);
+  }
+}
+
+TEST_CASE("crew: one thread where one is allowed", "[stage][crew]") {
+  const auto me = std::this_thread::get_id();
+  std::size_t last = 0;
+  bool in_order = true;
+  Crew crew(1);
+  crew.run(1000, 1, [&](std::size_t begin, std::size_t) {
+    in_order = in_order && std::this_thread::get_id() == me && begin == last;
+    last = begin + 1;
+  });
+  CHECK(in_order);
+  CHECK(crew.widest() == 1);
+}

@@ -1,0 +1,211 @@
+// What a job file can say about a stage-out: conflicts, verification; and what goes without saying: links, and nothing twice.
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <sys/xattr.h>
+
+#include "fault_pfs.hpp"
+#include "scene.hpp"
+
+using namespace efs;
+using namespace efs::stage;
+using namespace efs::stage::test;
+
+namespace {
+
+/// An input that the job changed, in place, and somebody else too.
+void make_conflict(Scene& scene) {
+  scene.config.results_dir = scene.root;
+  scene.config.in_place = true;
+  write_file(scene.root + "/f", "one");
+  scene.resource("f");
+  if (!scene.in().ok()) throw std::runtime_error("the scenario itself fails");
+  scene.buffer.overwrite("f", "ours");
+  write_file(scene.root + "/f", "theirs");
+}
+
+std::uint64_t hash(const std::string& text) { return checksum(std::as_bytes(std::span(text))); }
+
+FaultPfs::Hook counting(const std::string& counted, std::atomic<int>& count) {
+  return [&count, counted](auto, const std::string& call, const auto&) {
+    count += call == counted;
+    return 0;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("on-conflict: overwrite replaces, and says so", "[stage][out][conflict]") {
+  Scene scene;
+  make_conflict(scene);
+  scene.config.on_conflict = config::OnConflict::overwrite;
+  const Receipt receipt = scene.out();
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(action_of(receipt, "f") == Action::staged_out);
+  CHECK(entry_of(receipt, "f")->reason.find("changed on the PFS") != std::string::npos);
+  CHECK(content_of(scene.root + "/f") == "ours");
+  CHECK(partials_below(scene.root) == 0);
+}
+
+TEST_CASE("on-conflict: keep-both leaves theirs and puts ours beside it, once", "[stage][out][conflict]") {
+  Scene scene;
+  make_conflict(scene);
+  scene.config.on_conflict = config::OnConflict::keep_both;
+  write_file(scene.root + "/f.efs-job", "kept by an earlier run");
+  Receipt receipt = scene.out();
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(entry_of(receipt, "f")->placed_as == "f.efs-job.2");
+  CHECK(content_of(scene.root + "/f") == "theirs");
+  CHECK(content_of(scene.root + "/f.efs-job") == "kept by an earlier run");
+  CHECK(content_of(scene.root + "/f.efs-job.2") == "ours");
+  receipt = scene.out();
+  CHECK(action_of(receipt, "f") == Action::kept);
+  CHECK(entry_of(receipt, "f")->placed_as == "f.efs-job.2");
+  CHECK(!stdfs::exists(scene.root + "/f.efs-job.3"));
+  CHECK(partials_below(scene.root) == 0);
+}
+
+TEST_CASE("on-conflict: keep-both also where the change comes while the file is written", "[stage][out][conflict]") {
+  Scene scene;
+  make_conflict(scene);
+  scene.config.on_conflict = config::OnConflict::keep_both;
+  const auto there = stat_of(scene.root + "/f");
+  scene.buffer.nodes.at("f").origin = fs::Origin{.device = there.st_dev, .inode = there.st_ino, .size = static_cast<std::uint64_t>(there.st_size),
+                                                 .mtime = to_ns(there.st_mtim), .ctime = to_ns(there.st_ctim)};
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+    if (call == "write") write_file(scene.root + "/f", "theirs, later");
+    return 0;
+  });
+  const Receipt receipt = scene.out(pfs);
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(content_of(scene.root + "/f") == "theirs, later");
+  CHECK(content_of(scene.root + "/f.efs-job") == "ours");
+  CHECK(partials_below(scene.root) == 0);
+}
+
+TEST_CASE("stage-out: what an interrupted one brought out is kept, not moved again", "[stage][out][resume]") {
+  Scene scene;
+  for (int i = 0; i < 30; ++i) scene.buffer.put("f" + std::to_string(i), S_IFREG, random_text(3000, static_cast<unsigned>(i)));
+  std::atomic<int> writes{0};
+  FaultPfs failing([&](auto, const std::string& call, const auto&) { return call == "write" && ++writes > 20 ? EIO : 0; });
+  const Receipt first = scene.out(failing);
+  REQUIRE(first.totals.staged_out == 20);
+  std::atomic<int> again{0};
+  FaultPfs pfs(counting("write", again));
+  const Receipt second = scene.out(pfs);
+  CHECK(second.verdict == Verdict::complete);
+  CHECK(second.totals.kept == 20);
+  CHECK(second.totals.staged_out == 10);
+  CHECK(again == 10);
+  for (const auto& entry : second.entries) CHECK(entry.checksum == hash(scene.buffered(entry.path)));
+}
+
+TEST_CASE("stage-out: other content of the same size and time is not kept", "[stage][out][resume]") {
+  Scene scene;
+  scene.buffer.put("f", S_IFREG, "ours");
+  write_file(scene.results + "/f", "them");
+  ::chmod((scene.results + "/f").c_str(), 0644);
+  set_mtime(scene.results + "/f", scene.buffer.nodes.at("f").attributes.mtime);
+  // The container's own times count.
+  set_mtime(scene.buffer.container(scene.buffer.nodes.at("f").ino), scene.buffer.nodes.at("f").attributes.mtime);
+  const Receipt receipt = scene.out();
+  CHECK(action_of(receipt, "f") == Action::staged_out);
+  CHECK(content_of(scene.results + "/f") == "ours");
+}
+
+TEST_CASE("verify: read-back finds what the PFS does not hold", "[stage][out][verify]") {
+  Scene scene;
+  scene.options.workers = 1;
+  scene.config.verify = config::Verify::read_back;
+  scene.buffer.put("good", S_IFREG, "content");
+  scene.buffer.put("rotten", S_IFREG, "content");
+  // The PFS loses a byte between the sync and the read.
+  FaultPfs pfs([&](auto, const std::string& call, const std::string& object) {
+    if (call == "open" && object == "rotten.efs-partial" && stdfs::exists(scene.results + "/" + object)) {
+      const UniqueFd fd(::open((scene.results + "/" + object).c_str(), O_WRONLY | O_CLOEXEC));
+      if (::pwrite(fd.get(), "C", 1, 0) != 1) return EIO;
+    }
+    return 0;
+  });
+  const Receipt receipt = scene.out(pfs);
+  CHECK(receipt.read_back);
+  CHECK(action_of(receipt, "good") == Action::staged_out);
+  CHECK(action_of(receipt, "rotten") == Action::failed);
+  CHECK(entry_of(receipt, "rotten")->reason.find("other data") != std::string::npos);
+  CHECK(!stdfs::exists(scene.results + "/rotten"));
+  CHECK(partials_below(scene.results) == 0);
+  CHECK(scene.out().totals.staged_out == 1);
+}
+
+TEST_CASE("stage-out: several names of one file stay one file", "[stage][out][links]") {
+  Scene scene;
+  scene.buffer.put("a", S_IFREG, "content");
+  scene.buffer.put("d", S_IFDIR, {}, 0755);
+  scene.buffer.link("a", "d/b");
+  scene.buffer.link("a", "z");
+  write_file(scene.results + "/z", "old");
+  Receipt receipt = scene.out();
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(receipt.totals.staged_out == 4);
+  CHECK(receipt.totals.bytes_staged_out == 7);
+  const auto inode = stat_of(scene.results + "/a").st_ino;
+  CHECK(stat_of(scene.results + "/d/b").st_ino == inode);
+  CHECK(stat_of(scene.results + "/z").st_ino == inode);
+  CHECK(stat_of(scene.results + "/a").st_nlink == 3);
+  CHECK(partials_below(scene.results) == 0);
+  // Again, with nothing to do.
+  receipt = scene.out();
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(receipt.totals.kept == 3);
+  CHECK(stat_of(scene.results + "/a").st_nlink == 3);
+  CHECK(partials_below(scene.results) == 0);
+}
+
+TEST_CASE("stage-out: a PFS without links gets a file for each name", "[stage][out][links]") {
+  Scene scene;
+  scene.buffer.put("a", S_IFREG, "content");
+  scene.buffer.link("a", "b");
+  for (const int code : {EPERM, EOPNOTSUPP}) {
+    stdfs::remove_all(scene.results);
+    FaultPfs pfs([&](auto, const std::string& call, const auto&) { return call == "link" ? code : 0; });
+    const Receipt receipt = scene.out(pfs);
+    CHECK(receipt.verdict == Verdict::complete);
+    CHECK(content_of(scene.results + "/b") == "content");
+    CHECK(stat_of(scene.results + "/b").st_nlink == 1);
+    CHECK(partials_below(scene.results) == 0);
+  }
+  stdfs::remove_all(scene.results);
+  FaultPfs broken([&](auto, const std::string& call, const auto&) { return call == "link" ? EIO : 0; });
+  const Receipt receipt = scene.out(broken);
+  CHECK(action_of(receipt, "a") == Action::staged_out);
+  CHECK(action_of(receipt, "b") == Action::failed);
+  CHECK(partials_below(scene.results) == 0);
+}
+
+TEST_CASE("staging: extended attributes go both ways; what the PFS does not take is told", "[stage][xattr]") {
+  Scene scene;
+  write_file(scene.root + "/f", "content");
+  if (::setxattr((scene.root + "/f").c_str(), "user.colour", "green", 5, 0) != 0) SKIP("no user.* attributes here");
+  scene.resource("f");
+  REQUIRE(scene.in().ok());
+  CHECK(scene.buffer.nodes.at("f").xattrs.at("user.colour") == "green");
+  scene.buffer.overwrite("f", "changed");
+  scene.buffer.nodes.at("f").xattrs["user.shape"] = std::string("a\0b", 3);
+  Receipt receipt = scene.out();
+  REQUIRE(action_of(receipt, "f") == Action::staged_out);
+  CHECK(entry_of(receipt, "f")->reason.empty());
+  const UniqueFd fd(::open((scene.results + "/f").c_str(), O_RDONLY | O_CLOEXEC));
+  const auto there = posix_pfs().xattrs(fd.get()).value();
+  CHECK(there == std::map<std::string, std::string>{{"user.colour", "green"}, {"user.shape", std::string("a\0b", 3)}});
+
+  stdfs::remove_all(scene.results);
+  FaultPfs refusing([](auto, const std::string& call, const std::string& object) { return call == "setxattr" && object == "user.shape" ? EOPNOTSUPP : 0; });
+  receipt = scene.out(refusing);
+  CHECK(action_of(receipt, "f") == Action::staged_out);
+  CHECK(entry_of(receipt, "f")->reason.find("user.shape") != std::string::npos);
+  stdfs::remove_all(scene.results);
+  FaultPfs broken([](auto, const std::string& call, const auto&) { return call == "setxattr" ? EIO : 0; });
+  receipt = scene.out(broken);
+  CHECK(action_of(receipt, "f") == Action::failed);
+  CHECK(partials_below(scene.results) == 0);
+}
