@@ -15,6 +15,8 @@
 #include <memory>
 #include <string_view>
 
+#include "fs/acl.hpp"
+
 namespace efs::stage {
 namespace {
 
@@ -171,7 +173,7 @@ class PosixPfs final : public PfsIo {
     for (std::size_t at = 0; at < names.size();) {
       const std::string name = names.c_str() + at;
       at += name.size() + 1;
-      if (!name.starts_with("user.") && !name.starts_with("trusted.") && name != "security.capability") continue;
+      if (!name.starts_with("user.") && !name.starts_with("trusted.") && name != "security.capability" && name != fs::access_acl_name) continue;
       std::string value(XATTR_SIZE_MAX, '\0');
       const ssize_t size = ::fgetxattr(fd, name.c_str(), value.data(), value.size());
       if (size < 0 && errno == ENODATA) continue;  // removed meanwhile
