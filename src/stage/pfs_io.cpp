@@ -101,6 +101,10 @@ class PosixPfs final : public PfsIo {
     ::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(length), SYNC_FILE_RANGE_WRITE);
   }
 
+  void will_need(int fd, std::uint64_t offset, std::uint64_t length) override {
+    ::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_WILLNEED);
+  }
+
   void drop_cache(int fd) override { ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }
 
   Result<struct stat> fstat(int fd) override {
