@@ -63,6 +63,7 @@ class PacedPfs final : public PfsIo {
   Result<std::uint64_t> seek(int fd, std::uint64_t offset, int whence) override;
   Status truncate(int fd, std::uint64_t size) override;
   void start_writeback(int fd, std::uint64_t offset, std::uint64_t length) override { pfs_.start_writeback(fd, offset, length); }
+  void will_need(int fd, std::uint64_t offset, std::uint64_t length) override { pfs_.will_need(fd, offset, length); }
   void drop_cache(int fd) override { pfs_.drop_cache(fd); }
   Result<struct stat> fstat(int fd) override;
   Result<struct stat> lstat(int at, const std::string& name) override;

@@ -15,6 +15,7 @@
 #include <memory>
 #include <string_view>
 
+#include "fs/acl.hpp"
 #include "stage/merge.hpp"
 
 namespace efs::stage {
@@ -101,6 +102,10 @@ class PosixPfs : public PfsIo {
     ::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(length), SYNC_FILE_RANGE_WRITE);
   }
 
+  void will_need(int fd, std::uint64_t offset, std::uint64_t length) override {
+    ::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_WILLNEED);
+  }
+
   void drop_cache(int fd) override { ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }
 
   Result<struct stat> fstat(int fd) override {
@@ -173,7 +178,7 @@ class PosixPfs : public PfsIo {
     for (std::size_t at = 0; at < names.size();) {
       const std::string name = names.c_str() + at;
       at += name.size() + 1;
-      if (!name.starts_with("user.") && !name.starts_with("trusted.") && name != "security.capability") continue;
+      if (!name.starts_with("user.") && !name.starts_with("trusted.") && name != "security.capability" && name != fs::access_acl_name) continue;
       std::string value(XATTR_SIZE_MAX, '\0');
       const ssize_t size = ::fgetxattr(fd, name.c_str(), value.data(), value.size());
       if (size < 0 && errno == ENODATA) continue;  // removed meanwhile

@@ -37,6 +37,8 @@ class PfsIo {
   /// lseek(2) with SEEK_DATA or SEEK_HOLE: ENXIO where there is no more data.
   virtual Result<std::uint64_t> seek(int fd, std::uint64_t offset, int whence) = 0;
   virtual Status truncate(int fd, std::uint64_t size) = 0;
+  /// A hint: these bytes are read soon. Does not wait for them; has no result.
+  virtual void will_need(int fd, std::uint64_t offset, std::uint64_t length) = 0;
   /// A hint: begin writing these dirty pages back. Never waits for them; has no result.
   virtual void start_writeback(int fd, std::uint64_t offset, std::uint64_t length) = 0;
 

@@ -13,6 +13,8 @@ namespace efs::stage {
 namespace {
 
 constexpr std::uint64_t writeback_step = 32U << 20U;
+// The kernel reads ahead for one reader that goes straight on; to it, several threads in one file look like random access.
+constexpr std::uint64_t read_ahead = 16U << 20U;
 
 std::unexpected<Error> told(const Error& error, const char* what) {
   return fail(error.code, std::string(what) + ": " + describe(error));
@@ -101,7 +103,8 @@ class Steps {
 /// one CPU's cache from the first to the last. Reads and writes go side by side, hashing in the order of the file.
 class Copy {
  public:
-  Copy(const CopyJob& job, std::uint64_t chunk, Checksum* sum, Progress& progress) : job_(job), sum_(sum), progress_(progress), steps_(job, chunk) {}
+  Copy(const CopyJob& job, std::uint64_t chunk, bool shared, Checksum* sum, Progress& progress)
+      : job_(job), shared_(shared), sum_(sum), progress_(progress), steps_(job, chunk) {}
 
   /// Takes steps until there are none, or one fails; with a buffer of its own.
   void take_part(std::span<std::byte> buffer) {
@@ -141,11 +144,19 @@ class Copy {
 
   Status carry_out(const Step& step, std::span<std::byte> buffer) {
     const auto data = buffer.first(step.end - step.begin);
+    if (shared_) announce(step);
     EFS_TRY(read_fully(job_.source, data, step.begin));
     EFS_TRY(hash(step, data));
     EFS_TRY(put(data, step.begin));
     if (job_.early_writeback) start_writeback(step);
     return {};
+  }
+
+  /// What comes `read_ahead` behind this step; with the first one, all up to there.
+  void announce(const Step& step) {
+    const std::uint64_t begin = step.turn == 0 ? step.end : std::min(job_.size, step.begin + read_ahead);
+    const std::uint64_t end = std::min(job_.size, step.end + read_ahead);
+    if (begin < end) job_.source.io.will_need(job_.source.fd, begin, end - begin);
   }
 
   Status hash(const Step& step, std::span<const std::byte> data) {
@@ -204,6 +215,7 @@ class Copy {
   }
 
   const CopyJob& job_;
+  const bool shared_;    // by several threads
   Checksum* const sum_;  // used by the thread whose turn it is
   Progress& progress_;
   Mutex mutex_;  // rank 90 (leaf): nothing is taken under it, but a seek for holes is made
@@ -240,9 +252,9 @@ void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) {
 }
 
 Status copy_data(const CopyJob& job, Scratch& scratch, Checksum* sum, Progress& progress) {
-  Copy copy(job, scratch.chunk(), sum, progress);
   const auto data = std::min(job.size, job.allocated);
   const std::size_t threads = data < shared_from ? 1 : data < widely_shared_from ? 2 : Scratch::count;
+  Copy copy(job, scratch.chunk(), threads > 1, sum, progress);
   {
     std::vector<std::jthread> helpers;
     for (std::size_t i = 1; i < threads; ++i) {

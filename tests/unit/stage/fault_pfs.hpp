@@ -34,6 +34,7 @@ class FaultPfs final : public PfsIo {
   }
   Status truncate(int fd, std::uint64_t size) override { return run("truncate", "", [&] { return real_.truncate(fd, size); }); }
   void start_writeback(int, std::uint64_t, std::uint64_t) override {}
+  void will_need(int, std::uint64_t, std::uint64_t) override {}
   void drop_cache(int fd) override { real_.drop_cache(fd); }
   Result<struct stat> fstat(int fd) override { return run("fstat", "", [&] { return real_.fstat(fd); }); }
   Result<struct stat> lstat(int at, const std::string& name) override { return run("lstat", name, [&] { return real_.lstat(at, name); }); }

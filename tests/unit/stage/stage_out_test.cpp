@@ -200,7 +200,7 @@ TEST_CASE("stage-out: parallel partials do not take the last space from one anot
   const std::vector<std::string> large{"large1", "large2", "large3"};
   for (const auto& name : large) scene.buffer.put(name, S_IFREG, random_text(9 * mib, 1));
   for (int i = 0; i < 40; ++i) scene.buffer.put("small" + std::to_string(100 + i), S_IFREG, "content");
-  // A PFS with `room`, on which the first write of each large file waits for those of the others.
+  // A PFS with `room`, on which no file is written before a second large one is begun (there may be no more threads).
   const auto used = [&] {
     std::uint64_t bytes = 0;
     std::error_code gone;
@@ -213,7 +213,8 @@ TEST_CASE("stage-out: parallel partials do not take the last space from one anot
   FaultPfs pfs([&](auto, const std::string& call, const std::string& name) {
     if (call == "open" && name.starts_with("large")) ++begun;
     if (call != "write") return 0;
-    while (begun < large.size()) std::this_thread::yield();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (begun < 2 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return used() + scene.options.transfer_size > room ? ENOSPC : 0;
   });
   const Receipt receipt = scene.out(pfs);
