@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -77,6 +78,10 @@ class Backend {
   virtual Status set_times(std::uint64_t id, std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) = 0;
   /// Returns when the container's existence (not its bytes) survives what the durability class promises.
   virtual Status sync_name(std::uint64_t id) = 0;
+  /// Returns when the bytes and the existence of every container survive what the durability class promises.
+  virtual Status sync_all() = 0;
+  /// The id of every container that exists, in no order. For recovery and checks: not while others create or remove.
+  virtual Status for_each(const std::function<void(std::uint64_t id)>& visit) = 0;
   virtual Space space() = 0;
   /// ENOSPC where the declared capacity is used up and the kernel will not say so (advisory enforcement).
   virtual Status admit_writer() = 0;

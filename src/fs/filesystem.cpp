@@ -9,50 +9,36 @@ namespace efs::fs {
 namespace {
 
 constexpr const char* journal_name = "journal";
-constexpr std::uint64_t smallest_compaction = 64u << 20;  // bytes of journal
 constexpr std::size_t longest_name = 255;
 constexpr std::size_t most_files = 256;  // each may hold a container, that is a descriptor
 
 }  // namespace
 
 Filesystem::Filesystem(Backend& backend, const Options& options)
-    : backend_(backend), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
+    : backend_(backend), options_(options), medium_(options.medium ? options.medium : store::directory_medium(options.metadata_directory)), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
 
 Filesystem::~Filesystem() = default;
 
 Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Options& options) {
   std::unique_ptr<Filesystem> fs(new Filesystem(backend, options));
-  WriteLock lock(fs->mutex_);
-  auto fresh = store::Journal::create(options.metadata_directory, journal_name);
-  if (!fresh && fresh.error().code != EEXIST) return std::unexpected(fresh.error());
-  if (fresh) {
-    fs->journal_ = std::move(*fresh);
-    Inode& root = fs->names_.root();
-    EFS_TRY(fs->commit(0, SetAttributes{root_ino, root.mode, root.uid, root.gid, root.atime, root.mtime, root.ctime, 0}));
-  } else {
-    EFS_TRY(fs->recover(options.metadata_directory));
+  if (!options.read_only) {
+    WriteLock lock(fs->mutex_);
+    auto fresh = store::Journal::create(fs->medium_, journal_name);
+    if (!fresh && fresh.error().code != EEXIST) return std::unexpected(fresh.error());
+    if (fresh) {
+      fs->journal_ = std::move(*fresh);
+      Inode& root = fs->names_.root();
+      EFS_TRY(fs->commit(0, SetAttributes{root_ino, root.mode, root.uid, root.gid, root.atime, root.mtime, root.ctime, 0}));
+      fs->compact_at_ = options.smallest_compaction;
+      return fs;
+    }
   }
-  fs->compact_at_ = std::max(smallest_compaction, 2 * fs->journal_->size());
+  EFS_TRY(fs->recover());
   return fs;
 }
 
-Status Filesystem::recover(int directory) {
-  auto journal = store::Journal::open(directory, journal_name, [this](const store::Record& stored) -> Status {
-    auto record = decode(stored.payload);
-    if (!record) return std::unexpected(record.error());
-    return names_.apply(*record);
-  });
-  if (!journal) return std::unexpected(journal.error());
-  journal_ = std::move(*journal);
-  // Nobody has an unlinked file open after a restart of the daemon's machine: free them (R3, R4).
-  for (const auto ino : names_.orphans()) {
-    names_.find(ino)->lookups = 0;
-    reap(ino);
-  }
-  return {};
-}
-
 Status Filesystem::commit(std::uint64_t request, const Record& record, std::int64_t reserve) {
+  if (!journal_ || broken_) return fail(EROFS);
   scratch_.clear();
   encode(record, scratch_);
   EFS_TRY(journal_->append(request, scratch_, reserve));
@@ -64,6 +50,8 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
 
 void Filesystem::compact_if_due() {
   if (compact_at_ == 0 || journal_->size() < compact_at_) return;
+  bool switched = false;
+  const std::uint64_t sequence = journal_->sequence();
   const Status done = journal_->replace([this](store::Journal& next) -> Status {
     Status status;
     names_.snapshot([&](const Record& record) {
@@ -76,10 +64,12 @@ void Filesystem::compact_if_due() {
       status = next.append(0, bytes, name == 0 ? 0 : static_cast<std::int64_t>(store::Journal::record_size(name + 32)));
     });
     return status;
-  });
+  }, &switched);
+  if (done) durable_ = std::max(durable_.load(), sequence);
+  else if (switched) broken_ = true;  // power loss could bring the old journal back, without what follows
   // Without room for a snapshot the old journal goes on; ask again when it has grown by a half.
   if (!done) log::warn("event=snapshot_failed reason=\"{}\"", describe(done.error()));
-  compact_at_ = std::max(smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 3 / 2);
+  compact_at_ = std::max(options_.smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 3 / 2);
 }
 
 Result<Inode*> Filesystem::inode(std::uint64_t ino) const {
@@ -167,7 +157,11 @@ bool Filesystem::reap(std::uint64_t ino) {
     MutexLock lock(files_mutex_);
     files_.erase(ino);
   }
-  if (container) backend_.remove(ino);
+  if (!container) return true;
+  // R3: on a page-cache file system the record that took the last name may be lost with the power, and must then find
+  // its container.
+  if (journal_ && backend_.durability() == Durability::page && options_.rules.free_after_durable) released_.push_back({journal_->sequence(), ino});
+  else if (journal_) backend_.remove(ino);
   return true;
 }
 

@@ -55,14 +55,39 @@ struct AttributeChange {
 /// Thread-safe. Every member answers with the errno that POSIX names; a change that was answered is in the journal.
 class Filesystem {
  public:
+  /// The ordering rules of src/store/README.md that are this class's to keep. All hold; the crash tests break one at a
+  /// time, to see that they would notice.
+  struct Rules {
+    bool settle_after_sync = true;    // R1
+    bool free_after_durable = true;   // R3
+    bool free_unknown = true;         // R4
+    bool sync_before_replace = true;  // R6
+  };
   struct Options {
     int metadata_directory = -1;  // where the journal lives; borrowed
+    std::shared_ptr<store::Medium> medium = nullptr;  // or what stands in its place
     mode_t root_mode = 0755;
     uid_t uid = 0;  // owner of the root
     gid_t gid = 0;
+    std::uint64_t smallest_compaction = 16u << 20;  // bytes of journal below which no snapshot is made
+    bool after_power_loss = false;  // the machine went down since the store was written (recovery only)
+    bool live = false;              // recovery for a mount that goes on: files without a name may be open and stay
+    bool read_only = false;         // a look at an image: nothing is changed, changes answer EROFS
+    Rules rules = {};
   };
 
-  /// A new file system on an empty store, or, where the store has a journal, the one that it describes.
+  /// What a recovery met. Paths are relative to the root.
+  struct Recovery {
+    bool found = false;                   // there was a journal
+    store::ReplayEnd journal;
+    std::uint64_t nameless = 0;           // files that were open without a name: freed
+    std::uint64_t unknown_containers = 0; // containers that no record knows: freed
+    std::vector<std::string> emptied;     // power loss took the container before the first fsync: now empty
+    std::vector<std::string> dropped;     // clean, and nothing says that the content is whole: the PFS has it
+  };
+
+  /// A new file system on an empty store, or, where the store has a journal, the one that it describes; ENOENT with
+  /// `read_only` where it has none.
   static Result<std::unique_ptr<Filesystem>> open(Backend& backend, const Options& options);
   ~Filesystem();
 
@@ -110,13 +135,30 @@ class Filesystem {
   Status fsync_metadata();
   struct statvfs statfs();
 
+  /// Housekeeping, from time to time and from one thread: group commit on a page-cache file system, space of removed files
+  /// whose record has become durable, staged content booked as being on the medium. Does nothing on a volatile store.
+  void tend();
+  /// The latter by itself: returns when every clean file would survive power loss as it is.
+  Status settle();
+
   const Backend& backend() const { return backend_; }
+  const Recovery& recovery() const { return recovery_; }
 
  private:
   friend class Staging;
   Filesystem(Backend& backend, const Options& options);
 
-  Status recover(int directory);
+  Status recover();
+  Status replay();
+  void drop_nameless() EFS_REQUIRES(mutex_);
+  Status match_containers() EFS_REQUIRES(mutex_);
+  Status drop_names(const std::vector<std::uint64_t>& inodes) EFS_REQUIRES(mutex_);
+  /// Returns when every record so far survives power loss (nothing to do but on a page-cache file system), then frees
+  /// what waits for that. The namespace lock is not held meanwhile.
+  Status sync_journal();
+  void free_released();
+  /// 0 when it is done; else the inode whose data must be synced first (R6), which is not done under the lock.
+  Result<std::uint64_t> try_rename(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::uint64_t synced);
   /// The line: the record is in the journal, then in the namespace; only then may it be answered.
   Status commit(std::uint64_t request, const Record& record, std::int64_t reserve = 0) EFS_REQUIRES(mutex_);
   void compact_if_due() EFS_REQUIRES(mutex_);
@@ -137,6 +179,13 @@ class Filesystem {
   Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);
 
   Backend& backend_;
+  const Options options_;
+  const std::shared_ptr<store::Medium> medium_;
+  Recovery recovery_;  // constant after open()
+
+  Mutex sync_mutex_;   // rank 8: one sync of the journal at a time, so that one serves all who wait
+  std::atomic<std::uint64_t> durable_{0};  // sequence up to which records survive power loss
+  std::atomic<bool> broken_{false};        // the medium failed a sync: nothing more is promised, so nothing is changed
 
   // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel;
   // container creation and removal happen under it, so that a name and its container come and go together.
@@ -145,6 +194,13 @@ class Filesystem {
   std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);
   std::uint64_t compact_at_ EFS_GUARDED_BY(mutex_) = 0;  // journal size, bytes, at which a snapshot is due
   std::vector<std::byte> scratch_ EFS_GUARDED_BY(mutex_);
+  struct Released {
+    std::uint64_t sequence;  // of the journal when the last reference went
+    std::uint64_t ino;
+  };
+  std::vector<Released> released_ EFS_GUARDED_BY(mutex_);    // R3: containers that wait for their record, oldest first
+  std::vector<std::uint64_t> unsettled_ EFS_GUARDED_BY(mutex_);  // clean files whose content may not be on the medium
+  unsigned tended_ = 0;
 
   Mutex files_mutex_;  // rank 30
   std::unordered_map<std::uint64_t, std::shared_ptr<MappedFile>> files_ EFS_GUARDED_BY(files_mutex_);

@@ -24,6 +24,7 @@ struct InodeExtra {
   std::map<std::string, std::string> xattrs;
   std::optional<Origin> origin;               // staged in
   std::string origin_path;                    // under this name
+  std::string saved_path;                     // clean because results-dir has it, under this name
 };
 
 /// Guarded by the namespace lock, except `lookups`.
@@ -39,6 +40,7 @@ struct Inode {
   gid_t gid = 0;
   std::uint32_t nlink = 0;  // of a directory: 2 and its subdirectories
   bool dirty = false;
+  bool settled = false;  // its content as staged in survives power loss
   std::atomic<bool> opened_read_write{false};   // its mapping may move mtime unseen
   std::atomic<std::uint64_t> lookups{0};        // references of the kernel; may be too high, never too low
   std::unique_ptr<Directory> directory;

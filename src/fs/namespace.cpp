@@ -2,12 +2,25 @@
 
 #include <linux/fs.h>
 
+#include <cstring>
 #include <unordered_set>
 
 namespace efs::fs {
 namespace {
 
 std::unexpected<Error> impossible(const char* what) { return fail(EPROTO, std::string("record does not fit the namespace: ") + what); }
+
+// What no request can have asked for: only a damaged or forged journal has it.
+bool is_name(const std::string& name) {
+  return !name.empty() && name.size() <= 255 && name != "." && name != ".." && name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
+}
+
+bool is_file_type(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFREG: case S_IFDIR: case S_IFLNK: case S_IFIFO: case S_IFSOCK: case S_IFCHR: case S_IFBLK: return true;
+    default: return false;
+  }
+}
 
 void touch(Inode& directory, Nanoseconds time) { directory.mtime = directory.ctime = time; }
 
@@ -58,7 +71,8 @@ Status Namespace::apply(const Record& record) {
 Status Namespace::apply_one(const MakeNode& r) {
   Inode* parent = directory(r.parent);
   const bool nameless = r.name.empty();
-  if (find(r.ino) != nullptr || (!nameless && (parent == nullptr || parent->directory->find(r.name) != nullptr))) return impossible("make node");
+  if (r.ino <= root_ino || r.ino == ~std::uint64_t{0} || find(r.ino) != nullptr || !is_file_type(r.mode)) return impossible("make node");
+  if (!nameless && (!is_name(r.name) || parent == nullptr || parent->nlink == 0 || parent->directory->find(r.name) != nullptr)) return impossible("make node");
   auto inode = std::make_unique<Inode>();
   inode->ino = r.ino;
   inode->rdev = r.rdev;
@@ -81,6 +95,7 @@ Status Namespace::apply_one(const MakeNode& r) {
     inode->more().origin = r.origin;
     inode->more().origin_path = r.origin_path;
   }
+  inode->settled = r.staged >= 2;
   if (!nameless) {
     parent->directory->insert(r.name, r.ino);
     touch(*parent, r.ctime);
@@ -93,7 +108,7 @@ Status Namespace::apply_one(const MakeNode& r) {
 Status Namespace::apply_one(const Link& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
-  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->directory->find(r.name) != nullptr) return impossible("link");
+  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 || !is_name(r.name) || parent->directory->find(r.name) != nullptr) return impossible("link");
   parent->directory->insert(r.name, r.ino);
   ++inode->nlink;
   inode->ctime = r.time;
@@ -116,6 +131,8 @@ void Namespace::drop_name(Inode& parent, const std::string& name, Nanoseconds ti
 Status Namespace::apply_one(const Unlink& r) {
   Inode* parent = directory(r.parent);
   if (parent == nullptr || parent->directory->find(r.name) == nullptr) return impossible("unlink");
+  const Inode& inode = *find(parent->directory->find(r.name)->ino);
+  if (inode.is_directory() && !inode.directory->empty()) return impossible("unlink");
   drop_name(*parent, r.name, r.time);
   parent->directory->erase(r.name);
   touch(*parent, r.time);
@@ -136,15 +153,20 @@ Status Namespace::apply_one(const Rename& r) {
   if (from == nullptr || to == nullptr || from->directory->find(r.name) == nullptr) return impossible("rename");
   Inode& source = *find(from->directory->find(r.name)->ino);
   const auto* target = to->directory->find(r.new_name);
+  if (!is_name(r.new_name) || to->nlink == 0 || (target != nullptr && target->ino == source.ino)) return impossible("rename");
+  if (source.is_directory() && is_within(to->ino, source.ino)) return impossible("rename");
   if ((r.flags & RENAME_EXCHANGE) != 0) {
     if (target == nullptr) return impossible("exchange");
     Inode& other = *find(target->ino);
+    if (other.is_directory() && is_within(from->ino, other.ino)) return impossible("exchange");
     from->directory->replace(r.name, other.ino);
     to->directory->replace(r.new_name, source.ino);
     moved(source, *from, *to, r.time);
     moved(other, *to, *from, r.time);
   } else {
     if (target != nullptr) {
+      const Inode& replaced = *find(target->ino);
+      if (replaced.is_directory() != source.is_directory() || (replaced.is_directory() && !replaced.directory->empty())) return impossible("rename");
       drop_name(*to, r.new_name, r.time);
       to->directory->erase(r.new_name);
     }
@@ -169,6 +191,10 @@ Status Namespace::apply_one(const SetAttributes& r) {
   inode->mtime = r.mtime;
   inode->ctime = r.ctime;
   inode->dirty = r.dirty != 0;
+  if (inode->dirty) {
+    inode->settled = false;
+    if (inode->extra) inode->extra->saved_path.clear();
+  }
   return {};
 }
 
@@ -193,6 +219,44 @@ Status Namespace::apply_one(const UsedInodes& r) {
   return {};
 }
 
+Status Namespace::apply_one(const Settled& r) {
+  if (r.inodes.size() % sizeof(std::uint64_t) != 0) return impossible("settled");
+  for (std::size_t at = 0; at < r.inodes.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t ino = 0;
+    std::memcpy(&ino, r.inodes.data() + at, sizeof ino);
+    // One that was removed meanwhile is none of ours; one that was changed is not what was settled.
+    if (Inode* inode = find(ino); inode != nullptr && !inode->dirty) inode->settled = true;
+  }
+  return {};
+}
+
+Status Namespace::apply_one(const Saved& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr || r.path.empty()) return impossible("saved");
+  inode->dirty = false;
+  inode->settled = false;
+  inode->more().saved_path = r.path;
+  if (r.staged != 0) {
+    inode->more().origin = r.origin;
+    inode->more().origin_path = r.path;
+  }
+  return {};
+}
+
+void Namespace::for_each_name(const std::function<void(const Inode&, const std::string&, Inode&)>& visit) const {
+  for (const auto& [ino, inode] : inodes_) {
+    if (!inode->is_directory()) continue;
+    inode->directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
+      visit(*inode, name, *find(entry.ino));
+      return true;
+    });
+  }
+}
+
+void Namespace::for_each(const std::function<void(Inode&)>& visit) const {
+  for (const auto& [ino, inode] : inodes_) visit(*inode);
+}
+
 std::vector<std::uint64_t> Namespace::orphans() const {
   std::vector<std::uint64_t> result;
   for (const auto& [ino, inode] : inodes_)
@@ -210,7 +274,7 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
   MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .dirty = inode.dirty, .name = name};
   if (inode.extra) {
     r.target = inode.extra->target;
-    r.staged = inode.extra->origin.has_value();
+    r.staged = inode.extra->origin.has_value() ? (inode.settled ? 2 : 1) : 0;
     if (r.staged != 0) r.origin = *inode.extra->origin;
     r.origin_path = inode.extra->origin_path;
   }
@@ -220,6 +284,13 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
 void emit_xattrs(const Inode& inode, const std::function<void(const Record&)>& emit) {
   if (!inode.extra) return;
   for (const auto& [key, value] : inode.extra->xattrs) emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
+}
+
+void emit_saved(const Inode& inode, const std::function<void(const Record&)>& emit) {
+  if (!inode.extra || inode.dirty || inode.extra->saved_path.empty()) return;
+  // `staged` 0: the MakeNode before has the origin, which may belong to another name.
+  emit(Saved{.ino = inode.ino, .path = inode.extra->saved_path});
+  if (inode.settled) emit(Settled{std::string(reinterpret_cast<const char*>(&inode.ino), sizeof inode.ino)});
 }
 
 }  // namespace
@@ -237,6 +308,7 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
       }
       emit(make_node_of(inode, parent.ino, name));
       emit_xattrs(inode, emit);
+      emit_saved(inode, emit);
       if (inode.is_directory()) directories.push_back(&inode);
       return true;
     });

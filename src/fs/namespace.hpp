@@ -36,6 +36,12 @@ class Namespace {
   /// Removes an inode that has no name any more.
   void destroy(std::uint64_t ino) { inodes_.erase(ino); }
 
+  /// Calls visit for every name.
+  void for_each_name(const std::function<void(const Inode& parent, const std::string& name, Inode& inode)>& visit) const;
+
+  /// Calls visit for every inode, also those without a name.
+  void for_each(const std::function<void(Inode&)>& visit) const;
+
   /// Numbers of inodes without a name (open when their last name went).
   std::vector<std::uint64_t> orphans() const;
 
@@ -53,6 +59,8 @@ class Namespace {
   Status apply_one(const SetXattr& record);
   Status apply_one(const RemoveXattr& record);
   Status apply_one(const UsedInodes& record);
+  Status apply_one(const Settled& record);
+  Status apply_one(const Saved& record);
   Inode* directory(std::uint64_t ino) const;
   void drop_name(Inode& parent, const std::string& name, Nanoseconds time);
   void moved(Inode& inode, Inode& from, Inode& to, Nanoseconds time);

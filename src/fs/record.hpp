@@ -24,7 +24,7 @@ struct MakeNode {
   std::uint32_t mode = 0, uid = 0, gid = 0;
   Nanoseconds atime = 0, mtime = 0, ctime = 0;
   std::uint8_t dirty = 1;
-  std::uint8_t staged = 0;  // origin counts
+  std::uint8_t staged = 0;  // 0 or: 1 origin counts; 2 its content as staged in is on the medium, too (Settled)
   Origin origin;
   std::string name, target, origin_path;
   template <typename F> void fields(F&& f) {
@@ -86,8 +86,24 @@ struct UsedInodes {
   template <typename F> void fields(F&& f) { f(next); }
 };
 
+/// The content of these inodes, as staged in, survives power loss (R1: the backend was synced before this record).
+struct Settled {
+  std::string inodes;  // u64 each, little-endian
+  template <typename F> void fields(F&& f) { f(inodes); }
+};
+
+/// The PFS holds what the inode holds, under `path` in results-dir: it is clean until the next change. `staged` 1: the
+/// PFS file is also the one that it was staged in from, now in the version `origin`.
+struct Saved {
+  std::uint64_t ino = 0;
+  std::uint8_t staged = 0;
+  Origin origin;
+  std::string path;
+  template <typename F> void fields(F&& f) { f(ino, staged, origin.device, origin.inode, origin.size, origin.mtime, origin.ctime, path); }
+};
+
 /// The index of an alternative is its type on the medium: append only, never reorder.
-using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes>;
+using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes, Settled, Saved>;
 
 /// Appends the record's bytes to `out`.
 void encode(const Record& record, std::vector<std::byte>& out);

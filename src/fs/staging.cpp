@@ -71,8 +71,8 @@ Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {
 void Staging::abandon(std::uint64_t ino) { filesystem_.backend_.remove(ino); }
 
 Status Staging::publish_file(std::uint64_t ino, const std::string& path, const StagedAttributes& attributes, const Origin& origin) {
-  // R1: on a page-cache file system the data reach the medium with the next fsync or syncfs of anybody; the PFS
-  // still has them, and a clean file that lost its data with the node is staged in again.
+  // R1: that the data are on the medium is booked later, for many at once (settle()). Until then power loss takes the
+  // name: the PFS still has them, and they are staged in again.
   EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
   WriteLock lock(filesystem_.mutex_);
   auto place = locate(filesystem_.names_, path);
@@ -82,7 +82,31 @@ Status Staging::publish_file(std::uint64_t ino, const std::string& path, const S
   node.staged = 1;
   node.origin = origin;
   node.origin_path = path;
-  return filesystem_.commit(0, node, removal_reserve(place->name));
+  EFS_TRY(filesystem_.commit(0, node, removal_reserve(place->name)));
+  if (filesystem_.backend_.durability() != Durability::volatile_memory) filesystem_.unsettled_.push_back(ino);
+  return {};
+}
+
+Status Staging::remove(const std::string& path) {
+  WriteLock lock(filesystem_.mutex_);
+  auto place = locate(filesystem_.names_, path);
+  if (!place) return std::unexpected(place.error());
+  auto there = filesystem_.names_.child(*place->parent, place->name);
+  if (!there) return std::unexpected(there.error());
+  if ((*there)->is_directory() && !(*there)->directory->empty()) return fail(ENOTEMPTY, path + ": the directory is not empty");
+  return filesystem_.remove_name({}, *place->parent, place->name);
+}
+
+Status Staging::mark_saved(const std::string& path, const std::optional<Origin>& origin) {
+  WriteLock lock(filesystem_.mutex_);
+  auto place = locate(filesystem_.names_, path);
+  if (!place) return std::unexpected(place.error());
+  auto there = filesystem_.names_.child(*place->parent, place->name);
+  if (!there) return std::unexpected(there.error());
+  const Inode& inode = **there;
+  EFS_TRY(filesystem_.commit(0, Saved{.ino = inode.ino, .staged = origin.has_value(), .origin = origin.value_or(Origin{}), .path = path}));
+  if (inode.is_regular() && filesystem_.backend_.durability() != Durability::volatile_memory) filesystem_.unsettled_.push_back(inode.ino);
+  return {};
 }
 
 Status Staging::make_directory(const std::string& path, const StagedAttributes& attributes) {
@@ -128,6 +152,10 @@ Result<std::vector<WalkItem>> Staging::walk() {
       if (inode->extra && inode->extra->origin && inode->extra->origin_path == path) {
         item.origin = inode->extra->origin;
         item.dirty = inode->dirty;
+      }
+      if (inode->extra && !inode->dirty && inode->extra->saved_path == path) {
+        item.saved = true;
+        item.dirty = false;
       }
       if (S_ISLNK(inode->mode)) item.target = inode->extra->target;
       items.push_back(std::move(item));

@@ -43,6 +43,7 @@ struct WalkItem {
   std::string target;            // of a symbolic link
   bool dirty = false;            // content, attributes or name may differ from what was staged in (true for new files)
   std::optional<Origin> origin;  // present where the inode was staged in (and still has the name it was given)
+  bool saved = false;            // not dirty because results-dir has it under this path
 };
 
 /// Thread-safe: any number of threads may call any member at once.
@@ -66,6 +67,13 @@ class Staging {
   /// A directory (an existing directory is given the attributes) or a symbolic link, likewise.
   Status make_directory(const std::string& path, const StagedAttributes& attributes);
   Status make_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes);
+
+  /// Takes a name away that nobody may be using: before the mount, for what is staged in anew. ENOTEMPTY as rmdir(2).
+  Status remove(const std::string& path);
+
+  /// Books that results-dir has the file or link at `path` as it is now, so that it is clean until it changes.
+  /// `origin`: and that PFS file is what it was staged in from, in this version.
+  Status mark_saved(const std::string& path, const std::optional<Origin>& origin);
 
   /// The whole namespace, parents before children, names in byte order.
   Result<std::vector<WalkItem>> walk();

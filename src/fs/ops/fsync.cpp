@@ -12,10 +12,7 @@ Status Filesystem::fsync(std::uint64_t ino, bool data_only) {
   return fsync_metadata();
 }
 
-Status Filesystem::fsync_metadata() {
-  if (backend_.durability() != Durability::page) return {};  // each record was persisted when it was appended
-  WriteLock lock(mutex_);
-  return journal_->sync();
-}
+// Else each record was persisted when it was appended, or nothing could keep it.
+Status Filesystem::fsync_metadata() { return sync_journal(); }
 
 }  // namespace efs::fs

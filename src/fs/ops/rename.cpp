@@ -17,8 +17,24 @@ Status check_target(const Inode& source, const Inode& target, unsigned flags) {
 
 }  // namespace
 
+// R6, the checkpoint pattern: what takes a name's place must be as durable as what it replaces. A program that writes on
+// while it renames gets what it deserves.
 Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags) {
   if ((flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 || flags == (RENAME_NOREPLACE | RENAME_EXCHANGE)) return fail(EINVAL);
+  std::uint64_t synced = 0;
+  while (true) {
+    const auto wanted = try_rename(caller, parent, name, new_parent, new_name, flags, synced);
+    if (!wanted) return std::unexpected(wanted.error());
+    if (*wanted == 0) return {};
+    synced = *wanted;
+    auto container = backend_.open(synced);
+    if (!container) continue;  // somebody was quicker: the names have changed
+    EFS_TRY((*container)->sync(false));
+    EFS_TRY(backend_.sync_name(synced));
+  }
+}
+
+Result<std::uint64_t> Filesystem::try_rename(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::uint64_t synced) {
   WriteLock lock(mutex_);
   auto from = directory(parent);
   auto to = directory(new_parent);
@@ -32,23 +48,18 @@ Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std:
   if (!target && (flags & RENAME_EXCHANGE) != 0) return fail(ENOENT);
   if ((*source)->is_directory() && names_.is_within(new_parent, (*source)->ino)) return fail(EINVAL);
   if (target && (flags & RENAME_EXCHANGE) != 0 && (*target)->is_directory() && names_.is_within(parent, (*target)->ino)) return fail(EINVAL);
-  if (target && *target == *source && (flags & RENAME_NOREPLACE) == 0) return {};  // two names of one file: nothing happens
+  if (target && *target == *source && (flags & RENAME_NOREPLACE) == 0) return 0;  // two names of one file: nothing happens
   if (target) EFS_TRY(check_target(**source, **target, flags));
 
-  // R6: the checkpoint pattern. What takes a name's place must be as durable as what it replaces.
-  if (target && (*source)->is_regular() && backend_.durability() != Durability::volatile_memory) {
-    auto container = backend_.open((*source)->ino);
-    if (!container) return std::unexpected(container.error());
-    EFS_TRY((*container)->sync(false));
-    EFS_TRY(backend_.sync_name((*source)->ino));
-  }
+  if (target && (*source)->is_regular() && (*source)->ino != synced && backend_.durability() != Durability::volatile_memory && options_.rules.sync_before_replace)
+    return (*source)->ino;
 
   const std::uint64_t replaced = target && (flags & RENAME_EXCHANGE) == 0 ? (*target)->ino : 0;
   const auto size_of = [](const std::string& text) { return static_cast<std::int64_t>(store::Journal::record_size(text.size() + 32)); };
   const std::int64_t reserve = (flags & RENAME_EXCHANGE) != 0 ? 0 : (replaced != 0 ? 0 : size_of(new_name)) - size_of(name);
   EFS_TRY(commit(caller.request, Rename{.parent = parent, .new_parent = new_parent, .flags = flags & RENAME_EXCHANGE, .time = file_time_now(), .name = name, .new_name = new_name}, reserve));
   if (replaced != 0) reap(replaced);
-  return {};
+  return 0;
 }
 
 }  // namespace efs::fs

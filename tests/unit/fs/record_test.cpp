@@ -15,7 +15,7 @@ std::vector<Record> examples() {
   node.origin = {1, 2, 3, 4, 5};
   node.name = "name";
   node.origin_path = "a/name";
-  return {node, Link{7, 1, 9, "other"}, Unlink{1, 9, "name"}, Rename{1, 2, 0, 9, "a", "b"}, SetAttributes{7, 0100600, 1, 2, 3, 4, 5, 1}, SetXattr{7, 9, "user.a", std::string("v\0w", 3)}, RemoveXattr{7, 9, "user.a"}, UsedInodes{8}};
+  return {node, Link{7, 1, 9, "other"}, Unlink{1, 9, "name"}, Rename{1, 2, 0, 9, "a", "b"}, SetAttributes{7, 0100600, 1, 2, 3, 4, 5, 1}, SetXattr{7, 9, "user.a", std::string("v\0w", 3)}, RemoveXattr{7, 9, "user.a"}, UsedInodes{8}, Settled{std::string(16, 'x')}, Saved{7, 1, {1, 2, 3, 4, 5}, "a/name"}};
 }
 
 std::vector<std::byte> bytes_of(const Record& record) {
