@@ -42,7 +42,20 @@ int plan(World& world, const JobArguments& arguments);
 int start(World& world, const JobArguments& arguments);
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command);
 int status(World& world, const std::string& which);
-int stop(World& world, const std::string& which, bool stage_out);
+struct StopArguments {
+  std::string which;
+  bool stage_out = true;
+  bool keep = false;
+  double deadline = 0;  // seconds; 0: none
+};
+int stop(World& world, const StopArguments& arguments);
+struct SalvageArguments {
+  std::string which, to;
+  bool all = false, list = false;
+};
+int salvage(World& world, const SalvageArguments& arguments);
+int check_image(World& world, const std::string& which, bool repair);
+int clean(World& world, const std::vector<std::string>& which, bool force);
 
 // Shared pieces
 /// Loads the job file or reports every problem of it.
@@ -54,7 +67,7 @@ Result<control::Instance> find_instance(const std::string& which);
 /// Starts efsd for a job and waits until the inputs are there; its status line.
 std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config);
 /// Stops an instance and reports the receipt; the exit code.
-int stop_instance(World& world, const control::Instance& instance, bool stage_out, Json* result = nullptr);
+int stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments, Json* result = nullptr);
 /// Draws a progress line (bytes, rate, time left) over the last one.
 void show_progress(World& world, const Json& progress);
 void end_progress(World& world);

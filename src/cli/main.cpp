@@ -34,7 +34,10 @@ int main(int argc, char** argv) {
   JobArguments job;
   std::vector<std::string> command;
   std::string which;
-  bool no_stage_out = false;
+  StopArguments stopping;
+  SalvageArguments salvaging;
+  std::vector<std::string> cleaning;
+  bool no_stage_out = false, force = false, repair = false, all = false;
   std::function<int()> action;
 
   CLI::App app{"efs: a POSIX file system of its own for every batch job, in node-local memory", "efs"};
@@ -56,10 +59,29 @@ int main(int argc, char** argv) {
   start_verb->add_flag("-f,--foreground", job.foreground, "stay until the instance ends");
   add_job_options(*verb("plan", "show what would move and whether it fits; moves nothing", [&] { return plan(world, job); }), job, false);
   add_job_options(*verb("check", "report all problems of a job file", [&] { return check(world, job); }), job, false);
-  verb("status", "show instances", [&] { return status(world, which); })->add_option("instance", which, "name, mount point or job file");
-  CLI::App* stop_verb = verb("stop", "unmount and stage out; returns when the results are back", [&] { return stop(world, which, !no_stage_out); });
-  stop_verb->add_option("instance", which, "name, mount point or job file");
+  CLI::App* status_verb = verb("status", "show instances", [&] { return status(world, which); });
+  status_verb->add_option("instance", which, "name, mount point or job file");
+  status_verb->add_flag("-a,--all", all, "all instances, those too that are dead or were kept (the default)");
+  CLI::App* stop_verb = verb("stop", "unmount and stage out; returns when the results are back", [&] {
+    stopping.stage_out = !no_stage_out;
+    return stop(world, stopping);
+  });
+  stop_verb->add_option("instance", stopping.which, "name, mount point or job file");
   stop_verb->add_flag("--no-stage-out", no_stage_out, "drop everything that is not back yet");
+  stop_verb->add_flag("--keep", stopping.keep, "leave the buffer on the node for the next start under this name");
+  stop_verb->add_option("--deadline", stopping.deadline, "seconds until the instance must be gone; what is not back by then stays in its image")->check(CLI::PositiveNumber);
+  CLI::App* salvage_verb = verb("salvage", "bring out what the buffer of a dead instance holds", [&] { return salvage(world, salvaging); });
+  salvage_verb->add_option("image", salvaging.which, "instance, job file, or directory of a store")->required();
+  salvage_verb->add_option("--to", salvaging.to, "where to (default: the job's results-dir)");
+  salvage_verb->add_flag("--all", salvaging.all, "everything, inputs and temporary files too");
+  salvage_verb->add_flag("--list", salvaging.list, "only say what is there");
+  CLI::App* check_verb = verb("check-image", "verify the image of an instance that is not running", [&] { return check_image(world, which, repair); });
+  check_verb->add_option("image", which, "instance, job file, or directory of a store")->required();
+  check_verb->add_flag("--repair", repair, "remove what is provably left over");
+  check_verb->footer("Exit codes: 0 whole, 1 damaged or not to be looked at, 3 leftovers.");
+  CLI::App* clean_verb = verb("clean", "remove what dead instances left behind", [&] { return clean(world, cleaning, force); });
+  clean_verb->add_option("instance", cleaning, "names (default: all that are dead)");
+  clean_verb->add_flag("--force", force, "also where results would be lost");
 
   try {
     app.parse(argc, argv);
@@ -69,7 +91,7 @@ int main(int argc, char** argv) {
   }
   if (job.job_file.empty())
     if (const char* given = std::getenv("EFS_CONFIG")) job.job_file = given;
-  const bool needs_job = !app.got_subcommand("status") && !app.got_subcommand("stop");
+  const bool needs_job = app.got_subcommand("run") || app.got_subcommand("start") || app.got_subcommand("plan") || app.got_subcommand("check");
   if (needs_job && job.job_file.empty()) return report(world, {EINVAL, "no job file: name one, or set EFS_CONFIG"}, exit_usage);
   try {
     return action();

@@ -67,7 +67,7 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   struct stat st {};
   instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
   Json result;
-  const int stopped = stop_instance(world, instance, true, &result);
+  const int stopped = stop_instance(world, instance, {}, &result);
   if (world.json) world.out << Json{{"program_exit", program}, {"stop_exit", stopped}, {"stop", result}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   if (program != 0) return program;
   return stopped == 0 ? exit_good : exit_not_saved;

@@ -67,4 +67,8 @@ bool glob_match(std::string_view pattern, std::string_view path);
 /// persistent where there is no output rule and temporary where there is one.
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in);
 
+/// The place of `path` in the order of the job file: that of the first output rule that matches it or a directory above,
+/// then of the resource that holds it; what no rule names comes last. Lower goes first where time is short.
+std::size_t rank(const JobConfig& config, std::string_view path);
+
 }  // namespace efs::config

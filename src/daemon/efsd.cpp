@@ -71,6 +71,29 @@ struct InstanceDirectory {
   UniqueFd base, directory, store, lock;
 };
 
+// The directory of an instance that is dead, or was left by `efs stop --keep`. It was the user's to change meanwhile: it
+// must still be his, and nothing in it is followed.
+Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const Arguments& arguments, const User& user) {
+  const std::string path = arguments.runtime_directory + "/" + arguments.name;
+  const std::string taken = "an instance named " + arguments.name + " is there already (" + path + "); stop it (efs stop " + arguments.name + ") or choose another --name";
+  made.directory.reset(::openat(made.base.get(), arguments.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat st {};
+  if (!made.directory || ::fstat(made.directory.get(), &st) != 0) return fail_errno(path);
+  if (st.st_uid != user.uid) return fail(EEXIST, taken + ": it is another user's");
+  made.lock.reset(::openat(made.directory.get(), "lock", O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!made.lock) return fail_errno(path + "/lock");
+  if (::flock(made.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EEXIST, taken);
+  // Whoever held the lock before may have removed the directory behind its name while we waited for nothing.
+  struct stat now {};
+  if (::fstatat(made.base.get(), arguments.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || now.st_ino != st.st_ino || now.st_dev != st.st_dev) return fail(EAGAIN, path + " has just been removed; try again");
+  if (::mkdirat(made.directory.get(), "store", 0700) != 0 && errno != EEXIST) return fail_errno(path + "/store");
+  made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!made.store) return fail_errno(path + "/store");
+  ::unlinkat(made.directory.get(), "control.sock", 0);
+  if (::geteuid() == 0 && ::fchown(made.lock.get(), user.uid, user.gid) != 0) return fail_errno("chown");
+  return made;
+}
+
 // Made and locked before it is given to the user, through descriptors, so that nothing can be slipped under us.
 Result<InstanceDirectory> make_instance_directory(const Arguments& arguments, const User& user) {
   InstanceDirectory made;
@@ -82,7 +105,7 @@ Result<InstanceDirectory> make_instance_directory(const Arguments& arguments, co
   if (st.st_uid != ::geteuid()) return fail(EPERM, "runtime directory " + base + " belongs to another user; set EFS_RUNTIME_DIR to one of your own");
   if (::mkdirat(made.base.get(), arguments.name.c_str(), 0700) != 0) {
     if (errno != EEXIST) return fail_errno(base + "/" + arguments.name);
-    return fail(EEXIST, "an instance named " + arguments.name + " is there already (" + base + "/" + arguments.name + "); stop it (efs stop " + arguments.name + ") or choose another --name");
+    return take_over_directory(std::move(made), arguments, user);
   }
   made.directory.reset(::openat(made.base.get(), arguments.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!made.directory || ::mkdirat(made.directory.get(), "store", 0700) != 0) return fail_errno(base + "/" + arguments.name);
@@ -97,7 +120,7 @@ void remove_instance_directory(const InstanceDirectory& made, const Arguments& a
   // By name below descriptors of ours; a symbolic link in a name's place is removed, not followed.
   const std::string store = "/proc/self/fd/" + std::to_string(made.directory.get()) + "/store";
   ::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
-  for (const char* name : {"control.sock", "efsd.log", "lock"}) ::unlinkat(made.directory.get(), name, 0);
+  for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "lock"}) ::unlinkat(made.directory.get(), name, 0);
   ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR);
   ::unlinkat(made.base.get(), arguments.name.c_str(), AT_REMOVEDIR);
 }
@@ -139,7 +162,7 @@ int worker(const Arguments& arguments, const User& user, const std::string& dire
   std::jthread on_signal([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       const timespec tick{.tv_sec = 0, .tv_nsec = 100'000'000};
-      if (::sigtimedwait(&signals, nullptr, &tick) > 0) instance.request_stop(true);
+      if (::sigtimedwait(&signals, nullptr, &tick) > 0) instance.request_stop({});
     }
   });
   return instance.run();
@@ -156,15 +179,17 @@ int supervise(const Arguments& arguments, const User& user, InstanceDirectory ma
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   if (WIFSIGNALED(status)) {
-    // A store stays: it may hold the only copy of somebody's results. Removing succeeds only where none is mounted.
+    // A store stays, and what leads to it: it may hold the only copy of somebody's results.
     if (privileged) (void)!::seteuid(0);
-    const bool no_store = ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
+    struct stat st {};
+    const bool no_store = ::fstatat(made.directory.get(), "instance.json", &st, AT_SYMLINK_NOFOLLOW) != 0 && ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
     if (no_store) remove_instance_directory(made, arguments);
     log::error("event=worker_killed signal={} directory=\"{}/{}\" store={}", WTERMSIG(status), arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept");
     return 1;
   }
   if (privileged) (void)!::seteuid(0);
-  remove_instance_directory(made, arguments);
+  if (supervisor.keeps_store()) ::unlinkat(made.directory.get(), "control.sock", 0);
+  else remove_instance_directory(made, arguments);
   return WEXITSTATUS(status);
 }
 

@@ -15,7 +15,10 @@
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/staging.hpp"
 #include "fuse/session.hpp"
+#include "stage/planner.hpp"
+#include "stage/receipt.hpp"
 #include "stage/progress.hpp"
 
 namespace efs::daemon {
@@ -45,20 +48,28 @@ class Instance {
   /// The whole life; ends when the results are back (or given up). The exit code of the worker.
   int run();
   /// Asks for a stop, as `efs stop` does; for signals.
-  void request_stop(bool stage_out);
-
- private:
   struct StopRequest {
     bool stage_out = true;
+    bool keep = false;  // leave the store, for the next start
+    std::optional<std::chrono::steady_clock::time_point> until;  // be gone by then; what is not saved stays in the image
   };
+  void request_stop(const StopRequest& request);
+
+ private:
 
   Status start();
   Status prepare_mount_point();
+  Status open_filesystem();
   Status plan_and_stage_in();
+  Status subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
   Status mount();
   bool serve_until_stopped();
   Status unmount();
-  bool stage_out();
+  /// True when the life is over: all is back, or time is up.
+  bool stage_out(const StopRequest& request);
+  void book_saved(const stage::Receipt& receipt);
+  void leave_image(image::Left left);
+  void keep_house();
   void tear_down();
   void close_socket() const;
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
@@ -78,6 +89,8 @@ class Instance {
   std::jthread session_thread_;
   UniqueFd mount_point_;
   bool made_mount_point_ = false;
+  std::atomic<bool> keep_image_{false};        // the store stays when this process ends
+  std::jthread housekeeper_;
   stage::Progress progress_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 

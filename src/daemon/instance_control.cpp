@@ -1,6 +1,8 @@
 // The control verbs of an instance: status, wait, stop.
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "daemon/instance.hpp"
 
 namespace efs::daemon {
@@ -26,7 +28,7 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
     changed_.wait_for(lock, progress_interval);
     lock.unlock();
     if (!progress(progress_now())) {
-      if (starter) request_stop(false);  // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
+      if (starter) request_stop({.stage_out = false, .keep = keep_image_, .until = {}});  // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
       return control::error_line({EPIPE, "the asker is gone"});
     }
     lock.lock();
@@ -41,11 +43,16 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
 }
 
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
-  const bool stage_out = request.value("stage_out", true);
+  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}};
+  if (const double seconds = request.value("deadline", 0.0); seconds > 0) {
+    // The last writes still have to be made durable and named: begin to end before the end.
+    const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);
+    wanted.until = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds - margin));
+  }
   std::unique_lock lock(mutex_);
   const std::uint64_t before = stops_done_;
   lock.unlock();
-  request_stop(stage_out);
+  request_stop(wanted);
   lock.lock();
   while (stops_done_ == before && state_ != State::failed && state_ != State::ended) {
     changed_.wait_for(lock, progress_interval);

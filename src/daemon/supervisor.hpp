@@ -30,10 +30,14 @@ class Supervisor {
 
   /// Answers the worker until it closes its end, then unmounts what is still mounted.
   Status serve(int channel);
+  /// The worker asked for it: what the store holds may be the only copy.
+  bool keeps_store() const { return keep_store_; }
 
  private:
   Message answer(Received& received, UniqueFd& fd);
   Message memory_store(const Message& ask, UniqueFd& fd);
+  Message drop_dead(const Message& ask, const UniqueFd& parent);
+  bool has_store_mounted() const;
   Message check_mount(const UniqueFd& point);
   Message mount(const Message& ask, UniqueFd& point, UniqueFd& fd);
   Message mount_with_helper(const Message& ask, const UniqueFd& point, UniqueFd& fd);
@@ -52,6 +56,7 @@ class Supervisor {
   dev_t device_ = 0;         // of the mount
   std::optional<dev_t> store_device_;
   bool store_mounted_ = false;
+  bool keep_store_ = false;
 };
 
 }  // namespace efs::daemon

@@ -32,7 +32,15 @@ Result<Received> SupervisorClient::ask(const Message& message, int fd) {
   return std::move(**received);
 }
 
-Result<UniqueFd> SupervisorClient::memory_store(std::uint64_t bytes) { return descriptor_of(ask(make(Ask::memory_store, bytes))); }
+Result<SupervisorClient::MemoryStore> SupervisorClient::memory_store(std::uint64_t bytes) {
+  auto received = ask(make(Ask::memory_store, bytes));
+  const bool left = received && received->message.number != 0;
+  auto root = descriptor_of(std::move(received));
+  if (!root) return std::unexpected(root.error());
+  return MemoryStore{std::move(*root), left};
+}
+void SupervisorClient::keep_store(bool keep) { (void)ask(make(Ask::keep_store, keep ? 1 : 0)); }
+Status SupervisorClient::drop_dead_mount(int parent, const std::string& name) { return status_of(ask(make(Ask::drop_dead_mount, 0, name), parent)); }
 Status SupervisorClient::check_mount(int mount_point) { return status_of(ask(make(Ask::check_mount), mount_point)); }
 Result<UniqueFd> SupervisorClient::mount(int mount_point, std::uint64_t flags, const std::string& source) {
   return descriptor_of(ask(make(Ask::mount, flags, source), mount_point));

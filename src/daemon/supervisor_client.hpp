@@ -14,8 +14,16 @@ class SupervisorClient final : public fuse::BackingRegistrar {
  public:
   explicit SupervisorClient(UniqueFd channel) : channel_(std::move(channel)) {}
 
-  /// A private tmpfs of `bytes` for the store: its root directory.
-  Result<UniqueFd> memory_store(std::uint64_t bytes);
+  struct MemoryStore {
+    UniqueFd root;
+    bool left = false;  // by an earlier instance, with all that it holds; its size is what it was
+  };
+  /// A private tmpfs of `bytes` for the store.
+  Result<MemoryStore> memory_store(std::uint64_t bytes);
+  /// Whether the store is left when this instance ends, however it ends.
+  void keep_store(bool keep);
+  /// Unmounts `name` in `parent` where that is a mount of this user that nobody serves any more; EBUSY where it is served.
+  Status drop_dead_mount(int parent, const std::string& name);
   Status check_mount(int mount_point);
   /// Mounts over the directory `mount_point`; the FUSE descriptor.
   Result<UniqueFd> mount(int mount_point, std::uint64_t flags, const std::string& source);

@@ -56,6 +56,7 @@ nlohmann::json entry_json(const ReceiptEntry& entry) {
                       {"seconds", entry.seconds}};
   if (entry.checksum) json["checksum"] = "xxh3:" + to_hex(*entry.checksum);
   if (!entry.reason.empty()) json["reason"] = entry.reason;
+  if (!entry.evidence.empty()) json["evidence"] = entry.evidence;
   return json;
 }
 

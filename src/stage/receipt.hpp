@@ -32,6 +32,7 @@ struct ReceiptEntry {
   Nanoseconds mtime = 0;
   double seconds = 0;  // spent on copying it
   std::string reason;
+  std::string evidence;  // of a salvage: "verified" or "as-found"
 };
 
 /// complete: nothing failed. partial: some results are not back. failed: none of those that should be.
@@ -51,6 +52,7 @@ struct Receipt {
   Nanoseconds ended = 0;
   Verdict verdict = Verdict::complete;
   std::string reason;  // why nothing could be done; "" elsewhere
+  std::string note;    // where it comes from, if not from a running instance
   ReceiptTotals totals;
   std::vector<ReceiptEntry> entries;  // byte order of paths
 };

@@ -14,6 +14,7 @@ namespace efs::stage {
 struct Options {
   unsigned workers = 8;
   std::uint64_t transfer_size = 1U << 20U;  // bytes per PFS request
+  bool by_rank = false;  // stage-out: in the order of the job file's rules, where time may run out
 };
 
 struct StageFailure {

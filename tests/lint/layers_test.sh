@@ -14,8 +14,9 @@ fs: base backends store
 fuse: base backends fs
 stage: base config fs
 control: base
-cli: base config control stage
-daemon: base config backends store fs fuse stage control
+image: base config backends store fs stage
+cli: base config control stage image
+daemon: base config backends store fs fuse stage control image
 api: base control'
 
 # bad_includes TREE: every include of a layer that the including layer may not know; an unknown layer is one, too.
