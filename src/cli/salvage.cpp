@@ -144,7 +144,7 @@ std::string worth_keeping(const control::Instance& instance) {
   if (::stat((instance.directory + "/" + image::manifest_name).c_str(), &st) != 0) return {};  // it never had a store
   auto image = image::open_image(instance.directory);
   if (!image) return image.error().code == ENOENT ? "" : describe(image.error());
-  if (image->manifest.left == image::Left::salvaged) return {};
+  if (image->manifest.left == image::Left::salvaged || image->manifest.left == image::Left::kept) return {};  // all that should be is elsewhere, too
   const auto holdings = image::holdings_of(*image);
   if (!holdings) return describe(holdings.error());
   if (holdings->unsaved_files == 0) return {};

@@ -159,6 +159,7 @@ nlohmann::json to_json(const Receipt& receipt) {
                         {"bytes_left", totals.bytes_left}}},
                       {"entries", nlohmann::json::array()}};
   if (!receipt.reason.empty()) json["reason"] = receipt.reason;
+  if (!receipt.note.empty()) json["note"] = receipt.note;
   for (const auto& entry : receipt.entries) json["entries"].push_back(entry_json(entry));
   return json;
 }

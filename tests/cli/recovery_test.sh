@@ -50,15 +50,15 @@ check 'and nothing else is left' ended resume
 
 # --- killed while staging in: what was published is not staged again ---
 fresh halfway
-for i in $(seq 1 300); do head -c 400000 /dev/zero | tr '\0' "$((i % 10))" >"$PFS/input/f$i"; done
-CAPACITY='256 MiB' job "$JOB" 'resources: [ [ path: input ] ]'
+for i in $(seq 1 600); do head -c 400000 /dev/zero | tr '\0' "$((i % 10))" >"$PFS/input/f$i"; done
+CAPACITY="400 MiB" job "$JOB" 'resources: [ [ path: input ] ]'
 "$EFS" start "$JOB" >/dev/null 2>&1 & starter=$!; pids+=("$starter")
 some() { local text; text=$(status_of halfway 2>/dev/null) && json "$text" "d['state'] == 'staging-in' and d['files_done'] > 20"; }
 if await 20 some; then
   kill_both halfway; wait "$starter" 2>/dev/null; pids=()
   check 'the image is whole but for the files on their way' bash -c "'$EFS' check-image halfway >/dev/null; [ \$? -eq 0 -o \$? -eq 3 ]"
   started "$JOB"
-  check 'everything is there' bash -c "for i in \$(seq 1 300); do cmp -s $PFS/input/f\$i $MNT/input/f\$i || exit 1; done"
+  check 'everything is there' bash -c "for i in \$(seq 1 600); do cmp -s $PFS/input/f\$i $MNT/input/f\$i || exit 1; done"
   check 'and not all of it was staged again' grep -qE 'event=resume_plan .*kept_files=[1-9]' "$EFS_RUNTIME_DIR/halfway/efsd.log"
   check 'stop' "$EFS" stop halfway
 else
@@ -78,7 +78,7 @@ check 'brings out what a stop would have' worked "$OUT"
 check 'changed inputs too, unchanged ones not' bash -c "grep -qx more $OUT/input/a && ! test -e $OUT/input/sub/b"
 check 'the receipt says what is verified and what as found' json "$said" "all(e['evidence'] == ('as-found' if e['path'] in ('result', 'hard', 'd/deep/big', 'input/a') else 'verified') for e in d['receipt']['entries'] if e['action'] == 'staged-out') and 'records verified' in d['receipt']['note']"
 check 'and is a file' test -s "$OUT/efs-salvage-salvage.json"
-check_exit '--all without --to is usage' 2 -- '--to' "$EFS" salvage --all salvage
+check_exit '--all without --to is usage' 2 '--to' "$EFS" salvage --all salvage
 check 'salvage --all --to' "$EFS" salvage --all --to "$S/salvage/all" salvage
 check 'brings inputs as well' bash -c "cmp $PFS/input/sub/b $S/salvage/all/input/sub/b && grep -qx more $S/salvage/all/input/a"
 check 'salvage by job file' "$EFS" salvage --list "$JOB"
@@ -132,7 +132,8 @@ echo second >"$MNT/second"
 check 'stop --keep again' "$EFS" stop --keep keep
 check 'brings what is new' grep -qx second "$OUT/second"
 check 'and not again what was back' test ! -e "$OUT/result" -a ! -e "$OUT/d/deep/big"
-check_exit 'another job under this name is refused' 1 'another job' "$EFS" start -r "$S" "$JOB"
+mkdir -p "$S/elsewhere/input"
+check_exit 'another job under this name is refused' 1 'another job' "$EFS" start -r "$S/elsewhere" "$JOB"
 check 'clean by name' "$EFS" clean keep
 check 'removes it' ended keep
 fresh inplace
