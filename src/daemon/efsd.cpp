@@ -80,7 +80,8 @@ Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const Argu
   struct stat st {};
   if (!made.directory || ::fstat(made.directory.get(), &st) != 0) return fail_errno(path);
   if (st.st_uid != user.uid) return fail(EEXIST, taken + ": it is another user's");
-  made.lock.reset(::openat(made.directory.get(), "lock", O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  made.lock.reset(::openat(made.directory.get(), "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!made.lock && errno == ENOENT) return fail(EEXIST, taken + ": it was not made by efs");
   if (!made.lock) return fail_errno(path + "/lock");
   if (::flock(made.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EEXIST, taken);
   // Whoever held the lock before may have removed the directory behind its name while we waited for nothing.
