@@ -133,8 +133,19 @@ Result<Entry> Filesystem::entry_of(const Inode& inode) const {
   return Entry{inode.ino, *attributes, inode.opened_read_write};
 }
 
+// R1: content that is not known to be on the medium must be there before a record takes away that the file is clean, for
+// a clean file would be staged in again after power loss. Only files that were staged in moments ago are not settled.
+Status Filesystem::settle_one(const Inode& inode) {
+  if (inode.dirty || inode.settled || !inode.is_regular() || backend_.durability() == Durability::volatile_memory) return {};
+  auto container = backend_.open(inode.ino);
+  if (!container) return std::unexpected(container.error());
+  EFS_TRY((*container)->sync(false));
+  return backend_.sync_name(inode.ino);
+}
+
 Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
   if (inode.dirty) return {};
+  EFS_TRY(settle_one(inode));
   return commit(request, SetAttributes{inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, 1});
 }
 

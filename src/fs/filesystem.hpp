@@ -169,6 +169,7 @@ class Filesystem {
   Result<struct stat> stat_of(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
   Result<Entry> entry_of(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
   Status remove_name(const Caller& caller, const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
+  Status settle_one(const Inode& inode) EFS_REQUIRES(mutex_);
   Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
   /// `stranger`: the caller is not in the file's group, so that setgid falls even where it means nothing.
   Status clear_privilege(std::uint64_t request, Inode& inode, bool stranger = false) EFS_REQUIRES(mutex_);

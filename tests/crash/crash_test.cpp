@@ -59,10 +59,11 @@ TEST_CASE("the enumeration notices each kind of event that is missing", "[crash]
     bites(scenario, {.durability = durability, .lies = {.deaf = "data sync"}}, "R1: data is not synced");
     bites(scenario, {.durability = durability, .lies = {.deaf = "container name sync"}}, "R6: a container's creation is not synced");
     bites(scenario, {.durability = durability, .lies = {.deaf = "all data sync"}}, "R1: staged data is not synced");
-    bites(scenario, {.durability = durability, .smallest_compaction = snapshot_often, .lies = {.deaf = "journal sync"}}, "R5: a snapshot is not synced before the switch");
     bites(scenario, {.durability = durability, .smallest_compaction = snapshot_often, .lies = {.deaf = "names sync"}}, "R5: the switch is not made durable");
   }
   bites(scenario, {.durability = Durability::page, .lies = {.deaf = "journal sync"}}, "records are not synced");
+  // On persistent memory the drain before it does the same.
+  bites(scenario, {.durability = Durability::page, .smallest_compaction = snapshot_often, .lies = {.deaf = "journal sync"}}, "R5: a snapshot is not synced before the switch");
 }
 
 TEST_CASE("the enumeration notices each rule that is broken", "[crash]") {

@@ -36,6 +36,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
   if (!found) return std::unexpected(found.error());
   Inode& target = **found;
   if (changes_record(change)) {
+    EFS_TRY(settle_one(target));
     EFS_TRY(commit(caller.request, changed(target, change)));
     if (target.is_regular() && (change.atime || change.mtime)) EFS_TRY(backend_.set_times(ino, change.atime, change.mtime));
     if ((change.uid || change.gid) && target.extra && target.extra->xattrs.contains("security.capability")) EFS_TRY(clear_privilege(caller.request, target));
