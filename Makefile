@@ -5,15 +5,18 @@ EFS_PREFIX ?= /opt/efs-deps
 export EFS_PREFIX
 JOBS   ?= $(shell nproc)
 
-.PHONY: help deps demo-deps configure build check check-fast bench demo install clean
+.PHONY: help deps demo-deps configure build check check-fast suites soak bench demo install package clean
 
 help:
 	@echo "make deps     install what efs needs (Debian 12 or 13, as root)"
 	@echo "make build    build into build/: programs in build/bin, libraries in build/lib"
 	@echo "make check    deps, build, and all tests"
+	@echo "make suites   the public test suites pjdfstest and fsx, by cargo, for 'make check' to run"
+	@echo "make soak     the tests that take long: a directory of a million entries"
 	@echo "make demo     deps, build, and a real job through efs"
 	@echo "make bench    the figures: the mount against its backing tmpfs, staging against cp"
-	@echo "make install  install below PREFIX (default /usr/local)"
+	@echo "make install  install below PREFIX (default /usr/local), under DESTDIR where it is given"
+	@echo "make package  a Debian package in build/package"
 
 deps:
 	@cmake/deps.sh
@@ -30,6 +33,13 @@ build: deps configure
 check: build
 	@tests/run-all.sh $(BUILD)
 
+# Versions that the declared results belong to.
+suites:
+	@cargo install --locked --root $(BUILD)/suites pjdfstest@0.2.2 fsx@0.3.2
+
+soak: build
+	@for test in tests/soak/*.sh; do $$test $(BUILD)/bin || exit 1; done
+
 demo: demo-deps configure
 	@cmake --build $(BUILD) -j $(JOBS) --target efs-programs
 	@conf/demo/run.sh $(BUILD)/bin
@@ -38,7 +48,10 @@ bench: build
 	@bench/run.sh $(BUILD)
 
 install: build
-	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
+
+package: build
+	@cd $(BUILD) && cpack -G DEB
 
 clean:
 	rm -rf build build-*

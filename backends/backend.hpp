@@ -55,6 +55,10 @@ class Container {
   virtual Result<std::uint64_t> seek(std::uint64_t offset, int whence) = 0;
   /// Size, blocks and times are the container's; all else is meaningless.
   virtual Result<struct stat> attributes() = 0;
+  /// nullopt leaves a time as it is.
+  virtual Status set_times(std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
+  /// Moves the access time as a read by a program does: where it is due after relatime, and as the store's mount has it.
+  virtual void accessed() = 0;
   /// Returns when data (and with `metadata` the times) survive what the durability class promises.
   virtual Status sync(bool metadata) = 0;
   /// Maps [offset, offset + length), which must be allocated. ENOTSUP where mapping buys nothing.
@@ -71,17 +75,20 @@ class Backend {
   virtual Result<std::shared_ptr<Container>> create(std::uint64_t id) = 0;
   /// Opened containers are cached in bounded number: the descriptor count never follows the file count.
   virtual Result<std::shared_ptr<Container>> open(std::uint64_t id) = 0;
-  /// Frees the space once the last reader is gone (rule R3 of src/store/README.md). Idempotent.
-  virtual void remove(std::uint64_t id) = 0;
+  /// Frees the space once the last reader is gone (rule R3 of src/store/README.md). Idempotent. How much that is, bytes.
+  virtual std::uint64_t remove(std::uint64_t id) = 0;
   virtual Result<struct stat> attributes(std::uint64_t id) = 0;
   /// nullopt leaves a time as it is.
-  virtual Status set_times(std::uint64_t id, std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) = 0;
+  virtual Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
   /// Returns when the container's existence (not its bytes) survives what the durability class promises.
   virtual Status sync_name(std::uint64_t id) = 0;
   /// Returns when the bytes and the existence of every container survive what the durability class promises.
   virtual Status sync_all() = 0;
   /// The id of every container that exists, in no order. For recovery and checks: not while others create or remove.
   virtual Status for_each(const std::function<void(std::uint64_t id)>& visit) = 0;
+  /// May anybody write to the container now, through a descriptor or a mapping? False is a proof. Call it with no
+  /// Container of this id in hand: one's own counts. The default cannot tell.
+  virtual bool may_be_written(std::uint64_t) { return true; }
   virtual Space space() = 0;
   /// ENOSPC where the declared capacity is used up and the kernel will not say so (advisory enforcement).
   virtual Status admit_writer() = 0;

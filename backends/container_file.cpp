@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <libpmem.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+
+#include "base/slow_work.hpp"
 
 namespace efs {
 namespace {
@@ -78,6 +81,11 @@ Status ContainerFile::counted(std::uint64_t upper_bound, Change change) {
 
 Result<std::size_t> ContainerFile::read(std::span<std::byte> into, std::uint64_t offset) {
   std::size_t done = 0;
+  if (waits_) {
+    iovec all{into.data(), into.size()};
+    done = static_cast<std::size_t>(std::max<ssize_t>(0, ::preadv2(fd_.get(), &all, 1, static_cast<off_t>(offset), RWF_NOWAIT)));
+    if (done < into.size()) slow_work_begins();  // not in memory, or the end
+  }
   while (done < into.size()) {
     const ssize_t n = ::pread(fd_.get(), into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
@@ -90,6 +98,7 @@ Result<std::size_t> ContainerFile::read(std::span<std::byte> into, std::uint64_t
 
 Result<std::size_t> ContainerFile::write(std::span<const std::byte> from, std::uint64_t offset) {
   std::size_t done = 0;
+  if (waits_) slow_work_begins();
   auto store = [&]() -> Status {
     while (done < from.size()) {
       const ssize_t n = ::pwrite(fd_.get(), from.data() + done, from.size() - done, static_cast<off_t>(offset + done));
@@ -137,6 +146,24 @@ Result<struct stat> ContainerFile::attributes() {
   struct stat st {};
   if (::fstat(fd_.get(), &st) != 0) return fail_errno();
   return st;
+}
+
+std::array<timespec, 2> times_to_set(std::optional<FileTime> atime, std::optional<FileTime> mtime) {
+  constexpr timespec omit{.tv_sec = 0, .tv_nsec = UTIME_OMIT};
+  return {atime ? to_timespec(*atime) : omit, mtime ? to_timespec(*mtime) : omit};
+}
+
+Status ContainerFile::set_times(std::optional<FileTime> atime, std::optional<FileTime> mtime) {
+  return ::futimens(fd_.get(), times_to_set(atime, mtime).data()) == 0 ? Status{} : fail_errno();
+}
+
+// Our own descriptor has O_NOATIME, and a time that is set would move ctime too: so the kernel does it, by a read.
+void ContainerFile::accessed() {
+  struct stat st {};
+  if (::fstat(fd_.get(), &st) != 0 || !atime_is_due(st.st_atim, st.st_mtim, st.st_ctim)) return;
+  const UniqueFd reader(::open(("/proc/self/fd/" + std::to_string(fd_.get())).c_str(), O_RDONLY | O_CLOEXEC));
+  char byte = 0;
+  if (reader) (void)!::pread(reader.get(), &byte, 1, 0);
 }
 
 Status ContainerFile::sync(bool metadata) {

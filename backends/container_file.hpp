@@ -1,6 +1,7 @@
 #pragma once
 // One container of fsdax: a file. Internal to the backend.
 
+#include <array>
 #include <atomic>
 #include <memory>
 
@@ -27,10 +28,14 @@ class CapacityAccount {
   std::atomic<std::int64_t> used_{0};
 };
 
+/// For futimens(2) and utimensat(2); nullopt leaves a time as it is.
+std::array<timespec, 2> times_to_set(std::optional<FileTime> atime, std::optional<FileTime> mtime);
+
 class ContainerFile final : public Container {
  public:
-  ContainerFile(UniqueFd fd, std::shared_ptr<CapacityAccount> account, bool pmem)
-      : fd_(std::move(fd)), account_(std::move(account)), pmem_(pmem) {}
+  /// `pmem`: mappings are persistent memory. `waits`: I/O may wait for a disk.
+  ContainerFile(UniqueFd fd, std::shared_ptr<CapacityAccount> account, bool pmem, bool waits)
+      : fd_(std::move(fd)), account_(std::move(account)), pmem_(pmem), waits_(waits) {}
 
   Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) override;
   Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) override;
@@ -38,6 +43,8 @@ class ContainerFile final : public Container {
   Status allocate(int mode, std::uint64_t offset, std::uint64_t length) override;
   Result<std::uint64_t> seek(std::uint64_t offset, int whence) override;
   Result<struct stat> attributes() override;
+  Status set_times(std::optional<FileTime> atime, std::optional<FileTime> mtime) override;
+  void accessed() override;
   Status sync(bool metadata) override;
   Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) override;
   int descriptor() const override { return fd_.get(); }
@@ -51,6 +58,7 @@ class ContainerFile final : public Container {
   const UniqueFd fd_;
   const std::shared_ptr<CapacityAccount> account_;
   const bool pmem_;
+  const bool waits_;
   Mutex growth_;  // rank 40; serialises counted changes of one container, so that deltas are exact
 };
 

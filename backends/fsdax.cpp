@@ -18,6 +18,7 @@
 #include <unordered_map>
 
 #include "backends/container_file.hpp"
+#include "base/slow_work.hpp"
 #include "base/text.hpp"
 
 namespace efs {
@@ -69,7 +70,7 @@ class Fsdax final : public Backend {
   Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
     UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOATIME, 0600));
     if (!fd) return fail_errno();
-    return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_));
+    return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page));
   }
 
   Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
@@ -77,29 +78,30 @@ class Fsdax final : public Backend {
     const int mode = options_.read_only ? O_RDONLY | O_NONBLOCK : O_RDWR;
     UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), mode | O_CLOEXEC | O_NOFOLLOW | O_NOATIME));
     if (!fd) return fail_errno();
-    return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_));
+    return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page));
   }
 
-  void remove(std::uint64_t id) override {
+  std::uint64_t remove(std::uint64_t id) override {
+    const auto st = attributes(id);
+    if (!st) return 0;
     forget(id);
-    std::int64_t freed = 0;
-    if (account_->counts()) {
-      struct stat st {};
-      if (::fstatat(options_.directory.get(), ContainerName(id), &st, AT_SYMLINK_NOFOLLOW) == 0) freed = static_cast<std::int64_t>(st.st_blocks) * 512;
-    }
-    if (::unlinkat(options_.directory.get(), ContainerName(id), 0) == 0) account_->adjust(-freed);
+    const std::int64_t freed = static_cast<std::int64_t>(st->st_blocks) * 512;
+    if (static_cast<std::uint64_t>(freed) > slow_copy) slow_work_begins();
+    if (::unlinkat(options_.directory.get(), ContainerName(id), 0) != 0) return 0;
+    if (account_->counts()) account_->adjust(-freed);
+    return static_cast<std::uint64_t>(freed);
   }
 
   Result<struct stat> attributes(std::uint64_t id) override {
+    if (const auto known = cached(id)) return known->attributes();
     struct stat st {};
     if (::fstatat(options_.directory.get(), ContainerName(id), &st, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
     return st;
   }
 
-  Status set_times(std::uint64_t id, std::optional<Nanoseconds> atime, std::optional<Nanoseconds> mtime) override {
-    const timespec omit{.tv_sec = 0, .tv_nsec = UTIME_OMIT};
-    const std::array times{atime ? to_timespec(*atime) : omit, mtime ? to_timespec(*mtime) : omit};
-    return ::utimensat(options_.directory.get(), ContainerName(id), times.data(), AT_SYMLINK_NOFOLLOW) == 0 ? Status{} : fail_errno();
+  Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override {
+    if (const auto known = cached(id)) return known->set_times(atime, mtime);
+    return ::utimensat(options_.directory.get(), ContainerName(id), times_to_set(atime, mtime).data(), AT_SYMLINK_NOFOLLOW) == 0 ? Status{} : fail_errno();
   }
 
   Status sync_name(std::uint64_t id) override {
@@ -133,6 +135,15 @@ class Fsdax final : public Backend {
       ::closedir(directory);
     }
     return {};
+  }
+
+  // fcntl(2): the kernel grants a read lease only on a file that nobody has open for writing, and a mapping keeps its
+  // file open. Given back at once, so that nobody who opens it has to wait.
+  bool may_be_written(std::uint64_t id) override {
+    forget(id);
+    const UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!fd || ::fcntl(fd.get(), F_SETLEASE, F_RDLCK) != 0) return true;
+    return ::fcntl(fd.get(), F_SETLEASE, F_UNLCK) != 0;
   }
 
   Space space() override {
@@ -213,6 +224,7 @@ class Fsdax final : public Backend {
     MutexLock lock(scan_mutex_);
     const auto now = clock::now();
     if (now >= next_scan_) {
+      slow_work_begins();
       scanned_ = scan();
       const auto cost = clock::now() - now;
       next_scan_ = clock::now() + std::max<clock::duration>(std::chrono::milliseconds(200), cost * 20);

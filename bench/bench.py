@@ -3,8 +3,9 @@
 
 usage: bench.py BUILD_DIR [ROUNDS]
 
-micro: I/O and metadata through the mount (passthrough, and the daemon's path) against a tmpfs with the options of
-       the store behind it.
+micro: I/O and metadata through the mount (passthrough, and the daemon's path) against two yardsticks: a tmpfs with
+       the options of the store behind it (huge pages), and a tmpfs with the defaults. efs-bench-io alternates between
+       all of them within one process; fio, one process per figure, is the independent check.
 macro: stage-in and stage-out against cp and sync -f between the same places.
 """
 import json
@@ -40,6 +41,25 @@ def meta(path):
     return {name: float(rate) for name, rate in (line.split() for line in lines if line)}
 
 
+def io(seconds, **targets):
+    """Median ns per operation: {operation: {target: ns}}."""
+    out = run(f"{BUILD}/bin/efs-bench-io", str(seconds), *(f"{name}={path}" for name, path in targets.items()))
+    figures = {}
+    for operation, target, ns in (line.split() for line in out.splitlines()):
+        figures.setdefault(operation, {})[target] = float(ns)
+    return figures
+
+
+def io_rows(mount, store_like, plain):
+    rounds = [io(1.0, efs=mount, store=store_like, plain=plain) for _ in range(ROUNDS)]
+    print(f"{'':22} {'efs':>10} {'its store':>10} {'tmpfs':>10} ns     speed of efs: to its store's tmpfs, to a default tmpfs")
+    for operation in rounds[0]:
+        median = {target: statistics.median(r[operation][target] for r in rounds) for target in ("efs", "store", "plain")}
+        ratios = {t: sorted(r[operation][t] / r[operation]["efs"] for r in rounds) for t in ("store", "plain")}
+        text = "   ".join(f"{statistics.median(r):5.2f} ({r[0]:.2f}-{r[-1]:.2f})" for r in ratios.values())
+        print(f"{operation:22} {median['efs']:10.0f} {median['store']:10.0f} {median['plain']:10.0f} ns     {text}", flush=True)
+
+
 def row(name, ours, yardstick, unit):
     ratios = sorted(a / b for a, b in zip(ours, yardstick))
     print(f"{name:34} {statistics.median(ours):12.0f} {statistics.median(yardstick):12.0f} {unit:6}"
@@ -67,11 +87,13 @@ class Job:
         run(EFS, "stop", self.name, *options)
 
 
-def micro(scratch, tmpfs, mode, options):
+def micro(scratch, tmpfs, plain, mode, options):
     job = Job(scratch, mode, options)
     job.start()
-    io = json.loads(run(EFS, "status", "--json", mode))["io"]
-    print(f"\n-- through the mount, mode {io}, against its backing tmpfs (one client; {ROUNDS} rounds)")
+    path = json.loads(run(EFS, "status", "--json", mode))["io"]
+    print(f"\n-- through the mount, mode {path}, one process that alternates ({ROUNDS} rounds)")
+    io_rows(job.mount, tmpfs, plain)
+    print("-- the same by fio and by efs-bench-meta, against a tmpfs with the options of the store")
     for path in (job.mount, tmpfs):
         run("fio", "--name=lay", f"--filename={path}/fio.dat", "--rw=write", "--bs=1m", "--size=256m", "--ioengine=psync", "--fallocate=none")
     for pattern, block in (("randread", "4k"), ("randwrite", "4k"), ("read", "1m"), ("write", "1m")):
@@ -141,12 +163,15 @@ def main():
     scratch = tempfile.mkdtemp(prefix="efs-bench-")
     tmpfs = f"{scratch}/tmpfs"
     os.environ["EFS_RUNTIME_DIR"] = f"{scratch}/run"
+    plain = f"{scratch}/plain"
     os.mkdir(tmpfs)
+    os.mkdir(plain)
     run("mount", "-t", "tmpfs", "-o", "size=8g,huge=within_size,nosuid,nodev", "bench", tmpfs)
+    run("mount", "-t", "tmpfs", "-o", "size=1g", "bench", plain)
     try:
         print(f"kernel {os.uname().release}, {os.cpu_count()} CPUs; left: efs, right: yardstick; medians")
-        micro(scratch, tmpfs, "passthrough", "rw")
-        micro(scratch, tmpfs, "daemon", "daemon-io")
+        micro(scratch, tmpfs, plain, "passthrough", "rw")
+        micro(scratch, tmpfs, plain, "daemon", "daemon-io")
         os.remove(f"{tmpfs}/fio.dat")
         print("\n-- staging, whole commands (efs start, efs stop), against cp and sync -f between the same places")
         rounds = max(3, ROUNDS - 2)
@@ -160,6 +185,7 @@ def main():
         for instance in json.loads(subprocess.run([EFS, "status", "--json"], stdout=subprocess.PIPE, text=True).stdout or "[]"):
             subprocess.run([EFS, "stop", "--no-stage-out", instance["name"]])
         run("umount", tmpfs)
+        run("umount", plain)
         shutil.rmtree(scratch)
 
 

@@ -13,7 +13,6 @@ pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 
 # The private prefix of libfuse is not on the loader's path.
 set(CMAKE_BUILD_RPATH ${fuse3_LIBRARY_DIRS})
-set(CMAKE_INSTALL_RPATH ${fuse3_LIBRARY_DIRS})
 
 add_library(efs-spdlog INTERFACE)
 target_link_libraries(efs-spdlog INTERFACE spdlog::spdlog)

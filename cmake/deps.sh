@@ -21,7 +21,7 @@ command -v apt-get >/dev/null || die "this script knows apt only; install the pa
 export DEBIAN_FRONTEND=noninteractive
 common=(g++ make cmake ninja-build pkg-config ca-certificates fuse3 libfuse3-dev libpmem-dev libyaml-cpp-dev
         libcli11-dev libspdlog-dev nlohmann-json3-dev libxxhash-dev libbenchmark-dev
-        attr acl libcap2-bin python3 sqlite3 fio util-linux e2fsprogs psmisc)
+        clang-19 attr acl libcap2-bin python3 sqlite3 fio stress-ng util-linux e2fsprogs psmisc debootstrap dpkg-dev man-db)
 demo=(lammps hdf5-tools)
 
 # The machine's own Debian mirror and keyring, from deb822 or one-line sources.

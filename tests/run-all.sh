@@ -42,6 +42,7 @@ run "unit and model tests" catch "$build/bin/efs-tests"
 # libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
 PMEM_IS_PMEM_FORCE=1 run "unit and model tests on mapped segments" catch "$build/bin/efs-tests"
 for test in tests/lint/*_test.sh tests/cli/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$build/bin"; done
+for test in tests/package/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$build"; done
 for test in tests/mount/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$build/bin" "$build/bin/efs-parity"; done
 if [ -z "${EFS_FAST:-}" ]; then
   run "address and undefined sanitizers" sanitized asan

@@ -1,7 +1,9 @@
 #pragma once
-// Time. File times are wall-clock nanoseconds since 1970 (struct timespec at the doors); durations are steady.
+// Time. The file system keeps file times as struct timespec has them (FileTime); staging and reports count nanoseconds
+// since 1970; durations are steady.
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <ctime>
 #include <limits>
@@ -25,12 +27,35 @@ inline timespec to_timespec(Nanoseconds ns) {
   return t;
 }
 
+/// A time of a file: every second that a file system can hold, before 1970 too.
+struct FileTime {
+  std::int64_t seconds = 0;       // since 1970
+  std::uint32_t nanoseconds = 0;  // below 1e9, forwards also before 1970
+  constexpr FileTime() = default;
+  constexpr FileTime(Nanoseconds ns) : seconds(ns / 1'000'000'000), nanoseconds(0) {
+    std::int64_t rest = ns % 1'000'000'000;
+    if (rest < 0) {
+      rest += 1'000'000'000;
+      --seconds;
+    }
+    nanoseconds = static_cast<std::uint32_t>(rest);
+  }
+  constexpr FileTime(const timespec& t) : seconds(t.tv_sec), nanoseconds(static_cast<std::uint32_t>(t.tv_nsec)) {}
+  auto operator<=>(const FileTime&) const = default;
+};
+inline timespec to_timespec(const FileTime& t) { return {.tv_sec = static_cast<time_t>(t.seconds), .tv_nsec = static_cast<long>(t.nanoseconds)}; }
+
 /// The time a file system stamps. The fine clock: containers bear the kernel's multigrain stamps (6.13), which are
 /// fine once somebody has looked, and a coarse stamp of ours could seem older than what was there.
-inline Nanoseconds file_time_now() {
+inline FileTime file_time_now() {
   timespec t{};
   clock_gettime(CLOCK_REALTIME, &t);
-  return to_ns(t);
+  return t;
+}
+
+/// Does an access move atime? relatime: where the time would say less than "read since the last change", and once a day.
+inline bool atime_is_due(const FileTime& atime, const FileTime& mtime, const FileTime& ctime) {
+  return atime <= mtime || atime <= ctime || atime.seconds + 86400 <= file_time_now().seconds;
 }
 
 }  // namespace efs

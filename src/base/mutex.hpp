@@ -3,6 +3,7 @@
 // its rank; the ranks are listed in src/README.md and are taken in ascending order only.
 // The attributes are documented in clang's "Thread Safety Analysis"; other compilers see nothing.
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <shared_mutex>
@@ -16,6 +17,7 @@
 #define EFS_REQUIRES(...) EFS_ANNOTATE(requires_capability(__VA_ARGS__))
 #define EFS_REQUIRES_SHARED(...) EFS_ANNOTATE(requires_shared_capability(__VA_ARGS__))
 #define EFS_EXCLUDES(...) EFS_ANNOTATE(locks_excluded(__VA_ARGS__))
+// On a lambda that goes into a std::function it stands behind the parameters: whoever takes it calls it under the lock.
 
 namespace efs {
 
@@ -23,18 +25,47 @@ class EFS_ANNOTATE(capability("mutex")) Mutex {
  public:
   void lock() EFS_ANNOTATE(acquire_capability()) { mutex_.lock(); }
   void unlock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
-  std::mutex& native() { return mutex_; }
 
  private:
+  friend class Condition;
   std::mutex mutex_;
+};
+
+/// A condition variable of a Mutex. The predicate is a loop of the caller's, so that it is analysed under the lock:
+/// `while (!ready_) condition_.wait(mutex_);`
+class Condition {
+ public:
+  void wait(Mutex& mutex) EFS_REQUIRES(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    condition_.wait(lock);
+    lock.release();
+  }
+  /// False when the time is over.
+  template <typename Clock, typename Duration>
+  bool wait_until(Mutex& mutex, const std::chrono::time_point<Clock, Duration>& end) EFS_REQUIRES(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    const auto status = condition_.wait_until(lock, end);
+    lock.release();
+    return status == std::cv_status::no_timeout;
+  }
+  void notify_one() { condition_.notify_one(); }
+  void notify_all() { condition_.notify_all(); }
+
+ private:
+  std::condition_variable condition_;
 };
 
 class EFS_ANNOTATE(capability("shared_mutex")) SharedMutex {
  public:
   void lock() EFS_ANNOTATE(acquire_capability()) { mutex_.lock(); }
   void unlock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
+  /// Tells the analysis, where it cannot see it (in a callback), that the caller holds it.
+  void assert_held() const EFS_ANNOTATE(assert_capability(this)) {}
+  void assert_held_shared() const EFS_ANNOTATE(assert_shared_capability(this)) {}
   void lock_shared() EFS_ANNOTATE(acquire_shared_capability()) { mutex_.lock_shared(); }
   void unlock_shared() EFS_ANNOTATE(release_shared_capability()) { mutex_.unlock_shared(); }
+  bool try_lock() EFS_ANNOTATE(try_acquire_capability(true)) { return mutex_.try_lock(); }
+  bool try_lock_shared() EFS_ANNOTATE(try_acquire_shared_capability(true)) { return mutex_.try_lock_shared(); }
 
  private:
   std::shared_mutex mutex_;

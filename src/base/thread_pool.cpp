@@ -8,7 +8,7 @@ ThreadPool::ThreadPool(std::size_t threads) {
 
 ThreadPool::~ThreadPool() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
   }
   work_ready_.notify_all();
@@ -16,30 +16,38 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::submit(std::function<void()> task) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     queue_.push_back(std::move(task));
   }
   work_ready_.notify_one();
 }
 
 void ThreadPool::drain() {
-  std::unique_lock lock(mutex_);
-  idle_.wait(lock, [this] { return queue_.empty() && running_ == 0; });
+  MutexLock lock(mutex_);
+  while (!queue_.empty() || running_ > 0) idle_.wait(mutex_);
+}
+
+std::optional<std::function<void()>> ThreadPool::next() {
+  MutexLock lock(mutex_);
+  while (!stopping_ && queue_.empty()) work_ready_.wait(mutex_);
+  if (queue_.empty()) return std::nullopt;
+  auto task = std::move(queue_.front());
+  queue_.pop_front();
+  ++running_;
+  return task;
+}
+
+void ThreadPool::done() {
+  MutexLock lock(mutex_);
+  --running_;
+  if (queue_.empty() && running_ == 0) idle_.notify_all();
 }
 
 void ThreadPool::work() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    work_ready_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    auto task = std::move(queue_.front());
-    queue_.pop_front();
-    ++running_;
-    lock.unlock();
-    task();
-    lock.lock();
-    --running_;
-    if (queue_.empty() && running_ == 0) idle_.notify_all();
+  while (auto task = next()) {
+    (*task)();
+    task.reset();  // what it holds goes before drain() returns
+    done();
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -25,12 +26,15 @@ class ThreadPool {
 
  private:
   void work();
+  /// Waits for a task and counts it as running; none when the pool ends.
+  std::optional<std::function<void()>> next();
+  void done();
 
-  std::mutex mutex_;  // guards all below; rank 90 (leaf): nothing is taken under it
-  std::condition_variable work_ready_, idle_;
-  std::deque<std::function<void()>> queue_;
-  std::size_t running_ = 0;
-  bool stopping_ = false;
+  Mutex mutex_;  // rank 90 (leaf): nothing is taken under it
+  Condition work_ready_, idle_;
+  std::deque<std::function<void()>> queue_ EFS_GUARDED_BY(mutex_);
+  std::size_t running_ EFS_GUARDED_BY(mutex_) = 0;
+  bool stopping_ EFS_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> threads_;
 };
 

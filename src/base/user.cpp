@@ -32,8 +32,8 @@ Result<User> find_user(const std::string& who) {
   const auto [end, problem] = std::from_chars(who.data(), who.data() + who.size(), number);
   const bool numeric = problem == std::errc{} && end == who.data() + who.size();
   const passwd* entry = numeric ? ::getpwuid(number) : ::getpwnam(who.c_str());
-  if (entry != nullptr) return User{entry->pw_uid, entry->pw_gid, entry->pw_name};
-  if (numeric) return User{number, number, who};
+  if (entry != nullptr) return User{entry->pw_uid, entry->pw_gid, entry->pw_name, entry->pw_dir};
+  if (numeric) return User{number, number, who, {}};
   return fail(ENOENT, "there is no user " + who);
 }
 
@@ -57,7 +57,9 @@ Status drop_privilege(const User& user) {
 
 Status limit_effective(uid_t uid) {
   const auto effective = bit(CAP_SYS_ADMIN) | (uid == 0 ? bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER) : 0);
-  return set_capabilities(effective | bit(CAP_SETUID) | bit(CAP_SETGID) | bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER), effective);
+  // Permitted, not in effect: what a successor of the worker is forked with, see become().
+  const auto later = bit(CAP_SETUID) | bit(CAP_SETGID) | bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER) | (uid == 0 ? bit(CAP_DAC_READ_SEARCH) | bit(CAP_CHOWN) | bit(CAP_FSETID) : 0);
+  return set_capabilities(effective | later, effective);
 }
 
 }  // namespace efs

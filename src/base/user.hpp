@@ -13,6 +13,7 @@ struct User {
   uid_t uid = 0;
   gid_t gid = 0;
   std::string name;
+  std::string home;  // "" where the system knows none
 };
 
 /// By name or number. ENOENT with a text where there is none.

@@ -2,6 +2,7 @@
 // The command efs: one file per verb. Everything a verb touches comes in as a World, so that a verb is a function of
 // its arguments and its world.
 
+#include <functional>
 #include <iosfwd>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -34,6 +35,18 @@ struct JobArguments {
   std::string user;
   bool debug = false;
   bool foreground = false;
+  bool show = false;
+};
+
+/// What the verbs for files share.
+struct FileArguments {
+  std::string instance;            // "": the one that the paths lie in, or the only one
+  std::vector<std::string> paths;  // or task ids
+  std::string file_class;          // of set
+  bool wait = false;
+  bool replace = false, force = false;   // load
+  bool as_is = false, remove = false;    // unload
+  std::uint64_t offset = 0, size = 0;    // of one file
 };
 
 // Verbs: each returns the exit code and has reported everything.
@@ -56,18 +69,53 @@ struct SalvageArguments {
 int salvage(World& world, const SalvageArguments& arguments);
 int check_image(World& world, const std::string& which, bool repair);
 int clean(World& world, const std::vector<std::string>& which, bool force);
+struct TopArguments {
+  std::string which;
+  double interval = 2;  // seconds
+  bool once = false;
+};
+int top(World& world, const TopArguments& arguments);
+int load(World& world, const FileArguments& arguments);
+int unload(World& world, const FileArguments& arguments);
+int wait(World& world, const FileArguments& arguments);
+int cancel(World& world, const FileArguments& arguments);
+int ls(World& world, const FileArguments& arguments);
+int explain(World& world, const FileArguments& arguments);
+int set(World& world, const FileArguments& arguments);
 
 // Shared pieces
 /// Loads the job file or reports every problem of it.
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments);
+/// What --json says of an error.
+Json error_document(const Error& error, int code = exit_failure);
+/// Prints one JSON document, the only one of a command with --json; what is not UTF-8 is replaced.
+void print_document(World& world, const Json& document);
+/// The values of a job file with their sources, as `--show` prints them.
+void show_values(World& world, const config::JobConfig& config);
+Json values_of(const config::JobConfig& config);
 /// Reports an error in the world's form; returns `code`.
 int report(World& world, const Error& error, int code = exit_failure);
 /// The instance named by job file, mount point or name; with "" the only one running.
 Result<control::Instance> find_instance(const std::string& which);
+/// The status of one instance; of one that is dead, its state and why.
+Json status_of(const control::Instance& instance);
+/// The instance that is meant; with no name, the one on whose mount or below whose root-dir the first path lies, else the
+/// one of EFS_MOUNT, or the only one running.
+Result<control::Instance> find_instance_for(const FileArguments& arguments);
+/// Asks the instance; an answer that is no success is an Error.
+Result<Json> ask(const control::Instance& instance, const Json& request, const std::function<void(const Json&)>& progress = {});
+/// Numbers of tasks; EINVAL for what is none.
+Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& texts);
+/// Waits for a task, shows how it goes and how it went; the exit code.
+int finish_task(World& world, const control::Instance& instance, std::uint64_t task);
 /// Starts efsd for a job and waits until the inputs are there; its status line.
 std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config);
-/// Stops an instance and reports the receipt; the exit code.
-int stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments, Json* result = nullptr);
+struct Stopped {
+  int code = exit_good;
+  Json document;  // for --json: the daemon's answer, or the error; the caller prints it
+};
+/// Stops an instance and reports the outcome, except with --json.
+Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments);
 /// Draws a progress line (bytes, rate, time left) over the last one.
 void show_progress(World& world, const Json& progress);
 void end_progress(World& world);

@@ -9,23 +9,33 @@
 #include <iostream>
 
 #include "base/text.hpp"
+#include "base/user.hpp"
 #include "cli/cli.hpp"
 #include "image/manifest.hpp"
 
 namespace efs::cli {
 
+Json error_document(const Error& error, int code) { return {{"ok", false}, {"code", error.code}, {"error", describe(error)}, {"exit", code}}; }
+
+void print_document(World& world, const Json& document) { world.out << document.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n" << std::flush; }
+
 int report(World& world, const Error& error, int code) {
-  if (world.json) world.out << Json{{"ok", false}, {"code", error.code}, {"error", describe(error)}, {"exit", code}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  if (world.json) print_document(world, error_document(error, code));
   else world.err << "efs: " << describe(error) << "\n";
   return code;
 }
 
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments) {
-  auto config = config::load(arguments.job_file, arguments.overrides);
+  const auto user = find_user(arguments.user.empty() ? std::to_string(::geteuid()) : arguments.user);
+  if (!user) return std::unexpected(report(world, user.error()));
+  auto config = config::load_for_user(arguments.job_file, arguments.overrides, *user);
   if (config) return *config;
   if (world.json) {
     Json problems = Json::array();
-    for (const auto& p : config.error()) problems.push_back({{"line", p.line}, {"column", p.column}, {"text", p.text}, {"suggestion", p.suggestion}});
+    for (const auto& p : config.error()) {
+      problems.push_back({{"line", p.line}, {"column", p.column}, {"text", p.text}, {"suggestion", p.suggestion}});
+      if (!p.origin.empty()) problems.back()["origin"] = p.origin;
+    }
     world.out << Json{{"ok", false}, {"file", arguments.job_file}, {"problems", problems}, {"exit", exit_usage}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   } else {
     for (const auto& p : config.error()) world.err << to_string(p, arguments.job_file) << "\n";
@@ -79,6 +89,36 @@ Result<control::Instance> find_instance(const std::string& which) {
   for (const auto& instance : instances)
     if (is_named(instance, which)) return instance;
   return fail(ENOENT, "no instance has the name, mount point or job file " + which + (instances.empty() ? "; none is running" : "; running: " + names_of(instances)));
+}
+
+Result<control::Instance> find_instance_for(const FileArguments& arguments) {
+  // A program of `efs run` means the instance that it runs in.
+  const char* mount = std::getenv("EFS_MOUNT");
+  const std::string own = arguments.instance.empty() && mount != nullptr ? mount : arguments.instance;
+  if (!arguments.instance.empty() || arguments.paths.empty() || arguments.paths.front()[0] != '/') return find_instance(own);
+  const std::string& path = arguments.paths.front();
+  const auto holds = [&](const std::string& top) { return !top.empty() && (path == top || path.starts_with(top == "/" ? top : top + "/")); };
+  std::vector<control::Instance> below_root;
+  for (const auto& instance : control::list_instances()) {
+    const auto status = instance.alive ? ask_status(instance) : Result<Json>(fail(ESRCH));
+    if (!status) continue;
+    if (holds(status->value("mount", ""))) return instance;
+    if (holds(status->value("root_dir", ""))) below_root.push_back(instance);
+  }
+  if (below_root.size() == 1) return below_root.front();
+  if (below_root.empty() || !own.empty()) return find_instance(own);
+  return fail(EINVAL, path + " lies below the root-dir of several instances: " + names_of(below_root) + "; name one with -i");
+}
+
+Result<Json> ask(const control::Instance& instance, const Json& request, const std::function<void(const Json&)>& progress) {
+  if (!instance.alive) return fail(ESRCH, "the daemon of " + instance.name + " is gone");
+  auto client = control::Client::connect(instance.socket(), instance.owner);
+  if (!client) return std::unexpected(client.error());
+  auto answer = client->ask(request, progress);
+  if (!answer) return answer;
+  if (!answer->value("ok", false)) return fail(answer->value("code", EIO), answer->value("error", "failed"));
+  answer->erase("event");
+  return answer;
 }
 
 void show_progress(World& world, const Json& progress) {

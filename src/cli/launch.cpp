@@ -37,6 +37,8 @@ std::vector<std::string> daemon_command(const JobArguments& a, const config::Job
   add("--log-file", config.log_file);
   add("--options", a.options);
   add("--user", a.user);
+  for (const auto& [key, value] : a.overrides.settings) words.insert(words.end(), {"--set", key + "=" + value});
+  if (a.overrides.trace) words.insert(words.end(), {"--set", "trace=" + config.trace});
   if (a.debug) words.push_back("--debug");
   return words;
 }

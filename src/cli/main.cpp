@@ -1,11 +1,14 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
 
 #include "cli/cli.hpp"
+#include "config/site.hpp"
 
 namespace {
 
@@ -21,10 +24,67 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   path("-m,--mount-dir", a.overrides.mount_dir, "where to mount");
   path("--results-dir", a.overrides.results_dir, "where results go");
   path("-l,--log-file", a.overrides.log_file, "the daemon's log");
-  if (!starts) return;
-  verb.add_option("-o,--options", a.options, "mount options: nosuid,nodev,noexec,ro,fsname=,daemon-io,...");
+  verb.add_option_function<std::vector<std::string>>("--set", [&a](const std::vector<std::string>& all) {
+    for (const auto& text : all) {
+      const auto equals = text.find('=');
+      if (equals == std::string::npos) throw CLI::ValidationError("--set", text + ": write KEY=VALUE");
+      a.overrides.settings.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }, "KEY=VALUE of any key of global-settings, see efs-job(5); can be repeated")->allow_extra_args(false);
+  if (!starts) {
+    verb.add_flag("--show", a.show, "show every value and where it comes from");
+    return;
+  }
+  path("--trace", a.overrides.trace, "write a trace of every operation to this file; all I/O goes through the daemon then");
+  verb.add_option("-o,--options", a.options, "mount options: nosuid,nodev,noexec,ro,fsname=,daemon-io,spin=,...");
   verb.add_option("-u,--user", a.user, "the job's user (root only)");
   verb.add_flag("-d,--debug", a.debug, "log more");
+}
+
+// control/ knows no site file. A broken one must not keep anybody from stopping an instance; verbs with a job file refuse it.
+void use_site_runtime_directory(World& world, bool needs_job) {
+  const auto site = efs::config::load_site(efs::config::surroundings_of_process({}));
+  if (!site && !needs_job)
+    for (const auto& problem : site.error()) world.err << "efs: warning: " << to_string(problem, "") << "\n";
+  if (site && *site && !(*site)->runtime_dir.empty()) ::setenv("EFS_ROOT_RUNTIME_DIR", (*site)->runtime_dir.c_str(), 0);
+}
+
+// What is done to files while programs run.
+template <typename Verb>
+void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
+  const auto file_verb = [&](const char* name, const char* help, int (*what)(World&, const FileArguments&)) {
+    CLI::App* sub = verb(name, help, [&world, &a, what] { return what(world, a); });
+    sub->add_option("-i,--instance", a.instance, "name, mount point or job file of the instance (default: the one that the path lies in, or the only one)");
+    return sub;
+  };
+  const auto paths = [&](CLI::App* sub, bool needed) {
+    auto* option = sub->add_option("path", a.paths, "paths on the mount, of the PFS below root-dir, or relative to root-dir; patterns in quotes");
+    if (needed) option->required();
+  };
+  const auto part = [&](CLI::App* sub) {
+    sub->add_flag("-w,--wait", a.wait, "return when it is done, not at once with a task's number");
+    sub->add_option("--offset", a.offset, "only a part of one file: its first byte");
+    sub->add_option("--size", a.size, "and how many (0: to the end)");
+  };
+  CLI::App* load_verb = file_verb("load", "bring files from the PFS into the buffer while programs run", load);
+  paths(load_verb, true);
+  part(load_verb);
+  load_verb->add_flag("--replace", a.replace, "take the place of another version that is clean");
+  load_verb->add_flag("--force", a.force, "with --replace: of a changed one too, whose changes are lost");
+  CLI::App* unload_verb = file_verb("unload", "bring changed files to results-dir while programs run", unload);
+  paths(unload_verb, true);
+  part(unload_verb);
+  unload_verb->add_flag("--as-is", a.as_is, "also what may be written to meanwhile; such a copy is not verified");
+  unload_verb->add_flag("--remove", a.remove, "then remove them from the buffer");
+  CLI::App* wait_verb = file_verb("wait", "wait for loads and unloads (default: all)", wait);
+  wait_verb->add_option("task", a.paths, "numbers of tasks");
+  CLI::App* cancel_verb = file_verb("cancel", "cancel loads and unloads", cancel);
+  cancel_verb->add_option("task", a.paths, "numbers of tasks")->required();
+  paths(file_verb("ls", "list what is in the buffer: class, state, size", ls), false);
+  paths(file_verb("explain", "tell where a file is and whether it will be staged out, and why", explain), true);
+  CLI::App* set_verb = file_verb("set", "change the class of files while programs run", set);
+  set_verb->add_option("class", a.file_class, "persistent, temporary, or default: as the job file says")->required()->check(CLI::IsMember({"persistent", "temporary", "default"}));
+  paths(set_verb, true);
 }
 
 }  // namespace
@@ -33,6 +93,7 @@ int main(int argc, char** argv) {
   World world{std::cout, std::cerr, ::isatty(2) == 1, false};
   JobArguments job;
   std::vector<std::string> command;
+  FileArguments files;
   std::string which;
   StopArguments stopping;
   SalvageArguments salvaging;
@@ -83,6 +144,13 @@ int main(int argc, char** argv) {
   clean_verb->add_option("instance", cleaning, "names (default: all that are dead)");
   clean_verb->add_flag("--force", force, "also where results would be lost");
 
+  TopArguments watched;
+  CLI::App* top_verb = verb("top", "show what instances do, again and again", [&] { return top(world, watched); });
+  top_verb->add_option("instance", watched.which, "name, mount point or job file");
+  top_verb->add_option("-i,--interval", watched.interval, "seconds between two looks (default 2)")->check(CLI::Range(0.1, 3600.0));
+  top_verb->add_flag("--once", watched.once, "show totals once and end, as with --json");
+  add_file_verbs(verb, world, files);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
@@ -91,8 +159,9 @@ int main(int argc, char** argv) {
   }
   if (job.job_file.empty())
     if (const char* given = std::getenv("EFS_CONFIG")) job.job_file = given;
-  const bool needs_job = app.got_subcommand("run") || app.got_subcommand("start") || app.got_subcommand("plan") || app.got_subcommand("check");
+  const bool needs_job = std::ranges::any_of(std::array{"run", "start", "plan", "check"}, [&](const char* name) { return app.got_subcommand(name); });
   if (needs_job && job.job_file.empty()) return report(world, {EINVAL, "no job file: name one, or set EFS_CONFIG"}, exit_usage);
+  use_site_runtime_directory(world, needs_job);
   try {
     return action();
   } catch (const std::exception& problem) {

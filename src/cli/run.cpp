@@ -62,15 +62,20 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     execute(command, *config, arguments);
   }
-  const int program = child < 0 ? report(world, {errno, "fork"}, exit_cannot_run) : wait_for(child);
+  const Error no_child{errno, child < 0 ? "cannot start the program: " + std::string(std::strerror(errno)) : ""};
+  if (child < 0 && !world.json) report(world, no_child, exit_cannot_run);
+  const int program = child < 0 ? int{exit_cannot_run} : wait_for(child);
   control::Instance instance{.name = config->name, .directory = started->value("directory", "")};
   struct stat st {};
   instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
-  Json result;
-  const int stopped = stop_instance(world, instance, {}, &result);
-  if (world.json) world.out << Json{{"program_exit", program}, {"stop_exit", stopped}, {"stop", result}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
-  if (program != 0) return program;
-  return stopped == 0 ? exit_good : exit_not_saved;
+  Stopped stopped = stop_instance(world, instance, {});
+  const int code = program != 0 ? program : stopped.code == 0 ? int{exit_good} : int{exit_not_saved};
+  if (world.json) {
+    Json document{{"ok", code == exit_good}, {"exit", code}, {"program_exit", program}, {"stop_exit", stopped.code}, {"stop", std::move(stopped.document)}};
+    if (child < 0) document["error"] = no_child.what;
+    print_document(world, document);
+  }
+  return code;
 }
 
 }  // namespace efs::cli

@@ -14,7 +14,7 @@ int start(World& world, const JobArguments& arguments) {
   const auto started = launch(world, arguments, *config);
   if (!started) return started.error();
   if (world.json) {
-    world.out << started->dump() << std::endl;
+    print_document(world, *started);
   } else {
     world.out << "efs: " << config->name << " is mounted at " << config->mount_dir << " (" << started->value("files_done", 0) << " files, "
               << format_bytes(started->value("bytes_done", std::uint64_t{0})) << " staged in; I/O " << started->value("io", "?") << ")" << std::endl;

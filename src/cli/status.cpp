@@ -7,8 +7,6 @@
 #include "image/manifest.hpp"
 
 namespace efs::cli {
-namespace {
-
 Json status_of(const control::Instance& instance) {
   const auto dead = [&](const std::string& why) {
     return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "dead"}, {"error", why}};
@@ -37,6 +35,14 @@ Json status_of(const control::Instance& instance) {
   return *status;
 }
 
+namespace {
+
+void print_counters(std::ostream& out, const Json& c) {
+  const auto number = [&](const char* key) { return c.value(key, std::uint64_t{0}); };
+  out << "  requests " << number("requests") << " (" << number("errors") << " errors), opens " << number("opens") << " (" << number("passthrough_opens") << " passthrough)\n"
+      << "  daemon   read " << format_bytes(number("read_bytes")) << ", written " << format_bytes(number("written_bytes")) << "; passthrough I/O is the kernel's and not counted\n";
+}
+
 void print(std::ostream& out, const Json& s) {
   out << s.value("name", "?") << ": " << s.value("state", "?") << "\n";
   if (s.contains("error")) out << "  " << s["error"].get<std::string>() << "\n";
@@ -49,9 +55,21 @@ void print(std::ostream& out, const Json& s) {
   if (s.contains("backend")) out << "  backend  " << s["backend"].get<std::string>() << "\n";
   if (s.contains("io")) out << "  I/O      " << s["io"].get<std::string>() << (s.contains("io_reason") ? " (" + s["io_reason"].get<std::string>() + ")" : "") << "\n";
   if (s.contains("capacity")) out << "  used     " << format_bytes(s["used"].get<std::uint64_t>()) << " of " << format_bytes(s["capacity"].get<std::uint64_t>()) << "\n";
+  if (s.contains("counters")) print_counters(out, s["counters"]);
+  for (const char* key : {"trace", "access_log"})
+    if (s.contains(key)) out << "  " << (key[0] == 't' ? "trace    " : "accesses ") << s[key].value("file", "") << (s[key].contains("error") ? " ended: " + s[key]["error"].get<std::string>() : "") << "\n";
   const std::string state = s.value("state", "");
   if (state == "staging-in" || state == "staging-out")
     out << "  moved    " << format_bytes(s.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(s.value("bytes_total", std::uint64_t{0})) << "\n";
+  const Json tasks = s.value("tasks", Json::array());
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const Json& task = tasks[i];
+    const std::string how = task.value("task_state", "");
+    if (how != "pending" && how != "running" && i + 5 < tasks.size()) continue;  // of those that have ended the last few
+    out << "  task     " << task.value("task", 0) << ": " << task.value("kind", "") << " of " << task.value("what", "") << ": " << how;
+    if (how == "running") out << ", " << format_bytes(task.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(task.value("bytes_total", std::uint64_t{0}));
+    out << "\n";
+  }
 }
 
 }  // namespace

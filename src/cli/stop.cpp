@@ -10,7 +10,7 @@
 namespace efs::cli {
 namespace {
 
-int report_busy(World& world, const control::Instance& instance, const Json& answer) {
+Error busy_error(const control::Instance& instance, const Json& answer) {
   std::string text = answer.value("error", "");
   auto client = control::Client::connect(instance.socket(), instance.owner);
   const auto status = client ? client->ask({{"verb", "status"}}) : Result<Json>(std::unexpected(client.error()));
@@ -19,7 +19,7 @@ int report_busy(World& world, const control::Instance& instance, const Json& ans
     for (const auto& holder : holders) text += "\n  " + holder;
     text += holders.empty() ? "\n  by processes that you may not look into" : "";
   }
-  return report(world, {EBUSY, text + "\nEnd them (or leave the directory) and run efs stop again; nothing was lost"});
+  return {EBUSY, text + "\nEnd them (or leave the directory) and run efs stop again; nothing was lost"};
 }
 
 // A stop is over when the daemon is gone: with it the lock that its supervisor holds.
@@ -29,20 +29,20 @@ void wait_for_end(const UniqueFd& lock) {
 
 }  // namespace
 
-int stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments, Json* result) {
+Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments) {
+  const auto failed = [&](const Error& error) { return Stopped{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
   const UniqueFd lock(::open((instance.directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   auto client = control::Client::connect(instance.socket(), instance.owner);
-  if (!client) return report(world, client.error());
-  const auto answer = client->ask({{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"receipt", world.json}}, [&](const Json& progress) { show_progress(world, progress); });
+  if (!client) return failed(client.error());
+  auto answer = client->ask({{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"receipt", world.json}}, [&](const Json& progress) { show_progress(world, progress); });
   end_progress(world);
-  if (!answer) return report(world, answer.error());
+  if (!answer) return failed(answer.error());
   if (!answer->value("ok", false)) {
-    if (answer->value("code", 0) == EBUSY) return report_busy(world, instance, *answer);
-    return report(world, {answer->value("code", EIO), answer->value("error", "stop failed")});
+    if (answer->value("code", 0) == EBUSY) return failed(busy_error(instance, *answer));
+    return failed({answer->value("code", EIO), answer->value("error", "stop failed")});
   }
   const int code = answer->value("exit", 0);
   if (!answer->value("kept", false)) wait_for_end(lock);
-  if (result != nullptr) *result = *answer;
   if (!world.json && answer->contains("summary")) {
     (code == 0 ? world.out : world.err) << (*answer)["summary"].get<std::string>();
     if (answer->contains("receipt_file")) world.out << "receipt: " << (*answer)["receipt_file"].get<std::string>() << "\n";
@@ -51,7 +51,7 @@ int stop_instance(World& world, const control::Instance& instance, const StopArg
     if (answer->contains("image"))
       world.err << "Time was up. What is not back is in the image " << (*answer)["image"].get<std::string>() << ". Bring it out: efs salvage " << instance.name << "; or go on with it: efs start\n";
   }
-  return code;
+  return {code, std::move(*answer)};
 }
 
 int stop(World& world, const StopArguments& arguments) {
@@ -63,10 +63,9 @@ int stop(World& world, const StopArguments& arguments) {
   }
   if (!instance->alive)
     return report(world, {ESRCH, "the daemon of " + instance->name + " is gone; what was in its buffer may still be below " + instance->directory + "/store. Go on with it: efs start; bring it out: efs salvage " + instance->name + "; give it up: efs clean --force " + instance->name});
-  Json result;
-  const int code = stop_instance(world, *instance, arguments, &result);
-  if (world.json && !result.is_null()) world.out << result.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
-  return code;
+  const Stopped stopped = stop_instance(world, *instance, arguments);
+  if (world.json) print_document(world, stopped.document);
+  return stopped.code;
 }
 
 }  // namespace efs::cli

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -7,6 +8,8 @@ namespace efs::config {
 namespace {
 
 constexpr std::uint64_t page = 4096;
+constexpr std::uint64_t smallest_segment = 64u << 10;  // bytes: some dozens per file, or most writes would map anew
+constexpr std::uint64_t largest_segment = 4ull << 30;  // bytes: those of all open files fit in the address space
 constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
 
 // nullopt where the type is bad: then the keys that depend on it cannot be judged.
@@ -45,7 +48,7 @@ Backend read_backend(const Section& section, ProblemList& problems) {
   if (const auto* capacity = section.find("capacity"); capacity && capacity->text != "all") {
     backend.capacity = read_size(section, "capacity", 1, no_limit, problems);
   }
-  backend.segment_size = read_size(section, "segment-size", page, no_limit, problems).value_or(backend.segment_size);
+  backend.segment_size = read_size(section, "segment-size", smallest_segment, largest_segment, problems).value_or(backend.segment_size);
   if (backend.segment_size % page != 0) {
     problems.add(section.mark_of("segment-size"), "'segment-size' is not a multiple of 4 KiB", "use a binary unit, for example \"128 MiB\"");
   }
@@ -55,6 +58,11 @@ Backend read_backend(const Section& section, ProblemList& problems) {
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> capacity_of(const Backend& backend, std::uint64_t memory) {
+  if (backend.capacity || backend.type != BackendType::dram) return backend.capacity;
+  return std::max(smallest_capacity, memory / 2);
+}
 
 void read_backends(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
   std::map<std::string, int> first_lines;

@@ -19,11 +19,11 @@ std::optional<std::size_t> deepest_match(std::string_view path, Predicate matche
   }
 }
 
-std::optional<FileClass> class_by_output_rule(const JobConfig& config, std::string_view path) {
+const OutputRule* output_rule(const JobConfig& config, std::string_view path) {
   for (const auto& rule : config.outputs) {
-    if (deepest_match(path, [&](auto part) { return glob_match(rule.pattern, part); })) return rule.file_class;
+    if (deepest_match(path, [&](auto part) { return glob_match(rule.pattern, part); })) return &rule;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
 // The resource that names `path` or holds it most deeply; at equal depth a plain path beats a glob, then the first wins.
@@ -55,13 +55,28 @@ std::size_t rank(const JobConfig& config, std::string_view path) {
 }
 
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in) {
+  std::string why;
+  return classify(config, path, staged_in, why);
+}
+
+FileClass classify(const JobConfig& config, std::string_view path, bool staged_in, std::string& why) {
   if (path.starts_with('/')) path.remove_prefix(1);
   if (!staged_in) {
     // Without output rules nothing that the job makes is dropped, not even below a temporary resource.
-    if (config.outputs.empty()) return FileClass::persistent;
-    if (const auto by_rule = class_by_output_rule(config, path)) return *by_rule;
+    if (config.outputs.empty()) {
+      why = "a new file, and the job file has no output rules: all new files are persistent";
+      return FileClass::persistent;
+    }
+    if (const auto* rule = output_rule(config, path)) {
+      why = "the output rule " + rule->pattern;
+      return rule->file_class;
+    }
   }
-  if (const auto* owner = owning_resource(config, path)) return owner->file_class;
+  if (const auto* owner = owning_resource(config, path)) {
+    why = "the resource " + owner->path + (owner->line > 0 ? " (line " + std::to_string(owner->line) + " of the job file)" : "");
+    return owner->file_class;
+  }
+  why = config.outputs.empty() ? "no resource names it, and the job file has no output rules" : "no output rule and no resource matches it";
   return config.outputs.empty() ? FileClass::persistent : FileClass::temporary;
 }
 

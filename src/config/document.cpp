@@ -14,11 +14,15 @@ using Kind = YamlNode::Kind;
 using Keys = std::span<const std::string_view>;
 
 constexpr std::array<std::string_view, 4> top_level_keys{"global-settings", "backends", "resources", "outputs"};
-constexpr std::array<std::string_view, 8> settings_keys{"name",     "root-dir", "mount-dir", "results-dir",
-                                                        "in-place", "log-file", "workers",   "transfer-size"};
+constexpr std::array<std::string_view, 13> settings_keys{"name",        "root-dir", "mount-dir",  "results-dir",    "in-place", "log-file",     "log-level",
+                                                         "status-file", "trace",    "access-log", "access-log-size", "workers",  "transfer-size"};
 constexpr std::array<std::string_view, 6> backend_keys{"id", "type", "capacity", "daxfs", "segment-size", "enforce"};
 constexpr std::array<std::string_view, 3> resource_keys{"path", "backend", "flags"};
 constexpr std::array<std::string_view, 2> output_keys{"path", "flags"};
+constexpr std::array<std::string_view, 5> site_keys{"runtime-dir", "global-settings", "backends", "limits", "fixed"};
+constexpr std::array<std::string_view, 3> limit_keys{"capacity", "workers", "transfer-size"};
+constexpr std::array sections{SectionKeys{"the top level", top_level_keys}, SectionKeys{"global-settings", settings_keys}, SectionKeys{"backends", backend_keys},
+                              SectionKeys{"resources", resource_keys}, SectionKeys{"outputs", output_keys}, SectionKeys{"site file", site_keys}, SectionKeys{"site limits", limit_keys}};
 
 bool contains(Keys keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }
 
@@ -65,14 +69,8 @@ bool read_pairs(const YamlNode& node, std::string_view title, std::vector<Pair>&
 // Where a key that `keys` does not hold belongs, or the nearest that it does.
 std::string suggest_key(std::string_view key, Keys keys) {
   if (const auto near = nearest(key, keys); !near.empty()) return "did you mean " + quoted(near) + "?";
-  struct Place {
-    std::string_view section;
-    Keys keys;
-  };
-  const std::array places{Place{"the top level", top_level_keys}, Place{"global-settings", settings_keys}, Place{"backends", backend_keys},
-                          Place{"resources", resource_keys}, Place{"outputs", output_keys}};
-  for (const auto& place : places) {
-    if (contains(place.keys, key)) return "it belongs to " + std::string(place.section);
+  for (const auto& place : sections) {
+    if (!place.section.starts_with("site ") && contains(place.keys, key)) return "it belongs to " + std::string(place.section);
   }
   std::string known = "known here:";
   for (const auto candidate : keys) known.append(" ").append(candidate);
@@ -119,26 +117,26 @@ Section read_section(const YamlNode& node, Mark mark, std::string title, Keys ke
 
 // A list of tables; a single table may stand for a list of one.
 std::vector<Section> read_list(const YamlNode& node, std::string_view name, const std::string& title, Keys keys, ProblemList& problems) {
-  std::vector<Section> sections;
-  if (node.kind == Kind::null) return sections;
+  std::vector<Section> tables;
+  if (node.kind == Kind::null) return tables;
   if (node.kind == Kind::map) {
-    sections.push_back(read_section(node, node.mark, title, keys, problems));
-    return sections;
+    tables.push_back(read_section(node, node.mark, title, keys, problems));
+    return tables;
   }
   if (node.kind == Kind::scalar) {
     problems.add(node.mark, quoted(name) + " must be a list, not " + quoted(node.text), "see the example in efs-job(5)");
-    return sections;
+    return tables;
   }
   for (const auto& item : node.items) {
     if (item.kind == Kind::map || item.kind == Kind::sequence) {
-      sections.push_back(read_section(item, item.mark, title, keys, problems));
+      tables.push_back(read_section(item, item.mark, title, keys, problems));
     } else {
       problems.add(item.mark,
                    "an entry of " + quoted(name) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + quoted(item.text)),
                    contains(keys, "path") && !item.text.empty() ? "write path: \"" + item.text.substr(0, 60) + "\"" : "");
     }
   }
-  return sections;
+  return tables;
 }
 
 }  // namespace
@@ -179,5 +177,40 @@ Document read_document(const YamlNode& root, ProblemList& problems) {
   }
   return document;
 }
+
+namespace {
+
+// A list of words; a single word may stand for a list of one.
+std::vector<Value> read_words(const YamlNode& node, std::string_view name, ProblemList& problems) {
+  std::vector<Value> words;
+  if (node.kind == Kind::scalar) words.push_back({node.text, node.mark});
+  for (const auto& item : node.items) {
+    if (item.kind == Kind::scalar) words.push_back({item.text, item.mark});
+    else problems.add(item.mark, quoted(name) + " must be a list of words");
+  }
+  return words;
+}
+
+}  // namespace
+
+SiteDocument read_site_document(const YamlNode& root, ProblemList& problems) {
+  SiteDocument document;
+  document.top.title = "the site file";
+  std::vector<Pair> pairs;
+  document.top.malformed = !read_pairs(root, document.top.title, pairs, problems);
+  for (const auto& pair : known_pairs(std::move(pairs), document.top.title, site_keys, problems)) {
+    if (pair.key == "global-settings") document.settings = read_section(*pair.value, pair.mark, pair.key, settings_keys, problems);
+    else if (pair.key == "limits") document.limits = read_section(*pair.value, pair.mark, pair.key, limit_keys, problems);
+    else if (pair.key == "backends") document.backends = read_list(*pair.value, pair.key, "this backend", backend_keys, problems);
+    else if (pair.key == "fixed") document.fixed = read_words(*pair.value, pair.key, problems);
+    else if (pair.value->kind == Kind::scalar && !pair.value->text.empty()) document.top.values[pair.key] = {pair.value->text, pair.value->mark};
+    else problems.add(pair.mark, quoted(pair.key) + " must have one value");
+  }
+  return document;
+}
+
+std::span<const SectionKeys> schema() { return sections; }
+std::span<const std::string_view> settings_schema() { return settings_keys; }
+std::span<const std::string_view> backend_schema() { return backend_keys; }
 
 }  // namespace efs::config

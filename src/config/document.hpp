@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "config/job_config.hpp"
 #include "config/yaml_tree.hpp"
 
 namespace efs::config {
@@ -16,6 +18,7 @@ namespace efs::config {
 struct Value {
   std::string text;
   Mark mark;
+  Source source = Source::job_file;
 };
 
 /// global-settings, or one entry of backends, resources or outputs.
@@ -39,7 +42,24 @@ struct Document {
   std::vector<Section> backends, resources, outputs;
 };
 
+/// A site file (site.hpp).
+struct SiteDocument {
+  Section top, settings, limits;
+  std::vector<Section> backends;
+  std::vector<Value> fixed;
+};
+
 /// Reports unknown and duplicate keys and values that are not words.
 Document read_document(const YamlNode& root, ProblemList& problems);
+SiteDocument read_site_document(const YamlNode& root, ProblemList& problems);
+
+/// The keys that a section of a job file, or (sections that begin with "site ") of a site file can have.
+struct SectionKeys {
+  std::string_view section;
+  std::span<const std::string_view> keys;
+};
+std::span<const SectionKeys> schema();
+std::span<const std::string_view> settings_schema();
+std::span<const std::string_view> backend_schema();
 
 }  // namespace efs::config

@@ -22,9 +22,15 @@ struct Backend {
   BackendType type = BackendType::dram;
   std::optional<std::uint64_t> capacity;    // bytes; absent: all there is (dram: half of the available memory)
   std::string daxfs;                        // directory (fsdax) or device (devdax); "" for dram
-  std::uint64_t segment_size = 128u << 20;  // bytes
+  std::uint64_t segment_size = 128u << 20;  // bytes: the largest piece of a file that the daemon maps at a time
   Enforce enforce = Enforce::advisory;
 };
+
+inline constexpr std::uint64_t smallest_capacity = 16u << 20;  // bytes: below this the journal alone would fill it
+
+/// What the job may store, bytes, with `memory` bytes available: as declared; half of the memory for dram without a
+/// capacity; absent: what the file system has.
+std::optional<std::uint64_t> capacity_of(const Backend& backend, std::uint64_t memory);
 
 /// Something to stage in. A path that holds *, ? or [ behind root_dir is a glob (as glob(7), with ** for any depth);
 /// root_dir itself is never part of the pattern.
@@ -42,6 +48,17 @@ struct OutputRule {
   FileClass file_class = FileClass::persistent;
 };
 
+/// Where a value comes from; a later one wins over an earlier one.
+enum class Source : std::uint8_t { built_in, site, job_file, environment, command_line };
+std::string_view name_of(Source source);
+
+/// One line of `efs check --show`.
+struct EffectiveValue {
+  std::string section, key, value;
+  Source source = Source::built_in;
+  std::string where;  // "job.yaml:3", "EFS_WORKERS", "--mount-dir"; "" for built-in defaults
+};
+
 struct JobConfig {
   std::string source;       // the job file, for messages
   std::string name;         // instance name: `name`, or the job file's stem
@@ -50,11 +67,17 @@ struct JobConfig {
   std::string results_dir;  // "" where nothing can be persistent
   bool in_place = false;    // results_dir == root_dir, said explicitly
   std::string log_file;     // "": in the instance's own directory
+  std::string log_level = "info";             // as log::setup() knows them
+  std::string status_file;                    // "": status.json in the instance's own directory
+  std::string trace;                          // "": no trace
+  std::string access_log;                     // "": none
+  std::uint64_t access_log_size = 64u << 20;  // bytes: both of its files together stay below
   unsigned workers = 8;
   std::uint64_t transfer_size = 1u << 20;  // bytes per PFS request
   std::vector<Backend> backends;           // never empty: one dram backend where the file has none
   std::vector<Resource> resources;
   std::vector<OutputRule> outputs;
+  std::vector<EffectiveValue> effective;  // for people
 };
 
 /// Does `path` (relative, "a/b/c") match `pattern` as glob(7) with ** for any number of components, none included?
@@ -66,6 +89,9 @@ bool glob_match(std::string_view pattern, std::string_view path);
 /// directory above it says. What is left: as the resource that names the path or holds it most deeply; else
 /// persistent where there is no output rule and temporary where there is one.
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in);
+
+/// The same, and in `why` the rule that decided, for people.
+FileClass classify(const JobConfig& config, std::string_view path, bool staged_in, std::string& why);
 
 /// The place of `path` in the order of the job file: that of the first output rule that matches it or a directory above,
 /// then of the resource that holds it; what no rule names comes last. Lower goes first where time is short.

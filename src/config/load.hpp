@@ -6,9 +6,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/job_config.hpp"
+#include "config/surroundings.hpp"
 
 namespace efs::config {
 
@@ -18,24 +20,34 @@ struct Problem {
   int column = 0;
   std::string text;        // what is wrong, naming the key or value
   std::string suggestion;  // the way out, "" where there is none
+  std::string origin;      // what the lines are of, where it is not the job file: the site file, "EFS_WORKERS" ...
 };
 
-/// "FILE:LINE:COLUMN: text (suggestion)".
+/// "FILE:LINE:COLUMN: text (suggestion)"; with the problem's own origin in the place of `file`, where it has one.
 std::string to_string(const Problem& problem, std::string_view file);
 
-/// Values given on the command line; they win over the file.
+/// Values given on the command line; they win over everything else, and are taken as they are: the shell has expanded
+/// what there was to expand.
 struct Overrides {
-  std::optional<std::string> name, root_dir, mount_dir, results_dir, log_file;
+  std::optional<std::string> name, root_dir, mount_dir, results_dir, log_file, trace;
+  std::vector<std::pair<std::string, std::string>> settings;  // KEY and VALUE of any key of global-settings (--set)
 };
 
 /// Parses and validates; reports all problems, not only the first. `file` is for messages and the default name.
 /// Relative paths are relative to the working directory. Touches no path that the file names.
-std::expected<JobConfig, std::vector<Problem>> parse(const std::string& text, const std::string& file, const Overrides& overrides = {});
+/// Without `surroundings` there is no environment and no site file.
+std::expected<JobConfig, std::vector<Problem>> parse(const std::string& text, const std::string& file, const Overrides& overrides = {}, const Surroundings& surroundings = {});
 
 /// Reads `file` and parses it; an unreadable file is one Problem.
-std::expected<JobConfig, std::vector<Problem>> load(const std::string& file, const Overrides& overrides = {});
+std::expected<JobConfig, std::vector<Problem>> load(const std::string& file, const Overrides& overrides = {}, const Surroundings& surroundings = {});
 
-/// "2 GiB", "3.5TB", "100 MB", "4096": bytes. KiB, MiB, GiB, TiB, PiB are binary; KB K MB M GB G TB T PB P decimal.
+/// load() as the programs do it: for a job of `user`, with the environment of this process and the site file.
+std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file, const Overrides& overrides, const User& user);
+
+/// "2 GiB", "3.5TB", "100 MB", "4096": bytes. KiB to EiB are binary; KB K to EB E decimal; capitals do not matter.
 std::optional<std::uint64_t> parse_size(std::string_view text);
+
+/// "500 MB/s", "1.5GiB/s", "4096": bytes per second, written as a size with or without "/s".
+std::optional<std::uint64_t> parse_rate(std::string_view text);
 
 }  // namespace efs::config

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <sstream>
 #include <string_view>
 
@@ -9,6 +10,8 @@
 
 namespace efs::config {
 namespace {
+
+constexpr std::uint32_t longest_spin = 1000;  // microseconds
 
 struct Flag {
   std::string_view name;
@@ -33,11 +36,16 @@ Result<MountOptions> parse_mount_options(const std::string& list) {
       options.source = word.substr(7);
     } else if (word == "daemon-io") {
       options.daemon_io = true;
+    } else if (word.starts_with("spin=")) {
+      const std::string_view number = std::string_view(word).substr(5);
+      const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), options.spin);
+      if (problem != std::errc() || end != number.data() + number.size() || options.spin > longest_spin)
+        return fail(EINVAL, "mount option " + word + ": microseconds from 0 (never) to " + std::to_string(longest_spin) + " are expected, as in spin=50");
     } else if (const auto* flag = std::find_if(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == word; }); flag != flags.end()) {
       options.flags = (options.flags | flag->set) & ~flag->clear;
     } else {
-      std::array<std::string_view, flags.size() + 2> names{"fsname=", "daemon-io"};
-      std::transform(flags.begin(), flags.end(), names.begin() + 2, [](const Flag& f) { return f.name; });
+      std::array<std::string_view, flags.size() + 3> names{"fsname=", "daemon-io", "spin="};
+      std::transform(flags.begin(), flags.end(), names.begin() + 3, [](const Flag& f) { return f.name; });
       const auto near = nearest(word, names);
       return fail(EINVAL, "unknown mount option " + word + (near.empty() ? "" : " (did you mean " + std::string(near) + "?)"));
     }

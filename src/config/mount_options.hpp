@@ -14,6 +14,7 @@ enum MountFlag : std::uint64_t { mount_suid = 1, mount_dev = 2, mount_noexec = 4
 struct MountOptions {
   std::uint64_t flags = 0;  // MountFlag bits
   bool daemon_io = false;
+  std::uint32_t spin = 50;  // microseconds that the daemon looks for the next request before it sleeps; 0: none
   std::string source;       // fsname=
 };
 

@@ -1,17 +1,18 @@
 #include "config/problems.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace efs::config {
 
 void ProblemList::add(Mark mark, std::string text, std::string suggestion) {
   if (problems_.size() >= limit) return;
-  problems_.push_back({mark.line, mark.column, std::move(text), std::move(suggestion)});
+  problems_.push_back({mark.line, mark.column, std::move(text), std::move(suggestion), std::move(mark.origin)});
 }
 
 std::vector<Problem> ProblemList::take_sorted() {
-  std::ranges::stable_sort(problems_, {}, [](const Problem& p) { return std::pair(p.line, p.column); });
+  std::ranges::stable_sort(problems_, {}, [](const Problem& p) { return std::tuple<const std::string&, int, int>(p.origin, p.line, p.column); });
   return std::exchange(problems_, {});
 }
 
@@ -29,7 +30,7 @@ std::string quoted(std::string_view text) {
 }
 
 std::string to_string(const Problem& problem, std::string_view file) {
-  std::string result(file);
+  std::string result(problem.origin.empty() ? file : std::string_view(problem.origin));
   if (problem.line > 0) result += ":" + std::to_string(problem.line) + ":" + std::to_string(problem.column);
   result += ": " + problem.text;
   if (!problem.suggestion.empty()) result += " (" + problem.suggestion + ")";

@@ -10,10 +10,11 @@
 
 namespace efs::config {
 
-/// A place in the job file. Counts from 1; 0:0 is "nowhere in the file" (the command line, the file itself).
+/// A place in the job file, or in what `origin` names. Counts from 1; 0:0 is "nowhere in it".
 struct Mark {
   int line = 0;
   int column = 0;
+  std::string origin;  // "": the job file; else the site file, "EFS_WORKERS", "--set workers" ...
 };
 
 /// Not thread-safe. Keeps the first `limit` problems only: a hostile file must not make a report of its own size.
@@ -23,7 +24,7 @@ class ProblemList {
 
   void add(Mark mark, std::string text, std::string suggestion = {});
   bool empty() const { return problems_.empty(); }
-  /// All problems in the order of the file; the list is empty afterwards.
+  /// All problems in the order of the file, then those of other origins; the list is empty afterwards.
   std::vector<Problem> take_sorted();
 
  private:

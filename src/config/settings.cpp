@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 
 #include "config/paths.hpp"
 #include "config/validate.hpp"
@@ -10,6 +11,7 @@ namespace {
 
 constexpr std::size_t longest_name = 64;
 constexpr std::uint64_t least_transfer = 64u << 10, most_transfer = 64u << 20;
+constexpr std::uint64_t least_access_log = 64u << 10, no_limit = std::numeric_limits<std::uint64_t>::max();
 constexpr unsigned most_workers = 256;
 
 bool is_name_character(char c) {
@@ -57,6 +59,12 @@ bool read_in_place(const Section& settings, ProblemList& problems) {
   return read_word(settings, "in-place", words, false, problems);
 }
 
+std::string read_level(const Section& settings, const std::string& fallback, ProblemList& problems) {
+  static constexpr std::array words{Word{"error", 0}, Word{"warn", 1}, Word{"info", 2}, Word{"debug", 3}};
+  const auto* word = find_word(settings, "log-level", words, problems);
+  return word ? std::string(word->name) : fallback;
+}
+
 // The three directories. "/" is refused: below it everything would be input, hidden or overwritten.
 std::string read_directory(const Section& settings, std::string_view key, ProblemList& problems) {
   auto path = read_path(settings, key, problems);
@@ -77,6 +85,11 @@ void read_settings(const Section& settings, const std::string& file, JobConfig& 
   config.results_dir = read_directory(settings, "results-dir", problems);
   config.in_place = read_in_place(settings, problems);
   config.log_file = read_path(settings, "log-file", problems);
+  config.log_level = read_level(settings, config.log_level, problems);
+  config.status_file = read_path(settings, "status-file", problems);
+  config.trace = read_path(settings, "trace", problems);
+  config.access_log = read_path(settings, "access-log", problems);
+  config.access_log_size = read_size(settings, "access-log-size", least_access_log, no_limit, problems).value_or(config.access_log_size);
   config.workers = read_workers(settings, config.workers, problems);
   config.transfer_size = read_size(settings, "transfer-size", least_transfer, most_transfer, problems).value_or(config.transfer_size);
   if (config.in_place && !settings.find("results-dir") && !settings.bad.contains("results-dir")) config.results_dir = config.root_dir;

@@ -23,6 +23,7 @@ constexpr std::array units{
     Unit{"g", 1'000'000'000}, Unit{"gb", 1'000'000'000}, Unit{"gib", 1ull << 30},
     Unit{"t", 1'000'000'000'000}, Unit{"tb", 1'000'000'000'000}, Unit{"tib", 1ull << 40},
     Unit{"p", 1'000'000'000'000'000}, Unit{"pb", 1'000'000'000'000'000}, Unit{"pib", 1ull << 50},
+    Unit{"e", 1'000'000'000'000'000'000}, Unit{"eb", 1'000'000'000'000'000'000}, Unit{"eib", 1ull << 60},
 };
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -84,6 +85,12 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   value = value * *unit + numerator * *unit / denominator;
   if (value > largest) return std::nullopt;
   return static_cast<std::uint64_t>(value);
+}
+
+std::optional<std::uint64_t> parse_rate(std::string_view text) {
+  text = trim(text);
+  if (text.ends_with("/s")) text.remove_suffix(2);
+  return parse_size(text);
 }
 
 }  // namespace efs::config

@@ -3,24 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "config/expand.hpp"
 #include "config/paths.hpp"
+#include "config/precedence.hpp"
 
 namespace efs::config {
 namespace {
-
-// The command line wins over the file. A value from there has no place in the file.
-void apply(const Overrides& overrides, Section& settings) {
-  struct Override {
-    std::string_view key;
-    const std::optional<std::string>& value;
-  };
-  const std::array all{Override{"name", overrides.name}, Override{"root-dir", overrides.root_dir}, Override{"mount-dir", overrides.mount_dir},
-                       Override{"results-dir", overrides.results_dir}, Override{"log-file", overrides.log_file}};
-  for (const auto& [key, value] : all) {
-    if (!value || value->empty()) continue;
-    settings.values[std::string(key)] = {*value, {}};
-  }
-}
 
 // Two directories of which the first must not be in the second.
 struct Nesting {
@@ -38,6 +26,9 @@ void check_nesting(const Section& settings, const JobConfig& config, ProblemList
       Nesting{"mount-dir", "results-dir", config.mount_dir, config.results_dir, "results could end up in the mount"},
       Nesting{"root-dir", "results-dir", config.root_dir, config.results_dir, "a result could overwrite an input"},
       Nesting{"log-file", "mount-dir", config.log_file, config.mount_dir, "the mount would hide the log"},
+      Nesting{"status-file", "mount-dir", config.status_file, config.mount_dir, "the mount would hide it"},
+      Nesting{"trace", "mount-dir", config.trace, config.mount_dir, "the mount would hide the trace"},
+      Nesting{"access-log", "mount-dir", config.access_log, config.mount_dir, "the mount would hide the log"},
   };
   for (const auto& rule : rules) {
     if (rule.inner.empty() || rule.outer.empty() || !is_within(rule.inner, rule.outer)) continue;
@@ -87,8 +78,11 @@ void check_daxfs(const std::vector<Section>& sections, const JobConfig& config, 
 
 }  // namespace
 
-JobConfig validate(Document document, const std::string& file, const Overrides& overrides, ProblemList& problems) {
-  apply(overrides, document.settings);
+JobConfig validate(Document document, const std::string& file, const Overrides& overrides, const Surroundings& surroundings, ProblemList& problems) {
+  document.settings = resolve_settings(std::move(document.settings), overrides, surroundings, problems);
+  document.backends = resolve_backends(std::move(document.backends), surroundings, problems);
+  for (auto* sections : {&document.resources, &document.outputs})
+    for (auto& section : *sections) expand(section, surroundings, problems);
   JobConfig config;
   read_settings(document.settings, file, config, problems);
   read_backends(document.backends, config, problems);
@@ -98,6 +92,8 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
   check_in_place(document.settings, config, problems);
   check_results_dir(document.settings, config, problems);
   check_daxfs(document.backends, config, problems);
+  if (surroundings.site) apply_limits(*surroundings.site, document, config, problems);
+  config.effective = effective_values(document, config, surroundings);
   return config;
 }
 

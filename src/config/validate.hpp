@@ -12,7 +12,7 @@
 namespace efs::config {
 
 /// All of it, and the rules that span sections. `file` gives the default name.
-JobConfig validate(Document document, const std::string& file, const Overrides& overrides, ProblemList& problems);
+JobConfig validate(Document document, const std::string& file, const Overrides& overrides, const Surroundings& surroundings, ProblemList& problems);
 
 // The steps of validate(), in this order: each reads what the ones before it have put into `config`.
 void read_settings(const Section& settings, const std::string& file, JobConfig& config, ProblemList& problems);
@@ -41,7 +41,7 @@ T read_word(const Section& section, std::string_view key, std::span<const Word> 
 }
 FileClass read_flags(const Section& section, FileClass fallback, ProblemList& problems);
 
-/// Reports a path no part of efs can take: a NUL, or a ~ or $ that somebody expects to be expanded.
+/// Reports a path no part of efs can take: one with a NUL.
 bool is_usable_path(const Value& value, std::string_view key, ProblemList& problems);
 
 }  // namespace efs::config

@@ -60,11 +60,6 @@ bool is_usable_path(const Value& value, std::string_view key, ProblemList& probl
     problems.add(value.mark, quoted(key) + " holds a NUL character", "no path can; remove it");
     return false;
   }
-  if (value.text.starts_with('$') || value.text.starts_with("~/") || value.text == "~") {
-    problems.add(value.mark, quoted(key) + " is " + quoted(value.text) + ": ~ and variables are not expanded",
-                 value.text.starts_with('$') ? "write the path out, or a name that begins with $ as ./$..." : "write the path out");
-    return false;
-  }
   return true;
 }
 

@@ -15,7 +15,10 @@
 namespace efs::control {
 namespace {
 
-constexpr const char* root_directory = "/run/efs";
+std::string root_directory() {
+  const char* given = std::getenv("EFS_ROOT_RUNTIME_DIR");
+  return given != nullptr && *given == '/' ? given : "/run/efs";
+}
 
 bool is_locked(const std::string& directory) {
   const UniqueFd fd(::open((directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
@@ -40,7 +43,7 @@ void list_below(const std::string& base, std::vector<Instance>& instances) {
 
 std::string runtime_directory(uid_t uid) {
   if (const char* given = std::getenv("EFS_RUNTIME_DIR"); given != nullptr && *given == '/') return given;
-  if (uid == 0) return root_directory;
+  if (uid == 0) return root_directory();
   if (const char* xdg = std::getenv("XDG_RUNTIME_DIR"); xdg != nullptr && *xdg == '/') return std::string(xdg) + "/efs";
   return "/tmp/efs-" + std::to_string(uid);
 }
@@ -49,7 +52,7 @@ std::vector<Instance> list_instances() {
   std::vector<Instance> instances;
   const std::string own = runtime_directory(::geteuid());
   list_below(own, instances);
-  if (own != root_directory && std::getenv("EFS_RUNTIME_DIR") == nullptr) list_below(root_directory, instances);
+  if (own != root_directory() && std::getenv("EFS_RUNTIME_DIR") == nullptr) list_below(root_directory(), instances);
   std::sort(instances.begin(), instances.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return instances;
 }
@@ -62,7 +65,7 @@ Status discard(const Instance& instance) {
   // By name below our descriptor: the directory is the user's, and a link in it is removed and not followed.
   const std::string store = "/proc/self/fd/" + std::to_string(directory.get()) + "/store";
   if (::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0 && errno != EINVAL && errno != ENOENT) return fail_errno(instance.directory + "/store");
-  for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "lock"}) ::unlinkat(directory.get(), name, 0);
+  for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(directory.get(), name, 0);
   ::unlinkat(directory.get(), "store", AT_REMOVEDIR);
   return ::rmdir(instance.directory.c_str()) == 0 ? Status{} : fail_errno(instance.directory);
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Where running instances are found: a directory per instance below a runtime directory,
-//   $EFS_RUNTIME_DIR, or /run/efs for root, or $XDG_RUNTIME_DIR/efs, or /tmp/efs-UID;
+//   $EFS_RUNTIME_DIR, or /run/efs (or $EFS_ROOT_RUNTIME_DIR, as efs sets it from the site file) for root, or $XDG_RUNTIME_DIR/efs, or /tmp/efs-UID;
 // in it `control.sock` and `efsd.log`, and `lock`, which the supervisor holds locked while it lives.
 
 #include <sys/types.h>

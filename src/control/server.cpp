@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::size_t most_connections = 64;
 constexpr std::size_t longest_request = 1u << 20;
+// A connection that says nothing, or does not take its answer, must not keep one of the few places for ever.
+constexpr timeval longest_silence{.tv_sec = 30, .tv_usec = 0};
 
 }  // namespace
 
@@ -76,6 +78,8 @@ void Server::answer(int socket) {
     (void)send_line(socket, error_line({EPERM, "this instance belongs to another user"}));
     return;
   }
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &longest_silence, sizeof longest_silence);
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &longest_silence, sizeof longest_silence);
   LineReader reader(socket, longest_request);
   while (true) {
     const auto request = reader.next();

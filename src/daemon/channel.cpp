@@ -1,11 +1,17 @@
 #include "daemon/channel.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cstring>
+#include <span>
+
+#include "base/socket.hpp"
 
 namespace efs::daemon {
+
+namespace {
+
+std::unexpected<Error> told(const Error& error) { return fail(error.code, "supervisor channel: " + describe(error)); }
+
+}  // namespace
 
 void set_text(Message& message, std::string_view text) {
   const std::size_t length = std::min(text.size(), message.text.size() - 1);
@@ -13,47 +19,20 @@ void set_text(Message& message, std::string_view text) {
   message.text[length] = '\0';
 }
 
-Status send_message(int socket, const Message& message, int fd) {
-  iovec part{const_cast<Message*>(&message), sizeof message};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  if (fd >= 0) {
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-    cmsghdr* c = CMSG_FIRSTHDR(&header);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(c), &fd, sizeof fd);
-  }
-  while (::sendmsg(socket, &header, MSG_NOSIGNAL) < 0)
-    if (errno != EINTR) return fail_errno("supervisor channel");
+Status send_message(int socket, const Message& message, std::span<const int> fds) {
+  if (const Status sent = send_with_descriptors(socket, std::as_bytes(std::span(&message, 1)), fds); !sent) return told(sent.error());
   return {};
 }
 
 Result<std::optional<Received>> receive_message(int socket) {
   Received received;
-  iovec part{&received.message, sizeof received.message};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
-  ssize_t n = 0;
-  while ((n = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC)) < 0)
-    if (errno != EINTR) return fail_errno("supervisor channel");
-  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
-    int fd = -1;
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
-    received.fd.reset(fd);
-  }
-  if (n == 0) return std::nullopt;
-  if (n != static_cast<ssize_t>(sizeof received.message)) return fail(EPROTO, "supervisor channel: message of the wrong size");
+  auto got = receive_with_descriptors(socket, std::as_writable_bytes(std::span(&received.message, 1)));
+  if (!got) return told(got.error());
+  if (got->size == 0) return std::nullopt;
+  if (got->size != sizeof received.message) return fail(EPROTO, "supervisor channel: message of the wrong size");
+  received.fds = std::move(got->fds);
   received.message.text.back() = '\0';
+  received.message.count = std::min<std::uint32_t>(received.message.count, most_descriptors);
   return received;
 }
 

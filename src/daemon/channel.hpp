@@ -1,45 +1,58 @@
 #pragma once
-// The line between supervisor and worker: fixed-size messages with at most one descriptor each, over a socketpair.
-// The supervisor believes nothing that comes through it: the worker runs as the user.
+// The line between supervisor and worker: fixed-size messages with at most `most_descriptors` each, over a socketpair.
+// Every message of the worker is answered, but those that say so. The supervisor believes nothing that comes through it: the
+// worker runs as the user.
 
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
+#include "base/socket.hpp"
 #include "base/unique_fd.hpp"
 
 namespace efs::daemon {
 
 enum class Ask : std::uint32_t {
-  memory_store,     // number: bytes -> descriptor of a private tmpfs of that size; number: 1 if an earlier instance left it
+  memory_store,     // number: bytes; text: noatime or nothing -> descriptor of a private tmpfs of that size; number: 1 if it was there before
   keep_store,       // number: 1 the store is left when all ends, 0 (at first) it goes
   drop_dead_mount,  // descriptor: a directory; text: a name in it -> EBUSY where something lives there
   check_mount,      // descriptor: the mount point
   mount,            // descriptor: the mount point; number: config::MountFlag bits; text: source name -> /dev/fuse descriptor
   unmount,          // -> EBUSY while it is in use
   abort,            // ends the connection, whoever uses it: nobody serves it any more
-  open_backing,     // descriptor: a container -> number: backing id
-  close_backing,    // number: backing id
+  open_backing,     // descriptors: containers; inodes: theirs -> numbers: for each its backing id, or a negative errno
+  close_backing,    // numbers: backing ids; never answered
+  keep_to_daemon,   // number: inode, open on the daemon's path (count 1), or not any more (0); never answered
+  keep_init,        // number: length; text: the INIT request of the connection, for a successor
+  resume,           // of a successor -> /dev/fuse descriptor; number and text as in keep_init. ENOTCONN: not mounted
+  inherited,        // -> descriptor of a memory file with number fuse::InheritedBacking
+  progress,         // of a successor: it has answered a request that is not of its predecessor's
 };
 
 struct Message {
   Ask ask{};
   std::int32_t error = 0;  // of an answer: errno
   std::uint64_t number = 0;
+  std::uint32_t count = 0;  // of numbers
+  std::array<std::int32_t, most_descriptors> numbers{};
+  std::array<std::uint64_t, most_descriptors> inodes{};
   std::array<char, 256> text{};
 };
 
 void set_text(Message& message, std::string_view text);
 
-/// Sends a message and, where `fd` >= 0, a copy of the descriptor.
-Status send_message(int socket, const Message& message, int fd = -1);
+/// Sends a message and copies of the descriptors, at most `most_descriptors`.
+Status send_message(int socket, const Message& message, std::span<const int> fds = {});
 
 struct Received {
-  Message message;
-  UniqueFd fd;
+  Message message;           // count <= most_descriptors
+  std::vector<UniqueFd> fds;
+  UniqueFd first() { return fds.empty() ? UniqueFd() : std::move(fds.front()); }
 };
 /// nullopt at the end of the other side.
 Result<std::optional<Received>> receive_message(int socket);

@@ -14,15 +14,21 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/user.hpp"
 #include "config/load.hpp"
 #include "config/mount_options.hpp"
 #include "daemon/instance.hpp"
+#include "daemon/restart_policy.hpp"
+#include "daemon/signal_watch.hpp"
 #include "daemon/supervisor.hpp"
+#include "image/manifest.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -30,6 +36,7 @@ namespace {
 // efsd is started by `efs`, which has parsed and checked everything once; its own arguments are few and plain.
 struct Arguments {
   std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file, options;
+  std::vector<std::pair<std::string, std::string>> settings;
   int ready_fd = -1;
   bool debug = false;
 };
@@ -49,6 +56,13 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
     if (i + 1 == argc) return fail(EINVAL, std::string(word) + " needs a value");
     if (word == "--ready-fd") {
       arguments.ready_fd = std::atoi(argv[++i]);
+      continue;
+    }
+    if (word == "--set") {
+      const std::string pair = argv[++i];
+      const auto equals = pair.find('=');
+      if (equals == std::string::npos) return fail(EINVAL, "--set " + pair + ": KEY=VALUE is needed");
+      arguments.settings.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
       continue;
     }
     const auto text = texts.find(word);
@@ -121,75 +135,149 @@ void remove_instance_directory(const InstanceDirectory& made, const Arguments& a
   // By name below descriptors of ours; a symbolic link in a name's place is removed, not followed.
   const std::string store = "/proc/self/fd/" + std::to_string(made.directory.get()) + "/store";
   ::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
-  for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "lock"}) ::unlinkat(made.directory.get(), name, 0);
+  for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(made.directory.get(), name, 0);
   ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR);
   ::unlinkat(made.base.get(), arguments.name.c_str(), AT_REMOVEDIR);
 }
 
-Result<config::JobConfig> load_job(const Arguments& a) {
+// What stays leads to a store that stays.
+void leave_instance_directory(const InstanceDirectory& made) {
+  for (const char* name : {"control.sock", "job.yaml", "status.json", "status.json.efs-partial"}) ::unlinkat(made.directory.get(), name, 0);
+}
+
+Result<config::JobConfig> load_job(const Arguments& a, const User& user) {
   const auto given = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); };
-  auto config = config::load(a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file)});
+  auto config = config::load_for_user(a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file), .settings = a.settings}, user);
   if (config) return *config;
   std::string text;
   for (const auto& problem : config.error()) text += (text.empty() ? "" : "; ") + to_string(problem, a.job_file);
   return fail(EINVAL, text);
 }
 
+// What the worker is told by the supervisor that forked it.
+struct Predecessors {
+  unsigned count = 0;
+  std::string last;  // how the last of them ended
+};
+
+// A copy of the job file, as it was at the start, for successors.
+Status keep_job_file(const std::string& job_file, const std::string& copy) {
+  std::error_code problem;
+  std::filesystem::copy_file(job_file, copy, std::filesystem::copy_options::overwrite_existing, problem);
+  if (problem) return fail(problem.value(), copy);
+  return ::chmod(copy.c_str(), 0600) == 0 ? Status{} : fail_errno(copy);
+}
+
 // The worker: the job's user from the first line on.
-int worker(const Arguments& arguments, const User& user, const std::string& directory, UniqueFd channel, bool privileged, const config::MountOptions& mount) {
+int worker(Arguments arguments, const User& user, const std::string& directory, UniqueFd channel, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor nobody could unmount
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    sigaddset(&signals, signal);
+    ::signal(signal, SIG_DFL);
+  }
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;  // a login's soft limit is for programs that select(2)
     ::setrlimit(RLIMIT_NOFILE, &files);
   }
+  if (privileged) (void)!::seteuid(0);  // a successor is forked by a supervisor that has the user's file rights
   if (const Status done = become(user, true); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user clears it
-  auto config = load_job(arguments);
+  const std::string copy = directory + "/job.yaml";
+  const std::string job_file = predecessors.count == 0 ? arguments.job_file : std::exchange(arguments.job_file, copy);
+  auto config = load_job(arguments, user);
   if (!config) return tell(arguments.ready_fd, describe(config.error())), 2;
-  log::setup(config->log_file.empty() ? directory + "/efsd.log" : config->log_file, arguments.debug ? "debug" : "info");
+  config->source = job_file;
+  if (predecessors.count == 0)
+    if (const Status kept = keep_job_file(job_file, copy); !kept) return tell(arguments.ready_fd, describe(kept.error())), 1;
+  log::setup(config->log_file.empty() ? directory + "/efsd.log" : config->log_file, arguments.debug ? "debug" : config->log_level);
   (void)!::chdir("/");
   SupervisorClient supervisor(std::move(channel));
-  InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags,
-                          .source = mount.source.empty() ? "efs#" + config->name : mount.source, .supervisor = ::getppid()};
+  InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags, .spin = std::chrono::microseconds(mount.spin),
+                          .source = mount.source.empty() ? "efs#" + config->name : mount.source, .supervisor = ::getppid(), .takeovers = predecessors.count, .predecessor = predecessors.last};
   Instance instance(std::move(options), supervisor);
   if (const Status listening = instance.listen(); !listening) return tell(arguments.ready_fd, describe(listening.error())), 1;
+  const auto watch = SignalWatch::start(signals, [&] { instance.request_stop({}); });
+  if (!watch) return tell(arguments.ready_fd, describe(watch.error())), 1;
   tell(arguments.ready_fd, "ready");
   ::close(arguments.ready_fd);
-  std::jthread on_signal([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      const timespec tick{.tv_sec = 0, .tv_nsec = 100'000'000};
-      if (::sigtimedwait(&signals, nullptr, &tick) > 0) instance.request_stop({});
-    }
-  });
   return instance.run();
 }
 
-int supervise(const Arguments& arguments, const User& user, InstanceDirectory made, UniqueFd channel, pid_t child, bool privileged) {
+struct Child {
+  pid_t pid = -1;
+  UniqueFd channel;
+};
+
+// `ours`: what the worker must not hold: the supervisor's lock.
+Result<Child> fork_worker(const Arguments& arguments, const User& user, InstanceDirectory& ours, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+  std::array<int, 2> pair{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail_errno("socketpair");
+  Child child{.pid = -1, .channel = UniqueFd(pair[0])};
+  UniqueFd theirs(pair[1]);
+  child.pid = ::fork();
+  if (child.pid < 0) return fail_errno("fork");
+  if (child.pid == 0) {
+    child.channel.reset();
+    ours.lock.reset();
+    std::exit(worker(arguments, user, arguments.runtime_directory + "/" + arguments.name, std::move(theirs), privileged, mount, predecessors));
+  }
+  return child;
+}
+
+std::string how_ended(pid_t pid, int status) {
+  return "worker " + std::to_string(pid) + (WIFSIGNALED(status) ? " was killed by signal " + std::to_string(WTERMSIG(status)) : " ended with " + std::to_string(WEXITSTATUS(status)));
+}
+
+// The store stays, and what leads to it: it may hold the only copy of somebody's results. Removing succeeds only where
+// none is mounted.
+void give_up(const Arguments& arguments, const InstanceDirectory& made, const std::string& reason) {
+  struct stat st {};
+  const bool no_store = ::fstatat(made.directory.get(), image::manifest_name, &st, AT_SYMLINK_NOFOLLOW) != 0 && ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
+  if (no_store) remove_instance_directory(made, arguments);
+  log::error("event=given_up reason=\"{}\" directory=\"{}/{}\" store={}", reason, arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept");
+}
+
+int supervise(Arguments arguments, const User& user, InstanceDirectory made, Child child, bool privileged, const config::MountOptions& mount) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // the worker decides what they mean
-  if (arguments.ready_fd >= 0) ::close(arguments.ready_fd);
+  if (arguments.ready_fd >= 0) ::close(std::exchange(arguments.ready_fd, -1));
   Supervisor supervisor({.uid = user.uid, .gid = user.gid, .instance = UniqueFd(::dup(made.directory.get())), .store = std::move(made.store),
                          .fuse_device = UniqueFd(privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1), .privileged = privileged});
-  Status served = drop_privilege(user);
-  if (served) served = supervisor.serve(channel.get());
-  channel.reset();
+  if (const Status dropped = drop_privilege(user); !dropped) {
+    log::error("event=supervisor_failed reason=\"{}\"", describe(dropped.error()));
+    child.channel.reset();  // with rights that it must not have it answers nothing: the worker gives up
+  }
+  // Opened with the user's file rights, as the directory is his.
+  log::setup(arguments.log_file.empty() ? arguments.runtime_directory + "/" + arguments.name + "/efsd.log" : arguments.log_file, "info");
+  RestartPolicy policy;
+  Predecessors predecessors;
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  if (WIFSIGNALED(status)) {
-    // A store stays, and what leads to it: it may hold the only copy of somebody's results.
-    if (privileged) (void)!::seteuid(0);
-    struct stat st {};
-    const bool no_store = ::fstatat(made.directory.get(), "instance.json", &st, AT_SYMLINK_NOFOLLOW) != 0 && ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
-    if (no_store) remove_instance_directory(made, arguments);
-    log::error("event=worker_killed signal={} directory=\"{}/{}\" store={}", WTERMSIG(status), arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept");
+  bool ended = false;  // by itself, with or without success; else it died and nobody goes on
+  while (true) {
+    (void)supervisor.serve(child.channel.get());
+    child.channel.reset();
+    while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {}
+    const auto left = supervisor.left();
+    // The first worker's code is that of a start that failed and has cleaned up, mounted or not; a successor's that it
+    // could not take over.
+    ended = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || predecessors.count == 0);
+    if (ended || left == Supervisor::Left::nothing) break;
+    predecessors = {predecessors.count + 1, how_ended(child.pid, status)};
+    if (!policy.died(supervisor.take_progress(), RestartPolicy::Clock::now())) break;
+    auto next = fork_worker(arguments, user, made, privileged, mount, predecessors);
+    if (!next) break;
+    child = std::move(*next);
+  }
+  supervisor.clean_up();
+  if (privileged) (void)!::seteuid(0);
+  if (!ended) {
+    give_up(arguments, made, how_ended(child.pid, status));
     return 1;
   }
-  if (privileged) (void)!::seteuid(0);
-  if (supervisor.keeps_store()) ::unlinkat(made.directory.get(), "control.sock", 0);
+  if (supervisor.keeps_store()) leave_instance_directory(made);
   else remove_instance_directory(made, arguments);
   return WEXITSTATUS(status);
 }
@@ -216,18 +304,9 @@ int efsd(int argc, char** argv) {
   if (!user) return refuse(user.error());
   auto made = make_instance_directory(*arguments, *user);
   if (!made) return refuse(made.error());
-  std::array<int, 2> pair{};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return refuse({errno, "socketpair"});
-  UniqueFd ours(pair[0]), theirs(pair[1]);
-  const pid_t child = ::fork();
-  if (child < 0) return refuse({errno, "fork"});
-  if (child == 0) {
-    ours.reset();
-    made->lock.reset();  // the lock is the supervisor's: it holds while the supervisor has its copy
-    std::exit(worker(*arguments, *user, arguments->runtime_directory + "/" + arguments->name, std::move(theirs), privileged, *mount));
-  }
-  theirs.reset();
-  return supervise(*arguments, *user, std::move(*made), std::move(ours), child, privileged);
+  auto child = fork_worker(*arguments, *user, *made, privileged, *mount, {});
+  if (!child) return refuse(child.error());
+  return supervise(*arguments, *user, std::move(*made), std::move(*child), privileged, *mount);
 }
 
 }  // namespace efs::daemon

@@ -11,8 +11,9 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "image/image.hpp"
+#include "config/mount_options.hpp"
 #include "fs/staging.hpp"
+#include "image/image.hpp"
 #include "stage/planner.hpp"
 #include "stage/resume.hpp"
 #include "stage/stage_in.hpp"
@@ -22,11 +23,12 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
-unsigned session_threads() { return std::clamp(std::thread::hardware_concurrency(), 2U, 16U); }
-
-stage::Options stage_options(const config::JobConfig& config) { return {.workers = config.workers, .transfer_size = config.transfer_size}; }
+// Threads are started when slow work needs them: so many slow requests, less one, run side by side.
+unsigned session_threads() { return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U); }
 
 }  // namespace
+
+stage::Options stage_options(const config::JobConfig& config) { return {.workers = config.workers, .transfer_size = config.transfer_size}; }
 
 const char* name_of(State state) {
   switch (state) {
@@ -44,7 +46,8 @@ const char* name_of(State state) {
 
 Instance::Instance(InstanceOptions options, SupervisorClient& supervisor) : options_(std::move(options)), supervisor_(supervisor) {}
 
-Instance::~Instance() = default;
+// Answers under way look at members that are declared behind the server: it goes first, and waits for them.
+Instance::~Instance() { server_.reset(); }
 
 Status Instance::listen() {
   auto server = control::Server::listen(options_.directory + "/control.sock", options_.owner, [this](const Json& request, const control::Server::Progress& progress) { return handle(request, progress); });
@@ -54,15 +57,17 @@ Status Instance::listen() {
 }
 
 int Instance::run() {
-  if (const Status started = start(); !started) {
+  const bool successor = options_.takeovers > 0;
+  if (successor) {
+    if (const Status taken = take_over(); !taken) {
+      log::error("event=takeover_failed reason=\"{}\"", describe(taken.error()));
+      return 1;  // everything stays as it is: the supervisor decides
+    }
+  } else if (const Status started = start(); !started) {
     log::error("event=start_failed reason=\"{}\"", describe(started.error()));
     tear_down();
-    std::unique_lock lock(mutex_);
-    start_failure_ = control::error_line(started.error());
-    state_ = State::failed;
-    changed_.notify_all();
-    // Whoever started us is waiting for the reason; give him the time to hear it.
-    changed_.wait_for(lock, std::chrono::seconds(10), [this] { return failure_told_; });
+    tell_failure(control::error_line(started.error()));
+    close_watchers();
     close_socket();
     return 1;
   }
@@ -70,19 +75,38 @@ int Instance::run() {
   tear_down();
   close_socket();
   enter(State::ended);
+  close_watchers();
   return 0;
 }
 
+void Instance::tell_failure(Json failure) {
+  MutexLock lock(mutex_);
+  start_failure_ = std::move(failure);
+  state_ = State::failed;
+  if (watchers_) watchers_->poke();
+  changed_.notify_all();
+  // Whoever started us is waiting for the reason; give him the time to hear it.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!failure_told_ && changed_.wait_until(mutex_, end)) {}
+}
+
+Status Instance::open_watchers() {
+  auto watchers = Watchers::open(options_.config, options_.directory, [this] { return status_file_now(); });
+  if (!watchers) return std::unexpected(watchers.error());
+  MutexLock lock(mutex_);
+  watchers_ = std::move(*watchers);
+  return {};
+}
+
 Status Instance::start() {
+  EFS_TRY(open_watchers());
   // What an earlier instance left is not ours to drop if this start fails.
   const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   const auto before = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
   keep_image_ = before.has_value() || before.error().code != ENOENT;
   supervisor_.keep_store(keep_image_);
   EFS_TRY(prepare_mount_point());
-  auto store = set_up_store(options_.config, options_.directory, options_.privileged, supervisor_);
-  if (!store) return std::unexpected(store.error());
-  store_ = std::move(*store);
+  EFS_TRY(open_store());
   if (before && before->store != store_.path && image::find_store(before->store)) {
     const std::string where = store_.path;
     if (!store_.left) remove_store(std::exchange(store_.directory, ""));
@@ -90,25 +114,64 @@ Status Instance::start() {
   }
   keep_image_ = store_.left;
   supervisor_.keep_store(keep_image_);
-  EFS_TRY(open_filesystem());
+  EFS_TRY(open_filesystem(false));
   EFS_TRY(plan_and_stage_in());
   return mount();
 }
 
-Status Instance::open_filesystem() {
+Status Instance::open_store() {
+  auto store = set_up_store(options_.config, options_.directory, options_.privileged, (options_.mount_flags & config::mount_noatime) != 0, supervisor_);
+  if (!store) return std::unexpected(store.error());
+  store_ = std::move(*store);
+  return {};
+}
+
+Status Instance::take_over() {
+  EFS_TRY(open_watchers());
+  keep_image_ = true;  // until a stop says otherwise
+  EFS_TRY(open_store());
+  if (!store_.left) return fail(ENOENT, "the predecessor's store " + store_.path + " is gone");
+  EFS_TRY(open_filesystem(true));
+  auto connection = supervisor_.resume();
+  if (!connection && connection.error().code != ENOTCONN) return std::unexpected(connection.error());
+  log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers, options_.predecessor, connection.has_value());
+  const bool passthrough = options_.privileged && !options_.daemon_io && store_.backend->offers_descriptor();
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr, sinks());
+  if (!connection) {
+    {
+      MutexLock lock(mutex_);
+      session_ended_ = true;
+    }
+    enter(State::unsaved);
+    return {};
+  }
+  session_->inherit(connection->backings);
+  serve_in_thread(std::move(connection->fuse), std::move(connection->init));
+  keep_house();
+  ready_ = true;
+  enter(State::running);
+  return {};
+}
+
+// A start on what an earlier instance left and a takeover replay the same journal; what the kernel has lives on in a
+// takeover only.
+Status Instance::open_filesystem(bool takeover) {
   struct stat root {};
-  if (::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
+  if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
   made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir);
   if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_));
+  const bool same_boot = !store_.left || store_.manifest.boot_id == image::boot_id();
   auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(),
-                                                           .after_power_loss = store_.left && store_.manifest.boot_id != image::boot_id()});
+                                                           .after_power_loss = !same_boot, .takeover = takeover,
+                                                           .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = options_.config.backends.front().segment_size});
   if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));
   filesystem_ = std::move(*filesystem);
   if (!store_.left) return {};
   const auto& met = filesystem_->recovery();
   log::info("event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={}", met.journal.records, met.journal.torn, met.nameless, met.unknown_containers, met.emptied.size(), met.dropped.size());
   for (const auto& path : met.emptied) log::warn("event=content_lost path=\"{}\" reason=\"power loss before its first fsync\"", path);
-  log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), store_.manifest.boot_id == image::boot_id());
+  if (takeover) return {};
+  log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);
   // Only now: a manifest of this boot says that what power loss made doubtful has been dropped.
   return write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_);
 }
@@ -173,33 +236,19 @@ Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging)
 // On a store that outlives the machine: group commit, and booking what has reached the medium.
 void Instance::keep_house() {
   if (store_.backend->durability() == Durability::volatile_memory) return;
-  housekeeper_ = std::jthread([this](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any tick;
-    std::unique_lock lock(mutex);
-    while (!stop.stop_requested()) {
-      tick.wait_for(lock, stop, std::chrono::seconds(1), [] { return false; });
-      if (!stop.stop_requested()) filesystem_->tend();
-    }
-  });
+  constexpr auto interval = std::chrono::seconds(1);
+  housekeeper_ = std::make_unique<TimerThread>(std::chrono::steady_clock::now() + interval, [this] { filesystem_->tend(); }, interval);
 }
 
 Status Instance::mount() {
-  const bool passthrough = options_.privileged && !options_.daemon_io && store_.backend->offers_descriptor();
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr);
+  const bool passthrough = options_.privileged && !options_.daemon_io && options_.config.trace.empty() && store_.backend->offers_descriptor();
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr, sinks());
+  EFS_TRY(filesystem_->new_connection());
   auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
   if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
   // Ours would keep the mount point's old face busy.
   mount_point_.reset();
-  session_thread_ = std::jthread([this, fd = std::move(*fuse)]() mutable {
-    if (const Status served = session_->serve(std::move(fd), session_threads()); !served) {
-      log::error("event=session_failed reason=\"{}\"", describe(served.error()));
-      supervisor_.abort();
-    }
-    std::lock_guard lock(mutex_);
-    session_ended_ = true;
-    changed_.notify_all();
-  });
+  serve_in_thread(std::move(*fuse), std::nullopt);
   // The first request that is answered is INIT: a mount that does not answer is not ready.
   struct statvfs probe {};
   if (::statvfs(options_.config.mount_dir.c_str(), &probe) != 0) {
@@ -211,20 +260,37 @@ Status Instance::mount() {
   return {};
 }
 
+void Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init) {
+  session_thread_ = std::jthread([this, fd = std::move(fuse), init = std::move(init)]() mutable {
+    const fuse::RequestLoop::Options loop{.most_threads = session_threads(), .spin = options_.spin};
+    const Status served = init ? session_->take_over(std::move(fd), loop, *init, [this] { supervisor_.report_progress(); })
+                               : session_->serve(std::move(fd), loop, [this](const fuse::InitRequest& request) { supervisor_.keep_init(request); });
+    if (!served) {
+      log::error("event=session_failed reason=\"{}\"", describe(served.error()));
+      supervisor_.abort();
+    }
+    MutexLock lock(mutex_);
+    session_ended_ = true;
+    changed_.notify_all();
+  });
+}
+
 // Waits for a reason to stop and carries it out. True when the life is over.
 bool Instance::serve_until_stopped() {
   StopRequest request;
   bool was_unsaved = false;
   {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     was_unsaved = state_ == State::unsaved;
     // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage out.
-    changed_.wait(lock, [&] { return stop_request_.has_value() || (session_ended_ && !was_unsaved); });
+    while (!stop_request_ && (!session_ended_ || was_unsaved)) changed_.wait(mutex_);
     if (stop_request_) request = *stop_request_;
   }
   if (!was_unsaved) {
     enter(State::unmounting);
+    tasks_.close(request.stage_out);
     if (const Status unmounted = unmount(); !unmounted) {
+      tasks_.reopen();
       enter(State::running);
       finish_stop(control::error_line(unmounted.error()));
       return false;
@@ -246,7 +312,7 @@ bool Instance::serve_until_stopped() {
 Status Instance::unmount() {
   if (const Status unmounted = supervisor_.unmount(); !unmounted) return fail(unmounted.error().code, options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
   if (session_thread_.joinable()) session_thread_.join();
-  housekeeper_ = {};
+  housekeeper_.reset();
   return {};
 }
 
@@ -257,20 +323,18 @@ void Instance::leave_image(image::Left left) {
 }
 
 // What is back is clean from now on, so that the next stop leaves it alone. Where results are in place, the PFS file is
-// also what the buffer's was staged in from; where that has changed again already, the doubt stays.
+// also what the buffer's was staged in from. Where that has changed again already, the doubt stays.
 void Instance::book_saved(const stage::Receipt& receipt) {
   fs::Staging staging(*filesystem_);
   const auto& config = options_.config;
   const bool in_place = config.in_place || config.results_dir == config.root_dir;
   for (const auto& entry : receipt.entries) {
     if (entry.action != stage::Action::staged_out) continue;
-    std::optional<fs::Origin> origin;
     struct stat st {};
-    if (in_place && ::lstat((config.results_dir + "/" + entry.path).c_str(), &st) == 0 && S_ISREG(st.st_mode)) {
-      if (static_cast<std::uint64_t>(st.st_size) != entry.bytes || to_ns(st.st_mtim) != entry.mtime) continue;
-      origin = fs::Origin{.device = st.st_dev, .inode = st.st_ino, .size = entry.bytes, .mtime = entry.mtime, .ctime = to_ns(st.st_ctim)};
-    }
-    if (const Status booked = staging.mark_saved(entry.path, origin); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", entry.path, describe(booked.error()));
+    if (::lstat((config.results_dir + "/" + entry.path).c_str(), &st) != 0) continue;
+    if (S_ISREG(st.st_mode) && (static_cast<std::uint64_t>(st.st_size) != entry.bytes || to_ns(st.st_mtim) != entry.mtime)) continue;
+    const fs::Origin copy{.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
+    if (const Status booked = staging.mark_saved(entry.path, copy, in_place); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", entry.path, describe(booked.error()));
   }
 }
 
@@ -281,17 +345,12 @@ bool Instance::stage_out(const StopRequest& request) {
   progress_.cancel = false;
   stage::Options how = stage_options(options_.config);
   how.by_rank = request.until.has_value();
-  std::jthread alarm;
-  if (request.until)
-    alarm = std::jthread([this, until = *request.until](const std::stop_token& stop) {
-      std::mutex mutex;
-      std::condition_variable_any early;
-      std::unique_lock lock(mutex);
-      early.wait_until(lock, stop, until, [] { return false; });
-      if (!stop.stop_requested()) progress_.cancel = true;
-    });
+  std::unique_ptr<TimerThread> alarm;
+  if (request.until) alarm = std::make_unique<TimerThread>(*request.until, [this] { progress_.cancel = true; });
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
-  alarm = {};
+  alarm.reset();
+  if (request.keep && stage::exit_code(receipt) == 0) book_saved(receipt);
+  add_unloaded(receipt);
   int code = stage::exit_code(receipt);
   Json outcome = control::result_line({{"staged_out", true}, {"receipt", stage::to_json(receipt)}, {"summary", stage::describe(receipt)}});
   if (!options_.config.results_dir.empty()) {
@@ -307,7 +366,6 @@ bool Instance::stage_out(const StopRequest& request) {
   log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
   const bool over = code == 0 || request.until;
   keep_image_ = request.keep || code != 0;
-  if (code == 0 && request.keep) book_saved(receipt);
   if (over && keep_image_) leave_image(code == 0 ? image::Left::kept : image::Left::unsaved);
   if (!over) outcome["kept"] = true;
   else if (code != 0) outcome["image"] = store_.path;
@@ -320,12 +378,14 @@ void Instance::tear_down() {
     supervisor_.abort();  // only after a start that failed: nothing was written yet, and nobody may hold us up
     session_thread_.join();
   }
+  tasks_.close(false);
   ready_ = false;
-  housekeeper_ = {};
+  housekeeper_.reset();
   mount_point_.reset();
   if (made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
   {
-    std::lock_guard lock(mutex_);  // nobody asks for figures of what goes now
+    const WriteLock users(files_in_use_);
+    MutexLock lock(mutex_);  // nobody asks for figures of what goes now
     session_.reset();
     filesystem_.reset();
     store_.backend.reset();
@@ -336,25 +396,41 @@ void Instance::tear_down() {
   if (!keep_image_) remove_store(store_.directory);
 }
 
+std::vector<fuse::EventSink*> Instance::sinks() {
+  MutexLock lock(mutex_);
+  return watchers_->sinks();
+}
+
+// The last document of the status file is written here, which asks for our state.
+void Instance::close_watchers() {
+  std::unique_ptr<Watchers> last;
+  {
+    MutexLock lock(mutex_);
+    last.swap(watchers_);
+  }
+}
+
 void Instance::close_socket() const { ::unlink((options_.directory + "/control.sock").c_str()); }
 
 void Instance::enter(State state) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   state_ = state;
   changed_.notify_all();
+  if (watchers_) watchers_->poke();
   log::info("event=state state={}", name_of(state));
 }
 
 void Instance::request_stop(const StopRequest& request) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
   stop_request_ = request;
   changed_.notify_all();
 }
 
 void Instance::finish_stop(Json outcome) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   last_outcome_ = std::move(outcome);
+  if (watchers_) watchers_->poke();
   stop_request_.reset();
   ++stops_done_;
   changed_.notify_all();

@@ -3,23 +3,28 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
+#include <map>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 
+#include "base/mutex.hpp"
+#include "base/timer_thread.hpp"
 #include "config/job_config.hpp"
 #include "control/server.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
+#include "daemon/tasks.hpp"
+#include "daemon/watchers.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
 #include "fuse/session.hpp"
 #include "stage/planner.hpp"
-#include "stage/receipt.hpp"
 #include "stage/progress.hpp"
+#include "stage/receipt.hpp"
+#include "stage/stage_in.hpp"
 
 namespace efs::daemon {
 
@@ -30,13 +35,19 @@ struct InstanceOptions {
   bool privileged = false;    // the supervisor is root
   bool daemon_io = false;     // no passthrough, whatever the kernel offers
   std::uint64_t mount_flags = 0;
+  std::chrono::microseconds spin{50};  // see fuse/request_loop.hpp
   std::string source;         // as mount(8) shows it
   pid_t supervisor = 0;
+  unsigned takeovers = 0;     // workers before this one that died
+  std::string predecessor;    // how the last of them ended, for the log
 };
 
 /// `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
 enum class State : std::uint8_t { planning, staging_in, running, unmounting, staging_out, unsaved, ended, failed };
 const char* name_of(State state);
+
+/// How the job's transfers run.
+stage::Options stage_options(const config::JobConfig& config);
 
 class Instance {
  public:
@@ -56,10 +67,15 @@ class Instance {
   void request_stop(const StopRequest& request);
 
  private:
-
   Status start();
+  /// In place of start(): the store is there, and the mount too unless it was unmounted before.
+  Status take_over();
+  Status open_watchers();
+  std::vector<fuse::EventSink*> sinks();
+  Status open_store();
+  void serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
   Status prepare_mount_point();
-  Status open_filesystem();
+  Status open_filesystem(bool takeover);
   Status plan_and_stage_in();
   Status subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
   Status mount();
@@ -72,37 +88,60 @@ class Instance {
   void keep_house();
   void tear_down();
   void close_socket() const;
+  void close_watchers();
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
+  bool is_starting();
+  bool is_stopping(std::uint64_t before);
+  std::uint64_t stops_done();
+  // instance_files.cpp: what is done to files while programs run
+  control::Json handle_files(const std::string& verb, const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_load(const control::Json& request);
+  control::Json handle_unload(const control::Json& request);
+  control::Json handle_ls(const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_explain(const control::Json& request);
+  control::Json handle_set(const control::Json& request);
+  control::Json handle_wait_task(const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_cancel(const control::Json& request);
+  Result<std::vector<std::string>> names_in(const control::Json& request) const;
+  void remember_unloaded(const stage::Receipt& receipt);
+  void add_unloaded(stage::Receipt& receipt);
   control::Json status_now();
   control::Json progress_now();
+  control::Json status_file_now();
   void enter(State state);
   void finish_stop(control::Json outcome);
+  void tell_failure(control::Json failure);
 
   const InstanceOptions options_;
   SupervisorClient& supervisor_;
   std::unique_ptr<control::Server> server_;
   Store store_;
   std::unique_ptr<fs::Filesystem> filesystem_;
+  std::unique_ptr<Watchers> watchers_;  // set and reset under mutex_; before session_, which tells it of requests
   std::unique_ptr<fuse::Session> session_;
   std::jthread session_thread_;
   UniqueFd mount_point_;
   bool made_mount_point_ = false;
   std::atomic<bool> keep_image_{false};        // the store stays when this process ends
-  std::jthread housekeeper_;
+  std::unique_ptr<TimerThread> housekeeper_;   // goes before filesystem_
   stage::Progress progress_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 
-  std::mutex mutex_;  // rank 5: guards what follows; nothing is called under it
-  std::condition_variable changed_;
-  State state_ = State::planning;
-  std::optional<StopRequest> stop_request_;
-  std::uint64_t stops_done_ = 0;        // how many stop requests have an outcome
-  control::Json last_outcome_;
-  control::Json start_failure_;
-  bool failure_told_ = false;
-  bool session_ended_ = false;
+  SharedMutex files_in_use_;  // rank 4: shared by control requests that use filesystem_; exclusive to end it
+  Tasks tasks_;               // closed before the mount goes
+
+  Mutex mutex_;  // rank 5; nothing but the backend's space() is called under it
+  Condition changed_;
+  State state_ EFS_GUARDED_BY(mutex_) = State::planning;
+  std::optional<StopRequest> stop_request_ EFS_GUARDED_BY(mutex_);
+  std::uint64_t stops_done_ EFS_GUARDED_BY(mutex_) = 0;  // how many stop requests have an outcome
+  control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
+  control::Json start_failure_ EFS_GUARDED_BY(mutex_);
+  bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
+  bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
+  std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each
   std::atomic<bool> ready_{false};      // store_, filesystem_ and session_ may be looked at
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/clock.hpp"
 #include "daemon/instance.hpp"
 
 namespace efs::daemon {
@@ -18,28 +19,35 @@ Json Instance::handle(const Json& request, const control::Server::Progress& prog
   if (verb == "status") return control::result_line(status_now());
   if (verb == "wait") return handle_wait(request.value("starter", false), progress);
   if (verb == "stop") return handle_stop(request, progress);
-  return control::error_line({EINVAL, "unknown verb \"" + verb + "\": this daemon knows status, wait and stop"}, 2);
+  return handle_files(verb, request, progress);
 }
 
 // Until the inputs are there, or the reason why not. `starter`: the instance is not wanted without him.
 Json Instance::handle_wait(bool starter, const control::Server::Progress& progress) {
-  std::unique_lock lock(mutex_);
-  while (state_ == State::planning || state_ == State::staging_in) {
-    changed_.wait_for(lock, progress_interval);
-    lock.unlock();
+  while (is_starting()) {
     if (!progress(progress_now())) {
       if (starter) request_stop({.stage_out = false, .keep = keep_image_, .until = {}});  // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
       return control::error_line({EPIPE, "the asker is gone"});
     }
-    lock.lock();
   }
-  if (state_ == State::failed) {
-    failure_told_ = true;
-    changed_.notify_all();
-    return start_failure_;
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::failed) {
+      failure_told_ = true;
+      changed_.notify_all();
+      return start_failure_;
+    }
   }
-  lock.unlock();
   return control::result_line(status_now());
+}
+
+// Waits for a change, or for the next line of progress to be due.
+bool Instance::is_starting() {
+  MutexLock lock(mutex_);
+  const auto starting = [this]() EFS_REQUIRES(mutex_) { return state_ == State::planning || state_ == State::staging_in; };
+  if (!starting()) return false;
+  changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
+  return starting();
 }
 
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
@@ -49,18 +57,10 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
     const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);
     wanted.until = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds - margin));
   }
-  std::unique_lock lock(mutex_);
-  const std::uint64_t before = stops_done_;
-  lock.unlock();
+  const std::uint64_t before = stops_done();
   request_stop(wanted);
-  lock.lock();
-  while (stops_done_ == before && state_ != State::failed && state_ != State::ended) {
-    changed_.wait_for(lock, progress_interval);
-    if (stops_done_ != before) break;
-    lock.unlock();
-    (void)progress(progress_now());  // the stop goes on when the asker is gone
-    lock.lock();
-  }
+  while (is_stopping(before)) (void)progress(progress_now());  // the stop goes on when the asker is gone
+  MutexLock lock(mutex_);
   if (stops_done_ != before) {
     Json outcome = last_outcome_;
     if (!request.value("receipt", false)) outcome.erase("receipt");  // megabytes for many files, and it is in its file
@@ -71,11 +71,43 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
   return state_ == State::failed ? control::error_line({ECANCELED, "stopped before the inputs were there; nothing is mounted"}) : control::result_line();
 }
 
+std::uint64_t Instance::stops_done() {
+  MutexLock lock(mutex_);
+  return stops_done_;
+}
+
+// As is_starting(): is the stop that followed the first `before` ones still under way?
+bool Instance::is_stopping(std::uint64_t before) {
+  MutexLock lock(mutex_);
+  const auto stopping = [&]() EFS_REQUIRES(mutex_) { return stops_done_ == before && state_ != State::failed && state_ != State::ended; };
+  if (!stopping()) return false;
+  changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
+  return stopping();
+}
+
 Json Instance::progress_now() {
   const stage::ProgressSnapshot p = progress_.snapshot();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return {{"state", name_of(state_)}, {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total}, {"files_done", p.files_done}, {"files_total", p.files_total},
           {"started", static_cast<double>(p.started) / 1e9}};
+}
+
+// For schedulers; efsd(8) describes it. Bytes and files are those of the stage-in or stage-out that runs or ran last.
+Json Instance::status_file_now() {
+  const stage::ProgressSnapshot p = progress_.snapshot();
+  const auto& config = options_.config;
+  Json json{{"version", 1}, {"name", config.name}, {"job_file", config.source}, {"mount", config.mount_dir}, {"supervisor_pid", options_.supervisor}, {"worker_pid", ::getpid()},
+            {"since", std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count()},
+            {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total}, {"files_done", p.files_done}, {"files_total", p.files_total}};
+  MutexLock lock(mutex_);
+  json["state"] = name_of(state_);
+  json["error"] = start_failure_.contains("error") ? start_failure_["error"] : last_outcome_.contains("error") ? last_outcome_["error"] : state_ == State::unsaved ? last_outcome_.value("summary", Json()) : Json();
+  const bool moving = state_ == State::staging_in || state_ == State::staging_out;
+  const double seconds = p.started > 0 ? static_cast<double>(to_ns(to_timespec(file_time_now())) - p.started) / 1e9 : 0;
+  const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
+  json["progress"] = !moving ? Json() : total > 0 ? Json(done / total) : Json(0.0);
+  json["eta_seconds"] = moving && done > 0 && seconds > 0 ? Json(std::max(0.0, (total - done) * seconds / done)) : Json();
+  return json;
 }
 
 Json Instance::status_now() {
@@ -84,14 +116,17 @@ Json Instance::status_now() {
   status["name"] = config.name;
   status["job_file"] = config.source;
   status["mount"] = config.mount_dir;
+  status["root_dir"] = config.root_dir;
   status["results_dir"] = config.results_dir;
   status["directory"] = options_.directory;
   status["log"] = config.log_file.empty() ? options_.directory + "/efsd.log" : config.log_file;
   status["supervisor_pid"] = options_.supervisor;
   status["worker_pid"] = ::getpid();
-  status["takeovers"] = 0;
+  status["takeovers"] = options_.takeovers;
   status["since"] = std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
-  std::lock_guard lock(mutex_);
+  status["tasks"] = tasks_.list();
+  MutexLock lock(mutex_);
+  if (watchers_) status.update(watchers_->figures());
   if (!ready_ || !store_.backend) return status;
   const Space space = store_.backend->space();
   status["backend"] = store_.backend->description();
@@ -101,12 +136,12 @@ Json Instance::status_now() {
   const bool passthrough = session_->passthrough();
   status["io"] = passthrough ? "passthrough" : "daemon";
   if (!passthrough)
-    status["io_reason"] = options_.daemon_io                          ? "asked for (-o daemon-io)"
+    status["io_reason"] = !options_.config.trace.empty()              ? "traced: all I/O is served by the daemon"
+                          : options_.daemon_io                        ? "asked for (-o daemon-io)"
                           : !options_.privileged                      ? "not started by root"
                           : !store_.backend->offers_descriptor()      ? "the daemon counts the capacity"
                                                                       : "the kernel or libfuse offers no passthrough";
-  const auto& c = session_->counters();
-  status["counters"] = {{"requests", c.requests.load()}, {"opens", c.opens.load()}, {"passthrough_opens", c.passthrough_opens.load()}, {"read_bytes", c.read_bytes.load()}, {"written_bytes", c.written_bytes.load()}};
+  status["counters"] = figures_of(session_->counters());
   return status;
 }
 

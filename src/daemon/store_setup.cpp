@@ -8,48 +8,23 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <fstream>
 
 #include "backends/fsdax.hpp"
 #include "base/log.hpp"
+#include "base/memory.hpp"
 #include "base/text.hpp"
 
 namespace efs::daemon {
 namespace {
-
-constexpr std::uint64_t smallest_capacity = 16u << 20;  // bytes: below this the journal alone would fill it
-
-// What this process may still use: the machine's available memory, or less where a cgroup says so.
-std::uint64_t available_memory() {
-  std::uint64_t available = 0;
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string key; meminfo >> key;) {
-    std::uint64_t kilobytes = 0;
-    meminfo >> kilobytes;
-    if (key == "MemAvailable:") available = kilobytes * 1024;
-    meminfo.ignore(64, '\n');
-  }
-  std::string line, limit;
-  std::ifstream cgroup("/proc/self/cgroup");
-  while (std::getline(cgroup, line))
-    if (line.starts_with("0::"))  // the limit may be any ancestor's
-      for (auto group = std::filesystem::path(line.substr(3)).relative_path();; group = group.parent_path()) {
-        if (std::ifstream("/sys/fs/cgroup" / group / "memory.max") >> limit && std::isdigit(static_cast<unsigned char>(limit[0])))
-          available = std::min<std::uint64_t>(available, std::strtoull(limit.c_str(), nullptr, 10));
-        if (group.empty()) break;
-      }
-  return available;
-}
 
 struct PrivateDirectory {
   UniqueFd fd;
   bool left = false;
 };
 
-// A new one, or one of ours that an earlier instance left.
+// A new one, or one of ours that an earlier instance or a predecessor left.
 Result<PrivateDirectory> private_directory(const std::string& path) {
   PrivateDirectory made;
   if (::mkdir(path.c_str(), 0700) != 0) {
@@ -103,20 +78,19 @@ Result<Store> finish(UniqueFd root, FsdaxOptions options, Store store, const con
 
 }  // namespace
 
-Result<Store> set_up_store(const config::JobConfig& config, const std::string& instance, bool privileged, SupervisorClient& supervisor) {
+Result<Store> set_up_store(const config::JobConfig& config, const std::string& instance, bool privileged, bool noatime, SupervisorClient& supervisor) {
   const config::Backend& backend = config.backends.front();
   const bool dram = backend.type == config::BackendType::dram;
   const std::string parent = dram ? "/dev/shm" : backend.daxfs;
   FsdaxOptions options;
   options.kind = dram ? "dram" : "fsdax";
-  options.capacity = backend.capacity;
-  if (dram && !options.capacity) options.capacity = std::max(smallest_capacity, available_memory() / 2);
-  if (options.capacity && *options.capacity < smallest_capacity)
-    return fail(EINVAL, "backend " + backend.id + ": capacity " + format_bytes(*options.capacity) + " is too small; at least " + format_bytes(smallest_capacity) + " are needed");
+  options.capacity = config::capacity_of(backend, available_memory());
+  if (options.capacity && *options.capacity < config::smallest_capacity)
+    return fail(EINVAL, "backend " + backend.id + ": capacity " + format_bytes(*options.capacity) + " is too small; at least " + format_bytes(config::smallest_capacity) + " are needed");
   if (!dram && !std::filesystem::is_directory(parent)) return fail(ENOENT, "backend " + backend.id + ": daxfs " + parent + " is no directory");
 
   if (options.capacity && privileged && (dram || is_memory(parent))) {
-    auto memory = supervisor.memory_store(*options.capacity);
+    auto memory = supervisor.memory_store(*options.capacity, noatime);
     if (!memory) return std::unexpected(memory.error());
     if (memory->left) {
       supervisor.keep_store(true);  // whatever goes wrong from here on, it is not ours to drop
@@ -144,9 +118,9 @@ Status write_manifests(const Store& store, const config::JobConfig& config, cons
   const image::Manifest manifest{.name = config.name, .uid = ::geteuid(), .root_dir = config.root_dir, .mount_dir = config.mount_dir, .results_dir = config.results_dir, .log_file = config.log_file,
                                  .job_file = config.source, .store = store.path, .kind = store.kind, .boot_id = image::boot_id(), .left = left, .made_mount_dir = made_mount_dir};
   if (left == image::Left::in_use) {
-    std::ifstream file(config.source, std::ios::binary);
+    std::ifstream file(instance + "/" + image::job_file_name, std::ios::binary);  // as it was at the start
     const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (file.bad() || !file.is_open()) return fail(EIO, "cannot read " + config.source + " again");
+    if (file.bad() || !file.is_open()) return fail(EIO, "cannot read " + instance + "/" + image::job_file_name);
     EFS_TRY(image::write_job_file(store.metadata.get(), text));
   }
   EFS_TRY(image::write_manifest(store.metadata.get(), manifest));

@@ -19,14 +19,15 @@ struct Store {
   std::string path;         // of the directory that holds meta and data
   std::string kind;
   UniqueFd lock;            // held while the store is in use
-  bool left = false;        // by an earlier instance of this name: its data are in it
+  bool left = false;        // by an earlier instance of this name or a predecessor: its data are in it
   image::Manifest manifest; // where it was left: what that one wrote
 };
 
 /// Capacity by the rules of src/README.md: a store in memory gets a tmpfs of its own where the supervisor can make
 /// one and is counted by the daemon where not; on other file systems the job file's `enforce` decides. A store that an
-/// earlier instance of this name left is taken up again; EEXIST where it is another job's. `instance`: its directory.
-Result<Store> set_up_store(const config::JobConfig& config, const std::string& instance, bool privileged, SupervisorClient& supervisor);
+/// earlier instance of this name, or a predecessor, left is taken up again; EEXIST where it is another job's. `instance`:
+/// its directory. `noatime` binds where the store is such a tmpfs; elsewhere the mount that it lies on decides.
+Result<Store> set_up_store(const config::JobConfig& config, const std::string& instance, bool privileged, bool noatime, SupervisorClient& supervisor);
 
 /// Writes what the store says of itself (src/image/manifest.hpp), there and in the instance's directory.
 /// `in_use` writes the job file, too.

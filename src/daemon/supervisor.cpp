@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,14 +13,18 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/log.hpp"
 #include "base/mounts.hpp"
+#include "base/socket.hpp"
 #include "base/user.hpp"
 #include "config/mount_options.hpp"
+#include "fuse/backing.hpp"
 
 extern char** environ;
 
@@ -95,26 +100,47 @@ Status Supervisor::serve(int channel) {
     auto received = receive_message(channel);
     if (!received) status = std::unexpected(received.error());
     if (!received || !*received) break;
+    if (one_way((*received)->message)) continue;
     UniqueFd fd;
     Message reply = answer(**received, fd);
     reply.ask = (*received)->message.ask;
-    if (status = send_message(channel, reply, fd.get()); !status) break;
+    const int passed = fd.get();
+    if (status = send_message(channel, reply, fd ? std::span(&passed, 1) : std::span<const int>()); !status) break;
   }
-  clean_up();
   return status;
 }
 
+// Messages that nobody waits for.
+bool Supervisor::one_way(const Message& ask) {
+  if (ask.ask == Ask::close_backing) return close_backing(ask), true;
+  if (ask.ask != Ask::keep_to_daemon) return false;
+  if (ask.count != 0) on_daemon_.insert(ask.number);
+  else on_daemon_.erase(ask.number);
+  return true;
+}
+
+Supervisor::Left Supervisor::left() const {
+  if (!mount_point_.empty()) return Left::mount;
+  return was_mounted_ ? Left::results : Left::nothing;
+}
+
 Message Supervisor::answer(Received& received, UniqueFd& fd) {
+  UniqueFd point;
   switch (received.message.ask) {
     case Ask::memory_store: return memory_store(received.message, fd);
     case Ask::keep_store: return keep_store_ = received.message.number != 0, Message{};
-    case Ask::drop_dead_mount: return drop_dead(received.message, received.fd);
-    case Ask::check_mount: return check_mount(received.fd);
-    case Ask::mount: return mount(received.message, received.fd, fd);
+    case Ask::drop_dead_mount: return drop_dead(received.message, received.first());
+    case Ask::check_mount: return check_mount(received.first());
+    case Ask::mount: return point = received.first(), mount(received.message, point, fd);
     case Ask::unmount: return unmount();
     case Ask::abort: return clean_up(), Message{};
-    case Ask::open_backing: return open_backing(received.fd);
-    case Ask::close_backing: return close_backing(received.message);
+    case Ask::open_backing: return open_backing(received);
+    case Ask::keep_init: return keep_init(received.message);
+    case Ask::resume: return resume(fd);
+    case Ask::inherited: return inherited(fd);
+    case Ask::progress: return progress_ = true, Message{};
+    case Ask::close_backing:
+    case Ask::keep_to_daemon: break;
   }
   return answer_error(EINVAL, "unknown request");
 }
@@ -128,16 +154,24 @@ bool Supervisor::has_store_mounted() const {
 
 Message Supervisor::memory_store(const Message& ask, UniqueFd& fd) {
   if (!options_.privileged) return answer_error(EPERM, "a private tmpfs needs root");
-  if (store_mounted_) return answer_error(EBUSY, "the store is mounted");
   const AsRoot root_rights;
+  if (store_mounted_) return store_root(fd, true);  // a successor
   const bool left = has_store_mounted();
   const std::string common = "size=" + std::to_string(ask.number) + ",nr_inodes=0,mode=0700,uid=" + std::to_string(options_.uid) + ",gid=" + std::to_string(options_.gid);
   const std::string point = path_of(options_.store.get());
+  // With passthrough it is this mount that decides whether a read moves atime.
+  const unsigned long flags = MS_NOSUID | MS_NODEV | (std::strcmp(ask.text.data(), "noatime") == 0 ? MS_NOATIME : 0);
   // Huge pages double the speed of first touch and are given to files that can fill them only.
-  if (!left && ::mount("efs-store", point.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, (common + ",huge=within_size").c_str()) != 0 &&
-      ::mount("efs-store", point.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, common.c_str()) != 0)
+  if (left)
+    (void)::mount(nullptr, point.c_str(), nullptr, MS_REMOUNT | MS_BIND | flags, nullptr);
+  else if (::mount("efs-store", point.c_str(), "tmpfs", flags, (common + ",huge=within_size").c_str()) != 0 &&
+           ::mount("efs-store", point.c_str(), "tmpfs", flags, common.c_str()) != 0)
     return answer_error(errno, std::string("cannot mount a tmpfs for the store: ") + std::strerror(errno));
   store_mounted_ = true;
+  return store_root(fd, left);
+}
+
+Message Supervisor::store_root(UniqueFd& fd, bool left) {
   // Reopened through its name in the instance's directory: the old descriptor still shows the directory below.
   UniqueFd root(::openat(options_.instance.get(), "store", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat st {};
@@ -188,6 +222,7 @@ Message Supervisor::mount(const Message& ask, UniqueFd& point, UniqueFd& fd) {
   if (::statx(parent_.get(), name_in_parent().c_str(), AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0, &sx) == 0) st.st_dev = makedev(sx.stx_dev_major, sx.stx_dev_minor);
   device_ = st.st_dev;
   fuse_ = std::move(options_.fuse_device);
+  was_mounted_ = true;
   fd.reset(::fcntl(fuse_.get(), F_DUPFD_CLOEXEC, 0));
   return {};
 }
@@ -218,20 +253,14 @@ Message Supervisor::mount_with_helper(const Message& ask, const UniqueFd& point,
   ::unsetenv("_FUSE_COMMFD");
   theirs.reset();
   if (code != 0) return answer_error(EPERM, "fusermount3 could not mount (is /dev/fuse open to you, is fuse3 installed?)");
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
-  if (::recvmsg(ours.get(), &header, MSG_CMSG_CLOEXEC) <= 0 || CMSG_FIRSTHDR(&header) == nullptr) return answer_error(EIO, "fusermount3 sent no descriptor");
-  int received = -1;
-  std::memcpy(&received, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof received);
-  fuse_.reset(received);
+  std::byte byte{};
+  auto answer = receive_with_descriptors(ours.get(), {&byte, 1}, 1);
+  if (!answer || answer->fds.empty()) return answer_error(EIO, "fusermount3 sent no descriptor");
+  UniqueFd received = std::move(answer->fds.front());
+  fuse_ = std::move(received);
   mount_point_ = where;
-  fd.reset(::fcntl(received, F_DUPFD_CLOEXEC, 0));
+  was_mounted_ = true;
+  fd.reset(::fcntl(fuse_.get(), F_DUPFD_CLOEXEC, 0));
   return {};
 }
 
@@ -256,27 +285,65 @@ Message Supervisor::unmount() {
 // The kernel reopens the file with the rights of the registrar for whoever opens it in the mount. So it must be a
 // file that the user owns, on the store's own device; see also drop_privilege(), which leaves us no more file
 // rights than the user has.
-Message Supervisor::open_backing(const UniqueFd& container) {
+int Supervisor::open_backing(const UniqueFd& container) {
   struct stat st {};
-  if (!container || !fuse_ || ::fstat(container.get(), &st) != 0) return answer_error(EBADF);
-  if (!S_ISREG(st.st_mode) || st.st_uid != options_.uid) return answer_error(EPERM, "not a container of this user");
-  if (store_device_ && st.st_dev != *store_device_) return answer_error(EXDEV, "not a container of this store");
+  if (!container || !fuse_ || ::fstat(container.get(), &st) != 0) return -EBADF;
+  if (!S_ISREG(st.st_mode) || st.st_uid != options_.uid) return -EPERM;  // not a container of this user
+  if (store_device_ && st.st_dev != *store_device_) return -EXDEV;       // not a container of this store
   BackingMap map{.fd = container.get(), .flags = 0, .padding = 0};
   const int id = ::ioctl(fuse_.get(), backing_open, &map);
-  if (id < 0) return answer_error(errno);
+  return id < 0 ? -errno : id;
+}
+
+Message Supervisor::open_backing(const Received& ask) {
   Message reply;
-  reply.number = static_cast<std::uint64_t>(id);
+  for (const UniqueFd& container : ask.fds) {
+    const int id = open_backing(container);
+    if (id > 0) backings_[id] = ask.message.inodes.at(reply.count);
+    reply.numbers.at(reply.count++) = id;
+  }
   return reply;
 }
 
-Message Supervisor::close_backing(const Message& ask) {
-  auto id = static_cast<std::uint32_t>(ask.number);
-  if (!fuse_) return {};
-  return ::ioctl(fuse_.get(), backing_close, &id) == 0 ? Message{} : answer_error(errno);
+// An id that the kernel does not know is the worker's mistake and harms nobody.
+void Supervisor::close_backing(const Message& ask) {
+  if (!fuse_) return;
+  for (const auto id : std::span(ask.numbers).first(ask.count)) {
+    if (backings_.erase(id) == 0) continue;
+    auto number = static_cast<std::uint32_t>(id);
+    (void)::ioctl(fuse_.get(), backing_close, &number);
+  }
 }
 
-// Runs when nobody serves the mount any more: the worker is gone, or says that it cannot. A dead mount would hang every program that
-// touches it, so it goes at any price; programs that hold it get an error, not a hang.
+Message Supervisor::keep_init(const Message& ask) {
+  if (ask.number > ask.text.size()) return answer_error(EINVAL, "INIT request too long");
+  init_.assign(ask.text.data(), ask.number);
+  return {};
+}
+
+Message Supervisor::resume(UniqueFd& fd) const {
+  if (mount_point_.empty() || !fuse_ || init_.empty()) return answer_error(ENOTCONN, "not mounted");
+  fd.reset(::fcntl(fuse_.get(), F_DUPFD_CLOEXEC, 0));
+  Message reply;
+  reply.number = init_.size();
+  std::copy(init_.begin(), init_.end(), reply.text.begin());
+  return reply;
+}
+
+Message Supervisor::inherited(UniqueFd& fd) const {
+  std::vector<fuse::InheritedBacking> all;
+  all.reserve(backings_.size() + on_daemon_.size());
+  for (const auto& [id, ino] : backings_) all.push_back({.ino = ino, .id = id});
+  for (const auto ino : on_daemon_) all.push_back({.ino = ino, .id = 0});
+  fd.reset(::memfd_create("efs-backings", MFD_CLOEXEC));
+  const std::size_t bytes = all.size() * sizeof(fuse::InheritedBacking);
+  if (!fd || ::pwrite(fd.get(), all.data(), bytes, 0) != static_cast<ssize_t>(bytes)) return answer_error(errno, "memory file");
+  Message reply;
+  reply.number = all.size();
+  return reply;
+}
+
+// A dead mount would hang every program that touches it.
 void Supervisor::clean_up() {
   if (!mount_point_.empty()) {
     if (options_.privileged) {

@@ -8,6 +8,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
@@ -28,23 +32,41 @@ class Supervisor {
  public:
   explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
 
-  /// Answers the worker until it closes its end, then unmounts what is still mounted.
+  /// Answers the worker until it closes its end.
   Status serve(int channel);
   /// The worker asked for it: what the store holds may be the only copy.
   bool keeps_store() const { return keep_store_; }
 
+  /// What a worker leaves behind.
+  enum class Left : std::uint8_t {
+    nothing,   // it was never mounted: no program has written anything
+    mount,     // programs wait for a successor
+    results,   // unmounted; what was written is in the store
+  };
+  Left left() const;
+  /// Whether the worker has said, since the last question, that it answers new requests.
+  bool take_progress() { return std::exchange(progress_, false); }
+
+  /// Ends a mount that nobody serves, at any price: programs that hold it get an error, not a hang.
+  void clean_up();
+
  private:
   Message answer(Received& received, UniqueFd& fd);
   Message memory_store(const Message& ask, UniqueFd& fd);
-  Message drop_dead(const Message& ask, const UniqueFd& parent);
+  Message store_root(UniqueFd& fd, bool left);
   bool has_store_mounted() const;
+  Message drop_dead(const Message& ask, const UniqueFd& parent);
   Message check_mount(const UniqueFd& point);
   Message mount(const Message& ask, UniqueFd& point, UniqueFd& fd);
   Message mount_with_helper(const Message& ask, const UniqueFd& point, UniqueFd& fd);
   Message unmount();
-  Message open_backing(const UniqueFd& container);
-  Message close_backing(const Message& ask);
-  void clean_up();
+  bool one_way(const Message& ask);
+  Message open_backing(const Received& ask);
+  int open_backing(const UniqueFd& container);
+  void close_backing(const Message& ask);
+  Message keep_init(const Message& ask);
+  Message resume(UniqueFd& fd) const;
+  Message inherited(UniqueFd& fd) const;
 
   SupervisorOptions options_;
   std::string name_in_parent() const;
@@ -57,6 +79,11 @@ class Supervisor {
   std::optional<dev_t> store_device_;
   bool store_mounted_ = false;
   bool keep_store_ = false;
+  bool was_mounted_ = false;
+  bool progress_ = false;
+  std::string init_;                                          // the connection's INIT request
+  std::unordered_map<std::int32_t, std::uint64_t> backings_;  // backing id -> inode
+  std::unordered_set<std::uint64_t> on_daemon_;               // inodes that are open on the daemon's path
 };
 
 }  // namespace efs::daemon

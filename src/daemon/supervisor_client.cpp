@@ -1,5 +1,11 @@
 #include "daemon/supervisor_client.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
 namespace efs::daemon {
 namespace {
 
@@ -13,17 +19,17 @@ Message make(Ask ask, std::uint64_t number = 0, const std::string& text = {}) {
 
 Result<UniqueFd> descriptor_of(Result<Received> received) {
   if (!received) return std::unexpected(received.error());
-  if (!received->fd) return fail(EPROTO, "the supervisor sent no descriptor");
-  return std::move(received->fd);
+  if (received->fds.empty()) return fail(EPROTO, "the supervisor sent no descriptor");
+  return received->first();
 }
 
 Status status_of(const Result<Received>& received) { return received ? Status{} : std::unexpected(received.error()); }
 
 }  // namespace
 
-Result<Received> SupervisorClient::ask(const Message& message, int fd) {
+Result<Received> SupervisorClient::ask(const Message& message, std::span<const int> fds) {
   MutexLock lock(mutex_);
-  EFS_TRY(send_message(channel_.get(), message, fd));
+  EFS_TRY(send_message(channel_.get(), message, fds));
   auto received = receive_message(channel_.get());
   if (!received) return std::unexpected(received.error());
   if (!*received) return fail(EPIPE, "the supervisor is gone");
@@ -32,29 +38,74 @@ Result<Received> SupervisorClient::ask(const Message& message, int fd) {
   return std::move(**received);
 }
 
-Result<SupervisorClient::MemoryStore> SupervisorClient::memory_store(std::uint64_t bytes) {
-  auto received = ask(make(Ask::memory_store, bytes));
+Result<SupervisorClient::MemoryStore> SupervisorClient::memory_store(std::uint64_t bytes, bool noatime) {
+  auto received = ask(make(Ask::memory_store, bytes, noatime ? "noatime" : ""));
   const bool left = received && received->message.number != 0;
   auto root = descriptor_of(std::move(received));
   if (!root) return std::unexpected(root.error());
   return MemoryStore{std::move(*root), left};
 }
 void SupervisorClient::keep_store(bool keep) { (void)ask(make(Ask::keep_store, keep ? 1 : 0)); }
-Status SupervisorClient::drop_dead_mount(int parent, const std::string& name) { return status_of(ask(make(Ask::drop_dead_mount, 0, name), parent)); }
-Status SupervisorClient::check_mount(int mount_point) { return status_of(ask(make(Ask::check_mount), mount_point)); }
+Status SupervisorClient::drop_dead_mount(int parent, const std::string& name) { return status_of(ask(make(Ask::drop_dead_mount, 0, name), std::span(&parent, 1))); }
+Status SupervisorClient::check_mount(int mount_point) { return status_of(ask(make(Ask::check_mount), std::span(&mount_point, 1))); }
 Result<UniqueFd> SupervisorClient::mount(int mount_point, std::uint64_t flags, const std::string& source) {
-  return descriptor_of(ask(make(Ask::mount, flags, source), mount_point));
+  return descriptor_of(ask(make(Ask::mount, flags, source), std::span(&mount_point, 1)));
 }
 Status SupervisorClient::unmount() { return status_of(ask(make(Ask::unmount))); }
 
 void SupervisorClient::abort() { (void)ask(make(Ask::abort)); }
 
-Result<int> SupervisorClient::open_backing(int fd) {
-  auto received = ask(make(Ask::open_backing), fd);
-  if (!received) return std::unexpected(received.error());
-  return static_cast<int>(received->message.number);
+std::vector<Result<int>> SupervisorClient::open_backing(std::span<const fuse::Registration> files) {
+  Message message = make(Ask::open_backing);
+  std::vector<int> fds;
+  for (const auto& file : files) {
+    message.inodes.at(fds.size()) = file.ino;
+    fds.push_back(file.fd);
+  }
+  const auto received = ask(message, fds);
+  std::vector<Result<int>> ids;
+  for (std::size_t i = 0; i < fds.size(); ++i) {
+    if (!received) ids.push_back(std::unexpected(received.error()));
+    else if (i >= received->message.count) ids.push_back(fail(EMFILE, "the supervisor got no more descriptors"));
+    else if (const int id = received->message.numbers.at(i); id < 0) ids.push_back(fail(-id));
+    else ids.push_back(id);
+  }
+  return ids;
 }
 
-void SupervisorClient::close_backing(int id) { (void)ask(make(Ask::close_backing, static_cast<std::uint64_t>(id))); }
+// Without the lock of ask(): a message of its own that nobody answers. Where the supervisor is gone, the kernel drops the ids.
+void SupervisorClient::close_backing(std::span<const int> ids) {
+  Message message = make(Ask::close_backing);
+  for (const int id : ids) message.numbers.at(message.count++) = id;
+  (void)send_message(channel_.get(), message);
+}
+
+void SupervisorClient::keep_to_daemon(std::uint64_t ino, bool open) {
+  Message message = make(Ask::keep_to_daemon, ino);
+  message.count = open ? 1 : 0;
+  (void)send_message(channel_.get(), message);
+}
+
+void SupervisorClient::keep_init(const fuse::InitRequest& init) {
+  Message message = make(Ask::keep_init, init.size());
+  std::memcpy(message.text.data(), init.data(), std::min(init.size(), message.text.size()));
+  (void)ask(message);
+}
+
+void SupervisorClient::report_progress() { (void)ask(make(Ask::progress)); }
+
+Result<SupervisorClient::Connection> SupervisorClient::resume() {
+  auto resumed = ask(make(Ask::resume));
+  if (!resumed) return std::unexpected(resumed.error());
+  Connection connection{.fuse = resumed->first(), .init = {}, .backings = {}};
+  const auto bytes = std::as_bytes(std::span(resumed->message.text)).first(std::min<std::size_t>(resumed->message.number, resumed->message.text.size()));
+  connection.init.assign(bytes.begin(), bytes.end());
+  auto listed = ask(make(Ask::inherited));
+  if (!listed) return std::unexpected(listed.error());
+  connection.backings.resize(listed->message.number);
+  const std::size_t length = connection.backings.size() * sizeof(fuse::InheritedBacking);
+  if (::pread(listed->first().get(), connection.backings.data(), length, 0) != static_cast<ssize_t>(length)) return fail(EPROTO, "the supervisor's list of backing files is cut short");
+  return connection;
+}
 
 }  // namespace efs::daemon

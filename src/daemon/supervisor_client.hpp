@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/mutex.hpp"
 #include "daemon/channel.hpp"
 #include "fuse/backing.hpp"
+#include "fuse/session.hpp"
 
 namespace efs::daemon {
 
@@ -16,10 +18,10 @@ class SupervisorClient final : public fuse::BackingRegistrar {
 
   struct MemoryStore {
     UniqueFd root;
-    bool left = false;  // by an earlier instance, with all that it holds; its size is what it was
+    bool left = false;  // by an earlier instance or a predecessor, with all that it holds; its size is what it was
   };
-  /// A private tmpfs of `bytes` for the store.
-  Result<MemoryStore> memory_store(std::uint64_t bytes);
+  /// A private tmpfs of `bytes` for the store, mounted with noatime or not.
+  Result<MemoryStore> memory_store(std::uint64_t bytes, bool noatime);
   /// Whether the store is left when this instance ends, however it ends.
   void keep_store(bool keep);
   /// Unmounts `name` in `parent` where that is a mount of this user that nobody serves any more; EBUSY where it is served.
@@ -32,11 +34,23 @@ class SupervisorClient final : public fuse::BackingRegistrar {
   /// Ends the connection by force: programs on the mount get errors instead of waiting for ever.
   void abort();
 
-  Result<int> open_backing(int fd) override;
-  void close_backing(int id) override;
+  std::vector<Result<int>> open_backing(std::span<const fuse::Registration> files) override;
+  void close_backing(std::span<const int> ids) override;
+  void keep_to_daemon(std::uint64_t ino, bool open) override;
+
+  /// For a successor: see Session::serve().
+  void keep_init(const fuse::InitRequest& init);
+  /// The connection of a mount whose worker died; ENOTCONN where there is none.
+  struct Connection {
+    UniqueFd fuse;
+    fuse::InitRequest init;
+    std::vector<fuse::InheritedBacking> backings;
+  };
+  Result<Connection> resume();
+  void report_progress();
 
  private:
-  Result<Received> ask(const Message& message, int fd = -1);
+  Result<Received> ask(const Message& message, std::span<const int> fds = {});
 
   const UniqueFd channel_;
   Mutex mutex_;  // rank 60: one question at a time

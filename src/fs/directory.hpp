@@ -2,6 +2,7 @@
 // The names of one directory. Every entry has a cookie that never changes and never comes back, so that a reader
 // sees each name that stays exactly once, whatever else changes.
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -24,10 +25,16 @@ class Directory {
     return it == names_.end() ? nullptr : &it->second;
   }
 
-  void insert(const std::string& name, std::uint64_t ino) {
-    const auto [it, fresh] = names_.insert_or_assign(name, Entry{ino, next_cookie_});
-    if (fresh) by_cookie_.emplace(next_cookie_++, &it->first);
+  /// `cookie`: of an entry that had one already, in rebuilding a directory; 0: the next.
+  void insert(const std::string& name, std::uint64_t ino, std::uint64_t cookie = 0) {
+    if (cookie == 0) cookie = next_cookie_;
+    const auto [it, fresh] = names_.insert_or_assign(name, Entry{ino, cookie});
+    if (fresh) by_cookie_.emplace(cookie, &it->first);
+    next_cookie_ = std::max(next_cookie_, cookie + 1);
   }
+
+  std::uint64_t next_cookie() const { return next_cookie_; }
+  void set_next_cookie(std::uint64_t next) { next_cookie_ = std::max(next_cookie_, next); }
 
   /// Lets an existing name lead to another inode; its cookie stays.
   void replace(const std::string& name, std::uint64_t ino) { names_.at(name).ino = ino; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "base/slow_work.hpp"
 #include "fs/mapped_file.hpp"
 
 namespace efs::fs {
@@ -12,12 +13,22 @@ constexpr const char* journal_name = "journal";
 constexpr std::size_t longest_name = 255;
 constexpr std::size_t most_files = 256;  // each may hold a container, that is a descriptor
 
+// The inode whose attributes a record changes; 0 for the others.
+struct ChangedInode {
+  std::uint64_t operator()(const SetAttributes& r) const { return r.ino; }
+  std::uint64_t operator()(const SetXattr& r) const { return r.ino; }
+  std::uint64_t operator()(const RemoveXattr& r) const { return r.ino; }
+  std::uint64_t operator()(const auto&) const { return 0; }
+};
+
 }  // namespace
 
 Filesystem::Filesystem(Backend& backend, const Options& options)
     : backend_(backend), options_(options), medium_(options.medium ? options.medium : store::directory_medium(options.metadata_directory)), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
 
-Filesystem::~Filesystem() = default;
+Filesystem::~Filesystem() {
+  for (const auto& unused : pool_.close()) backend_.remove(unused.ino);
+}
 
 Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Options& options) {
   std::unique_ptr<Filesystem> fs(new Filesystem(backend, options));
@@ -28,7 +39,7 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
     if (fresh) {
       fs->journal_ = std::move(*fresh);
       Inode& root = fs->names_.root();
-      EFS_TRY(fs->commit(0, SetAttributes{root_ino, root.mode, root.uid, root.gid, root.atime, root.mtime, root.ctime, 0}));
+      EFS_TRY(fs->commit(0, attributes_of(root)));
       fs->compact_at_ = options.smallest_compaction;
       return fs;
     }
@@ -37,12 +48,21 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
   return fs;
 }
 
+Status Filesystem::new_connection() {
+  WriteLock lock(mutex_);
+  answers_.clear();
+  return commit(0, NewConnection{});
+}
+
 Status Filesystem::commit(std::uint64_t request, const Record& record, std::int64_t reserve) {
   if (!journal_ || broken_) return fail(EROFS);
+  EFS_TRY(settle_before(record));
   scratch_.clear();
   encode(record, scratch_);
   EFS_TRY(journal_->append(request, scratch_, reserve));
+  answers_.note(request, inode_of(record));
   const Status applied = names_.apply(record);
+  if (Inode* changed = names_.find(std::visit(ChangedInode{}, record))) ++changed->edits;
   if (!applied) log::error("event=apply_failed reason=\"{}\"", describe(applied.error()));
   compact_if_due();
   return applied;
@@ -52,7 +72,7 @@ void Filesystem::compact_if_due() {
   if (compact_at_ == 0 || journal_->size() < compact_at_) return;
   bool switched = false;
   const std::uint64_t sequence = journal_->sequence();
-  const Status done = journal_->replace([this](store::Journal& next) -> Status {
+  const Status done = journal_->replace([this](store::Journal& next) EFS_REQUIRES(mutex_) -> Status {
     Status status;
     names_.snapshot([&](const Record& record) {
       if (!status) return;
@@ -62,6 +82,12 @@ void Filesystem::compact_if_due() {
       const auto* link = std::get_if<Link>(&record);
       const std::size_t name = node != nullptr ? node->name.size() : link != nullptr ? link->name.size() : 0;
       status = next.append(0, bytes, name == 0 ? 0 : static_cast<std::int64_t>(store::Journal::record_size(name + 32)));
+    });
+    answers_.for_each([&](std::uint64_t request, std::uint64_t ino) {
+      if (!status) return;
+      std::vector<std::byte> bytes;
+      encode(Answered{ino}, bytes);
+      status = next.append(request, bytes, 0);
     });
     return status;
   }, &switched);
@@ -99,7 +125,7 @@ Status Filesystem::check_new_name(const Inode& parent, const std::string& name) 
   return parent.directory->find(name) == nullptr ? Status{} : fail(EEXIST);
 }
 
-Result<struct stat> Filesystem::stat_of(const Inode& inode) const {
+Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) const {
   struct stat st {};
   st.st_ino = inode.ino;
   st.st_mode = inode.mode;
@@ -116,64 +142,97 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode) const {
   } else if (S_ISLNK(inode.mode)) {
     st.st_size = static_cast<off_t>(inode.extra->target.size());
   } else if (inode.is_regular()) {
-    auto container = backend_.attributes(inode.ino);
+    auto container = opened != nullptr ? opened->attributes() : backend_.attributes(inode.ino);
     if (!container) return std::unexpected(container.error());
     st.st_size = container->st_size;
     st.st_blocks = container->st_blocks;
     st.st_atim = container->st_atim;
     st.st_mtim = container->st_mtim;
-    st.st_ctim = to_timespec(std::max(to_ns(container->st_ctim), inode.ctime));
+    st.st_ctim = to_timespec(std::max(FileTime(container->st_ctim), inode.ctime));
   }
   return st;
 }
 
-Result<Entry> Filesystem::entry_of(const Inode& inode) const {
-  auto attributes = stat_of(inode);
+Result<Entry> Filesystem::entry_of(const Inode& inode, Container* opened) const {
+  auto attributes = stat_of(inode, opened);
   if (!attributes) return std::unexpected(attributes.error());
-  return Entry{inode.ino, *attributes, inode.opened_read_write};
+  return Entry{inode.ino, *attributes, inode.btime, inode.opened_read_write, inode.read_write_opens > 0};
+}
+
+Result<Entry> Filesystem::referenced(std::uint64_t ino) {
+  Inode* found = names_.find(ino);
+  if (found == nullptr) return fail(ENOENT);
+  ++found->lookups;
+  return entry_of(*found);
 }
 
 // R1: content that is not known to be on the medium must be there before a record takes away that the file is clean, for
 // a clean file would be staged in again after power loss. Only files that were staged in moments ago are not settled.
-Status Filesystem::settle_one(const Inode& inode) {
-  if (inode.dirty || inode.settled || !inode.is_regular() || backend_.durability() == Durability::volatile_memory) return {};
-  auto container = backend_.open(inode.ino);
+Status Filesystem::settle_before(const Record& record) {
+  const auto* change = std::get_if<SetAttributes>(&record);
+  const Inode* inode = change != nullptr && change->dirty != 0 ? names_.find(change->ino) : nullptr;
+  if (inode == nullptr || inode->dirty || inode->settled || !inode->is_regular() || backend_.durability() == Durability::volatile_memory) return {};
+  slow_work_begins();
+  auto container = backend_.open(inode->ino);
   if (!container) return std::unexpected(container.error());
   EFS_TRY((*container)->sync(false));
-  return backend_.sync_name(inode.ino);
+  return backend_.sync_name(inode->ino);
+}
+
+void Filesystem::note_unsettled(std::uint64_t ino) {
+  if (backend_.durability() != Durability::volatile_memory) unsettled_.push_back(ino);
 }
 
 Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
+  ++inode.edits;
   if (inode.dirty) return {};
-  EFS_TRY(settle_one(inode));
-  return commit(request, SetAttributes{inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, 1});
+  SetAttributes record = attributes_of(inode);
+  record.dirty = 1;
+  return commit(request, record);
 }
 
-Status Filesystem::clear_privilege(std::uint64_t request, Inode& inode, bool stranger) {
-  if (!inode.is_regular()) return {};
-  if (inode.extra && inode.extra->xattrs.contains("security.capability"))
-    EFS_TRY(commit(request, RemoveXattr{.ino = inode.ino, .time = file_time_now(), .name = "security.capability"}));
+mode_t mode_without_privilege(const Caller& caller, const Inode& inode) {
   mode_t mode = inode.mode & ~static_cast<mode_t>(S_ISUID);
-  if ((mode & S_IXGRP) != 0 || stranger) mode &= ~static_cast<mode_t>(S_ISGID);
-  if (mode == inode.mode) return {};
-  return commit(request, SetAttributes{inode.ino, mode, inode.uid, inode.gid, inode.atime, inode.mtime, file_time_now(), 1});
+  if ((mode & S_ISGID) != 0 && ((mode & S_IXGRP) != 0 || !caller.belongs_to(inode.gid))) mode &= ~static_cast<mode_t>(S_ISGID);
+  return mode;
 }
 
-bool Filesystem::reap(std::uint64_t ino) {
+Status Filesystem::clear_privilege(const Caller& caller, Inode& inode) {
+  if (!inode.is_regular()) return {};
+  if (inode.xattr("security.capability") != nullptr)
+    EFS_TRY(commit(0, RemoveXattr{.ino = inode.ino, .time = file_time_now(), .name = "security.capability"}));
+  const mode_t mode = mode_without_privilege(caller, inode);
+  if (mode == inode.mode) return {};
+  SetAttributes record = attributes_of(inode);
+  record.mode = mode;
+  record.ctime = file_time_now();
+  record.dirty = 1;
+  return commit(caller.request, record);
+}
+
+Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
   const Inode* inode = names_.find(ino);
-  if (inode == nullptr || inode->nlink > 0 || inode->lookups > 0 || ino == root_ino) return false;
-  const bool container = inode->is_regular();
-  names_.destroy(ino);
-  if (container) {
-    MutexLock lock(files_mutex_);
-    files_.erase(ino);
-  }
-  if (!container) return true;
+  if (inode == nullptr || inode->nlink > 0 || inode->lookups > 0 || ino == root_ino) return {};
   // R3: on a page-cache file system the record that took the last name may be lost with the power, and must then find
   // its container.
-  if (journal_ && backend_.durability() == Durability::page && options_.rules.free_after_durable) released_.push_back({journal_->sequence(), ino});
-  else if (journal_) backend_.remove(ino);
-  return true;
+  const bool waits = journal_ && inode->is_regular() && backend_.durability() == Durability::page && options_.rules.free_after_durable;
+  if (waits) released_.push_back({journal_->sequence(), ino});
+  const Reaped reaped{.gone = true, .container = inode->is_regular() ? ino : 0, .waits = waits};
+  names_.destroy(ino);
+  return reaped;
+}
+
+std::uint64_t Filesystem::remove_container(const Reaped& reaped) {
+  if (reaped.container == 0) return 0;
+  std::shared_ptr<MappedFile> closed;  // after the lock is released
+  {
+    MutexLock lock(files_mutex_);
+    if (const auto it = files_.find(reaped.container); it != files_.end()) {
+      closed = std::move(it->second);
+      files_.erase(it);
+    }
+  }
+  return reaped.waits ? 0 : backend_.remove(reaped.container);
 }
 
 Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
@@ -186,7 +245,7 @@ Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
   MutexLock lock(files_mutex_);
   // Bounded as the descriptors are: what is dropped here lives on with its users and is made again when needed.
   if (files_.size() >= most_files) std::erase_if(files_, [](const auto& entry) { return entry.second.use_count() == 1; });
-  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container)).first->second;
+  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container, options_.segment_size)).first->second;
 }
 
 }  // namespace efs::fs

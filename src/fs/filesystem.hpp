@@ -20,25 +20,39 @@
 #include "backends/backend.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
+#include "fs/answers.hpp"
+#include "fs/container_pool.hpp"
+#include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
 #include "store/journal.hpp"
 
 namespace efs::fs {
 
-class MappedFile;
+class KernelView;
 
-/// Who asks, and by which request of the kernel (0: none).
+/// Who asks, and by which request of the kernel (0: none). Valid for the time of the request.
 struct Caller {
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint64_t request = 0;
+  bool resent = false;  // a predecessor of this process may have carried it out: see Answers
+  mode_t umask = 0;  // of operations that make something
+  std::function<bool(gid_t)> in_group = {};  // supplementary groups; costs something; empty: none
+  /// May he keep setgid of this group? (Root, or a member.)
+  bool belongs_to(gid_t group) const { return uid == 0 || gid == group || (in_group && in_group(group)); }
 };
+
+/// The mode after a write: setuid and executable setgid fall; setgid without group execution stays for a caller of the
+/// file's group.
+mode_t mode_without_privilege(const Caller& caller, const Inode& inode);
 
 /// What the kernel may remember of an inode.
 struct Entry {
   std::uint64_t ino = 0;
   struct stat attributes {};
+  FileTime birth;
   bool may_change_unseen = false;  // opened read-write once: a mapping may move its times
+  bool may_change_now = false;     // ... and open read-write just now
 };
 
 /// A request to change attributes: only what is present changes.
@@ -47,8 +61,8 @@ struct AttributeChange {
   std::optional<uid_t> uid;
   std::optional<gid_t> gid;
   std::optional<std::uint64_t> size;
-  std::optional<Nanoseconds> atime, mtime;
-  bool touch = false;            // ctime only: chown(-1, -1)
+  std::optional<FileTime> atime, mtime;
+  bool touch = false;            // nothing is given: chown(-1, -1), or a write that takes privilege bits away
   bool clear_privilege = false;  // setuid, executable setgid and capabilities go (HANDLE_KILLPRIV_V2)
 };
 
@@ -69,18 +83,20 @@ class Filesystem {
     mode_t root_mode = 0755;
     uid_t uid = 0;  // owner of the root
     gid_t gid = 0;
-    std::uint64_t smallest_compaction = 16u << 20;  // bytes of journal below which no snapshot is made
+    std::uint64_t smallest_compaction = 8u << 20;  // bytes of journal below which no snapshot is made: what a successor replays while programs wait
     bool after_power_loss = false;  // the machine went down since the store was written (recovery only)
-    bool live = false;              // recovery for a mount that goes on: files without a name may be open and stay
     bool read_only = false;         // a look at an image: nothing is changed, changes answer EROFS
+    bool takeover = false;  // recovery for a mount that lives: the kernel knows inodes, and sends again what was not answered
     Rules rules = {};
+    bool keeps_atime = false;  // noatime, or mounted read-only
+    std::uint64_t segment_size = MappedFile::default_segment_size;  // bytes: see MappedFile
   };
 
   /// What a recovery met. Paths are relative to the root.
   struct Recovery {
     bool found = false;                   // there was a journal
     store::ReplayEnd journal;
-    std::uint64_t nameless = 0;           // files that were open without a name: freed
+    std::uint64_t nameless = 0;           // files that were open without a name: freed, but for those that a takeover keeps
     std::uint64_t unknown_containers = 0; // containers that no record knows: freed
     std::vector<std::string> emptied;     // power loss took the container before the first fsync: now empty
     std::vector<std::string> dropped;     // clean, and nothing says that the content is whole: the PFS has it
@@ -93,8 +109,20 @@ class Filesystem {
 
   // Names
   Result<Entry> lookup(std::uint64_t parent, const std::string& name);  // one reference for the kernel
-  /// Gives references back; true when the inode is gone with the last of them.
-  bool forget(std::uint64_t ino, std::uint64_t count);
+  struct Forgotten {
+    bool gone = false;        // the inode went with the last reference
+    bool ask = false;         // it has no name, and its references were given by a predecessor: the kernel must be asked
+    std::uint64_t bytes = 0;  // that the container of an inode that is gone held
+  };
+  /// Gives references back.
+  Forgotten forget(std::uint64_t ino, std::uint64_t count);
+  /// The kernel says that it does not know the inode (any more).
+  Forgotten forget_all(std::uint64_t ino);
+  /// Inodes without a name that the kernel may know from a predecessor.
+  std::vector<std::uint64_t> inherited_orphans() const;
+  bool exists(std::uint64_t ino) const;
+  /// A new connection: requests are numbered from the start again. Call before the first request of a new mount.
+  Status new_connection();
   Result<Entry> make_node(const Caller& caller, std::uint64_t parent, const std::string& name, mode_t mode, dev_t rdev);
   /// A regular file without a name (O_TMPFILE), which link() may give one; it goes with the last reference.
   Result<Entry> make_nameless(const Caller& caller, std::uint64_t parent, mode_t mode);
@@ -110,7 +138,7 @@ class Filesystem {
     mode_t type = 0;           // S_IFMT bits
     std::uint64_t cookie = 0;  // read on behind this
   };
-  /// Up to `most` entries behind `cookie` (0: from the start), "." and ".." included.
+  /// Up to `most` entries behind `cookie` (0: from the start, which moves atime where it is due), "." and ".." included.
   Result<std::vector<DirectoryItem>> readdir(std::uint64_t ino, std::uint64_t cookie, std::size_t most);
 
   // Attributes
@@ -124,10 +152,14 @@ class Filesystem {
   // Data
   struct Opened {
     bool passthrough = false;              // the kernel may do the I/O on `container`'s descriptor
+    bool attributes_go_stale = false;      // from now on a mapping may move times: what the kernel remembers of them must go
     std::shared_ptr<Container> container;  // set where passthrough is
   };
+  /// Counts an open for writing: each open that succeeded is followed by one release() with the same flags.
   Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags);
-  Result<std::size_t> read(std::uint64_t ino, std::span<std::byte> into, std::uint64_t offset);
+  void release(std::uint64_t ino, int flags);
+  /// `flags`: those of the open; O_NOATIME leaves atime alone.
+  Result<std::size_t> read(std::uint64_t ino, std::span<std::byte> into, std::uint64_t offset, int flags = 0);
   Result<std::size_t> write(const Caller& caller, std::uint64_t ino, std::span<const std::byte> from, std::uint64_t offset);
   Status allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset, std::uint64_t length);
   Result<std::uint64_t> seek(std::uint64_t ino, std::uint64_t offset, int whence);
@@ -140,42 +172,80 @@ class Filesystem {
   void tend();
   /// The latter by itself: returns when every clean file would survive power loss as it is.
   Status settle();
+  /// Makes containers ahead for creates to come, if it is time to (ContainerPool::begin_fill()). Call it after the
+  /// reply to a create. `prepare` sees them before any create can. Without effect where the store is full.
+  /// Throws nothing.
+  void fill_pool(const std::function<void(std::span<const ContainerPool::Ready>)>& prepare);
 
   const Backend& backend() const { return backend_; }
   const Recovery& recovery() const { return recovery_; }
+
+  /// Who is told of names that change without the kernel's asking; null: nobody. Must outlive its use.
+  void attach(KernelView* kernel) { kernel_ = kernel; }
 
  private:
   friend class Staging;
   Filesystem(Backend& backend, const Options& options);
 
   Status recover();
-  Status replay();
-  void drop_nameless() EFS_REQUIRES(mutex_);
-  Status match_containers() EFS_REQUIRES(mutex_);
+  Status replay() EFS_REQUIRES(mutex_);
+  Status replay_one(const store::Record& stored) EFS_REQUIRES(mutex_);
+  void rebuild_reserve() EFS_REQUIRES(mutex_);
+  void settle_nameless(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
+  Status match_containers(const std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
+  Status fill_in(const std::vector<std::uint64_t>& missing) EFS_REQUIRES(mutex_);
+  void note_emptied(std::vector<std::uint64_t> inodes) EFS_REQUIRES(mutex_);
   Status drop_names(const std::vector<std::uint64_t>& inodes) EFS_REQUIRES(mutex_);
   /// Returns when every record so far survives power loss (nothing to do but on a page-cache file system), then frees
   /// what waits for that. The namespace lock is not held meanwhile.
   Status sync_journal();
   void free_released();
-  /// 0 when it is done; else the inode whose data must be synced first (R6), which is not done under the lock.
-  Result<std::uint64_t> try_rename(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::uint64_t synced);
   /// The line: the record is in the journal, then in the namespace; only then may it be answered.
   Status commit(std::uint64_t request, const Record& record, std::int64_t reserve = 0) EFS_REQUIRES(mutex_);
+  /// What a resent request has done already, if it has: the inode of its answer. Of several records of one request
+  /// the last alone carries the request's number, so that half of it is never taken for the whole.
+  std::optional<std::uint64_t> done_before(const Caller& caller) const EFS_REQUIRES_SHARED(mutex_) {
+    return caller.resent ? answers_.find(caller.request) : std::nullopt;
+  }
+  /// The answer of a request that made an inode or a name, with the kernel's reference; also after a takeover.
+  Result<Entry> referenced(std::uint64_t ino) EFS_REQUIRES(mutex_);
   void compact_if_due() EFS_REQUIRES(mutex_);
   Result<Inode*> inode(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
   Result<Inode*> directory(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
   Result<Inode*> regular(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
   Status check_new_name(const Inode& parent, const std::string& name) const EFS_REQUIRES_SHARED(mutex_);
-  Result<struct stat> stat_of(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
-  Result<Entry> entry_of(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
-  Status remove_name(const Caller& caller, const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
-  Status settle_one(const Inode& inode) EFS_REQUIRES(mutex_);
+  /// `container`: the inode's, where the caller has it at hand.
+  Result<struct stat> stat_of(const Inode& inode, Container* container = nullptr) const EFS_REQUIRES_SHARED(mutex_);
+  Result<Entry> entry_of(const Inode& inode, Container* container = nullptr) const EFS_REQUIRES_SHARED(mutex_);
+  /// What is left to do for an inode that is gone.
+  struct Reaped {
+    bool gone = false;
+    std::uint64_t container = 0;  // 0: none
+    bool waits = false;           // for its record to be durable: free_released() removes it
+  };
+  struct RenameStep {
+    std::uint64_t sync_first = 0;  // nothing is done: the container that has to be synced before (R6)
+    Reaped replaced;
+  };
+  Result<RenameStep> rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::uint64_t synced) EFS_EXCLUDES(mutex_);
+  Status remove_name(const Caller& caller, std::uint64_t parent, const std::string& name, bool directories) EFS_EXCLUDES(mutex_);
+  void touch_atime(std::uint64_t directory);
+  Status set_acl(const Caller& caller, std::uint64_t ino, const std::string& name, const std::string& value) EFS_REQUIRES(mutex_);
+  /// What must be on the medium before this record may be.
+  Status settle_before(const Record& record) EFS_REQUIRES(mutex_);
+  /// The inode is clean from now on; what it holds is not known to be on the medium.
+  void note_unsettled(std::uint64_t ino) EFS_REQUIRES(mutex_);
   Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
-  /// `stranger`: the caller is not in the file's group, so that setgid falls even where it means nothing.
-  Status clear_privilege(std::uint64_t request, Inode& inode, bool stranger = false) EFS_REQUIRES(mutex_);
+  /// Capabilities go, and what mode_without_privilege() takes away.
+  Status clear_privilege(const Caller& caller, Inode& inode) EFS_REQUIRES(mutex_);
   Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
-  /// Frees an inode that nobody can reach any more, and its container (R3). True if it did.
-  bool reap(std::uint64_t ino) EFS_REQUIRES(mutex_);
+  /// An empty container with a number of its own, whose times are `now`: from the pool, or a new one.
+  Result<ContainerPool::Ready> take_container(FileTime now) EFS_REQUIRES(mutex_);
+  /// The next `count` inode numbers, used from now on: the first of them.
+  Result<std::uint64_t> reserve_numbers(std::size_t count);
+  /// Frees an inode that nobody can reach any more. Its container is the caller's to remove, without the lock (R3).
+  Reaped reap(std::uint64_t ino) EFS_REQUIRES(mutex_);
+  std::uint64_t remove_container(const Reaped& reaped) EFS_EXCLUDES(mutex_);
   /// Makes a regular file's content ready for a change; the daemon's own I/O path.
   Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);
 
@@ -187,9 +257,10 @@ class Filesystem {
   Mutex sync_mutex_;   // rank 8: one sync of the journal at a time, so that one serves all who wait
   std::atomic<std::uint64_t> durable_{0};  // sequence up to which records survive power loss
   std::atomic<bool> broken_{false};        // the medium failed a sync: nothing more is promised, so nothing is changed
+  std::atomic<KernelView*> kernel_{nullptr};
 
-  // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel;
-  // container creation and removal happen under it, so that a name and its container come and go together.
+  // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel. A
+  // container is there before the record of its name and goes after the record of its removal, that without the lock.
   mutable SharedMutex mutex_;
   Namespace names_ EFS_GUARDED_BY(mutex_);
   std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);
@@ -202,6 +273,9 @@ class Filesystem {
   std::vector<Released> released_ EFS_GUARDED_BY(mutex_);    // R3: containers that wait for their record, oldest first
   std::vector<std::uint64_t> unsettled_ EFS_GUARDED_BY(mutex_);  // clean files whose content may not be on the medium
   unsigned tended_ = 0;
+  Answers answers_ EFS_GUARDED_BY(mutex_);
+
+  ContainerPool pool_;  // rank 33
 
   Mutex files_mutex_;  // rank 30
   std::unordered_map<std::uint64_t, std::shared_ptr<MappedFile>> files_ EFS_GUARDED_BY(files_mutex_);

@@ -24,28 +24,44 @@ struct InodeExtra {
   std::map<std::string, std::string> xattrs;
   std::optional<Origin> origin;               // staged in
   std::string origin_path;                    // under this name
-  std::string saved_path;                     // clean because results-dir has it, under this name
+  std::optional<Origin> saved;                // the copy in results-dir that an unload made, as it was then
+  std::string saved_path;                     // under this name
+  std::string parts;                          // of a file of which only parts were loaded: which
+  Keep keep = Keep::by_rule;                  // set while the job runs; wins over the job file
 };
 
-/// Guarded by the namespace lock, except `lookups`.
+/// Guarded by the namespace lock, except what is atomic.
 struct Inode {
   std::uint64_t ino = 0;
   std::uint64_t parent = 0;  // of a directory
   std::uint64_t rdev = 0;
-  Nanoseconds atime = 0;  // atime and mtime: of all but regular files
-  Nanoseconds mtime = 0;
-  Nanoseconds ctime = 0;  // of a regular file: of its record; its container's may be later
+  FileTime atime;  // atime and mtime: of all but regular files
+  FileTime mtime;
+  FileTime ctime;  // of a regular file: of its record; its container's may be later
+  FileTime btime;  // birth
   mode_t mode = 0;
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint32_t nlink = 0;  // of a directory: 2 and its subdirectories
   bool dirty = false;
-  bool settled = false;  // its content as staged in survives power loss
+  bool settled = false;    // clean, and its content survives power loss
+  bool inherited = false;  // a predecessor of this process gave references to the kernel; lookups is no count then
   std::atomic<bool> opened_read_write{false};   // its mapping may move mtime unseen
+  std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now
+  std::atomic<std::uint32_t> write_opens{0};       // opens for writing that were not released yet, those included
+  std::atomic<std::uint64_t> edits{0};             // grows with each open for writing and each change of attributes
   std::atomic<std::uint64_t> lookups{0};        // references of the kernel; may be too high, never too low
   std::unique_ptr<Directory> directory;
   std::unique_ptr<InodeExtra> extra;
 
+  /// The value of an extended attribute; null: none.
+  const std::string* xattr(const std::string& name) const {
+    if (!extra) return nullptr;
+    const auto it = extra->xattrs.find(name);
+    return it == extra->xattrs.end() ? nullptr : &it->second;
+  }
+  /// A first write by the wrong one takes this away, so every write has to be seen.
+  bool carries_privilege() const { return (mode & (S_ISUID | S_ISGID)) != 0 || xattr("security.capability") != nullptr; }
   bool is_directory() const { return S_ISDIR(mode); }
   bool is_regular() const { return S_ISREG(mode); }
   InodeExtra& more() {

@@ -5,31 +5,62 @@
 
 #include <algorithm>
 
+#include "base/slow_work.hpp"
+
 namespace efs::fs {
 namespace {
 
-// Windows grow with the file, so that a small file costs a small mapping and a large one few; a file has at most
-// some dozens of them, far from vm.max_map_count.
-constexpr std::uint64_t smallest_window = 2u << 20;
-constexpr std::uint64_t largest_window = 128u << 20;
-constexpr std::size_t most_windows = 32;
-
-std::uint64_t window_size(std::uint64_t offset) {
-  std::uint64_t size = smallest_window;
-  while (size < largest_window && size * 4 <= offset) size *= 2;
-  return size;
-}
+constexpr std::uint64_t first_size = 2u << 20;  // bytes
+constexpr std::size_t most_segments = 32;       // of a file: far from vm.max_map_count, also for many files
 
 }  // namespace
 
+// A thread that serves others must not sleep here on a truncation, or on the I/O that a truncation waits for.
+class MappedFile::Shared {
+ public:
+  explicit Shared(SharedMutex& shape) : shape_(shape) {
+    if (shape_.try_lock_shared()) return;
+    slow_work_begins();
+    shape_.lock_shared();
+  }
+  ~Shared() { shape_.unlock_shared(); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+
+ private:
+  SharedMutex& shape_;
+};
+
+class MappedFile::Exclusive {
+ public:
+  explicit Exclusive(SharedMutex& shape) : shape_(shape) {
+    if (shape_.try_lock()) return;
+    slow_work_begins();
+    shape_.lock();
+  }
+  ~Exclusive() { shape_.unlock(); }
+  Exclusive(const Exclusive&) = delete;
+  Exclusive& operator=(const Exclusive&) = delete;
+
+ private:
+  SharedMutex& shape_;
+};
+std::uint64_t MappedFile::size_at(std::uint64_t offset) const {
+  std::uint64_t size = first_size;
+  while (size < segment_size_ && size * 4 <= offset) size *= 2;
+  return std::min(size, segment_size_);
+}
+
 Result<std::size_t> MappedFile::read(std::span<std::byte> into, std::uint64_t offset) {
-  ReadLock shape(shape_);
+  if (into.size() > slow_copy) slow_work_begins();
+  const Shared shape(shape_);
   // A read(2) of persistent memory is one copy without a page fault: a mapping has nothing to win here.
   return container_->read(into, offset);
 }
 
 Result<std::size_t> MappedFile::write(std::span<const std::byte> from, std::uint64_t offset) {
-  ReadLock shape(shape_);
+  if (from.size() > slow_copy) slow_work_begins();
+  const Shared shape(shape_);
   const Status stored = store(from, offset);
   if (stored) return from.size();
   if (stored.error().code != ENOTSUP && stored.error().code != ENOSPC && stored.error().code != ENOMEM) return std::unexpected(stored.error());
@@ -59,12 +90,12 @@ Result<std::shared_ptr<Segment>> MappedFile::segment_at(std::uint64_t offset, Ra
     range = found->range;
     return found->value;
   }
-  const std::uint64_t size = window_size(offset);
+  const std::uint64_t size = size_at(offset);
   range = {offset / size * size, offset / size * size + size};
-  // A larger window may stand beside a smaller one of earlier: take the gap between its neighbours.
+  // A larger segment may stand beside a smaller one of earlier: take the gap between its neighbours.
   for (const Range& gap : tree_.gaps(range))
     if (gap.begin <= offset && offset < gap.end) range = gap;
-  if (tree_.size() >= most_windows) tree_.clear();  // segments in use live on with their users
+  if (tree_.size() >= most_segments) tree_.clear();  // segments in use live on with their users
   auto mapped = container_->map(range.begin, range.length());
   if (!mapped) return std::unexpected(mapped.error());
   std::shared_ptr<Segment> segment = std::move(*mapped);
@@ -73,12 +104,15 @@ Result<std::shared_ptr<Segment>> MappedFile::segment_at(std::uint64_t offset, Ra
 }
 
 Status MappedFile::truncate(std::uint64_t size) {
-  WriteLock shape(shape_);
+  const Exclusive shape(shape_);
+  // To free pages takes time.
+  if (const auto now = container_->attributes(); now && static_cast<std::uint64_t>(now->st_size) > size + slow_copy && now->st_blocks * 512 > static_cast<blkcnt_t>(slow_copy)) slow_work_begins();
   return container_->truncate(size);
 }
 
 Status MappedFile::allocate(int mode, std::uint64_t offset, std::uint64_t length) {
-  WriteLock shape(shape_);
+  if (length > slow_copy) slow_work_begins();
+  const Exclusive shape(shape_);
   return container_->allocate(mode, offset, length);
 }
 

@@ -16,7 +16,12 @@ namespace efs::fs {
 /// end that has moved.
 class MappedFile {
  public:
-  explicit MappedFile(std::shared_ptr<Container> container) : container_(std::move(container)) {}
+  static constexpr std::uint64_t default_segment_size = 128u << 20;  // bytes
+
+  /// `segment_size`: a multiple of 4 KiB. Segments grow with the file up to it: a small file costs a small mapping, and
+  /// a large one few.
+  explicit MappedFile(std::shared_ptr<Container> container, std::uint64_t segment_size = default_segment_size)
+      : container_(std::move(container)), segment_size_(segment_size) {}
 
   Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset);
   Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset);
@@ -25,11 +30,17 @@ class MappedFile {
   Container& container() { return *container_; }
 
  private:
+  class Shared;
+  class Exclusive;
   /// The segment that holds `offset`, mapped if need be.
   Result<std::shared_ptr<Segment>> segment_at(std::uint64_t offset, Range& range);
   Status store(std::span<const std::byte> from, std::uint64_t offset);
 
+  /// Of the segment that is mapped for `offset`.
+  std::uint64_t size_at(std::uint64_t offset) const;
+
   const std::shared_ptr<Container> container_;
+  const std::uint64_t segment_size_;
   SharedMutex shape_;  // rank 20: shared by I/O, exclusive for a change of size
   Mutex tree_mutex_;   // rank 25
   SegmentTree<std::shared_ptr<Segment>> tree_ EFS_GUARDED_BY(tree_mutex_);

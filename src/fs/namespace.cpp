@@ -5,6 +5,8 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "fs/acl.hpp"
+
 namespace efs::fs {
 namespace {
 
@@ -22,17 +24,17 @@ bool is_file_type(mode_t mode) {
   }
 }
 
-void touch(Inode& directory, Nanoseconds time) { directory.mtime = directory.ctime = time; }
+void touch(Inode& directory, FileTime time) { directory.mtime = directory.ctime = time; }
 
 }  // namespace
 
-Namespace::Namespace(mode_t mode, uid_t uid, gid_t gid, Nanoseconds now) {
+Namespace::Namespace(mode_t mode, uid_t uid, gid_t gid, FileTime now) {
   auto root = std::make_unique<Inode>();
   root->ino = root->parent = root_ino;
   root->mode = S_IFDIR | (mode & 07777);
   root->uid = uid;
   root->gid = gid;
-  root->atime = root->mtime = root->ctime = now;
+  root->atime = root->mtime = root->ctime = root->btime = now;
   root->nlink = 2;
   root->lookups = 1;
   root->directory = std::make_unique<Directory>();
@@ -82,6 +84,7 @@ Status Namespace::apply_one(const MakeNode& r) {
   inode->atime = r.atime;
   inode->mtime = r.mtime;
   inode->ctime = r.ctime;
+  inode->btime = r.btime;
   inode->dirty = r.dirty != 0;
   inode->nlink = nameless ? 0 : 1;
   if (inode->is_directory()) {
@@ -91,13 +94,14 @@ Status Namespace::apply_one(const MakeNode& r) {
     if (!nameless) ++parent->nlink;
   }
   if (!r.target.empty()) inode->more().target = r.target;
+  if (!r.xattrs.empty()) inode->more().xattrs = r.xattrs;
   if (r.staged != 0) {
     inode->more().origin = r.origin;
     inode->more().origin_path = r.origin_path;
   }
   inode->settled = r.staged >= 2;
   if (!nameless) {
-    parent->directory->insert(r.name, r.ino);
+    parent->directory->insert(r.name, r.ino, r.cookie);
     touch(*parent, r.ctime);
   }
   next_ino_ = std::max(next_ino_, r.ino + 1);
@@ -109,7 +113,7 @@ Status Namespace::apply_one(const Link& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
   if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 || !is_name(r.name) || parent->directory->find(r.name) != nullptr) return impossible("link");
-  parent->directory->insert(r.name, r.ino);
+  parent->directory->insert(r.name, r.ino, r.cookie);
   ++inode->nlink;
   inode->ctime = r.time;
   touch(*parent, r.time);
@@ -117,7 +121,7 @@ Status Namespace::apply_one(const Link& r) {
 }
 
 // Takes the count of a name away; the entry itself is erased or replaced by the caller.
-void Namespace::drop_name(Inode& parent, const std::string& name, Nanoseconds time) {
+void Namespace::drop_name(Inode& parent, const std::string& name, FileTime time) {
   Inode& inode = *find(parent.directory->find(name)->ino);
   inode.ctime = time;
   if (inode.is_directory()) {
@@ -139,7 +143,7 @@ Status Namespace::apply_one(const Unlink& r) {
   return {};
 }
 
-void Namespace::moved(Inode& inode, Inode& from, Inode& to, Nanoseconds time) {
+void Namespace::moved(Inode& inode, Inode& from, Inode& to, FileTime time) {
   inode.ctime = time;
   if (!inode.is_directory()) return;
   inode.parent = to.ino;
@@ -191,10 +195,9 @@ Status Namespace::apply_one(const SetAttributes& r) {
   inode->mtime = r.mtime;
   inode->ctime = r.ctime;
   inode->dirty = r.dirty != 0;
-  if (inode->dirty) {
-    inode->settled = false;
-    if (inode->extra) inode->extra->saved_path.clear();
-  }
+  inode->settled = inode->settled && !inode->dirty;
+  if (!r.access_acl.empty()) inode->more().xattrs[access_acl_name] = r.access_acl;
+  else if (inode->extra) inode->extra->xattrs.erase(access_acl_name);
   return {};
 }
 
@@ -219,6 +222,45 @@ Status Namespace::apply_one(const UsedInodes& r) {
   return {};
 }
 
+Status Namespace::apply_one(const NextCookie& r) {
+  Inode* inode = directory(r.ino);
+  if (inode == nullptr) return impossible("next cookie");
+  inode->directory->set_next_cookie(r.next);
+  return {};
+}
+
+Status Namespace::apply_one(const SetStaging& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr || r.keep > static_cast<std::uint8_t>(Keep::persistent)) return impossible("set staging");
+  // What was clean and stays so has the same content as before; what becomes clean is not known to be on the medium.
+  inode->settled = inode->settled && !inode->dirty && r.dirty == 0;
+  inode->dirty = r.dirty != 0;
+  InodeExtra& extra = inode->more();
+  extra.keep = static_cast<Keep>(r.keep);
+  extra.origin = r.staged != 0 ? std::optional(r.origin) : std::nullopt;
+  extra.origin_path = r.origin_path;
+  extra.saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt;
+  extra.saved_path = r.saved_path;
+  extra.parts = r.parts;
+  return {};
+}
+
+Status Namespace::apply_one(const Replace& r) {
+  Inode* parent = directory(r.parent);
+  Inode* inode = find(r.ino);
+  if (parent == nullptr || inode == nullptr || inode->is_directory() || inode->nlink != 0 || parent->nlink == 0 || !is_name(r.name)) return impossible("replace");
+  if (const auto* there = parent->directory->find(r.name)) {
+    if (find(there->ino)->is_directory()) return impossible("replace");
+    drop_name(*parent, r.name, r.time);
+    parent->directory->erase(r.name);
+  }
+  parent->directory->insert(r.name, r.ino);
+  inode->nlink = 1;
+  inode->ctime = r.time;
+  touch(*parent, r.time);
+  return {};
+}
+
 Status Namespace::apply_one(const Settled& r) {
   if (r.inodes.size() % sizeof(std::uint64_t) != 0) return impossible("settled");
   for (std::size_t at = 0; at < r.inodes.size(); at += sizeof(std::uint64_t)) {
@@ -226,19 +268,6 @@ Status Namespace::apply_one(const Settled& r) {
     std::memcpy(&ino, r.inodes.data() + at, sizeof ino);
     // One that was removed meanwhile is none of ours; one that was changed is not what was settled.
     if (Inode* inode = find(ino); inode != nullptr && !inode->dirty) inode->settled = true;
-  }
-  return {};
-}
-
-Status Namespace::apply_one(const Saved& r) {
-  Inode* inode = find(r.ino);
-  if (inode == nullptr || r.path.empty()) return impossible("saved");
-  inode->dirty = false;
-  inode->settled = false;
-  inode->more().saved_path = r.path;
-  if (r.staged != 0) {
-    inode->more().origin = r.origin;
-    inode->more().origin_path = r.path;
   }
   return {};
 }
@@ -264,14 +293,25 @@ std::vector<std::uint64_t> Namespace::orphans() const {
   return result;
 }
 
-namespace {
-
-SetAttributes attributes_of(const Inode& inode) {
-  return {inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, inode.dirty};
+void Namespace::inherit_references() {
+  constexpr std::uint64_t never_counted_down = std::uint64_t{1} << 62;
+  for (const auto& [ino, inode] : inodes_) {
+    inode->lookups = never_counted_down;
+    inode->inherited = true;
+    inode->opened_read_write = true;
+    inode->write_opens = 1U << 30;  // it may be open: nothing is concluded from its not being so
+  }
 }
 
-MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name) {
-  MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .dirty = inode.dirty, .name = name};
+SetAttributes attributes_of(const Inode& inode) {
+  const std::string* acl = inode.xattr(access_acl_name);
+  return {inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, inode.dirty, acl == nullptr ? "" : *acl};
+}
+
+namespace {
+
+MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name, std::uint64_t cookie) {
+  MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .btime = inode.btime, .dirty = inode.dirty, .cookie = cookie, .name = name};
   if (inode.extra) {
     r.target = inode.extra->target;
     r.staged = inode.extra->origin.has_value() ? (inode.settled ? 2 : 1) : 0;
@@ -281,19 +321,31 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
   return r;
 }
 
-void emit_xattrs(const Inode& inode, const std::function<void(const Record&)>& emit) {
+void emit_extras(const Inode& inode, const std::function<void(const Record&)>& emit) {
   if (!inode.extra) return;
+  const InodeExtra& extra = *inode.extra;
+  if (extra.keep != Keep::by_rule || extra.saved || !extra.parts.empty()) emit(staging_of(inode));
+  // The MakeNode says so only of what was staged in.
+  if (inode.settled && !extra.origin) emit(Settled{std::string(reinterpret_cast<const char*>(&inode.ino), sizeof inode.ino)});
   for (const auto& [key, value] : inode.extra->xattrs) emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
 }
 
-void emit_saved(const Inode& inode, const std::function<void(const Record&)>& emit) {
-  if (!inode.extra || inode.dirty || inode.extra->saved_path.empty()) return;
-  // `staged` 0: the MakeNode before has the origin, which may belong to another name.
-  emit(Saved{.ino = inode.ino, .path = inode.extra->saved_path});
-  if (inode.settled) emit(Settled{std::string(reinterpret_cast<const char*>(&inode.ino), sizeof inode.ino)});
-}
-
 }  // namespace
+
+SetStaging staging_of(const Inode& inode) {
+  SetStaging r{.ino = inode.ino, .dirty = inode.dirty};
+  if (!inode.extra) return r;
+  const InodeExtra& extra = *inode.extra;
+  r.keep = static_cast<std::uint8_t>(extra.keep);
+  r.staged = extra.origin.has_value();
+  r.origin = extra.origin.value_or(Origin{});
+  r.origin_path = extra.origin_path;
+  r.saved = extra.saved.has_value();
+  r.copy = extra.saved.value_or(Origin{});
+  r.saved_path = extra.saved_path;
+  r.parts = extra.parts;
+  return r;
+}
 
 void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   std::vector<const Inode*> directories{&root()};
@@ -303,25 +355,27 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
     parent.directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
       const Inode& inode = *find(entry.ino);
       if (!inode.is_directory() && inode.nlink > 1 && !linked.insert(inode.ino).second) {
-        emit(Link{.ino = inode.ino, .parent = parent.ino, .time = inode.ctime, .name = name});
+        emit(Link{.ino = inode.ino, .parent = parent.ino, .cookie = entry.cookie, .time = inode.ctime, .name = name});
         return true;
       }
-      emit(make_node_of(inode, parent.ino, name));
-      emit_xattrs(inode, emit);
-      emit_saved(inode, emit);
+      emit(make_node_of(inode, parent.ino, name, entry.cookie));
+      emit_extras(inode, emit);
       if (inode.is_directory()) directories.push_back(&inode);
       return true;
     });
   }
   // What is open without a name: records about it may still follow.
   for (const auto ino : orphans()) {
-    emit(make_node_of(*find(ino), find(ino)->parent, ""));
-    emit_xattrs(*find(ino), emit);
+    emit(make_node_of(*find(ino), find(ino)->parent, "", 0));
+    emit_extras(*find(ino), emit);
   }
-  emit_xattrs(root(), emit);
+  emit_extras(root(), emit);
   emit(UsedInodes{next_ino_});
   // Last, for the records above have moved their times.
-  for (const Inode* directory : directories) emit(attributes_of(*directory));
+  for (const Inode* directory : directories) {
+    emit(NextCookie{.ino = directory->ino, .next = directory->directory->next_cookie()});
+    emit(attributes_of(*directory));
+  }
 }
 
 }  // namespace efs::fs

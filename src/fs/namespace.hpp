@@ -12,11 +12,14 @@
 
 namespace efs::fs {
 
+/// The record that leaves an inode's attributes as they are: where a change of some of them starts.
+SetAttributes attributes_of(const Inode& inode);
+
 /// Not thread-safe: guarded by Filesystem's namespace lock.
 class Namespace {
  public:
   /// A root directory (inode 1) with these attributes.
-  Namespace(mode_t mode, uid_t uid, gid_t gid, Nanoseconds now);
+  Namespace(mode_t mode, uid_t uid, gid_t gid, FileTime now);
 
   Inode* find(std::uint64_t ino) const;
   /// The inode of a name in a directory: ENOENT, ENOTDIR.
@@ -45,6 +48,9 @@ class Namespace {
   /// Numbers of inodes without a name (open when their last name went).
   std::vector<std::uint64_t> orphans() const;
 
+  /// The kernel has references, nobody knows how many: none is counted down to its end, see Inode::inherited.
+  void inherit_references();
+
   std::size_t size() const { return inodes_.size(); }
 
   /// Is `ino` the directory `ancestor`, or below it?
@@ -59,14 +65,22 @@ class Namespace {
   Status apply_one(const SetXattr& record);
   Status apply_one(const RemoveXattr& record);
   Status apply_one(const UsedInodes& record);
+  Status apply_one(const NextCookie& record);
+  Status apply_one(const SetStaging& record);
+  Status apply_one(const Replace& record);
   Status apply_one(const Settled& record);
-  Status apply_one(const Saved& record);
+  // About requests, not about names: Filesystem's business.
+  Status apply_one(const NewConnection&) { return {}; }
+  Status apply_one(const Answered&) { return {}; }
   Inode* directory(std::uint64_t ino) const;
-  void drop_name(Inode& parent, const std::string& name, Nanoseconds time);
-  void moved(Inode& inode, Inode& from, Inode& to, Nanoseconds time);
+  void drop_name(Inode& parent, const std::string& name, FileTime time);
+  void moved(Inode& inode, Inode& from, Inode& to, FileTime time);
 
   std::unordered_map<std::uint64_t, std::unique_ptr<Inode>> inodes_;
   std::uint64_t next_ino_ = root_ino + 1;
 };
+
+/// The record that leaves what staging keeps of an inode as it is; callers change a field or two.
+SetStaging staging_of(const Inode& inode);
 
 }  // namespace efs::fs

@@ -14,6 +14,11 @@ class Encoder {
  private:
   template <typename T> requires std::is_integral_v<T>
   void put(T value) { raw(&value, sizeof value); }
+  void put(const FileTime& time) { (*this)(time.seconds, time.nanoseconds); }
+  void put(const std::map<std::string, std::string>& pairs) {
+    put(static_cast<std::uint32_t>(pairs.size()));
+    for (const auto& [key, value] : pairs) (*this)(key, value);
+  }
   void put(const std::string& text) {
     put(static_cast<std::uint32_t>(text.size()));
     raw(text.data(), text.size());
@@ -34,6 +39,15 @@ class Decoder {
  private:
   template <typename T> requires std::is_integral_v<T>
   void get(T& value) { raw(&value, sizeof value); }
+  void get(FileTime& time) { (*this)(time.seconds, time.nanoseconds); }
+  void get(std::map<std::string, std::string>& pairs) {
+    std::uint32_t count = 0;
+    get(count);
+    for (std::string key, value; ok_ && count > 0; --count) {
+      (*this)(key, value);
+      if (ok_) pairs[key] = value;
+    }
+  }
   void get(std::string& text) {
     std::uint32_t length = 0;
     get(length);
@@ -72,9 +86,17 @@ Result<Record> decode_as(std::size_t type, std::span<const std::byte> bytes) {
 
 }  // namespace
 
+std::uint64_t inode_of(const Record& record) {
+  return std::visit([](const auto& one) -> std::uint64_t {
+    if constexpr (requires { one.ino; }) return one.ino;
+    else return 0;
+  }, record);
+}
+
 void encode(const Record& record, std::vector<std::byte>& out) {
   out.push_back(static_cast<std::byte>(record.index()));
-  std::visit([&](auto copy) { copy.fields(Encoder(out)); }, record);
+  // fields() is one list for reading and writing; the encoder changes nothing.
+  std::visit([&]<typename T>(const T& one) { const_cast<T&>(one).fields(Encoder(out)); }, record);
 }
 
 Result<Record> decode(std::span<const std::byte> bytes) {

@@ -22,28 +22,31 @@ namespace efs::fs {
 struct MakeNode {
   std::uint64_t ino = 0, parent = 0, rdev = 0;
   std::uint32_t mode = 0, uid = 0, gid = 0;
-  Nanoseconds atime = 0, mtime = 0, ctime = 0;
+  FileTime atime, mtime, ctime, btime;
   std::uint8_t dirty = 1;
   std::uint8_t staged = 0;  // 0 or: 1 origin counts; 2 its content as staged in is on the medium, too (Settled)
+  std::uint64_t cookie = 0;  // of the name in its directory; 0: the next
   Origin origin;
   std::string name, target, origin_path;
+  std::map<std::string, std::string> xattrs;  // that it is born with
   template <typename F> void fields(F&& f) {
-    f(ino, parent, rdev, mode, uid, gid, atime, mtime, ctime, dirty, staged, origin.device, origin.inode, origin.size, origin.mtime, origin.ctime, name, target, origin_path);
+    f(ino, parent, rdev, mode, uid, gid, atime, mtime, ctime, btime, dirty, staged, cookie, origin.device, origin.inode, origin.size, origin.mtime, origin.ctime, name, target, origin_path, xattrs);
   }
 };
 
 /// One more name.
 struct Link {
   std::uint64_t ino = 0, parent = 0;
-  Nanoseconds time = 0;
+  std::uint64_t cookie = 0;  // as in MakeNode
+  FileTime time;
   std::string name;
-  template <typename F> void fields(F&& f) { f(ino, parent, time, name); }
+  template <typename F> void fields(F&& f) { f(ino, parent, cookie, time, name); }
 };
 
 /// A name less: unlink and rmdir.
 struct Unlink {
   std::uint64_t parent = 0;
-  Nanoseconds time = 0;
+  FileTime time;
   std::string name;
   template <typename F> void fields(F&& f) { f(parent, time, name); }
 };
@@ -52,30 +55,32 @@ struct Unlink {
 struct Rename {
   std::uint64_t parent = 0, new_parent = 0;
   std::uint32_t flags = 0;
-  Nanoseconds time = 0;
+  FileTime time;
   std::string name, new_name;
   template <typename F> void fields(F&& f) { f(parent, new_parent, flags, time, name, new_name); }
 };
 
-/// All attributes that the record keeps, as they are from now on.
+/// All attributes that the record keeps, as they are from now on. The access ACL is one of them, for it and the mode say
+/// the same thing and change together.
 struct SetAttributes {
   std::uint64_t ino = 0;
   std::uint32_t mode = 0, uid = 0, gid = 0;
-  Nanoseconds atime = 0, mtime = 0, ctime = 0;
+  FileTime atime, mtime, ctime;
   std::uint8_t dirty = 0;
-  template <typename F> void fields(F&& f) { f(ino, mode, uid, gid, atime, mtime, ctime, dirty); }
+  std::string access_acl;  // as its extended attribute; empty: none beyond the mode
+  template <typename F> void fields(F&& f) { f(ino, mode, uid, gid, atime, mtime, ctime, dirty, access_acl); }
 };
 
 struct SetXattr {
   std::uint64_t ino = 0;
-  Nanoseconds time = 0;
+  FileTime time;
   std::string name, value;
   template <typename F> void fields(F&& f) { f(ino, time, name, value); }
 };
 
 struct RemoveXattr {
   std::uint64_t ino = 0;
-  Nanoseconds time = 0;
+  FileTime time;
   std::string name;
   template <typename F> void fields(F&& f) { f(ino, time, name); }
 };
@@ -86,24 +91,57 @@ struct UsedInodes {
   template <typename F> void fields(F&& f) { f(next); }
 };
 
-/// The content of these inodes, as staged in, survives power loss (R1: the backend was synced before this record).
+/// The next entry of this directory gets this cookie: readers that walk it go on after a snapshot as before.
+struct NextCookie {
+  std::uint64_t ino = 0, next = 0;
+  template <typename F> void fields(F&& f) { f(ino, next); }
+};
+
+/// A new connection to the kernel: request numbers begin again, those of earlier records mean nothing any more.
+struct NewConnection {
+  std::uint8_t unused = 0;
+  template <typename F> void fields(F&& f) { f(unused); }
+};
+
+/// In a snapshot: the record's request was carried out and concerned this inode. Its answer may not have been heard.
+struct Answered {
+  std::uint64_t ino = 0;
+  template <typename F> void fields(F&& f) { f(ino); }
+};
+
+/// What staging keeps of an inode, all of it, as it is from now on.
+struct SetStaging {
+  std::uint64_t ino = 0;
+  std::uint8_t dirty = 0;
+  std::uint8_t keep = 0;    // fs::Keep
+  std::uint8_t staged = 0;  // origin counts
+  std::uint8_t saved = 0;   // copy counts
+  Origin origin, copy;
+  std::string origin_path, saved_path, parts;
+  template <typename F> void fields(F&& f) {
+    f(ino, dirty, keep, staged, saved, origin.device, origin.inode, origin.size, origin.mtime, origin.ctime, copy.device, copy.inode, copy.size, copy.mtime, copy.ctime, origin_path, saved_path, parts);
+  }
+};
+
+/// A file without a name gets one, and who has that name loses it in the same record.
+struct Replace {
+  std::uint64_t ino = 0, parent = 0;
+  FileTime time;
+  std::string name;
+  template <typename F> void fields(F&& f) { f(ino, parent, time, name); }
+};
+
+/// The content of these inodes, clean, survives power loss (R1: the backend was synced before this record).
 struct Settled {
   std::string inodes;  // u64 each, little-endian
   template <typename F> void fields(F&& f) { f(inodes); }
 };
 
-/// The PFS holds what the inode holds, under `path` in results-dir: it is clean until the next change. `staged` 1: the
-/// PFS file is also the one that it was staged in from, now in the version `origin`.
-struct Saved {
-  std::uint64_t ino = 0;
-  std::uint8_t staged = 0;
-  Origin origin;
-  std::string path;
-  template <typename F> void fields(F&& f) { f(ino, staged, origin.device, origin.inode, origin.size, origin.mtime, origin.ctime, path); }
-};
-
 /// The index of an alternative is its type on the medium: append only, never reorder.
-using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes, Settled, Saved>;
+using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes, NextCookie, NewConnection, Answered, SetStaging, Replace, Settled>;
+
+/// The inode that the answer to the record's request names; of Unlink and Rename: none (0).
+std::uint64_t inode_of(const Record& record);
 
 /// Appends the record's bytes to `out`.
 void encode(const Record& record, std::vector<std::byte>& out);

@@ -5,16 +5,10 @@
 #include <algorithm>
 
 #include "fs/filesystem.hpp"
+#include "fs/staging_place.hpp"
 
 namespace efs::fs {
-namespace {
 
-struct Place {
-  Inode* parent = nullptr;
-  std::string name;
-};
-
-// The directory that holds the last component of `path`, by the namespace alone.
 Result<Place> locate(const Namespace& names, const std::string& path) {
   Place place{&names.root(), {}};
   std::size_t begin = 0;
@@ -40,15 +34,13 @@ MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const S
   node.gid = a.gid;
   node.atime = a.atime;
   node.mtime = a.mtime;
-  node.ctime = file_time_now();
+  node.ctime = node.btime = file_time_now();
   node.dirty = 0;
   node.name = place.name;
   return node;
 }
 
 std::int64_t removal_reserve(const std::string& name) { return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32)); }
-
-}  // namespace
 
 Result<std::uint64_t> Staging::begin_file() {
   std::uint64_t ino = 0;
@@ -83,30 +75,25 @@ Status Staging::publish_file(std::uint64_t ino, const std::string& path, const S
   node.origin = origin;
   node.origin_path = path;
   EFS_TRY(filesystem_.commit(0, node, removal_reserve(place->name)));
-  if (filesystem_.backend_.durability() != Durability::volatile_memory) filesystem_.unsettled_.push_back(ino);
+  filesystem_.note_unsettled(ino);
   return {};
 }
 
 Status Staging::remove(const std::string& path) {
-  WriteLock lock(filesystem_.mutex_);
-  auto place = locate(filesystem_.names_, path);
-  if (!place) return std::unexpected(place.error());
-  auto there = filesystem_.names_.child(*place->parent, place->name);
-  if (!there) return std::unexpected(there.error());
-  if ((*there)->is_directory() && !(*there)->directory->empty()) return fail(ENOTEMPTY, path + ": the directory is not empty");
-  return filesystem_.remove_name({}, *place->parent, place->name);
-}
-
-Status Staging::mark_saved(const std::string& path, const std::optional<Origin>& origin) {
-  WriteLock lock(filesystem_.mutex_);
-  auto place = locate(filesystem_.names_, path);
-  if (!place) return std::unexpected(place.error());
-  auto there = filesystem_.names_.child(*place->parent, place->name);
-  if (!there) return std::unexpected(there.error());
-  const Inode& inode = **there;
-  EFS_TRY(filesystem_.commit(0, Saved{.ino = inode.ino, .staged = origin.has_value(), .origin = origin.value_or(Origin{}), .path = path}));
-  if (inode.is_regular() && filesystem_.backend_.durability() != Durability::volatile_memory) filesystem_.unsettled_.push_back(inode.ino);
-  return {};
+  std::uint64_t parent = 0;
+  std::string name;
+  bool directory = false;
+  {
+    ReadLock lock(filesystem_.mutex_);
+    auto place = locate(filesystem_.names_, path);
+    if (!place) return std::unexpected(place.error());
+    auto there = filesystem_.names_.child(*place->parent, place->name);
+    if (!there) return std::unexpected(there.error());
+    parent = place->parent->ino;
+    name = place->name;
+    directory = (*there)->is_directory();
+  }
+  return directory ? filesystem_.rmdir({}, parent, name) : filesystem_.unlink({}, parent, name);
 }
 
 Status Staging::make_directory(const std::string& path, const StagedAttributes& attributes) {
@@ -116,7 +103,7 @@ Status Staging::make_directory(const std::string& path, const StagedAttributes& 
   if (auto there = filesystem_.names_.child(*place->parent, place->name)) {
     const Inode& dir = **there;
     if (!dir.is_directory()) return fail(ENOTDIR, path + ": exists and is no directory");
-    return filesystem_.commit(0, SetAttributes{dir.ino, S_IFDIR | (attributes.mode & 07777), attributes.uid, attributes.gid, attributes.atime, attributes.mtime, file_time_now(), 0});
+    return filesystem_.commit(0, SetAttributes{dir.ino, S_IFDIR | (attributes.mode & 07777), attributes.uid, attributes.gid, attributes.atime, attributes.mtime, file_time_now(), 0, {}});
   }
   MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes);
   node.staged = 1;
@@ -137,37 +124,74 @@ Status Staging::make_symlink(const std::string& path, const std::string& target,
   return filesystem_.commit(0, node, removal_reserve(place->name));
 }
 
-Result<std::vector<WalkItem>> Staging::walk() {
+Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const {
+  filesystem_.mutex_.assert_held_shared();
+  WalkStep step{.inode = &filesystem_.names_.root(), .path = {}, .keep = Keep::by_rule, .keep_path = {}};
+  const auto inherit = [&step] {
+    if (!step.inode->extra || step.inode->extra->keep == Keep::by_rule) return;
+    step.keep = step.inode->extra->keep;
+    step.keep_path = step.path;
+  };
+  inherit();
+  for (std::size_t begin = 0; begin < below.size();) {
+    const std::size_t slash = std::min(below.find('/', begin), below.size());
+    auto next = filesystem_.names_.child(*step.inode, below.substr(begin, slash - begin));
+    if (!next) return fail(next.error().code, below + ": not in the buffer");
+    step.inode = *next;
+    step.path = below.substr(0, slash);
+    if (slash < below.size()) inherit();
+    begin = slash + 1;
+  }
+  return step;
+}
+
+// What a name is to staging; `keep` and `keep_path` are those of the directory above.
+Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const {
+  filesystem_.mutex_.assert_held_shared();
+  auto attributes = filesystem_.stat_of(inode);
+  if (!attributes) return fail(attributes.error().code, path + ": container " + std::to_string(inode.ino) + " cannot be read: " + describe(attributes.error()));
+  WalkItem item{.path = path, .ino = inode.ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt, .saved = std::nullopt, .keep = keep, .keep_path = keep_path, .parts = {}};
+  if (!inode.extra) return item;
+  const InodeExtra& extra = *inode.extra;
+  if (extra.origin && extra.origin_path == path) {
+    item.origin = extra.origin;
+    item.dirty = inode.dirty;
+  }
+  if (extra.saved && extra.saved_path == path) {
+    item.saved = extra.saved;
+    item.dirty = inode.dirty;
+  }
+  if (extra.keep != Keep::by_rule) item.keep = extra.keep, item.keep_path = path;
+  item.parts = extra.parts;
+  if (S_ISLNK(inode.mode)) item.target = extra.target;
+  return item;
+}
+
+Result<std::vector<WalkItem>> Staging::walk(const std::string& below) {
   ReadLock lock(filesystem_.mutex_);
   std::vector<WalkItem> items;
+  auto start = start_of_walk(below);
+  if (!start) return std::unexpected(start.error());
   // Depth first with a stack of our own: a deep tree must not end the process.
-  std::vector<std::pair<const Inode*, std::string>> stack{{&filesystem_.names_.root(), ""}};
+  std::vector<WalkStep> stack{std::move(*start)};
   while (!stack.empty()) {
-    const auto [inode, path] = std::move(stack.back());
+    auto [inode, path, keep, keep_path] = std::move(stack.back());
     stack.pop_back();
     if (inode->ino != root_ino) {
-      auto attributes = filesystem_.stat_of(*inode);
-      if (!attributes) return fail(attributes.error().code, path + ": container " + std::to_string(inode->ino) + " cannot be read: " + describe(attributes.error()));
-      WalkItem item{.path = path, .ino = inode->ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt};
-      if (inode->extra && inode->extra->origin && inode->extra->origin_path == path) {
-        item.origin = inode->extra->origin;
-        item.dirty = inode->dirty;
-      }
-      if (inode->extra && !inode->dirty && inode->extra->saved_path == path) {
-        item.saved = true;
-        item.dirty = false;
-      }
-      if (S_ISLNK(inode->mode)) item.target = inode->extra->target;
-      items.push_back(std::move(item));
+      auto item = item_of(*inode, path, keep, keep_path);
+      if (!item) return std::unexpected(item.error());
+      keep = item->keep;
+      keep_path = item->keep_path;
+      items.push_back(std::move(*item));
     }
     if (!inode->is_directory()) continue;
-    std::vector<std::pair<std::string, const Inode*>> children;
+    std::vector<std::pair<std::string, std::uint64_t>> children;
     inode->directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
-      children.emplace_back(name, filesystem_.names_.find(entry.ino));
+      children.emplace_back(name, entry.ino);
       return true;
     });
     std::sort(children.begin(), children.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-    for (const auto& [name, child] : children) stack.emplace_back(child, path.empty() ? name : path + "/" + name);
+    for (const auto& [name, child] : children) stack.push_back({filesystem_.names_.find(child), path.empty() ? name : path + "/" + name, keep, keep_path});
   }
   return items;
 }

@@ -16,6 +16,7 @@
 namespace efs::fs {
 
 class Filesystem;
+struct Inode;
 
 /// The version of a PFS file as it was staged in: what a stage-out compares to see that it is still the same.
 struct Origin {
@@ -26,6 +27,10 @@ struct Origin {
   Nanoseconds ctime = 0;
   bool operator==(const Origin&) const = default;
 };
+
+/// What a user said of a name while the job ran (efs set); for a directory it holds for all below that says nothing
+/// itself.
+enum class Keep : std::uint8_t { by_rule = 0, temporary = 1, persistent = 2 };
 
 struct StagedAttributes {
   mode_t mode = 0;  // permission bits
@@ -43,8 +48,21 @@ struct WalkItem {
   std::string target;            // of a symbolic link
   bool dirty = false;            // content, attributes or name may differ from what was staged in (true for new files)
   std::optional<Origin> origin;  // present where the inode was staged in (and still has the name it was given)
-  bool saved = false;            // not dirty because results-dir has it under this path
+  std::optional<Origin> saved;   // present where an unload or a stage-out brought it to results-dir (under this name)
+  Keep keep = Keep::by_rule;     // its own, or of the nearest directory above that has one
+  std::string keep_path;         // whose; "" for the root's
+  std::string parts;             // only these parts of it were loaded ("0+4096,8192+100"); "": it is whole
 };
+
+/// What is known of those who can write to a file at this moment.
+struct Writers {
+  std::uint64_t edits = 0;  // to be compared later: grows with each open for writing and each change of attributes
+  std::uint32_t open = 0;   // opens for writing that the kernel has not released
+  bool possible = true;     // somebody may write, or nothing proves that nobody can
+};
+
+/// What a published name may take the place of.
+enum class Over : std::uint8_t { nothing, clean, anything };
 
 /// Thread-safe: any number of threads may call any member at once.
 class Staging {
@@ -71,17 +89,57 @@ class Staging {
   /// Takes a name away that nobody may be using: before the mount, for what is staged in anew. ENOTEMPTY as rmdir(2).
   Status remove(const std::string& path);
 
-  /// Books that results-dir has the file or link at `path` as it is now, so that it is clean until it changes.
-  /// `origin`: and that PFS file is what it was staged in from, in this version.
-  Status mark_saved(const std::string& path, const std::optional<Origin>& origin);
+  /// As set_saved(), after the unmount: nobody can have changed it.
+  Status mark_saved(const std::string& path, const Origin& copy, bool in_place);
 
-  /// The whole namespace, parents before children, names in byte order.
-  Result<std::vector<WalkItem>> walk();
+  /// The whole namespace, parents before children, names in byte order; or `below` and what is in it: ENOENT,
+  /// ENOTDIR where there is none.
+  Result<std::vector<WalkItem>> walk(const std::string& below = {});
 
   /// Bytes that the buffer can still take (the journal's reserve left out).
   Result<std::uint64_t> available_bytes();
 
+  // While programs run (staging_live.cpp). What changes a name tells the kernel so, after the lock is released.
+
+  /// The name itself, without what is below it.
+  Result<WalkItem> find(const std::string& path);
+  /// As publish_file, but takes the place of what `over` allows, in one step: who has the old file open keeps it.
+  /// EEXIST where the name is taken, EBUSY where that is dirty or open for writing, EISDIR. `parts`: see WalkItem.
+  Status publish_over(std::uint64_t ino, const std::string& path, const StagedAttributes& attributes, const Origin& origin, Over over, const std::string& parts = {});
+  /// A directory, unless it is there; true if it was made. One that is there keeps its attributes.
+  Result<bool> add_directory(const std::string& path, const StagedAttributes& attributes);
+  /// Times and mode of a directory that add_directory made, after names were made in it; unless a program has
+  /// changed them since.
+  Status settle_directory(const std::string& path, const StagedAttributes& attributes);
+  Status add_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes);
+
+  /// Who can write to the file now. Not possible: proved, either because every open for writing was released and
+  /// none could have left a mapping behind, or because the kernel grants a read lease on the container, which it
+  /// does only while nobody has it open or mapped for writing.
+  Result<Writers> writers(std::uint64_t ino);
+  Result<std::uint64_t> edits(std::uint64_t ino);
+  Result<struct stat> attributes(std::uint64_t ino);
+
+  /// The file is at results-dir in `copy`'s version. It is clean from now on, if its edits are still `edits` and it
+  /// still has that name: else false, and nothing changes. `in_place`: the copy has taken the place of its origin.
+  Result<bool> set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits, const Origin& copy, bool in_place);
+  /// Removes a regular file's name if it is clean and not open for writing: else EBUSY.
+  Status remove_clean(const std::string& path);
+  Status set_keep(const std::string& path, Keep keep);
+
  private:
+  /// A name that a walk comes to, and what `efs set` said above it.
+  struct WalkStep {
+    const Inode* inode;
+    std::string path;
+    Keep keep = Keep::by_rule;
+    std::string keep_path;
+  };
+  // Under the namespace lock.
+  Result<WalkStep> start_of_walk(const std::string& below) const;
+  Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);
+  Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;
+
   Filesystem& filesystem_;
 };
 

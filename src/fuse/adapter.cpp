@@ -13,11 +13,7 @@
 namespace efs::fuse {
 namespace {
 
-Door& door(fuse_req_t request) {
-  Door& found = *static_cast<Door*>(fuse_req_userdata(request));
-  found.counters.requests.fetch_add(1, std::memory_order_relaxed);
-  return found;
-}
+Door& door(fuse_req_t request) { return *static_cast<Door*>(fuse_req_userdata(request)); }
 
 fs::Filesystem& files(fuse_req_t request) { return door(request).filesystem; }
 
@@ -60,6 +56,9 @@ void init(void* data, fuse_conn_info* connection) {
 #ifdef FUSE_CAP_HANDLE_KILLPRIV_V2
   want(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
 #endif
+  want(connection, FUSE_CAP_POSIX_ACL);
+  want(connection, FUSE_CAP_DONT_MASK);   // a default ACL takes the umask's place, and only we know of it
+  want(connection, FUSE_CAP_EXPORT_SUPPORT);  // file handles: numbers are never used twice
   want(connection, FUSE_CAP_PARALLEL_DIROPS);
   want(connection, FUSE_CAP_CACHE_SYMLINKS);
   want(connection, FUSE_CAP_EXPLICIT_INVAL_DATA);
@@ -86,7 +85,9 @@ void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
 }
 
 void forget_one(Door& self, fuse_ino_t ino, std::uint64_t count) {
-  if (self.filesystem.forget(ino, count)) self.backing.drop(ino);
+  const auto left = self.filesystem.forget(ino, count);
+  if (left.gone) self.backing.drop(ino, left.bytes);
+  else if (left.ask) free_if_forgotten(self, ino);
 }
 
 void forget(fuse_req_t request, fuse_ino_t ino, std::uint64_t count) {
@@ -100,6 +101,15 @@ void forget_multi(fuse_req_t request, std::size_t count, fuse_forget_data* forge
 }
 
 void getattr(fuse_req_t request, fuse_ino_t ino, fuse_file_info*) { reply_attributes(request, files(request).getattr(ino)); }
+
+#if EFS_HAVE_STATX
+void statx(fuse_req_t request, fuse_ino_t ino, int, int, fuse_file_info*) {
+  const auto entry = files(request).getattr(ino);
+  if (!entry) return refuse(request, entry.error());
+  struct statx result = to_statx(*entry);
+  fuse_reply_statx(request, 0, &result, attribute_timeout(*entry));
+}
+#endif
 
 void setattr(fuse_req_t request, fuse_ino_t ino, struct stat* attributes, int to_set, fuse_file_info*) {
   reply_attributes(request, files(request).setattr(caller_of(request), ino, to_change(*attributes, to_set)));
@@ -140,7 +150,12 @@ Status open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file
   auto opened = self.filesystem.open(caller, ino, info->flags);
   if (!opened) return std::unexpected(opened.error());
   const auto id = self.backing.acquire(ino, opened->passthrough, opened->container.get());
-  if (!id) return std::unexpected(id.error());
+  if (!id) {
+    self.filesystem.release(ino, info->flags);
+    return std::unexpected(id.error());
+  }
+  // Attributes only (no offset): that takes no lock of the kernel's that a request may hold.
+  if (opened->attributes_go_stale && self.session != nullptr) fuse_lowlevel_notify_inval_inode(self.session, ino, -1, 0);
   self.counters.opens.fetch_add(1, std::memory_order_relaxed);
   if (*id != 0) self.counters.passthrough_opens.fetch_add(1, std::memory_order_relaxed);
 #if EFS_HAVE_PASSTHROUGH
@@ -151,10 +166,20 @@ Status open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file
   return {};
 }
 
+void close_file(Door& self, fuse_ino_t ino, const fuse_file_info* info) {
+  self.backing.release(ino);
+  self.filesystem.release(ino, info->flags);
+}
+
 void open(fuse_req_t request, fuse_ino_t ino, fuse_file_info* info) {
   Door& self = door(request);
   if (const Status status = open_file(self, caller_of(request), ino, info); !status) return reply(request, status);
-  if (fuse_reply_open(request, info) == -ENOENT) self.backing.release(ino);  // the caller was interrupted
+  if (fuse_reply_open(request, info) == -ENOENT) close_file(self, ino, info);  // the caller was interrupted
+}
+
+// After the reply: nobody waits for it.
+void make_ahead(Door& self) {
+  self.filesystem.fill_pool([&self](std::span<const fs::ContainerPool::Ready> containers) { self.backing.prepare(containers); });
 }
 
 // Opens what was made for the caller, and takes it back where he is gone. False where it could not be opened.
@@ -167,30 +192,34 @@ bool reply_created(fuse_req_t request, const Result<fs::Entry>& entry, fuse_file
     return reply(request, status), false;
   }
   fuse_entry_param param = to_entry(*entry);
-  if ((info->flags & O_ACCMODE) == O_RDWR) param.attr_timeout = keep_briefly;
+  if ((info->flags & O_ACCMODE) == O_RDWR) param.attr_timeout = keep_not;
   if (fuse_reply_create(request, &param, info) != -ENOENT) return true;
-  self.backing.release(entry->ino);
+  close_file(self, entry->ino, info);
   forget_one(self, entry->ino, 1);
   return true;
 }
 
 void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* info) {
   const fs::Caller caller = caller_of(request);
-  fs::Filesystem& filesystem = files(request);
+  Door& self = door(request);
+  fs::Filesystem& filesystem = self.filesystem;
   // A create that fails must leave no name behind.
   if (!reply_created(request, filesystem.make_node(caller, parent, name, S_IFREG | (mode & 07777), 0), info)) (void)filesystem.unlink({}, parent, name);
+  make_ahead(self);
 }
 
 #if EFS_HAVE_PASSTHROUGH
 void tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode, fuse_file_info* info) {
-  const auto entry = files(request).make_nameless(caller_of(request), parent, mode);
+  Door& self = door(request);
+  const auto entry = self.filesystem.make_nameless(caller_of(request), parent, mode);
   reply_created(request, entry, info);
+  make_ahead(self);
 }
 #endif
 
-void read(fuse_req_t request, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info*) {
+void read(fuse_req_t request, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info* info) {
   auto& buffer = buffer_of_thread(size);
-  const auto n = files(request).read(ino, std::span(buffer).first(size), static_cast<std::uint64_t>(offset));
+  const auto n = files(request).read(ino, std::span(buffer).first(size), static_cast<std::uint64_t>(offset), info->flags);
   if (!n) return refuse(request, n.error());
   door(request).counters.read_bytes.fetch_add(*n, std::memory_order_relaxed);
   fuse_reply_buf(request, reinterpret_cast<const char*>(buffer.data()), *n);
@@ -204,8 +233,8 @@ void write(fuse_req_t request, fuse_ino_t ino, const char* data, std::size_t siz
   fuse_reply_write(request, *n);
 }
 
-void release(fuse_req_t request, fuse_ino_t ino, fuse_file_info*) {
-  door(request).backing.release(ino);
+void release(fuse_req_t request, fuse_ino_t ino, fuse_file_info* info) {
+  close_file(door(request), ino, info);
   fuse_reply_err(request, 0);
 }
 
@@ -299,6 +328,12 @@ struct Guard<Callback> {
 
 }  // namespace
 
+// The kernel answers a notification about an inode that it does not know with ENOENT.
+void free_if_forgotten(Door& self, std::uint64_t ino) {
+  if (fuse_lowlevel_notify_inval_inode(self.session, ino, -1, 0) != -ENOENT) return;
+  if (const auto left = self.filesystem.forget_all(ino); left.gone) self.backing.drop(ino, left.bytes);
+}
+
 // Locks are left out on purpose: the kernel keeps them, which is right for one node.
 fuse_lowlevel_ops adapter_operations() {
   fuse_lowlevel_ops ops{};
@@ -320,6 +355,9 @@ fuse_lowlevel_ops adapter_operations() {
   ops.create = Guard<create>::call;
 #if EFS_HAVE_PASSTHROUGH
   ops.tmpfile = Guard<tmpfile>::call;
+#endif
+#if EFS_HAVE_STATX
+  ops.statx = Guard<statx>::call;
 #endif
   ops.read = Guard<read>::call;
   ops.write = Guard<write>::call;

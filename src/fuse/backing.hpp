@@ -1,56 +1,108 @@
 #pragma once
 // Passthrough: which inode the kernel serves by itself, and under which backing id.
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
+#include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "backends/backend.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
+#include "fs/container_pool.hpp"
+#include "fuse/request_loop.hpp"
 
 namespace efs::fuse {
+
+/// A container to be registered, and the inode under which a successor finds its id again.
+struct Registration {
+  std::uint64_t ino = 0;
+  int fd = -1;
+};
 
 /// Registers descriptors with the FUSE connection (FUSE_DEV_IOC_BACKING_OPEN). That needs privilege, so it is a seam:
 /// the supervisor does it for a worker that has none. Thread-safe.
 class BackingRegistrar {
  public:
+  /// So many descriptors or ids fit in one call.
+  static constexpr std::size_t most_at_once = 32;
   virtual ~BackingRegistrar() = default;
-  virtual Result<int> open_backing(int fd) = 0;
-  virtual void close_backing(int id) = 0;
+  /// For each descriptor its id, or why there is none. Waits for the answer.
+  virtual std::vector<Result<int>> open_backing(std::span<const Registration> files) = 0;
+  /// Waits for nothing. An id that is closed by nobody goes with the connection.
+  virtual void close_backing(std::span<const int> ids) = 0;
+  /// The inode is open on the daemon's path, or not any more: a successor must not offer passthrough while it is.
+  /// Waits for nothing.
+  virtual void keep_to_daemon(std::uint64_t ino, bool open) = 0;
+};
+
+/// What a predecessor had registered: id 0 is the daemon's path.
+struct InheritedBacking {
+  std::uint64_t ino = 0;
+  std::int32_t id = 0;
+  std::uint32_t unused = 0;
 };
 
 /// All opens of one inode use one mode and one backing id (knowledge of the kernel: fs/fuse/iomode.c). An id stays
 /// registered for a while after the last close, in bounded number, for files that are opened again and again.
+/// Ids are closed in batches: until a batch is full, until the inodes that wait held `most_held` bytes, or until the
+/// loop has time for housekeeping. A registered file keeps its space, so what waits here is what a removal may still owe.
 /// Thread-safe.
-class BackingTable {
+class BackingTable final : public Housekeeping {
  public:
   static constexpr std::size_t most_idle = 256;
+  static constexpr std::uint64_t most_held = 1u << 20;  // bytes
 
   /// `registrar` may be null: then everything takes the daemon's path.
   explicit BackingTable(BackingRegistrar* registrar) : registrar_(registrar) {}
-  ~BackingTable();
+  /// The connection is gone when this runs; the kernel has dropped the ids with it.
+  ~BackingTable() override = default;
 
+  /// After a takeover, before the first request. How often these are open is not known, so they stay until drop().
+  /// `exists`: whether there is such an inode; what was registered for a file that never came to be is closed.
+  void inherit(std::span<const InheritedBacking> inherited, const std::function<bool(std::uint64_t)>& exists);
+  /// Registers containers that no inode uses yet, in one question per batch. They count as idle until acquire().
+  void prepare(std::span<const fs::ContainerPool::Ready> containers);
   /// Counts an open; the backing id, or 0 for the daemon's path. `wanted`: passthrough is allowed for this inode.
   Result<int> acquire(std::uint64_t ino, bool wanted, Container* container);
   void release(std::uint64_t ino);
-  /// The inode is gone.
-  void drop(std::uint64_t ino);
+  /// Ends the registration of an inode that nobody has open; returns when it has ended.
+  void let_go(std::uint64_t ino);
+  /// The inode is gone; its container held so many bytes.
+  void drop(std::uint64_t ino, std::uint64_t bytes);
   bool enabled() const { return registrar_ != nullptr; }
   void disable() { registrar_ = nullptr; }
+
+  bool due() const override { return waiting_.load(std::memory_order_relaxed); }
+  /// Closes what waits to be closed.
+  void run() override;
 
  private:
   struct Slot {
     int id = 0;
     std::uint64_t opens = 0;
-    std::list<std::uint64_t>::iterator idle;  // valid where opens == 0
+    bool idle = false;                              // not open, and in idle_
+    std::list<std::uint64_t>::iterator place = {};  // there
   };
+  using Ids = std::vector<int>;
+
+  void make_idle(std::uint64_t ino, Slot& slot) EFS_REQUIRES(mutex_);
+  void close_later(int id, std::uint64_t bytes) EFS_REQUIRES(mutex_);
+  /// What has to be closed now: nothing, or all that waits.
+  Ids take_closing(bool all) EFS_REQUIRES(mutex_);
+  void close(const Ids& ids);
 
   BackingRegistrar* registrar_;
-  Mutex mutex_;  // rank 35; the registrar is called under it, so that no two opens register one inode twice
+  Mutex mutex_;  // rank 35; a single inode is registered under it, so that no two opens register it twice
   std::unordered_map<std::uint64_t, Slot> slots_ EFS_GUARDED_BY(mutex_);
   std::list<std::uint64_t> idle_ EFS_GUARDED_BY(mutex_);
+  Ids closing_ EFS_GUARDED_BY(mutex_);                   // at most most_at_once
+  std::uint64_t closing_bytes_ EFS_GUARDED_BY(mutex_) = 0;
+  std::atomic<bool> waiting_{false};                     // closing_ is not empty
 };
 
 }  // namespace efs::fuse

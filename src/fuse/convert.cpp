@@ -1,15 +1,39 @@
 #include "fuse/convert.hpp"
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
 #include "fuse/session.hpp"
+#include "fuse/wire.hpp"
 
 namespace efs::fuse {
+namespace {
+
+// The supplementary groups are not in the request: libfuse reads them from /proc. Who cannot be seen there (another
+// pid namespace) counts as no member, which takes a right away and gives none.
+bool is_member(fuse_req_t request, gid_t group) {
+  std::array<gid_t, 256> few{};
+  int count = fuse_req_getgroups(request, static_cast<int>(few.size()), few.data());
+  if (count <= static_cast<int>(few.size())) return std::find(few.begin(), few.begin() + std::max(count, 0), group) != few.begin() + std::max(count, 0);
+  std::vector<gid_t> all(static_cast<std::size_t>(count));
+  count = std::min(count, fuse_req_getgroups(request, count, all.data()));
+  return std::find(all.begin(), all.begin() + std::max(count, 0), group) != all.begin() + std::max(count, 0);
+}
+
+}  // namespace
+
 
 fs::Caller caller_of(fuse_req_t request) {
   const fuse_ctx* context = fuse_req_ctx(request);
-  return {context->uid, context->gid, current_request()};
+  const std::uint64_t number = current_request();
+  return {.uid = context->uid, .gid = context->gid, .request = number & ~resent_bit, .resent = (number & resent_bit) != 0, .umask = context->umask, .in_group = [request](gid_t group) { return is_member(request, group); }};
 }
 
-double attribute_timeout(const fs::Entry& entry) { return entry.may_change_unseen ? keep_briefly : keep_for_ever; }
+double attribute_timeout(const fs::Entry& entry) { return entry.may_change_now ? keep_not : entry.may_change_unseen ? keep_briefly : keep_for_ever; }
 
 fuse_entry_param to_entry(const fs::Entry& entry) {
   fuse_entry_param param{};
@@ -19,6 +43,28 @@ fuse_entry_param to_entry(const fs::Entry& entry) {
   param.attr_timeout = attribute_timeout(entry);
   param.entry_timeout = keep_for_ever;
   return param;
+}
+
+struct statx to_statx(const fs::Entry& entry) {
+  const struct stat& from = entry.attributes;
+  const auto time = [](const timespec& t) { return statx_timestamp{.tv_sec = t.tv_sec, .tv_nsec = static_cast<std::uint32_t>(t.tv_nsec)}; };
+  struct statx to {};
+  to.stx_mask = STATX_BASIC_STATS | STATX_BTIME;
+  to.stx_blksize = static_cast<std::uint32_t>(from.st_blksize);
+  to.stx_nlink = static_cast<std::uint32_t>(from.st_nlink);
+  to.stx_uid = from.st_uid;
+  to.stx_gid = from.st_gid;
+  to.stx_mode = static_cast<std::uint16_t>(from.st_mode);
+  to.stx_ino = from.st_ino;
+  to.stx_size = static_cast<std::uint64_t>(from.st_size);
+  to.stx_blocks = static_cast<std::uint64_t>(from.st_blocks);
+  to.stx_atime = time(from.st_atim);
+  to.stx_mtime = time(from.st_mtim);
+  to.stx_ctime = time(from.st_ctim);
+  to.stx_btime = time(to_timespec(entry.birth));
+  to.stx_rdev_major = major(from.st_rdev);
+  to.stx_rdev_minor = minor(from.st_rdev);
+  return to;
 }
 
 fuse_entry_param negative_entry() {
@@ -33,10 +79,10 @@ fs::AttributeChange to_change(const struct stat& attributes, int to_set) {
   if ((to_set & FUSE_SET_ATTR_UID) != 0) change.uid = attributes.st_uid;
   if ((to_set & FUSE_SET_ATTR_GID) != 0) change.gid = attributes.st_gid;
   if ((to_set & FUSE_SET_ATTR_SIZE) != 0) change.size = static_cast<std::uint64_t>(attributes.st_size);
-  const Nanoseconds now = file_time_now();
-  if ((to_set & FUSE_SET_ATTR_ATIME) != 0) change.atime = to_ns(attributes.st_atim);
+  const FileTime now = file_time_now();
+  if ((to_set & FUSE_SET_ATTR_ATIME) != 0) change.atime = attributes.st_atim;
   if ((to_set & FUSE_SET_ATTR_ATIME_NOW) != 0) change.atime = now;
-  if ((to_set & FUSE_SET_ATTR_MTIME) != 0) change.mtime = to_ns(attributes.st_mtim);
+  if ((to_set & FUSE_SET_ATTR_MTIME) != 0) change.mtime = attributes.st_mtim;
   if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) change.mtime = now;
   change.touch = to_set == 0;
   // FATTR_KILL_SUIDGID, and the empty request that a passthrough write of an ordinary user sends in its place.

@@ -10,10 +10,14 @@ namespace efs::fuse {
 inline constexpr double keep_for_ever = 365.0 * 86400;
 // ... but a shared mapping on a passthrough file moves mtime without a word to anybody.
 inline constexpr double keep_briefly = 1.0;
+// ... and while it is open read-write that is what is expected of it, so the kernel asks each time.
+inline constexpr double keep_not = 0;
 
 /// Who sent the request.
 fs::Caller caller_of(fuse_req_t request);
 fuse_entry_param to_entry(const fs::Entry& entry);
+/// With the time of birth, which struct stat has no place for.
+struct statx to_statx(const fs::Entry& entry);
 /// "There is no such name", for the kernel to remember.
 fuse_entry_param negative_entry();
 double attribute_timeout(const fs::Entry& entry);

@@ -9,3 +9,10 @@
 #else
 #define EFS_HAVE_PASSTHROUGH 0
 #endif
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
+#define EFS_HAVE_STATX 1
+#else
+#define EFS_HAVE_STATX 0
+#endif
+
+#include "fuse/reply.hpp"  // last: its names stand for libfuse's

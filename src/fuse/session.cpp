@@ -1,18 +1,26 @@
 #include "fuse/session.hpp"
 
+#include <fcntl.h>
 #include <linux/fuse.h>
+#include <poll.h>
+#include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include "base/log.hpp"
+#include "base/mutex.hpp"
 #include "fuse/adapter.hpp"
 #include "fuse/library.hpp"
+#include "fuse/observed.hpp"
+#include "fuse/wire.hpp"
 
 namespace efs::fuse {
 namespace {
@@ -21,52 +29,173 @@ namespace {
 // journal: what a successor of this process needs to answer a request once and only once.
 thread_local std::uint64_t request_of_thread = 0;
 
-// Reads and handles requests until the unmount (0) or an error (negative errno). libfuse's own loop would hide the
-// request's header.
-int serve_on_this_thread(fuse_session* session) {
-  fuse_buf buffer{};
-  int result = 0;
-  while (fuse_session_exited(session) == 0) {
-    result = fuse_session_receive_buf(session, &buffer);
-    if (result == -EINTR || result == -EAGAIN) continue;
-    if (result <= 0) break;
-    request_of_thread = buffer.size >= sizeof(fuse_in_header) && (buffer.flags & FUSE_BUF_IS_FD) == 0 ? static_cast<const fuse_in_header*>(buffer.mem)->unique : 0;
-    fuse_session_process_buf(session, &buffer);
-    request_of_thread = 0;
+// What the readers of one session share.
+struct Shared {
+  fuse_session* session = nullptr;
+  const std::function<void(const InitRequest&)>& keep;
+  const std::function<void()>& progress;
+  std::atomic<bool> progressed{false};
+  std::atomic<int> failure{0};  // errno of an error that ended the session
+};
+
+// libfuse's own loop would hide the request's header, and blocks in read(2).
+class FuseReader final : public RequestReader {
+ public:
+  explicit FuseReader(Shared& shared) : shared_(shared) {}
+  ~FuseReader() override { std::free(buffer_.mem); }
+
+  Got receive() override {
+    if (fuse_session_exited(shared_.session) != 0) return Got::end;
+    const int result = fuse_session_receive_buf(shared_.session, &buffer_);
+    if (result == -EAGAIN || result == -EINTR) return Got::nothing;
+    if (result > 0) return Got::request;
+    if (result < 0 && result != -ENODEV) shared_.failure = -result;
+    return Got::end;
   }
-  std::free(buffer.mem);
-  return result == -ENODEV ? 0 : std::min(result, 0);
+
+  void handle() override {
+    const auto* header = buffer_.size >= sizeof(fuse_in_header) && (buffer_.flags & FUSE_BUF_IS_FD) == 0 ? static_cast<const fuse_in_header*>(buffer_.mem) : nullptr;
+    request_of_thread = header != nullptr ? header->unique : 0;
+    if (header != nullptr && header->opcode == FUSE_INIT && shared_.keep) shared_.keep({static_cast<const std::byte*>(buffer_.mem), static_cast<const std::byte*>(buffer_.mem) + buffer_.size});
+    fuse_session_process_buf(shared_.session, &buffer_);
+    const bool is_new = (std::exchange(request_of_thread, 0) & resent_bit) == 0;
+    if (is_new && shared_.progress && !shared_.progressed.exchange(true)) shared_.progress();
+  }
+
+  bool wait(int milliseconds) override {
+    pollfd device{.fd = fuse_session_fd(shared_.session), .events = POLLIN, .revents = 0};
+    return ::poll(&device, 1, milliseconds) != 0;
+  }
+
+ private:
+  Shared& shared_;
+  fuse_buf buffer_{};
+};
+
+// Brings a new session to where its predecessor was. Its answer to INIT meets a kernel that waits for none, which
+// libfuse takes for an interrupted request.
+Status resume(fuse_session* session, InitRequest init) {
+  fuse_buf buffer{};
+  buffer.size = init.size();
+  buffer.mem = init.data();
+  fuse_session_process_buf(session, &buffer);
+  const fuse_out_header again{.len = sizeof(fuse_out_header), .error = notify_resend, .unique = 0};
+  if (::write(fuse_session_fd(session), &again, sizeof again) != static_cast<ssize_t>(sizeof again)) return fail_errno("the kernel does not send requests again (FUSE_NOTIFY_RESEND, kernel 6.9)");
+  return {};
 }
+
+// A FORGET that the predecessor had read is not sent again. So the kernel is asked about every inode without a name,
+// a while after the requests that are sent again: one of them may be the creation of such an inode.
+class Prober {
+ public:
+  explicit Prober(Door& door) : thread_([this, &door] { run(door); }) {}
+  ~Prober() {
+    {
+      MutexLock lock(mutex_);
+      ended_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+  Prober(const Prober&) = delete;
+  Prober& operator=(const Prober&) = delete;
+
+ private:
+  bool waited() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    MutexLock lock(mutex_);
+    while (!ended_ && wake_.wait_until(mutex_, end)) {}
+    return !ended_;
+  }
+  void run(Door& door) {
+    if (!waited()) return;
+    for (const auto ino : door.filesystem.inherited_orphans()) free_if_forgotten(door, ino);
+  }
+
+  Mutex mutex_;  // rank 90 (leaf)
+  Condition wake_;
+  bool ended_ EFS_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses the others
+};
 
 }  // namespace
 
 std::uint64_t current_request() { return request_of_thread; }
 
-Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar) : door_{filesystem, BackingTable(registrar), {}} {}
-Session::~Session() = default;
+Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks) : door_{filesystem, BackingTable(registrar), nullptr, Observer(std::move(sinks))} { filesystem.attach(this); }
+Session::~Session() { door_.filesystem.attach(nullptr); }
 
-Status Session::serve(UniqueFd fuse_fd, unsigned threads) {
+void Session::publish_session(fuse_session* session) {
+  WriteLock lock(notify_);
+  session_ = session;
+}
+
+// ENOENT is the usual answer: the kernel does not know the name or inode, or does not any more.
+void Session::attributes_changed(std::uint64_t ino) {
+  ReadLock lock(notify_);
+  if (session_ != nullptr) fuse_lowlevel_notify_inval_inode(session_, ino, 0, 0);
+}
+
+void Session::name_changed(std::uint64_t parent, const std::string& name) {
+  ReadLock lock(notify_);
+  if (session_ == nullptr) return;
+  const int told = fuse_lowlevel_notify_inval_entry(session_, parent, name.c_str(), name.size());
+  if (told != 0 && told != -ENOENT) log::warn("event=kernel_not_told parent={} code={}", parent, -told);
+  // The directory as well: an entry that the kernel does not know leaves its cached listing as it was.
+  fuse_lowlevel_notify_inval_inode(session_, parent, 0, 0);
+}
+
+void Session::name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino, bool last) {
+  ReadLock lock(notify_);
+  if (session_ == nullptr) return;
+  int told = last ? fuse_lowlevel_notify_delete(session_, parent, ino, name.c_str(), name.size()) : -ENOSYS;
+  if (told != 0) told = fuse_lowlevel_notify_inval_entry(session_, parent, name.c_str(), name.size());
+  if (told != 0 && told != -ENOENT) log::warn("event=kernel_not_told parent={} code={}", parent, -told);
+  fuse_lowlevel_notify_inval_inode(session_, parent, 0, 0);
+  fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
+}
+
+Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep) {
+  return run(std::move(fuse_fd), options, {.keep = keep, .progress = {}}, nullptr);
+}
+
+Status Session::take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init, const std::function<void()>& progress) {
+  return run(std::move(fuse_fd), options, {.keep = {}, .progress = progress}, &init);
+}
+
+void Session::inherit(std::span<const InheritedBacking> backings) {
+  door_.backing.inherit(backings, [this](std::uint64_t ino) { return door_.filesystem.exists(ino); });
+}
+
+Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks, const InitRequest* init) {
   char program[] = "efsd";
   char* arguments[] = {program, nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, arguments);
-  const fuse_lowlevel_ops operations = adapter_operations();
+  const fuse_lowlevel_ops operations = observed_operations();
   fuse_session* session = fuse_session_new(&args, &operations, sizeof operations, &door_);
   if (session == nullptr) return fail(EIO, "libfuse refused the session");
-  std::atomic<int> result{0};
-  if (fuse_session_mount(session, ("/dev/fd/" + std::to_string(fuse_fd.get())).c_str()) != 0) {
-    result = -EIO;
+  Status status;
+  Shared shared{.session = session, .keep = hooks.keep, .progress = hooks.progress};
+  // The loop waits with poll(2), so that it can look without waiting. The flag belongs to the open file and so to every process that has it.
+  const int flags = ::fcntl(fuse_fd.get(), F_GETFL);
+  if (flags < 0 || ::fcntl(fuse_fd.get(), F_SETFL, flags | O_NONBLOCK) != 0 || fuse_session_mount(session, ("/dev/fd/" + std::to_string(fuse_fd.get())).c_str()) != 0) {
+    shared.failure = EIO;
   } else {
     fuse_fd.release();  // the session closes it
-    std::vector<std::jthread> pool;
-    for (unsigned i = 0; i < threads; ++i)
-      pool.emplace_back([&] {
-        if (const int code = serve_on_this_thread(session); code != 0) result = code;
-      });
+    door_.session = session;
+    publish_session(session);
+    if (init != nullptr) status = resume(session, *init);
+    std::optional<Prober> prober;
+    if (status && init != nullptr) prober.emplace(door_);
+    if (status) RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &door_.backing).run();
   }
+  // The connection has ended, so nobody waits in a notification for an answer of ours.
+  publish_session(nullptr);
+  door_.session = nullptr;
   fuse_session_destroy(session);
   fuse_opt_free_args(&args);
-  if (result != 0) return fail(-result, std::string("FUSE session: ") + std::strerror(-result));
-  return {};
+  if (const int failure = shared.failure; failure != 0) return fail(failure, std::string("FUSE session: ") + std::strerror(failure));
+  return status;
 }
 
 }  // namespace efs::fuse

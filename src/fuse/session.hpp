@@ -1,51 +1,79 @@
 #pragma once
 // One mounted FUSE connection: receives requests, hands each to the adapter, ends with the unmount.
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
+#include "base/mutex.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/kernel_view.hpp"
 #include "fuse/backing.hpp"
+#include "fuse/observer.hpp"
+#include "fuse/request_loop.hpp"
 
 struct fuse_session;
 
 namespace efs::fuse {
 
-/// Counters of the requests that reached the daemon; passthrough I/O does not and is not in them.
-struct Counters {
-  std::atomic<std::uint64_t> requests{0}, opens{0}, passthrough_opens{0}, read_bytes{0}, written_bytes{0};
-};
-
 /// What the callbacks work on: one per connection, handed to libfuse as user data.
 struct Door {
   fs::Filesystem& filesystem;
   BackingTable backing;
-  Counters counters;
+  fuse_session* session = nullptr;  // for notifications
+  Observer observer;
+  Counters& counters = observer.counters;
 };
 
-class Session {
+/// What a successor needs to go on with a connection: the INIT request that opened it, as the kernel sent it.
+using InitRequest = std::vector<std::byte>;
+
+class Session final : public fs::KernelView {
  public:
-  /// `registrar`: null for the daemon's path only. Both must outlive the session.
-  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar);
-  ~Session();
+  /// `registrar`: null for the daemon's path only. `sinks` are told of every request. All must outlive the session.
+  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks = {});
+  ~Session() override;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Serves `fuse_fd` (a mounted /dev/fuse) until it is unmounted; ok then. Call once.
-  Status serve(UniqueFd fuse_fd, unsigned threads);
+  /// Serves `fuse_fd` (a mounted /dev/fuse) until it is unmounted; ok then. Makes the open file non-blocking. Call once.
+  /// `keep`: is given the INIT request before it is answered, for a successor.
+  Status serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep = {});
+  /// The same for a connection whose daemon has died: what it had read and not answered is sent again by the kernel.
+  /// `progress` is called once, when a request that is new has been answered.
+  /// Source: linux/fuse.h, FUSE_NOTIFY_RESEND (kernel 6.9).
+  Status take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init, const std::function<void()>& progress);
+  /// Before take_over(): what the predecessor had registered.
+  void inherit(std::span<const InheritedBacking> backings);
 
-  const Counters& counters() const { return door_.counters; }
+  const Counters& counters() const { return door_.observer.counters; }
   /// True once the kernel has agreed to passthrough.
   bool passthrough() const { return door_.backing.enabled(); }
 
+  void name_changed(std::uint64_t parent, const std::string& name) override;
+  void name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino, bool last) override;
+  void attributes_changed(std::uint64_t ino) override;
+  void let_go(std::uint64_t ino) override { door_.backing.let_go(ino); }
+
  private:
+  struct Hooks {
+    std::function<void(const InitRequest&)> keep;
+    std::function<void()> progress;
+  };
+  Status run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks, const InitRequest* init);
+  void publish_session(fuse_session* session);
+
   Door door_;
+  SharedMutex notify_;  // rank 38: held shared while the kernel is told something, exclusively to end that
+  fuse_session* session_ EFS_GUARDED_BY(notify_) = nullptr;
 };
 
-/// The request of the kernel that this thread is working on (its `unique`), 0 outside of one.
+/// The request of the kernel that this thread is working on (its `unique`, with resent_bit), 0 outside of one.
 std::uint64_t current_request();
 
 }  // namespace efs::fuse

@@ -24,7 +24,8 @@ class Everything final : public stage::Buffer {
     if (items)
       for (auto& item : *items) {
         item.dirty = true;
-        item.saved = false;
+        item.saved.reset();
+        item.keep = fs::Keep::by_rule;
         item.origin.reset();
       }
     return items;
@@ -76,6 +77,11 @@ Result<Holdings> holdings_of(Image& image) {
   for (const auto* item : selection.outgoing) {
     ++holdings.unsaved_files;
     if (S_ISREG(item->attributes.st_mode)) holdings.unsaved_bytes += static_cast<std::uint64_t>(item->attributes.st_size);
+  }
+  for (const auto& entry : selection.settled) {
+    if (entry.action != stage::Action::failed) continue;  // changed, and in the buffer in part only
+    ++holdings.unsaved_files;
+    holdings.unsaved_bytes += entry.bytes;
   }
   return holdings;
 }

@@ -23,6 +23,13 @@ class Buffer {
                               const fs::StagedAttributes& attributes) = 0;
   virtual Result<std::vector<fs::WalkItem>> walk() = 0;
   virtual Result<std::uint64_t> available_bytes() = 0;
+
+  /// Asked when a file has been copied out, before it gets its name: may the copy be taken for the file? `same`: its
+  /// size and mtime did not change meanwhile.
+  virtual Status confirm(std::uint64_t, bool same) {
+    if (same) return {};
+    return fail(EBUSY, "was written to while it was staged out");
+  }
 };
 
 /// The real buffer. Does not own the Staging, which must outlive it.

@@ -59,7 +59,7 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, 
                      .allocated = static_cast<std::uint64_t>(before->st_blocks) * 512, .early_writeback = true};
   EFS_TRY(copy_data(copy, scratch, sum, progress));
   auto after = posix_pfs().fstat(container->get());
-  if (!after || !same_version(*before, *after)) return fail(EBUSY, "was written to while it was staged out");
+  EFS_TRY(buffer.confirm(job.item.ino, after && same_version(*before, *after)));
   auto written = pfs.fstat(fd);
   if (!written) return told(written.error(), "reading back its attributes");
   if (static_cast<std::uint64_t>(written->st_size) != size) return fail(EIO, "the PFS has another size than was written");

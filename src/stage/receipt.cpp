@@ -57,6 +57,7 @@ nlohmann::json entry_json(const ReceiptEntry& entry) {
   if (entry.checksum) json["checksum"] = "xxh3:" + to_hex(*entry.checksum);
   if (!entry.reason.empty()) json["reason"] = entry.reason;
   if (!entry.evidence.empty()) json["evidence"] = entry.evidence;
+  if (entry.unverified) json["unverified"] = true;
   return json;
 }
 

@@ -32,6 +32,8 @@ struct ReceiptEntry {
   Nanoseconds mtime = 0;
   double seconds = 0;  // spent on copying it
   std::string reason;
+  int code = 0;             // errno of a failure, where it is known; not in the file
+  bool unverified = false;  // copied while it could be written to: what was copied is no state that the file ever had, for all we know
   std::string evidence;  // of a salvage: "verified" or "as-found"
 };
 

@@ -15,6 +15,7 @@ Fate fate_of(const PlanEntry& entry, const fs::WalkItem* item) {
   const mode_t type = item->attributes.st_mode & S_IFMT;
   if (type == S_IFDIR || entry.type == EntryType::directory) return type == S_IFDIR && entry.type == EntryType::directory ? Fate::keep : Fate::of_the_job;
   if (item->dirty || item->saved || !item->origin) return Fate::of_the_job;
+  if (!item->parts.empty()) return Fate::replace;
   if (entry.type == EntryType::symlink) return type == S_IFLNK && item->target == entry.target ? Fate::keep : Fate::replace;
   return type == S_IFREG && *item->origin == entry.origin ? Fate::keep : Fate::replace;
 }

@@ -13,10 +13,6 @@ std::string_view parent_of(std::string_view path) {
   return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
 }
 
-bool is_dirty(const fs::WalkItem& item) {
-  return item.dirty || (S_ISREG(item.attributes.st_mode) && !item.origin && !item.saved);
-}
-
 ReceiptEntry entry_of(const fs::WalkItem& item, Action action, std::string reason) {
   ReceiptEntry entry;
   entry.path = item.path;
@@ -28,6 +24,21 @@ ReceiptEntry entry_of(const fs::WalkItem& item, Action action, std::string reaso
 }
 
 }  // namespace
+
+config::FileClass class_of(const config::JobConfig& config, const fs::WalkItem& item, std::string* why) {
+  std::string reason;
+  config::FileClass result = config::classify(config, item.path, item.origin.has_value(), reason);
+  if (item.keep != fs::Keep::by_rule) {
+    result = item.keep == fs::Keep::persistent ? config::FileClass::persistent : config::FileClass::temporary;
+    reason = item.keep_path == item.path ? "set while the job ran" : "set while the job ran, for /" + item.keep_path;
+  }
+  if (why != nullptr) *why = std::move(reason);
+  return result;
+}
+
+bool is_dirty(const fs::WalkItem& item) {
+  return item.dirty || (S_ISREG(item.attributes.st_mode) && !item.origin && !item.saved);
+}
 
 Selection select_outgoing(const config::JobConfig& config, const std::vector<fs::WalkItem>& items, bool by_rank) {
   Selection selection;
@@ -43,8 +54,10 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
       selection.settled.push_back(entry_of(item, Action::skipped, "a socket, FIFO or device"));
     } else if (!is_dirty(item)) {
       if (!directory) selection.settled.push_back(entry_of(item, Action::unchanged, {}));
-    } else if (config::classify(config, item.path, item.origin.has_value()) == config::FileClass::temporary) {
+    } else if (class_of(config, item) == config::FileClass::temporary) {
       selection.settled.push_back(entry_of(item, Action::dropped, "temporary by the job file"));
+    } else if (!item.parts.empty()) {
+      selection.settled.push_back(entry_of(item, Action::failed, "only parts of it were loaded (" + item.parts + "): the rest would be zeros; unload those parts, or make it temporary"));
     } else if (directory) {
       results.insert(item.path);
       need(item.path);

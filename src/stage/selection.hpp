@@ -24,6 +24,13 @@ struct Selection {
   std::vector<ReceiptEntry> settled;            // what does not go, and why: unchanged, dropped, skipped
 };
 
+/// What `efs set` said of the item or of a directory above it, or else the class by the job file; `why` for people.
+config::FileClass class_of(const config::JobConfig& config, const fs::WalkItem& item, std::string* why = nullptr);
+
+/// Would it go to results-dir if it were persistent? A file is clean where the PFS is known to have it: as its origin
+/// or as the copy of an unload.
+bool is_dirty(const fs::WalkItem& item);
+
 /// `items` as walk() gives them. Clean files stay (also where results_dir is another directory: they are inputs);
 /// a file that is clean but has no origin counts as dirty, for nothing says that the PFS has it. What is dirty goes
 /// if it is persistent and is listed as dropped if not. Each name of a hard-linked file goes on its own.

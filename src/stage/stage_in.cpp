@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <mutex>
+#include <optional>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "base/thread_pool.hpp"
 #include "stage/transfer.hpp"
 
@@ -82,6 +83,8 @@ class StageIn {
     report_.files = files_;
     report_.bytes = bytes_;
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    MutexLock lock(mutex_);
+    report_.failure = std::move(failure_);
     return std::move(report_);
   }
 
@@ -106,8 +109,8 @@ class StageIn {
 
   /// Records the first failure and stops the others, in the middle of a file too.
   void failed(const std::string& path, Error error) {
-    const std::lock_guard lock(mutex_);
-    if (!report_.failure) report_.failure = StageFailure{path, std::move(error)};
+    MutexLock lock(mutex_);
+    if (!failure_) failure_ = StageFailure{path, std::move(error)};
     progress_.cancel = true;  // after the failure is there: those whom it stops must not be first
   }
 
@@ -190,7 +193,8 @@ class StageIn {
   std::uint64_t names_ = 0;
   std::atomic<std::uint64_t> files_{0};
   std::atomic<std::uint64_t> bytes_{0};
-  std::mutex mutex_;  // guards report_.failure; rank 90 (leaf)
+  Mutex mutex_;  // rank 90 (leaf)
+  std::optional<StageFailure> failure_ EFS_GUARDED_BY(mutex_);
   StageReport report_;
 };
 

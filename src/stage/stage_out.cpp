@@ -5,6 +5,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <unordered_set>
 
@@ -23,6 +24,7 @@
 // Directories are made, durably, before all batches and are given their modes and times after them, since every
 // rename moves their times and a read-only directory takes no files. A symbolic link cannot be synced by itself:
 // with journalled metadata the fsync of its directory in 4 covers it.
+// Where the PFS is full, what did not fit is tried once more after all batches, alone: use_what_is_left().
 
 namespace efs::stage {
 namespace {
@@ -50,6 +52,7 @@ struct Outgoing {
   bool fsync = false;
   State state = State::waiting;
   bool partial_left = false;  // settled, but its partial still has to go
+  bool no_room = false;       // settled, for want of space only
   PartialFile file;
   ReceiptEntry entry;
 
@@ -110,6 +113,7 @@ class StageOut {
       if (open_tree()) {
         make_directories(selection.directories);
         for (std::span<Outgoing> rest = outgoing_; !rest.empty();) run_batch(take_batch(rest));
+        if (full_ && !progress_.cancel) use_what_is_left();
         finish_directories(selection.directories);
       } else {
         for (auto& out : outgoing_) out.settle(Action::not_saved, receipt_.reason);
@@ -148,9 +152,12 @@ class StageOut {
     return receipt_.reason.empty();
   }
 
-  /// After a full PFS nothing new is begun: every further attempt would fail after minutes of writing.
+  static bool is_full(const Error& error) { return error.code == ENOSPC || error.code == EDQUOT; }
+
+  /// After a full PFS nothing new is begun in parallel: partials would take the last space from one another, and
+  /// possibly none would be whole. See use_what_is_left().
   void note_full(const Error& error) {
-    if (error.code == ENOSPC || error.code == EDQUOT) full_ = true;
+    if (is_full(error)) full_ = true;
   }
 
   void directory_failed(const fs::WalkItem& item, const Error& error) {
@@ -210,12 +217,45 @@ class StageOut {
   /// The five steps at the top of this file.
   void run_batch(std::span<Outgoing> batch) {
     choose_durability(batch);
-    in_tasks(batch, [this](std::span<Outgoing> task) { write_task(task); });
+    in_tasks(batch, &StageOut::write_task);
     sync_partials(batch);
-    in_tasks(batch, [this](std::span<Outgoing> task) { publish_task(task); });
+    in_tasks(batch, &StageOut::publish_task);
     remove_partials(batch);
     sync_names(batch);
     progress_.files_done += batch.size();
+  }
+
+  /// After a full PFS, when all other partials are gone or have their names: one result at a time, the smallest first,
+  /// until one does not fit any more. So as many as can be are saved, and one attempt at most is in vain.
+  void use_what_is_left() {
+    std::vector<Outgoing*> waiting;
+    for (auto& out : outgoing_) {
+      if (out.state == Outgoing::State::settled && out.no_room) waiting.push_back(&out);
+    }
+    // By blocks, since holes take no space; then by path, as all else is.
+    std::ranges::stable_sort(waiting, {}, [](const Outgoing* out) { return out->item->attributes.st_blocks; });
+    full_ = false;
+    progress_.begin(waiting.size(), std::transform_reduce(waiting.begin(), waiting.end(), std::uint64_t{0}, std::plus{}, [](const Outgoing* out) { return out->entry.bytes; }));
+    Scratch scratch(options_.transfer_size);
+    for (auto* out : waiting) {
+      if (full_ || progress_.cancel) break;
+      out->state = Outgoing::State::waiting;
+      out->no_room = out->partial_left = false;
+      out->fsync = true;
+      out->entry.reason.clear();
+      run_alone({out, 1}, scratch);
+    }
+  }
+
+  /// The five steps for one result, in this thread.
+  void run_alone(std::span<Outgoing> one, Scratch& scratch) {
+    guarded(one, [&] {
+      write_task(one, scratch);
+      publish_task(one, scratch);
+    });
+    remove_partials(one);
+    sync_names(one);
+    ++progress_.files_done;
   }
 
   void choose_durability(std::span<Outgoing> batch) {
@@ -225,31 +265,39 @@ class StageOut {
     for (auto& out : batch) out.fsync = each || !is_small(out);
   }
 
-  /// Runs `work` over the batch in pieces of neighbours, in parallel. What it throws fails that piece's results.
-  void in_tasks(std::span<Outgoing> batch, const std::function<void(std::span<Outgoing>)>& work) {
+  /// What `work` throws fails the results of the task.
+  static void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
+    try {
+      work();
+    } catch (const std::exception& exception) {
+      for (auto& out : task) {
+        if (out.state != Outgoing::State::settled) out.settle(Action::failed, exception.what());
+      }
+    }
+  }
+
+  /// Runs `work` over the batch in pieces of neighbours, in parallel.
+  void in_tasks(std::span<Outgoing> batch, void (StageOut::*work)(std::span<Outgoing>, Scratch&)) {
     while (!batch.empty()) {
       std::size_t count = 0;
       for (std::uint64_t bytes = 0; count < batch.size() && count < task_files && bytes < task_bytes; ++count) bytes += batch[count].entry.bytes;
-      pool_.submit([&work, task = batch.first(count)] {
-        try {
-          work(task);
-        } catch (const std::exception& exception) {
-          for (auto& out : task) {
-            if (out.state != Outgoing::State::settled) out.settle(Action::failed, exception.what());
-          }
-        }
+      pool_.submit([this, work, task = batch.first(count)] {
+        guarded(task, [&] {
+          Scratch scratch(options_.transfer_size);
+          (this->*work)(task, scratch);
+        });
       });
       batch = batch.subspan(count);
     }
     pool_.drain();
   }
 
-  void write_task(std::span<Outgoing> task) {
-    Scratch scratch(options_.transfer_size);
+  void write_task(std::span<Outgoing> task, Scratch& scratch) {
     DirectoryCursor cursor(tree_);
     for (auto& out : task) {
       if (full_) {
         out.settle(Action::not_saved, "not tried: no space left in results-dir");
+        out.no_room = true;
       } else if (progress_.cancel) {
         out.settle(Action::not_saved, "not tried: cancelled");
       } else {
@@ -278,6 +326,7 @@ class StageOut {
 
   void give_up(Outgoing& out, const Error& error) {
     note_full(error);
+    out.no_room = is_full(error);
     if (error.code == ECANCELED) return out.settle(Action::not_saved, "cancelled");
     out.settle(Action::failed, describe(error));
   }
@@ -323,9 +372,8 @@ class StageOut {
     }
   }
 
-  void publish_task(std::span<Outgoing> task) {
+  void publish_task(std::span<Outgoing> task, Scratch& scratch) {
     DirectoryCursor cursor(tree_);
-    Scratch scratch(options_.transfer_size);
     for (auto& out : task) {
       if (out.state == Outgoing::State::written) publish_one(out, cursor, scratch);
     }

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <thread>
+
+#include "base/mutex.hpp"
 
 namespace efs::stage {
 namespace {
@@ -148,48 +148,48 @@ class Pipe {
  public:
   /// Reader: the index of a buffer that may be filled; none once the writer has failed.
   std::optional<std::size_t> free_slot() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return filled_ - emptied_ < Scratch::count || broken_; });
+    MutexLock lock(mutex_);
+    while (filled_ - emptied_ >= Scratch::count && !broken_) changed_.wait(mutex_);
     if (broken_) return std::nullopt;
     return filled_ % Scratch::count;
   }
   void push(const Chunk& chunk) {
-    const std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     chunks_[filled_++ % Scratch::count] = chunk;
     changed_.notify_one();
   }
   /// Reader: no more will come, for good or ill.
   void close() {
-    const std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     closed_ = true;
     changed_.notify_one();
   }
   /// Writer: the next chunk; none after the last.
   std::optional<Chunk> front() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return emptied_ < filled_ || closed_; });
+    MutexLock lock(mutex_);
+    while (emptied_ == filled_ && !closed_) changed_.wait(mutex_);
     if (emptied_ == filled_) return std::nullopt;
     return chunks_[emptied_ % Scratch::count];
   }
   void pop() {
-    const std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     ++emptied_;
     changed_.notify_one();
   }
   void break_off() {
-    const std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     broken_ = true;
     changed_.notify_one();
   }
 
  private:
-  std::mutex mutex_;  // guards all below; rank 90 (leaf): nothing is taken under it
-  std::condition_variable changed_;
-  std::array<Chunk, Scratch::count> chunks_;
-  std::size_t filled_ = 0;
-  std::size_t emptied_ = 0;
-  bool closed_ = false;
-  bool broken_ = false;
+  Mutex mutex_;  // rank 90 (leaf): nothing is taken under it
+  Condition changed_;
+  std::array<Chunk, Scratch::count> chunks_ EFS_GUARDED_BY(mutex_);
+  std::size_t filled_ EFS_GUARDED_BY(mutex_) = 0;
+  std::size_t emptied_ EFS_GUARDED_BY(mutex_) = 0;
+  bool closed_ EFS_GUARDED_BY(mutex_) = false;
+  bool broken_ EFS_GUARDED_BY(mutex_) = false;
 };
 
 Status copy_serial(Reader& reader, Writer& writer, Scratch& scratch) {

@@ -164,7 +164,7 @@ Step saved(const std::string& path, bool in_place) {
             if (ino == 0) return;
             // From here on it is clean: what is found after power loss is this content or no file.
             if (life.world.containers.contains(ino)) life.promises[ino] = {life.content(ino), life.records_after};
-            (void)fs::Staging(life.filesystem).mark_saved(path, in_place ? std::optional(fs::Origin{.device = 2, .inode = 7}) : std::nullopt);
+            (void)fs::Staging(life.filesystem).mark_saved(path, {.device = 2, .inode = 7}, in_place);
           }};
 }
 Step tend() {

@@ -269,7 +269,8 @@ for mode in passthrough daemon; do
   begin "${short}g"
   check "$mode: 11 fsync, fdatasync and fsync of a directory" calls syncs "$MNT"
   worker=$(field "$(status_of "$NAME")" 'd["worker_pid"]'); supervisor=$(field "$(status_of "$NAME")" 'd["supervisor_pid"]')
-  kill -KILL "$worker"; await 20 gone "$supervisor" || fail "$mode: 11 the supervisor ends"
+  kill -KILL "$supervisor"; await 20 gone "$worker" || fail "$mode: 11 the worker ends"
+  ! mounted "$MNT" || umount "$MNT"
   check "$mode: 11 what was synced survives the daemon" grep -rqF 'survivor of the daemon' "$EFS_RUNTIME_DIR/$NAME/store"
   check "$mode: 11 so does its name" grep -rqaF 'synced' "$EFS_RUNTIME_DIR/$NAME/store/meta"
   check "$mode: 11 the store can be dropped" drop_store "$NAME"

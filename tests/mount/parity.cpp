@@ -46,8 +46,9 @@ struct Outcome {
 
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  for (const auto family : {open_cases(), io_cases(), space_cases(), rename_cases(), link_cases(), dir_cases(),
-                            attr_cases(), time_cases(), perm_cases(), lock_cases(), map_cases(), special_cases(),
+  for (const auto family : {open_cases(), io_cases(), size_cases(), transfer_cases(), space_cases(), rename_cases(),
+                            link_cases(), dir_cases(), attr_cases(), xattr_cases(), acl_cases(), privilege_cases(),
+                            time_cases(), atime_cases(), perm_cases(), lock_cases(), map_cases(), special_cases(),
                             race_cases()}) {
     all.insert(all.end(), family.begin(), family.end());
   }

@@ -141,12 +141,18 @@ bool become(uid_t uid, gid_t gid);
 
 std::span<const Case> open_cases();
 std::span<const Case> io_cases();
+std::span<const Case> size_cases();
+std::span<const Case> transfer_cases();
 std::span<const Case> space_cases();
 std::span<const Case> rename_cases();
 std::span<const Case> link_cases();
 std::span<const Case> dir_cases();
 std::span<const Case> attr_cases();
+std::span<const Case> xattr_cases();
+std::span<const Case> acl_cases();
+std::span<const Case> privilege_cases();
 std::span<const Case> time_cases();
+std::span<const Case> atime_cases();
 std::span<const Case> perm_cases();
 std::span<const Case> lock_cases();
 std::span<const Case> map_cases();

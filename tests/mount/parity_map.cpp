@@ -249,6 +249,22 @@ constexpr Case cases[] = {
        c.content("f");
      },
      anyone},
+    {"mmap-beyond-4-gib",
+     [](Ctx& c) {
+       const off_t far = (off_t{5} << 30) + 4096;
+       const int fd = c.open("f", O_RDWR | O_CREAT);
+       c.call("extend", ::ftruncate(fd, far + 4096));
+       auto* map = static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, far));
+       c.check("mapped", map != MAP_FAILED);
+       if (map == MAP_FAILED) return;
+       map[17] = 'y';
+       c.call("msync", ::msync(map, 4096, MS_SYNC));
+       c.pread(fd, 20, far);
+       c.pwrite(fd, "z", far + 18);
+       c.line(show({map, 20}));
+       c.stat("f");
+     },
+     anyone},
     {"mmap-and-file-io-random",
      [](Ctx& c) {
        const std::size_t size = 64 * page;

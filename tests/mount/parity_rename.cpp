@@ -234,6 +234,16 @@ constexpr Case cases[] = {
        c.list();
      },
      anyone},
+    {"rename-whiteout",
+     [](Ctx& c) {
+       c.put("a");
+       rename(c, "a", "b", RENAME_WHITEOUT);
+       c.put("c");
+       c.put("d");
+       rename(c, "c", "d", RENAME_WHITEOUT | RENAME_EXCHANGE);
+       c.list();
+     },
+     anyone},
     {"rename-exchange-across-directories",
      [](Ctx& c) {
        c.dir("d1");

@@ -1,4 +1,7 @@
-// Fifos, sockets, running programs.
+// Fifos, sockets, running programs, handles and watches.
+#include <linux/fs.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -204,6 +207,53 @@ constexpr Case cases[] = {
        for (const char* code : {"3", "4", "5"}) {
          c.put("script", std::string("#!/bin/sh\nexit ") + code + "\n", 0755);
          exec(c, "./script");
+       }
+     },
+     anyone},
+    {"inode-flags",
+     [](Ctx& c) {
+       c.put("f");
+       const int fd = c.open("f", O_RDONLY);
+       int flags = 0;
+       c.call("get", ::ioctl(fd, FS_IOC_GETFLAGS, &flags));
+       flags = FS_NODUMP_FL;
+       c.call("set nodump", ::ioctl(fd, FS_IOC_SETFLAGS, &flags));
+     },
+     anyone},
+    {"file-handles",
+     [](Ctx& c) {
+       c.put("f", "data");
+       c.dir("d");
+       const int mount = c.open(".", O_RDONLY | O_DIRECTORY);
+       for (const char* path : {"f", "d"}) {
+         alignas(file_handle) char space[sizeof(file_handle) + MAX_HANDLE_SZ];
+         auto* handle = reinterpret_cast<file_handle*>(space);
+         handle->handle_bytes = MAX_HANDLE_SZ;
+         int id = 0;
+         if (c.call("name_to_handle_at", ::name_to_handle_at(AT_FDCWD, path, handle, &id, 0)) != 0) continue;
+         const int fd = c.opened("open_by_handle_at", ::open_by_handle_at(mount, handle, O_RDONLY));
+         if (fd >= 0) c.fstat(path, fd);
+         ::close(fd);
+       }
+     },
+     root},
+    {"inotify",
+     [](Ctx& c) {
+       const int queue = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+       c.call("watch", ::inotify_add_watch(queue, ".", IN_CREATE | IN_MODIFY | IN_CLOSE_WRITE | IN_DELETE | IN_MOVE | IN_ATTRIB) > 0 ? 0 : -1);
+       c.put("f", "data");
+       c.must("chmod", ::chmod("f", 0600));
+       c.must("rename", ::rename("f", "g"));
+       c.must("truncate", ::truncate("g", 1));
+       c.must("unlink", ::unlink("g"));
+       c.dir("d");
+       alignas(inotify_event) char space[8192];
+       for (ssize_t got = 0; (got = ::read(queue, space, sizeof space)) > 0;) {
+         for (ssize_t at = 0; at < got;) {
+           const auto* event = reinterpret_cast<const inotify_event*>(space + at);
+           c.line("event " + std::to_string(event->mask) + " " + (event->len > 0 ? event->name : ""));
+           at += static_cast<ssize_t>(sizeof *event + event->len);
+         }
        }
      },
      anyone},

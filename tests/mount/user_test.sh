@@ -90,9 +90,10 @@ os.unlink(sys.argv[1])' "$MNT/full"
   check 'fusermount3: start for a kill' own "$EFS" start "$JOB"
   status=$(own "$EFS" status --json self); supervisor=$(field "$status" 'd["supervisor_pid"]')
   kill -KILL "$(field "$status" 'd["worker_pid"]')"
-  check 'fusermount3: kill -9 of the worker ends the supervisor' await 20 gone "$supervisor"
-  check 'fusermount3: and leaves no mount' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
-  rm -rf "$S/u/self" /dev/shm/efs-$user-self
+  taken_over() { json "$(own "$EFS" status --json self)" "d['takeovers'] == 1 and d['state'] == 'running' and d['supervisor_pid'] == $supervisor"; }
+  check 'fusermount3: kill -9 of the worker: another one takes over' await 20 taken_over
+  check 'fusermount3: the mount goes on' timeout 20 setpriv --reuid $user --regid $user --clear-groups sh -c "echo after >$MNT/after && grep -qx after $MNT/after"
+  check 'fusermount3: and stops' own "$EFS" stop --no-stage-out self
 
   mkdir "$S/foreign"
   check_exit 'fusermount3: a mount point that is not his' 1 "$S/foreign" own "$EFS" start -m "$S/foreign" "$JOB"

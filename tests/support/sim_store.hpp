@@ -283,6 +283,8 @@ class SimBackend final : public Backend {
       st.st_size = static_cast<off_t>(data_->visible.size());
       return st;
     }
+    Status set_times(std::optional<FileTime>, std::optional<FileTime>) override { return {}; }
+    void accessed() override {}
     Status sync(bool) override {
       if (world_.event("data sync")) settle(*data_);
       return {};
@@ -309,16 +311,17 @@ class SimBackend final : public Backend {
     if (found == world_.containers.end()) return fail(ENOENT);
     return std::make_shared<SimContainer>(world_, found->second);
   }
-  void remove(std::uint64_t id) override {
+  std::uint64_t remove(std::uint64_t id) override {
     if (world_.containers.contains(id)) world_.event("remove");
     world_.containers.erase(id);
+    return 0;
   }
   Result<struct stat> attributes(std::uint64_t id) override {
     auto container = open(id);
     if (!container) return std::unexpected(container.error());
     return (*container)->attributes();
   }
-  Status set_times(std::uint64_t id, std::optional<Nanoseconds>, std::optional<Nanoseconds>) override { return world_.containers.contains(id) ? Status{} : fail(ENOENT); }
+  Status set_times(std::uint64_t id, std::optional<FileTime>, std::optional<FileTime>) override { return world_.containers.contains(id) ? Status{} : fail(ENOENT); }
   Status sync_name(std::uint64_t id) override {
     if (!world_.event("container name sync")) return {};
     if (const auto found = world_.containers.find(id); found != world_.containers.end()) world_.durable_containers[id] = found->second;

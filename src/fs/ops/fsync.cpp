@@ -1,9 +1,11 @@
+#include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/mapped_file.hpp"
 
 namespace efs::fs {
 
 Status Filesystem::fsync(std::uint64_t ino, bool data_only) {
+  if (backend_.durability() != Durability::volatile_memory) slow_work_begins();
   auto container = backend_.open(ino);
   if (!container) return std::unexpected(container.error());
   // R1: the data before the record that leads to it.

@@ -4,6 +4,7 @@ namespace efs::fs {
 
 Result<Entry> Filesystem::link(const Caller& caller, std::uint64_t ino, std::uint64_t new_parent, const std::string& new_name) {
   WriteLock lock(mutex_);
+  if (done_before(caller)) return referenced(ino);
   auto dir = directory(new_parent);
   if (!dir) return std::unexpected(dir.error());
   auto source = inode(ino);
@@ -13,8 +14,7 @@ Result<Entry> Filesystem::link(const Caller& caller, std::uint64_t ino, std::uin
   EFS_TRY(check_new_name(**dir, new_name));
   EFS_TRY(commit(caller.request, Link{.ino = ino, .parent = new_parent, .time = file_time_now(), .name = new_name},
                  static_cast<std::int64_t>(store::Journal::record_size(new_name.size() + 32))));
-  ++(*source)->lookups;
-  return entry_of(**source);
+  return referenced(ino);
 }
 
 }  // namespace efs::fs

@@ -4,7 +4,10 @@ namespace efs::fs {
 
 Result<Entry> Filesystem::lookup(std::uint64_t parent, const std::string& name) {
   ReadLock lock(mutex_);
-  auto dir = directory(parent);
+  // "." of any inode: how the kernel finds the one of a file handle again (open_by_handle_at(2)).
+  auto self = inode(parent);
+  if (name == "." && self && (*self)->nlink == 0) return fail(ENOENT);
+  auto dir = name == "." ? self : directory(parent);
   if (!dir) return std::unexpected(dir.error());
   if (name.size() > 255) return fail(ENAMETOOLONG);
   auto child = name == ".." ? inode((*dir)->parent) : name == "." ? dir : names_.child(**dir, name);
@@ -14,16 +17,47 @@ Result<Entry> Filesystem::lookup(std::uint64_t parent, const std::string& name) 
   return entry;
 }
 
-bool Filesystem::forget(std::uint64_t ino, std::uint64_t count) {
+Filesystem::Forgotten Filesystem::forget(std::uint64_t ino, std::uint64_t count) {
   {
     // The usual case, an inode that lives on, needs no exclusive lock.
     ReadLock lock(mutex_);
     Inode* found = names_.find(ino);
-    if (found == nullptr || ino == root_ino) return false;
-    if (found->lookups.fetch_sub(count) != count) return false;
+    if (found == nullptr || ino == root_ino) return {};
+    if (found->inherited) return {.gone = false, .ask = found->nlink == 0, .bytes = 0};
+    if (found->lookups.fetch_sub(count) != count || found->nlink > 0) return {};
   }
-  WriteLock lock(mutex_);
-  return reap(ino);
+  Reaped reaped;
+  {
+    WriteLock lock(mutex_);
+    reaped = reap(ino);
+  }
+  if (!reaped.gone) return {};
+  return {.gone = true, .ask = false, .bytes = remove_container(reaped)};
+}
+
+Filesystem::Forgotten Filesystem::forget_all(std::uint64_t ino) {
+  Reaped reaped;
+  {
+    WriteLock lock(mutex_);
+    Inode* found = names_.find(ino);
+    if (found == nullptr || found->nlink != 0) return {};
+    found->lookups = 0;
+    reaped = reap(ino);
+  }
+  if (!reaped.gone) return {};
+  return {.gone = true, .ask = false, .bytes = remove_container(reaped)};
+}
+
+bool Filesystem::exists(std::uint64_t ino) const {
+  ReadLock lock(mutex_);
+  return names_.find(ino) != nullptr;
+}
+
+std::vector<std::uint64_t> Filesystem::inherited_orphans() const {
+  ReadLock lock(mutex_);
+  std::vector<std::uint64_t> found = names_.orphans();
+  std::erase_if(found, [this](std::uint64_t ino) { mutex_.assert_held_shared(); return !names_.find(ino)->inherited; });
+  return found;
 }
 
 }  // namespace efs::fs

@@ -1,3 +1,4 @@
+#include "fs/acl.hpp"
 #include "fs/filesystem.hpp"
 
 namespace efs::fs {
@@ -11,14 +12,33 @@ void inherit_group(const Inode& parent, const Caller& caller, MakeNode& node) {
   if ((parent.mode & S_ISGID) == 0) return;
   node.gid = parent.gid;
   if (S_ISDIR(node.mode)) node.mode |= S_ISGID;
-  const bool stranger = caller.uid != 0 && caller.gid != parent.gid;
-  if (!S_ISDIR(node.mode) && stranger && (node.mode & S_IXGRP) != 0) node.mode &= ~static_cast<std::uint32_t>(S_ISGID);
+  if (!S_ISDIR(node.mode) && !caller.belongs_to(parent.gid) && (node.mode & S_IXGRP) != 0) node.mode &= ~static_cast<std::uint32_t>(S_ISGID);
+}
+
+// The default ACL of the directory takes the umask's place: it becomes the access ACL, as far as the requested mode
+// allows, and subdirectories hand it down (acl(5), "OBJECT CREATION AND DEFAULT ACLs").
+Status inherit_acl(const Inode& parent, const Caller& caller, MakeNode& node) {
+  const std::string* inherited = parent.xattr(default_acl_name);
+  if (inherited == nullptr) {
+    node.mode &= ~static_cast<std::uint32_t>(caller.umask & 0777);
+    return {};
+  }
+  auto acl = Acl::parse(*inherited);
+  if (!acl) return std::unexpected(acl.error());
+  acl->restrict(node.mode);
+  node.mode = acl->mode_of(node.mode);
+  if (!acl->is_minimal()) node.xattrs[access_acl_name] = acl->format();
+  if (S_ISDIR(node.mode)) node.xattrs[default_acl_name] = *inherited;
+  return {};
 }
 
 }  // namespace
 
 Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, const std::string& name, mode_t mode, dev_t rdev) {
+  const Status room = S_ISREG(mode) || (mode & S_IFMT) == 0 ? backend_.admit_writer() : Status{};  // not under the lock: it may look at every container
   WriteLock lock(mutex_);
+  if (const auto ino = done_before(caller)) return referenced(*ino);
+  EFS_TRY(room);
   auto dir = directory(parent);
   if (!dir) return std::unexpected(dir.error());
   EFS_TRY(check_new_name(**dir, name));
@@ -26,7 +46,10 @@ Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, 
 }
 
 Result<Entry> Filesystem::make_nameless(const Caller& caller, std::uint64_t parent, mode_t mode) {
+  const Status room = backend_.admit_writer();
   WriteLock lock(mutex_);
+  if (const auto ino = done_before(caller)) return referenced(*ino);
+  EFS_TRY(room);
   auto dir = directory(parent);
   if (!dir) return std::unexpected(dir.error());
   if ((*dir)->nlink == 0) return fail(ENOENT);
@@ -35,30 +58,53 @@ Result<Entry> Filesystem::make_nameless(const Caller& caller, std::uint64_t pare
 
 Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) {
   MakeNode node;
-  node.ino = names_.next_ino();
   node.parent = parent.ino;
   node.rdev = rdev;
   node.mode = (mode & S_IFMT) == 0 ? mode | S_IFREG : mode;
   node.uid = caller.uid;
   node.gid = caller.gid;
-  node.atime = node.mtime = node.ctime = file_time_now();
+  node.atime = node.mtime = node.ctime = node.btime = file_time_now();
   node.name = name;
   inherit_group(parent, caller, node);
+  EFS_TRY(inherit_acl(parent, caller, node));
+  ContainerPool::Ready content;
   if (S_ISREG(node.mode)) {
-    EFS_TRY(backend_.admit_writer());
-    EFS_TRY(backend_.create(node.ino));
+    auto taken = take_container(node.mtime);
+    if (!taken) return std::unexpected(taken.error());
+    content = std::move(*taken);
+    node.ino = content.ino;
+  } else {
+    node.ino = names_.next_ino();
   }
   if (const Status done = commit(caller.request, node, name.empty() ? 0 : removal_reserve(name)); !done) {
-    if (S_ISREG(node.mode)) backend_.remove(node.ino);
+    if (content.ahead) pool_.put_back(std::move(content));
+    else if (content.container) backend_.remove(node.ino);
     return std::unexpected(done.error());
   }
   Inode* made = names_.find(node.ino);
   ++made->lookups;
-  return entry_of(*made);
+  return entry_of(*made, content.container.get());
+}
+
+Result<ContainerPool::Ready> Filesystem::take_container(FileTime now) {
+  if (auto taken = pool_.take()) {
+    // It is older than the file that it becomes.
+    if (const Status set = taken->container->set_times(now, now); !set) {
+      pool_.put_back(std::move(*taken));
+      return std::unexpected(set.error());
+    }
+    return std::move(*taken);
+  }
+  ContainerPool::Ready made{.ino = names_.next_ino(), .container = nullptr};
+  auto container = backend_.create(made.ino);
+  if (!container) return std::unexpected(container.error());
+  made.container = std::move(*container);
+  return made;
 }
 
 Result<Entry> Filesystem::make_symlink(const Caller& caller, std::uint64_t parent, const std::string& name, const std::string& target) {
   WriteLock lock(mutex_);
+  if (const auto ino = done_before(caller)) return referenced(*ino);
   auto dir = directory(parent);
   if (!dir) return std::unexpected(dir.error());
   EFS_TRY(check_new_name(**dir, name));
@@ -69,14 +115,12 @@ Result<Entry> Filesystem::make_symlink(const Caller& caller, std::uint64_t paren
   node.mode = S_IFLNK | 0777;
   node.uid = caller.uid;
   node.gid = caller.gid;
-  node.atime = node.mtime = node.ctime = file_time_now();
+  node.atime = node.mtime = node.ctime = node.btime = file_time_now();
   node.name = name;
   node.target = target;
   inherit_group(**dir, caller, node);
   EFS_TRY(commit(caller.request, node, removal_reserve(name)));
-  Inode* made = names_.find(node.ino);
-  ++made->lookups;
-  return entry_of(*made);
+  return referenced(node.ino);
 }
 
 }  // namespace efs::fs

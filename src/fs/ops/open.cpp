@@ -4,37 +4,60 @@
 #include "fs/mapped_file.hpp"
 
 namespace efs::fs {
-namespace {
-
-// The kernel writes through a passthrough descriptor without a word to us, so an inode whose privilege bits must
-// fall at the first write keeps to the daemon's path.
-bool carries_privilege(const Inode& inode) {
-  return (inode.mode & (S_ISUID | S_ISGID)) != 0 || (inode.extra && inode.extra->xattrs.contains("security.capability"));
-}
-
-}  // namespace
 
 Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t ino, int flags) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   bool passthrough = backend_.offers_descriptor();
+  bool dirty = false;
+  Opened opened;
   {
     ReadLock lock(mutex_);
     auto found = regular(ino);
     if (!found) return std::unexpected(found.error());
-    if (carries_privilege(**found)) passthrough = false;
-    if ((flags & O_ACCMODE) == O_RDWR) (*found)->opened_read_write = true;
+    Inode& inode = **found;
+    // The kernel writes through a passthrough descriptor without a word to us, so an inode whose privilege bits must
+    // fall at the first write keeps to the daemon's path.
+    if (inode.carries_privilege()) passthrough = false;
+    // Counted in one step with the look at the dirty bit: an unload that makes the file clean after this sees it.
+    dirty = inode.dirty;
+    if (writes) {
+      ++inode.write_opens;
+      ++inode.edits;
+    }
+    if ((flags & O_ACCMODE) == O_RDWR) {
+      inode.opened_read_write = true;
+      opened.attributes_go_stale = inode.read_write_opens.fetch_add(1) == 0;
+    }
   }
-  if (writes) {
-    EFS_TRY(backend_.admit_writer());
+  Status status;
+  if (writes) status = backend_.admit_writer();
+  if (status && writes && !dirty) {
     WriteLock lock(mutex_);
     auto found = regular(ino);
-    if (!found) return std::unexpected(found.error());
-    EFS_TRY(mark_dirty(caller.request, **found));
+    status = found ? mark_dirty(caller.request, **found) : std::unexpected(found.error());
   }
-  if (!passthrough) return Opened{};
-  auto container = backend_.open(ino);
-  if (!container) return std::unexpected(container.error());
-  return Opened{true, *container};
+  if (status && passthrough) {
+    auto container = backend_.open(ino);
+    if (container) opened.container = *container;
+    else status = std::unexpected(container.error());
+    opened.passthrough = status.has_value();
+  }
+  if (status) return opened;
+  release(ino, flags);
+  return std::unexpected(status.error());
+}
+
+void Filesystem::release(std::uint64_t ino, int flags) {
+  if ((flags & O_ACCMODE) == O_RDONLY) return;
+  ReadLock lock(mutex_);
+  Inode* found = names_.find(ino);
+  if (found == nullptr) return;
+  // Never below zero: the opens of an earlier process were not counted here.
+  const auto count_down = [](std::atomic<std::uint32_t>& count) {
+    for (std::uint32_t n = count; n > 0 && !count.compare_exchange_weak(n, n - 1);) {}
+  };
+  count_down(found->write_opens);
+  if ((flags & O_ACCMODE) == O_RDWR) count_down(found->read_write_opens);
 }
 
 }  // namespace efs::fs

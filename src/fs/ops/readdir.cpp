@@ -3,6 +3,7 @@
 namespace efs::fs {
 
 Result<std::vector<Filesystem::DirectoryItem>> Filesystem::readdir(std::uint64_t ino, std::uint64_t cookie, std::size_t most) {
+  if (cookie == 0 && !options_.keeps_atime) touch_atime(ino);
   ReadLock lock(mutex_);
   auto dir = directory(ino);
   if (!dir) return std::unexpected(dir.error());
@@ -12,10 +13,28 @@ Result<std::vector<Filesystem::DirectoryItem>> Filesystem::readdir(std::uint64_t
   if (cookie < 2) items.push_back({"..", (*dir)->parent, S_IFDIR, 2});
   (*dir)->directory->for_each_after(cookie, [&](const std::string& name, const Directory::Entry& entry) {
     if (items.size() >= most) return false;
-    items.push_back({name, entry.ino, names_.find(entry.ino)->mode & S_IFMT, entry.cookie});
+    items.push_back({name, entry.ino, 0, entry.cookie});
     return true;
   });
+  for (auto& item : items)
+    if (item.type == 0) item.type = names_.find(item.ino)->mode & S_IFMT;
   return items;
+}
+
+// A record only where relatime asks for one, so that a directory that is read again and again costs nothing. Where the
+// journal is full the time stays as it is: reading works on a full store.
+void Filesystem::touch_atime(std::uint64_t ino) {
+  const auto due = [](const Inode* dir) { return dir != nullptr && dir->nlink > 0 && atime_is_due(dir->atime, dir->mtime, dir->ctime); };
+  {
+    ReadLock lock(mutex_);
+    if (!due(names_.find(ino))) return;
+  }
+  WriteLock lock(mutex_);
+  const Inode* dir = names_.find(ino);
+  if (!due(dir)) return;
+  SetAttributes record = attributes_of(*dir);
+  record.atime = file_time_now();
+  (void)commit(0, record);
 }
 
 }  // namespace efs::fs

@@ -1,5 +1,6 @@
 #include <linux/fs.h>
 
+#include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
 
 namespace efs::fs {
@@ -21,21 +22,29 @@ Status check_target(const Inode& source, const Inode& target, unsigned flags) {
 // while it renames gets what it deserves.
 Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags) {
   if ((flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 || flags == (RENAME_NOREPLACE | RENAME_EXCHANGE)) return fail(EINVAL);
+  // R6: the checkpoint pattern. What takes a name's place must be as durable as what it replaces. The sync is made
+  // without the lock, so that it holds up nobody, and once more if the name means another file by then.
   std::uint64_t synced = 0;
   while (true) {
-    const auto wanted = try_rename(caller, parent, name, new_parent, new_name, flags, synced);
-    if (!wanted) return std::unexpected(wanted.error());
-    if (*wanted == 0) return {};
-    synced = *wanted;
+    const auto step = rename_unless_unsynced(caller, parent, name, new_parent, new_name, flags, synced);
+    if (!step) return std::unexpected(step.error());
+    if (step->sync_first == 0) {
+      remove_container(step->replaced);
+      return {};
+    }
+    synced = step->sync_first;
+    slow_work_begins();
     auto container = backend_.open(synced);
-    if (!container) continue;  // somebody was quicker: the names have changed
+    if (!container && container.error().code == ENOENT) continue;  // removed meanwhile
+    if (!container) return std::unexpected(container.error());
     EFS_TRY((*container)->sync(false));
     EFS_TRY(backend_.sync_name(synced));
   }
 }
 
-Result<std::uint64_t> Filesystem::try_rename(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::uint64_t synced) {
+Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::uint64_t synced) {
   WriteLock lock(mutex_);
+  if (done_before(caller)) return {};
   auto from = directory(parent);
   auto to = directory(new_parent);
   if (!from) return std::unexpected(from.error());
@@ -48,18 +57,17 @@ Result<std::uint64_t> Filesystem::try_rename(const Caller& caller, std::uint64_t
   if (!target && (flags & RENAME_EXCHANGE) != 0) return fail(ENOENT);
   if ((*source)->is_directory() && names_.is_within(new_parent, (*source)->ino)) return fail(EINVAL);
   if (target && (flags & RENAME_EXCHANGE) != 0 && (*target)->is_directory() && names_.is_within(parent, (*target)->ino)) return fail(EINVAL);
-  if (target && *target == *source && (flags & RENAME_NOREPLACE) == 0) return 0;  // two names of one file: nothing happens
+  if (target && *target == *source && (flags & RENAME_NOREPLACE) == 0) return RenameStep{};  // two names of one file: nothing happens
   if (target) EFS_TRY(check_target(**source, **target, flags));
 
-  if (target && (*source)->is_regular() && (*source)->ino != synced && backend_.durability() != Durability::volatile_memory && options_.rules.sync_before_replace)
-    return (*source)->ino;
+  const bool to_be_synced = target && (*source)->is_regular() && backend_.durability() != Durability::volatile_memory && options_.rules.sync_before_replace;
+  if (to_be_synced && (*source)->ino != synced) return RenameStep{.sync_first = (*source)->ino, .replaced = {}};
 
   const std::uint64_t replaced = target && (flags & RENAME_EXCHANGE) == 0 ? (*target)->ino : 0;
   const auto size_of = [](const std::string& text) { return static_cast<std::int64_t>(store::Journal::record_size(text.size() + 32)); };
   const std::int64_t reserve = (flags & RENAME_EXCHANGE) != 0 ? 0 : (replaced != 0 ? 0 : size_of(new_name)) - size_of(name);
   EFS_TRY(commit(caller.request, Rename{.parent = parent, .new_parent = new_parent, .flags = flags & RENAME_EXCHANGE, .time = file_time_now(), .name = name, .new_name = new_name}, reserve));
-  if (replaced != 0) reap(replaced);
-  return 0;
+  return RenameStep{.sync_first = 0, .replaced = replaced != 0 ? reap(replaced) : Reaped{}};
 }
 
 }  // namespace efs::fs

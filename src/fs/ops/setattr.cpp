@@ -1,3 +1,4 @@
+#include "fs/acl.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/mapped_file.hpp"
 
@@ -7,13 +8,27 @@ namespace {
 bool changes_record(const AttributeChange& c) { return c.mode || c.uid || c.gid || c.atime || c.mtime || c.touch; }
 
 // The attributes after the change. Times of regular files are the container's and not kept in the record.
-SetAttributes changed(const Inode& inode, const AttributeChange& c) {
+Result<SetAttributes> changed(const Inode& inode, const AttributeChange& c) {
+  SetAttributes record = attributes_of(inode);
   mode_t mode = c.mode ? (inode.mode & S_IFMT) | (*c.mode & 07777) : inode.mode;
   if ((c.uid || c.gid) && inode.is_regular()) {  // chown takes the privilege bits away (chown(2))
     mode &= ~static_cast<mode_t>(S_ISUID);
     if ((mode & S_IXGRP) != 0) mode &= ~static_cast<mode_t>(S_ISGID);
   }
-  return {inode.ino, mode, c.uid.value_or(inode.uid), c.gid.value_or(inode.gid), c.atime.value_or(inode.atime), c.mtime.value_or(inode.mtime), file_time_now(), 1};
+  if (c.mode && !record.access_acl.empty()) {
+    auto acl = Acl::parse(record.access_acl);
+    if (!acl) return std::unexpected(acl.error());
+    acl->follow(mode);
+    record.access_acl = acl->format();
+  }
+  record.mode = mode;
+  record.uid = c.uid.value_or(inode.uid);
+  record.gid = c.gid.value_or(inode.gid);
+  record.atime = c.atime.value_or(inode.atime);
+  record.mtime = c.mtime.value_or(inode.mtime);
+  record.ctime = file_time_now();
+  record.dirty = 1;
+  return record;
 }
 
 }  // namespace
@@ -25,7 +40,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
       WriteLock lock(mutex_);
       auto found = regular(ino);
       if (!found) return std::unexpected(found.error());
-      EFS_TRY(mark_dirty(caller.request, **found));
+      EFS_TRY(mark_dirty(0, **found));
     }
     auto content = file(ino);
     if (!content) return std::unexpected(content.error());
@@ -35,13 +50,18 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
   auto found = inode(ino);
   if (!found) return std::unexpected(found.error());
   Inode& target = **found;
+  // A request without any attribute is what a write sends that has to take privilege bits away, and what chown(-1, -1)
+  // sends: then only the owner may. They look the same, but nobody writes where nobody has it open for writing.
+  if (change.touch && target.is_regular() && target.write_opens == 0 && caller.uid != 0 && caller.uid != target.uid && mode_without_privilege(caller, target) != target.mode) return fail(EPERM);
+  if (change.size) ++target.edits;  // again, behind the change: who looked between the dirty bit and it must see a difference
   if (changes_record(change)) {
-    EFS_TRY(settle_one(target));
-    EFS_TRY(commit(caller.request, changed(target, change)));
+    auto record = changed(target, change);
+    if (!record) return std::unexpected(record.error());
+    EFS_TRY(commit(caller.request, *record));
     if (target.is_regular() && (change.atime || change.mtime)) EFS_TRY(backend_.set_times(ino, change.atime, change.mtime));
-    if ((change.uid || change.gid) && target.extra && target.extra->xattrs.contains("security.capability")) EFS_TRY(clear_privilege(caller.request, target));
+    if ((change.uid || change.gid) && target.xattr("security.capability") != nullptr) EFS_TRY(clear_privilege(caller, target));
   }
-  if (change.clear_privilege && !change.mode) EFS_TRY(clear_privilege(caller.request, target));
+  if (change.clear_privilege && !change.mode) EFS_TRY(clear_privilege(caller, target));
   return entry_of(target);
 }
 

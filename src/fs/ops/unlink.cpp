@@ -4,33 +4,29 @@ namespace efs::fs {
 
 // Common to unlink and rmdir. R3: the space is free for others only after the record is in the journal, and only
 // when the kernel holds no reference any more (else forget() frees it).
-Status Filesystem::remove_name(const Caller& caller, const Inode& parent, const std::string& name) {
-  const std::uint64_t ino = parent.directory->find(name)->ino;
-  const auto reserve = -static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
-  EFS_TRY(commit(caller.request, Unlink{.parent = parent.ino, .time = file_time_now(), .name = name}, reserve));
-  reap(ino);
+Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const std::string& name, bool directories) {
+  Reaped reaped;
+  {
+    WriteLock lock(mutex_);
+    if (done_before(caller)) return {};
+    auto dir = directory(parent);
+    if (!dir) return std::unexpected(dir.error());
+    auto child = names_.child(**dir, name);
+    if (!child) return std::unexpected(child.error());
+    const Inode& inode = **child;
+    if (inode.is_directory() != directories) return fail(directories ? ENOTDIR : EISDIR);
+    if (directories && !inode.directory->empty()) return fail(ENOTEMPTY);
+    const std::uint64_t ino = inode.ino;
+    const auto reserve = -static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
+    EFS_TRY(commit(caller.request, Unlink{.parent = parent, .time = file_time_now(), .name = name}, reserve));
+    reaped = reap(ino);
+  }
+  remove_container(reaped);
   return {};
 }
 
-Status Filesystem::unlink(const Caller& caller, std::uint64_t parent, const std::string& name) {
-  WriteLock lock(mutex_);
-  auto dir = directory(parent);
-  if (!dir) return std::unexpected(dir.error());
-  auto child = names_.child(**dir, name);
-  if (!child) return std::unexpected(child.error());
-  if ((*child)->is_directory()) return fail(EISDIR);
-  return remove_name(caller, **dir, name);
-}
+Status Filesystem::unlink(const Caller& caller, std::uint64_t parent, const std::string& name) { return remove_name(caller, parent, name, false); }
 
-Status Filesystem::rmdir(const Caller& caller, std::uint64_t parent, const std::string& name) {
-  WriteLock lock(mutex_);
-  auto dir = directory(parent);
-  if (!dir) return std::unexpected(dir.error());
-  auto child = names_.child(**dir, name);
-  if (!child) return std::unexpected(child.error());
-  if (!(*child)->is_directory()) return fail(ENOTDIR);
-  if (!(*child)->directory->empty()) return fail(ENOTEMPTY);
-  return remove_name(caller, **dir, name);
-}
+Status Filesystem::rmdir(const Caller& caller, std::uint64_t parent, const std::string& name) { return remove_name(caller, parent, name, true); }
 
 }  // namespace efs::fs

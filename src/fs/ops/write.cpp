@@ -9,13 +9,13 @@ Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino, s
     ReadLock lock(mutex_);
     auto found = regular(ino);
     if (!found) return std::unexpected(found.error());
-    privileged = caller.uid != 0 && ((*found)->mode & (S_ISUID | S_ISGID)) != 0;
+    privileged = (*found)->carries_privilege() && (caller.uid != 0 || (*found)->xattr("security.capability") != nullptr);
   }
   if (privileged) {
     WriteLock lock(mutex_);
     auto found = regular(ino);
     if (!found) return std::unexpected(found.error());
-    EFS_TRY(clear_privilege(0, **found, caller.gid != (*found)->gid));
+    EFS_TRY(clear_privilege(caller, **found));
   }
   auto content = file(ino);
   if (!content) return std::unexpected(content.error());

@@ -256,3 +256,16 @@ TEST_CASE("every example in conf is a good job file") {
   }
   for (const auto* name : {"minimal", "pmem", "echofs", "outputs"}) CHECK(names.contains(name));
 }
+
+TEST_CASE("the capacity of a backend that declares none") {
+  constexpr std::uint64_t gib = 1u << 30;
+  Backend backend;
+  CHECK(capacity_of(backend, 8 * gib) == 4 * gib);
+  CHECK(capacity_of(backend, 1) == smallest_capacity);
+  backend.capacity = 3 * gib;
+  CHECK(capacity_of(backend, 8 * gib) == 3 * gib);
+  backend.type = BackendType::fsdax;
+  CHECK(capacity_of(backend, 8 * gib) == 3 * gib);
+  backend.capacity.reset();
+  CHECK(capacity_of(backend, 8 * gib) == std::nullopt);
+}

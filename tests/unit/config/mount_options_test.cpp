@@ -10,6 +10,9 @@ TEST_CASE("mount options: the last word counts, the unknown is refused with a su
   CHECK(parse_mount_options("suid,nosuid,suid")->flags == mount_suid);
   CHECK(parse_mount_options("fsname=x,daemon-io")->source == "x");
   CHECK(parse_mount_options("daemon-io")->daemon_io);
+  CHECK(parse_mount_options("")->spin == 50);
+  CHECK(parse_mount_options("spin=100,spin=0")->spin == 0);
+  for (const char* bad : {"spin=", "spin=-1", "spin=1001", "spin=5us", "spin=99999999999"}) CHECK(parse_mount_options(bad).error().code == EINVAL);
   const auto wrong = parse_mount_options("noexek");
   REQUIRE_FALSE(wrong);
   CHECK(wrong.error().what.find("noexec") != std::string::npos);

@@ -122,7 +122,8 @@ TEST_CASE("bad numbers, words and sizes") {
   check_backend("capacity", "-2 GiB", "'-2 GiB' is not a size");
   check_backend("capacity", "99999 PiB", "is not a size that 'capacity' can have");
   check_backend("capacity", "2 GiBB", "'2 GiBB'", "\"2 GiB\"");
-  check_backend("segment-size", "1 KiB", "out of range");
+  check_backend("segment-size", "60 KiB", "out of range", "64 KiB to 4 GiB");
+  check_backend("segment-size", "4097 MiB", "out of range", "64 KiB to 4 GiB");
   check_backend("segment-size", "1000001", "not a multiple of 4 KiB");
   check_backend("enforce", "strikt", "'strikt'", "'strict'");
   check_backend("type", "NVRAM-NVMl2", "'NVRAM-NVMl2'", "'NVRAM-NVML'");
@@ -157,8 +158,9 @@ TEST_CASE("resources that cannot be") {
   check_rest("resources: [ [ path: /r/../x ] ]\n", 5, 22, "is not below root-dir");
   check_rest("resources: [ [ path: a/../../b ] ]\n", 5, 22, "leaves root-dir through '..'");
   check_rest("resources: [ [ path: 'a/*/../b' ] ]\n", 5, 22, "holds '..'");
-  check_rest("resources: [ [ path: ~/a ] ]\n", 5, 22, "not expanded");
-  check_rest("resources: [ [ path: $IN/a ] ]\n", 5, 22, "not expanded");
+  check_rest("resources: [ [ path: ~/a ] ]\n", 5, 22, "'~' has no value in 'path'");
+  check_rest("resources: [ [ path: $IN/a ] ]\n", 5, 22, "variable IN is not set in 'path'");
+  check_rest("resources: [ [ path: in-%j/a ] ]\n", 5, 22, "%j has no value: SLURM_JOB_ID is not set");
   check_rest("resources: [ [ path: \"a\\0b\" ] ]\n", 5, 22, "NUL");
   check_rest("resources: [ [ path: a, backend: drm ] ]\n", 5, 34, "unknown backend 'drm'", "'dram'");
   check_rest("resources: [ [ path: a, backend: 'nvml:/' ] ]\n", 5, 34, "unknown backend 'nvml:/'", "defined here: 'dram'");
@@ -190,7 +192,7 @@ TEST_CASE("the root of all is no directory for a job") {
   check_one("global-settings: {root-dir: /.., mount-dir: /m, results-dir: /o}\n", 1, 29, "'root-dir' must not be '/'");
   check_one("global-settings: {root-dir: /r, mount-dir: /, results-dir: /o}\n", 1, 44, "'mount-dir' must not be '/'");
   check_one("global-settings: {root-dir: /r, mount-dir: /m, results-dir: //}\n", 1, 61, "'results-dir' must not be '/'");
-  check_one("global-settings: {root-dir: $SCRATCH/x, mount-dir: /m, results-dir: /o}\n", 1, 29, "not expanded");
+  check_one("global-settings: {root-dir: $SCRATCH/x, mount-dir: /m, results-dir: /o}\n", 1, 29, "variable SCRATCH is not set");
 }
 
 TEST_CASE("results over inputs must be said") {

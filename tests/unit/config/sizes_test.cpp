@@ -6,6 +6,7 @@
 
 #include "config/load.hpp"
 
+using efs::config::parse_rate;
 using efs::config::parse_size;
 
 TEST_CASE("binary and decimal units") {
@@ -54,9 +55,31 @@ TEST_CASE("sizes have 64 bits") {
   CHECK_FALSE(parse_size("99999999999999999999999999999999999999999 PiB"));
 }
 
+TEST_CASE("every suffix, in any case") {
+  for (const std::string unit : {"k", "K", "KB", "kB", "kb"}) CHECK(parse_size("1.5 " + unit) == 1'500u);
+  for (const std::string unit : {"KiB", "kib", "KIB"}) CHECK(parse_size("1.5" + unit) == 1'536u);
+  CHECK(parse_size("1.5 GiB") == 3ull << 29);
+  CHECK(parse_size("2E") == 2'000'000'000'000'000'000u);
+  CHECK(parse_size("1.5 EB") == 1'500'000'000'000'000'000u);
+  CHECK(parse_size("2 EiB") == 2ull << 60);
+  CHECK_FALSE(parse_size("16 EiB"));
+}
+
+TEST_CASE("rates") {
+  CHECK(parse_rate("500MB/s") == 500'000'000u);
+  CHECK(parse_rate("1.5 GiB/s") == 3ull << 29);
+  CHECK(parse_rate(" 1.5 GiB /s ") == 3ull << 29);
+  CHECK(parse_rate("4096") == 4096u);
+  CHECK(parse_rate("2 k") == 2'000u);
+  for (const std::string text : {"", "/s", "500 Mbit/s", "500MB/m", "MB/s", "1/s/s", "500MB/s x"}) {
+    INFO(text);
+    CHECK_FALSE(parse_rate(text));
+  }
+}
+
 TEST_CASE("what is not a size") {
   for (const std::string text : {"", " ", "GiB", "-1", "+1", "-2 GiB", "1.5", "1.5 B", "1.", ".5 GiB", "1..5 GB", "1,5 GB",
-                                 "2 Gi", "2 EiB", "1e9", "0x10", "1 2", "2 GiB!", "1.0000000000000001 GB", "all", "inf", "nan"}) {
+                                 "2 Gi", "2 ZiB", "2 GiB/s", "1e9", "0x10", "1 2", "2 GiB!", "1.0000000000000001 GB", "all", "inf", "nan"}) {
     INFO(text);
     CHECK_FALSE(parse_size(text));
   }

@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cstring>
+#include <random>
+#include <vector>
 
 #include "control/client.hpp"
 #include "support/temp.hpp"
@@ -66,4 +69,51 @@ TEST_CASE("hostile input ends that connection only") {
   CHECK(raw(path, "{\"verb\": 7}\n").find("bad request") != std::string::npos);
   CHECK(raw(path, std::string(3u << 20, 'x')).empty());
   CHECK(control::Client::connect(path, ::geteuid())->ask({{"verb", "hello"}}));
+}
+
+TEST_CASE("random messages: an honest client is answered all the same") {
+  const auto seed = test::seed();
+  INFO("EFS_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  const test::TempDirectory directory;
+  const std::string path = directory.path() + "/s";
+  auto server = control::Server::listen(path, ::geteuid(), answer);
+  REQUIRE(server);
+  const std::string good = "{\"verb\": \"hello\", \"paths\": [\"a\", {\"b\": 1e3}], \"size\": 18446744073709551615}\n";
+  for (int i = 0; i < 300; ++i) {
+    std::string message = random() % 4 == 0 ? std::string(random() % 20000, random() % 2 == 0 ? '[' : '{') : good;
+    for (auto flips = random() % 12; flips > 0; --flips)
+      if (!message.empty()) message[random() % message.size()] = static_cast<char>(random());
+    if (random() % 3 == 0) message.resize(random() % (message.size() + 1));
+    const std::string said = raw(path, message);
+    // Nothing, or lines that are objects.
+    for (std::size_t at = 0; at < said.size();) {
+      const auto end = said.find('\n', at);
+      REQUIRE(end != std::string::npos);
+      CHECK(Json::parse(said.substr(at, end - at), nullptr, false).is_object());
+      at = end + 1;
+    }
+  }
+  CHECK(control::Client::connect(path, ::geteuid())->ask({{"verb", "hello"}}));
+}
+
+TEST_CASE("silent clients take places, and give them back when they go") {
+  const test::TempDirectory directory;
+  const std::string path = directory.path() + "/s";
+  auto server = control::Server::listen(path, ::geteuid(), answer);
+  REQUIRE(server);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<control::Client> silent;
+    for (int i = 0; i < 200; ++i)
+      if (auto client = control::Client::connect(path, ::geteuid())) silent.push_back(std::move(*client));
+    CHECK(silent.size() > 60);
+    silent.clear();
+  }
+  // Their threads may need a moment to see that they are gone.
+  bool answered = false;
+  for (const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60); !answered && std::chrono::steady_clock::now() < deadline;) {
+    auto client = control::Client::connect(path, ::geteuid());
+    answered = client && client->ask({{"verb", "hello"}}).has_value();
+  }
+  CHECK(answered);
 }

@@ -52,7 +52,7 @@ TEST_CASE("an unlinked file lives until the kernel forgets it, and then its spac
   REQUIRE(scene.filesystem->write({}, ino, std::as_bytes(std::span(data)), 0) == data.size());
   CHECK(scene.filesystem->getattr(ino)->attributes.st_nlink == 0);
   CHECK(containers(scene) == 1);
-  CHECK(scene.filesystem->forget(ino, 1));
+  CHECK(scene.filesystem->forget(ino, 1).gone);
   CHECK(containers(scene) == 0);
   CHECK(scene.filesystem->getattr(ino).error().code == ENOENT);
 }
@@ -155,6 +155,125 @@ TEST_CASE("setgid directories hand down their group, setuid falls with a write a
   REQUIRE(scene.filesystem->setattr({}, file->ino, {.mode = 06755}));
   REQUIRE(scene.filesystem->setattr({}, file->ino, {.uid = 9}));
   CHECK((scene.filesystem->getattr(file->ino)->attributes.st_mode & 07777) == 0755);
+}
+
+namespace {
+
+// user::rwx user:1000:rwx group::r-x mask::rwx other::r-x
+std::string example_acl() {
+  const unsigned char bytes[] = {2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 7, 0, 0xe8, 3, 0, 0, 4, 0, 5, 0, 255, 255, 255, 255, 16, 0, 7, 0, 255, 255, 255, 255, 32, 0, 5, 0, 255, 255, 255, 255};
+  return {reinterpret_cast<const char*>(bytes), sizeof bytes};
+}
+
+}  // namespace
+
+TEST_CASE("a default ACL takes the umask's place, and mode and ACL agree also after recovery") {
+  Scene scene;
+  const auto dir = scene.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0755, 0)->ino;
+  REQUIRE(scene.filesystem->setxattr({}, dir, "system.posix_acl_default", example_acl(), 0));
+  const auto file = scene.filesystem->make_node({.umask = 077}, dir, "f", S_IFREG | 0660, 0);
+  REQUIRE(file);
+  CHECK((file->attributes.st_mode & 07777) == 0660);
+  CHECK((scene.filesystem->make_node({.umask = 077}, fs::root_ino, "plain", S_IFREG | 0660, 0)->attributes.st_mode & 07777) == 0600);
+  const auto sub = scene.filesystem->make_node({.umask = 077}, dir, "sub", S_IFDIR | 0777, 0)->ino;
+  CHECK(scene.filesystem->getxattr(sub, "system.posix_acl_default") == example_acl());
+  REQUIRE(scene.filesystem->setattr({}, file->ino, {.mode = 0640}));
+  std::string expected = example_acl();
+  expected[4 + 0 * 8 + 2] = 6;
+  expected[4 + 3 * 8 + 2] = 4;
+  expected[4 + 4 * 8 + 2] = 0;
+  for (int round = 0; round < 2; ++round) {
+    CHECK(scene.filesystem->getxattr(file->ino, "system.posix_acl_access") == expected);
+    CHECK((scene.filesystem->getattr(file->ino)->attributes.st_mode & 07777) == 0640);
+    scene.open();
+  }
+  REQUIRE(scene.filesystem->removexattr({}, file->ino, "system.posix_acl_access"));
+  REQUIRE(scene.filesystem->removexattr({}, file->ino, "system.posix_acl_access"));
+  CHECK(scene.filesystem->getxattr(file->ino, "system.posix_acl_access").error().code == ENODATA);
+}
+
+TEST_CASE("a snapshot keeps ACLs, far times and times of birth") {
+  fs::Namespace names(0755, 0, 0, 1);
+  fs::MakeNode node{.ino = 9, .parent = fs::root_ino, .mode = S_IFDIR | 0775, .name = "d"};
+  node.mtime = timespec{.tv_sec = -62135596800, .tv_nsec = 7};
+  node.btime = timespec{.tv_sec = 253402300799, .tv_nsec = 8};
+  node.xattrs = {{"system.posix_acl_access", example_acl()}, {"system.posix_acl_default", example_acl()}, {"user.x", "v"}};
+  REQUIRE(names.apply(node));
+  fs::Namespace copy(0755, 0, 0, 1);
+  names.snapshot([&](const fs::Record& record) { REQUIRE(copy.apply(record)); });
+  const fs::Inode& there = *copy.find(9);
+  CHECK(there.mtime == node.mtime);
+  CHECK(there.btime == node.btime);
+  REQUIRE(there.extra);
+  CHECK(there.extra->xattrs == node.xattrs);
+}
+
+TEST_CASE("reading a directory moves its atime once per change, and not where it is to stay") {
+  Scene scene;
+  const auto dir = scene.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0755, 0)->ino;
+  const auto atime = [&] { return efs::FileTime(scene.filesystem->getattr(dir)->attributes.st_atim); };
+  const auto born = atime();
+  REQUIRE(scene.filesystem->readdir(dir, 0, 10));
+  const auto first = atime();
+  CHECK(first > born);
+  REQUIRE(scene.filesystem->readdir(dir, 0, 10));
+  CHECK(atime() == first);
+  scene.filesystem = nullptr;
+  scene.filesystem = std::move(*Filesystem::open(*scene.backend, {.metadata_directory = scene.metadata.get(), .keeps_atime = true}));
+  CHECK(atime() == first);
+  REQUIRE(scene.filesystem->make_node({}, dir, "f", S_IFREG | 0644, 0));
+  REQUIRE(scene.filesystem->readdir(dir, 0, 10));
+  CHECK(atime() == first);
+}
+
+TEST_CASE("only the first of several read-write opens makes remembered attributes stale, until all are closed") {
+  Scene scene;
+  const auto ino = scene.file("f");
+  const auto now = [&] { return scene.filesystem->getattr(ino)->may_change_now; };
+  CHECK_FALSE(scene.filesystem->open({}, ino, O_WRONLY)->attributes_go_stale);
+  CHECK_FALSE(now());
+  CHECK(scene.filesystem->open({}, ino, O_RDWR)->attributes_go_stale);
+  CHECK_FALSE(scene.filesystem->open({}, ino, O_RDWR)->attributes_go_stale);
+  scene.filesystem->release(ino, O_RDWR);
+  scene.filesystem->release(ino, O_WRONLY);
+  CHECK(now());
+  scene.filesystem->release(ino, O_RDWR);
+  CHECK_FALSE(now());
+  CHECK(scene.filesystem->getattr(ino)->may_change_unseen);
+  CHECK(scene.filesystem->open({}, ino, O_RDWR)->attributes_go_stale);
+}
+
+TEST_CASE("a stranger takes privilege bits away by a write only, not by a chown of nothing") {
+  Scene scene;
+  const auto ino = scene.file("f");
+  const fs::AttributeChange nothing{.touch = true, .clear_privilege = true};
+  const auto mode = [&] { return scene.filesystem->getattr(ino)->attributes.st_mode & 07777; };
+  REQUIRE(scene.filesystem->setattr({}, ino, {.mode = 06755}));
+  CHECK(scene.filesystem->setattr({.uid = 1, .gid = 1}, ino, nothing).error().code == EPERM);
+  CHECK(mode() == 06755);
+  REQUIRE(scene.filesystem->open({}, ino, O_WRONLY));
+  REQUIRE(scene.filesystem->setattr({.uid = 1, .gid = 1}, ino, nothing));
+  CHECK(mode() == 0755);
+  scene.filesystem->release(ino, O_WRONLY);
+  REQUIRE(scene.filesystem->setattr({}, ino, {.mode = 06755}));
+  CHECK(scene.filesystem->setattr({.uid = 1, .gid = 1}, ino, nothing).error().code == EPERM);
+  REQUIRE(scene.filesystem->setattr({}, ino, nothing));
+  CHECK(mode() == 0755);
+}
+
+TEST_CASE("setgid without group execution falls for strangers, stays for members of the group, supplementary or not") {
+  Scene scene;
+  const auto ino = scene.file("f");
+  const auto mode_after = [&](const fs::Caller& caller) {
+    REQUIRE(scene.filesystem->setattr({}, ino, {.mode = 02666, .gid = 5}));
+    REQUIRE(scene.filesystem->setattr({}, ino, {.mode = 02666}));
+    REQUIRE(scene.filesystem->write(caller, ino, std::as_bytes(std::span("x", 1)), 0));
+    return scene.filesystem->getattr(ino)->attributes.st_mode & 07777;
+  };
+  CHECK(mode_after({.uid = 1, .gid = 1}) == 0666);
+  CHECK(mode_after({.uid = 1, .gid = 5}) == 02666);
+  CHECK(mode_after({.uid = 1, .gid = 1, .in_group = [](gid_t group) { return group == 5; }}) == 02666);
+  CHECK(mode_after({}) == 02666);
 }
 
 TEST_CASE("threads that create, rename and remove leave a namespace that adds up") {

@@ -98,7 +98,7 @@ TEST_CASE("what is booked as saved is clean until it changes, also after recover
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0)->ino;
   const auto is_dirty = [&] { return fs::Staging(*scene.filesystem).walk()->at(0).dirty; };
   CHECK(is_dirty());
-  REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", std::nullopt));
+  REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
   CHECK_FALSE(is_dirty());
   scene.open({.smallest_compaction = 1});
   CHECK_FALSE(is_dirty());
@@ -112,7 +112,7 @@ TEST_CASE("what is booked as saved is clean until it changes, also after recover
 TEST_CASE("under another name a saved file is not saved") {
   Scene scene;
   REQUIRE(scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0));
-  REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", std::nullopt));
+  REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
   REQUIRE(scene.filesystem->rename({}, fs::root_ino, "result", fs::root_ino, "other", 0));
   CHECK(fs::Staging(*scene.filesystem).walk()->at(0).dirty);
 }

@@ -204,13 +204,14 @@ TEST_CASE("records that no request can have asked for are refused and leave the 
   int applied = 0, refused = 0;
   for (int i = 0; i < 20000; ++i) {
     fs::Record record;
-    switch (random() % 9) {
+    switch (random() % 10) {
       case 0: case 1: record = fs::MakeNode{.ino = random() % 4 == 0 ? ino() : 2 + random() % 60, .parent = ino(), .mode = type(), .staged = static_cast<std::uint8_t>(random() % 3), .name = name()}; break;
       case 2: record = fs::Link{.ino = ino(), .parent = ino(), .name = name()}; break;
       case 3: case 4: record = fs::Unlink{.parent = ino(), .name = name()}; break;
       case 5: record = fs::Rename{.parent = ino(), .new_parent = ino(), .flags = random() % 2 == 0 ? 0U : static_cast<std::uint32_t>(RENAME_EXCHANGE), .name = name(), .new_name = name()}; break;
       case 6: record = fs::SetAttributes{.ino = ino(), .mode = type()}; break;
-      case 7: record = fs::Saved{.ino = ino(), .path = name()}; break;
+      case 7: record = fs::SetStaging{.ino = ino(), .keep = static_cast<std::uint8_t>(random() % 4), .saved = 1, .saved_path = name()}; break;
+      case 8: record = fs::Replace{.ino = ino(), .parent = ino(), .name = name()}; break;
       default: record = fs::Settled{std::string(random() % 20, 'x')}; break;
     }
     (names.apply(record) ? applied : refused) += 1;

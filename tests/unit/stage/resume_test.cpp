@@ -71,7 +71,7 @@ TEST_CASE("a clean file of another version is replaced, one that the job changed
   dirty.origin->mtime = 99;
   dirty.dirty = true;
   saved.origin.reset();
-  saved.saved = true;
+  saved.saved = fs::Origin{};
   own.origin.reset();
   own.dirty = true;
   link.target = "elsewhere";

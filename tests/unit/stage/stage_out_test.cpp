@@ -3,7 +3,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <thread>
 
 #include "fault_pfs.hpp"
 #include "scene.hpp"
@@ -186,6 +188,41 @@ TEST_CASE("stage-out: a full PFS stops new files; the rest is listed as not save
   CHECK(partials_below(scene.results) == 0);
   CHECK(describe(receipt).find("still in the buffer") != std::string::npos);
   CHECK(scene.out().totals.staged_out == 40);
+}
+
+TEST_CASE("stage-out: parallel partials do not take the last space from one another", "[stage][out]") {
+  constexpr std::uint64_t mib = 1U << 20U;
+  constexpr std::uint64_t room = 12 * mib;
+  Scene scene;
+  const std::vector<std::string> large{"large1", "large2", "large3"};
+  for (const auto& name : large) scene.buffer.put(name, S_IFREG, random_text(9 * mib, 1));
+  for (int i = 0; i < 40; ++i) scene.buffer.put("small" + std::to_string(100 + i), S_IFREG, "content");
+  // A PFS with `room`, on which the first write of each large file waits for those of the others.
+  const auto used = [&] {
+    std::uint64_t bytes = 0;
+    std::error_code gone;
+    for (const auto& entry : stdfs::directory_iterator(scene.results)) {
+      if (const auto size = entry.file_size(gone); !gone) bytes += size;
+    }
+    return bytes;
+  };
+  std::atomic<unsigned> begun{0};
+  FaultPfs pfs([&](auto, const std::string& call, const std::string& name) {
+    if (call == "open" && name.starts_with("large")) ++begun;
+    if (call != "write") return 0;
+    while (begun < large.size()) std::this_thread::yield();
+    return used() + scene.options.transfer_size > room ? ENOSPC : 0;
+  });
+  const Receipt receipt = scene.out(pfs);
+  INFO(describe(receipt));
+  CHECK(receipt.verdict == Verdict::partial);
+  for (const auto& [path, node] : scene.buffer.nodes) {
+    if (path.starts_with("small")) CHECK(action_of(receipt, path) == Action::staged_out);
+    if (action_of(receipt, path) == Action::staged_out) CHECK(content_of(scene.results + "/" + path) == scene.buffered(path));
+  }
+  CHECK(std::ranges::count_if(large, [&](const auto& name) { return action_of(receipt, name) == Action::staged_out; }) == 1);
+  CHECK(partials_below(scene.results) == 0);
+  CHECK(scene.out().verdict == Verdict::complete);
 }
 
 TEST_CASE("stage-out: a failed syncfs is believed for none of the batch", "[stage][out]") {

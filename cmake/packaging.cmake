@@ -1,0 +1,49 @@
+# `make install` and the Debian package (`make package`).
+
+# libfuse. Where it comes from the private prefix (cmake/deps.sh: the distribution's is too old for passthrough) it is
+# shipped along, as a shared library of our own in lib/efs that only our programs look for. Not linked statically: a
+# shared copy can be looked at, and replaced by a newer one with the same SONAME, without building efs again, which is
+# also what its licence (LGPL 2.1) asks for. It comes from Debian's own source package and does not follow the
+# security updates of the installed distribution: a new one of libfuse needs a new package of efs.
+get_filename_component(fuse_library_dir "${fuse3_LIBRARY_DIRS}" REALPATH)
+get_filename_component(private_prefix "${EFS_PREFIX}" REALPATH)
+set(EFS_BUNDLES_LIBFUSE OFF)
+if(fuse3_LIBRARY_DIRS AND fuse_library_dir MATCHES "^${private_prefix}/")
+  set(EFS_BUNDLES_LIBFUSE ON)
+  set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib/efs")
+  file(GLOB fuse_sonames ${fuse_library_dir}/libfuse3.so.[0-9] ${fuse_library_dir}/libfuse3.so.[0-9][0-9])
+  list(GET fuse_sonames 0 fuse_soname)
+  get_filename_component(fuse_file ${fuse_soname} REALPATH)
+  get_filename_component(fuse_soname ${fuse_soname} NAME)
+  install(FILES ${fuse_file} DESTINATION lib/efs RENAME ${fuse_soname} PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+else()
+  set(CMAKE_INSTALL_RPATH "")
+endif()
+
+# Pages of every section.
+file(GLOB manual_pages CONFIGURE_DEPENDS man/*.[1-8])
+foreach(page ${manual_pages})
+  string(REGEX MATCH "[1-8]$" section ${page})
+  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+endforeach()
+
+configure_file(cmake/copyright.in ${CMAKE_BINARY_DIR}/copyright @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/copyright LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME efs)
+set(CPACK_PACKAGE_CONTACT "The efs developers <efs@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "node-local POSIX file systems for batch jobs")
+set(CPACK_PACKAGE_DESCRIPTION "Gives each batch job a POSIX file system of its own in the memory of the node, with
+the job's inputs staged in from the parallel file system before it starts and its results staged out when it ends.")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/package)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION utils)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+# Libraries by what the programs link; fuse3 has fusermount3, by which ordinary users mount.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${fuse_library_dir})
+set(CPACK_DEBIAN_PACKAGE_DEPENDS fuse3)
+include(CPack)

@@ -1,0 +1,199 @@
+// libefs: the C face of the control protocol. Nothing that C++ throws leaves it.
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "api/efs.h"
+#include "control/client.hpp"
+#include "control/instances.hpp"
+
+namespace {
+
+using efs::Error;
+using efs::Result;
+using efs::control::Client;
+using efs::control::Instance;
+using efs::control::Json;
+
+thread_local std::string last_error;
+
+/// The code for an errno that the daemon gave.
+int code_of(int error) {
+  switch (error) {
+    case EINVAL: case EISDIR: case ENOTDIR: case ENAMETOOLONG: return EFS_API_EINVAL;
+    case ENOMEM: return EFS_API_ENOMEM;
+    case ESRCH: return EFS_API_ENOSUCHTASK;
+    case ENOENT: return EFS_API_ENOSUCHPATH;
+    case EEXIST: return EFS_API_EPATHEXISTS;
+    case ECANCELED: return EFS_API_ECANCELED;
+    case EBUSY: return EFS_API_EBUSY;
+    case EACCES: case EPERM: return EFS_API_EACCES;
+    case ENOSPC: case EDQUOT: return EFS_API_ENOSPC;
+    case ESTALE: return EFS_API_ESTALE;
+    case EIO: return EFS_API_EIO;
+    case EAGAIN: case ESHUTDOWN: return EFS_API_EAGAIN;
+    default: return EFS_API_ESNAFU;
+  }
+}
+
+int told(int code, std::string text) {
+  last_error = std::move(text);
+  return code;
+}
+
+bool lies_in(const std::string& path, const std::string& top) {
+  return !top.empty() && path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/' || top == "/");
+}
+
+Result<Json> ask(const Instance& instance, const Json& request) {
+  auto client = Client::connect(instance.socket(), instance.owner);
+  if (!client) return std::unexpected(client.error());
+  return client->ask(request);
+}
+
+/// The instance of this job: EFS_INSTANCE names it; else the mount point in EFS_MOUNT; else the only one that runs.
+Result<Instance> own_instance() {
+  const char* name = std::getenv("EFS_INSTANCE");
+  const char* mount = std::getenv("EFS_MOUNT");
+  std::string running;
+  std::size_t count = 0;
+  Instance only;
+  for (const auto& instance : efs::control::list_instances()) {
+    if (!instance.alive) continue;
+    if (name != nullptr && *name != '\0') {
+      if (instance.name == name) return instance;
+    } else if (mount != nullptr && *mount != '\0') {
+      const auto status = ask(instance, {{"verb", "status"}});
+      std::string given = mount;
+      while (given.size() > 1 && given.back() == '/') given.pop_back();
+      if (status && lies_in(given, status->value("mount", "")) ) return instance;
+    }
+    only = instance;
+    running += (running.empty() ? "" : ", ") + instance.name;
+    ++count;
+  }
+  if (name != nullptr && *name != '\0') return efs::fail(ENOENT, std::string("EFS_INSTANCE is ") + name + ", and no such instance runs");
+  if (mount != nullptr && *mount != '\0') return efs::fail(ENOENT, std::string("EFS_MOUNT is ") + mount + ", and no instance is mounted there");
+  if (count == 1) return only;
+  if (count == 0) return efs::fail(ENOENT, "no instance is running");
+  return efs::fail(EINVAL, "several instances are running (" + running + "): set EFS_MOUNT or EFS_INSTANCE");
+}
+
+/// One request to the job's instance; the answer in `answer`.
+int call(const Json& request, Json& answer) {
+  const auto instance = own_instance();
+  if (!instance) return told(EFS_API_ECONNFAILED, describe(instance.error()));
+  auto client = Client::connect(instance->socket(), instance->owner);
+  if (!client) return told(EFS_API_ECONNFAILED, describe(client.error()));
+  auto got = client->ask(request);
+  if (!got) return told(got.error().code == EPROTO ? EFS_API_EBADRESPONSE : EFS_API_ERPCRECVFAILED, describe(got.error()));
+  answer = std::move(*got);
+  if (answer.value("ok", false)) return EFS_API_SUCCESS;
+  return told(code_of(answer.value("code", EIO)), answer.value("error", "failed"));
+}
+
+int begin(const char* verb, efs_iocb* cb) {
+  if (cb == nullptr || cb->efs_path == nullptr || *cb->efs_path == '\0') return told(EFS_API_EINVAL, "no path");
+  if (cb->efs_offset < 0) return told(EFS_API_EINVAL, std::string(cb->efs_path) + ": a negative offset");
+  cb->efs_tid = 0;
+  const unsigned flags = cb->efs_flags;
+  const Json request{{"verb", verb}, {"paths", Json::array({std::string(cb->efs_path)})}, {"backend", cb->efs_backend == nullptr ? "" : cb->efs_backend}, {"offset", static_cast<std::uint64_t>(cb->efs_offset)},
+                     {"size", static_cast<std::uint64_t>(cb->efs_size)}, {"replace", (flags & EFS_LOAD_REPLACE) != 0}, {"force", (flags & EFS_LOAD_FORCE) != 0},
+                     {"as_is", (flags & EFS_UNLOAD_AS_IS) != 0}, {"remove", (flags & EFS_UNLOAD_REMOVE) != 0}};
+  Json answer;
+  if (const int code = call(request, answer); code != EFS_API_SUCCESS) return code;
+  const auto task = answer.value("task", std::uint64_t{0});
+  if (task == 0 || task > INT_MAX) return told(EFS_API_EBADRESPONSE, "the daemon gave no usable task number");
+  cb->efs_tid = static_cast<int>(task);
+  return EFS_API_SUCCESS;
+}
+
+int look(efs_iocb* cb, Json request) {
+  if (cb == nullptr || cb->efs_tid <= 0) return told(EFS_API_ENOSUCHTASK, "the control block has no task");
+  request["verb"] = "wait-task";
+  request["task"] = cb->efs_tid;
+  Json answer;
+  if (const int code = call(request, answer); code != EFS_API_SUCCESS) return code;
+  const auto state = answer.value("task_state", "");
+  if (state == "pending") return EFS_API_ETASKPENDING;
+  if (state == "running") return EFS_API_ETASKINPROGRESS;
+  const Json outcome = answer.value("outcome", Json::object());
+  if (outcome.value("ok", false)) return EFS_API_SUCCESS;
+  return told(code_of(outcome.value("code", EIO)), outcome.value("error", "failed"));
+}
+
+/// The wall that no exception passes.
+template <typename Body>
+int guarded(Body body) noexcept {
+  try {
+    last_error.clear();
+    return body();
+  } catch (const std::bad_alloc&) {
+    return EFS_API_ENOMEM;
+  } catch (const nlohmann::json::type_error&) {
+    return EFS_API_EBADRESPONSE;
+  } catch (const std::exception&) {
+    return EFS_API_ESNAFU;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+int efs_load(efs_iocb* cb) {
+  return guarded([cb] { return begin("load", cb); });
+}
+int efs_unload(efs_iocb* cb) {
+  return guarded([cb] { return begin("unload", cb); });
+}
+int efs_status(efs_iocb* cb) {
+  return guarded([cb] { return look(cb, {{"timeout_ms", 0}}); });
+}
+int efs_wait(efs_iocb* cb, int timeout_ms) {
+  return guarded([cb, timeout_ms] { return look(cb, timeout_ms < 0 ? Json::object() : Json{{"timeout_ms", timeout_ms}}); });
+}
+int efs_cancel(efs_iocb* cb) {
+  return guarded([cb] {
+    if (cb == nullptr || cb->efs_tid <= 0) return told(EFS_API_ENOSUCHTASK, "the control block has no task");
+    Json answer;
+    const int code = call({{"verb", "cancel"}, {"task", cb->efs_tid}}, answer);
+    return answer.is_object() && answer.value("code", 0) == EALREADY ? EFS_API_SUCCESS : code;
+  });
+}
+
+const char* efs_last_error(void) { return last_error.c_str(); }
+
+const char* efs_strerror(int code) {
+  switch (code) {
+    case EFS_API_SUCCESS: return "Success";
+    case EFS_API_ESNAFU: return "Unexpected error";
+    case EFS_API_EINVAL: return "Invalid argument";
+    case EFS_API_EBADREQUEST: return "Bad request";
+    case EFS_API_EBADRESPONSE: return "Bad response of the daemon";
+    case EFS_API_ENOMEM: return "Out of memory";
+    case EFS_API_ECONNFAILED: return "No instance to talk to";
+    case EFS_API_ERPCSENDFAILED: return "The request could not be sent";
+    case EFS_API_ERPCRECVFAILED: return "The answer could not be received";
+    case EFS_API_EPACKFAILED: return "The request could not be encoded";
+    case EFS_API_EUNPACKFAILED: return "The answer could not be decoded";
+    case EFS_API_ETASKPENDING: return "The task waits for others";
+    case EFS_API_ENOSUCHTASK: return "No such task";
+    case EFS_API_ETASKINPROGRESS: return "The task is running";
+    case EFS_API_ENOSUCHPATH: return "No such path";
+    case EFS_API_EPATHEXISTS: return "The path is in the buffer in another version";
+    case EFS_API_ECANCELED: return "The task was cancelled";
+    case EFS_API_EBUSY: return "Changed or open for writing in the buffer";
+    case EFS_API_EACCES: return "Permission denied";
+    case EFS_API_ENOSPC: return "No space left";
+    case EFS_API_ESTALE: return "Changed on the parallel file system";
+    case EFS_API_EIO: return "Input/output error";
+    case EFS_API_EAGAIN: return "Not now: too many tasks, or the instance is being stopped";
+    default: return "Unknown error code";
+  }
+}
+
+}  // extern "C"

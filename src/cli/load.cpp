@@ -1,0 +1,20 @@
+#include <iostream>
+
+#include "cli/cli.hpp"
+
+namespace efs::cli {
+
+// The number of the task, alone, so that a script can keep it; or with --wait how it went.
+int load(World& world, const FileArguments& a) {
+  const auto instance = find_instance_for(a);
+  if (!instance) return report(world, instance.error());
+  const auto answer = ask(*instance, {{"verb", "load"}, {"paths", a.paths}, {"replace", a.replace}, {"force", a.force}, {"offset", a.offset}, {"size", a.size}});
+  if (!answer) return report(world, answer.error());
+  const auto task = answer->value("task", std::uint64_t{0});
+  if (a.wait) return finish_task(world, *instance, task);
+  if (world.json) world.out << answer->dump() << "\n";
+  else world.out << task << "\n";
+  return exit_good;
+}
+
+}  // namespace efs::cli

@@ -1,0 +1,16 @@
+#include <iostream>
+
+#include "cli/cli.hpp"
+
+namespace efs::cli {
+
+int set(World& world, const FileArguments& a) {
+  const auto instance = find_instance_for(a);
+  if (!instance) return report(world, instance.error());
+  const auto answer = ask(*instance, {{"verb", "set"}, {"class", a.file_class}, {"paths", a.paths}});
+  if (!answer) return report(world, answer.error());
+  if (world.json) world.out << answer->dump() << "\n";
+  return exit_good;
+}
+
+}  // namespace efs::cli

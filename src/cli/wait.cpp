@@ -1,0 +1,67 @@
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+
+#include "base/text.hpp"
+#include "cli/cli.hpp"
+
+namespace efs::cli {
+namespace {
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+}  // namespace
+
+int finish_task(World& world, const control::Instance& instance, std::uint64_t task) {
+  const auto answer = ask(instance, {{"verb", "wait-task"}, {"task", task}}, [&](const Json& progress) { show_progress(world, progress); });
+  end_progress(world);
+  if (!answer) return report(world, answer.error());
+  const Json outcome = answer->value("outcome", Json::object());
+  const bool good = outcome.value("ok", false);
+  const int code = good ? exit_good : outcome.value("exit", static_cast<int>(exit_failure));
+  if (world.json) {
+    world.out << dump(*answer) << "\n";
+    return code;
+  }
+  std::string text = "task " + std::to_string(task) + ": " + answer->value("kind", "") + " " + answer->value("task_state", "");
+  if (outcome.contains("summary")) text += ": " + outcome.value("summary", "");
+  else if (!good) text += ": " + outcome.value("error", "") + "\n";
+  else
+    text += ": " + std::to_string(outcome.value("files", 0)) + " files (" + format_bytes(outcome.value("bytes", std::uint64_t{0})) + ") in " + format_seconds(outcome.value("seconds", 0.0)) +
+            (outcome.value("already", 0) > 0 ? ", " + std::to_string(outcome.value("already", 0)) + " were there already" : "") + "\n";
+  (good ? world.out : world.err) << (good ? "" : "efs: ") << text;
+  return code;
+}
+
+Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& texts) {
+  std::vector<std::uint64_t> numbers;
+  for (const auto& text : texts) {
+    std::uint64_t number = 0;
+    const auto end = text.data() + text.size();
+    if (const auto read = std::from_chars(text.data(), end, number); read.ec != std::errc{} || read.ptr != end) return fail(EINVAL, text + ": no number of a task");
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// Without numbers: every task that has not ended. The worst exit code is ours.
+int wait(World& world, const FileArguments& a) {
+  auto numbers = task_numbers(a.paths);
+  if (!numbers) return report(world, numbers.error(), exit_usage);
+  const auto instance = find_instance_for(a);
+  if (!instance) return report(world, instance.error());
+  if (numbers->empty()) {
+    const auto status = ask(*instance, {{"verb", "status"}});
+    if (!status) return report(world, status.error());
+    for (const auto& task : status->value("tasks", Json::array()))
+      if (const std::string how = task.value("task_state", ""); how == "pending" || how == "running") numbers->push_back(task.value("task", std::uint64_t{0}));
+  }
+  int worst = exit_good;
+  for (const auto number : *numbers) {
+    const int code = finish_task(world, *instance, number);
+    if (worst == exit_good || code == exit_failure) worst = code == exit_good ? worst : code;
+  }
+  return worst;
+}
+
+}  // namespace efs::cli

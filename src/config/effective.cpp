@@ -1,0 +1,108 @@
+// Limits of the site, and what `efs check --show` prints.
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "config/precedence.hpp"
+
+namespace efs::config {
+namespace {
+
+std::string place_of(const Mark& mark) { return mark.origin + ":" + std::to_string(mark.line); }
+
+// A number and the limit of the same key. What nobody asked for is lowered, what somebody did is refused.
+template <typename Number>
+void apply_limit(const Section& limits, std::string_view key, const std::optional<Number>& most, const Section& section, Number& value, const std::string& most_text, ProblemList& problems) {
+  if (!most || value <= *most) return;
+  const auto* asked = section.find(key);
+  if (asked == nullptr || asked->source == Source::site) value = *most;
+  else problems.add(asked->mark, quoted(key) + " is " + quoted(asked->text) + ", above the site's limit of " + most_text, "ask for less; the limit is set in " + place_of(limits.mark_of(key)));
+}
+
+void limit_capacity(const Site& site, const Document& document, JobConfig& config, ProblemList& problems) {
+  if (!site.most_capacity) return;
+  const std::string most = format_bytes(*site.most_capacity), where = place_of(site.limits.mark_of("capacity"));
+  std::uint64_t left = *site.most_capacity;  // the limit is of the job, however many backends it has
+  for (std::size_t i = 0; i < config.backends.size(); ++i) {
+    auto& capacity = config.backends[i].capacity;
+    const bool named = i < document.backends.size();
+    if (!capacity && config.backends.size() == 1) capacity = left;
+    if (!capacity) problems.add(named ? document.backends[i].mark : Mark{}, "this backend needs a 'capacity': the site limits that of a job to " + most, "the limit is set in " + where);
+    else if (*capacity > left) problems.add(named ? document.backends[i].mark_of("capacity") : Mark{}, "'capacity' is above the site's limit of " + most + " for a job", "ask for less; the limit is set in " + where);
+    else left -= *capacity;
+  }
+}
+
+std::string yes_or_no(bool value) { return value ? "true" : "false"; }
+
+// The value as efs uses it; nullopt for keys this file does not know: then the text counts.
+std::optional<std::string> setting_text(const JobConfig& c, std::string_view key) {
+  if (key == "name") return c.name;
+  if (key == "root-dir") return c.root_dir;
+  if (key == "mount-dir") return c.mount_dir;
+  if (key == "results-dir") return c.results_dir.empty() ? "none" : c.results_dir;
+  if (key == "in-place") return yes_or_no(c.in_place);
+  if (key == "log-file") return c.log_file.empty() ? "efsd.log in the instance's directory" : c.log_file;
+  if (key == "log-level") return c.log_level;
+  if (key == "status-file") return c.status_file.empty() ? "status.json in the instance's directory" : c.status_file;
+  if (key == "trace") return c.trace.empty() ? "none" : c.trace;
+  if (key == "access-log") return c.access_log.empty() ? "none" : c.access_log;
+  if (key == "access-log-size") return format_bytes(c.access_log_size);
+  if (key == "workers") return c.workers == 0 ? "automatic" : std::to_string(c.workers);
+  if (key == "transfer-size") return format_bytes(c.transfer_size);
+  return std::nullopt;
+}
+
+std::optional<std::string> backend_text(const Backend& b, std::string_view key) {
+  if (key == "id") return b.id;
+  if (key == "type") return b.type == BackendType::dram ? "DRAM" : b.type == BackendType::fsdax ? "NVRAM-NVML" : "NVRAM-DEVDAX";
+  if (key == "capacity") return b.capacity ? format_bytes(*b.capacity) : "all";
+  if (key == "daxfs") return b.daxfs.empty() ? "none" : b.daxfs;
+  if (key == "segment-size") return format_bytes(b.segment_size);
+  if (key == "enforce") return b.enforce == Enforce::strict ? "strict" : "advisory";
+  return std::nullopt;
+}
+
+std::string where_of(const Value& value, const std::string& file) {
+  if (value.source == Source::environment || value.source == Source::command_line) return value.mark.origin;
+  return (value.mark.origin.empty() ? file : value.mark.origin) + ":" + std::to_string(value.mark.line);
+}
+
+EffectiveValue effective(const std::string& section, std::string_view key, const Value* value, std::optional<std::string> text, const std::string& file) {
+  EffectiveValue result{.section = section, .key = std::string(key)};
+  result.value = text ? std::move(*text) : value != nullptr ? value->text : "default";
+  if (value == nullptr) return result;
+  result.source = value->source;
+  result.where = where_of(*value, file);
+  return result;
+}
+
+}  // namespace
+
+void apply_limits(const Site& site, const Document& document, JobConfig& config, ProblemList& problems) {
+  const auto& settings = document.settings;
+  if (site.most_workers && config.workers == 0) config.workers = *site.most_workers;  // 0: as many as there is use for
+  apply_limit(site.limits, "workers", site.most_workers, settings, config.workers, std::to_string(site.most_workers.value_or(0)), problems);
+  apply_limit(site.limits, "transfer-size", site.most_transfer_size, settings, config.transfer_size, format_bytes(site.most_transfer_size.value_or(0)), problems);
+  limit_capacity(site, document, config, problems);
+}
+
+std::vector<EffectiveValue> effective_values(const Document& document, const JobConfig& config, const Surroundings& surroundings) {
+  std::vector<EffectiveValue> values;
+  // A value that only a limit of the site explains.
+  const auto limited = [&](EffectiveValue value, const Section* section) {
+    const auto* limit = surroundings.site ? surroundings.site->limits.find(value.key) : nullptr;
+    const auto* own = section != nullptr ? section->find(value.key) : nullptr;
+    const bool lowered = value.key == "capacity" ? own == nullptr || own->text == "all" : own == nullptr && value.value != setting_text(JobConfig{}, value.key);
+    if (limit != nullptr && lowered) value.source = Source::site, value.where = place_of(limit->mark);
+    values.push_back(std::move(value));
+  };
+  for (const auto key : settings_schema()) limited(effective("global-settings", key, document.settings.find(key), setting_text(config, key), config.source), &document.settings);
+  for (std::size_t i = 0; i < config.backends.size(); ++i) {
+    const Section* section = i < document.backends.size() ? &document.backends[i] : nullptr;
+    const std::string name = "backends[" + std::to_string(i + 1) + "]";
+    for (const auto key : backend_schema()) limited(effective(name, key, section ? section->find(key) : nullptr, backend_text(config.backends[i], key), config.source), section);
+  }
+  return values;
+}
+
+}  // namespace efs::config

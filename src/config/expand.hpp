@@ -1,0 +1,27 @@
+#pragma once
+// %j, $NAME and ~ in the values of job files.
+
+#include <string>
+#include <string_view>
+
+#include "config/document.hpp"
+#include "config/surroundings.hpp"
+
+namespace efs::config {
+
+/// Is the value of this key (a path, or the name) expanded at all?
+bool is_expanded(std::string_view key);
+
+/// `value.text` with everything in it replaced:
+///   %j %A %a %u %x %N  as in Slurm's file names (sbatch(1)); their values never hold a '/'
+///   $NAME ${NAME}      the environment
+///   ~ at the start     the home directory of the job's user
+///   %% $$              % and $
+/// What has no value is reported at the value's place, with its name, and the text is "" then. Values are not
+/// expanded again.
+std::string expand(const Value& value, std::string_view key, const Surroundings& surroundings, ProblemList& problems);
+
+/// Expands in place; values of keys that cannot be expanded become bad.
+void expand(Section& section, const Surroundings& surroundings, ProblemList& problems);
+
+}  // namespace efs::config

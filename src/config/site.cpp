@@ -1,0 +1,97 @@
+#include "config/site.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+
+#include "base/text.hpp"
+#include "config/read_file.hpp"
+#include "config/validate.hpp"
+
+namespace efs::config {
+namespace {
+
+using Problems = std::vector<Problem>;
+
+void mark_origin(Section& section, const std::string& file) {
+  section.mark.origin = file;
+  for (auto& [key, value] : section.values) {
+    value.mark.origin = file;
+    value.source = Source::site;
+  }
+}
+
+bool contains(std::span<const std::string_view> keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }
+
+// What is fixed must have a value to be fixed to.
+void check_fixed(const Site& site, ProblemList& problems) {
+  for (const auto& word : site.fixed) {
+    const std::string& key = word.text;
+    const bool of_settings = contains(settings_schema(), key), of_backend = contains(backend_schema(), key);
+    if (key != "backends" && !of_settings && !of_backend) {
+      std::vector<std::string_view> known(settings_schema().begin(), settings_schema().end());
+      known.insert(known.end(), backend_schema().begin(), backend_schema().end());
+      const auto near = nearest(key, known);
+      problems.add(word.mark, quoted(key) + " cannot be fixed", near.empty() ? "name a key of global-settings or of a backend, or 'backends'" : "did you mean " + quoted(near) + "?");
+    } else if (of_settings ? site.settings.find(key) == nullptr : site.backends.empty() || (of_backend && site.backends.front().find(key) == nullptr)) {
+      problems.add(word.mark, quoted(key) + " is fixed, but has no value here", of_settings ? "add it to global-settings" : "add it to the first backend");
+    }
+  }
+}
+
+void read_limits(Site& site, ProblemList& problems) {
+  constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
+  site.most_capacity = read_size(site.limits, "capacity", 1, no_limit, problems);
+  site.most_transfer_size = read_size(site.limits, "transfer-size", 64u << 10, no_limit, problems);
+  if (const auto workers = read_size(site.limits, "workers", 1, 256, problems)) site.most_workers = static_cast<unsigned>(*workers);
+}
+
+std::unexpected<Problems> one_problem(const std::string& file, std::string text) {
+  return std::unexpected(Problems{Problem{.text = std::move(text), .suggestion = "", .origin = file}});
+}
+
+}  // namespace
+
+std::expected<Site, Problems> parse_site(const std::string& text, const std::string& file) {
+  if (text.size() > largest_file) return one_problem(file, "the site file is larger than 1 MiB");
+  const auto name = [&](Problems problems) {
+    for (auto& problem : problems) problem.origin = file;
+    return std::unexpected(std::move(problems));
+  };
+  auto root = read_yaml(text);
+  if (!root) return name({root.error()});
+  ProblemList problems;
+  auto document = read_site_document(*root, problems);
+  Site site{.file = file, .settings = std::move(document.settings), .backends = std::move(document.backends), .fixed = std::move(document.fixed), .limits = std::move(document.limits)};
+  site.settings.title = "global-settings";
+  if (const auto* directory = document.top.find("runtime-dir")) {
+    site.runtime_dir = directory->text;
+    if (!site.runtime_dir.starts_with('/')) problems.add(directory->mark, "'runtime-dir' must be an absolute path");
+  }
+  read_limits(site, problems);
+  check_fixed(site, problems);
+  for (const auto* key : {"name", "in-place"})
+    if (site.settings.find(key)) problems.add(site.settings.mark_of(key), quoted(key) + " is of one job: it cannot have a value for all", "remove it");
+  mark_origin(site.settings, file);
+  mark_origin(site.limits, file);
+  for (auto& backend : site.backends) mark_origin(backend, file);
+  if (!problems.empty()) return name(problems.take_sorted());
+  return site;
+}
+
+std::expected<std::shared_ptr<const Site>, Problems> load_site(const Surroundings& surroundings) {
+  const auto named = surroundings.find("EFS_SITE_FILE");
+  const std::string file = named && !named->empty() ? *named : default_site_file;
+  const auto text = read_file(file, "the site file", true);
+  if (!text && text.error().code == ENOENT && file == default_site_file) return nullptr;
+  if (!text) return one_problem(file, describe(text.error()));
+  try {
+    auto site = parse_site(*text, file);
+    if (!site) return std::unexpected(std::move(site.error()));
+    return std::make_shared<const Site>(std::move(*site));
+  } catch (const std::exception& error) {
+    return one_problem(file, std::string("the site file cannot be parsed: ") + error.what());
+  }
+}
+
+}  // namespace efs::config

@@ -1,0 +1,29 @@
+#pragma once
+// What the values of a job file depend on besides the file: the environment, the user, the node, the site file.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/user.hpp"
+
+namespace efs::config {
+
+struct Site;  // site.hpp
+
+/// The default is an empty world: no variable is set and there is no site file.
+struct Surroundings {
+  std::function<std::optional<std::string>(const std::string& name)> variable;  // null: none is set
+  std::string user;  // name of the job's user, "" where he has none
+  std::string home;  // his home directory
+  std::string node;  // name of this node, without domain
+  std::shared_ptr<const Site> site;
+
+  std::optional<std::string> find(const std::string& name) const { return variable ? variable(name) : std::nullopt; }
+};
+
+/// Those of this process, for the job of `user`; without the site file (see load_site()).
+Surroundings surroundings_of_process(const User& user);
+
+}  // namespace efs::config

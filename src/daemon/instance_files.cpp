@@ -1,0 +1,212 @@
+// The control verbs for files while programs run: load, unload, wait-task, cancel, ls, explain, set.
+#include <algorithm>
+
+#include "daemon/instance.hpp"
+#include "fs/staging.hpp"
+#include "stage/inventory.hpp"
+#include "stage/load.hpp"
+#include "stage/names.hpp"
+#include "stage/unload.hpp"
+
+namespace efs::daemon {
+namespace {
+
+using control::Json;
+constexpr auto progress_interval = std::chrono::milliseconds(250);
+constexpr std::size_t most_names = 10000;      // of one request
+constexpr std::size_t items_per_line = 1000;   // of a listing
+
+stage::Part part_of(const Json& request) { return {.offset = request.value("offset", std::uint64_t{0}), .length = request.value("size", std::uint64_t{0})}; }
+
+/// What a task is about, for people.
+std::string headline(const std::vector<std::string>& names) {
+  std::string text = names.front().empty() ? "." : names.front();
+  if (names.size() > 1) text += " and " + std::to_string(names.size() - 1) + " more";
+  return text;
+}
+
+Json outcome_of(const stage::LoadReport& report) {
+  if (report.ok()) return control::result_line({{"files", report.files}, {"already", report.already}, {"bytes", report.bytes}, {"seconds", report.seconds}});
+  Error error = report.failure->error;
+  error.what = describe(error);
+  if (!report.failure->path.empty()) error.what = report.failure->path + ": " + error.what;
+  return control::error_line(error);
+}
+
+Json outcome_of(const stage::Receipt& receipt, bool cancelled) {
+  const int exit = stage::exit_code(receipt);
+  Json line = exit == 0 ? control::result_line() : control::error_line({cancelled ? ECANCELED : stage::error_code(receipt), stage::describe_unload(receipt)}, exit);
+  line["summary"] = stage::describe_unload(receipt);
+  line["receipt"] = stage::to_json(receipt);
+  return line;
+}
+
+}  // namespace
+
+Json Instance::handle_files(const std::string& verb, const Json& request, const control::Server::Progress& progress) {
+  if (verb == "wait-task") return handle_wait_task(request, progress);
+  if (verb == "cancel") return handle_cancel(request);
+  if (verb == "ls") return handle_ls(request, progress);
+  const ReadLock using_files(files_in_use_);
+  if (!ready_ || !filesystem_) return control::error_line({EAGAIN, "the instance is not there yet, or not any more; see efs status"});
+  if (verb == "load") return handle_load(request);
+  if (verb == "unload") return handle_unload(request);
+  if (verb == "explain") return handle_explain(request);
+  if (verb == "set") return handle_set(request);
+  return control::error_line({EINVAL, "unknown verb \"" + verb.substr(0, 100) + "\""}, 2);
+}
+
+// The `paths` of a request as names of the buffer.
+Result<std::vector<std::string>> Instance::names_in(const Json& request) const {
+  const auto paths = request.at("paths").get<std::vector<std::string>>();
+  if (paths.empty() || paths.size() > most_names) return fail(EINVAL, "one path at least, " + std::to_string(most_names) + " at most");
+  std::vector<std::string> names;
+  for (const auto& path : paths) {
+    auto name = stage::buffer_name(options_.config, path);
+    if (!name) return std::unexpected(name.error());
+    names.push_back(std::move(*name));
+  }
+  return names;
+}
+
+Json Instance::handle_load(const Json& request) {
+  auto names = names_in(request);
+  if (!names) return control::error_line(names.error(), 2);
+  const auto& backends = options_.config.backends;
+  if (const auto backend = request.value("backend", ""); !backend.empty() && std::ranges::none_of(backends, [&](const auto& known) { return known.id == backend; }))
+    return control::error_line({EINVAL, "the job file has no backend " + backend}, 2);
+  stage::LoadRequest what{.names = std::move(*names), .replace = request.value("replace", false), .force = request.value("force", false), .part = part_of(request)};
+  if (what.force && !what.replace) return control::error_line({EINVAL, "force goes with replace"}, 2);
+  std::string text = headline(what.names);
+  const auto id = tasks_.start(TaskKind::load, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
+    fs::Staging staging(*filesystem_);
+    return outcome_of(stage::load(options_.config, what, staging, stage::posix_pfs(), stage_options(options_.config), progress));
+  });
+  return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
+}
+
+Json Instance::handle_unload(const Json& request) {
+  auto names = names_in(request);
+  if (!names) return control::error_line(names.error(), 2);
+  if (options_.config.results_dir.empty()) return control::error_line({EINVAL, "the job file names no results-dir: nothing can be unloaded"}, 2);
+  stage::UnloadRequest what{.names = std::move(*names), .as_is = request.value("as_is", false), .remove = request.value("remove", false), .part = part_of(request)};
+  if (what.remove && !what.part.whole()) return control::error_line({EINVAL, "remove goes with whole files"}, 2);
+  std::string text = headline(what.names);
+  const auto id = tasks_.start(TaskKind::unload, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
+    fs::Staging staging(*filesystem_);
+    const stage::Receipt receipt = stage::unload(options_.config, what, staging, stage::posix_pfs(), stage_options(options_.config), progress);
+    remember_unloaded(receipt);
+    return outcome_of(receipt, progress.cancel);
+  });
+  return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
+}
+
+void Instance::remember_unloaded(const stage::Receipt& receipt) {
+  MutexLock lock(mutex_);
+  for (const auto& entry : receipt.entries)
+    if (entry.action == stage::Action::staged_out) unloaded_[entry.path] = entry;
+}
+
+// The receipt of the stop tells the whole story: also what unloads brought out before it.
+void Instance::add_unloaded(stage::Receipt& receipt) {
+  MutexLock lock(mutex_);
+  std::map<std::string, stage::ReceiptEntry> missing = unloaded_;
+  for (auto& entry : receipt.entries) {
+    const auto found = missing.find(entry.path);
+    if (found == missing.end()) continue;
+    if (entry.action == stage::Action::unchanged || entry.action == stage::Action::dropped) {
+      entry.reason += (entry.reason.empty() ? "" : "; ") + std::string("unloaded while the job ran") + (found->second.reason.empty() ? "" : ": " + found->second.reason);
+      entry.unverified = found->second.unverified;
+      if (!entry.checksum) entry.checksum = found->second.checksum;
+    }
+    missing.erase(found);
+  }
+  for (auto& [path, entry] : missing) {
+    entry.reason = "unloaded while the job ran" + (entry.reason.empty() ? "" : ": " + entry.reason);
+    receipt.entries.push_back(std::move(entry));
+  }
+  stage::settle(receipt);
+}
+
+// Streams the listing, so that its length has no bound. Nothing is held while a slow asker takes it.
+Json Instance::handle_ls(const Json& request, const control::Server::Progress& progress) {
+  std::vector<fs::WalkItem> items;
+  {
+    const ReadLock using_files(files_in_use_);
+    if (!ready_ || !filesystem_) return control::error_line({EAGAIN, "the instance is not there yet, or not any more; see efs status"});
+    std::vector<std::string> names{""};
+    if (request.contains("paths") && !request.at("paths").empty()) {
+      auto given = names_in(request);
+      if (!given) return control::error_line(given.error(), 2);
+      names = std::move(*given);
+    }
+    fs::Staging staging(*filesystem_);
+    for (const auto& name : names) {
+      auto found = stage::items_of(staging, name);
+      if (!found) return control::error_line(found.error());
+      std::ranges::move(*found, std::back_inserter(items));
+    }
+  }
+  for (std::size_t at = 0; at < items.size(); at += items_per_line) {
+    const auto end = std::min(items.size(), at + items_per_line);
+    Json part = Json::array();
+    for (std::size_t i = at; i < end; ++i) part.push_back(stage::inventory_entry(options_.config, items[i]));
+    if (!progress({{"items", std::move(part)}})) return control::error_line({EPIPE, "the asker is gone"});
+  }
+  return control::result_line({{"count", items.size()}});
+}
+
+Json Instance::handle_explain(const Json& request) {
+  const auto name = stage::buffer_name(options_.config, request.at("path").get<std::string>());
+  if (!name) return control::error_line(name.error(), 2);
+  fs::Staging staging(*filesystem_);
+  return control::result_line(stage::explain(options_.config, *name, staging, stage::posix_pfs(), store_.backend->description()));
+}
+
+// All or none: the names are looked up before the first is changed.
+Json Instance::handle_set(const Json& request) {
+  const auto names = names_in(request);
+  if (!names) return control::error_line(names.error(), 2);
+  const auto wanted = request.at("class").get<std::string>();
+  const fs::Keep keep = wanted == "persistent" ? fs::Keep::persistent : wanted == "temporary" ? fs::Keep::temporary : fs::Keep::by_rule;
+  if (keep == fs::Keep::by_rule && wanted != "default") return control::error_line({EINVAL, "no class \"" + wanted.substr(0, 100) + "\": persistent, temporary or default"}, 2);
+  if (keep == fs::Keep::persistent && options_.config.results_dir.empty()) return control::error_line({EINVAL, "the job file names no results-dir: nothing can be persistent"});
+  fs::Staging staging(*filesystem_);
+  std::vector<std::string> paths;
+  for (const auto& name : *names) {
+    if (staging.find(name)) {
+      paths.push_back(name);  // a directory stands for all below it, now and later
+      continue;
+    }
+    const auto items = stage::items_of(staging, name);
+    if (!items) return control::error_line(items.error());
+    for (const auto& item : *items) paths.push_back(item.path);
+  }
+  for (const auto& path : paths)
+    if (const Status done = staging.set_keep(path, keep); !done) return control::error_line(done.error());
+  return control::result_line({{"count", paths.size()}});
+}
+
+Json Instance::handle_wait_task(const Json& request, const control::Server::Progress& progress) {
+  const auto id = request.at("task").get<std::uint64_t>();
+  const auto timeout = std::chrono::milliseconds(std::min(request.value("timeout_ms", std::uint64_t{1} << 40), std::uint64_t{1} << 40));
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto ended = tasks_.wait(id, std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0), progress_interval));
+    if (!ended) return control::error_line(ended.error());
+    auto seen = tasks_.look(id);
+    if (!seen) return control::error_line(seen.error());
+    // An answer in any case: how the task itself went is its outcome's to say.
+    if (*ended || left.count() <= 0) return control::result_line(std::move(*seen));
+    (*seen)["state"] = (*seen)["kind"].get<std::string>() + " " + (*seen)["task_state"].get<std::string>();
+    if (!progress(std::move(*seen))) return control::error_line({EPIPE, "the asker is gone"});
+  }
+}
+
+Json Instance::handle_cancel(const Json& request) {
+  const Status done = tasks_.cancel(request.at("task").get<std::uint64_t>());
+  return done ? control::result_line() : control::error_line(done.error());
+}
+
+}  // namespace efs::daemon

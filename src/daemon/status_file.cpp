@@ -1,0 +1,89 @@
+#include "daemon/status_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/log.hpp"
+#include "base/unique_fd.hpp"
+
+namespace efs::daemon {
+
+Status replace_file(const std::string& path, const std::string& text) {
+  const std::string partial = path + ".efs-partial";
+  ::unlink(partial.c_str());  // of a killed daemon
+  UniqueFd fd(::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  if (!fd) return fail_errno(partial);
+  Status status;
+  for (std::size_t done = 0; status && done < text.size();) {
+    const ssize_t n = ::write(fd.get(), text.data() + done, text.size() - done);
+    if (n > 0) done += static_cast<std::size_t>(n);
+    else if (n < 0 && errno != EINTR) status = fail_errno(partial);
+  }
+  if (status && ::close(fd.release()) != 0) status = fail_errno(partial);
+  if (status && ::rename(partial.c_str(), path.c_str()) != 0) status = fail_errno(path);
+  if (!status) ::unlink(partial.c_str());
+  return status;
+}
+
+Result<std::unique_ptr<StatusFile>> StatusFile::open(const std::string& path, Snapshot snapshot, std::function<void()> every_second) {
+  std::unique_ptr<StatusFile> file(new StatusFile(path, std::move(snapshot), std::move(every_second)));
+  EFS_TRY(file->write());
+  file->thread_ = std::thread([raw = file.get()] { raw->work(); });
+  return file;
+}
+
+StatusFile::~StatusFile() {
+  {
+    const MutexLock lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  (void)write();
+}
+
+void StatusFile::poke() {
+  const MutexLock lock(mutex_);
+  poked_ = true;
+  changed_.notify_all();
+}
+
+Status StatusFile::write() {
+  auto document = snapshot_();
+  if (document == written_) return {};
+  auto stamped = document;
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  stamped["updated"] = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec / 1'000'000) / 1000;
+  EFS_TRY(replace_file(path_, stamped.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
+  written_ = std::move(document);
+  return {};
+}
+
+// False at the end. Nothing moves while a job computes: no tick then, for it would be noise on the node.
+bool StatusFile::wait() {
+  const bool ticks = every_second_ || written_.value("state", "") != "running";
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  const MutexLock lock(mutex_);
+  while (!ended_ && !poked_)
+    if (!ticks) changed_.wait(mutex_);
+    else if (!changed_.wait_until(mutex_, end)) break;
+  poked_ = false;
+  return !ended_;
+}
+
+void StatusFile::work() {
+  while (wait()) {
+    if (const Status done = write(); !done && !failed_) {
+      failed_ = true;
+      log::warn("event=status_file_failed file=\"{}\" reason=\"{}\"", path_, describe(done.error()));
+    } else if (done) {
+      failed_ = false;
+    }
+    if (every_second_) every_second_();
+  }
+}
+
+}  // namespace efs::daemon

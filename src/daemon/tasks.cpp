@@ -1,0 +1,176 @@
+#include "daemon/tasks.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "base/log.hpp"
+
+namespace efs::daemon {
+namespace {
+
+using control::Json;
+
+std::size_t lane_of(TaskKind kind) { return static_cast<std::size_t>(kind); }
+
+std::unexpected<Error> unknown(std::uint64_t id) { return fail(ESRCH, "there is no task " + std::to_string(id) + " (ended ones are forgotten after a while); see efs status"); }
+
+}  // namespace
+
+const char* name_of(TaskKind kind) { return kind == TaskKind::load ? "load" : "unload"; }
+
+const char* name_of(TaskState state) {
+  switch (state) {
+    case TaskState::pending: return "pending";
+    case TaskState::running: return "running";
+    case TaskState::done: return "done";
+    case TaskState::failed: return "failed";
+    case TaskState::cancelled: return "cancelled";
+  }
+  return "?";
+}
+
+Tasks::Tasks() {
+  for (const auto kind : {TaskKind::load, TaskKind::unload}) lanes_.emplace_back([this, kind] { run_lane(kind); });
+}
+
+Tasks::~Tasks() {
+  close(false);
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+}
+
+Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
+  const MutexLock lock(mutex_);
+  if (closed_) return fail(ESHUTDOWN, "the instance is being stopped: nothing new is begun");
+  if (waiting_[lane_of(kind)].size() >= most_waiting) return fail(EAGAIN, "too many " + std::string(name_of(kind)) + "s wait; try again when some have ended");
+  auto task = std::make_shared<Task>();
+  task->id = next_++;
+  task->kind = kind;
+  task->what = std::move(what);
+  task->work = std::move(work);
+  tasks_.emplace(task->id, task);
+  waiting_[lane_of(kind)].push_back(task);
+  changed_.notify_all();
+  return task->id;
+}
+
+void Tasks::run_lane(TaskKind kind) {
+  // This thread and those that a task starts: the programs come first where the processors are busy. At 15 one of ours
+  // has a thirtieth of the weight of one of theirs.
+  ::setpriority(PRIO_PROCESS, 0, 15);
+  const std::size_t lane = lane_of(kind);
+  mutex_.lock();
+  while (true) {
+    while (!stopping_ && waiting_[lane].empty()) changed_.wait(mutex_);
+    if (waiting_[lane].empty()) break;
+    const TaskPointer task = waiting_[lane].front();
+    waiting_[lane].pop_front();
+    running_[lane] = task;
+    task->state = TaskState::running;
+    mutex_.unlock();
+    changed_.notify_all();
+    log::debug("event=task_started task={} kind={}", task->id, name_of(kind));
+    Json outcome;
+    try {
+      outcome = task->work(task->progress);
+    } catch (const std::exception& problem) {
+      outcome = control::error_line({ENOMEM, problem.what()});
+    }
+    mutex_.lock();
+    running_[lane] = nullptr;
+    const bool good = outcome.value("ok", false);
+    const bool stopped = !good && task->progress.cancel && outcome.value("code", 0) == ECANCELED;
+    end(*task, good ? TaskState::done : stopped ? TaskState::cancelled : TaskState::failed, std::move(outcome));
+    log::info("event=task_ended task={} kind={} state={}", task->id, name_of(kind), name_of(task->state));
+  }
+  mutex_.unlock();
+}
+
+void Tasks::end(Task& task, TaskState state, Json outcome) {
+  task.state = state;
+  task.outcome = std::move(outcome);
+  task.work = nullptr;
+  ended_.push_back(task.id);
+  while (ended_.size() > most_ended) {
+    tasks_.erase(ended_.front());
+    ended_.pop_front();
+  }
+  changed_.notify_all();
+}
+
+Json Tasks::summary_of(const Task& task) {
+  const auto p = task.progress.snapshot();
+  return {{"task", task.id}, {"kind", name_of(task.kind)}, {"what", task.what}, {"task_state", name_of(task.state)}, {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total},
+          {"files_done", p.files_done}, {"files_total", p.files_total}, {"started", static_cast<double>(p.started) / 1e9}};
+}
+
+Result<Json> Tasks::look(std::uint64_t id) {
+  const MutexLock lock(mutex_);
+  const auto found = tasks_.find(id);
+  if (found == tasks_.end()) return unknown(id);
+  Json seen = summary_of(*found->second);
+  if (!found->second->outcome.is_null()) seen["outcome"] = found->second->outcome;
+  return seen;
+}
+
+Json Tasks::list() {
+  const MutexLock lock(mutex_);
+  Json all = Json::array();
+  for (const auto& [id, task] : tasks_) all.push_back(summary_of(*task));
+  return all;
+}
+
+Result<bool> Tasks::wait(std::uint64_t id, std::chrono::milliseconds time) {
+  const auto end_of_wait = std::chrono::steady_clock::now() + time;
+  const MutexLock lock(mutex_);
+  const auto found = tasks_.find(id);
+  if (found == tasks_.end()) return unknown(id);
+  const TaskPointer task = found->second;
+  while (task->outcome.is_null() && changed_.wait_until(mutex_, end_of_wait)) {}
+  return !task->outcome.is_null();
+}
+
+void Tasks::cancel_locked(Task& task) {
+  task.progress.cancel = true;
+  if (task.state != TaskState::pending) return;
+  auto& queue = waiting_[lane_of(task.kind)];
+  std::erase_if(queue, [&](const TaskPointer& other) { return other.get() == &task; });
+  end(task, TaskState::cancelled, control::error_line({ECANCELED, "cancelled before it began"}));
+}
+
+Status Tasks::cancel(std::uint64_t id) {
+  const MutexLock lock(mutex_);
+  const auto found = tasks_.find(id);
+  if (found == tasks_.end()) return unknown(id);
+  const TaskPointer task = found->second;
+  if (!task->outcome.is_null()) return fail(EALREADY, "task " + std::to_string(id) + " has ended: " + name_of(task->state));
+  cancel_locked(*task);
+  return {};
+}
+
+bool Tasks::idle() const {
+  return waiting_[0].empty() && waiting_[1].empty() && running_[0] == nullptr && running_[1] == nullptr;
+}
+
+void Tasks::close(bool finish_unloads) {
+  const MutexLock lock(mutex_);
+  closed_ = true;
+  std::vector<TaskPointer> open;
+  for (const auto& [id, task] : tasks_)
+    if (task->outcome.is_null() && (task->kind == TaskKind::load || !finish_unloads)) open.push_back(task);
+  for (const auto& task : open) cancel_locked(*task);
+  while (!idle()) changed_.wait(mutex_);
+}
+
+void Tasks::reopen() {
+  const MutexLock lock(mutex_);
+  closed_ = false;
+}
+
+}  // namespace efs::daemon

@@ -1,0 +1,92 @@
+#pragma once
+// Work that outlives the request that asked for it: loads and unloads. Each kind has a thread of its own and runs one
+// task after the other, so that no two unloads meet at one file; a task has an id, which is asked for by anybody.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "control/protocol.hpp"
+#include "stage/progress.hpp"
+
+namespace efs::daemon {
+
+enum class TaskKind : std::uint8_t { load = 0, unload = 1 };
+const char* name_of(TaskKind kind);
+
+/// pending -> running -> done | failed | cancelled; pending -> cancelled.
+enum class TaskState : std::uint8_t { pending, running, done, failed, cancelled };
+const char* name_of(TaskState state);
+
+/// Thread-safe.
+class Tasks {
+ public:
+  static constexpr std::size_t most_waiting = 1024;  // of each kind; more are refused
+  static constexpr std::size_t most_ended = 1024;    // remembered; the oldest are forgotten first
+
+  /// What a task does: its outcome as the result line of the protocol ("ok": false is a failure). Must not throw.
+  using Work = std::function<control::Json(stage::Progress&)>;
+
+  Tasks();
+  /// Cancels everything and waits for what runs.
+  ~Tasks();
+
+  /// Queues a task; its id. EAGAIN where too many wait, ESHUTDOWN after close().
+  Result<std::uint64_t> start(TaskKind kind, std::string what, Work work);
+
+  /// The task as status shows it: id, kind, what, state, progress, and once it has ended its outcome. ESRCH if there is none.
+  Result<control::Json> look(std::uint64_t id);
+  /// All of them without their outcomes, oldest first.
+  control::Json list();
+  /// Returns when the task has ended or the time is over; true if it has ended. ESRCH.
+  Result<bool> wait(std::uint64_t id, std::chrono::milliseconds time);
+  /// Asks a task to end. One that waits ends at once, one that runs soon, with nothing half done; ESRCH, and EALREADY
+  /// for one that has ended.
+  Status cancel(std::uint64_t id);
+
+  /// No new ones from now on; loads are cancelled, and unloads too unless `finish_unloads`. Returns when none is left.
+  /// Loads are cancelled because nobody can read them any more; unloads are finished because somebody relies on them.
+  void close(bool finish_unloads);
+  /// After a close(): new ones are taken again.
+  void reopen();
+
+ private:
+  struct Task {
+    std::uint64_t id = 0;
+    TaskKind kind = TaskKind::load;
+    std::string what;
+    Work work;
+    TaskState state = TaskState::pending;
+    stage::Progress progress;
+    control::Json outcome;
+  };
+  using TaskPointer = std::shared_ptr<Task>;
+
+  void run_lane(TaskKind kind);
+  void end(Task& task, TaskState state, control::Json outcome) EFS_REQUIRES(mutex_);
+  void cancel_locked(Task& task) EFS_REQUIRES(mutex_);
+  static control::Json summary_of(const Task& task);
+  bool idle() const EFS_REQUIRES(mutex_);
+
+  Mutex mutex_;  // rank 6; nothing is called under it
+  Condition changed_;
+  std::map<std::uint64_t, TaskPointer> tasks_ EFS_GUARDED_BY(mutex_);
+  std::deque<TaskPointer> waiting_[2] EFS_GUARDED_BY(mutex_);
+  TaskPointer running_[2] EFS_GUARDED_BY(mutex_);
+  std::deque<std::uint64_t> ended_ EFS_GUARDED_BY(mutex_);
+  std::uint64_t next_ EFS_GUARDED_BY(mutex_) = 1;
+  bool closed_ EFS_GUARDED_BY(mutex_) = false;
+  bool stopping_ EFS_GUARDED_BY(mutex_) = false;
+  std::vector<std::jthread> lanes_;  // last: joined first
+};
+
+}  // namespace efs::daemon

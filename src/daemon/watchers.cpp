@@ -1,0 +1,92 @@
+#include "daemon/watchers.hpp"
+
+#include <algorithm>
+
+#include "base/log.hpp"
+
+namespace efs::daemon {
+namespace {
+
+using Json = nlohmann::json;
+
+Json figure(const LineFile& file) {
+  Json json{{"file", file.path()}};
+  if (const Status status = file.failure(); !status) json["error"] = describe(status.error());
+  return json;
+}
+
+void flush(LineFile* file, bool& told) {
+  if (file == nullptr) return;
+  file->flush();
+  if (const Status status = file->failure(); !status && !told) {
+    told = true;
+    log::warn("event=event_file_ended file=\"{}\" reason=\"{}\"", file->path(), describe(status.error()));
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Watchers>> Watchers::open(const config::JobConfig& config, const std::string& directory, StatusFile::Snapshot snapshot) {
+  std::unique_ptr<Watchers> watchers(new Watchers);
+  if (!config.trace.empty()) {
+    auto file = LineFile::open(config.trace, fuse::Trace::header);
+    if (!file) return fail(file.error().code, "trace " + describe(file.error()));
+    watchers->trace_file_ = std::move(*file);
+    watchers->trace_ = std::make_unique<fuse::Trace>(*watchers->trace_file_);
+  }
+  if (!config.access_log.empty()) {
+    auto file = LineFile::open(config.access_log, "", config.access_log_size);
+    if (!file) return fail(file.error().code, "access-log " + describe(file.error()));
+    watchers->access_file_ = std::move(*file);
+    watchers->access_log_ = std::make_unique<fuse::AccessLog>(*watchers->access_file_);
+  }
+  std::function<void()> every_second;
+  if (watchers->trace_file_ || watchers->access_file_) every_second = [trace = watchers->trace_file_.get(), access = watchers->access_file_.get(), trace_told = false, access_told = false]() mutable {
+    flush(trace, trace_told);
+    flush(access, access_told);
+  };
+  auto status = StatusFile::open(config.status_file.empty() ? directory + "/status.json" : config.status_file, std::move(snapshot), every_second);
+  if (!status) return fail(status.error().code, "status-file " + describe(status.error()));
+  watchers->status_ = std::move(*status);
+  return watchers;
+}
+
+Watchers::~Watchers() = default;
+
+std::vector<fuse::EventSink*> Watchers::sinks() const {
+  std::vector<fuse::EventSink*> all;
+  if (trace_) all.push_back(trace_.get());
+  if (access_log_) all.push_back(access_log_.get());
+  return all;
+}
+
+Json Watchers::figures() const {
+  Json json = Json::object();
+  if (status_) json["status_file"] = status_->path();
+  if (trace_file_) json["trace"] = figure(*trace_file_);
+  if (access_file_) json["access_log"] = figure(*access_file_);
+  return json;
+}
+
+Json figures_of(const fuse::Counters& c) {
+  Json operations = Json::object();
+  for (std::size_t i = 0; i < fuse::operation_count; ++i) {
+    const auto kind = static_cast<fuse::Operation>(i);
+    const auto& o = c.of(kind);
+    const std::uint64_t count = o.count.load(std::memory_order_relaxed);
+    if (count == 0) continue;
+    Json histogram = Json::array();
+    for (const auto& bucket : o.histogram) histogram.push_back(bucket.load(std::memory_order_relaxed));
+    while (!histogram.empty() && histogram.back() == 0) histogram.erase(histogram.size() - 1);
+    const double total = static_cast<double>(o.nanoseconds.load(std::memory_order_relaxed)) / 1e9;
+    operations[fuse::name_of(kind)] = {{"count", count}, {"errors", o.errors.load(std::memory_order_relaxed)}, {"seconds", total}, {"mean_seconds", total / static_cast<double>(count)},
+                                       {"min_seconds", static_cast<double>(o.shortest.load(std::memory_order_relaxed)) / 1e9}, {"max_seconds", static_cast<double>(o.longest.load(std::memory_order_relaxed)) / 1e9},
+                                       {"histogram_us", histogram}};
+  }
+  const std::uint64_t opens = c.opens.load(), passthrough = c.passthrough_opens.load();
+  return {{"requests", c.requests()}, {"errors", c.errors()}, {"opens", opens}, {"passthrough_opens", passthrough}, {"daemon_opens", opens - std::min(opens, passthrough)},
+          {"read_bytes", c.read_bytes.load()}, {"written_bytes", c.written_bytes.load()}, {"operations", operations},
+          {"note", "requests that reached the daemon; reads and writes of passthrough opens do not"}};
+}
+
+}  // namespace efs::daemon

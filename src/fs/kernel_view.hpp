@@ -1,0 +1,25 @@
+#pragma once
+// What the kernel has to be told when names change without its asking: it keeps names and attributes for as long as
+// it likes (src/README.md). The FUSE session implements it.
+
+#include <cstdint>
+#include <string>
+
+namespace efs::fs {
+
+/// Thread-safe. Calls may wait for requests of the kernel to be answered (it takes the directory's lock), so no lock
+/// that a request needs is held around them, and no thread that serves requests makes them. Errors are the
+/// implementation's to log: a kernel that never knew the name is none.
+class KernelView {
+ public:
+  virtual ~KernelView() = default;
+  /// `name` in `parent` now leads to another inode, or to one where there was none.
+  virtual void name_changed(std::uint64_t parent, const std::string& name) = 0;
+  /// `name` led to `ino` and is gone; `last`: it was the only one.
+  virtual void name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino, bool last) = 0;
+  virtual void attributes_changed(std::uint64_t ino) = 0;
+  /// Gives up what is kept for a file that nobody has open: its passthrough registration.
+  virtual void let_go(std::uint64_t ino) = 0;
+};
+
+}  // namespace efs::fs

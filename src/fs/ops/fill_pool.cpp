@@ -1,0 +1,37 @@
+#include "base/log.hpp"
+#include "base/slow_work.hpp"
+#include "fs/filesystem.hpp"
+
+namespace efs::fs {
+
+void Filesystem::fill_pool(const std::function<void(std::span<const ContainerPool::Ready>)>& prepare) {
+  const std::size_t wanted = pool_.begin_fill();
+  if (wanted == 0) return;
+  slow_work_begins();  // some dozens of files
+  std::vector<ContainerPool::Ready> made;
+  try {
+    Status status = backend_.admit_writer();
+    auto number = status ? reserve_numbers(wanted) : std::unexpected(status.error());
+    if (!number) status = std::unexpected(number.error());
+    while (status && made.size() < wanted) {
+      auto container = backend_.create(*number);
+      if (container) made.push_back({(*number)++, std::move(*container)});
+      else status = std::unexpected(container.error());
+    }
+    if (!status) log::debug("event=pool_not_filled made={} of={} reason=\"{}\"", made.size(), wanted, describe(status.error()));
+    if (!made.empty()) prepare(made);
+  } catch (const std::exception& problem) {  // the create is answered already: nobody could be told
+    log::warn("event=pool_not_filled reason=\"{}\"", problem.what());
+  }
+  pool_.end_fill(std::move(made));
+}
+
+// By a record, so that none of them is used twice, also after a crash.
+Result<std::uint64_t> Filesystem::reserve_numbers(std::size_t count) {
+  WriteLock lock(mutex_);
+  const std::uint64_t first = names_.next_ino();
+  EFS_TRY(commit(0, UsedInodes{first + count}));
+  return first;
+}
+
+}  // namespace efs::fs

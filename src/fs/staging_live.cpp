@@ -1,0 +1,261 @@
+// Staging while programs run: names that appear, are replaced or go, and what can be proved of a file's writers.
+#include <algorithm>
+
+#include "fs/filesystem.hpp"
+#include "fs/kernel_view.hpp"
+#include "fs/mapped_file.hpp"
+#include "fs/staging_place.hpp"
+
+namespace efs::fs {
+namespace {
+
+// May a published file take the place of `there`?
+Status may_replace(const Inode& there, bool dirty, Over over, const std::string& path) {
+  if (there.is_directory()) return fail(EISDIR, path + ": is a directory in the buffer");
+  if (over == Over::nothing) return fail(EEXIST, path + ": is in the buffer already");
+  if (over == Over::anything) return {};
+  if (there.write_opens > 0) return fail(EBUSY, path + ": a program has it open for writing");
+  if (dirty) return fail(EBUSY, path + ": was changed in the buffer");
+  return {};
+}
+
+}  // namespace
+
+Result<WalkItem> Staging::find(const std::string& path) {
+  ReadLock lock(filesystem_.mutex_);
+  auto step = start_of_walk(path);
+  if (!step) return std::unexpected(step.error());
+  return item_of(*step->inode, path, step->keep, step->keep_path);
+}
+
+Status Staging::publish_over(std::uint64_t ino, const std::string& path, const StagedAttributes& attributes, const Origin& origin, Over over, const std::string& parts) {
+  EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
+  std::uint64_t parent = 0, gone = 0;
+  Filesystem::Reaped reaped;
+  std::string name;
+  {
+    WriteLock lock(filesystem_.mutex_);
+    auto place = locate(filesystem_.names_, path);
+    if (!place) return std::unexpected(place.error());
+    const auto there = filesystem_.names_.child(*place->parent, place->name);
+    if (there) {
+      auto item = item_of(**there, path, Keep::by_rule, "");
+      if (!item) return std::unexpected(item.error());
+      EFS_TRY(may_replace(**there, item->dirty, over, path));
+    }
+    if (place->parent->nlink == 0) return fail(ENOENT);
+    MakeNode node = staged_node(*place, ino, S_IFREG, attributes);
+    node.staged = 1;
+    node.origin = origin;
+    node.origin_path = path;
+    parent = place->parent->ino;
+    name = place->name;
+    if (!there && parts.empty()) {
+      EFS_TRY(filesystem_.commit(0, node, removal_reserve(name)));
+      filesystem_.note_unsettled(ino);
+    } else {
+      // Without a name first: whoever recovers between these records frees an inode that nobody has seen.
+      node.name.clear();
+      EFS_TRY(filesystem_.commit(0, node));
+      Status done;
+      if (!parts.empty()) {
+        SetStaging staging = staging_of(*filesystem_.names_.find(ino));
+        staging.parts = parts;
+        staging.keep = static_cast<std::uint8_t>(Keep::temporary);
+        done = filesystem_.commit(0, staging);
+      }
+      const std::uint64_t old = there ? (*there)->ino : 0;
+      if (done) done = filesystem_.commit(0, Replace{.ino = ino, .parent = parent, .time = file_time_now(), .name = name}, there ? 0 : removal_reserve(name));
+      if (!done) {
+        (void)filesystem_.reap(ino);  // the caller abandons its container
+        return done;
+      }
+      filesystem_.note_unsettled(ino);
+      if (old != 0) reaped = filesystem_.reap(old);
+      if (reaped.gone) gone = old;
+    }
+  }
+  filesystem_.remove_container(reaped);
+  if (KernelView* kernel = filesystem_.kernel_) {
+    if (gone != 0) kernel->let_go(gone);
+    kernel->name_changed(parent, name);
+  }
+  return {};
+}
+
+Result<bool> Staging::add_directory(const std::string& path, const StagedAttributes& attributes) {
+  std::uint64_t parent = 0;
+  std::string name;
+  {
+    WriteLock lock(filesystem_.mutex_);
+    auto place = locate(filesystem_.names_, path);
+    if (!place) return std::unexpected(place.error());
+    if (const auto there = filesystem_.names_.child(*place->parent, place->name)) {
+      if ((*there)->is_directory()) return false;
+      return fail(ENOTDIR, path + ": is in the buffer and is no directory");
+    }
+    EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
+    MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes);
+    node.staged = 1;
+    node.origin_path = path;
+    parent = node.parent;
+    name = node.name;
+    EFS_TRY(filesystem_.commit(0, node, removal_reserve(name)));
+  }
+  if (KernelView* kernel = filesystem_.kernel_) {
+    kernel->name_changed(parent, name);
+    kernel->attributes_changed(parent);
+  }
+  return true;
+}
+
+Status Staging::settle_directory(const std::string& path, const StagedAttributes& attributes) {
+  std::uint64_t ino = 0;
+  {
+    WriteLock lock(filesystem_.mutex_);
+    auto place = locate(filesystem_.names_, path);
+    if (!place) return std::unexpected(place.error());
+    const auto there = filesystem_.names_.child(*place->parent, place->name);
+    if (!there || !(*there)->is_directory() || (*there)->dirty) return {};
+    const Inode& dir = **there;
+    ino = dir.ino;
+    EFS_TRY(filesystem_.commit(0, SetAttributes{ino, dir.mode, dir.uid, dir.gid, attributes.atime, attributes.mtime, file_time_now(), 0}));
+  }
+  if (KernelView* kernel = filesystem_.kernel_) kernel->attributes_changed(ino);
+  return {};
+}
+
+Status Staging::add_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes) {
+  EFS_TRY(make_symlink(path, target, attributes));
+  std::uint64_t parent = 0;
+  std::string name;
+  {
+    ReadLock lock(filesystem_.mutex_);
+    const auto place = locate(filesystem_.names_, path);
+    if (!place) return {};  // removed again meanwhile
+    parent = place->parent->ino;
+    name = place->name;
+  }
+  if (KernelView* kernel = filesystem_.kernel_) kernel->name_changed(parent, name);
+  return {};
+}
+
+Result<Writers> Staging::writers(std::uint64_t ino) {
+  Writers writers;
+  bool counted = false;
+  {
+    ReadLock lock(filesystem_.mutex_);
+    const auto found = filesystem_.regular(ino);
+    if (!found) return std::unexpected(found.error());
+    const Inode& inode = **found;
+    // Before anything is looked at: who opens it for writing after this is seen by the number.
+    writers.edits = inode.edits;
+    writers.open = inode.write_opens;
+    // A descriptor that was opened for writing only cannot be mapped. A release comes after the last write, also of
+    // what was sent off asynchronously. The counts begin with this process.
+    counted = !inode.opened_read_write && !filesystem_.options_.takeover;
+  }
+  if (writers.open > 0) return writers;
+  if (counted) {
+    writers.possible = false;
+    return writers;
+  }
+  // What we hold ourselves would count as writers.
+  if (KernelView* kernel = filesystem_.kernel_) kernel->let_go(ino);
+  {
+    MutexLock lock(filesystem_.files_mutex_);
+    if (const auto it = filesystem_.files_.find(ino); it != filesystem_.files_.end() && it->second.use_count() == 1) filesystem_.files_.erase(it);
+  }
+  writers.possible = filesystem_.backend_.may_be_written(ino);
+  return writers;
+}
+
+Result<std::uint64_t> Staging::edits(std::uint64_t ino) {
+  ReadLock lock(filesystem_.mutex_);
+  const auto found = filesystem_.inode(ino);
+  if (!found) return std::unexpected(found.error());
+  return (*found)->edits.load();
+}
+
+Result<struct stat> Staging::attributes(std::uint64_t ino) {
+  ReadLock lock(filesystem_.mutex_);
+  const auto found = filesystem_.inode(ino);
+  if (!found) return std::unexpected(found.error());
+  return filesystem_.stat_of(**found);
+}
+
+Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits, const Origin& copy, bool in_place) {
+  WriteLock lock(filesystem_.mutex_);
+  const auto place = locate(filesystem_.names_, path);
+  const auto there = place ? filesystem_.names_.child(*place->parent, place->name) : std::unexpected(place.error());
+  if (!there || (*there)->ino != ino || (*there)->edits != edits || (*there)->write_opens > 0) return false;
+  EFS_TRY(book_saved(**there, path, copy, in_place));
+  return true;
+}
+
+Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_place) {
+  WriteLock lock(filesystem_.mutex_);
+  const auto place = locate(filesystem_.names_, path);
+  if (!place) return std::unexpected(place.error());
+  const auto there = filesystem_.names_.child(*place->parent, place->name);
+  if (!there) return std::unexpected(there.error());
+  return book_saved(**there, path, copy, in_place);
+}
+
+Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place) {
+  filesystem_.mutex_.assert_held();
+  SetStaging staging = staging_of(inode);
+  staging.dirty = 0;
+  staging.saved = 1;
+  staging.copy = copy;
+  staging.saved_path = path;
+  if (in_place && staging.staged != 0) {
+    staging.origin = copy;
+    staging.origin_path = path;
+  }
+  EFS_TRY(filesystem_.commit(0, staging));
+  if (inode.is_regular() && !inode.settled) filesystem_.note_unsettled(inode.ino);
+  return {};
+}
+
+Status Staging::remove_clean(const std::string& path) {
+  std::uint64_t parent = 0, ino = 0;
+  std::string name;
+  bool last = false;
+  Filesystem::Reaped reaped;
+  {
+    WriteLock lock(filesystem_.mutex_);
+    const auto place = locate(filesystem_.names_, path);
+    if (!place) return std::unexpected(place.error());
+    const auto there = filesystem_.names_.child(*place->parent, place->name);
+    if (!there) return fail(there.error().code, path + ": not in the buffer");
+    if (!(*there)->is_regular()) return fail(EINVAL, path + ": is no regular file");
+    const auto item = item_of(**there, path, Keep::by_rule, "");
+    if (!item) return std::unexpected(item.error());
+    if (item->dirty || (!item->origin && !item->saved) || (*there)->write_opens > 0) return fail(EBUSY, path + ": the buffer may have the only copy");
+    parent = place->parent->ino;
+    name = place->name;
+    ino = (*there)->ino;
+    last = (*there)->nlink == 1;
+    EFS_TRY(filesystem_.commit(0, Unlink{.parent = parent, .time = file_time_now(), .name = name}, -removal_reserve(name)));
+    reaped = filesystem_.reap(ino);
+  }
+  filesystem_.remove_container(reaped);
+  const bool gone = reaped.gone;
+  if (KernelView* kernel = filesystem_.kernel_) {
+    if (gone) kernel->let_go(ino);
+    kernel->name_removed(parent, name, ino, last);
+  }
+  return {};
+}
+
+Status Staging::set_keep(const std::string& path, Keep keep) {
+  WriteLock lock(filesystem_.mutex_);
+  auto step = start_of_walk(path);
+  if (!step) return std::unexpected(step.error());
+  SetStaging staging = staging_of(*step->inode);
+  staging.keep = static_cast<std::uint8_t>(keep);
+  return filesystem_.commit(0, staging);
+}
+
+}  // namespace efs::fs

@@ -1,0 +1,24 @@
+#pragma once
+// What the files that implement Staging share.
+
+#include <string>
+
+#include "fs/filesystem.hpp"
+
+namespace efs::fs {
+
+struct Place {
+  Inode* parent = nullptr;
+  std::string name;
+};
+
+/// The directory that holds the last component of `path`, by the namespace alone. Under the namespace lock.
+Result<Place> locate(const Namespace& names, const std::string& path);
+
+/// The record of a staged node under that name; it is clean.
+MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const StagedAttributes& attributes);
+
+/// Journal space to keep back for the removal of a name.
+std::int64_t removal_reserve(const std::string& name);
+
+}  // namespace efs::fs

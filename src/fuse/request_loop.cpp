@@ -1,0 +1,168 @@
+#include "fuse/request_loop.hpp"
+
+#include <algorithm>
+#include <system_error>
+
+#include "base/log.hpp"
+#include "base/slow_work.hpp"
+
+namespace efs::fuse {
+
+using Got = RequestReader::Got;
+
+namespace {
+
+constexpr unsigned smallest_crowd = 8;
+constexpr unsigned largest_crowd = 4096;
+
+}  // namespace
+
+// A thread of the loop: hears of slow work in what it handles, and then leads no more.
+class RequestLoop::Worker final : public SlowWorkListener {
+ public:
+  Worker(RequestLoop& loop, std::unique_ptr<RequestReader> its_reader) : reader(std::move(its_reader)), loop_(loop) {}
+  void slow_work_begins() override {
+    if (leads && loop_.hand_over()) leads = false;
+  }
+
+  const std::unique_ptr<RequestReader> reader;
+  bool leads = false;
+
+ private:
+  RequestLoop& loop_;
+};
+
+RequestLoop::RequestLoop(Options options, MakeReader make_reader, Housekeeping* housekeeping)
+    : options_(options), make_reader_(std::move(make_reader)), housekeeping_(housekeeping), spin_(options.spin) {}
+
+RequestLoop::~RequestLoop() = default;
+
+void RequestLoop::run() {
+  work();
+  std::vector<std::thread> others;
+  {
+    MutexLock lock(mutex_);
+    others = std::move(threads_);
+  }
+  for (auto& thread : others) thread.join();
+}
+
+void RequestLoop::work() {
+  Worker worker(*this, make_reader_());
+  const ListenForSlowWork listen(worker);
+  mutex_.lock();
+  while (!ended_) {
+    if (!leading_) {
+      leading_ = worker.leads = true;
+      mutex_.unlock();
+      lead(worker);
+      mutex_.lock();
+    } else if (help_wanted_) {
+      help_wanted_ = false;
+      mutex_.unlock();
+      help(worker);
+      mutex_.lock();
+    } else {
+      ++sleeping_;
+      while (!ended_ && leading_ && !help_wanted_) wake_.wait(mutex_);
+      --sleeping_;
+    }
+  }
+  mutex_.unlock();
+}
+
+void RequestLoop::lead(Worker& worker) {
+  unsigned in_a_row = 0;
+  while (worker.leads) {
+    Got got = worker.reader->receive();
+    if (got == Got::nothing) {
+      in_a_row = 0;
+      got = wait_for_request(*worker.reader);
+    }
+    if (got == Got::end) return end();
+    if (got == Got::nothing) continue;
+    if (++since_housekeeping_ >= busy) keep_house();
+    if (++in_a_row >= crowd_) {
+      in_a_row = 0;
+      call_helper();
+    }
+    worker.reader->handle();
+  }
+}
+
+// Receives beside the leader until the queue is empty. Help that was not needed is called for less often.
+void RequestLoop::help(Worker& worker) {
+  unsigned handled = 0;
+  Got got{};
+  while ((got = worker.reader->receive()) == Got::request) {
+    ++handled;
+    worker.reader->handle();
+  }
+  if (got == Got::end) return end();
+  crowd_ = handled < 2 ? std::min(crowd_ * 2, largest_crowd) : smallest_crowd;
+}
+
+Got RequestLoop::wait_for_request(RequestReader& reader) {
+  if (const auto spin = spin_.next(); spin.count() > 0) {
+    const auto until = std::chrono::steady_clock::now() + spin;
+    do {
+      if (const Got got = reader.receive(); got != Got::nothing) {
+        spin_.caught();
+        return got;
+      }
+    } while (std::chrono::steady_clock::now() < until);
+    spin_.missed();
+  }
+  if (housekeeping_ == nullptr || !housekeeping_->due()) reader.wait(-1);
+  else if (!reader.wait(quiet)) keep_house();
+  return Got::nothing;
+}
+
+void RequestLoop::keep_house() {
+  since_housekeeping_ = 0;
+  if (housekeeping_ != nullptr && housekeeping_->due()) housekeeping_->run();
+}
+
+// A thread that sleeps, or a new one.
+bool RequestLoop::somebody_free() {
+  if (ended_) return false;
+  if (sleeping_ > 0) return true;
+  if (threads_.size() + 1 >= options_.most_threads) return false;
+  try {
+    threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error& problem) {
+    log::warn("event=no_thread reason=\"{}\" threads={}", problem.what(), threads_.size() + 1);
+    return false;
+  }
+  return true;
+}
+
+// False where nobody is there to lead: then the caller goes on, and requests wait for its slow work.
+bool RequestLoop::hand_over() {
+  {
+    MutexLock lock(mutex_);
+    if (!somebody_free()) return false;
+    leading_ = false;
+  }
+  wake_.notify_one();
+  return true;
+}
+
+void RequestLoop::call_helper() {
+  {
+    MutexLock lock(mutex_);
+    if (help_wanted_ || !somebody_free()) return;
+    help_wanted_ = true;
+  }
+  wake_.notify_one();
+}
+
+void RequestLoop::end() {
+  {
+    MutexLock lock(mutex_);
+    ended_ = true;
+  }
+  wake_.notify_all();
+}
+
+}  // namespace efs::fuse

@@ -1,0 +1,15 @@
+#pragma once
+// What the kernel's FUSE protocol has and older headers lack (include/uapi/linux/fuse.h, kernel 6.9).
+
+#include <cstdint>
+
+namespace efs::fuse {
+
+/// Set in the number of a request that is sent again to the successor of a daemon that had read it.
+inline constexpr std::uint64_t resent_bit = std::uint64_t{1} << 63;
+/// Notification: send again what was read and not answered.
+inline constexpr std::int32_t notify_resend = 7;
+/// INIT flag: the kernel knows that notification.
+inline constexpr std::uint64_t has_resend = std::uint64_t{1} << 39;
+
+}  // namespace efs::fuse

@@ -1,0 +1,280 @@
+#include "stage/load.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "base/mutex.hpp"
+#include "base/text.hpp"
+#include "config/paths.hpp"
+
+namespace efs::stage {
+namespace {
+
+constexpr std::uint64_t grain = 4096;
+
+/// ctime is left out: a chmod or a new link on the PFS is no other content.
+bool same_version(const std::optional<fs::Origin>& a, const fs::Origin& b) {
+  return a && a->device == b.device && a->inode == b.inode && a->size == b.size && a->mtime == b.mtime;
+}
+
+/// The buffer as stage_in() sees it during a load: what it publishes is kept back until all is there.
+class LoadBuffer final : public Buffer {
+ public:
+  struct File {
+    std::uint64_t ino = 0;
+    std::string path;
+    fs::StagedAttributes attributes;
+    fs::Origin origin;
+  };
+
+  explicit LoadBuffer(fs::Staging& staging) : staging_(staging) {}
+  /// Frees what was not given a name.
+  ~LoadBuffer() override {
+    for (const auto& file : files_) staging_.abandon(file.ino);
+  }
+
+  Result<std::uint64_t> begin_file() override { return staging_.begin_file(); }
+  Result<UniqueFd> open_container(std::uint64_t ino, int flags) override { return staging_.open_container(ino, flags); }
+  void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
+  Status publish_file(std::uint64_t ino, const std::string& path, const fs::StagedAttributes& attributes, const fs::Origin& origin) override {
+    const MutexLock lock(mutex_);
+    files_.push_back({ino, path, attributes, origin});
+    return {};
+  }
+  Status make_directory(const std::string&, const fs::StagedAttributes&) override { return {}; }
+  Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return {}; }
+  Result<std::vector<fs::WalkItem>> walk() override { return fail(ENOSYS); }
+  Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
+
+  /// The files that are whole, to be given their names; the caller answers for them from now on.
+  std::vector<File> take() {
+    const MutexLock lock(mutex_);
+    return std::exchange(files_, {});
+  }
+
+ private:
+  fs::Staging& staging_;
+  Mutex mutex_;  // rank 90 (leaf)
+  std::vector<File> files_ EFS_GUARDED_BY(mutex_);
+};
+
+class Load {
+ public:
+  Load(const config::JobConfig& config, const LoadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress)
+      : config_(config), request_(request), staging_(staging), pfs_(pfs), options_(options), progress_(progress) {}
+
+  LoadReport run() {
+    const auto started = std::chrono::steady_clock::now();
+    auto plan = planned();
+    if (plan && !plan->entries.empty()) {
+      if (request_.part.whole()) load_all(*plan);
+      else load_part(*plan);
+    }
+    report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    return std::move(report_);
+  }
+
+ private:
+  void failed(const std::string& path, Error error) {
+    if (!report_.failure) report_.failure = StageFailure{path, std::move(error)};
+  }
+
+  /// What is to move, after everything that can be refused was; nothing where something was.
+  std::optional<Plan> planned() {
+    config::JobConfig config = config_;
+    config.resources.clear();
+    config.results_dir.clear();
+    for (const auto& name : request_.names) {
+      config::Resource resource;
+      resource.path = name.empty() ? config.root_dir : (config.root_dir == "/" ? "" : config.root_dir) + "/" + name;
+      resource.is_glob = config::has_wildcard(name) && !pfs_.lstat(AT_FDCWD, resource.path);
+      config.resources.push_back(std::move(resource));
+    }
+    auto plan = make_plan(config, pfs_);
+    if (!plan) return failed("", plan.error()), std::nullopt;
+    if (!plan->problems.empty()) {
+      const auto& first = plan->problems.front();
+      const auto more = plan->problems.size() - 1;
+      const bool missing = first.reason == "does not exist" || first.reason.starts_with("no file");
+      failed("", {missing ? ENOENT : EINVAL, first.path + ": " + first.reason + (more > 0 ? " (and " + std::to_string(more) + " more)" : "")});
+      return std::nullopt;
+    }
+    if (!request_.part.whole() && !only_one_file(*plan)) return std::nullopt;
+    leave_out_what_is_there(*plan);
+    if (report_.failure || !fits(*plan)) return std::nullopt;
+    return std::move(*plan);
+  }
+
+  bool only_one_file(const Plan& plan) {
+    if (plan.files != 1 || request_.names.size() != 1 || plan.entries.back().path != request_.names.front()) {
+      failed("", {EINVAL, "a part can be loaded of one regular file only"});
+      return false;
+    }
+    if (auto part = clipped(request_.part, plan.entries.back().size); !part) return failed(plan.entries.back().path, part.error()), false;
+    return true;
+  }
+
+  void leave_out_what_is_there(Plan& plan) {
+    std::erase_if(plan.entries, [&](const PlanEntry& entry) { return is_there(entry); });
+    plan.bytes = plan.files = 0;
+    for (const auto& entry : plan.entries) {
+      if (entry.type != EntryType::file) continue;
+      ++plan.files;
+      plan.bytes += entry.size;
+    }
+  }
+
+  /// True where nothing is to be done for the entry; what must not be replaced is a failure.
+  bool is_there(const PlanEntry& entry) {
+    auto found = staging_.find(entry.path);
+    if (!found) {
+      // Below a name that is no directory, or a container that cannot be read: publishing would fail as well.
+      if (found.error().code != ENOENT) failed(entry.path, found.error());
+      return false;
+    }
+    const mode_t type = found->attributes.st_mode & S_IFMT;
+    if (entry.type == EntryType::directory) {
+      if (type != S_IFDIR) failed(entry.path, {ENOTDIR, "is in the buffer and is no directory"});
+      return true;
+    }
+    if (entry.type == EntryType::symlink) {
+      if (type != S_IFLNK || found->target != entry.target) failed(entry.path, {EEXIST, "is in the buffer and leads elsewhere; remove it there first"});
+      return ++report_.already, true;
+    }
+    if (type != S_IFREG) return failed(entry.path, {EISDIR, "is in the buffer and is no regular file; remove it there first"}), true;
+    const bool same = !found->dirty && same_version(found->origin, entry.origin);
+    if (same && found->parts.empty()) return ++report_.already, true;
+    if (same) return false;  // more of it, or the whole, takes the place of parts
+    if (!request_.replace) {
+      failed(entry.path, {EEXIST, found->dirty ? "is in the buffer and differs from the PFS; --replace --force would drop what is there"
+                                               : "is in the buffer in another version than the PFS has; use --replace"});
+    } else if (found->dirty && !request_.force) {
+      failed(entry.path, {EBUSY, "was changed in the buffer; unload it first, or drop the change with --force"});
+    }
+    return false;
+  }
+
+  bool fits(const Plan& plan) {
+    std::uint64_t needed = 0;
+    for (const auto& entry : plan.entries) needed += (std::min(entry.size, entry.allocated) + grain - 1) / grain * grain;
+    if (!request_.part.whole()) needed = std::min(needed, request_.part.length == 0 ? needed : request_.part.length);
+    auto available = staging_.available_bytes();
+    if (!available || needed <= *available) return true;
+    failed("", {ENOSPC, format_bytes(needed) + " are to be loaded and the buffer takes " + format_bytes(*available) + " more; unload with --remove, or load less"});
+    return false;
+  }
+
+  fs::Over over() const { return !request_.replace ? fs::Over::nothing : request_.force ? fs::Over::anything : fs::Over::clean; }
+
+  void load_all(const Plan& plan) {
+    LoadBuffer buffer(staging_);
+    StageReport staged = stage_in(plan, buffer, pfs_, options_, progress_);
+    if (!staged.ok()) return failed(staged.failure->path, std::move(staged.failure->error));
+    publish(plan, buffer.take());
+  }
+
+  /// All names, in a burst: directories, links, files.
+  void publish(const Plan& plan, std::vector<LoadBuffer::File> files) {
+    std::vector<const PlanEntry*> made;
+    for (const auto& entry : plan.entries) {
+      if (report_.failure) break;
+      Status done;
+      if (entry.type == EntryType::directory) {
+        auto added = staging_.add_directory(entry.path, entry.attributes);
+        if (!added) done = std::unexpected(added.error());
+        else if (*added) made.push_back(&entry);
+      } else if (entry.type == EntryType::symlink) {
+        done = staging_.add_symlink(entry.path, entry.target, entry.attributes);
+      }
+      if (!done) failed(entry.path, done.error());
+    }
+    std::ranges::sort(files, {}, &LoadBuffer::File::path);
+    for (const auto& file : files) publish_one(file);
+    // Children first: each name made inside a directory has moved its times.
+    for (auto it = made.rbegin(); it != made.rend(); ++it) (void)staging_.settle_directory((*it)->path, (*it)->attributes);
+  }
+
+  void publish_one(const LoadBuffer::File& file) {
+    if (report_.failure) return staging_.abandon(file.ino);
+    Status done = staging_.publish_over(file.ino, file.path, file.attributes, file.origin, over_of(file.path, file.origin));
+    if (done) {
+      ++report_.files;
+      report_.bytes += file.origin.size;
+      return;
+    }
+    staging_.abandon(file.ino);
+    if (report_.files > 0) done.error().what += " (" + std::to_string(report_.files) + " other files were loaded)";
+    failed(file.path, std::move(done.error()));
+  }
+
+  /// The whole file, or more of it, may take the place of parts of the same version without being asked.
+  fs::Over over_of(const std::string& path, const fs::Origin& origin) {
+    auto there = staging_.find(path);
+    const bool parts = there && !there->parts.empty() && !there->dirty && same_version(there->origin, origin);
+    return parts && over() == fs::Over::nothing ? fs::Over::clean : over();
+  }
+
+  void load_part(Plan& plan) {
+    const PlanEntry entry = plan.entries.back();
+    auto part = clipped(request_.part, entry.size);
+    if (!part) return failed(entry.path, part.error());
+    std::vector<Part> parts{*part};
+    if (auto there = staging_.find(entry.path); there && !there->dirty && same_version(there->origin, entry.origin)) {
+      for (const auto& known : parts_of(there->parts)) parts = united(std::move(parts), known);
+    }
+    const bool whole = parts.size() == 1 && parts.front().length == entry.size;
+    auto ino = staging_.begin_file();
+    if (!ino) return failed(entry.path, ino.error());
+    Status done = fill_parts(*ino, entry, parts);
+    plan.entries.pop_back();
+    if (done) publish(plan, {});  // the directories above
+    if (done && !report_.failure) done = staging_.publish_over(*ino, entry.path, entry.attributes, entry.origin, over_of(entry.path, entry.origin), whole ? "" : to_text(parts));
+    if (!done) failed(entry.path, done.error());
+    if (report_.failure) return staging_.abandon(*ino);
+    ++report_.files;
+    report_.bytes = progress_.bytes_done;
+  }
+
+  Status fill_parts(std::uint64_t ino, const PlanEntry& entry, const std::vector<Part>& parts) {
+    std::uint64_t bytes = 0;
+    for (const auto& part : parts) bytes += part.length;
+    progress_.begin(1, bytes);
+    auto root = pfs_.open(AT_FDCWD, config_.root_dir, O_RDONLY | O_DIRECTORY);
+    if (!root) return std::unexpected(root.error());
+    auto source = pfs_.open_beneath(root->get(), entry.path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (!source) return std::unexpected(source.error());
+    auto container = staging_.open_container(ino, O_RDWR);
+    if (!container) return std::unexpected(container.error());
+    Scratch scratch(options_.transfer_size);
+    for (const auto& part : parts) EFS_TRY(copy_part({pfs_, source->get()}, {posix_pfs(), container->get()}, part, scratch, progress_));
+    EFS_TRY(posix_pfs().truncate(container->get(), entry.size));
+    auto now = pfs_.fstat(source->get());
+    if (!now) return std::unexpected(now.error());
+    if (now->st_ino != entry.origin.inode || static_cast<std::uint64_t>(now->st_size) != entry.size || to_ns(now->st_mtim) != entry.origin.mtime) return fail(ESTALE, "changed while it was being read");
+    ++progress_.files_done;
+    return {};
+  }
+
+  const config::JobConfig& config_;
+  const LoadRequest& request_;
+  fs::Staging& staging_;
+  PfsIo& pfs_;
+  const Options& options_;
+  Progress& progress_;
+  LoadReport report_;
+};
+
+}  // namespace
+
+LoadReport load(const config::JobConfig& config, const LoadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress) {
+  try {
+    return Load(config, request, staging, pfs, options, progress).run();
+  } catch (const std::exception& exception) {
+    LoadReport report;
+    report.failure = StageFailure{"", {ENOMEM, std::string("load: ") + exception.what()}};
+    return report;
+  }
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,363 @@
+#include "stage/unload.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <map>
+#include <thread>
+#include <unordered_map>
+
+#include "base/mutex.hpp"
+#include "base/text.hpp"
+#include "stage/names.hpp"
+#include "stage/partial.hpp"
+#include "stage/results_tree.hpp"
+#include "stage/selection.hpp"
+#include "stage/stage_out.hpp"
+
+namespace efs::stage {
+namespace {
+
+// How long a close may take to be told to us: the kernel sends it behind the program's back.
+constexpr auto closing_time = std::chrono::milliseconds(500);
+constexpr auto closing_step = std::chrono::milliseconds(10);
+constexpr const char* busy_text = "a program has it open for writing; close it, or unload it as it is with --as-is";
+constexpr const char* unproved_text = "nothing proves that no program has it mapped for writing while others have it open; unload it as it is with --as-is";
+
+Nanoseconds wall_clock() { return to_ns(to_timespec(file_time_now())); }
+
+/// What was known of a file's writers when its copy was about to begin.
+struct Proof {
+  std::string path;
+  std::uint64_t edits = 0;
+  bool quiet = false;
+  std::string doubt;  // why the copy is unverified; "": it is not
+};
+
+/// The buffer as stage_out() sees it during an unload: the chosen items only, all of them results.
+class UnloadBuffer final : public Buffer {
+ public:
+  UnloadBuffer(fs::Staging& staging, bool as_is) : staging_(staging), as_is_(as_is) {}
+
+  std::vector<fs::WalkItem> items;
+
+  void expect(std::uint64_t ino, Proof proof) { proofs_[ino] = std::move(proof); }
+  const Proof* proof_of(std::uint64_t ino) const {
+    const auto it = proofs_.find(ino);
+    return it == proofs_.end() ? nullptr : &it->second;
+  }
+
+  Result<std::uint64_t> begin_file() override { return fail(ENOSYS); }
+  Result<UniqueFd> open_container(std::uint64_t ino, int flags) override { return staging_.open_container(ino, flags); }
+  void abandon(std::uint64_t) override {}
+  Status publish_file(std::uint64_t, const std::string&, const fs::StagedAttributes&, const fs::Origin&) override { return fail(ENOSYS); }
+  Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
+  Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
+  Result<std::vector<fs::WalkItem>> walk() override { return items; }
+  Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
+
+  Status confirm(std::uint64_t ino, bool same) override {
+    const auto it = proofs_.find(ino);
+    if (it == proofs_.end()) return Buffer::confirm(ino, same);
+    const auto now = staging_.edits(ino);
+    const bool untouched = same && it->second.quiet && now && *now == it->second.edits;
+    if (untouched) return {};
+    if (!as_is_) return fail(EBUSY, "was opened for writing, or changed, while it was copied");
+    const MutexLock lock(mutex_);
+    if (it->second.doubt.empty()) it->second.doubt = "it was opened for writing, or changed, while it was copied";
+    return {};
+  }
+
+ private:
+  fs::Staging& staging_;
+  const bool as_is_;
+  Mutex mutex_;  // rank 90 (leaf): guards the doubts during a transfer
+  std::unordered_map<std::uint64_t, Proof> proofs_;
+};
+
+class Unload {
+ public:
+  Unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress)
+      : config_(config), request_(request), staging_(staging), pfs_(pfs), options_(options), progress_(progress),
+        in_place_(config.in_place || config.results_dir == config.root_dir), buffer_(staging, request.as_is) {}
+
+  Receipt run() {
+    const Nanoseconds started = wall_clock();
+    if (config_.results_dir.empty()) {
+      receipt_.reason = "the job file names no results-dir";
+    } else {
+      choose();
+      prove();
+      if (request_.part.whole()) copy_all();
+      else copy_part_of_one();
+    }
+    receipt_.job = config_.name;
+    receipt_.results_dir = config_.results_dir;
+    receipt_.started = started;
+    receipt_.ended = wall_clock();
+    settle(receipt_);
+    return std::move(receipt_);
+  }
+
+ private:
+  void refuse(const std::string& path, int code, std::string reason, std::uint64_t bytes = 0) {
+    ReceiptEntry entry;
+    entry.path = path;
+    entry.code = code;
+    entry.bytes = bytes;
+    entry.reason = std::move(reason);
+    receipt_.entries.push_back(std::move(entry));
+  }
+
+  /// The items that were asked for, each once.
+  void choose() {
+    for (const auto& name : request_.names) {
+      auto items = items_of(staging_, name);
+      if (!items) {
+        refuse(name.empty() ? "." : name, items.error().code, describe(items.error()));
+        continue;
+      }
+      for (auto& item : *items) chosen_.try_emplace(item.path, std::move(item));
+    }
+  }
+
+  static bool needs_proof(const fs::WalkItem& item) { return S_ISREG(item.attributes.st_mode) && is_dirty(item); }
+
+  /// Before the attributes are read that the copy will get: a file that is quiet from here on is what they say.
+  void prove() {
+    std::vector<fs::WalkItem*> waiting;
+    for (auto& [path, item] : chosen_)
+      if (needs_proof(item)) waiting.push_back(&item);
+    const auto deadline = std::chrono::steady_clock::now() + closing_time;
+    while (!waiting.empty()) {
+      std::erase_if(waiting, [&](fs::WalkItem* item) { return quiet(*item); });
+      if (waiting.empty() || progress_.cancel || std::chrono::steady_clock::now() >= deadline) break;
+      std::this_thread::sleep_for(closing_step);
+    }
+    for (auto* item : waiting) {
+      const Proof* proof = buffer_.proof_of(item->ino);
+      if (!request_.as_is) {
+        refuse(item->path, EBUSY, proof == nullptr ? "vanished" : proof->doubt, static_cast<std::uint64_t>(item->attributes.st_size));
+        chosen_.erase(std::string(item->path));
+      }
+    }
+    for (auto& [path, item] : chosen_) {
+      if (!needs_proof(item)) continue;
+      if (auto now = staging_.attributes(item.ino)) item.attributes = *now;
+    }
+  }
+
+  bool quiet(const fs::WalkItem& item) {
+    const auto writers = staging_.writers(item.ino);
+    if (!writers) return false;
+    buffer_.expect(item.ino, {.path = item.path, .edits = writers->edits, .quiet = !writers->possible,
+                              .doubt = !writers->possible ? "" : writers->open > 0 ? busy_text : unproved_text});
+    return !writers->possible;
+  }
+
+  /// stage_out() over the chosen items, with the directories above them.
+  void copy_all() {
+    std::map<std::string, fs::WalkItem> items = chosen_;
+    for (auto& [path, item] : items) item.keep = fs::Keep::persistent;
+    for (const auto& [path, item] : chosen_)
+      for (std::string above = parent_of(path); !above.empty() && !items.contains(above); above = parent_of(above)) {
+        auto directory = staging_.find(above);
+        if (!directory) break;
+        directory->keep = fs::Keep::temporary;  // on the way only: no result itself
+        items.emplace(above, std::move(*directory));
+      }
+    for (auto& [path, item] : items) buffer_.items.push_back(std::move(item));
+    Receipt done = stage_out(config_, buffer_, pfs_, options_, progress_);
+    receipt_.reason = done.reason;
+    for (auto& entry : done.entries) {
+      if (!chosen_.contains(entry.path) && entry.action == Action::dropped) continue;
+      finish(entry);
+      receipt_.entries.push_back(std::move(entry));
+    }
+  }
+
+  /// Clean, unverified or removed: what an entry's file is from now on.
+  void finish(ReceiptEntry& entry) {
+    const auto chosen = chosen_.find(entry.path);
+    if (chosen == chosen_.end() || (entry.action != Action::staged_out && entry.action != Action::unchanged)) return;
+    const fs::WalkItem& item = chosen->second;
+    if (entry.action == Action::staged_out && S_ISREG(item.attributes.st_mode)) mark(entry, item);
+    if (!request_.remove || !S_ISREG(item.attributes.st_mode)) return;
+    const Status there = entry.action == Action::unchanged ? still_there(item) : Status();
+    const Status removed = there ? staging_.remove_clean(entry.path) : there;
+    append(entry.reason, removed ? "removed from the buffer" : "kept in the buffer: " + describe(removed.error()));
+  }
+
+  static void append(std::string& reason, const std::string& more) { reason += (reason.empty() ? "" : "; ") + more; }
+
+  void mark(ReceiptEntry& entry, const fs::WalkItem& item) {
+    const Proof* proof = buffer_.proof_of(item.ino);
+    if (proof == nullptr || !proof->doubt.empty()) {
+      entry.unverified = true;
+      return append(entry.reason, "copied as it was, unverified" + (proof == nullptr ? std::string() : ": " + doubt_of(*proof)));
+    }
+    const auto copy = version_of_copy(item);
+    const auto clean = copy ? staging_.set_saved(item.ino, item.path, proof->edits, *copy, in_place_) : std::unexpected(copy.error());
+    // The copy is good all the same: it was whole when it was made.
+    if (!clean) append(entry.reason, "still marked as changed: " + describe(clean.error()));
+    else if (!*clean) append(entry.reason, "still marked as changed: it was opened for writing or renamed after it was copied");
+  }
+
+  static std::string doubt_of(const Proof& proof) {
+    return proof.doubt == busy_text ? "a program has it open for writing" : proof.doubt == unproved_text ? "it may be mapped for writing" : proof.doubt;
+  }
+
+  /// A clean file goes only while the PFS has what it is a copy of.
+  Status still_there(const fs::WalkItem& item) {
+    const auto& known = item.saved ? item.saved : item.origin;
+    if (!known) return fail(EBUSY, "the buffer may have the only copy");
+    auto now = version_below(item.saved ? config_.results_dir : config_.root_dir, item.path);
+    const bool same = now && now->inode == known->inode && now->device == known->device && now->size == known->size && now->mtime == known->mtime;
+    return same ? Status() : fail(ESTALE, "the PFS does not have this version any more");
+  }
+
+  /// What results-dir has under the item's name now: ours, unless the size tells otherwise.
+  Result<fs::Origin> version_of_copy(const fs::WalkItem& item) {
+    auto now = version_below(config_.results_dir, item.path);
+    if (now && now->size != static_cast<std::uint64_t>(item.attributes.st_size)) return fail(ESTALE, "somebody has changed it in results-dir");
+    return now;
+  }
+
+  Result<fs::Origin> version_below(const std::string& top_path, const std::string& path) {
+    auto top = pfs_.open(AT_FDCWD, top_path, O_RDONLY | O_DIRECTORY);
+    auto directory = top ? pfs_.open_beneath(top->get(), parent_of(path), O_RDONLY | O_DIRECTORY) : std::move(top);
+    if (!directory) return std::unexpected(directory.error());
+    auto now = pfs_.lstat(directory->get(), leaf_of(path));
+    if (!now) return std::unexpected(now.error());
+    return fs::Origin{.device = now->st_dev, .inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size), .mtime = to_ns(now->st_mtim), .ctime = to_ns(now->st_ctim)};
+  }
+
+  void copy_part_of_one() {
+    if (chosen_.size() != 1 || !S_ISREG(chosen_.begin()->second.attributes.st_mode)) {
+      if (!receipt_.entries.empty()) return;
+      return refuse(request_.names.empty() ? "" : request_.names.front(), EINVAL, "a part can be unloaded of one regular file only");
+    }
+    const fs::WalkItem& item = chosen_.begin()->second;
+    ReceiptEntry entry;
+    entry.path = item.path;
+    entry.mtime = to_ns(item.attributes.st_mtim);
+    const auto written = write_part(item);
+    if (written) {
+      entry.action = Action::staged_out;
+      entry.bytes = written->length;
+      entry.reason = "bytes " + std::to_string(written->offset) + " to " + std::to_string(written->offset + written->length);
+      if (const Proof* proof = buffer_.proof_of(item.ino); proof != nullptr && !proof->doubt.empty()) {
+        entry.unverified = true;
+        append(entry.reason, "copied as it was, unverified: " + doubt_of(*proof));
+      }
+    } else {
+      entry.code = written.error().code;
+      entry.reason = describe(written.error());
+    }
+    receipt_.entries.push_back(std::move(entry));
+  }
+
+  /// The file of results-dir with the part laid over it, in its place.
+  Result<Part> write_part(const fs::WalkItem& item) {
+    auto part = clipped(request_.part, static_cast<std::uint64_t>(item.attributes.st_size));
+    if (!part) return part;
+    if (!item.parts.empty() && united(parts_of(item.parts), *part) != parts_of(item.parts)) return fail(EINVAL, "only the parts " + item.parts + " of it were loaded");
+    auto top = pfs_.open(AT_FDCWD, config_.results_dir, O_RDONLY | O_DIRECTORY);
+    auto directory = top ? pfs_.open_beneath(top->get(), parent_of(item.path), O_RDONLY | O_DIRECTORY) : std::move(top);
+    auto old = directory ? pfs_.open_beneath(directory->get(), leaf_of(item.path), O_RDONLY | O_NONBLOCK) : std::unexpected(directory.error());
+    if (!old && old.error().code == ENOENT) return fail(ENOENT, "results-dir has no version of it that the part could go into; unload all of it first");
+    if (!old) return std::unexpected(old.error());
+    auto before = pfs_.fstat(old->get());
+    if (!before) return std::unexpected(before.error());
+    const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path)), .fsync = true};
+    (void)pfs_.unlink(job.directory, job.partial);  // of one that was killed; unloads of an instance run one after the other
+    auto fd = pfs_.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    if (!fd) return fail(fd.error().code, "creating " + job.partial + ": " + describe(fd.error()));
+    auto size = lay_over(item, *part, old->get(), *before, fd->get());
+    if (!size) {
+      (void)pfs_.unlink(job.directory, job.partial);
+      return std::unexpected(size.error());
+    }
+    auto made = pfs_.fstat(fd->get());
+    if (!made) return std::unexpected(made.error());
+    EFS_TRY(publish_partial(job, {.inode = made->st_ino, .size = *size, .checksum = std::nullopt}, pfs_));
+    EFS_TRY(pfs_.fsync(job.directory));
+    return part;
+  }
+
+  Result<std::uint64_t> lay_over(const fs::WalkItem& item, Part part, int old, const struct stat& before, int fd) {
+    const auto old_size = static_cast<std::uint64_t>(before.st_size);
+    progress_.begin(1, old_size + part.length);
+    auto container = buffer_.open_container(item.ino, O_RDONLY);
+    if (!container) return std::unexpected(container.error());
+    if (part.offset > old_size) return fail(EINVAL, "the version in results-dir ends before the part begins: a hole would stand for data");
+    Scratch scratch(options_.transfer_size);
+    if (old_size > 0) EFS_TRY(copy_part({pfs_, old}, {pfs_, fd}, {0, old_size}, scratch, progress_));
+    EFS_TRY(copy_part({posix_pfs(), container->get()}, {pfs_, fd}, part, scratch, progress_));
+    const auto after = staging_.attributes(item.ino);
+    EFS_TRY(buffer_.confirm(item.ino, after && after->st_mtim.tv_sec == item.attributes.st_mtim.tv_sec && after->st_mtim.tv_nsec == item.attributes.st_mtim.tv_nsec));
+    if (before.st_uid != ::geteuid()) (void)pfs_.chown(fd, before.st_uid, before.st_gid);
+    EFS_TRY(pfs_.chmod(fd, before.st_mode & 0777U));
+    EFS_TRY(pfs_.fsync(fd));
+    ++progress_.files_done;
+    return std::max(old_size, part.offset + part.length);
+  }
+
+  const config::JobConfig& config_;
+  const UnloadRequest& request_;
+  fs::Staging& staging_;
+  PfsIo& pfs_;
+  const Options& options_;
+  Progress& progress_;
+  const bool in_place_;
+  UnloadBuffer buffer_;
+  std::map<std::string, fs::WalkItem> chosen_;
+  Receipt receipt_;
+};
+
+}  // namespace
+
+std::string describe_unload(const Receipt& receipt) {
+  std::uint64_t unverified = 0;
+  std::string names;
+  std::size_t named = 0;
+  for (const auto& entry : receipt.entries) {
+    unverified += entry.unverified ? 1 : 0;
+    const bool good = entry.action == Action::staged_out || entry.action == Action::unchanged;
+    if ((good && !entry.unverified && entry.reason.find("kept in the buffer") == std::string::npos && entry.reason.find("still marked") == std::string::npos) || ++named > 20) continue;
+    names += "  " + std::string(name_of(entry.action)) + ": " + entry.path + (entry.reason.empty() ? "" : ": " + entry.reason) + "\n";
+  }
+  if (named > 20) names += "  ... and " + std::to_string(named - 20) + " more\n";
+  const auto& totals = receipt.totals;
+  std::string text = std::to_string(totals.staged_out) + " unloaded (" + format_bytes(totals.bytes_staged_out) + ") to " + receipt.results_dir + ", " + std::to_string(totals.unchanged) + " unchanged";
+  if (unverified > 0) text += ", " + std::to_string(unverified) + " of them unverified";
+  if (const auto lost = totals.failed + totals.conflict + totals.not_saved; lost > 0) text += ", " + std::to_string(lost) + " failed";
+  return text + "\n" + (receipt.reason.empty() ? "" : "  " + receipt.reason + "\n") + names;
+}
+
+int error_code(const Receipt& receipt) {
+  for (const auto& entry : receipt.entries) {
+    if (entry.action == Action::failed) return entry.code != 0 ? entry.code : EIO;
+    if (entry.action == Action::conflict) return ESTALE;
+    if (entry.action == Action::not_saved) return ENOSPC;
+  }
+  return receipt.reason.empty() ? 0 : EIO;
+}
+
+Receipt unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress) {
+  try {
+    return Unload(config, request, staging, pfs, options, progress).run();
+  } catch (const std::exception& exception) {
+    Receipt receipt;
+    receipt.job = config.name;
+    receipt.results_dir = config.results_dir;
+    receipt.reason = std::string("unload: ") + exception.what();
+    receipt.started = receipt.ended = wall_clock();
+    settle(receipt);
+    return receipt;
+  }
+}
+
+}  // namespace efs::stage

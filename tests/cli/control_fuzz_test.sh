@@ -1,0 +1,85 @@
+#!/bin/bash
+# Hostile messages to the control socket of a live instance: it answers everybody else, and the mount goes on.
+#   control_fuzz_test.sh BIN_DIR
+# EFS_FUZZ_SECONDS (5) says how long, EFS_TEST_SEED repeats a run.
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+seed=${EFS_TEST_SEED:-$RANDOM$RANDOM}
+fresh fuzz
+check 'start' "$EFS" start "$JOB"
+echo kept >"$MNT/kept"
+worker=$(field "$("$EFS" status --json fuzz)" 'd["worker_pid"]')
+socket=$EFS_RUNTIME_DIR/fuzz/control.sock
+check 'the socket is private' test "$(stat -c %a "$socket" "$EFS_RUNTIME_DIR/fuzz" | tr '\n' ' ')" = '600 700 '
+
+cat >"$S/fuzz.py" <<'PYTHON'
+import json, os, random, socket, sys, time
+path, seed, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+rng = random.Random(seed)
+verbs = ["status", "wait", "load", "unload", "wait-task", "cancel", "ls", "explain", "set", "nosuch", "", "\0", "v" * 5000]
+odd = [None, True, -1, 0, 1, 2**63, 2**64 - 1, -2**63, 1e308, "", "x", "..", "/", "\0", "a/" * 3000, "\ud800", "*" * 200, "[" * 300, [], {}, [[]], [None], [1], ["x", 2], {"a": {}}, ["input"], ["input", "input"], "input", "persistent"]
+fields = ["paths", "path", "task", "class", "offset", "size", "replace", "force", "as_is", "remove", "backend", "timeout_ms", "starter", "verb"]
+
+def request():
+  message = {"verb": rng.choice(verbs)}
+  for field in rng.sample(fields, rng.randrange(0, 6)): message[field] = rng.choice(odd)
+  if message["verb"] == "wait" and message.get("starter"): message["starter"] = False
+  if message["verb"] == "wait-task": message["timeout_ms"] = rng.choice([0, 1, "x", -1, None])
+  return json.dumps(message).encode() + b"\n"
+
+def hostile():
+  kind = rng.randrange(9)
+  if kind == 0: return rng.randbytes(rng.randrange(1, 5000)) + b"\n"
+  if kind == 1: return b"[" * rng.randrange(1, 500000) + b"\n"
+  if kind == 2: return b'{"verb":' * rng.randrange(1, 100000) + b"\n"
+  if kind == 3: return b"x" * rng.randrange(1, 3 << 20)
+  if kind == 4: line = request(); return line[:rng.randrange(len(line))]
+  if kind == 5:
+    line = bytearray(request())
+    for _ in range(rng.randrange(1, 20)): line[rng.randrange(len(line))] = rng.randrange(256)
+    return bytes(line)
+  if kind == 6: return b"".join(request() for _ in range(rng.randrange(1, 50)))
+  if kind == 7: return b'{"verb":"ls"}\n' * 200   # asks for much and reads nothing
+  return request()
+
+def connect():
+  s = socket.socket(socket.AF_UNIX); s.settimeout(2); s.connect(path); return s
+
+open_ones, sent, end = [], 0, time.monotonic() + seconds
+while time.monotonic() < end:
+  try:
+    s = connect()
+    s.settimeout(0.2)
+    s.sendall(hostile())
+    sent += 1
+    what = rng.randrange(4)
+    if what == 0: open_ones.append(s)            # stays, silent
+    elif what == 1: s.shutdown(socket.SHUT_WR); s.recv(100); s.close()
+    elif what == 2: s.recv(10); s.close()
+    else: s.close()
+  except OSError: pass
+  if len(open_ones) > 100:                       # more than it takes at a time
+    for s in open_ones: s.close()
+    open_ones = []
+  if sent % 50 == 0:                             # an honest client in between
+    for s in open_ones: s.close()
+    open_ones = []
+    deadline, answered = time.monotonic() + 20, False
+    while not answered and time.monotonic() < deadline:
+      try:
+        with connect() as s:
+          s.settimeout(20); s.sendall(b'{"verb":"status"}\n'); answered = b'"ok":true' in s.makefile("rb").readline()
+      except OSError: pass
+    if not answered: sys.exit("an honest client was not answered; after %d messages" % sent)
+print(sent, "messages")
+sys.exit(0 if sent > 20 else "only %d messages were sent" % sent)
+PYTHON
+if text=$(timeout 120 python3 "$S/fuzz.py" "$socket" "$seed" "${EFS_FUZZ_SECONDS:-5}" 2>&1); then ok; echo "seed $seed: $text"; else fail "hostile messages (EFS_TEST_SEED=$seed)" "$text"; fi
+check 'the same worker serves' test "$worker" = "$(field "$(timeout 60 "$EFS" status --json fuzz)" 'd["worker_pid"]')"
+check 'the mount goes on' grep -qx kept "$MNT/kept"
+check 'inputs are untouched' bash -c "cmp $PFS/input/a $MNT/input/a || ! test -e $MNT/input/a"
+check 'a load works' timeout 100 "$EFS" load --wait -i fuzz input
+check 'stop' timeout 100 "$EFS" stop fuzz
+check 'the result is back or was unloaded' grep -qx kept "$OUT/kept"
+finish

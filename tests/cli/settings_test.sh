@@ -1,0 +1,93 @@
+#!/bin/bash
+# Where values come from: Slurm's directives, environment and home in job files, the site file, and which of them wins.
+#   settings_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+unset ${!SLURM@} EFS_SITE_FILE
+export EFS_SITE_FILE=$S/site.yaml
+umask 022
+echo >"$EFS_SITE_FILE"
+
+# shown KEY FILE [OPTION...]: "value|source|where" of a setting.
+shown() { local key=$1 file=$2; shift 2; field "$("$EFS" check --show --json "$@" "$file")" "next(v['value'] + '|' + v['source'] + '|' + v['where'] for v in d['values'] if v['key'] == '$key')"; }
+is() { [ "$1" = "$2" ] || { echo "$1 is not $2"; return 1; }; }
+
+# --- directives and variables, all the way to the mount ---
+fresh slurm
+export SLURM_JOB_ID=4711 SLURM_JOB_NAME=heat WHERE=$S/slurm
+cat >"$JOB" <<EOF
+global-settings:
+  name: run-%j
+  root-dir: \$WHERE/pfs
+  mount-dir: \${WHERE}/mnt-%x-%j
+  results-dir: $S/slurm/out/%u
+backends: [ [ id: ram, capacity: 128 MiB ] ]
+resources: [ [ path: input ] ]
+EOF
+mkdir "$OUT/$(id -un)"
+check 'run' "$EFS" run "$JOB" -- sh -c 'echo "$EFS_MOUNT" >"$EFS_MOUNT/where"; cat "$EFS_MOUNT/input/a" >"$EFS_MOUNT/copy"'
+check 'the mount point is the expanded one' grep -qx "$S/slurm/mnt-heat-4711" "$OUT/$(id -un)/where"
+check 'the inputs were found' grep -qx alpha "$OUT/$(id -un)/copy"
+check 'the receipt has the expanded name' test -e "$OUT/$(id -un)/efs-receipt-run-4711.json"
+unset SLURM_JOB_NAME
+check_exit 'a directive without a value: line, column, variable' 2 "slurm.yaml:4:14: %x has no value: SLURM_JOB_NAME is not set" "$EFS" start "$JOB"
+unset WHERE
+check_exit 'an unset variable: line, column, name' 2 "slurm.yaml:3:13: the environment variable WHERE is not set" "$EFS" plan "$JOB"
+check 'nothing was started' test -z "$(ls -A "$EFS_RUNTIME_DIR")"
+fresh percent; mkdir "$S/percent/100%"
+check 'what efs has expanded the daemon does not expand again' "$EFS" start "$JOB" -m "$S/percent/100%"
+check 'a percent sign of the command line stays' cmp "$PFS/input/a" "$S/percent/100%/input/a"
+check 'stop' "$EFS" stop percent
+
+# --- precedence ---
+fresh order
+printf 'global-settings: {workers: 2}\n' >"$EFS_SITE_FILE"
+check 'site over built in' is "$(shown workers "$JOB")" "2|site file|$EFS_SITE_FILE:1"
+sed -i '2i\  workers: 3' "$JOB"
+check 'job file over site' is "$(shown workers "$JOB")" "3|job file|$JOB:2"
+export EFS_WORKERS=4
+check 'environment over job file' is "$(shown workers "$JOB")" '4|environment|EFS_WORKERS'
+check 'command line over environment' is "$(shown workers "$JOB" --set workers=5)" '5|command line|--set workers'
+check_exit 'check --show shows them' 0 'workers +4 +environment \(EFS_WORKERS\)' "$EFS" check --show "$JOB"
+check_exit 'plan --show, too' 0 'workers +4 +environment \(EFS_WORKERS\)' "$EFS" plan --show "$JOB"
+check 'plan --show --json' json "$("$EFS" plan --show --json "$JOB")" "any(v['key'] == 'workers' and v['value'] == '4' for v in d['values'])"
+EFS_WORKERS=many check_exit 'a bad variable is named' 2 "^EFS_WORKERS: 'workers' is 'many'" "$EFS" check "$JOB"
+check_exit '--set of an unknown key' 2 "did you mean 'workers'" "$EFS" check --set wokers=3 "$JOB"
+check_exit '--set without a value is usage' 2 'KEY=VALUE' "$EFS" check --set workers "$JOB"
+unset EFS_WORKERS
+check 'the daemon reads what the command read' env EFS_LOG_LEVEL=error "$EFS" start "$JOB" --set log-file="$S/order/log"
+check 'log-file by --set' test -e "$S/order/log"
+check 'log-level by the environment' test ! -s "$S/order/log"
+check 'stop ' "$EFS" stop order
+
+# --- the site fixes and limits ---
+printf 'global-settings: {workers: 2}\nlimits: {capacity: 64 MiB}\nfixed: [workers]\n' >"$EFS_SITE_FILE"
+check_exit 'what is fixed' 2 "order.yaml:2:12: 'workers' is '3', but the site has fixed it to '2' .*site.yaml:1" "$EFS" start "$JOB"
+sed -i 2d "$JOB"
+check_exit 'the capacity is limited' 2 "'capacity' is above the site's limit of 64 MiB" "$EFS" start "$JOB"
+sed -i '/backends/,$d' "$JOB"; printf 'resources: [ [ path: input ] ]\n' >>"$JOB"
+check 'start without a capacity' "$EFS" start "$JOB"
+check 'has the limit' json "$("$EFS" status --json order)" "d['capacity'] <= 64 << 20"
+check 'stop  ' "$EFS" stop order
+printf 'global-settings: {mount-dir: "%s/order/mnt-%%u/"}\nfixed: [mount-dir]\n' "$S" >"$EFS_SITE_FILE"
+sed -i '/mount-dir/d' "$JOB"
+check 'a fixed mount point with a variable' "$EFS" start "$JOB"
+check 'is where it is' mounted "$S/order/mnt-$(id -un)"
+check 'stop   ' "$EFS" stop order
+chmod go+w "$EFS_SITE_FILE"
+check_exit 'a site file that others can write is refused' 2 'site.yaml: .*changed by others' "$EFS" check "$JOB"
+check_exit 'but keeps nobody from looking' 0 'warning: .*site.yaml' env -u EFS_RUNTIME_DIR EFS_RUNTIME_DIR="$S/none" "$EFS" status
+chmod go-w "$EFS_SITE_FILE"
+echo 'limit: {}' >"$EFS_SITE_FILE"
+check_exit 'a wrong site file: line, column, name' 2 "site.yaml:1:1: unknown key 'limit'.*did you mean 'limits'" "$EFS" check "$JOB"
+rm "$EFS_SITE_FILE"
+check_exit 'a named site file that is not there' 2 'site.yaml: cannot read' "$EFS" check "$JOB"
+mkdir "$S/site-run"; printf 'runtime-dir: %s\nglobal-settings: {mount-dir: %s}\n' "$S/site-run" "$MNT" >"$EFS_SITE_FILE"
+if [ "$(id -u)" = 0 ]; then
+  check 'the runtime directory of the site' env -u EFS_RUNTIME_DIR "$EFS" start "$JOB"
+  check 'is used' test -d "$S/site-run/order"
+  check 'and found again' env -u EFS_RUNTIME_DIR "$EFS" stop order
+else
+  skip 'the runtime directory of the site' 'it is root'\''s'
+fi
+finish

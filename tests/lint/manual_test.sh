@@ -1,0 +1,62 @@
+#!/bin/bash
+# The manual says what the programs do: options of every verb against efs(1), options of the daemon and events of the log
+# against efsd(8). (The keys of job files are compared by the unit tests.) Every check is first shown to find what it
+# looks for.
+#   manual_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/../cli/lib.sh" "$@"
+
+verbs() { "$EFS" --help | sed -n '/^Subcommands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p'; }
+# help_options VERB: its options as words, from --help.
+help_options() { "$EFS" "$1" --help | sed -n '/^Options:/,$p' | grep -oE '^  -[^ ]*' | tr ',' '\n' | tr -d ' ' | sort -u; }
+
+# man_options FILE: "VERB OPTION" for every option of the section OPTIONS. Its subsections name their verbs.
+man_options() {
+  sed -e 's/\\-/-/g; s/\\f[A-Z]//g; s/"//g' "$1" | awk -v verbs="$(verbs | tr '\n' ' ')" '
+    /^\.SH / { inside = ($2 == "OPTIONS"); next }
+    !inside { next }
+    /^\.SS / { sub(/^\.SS */, ""); if ($0 == "Every verb") names = verbs; else { gsub(/,| and /, " "); names = $0 } next }
+    term { n = split(names, verb, " "); line = $0
+           while (match(line, /(^|[ ,])--?[A-Za-z][-A-Za-z]*/)) { word = substr(line, RSTART, RLENGTH); gsub(/[ ,]/, "", word); for (i = 1; i <= n; i++) print verb[i], word; line = substr(line, RSTART + RLENGTH) } }
+    { term = ($0 == ".TP") }' | sort -u
+}
+# differences PAGE: what is only in the help, or only in the page.
+differences() {
+  local verb
+  for verb in $(verbs); do
+    diff <(help_options "$verb") <(man_options "$1" | sed -n "s/^$verb //p") | sed -n "s/^< /$verb --help alone has /p; s/^> /the page alone has, for $verb, /p"
+  done
+}
+missing_verbs() { local verb; for verb in $(verbs); do awk -v verb="$verb" '/^\.SH /{inside = ($2 == "VERBS")} inside && term && $2 == verb {found = 1} {term = ($0 == ".TP")} END {exit !found}' "$1" || echo "no entry for $verb"; done; }
+
+daemon_options() { grep -ohE '"--[a-z-]+"' "$1"/src/daemon/efsd.cpp | tr -d '"' | sort -u; }
+daemon_manual() { sed -e 's/\\-/-/g' "$1" | awk '/^\.SH /{inside = ($2 == "OPTIONS")} inside && term {if (match($0, /--[a-z-]+/)) print substr($0, RSTART, RLENGTH)} {term = ($0 == ".TP")}' | sort -u; }
+events() { grep -rohE 'event=[a-z_]+' "$1"/src "$1"/backends --include='*.cpp' | cut -d= -f2 | sort -u; }
+manual_events() { awk '/^\.SH /{inside = ($2 == "LOG")} inside && term {print} {term = ($0 == ".TP")}' "$1" | sed 's/ "\? *(.*//; s/"[^"]*(.*//' | grep -oE '[a-z_]{4,}' | sort -u; }
+same() { local d; d=$(diff <(printf '%s\n' "$1") <(printf '%s\n' "$2")); [ -z "$d" ] || { echo "$d" | grep '^[<>]'; return 1; }; }
+nothing() { [ -z "$1" ] || { echo "$1"; return 1; }; }
+
+page=$SOURCE/man/efs.1 daemon=$SOURCE/man/efsd.8
+# --- the checks can fail ---
+check 'there are verbs' test "$(verbs | wc -l)" -ge 6
+check 'there are options' test "$(man_options "$page" | wc -l)" -ge 40
+sed 's/^\.B \\-\\-no\\-stage\\-out/.B \\-\\-nostageout/' "$page" >"$S/page"
+check 'an option that the page does not have is found' grep -q 'stop --help alone has --no-stage-out' <<<"$(differences "$S/page")"
+check 'an option that the help does not have is found' grep -q 'alone has, for stop, --nostageout' <<<"$(differences "$S/page")"
+sed '/^\.SH VERBS/,/^\.SH OPTIONS/s/^\.B stop$/.B halt/' "$page" >"$S/page"
+check 'a verb without an entry is found' grep -q 'no entry for stop' <<<"$(missing_verbs "$S/page")"
+sed 's/^\.BR staged_in /.BR staged_into /' "$daemon" >"$S/page"
+check_not 'an event that the page does not have is found' same "$(events "$SOURCE")" "$(manual_events "$S/page")"
+
+# --- the manual ---
+check 'every verb has its entry' nothing "$(missing_verbs "$page")"
+check 'efs(1) and --help have the same options' nothing "$(differences "$page")"
+check 'efsd(8) and efsd have the same options' same "$(daemon_options "$SOURCE")" "$(daemon_manual "$daemon")"
+check 'efsd(8) has every event of the log, and no other' same "$(events "$SOURCE")" "$(manual_events "$daemon")"
+if command -v man >/dev/null; then
+  for file in "$SOURCE"/man/*.[1-9]; do
+    check "$(basename "$file") is clean" nothing "$(MANWIDTH=100 MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z "$file" 2>&1 >/dev/null)"
+    for other in $(sed -n '/^\.SH SEE ALSO/,$s/^\.BR \(efs[a-z-]*\|spank_efs\) (\([0-9]\)).*/\1.\2/p' "$file"); do check "$(basename "$file"): $other exists" test -e "$SOURCE/man/$other"; done
+  done
+else skip 'pages are clean' 'no man here'; fi
+finish

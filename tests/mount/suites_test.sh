@@ -1,0 +1,101 @@
+#!/bin/bash
+# Public test suites on the mount, with passthrough and on the daemon's path, and on a tmpfs beside it: what passes there
+# has to pass here. pjdfstest and fsx come with `make suites` (cargo), stress-ng with `make deps` (Debian); a suite that is
+# not there is skipped. EFS_SUITES names the directory of the first two.
+#   suites_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/../cli/lib.sh" "$@"
+suites=${EFS_SUITES:-$BIN/../suites/bin}
+declared=$(cd "$(dirname "$0")" && pwd)/suites-expect.txt
+find_suite() { if [ -x "$suites/$1" ]; then echo "$suites/$1"; else command -v "$1"; fi; }
+pjdfstest=$(find_suite pjdfstest) fsx=$(find_suite fsx) stress=$(command -v stress-ng)
+seed=${EFS_TEST_SEED:-$((RANDOM * 32768 + RANDOM))}
+
+skip_all() { for suite in pjdfstest fsx stress-ng; do skip "$suite" "$1"; done; finish; }
+[ "$(id -u)" = 0 ] || skip_all 'needs root'
+[ -n "$pjdfstest" ] || skip pjdfstest "not installed: 'make suites' gets it (cargo, rustc 1.85 or newer)"
+[ -n "$fsx" ] || skip fsx "not installed: 'make suites' gets it (cargo, rustc 1.82 or newer)"
+[ -n "$stress" ] || skip stress-ng "not installed: 'make deps' gets it"
+[ -z "$stress" ] || [ -z "${EFS_FAST:-}" ] || { stress=; skip stress-ng 'takes minutes, and EFS_FAST is set'; }
+
+cat >"$S/pjdfstest.toml" <<'TOML'
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+utime_now = {}
+utimensat = {}
+[settings]
+naptime = 0.02
+allow_remount = false
+[dummy_auth]
+entries = [ ["nobody", "nogroup"], ["games", "games"] ]
+TOML
+cat >"$S/fsx.toml" <<'TOML'
+flen = 1048576
+[opsize]
+max = 131072
+[weights]
+close_open = 1
+invalidate = 1
+truncate = 5
+fsync = 1
+fdatasync = 1
+posix_fallocate = 1
+punch_hole = 1
+sendfile = 1
+copy_file_range = 1
+posix_fadvise = 1
+TOML
+
+# The filesystem class but for what is not about this directory or changes the machine.
+stressors() {
+  "$stress" --class 'filesystem?' 2>&1 | sed -n "s/^class 'filesystem' stressors: //p" | tr ' ' '\n' |
+    grep -vxE 'bind-mount|binderfs|dup|eventfd|io|ioprio|procfs'
+}
+# What a suite finds wrong in a directory, one name per line; its sums go to stderr.
+failures_of() {
+  local suite=$1 dir=$2 name code
+  case $suite in
+    pjdfstest)
+      NO_COLOR=1 timeout 300 "$pjdfstest" -c "$S/pjdfstest.toml" -p "$dir" >"$S/pjdfstest.log" 2>&1
+      grep -E '^Summary: ' "$S/pjdfstest.log" >&2 || { tail -n 3 "$S/pjdfstest.log" >&2; echo 'did not end'; }
+      awk '$NF == "FAILED" { print $1 }' "$S/pjdfstest.log" ;;
+    fsx)
+      timeout 300 "$fsx" -q -f "$S/fsx.toml" -N 20000 -S "$seed" -P "$S" "$dir/fsx" >"$S/fsx.log" 2>&1 || { tail -n 5 "$S/fsx.log" >&2; echo "seed-$seed"; }
+      rm -f "$dir/fsx" ;;
+    stress-ng)
+      for name in $(stressors); do
+        timeout 60 "$stress" "--$name" 1 -t 1 --temp-path "$dir" --verify --no-rand-seed --quiet >"$S/stress.log" 2>&1; code=$?
+        # 0: well; 3, 4: not available here, which has to be so on both sides.
+        [ $code = 0 ] || echo "$name:$code"
+      done ;;
+  esac | LC_ALL=C sort
+}
+# same SUITE WHERE DIR: nothing fails that does not fail on tmpfs, but what is declared; and what is declared does fail.
+same() {
+  local suite=$1 where=$2 dir=$3 extra
+  failures_of "$suite" "$dir" >"$S/$suite.here"
+  extra=$(LC_ALL=C comm -13 "$S/$suite.native" "$S/$suite.here" | sed "s/^/$suite /" | grep -vxFf <(sed -n 's/^\([^#][^:]*:*[^ ]*\): .*/\1/p' "$declared"))
+  if [ -z "$extra" ]; then ok; else fail "$where: $suite: not on tmpfs, but here" "$extra"; fi
+}
+
+mkdir "$S/native"; mount -t tmpfs -o mode=1777,size=2g native "$S/native"
+all=(); for suite in pjdfstest fsx stress; do [ -z "${!suite}" ] || all+=("${suite/#stress/stress-ng}"); done
+for suite in "${all[@]}"; do failures_of "$suite" "$S/native" >"$S/$suite.native"; done
+echo "suites: ${all[*]:-none}; seed $seed (EFS_TEST_SEED)"
+for suite in "${all[@]}"; do check_not "$suite ends on tmpfs" grep -qE 'did not end|^seed-' "$S/$suite.native"; done
+for suite in "${all[@]}"; do echo "fails on tmpfs: $suite: $(tr '\n' ' ' <"$S/$suite.native")"; done
+
+for io in passthrough daemon; do
+  CAPACITY='2 GiB' fresh "$io" 'resources: []'
+  mkdir "$MNT"
+  options=(-o dev,suid); [ $io = passthrough ] || options=(-o dev,suid,daemon-io)
+  check "$io: start" "$EFS" start "$JOB" "${options[@]}"
+  chmod 1777 "$MNT"
+  check "$io: I/O" json "$("$EFS" status --json "$NAME")" "d['io'] == '$io'"
+  for suite in "${all[@]}"; do same "$suite" "$io" "$MNT"; done
+  check "$io: the daemon lives" json "$("$EFS" status --json "$NAME")" "d['state'] == 'running'"
+  check "$io: stop" "$EFS" stop --no-stage-out "$NAME"
+done
+umount "$S/native"
+finish

@@ -1,0 +1,142 @@
+#!/bin/bash
+# The worker is killed while programs work on the mount: none of them may notice more than a pause.
+#   takeover_test.sh BIN_DIR
+# EFS_KILLS and EFS_KILL_POINTS: how many; the long run: 2000 and 2000.
+set -uo pipefail
+trap "" PIPE
+. "$(dirname "$0")/../cli/lib.sh" "$1"
+kills=${EFS_KILLS:-12} points=${EFS_KILL_POINTS:-24}
+seed=${EFS_SEED:-$RANDOM}
+echo "seed $seed (EFS_SEED=$seed repeats it), $kills kills at random moments, $points kill points"
+RANDOM=$seed
+
+state() { "$EFS" status --json "$NAME" 2>/dev/null; }
+worker() { state | python3 -c 'import json,sys; print(json.load(sys.stdin)["worker_pid"])' 2>/dev/null; }
+takeovers() { state | python3 -c 'import json,sys; print(json.load(sys.stdin)["takeovers"])' 2>/dev/null; }
+# A successor that is at work: one that is killed again and again before it has done anything is given up.
+has_successor() { state | python3 -c 'import json,sys; d = json.load(sys.stdin); sys.exit(d["worker_pid"] == int(sys.argv[1]) or d["state"] != "running")' "$1" 2>/dev/null; }
+
+# load_start: the programs that must not notice; load_end: what they say at the end.
+load_start() {
+  mkfifo "$S/$NAME/stop"
+  "$BIN/efs-takeover-load" "$MNT" "$seed" 3 <"$S/$NAME/stop" >"$S/$NAME/said" 2>&1 & load=$!; pids+=("$load")
+  exec 7>"$S/$NAME/stop"
+}
+load_end() {  # load_end NAME
+  echo 2>/dev/null >&7; exec 7>&-
+  wait "$load"; local code=$?
+  pids=()
+  sed 's/^/  /' "$S/$NAME/said"
+  if [ $code = 0 ]; then ok; else fail "$1: no call failed, no byte is lost" "$(tail -n 5 "$EFS_RUNTIME_DIR/$NAME/efsd.log")"; fi
+}
+
+random_kills() {  # random_kills NAME IO START_OPTIONS...
+  local io=$2 name=$1 i pid; shift 2
+  CAPACITY='512 MiB' fresh "$name" 'resources: []'
+  mkdir "$MNT"
+  [ "$name" != user ] || chown 65534:65534 "$MNT" "$OUT"
+  check "$name: start" "$EFS" start "$JOB" "$@"
+  [ "$name" != user ] || chmod 1777 "$MNT"
+  check "$name: I/O" json "$(state)" "d['io'] == '$io' and d['takeovers'] == 0"
+  load_start
+  for ((i = 0; i < kills; i++)); do
+    pid=$(worker) || { fail "$name: a worker after $i kills"; break; }
+    # Waits for the moment, not for an event: any moment is a good one.
+    read -rt "0.$(printf '%03d' $((RANDOM % 150)))" <> <(:)
+    kill -0 "$load" 2>/dev/null || { fail "$name: the programs run after $i kills"; break; }
+    kill -KILL "$pid" 2>/dev/null
+    await 20 has_successor "$pid" || { fail "$name: a successor after kill $i"; break; }
+  done
+  load_end "$name"
+  check "$name: takeovers are counted" json "$(state)" "d['takeovers'] >= $i and d['state'] == 'running'"
+  check "$name: the log says why" grep -q 'event=takeover .*killed by signal 9' "$EFS_RUNTIME_DIR/$name/efsd.log"
+  check "$name: files go back" "$EFS" stop "$name"
+  check "$name: all of them" test -f "$OUT/p0/b0"
+}
+
+kill_points() {  # at the nth system call of a worker, n spread over one round of everything
+  local i pid
+  fresh points 'resources: []'
+  check 'kill points: start' "$EFS" start "$JOB"
+  load_start
+  for ((i = 0; i < points; i++)); do
+    pid=$(worker) || { fail "kill points: a worker after $i kills"; break; }
+    timeout 20 "$BIN/efs-kill-at" "$pid" $((1 + RANDOM % 400)) || { fail "kill points: kill $i" "efs-kill-at: $?"; break; }
+    kill -0 "$load" 2>/dev/null || { fail "kill points: the programs run after $i kills"; break; }
+    await 20 has_successor "$pid" || { fail "kill points: a successor after kill $i"; break; }
+  done
+  load_end 'kill points'
+  check 'kill points: stop' "$EFS" stop points
+}
+
+real_programs() {  # a database, with and without a write-ahead log, and a compiler
+  local i pid code
+  CAPACITY='512 MiB' fresh programs 'resources: []'
+  check 'programs: start' "$EFS" start "$JOB"
+  mkdir "$MNT/one" "$MNT/two" "$MNT/three"
+  mkfifo "$S/programs/stop"
+  python3 "$SOURCE/tests/takeover/sqlite.py" "$MNT/one" <"$S/programs/stop" >"$S/programs/said1" 2>&1 & local one=$!
+  python3 "$SOURCE/tests/takeover/sqlite.py" "$MNT/two" wal <"$S/programs/stop" >"$S/programs/said2" 2>&1 & local two=$!
+  printf '#include <stdio.h>\nint main(void) { return puts("built") < 0; }\n' >"$MNT/three/main.c"
+  (cd "$MNT/three" && until [ -e done ]; do rm -rf build && mkdir build && cc -c -o build/main.o main.c && cc -o build/main build/main.o && [ "$(build/main)" = built ] || exit 1; done) >"$S/programs/said3" 2>&1 & local three=$!
+  pids+=("$one" "$two" "$three")
+  exec 7>"$S/programs/stop"
+  for ((i = 0; i < kills; i++)); do
+    pid=$(worker) || { fail "programs: a worker after $i kills"; break; }
+    read -rt "0.$(printf '%03d' $((RANDOM % 300)))" <> <(:)
+    kill -KILL "$pid" 2>/dev/null
+    await 20 has_successor "$pid" || { fail "programs: a successor after kill $i"; break; }
+  done
+  touch "$MNT/three/done"
+  exec 7>&-
+  for i in 1 2 3; do
+    local of=($one $two $three)
+    wait "${of[i - 1]}"; code=$?
+    if [ $code = 0 ]; then ok; else fail "programs: program $i" "$(cat "$S/programs/said$i")"; fi
+  done
+  pids=()
+  check 'programs: stop' "$EFS" stop programs
+}
+
+gives_up() {  # a worker that cannot live: killed before it answers anything, again and again
+  fresh hopeless 'resources: []'
+  check 'gives up: start' "$EFS" start "$JOB"
+  echo precious >"$MNT/file"
+  exec 8<"$MNT/file"
+  local supervisor; supervisor=$(field "$(state)" "d['supervisor_pid']")
+  local log=$EFS_RUNTIME_DIR/hopeless/efsd.log
+  # The journal made unreadable: no successor can restore the state.
+  local journal; journal=$(find "$EFS_RUNTIME_DIR/hopeless/store" -name journal)
+  cp "$journal" "$S/journal.kept"
+  printf 'garbage' | dd of="$journal" conv=notrunc status=none
+  kill -KILL "$(worker)"
+  check 'gives up: the supervisor ends' await 30 gone "$supervisor"
+  check 'gives up: the mount is gone' await 5 eval '! mounted "$MNT"'
+  check_not 'gives up: an open file gives an error and no hang' timeout 5 cat <&8
+  exec 8<&-
+  check 'gives up: the log says what to do' grep -q 'event=given_up' "$log"
+  check 'gives up: the image is kept' test -d "$EFS_RUNTIME_DIR/hopeless/store/data"
+  drop_store hopeless
+}
+
+staging_out() {  # killed while results go back: the next stop finishes it
+  fresh late 'resources: []'
+  check 'stage-out: start' "$EFS" start "$JOB"
+  for i in {1..40}; do head -c 3000000 /dev/urandom >"$MNT/f$i"; done
+  local sums; sums=$(cd "$MNT" && cksum f*)
+  "$EFS" stop late >"$S/late/said" 2>&1 & local stop=$!
+  await 20 eval 'state | grep -q staging-out'
+  kill -KILL "$(worker)" 2>/dev/null
+  wait $stop
+  if [ -d "$EFS_RUNTIME_DIR/late" ]; then check 'stage-out: the next stop finishes it' await 20 "$EFS" stop late; fi
+  check 'stage-out: every byte is there' test "$(cd "$OUT" && cksum f*)" = "$sums"
+}
+
+random_kills passthrough passthrough
+random_kills daemon daemon -o daemon-io
+random_kills user passthrough --user 65534
+kill_points
+real_programs
+gives_up
+staging_out
+finish

@@ -1,0 +1,87 @@
+#!/bin/bash
+# A million small files in one instance: made through the mount, counted, looked at, removed; with what they cost in
+# memory and descriptors. Takes minutes; not part of tests/run-all.sh.
+#   million_files.sh BIN_DIR [COUNT]          as root, with some GiB of free memory
+#   CAPACITY="16 GiB"   of the store;   PER_DIRECTORY=10000;   OPTIONS=rw|daemon-io
+set -uo pipefail
+COUNT=${2:-1000000}
+PER_DIRECTORY=${PER_DIRECTORY:-10000}
+CAPACITY=${CAPACITY:-16 GiB}
+. "$(dirname "$0")/../cli/lib.sh" "${1:-build/bin}"
+
+fresh soak 'resources: [ [ path: input ] ]' 'outputs: [ [ path: "**", flags: temporary ] ]'
+check 'start' "$EFS" start "$JOB" -o "${OPTIONS:-rw}"
+worker=$(field "$("$EFS" status --json soak)" 'd["worker_pid"]')
+supervisor=$(field "$("$EFS" status --json soak)" 'd["supervisor_pid"]')
+[ -n "$worker" ] || { echo 'no instance'; exit 1; }
+
+rss() { sed -n 's/^VmRSS:[[:space:]]*\([0-9]*\) kB/\1/p' "/proc/$1/status"; }   # KiB
+descriptors() { ls "/proc/$1/fd" | wc -l; }
+maps() { wc -l <"/proc/$1/maps"; }
+used() { field "$("$EFS" status --json soak)" 'd["used"]'; }
+figures() { echo "   $1: worker $(rss "$worker") KiB, $(descriptors "$worker") descriptors, $(maps "$worker") mappings; supervisor $(rss "$supervisor") KiB, $(descriptors "$supervisor") descriptors; store $(($(used) >> 20)) MiB"; }
+
+# The work in one process, so that what is measured is efs. Prints the seconds of every tenth: they must not grow.
+drive() { python3 - "$1" "$MNT" "$COUNT" "$PER_DIRECTORY" <<'END'
+import os, random, sys, time
+what, mount, count, per = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+name = lambda i: f"{mount}/d{i // per}/f{i}"
+content = lambda i: f"file {i}\n".encode()
+
+def tenths(todo, act):
+    seconds, todo = [], list(todo)
+    for k in range(10):
+        start = time.monotonic()
+        for i in todo[len(todo) * k // 10:len(todo) * (k + 1) // 10]: act(i)
+        seconds.append(time.monotonic() - start)
+    print(f"   {what}: {sum(seconds):.1f} s, {len(todo) / max(sum(seconds), 1e-9):.0f}/s; tenths {' '.join(f'{s:.1f}' for s in seconds)}")
+    # What is quadratic would take ten times as long at the end as in the first half.
+    if sum(seconds) > 10 and seconds[9] > 3 * sorted(seconds)[4]: sys.exit(f"{what}: the last tenth took {seconds[9]:.1f} s, the median {sorted(seconds)[4]:.1f} s")
+
+def make(i):
+    if i % per == 0: os.mkdir(f"{mount}/d{i // per}")
+    fd = os.open(name(i), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+    os.write(fd, content(i))
+    os.close(fd)
+
+def look(i):
+    if os.stat(name(i)).st_size != len(content(i)): sys.exit(f"{name(i)}: wrong size")
+    with open(name(i), "rb") as file:
+        if file.read() != content(i): sys.exit(f"{name(i)}: wrong content")
+
+if what == "create": tenths(range(count), make)
+elif what == "readdir":
+    start, seen = time.monotonic(), 0
+    for directory in os.scandir(mount):
+        if not directory.name.startswith("d"): continue
+        names = [entry.name for entry in os.scandir(directory.path)]
+        if len(set(names)) != len(names): sys.exit(f"{directory.path}: a name came twice")
+        seen += len(names)
+    print(f"   readdir: {time.monotonic() - start:.1f} s")
+    if seen != count: sys.exit(f"readdir shows {seen} files, not {count}")
+elif what == "look": tenths(random.Random(1).sample(range(count), min(count, 50000)), look)
+elif what == "remove":
+    tenths(range(count), lambda i: os.unlink(name(i)))
+    for d in range((count + per - 1) // per): os.rmdir(f"{mount}/d{d}")
+END
+}
+
+figures 'empty'
+rss_before=$(rss "$worker") fds_before=$(descriptors "$worker") supervisor_fds=$(descriptors "$supervisor") used_before=$(used)
+# step NAME: does it, shows what it says, counts it.
+step() { local text; if text=$(drive "$1" 2>&1); then ok; else fail "$1" "$text"; fi; echo "$text"; figures "after $1"; }
+step create
+rss_full=$(rss "$worker")
+echo "   $(((rss_full - rss_before) * 1024 / COUNT)) bytes of worker memory per file"
+check 'a file costs less than 1 KiB of memory' test $(((rss_full - rss_before) * 1024 / COUNT)) -lt 1024
+step readdir
+step look
+check 'df counts them' test "$(df --output=iused "$MNT" | tail -n 1)" -ge "$COUNT"
+check 'descriptors do not follow the file count' test $(($(descriptors "$worker") - fds_before)) -lt 2048
+check 'the kernel has a bounded number of backing files' test $(($(descriptors "$supervisor") - supervisor_fds)) -lt 16
+check 'mappings do not follow the file count' test "$(maps "$worker")" -lt 4096
+step remove
+check 'the space is free again' test $(($(used) - used_before)) -lt $((COUNT * 1024))
+check 'status answers' json "$("$EFS" status --json soak)" "d['state'] == 'running'"
+check 'stop' "$EFS" stop soak
+finish

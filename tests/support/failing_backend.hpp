@@ -1,0 +1,43 @@
+#pragma once
+// A backend that passes everything on to another and refuses to create where a test says so.
+
+#include <atomic>
+
+#include "backends/backend.hpp"
+
+namespace efs::test {
+
+class FailingBackend final : public Backend {
+ public:
+  explicit FailingBackend(Backend& real) : real_(real) {}
+  /// So many creates succeed, then they fail with `code`. Negative: all succeed.
+  void allow_creates(int count, int code = ENOSPC) { left_ = count, code_ = code; }
+  int creates() const { return creates_; }
+
+  Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
+    ++creates_;
+    if (left_ == 0) return fail(code_);
+    if (left_ > 0) --left_;
+    return real_.create(id);
+  }
+  Result<std::shared_ptr<Container>> open(std::uint64_t id) override { return real_.open(id); }
+  std::uint64_t remove(std::uint64_t id) override { return real_.remove(id); }
+  Result<struct stat> attributes(std::uint64_t id) override { return real_.attributes(id); }
+  Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override { return real_.set_times(id, atime, mtime); }
+  Status sync_name(std::uint64_t id) override { return real_.sync_name(id); }
+  Status sync_all() override { return real_.sync_all(); }
+  Status for_each(const std::function<void(std::uint64_t id)>& visit) override { return real_.for_each(visit); }
+  Space space() override { return real_.space(); }
+  Status admit_writer() override { return real_.admit_writer(); }
+  Durability durability() const override { return real_.durability(); }
+  bool offers_descriptor() const override { return real_.offers_descriptor(); }
+  std::string description() const override { return real_.description(); }
+
+ private:
+  Backend& real_;
+  std::atomic<int> left_{-1};
+  std::atomic<int> code_{ENOSPC};
+  std::atomic<int> creates_{0};
+};
+
+}  // namespace efs::test

@@ -1,0 +1,234 @@
+// A program that must not notice that the daemon below it dies. usage: efs-takeover-load DIRECTORY SEED [PROCESSES]
+// Works until a line comes, or standard input ends, then checks what it has left and says how long the longest call
+// took. Exit code 0: no call failed and every byte was right.
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Failure {
+  std::string text;
+};
+
+// What this process shares with the others: how to stop, and the longest pause.
+struct Shared {
+  volatile int stop = 0;
+  std::uint64_t operations[64]{};
+  std::uint64_t longest_us[64]{};
+};
+
+class Worker {
+ public:
+  Worker(std::string directory, unsigned seed, unsigned index, Shared& shared) : directory_(std::move(directory)), random_(seed * 1000 + index), index_(index), shared_(shared) {}
+
+  void run() {
+    check("mkdir", ::mkdir(directory_.c_str(), 0755));
+    check("chdir", ::chdir(directory_.c_str()));
+    hold();
+    for (std::uint64_t round = 0; shared_.stop == 0; ++round) {
+      files(round);
+      directories(round);
+      held(round);
+      walk(round);
+    }
+  }
+
+ private:
+  // Every call goes through here: its time is a pause that a program would see.
+  template <typename T> T timed(T result, Clock::time_point since, const char* what) {
+    const auto took = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - since).count());
+    if (took > shared_.longest_us[index_]) shared_.longest_us[index_] = took;
+    ++shared_.operations[index_];
+    if (result < 0) throw Failure{std::string(what) + ": " + std::strerror(errno)};
+    return result;
+  }
+#define TIMED(call) timed(call, Clock::now(), #call)
+  void check(const char* what, long result) {
+    if (result < 0) throw Failure{std::string(what) + ": " + std::strerror(errno)};
+  }
+  static void require(bool true_, const std::string& what) {
+    if (!true_) throw Failure{what};
+  }
+
+  static std::string pattern(std::uint64_t seed, std::size_t length) {
+    std::string text(length, '\0');
+    for (std::size_t i = 0; i < length; ++i) text[i] = static_cast<char>('a' + (seed * 31 + i * 7) % 26);
+    return text;
+  }
+
+  void put(const std::string& name, const std::string& text, int flags) {
+    const int fd = TIMED(::open(name.c_str(), flags, 0644));
+    require(static_cast<std::size_t>(TIMED(::write(fd, text.data(), text.size()))) == text.size(), "short write of " + name);
+    if (random_() % 4 == 0) TIMED(::fsync(fd));
+    TIMED(::close(fd));
+  }
+
+  void expect(const std::string& name, const std::string& text) {
+    const int fd = TIMED(::open(name.c_str(), O_RDONLY));
+    std::string read(text.size() + 1, '\0');
+    const auto n = TIMED(::read(fd, read.data(), read.size()));
+    TIMED(::close(fd));
+    read.resize(static_cast<std::size_t>(n));
+    require(read == text, name + " has other bytes than were written (" + std::to_string(n) + " of " + std::to_string(text.size()) + ")");
+  }
+
+  void absent(const std::string& name) {
+    struct stat st {};
+    require(::stat(name.c_str(), &st) != 0 && errno == ENOENT, name + " is there and must not");
+  }
+
+  void files(std::uint64_t round) {
+    const std::string a = "a" + std::to_string(round % 5), b = "b" + std::to_string(round % 3), l = "link";
+    const std::string text = pattern(round, 100 + random_() % 9000), more = pattern(round + 1, random_() % 500);
+    put(a, text, O_CREAT | O_EXCL | O_WRONLY);
+    expect(a, text);
+    put(a, more, O_WRONLY | O_APPEND);
+    expect(a, text + more);
+    TIMED(::link(a.c_str(), l.c_str()));
+    struct stat st {};
+    TIMED(::stat(a.c_str(), &st));
+    require(st.st_nlink == 2 && st.st_size == static_cast<off_t>(text.size() + more.size()), a + ": wrong attributes");
+    TIMED(::unlink(l.c_str()));
+    absent(l);
+    TIMED(::setxattr(a.c_str(), "user.round", &round, sizeof round, XATTR_CREATE));
+    TIMED(::rename(a.c_str(), b.c_str()));  // the checkpoint pattern: replaces an earlier one
+    absent(a);
+    expect(b, text + more);
+    std::uint64_t value = 0;
+    TIMED(::getxattr(b.c_str(), "user.round", &value, sizeof value));
+    require(value == round, b + ": wrong attribute");
+    TIMED(::removexattr(b.c_str(), "user.round"));
+    TIMED(::chmod(b.c_str(), 0600));
+    TIMED(::truncate(b.c_str(), 50));
+    expect(b, text.substr(0, 50));
+  }
+
+  void directories(std::uint64_t round) {
+    const std::string d = "d" + std::to_string(round % 4);
+    TIMED(::mkdir(d.c_str(), 0755));
+    TIMED(::symlink("target", (d + "/s").c_str()));
+    std::array<char, 16> target{};
+    require(TIMED(::readlink((d + "/s").c_str(), target.data(), target.size())) == 6 && std::string(target.data()) == "target", "wrong symbolic link");
+    put(d + "/f", "x", O_CREAT | O_EXCL | O_WRONLY);
+    require(::rmdir(d.c_str()) != 0 && errno == ENOTEMPTY, "rmdir of a full directory");
+    TIMED(::rename((d + "/f").c_str(), "moved"));
+    TIMED(::unlink("moved"));
+    TIMED(::unlink((d + "/s").c_str()));
+    TIMED(::rmdir(d.c_str()));
+    absent(d);
+  }
+
+  // What was opened before the first death: an unlinked file, a mapping, a lock, a directory that is walked.
+  void hold() {
+    unlinked_ = TIMED(::open("unlinked", O_CREAT | O_EXCL | O_RDWR, 0600));
+    TIMED(::unlink("unlinked"));
+    mapped_file_ = TIMED(::open("mapped", O_CREAT | O_EXCL | O_RDWR, 0600));
+    TIMED(::ftruncate(mapped_file_, 65536));
+    map_ = static_cast<char*>(::mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_SHARED, mapped_file_, 0));
+    require(map_ != MAP_FAILED, std::string("mmap: ") + std::strerror(errno));
+    locked_ = TIMED(::open("locked", O_CREAT | O_EXCL | O_RDWR, 0600));
+    TIMED(::flock(locked_, LOCK_EX));
+    TIMED(::mkdir("walked", 0755));
+    for (int i = 0; i < 300; ++i) put("walked/" + std::to_string(i), "", O_CREAT | O_EXCL | O_WRONLY);
+  }
+
+  void held(std::uint64_t round) {
+    const std::string text = pattern(round, 4000);
+    const off_t at = static_cast<off_t>(random_() % 100) * 4096;
+    require(TIMED(::pwrite(unlinked_, text.data(), text.size(), at)) == 4000, "short write");
+    std::string read(4000, '\0');
+    require(TIMED(::pread(unlinked_, read.data(), read.size(), at)) == 4000 && read == text, "an unlinked file lost its bytes");
+    const std::size_t place = random_() % 60000;
+    std::memcpy(map_ + place, text.data(), 1000);
+    require(TIMED(::pread(mapped_file_, read.data(), 1000, static_cast<off_t>(place))) == 1000 && read.compare(0, 1000, text, 0, 1000) == 0, "a mapping and its file differ");
+    const int other = TIMED(::open("locked", O_RDWR));
+    require(::flock(other, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK, "a lock was lost");
+    TIMED(::close(other));
+  }
+
+  // Reads a directory in small steps with changes beside: each name that stays must come exactly once.
+  void walk(std::uint64_t round) {
+    if (round % 10 != 0) return;
+    DIR* directory = ::opendir("walked");
+    require(directory != nullptr, std::string("opendir: ") + std::strerror(errno));
+    std::multiset<std::string> seen;
+    const std::string beside = "walked/beside";
+    errno = 0;
+    for (int i = 0; const dirent* entry = ::readdir(directory); ++i) {
+      if (entry->d_name[0] != '.') seen.insert(entry->d_name);
+      if (i == 100) put(beside, "", O_CREAT | O_EXCL | O_WRONLY);
+      if (i == 200) TIMED(::unlink(beside.c_str()));
+    }
+    require(errno == 0, std::string("readdir: ") + std::strerror(errno));
+    ::closedir(directory);
+    for (int i = 0; i < 300; ++i) require(seen.count(std::to_string(i)) == 1, "readdir gave walked/" + std::to_string(i) + " " + std::to_string(seen.count(std::to_string(i))) + " times");
+  }
+
+  const std::string directory_;
+  std::mt19937 random_;
+  const unsigned index_;
+  Shared& shared_;
+  int unlinked_ = -1, mapped_file_ = -1, locked_ = -1;
+  char* map_ = nullptr;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  const std::string directory = argv[1];
+  const auto seed = static_cast<unsigned>(std::atoi(argv[2]));
+  const unsigned processes = argc > 3 ? static_cast<unsigned>(std::atoi(argv[3])) : 3;
+  auto* shared = static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  std::vector<pid_t> children;
+  for (unsigned i = 0; i < processes; ++i) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      try {
+        Worker(directory + "/p" + std::to_string(i), seed, i, *shared).run();
+      } catch (const Failure& failure) {
+        std::fprintf(stderr, "process %u: %s\n", i, failure.text.c_str());
+        ::_exit(1);
+      }
+      ::_exit(0);
+    }
+    children.push_back(pid);
+  }
+  int code = 0;
+  std::size_t left = children.size();
+  while (left == children.size()) {  // until told to stop, or one fails
+    pollfd input{.fd = 0, .events = POLLIN, .revents = 0};
+    if (::poll(&input, 1, 50) > 0) break;
+    int status = 0;
+    if (::waitpid(-1, &status, WNOHANG) > 0) --left, code = 1;
+  }
+  shared->stop = 1;
+  for (int status = 0; left > 0 && ::wait(&status) > 0; --left)
+    if (status != 0) code = 1;
+  std::uint64_t operations = 0, longest = 0;
+  for (unsigned i = 0; i < processes; ++i) operations += shared->operations[i], longest = std::max(longest, shared->longest_us[i]);
+  std::printf("%llu calls, the longest took %.1f ms\n", static_cast<unsigned long long>(operations), static_cast<double>(longest) / 1000);
+  return code;
+}

@@ -1,0 +1,111 @@
+#include <catch2/catch_test_macros.hpp>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/line_file.hpp"
+
+using efs::LineFile;
+
+namespace {
+
+struct Directory {
+  std::filesystem::path path;
+  Directory() {
+    std::string name = (std::filesystem::temp_directory_path() / "efs-lines-XXXXXX").string();
+    path = mkdtemp(name.data());
+  }
+  ~Directory() { std::filesystem::remove_all(path); }
+};
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("lines behind a header; what was there stays") {
+  const Directory d;
+  const auto path = (d.path / "log").string();
+  std::ofstream(path) << "old\n";
+  {
+    auto file = LineFile::open(path, "# header");
+    REQUIRE(file);
+    (*file)->append("one");
+    (*file)->flush();
+    CHECK(text_of(path) == "old\n# header\none\n");
+    (*file)->append("two");
+  }
+  CHECK(text_of(path) == "old\n# header\none\ntwo\n");
+}
+
+TEST_CASE("a bound is kept by two files") {
+  const Directory d;
+  const auto path = (d.path / "log").string();
+  constexpr std::uint64_t most = 1000;
+  auto file = LineFile::open(path, "", most);
+  REQUIRE(file);
+  for (int i = 0; i < 200; ++i) {
+    (*file)->append("a line of twenty-two " + std::to_string(i));
+    (*file)->flush();
+    std::uint64_t size = std::filesystem::file_size(path);
+    if (std::filesystem::exists(path + ".1")) size += std::filesystem::file_size(path + ".1");
+    REQUIRE(size <= most);
+  }
+  CHECK(text_of(path).ends_with("two 199\n"));
+  CHECK(std::filesystem::exists(path + ".1"));
+  CHECK((*file)->failure().has_value());
+}
+
+TEST_CASE("lines of many threads stay whole") {
+  const Directory d;
+  const auto path = (d.path / "log").string();
+  {
+    auto file = LineFile::open(path, "");
+    REQUIRE(file);
+    std::vector<std::jthread> threads;
+    for (char t = 'a'; t < 'e'; ++t)
+      threads.emplace_back([&, t] { for (int i = 0; i < 2000; ++i) (*file)->append(std::string(20, t)); });
+  }
+  std::ifstream stream(path);
+  int lines = 0;
+  for (std::string line; std::getline(stream, line); ++lines) REQUIRE(line == std::string(20, line.empty() ? 'x' : line[0]));
+  CHECK(lines == 8000);
+}
+
+TEST_CASE("only a regular file is taken") {
+  const Directory d;
+  REQUIRE(mkfifo((d.path / "fifo").c_str(), 0600) == 0);
+  std::filesystem::create_symlink("target", d.path / "link");
+  for (const char* name : {"fifo", "link", ".", "absent/x"}) {
+    INFO(name);
+    CHECK_FALSE(LineFile::open((d.path / name).string(), ""));
+  }
+  CHECK_FALSE(std::filesystem::exists(d.path / "target"));
+}
+
+TEST_CASE("an error ends the writing and is told") {
+  auto file = LineFile::open("/dev/full", "");
+  CHECK_FALSE(file);  // no regular file
+  const Directory d;
+  const auto path = (d.path / "log").string();
+  auto bounded = LineFile::open(path, "", 100);
+  REQUIRE(bounded);
+  std::filesystem::create_directories(d.path / "log.1" / "in-the-way");
+  for (int i = 0; i < 10; ++i) {
+    (*bounded)->append("a line of twenty-two bytes");
+    (*bounded)->flush();
+  }
+  CHECK_FALSE((*bounded)->failure().has_value());
+  CHECK(efs::describe((*bounded)->failure().error()).contains("log.1"));
+}

@@ -1,0 +1,138 @@
+#include <catch2/catch_test_macros.hpp>
+
+#include <map>
+#include <string>
+
+#include "config/load.hpp"
+
+using namespace efs::config;
+
+namespace {
+
+// A world of its own: these variables and no other.
+Surroundings world(std::map<std::string, std::string> variables = {}) {
+  Surroundings surroundings{.user = "ann", .home = "/home/ann", .node = "n7"};
+  surroundings.variable = [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+  return surroundings;
+}
+
+const std::map<std::string, std::string> slurm{{"SLURM_JOB_ID", "4711"},    {"SLURM_ARRAY_JOB_ID", "4700"}, {"SLURM_ARRAY_TASK_ID", "11"},
+                                               {"SLURM_JOB_USER", "sl-ann"}, {"SLURM_JOB_NAME", "heat"},      {"SLURMD_NODENAME", "n9"},
+                                               {"SCRATCH", "/pfs/scratch"},  {"A_1", "one"},                   {"EMPTY", ""}, {"BELL", "a\ab"}, {"DOLLAR", "$SCRATCH%j"}};
+
+std::string text_with(const std::string& results) { return "global-settings:\n  root-dir: /r\n  mount-dir: /m\n  results-dir: \"" + results + "\"\n"; }
+
+std::string expanded(const std::string& results, const Surroundings& surroundings = world(slurm)) {
+  const auto config = parse(text_with(results), "job.yaml", {}, surroundings);
+  if (!config) return "problem: " + to_string(config.error().front(), "job.yaml");
+  return config->results_dir;
+}
+
+// `results` as results-dir has one problem, at the value's place, that names `words`.
+void check_refused(const std::string& results, const std::string& words, const std::string& suggestion = "") {
+  const auto config = parse(text_with(results), "job.yaml", {}, world(slurm));
+  INFO(results);
+  REQUIRE_FALSE(config);
+  REQUIRE(config.error().size() == 1);
+  const auto& problem = config.error().front();
+  INFO(to_string(problem, "job.yaml"));
+  CHECK(problem.line == 4);
+  CHECK(problem.column == 16);
+  CHECK(problem.text.contains(words));
+  CHECK(problem.text.contains("'results-dir'"));
+  CHECK(problem.suggestion.contains(suggestion));
+}
+
+}  // namespace
+
+TEST_CASE("the directives of Slurm's file names") {
+  CHECK(expanded("/o/%j") == "/o/4711");
+  CHECK(expanded("/o/%A_%a") == "/o/4700_11");
+  CHECK(expanded("/o/%u-%x-%N.d") == "/o/sl-ann-heat-n9.d");
+  CHECK(expanded("/o/100%%") == "/o/100%");
+  CHECK(expanded("/o/%%j") == "/o/%j");
+}
+
+TEST_CASE("user and node are known without Slurm") { CHECK(expanded("/o/%u/%N", world()) == "/o/ann/n7"); }
+
+TEST_CASE("environment variables") {
+  CHECK(expanded("$SCRATCH/o") == "/pfs/scratch/o");
+  CHECK(expanded("${SCRATCH}o") == "/pfs/scratcho");
+  CHECK(expanded("/o/$A_1.x") == "/o/one.x");
+  CHECK(expanded("/o/${A_1}_2") == "/o/one_2");
+  CHECK(expanded("/o/$$A_1") == "/o/$A_1");
+}
+
+TEST_CASE("values are not expanded again") { CHECK(expanded("/o/$DOLLAR") == "/o/$SCRATCH%j"); }
+
+TEST_CASE("the home directory is the job's user's") {
+  CHECK(expanded("~/o") == "/home/ann/o");
+  CHECK(expanded("~") == "/home/ann");
+  CHECK(expanded("/o/~") == "/o/~");
+  CHECK(expanded("./~x").ends_with("/~x"));
+}
+
+TEST_CASE("what has no value is named, with the way out") {
+  check_refused("/o/$NOSUCH/x", "the environment variable NOSUCH is not set", "$$");
+  check_refused("/o/$EMPTY/x", "the environment variable EMPTY is empty");
+  check_refused("/o/${SCRATCH", "a '$' without");
+  check_refused("/o/$1", "a '$' without", "$$");
+  check_refused("/o/$", "a '$' without");
+  check_refused("/o/$BELL", "control character");
+  check_refused("/o/%z", "unknown '%z'", "%%");
+  check_refused("/o/%", "a single %", "%%");
+  check_refused("~bob/x", "'~' with a name", "./~");
+}
+
+TEST_CASE("a directive without a value names the variable") {
+  for (const auto& [directive, name] : std::map<std::string, std::string>{{"%j", "SLURM_JOB_ID"}, {"%A", "SLURM_ARRAY_JOB_ID"}, {"%a", "SLURM_ARRAY_TASK_ID"}, {"%x", "SLURM_JOB_NAME"}}) {
+    const auto text = expanded("/o/" + directive, world());
+    INFO(text);
+    CHECK(text.starts_with("problem: job.yaml:4:16: " + directive + " has no value: " + name + " is not set in 'results-dir'"));
+  }
+  CHECK(expanded("~/x", Surroundings{}).contains("'~' has no value"));
+  CHECK(expanded("/%u", Surroundings{}).contains("SLURM_JOB_USER"));
+}
+
+TEST_CASE("a directive cannot lead to another directory") {
+  for (const std::string name : {"../x", "a/b", "..", "."}) {
+    INFO(name);
+    CHECK(expanded("/o/%x", world({{"SLURM_JOB_NAME", name}})).contains("which cannot be part of a name"));
+  }
+}
+
+TEST_CASE("every path and the name are expanded, other values are not") {
+  const auto config = parse(R"(global-settings: {root-dir: $SCRATCH, mount-dir: /m/%j, results-dir: ~/o, log-file: /l/%j, status-file: /s/%j,
+  trace: /t/%j, access-log: /a/%j, name: run-%j}
+backends: [[id: "d%j", type: NVRAM-NVML, daxfs: "/pmem/%u"]]
+resources: [[path: "%x/*.dat"], [path: $SCRATCH/b]]
+outputs: [[path: "out-%a"]]
+)", "job.yaml", {}, world(slurm));
+  if (!config) FAIL(to_string(config.error().front(), "job.yaml"));
+  CHECK(config->root_dir == "/pfs/scratch");
+  CHECK(config->mount_dir == "/m/4711");
+  CHECK(config->results_dir == "/home/ann/o");
+  CHECK(config->log_file == "/l/4711");
+  CHECK(config->status_file == "/s/4711");
+  CHECK(config->trace == "/t/4711");
+  CHECK(config->access_log == "/a/4711");
+  CHECK(config->name == "run-4711");
+  CHECK(config->backends[0].id == "d%j");
+  CHECK(config->backends[0].daxfs == "/pmem/sl-ann");
+  CHECK(config->resources[0].path == "/pfs/scratch/heat/*.dat");
+  CHECK(config->resources[0].is_glob);
+  CHECK(config->resources[1].path == "/pfs/scratch/b");
+  CHECK(config->outputs[0].pattern == "out-11");
+}
+
+TEST_CASE("problems behind an expanded value keep their places") {
+  const auto config = parse("global-settings: {root-dir: $SCRATCH, mount-dir: /m, results-dir: /o}\nresources:\n  - path: $SCRATCH/a\n  - path: $NOSUCH/b\n    flags: x\n  - path: /c\n", "job.yaml", {}, world(slurm));
+  REQUIRE_FALSE(config);
+  REQUIRE(config.error().size() == 3);
+  CHECK((config.error()[0].line == 4 && config.error()[0].column == 11));
+  CHECK((config.error()[1].line == 5 && config.error()[1].column == 12));
+  CHECK((config.error()[2].line == 6 && config.error()[2].column == 11));
+}

@@ -1,0 +1,89 @@
+#include <catch2/catch_test_macros.hpp>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <string>
+
+#include "daemon/status_file.hpp"
+
+using namespace efs::daemon;
+using Json = nlohmann::json;
+
+namespace {
+
+struct Directory {
+  std::filesystem::path path;
+  Directory() {
+    std::string name = (std::filesystem::temp_directory_path() / "efs-status-XXXXXX").string();
+    path = mkdtemp(name.data());
+  }
+  ~Directory() { std::filesystem::remove_all(path); }
+};
+
+Json read(const std::string& path) {
+  std::ifstream stream(path);
+  return Json::parse(stream);
+}
+
+}  // namespace
+
+TEST_CASE("the first document is there when it opens, the last one at the end") {
+  const Directory d;
+  const auto path = (d.path / "s.json").string();
+  std::atomic<int> value{1};
+  {
+    auto file = StatusFile::open(path, [&] { return Json{{"value", value.load()}}; }, [] {});
+    REQUIRE(file);
+    CHECK(read(path)["value"] == 1);
+    CHECK(read(path)["updated"].is_number());
+    value = 2;
+  }
+  CHECK(read(path)["value"] == 2);
+  CHECK(std::distance(std::filesystem::directory_iterator(d.path), {}) == 1);
+}
+
+TEST_CASE("a poke has the document written") {
+  const Directory d;
+  const auto path = (d.path / "s.json").string();
+  std::atomic<int> value{1};
+  std::promise<void> asked;
+  std::atomic<bool> waits{false};
+  auto file = StatusFile::open(path, [&] { return Json{{"value", value.load()}}; }, [&] { if (waits.exchange(false)) asked.set_value(); });
+  REQUIRE(file);
+  value = 3;
+  waits = true;  // the next round of the thread writes, then comes here
+  (*file)->poke();
+  asked.get_future().wait();
+  CHECK(read(path)["value"] == 3);
+}
+
+TEST_CASE("a reader never sees half a document") {
+  const Directory d;
+  const auto path = (d.path / "s.json").string();
+  std::atomic<bool> stop{false};
+  REQUIRE(replace_file(path, Json{{"text", std::string(100'000, 'x')}}.dump()));
+  std::jthread writer([&] { while (!stop) (void)replace_file(path, Json{{"text", std::string(100'000, 'x')}}.dump()); });
+  for (int i = 0; i < 200; ++i) CHECK(read(path)["text"].get<std::string>().size() == 100'000);
+  stop = true;
+}
+
+TEST_CASE("a place that cannot be written is told at once, and nothing is left") {
+  const Directory d;
+  CHECK_FALSE(StatusFile::open((d.path / "absent" / "s.json").string(), [] { return Json::object(); }, [] {}));
+  std::filesystem::create_directory(d.path / "dir");
+  CHECK_FALSE(replace_file((d.path / "dir").string(), "{}"));
+  CHECK(std::distance(std::filesystem::directory_iterator(d.path), {}) == 1);
+}
+
+TEST_CASE("what a killed daemon left does not matter") {
+  const Directory d;
+  const auto path = (d.path / "s.json").string();
+  std::filesystem::create_symlink(d.path / "elsewhere", path + ".efs-partial");
+  REQUIRE(replace_file(path, "{}"));
+  CHECK_FALSE(std::filesystem::exists(d.path / "elsewhere"));
+  CHECK(read(path) == Json::object());
+}

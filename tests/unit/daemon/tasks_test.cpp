@@ -1,0 +1,137 @@
+#include "daemon/tasks.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <future>
+
+#include "base/log.hpp"
+
+using namespace efs;
+using control::Json;
+using daemon::TaskKind;
+using daemon::Tasks;
+
+namespace {
+
+constexpr auto long_enough = std::chrono::seconds(60);  // an end that does not come, not a time to wait
+
+Json good(stage::Progress&) { return control::result_line({{"files", 1}}); }
+
+// Runs until it is cancelled or let go.
+struct Held {
+  std::promise<void> begun, go;
+  std::shared_future<void> going = go.get_future().share();
+  Tasks::Work work() {
+    return [this](stage::Progress& progress) {
+      begun.set_value();
+      while (!progress.cancel && going.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {}
+      return progress.cancel ? control::error_line({ECANCELED, "cancelled"}) : control::result_line();
+    };
+  }
+};
+
+std::string state(Tasks& tasks, std::uint64_t id) { return tasks.look(id)->at("task_state"); }
+
+}  // namespace
+
+TEST_CASE("a task runs, ends and keeps its outcome") {
+  Tasks tasks;
+  const auto id = *tasks.start(TaskKind::load, "a/b", good);
+  REQUIRE(tasks.wait(id, long_enough) == true);
+  const auto seen = tasks.look(id);
+  CHECK(seen->at("task_state") == "done");
+  CHECK(seen->at("what") == "a/b");
+  CHECK(seen->at("outcome").at("files") == 1);
+  CHECK(tasks.cancel(id).error().code == EALREADY);
+  CHECK(tasks.look(id + 1).error().code == ESRCH);
+  CHECK(tasks.wait(id + 1, long_enough).error().code == ESRCH);
+  CHECK(tasks.cancel(id + 1).error().code == ESRCH);
+  CHECK(tasks.list().size() == 1);
+}
+
+TEST_CASE("an exception is the task's failure and nobody else's") {
+  Tasks tasks;
+  const auto bad = *tasks.start(TaskKind::load, "x", [](stage::Progress&) -> Json { throw std::runtime_error("no memory"); });
+  const auto next = *tasks.start(TaskKind::load, "y", good);
+  REQUIRE(tasks.wait(next, long_enough) == true);
+  CHECK(state(tasks, bad) == "failed");
+  CHECK(state(tasks, next) == "done");
+}
+
+TEST_CASE("each kind runs one after the other, and neither waits for the other") {
+  Tasks tasks;
+  Held held;
+  const auto first = *tasks.start(TaskKind::unload, "1", held.work());
+  held.begun.get_future().wait();
+  const auto second = *tasks.start(TaskKind::unload, "2", good);
+  const auto load = *tasks.start(TaskKind::load, "3", good);
+  REQUIRE(tasks.wait(load, long_enough) == true);
+  CHECK(state(tasks, first) == "running");
+  CHECK(state(tasks, second) == "pending");
+  CHECK(tasks.wait(second, std::chrono::milliseconds(0)) == false);
+  held.go.set_value();
+  REQUIRE(tasks.wait(second, long_enough) == true);
+  CHECK(state(tasks, first) == "done");
+}
+
+TEST_CASE("cancel ends a waiting task at once and a running one soon") {
+  Tasks tasks;
+  Held held;
+  const auto running = *tasks.start(TaskKind::load, "1", held.work());
+  held.begun.get_future().wait();
+  const auto waiting = *tasks.start(TaskKind::load, "2", good);
+  REQUIRE(tasks.cancel(waiting));
+  CHECK(state(tasks, waiting) == "cancelled");
+  REQUIRE(tasks.cancel(running));
+  REQUIRE(tasks.wait(running, long_enough) == true);
+  CHECK(state(tasks, running) == "cancelled");
+}
+
+TEST_CASE("a close cancels loads, finishes unloads and refuses new ones until it is reopened") {
+  Tasks tasks;
+  Held load, unload;
+  const auto a = *tasks.start(TaskKind::load, "a", load.work());
+  const auto b = *tasks.start(TaskKind::unload, "b", unload.work());
+  const auto c = *tasks.start(TaskKind::unload, "c", good);
+  load.begun.get_future().wait();
+  unload.begun.get_future().wait();
+  auto closed = std::async(std::launch::async, [&] { tasks.close(true); });
+  REQUIRE(tasks.wait(a, long_enough) == true);
+  CHECK(state(tasks, a) == "cancelled");
+  CHECK(tasks.start(TaskKind::load, "late", good).error().code == ESHUTDOWN);
+  CHECK(state(tasks, b) == "running");
+  unload.go.set_value();
+  closed.wait();
+  CHECK(state(tasks, b) == "done");
+  CHECK(state(tasks, c) == "done");
+  tasks.reopen();
+  const auto again = tasks.start(TaskKind::load, "again", good);
+  REQUIRE(again);
+  CHECK(tasks.wait(*again, long_enough) == true);
+}
+
+TEST_CASE("a close without a stage-out cancels unloads, too") {
+  Tasks tasks;
+  Held held;
+  const auto id = *tasks.start(TaskKind::unload, "a", held.work());
+  held.begun.get_future().wait();
+  tasks.close(false);
+  CHECK(state(tasks, id) == "cancelled");
+}
+
+TEST_CASE("waiting tasks are bounded, ended ones forgotten") {
+  log::setup("", "warn");  // not a line for each of a thousand
+  Tasks tasks;
+  Held held;
+  const auto first = *tasks.start(TaskKind::load, "first", held.work());
+  held.begun.get_future().wait();
+  for (std::size_t i = 0; i < Tasks::most_waiting; ++i) REQUIRE(tasks.start(TaskKind::load, "more", good));
+  CHECK(tasks.start(TaskKind::load, "too many", good).error().code == EAGAIN);
+  held.go.set_value();
+  (void)tasks.wait(first, long_enough);
+  tasks.close(true);
+  tasks.reopen();
+  const auto last = *tasks.start(TaskKind::unload, "last", good);
+  REQUIRE(tasks.wait(last, long_enough) == true);
+  CHECK(tasks.look(first).error().code == ESRCH);
+  CHECK(tasks.list().size() <= Tasks::most_ended);
+}

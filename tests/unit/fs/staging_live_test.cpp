@@ -1,0 +1,261 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <future>
+
+#include "fs/kernel_view.hpp"
+#include "fs/namespace.hpp"
+#include "support/live_buffer.hpp"
+
+using namespace efs;
+using fs::Keep;
+using fs::Over;
+using test::LiveBuffer;
+
+namespace {
+
+constexpr fs::Origin version{.device = 1, .inode = 2, .size = 3, .mtime = 4, .ctime = 5};
+
+std::uint64_t filled(LiveBuffer& buffer, const std::string& content) {
+  const auto ino = *buffer.staging->begin_file();
+  const auto fd = *buffer.staging->open_container(ino, O_RDWR);
+  CHECK(::pwrite(fd.get(), content.data(), content.size(), 0) == static_cast<ssize_t>(content.size()));
+  return ino;
+}
+
+Status publish(LiveBuffer& buffer, const std::string& path, const std::string& content, Over over, const std::string& parts = {}) {
+  const auto ino = filled(buffer, content);
+  Status done = buffer.staging->publish_over(ino, path, {.mode = 0644, .atime = 7, .mtime = 8}, version, over, parts);
+  if (!done) buffer.staging->abandon(ino);
+  return done;
+}
+
+// Answers every call with a request of another thread, which must not have to wait for a lock of the caller.
+struct AskingKernel final : fs::KernelView {
+  explicit AskingKernel(fs::Filesystem& filesystem) : filesystem_(filesystem) { filesystem.attach(this); }
+  ~AskingKernel() override { filesystem_.attach(nullptr); }
+  void name_changed(std::uint64_t, const std::string& name) override { changed += name + " "; request(); }
+  void name_removed(std::uint64_t, const std::string& name, std::uint64_t, bool) override { removed += name + " "; request(); }
+  void attributes_changed(std::uint64_t) override { request(); }
+  void let_go(std::uint64_t) override { request(); }
+  void request() {
+    auto answered = std::async(std::launch::async, [this] { (void)filesystem_.make_node({}, fs::root_ino, "asked" + std::to_string(++asked), S_IFREG | 0600, 0); });
+    if (answered.wait_for(std::chrono::seconds(20)) != std::future_status::ready) std::abort();  // a lock is held
+  }
+  fs::Filesystem& filesystem_;
+  std::string changed, removed;
+  int asked = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a published file takes the place of what it may, in one step, and of nothing else") {
+  LiveBuffer buffer;
+  REQUIRE(publish(buffer, "f", "one", Over::nothing));
+  CHECK(publish(buffer, "f", "two", Over::nothing).error().code == EEXIST);
+  CHECK(buffer.read("f") == "one");
+  REQUIRE(publish(buffer, "f", "two", Over::clean));
+  CHECK(buffer.read("f") == "two");
+  CHECK(buffer.containers() == 1);
+  CHECK_FALSE(buffer.staging->find("f")->dirty);
+
+  buffer.write("f", "changed");
+  CHECK(publish(buffer, "f", "three", Over::clean).error().code == EBUSY);
+  CHECK(buffer.read("f") == "changed");
+  REQUIRE(publish(buffer, "f", "three", Over::anything));
+  CHECK(buffer.read("f") == "three");
+
+  REQUIRE(buffer.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0755, 0));
+  CHECK(publish(buffer, "d", "x", Over::anything).error().code == EISDIR);
+  CHECK(publish(buffer, "nosuch/f", "x", Over::anything).error().code == ENOENT);
+  CHECK(buffer.containers() == 1);
+}
+
+TEST_CASE("who has a replaced file open keeps it, and its container goes with him") {
+  LiveBuffer buffer;
+  REQUIRE(publish(buffer, "f", "old", Over::nothing));
+  const auto old = buffer.filesystem->lookup(fs::root_ino, "f")->ino;
+  REQUIRE(publish(buffer, "f", "new", Over::clean));
+  std::string content(3, '\0');
+  REQUIRE(buffer.filesystem->read(old, std::as_writable_bytes(std::span(content)), 0) == 3u);
+  CHECK(content == "old");
+  CHECK(buffer.filesystem->getattr(old)->attributes.st_nlink == 0);
+  CHECK(buffer.containers() == 2);
+  CHECK(buffer.filesystem->forget(old, 1).gone);
+  CHECK(buffer.containers() == 1);
+}
+
+TEST_CASE("opens for writing are counted until they are released; each can be seen afterwards") {
+  LiveBuffer buffer;
+  const auto ino = buffer.write("f", "x");
+  const auto before = buffer.staging->writers(ino);
+  CHECK_FALSE(before->possible);
+  REQUIRE(buffer.filesystem->open({}, ino, O_WRONLY));
+  CHECK(buffer.staging->writers(ino)->possible);
+  CHECK(buffer.staging->writers(ino)->open == 1);
+  CHECK(buffer.staging->writers(ino)->edits != before->edits);
+  CHECK_FALSE(*buffer.staging->set_saved(ino, "f", before->edits, version, false));
+  buffer.filesystem->release(ino, O_WRONLY);
+  CHECK_FALSE(buffer.staging->writers(ino)->possible);
+  buffer.filesystem->release(ino, O_WRONLY);  // one too many must not make it less than none
+  CHECK(buffer.staging->writers(ino)->open == 0);
+  const auto quiet = buffer.staging->writers(ino)->edits;
+  REQUIRE(buffer.filesystem->open({}, ino, O_RDONLY));
+  CHECK(buffer.staging->writers(ino)->edits == quiet);
+  REQUIRE(buffer.filesystem->setattr({}, ino, {.size = 0}));
+  CHECK(buffer.staging->writers(ino)->edits != quiet);
+}
+
+TEST_CASE("a mapping that outlives its descriptor is a writer; without it the kernel says that there is none") {
+  LiveBuffer buffer;
+  const auto ino = buffer.write("f", std::string(8192, 'x'));
+  void* mapping = MAP_FAILED;
+  {
+    // As the kernel does for a program whose I/O passes through.
+    const auto opened = buffer.filesystem->open({}, ino, O_RDWR);
+    REQUIRE(opened->container);
+    const std::string link = "/proc/self/fd/" + std::to_string(opened->container->descriptor());
+    const UniqueFd fd(::open(link.c_str(), O_RDWR | O_CLOEXEC));
+    mapping = ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    REQUIRE(mapping != MAP_FAILED);
+  }
+  buffer.filesystem->release(ino, O_RDWR);
+  CHECK(buffer.staging->writers(ino)->open == 0);
+  CHECK(buffer.staging->writers(ino)->possible);
+  ::munmap(mapping, 8192);
+  CHECK_FALSE(buffer.staging->writers(ino)->possible);
+}
+
+TEST_CASE("after a restart counts prove nothing, the kernel does") {
+  LiveBuffer buffer;
+  const auto ino = buffer.write("f", "x");
+  const std::string path = [&] {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(buffer.directory.path() + "/data"))
+      if (entry.is_regular_file()) return entry.path().string();
+    return std::string();
+  }();
+  UniqueFd program(::open(path.c_str(), O_WRONLY | O_CLOEXEC));  // one whose open the new process has not seen
+  REQUIRE(program);
+  buffer.open();
+  CHECK(buffer.staging->writers(ino)->possible);
+  program.reset();
+  CHECK_FALSE(buffer.staging->writers(ino)->possible);
+}
+
+TEST_CASE("a saved file is clean under its name until it changes") {
+  LiveBuffer buffer;
+  const auto ino = buffer.write("f", "x");
+  CHECK(buffer.staging->find("f")->dirty);
+  CHECK(buffer.staging->remove_clean("f").error().code == EBUSY);
+  REQUIRE(buffer.staging->set_saved(ino, "f", buffer.staging->writers(ino)->edits, version, false) == true);
+  CHECK_FALSE(buffer.staging->find("f")->dirty);
+  CHECK(buffer.staging->find("f")->saved == version);
+  CHECK_FALSE(buffer.staging->find("f")->origin);
+
+  buffer.open();  // journalled
+  CHECK_FALSE(buffer.staging->find("f")->dirty);
+  CHECK(buffer.staging->find("f")->saved == version);
+
+  REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "f", fs::root_ino, "g", 0));
+  CHECK(buffer.staging->find("g")->dirty);
+  REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "g", fs::root_ino, "f", 0));
+  buffer.write("f", "y");
+  CHECK(buffer.staging->find("f")->dirty);
+  CHECK(buffer.staging->remove_clean("f").error().code == EBUSY);
+  REQUIRE(buffer.staging->set_saved(ino, "f", *buffer.staging->edits(ino), version, false) == true);
+  REQUIRE(buffer.filesystem->open({}, ino, O_WRONLY));
+  CHECK_FALSE(buffer.staging->remove_clean("f"));
+  buffer.filesystem->release(ino, O_WRONLY);
+  CHECK_FALSE(buffer.staging->remove_clean("f"));  // opened for writing: dirty
+}
+
+TEST_CASE("removal of a clean file frees its container when nobody has it open") {
+  LiveBuffer buffer;
+  REQUIRE(publish(buffer, "f", "x", Over::nothing));
+  REQUIRE(publish(buffer, "g", "y", Over::nothing));
+  const auto open = buffer.filesystem->lookup(fs::root_ino, "g")->ino;
+  REQUIRE(buffer.staging->remove_clean("f"));
+  REQUIRE(buffer.staging->remove_clean("g"));
+  CHECK_FALSE(buffer.exists("f"));
+  CHECK_FALSE(buffer.exists("g"));
+  CHECK(buffer.containers() == 1);
+  CHECK(buffer.filesystem->forget(open, 1).gone);
+  CHECK(buffer.containers() == 0);
+}
+
+TEST_CASE("a class holds for what is below, unless that has one of its own, and survives a restart") {
+  LiveBuffer buffer;
+  const auto directory = buffer.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0755, 0)->ino;
+  REQUIRE(buffer.filesystem->make_node({}, directory, "a", S_IFREG | 0644, 0));
+  REQUIRE(buffer.filesystem->make_node({}, directory, "b", S_IFREG | 0644, 0));
+  REQUIRE(buffer.staging->set_keep("d", Keep::temporary));
+  REQUIRE(buffer.staging->set_keep("d/b", Keep::persistent));
+  CHECK(buffer.staging->set_keep("nosuch", Keep::persistent).error().code == ENOENT);
+  for (int round = 0; round < 2; ++round) {
+    CHECK(buffer.staging->find("d/a")->keep == Keep::temporary);
+    CHECK(buffer.staging->find("d/a")->keep_path == "d");
+    CHECK(buffer.staging->find("d/b")->keep == Keep::persistent);
+    const auto below = buffer.staging->walk("d");
+    REQUIRE(below->size() == 3);
+    CHECK(below->at(1).keep == Keep::temporary);
+    CHECK(below->at(2).keep == Keep::persistent);
+    buffer.open();
+  }
+  CHECK(buffer.staging->walk("d/nosuch").error().code == ENOENT);
+  CHECK(buffer.staging->walk("d/a/x").error().code == ENOTDIR);
+}
+
+TEST_CASE("a snapshot keeps what staging keeps") {
+  const auto fill = [](fs::Namespace& names) {
+    REQUIRE(names.apply(fs::MakeNode{.ino = 2, .parent = 0, .mode = S_IFREG | 0644, .dirty = 0, .staged = 1, .origin = version, .origin_path = "f"}));
+    fs::SetStaging staging = fs::staging_of(*names.find(2));
+    staging.parts = "0+1";
+    staging.keep = 1;
+    staging.saved = 1;
+    staging.copy = version;
+    staging.saved_path = "f";
+    REQUIRE(names.apply(staging));
+    REQUIRE(names.apply(fs::Replace{.ino = 2, .parent = fs::root_ino, .time = 9, .name = "f"}));
+    fs::SetStaging root = fs::staging_of(names.root());
+    root.keep = 2;
+    REQUIRE(names.apply(root));
+  };
+  fs::Namespace names(0755, 0, 0, 1);
+  fill(names);
+  fs::Namespace copy(0755, 0, 0, 1);
+  names.snapshot([&](const fs::Record& record) {
+    std::vector<std::byte> bytes;
+    fs::encode(record, bytes);
+    const auto decoded = fs::decode(bytes);
+    REQUIRE(decoded);
+    REQUIRE(copy.apply(*decoded));
+  });
+  const auto& extra = *copy.find(2)->extra;
+  CHECK(extra.parts == "0+1");
+  CHECK(extra.keep == Keep::temporary);
+  CHECK(extra.saved == version);
+  CHECK(extra.origin == version);
+  CHECK(copy.root().extra->keep == Keep::persistent);
+  CHECK(copy.child(copy.root(), "f").value()->ino == 2);
+  CHECK(copy.find(2)->nlink == 1);
+  CHECK_FALSE(copy.apply(fs::Replace{.ino = 2, .parent = fs::root_ino, .time = 9, .name = "g"}));  // it has a name
+  CHECK_FALSE(copy.apply(fs::Replace{.ino = 99, .parent = fs::root_ino, .time = 9, .name = "g"}));
+  CHECK_FALSE(copy.apply(fs::SetStaging{.ino = 99}));
+}
+
+TEST_CASE("the kernel is told of every change of a name, under no lock that a request needs") {
+  LiveBuffer buffer;
+  AskingKernel kernel(*buffer.filesystem);
+  REQUIRE(publish(buffer, "f", "one", Over::nothing));
+  REQUIRE(publish(buffer, "f", "two", Over::clean));
+  REQUIRE(buffer.staging->add_directory("d", {.mode = 0755}) == true);
+  REQUIRE(buffer.staging->add_directory("d", {.mode = 0700}) == false);
+  REQUIRE(buffer.staging->add_symlink("l", "f", {.mode = 0777}));
+  REQUIRE(buffer.staging->settle_directory("d", {.mode = 0755, .mtime = 5}));
+  REQUIRE(buffer.staging->remove_clean("f"));
+  CHECK(kernel.changed == "f f d l ");
+  CHECK(kernel.removed == "f ");
+  CHECK((buffer.staging->find("d")->attributes.st_mode & 0777) == 0755);
+  CHECK(buffer.staging->find("d")->attributes.st_mtim.tv_nsec == 5);
+}

@@ -1,0 +1,212 @@
+// A successor of a daemon that died: the same store, requests that come again.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+
+#include "backends/fsdax.hpp"
+#include "fs/filesystem.hpp"
+#include "support/temp.hpp"
+
+using namespace efs;
+using fs::Filesystem;
+
+namespace {
+
+constexpr std::uint64_t root = fs::root_ino;
+
+struct Scene {
+  test::TempDirectory directory{"/dev/shm"};
+  UniqueFd metadata = directory.open();
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Filesystem> filesystem;
+  std::uint64_t request = 0;
+
+  Scene() {
+    ::mkdir((directory.path() + "/data").c_str(), 0700);
+    open(false);
+    REQUIRE(filesystem->new_connection());
+  }
+  void open(bool takeover) {
+    filesystem.reset();
+    FsdaxOptions options;
+    options.directory.reset(::open((directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    backend = std::move(*make_fsdax(std::move(options)));
+    filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get(), .takeover = takeover}));
+  }
+  /// The next request of the kernel.
+  fs::Caller next() { return {.uid = 0, .gid = 0, .request = request += 2}; }
+  /// The daemon dies with the request carried out and unanswered: its successor, to whom it comes again as `resent`.
+  Filesystem* restarted(const fs::Caller& caller) {
+    open(true);
+    resent = caller;
+    resent.resent = true;
+    return filesystem.get();
+  }
+  fs::Caller resent;
+  std::uint64_t file(const std::string& name) { return filesystem->make_node(next(), root, name, S_IFREG | 0644, 0)->ino; }
+  bool there(const std::string& name) { return filesystem->lookup(root, name).has_value(); }
+};
+
+}  // namespace
+
+TEST_CASE("a request that was carried out is answered and not carried out again", "[takeover]") {
+  Scene s;
+  SECTION("create") {
+    const auto caller = s.next();
+    const auto made = s.filesystem->make_node(caller, root, "f", S_IFREG | 0600, 0);
+    const auto same = s.restarted(caller)->make_node(s.resent, root, "f", S_IFREG | 0600, 0);
+    REQUIRE(same);
+    CHECK(same->ino == made->ino);
+  }
+  SECTION("create, and the file was removed since") {
+    const auto caller = s.next();
+    const auto made = s.filesystem->make_node(caller, root, "f", S_IFREG | 0600, 0);
+    REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
+    const auto same = s.restarted(caller)->make_node(s.resent, root, "f", S_IFREG | 0600, 0);
+    REQUIRE(same);
+    CHECK(same->ino == made->ino);
+    CHECK_FALSE(s.there("f"));
+  }
+  SECTION("create without a name") {
+    const auto caller = s.next();
+    const auto made = s.filesystem->make_nameless(caller, root, 0600);
+    CHECK(s.restarted(caller)->make_nameless(s.resent, root, 0600)->ino == made->ino);
+  }
+  SECTION("mkdir and symlink") {
+    auto caller = s.next();
+    const auto made = s.filesystem->make_node(caller, root, "d", S_IFDIR | 0700, 0);
+    CHECK(s.restarted(caller)->make_node(s.resent, root, "d", S_IFDIR | 0700, 0)->ino == made->ino);
+    caller = s.next();
+    const auto link = s.filesystem->make_symlink(caller, root, "l", "target");
+    CHECK(s.restarted(caller)->make_symlink(s.resent, root, "l", "target")->ino == link->ino);
+  }
+  SECTION("link, unlink, rmdir") {
+    const auto ino = s.file("f");
+    auto caller = s.next();
+    REQUIRE(s.filesystem->link(caller, ino, root, "g"));
+    const auto linked = s.restarted(caller)->link(s.resent, ino, root, "g");
+    REQUIRE(linked);
+    CHECK(linked->attributes.st_nlink == 2);
+    caller = s.next();
+    REQUIRE(s.filesystem->unlink(caller, root, "g"));
+    CHECK(s.restarted(caller)->unlink(s.resent, root, "g"));
+    REQUIRE(s.filesystem->make_node(s.next(), root, "d", S_IFDIR | 0700, 0));
+    caller = s.next();
+    REQUIRE(s.filesystem->rmdir(caller, root, "d"));
+    CHECK(s.restarted(caller)->rmdir(s.resent, root, "d"));
+    // A new request for the same is another matter.
+    CHECK(s.filesystem->rmdir(s.next(), root, "d").error().code == ENOENT);
+  }
+  SECTION("rename, also where the source has come back") {
+    s.file("a");
+    auto caller = s.next();
+    REQUIRE(s.filesystem->rename(caller, root, "a", root, "b", 0));
+    const auto other = s.file("a");
+    CHECK(s.restarted(caller)->rename(s.resent, root, "a", root, "b", 0));
+    CHECK(s.filesystem->lookup(root, "a")->ino == other);
+  }
+  SECTION("extended attributes") {
+    const auto ino = s.file("f");
+    auto caller = s.next();
+    REQUIRE(s.filesystem->setxattr(caller, ino, "user.a", "v", XATTR_CREATE));
+    CHECK(s.restarted(caller)->setxattr(s.resent, ino, "user.a", "v", XATTR_CREATE));
+    caller = s.next();
+    REQUIRE(s.filesystem->removexattr(caller, ino, "user.a"));
+    CHECK(s.restarted(caller)->removexattr(s.resent, ino, "user.a"));
+  }
+}
+
+TEST_CASE("a request that was not carried out is, and an old connection's number means nothing", "[takeover]") {
+  Scene s;
+  const auto caller = s.next();
+  CHECK(s.restarted(caller)->make_node(s.resent, root, "f", S_IFREG | 0600, 0));
+  REQUIRE(s.filesystem->new_connection());
+  const auto other = s.restarted(caller)->make_node(s.resent, root, "g", S_IFREG | 0600, 0);
+  REQUIRE(other);
+  CHECK(s.there("g"));
+}
+
+TEST_CASE("inodes without a name live as long as the kernel knows them", "[takeover]") {
+  Scene s;
+  const auto ino = s.file("f");
+  REQUIRE(s.filesystem->write({}, ino, std::as_bytes(std::span("data", 4)), 0));
+  REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
+  s.open(true);
+  CHECK(s.filesystem->inherited_orphans() == std::vector{ino});
+  std::array<std::byte, 4> read{};
+  CHECK(s.filesystem->read(ino, read, 0) == 4);
+  const auto left = s.filesystem->forget(ino, 1);
+  CHECK_FALSE(left.gone);
+  CHECK(left.ask);  // the count is not known: only the kernel can say
+  CHECK(s.filesystem->forget_all(ino).gone);
+  CHECK_FALSE(s.filesystem->exists(ino));
+  CHECK(s.backend->open(ino).error().code == ENOENT);
+}
+
+TEST_CASE("a file that has a name is not taken for forgotten", "[takeover]") {
+  Scene s;
+  const auto ino = s.file("f");
+  s.open(true);
+  const auto left = s.filesystem->forget(ino, 1000);
+  CHECK_FALSE(left.gone);
+  CHECK_FALSE(left.ask);
+  CHECK_FALSE(s.filesystem->forget_all(ino).gone);
+  CHECK(s.there("f"));
+}
+
+TEST_CASE("answers and places in directories survive snapshots", "[takeover]") {
+  Scene s;
+  const auto caller = s.next();
+  const auto made = s.filesystem->make_node(caller, root, "first", S_IFDIR | 0700, 0);
+  const std::uint64_t directory = s.filesystem->make_node(s.next(), root, "walked", S_IFDIR | 0700, 0)->ino;
+  for (int i = 0; i < 50; ++i) REQUIRE(s.filesystem->make_node(s.next(), directory, "n" + std::to_string(i), S_IFDIR | 0700, 0));
+  for (int i = 0; i < 50; i += 2) REQUIRE(s.filesystem->rmdir(s.next(), directory, "n" + std::to_string(i)));
+  REQUIRE(s.filesystem->rmdir(s.next(), directory, "n49"));
+  const auto half = s.filesystem->readdir(directory, 0, 14);
+  REQUIRE(half);
+  // Until the journal has been replaced by a snapshot: it gets shorter.
+  const auto size = [&] { return std::filesystem::file_size(s.directory.path() + "/journal"); };
+  const std::string value(60000, 'x');
+  std::uintmax_t last = 0;
+  for (int i = 0; size() >= last; ++i) {
+    REQUIRE(i < 5000);
+    last = size();
+    REQUIRE(s.filesystem->setxattr({}, root, "user.a", value, 0));
+  }
+  s.open(true);
+  auto resent = caller;
+  resent.resent = true;
+  const auto same = s.filesystem->make_node(resent, root, "first", S_IFDIR | 0700, 0);
+  REQUIRE(same);
+  CHECK(same->ino == made->ino);
+  std::multiset<std::string> names;
+  for (const auto& item : *half) names.insert(item.name);
+  // A name that comes now is behind the reader, one that went is gone, no other comes twice or never.
+  REQUIRE(s.filesystem->make_node(s.next(), directory, "late", S_IFDIR | 0700, 0));
+  const auto rest = s.filesystem->readdir(directory, half->back().cookie, 1000);
+  REQUIRE(rest);
+  for (const auto& item : *rest) names.insert(item.name);
+  CHECK(names.size() == 2 + 24 + 1);
+  CHECK(names.count("late") == 1);
+  for (int i = 1; i < 49; i += 2) CHECK(names.count("n" + std::to_string(i)) == 1);
+}
+
+TEST_CASE("a container that no record knows is in nobody's way", "[takeover]") {
+  Scene s;
+  const auto last = s.file("last");
+  // The predecessor died between the container and its record: for the next create, and one behind it.
+  for (const auto number : {last + 1, last + 2}) {
+    auto left = s.backend->create(number);
+    REQUIRE(left);
+    REQUIRE((*left)->write(std::as_bytes(std::span("old", 3)), 0) == 3U);
+  }
+  s.open(true);
+  for (const char* name : {"a", "b", "c"}) {
+    const auto made = s.filesystem->make_node(s.next(), root, name, S_IFREG | 0600, 0);
+    REQUIRE(made);
+    CHECK(made->attributes.st_size == 0);
+  }
+}

@@ -1,0 +1,181 @@
+#include "fuse/backing.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+
+#include "backends/fsdax.hpp"
+#include "support/temp.hpp"
+
+using namespace efs;
+using namespace efs::fuse;
+
+namespace {
+
+// Registers like the kernel: ids are numbers above 0, and every one is closed once.
+class Registrar final : public BackingRegistrar {
+ public:
+  std::vector<Result<int>> open_backing(std::span<const Registration> files) override {
+    ++questions;
+    CHECK(files.size() <= most_at_once);
+    std::vector<Result<int>> ids;
+    for ([[maybe_unused]] const auto& file : files) {
+      if (fail_next > 0) {
+        --fail_next;
+        ids.push_back(fail(EMFILE));
+      } else {
+        known.insert(++last);
+        ids.push_back(last);
+      }
+    }
+    return ids;
+  }
+  void close_backing(std::span<const int> ids) override {
+    ++closings;
+    CHECK(ids.size() <= most_at_once);
+    for (const int id : ids) CHECK(known.erase(id) == 1);
+  }
+  void keep_to_daemon(std::uint64_t ino, bool open) override {
+    if (open) CHECK(on_daemon.insert(ino).second);
+    else CHECK(on_daemon.erase(ino) == 1);
+  }
+  std::set<int> known;
+  std::set<std::uint64_t> on_daemon;
+  int last = 0, questions = 0, closings = 0, fail_next = 0;
+};
+
+struct Scene {
+  test::TempDirectory directory{"/dev/shm"};
+  std::unique_ptr<Backend> backend = [this] {
+    FsdaxOptions options;
+    options.directory = directory.open();
+    return std::move(*make_fsdax(std::move(options)));
+  }();
+  Registrar registrar;
+  BackingTable table{&registrar};
+
+  fs::ContainerPool::Ready container(std::uint64_t ino) { return {.ino = ino, .container = *backend->create(ino)}; }
+  int acquire(std::uint64_t ino, bool wanted = true) { return *table.acquire(ino, wanted, backend->open(ino)->get()); }
+};
+
+}  // namespace
+
+TEST_CASE("containers are registered ahead in batches, and an open then asks nobody") {
+  Scene scene;
+  std::vector<fs::ContainerPool::Ready> made;
+  for (std::uint64_t ino = 2; ino < 2 + 40; ++ino) made.push_back(scene.container(ino));
+  scene.table.prepare(made);
+  CHECK(scene.registrar.questions == 2);
+  CHECK(scene.registrar.known.size() == 40);
+  std::set<int> ids;
+  for (const auto& one : made) ids.insert(scene.acquire(one.ino));
+  CHECK(ids == scene.registrar.known);
+  CHECK(scene.registrar.questions == 2);
+  CHECK(scene.acquire(2) == scene.acquire(2));
+}
+
+TEST_CASE("what could not be registered ahead is registered by its open") {
+  Scene scene;
+  scene.registrar.fail_next = 1;
+  const std::vector made{scene.container(2), scene.container(3)};
+  scene.table.prepare(made);
+  CHECK(scene.acquire(3) == 1);
+  CHECK(scene.registrar.questions == 1);
+  CHECK(scene.acquire(2) == 2);
+  CHECK(scene.registrar.questions == 2);
+  scene.registrar.fail_next = 1;
+  (void)scene.container(4);
+  CHECK(scene.acquire(4) == 0);  // the daemon's path
+  scene.table.release(4);
+}
+
+TEST_CASE("an inode with privilege bits gives its id back and takes the daemon's path") {
+  Scene scene;
+  const std::vector made{scene.container(2)};
+  scene.table.prepare(made);
+  CHECK(scene.acquire(2, false) == 0);
+  CHECK(scene.acquire(2, true) == 0);  // one mode while it is open
+  CHECK(scene.table.due());
+  scene.table.run();
+  CHECK(scene.registrar.known.empty());
+}
+
+TEST_CASE("ids are closed in batches: when one is full, when it is quiet, or when they hold much space") {
+  Scene scene;
+  const auto open_and_drop = [&](std::uint64_t ino, std::uint64_t bytes) {
+    (void)scene.container(ino);
+    scene.acquire(ino);
+    scene.table.release(ino);
+    scene.table.drop(ino, bytes);
+  };
+  std::uint64_t ino = 2;
+  for (; ino < 2 + 31; ++ino) open_and_drop(ino, 0);
+  CHECK(scene.registrar.closings == 0);
+  open_and_drop(ino++, 0);
+  CHECK(scene.registrar.closings == 1);
+  CHECK(scene.registrar.known.empty());
+  CHECK_FALSE(scene.table.due());
+
+  open_and_drop(ino++, BackingTable::most_held / 2);
+  CHECK(scene.registrar.closings == 1);
+  open_and_drop(ino++, BackingTable::most_held / 2);
+  CHECK(scene.registrar.closings == 2);
+  CHECK(scene.registrar.known.empty());
+
+  open_and_drop(ino++, 0);
+  REQUIRE(scene.table.due());
+  scene.table.run();
+  CHECK(scene.registrar.known.empty());
+  CHECK_FALSE(scene.table.due());
+}
+
+TEST_CASE("idle ids are bounded, also those of files that were made and never opened") {
+  Scene scene;
+  std::uint64_t ino = 2;
+  for (; ino < 2 + 2 * BackingTable::most_idle; ++ino) {
+    const std::vector made{scene.container(ino)};
+    scene.table.prepare(made);
+  }
+  scene.table.run();
+  CHECK(scene.registrar.known.size() == BackingTable::most_idle);
+  // An id that was closed early is asked for again.
+  const int before = scene.registrar.questions;
+  CHECK(scene.acquire(2) > 0);
+  CHECK(scene.registrar.questions == before + 1);
+  for (std::uint64_t one = 2; one < ino; ++one) scene.table.drop(one, 0);
+  scene.table.run();
+  CHECK(scene.registrar.known.empty());
+}
+
+TEST_CASE("what is open on the daemon's path is known to the registrar, for a successor") {
+  Scene scene;
+  (void)scene.container(2);
+  CHECK(scene.acquire(2, false) == 0);
+  CHECK(scene.acquire(2, false) == 0);
+  CHECK(scene.registrar.on_daemon == std::set<std::uint64_t>{2});
+  scene.table.release(2);
+  CHECK(scene.registrar.on_daemon.size() == 1);
+  scene.table.release(2);
+  CHECK(scene.registrar.on_daemon.empty());
+}
+
+TEST_CASE("a successor keeps every inode on the path and id that its predecessor gave it") {
+  Scene scene;
+  for (std::uint64_t ino = 2; ino < 5; ++ino) (void)scene.container(ino);
+  scene.registrar.known = {7, 8};
+  scene.registrar.last = 100;
+  const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 7}, {.ino = 3, .id = 0}, {.ino = 9, .id = 8}};
+  scene.registrar.on_daemon = {3};
+  scene.table.inherit(inherited, [](std::uint64_t ino) { return ino != 9; });
+  CHECK(scene.acquire(2) == 7);
+  CHECK(scene.acquire(3) == 0);  // it may be open there: passthrough would fail
+  CHECK(scene.acquire(4) == 101);
+  for (int i = 0; i < 3; ++i) scene.table.release(2);
+  CHECK(scene.acquire(2) == 7);
+  scene.table.run();
+  CHECK(scene.registrar.known == std::set<int>{7, 101});  // that of the file that never came to be is closed
+  scene.table.drop(2, 0);
+  scene.table.drop(3, 0);
+  scene.table.run();
+  CHECK(scene.registrar.known == std::set<int>{101});
+  CHECK(scene.registrar.on_daemon.empty());
+}

@@ -1,0 +1,201 @@
+// Load and unload on a real file system without a mount, with a PFS whose calls fail.
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <fstream>
+
+#include "fault_pfs.hpp"
+#include "stage/load.hpp"
+#include "stage/unload.hpp"
+#include "support/live_buffer.hpp"
+
+using namespace efs;
+using namespace efs::stage;
+using stage::test::FaultPfs;
+namespace stdfs = std::filesystem;
+
+namespace {
+
+struct LiveScene {
+  LiveScene() {
+    stdfs::create_directories(top.path() + "/in/d");
+    stdfs::create_directory(top.path() + "/out");
+    config.name = "job";
+    config.root_dir = top.path() + "/in";
+    config.results_dir = top.path() + "/out";
+    config.mount_dir = top.path() + "/mnt";
+    put("d/a", std::string(3000, 'a'));
+    put("d/b", std::string(70000, 'b'));
+    stdfs::create_symlink("a", config.root_dir + "/d/l");
+  }
+  void put(const std::string& path, const std::string& content) const { std::ofstream(config.root_dir + "/" + path, std::ios::binary) << content; }
+  std::string out(const std::string& path) const {
+    std::ifstream file(config.results_dir + "/" + path, std::ios::binary);
+    return file ? std::string(std::istreambuf_iterator<char>(file), {}) : "(not there)";
+  }
+  LoadReport in(LoadRequest request, PfsIo& pfs = posix_pfs()) {
+    Progress progress;
+    return load(config, request, *buffer.staging, pfs, options, progress);
+  }
+  Receipt back(UnloadRequest request, PfsIo& pfs = posix_pfs()) {
+    Progress progress;
+    return unload(config, request, *buffer.staging, pfs, options, progress);
+  }
+  std::size_t partials() const {
+    std::size_t found = 0;
+    for (const auto& entry : stdfs::recursive_directory_iterator(config.results_dir))
+      if (entry.path().string().ends_with(".efs-partial")) ++found;
+    return found;
+  }
+
+  efs::test::TempDirectory top{"/dev/shm"};
+  efs::test::LiveBuffer buffer;
+  config::JobConfig config;
+  Options options{.workers = 2, .transfer_size = 64U << 10U};
+};
+
+}  // namespace
+
+TEST_CASE("whichever call to the PFS fails, a load shows all or nothing and loses no space") {
+  std::uint64_t number = 0;
+  std::size_t failures = 0;
+  for (std::atomic<bool> reached = true; reached; ++number) {
+    LiveScene scene;
+    reached = false;
+    FaultPfs pfs([&](std::uint64_t n, const std::string&, const std::string&) { 
+      if (n != number) return 0;
+      reached = true;
+      return EIO;
+    });
+    const LoadReport report = scene.in({.names = {"d"}}, pfs);
+    INFO("call " << number);
+    if (report.ok()) {
+      CHECK(scene.buffer.read("d/a") == std::string(3000, 'a'));
+      CHECK(scene.buffer.read("d/b") == std::string(70000, 'b'));
+      CHECK(scene.buffer.exists("d/l"));
+    } else {
+      ++failures;
+      CHECK_FALSE(scene.buffer.exists("d"));
+      CHECK(scene.buffer.containers() == 0);
+    }
+  }
+  CHECK(failures > 10);
+}
+
+TEST_CASE("whichever call to the PFS fails, an unload leaves the old result or the whole new one, and the truth in its receipt") {
+  std::uint64_t number = 0;
+  std::size_t failures = 0;
+  for (std::atomic<bool> reached = true; reached; ++number) {
+    LiveScene scene;
+    const std::string content(70000, 'n');
+    scene.buffer.write("f", content);
+    std::ofstream(scene.config.results_dir + "/f") << "old";
+    reached = false;
+    std::atomic<bool> unlink_failed = false;
+    FaultPfs pfs([&](std::uint64_t n, const std::string& call, const std::string&) {
+      if (n != number) return 0;
+      unlink_failed = call == "unlink";
+      reached = true;
+      return EIO;
+    });
+    const Receipt receipt = scene.back({.names = {"f"}}, pfs);
+    INFO("call " << number);
+    const std::string there = scene.out("f");
+    CHECK((there == "old" || there == content));
+    const bool claimed = receipt.verdict == Verdict::complete;
+    if (claimed) CHECK(there == content);
+    else CHECK(scene.buffer.staging->find("f")->dirty);
+    if (!unlink_failed) CHECK(scene.partials() == 0);
+    if (!claimed) ++failures;
+  }
+  CHECK(failures > 5);
+}
+
+TEST_CASE("a file that is opened for writing while it is copied does not go out, or goes out unverified") {
+  LiveScene scene;
+  const auto ino = scene.buffer.write("f", std::string(200000, 'x'));
+  FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
+    // Through the kernel: the daemon sees the open, and neither size nor time changes.
+    if (call == "write" && scene.buffer.staging->writers(ino)->open == 0) (void)scene.buffer.filesystem->open({}, ino, O_WRONLY);
+    return 0;
+  });
+  const Receipt refused = scene.back({.names = {"f"}}, pfs);
+  CHECK(refused.verdict == Verdict::failed);
+  CHECK(scene.out("f") == "(not there)");
+  CHECK(scene.partials() == 0);
+  scene.buffer.filesystem->release(ino, O_WRONLY);
+  const Receipt as_is = scene.back({.names = {"f"}, .as_is = true}, pfs);
+  REQUIRE(as_is.entries.size() == 1);
+  CHECK(as_is.entries[0].action == Action::staged_out);
+  CHECK(as_is.entries[0].unverified);
+  CHECK(scene.buffer.staging->find("f")->dirty);
+  scene.buffer.filesystem->release(ino, O_WRONLY);
+  const Receipt good = scene.back({.names = {"f"}});
+  CHECK(good.entries[0].action == Action::staged_out);
+  CHECK_FALSE(good.entries[0].unverified);
+  CHECK_FALSE(scene.buffer.staging->find("f")->dirty);
+}
+
+TEST_CASE("a name that a program takes during a load stays the program's") {
+  LiveScene scene;
+  std::atomic<bool> made = false;
+  FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
+    if (call == "read" && !made.exchange(true)) {
+      const auto directory = scene.buffer.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0700, 0)->ino;
+      (void)scene.buffer.filesystem->make_node({}, directory, "b", S_IFREG | 0600, 0);
+    }
+    return 0;
+  });
+  const LoadReport report = scene.in({.names = {"d"}}, pfs);
+  REQUIRE_FALSE(report.ok());
+  CHECK(report.failure->error.code == EEXIST);
+  CHECK(report.failure->path == "d/b");
+  CHECK(report.failure->error.what.find("1 other files were loaded") != std::string::npos);
+  CHECK(scene.buffer.read("d/b").empty());
+  CHECK(scene.buffer.read("d/a") == std::string(3000, 'a'));
+  CHECK(scene.buffer.containers() == 2);
+}
+
+TEST_CASE("a file that changes on the PFS while it is loaded is not loaded") {
+  LiveScene scene;
+  FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
+    if (call == "read") stdfs::resize_file(scene.config.root_dir + "/d/b", 10);
+    return 0;
+  });
+  const LoadReport report = scene.in({.names = {"d/b"}}, pfs);
+  REQUIRE_FALSE(report.ok());
+  CHECK(report.failure->error.code == ESTALE);
+  CHECK_FALSE(scene.buffer.exists("d"));
+  CHECK(scene.buffer.containers() == 0);
+}
+
+TEST_CASE("unload --remove removes only what results-dir has for sure") {
+  LiveScene scene;
+  REQUIRE(scene.in({.names = {"d"}}).ok());
+  const auto held = scene.buffer.write("held", "h");
+  scene.buffer.write("free", "f");
+  REQUIRE(scene.buffer.filesystem->open({}, held, O_WRONLY));
+  const Receipt receipt = scene.back({.names = {""}, .as_is = true, .remove = true});
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(scene.out("free") == "f");
+  CHECK(scene.out("held") == "h");
+  CHECK_FALSE(scene.buffer.exists("free"));
+  CHECK(scene.buffer.exists("held"));
+  CHECK_FALSE(scene.buffer.exists("d/a"));  // a clean input: the PFS has it
+  CHECK(scene.out("d/a") == "(not there)");
+  CHECK(scene.buffer.exists("d/l"));
+}
+
+TEST_CASE("a clean file stays where the PFS does not have its version any more") {
+  LiveScene scene;
+  REQUIRE(scene.in({.names = {"d"}}).ok());
+  scene.put("d/a", "another version");
+  scene.buffer.write("f", "x");
+  REQUIRE(scene.back({.names = {"f"}}).verdict == Verdict::complete);
+  stdfs::remove(scene.config.results_dir + "/f");
+  const Receipt receipt = scene.back({.names = {"d/a", "d/b", "f"}, .remove = true});
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(scene.buffer.exists("d/a"));
+  CHECK_FALSE(scene.buffer.exists("d/b"));
+  CHECK(scene.buffer.exists("f"));
+  CHECK(describe_unload(receipt).find("any more") != std::string::npos);
+}

@@ -1,0 +1,165 @@
+// Stage-in under death: the process is killed at every call to the PFS, by SIGKILL. Here the buffer is the real one,
+// with its journal: what a killed stage-in leaves is what recovery finds.
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <set>
+
+#include "backends/fsdax.hpp"
+#include "fault_pfs.hpp"
+#include "fs/filesystem.hpp"
+#include "scene.hpp"
+#include "stage/buffer.hpp"
+
+using namespace efs;
+using namespace efs::stage;
+using namespace efs::stage::test;
+
+namespace {
+
+constexpr std::uint64_t mib = 1U << 20U;
+
+/// A store in a directory: made by the process that is killed, opened again by the test.
+struct RealStore {
+  explicit RealStore(const std::string& path) : path_(path) {
+    for (const auto& part : {path, path + "/data", path + "/meta"}) stdfs::create_directory(part);
+    metadata.reset(::open((path + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    FsdaxOptions options;
+    options.directory.reset(::open((path + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    backend = std::move(*make_fsdax(std::move(options)));
+    filesystem = std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
+  }
+  std::string path_;
+  UniqueFd metadata;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<fs::Filesystem> filesystem;
+};
+
+/// Some of each: small files in one task, one that is copied by two threads, a sparse one, an empty one, links, an
+/// empty directory, and a glob.
+void prepare(Scene& scene) {
+  scene.options = {.workers = 2, .transfer_size = 4 * mib};
+  for (int i = 0; i < 3; ++i) write_file(scene.root + "/small/f" + std::to_string(i), random_text(5000, static_cast<unsigned>(i)));
+  write_file(scene.root + "/large", random_text(33 * mib, 7));
+  write_file(scene.root + "/d/sparse", "start");
+  stdfs::resize_file(scene.root + "/d/sparse", 300'000);
+  write_file(scene.root + "/d/empty", "");
+  stdfs::create_symlink("../large", scene.root + "/d/link");
+  stdfs::create_directory(scene.root + "/d/nothing");
+  set_mtime(scene.root + "/d/empty", 1'234'567'890'123'456'789);
+  for (const auto* resource : {"small/f*", "large", "d"}) scene.resource(resource);
+}
+
+/// All that a change to the source tree would show in; atime is the reader's.
+std::map<std::string, std::string> state_of(const std::string& directory) {
+  std::map<std::string, std::string> state;
+  for (const auto& entry : stdfs::recursive_directory_iterator(directory)) {
+    const std::string path = entry.path().string();
+    const auto st = stat_of(path);
+    std::string& text = state[path];
+    for (const auto number : {static_cast<std::int64_t>(st.st_ino), static_cast<std::int64_t>(st.st_mode), static_cast<std::int64_t>(st.st_nlink), static_cast<std::int64_t>(st.st_uid),
+                              static_cast<std::int64_t>(st.st_gid), static_cast<std::int64_t>(st.st_size), static_cast<std::int64_t>(to_ns(st.st_mtim)), static_cast<std::int64_t>(to_ns(st.st_ctim))})
+      text += std::to_string(number) + " ";
+    if (S_ISLNK(st.st_mode)) text += stdfs::read_symlink(path).string();
+    if (S_ISREG(st.st_mode)) text += content_of(path);
+  }
+  return state;
+}
+
+/// What a name of the store leads to is the whole input, with its times; 0 if something is not. Else names + 1.
+std::size_t whole_names(const Scene& scene, RealStore& store) {
+  fs::Staging staging(*store.filesystem);
+  const auto items = staging.walk();
+  if (!items) return 0;
+  for (const auto& item : *items) {
+    const std::string source = scene.root + "/" + item.path;
+    const auto st = stat_of(source);
+    if ((st.st_mode & S_IFMT) != (item.attributes.st_mode & S_IFMT)) return 0;
+    if (S_ISLNK(st.st_mode) && item.target != stdfs::read_symlink(source).string()) return 0;
+    if (!S_ISREG(st.st_mode)) continue;
+    if (to_ns(st.st_mtim) != to_ns(item.attributes.st_mtim) || item.dirty) return 0;
+    const std::string expected = content_of(source);
+    std::string found(expected.size() + 1, '\0');
+    const auto n = store.filesystem->read(item.ino, std::as_writable_bytes(std::span(found)), 0);
+    if (!n || *n != expected.size() || found.compare(0, *n, expected) != 0) return 0;
+  }
+  return items->size() + 1;
+}
+
+/// Plans and stages in. The exit code of a stage-in that came to its end.
+int stage_all_in(const Scene& scene, RealStore& store, PfsIo& pfs) {
+  fs::Staging staging(*store.filesystem);
+  StagingBuffer buffer(staging);
+  Progress progress;
+  const auto plan = make_plan(scene.config, pfs);
+  if (!plan || !plan->problems.empty()) return 3;
+  return stage_in(*plan, buffer, pfs, scene.options, progress).ok() ? 0 : 4;
+}
+
+}  // namespace
+
+TEST_CASE("stage-in: killed at every PFS call; the inputs are as they were, and no name leads to half a file", "[stage][in][faults]") {
+  Scene scene;
+  prepare(scene);
+  const auto inputs = state_of(scene.root);
+  std::set<std::size_t> seen;
+  std::uint64_t n = 0;
+  for (bool complete = false; !complete; ++n) {
+    INFO("killed at call " << n);
+    const std::string path = scene.top + "/store";
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      FaultPfs pfs([&](std::uint64_t number, const auto&, const auto&) {
+        if (number == n) ::kill(::getpid(), SIGKILL);
+        return 0;
+      });
+      RealStore store(path);
+      ::_exit(stage_all_in(scene, store, pfs));
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    complete = WIFEXITED(status);
+    if (complete) REQUIRE(WEXITSTATUS(status) == 0);
+    else REQUIRE(WTERMSIG(status) == SIGKILL);
+    REQUIRE((state_of(scene.root) == inputs));
+    {
+      RealStore store(path);
+      const std::size_t names = whole_names(scene, store);
+      REQUIRE(names > 0);
+      seen.insert(names - 1);
+    }
+    if (complete) break;
+    // Nothing of it is needed again: thrown away as a whole.
+    stdfs::remove_all(path);
+    REQUIRE_FALSE(stdfs::exists(path));
+  }
+  // Names came one by one: the kills did not all fall before the first or behind the last.
+  CHECK(n > 40);
+  CHECK(seen.size() >= 6);
+  CHECK(*seen.rbegin() == inputs.size());
+}
+
+TEST_CASE("stage-in: after a kill the same job stages in as if nothing had been", "[stage][in][faults]") {
+  Scene scene;
+  prepare(scene);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    FaultPfs pfs([&](std::uint64_t number, const auto&, const auto&) {
+      if (number == 45) ::kill(::getpid(), SIGKILL);
+      return 0;
+    });
+    RealStore store(scene.top + "/store");
+    ::_exit(stage_all_in(scene, store, pfs));
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  RealStore again(scene.top + "/again");
+  REQUIRE(stage_all_in(scene, again, posix_pfs()) == 0);
+  CHECK(whole_names(scene, again) == state_of(scene.root).size() + 1);
+}
