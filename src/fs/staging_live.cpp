@@ -152,8 +152,8 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
     writers.edits = inode.edits;
     writers.open = inode.write_opens;
     // A descriptor that was opened for writing only cannot be mapped. A release comes after the last write, also of
-    // what was sent off asynchronously. The counts begin with this process.
-    counted = !inode.opened_read_write && !filesystem_.options_.takeover;
+    // what was sent off asynchronously. The counts begin with this process, and a mapping of passthrough outlives a mount.
+    counted = !inode.opened_read_write && !filesystem_.recovery_.found;
   }
   if (writers.open > 0) return writers;
   if (counted) {
