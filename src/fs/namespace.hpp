@@ -28,6 +28,8 @@ class Namespace {
 
   /// An inode number that was never used.
   std::uint64_t next_ino() { return next_ino_++; }
+  /// The one that next_ino() would give.
+  std::uint64_t next_unused() const { return next_ino_; }
 
   /// Carries out a record. Total: it fails (EPROTO, no change) only where the record cannot follow from this state,
   /// which on a live request is a bug and in recovery a damaged journal.

@@ -101,9 +101,10 @@ class Check {
     if (!listed) return find(Severity::damage, "data", describe(listed.error()));
     report_.containers = there.size();
     for (const auto id : there) check_container(**backend, id);
+    if (made_ahead_ > 0) find(Severity::note, "containers", std::to_string(made_ahead_) + " that no file uses are empty: the daemon makes some ahead; a start removes them");
     names_.for_each([&](fs::Inode& inode) {
       if (!inode.is_regular() || inode.nlink == 0 || there.contains(inode.ino)) return;
-      const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || !inode.extra->saved_path.empty());
+      const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
       if (rebooted_ && has_copy) find(Severity::leftover, paths_[inode.ino], "a clean file without its container; the PFS has it, and a start brings it again");
       else find(Severity::damage, paths_[inode.ino], "its container " + std::to_string(inode.ino) + " is missing");
     });
@@ -118,7 +119,8 @@ class Check {
     if (!S_ISREG(st->st_mode)) find(Severity::damage, object, "is no regular file");
     else if (st->st_nlink != 1) find(Severity::damage, object, "has " + std::to_string(st->st_nlink) + " names: two files would share their content");
     else if (st->st_uid != store_.owner) find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
-    else if (inode == nullptr) find(Severity::leftover, object, "no record knows it (" + std::to_string(st->st_size) + " bytes): a stage-in that was not finished, or a container that was made ahead");
+    else if (inode == nullptr && st->st_size == 0 && id < names_.next_unused()) ++made_ahead_;
+    else if (inode == nullptr) find(Severity::leftover, object, "no record knows it (" + std::to_string(st->st_size) + " bytes): a stage-in or a load that was not finished");
     else if (!inode->is_regular()) find(Severity::leftover, object, "belongs to something that has no content");
     else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that was open without a name");
   }
@@ -128,6 +130,7 @@ class Check {
   fs::Namespace names_{0755, 0, 0, 0};
   std::map<std::uint64_t, std::string> paths_;
   bool rebooted_ = false;
+  std::uint64_t made_ahead_ = 0;  // containers
 };
 
 }  // namespace

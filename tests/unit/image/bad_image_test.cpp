@@ -83,6 +83,7 @@ std::size_t used_bytes(const std::string& journal) {
 
 std::string damage(std::string journal, std::mt19937_64& random, std::string& what) {
   const auto used = used_bytes(journal);
+  if (used < 128) return what += " and nothing more", journal;  // of two, when the first took nearly all
   const auto at = [&] { return random() % (random() % 8 == 0 ? 64 : used); };  // one in eight meets the header
   switch (random() % 7) {
     case 0: {
@@ -101,7 +102,7 @@ std::string damage(std::string journal, std::mt19937_64& random, std::string& wh
     }
     case 3: {
       const auto one = at() / 64 * 64, two = at() / 64 * 64;
-      for (std::size_t i = 0; i < 64; ++i) std::swap(journal[one + i], journal[two + i]);
+      for (std::size_t i = 0; std::max(one, two) + i < journal.size() && i < 64; ++i) std::swap(journal[one + i], journal[two + i]);
       return what = "lines swapped at " + std::to_string(one) + " and " + std::to_string(two), journal;
     }
     case 4: {
