@@ -105,7 +105,7 @@ Status Filesystem::match_containers(const std::vector<std::uint64_t>& there) {
     if (const Inode* inode = names_.find(id); inode == nullptr || !inode->is_regular()) unknown.push_back(id);
   const bool keeps = backend_.durability() != Durability::volatile_memory;
   std::vector<std::uint64_t> missing, doubtful;
-  names_.for_each([&](Inode& inode) {
+  names_.for_each([&](Inode& inode) EFS_REQUIRES(mutex_) {
     if (!inode.is_regular()) return;
     const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
     const bool lost = !std::binary_search(there.begin(), there.end(), inode.ino);
@@ -140,7 +140,7 @@ void Filesystem::note_emptied(std::vector<std::uint64_t> inodes) {
   names_.for_each_name([&](const Inode&, const std::string& name, const Inode& inode) {
     if (inode.is_directory()) directories[inode.ino] = name;
   });
-  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) {
+  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES(mutex_) {
     if (std::binary_search(inodes.begin(), inodes.end(), inode.ino)) recovery_.emptied.push_back(path_of(names_, parent, name, directories));
   });
 }
@@ -154,7 +154,7 @@ Status Filesystem::drop_names(const std::vector<std::uint64_t>& inodes) {
   names_.for_each_name([&](const Inode&, const std::string& name, const Inode& inode) {
     if (inode.is_directory()) directories[inode.ino] = name;
   });
-  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) {
+  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES(mutex_) {
     if (!std::binary_search(sorted.begin(), sorted.end(), inode.ino)) return;
     records.push_back({.parent = parent.ino, .time = parent.mtime, .name = name});
     if (!inode.dirty) recovery_.dropped.push_back(path_of(names_, parent, name, directories));

@@ -48,6 +48,43 @@ check 'brings all back' worked "$OUT"
 check 'the changed input too' grep -qx more "$OUT/input/a"
 check 'and nothing else is left' ended resume
 
+# --- the worker dies, and a successor takes over; then both die, and the next start goes on: the same journal, twice ---
+# a_worker NAME WORKER: another one than WORKER answers.
+a_worker() { local text; text=$(status_of "$1" 2>/dev/null) && json "$text" "d['worker_pid'] != $2 and d['state'] == 'running'"; }
+both_ways() { # both_ways NAME, after job
+  local worker found
+  started "$JOB"; work
+  exec 7<>"$MNT/nameless"; echo open >&7; rm "$MNT/nameless"
+  worker=$(field "$(status_of "$1")" 'd["worker_pid"]')
+  kill -KILL "$worker"
+  check "$1: a successor takes over" await 20 a_worker "$1" "$worker"
+  check "$1: it has replayed the journal, and removed what was made ahead" grep -qE 'event=recovered .*unknown_containers=[1-9]' "$EFS_RUNTIME_DIR/$1/efsd.log"
+  check "$1: what was written is there" worked "$MNT"
+  check "$1: and what is open without a name" grep -qx open "/proc/$$/fd/7"
+  echo after >"$MNT/after"
+  kill_both "$1"; exec 7>&-
+  check_exit "$1: check-image" 3 'open without a name' "$EFS" check-image "$1"
+  check_exit "$1: start goes on" 0 'mounted' "$EFS" start "$JOB"
+  check "$1: with what was written under both workers" bash -c "grep -qx after '$MNT/after'"
+  check "$1: what was open without a name is gone" grep -qE 'event=recovered .*nameless=[12] ' "$EFS_RUNTIME_DIR/$1/efsd.log"
+  check "$1: a worker of this one is replaced, too" await 20 replaced "$1"
+  check "$1: what was written" worked "$MNT"
+  check "$1: stop --keep" "$EFS" stop --keep "$1"
+  check "$1: the mount point of ours is gone" test ! -e "$MNT"
+  check "$1: start again" "$EFS" start "$JOB"
+  check "$1: what was written, still" worked "$MNT"
+  check "$1: stop" "$EFS" stop "$1"
+  check "$1: all is back" worked "$OUT"
+  check "$1: nothing is left" ended "$1"
+}
+replaced() { local worker; worker=$(field "$(status_of "$1")" 'd["worker_pid"]'); kill -KILL "$worker"; await 20 a_worker "$1" "$worker"; }
+fresh twice
+both_ways twice
+fresh twicedisk
+mkdir "$S/twicedisk/store"
+job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/twicedisk/store ] ]"
+both_ways twicedisk
+
 # --- killed while staging in: what was published is not staged again ---
 fresh halfway
 for i in $(seq 1 600); do head -c 400000 /dev/zero | tr '\0' "$((i % 10))" >"$PFS/input/f$i"; done
