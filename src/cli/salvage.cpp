@@ -20,7 +20,9 @@ namespace {
 std::optional<std::string> store_of_job(const std::string& job_file) {
   std::error_code problem;
   if (!std::filesystem::is_regular_file(job_file, problem)) return std::nullopt;
-  const auto config = config::load(job_file, {});
+  const auto user = find_user(std::to_string(::geteuid()));
+  if (!user) return std::nullopt;
+  const auto config = config::load_for_user(job_file, {}, *user);
   if (!config) return std::nullopt;
   const auto& backend = config->backends.front();
   const std::string parent = backend.type == config::BackendType::dram ? "/dev/shm" : backend.daxfs;

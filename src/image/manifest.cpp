@@ -74,6 +74,11 @@ Result<Manifest> read_manifest(int directory) {
     m.kind = json.at("kind");
     m.boot_id = json.at("boot_id");
     m.made_mount_dir = json.value("made_mount_dir", false);
+    m.circumstances.variables = json.value("variables", m.circumstances.variables);
+    m.circumstances.settings = json.value("settings", m.circumstances.settings);
+    m.circumstances.user = json.value("user", "");
+    m.circumstances.home = json.value("home", "");
+    m.circumstances.node = json.value("node", "");
     const std::string left = json.at("left");
     for (std::size_t i = 0; i < left_names.size(); ++i)
       if (left == left_names.at(i)) m.left = static_cast<Left>(i);
@@ -85,7 +90,8 @@ Result<Manifest> read_manifest(int directory) {
 
 Status write_manifest(int directory, const Manifest& m) {
   const nlohmann::json json{{"format", format}, {"name", m.name}, {"uid", m.uid}, {"root_dir", m.root_dir}, {"mount_dir", m.mount_dir}, {"results_dir", m.results_dir}, {"log_file", m.log_file},
-                            {"job_file", m.job_file}, {"store", m.store}, {"kind", m.kind}, {"boot_id", m.boot_id}, {"left", name_of(m.left)}, {"made_mount_dir", m.made_mount_dir}};
+                            {"job_file", m.job_file}, {"store", m.store}, {"kind", m.kind}, {"boot_id", m.boot_id}, {"left", name_of(m.left)}, {"made_mount_dir", m.made_mount_dir},
+                            {"variables", m.circumstances.variables}, {"settings", m.circumstances.settings}, {"user", m.circumstances.user}, {"home", m.circumstances.home}, {"node", m.circumstances.node}};
   return write_text(directory, manifest_name, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
@@ -95,7 +101,7 @@ Result<config::JobConfig> job_of(int directory, const Manifest& m) {
   auto text = read_text(directory, job_file_name);
   if (!text) return std::unexpected(text.error());
   const auto given = [](const std::string& value) { return value.empty() ? std::nullopt : std::optional(value); };
-  auto config = config::parse(*text, m.job_file, {.name = m.name, .root_dir = given(m.root_dir), .mount_dir = given(m.mount_dir), .results_dir = given(m.results_dir), .log_file = given(m.log_file)});
+  auto config = config::reload(*text, m.job_file, {.name = m.name, .root_dir = given(m.root_dir), .mount_dir = given(m.mount_dir), .results_dir = given(m.results_dir), .log_file = given(m.log_file)}, m.circumstances);
   if (!config) return fail(EPROTO, "the image's job file: " + (config.error().empty() ? "damaged" : to_string(config.error().front(), job_file_name)));
   return *config;
 }

@@ -32,6 +32,7 @@ struct Manifest {
   std::string boot_id;   // of the machine when it was last in use: another one now means power loss or reboot
   Left left = Left::in_use;
   bool made_mount_dir = false;  // by the instance, and to be removed by whoever ends it
+  config::Circumstances circumstances;  // of the job file
 };
 
 /// Of the running kernel.
@@ -46,7 +47,7 @@ Status write_manifest(int directory, const Manifest& manifest);
 /// The job file beside the manifest: `text`, likewise.
 Status write_job_file(int directory, const std::string& text);
 
-/// The job of the image, with the paths of the manifest.
+/// The job of the image, with the paths and the circumstances of the manifest.
 Result<config::JobConfig> job_of(int directory, const Manifest& manifest);
 
 }  // namespace efs::image

@@ -124,6 +124,16 @@ check_exit 'clean, when all is salvaged' 0 'removed' "$EFS" clean salvage
 check 'takes the dead mount along' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
 check 'and the store' ended salvage
 
+# --- a job file that depends on what was around it ---
+fresh around
+job "$JOB" 'outputs: [ [ path: "$KIND-*", flags: persistent ] ]' 'resources: [ [ path: input ] ]'
+KIND=kept "$EFS" start --set workers=3 "$JOB" >/dev/null 2>&1
+echo result >"$MNT/kept-1"; echo scratch >"$MNT/other-1"
+kill_both around
+check_exit 'salvage without what was around' 0 'kept-1|salvag|1 ' "$EFS" salvage around
+check 'brings out what it meant then' bash -c "grep -qx result $OUT/kept-1 && ! test -e $OUT/other-1"
+check 'clean' "$EFS" clean around
+
 # --- clean does not lose results ---
 fresh careful
 started "$JOB"; echo precious >"$MNT/r"
