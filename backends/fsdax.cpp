@@ -7,11 +7,14 @@
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <list>
+#include <string_view>
 #include <unordered_map>
 
 #include "backends/container_file.hpp"
@@ -54,6 +57,7 @@ class Fsdax final : public Backend {
   }
 
   Status prepare() {
+    if (options_.read_only) return {};
     for (unsigned i = 0; i < fan_out; ++i) {
       std::array<char, 4> name{};
       std::snprintf(name.data(), name.size(), "%02x", i);
@@ -71,7 +75,8 @@ class Fsdax final : public Backend {
 
   Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
     if (auto known = cached(id)) return known;
-    UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOATIME));
+    const int mode = options_.read_only ? O_RDONLY | O_NONBLOCK : O_RDWR;
+    UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), mode | O_CLOEXEC | O_NOFOLLOW | O_NOATIME));
     if (!fd) return fail_errno();
     return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page));
   }
@@ -104,6 +109,32 @@ class Fsdax final : public Backend {
     std::snprintf(name.data(), name.size(), "%02x", static_cast<unsigned>(id % fan_out));
     const UniqueFd fd(::openat(options_.directory.get(), name.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     return fd && ::fsync(fd.get()) == 0 ? Status{} : fail_errno();
+  }
+
+  Status sync_all() override {
+    if (pmem_) pmem_drain();
+    return ::syncfs(options_.directory.get()) == 0 ? Status{} : fail_errno("containers");
+  }
+
+  Status for_each(const std::function<void(std::uint64_t id)>& visit) override {
+    for (unsigned i = 0; i < fan_out; ++i) {
+      std::array<char, 4> name{};
+      std::snprintf(name.data(), name.size(), "%02x", i);
+      const int fd = ::openat(options_.directory.get(), name.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+      DIR* directory = fd < 0 ? nullptr : ::fdopendir(fd);
+      if (directory == nullptr) {
+        if (errno == ENOENT) continue;
+        return fail_errno(std::string("container directory ") + name.data());
+      }
+      while (const dirent* entry = ::readdir(directory)) {
+        std::uint64_t id = 0;
+        const std::string_view text = entry->d_name;
+        const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), id, 16);
+        if (problem == std::errc{} && end == text.data() + text.size() && std::string_view(ContainerName(id)).substr(3) == text) visit(id);
+      }
+      ::closedir(directory);
+    }
+    return {};
   }
 
   // fcntl(2): the kernel grants a read lease only on a file that nobody has open for writing, and a mapping keeps its

@@ -15,6 +15,7 @@ struct FsdaxOptions {
   bool kernel_holds_capacity = false;     // the file system itself ends at `capacity` (a tmpfs with size=)
   bool strict = false;                    // else advisory; ignored where the kernel holds the capacity
   std::size_t open_containers = 512;      // bound of the cache
+  bool read_only = false;                 // nothing is made or changed: for a look at the store of a dead instance
 };
 
 /// EEXIST never; ENOTDIR, EACCES, ENOSPC as the file system says.

@@ -58,10 +58,23 @@ int plan(World& world, const JobArguments& arguments);
 int start(World& world, const JobArguments& arguments);
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command);
 int status(World& world, const std::string& which);
-int stop(World& world, const std::string& which, bool stage_out);
 /// What the nodes of a batch job say; `shared` is the site's directory.
 int job_status(World& world, unsigned job, const std::string& shared);
 int queue(World& world, const std::string& directory);
+struct StopArguments {
+  std::string which;
+  bool stage_out = true;
+  bool keep = false;
+  double deadline = 0;  // seconds; 0: none
+};
+int stop(World& world, const StopArguments& arguments);
+struct SalvageArguments {
+  std::string which, to;
+  bool all = false, list = false;
+};
+int salvage(World& world, const SalvageArguments& arguments);
+int check_image(World& world, const std::string& which, bool repair);
+int clean(World& world, const std::vector<std::string>& which, bool force);
 struct TopArguments {
   std::string which;
   double interval = 2;  // seconds
@@ -108,7 +121,7 @@ struct Stopped {
   Json document;  // for --json: the daemon's answer, or the error; the caller prints it
 };
 /// Stops an instance and reports the outcome, except with --json.
-Stopped stop_instance(World& world, const control::Instance& instance, bool stage_out);
+Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments);
 /// Draws a progress line (bytes, rate, time left) over the last one.
 void show_progress(World& world, const Json& progress);
 void end_progress(World& world);

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "base/text.hpp"
 #include "base/user.hpp"
 #include "cli/cli.hpp"
+#include "image/manifest.hpp"
 
 namespace efs::cli {
 
@@ -56,7 +58,12 @@ bool same_file(const std::string& a, const std::string& b) {
 
 bool is_named(const control::Instance& instance, const std::string& which) {
   if (instance.name == which) return true;
-  if (!instance.alive) return false;
+  if (!instance.alive) {
+    const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+    // No look at the mount point itself: it may be a dead mount.
+    return manifest && (manifest->mount_dir == which || same_file(manifest->job_file, which));
+  }
   const auto status = ask_status(instance);
   if (!status) return false;
   return same_file(status->value("mount", ""), which) || same_file(status->value("job_file", ""), which);

@@ -106,7 +106,10 @@ int main(int argc, char** argv) {
   std::vector<std::string> command;
   FileArguments files;
   std::string which;
-  bool no_stage_out = false;
+  StopArguments stopping;
+  SalvageArguments salvaging;
+  std::vector<std::string> cleaning;
+  bool no_stage_out = false, force = false, repair = false, all = false;
   std::function<int()> action;
 
   CLI::App app{"efs: a POSIX file system of its own for every batch job, in node-local memory", "efs"};
@@ -136,9 +139,27 @@ int main(int argc, char** argv) {
   status_verb->add_option("instance", which, "name, mount point or job file");
   status_verb->add_option("--job", job_id, "a batch job instead: what its nodes say; exit code 1: it failed, 3: results are not back");
   status_verb->add_option("--shared", shared, "with --job: the site's directory for the state of jobs")->envname("EFS_SHARED");
-  CLI::App* stop_verb = verb("stop", "unmount and stage out; returns when the results are back", [&] { return stop(world, which, !no_stage_out); });
-  stop_verb->add_option("instance", which, "name, mount point or job file");
+  status_verb->add_flag("-a,--all", all, "all instances, those too that are dead or were kept (the default)");
+  CLI::App* stop_verb = verb("stop", "unmount and stage out; returns when the results are back", [&] {
+    stopping.stage_out = !no_stage_out;
+    return stop(world, stopping);
+  });
+  stop_verb->add_option("instance", stopping.which, "name, mount point or job file");
   stop_verb->add_flag("--no-stage-out", no_stage_out, "drop everything that is not back yet");
+  stop_verb->add_flag("--keep", stopping.keep, "leave the buffer on the node for the next start under this name");
+  stop_verb->add_option("--deadline", stopping.deadline, "seconds until the instance must be gone; what is not back by then stays in its image")->check(CLI::PositiveNumber);
+  CLI::App* salvage_verb = verb("salvage", "bring out what the buffer of a dead instance holds", [&] { return salvage(world, salvaging); });
+  salvage_verb->add_option("image", salvaging.which, "instance, job file, or directory of a store")->required();
+  salvage_verb->add_option("--to", salvaging.to, "where to (default: the job's results-dir)");
+  salvage_verb->add_flag("--all", salvaging.all, "everything, inputs and temporary files too");
+  salvage_verb->add_flag("--list", salvaging.list, "only say what is there");
+  CLI::App* check_verb = verb("check-image", "verify the image of an instance that is not running", [&] { return check_image(world, which, repair); });
+  check_verb->add_option("image", which, "instance, job file, or directory of a store")->required();
+  check_verb->add_flag("--repair", repair, "remove what is provably left over");
+  check_verb->footer("Exit codes: 0 whole, 1 damaged or not to be looked at, 3 leftovers.");
+  CLI::App* clean_verb = verb("clean", "remove what dead instances left behind", [&] { return clean(world, cleaning, force); });
+  clean_verb->add_option("instance", cleaning, "names (default: all that are dead)");
+  clean_verb->add_flag("--force", force, "also where results would be lost");
 
   std::string queue_directory;
   verb("queue", "show who holds a turn at the PFS, who waits, and for how long", [&] { return queue(world, queue_directory); })

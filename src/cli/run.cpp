@@ -68,7 +68,7 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   control::Instance instance{.name = config->name, .directory = started->value("directory", "")};
   struct stat st {};
   instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
-  Stopped stopped = stop_instance(world, instance, true);
+  Stopped stopped = stop_instance(world, instance, {});
   const int code = program != 0 ? program : stopped.code == 0 ? int{exit_good} : int{exit_not_saved};
   if (world.json) {
     Json document{{"ok", code == exit_good}, {"exit", code}, {"program_exit", program}, {"stop_exit", stopped.code}, {"stop", std::move(stopped.document)}};

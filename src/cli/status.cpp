@@ -1,14 +1,31 @@
+#include <fcntl.h>
+
 #include <iostream>
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "image/manifest.hpp"
 
 namespace efs::cli {
 Json status_of(const control::Instance& instance) {
   const auto dead = [&](const std::string& why) {
     return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "dead"}, {"error", why}};
   };
-  if (!instance.alive) return dead("its daemon is gone; what was in the buffer may still be below " + instance.directory + "/store");
+  if (!instance.alive) {
+    const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+    const bool kept = manifest && manifest->left == image::Left::kept;
+    Json json = dead("its daemon is gone; what was in the buffer may still be below " + (manifest ? manifest->store : instance.directory + "/store"));
+    if (kept) json.erase("error");
+    if (manifest) {
+      json["state"] = kept ? "kept" : "dead";
+      json["left"] = image::name_of(manifest->left);
+      json["store"] = manifest->store;
+      json["job_file"] = manifest->job_file;
+      json["restarted"] = manifest->boot_id != image::boot_id();
+    }
+    return json;
+  }
   auto client = control::Client::connect(instance.socket(), instance.owner);
   if (!client) return dead(describe(client.error()));
   auto status = client->ask({{"verb", "status"}});
@@ -29,6 +46,11 @@ void print_counters(std::ostream& out, const Json& c) {
 void print(std::ostream& out, const Json& s) {
   out << s.value("name", "?") << ": " << s.value("state", "?") << "\n";
   if (s.contains("error")) out << "  " << s["error"].get<std::string>() << "\n";
+  if (s.contains("left")) {
+    const std::string name = s.value("name", "?");
+    out << "  job file " << s.value("job_file", "") << "\n  store    " << s.value("store", "") << " (" << s.value("left", "") << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n  go on: efs start; bring out: efs salvage " << name
+        << "; remove: efs clean " << name << "\n";
+  }
   if (s.contains("mount")) out << "  mount    " << s["mount"].get<std::string>() << "\n  job file " << s.value("job_file", "") << "\n  log      " << s.value("log", "") << "\n";
   if (s.contains("backend")) out << "  backend  " << s["backend"].get<std::string>() << "\n";
   if (s.contains("io")) out << "  I/O      " << s["io"].get<std::string>() << (s.contains("io_reason") ? " (" + s["io_reason"].get<std::string>() + ")" : "") << "\n";

@@ -29,12 +29,12 @@ void wait_for_end(const UniqueFd& lock) {
 
 }  // namespace
 
-Stopped stop_instance(World& world, const control::Instance& instance, bool stage_out) {
+Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments) {
   const auto failed = [&](const Error& error) { return Stopped{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
   const UniqueFd lock(::open((instance.directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   auto client = control::Client::connect(instance.socket(), instance.owner);
   if (!client) return failed(client.error());
-  auto answer = client->ask({{"verb", "stop"}, {"stage_out", stage_out}, {"receipt", world.json}}, [&](const Json& progress) { show_progress(world, progress); });
+  auto answer = client->ask({{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"receipt", world.json}}, [&](const Json& progress) { show_progress(world, progress); });
   end_progress(world);
   if (!answer) return failed(answer.error());
   if (!answer->value("ok", false)) {
@@ -48,20 +48,22 @@ Stopped stop_instance(World& world, const control::Instance& instance, bool stag
     if (answer->contains("receipt_file")) world.out << "receipt: " << (*answer)["receipt_file"].get<std::string>() << "\n";
     if (answer->value("kept", false))
       world.err << "What is not back is still in the buffer. When the cause is gone, try again with: efs stop " << instance.name << "\nTo give it up: efs stop --no-stage-out " << instance.name << "\n";
+    if (answer->contains("image"))
+      world.err << "Time was up. What is not back is in the image " << (*answer)["image"].get<std::string>() << ". Bring it out: efs salvage " << instance.name << "; or go on with it: efs start\n";
   }
   return {code, std::move(*answer)};
 }
 
-int stop(World& world, const std::string& which, bool stage_out) {
-  auto instance = find_instance(which);
+int stop(World& world, const StopArguments& arguments) {
+  auto instance = find_instance(arguments.which);
   if (!instance) return report(world, instance.error());
-  if (!instance->alive && !stage_out) {
+  if (!instance->alive && !arguments.stage_out && !arguments.keep) {
     if (const Status gone = control::discard(*instance); !gone) return report(world, gone.error());
     return exit_good;
   }
   if (!instance->alive)
-    return report(world, {ESRCH, "the daemon of " + instance->name + " is gone; what was in its buffer may still be below " + instance->directory + "/store. To give it up: efs stop --no-stage-out " + instance->name});
-  const Stopped stopped = stop_instance(world, *instance, stage_out);
+    return report(world, {ESRCH, "the daemon of " + instance->name + " is gone; what was in its buffer may still be below " + instance->directory + "/store. Go on with it: efs start; bring it out: efs salvage " + instance->name + "; give it up: efs clean --force " + instance->name});
+  const Stopped stopped = stop_instance(world, *instance, arguments);
   if (world.json) print_document(world, stopped.document);
   return stopped.code;
 }

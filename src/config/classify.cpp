@@ -46,6 +46,14 @@ const Resource* owning_resource(const JobConfig& config, std::string_view path) 
 
 }  // namespace
 
+std::size_t rank(const JobConfig& config, std::string_view path) {
+  if (path.starts_with('/')) path.remove_prefix(1);
+  for (std::size_t i = 0; i < config.outputs.size(); ++i)
+    if (deepest_match(path, [&](auto part) { return glob_match(config.outputs[i].pattern, part); })) return i;
+  const auto* owner = owning_resource(config, path);
+  return config.outputs.size() + (owner == nullptr ? config.resources.size() : static_cast<std::size_t>(owner - config.resources.data()));
+}
+
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in) {
   std::string why;
   return classify(config, path, staged_in, why);

@@ -2,9 +2,11 @@
 // A job file after parsing and validation: plain values, every path absolute and normalised, no trailing slash.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace efs::config {
@@ -70,6 +72,13 @@ struct EffectiveValue {
   std::string where;  // "job.yaml:3", "EFS_WORKERS", "--mount-dir"; "" for built-in defaults
 };
 
+/// What the values of a job were made of besides its file, so that it means the same when it is read again elsewhere.
+struct Circumstances {
+  std::map<std::string, std::string> variables;               // of the environment: those that were asked for and set
+  std::vector<std::pair<std::string, std::string>> settings;  // of the command line (--set)
+  std::string user, home, node;
+};
+
 struct JobConfig {
   std::string source;       // the job file, for messages
   std::string name;         // instance name: `name`, or the job file's stem
@@ -96,6 +105,7 @@ struct JobConfig {
   std::vector<Resource> resources;
   std::vector<OutputRule> outputs;
   std::vector<EffectiveValue> effective;  // for people
+  Circumstances circumstances;            // where load_for_user() or reload() made it
 };
 
 /// Does `path` (relative, "a/b/c") match `pattern` as glob(7) with ** for any number of components, none included?
@@ -110,5 +120,9 @@ FileClass classify(const JobConfig& config, std::string_view path, bool staged_i
 
 /// The same, and in `why` the rule that decided, for people.
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in, std::string& why);
+
+/// The place of `path` in the order of the job file: that of the first output rule that matches it or a directory above,
+/// then of the resource that holds it; what no rule names comes last. Lower goes first where time is short.
+std::size_t rank(const JobConfig& config, std::string_view path);
 
 }  // namespace efs::config

@@ -45,7 +45,33 @@ std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& 
   auto site = load_site(surroundings);
   if (!site) return std::unexpected(std::move(site.error()));
   surroundings.site = std::move(*site);
-  return load(file, overrides, surroundings);
+  Circumstances used{.variables = {}, .settings = overrides.settings, .user = surroundings.user, .home = surroundings.home, .node = surroundings.node};
+  surroundings.variable = [&used, all = surroundings.variable](const std::string& name) {
+    auto value = all(name);
+    if (value) used.variables[name] = *value;
+    return value;
+  };
+  auto config = load(file, overrides, surroundings);
+  if (config) config->circumstances = std::move(used);
+  return config;
+}
+
+std::expected<JobConfig, std::vector<Problem>> reload(const std::string& text, const std::string& file, const Overrides& overrides, const Circumstances& circumstances) {
+  Surroundings then{.variable = {}, .user = circumstances.user, .home = circumstances.home, .node = circumstances.node, .site = nullptr};
+  then.variable = [&circumstances](const std::string& name) -> std::optional<std::string> {
+    const auto found = circumstances.variables.find(name);
+    return found == circumstances.variables.end() ? std::nullopt : std::optional(found->second);
+  };
+  Overrides all = overrides;
+  all.settings = circumstances.settings;
+  const auto site = load_site(surroundings_of_process({}));
+  auto config = parse(text, file, all, then);
+  if (site) {
+    then.site = *site;
+    if (auto sited = parse(text, file, all, then)) config = std::move(sited);
+  }
+  if (config) config->circumstances = circumstances;
+  return config;
 }
 
 }  // namespace efs::config

@@ -44,6 +44,10 @@ std::expected<JobConfig, std::vector<Problem>> load(const std::string& file, con
 /// load() as the programs do it: for a job of `user`, with the environment of this process and the site file.
 std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file, const Overrides& overrides, const User& user);
 
+/// parse() of a job file that load_for_user() once read, by somebody else and later: with what was around it then, and the
+/// site file of now, unless the file does not go with that any more.
+std::expected<JobConfig, std::vector<Problem>> reload(const std::string& text, const std::string& file, const Overrides& overrides, const Circumstances& circumstances);
+
 /// "2 GiB", "3.5TB", "100 MB", "4096": bytes. KiB to EiB are binary; KB K to EB E decimal; capitals do not matter.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 

@@ -18,7 +18,9 @@
 namespace efs::daemon {
 
 enum class Ask : std::uint32_t {
-  memory_store,     // number: bytes; text: noatime or nothing -> descriptor of a private tmpfs of that size
+  memory_store,     // number: bytes; text: noatime or nothing -> descriptor of a private tmpfs of that size; number: 1 if it was there before
+  keep_store,       // number: 1 the store is left when all ends, 0 (at first) it goes
+  drop_dead_mount,  // descriptor: a directory; text: a name in it -> EBUSY where something lives there
   check_mount,      // descriptor: the mount point
   mount,            // descriptor: the mount point; number: config::MountFlag bits; text: source name -> /dev/fuse descriptor
   unmount,          // -> EBUSY while it is in use

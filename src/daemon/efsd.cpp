@@ -29,6 +29,7 @@
 #include "daemon/signal_watch.hpp"
 #include "daemon/supervisor.hpp"
 #include "daemon/turn_keeper.hpp"
+#include "image/manifest.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -85,6 +86,30 @@ struct InstanceDirectory {
   UniqueFd base, directory, store, lock;
 };
 
+// The directory of an instance that is dead, or was left by `efs stop --keep`. It was the user's to change meanwhile: it
+// must still be his, and nothing in it is followed.
+Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const Arguments& arguments, const User& user) {
+  const std::string path = arguments.runtime_directory + "/" + arguments.name;
+  const std::string taken = "an instance named " + arguments.name + " is there already (" + path + "); stop it (efs stop " + arguments.name + ") or choose another --name";
+  made.directory.reset(::openat(made.base.get(), arguments.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat st {};
+  if (!made.directory || ::fstat(made.directory.get(), &st) != 0) return fail_errno(path);
+  if (st.st_uid != user.uid) return fail(EEXIST, taken + ": it is another user's");
+  made.lock.reset(::openat(made.directory.get(), "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!made.lock && errno == ENOENT) return fail(EEXIST, taken + ": it was not made by efs");
+  if (!made.lock) return fail_errno(path + "/lock");
+  if (::flock(made.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EEXIST, taken);
+  // Whoever held the lock before may have removed the directory behind its name while we waited for nothing.
+  struct stat now {};
+  if (::fstatat(made.base.get(), arguments.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || now.st_ino != st.st_ino || now.st_dev != st.st_dev) return fail(EAGAIN, path + " has just been removed; try again");
+  if (::mkdirat(made.directory.get(), "store", 0700) != 0 && errno != EEXIST) return fail_errno(path + "/store");
+  made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!made.store) return fail_errno(path + "/store");
+  ::unlinkat(made.directory.get(), "control.sock", 0);
+  if (::geteuid() == 0 && ::fchown(made.lock.get(), user.uid, user.gid) != 0) return fail_errno("chown");
+  return made;
+}
+
 // Made and locked before it is given to the user, through descriptors, so that nothing can be slipped under us.
 Result<InstanceDirectory> make_instance_directory(const Arguments& arguments, const User& user) {
   InstanceDirectory made;
@@ -96,7 +121,7 @@ Result<InstanceDirectory> make_instance_directory(const Arguments& arguments, co
   if (st.st_uid != ::geteuid()) return fail(EPERM, "runtime directory " + base + " belongs to another user; set EFS_RUNTIME_DIR to one of your own");
   if (::mkdirat(made.base.get(), arguments.name.c_str(), 0700) != 0) {
     if (errno != EEXIST) return fail_errno(base + "/" + arguments.name);
-    return fail(EEXIST, "an instance named " + arguments.name + " is there already (" + base + "/" + arguments.name + "); stop it (efs stop " + arguments.name + ") or choose another --name");
+    return take_over_directory(std::move(made), arguments, user);
   }
   made.directory.reset(::openat(made.base.get(), arguments.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!made.directory || ::mkdirat(made.directory.get(), "store", 0700) != 0) return fail_errno(base + "/" + arguments.name);
@@ -114,10 +139,15 @@ void remove_instance_directory(InstanceDirectory& made, const Arguments& argumen
   // By name below descriptors of ours; a symbolic link in a name's place is removed, not followed.
   const std::string store = "/proc/self/fd/" + std::to_string(made.directory.get()) + "/store";
   ::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
-  for (const char* name : {"control.sock", "efsd.log", "job.yaml", "made-mount-dir", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(made.directory.get(), name, 0);
+  for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "merge-since", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(made.directory.get(), name, 0);
   ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR);
   ::unlinkat(made.base.get(), arguments.name.c_str(), AT_REMOVEDIR);
   made.lock.reset();
+}
+
+// What stays leads to a store that stays.
+void leave_instance_directory(const InstanceDirectory& made) {
+  for (const char* name : {"control.sock", "job.yaml", "merge-since", "status.json", "status.json.efs-partial"}) ::unlinkat(made.directory.get(), name, 0);
 }
 
 Result<config::JobConfig> load_job(const Arguments& a, const User& user) {
@@ -190,7 +220,7 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
                           .source = mount.source.empty() ? "efs#" + config->name : mount.source, .supervisor = ::getppid(), .takeovers = predecessors.count, .predecessor = predecessors.last};
   Instance instance(std::move(options), supervisor, turns);
   if (const Status listening = instance.listen(); !listening) return tell(arguments.ready_fd, describe(listening.error())), 1;
-  const auto watch = SignalWatch::start(signals, [&] { instance.request_stop(true); });
+  const auto watch = SignalWatch::start(signals, [&] { instance.request_stop({}); });
   if (!watch) return tell(arguments.ready_fd, describe(watch.error())), 1;
   tell(arguments.ready_fd, "ready");
   ::close(arguments.ready_fd);
@@ -222,9 +252,11 @@ std::string how_ended(pid_t pid, int status) {
   return "worker " + std::to_string(pid) + (WIFSIGNALED(status) ? " was killed by signal " + std::to_string(WTERMSIG(status)) : " ended with " + std::to_string(WEXITSTATUS(status)));
 }
 
-// The store stays: it may hold the only copy of somebody's results. Removing succeeds only where none is mounted.
+// The store stays, and what leads to it: it may hold the only copy of somebody's results. Removing succeeds only where
+// none is mounted.
 void give_up(const Arguments& arguments, InstanceDirectory& made, const std::string& reason) {
-  const bool no_store = ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
+  struct stat st {};
+  const bool no_store = ::fstatat(made.directory.get(), image::manifest_name, &st, AT_SYMLINK_NOFOLLOW) != 0 && ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
   if (no_store) remove_instance_directory(made, arguments);
   log::error("event=given_up reason=\"{}\" directory=\"{}/{}\" store={}", reason, arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept");
 }
@@ -265,7 +297,8 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
     give_up(arguments, made, how_ended(child.pid, status));
     return 1;
   }
-  remove_instance_directory(made, arguments);
+  if (supervisor.keeps_store()) leave_instance_directory(made);
+  else remove_instance_directory(made, arguments);
   return WEXITSTATUS(status);
 }
 

@@ -3,17 +3,21 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "config/mount_options.hpp"
 #include "fs/staging.hpp"
+#include "image/image.hpp"
 #include "stage/merge.hpp"
 #include "stage/planner.hpp"
+#include "stage/resume.hpp"
 #include "stage/stage_in.hpp"
 #include "stage/stage_out.hpp"
 
@@ -105,23 +109,30 @@ Status Instance::open_watchers() {
 
 Status Instance::start() {
   EFS_TRY(open_watchers());
+  // What an earlier instance left is not ours to drop if this start fails.
+  const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto before = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+  keep_image_ = before.has_value() || before.error().code != ENOENT;
+  supervisor_.keep_store(keep_image_);
   EFS_TRY(prepare_mount_point());
-  EFS_TRY(open_store(false));
+  EFS_TRY(open_store());
+  if (before && before->store != store_.path && image::find_store(before->store)) {
+    const std::string where = store_.path;
+    if (!store_.left) remove_store(std::exchange(store_.directory, ""));
+    return fail(EEXIST, "an earlier instance of this name left its data in " + before->store + ", and this job's store is " + where + "; bring the data out (efs salvage " + options_.config.name + ") and remove them (efs clean), or choose another --name");
+  }
+  keep_image_ = store_.left;
+  supervisor_.keep_store(keep_image_);
+  EFS_TRY(open_filesystem(false));
   note_merge_start(false);
   EFS_TRY(plan_and_stage_in());
   return mount();
 }
 
-Status Instance::open_store(bool there) {
-  auto store = set_up_store(options_.config.backends.front(), options_.config.name, options_.privileged, (options_.mount_flags & config::mount_noatime) != 0, supervisor_, there);
+Status Instance::open_store() {
+  auto store = set_up_store(options_.config, options_.directory, options_.privileged, (options_.mount_flags & config::mount_noatime) != 0, supervisor_);
   if (!store) return std::unexpected(store.error());
   store_ = std::move(*store);
-  struct stat root {};
-  if (!there && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
-  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(), .takeover = there,
-                                                           .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = options_.config.backends.front().segment_size});
-  if (!filesystem) return std::unexpected(filesystem.error());
-  filesystem_ = std::move(*filesystem);
   return {};
 }
 
@@ -139,12 +150,14 @@ void Instance::note_merge_start(bool there) {
 
 Status Instance::take_over() {
   EFS_TRY(open_watchers());
-  EFS_TRY(open_store(true));
+  keep_image_ = true;  // until a stop says otherwise
+  EFS_TRY(open_store());
+  if (!store_.left) return fail(ENOENT, "the predecessor's store " + store_.path + " is gone");
+  EFS_TRY(open_filesystem(true));
   note_merge_start(true);
   auto connection = supervisor_.resume();
   if (!connection && connection.error().code != ENOTCONN) return std::unexpected(connection.error());
   log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers, options_.predecessor, connection.has_value());
-  made_mount_point_ = ::access((options_.directory + "/made-mount-dir").c_str(), F_OK) == 0;
   const bool passthrough = options_.privileged && !options_.daemon_io && store_.backend->offers_descriptor();
   session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr, sinks());
   if (!connection) {
@@ -157,18 +170,47 @@ Status Instance::take_over() {
   }
   session_->inherit(connection->backings);
   serve_in_thread(std::move(connection->fuse), std::move(connection->init));
+  keep_house();
   ready_ = true;
   enter(State::running);
   return {};
 }
 
+// A start on what an earlier instance left and a takeover replay the same journal; what the kernel has lives on in a
+// takeover only.
+Status Instance::open_filesystem(bool takeover) {
+  struct stat root {};
+  if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
+  made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir);
+  if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_));
+  const bool same_boot = !store_.left || store_.manifest.boot_id == image::boot_id();
+  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(),
+                                                           .after_power_loss = !same_boot, .takeover = takeover,
+                                                           .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = options_.config.backends.front().segment_size});
+  if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));
+  filesystem_ = std::move(*filesystem);
+  if (!store_.left) return {};
+  const auto& met = filesystem_->recovery();
+  log::info("event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={}", met.journal.records, met.journal.torn, met.nameless, met.unknown_containers, met.emptied.size(), met.dropped.size());
+  for (const auto& path : met.emptied) log::warn("event=content_lost path=\"{}\" reason=\"power loss before its first fsync\"", path);
+  if (takeover) return {};
+  log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);
+  // Only now: a manifest of this boot says that what power loss made doubtful has been dropped.
+  return write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_);
+}
+
 // Before anything moves: a mount point that cannot be used is found now and not after an hour of staging.
 Status Instance::prepare_mount_point() {
   const std::string& path = options_.config.mount_dir;
-  if (::mkdir(path.c_str(), 0755) == 0) {
-    made_mount_point_ = true;
-    ::close(::open((options_.directory + "/made-mount-dir").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));  // for a successor
-  } else if (errno != EEXIST) return fail_errno("mount-dir " + path);
+  struct statfs fs {};
+  if (::statfs(path.c_str(), &fs) != 0 && errno == ENOTCONN) {
+    const auto slash = path.rfind('/');
+    const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!parent) return fail_errno("mount-dir " + path);
+    if (const Status dropped = supervisor_.drop_dead_mount(parent.get(), path.substr(slash + 1)); !dropped) return fail(dropped.error().code, "mount-dir " + path + " has a dead mount: " + describe(dropped.error()));
+  }
+  if (::mkdir(path.c_str(), 0755) == 0) made_mount_point_ = true;
+  else if (errno != EEXIST) return fail_errno("mount-dir " + path);
   mount_point_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!mount_point_) return fail_errno("mount-dir " + path);
   DIR* directory = ::fdopendir(::dup(mount_point_.get()));
@@ -186,13 +228,14 @@ Status Instance::plan_and_stage_in() {
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
   const auto available = staging.available_bytes();
-  auto plan = stage::make_plan(options_.config, pfs, available ? std::optional(*available) : std::nullopt);
+  auto plan = stage::make_plan(options_.config, pfs, available && !store_.left ? std::optional(*available) : std::nullopt);
   if (!plan) return std::unexpected(plan.error());
   if (!plan->problems.empty()) {
     std::string text = "the job cannot start:";
     for (const auto& problem : plan->problems) text += "\n  " + problem.path + ": " + problem.reason;
     return fail(EINVAL, text);
   }
+  if (store_.left) EFS_TRY(subtract_what_is_there(*plan, staging));
   enter(State::staging_in);
   const auto turn = turns_.take(queue::Direction::in, plan->bytes, progress_);
   if (!turn) return std::unexpected(turn.error());
@@ -200,6 +243,26 @@ Status Instance::plan_and_stage_in() {
   if (!report.ok()) return fail(report.failure->error.code, "stage-in failed: " + (report.failure->path.empty() ? "" : options_.config.root_dir + "/" + report.failure->path + ": ") + describe(report.failure->error));
   log::info("event=staged_in files={} directories={} bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.seconds, pfs.retried());
   return {};
+}
+
+// An earlier instance has staged in, and perhaps worked on, some of it.
+Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
+  const auto items = staging.walk();
+  if (!items) return std::unexpected(items.error());
+  const auto subtracted = stage::subtract(plan, *items);
+  for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));
+  if (const auto available = staging.available_bytes(); available && plan.needed > *available)
+    return fail(ENOSPC, "what is missing of the inputs needs " + format_bytes(plan.needed) + " and the buffer, which holds what an earlier instance left, can take " + format_bytes(*available));
+  log::info("event=resume_plan missing_files={} missing_bytes={} kept_files={} kept_bytes={} changed_by_job={} outdated={}", plan.files, plan.bytes, subtracted.kept_files, subtracted.kept_bytes, subtracted.job_files,
+            subtracted.outdated.size());
+  return {};
+}
+
+// On a store that outlives the machine: group commit, and booking what has reached the medium.
+void Instance::keep_house() {
+  if (store_.backend->durability() == Durability::volatile_memory) return;
+  constexpr auto interval = std::chrono::seconds(1);
+  housekeeper_ = std::make_unique<TimerThread>(std::chrono::steady_clock::now() + interval, [this] { filesystem_->tend(); }, interval);
 }
 
 Status Instance::mount() {
@@ -216,6 +279,7 @@ Status Instance::mount() {
   if (::statvfs(options_.config.mount_dir.c_str(), &probe) != 0) {
     return fail_errno("the mount at " + options_.config.mount_dir + " does not answer");
   }
+  keep_house();
   ready_ = true;
   enter(State::running);
   return {};
@@ -258,16 +322,18 @@ bool Instance::serve_until_stopped() {
     }
   }
   if (!request.stage_out) {
-    log::info("event=stopped stage_out=no");
     {
       MutexLock lock(mutex_);
       last_receipt_.reset();
     }
+    keep_image_ = request.keep;
+    if (keep_image_) leave_image(image::Left::unsaved);
+    log::info("event=stopped stage_out=no store={}", keep_image_ ? "kept" : "dropped");
     finish_stop(control::result_line({{"staged_out", false}}));
     return true;
   }
   enter(State::staging_out);
-  if (stage_out()) return true;
+  if (stage_out(request)) return true;
   enter(State::unsaved);
   return false;
 }
@@ -275,18 +341,47 @@ bool Instance::serve_until_stopped() {
 Status Instance::unmount() {
   if (const Status unmounted = supervisor_.unmount(); !unmounted) return fail(unmounted.error().code, options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
   if (session_thread_.joinable()) session_thread_.join();
+  housekeeper_.reset();
   return {};
 }
 
-bool Instance::stage_out() {
+void Instance::leave_image(image::Left left) {
+  if (const Status done = filesystem_->settle(); !done) log::warn("event=not_settled reason=\"{}\"", describe(done.error()));
+  if (const Status done = filesystem_->fsync_metadata(); !done) log::error("event=journal_not_synced reason=\"{}\"", describe(done.error()));
+  if (const Status done = write_manifests(store_, options_.config, options_.directory, left, false); !done) log::error("event=manifest_not_written reason=\"{}\"", describe(done.error()));
+}
+
+// What is back is clean from now on, so that the next stop leaves it alone. Where results are in place, the PFS file is
+// also what the buffer's was staged in from. Where that has changed again already, the doubt stays.
+void Instance::book_saved(const stage::Receipt& receipt) {
+  fs::Staging staging(*filesystem_);
+  const auto& config = options_.config;
+  const bool in_place = config.in_place || config.results_dir == config.root_dir;
+  for (const auto& entry : receipt.entries) {
+    if (entry.action != stage::Action::staged_out || !entry.placed_as.empty()) continue;
+    struct stat st {};
+    if (::lstat((config.results_dir + "/" + entry.path).c_str(), &st) != 0) continue;
+    if (S_ISREG(st.st_mode) && (static_cast<std::uint64_t>(st.st_size) != entry.bytes || to_ns(st.st_mtim) != entry.mtime)) continue;
+    const fs::Origin copy{.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
+    if (const Status booked = staging.mark_saved(entry.path, copy, in_place); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", entry.path, describe(booked.error()));
+  }
+}
+
+bool Instance::stage_out(const StopRequest& request) {
   const auto merging = options_.config.nodes > 1 ? stage::merging_pfs(merge_since_) : nullptr;
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, merging ? *merging : stage::posix_pfs());
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
   progress_.cancel = false;
+  stage::Options how = stage_options(options_.config);
+  how.by_rank = request.until.has_value();
+  std::unique_ptr<TimerThread> alarm;
+  if (request.until) alarm = std::make_unique<TimerThread>(*request.until, [this] { progress_.cancel = true; });
   const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_);
-  stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, stage_options(options_.config), progress_);
+  stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
   receipt.retries = pfs.retried();
+  alarm.reset();
+  if (request.keep && stage::exit_code(receipt) == 0) book_saved(receipt);
   add_unloaded(receipt);
   int code = stage::exit_code(receipt);
   Json outcome = control::result_line({{"staged_out", true}, {"summary", stage::describe(receipt)}});
@@ -301,13 +396,17 @@ bool Instance::stage_out() {
   }
   outcome["exit"] = code;
   log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
-  if (code != 0) outcome["kept"] = true;
   {
     MutexLock lock(mutex_);
     last_receipt_ = std::make_shared<const stage::Receipt>(std::move(receipt));
   }
+  const bool over = code == 0 || request.until;
+  keep_image_ = request.keep || code != 0;
+  if (over && keep_image_) leave_image(code == 0 ? image::Left::kept : image::Left::unsaved);
+  if (!over) outcome["kept"] = true;
+  else if (code != 0) outcome["image"] = store_.path;
   finish_stop(std::move(outcome));
-  return code == 0;
+  return over;
 }
 
 void Instance::tear_down() {
@@ -317,6 +416,7 @@ void Instance::tear_down() {
   }
   tasks_.close(false);
   ready_ = false;
+  housekeeper_.reset();
   mount_point_.reset();
   if (made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
   {
@@ -326,8 +426,10 @@ void Instance::tear_down() {
     filesystem_.reset();
     store_.backend.reset();
     store_.metadata.reset();
+    store_.lock.reset();
   }
-  remove_store(store_.directory);
+  supervisor_.keep_store(keep_image_);
+  if (!keep_image_) remove_store(store_.directory);
 }
 
 std::vector<fuse::EventSink*> Instance::sinks() {
@@ -354,10 +456,10 @@ void Instance::enter(State state) {
   log::info("event=state state={}", name_of(state));
 }
 
-void Instance::request_stop(bool stage_out) {
+void Instance::request_stop(const StopRequest& request) {
   MutexLock lock(mutex_);
   if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
-  stop_request_ = StopRequest{stage_out};
+  stop_request_ = request;
   changed_.notify_all();
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/mutex.hpp"
+#include "base/timer_thread.hpp"
 #include "config/job_config.hpp"
 #include "control/server.hpp"
 #include "daemon/store_setup.hpp"
@@ -19,8 +20,10 @@
 #include "daemon/tasks.hpp"
 #include "daemon/watchers.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/staging.hpp"
 #include "fuse/session.hpp"
 #include "stage/paced_pfs.hpp"
+#include "stage/planner.hpp"
 #include "stage/progress.hpp"
 #include "stage/receipt.hpp"
 #include "stage/stage_in.hpp"
@@ -59,29 +62,36 @@ class Instance {
   /// The whole life; ends when the results are back (or given up). The exit code of the worker.
   int run();
   /// Asks for a stop, as `efs stop` does; for signals.
-  void request_stop(bool stage_out);
-
- private:
   struct StopRequest {
     bool stage_out = true;
+    bool keep = false;  // leave the store, for the next start
+    std::optional<std::chrono::steady_clock::time_point> until;  // be gone by then; what is not saved stays in the image
   };
+  void request_stop(const StopRequest& request);
 
+ private:
   Status start();
   /// In place of start(): the store is there, and the mount too unless it was unmounted before.
   Status take_over();
   Status open_watchers();
   std::vector<fuse::EventSink*> sinks();
-  Status open_store(bool there);
+  Status open_store();
   void note_merge_start(bool there);
   void serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
   Status prepare_mount_point();
+  Status open_filesystem(bool takeover);
   Status plan_and_stage_in();
+  Status subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
   Status mount();
   bool serve_until_stopped();
   Status unmount();
-  bool stage_out();
   /// The PFS as the job file wants it treated, by all transfers of the instance together.
   stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs = stage::posix_pfs());
+  /// True when the life is over: all is back, or time is up.
+  bool stage_out(const StopRequest& request);
+  void book_saved(const stage::Receipt& receipt);
+  void leave_image(image::Left left);
+  void keep_house();
   void tear_down();
   void close_socket() const;
   void close_watchers();
@@ -122,6 +132,8 @@ class Instance {
   UniqueFd mount_point_;
   bool made_mount_point_ = false;
   Nanoseconds merge_since_ = 0;  // of a job on several nodes: what the PFS got later is another node's; 0: not known, then all is
+  std::atomic<bool> keep_image_{false};        // the store stays when this process ends
+  std::unique_ptr<TimerThread> housekeeper_;   // goes before filesystem_
   stage::Progress progress_;
   stage::Throttle throttle_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();

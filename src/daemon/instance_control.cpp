@@ -36,7 +36,7 @@ Json Instance::handle(const Json& request, const control::Server::Progress& prog
 Json Instance::handle_wait(bool starter, const control::Server::Progress& progress) {
   while (is_starting()) {
     if (!progress(progress_now())) {
-      if (starter) request_stop(false);  // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
+      if (starter) request_stop({.stage_out = false, .keep = keep_image_, .until = {}});  // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
       return control::error_line({EPIPE, "the asker is gone"});
     }
   }
@@ -61,8 +61,14 @@ bool Instance::is_starting() {
 }
 
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
+  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}};
+  if (const double seconds = request.value("deadline", 0.0); seconds > 0) {
+    // The last writes still have to be made durable and named: begin to end before the end.
+    const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);
+    wanted.until = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds - margin));
+  }
   const std::uint64_t before = stops_done();
-  request_stop(request.value("stage_out", true));
+  request_stop(wanted);
   while (is_stopping(before)) (void)progress(progress_now());  // the stop goes on when the asker is gone
   Json outcome;
   std::shared_ptr<const stage::Receipt> receipt;

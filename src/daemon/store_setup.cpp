@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "backends/fsdax.hpp"
 #include "base/log.hpp"
@@ -16,11 +19,23 @@
 namespace efs::daemon {
 namespace {
 
-Result<UniqueFd> make_private_directory(const std::string& path, bool there) {
-  if (!there && ::mkdir(path.c_str(), 0700) != 0) return fail_errno("cannot make the store " + path);
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd) return fail_errno("store " + path);
-  return fd;
+struct PrivateDirectory {
+  UniqueFd fd;
+  bool left = false;
+};
+
+// A new one, or one of ours that an earlier instance or a predecessor left.
+Result<PrivateDirectory> private_directory(const std::string& path) {
+  PrivateDirectory made;
+  if (::mkdir(path.c_str(), 0700) != 0) {
+    if (errno != EEXIST) return fail_errno("cannot make the store " + path);
+    made.left = true;
+  }
+  made.fd.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat st {};
+  if (!made.fd || ::fstat(made.fd.get(), &st) != 0) return fail_errno("store " + path);
+  if (st.st_uid != ::geteuid() || (st.st_mode & 077) != 0) return fail(EPERM, "store " + path + " is there and is not this user's own");
+  return made;
 }
 
 bool is_memory(const std::string& directory) {
@@ -28,24 +43,43 @@ bool is_memory(const std::string& directory) {
   return ::statfs(directory.c_str(), &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
 }
 
+// An earlier instance of this name left its data here. They are taken up by the same job only.
+Status look_at_left(Store& store, const config::JobConfig& config) {
+  struct stat st {};
+  if (::fstatat(store.metadata.get(), "journal", &st, AT_SYMLINK_NOFOLLOW) != 0) return {};  // it died before there was anything
+  store.left = true;
+  const std::string way_out = "; bring its data out (efs salvage " + store.path + "), remove it (efs clean), or choose another --name";
+  auto manifest = image::read_manifest(store.metadata.get());
+  if (!manifest) return fail(EEXIST, "an earlier instance left its store in " + store.path + ", and whose it is cannot be told (" + describe(manifest.error()) + ")" + way_out);
+  store.manifest = std::move(*manifest);
+  const auto& m = store.manifest;
+  if (m.root_dir != config.root_dir || m.results_dir != config.results_dir)
+    return fail(EEXIST, "another job of the name " + config.name + " left its store in " + store.path + " (root-dir " + m.root_dir + ", results-dir " + m.results_dir + ")" + way_out);
+  return {};
+}
+
 // `root` holds the journal's directory and the containers'.
-Result<Store> finish(UniqueFd root, FsdaxOptions options, std::string directory, bool there) {
+Result<Store> finish(UniqueFd root, FsdaxOptions options, Store store, const config::JobConfig& config) {
   for (const char* part : {"meta", "data"})
-    if (!there && ::mkdirat(root.get(), part, 0700) != 0) return fail_errno(std::string("store/") + part);
-  Store store;
-  store.metadata.reset(::openat(root.get(), "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  options.directory.reset(::openat(root.get(), "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (::mkdirat(root.get(), part, 0700) != 0 && errno != EEXIST) return fail_errno(std::string("store/") + part);
+  store.metadata.reset(::openat(root.get(), "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  options.directory.reset(::openat(root.get(), "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!store.metadata || !options.directory) return fail_errno("store");
+  store.lock.reset(::openat(store.metadata.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!store.lock) return fail_errno(store.path + "/meta/lock");
+  if (::flock(store.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EBUSY, "the store " + store.path + " is in use by another instance or a running efs salvage");
+  EFS_TRY(look_at_left(store, config));
+  store.kind = options.kind;
   auto backend = make_fsdax(std::move(options));
   if (!backend) return std::unexpected(backend.error());
   store.backend = std::move(*backend);
-  store.directory = std::move(directory);
   return store;
 }
 
 }  // namespace
 
-Result<Store> set_up_store(const config::Backend& backend, const std::string& name, bool privileged, bool noatime, SupervisorClient& supervisor, bool there) {
+Result<Store> set_up_store(const config::JobConfig& config, const std::string& instance, bool privileged, bool noatime, SupervisorClient& supervisor) {
+  const config::Backend& backend = config.backends.front();
   const bool dram = backend.type == config::BackendType::dram;
   const std::string parent = dram ? "/dev/shm" : backend.daxfs;
   FsdaxOptions options;
@@ -56,21 +90,43 @@ Result<Store> set_up_store(const config::Backend& backend, const std::string& na
   if (!dram && !std::filesystem::is_directory(parent)) return fail(ENOENT, "backend " + backend.id + ": daxfs " + parent + " is no directory");
 
   if (options.capacity && privileged && (dram || is_memory(parent))) {
-    auto root = supervisor.memory_store(*options.capacity, noatime);
-    if (!root) return std::unexpected(root.error());
+    auto memory = supervisor.memory_store(*options.capacity, noatime);
+    if (!memory) return std::unexpected(memory.error());
+    if (memory->left) {
+      supervisor.keep_store(true);  // whatever goes wrong from here on, it is not ours to drop
+      struct statvfs fs {};
+      if (::fstatvfs(memory->root.get(), &fs) == 0) options.capacity = fs.f_blocks * fs.f_frsize;
+    }
     options.kernel_holds_capacity = true;
-    return finish(std::move(*root), std::move(options), "", there);
+    Store store;
+    store.path = instance + "/store";
+    return finish(std::move(memory->root), std::move(options), std::move(store), config);
   }
-  const std::string directory = parent + "/efs-" + std::to_string(::geteuid()) + "-" + name;
-  auto root = make_private_directory(directory, there);
-  if (!root && root.error().code == EEXIST)
-    return fail(EEXIST, "an earlier instance left its store in " + directory + "; its data may be the only copy: look at it, then remove the directory");
+  const std::string directory = parent + "/efs-" + std::to_string(::geteuid()) + "-" + config.name;
+  auto root = private_directory(directory);
   if (!root) return std::unexpected(root.error());
   // Memory without a bound of its own takes the machine down with it: counted by the daemon, byte by byte.
   options.strict = options.capacity && (is_memory(parent) || backend.enforce == config::Enforce::strict);
-  auto store = finish(std::move(*root), std::move(options), directory, there);
-  if (!store && !there) remove_store(directory);
+  Store made;
+  made.directory = made.path = directory;
+  auto store = finish(std::move(root->fd), std::move(options), std::move(made), config);
+  if (!store && !root->left) remove_store(directory);
   return store;
+}
+
+Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, image::Left left, bool made_mount_dir) {
+  const image::Manifest manifest{.name = config.name, .uid = ::geteuid(), .root_dir = config.root_dir, .mount_dir = config.mount_dir, .results_dir = config.results_dir, .log_file = config.log_file,
+                                 .job_file = config.source, .store = store.path, .kind = store.kind, .boot_id = image::boot_id(), .left = left, .made_mount_dir = made_mount_dir, .circumstances = config.circumstances};
+  if (left == image::Left::in_use) {
+    std::ifstream file(instance + "/" + image::job_file_name, std::ios::binary);  // as it was at the start
+    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (file.bad() || !file.is_open()) return fail(EIO, "cannot read " + instance + "/" + image::job_file_name);
+    EFS_TRY(image::write_job_file(store.metadata.get(), text));
+  }
+  EFS_TRY(image::write_manifest(store.metadata.get(), manifest));
+  const UniqueFd directory(::open(instance.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory) return fail_errno(instance);
+  return image::write_manifest(directory.get(), manifest);
 }
 
 void remove_store(const std::string& directory) {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/mounts.hpp"
 #include "base/socket.hpp"
 #include "base/user.hpp"
 #include "config/mount_options.hpp"
@@ -127,6 +128,8 @@ Message Supervisor::answer(Received& received, UniqueFd& fd) {
   UniqueFd point;
   switch (received.message.ask) {
     case Ask::memory_store: return memory_store(received.message, fd);
+    case Ask::keep_store: return keep_store_ = received.message.number != 0, Message{};
+    case Ask::drop_dead_mount: return drop_dead(received.message, received.first());
     case Ask::check_mount: return check_mount(received.first());
     case Ask::mount: return point = received.first(), mount(received.message, point, fd);
     case Ask::unmount: return unmount();
@@ -142,23 +145,33 @@ Message Supervisor::answer(Received& received, UniqueFd& fd) {
   return answer_error(EINVAL, "unknown request");
 }
 
+// What an earlier supervisor mounted: a user can mount nothing here, and cannot move a mount point.
+bool Supervisor::has_store_mounted() const {
+  struct stat store {}, instance {};
+  struct statfs fs {};
+  return ::fstat(options_.store.get(), &store) == 0 && ::fstat(options_.instance.get(), &instance) == 0 && ::fstatfs(options_.store.get(), &fs) == 0 && fs.f_type == TMPFS_MAGIC && store.st_dev != instance.st_dev;
+}
+
 Message Supervisor::memory_store(const Message& ask, UniqueFd& fd) {
   if (!options_.privileged) return answer_error(EPERM, "a private tmpfs needs root");
   const AsRoot root_rights;
-  if (store_mounted_) return store_root(fd);  // a successor
+  if (store_mounted_) return store_root(fd, true);  // a successor
+  const bool left = has_store_mounted();
   const std::string common = "size=" + std::to_string(ask.number) + ",nr_inodes=0,mode=0700,uid=" + std::to_string(options_.uid) + ",gid=" + std::to_string(options_.gid);
   const std::string point = path_of(options_.store.get());
   // With passthrough it is this mount that decides whether a read moves atime.
   const unsigned long flags = MS_NOSUID | MS_NODEV | (std::strcmp(ask.text.data(), "noatime") == 0 ? MS_NOATIME : 0);
   // Huge pages double the speed of first touch and are given to files that can fill them only.
-  if (::mount("efs-store", point.c_str(), "tmpfs", flags, (common + ",huge=within_size").c_str()) != 0 &&
-      ::mount("efs-store", point.c_str(), "tmpfs", flags, common.c_str()) != 0)
+  if (left)
+    (void)::mount(nullptr, point.c_str(), nullptr, MS_REMOUNT | MS_BIND | flags, nullptr);
+  else if (::mount("efs-store", point.c_str(), "tmpfs", flags, (common + ",huge=within_size").c_str()) != 0 &&
+           ::mount("efs-store", point.c_str(), "tmpfs", flags, common.c_str()) != 0)
     return answer_error(errno, std::string("cannot mount a tmpfs for the store: ") + std::strerror(errno));
   store_mounted_ = true;
-  return store_root(fd);
+  return store_root(fd, left);
 }
 
-Message Supervisor::store_root(UniqueFd& fd) {
+Message Supervisor::store_root(UniqueFd& fd, bool left) {
   // Reopened through its name in the instance's directory: the old descriptor still shows the directory below.
   UniqueFd root(::openat(options_.instance.get(), "store", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat st {};
@@ -167,7 +180,17 @@ Message Supervisor::store_root(UniqueFd& fd) {
     return answer_error(EIO, "the store's tmpfs cannot be opened");
   store_device_ = st.st_dev;
   fd = std::move(root);
-  return {};
+  Message reply;
+  reply.number = left ? 1 : 0;
+  return reply;
+}
+
+// A mount of this user's that lost its daemon would keep the next from mounting there.
+Message Supervisor::drop_dead(const Message& ask, const UniqueFd& parent) {
+  std::optional<AsRoot> root;
+  if (options_.privileged) root.emplace();
+  const Status dropped = efs::drop_dead_mount(parent.get(), std::string(ask.text.data(), ::strnlen(ask.text.data(), ask.text.size())), options_.uid);
+  return dropped ? Message{} : answer_error(dropped.error().code, describe(dropped.error()));
 }
 
 // The rule of fusermount: a user mounts over a directory that is his own.

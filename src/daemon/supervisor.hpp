@@ -34,6 +34,8 @@ class Supervisor {
 
   /// Answers the worker until it closes its end.
   Status serve(int channel);
+  /// The worker asked for it: what the store holds may be the only copy.
+  bool keeps_store() const { return keep_store_; }
 
   /// What a worker leaves behind.
   enum class Left : std::uint8_t {
@@ -51,7 +53,9 @@ class Supervisor {
  private:
   Message answer(Received& received, UniqueFd& fd);
   Message memory_store(const Message& ask, UniqueFd& fd);
-  Message store_root(UniqueFd& fd);
+  Message store_root(UniqueFd& fd, bool left);
+  bool has_store_mounted() const;
+  Message drop_dead(const Message& ask, const UniqueFd& parent);
   Message check_mount(const UniqueFd& point);
   Message mount(const Message& ask, UniqueFd& point, UniqueFd& fd);
   Message mount_with_helper(const Message& ask, const UniqueFd& point, UniqueFd& fd);
@@ -74,6 +78,7 @@ class Supervisor {
   dev_t device_ = 0;         // of the mount
   std::optional<dev_t> store_device_;
   bool store_mounted_ = false;
+  bool keep_store_ = false;
   bool was_mounted_ = false;
   bool progress_ = false;
   std::string init_;                                          // the connection's INIT request

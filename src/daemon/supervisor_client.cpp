@@ -38,7 +38,15 @@ Result<Received> SupervisorClient::ask(const Message& message, std::span<const i
   return std::move(**received);
 }
 
-Result<UniqueFd> SupervisorClient::memory_store(std::uint64_t bytes, bool noatime) { return descriptor_of(ask(make(Ask::memory_store, bytes, noatime ? "noatime" : ""))); }
+Result<SupervisorClient::MemoryStore> SupervisorClient::memory_store(std::uint64_t bytes, bool noatime) {
+  auto received = ask(make(Ask::memory_store, bytes, noatime ? "noatime" : ""));
+  const bool left = received && received->message.number != 0;
+  auto root = descriptor_of(std::move(received));
+  if (!root) return std::unexpected(root.error());
+  return MemoryStore{std::move(*root), left};
+}
+void SupervisorClient::keep_store(bool keep) { (void)ask(make(Ask::keep_store, keep ? 1 : 0)); }
+Status SupervisorClient::drop_dead_mount(int parent, const std::string& name) { return status_of(ask(make(Ask::drop_dead_mount, 0, name), std::span(&parent, 1))); }
 Status SupervisorClient::check_mount(int mount_point) { return status_of(ask(make(Ask::check_mount), std::span(&mount_point, 1))); }
 Result<UniqueFd> SupervisorClient::mount(int mount_point, std::uint64_t flags, const std::string& source) {
   return descriptor_of(ask(make(Ask::mount, flags, source), std::span(&mount_point, 1)));

@@ -16,8 +16,16 @@ class SupervisorClient final : public fuse::BackingRegistrar {
  public:
   explicit SupervisorClient(UniqueFd channel) : channel_(std::move(channel)) {}
 
-  /// A private tmpfs of `bytes` for the store, mounted with noatime or not: its root directory.
-  Result<UniqueFd> memory_store(std::uint64_t bytes, bool noatime);
+  struct MemoryStore {
+    UniqueFd root;
+    bool left = false;  // by an earlier instance or a predecessor, with all that it holds; its size is what it was
+  };
+  /// A private tmpfs of `bytes` for the store, mounted with noatime or not.
+  Result<MemoryStore> memory_store(std::uint64_t bytes, bool noatime);
+  /// Whether the store is left when this instance ends, however it ends.
+  void keep_store(bool keep);
+  /// Unmounts `name` in `parent` where that is a mount of this user that nobody serves any more; EBUSY where it is served.
+  Status drop_dead_mount(int parent, const std::string& name);
   Status check_mount(int mount_point);
   /// Mounts over the directory `mount_point`; the FUSE descriptor.
   Result<UniqueFd> mount(int mount_point, std::uint64_t flags, const std::string& source);

@@ -3,8 +3,8 @@
 // (UsedInodes) and never used for anything else. Filled by Filesystem::fill_pool() when it is low, by whoever has just
 // made a file and has answered for it; where the pool is empty a create makes its own container.
 //
-// What lies here when the daemon dies are containers that no record makes a file of: a recovery that looks for unknown
-// containers meets up to `most` of them, empty, with numbers below the namespace's next one, and may remove them.
+// What lies here when the daemon dies are containers that no record makes a file of, up to `most`, empty, with numbers below
+// the namespace's next one: every recovery removes them (fs/recovery.cpp).
 
 #include <cstdint>
 #include <memory>

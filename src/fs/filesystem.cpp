@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "base/slow_work.hpp"
 #include "fs/mapped_file.hpp"
 
 namespace efs::fs {
 namespace {
 
 constexpr const char* journal_name = "journal";
-constexpr std::uint64_t smallest_compaction = 8u << 20;  // bytes of journal: what a successor replays while programs wait
 constexpr std::size_t longest_name = 255;
 constexpr std::size_t most_files = 256;  // each may hold a container, that is a descriptor
 
@@ -24,7 +24,7 @@ struct ChangedInode {
 }  // namespace
 
 Filesystem::Filesystem(Backend& backend, const Options& options)
-    : backend_(backend), segment_size_(options.segment_size), keeps_atime_(options.keeps_atime), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
+    : backend_(backend), options_(options), medium_(options.medium ? options.medium : store::directory_medium(options.metadata_directory)), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
 
 Filesystem::~Filesystem() {
   for (const auto& unused : pool_.close()) backend_.remove(unused.ino);
@@ -32,43 +32,20 @@ Filesystem::~Filesystem() {
 
 Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Options& options) {
   std::unique_ptr<Filesystem> fs(new Filesystem(backend, options));
-  WriteLock lock(fs->mutex_);
-  auto fresh = store::Journal::create(options.metadata_directory, journal_name);
-  if (!fresh && fresh.error().code != EEXIST) return std::unexpected(fresh.error());
-  if (fresh) {
-    fs->journal_ = std::move(*fresh);
-    Inode& root = fs->names_.root();
-    EFS_TRY(fs->commit(0, attributes_of(root)));
-  } else {
-    EFS_TRY(fs->recover(options));
+  if (!options.read_only) {
+    WriteLock lock(fs->mutex_);
+    auto fresh = store::Journal::create(fs->medium_, journal_name);
+    if (!fresh && fresh.error().code != EEXIST) return std::unexpected(fresh.error());
+    if (fresh) {
+      fs->journal_ = std::move(*fresh);
+      Inode& root = fs->names_.root();
+      EFS_TRY(fs->commit(0, attributes_of(root)));
+      fs->compact_at_ = options.smallest_compaction;
+      return fs;
+    }
   }
-  fs->compact_at_ = std::max(smallest_compaction, 2 * fs->journal_->size());
+  EFS_TRY(fs->recover());
   return fs;
-}
-
-Status Filesystem::replay_one(const store::Record& stored) {
-  auto record = decode(stored.payload);
-  if (!record) return std::unexpected(record.error());
-  if (std::holds_alternative<NewConnection>(*record)) answers_.clear();
-  answers_.note(stored.request, inode_of(*record));
-  return names_.apply(*record);
-}
-
-Status Filesystem::recover(const Options& options) {
-  auto journal = store::Journal::open(options.metadata_directory, journal_name, [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status { return replay_one(stored); });
-  if (!journal) return std::unexpected(journal.error());
-  journal_ = std::move(*journal);
-  recovered_ = true;
-  if (options.takeover) {
-    names_.inherit_references();
-    return {};
-  }
-  // Nobody has an unlinked file open after a restart of the daemon's machine: free them (R3, R4).
-  for (const auto ino : names_.orphans()) {
-    names_.find(ino)->lookups = 0;
-    if (const Reaped reaped = reap(ino); reaped.container != 0) backend_.remove(reaped.container);
-  }
-  return {};
 }
 
 Status Filesystem::new_connection() {
@@ -78,6 +55,8 @@ Status Filesystem::new_connection() {
 }
 
 Status Filesystem::commit(std::uint64_t request, const Record& record, std::int64_t reserve) {
+  if (!journal_ || broken_) return fail(EROFS);
+  EFS_TRY(settle_before(record));
   scratch_.clear();
   encode(record, scratch_);
   EFS_TRY(journal_->append(request, scratch_, reserve));
@@ -91,6 +70,8 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
 
 void Filesystem::compact_if_due() {
   if (compact_at_ == 0 || journal_->size() < compact_at_) return;
+  bool switched = false;
+  const std::uint64_t sequence = journal_->sequence();
   const Status done = journal_->replace([this](store::Journal& next) EFS_REQUIRES(mutex_) -> Status {
     Status status;
     names_.snapshot([&](const Record& record) {
@@ -109,10 +90,12 @@ void Filesystem::compact_if_due() {
       status = next.append(request, bytes, 0);
     });
     return status;
-  });
+  }, &switched);
+  if (done) durable_ = std::max(durable_.load(), sequence);
+  else if (switched) broken_ = true;  // power loss could bring the old journal back, without what follows
   // Without room for a snapshot the old journal goes on; ask again when it has grown by a half.
   if (!done) log::warn("event=snapshot_failed reason=\"{}\"", describe(done.error()));
-  compact_at_ = std::max(smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 3 / 2);
+  compact_at_ = std::max(options_.smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 3 / 2);
 }
 
 Result<Inode*> Filesystem::inode(std::uint64_t ino) const {
@@ -183,6 +166,23 @@ Result<Entry> Filesystem::referenced(std::uint64_t ino) {
   return entry_of(*found);
 }
 
+// R1: content that is not known to be on the medium must be there before a record takes away that the file is clean, for
+// a clean file would be staged in again after power loss. Only files that were staged in moments ago are not settled.
+Status Filesystem::settle_before(const Record& record) {
+  const auto* change = std::get_if<SetAttributes>(&record);
+  const Inode* inode = change != nullptr && change->dirty != 0 ? names_.find(change->ino) : nullptr;
+  if (inode == nullptr || inode->dirty || inode->settled || !inode->is_regular() || backend_.durability() == Durability::volatile_memory) return {};
+  slow_work_begins();
+  auto container = backend_.open(inode->ino);
+  if (!container) return std::unexpected(container.error());
+  EFS_TRY((*container)->sync(false));
+  return backend_.sync_name(inode->ino);
+}
+
+void Filesystem::note_unsettled(std::uint64_t ino) {
+  if (backend_.durability() != Durability::volatile_memory) unsettled_.push_back(ino);
+}
+
 Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
   ++inode.edits;
   if (inode.dirty) return {};
@@ -213,7 +213,11 @@ Status Filesystem::clear_privilege(const Caller& caller, Inode& inode) {
 Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
   const Inode* inode = names_.find(ino);
   if (inode == nullptr || inode->nlink > 0 || inode->lookups > 0 || ino == root_ino) return {};
-  const Reaped reaped{.gone = true, .container = inode->is_regular() ? ino : 0};
+  // R3: on a page-cache file system the record that took the last name may be lost with the power, and must then find
+  // its container.
+  const bool waits = journal_ && inode->is_regular() && backend_.durability() == Durability::page && options_.rules.free_after_durable;
+  if (waits) released_.push_back({journal_->sequence(), ino});
+  const Reaped reaped{.gone = true, .container = inode->is_regular() ? ino : 0, .waits = waits};
   names_.destroy(ino);
   return reaped;
 }
@@ -228,15 +232,7 @@ std::uint64_t Filesystem::remove_container(const Reaped& reaped) {
       files_.erase(it);
     }
   }
-  return backend_.remove(reaped.container);
-}
-
-Result<std::shared_ptr<Container>> Filesystem::create_container(std::uint64_t ino) {
-  auto made = backend_.create(ino);
-  if (made || made.error().code != EEXIST || !recovered_) return made;
-  // A predecessor died between the container and its record: nobody knows it (R4).
-  backend_.remove(ino);
-  return backend_.create(ino);
+  return reaped.waits ? 0 : backend_.remove(reaped.container);
 }
 
 Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
@@ -249,7 +245,7 @@ Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
   MutexLock lock(files_mutex_);
   // Bounded as the descriptors are: what is dropped here lives on with its users and is made again when needed.
   if (files_.size() >= most_files) std::erase_if(files_, [](const auto& entry) { return entry.second.use_count() == 1; });
-  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container, segment_size_)).first->second;
+  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container, options_.segment_size)).first->second;
 }
 
 }  // namespace efs::fs

@@ -69,17 +69,41 @@ struct AttributeChange {
 /// Thread-safe. Every member answers with the errno that POSIX names; a change that was answered is in the journal.
 class Filesystem {
  public:
+  /// The ordering rules of src/store/README.md that are this class's to keep. All hold; the crash tests break one at a
+  /// time, to see that they would notice.
+  struct Rules {
+    bool settle_after_sync = true;    // R1
+    bool free_after_durable = true;   // R3
+    bool free_unknown = true;         // R4
+    bool sync_before_replace = true;  // R6
+  };
   struct Options {
     int metadata_directory = -1;  // where the journal lives; borrowed
+    std::shared_ptr<store::Medium> medium = nullptr;  // or what stands in its place
     mode_t root_mode = 0755;
     uid_t uid = 0;  // owner of the root
     gid_t gid = 0;
-    bool takeover = false;  // the mount lives: the kernel knows inodes, and sends again what was not answered
+    std::uint64_t smallest_compaction = 8u << 20;  // bytes of journal below which no snapshot is made: what a successor replays while programs wait
+    bool after_power_loss = false;  // the machine went down since the store was written (recovery only)
+    bool read_only = false;         // a look at an image: nothing is changed, changes answer EROFS
+    bool takeover = false;  // recovery for a mount that lives: the kernel knows inodes, and sends again what was not answered
+    Rules rules = {};
     bool keeps_atime = false;  // noatime, or mounted read-only
     std::uint64_t segment_size = MappedFile::default_segment_size;  // bytes: see MappedFile
   };
 
-  /// A new file system on an empty store, or, where the store has a journal, the one that it describes.
+  /// What a recovery met. Paths are relative to the root.
+  struct Recovery {
+    bool found = false;                   // there was a journal
+    store::ReplayEnd journal;
+    std::uint64_t nameless = 0;           // files that were open without a name: freed, but for those that a takeover keeps
+    std::uint64_t unknown_containers = 0; // containers that no record knows: freed
+    std::vector<std::string> emptied;     // power loss took the container before the first fsync: now empty
+    std::vector<std::string> dropped;     // clean, and nothing says that the content is whole: the PFS has it
+  };
+
+  /// A new file system on an empty store, or, where the store has a journal, the one that it describes; ENOENT with
+  /// `read_only` where it has none.
   static Result<std::unique_ptr<Filesystem>> open(Backend& backend, const Options& options);
   ~Filesystem();
 
@@ -143,12 +167,18 @@ class Filesystem {
   Status fsync_metadata();
   struct statvfs statfs();
 
+  /// Housekeeping, from time to time and from one thread: group commit on a page-cache file system, space of removed files
+  /// whose record has become durable, staged content booked as being on the medium. Does nothing on a volatile store.
+  void tend();
+  /// The latter by itself: returns when every clean file would survive power loss as it is.
+  Status settle();
   /// Makes containers ahead for creates to come, if it is time to (ContainerPool::begin_fill()). Call it after the
   /// reply to a create. `prepare` sees them before any create can. Without effect where the store is full.
   /// Throws nothing.
   void fill_pool(const std::function<void(std::span<const ContainerPool::Ready>)>& prepare);
 
   const Backend& backend() const { return backend_; }
+  const Recovery& recovery() const { return recovery_; }
 
   /// Who is told of names that change without the kernel's asking; null: nobody. Must outlive its use.
   void attach(KernelView* kernel) { kernel_ = kernel; }
@@ -157,8 +187,19 @@ class Filesystem {
   friend class Staging;
   Filesystem(Backend& backend, const Options& options);
 
-  Status recover(const Options& options) EFS_REQUIRES(mutex_);
+  Status recover();
+  Status replay() EFS_REQUIRES(mutex_);
   Status replay_one(const store::Record& stored) EFS_REQUIRES(mutex_);
+  void rebuild_reserve() EFS_REQUIRES(mutex_);
+  void settle_nameless(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
+  Status match_containers(const std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
+  Status fill_in(const std::vector<std::uint64_t>& missing) EFS_REQUIRES(mutex_);
+  void note_emptied(std::vector<std::uint64_t> inodes) EFS_REQUIRES(mutex_);
+  Status drop_names(const std::vector<std::uint64_t>& inodes) EFS_REQUIRES(mutex_);
+  /// Returns when every record so far survives power loss (nothing to do but on a page-cache file system), then frees
+  /// what waits for that. The namespace lock is not held meanwhile.
+  Status sync_journal();
+  void free_released();
   /// The line: the record is in the journal, then in the namespace; only then may it be answered.
   Status commit(std::uint64_t request, const Record& record, std::int64_t reserve = 0) EFS_REQUIRES(mutex_);
   /// What a resent request has done already, if it has: the inode of its answer. Of several records of one request
@@ -180,6 +221,7 @@ class Filesystem {
   struct Reaped {
     bool gone = false;
     std::uint64_t container = 0;  // 0: none
+    bool waits = false;           // for its record to be durable: free_released() removes it
   };
   struct RenameStep {
     std::uint64_t sync_first = 0;  // nothing is done: the container that has to be synced before (R6)
@@ -189,12 +231,14 @@ class Filesystem {
   Status remove_name(const Caller& caller, std::uint64_t parent, const std::string& name, bool directories) EFS_EXCLUDES(mutex_);
   void touch_atime(std::uint64_t directory);
   Status set_acl(const Caller& caller, std::uint64_t ino, const std::string& name, const std::string& value) EFS_REQUIRES(mutex_);
+  /// What must be on the medium before this record may be.
+  Status settle_before(const Record& record) EFS_REQUIRES(mutex_);
+  /// The inode is clean from now on; what it holds is not known to be on the medium.
+  void note_unsettled(std::uint64_t ino) EFS_REQUIRES(mutex_);
   Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
   /// Capabilities go, and what mode_without_privilege() takes away.
   Status clear_privilege(const Caller& caller, Inode& inode) EFS_REQUIRES(mutex_);
   Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
-  /// A new container for a number that no inode has; one that a predecessor left under it is removed first.
-  Result<std::shared_ptr<Container>> create_container(std::uint64_t ino);
   /// An empty container with a number of its own, whose times are `now`: from the pool, or a new one.
   Result<ContainerPool::Ready> take_container(FileTime now) EFS_REQUIRES(mutex_);
   /// The next `count` inode numbers, used from now on: the first of them.
@@ -206,10 +250,14 @@ class Filesystem {
   Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);
 
   Backend& backend_;
-  const std::uint64_t segment_size_;
-  const bool keeps_atime_;
+  const Options options_;
+  const std::shared_ptr<store::Medium> medium_;
+  Recovery recovery_;  // constant after open()
+
+  Mutex sync_mutex_;   // rank 8: one sync of the journal at a time, so that one serves all who wait
+  std::atomic<std::uint64_t> durable_{0};  // sequence up to which records survive power loss
+  std::atomic<bool> broken_{false};        // the medium failed a sync: nothing more is promised, so nothing is changed
   std::atomic<KernelView*> kernel_{nullptr};
-  bool recovered_ = false;  // opens of an earlier process may live: constant after open()
 
   // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel. A
   // container is there before the record of its name and goes after the record of its removal, that without the lock.
@@ -218,6 +266,13 @@ class Filesystem {
   std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);
   std::uint64_t compact_at_ EFS_GUARDED_BY(mutex_) = 0;  // journal size, bytes, at which a snapshot is due
   std::vector<std::byte> scratch_ EFS_GUARDED_BY(mutex_);
+  struct Released {
+    std::uint64_t sequence;  // of the journal when the last reference went
+    std::uint64_t ino;
+  };
+  std::vector<Released> released_ EFS_GUARDED_BY(mutex_);    // R3: containers that wait for their record, oldest first
+  std::vector<std::uint64_t> unsettled_ EFS_GUARDED_BY(mutex_);  // clean files whose content may not be on the medium
+  unsigned tended_ = 0;
   Answers answers_ EFS_GUARDED_BY(mutex_);
 
   ContainerPool pool_;  // rank 33

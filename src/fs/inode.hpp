@@ -44,6 +44,7 @@ struct Inode {
   gid_t gid = 0;
   std::uint32_t nlink = 0;  // of a directory: 2 and its subdirectories
   bool dirty = false;
+  bool settled = false;    // clean, and its content survives power loss
   bool inherited = false;  // a predecessor of this process gave references to the kernel; lookups is no count then
   std::atomic<bool> opened_read_write{false};   // its mapping may move mtime unseen
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now

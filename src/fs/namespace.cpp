@@ -2,6 +2,7 @@
 
 #include <linux/fs.h>
 
+#include <cstring>
 #include <unordered_set>
 
 #include "fs/acl.hpp"
@@ -10,6 +11,18 @@ namespace efs::fs {
 namespace {
 
 std::unexpected<Error> impossible(const char* what) { return fail(EPROTO, std::string("record does not fit the namespace: ") + what); }
+
+// What no request can have asked for: only a damaged or forged journal has it.
+bool is_name(const std::string& name) {
+  return !name.empty() && name.size() <= 255 && name != "." && name != ".." && name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
+}
+
+bool is_file_type(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFREG: case S_IFDIR: case S_IFLNK: case S_IFIFO: case S_IFSOCK: case S_IFCHR: case S_IFBLK: return true;
+    default: return false;
+  }
+}
 
 void touch(Inode& directory, FileTime time) { directory.mtime = directory.ctime = time; }
 
@@ -60,7 +73,8 @@ Status Namespace::apply(const Record& record) {
 Status Namespace::apply_one(const MakeNode& r) {
   Inode* parent = directory(r.parent);
   const bool nameless = r.name.empty();
-  if (find(r.ino) != nullptr || (!nameless && (parent == nullptr || parent->directory->find(r.name) != nullptr))) return impossible("make node");
+  if (r.ino <= root_ino || r.ino == ~std::uint64_t{0} || find(r.ino) != nullptr || !is_file_type(r.mode)) return impossible("make node");
+  if (!nameless && (!is_name(r.name) || parent == nullptr || parent->nlink == 0 || parent->directory->find(r.name) != nullptr)) return impossible("make node");
   auto inode = std::make_unique<Inode>();
   inode->ino = r.ino;
   inode->rdev = r.rdev;
@@ -85,6 +99,7 @@ Status Namespace::apply_one(const MakeNode& r) {
     inode->more().origin = r.origin;
     inode->more().origin_path = r.origin_path;
   }
+  inode->settled = r.staged >= 2;
   if (!nameless) {
     parent->directory->insert(r.name, r.ino, r.cookie);
     touch(*parent, r.ctime);
@@ -97,7 +112,7 @@ Status Namespace::apply_one(const MakeNode& r) {
 Status Namespace::apply_one(const Link& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
-  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->directory->find(r.name) != nullptr) return impossible("link");
+  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 || !is_name(r.name) || parent->directory->find(r.name) != nullptr) return impossible("link");
   parent->directory->insert(r.name, r.ino, r.cookie);
   ++inode->nlink;
   inode->ctime = r.time;
@@ -120,6 +135,8 @@ void Namespace::drop_name(Inode& parent, const std::string& name, FileTime time)
 Status Namespace::apply_one(const Unlink& r) {
   Inode* parent = directory(r.parent);
   if (parent == nullptr || parent->directory->find(r.name) == nullptr) return impossible("unlink");
+  const Inode& inode = *find(parent->directory->find(r.name)->ino);
+  if (inode.is_directory() && !inode.directory->empty()) return impossible("unlink");
   drop_name(*parent, r.name, r.time);
   parent->directory->erase(r.name);
   touch(*parent, r.time);
@@ -140,15 +157,20 @@ Status Namespace::apply_one(const Rename& r) {
   if (from == nullptr || to == nullptr || from->directory->find(r.name) == nullptr) return impossible("rename");
   Inode& source = *find(from->directory->find(r.name)->ino);
   const auto* target = to->directory->find(r.new_name);
+  if (!is_name(r.new_name) || to->nlink == 0 || (target != nullptr && target->ino == source.ino)) return impossible("rename");
+  if (source.is_directory() && is_within(to->ino, source.ino)) return impossible("rename");
   if ((r.flags & RENAME_EXCHANGE) != 0) {
     if (target == nullptr) return impossible("exchange");
     Inode& other = *find(target->ino);
+    if (other.is_directory() && is_within(from->ino, other.ino)) return impossible("exchange");
     from->directory->replace(r.name, other.ino);
     to->directory->replace(r.new_name, source.ino);
     moved(source, *from, *to, r.time);
     moved(other, *to, *from, r.time);
   } else {
     if (target != nullptr) {
+      const Inode& replaced = *find(target->ino);
+      if (replaced.is_directory() != source.is_directory() || (replaced.is_directory() && !replaced.directory->empty())) return impossible("rename");
       drop_name(*to, r.new_name, r.time);
       to->directory->erase(r.new_name);
     }
@@ -173,6 +195,7 @@ Status Namespace::apply_one(const SetAttributes& r) {
   inode->mtime = r.mtime;
   inode->ctime = r.ctime;
   inode->dirty = r.dirty != 0;
+  inode->settled = inode->settled && !inode->dirty;
   if (!r.access_acl.empty()) inode->more().xattrs[access_acl_name] = r.access_acl;
   else if (inode->extra) inode->extra->xattrs.erase(access_acl_name);
   return {};
@@ -208,7 +231,9 @@ Status Namespace::apply_one(const NextCookie& r) {
 
 Status Namespace::apply_one(const SetStaging& r) {
   Inode* inode = find(r.ino);
-  if (inode == nullptr) return impossible("set staging");
+  if (inode == nullptr || r.keep > static_cast<std::uint8_t>(Keep::persistent)) return impossible("set staging");
+  // What was clean and stays so has the same content as before; what becomes clean is not known to be on the medium.
+  inode->settled = inode->settled && !inode->dirty && r.dirty == 0;
   inode->dirty = r.dirty != 0;
   InodeExtra& extra = inode->more();
   extra.keep = static_cast<Keep>(r.keep);
@@ -223,8 +248,9 @@ Status Namespace::apply_one(const SetStaging& r) {
 Status Namespace::apply_one(const Replace& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
-  if (parent == nullptr || inode == nullptr || inode->is_directory() || inode->nlink != 0) return impossible("replace");
-  if (parent->directory->find(r.name) != nullptr) {
+  if (parent == nullptr || inode == nullptr || inode->is_directory() || inode->nlink != 0 || parent->nlink == 0 || !is_name(r.name)) return impossible("replace");
+  if (const auto* there = parent->directory->find(r.name)) {
+    if (find(there->ino)->is_directory()) return impossible("replace");
     drop_name(*parent, r.name, r.time);
     parent->directory->erase(r.name);
   }
@@ -233,6 +259,31 @@ Status Namespace::apply_one(const Replace& r) {
   inode->ctime = r.time;
   touch(*parent, r.time);
   return {};
+}
+
+Status Namespace::apply_one(const Settled& r) {
+  if (r.inodes.size() % sizeof(std::uint64_t) != 0) return impossible("settled");
+  for (std::size_t at = 0; at < r.inodes.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t ino = 0;
+    std::memcpy(&ino, r.inodes.data() + at, sizeof ino);
+    // One that was removed meanwhile is none of ours; one that was changed is not what was settled.
+    if (Inode* inode = find(ino); inode != nullptr && !inode->dirty) inode->settled = true;
+  }
+  return {};
+}
+
+void Namespace::for_each_name(const std::function<void(const Inode&, const std::string&, Inode&)>& visit) const {
+  for (const auto& [ino, inode] : inodes_) {
+    if (!inode->is_directory()) continue;
+    inode->directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
+      visit(*inode, name, *find(entry.ino));
+      return true;
+    });
+  }
+}
+
+void Namespace::for_each(const std::function<void(Inode&)>& visit) const {
+  for (const auto& [ino, inode] : inodes_) visit(*inode);
 }
 
 std::vector<std::uint64_t> Namespace::orphans() const {
@@ -263,7 +314,7 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
   MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .btime = inode.btime, .dirty = inode.dirty, .cookie = cookie, .name = name};
   if (inode.extra) {
     r.target = inode.extra->target;
-    r.staged = inode.extra->origin.has_value();
+    r.staged = inode.extra->origin.has_value() ? (inode.settled ? 2 : 1) : 0;
     if (r.staged != 0) r.origin = *inode.extra->origin;
     r.origin_path = inode.extra->origin_path;
   }
@@ -274,6 +325,8 @@ void emit_extras(const Inode& inode, const std::function<void(const Record&)>& e
   if (!inode.extra) return;
   const InodeExtra& extra = *inode.extra;
   if (extra.keep != Keep::by_rule || extra.saved || !extra.parts.empty()) emit(staging_of(inode));
+  // The MakeNode says so only of what was staged in.
+  if (inode.settled && !extra.origin) emit(Settled{std::string(reinterpret_cast<const char*>(&inode.ino), sizeof inode.ino)});
   for (const auto& [key, value] : inode.extra->xattrs) emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
 }
 

@@ -28,6 +28,8 @@ class Namespace {
 
   /// An inode number that was never used.
   std::uint64_t next_ino() { return next_ino_++; }
+  /// The one that next_ino() would give.
+  std::uint64_t next_unused() const { return next_ino_; }
 
   /// Carries out a record. Total: it fails (EPROTO, no change) only where the record cannot follow from this state,
   /// which on a live request is a bug and in recovery a damaged journal.
@@ -38,6 +40,12 @@ class Namespace {
 
   /// Removes an inode that has no name any more.
   void destroy(std::uint64_t ino) { inodes_.erase(ino); }
+
+  /// Calls visit for every name.
+  void for_each_name(const std::function<void(const Inode& parent, const std::string& name, Inode& inode)>& visit) const;
+
+  /// Calls visit for every inode, also those without a name.
+  void for_each(const std::function<void(Inode&)>& visit) const;
 
   /// Numbers of inodes without a name (open when their last name went).
   std::vector<std::uint64_t> orphans() const;
@@ -62,6 +70,7 @@ class Namespace {
   Status apply_one(const NextCookie& record);
   Status apply_one(const SetStaging& record);
   Status apply_one(const Replace& record);
+  Status apply_one(const Settled& record);
   // About requests, not about names: Filesystem's business.
   Status apply_one(const NewConnection&) { return {}; }
   Status apply_one(const Answered&) { return {}; }

@@ -24,7 +24,7 @@ struct MakeNode {
   std::uint32_t mode = 0, uid = 0, gid = 0;
   FileTime atime, mtime, ctime, btime;
   std::uint8_t dirty = 1;
-  std::uint8_t staged = 0;  // origin counts
+  std::uint8_t staged = 0;  // 0 or: 1 origin counts; 2 its content as staged in is on the medium, too (Settled)
   std::uint64_t cookie = 0;  // of the name in its directory; 0: the next
   Origin origin;
   std::string name, target, origin_path;
@@ -131,8 +131,14 @@ struct Replace {
   template <typename F> void fields(F&& f) { f(ino, parent, time, name); }
 };
 
+/// The content of these inodes, clean, survives power loss (R1: the backend was synced before this record).
+struct Settled {
+  std::string inodes;  // u64 each, little-endian
+  template <typename F> void fields(F&& f) { f(inodes); }
+};
+
 /// The index of an alternative is its type on the medium: append only, never reorder.
-using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes, NextCookie, NewConnection, Answered, SetStaging, Replace>;
+using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes, NextCookie, NewConnection, Answered, SetStaging, Replace, Settled>;
 
 /// The inode that the answer to the record's request names; of Unlink and Rename: none (0).
 std::uint64_t inode_of(const Record& record);

@@ -55,7 +55,7 @@ Result<std::uint64_t> Staging::begin_file() {
     WriteLock lock(filesystem_.mutex_);
     ino = filesystem_.names_.next_ino();
   }
-  EFS_TRY(filesystem_.create_container(ino));
+  EFS_TRY(filesystem_.backend_.create(ino));
   return ino;
 }
 
@@ -97,8 +97,8 @@ Status Staging::publish_file(std::uint64_t ino, const std::string& path, const S
 }
 
 std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& failed) {
-  // R1: on a page-cache file system the data reach the medium with the next fsync or syncfs of anybody; the PFS
-  // still has them, and a clean file that lost its data with the node is staged in again.
+  // R1: that the data are on the medium is booked later, for many at once (settle()). Until then power loss takes the
+  // name: the PFS still has them, and they are staged in again.
   WriteLock lock(filesystem_.mutex_);
   std::size_t done = 0;
   for (failed = {}; done < files.size(); ++done) {
@@ -125,8 +125,26 @@ std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& fa
       if (!failed) (void)filesystem_.reap(file.ino);  // the caller abandons its container
     }
     if (!failed) break;
+    filesystem_.note_unsettled(file.ino);
   }
   return done;
+}
+
+Status Staging::remove(const std::string& path) {
+  std::uint64_t parent = 0;
+  std::string name;
+  bool directory = false;
+  {
+    ReadLock lock(filesystem_.mutex_);
+    auto place = locate(filesystem_.names_, path);
+    if (!place) return std::unexpected(place.error());
+    auto there = filesystem_.names_.child(*place->parent, place->name);
+    if (!there) return std::unexpected(there.error());
+    parent = place->parent->ino;
+    name = place->name;
+    directory = (*there)->is_directory();
+  }
+  return directory ? filesystem_.rmdir({}, parent, name) : filesystem_.unlink({}, parent, name);
 }
 
 Status Staging::make_directory(const std::string& path, const StagedAttributes& attributes) {

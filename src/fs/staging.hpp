@@ -68,7 +68,7 @@ struct WalkItem {
   std::map<std::string, std::string> xattrs{};
   bool dirty = false;            // content, attributes or name may differ from what was staged in (true for new files)
   std::optional<Origin> origin;  // present where the inode was staged in (and still has the name it was given)
-  std::optional<Origin> saved;   // present where an unload brought it to results-dir (under this name)
+  std::optional<Origin> saved;   // present where an unload or a stage-out brought it to results-dir (under this name)
   Keep keep = Keep::by_rule;     // its own, or of the nearest directory above that has one
   std::string keep_path;         // whose; "" for the root's
   std::string parts;             // only these parts of it were loaded ("0+4096,8192+100"); "": it is whole
@@ -116,6 +116,12 @@ class Staging {
   Status make_directory(const std::string& path, const StagedAttributes& attributes);
   Status make_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes);
 
+  /// Takes a name away that nobody may be using: before the mount, for what is staged in anew. ENOTEMPTY as rmdir(2).
+  Status remove(const std::string& path);
+
+  /// As set_saved(), after the unmount: nobody can have changed it.
+  Status mark_saved(const std::string& path, const Origin& copy, bool in_place);
+
   /// The whole namespace, parents before children, names in byte order; or `below` and what is in it: ENOENT,
   /// ENOTDIR where there is none.
   Result<std::vector<WalkItem>> walk(const std::string& below = {});
@@ -161,6 +167,7 @@ class Staging {
   };
   // Under the namespace lock.
   Result<WalkStep> start_of_walk(const std::string& below) const;
+  Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);
   Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;
 
   Filesystem& filesystem_;

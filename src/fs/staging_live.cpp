@@ -55,6 +55,7 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
     const auto bulky = take_bulky_xattrs(node);
     if (!there && parts.empty() && bulky.empty()) {
       EFS_TRY(filesystem_.commit(0, node, removal_reserve(name)));
+      filesystem_.note_unsettled(ino);
     } else {
       // Without a name first: whoever recovers between these records frees an inode that nobody has seen.
       node.name.clear();
@@ -75,6 +76,7 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
         (void)filesystem_.reap(ino);  // the caller abandons its container
         return done;
       }
+      filesystem_.note_unsettled(ino);
       if (old != 0) reaped = filesystem_.reap(old);
       if (reaped.gone) gone = old;
     }
@@ -156,8 +158,8 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
     writers.edits = inode.edits;
     writers.open = inode.write_opens;
     // A descriptor that was opened for writing only cannot be mapped. A release comes after the last write, also of
-    // what was sent off asynchronously. The counts begin with this process.
-    counted = !inode.opened_read_write && !filesystem_.recovered_;
+    // what was sent off asynchronously. The counts begin with this process, and a mapping of passthrough outlives a mount.
+    counted = !inode.opened_read_write && !filesystem_.recovery_.found;
   }
   if (writers.open > 0) return writers;
   if (counted) {
@@ -193,7 +195,22 @@ Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std:
   const auto place = locate(filesystem_.names_, path);
   const auto there = place ? filesystem_.names_.child(*place->parent, place->name) : std::unexpected(place.error());
   if (!there || (*there)->ino != ino || (*there)->edits != edits || (*there)->write_opens > 0) return false;
-  SetStaging staging = staging_of(**there);
+  EFS_TRY(book_saved(**there, path, copy, in_place));
+  return true;
+}
+
+Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_place) {
+  WriteLock lock(filesystem_.mutex_);
+  const auto place = locate(filesystem_.names_, path);
+  if (!place) return std::unexpected(place.error());
+  const auto there = filesystem_.names_.child(*place->parent, place->name);
+  if (!there) return std::unexpected(there.error());
+  return book_saved(**there, path, copy, in_place);
+}
+
+Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place) {
+  filesystem_.mutex_.assert_held();
+  SetStaging staging = staging_of(inode);
   staging.dirty = 0;
   staging.saved = 1;
   staging.copy = copy;
@@ -203,7 +220,8 @@ Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std:
     staging.origin_path = path;
   }
   EFS_TRY(filesystem_.commit(0, staging));
-  return true;
+  if (inode.is_regular() && !inode.settled) filesystem_.note_unsettled(inode.ino);
+  return {};
 }
 
 Status Staging::remove_clean(const std::string& path) {

@@ -105,6 +105,7 @@ void append_entry(std::string& text, const ReceiptEntry& entry) {
   if (entry.checksum) json.string("checksum", "xxh3:" + to_hex(*entry.checksum));
   if (!entry.placed_as.empty()) json.string("placed_as", entry.placed_as);
   if (!entry.reason.empty()) json.string("reason", entry.reason);
+  if (!entry.evidence.empty()) json.string("evidence", entry.evidence);
   if (entry.unverified) json.boolean("unverified", true);
   json.end('}');
 }
@@ -137,6 +138,7 @@ std::string json_text(const Receipt& receipt) {
   json.string("ended", iso_time(receipt.ended));
   json.string("verdict", name_of(receipt.verdict));
   if (!receipt.reason.empty()) json.string("reason", receipt.reason);
+  if (!receipt.note.empty()) json.string("note", receipt.note);
   json.string("verify", receipt.read_back ? "read-back" : "stream");
   json.number("retries", receipt.retries);
   append_totals(json, receipt.totals);
@@ -231,7 +233,6 @@ int exit_code(const Receipt& receipt) {
 }
 
 nlohmann::json to_json(const Receipt& receipt) { return nlohmann::json::parse(json_text(receipt)); }
-
 std::string describe(const Receipt& receipt, std::size_t names) {
   const auto& totals = receipt.totals;
   std::string text = receipt.job + ": stage-out " + name_of(receipt.verdict) + ": " + std::to_string(totals.staged_out) + " staged out (" +

@@ -36,6 +36,7 @@ struct ReceiptEntry {
   std::string placed_as;  // its name on the PFS where that is not its own
   int code = 0;             // errno of a failure, where it is known; not in the file
   bool unverified = false;  // copied while it could be written to: what was copied is no state that the file ever had, for all we know
+  std::string evidence;  // of a salvage: "verified" or "as-found"
 };
 
 /// complete: nothing failed. partial: some results are not back. failed: none of those that should be.
@@ -57,6 +58,7 @@ struct Receipt {
   std::string reason;  // why nothing could be done; "" elsewhere
   bool read_back = false;     // checksums were compared with what the PFS gave back
   std::uint64_t retries = 0;  // repeated calls to the PFS
+  std::string note;    // where it comes from, if not from a running instance
   ReceiptTotals totals;
   std::vector<ReceiptEntry> entries;  // byte order of paths
 };

@@ -40,7 +40,7 @@ bool is_dirty(const fs::WalkItem& item) {
   return item.dirty || (S_ISREG(item.attributes.st_mode) && !item.origin && !item.saved);
 }
 
-Selection select_outgoing(const config::JobConfig& config, const std::vector<fs::WalkItem>& items) {
+Selection select_outgoing(const config::JobConfig& config, const std::vector<fs::WalkItem>& items, bool by_rank) {
   Selection selection;
   std::unordered_set<std::string_view> results;  // dirty persistent directories
   std::unordered_set<std::string_view> needed;   // those and all on the way to what goes out
@@ -77,6 +77,7 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
     return entry.action == Action::dropped && needed.contains(entry.path);
   });
   std::ranges::stable_sort(selection.outgoing, {}, [](const fs::WalkItem* item) { return parent_of(item->path); });
+  if (by_rank) std::ranges::stable_sort(selection.outgoing, {}, [&](const fs::WalkItem* item) { return config::rank(config, item->path); });
   return selection;
 }
 

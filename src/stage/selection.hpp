@@ -34,6 +34,7 @@ bool is_dirty(const fs::WalkItem& item);
 /// `items` as walk() gives them. Clean files stay (also where results_dir is another directory: they are inputs);
 /// a file that is clean but has no origin counts as dirty, for nothing says that the PFS has it. What is dirty goes
 /// if it is persistent and is listed as dropped if not. Each name of a hard-linked file is listed.
-Selection select_outgoing(const config::JobConfig& config, const std::vector<fs::WalkItem>& items);
+/// `by_rank`: what the job file names first goes first.
+Selection select_outgoing(const config::JobConfig& config, const std::vector<fs::WalkItem>& items, bool by_rank = false);
 
 }  // namespace efs::stage

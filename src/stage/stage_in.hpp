@@ -14,6 +14,7 @@ namespace efs::stage {
 struct Options {
   unsigned workers = 0;                     // threads at most; 0: as many as the PFS keeps waiting, up to 64
   std::uint64_t transfer_size = 2U << 20U;  // bytes per PFS request
+  bool by_rank = false;  // stage-out: in the order of the job file's rules, where time may run out
 };
 
 struct StageFailure {

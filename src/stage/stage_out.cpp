@@ -76,7 +76,7 @@ class StageOut {
 
  private:
   void stage(const std::vector<fs::WalkItem>& items) {
-    Selection selection = select_outgoing(config_, items);
+    Selection selection = select_outgoing(config_, items, options_.by_rank);
     receipt_.entries = std::move(selection.settled);
     list_outgoing(selection.outgoing, items);
     if (!outgoing_.empty() || !selection.directories.empty()) {
@@ -179,9 +179,11 @@ class StageOut {
     receipt_.entries.push_back(std::move(entry));
   }
 
-  static std::span<Outgoing> take_batch(std::span<Outgoing>& rest) {
+  std::span<Outgoing> take_batch(std::span<Outgoing>& rest) const {
+    // Where time may run out, what goes first must be whole before the next begins.
+    const std::uint64_t most = options_.by_rank ? batch_bytes / 8 : batch_bytes;
     std::size_t count = 0;
-    for (std::uint64_t bytes = 0; count < rest.size() && count < batch_files && bytes < batch_bytes; ++count) bytes += rest[count].entry.bytes;
+    for (std::uint64_t bytes = 0; count < rest.size() && count < batch_files && bytes < most; ++count) bytes += rest[count].entry.bytes;
     const auto batch = rest.first(count);
     rest = rest.subspan(count);
     return batch;

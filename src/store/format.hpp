@@ -1,14 +1,15 @@
 #pragma once
-// The journal's bytes. Little-endian, version 1; described in src/store/README.md.
+// The journal's bytes. Little-endian, version 2; described in src/store/README.md.
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
 namespace efs::store {
 
 inline constexpr std::array<char, 8> journal_magic{'E', 'F', 'S', 'J', 'R', 'N', 'L', '\0'};
-inline constexpr std::uint32_t journal_version = 1;
+inline constexpr std::uint32_t journal_version = 2;
 inline constexpr std::uint64_t journal_chunk = 4u << 20;  // bytes; no record crosses a multiple of it
 inline constexpr std::uint64_t record_alignment = 8;
 
@@ -22,6 +23,8 @@ struct JournalHeader {
   std::uint64_t checksum;        // XXH3 of all before it
 };
 static_assert(sizeof(JournalHeader) == 64);
+static_assert(offsetof(JournalHeader, version) == 8 && offsetof(JournalHeader, first_sequence) == 16 && offsetof(JournalHeader, chunk) == 24 && offsetof(JournalHeader, checksum) == 56);
+static_assert(std::endian::native == std::endian::little, "the medium is little-endian and the code copies native integers");
 
 struct RecordHeader {
   std::uint32_t length;    // of the payload; 0: no record here; end_of_chunk: go on in the next chunk
@@ -30,7 +33,8 @@ struct RecordHeader {
   std::uint64_t request;
   std::uint64_t checksum;  // XXH3 of the 24 bytes before it, then of the payload
 };
-static_assert(sizeof(RecordHeader) == 32);
+static_assert(sizeof(RecordHeader) == 32 && sizeof(RecordHeader) % record_alignment == 0);
+static_assert(offsetof(RecordHeader, sequence) == 8 && offsetof(RecordHeader, request) == 16 && offsetof(RecordHeader, checksum) == 24);
 inline constexpr std::uint32_t end_of_chunk = 0xffffffff;
 
 }  // namespace efs::store

@@ -1,14 +1,8 @@
 #include "store/journal.hpp"
 
-#include <fcntl.h>
-#include <libpmem.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "base/checksum.hpp"
@@ -18,6 +12,7 @@ namespace efs::store {
 namespace {
 
 std::uint64_t aligned(std::uint64_t n) { return (n + record_alignment - 1) / record_alignment * record_alignment; }
+std::uint64_t whole_chunks(std::uint64_t n) { return (n + journal_chunk - 1) / journal_chunk * journal_chunk; }
 
 std::span<const std::byte> bytes_of(const auto& object, std::size_t length = sizeof(object)) {
   return {reinterpret_cast<const std::byte*>(&object), length};
@@ -38,127 +33,185 @@ JournalHeader make_header(std::uint64_t first_sequence) {
   return header;
 }
 
+bool all_zero(std::span<const std::byte> bytes) {
+  return bytes.empty() || (bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
+}
+
+std::string new_name(const std::string& name) { return name + ".new"; }
+
 }  // namespace
 
 std::uint64_t Journal::record_size(std::size_t payload) { return aligned(sizeof(RecordHeader) + payload); }
 
-Journal::Journal(Journal&& other) noexcept { *this = std::move(other); }
-
-Journal& Journal::operator=(Journal&& other) noexcept {
-  if (this == &other) return *this;
-  unmap();
-  directory_ = other.directory_;
-  name_ = std::move(other.name_);
-  fd_ = std::move(other.fd_);
-  chunk_ = std::exchange(other.chunk_, nullptr);
-  chunk_index_ = other.chunk_index_;
-  pmem_ = other.pmem_;
-  allocated_ = other.allocated_;
-  tail_ = other.tail_;
-  reserved_ = other.reserved_;
-  sequence_ = other.sequence_;
-  return *this;
-}
-
-Journal::~Journal() { unmap(); }
-
-void Journal::unmap() {
-  if (chunk_ != nullptr) ::munmap(chunk_, journal_chunk);
-  chunk_ = nullptr;
-}
-
-Result<Journal> Journal::create(int directory, const std::string& name) {
+// A journal without records under the name "NAME.new".
+Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::string& name, std::uint64_t first_sequence) {
+  EFS_TRY(medium->remove(new_name(name)));
   Journal journal;
-  journal.directory_ = directory;
+  journal.medium_ = std::move(medium);
   journal.name_ = name;
-  journal.fd_.reset(::openat(directory, name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!journal.fd_) return fail_errno("journal " + name);
+  auto file = journal.medium_->create(new_name(name));
+  if (!file) return std::unexpected(file.error());
+  journal.file_ = std::move(*file);
   EFS_TRY(journal.grow(journal_chunk));
   EFS_TRY(journal.map_chunk(0));
-  journal.put(bytes_of(make_header(1)), 0);
-  journal.tail_ = sizeof(JournalHeader);
+  journal.put(bytes_of(make_header(first_sequence)), 0);
+  journal.end_.tail = sizeof(JournalHeader);
+  journal.sequence_ = first_sequence - 1;
+  journal.batch_ = true;
   return journal;
 }
 
-Result<Journal> Journal::open(int directory, const std::string& name, const std::function<Status(const Record&)>& replay) {
+// R5: the rename is the switch; before it the old journal counts, after it the new one. What it leads to is durable.
+Status Journal::take_the_name(bool* switched) {
+  file_->drain();
+  batch_ = false;
+  EFS_TRY(file_->sync());
+  EFS_TRY(medium_->rename(new_name(name_), name_));
+  *switched = true;
+  return medium_->sync_names();
+}
+
+Result<Journal> Journal::create(std::shared_ptr<Medium> medium, const std::string& name) {
+  if (auto there = medium->open(name, true); there || there.error().code != ENOENT) return there ? fail(EEXIST, "journal " + name) : std::unexpected(there.error());
+  bool switched = false;
+  auto journal = make_beside(medium, name, 1);
+  Status status = journal ? journal->take_the_name(&switched) : std::unexpected(journal.error());
+  if (status) return journal;
+  (void)medium->remove(switched ? name : new_name(name));
+  return std::unexpected(status.error());
+}
+
+Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay) {
   Journal journal;
-  journal.directory_ = directory;
+  journal.medium_ = std::move(medium);
   journal.name_ = name;
-  journal.fd_.reset(::openat(directory, name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-  if (!journal.fd_) return fail_errno("journal " + name);
-  struct stat st {};
-  if (::fstat(journal.fd_.get(), &st) != 0) return fail_errno("journal " + name);
-  journal.allocated_ = static_cast<std::uint64_t>(st.st_size) / journal_chunk * journal_chunk;
-  if (journal.allocated_ == 0) return fail(EPROTO, "journal " + name + ": shorter than its first chunk");
+  auto file = journal.medium_->open(name, false);
+  if (!file) return std::unexpected(file.error());
+  journal.file_ = std::move(*file);
+  EFS_TRY(journal.read_header());
+  if (journal.end_.cut_short) EFS_TRY(journal.grow(whole_chunks(journal.end_.size)));
   EFS_TRY(journal.map_chunk(0));
-  JournalHeader header{};
-  std::memcpy(&header, journal.chunk_, sizeof header);
-  if (header.magic != journal_magic || header.checksum != checksum(bytes_of(header, offsetof(JournalHeader, checksum))))
-    return fail(EPROTO, "journal " + name + ": not a journal of efs, or its header is damaged");
-  if (header.version != journal_version || header.chunk != journal_chunk)
-    return fail(EPROTO, "journal " + name + ": written by another version of efs (format " + std::to_string(header.version) + ")");
-  journal.tail_ = sizeof(JournalHeader);
-  journal.sequence_ = header.first_sequence - 1;
   EFS_TRY(journal.replay_all(replay));
+  EFS_TRY(journal.clear_behind_tail());
+  EFS_TRY(journal.medium_->remove(new_name(name)));
+  journal.replayed_ = journal.end_;
   return journal;
 }
 
-Status Journal::replay_all(const std::function<Status(const Record&)>& replay) {
-  while (tail_ < allocated_) {
-    const std::uint64_t within = tail_ % journal_chunk;
-    if (tail_ / journal_chunk != chunk_index_) EFS_TRY(map_chunk(tail_ / journal_chunk));
+Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay) {
+  Journal journal;
+  journal.name_ = name;
+  auto file = medium.open(name, true);
+  if (!file) return std::unexpected(file.error());
+  journal.file_ = std::move(*file);
+  EFS_TRY(journal.read_header());
+  journal.allocated_ = whole_chunks(journal.end_.size);
+  EFS_TRY(journal.replay_all(replay));
+  return journal.end_;
+}
+
+// Sets what the header says; the first chunk is mapped when it returns.
+Status Journal::read_header() {
+  auto size = file_->size();
+  if (!size) return std::unexpected(size.error());
+  end_.size = *size;
+  end_.cut_short = *size % journal_chunk != 0;
+  allocated_ = *size / journal_chunk * journal_chunk;
+  if (*size < sizeof(JournalHeader)) return fail(EPROTO, "journal " + name_ + ": too short to be a journal of efs");
+  if (allocated_ == 0)
+    if (const Status made = file_->allocate(journal_chunk); !made && made.error().code != EROFS) return made;
+  EFS_TRY(map_chunk(0));
+  JournalHeader header{};
+  std::memcpy(&header, chunk_, sizeof header);
+  if (header.magic != journal_magic || header.checksum != checksum(bytes_of(header, offsetof(JournalHeader, checksum))))
+    return fail(EPROTO, "journal " + name_ + ": not a journal of efs, or its header is damaged");
+  if (header.version != journal_version || header.chunk != journal_chunk || header.header_size != sizeof(JournalHeader))
+    return fail(EPROTO, "journal " + name_ + ": written by another version of efs (format " + std::to_string(header.version) + ")");
+  end_.tail = sizeof(JournalHeader);
+  end_.first_sequence = header.first_sequence;
+  sequence_ = end_.sequence = header.first_sequence - 1;
+  return {};
+}
+
+Status Journal::replay_all(const Replay& replay) {
+  std::uint64_t& tail = end_.tail;
+  while (tail < allocated_) {
+    const std::uint64_t within = tail % journal_chunk;
+    if (tail / journal_chunk != chunk_index_) EFS_TRY(map_chunk(tail / journal_chunk));
     if (within + sizeof(RecordHeader) > journal_chunk) {
-      tail_ += journal_chunk - within;
+      tail += journal_chunk - within;
       continue;
     }
     RecordHeader header{};
     std::memcpy(&header, chunk_ + within, sizeof header);
     if (header.length == end_of_chunk) {
-      tail_ += journal_chunk - within;
+      tail += journal_chunk - within;
       continue;
     }
     if (header.length == 0 || header.length > max_payload || within + record_size(header.length) > journal_chunk) break;
     const std::span payload(chunk_ + within + sizeof header, header.length);
     // R2: the first record that does not verify is the end, also when it looks like one of ours.
     if (header.sequence != sequence_ + 1 || header.checksum != record_checksum(header, payload)) break;
-    EFS_TRY(replay(Record{header.sequence, header.request, payload}));
+    if (const Status done = replay(Record{header.sequence, header.request, payload}); !done)
+      return fail(done.error().code, "journal " + name_ + ", record " + std::to_string(header.sequence) + ": " + describe(done.error()));
     sequence_ = header.sequence;
-    tail_ += record_size(header.length);
+    ++end_.records;
+    tail += record_size(header.length);
   }
-  if (tail_ < allocated_ && tail_ / journal_chunk != chunk_index_) EFS_TRY(map_chunk(tail_ / journal_chunk));
+  end_.sequence = sequence_;
+  if (tail < allocated_ && tail / journal_chunk != chunk_index_) EFS_TRY(map_chunk(tail / journal_chunk));
+  if (tail < allocated_) end_.torn = !all_zero({chunk_ + tail % journal_chunk, journal_chunk - tail % journal_chunk});
   return {};
 }
 
+// The record that comes next takes the sequence of the one that did not verify; what is left of the records behind
+// that one would fit behind it.
+Status Journal::clear_behind_tail() {
+  const std::uint64_t end_of_tail = std::max(whole_chunks(end_.tail), journal_chunk);
+  if (allocated_ > end_of_tail) {
+    EFS_TRY(file_->cut(end_of_tail));
+    EFS_TRY(file_->sync());
+    allocated_ = end_of_tail;
+  }
+  if (end_.tail >= allocated_ || !end_.torn) return {};
+  static constexpr std::array<std::byte, 4096> zeros{};
+  for (std::uint64_t at = end_.tail, length = 0; at < end_of_tail; at += length) {
+    length = std::min<std::uint64_t>(zeros.size() - at % zeros.size(), end_of_tail - at);
+    const std::span<const std::byte> there(chunk_ + at % journal_chunk, length);
+    if (!all_zero(there)) put(std::span(zeros).first(length), at);
+  }
+  file_->drain();
+  return file_->sync();
+}
+
 Status Journal::grow(std::uint64_t wanted_end) {
-  const std::uint64_t end = (wanted_end + journal_chunk - 1) / journal_chunk * journal_chunk;
+  const std::uint64_t end = whole_chunks(wanted_end);
   if (end <= allocated_) return {};
-  // Allocated, not only extended: a later store must not meet a full file system (and SIGBUS).
-  if (::fallocate(fd_.get(), 0, static_cast<off_t>(allocated_), static_cast<off_t>(end - allocated_)) != 0) return fail_errno();
+  EFS_TRY(file_->allocate(end));
   allocated_ = end;
   return {};
 }
 
 Status Journal::map_chunk(std::uint64_t index) {
-  unmap();
-  const auto at = static_cast<off_t>(index * journal_chunk);
-  void* address = ::mmap(nullptr, journal_chunk, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd_.get(), at);
-  if (address == MAP_FAILED) address = ::mmap(nullptr, journal_chunk, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), at);
-  if (address == MAP_FAILED) return fail_errno("journal " + name_);
-  chunk_ = static_cast<std::byte*>(address);
+  chunk_ = nullptr;
+  auto mapped = file_->map(index * journal_chunk, journal_chunk);
+  if (!mapped) return std::unexpected(mapped.error());
+  chunk_ = *mapped;
   chunk_index_ = index;
-  pmem_ = pmem_is_pmem(address, journal_chunk) != 0;
   return {};
 }
 
-// Durable at once on persistent memory; in the page cache (and so beyond our death) elsewhere.
-void Journal::put(std::span<const std::byte> bytes, std::uint64_t at) {
-  pmem_memcpy(chunk_ + at % journal_chunk, bytes.data(), bytes.size(), pmem_ ? 0 : PMEM_F_MEM_NOFLUSH);
+void Journal::put(std::span<const std::byte> bytes, std::uint64_t at) { file_->store(chunk_ + at % journal_chunk, bytes); }
+
+Status Journal::set_reserve(std::uint64_t bytes) {
+  reserved_ = bytes;
+  return grow(end_.tail + reserved_ + reserved_ / 64 + 4096);
 }
 
 Status Journal::append(std::uint64_t request, std::span<const std::byte> payload, std::int64_t reserve) {
   if (payload.empty() || payload.size() > max_payload) return fail(EINVAL, "journal record of " + std::to_string(payload.size()) + " bytes");
   const std::uint64_t size = record_size(payload.size());
-  std::uint64_t at = tail_;
+  std::uint64_t at = end_.tail;
   const std::uint64_t left = journal_chunk - at % journal_chunk;
   const bool next_chunk = left < size;
   if (next_chunk) at += left;
@@ -170,47 +223,32 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
   EFS_TRY(grow(wanted));
   if (next_chunk && left >= sizeof(RecordHeader)) {
     const std::uint32_t mark = end_of_chunk;
-    put(bytes_of(mark), tail_);
+    if (end_.tail / journal_chunk != chunk_index_ || chunk_ == nullptr) EFS_TRY(map_chunk(end_.tail / journal_chunk));
+    put(bytes_of(mark), end_.tail);
   }
-  if (at / journal_chunk != chunk_index_) EFS_TRY(map_chunk(at / journal_chunk));
+  if (at / journal_chunk != chunk_index_ || chunk_ == nullptr) EFS_TRY(map_chunk(at / journal_chunk));
   RecordHeader header{.length = static_cast<std::uint32_t>(payload.size()), .unused = 0, .sequence = sequence_ + 1, .request = request, .checksum = 0};
   header.checksum = record_checksum(header, payload);
   thread_local std::vector<std::byte> record;
   record.assign(reinterpret_cast<const std::byte*>(&header), reinterpret_cast<const std::byte*>(&header) + sizeof header);
   record.insert(record.end(), payload.begin(), payload.end());
   put(record, at);
-  tail_ = at + size;
+  if (!batch_) file_->drain();
+  end_.tail = at + size;
   reserved_ = reserved;
   ++sequence_;
   return {};
 }
 
-Status Journal::sync() {
-  return ::fsync(fd_.get()) == 0 ? Status{} : fail_errno("journal " + name_);
-}
-
-Status Journal::replace(const std::function<Status(Journal&)>& write) {
-  const std::string next_name = name_ + ".new";
-  if (::unlinkat(directory_, next_name.c_str(), 0) != 0 && errno != ENOENT) return fail_errno("journal " + next_name);
-  auto next = create(directory_, next_name);
-  if (!next) return std::unexpected(next.error());
-  next->sequence_ = sequence_;
-  next->put(bytes_of(make_header(sequence_ + 1)), 0);
-  Status status = write(*next);
-  if (status) status = next->sync();
-  // R5: the rename is the switch; before it the old journal counts, after it the new one.
-  if (status && ::renameat(directory_, next_name.c_str(), directory_, name_.c_str()) != 0) status = fail_errno("journal " + name_);
-  if (!status) {
-    ::unlinkat(directory_, next_name.c_str(), 0);
-    return status;
-  }
-  if (const int fd = ::openat(directory_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); fd >= 0) {
-    ::fsync(fd);
-    ::close(fd);
-  }
-  next->name_ = name_;
-  *this = std::move(*next);
-  return {};
+Status Journal::replace(const std::function<Status(Journal&)>& write, bool* switched) {
+  bool done = false;
+  auto next = make_beside(medium_, name_, sequence_ + 1);
+  Status status = next ? write(*next) : std::unexpected(next.error());
+  if (status) status = next->take_the_name(&done);
+  if (switched != nullptr) *switched = done;
+  if (done) *this = std::move(*next);
+  else (void)medium_->remove(new_name(name_));
+  return status;
 }
 
 }  // namespace efs::store

@@ -1,13 +1,15 @@
 #pragma once
-// The metadata journal: a file of checksummed records, mapped and persisted with libpmem. Knows bytes and order;
-// what a record means is the file system's business. Format and ordering rules: src/store/README.md.
+// The metadata journal: checksummed records in order, on a Medium. Knows bytes and order; what a record means is the
+// file system's business. Format and ordering rules: src/store/README.md.
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
+#include <string>
 
 #include "base/result.hpp"
-#include "base/unique_fd.hpp"
+#include "store/medium.hpp"
 
 namespace efs::store {
 
@@ -18,63 +20,91 @@ struct Record {
   std::span<const std::byte> payload;
 };
 
+using Replay = std::function<Status(const Record&)>;
+
+/// How a replay ended.
+struct ReplayEnd {
+  std::uint64_t first_sequence = 1;
+  std::uint64_t sequence = 0;   // of the last good record
+  std::uint64_t records = 0;    // good ones
+  std::uint64_t tail = 0;       // bytes: where the next record goes
+  std::uint64_t size = 0;       // bytes of the file
+  bool torn = false;            // something is behind the last good record: a store that power loss caught, or damage
+  bool cut_short = false;       // the file does not end where a chunk ends
+};
+
 /// Not thread-safe: the caller's namespace lock orders appends (and so the sequence).
 class Journal {
  public:
   static constexpr std::size_t max_payload = 256 * 1024;  // bytes
 
-  /// An empty journal named `name` in `directory` (EEXIST if there is one).
-  static Result<Journal> create(int directory, const std::string& name);
+  /// An empty journal named `name` (EEXIST if there is one): made beside it and renamed when it is whole and durable.
+  static Result<Journal> create(std::shared_ptr<Medium> medium, const std::string& name);
 
   /// An existing journal: calls `replay` for every record that verifies, in order, and stops at the first that does
-  /// not (rule R2); appends continue there. EPROTO with a text where the header is not ours.
-  static Result<Journal> open(int directory, const std::string& name, const std::function<Status(const Record&)>& replay);
+  /// not (rule R2). What lies behind that is cleared, durably, before this returns: a record of before must never
+  /// verify behind one of after. A snapshot that was not finished is removed. Appends continue there, without a
+  /// reserve until set_reserve(). EPROTO with a text where the header is not ours or `replay` refuses a record.
+  static Result<Journal> open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay);
 
-  Journal(Journal&&) noexcept;
-  Journal& operator=(Journal&&) noexcept;
-  ~Journal();
+  /// The same without changing a byte.
+  static Result<ReplayEnd> scan(Medium& medium, const std::string& name, const Replay& replay);
 
-  /// Appends and, on byte-granular stores, persists: when it returns the record survives what the store survives.
+  /// Appends and, on persistent memory, persists: when it returns the record survives what the store survives.
   /// `reserve` changes what is kept back for later releases: a record that creates a name passes what its removal
   /// will need, a removal passes the negative. A record that releases never fails for want of space.
   /// ENOSPC: nothing was appended.
   Status append(std::uint64_t request, std::span<const std::byte> payload, std::int64_t reserve);
 
-  /// Returns when all records survive power loss, where the store can promise that.
-  Status sync();
+  /// What is kept back from now on, allocated on return. ENOSPC: as much as there is.
+  Status set_reserve(std::uint64_t bytes);
 
-  /// fsync(2) of it does what sync() does, and needs no lock. Borrowed: replace() closes it.
-  int descriptor() const { return fd_.get(); }
+  /// Returns when all records survive power loss, where the store can promise that.
+  Status sync() { return file_->sync(); }
+
+  /// For a sync without the namespace lock: when `file->sync()` has returned, every record up to `sequence` survives.
+  struct SyncPoint {
+    std::shared_ptr<MediumFile> file;
+    std::uint64_t sequence = 0;
+  };
+  SyncPoint sync_point() const { return {file_, sequence_}; }
 
   /// Bytes of records so far: what a snapshot compares with.
-  std::uint64_t size() const { return tail_; }
+  std::uint64_t size() const { return end_.tail; }
   std::uint64_t sequence() const { return sequence_; }
+  /// How the replay of open() ended.
+  const ReplayEnd& replayed() const { return replayed_; }
 
-  /// Writes a new journal by `write` (which appends the whole state to it) and switches to it by one rename (R5).
-  /// On failure the old journal stays in force.
-  Status replace(const std::function<Status(Journal&)>& write);
+  /// Writes a new journal by `write` (which appends the whole state to it), makes it durable and switches to it by one
+  /// rename (R5). On failure the old journal stays in force; `switched` says if the failure came after the switch, so
+  /// that power loss may bring the old one back.
+  Status replace(const std::function<Status(Journal&)>& write, bool* switched = nullptr);
 
   /// What a record of `payload` bytes takes in the file.
   static std::uint64_t record_size(std::size_t payload);
 
  private:
   Journal() = default;
+  static Result<Journal> make_beside(std::shared_ptr<Medium> medium, const std::string& name, std::uint64_t first_sequence);
+  Status take_the_name(bool* switched);
   Status grow(std::uint64_t wanted_end);
   Status map_chunk(std::uint64_t index);
-  void unmap();
   void put(std::span<const std::byte> bytes, std::uint64_t at);
-  Status replay_all(const std::function<Status(const Record&)>& replay);
+  Status read_header();
+  Status replay_all(const Replay& replay);
+  Status clear_behind_tail();
 
-  int directory_ = -1;  // borrowed
+  std::shared_ptr<Medium> medium_;
   std::string name_;
-  UniqueFd fd_;
+  std::shared_ptr<MediumFile> file_;
   std::byte* chunk_ = nullptr;       // the mapped chunk
   std::uint64_t chunk_index_ = 0;
-  bool pmem_ = false;
   std::uint64_t allocated_ = 0;      // end of the space that is ours, bytes
-  std::uint64_t tail_ = 0;           // where the next record goes
   std::uint64_t reserved_ = 0;       // bytes kept back for releases
   std::uint64_t sequence_ = 0;       // of the last record
+  bool batch_ = false;               // a snapshot that nobody reads before it is whole: no drain per record
+  ReplayEnd end_;                    // tail: where the next record goes
+  ReplayEnd replayed_;
 };
 
 }  // namespace efs::store

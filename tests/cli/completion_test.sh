@@ -30,7 +30,7 @@ verbs=$("$EFS" --help | sed -n '/^Subcommands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/
 check 'there are verbs' test "$(wc -w <<<"$verbs")" -ge 6
 check 'run, start and stop are among them' bash -c '[[ " $1 " == *" run "* && " $1 " == *" start "* && " $1 " == *" stop "* ]]' _ "$verbs"
 offers 'all verbs' "$verbs" efs ''
-offers_only 'a verb that is begun' 'check' efs ch
+offers_only 'a verb that is begun' 'check check-image' efs ch
 offers_only 'what is no verb' '' efs nosuch
 offers 'options of efs' '--help --version -V' efs -
 offers 'options of a verb' '-c --config --results-dir --json -o' efs start -

@@ -192,9 +192,11 @@ if mounted "$MNT"; then umount "$MNT"; fi
 check 'the directory below answers' timeout 5 ls "$MNT"
 check_exit 'status tells that it is dead and where the data is' 1 "dead|$EFS_RUNTIME_DIR/killed/store" "$EFS" status killed
 check_exit 'so does stop' 1 "$EFS_RUNTIME_DIR/killed/store" "$EFS" stop killed
-check_exit 'start does not run over it' 1 'killed' "$EFS" start "$JOB"
 check 'the data is still there' bash -c "grep -rqx x $EFS_RUNTIME_DIR/killed/store"
-check 'the store can be dropped' drop_store killed
+started "$JOB"
+check 'start goes on with it' grep -qx x "$MNT/x"
+check 'stop' "$EFS" stop killed
+check 'brings it back' grep -qx x "$OUT/x"
 
 fresh orphan
 started "$JOB"; echo x >"$MNT/x"

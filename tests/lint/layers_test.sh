@@ -15,8 +15,9 @@ fuse: base backends fs
 stage: base config fs
 control: base
 queue: base
-cli: base config control stage queue
-daemon: base config backends store fs fuse stage control queue
+image: base config backends store fs stage
+cli: base config control stage queue image
+daemon: base config backends store fs fuse stage control queue image
 api: base control'
 
 # bad_includes TREE: every include of a layer that the including layer may not know; an unknown layer is one, too.

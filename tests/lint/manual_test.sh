@@ -27,7 +27,7 @@ differences() {
     diff <(help_options "$verb") <(man_options "$1" | sed -n "s/^$verb //p") | sed -n "s/^< /$verb --help alone has /p; s/^> /the page alone has, for $verb, /p"
   done
 }
-missing_verbs() { local verb; for verb in $(verbs); do awk -v verb="$verb" '/^\.SH /{inside = ($2 == "VERBS")} inside && term && $2 == verb {found = 1} {term = ($0 == ".TP")} END {exit !found}' "$1" || echo "no entry for $verb"; done; }
+missing_verbs() { local verb; for verb in $(verbs); do awk -v verb="$verb" '{gsub(/\\-/, "-")} /^\.SH /{inside = ($2 == "VERBS")} inside && term && $2 == verb {found = 1} {term = ($0 == ".TP")} END {exit !found}' "$1" || echo "no entry for $verb"; done; }
 
 daemon_options() { grep -ohE '"--[a-z-]+"' "$1"/src/daemon/efsd.cpp | tr -d '"' | sort -u; }
 daemon_manual() { sed -e 's/\\-/-/g' "$1" | awk '/^\.SH /{inside = ($2 == "OPTIONS")} inside && term {if (match($0, /--[a-z-]+/)) print substr($0, RSTART, RLENGTH)} {term = ($0 == ".TP")}' | sort -u; }

@@ -25,6 +25,8 @@ class FailingBackend final : public Backend {
   Result<struct stat> attributes(std::uint64_t id) override { return real_.attributes(id); }
   Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override { return real_.set_times(id, atime, mtime); }
   Status sync_name(std::uint64_t id) override { return real_.sync_name(id); }
+  Status sync_all() override { return real_.sync_all(); }
+  Status for_each(const std::function<void(std::uint64_t id)>& visit) override { return real_.for_each(visit); }
   Space space() override { return real_.space(); }
   Status admit_writer() override { return real_.admit_writer(); }
   Durability durability() const override { return real_.durability(); }

@@ -14,7 +14,7 @@ void Filesystem::fill_pool(const std::function<void(std::span<const ContainerPoo
     auto number = status ? reserve_numbers(wanted) : std::unexpected(status.error());
     if (!number) status = std::unexpected(number.error());
     while (status && made.size() < wanted) {
-      auto container = create_container(*number);
+      auto container = backend_.create(*number);
       if (container) made.push_back({(*number)++, std::move(*container)});
       else status = std::unexpected(container.error());
     }

@@ -1,5 +1,3 @@
-#include <fcntl.h>
-
 #include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/mapped_file.hpp"
@@ -16,17 +14,7 @@ Status Filesystem::fsync(std::uint64_t ino, bool data_only) {
   return fsync_metadata();
 }
 
-Status Filesystem::fsync_metadata() {
-  if (backend_.durability() != Durability::page) return {};  // each record was persisted when it was appended
-  slow_work_begins();
-  // Without the lock, so that a sync holds up nobody else. Should a snapshot take the journal's place meanwhile, it was
-  // synced before, with all that the old journal said (R5).
-  UniqueFd journal;
-  {
-    ReadLock lock(mutex_);
-    journal.reset(::fcntl(journal_->descriptor(), F_DUPFD_CLOEXEC, 0));
-  }
-  return journal && ::fsync(journal.get()) == 0 ? Status{} : fail_errno("journal");
-}
+// Else each record was persisted when it was appended, or nothing could keep it.
+Status Filesystem::fsync_metadata() { return sync_journal(); }
 
 }  // namespace efs::fs

@@ -96,7 +96,7 @@ Result<ContainerPool::Ready> Filesystem::take_container(FileTime now) {
     return std::move(*taken);
   }
   ContainerPool::Ready made{.ino = names_.next_ino(), .container = nullptr};
-  auto container = create_container(made.ino);
+  auto container = backend_.create(made.ino);
   if (!container) return std::unexpected(container.error());
   made.container = std::move(*container);
   return made;

@@ -3,7 +3,7 @@
 namespace efs::fs {
 
 Result<std::vector<Filesystem::DirectoryItem>> Filesystem::readdir(std::uint64_t ino, std::uint64_t cookie, std::size_t most) {
-  if (cookie == 0 && !keeps_atime_) touch_atime(ino);
+  if (cookie == 0 && !options_.keeps_atime) touch_atime(ino);
   ReadLock lock(mutex_);
   auto dir = directory(ino);
   if (!dir) return std::unexpected(dir.error());

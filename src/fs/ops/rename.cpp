@@ -18,6 +18,8 @@ Status check_target(const Inode& source, const Inode& target, unsigned flags) {
 
 }  // namespace
 
+// R6, the checkpoint pattern: what takes a name's place must be as durable as what it replaces. A program that writes on
+// while it renames gets what it deserves.
 Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags) {
   if ((flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 || flags == (RENAME_NOREPLACE | RENAME_EXCHANGE)) return fail(EINVAL);
   // R6: the checkpoint pattern. What takes a name's place must be as durable as what it replaces. The sync is made
@@ -58,7 +60,7 @@ Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(const Caller& 
   if (target && *target == *source && (flags & RENAME_NOREPLACE) == 0) return RenameStep{};  // two names of one file: nothing happens
   if (target) EFS_TRY(check_target(**source, **target, flags));
 
-  const bool to_be_synced = target && (*source)->is_regular() && backend_.durability() != Durability::volatile_memory;
+  const bool to_be_synced = target && (*source)->is_regular() && backend_.durability() != Durability::volatile_memory && options_.rules.sync_before_replace;
   if (to_be_synced && (*source)->ino != synced) return RenameStep{.sync_first = (*source)->ino, .replaced = {}};
 
   const std::uint64_t replaced = target && (flags & RENAME_EXCHANGE) == 0 ? (*target)->ino : 0;

@@ -204,9 +204,44 @@ TEST_CASE("a container that no record knows is in nobody's way", "[takeover]") {
     REQUIRE((*left)->write(std::as_bytes(std::span("old", 3)), 0) == 3U);
   }
   s.open(true);
+  CHECK(s.filesystem->recovery().unknown_containers == 2);
+  for (const auto number : {last + 1, last + 2}) CHECK_FALSE(s.backend->attributes(number));
   for (const char* name : {"a", "b", "c"}) {
     const auto made = s.filesystem->make_node(s.next(), root, name, S_IFREG | 0600, 0);
     REQUIRE(made);
     CHECK(made->attributes.st_size == 0);
   }
+}
+
+TEST_CASE("a successor and a start after the death of all differ in what the kernel has", "[takeover]") {
+  Scene s;
+  const auto caller = s.next();
+  const auto ino = s.filesystem->make_node(caller, root, "f", S_IFREG | 0600, 0)->ino;
+  REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
+  REQUIRE(s.backend->create(1000));  // a load that was under way
+  auto resent = caller;
+  resent.resent = true;
+  SECTION("takeover") {
+    s.open(true);
+    CHECK(s.filesystem->exists(ino));
+    CHECK(s.filesystem->make_node(resent, root, "f", S_IFREG | 0600, 0)->ino == ino);
+  }
+  SECTION("start") {
+    s.open(false);
+    CHECK_FALSE(s.filesystem->exists(ino));
+    CHECK_FALSE(s.backend->attributes(ino));
+    CHECK(s.filesystem->make_node(resent, root, "f", S_IFREG | 0600, 0)->ino != ino);
+  }
+  CHECK_FALSE(s.backend->attributes(1000));
+}
+
+TEST_CASE("a file without a name that the kernel has given back is gone after a takeover", "[takeover]") {
+  Scene s;
+  const auto ino = s.file("f");
+  REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
+  CHECK(s.filesystem->forget(ino, 1).gone);  // leaves no record
+  s.open(true);
+  CHECK_FALSE(s.filesystem->exists(ino));
+  CHECK(s.filesystem->inherited_orphans().empty());
+  CHECK_FALSE(s.backend->attributes(ino));
 }

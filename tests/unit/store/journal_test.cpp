@@ -18,7 +18,8 @@ std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes
 
 std::vector<std::string> replay(int directory) {
   std::vector<std::string> found;
-  auto journal = Journal::open(directory, "j", [&](const Record& record) -> Status {
+  const auto medium = efs::store::directory_medium(directory);
+  const auto journal = Journal::scan(*medium, "j", [&](const Record& record) -> Status {
     CHECK(record.sequence == found.size() + 1);
     found.emplace_back(reinterpret_cast<const char*>(record.payload.data()), record.payload.size());
     return {};
@@ -34,7 +35,7 @@ TEST_CASE("what was appended is replayed in order, across chunks, and appending 
   const auto fd = directory.open();
   std::vector<std::string> written;
   {
-    auto journal = Journal::create(fd.get(), "j");
+    auto journal = Journal::create(efs::store::directory_medium(fd.get()), "j");
     REQUIRE(journal);
     for (int i = 0; i < 3000; ++i) {
       written.push_back(std::string(static_cast<std::size_t>(i) * 7 % 5000 + 1, static_cast<char>('a' + i % 26)));
@@ -43,7 +44,7 @@ TEST_CASE("what was appended is replayed in order, across chunks, and appending 
     CHECK(journal->size() > efs::store::journal_chunk);
   }
   CHECK(replay(fd.get()) == written);
-  auto again = Journal::open(fd.get(), "j", [](const Record&) -> Status { return {}; });
+  auto again = Journal::open(efs::store::directory_medium(fd.get()), "j", [](const Record&) -> Status { return {}; });
   REQUIRE(again);
   REQUIRE(again->append(0, bytes("last"), 0));
   written.push_back("last");
@@ -55,7 +56,7 @@ TEST_CASE("replay stops at the first record that does not verify") {
   const efs::test::TempDirectory directory("/dev/shm");
   const auto fd = directory.open();
   {
-    auto journal = Journal::create(fd.get(), "j");
+    auto journal = Journal::create(efs::store::directory_medium(fd.get()), "j");
     for (const char* text : {"one", "two", "three"}) REQUIRE(journal->append(1, bytes(text), 0));
   }
   const std::string path = directory.path() + "/j";
@@ -78,7 +79,7 @@ TEST_CASE("a damaged or foreign header is refused with a text") {
   const efs::test::TempDirectory directory("/dev/shm");
   const auto fd = directory.open();
   std::ofstream(directory.path() + "/j") << std::string(efs::store::journal_chunk, 'x');
-  const auto journal = Journal::open(fd.get(), "j", [](const Record&) -> Status { return {}; });
+  const auto journal = Journal::open(efs::store::directory_medium(fd.get()), "j", [](const Record&) -> Status { return {}; });
   REQUIRE_FALSE(journal);
   CHECK(journal.error().code == EPROTO);
   CHECK(journal.error().what.find("not a journal") != std::string::npos);
@@ -87,7 +88,7 @@ TEST_CASE("a damaged or foreign header is refused with a text") {
 TEST_CASE("replace switches to the new journal whole, and keeps the old one when it fails") {
   const efs::test::TempDirectory directory("/dev/shm");
   const auto fd = directory.open();
-  auto journal = Journal::create(fd.get(), "j");
+  auto journal = Journal::create(efs::store::directory_medium(fd.get()), "j");
   for (int i = 0; i < 100; ++i) REQUIRE(journal->append(0, bytes("old"), 0));
   CHECK_FALSE(journal->replace([](Journal&) -> Status { return efs::fail(ENOSPC); }));
   CHECK(replay(fd.get()).size() == 100);
@@ -95,7 +96,7 @@ TEST_CASE("replace switches to the new journal whole, and keeps the old one when
   REQUIRE(journal->append(0, bytes("after"), 0));
   CHECK(journal->sequence() == 102);
   std::vector<std::uint64_t> sequences;
-  auto reopened = Journal::open(fd.get(), "j", [&](const Record& record) -> Status {
+  auto reopened = Journal::open(efs::store::directory_medium(fd.get()), "j", [&](const Record& record) -> Status {
     sequences.push_back(record.sequence);
     return {};
   });
@@ -108,7 +109,7 @@ TEST_CASE("replace switches to the new journal whole, and keeps the old one when
 TEST_CASE("the reserve keeps room for removals") {
   const efs::test::TempDirectory directory("/dev/shm");
   const auto fd = directory.open();
-  auto journal = Journal::create(fd.get(), "j");
+  auto journal = Journal::create(efs::store::directory_medium(fd.get()), "j");
   // Enough reserve for 100,000 removals must be allocated before the creations are answered.
   for (int i = 0; i < 1000; ++i) REQUIRE(journal->append(0, bytes("create"), static_cast<std::int64_t>(100 * Journal::record_size(40))));
   struct stat st {};

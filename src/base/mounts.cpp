@@ -1,0 +1,106 @@
+#include "base/mounts.hpp"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+#include "base/unique_fd.hpp"
+
+extern char** environ;
+
+namespace efs {
+namespace {
+
+// mountinfo writes blank, tab, newline and backslash as \ooo (proc(5)).
+std::string unescaped(const std::string& text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\' || i + 3 >= text.size()) {
+      result += text[i];
+      continue;
+    }
+    result += static_cast<char>(std::stoi(text.substr(i + 1, 3), nullptr, 8));
+    i += 3;
+  }
+  return result;
+}
+
+// The device of the topmost mount at `path`, if it is one of efs of this user.
+std::optional<dev_t> efs_mount(const std::string& path, uid_t owner) {
+  std::ifstream mounts("/proc/self/mountinfo");
+  std::optional<dev_t> found;
+  for (std::string line; std::getline(mounts, line);) {
+    std::istringstream words(line);
+    std::string id, parent, device, root, point, word, type, source, options;
+    words >> id >> parent >> device >> root >> point;
+    if (unescaped(point) != path) continue;
+    while (words >> word && word != "-") {}
+    words >> type >> source >> options;
+    found.reset();
+    if (type != "fuse.efs" || ("," + options + ",").find(",user_id=" + std::to_string(owner) + ",") == std::string::npos) continue;
+    unsigned major = 0, minor = 0;
+    if (std::sscanf(device.c_str(), "%u:%u", &major, &minor) == 2) found = makedev(major, minor);
+  }
+  return found;
+}
+
+// statfs is never answered from a cache. Others than the owner may not ask; then the kernel says so before it looks.
+bool is_dead(const std::string& path) {
+  struct statfs fs {};
+  return ::statfs(path.c_str(), &fs) != 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+}
+
+int unmount_with_helper(const std::string& path) {
+  std::vector<std::string> words{"fusermount3", "-u", "-z", "-q", "--", path};
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  if (::posix_spawnp(&pid, argv[0], nullptr, nullptr, argv.data(), environ) != 0) return ENOENT;
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : EPERM;
+}
+
+}  // namespace
+
+bool is_dead_mount(const std::string& path, uid_t owner) { return efs_mount(path, owner).has_value() && is_dead(path); }
+
+Status drop_dead_mount(int parent, const std::string& name, uid_t owner) {
+  const std::string below = "/proc/self/fd/" + std::to_string(parent);
+  std::array<char, 4096> text{};
+  const ssize_t length = ::readlink(below.c_str(), text.data(), text.size() - 1);
+  if (length <= 0 || name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") return fail(EINVAL, "mount point " + name);
+  const std::string directory(text.data(), static_cast<std::size_t>(length));
+  const std::string path = (directory == "/" ? "" : directory) + "/" + name;
+  const auto device = efs_mount(path, owner);
+  if (!device) return {};
+  if (!is_dead(path)) return fail(EBUSY, path + ": an instance that answers is mounted there");
+  // A mount point cannot be renamed: what has this name in this directory, and this device, is the mount found above.
+  struct statx sx {};
+  if (::statx(parent, name.c_str(), AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0, &sx) != 0 || makedev(sx.stx_dev_major, sx.stx_dev_minor) != *device)
+    return fail(EBUSY, path + ": another mount has taken its place");
+  const int code = ::geteuid() != 0 ? unmount_with_helper(path) : ::umount2((below + "/" + name).c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
+  return code == 0 ? Status{} : fail(code, "unmounting the dead mount " + path);
+}
+
+Status drop_dead_mount(const std::string& path, uid_t owner) {
+  const auto slash = path.rfind('/');
+  if (slash == std::string::npos) return fail(EINVAL, path);
+  const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!parent) return errno == ENOENT ? Status{} : fail_errno(path);
+  return drop_dead_mount(parent.get(), path.substr(slash + 1), owner);
+}
+
+}  // namespace efs

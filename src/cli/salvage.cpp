@@ -1,0 +1,219 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <iostream>
+
+#include "base/mounts.hpp"
+#include "base/text.hpp"
+#include "base/user.hpp"
+#include "cli/cli.hpp"
+#include "image/check.hpp"
+#include "image/salvage.hpp"
+
+namespace efs::cli {
+namespace {
+
+// Where a job file of an instance that left no directory (a reboot empties /run) would have had its store.
+std::optional<std::string> store_of_job(const std::string& job_file) {
+  std::error_code problem;
+  if (!std::filesystem::is_regular_file(job_file, problem)) return std::nullopt;
+  const auto user = find_user(std::to_string(::geteuid()));
+  if (!user) return std::nullopt;
+  const auto config = config::load_for_user(job_file, {}, *user);
+  if (!config) return std::nullopt;
+  const auto& backend = config->backends.front();
+  const std::string parent = backend.type == config::BackendType::dram ? "/dev/shm" : backend.daxfs;
+  return parent + "/efs-" + std::to_string(::geteuid()) + "-" + config->name;
+}
+
+// A directory, an instance, or a job file. Refused while the instance lives.
+Result<std::string> image_path(const std::string& which) {
+  struct stat st {};
+  if (which.find('/') != std::string::npos && ::stat(which.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && image::find_store(which)) return which;
+  const auto instance = find_instance(which);
+  if (instance && instance->alive) return fail(EBUSY, instance->name + " is running; stop it first: efs stop " + instance->name);
+  if (instance) return instance->directory;
+  if (const auto store = store_of_job(which)) {
+    if (::stat(store->c_str(), &st) == 0) return *store;
+    return fail(ENOENT, "nothing is left of the job " + which + ": there is no instance of its name and no store " + *store + "; a store in memory does not survive a restart of the machine");
+  }
+  return fail(ENOENT, which + ": no instance of this name, mount point or job file is left, and no image of efs is there");
+}
+
+// Root works as the owner on what is the owner's: nothing in it can lead root astray.
+Status become_owner(const std::string& path) {
+  auto store = image::find_store(path);
+  if (!store) return std::unexpected(store.error());
+  if (::geteuid() != 0 || store->owner == 0) return {};
+  auto user = find_user(std::to_string(store->owner));
+  if (!user) return std::unexpected(user.error());
+  return become(*user, true);
+}
+
+Result<image::Image> open_as_owner(const std::string& which) {
+  auto path = image_path(which);
+  if (!path) return std::unexpected(path.error());
+  EFS_TRY(become_owner(*path));
+  return image::open_image(*path);
+}
+
+std::string text_of(const image::Image& image, const image::Holdings& holdings) {
+  return image.manifest.name + " (" + image.directories.path + "): " + std::to_string(holdings.files) + " files, " + format_bytes(holdings.bytes) + "; not back yet: " + std::to_string(holdings.unsaved_files) + " files and links, " +
+         format_bytes(holdings.unsaved_bytes) + "\n";
+}
+
+void mark_salvaged(const image::Image& image) {
+  image::Manifest manifest = image.manifest;
+  manifest.left = image::Left::salvaged;
+  (void)image::write_manifest(image.directories.metadata.get(), manifest);
+}
+
+}  // namespace
+
+int salvage(World& world, const SalvageArguments& arguments) {
+  if (arguments.all && arguments.to.empty()) return report(world, {EINVAL, "--all brings out inputs, too: name another directory than results-dir with --to"}, exit_usage);
+  auto image = open_as_owner(arguments.which);
+  if (!image) return report(world, image.error());
+  auto holdings = image::holdings_of(*image);
+  if (!holdings) return report(world, holdings.error());
+  if (!world.json) world.out << text_of(*image, *holdings);
+  Json answer{{"ok", true}, {"name", image->manifest.name}, {"store", image->directories.path}, {"left", image::name_of(image->manifest.left)}, {"restarted", image->rebooted}, {"files", holdings->files},
+              {"bytes", holdings->bytes}, {"unsaved_files", holdings->unsaved_files}, {"unsaved_bytes", holdings->unsaved_bytes}};
+  if (arguments.list) {
+    if (world.json) world.out << answer.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    return exit_good;
+  }
+  const std::string to = arguments.to.empty() ? image->config.results_dir : std::filesystem::absolute(arguments.to).lexically_normal().string();
+  if (to.empty()) return report(world, {EINVAL, "the job file names no results-dir: say where to with --to"}, exit_usage);
+  stage::Progress progress;
+  const auto receipt = image::salvage(*image, {.to = arguments.to.empty() ? "" : to, .all = arguments.all}, progress);
+  int code = stage::exit_code(receipt);
+  const std::string file = to + "/efs-salvage-" + image->manifest.name + ".json";
+  std::string trouble;
+  if (const Status written = stage::write_receipt(receipt, file); !written) {
+    trouble = "The receipt could not be written: " + file + ": " + describe(written.error());
+    if (code == 0) code = exit_failure;
+  }
+  if (code == 0) mark_salvaged(*image);
+  if (world.json) {
+    answer["ok"] = code == 0;
+    answer["exit"] = code;
+    answer["receipt"] = stage::to_json(receipt);
+    if (trouble.empty()) answer["receipt_file"] = file;
+    world.out << answer.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    return code;
+  }
+  (code == 0 ? world.out : world.err) << stage::describe(receipt) << receipt.note << "\n";
+  if (trouble.empty()) world.out << "receipt: " << file << "\n";
+  else world.err << trouble << "\n";
+  if (code == 0) world.out << "The image stays until: efs clean " << image->manifest.name << "\n";
+  return code;
+}
+
+int check_image(World& world, const std::string& which, bool repair) {
+  auto path = image_path(which);
+  if (!path) return report(world, path.error());
+  if (const Status owned = become_owner(*path); !owned) return report(world, owned.error());
+  if (repair)
+    if (const Status done = image::repair_image(*path); !done && done.error().code != EUCLEAN) return report(world, done.error());
+  const auto checked = image::check_image(*path);
+  if (!checked) return report(world, checked.error());
+  const auto worst = checked->worst();
+  const int code = worst == image::Severity::note ? exit_good : worst == image::Severity::leftover ? exit_some_failed : exit_failure;
+  if (world.json) {
+    Json findings = Json::array();
+    for (const auto& finding : checked->findings) findings.push_back({{"severity", image::name_of(finding.severity)}, {"object", finding.object}, {"text", finding.text}});
+    world.out << Json{{"ok", code == exit_good}, {"exit", code}, {"store", checked->path}, {"records", checked->records}, {"files", checked->files}, {"directories", checked->directories}, {"others", checked->others},
+                      {"containers", checked->containers}, {"bytes", checked->bytes}, {"journal_bytes", checked->journal_bytes}, {"findings", findings}}
+                     .dump(-1, ' ', false, Json::error_handler_t::replace)
+              << "\n";
+    return code;
+  }
+  for (const auto& finding : checked->findings) world.out << image::name_of(finding.severity) << ": " << finding.object << ": " << finding.text << "\n";
+  world.out << checked->path << ": " << checked->records << " records, " << checked->files << " files, " << checked->directories << " directories, " << checked->others << " others, " << checked->containers << " containers with "
+            << format_bytes(checked->bytes) << (code == exit_good ? "; whole\n" : worst == image::Severity::leftover ? "; whole, with leftovers (--repair removes them)\n" : "; damaged\n");
+  return code;
+}
+
+namespace {
+
+// Why it must not go, or "".
+std::string worth_keeping(const control::Instance& instance) {
+  struct stat st {};
+  if (::stat((instance.directory + "/" + image::manifest_name).c_str(), &st) != 0) return {};  // it never had a store
+  auto image = image::open_image(instance.directory);
+  if (!image) return image.error().code == ENOENT ? "" : describe(image.error());
+  if (image->manifest.left == image::Left::salvaged || image->manifest.left == image::Left::kept) return {};  // all that should be is elsewhere, too
+  const auto holdings = image::holdings_of(*image);
+  if (!holdings) return describe(holdings.error());
+  if (holdings->unsaved_files == 0) return {};
+  return std::to_string(holdings->unsaved_files) + " files and links (" + format_bytes(holdings->unsaved_bytes) + ") are nowhere else";
+}
+
+// The store outside of the instance's directory, if there is one of this user's there.
+Status remove_store(const control::Instance& instance) {
+  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+  if (!manifest || manifest->store == instance.directory + "/store") return {};
+  const auto store = image::find_store(manifest->store);
+  if (!store) return {};
+  if (::geteuid() == 0 && store->owner != 0) return fail(EPERM, manifest->store + " is a user's directory: let him (or root as him) run efs clean, or remove it");
+  auto lock = image::lock_store(*store, true);
+  if (!lock) return std::unexpected(lock.error());
+  std::error_code problem;
+  std::filesystem::remove_all(store->path, problem);
+  return problem ? fail(problem.value(), store->path + ": " + problem.message()) : Status{};
+}
+
+Status clean_one(const control::Instance& instance, bool force) {
+  if (instance.alive) return fail(EBUSY, instance.name + " is running; stop it: efs stop " + instance.name);
+  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+  if (!force)
+    if (const std::string why = worth_keeping(instance); !why.empty())
+      return fail(ENOTEMPTY, instance.name + " is not removed: " + why + ". Bring it out: efs salvage " + instance.name + "; or go on: efs start; or give it up: efs clean --force " + instance.name);
+  if (manifest) {
+    if (const Status dropped = drop_dead_mount(manifest->mount_dir, instance.owner); !dropped && dropped.error().code != EBUSY) return dropped;
+    if (manifest->made_mount_dir && ::geteuid() == instance.owner) ::rmdir(manifest->mount_dir.c_str());
+  }
+  EFS_TRY(remove_store(instance));
+  return control::discard(instance);
+}
+
+}  // namespace
+
+int clean(World& world, const std::vector<std::string>& which, bool force) {
+  std::vector<control::Instance> chosen;
+  for (const auto& name : which) {
+    auto instance = find_instance(name);
+    if (!instance) return report(world, instance.error());
+    chosen.push_back(*instance);
+  }
+  if (which.empty())
+    for (const auto& instance : control::list_instances()) {
+      if (instance.alive) continue;
+      // What was left on purpose goes by name only.
+      const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+      if (!manifest || manifest->left != image::Left::kept) chosen.push_back(instance);
+    }
+  int code = exit_good;
+  Json all = Json::array();
+  for (const auto& instance : chosen) {
+    const Status done = clean_one(instance, force);
+    if (!done) code = exit_failure;
+    all.push_back({{"name", instance.name}, {"removed", done.has_value()}});
+    if (!done) all.back()["error"] = describe(done.error());
+    if (world.json) continue;
+    if (done) world.out << instance.name << ": removed\n";
+    else world.err << "efs: " << describe(done.error()) << "\n";
+  }
+  if (world.json) world.out << Json{{"ok", code == exit_good}, {"exit", code}, {"instances", all}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  else if (chosen.empty()) world.out << "nothing to remove\n";
+  return code;
+}
+
+}  // namespace efs::cli

@@ -1,0 +1,238 @@
+// Bringing a file system back from its store: replay, then namespace and containers are made to fit one another.
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/log.hpp"
+#include "base/slow_work.hpp"
+#include "fs/filesystem.hpp"
+
+namespace efs::fs {
+namespace {
+
+constexpr const char* journal_name = "journal";
+
+std::uint64_t removal_size(const std::string& name) { return store::Journal::record_size(name.size() + 32); }
+
+std::string path_of(const Namespace& names, const Inode& parent, const std::string& name, const std::unordered_map<std::uint64_t, std::string>& directories) {
+  std::string path = name;
+  for (const Inode* at = &parent; at->ino != root_ino; at = names.find(at->parent)) {
+    const auto known = directories.find(at->ino);
+    if (known == directories.end()) return "?/" + path;
+    path = known->second + "/" + path;
+  }
+  return path;
+}
+
+}  // namespace
+
+// A start after the death of all our processes and a takeover do the same, but for what the kernel has: its references,
+// its open files without a name and its unanswered requests live on in a takeover only.
+Status Filesystem::recover() {
+  recovery_.found = true;
+  {
+    WriteLock lock(mutex_);
+    EFS_TRY(replay());
+    if (!options_.read_only) {
+      // What is freed below may be known to records that are in the page cache only.
+      if (backend_.durability() == Durability::page) EFS_TRY(journal_->sync());
+      durable_ = journal_->sequence();
+      rebuild_reserve();
+    }
+    std::vector<std::uint64_t> containers;
+    EFS_TRY(backend_.for_each([&](std::uint64_t id) { containers.push_back(id); }));
+    std::sort(containers.begin(), containers.end());
+    settle_nameless(containers);
+    EFS_TRY(match_containers(containers));
+    // Programs wait while a successor takes over: a snapshot has time until it has work of its own.
+    compact_at_ = options_.smallest_compaction + (options_.takeover && journal_ ? journal_->size() : 0);
+  }
+  return options_.read_only ? Status{} : sync_journal();
+}
+
+Status Filesystem::replay() {
+  const auto carry_out = [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status { return replay_one(stored); };
+  if (options_.read_only) {
+    auto end = store::Journal::scan(*medium_, journal_name, carry_out);
+    if (!end) return std::unexpected(end.error());
+    recovery_.journal = *end;
+    return {};
+  }
+  auto journal = store::Journal::open(medium_, journal_name, carry_out);
+  if (!journal) return std::unexpected(journal.error());
+  journal_ = std::move(*journal);
+  recovery_.journal = journal_->replayed();
+  return {};
+}
+
+Status Filesystem::replay_one(const store::Record& stored) {
+  auto record = decode(stored.payload);
+  if (!record) return std::unexpected(record.error());
+  if (std::holds_alternative<NewConnection>(*record)) answers_.clear();
+  answers_.note(stored.request, inode_of(*record));
+  return names_.apply(*record);
+}
+
+void Filesystem::rebuild_reserve() {
+  std::uint64_t reserve = 0;
+  names_.for_each_name([&](const Inode&, const std::string& name, const Inode&) { reserve += removal_size(name); });
+  if (const Status kept = journal_->set_reserve(reserve); !kept) log::warn("event=reserve_not_rebuilt reason=\"{}\" note=\"removals may need space\"", describe(kept.error()));
+}
+
+// Files without a name. The kernel of a mount that goes on may have them open; what it has given back needs no record, so
+// that replay meets it again: then its container may be gone already. After the death of all of us nobody has one (R3, R4).
+void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
+  if (options_.takeover) names_.inherit_references();
+  else answers_.clear();
+  for (const auto ino : names_.orphans()) {
+    const auto container = std::lower_bound(containers.begin(), containers.end(), ino);
+    const bool has_container = container != containers.end() && *container == ino;
+    Inode& inode = *names_.find(ino);
+    if (options_.takeover && (!inode.is_regular() || has_container)) continue;
+    inode.lookups = 0;
+    const Reaped reaped = reap(ino);
+    ++recovery_.nameless;
+    if (!has_container) continue;
+    containers.erase(container);
+    if (!reaped.waits && !options_.read_only) backend_.remove(ino);
+  }
+}
+
+// Every regular file has a container and every container a file (R4: what is in use is what the namespace says). In a
+// takeover, too: no record, so no answer and nobody who could have it open; and who was filling it died with the predecessor.
+Status Filesystem::match_containers(const std::vector<std::uint64_t>& there) {
+  std::vector<std::uint64_t> unknown;
+  for (const auto id : there)
+    if (const Inode* inode = names_.find(id); inode == nullptr || !inode->is_regular()) unknown.push_back(id);
+  const bool keeps = backend_.durability() != Durability::volatile_memory;
+  std::vector<std::uint64_t> missing, doubtful;
+  names_.for_each([&](Inode& inode) EFS_REQUIRES(mutex_) {
+    if (!inode.is_regular()) return;
+    const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
+    const bool lost = !std::binary_search(there.begin(), there.end(), inode.ino);
+    // A clean file must be what the PFS has: after power loss only what was settled is known to be that.
+    if (has_copy && (lost || (options_.after_power_loss && !inode.settled && keeps))) doubtful.push_back(inode.ino);
+    else if (lost) missing.push_back(inode.ino);
+    else if (has_copy && !inode.settled && keeps) unsettled_.push_back(inode.ino);
+  });
+  EFS_TRY(drop_names(doubtful));
+  EFS_TRY(fill_in(missing));
+  recovery_.unknown_containers = unknown.size();
+  if (journal_ && options_.rules.free_unknown)
+    for (const auto id : unknown) backend_.remove(id);
+  return {};
+}
+
+// Files whose containers are gone are empty from now on. A look only drops them: they cannot be shown.
+Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
+  if (missing.empty()) return {};
+  note_emptied(missing);
+  if (!journal_) return drop_names(missing);
+  for (const auto ino : missing) {
+    log::warn("event=container_missing ino={} action=\"made empty\"", ino);
+    if (auto made = backend_.create(ino); !made) return fail(made.error().code, "container " + std::to_string(ino) + ": " + describe(made.error()));
+  }
+  return {};
+}
+
+void Filesystem::note_emptied(std::vector<std::uint64_t> inodes) {
+  std::sort(inodes.begin(), inodes.end());
+  std::unordered_map<std::uint64_t, std::string> directories;
+  names_.for_each_name([&](const Inode&, const std::string& name, const Inode& inode) {
+    if (inode.is_directory()) directories[inode.ino] = name;
+  });
+  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES(mutex_) {
+    if (std::binary_search(inodes.begin(), inodes.end(), inode.ino)) recovery_.emptied.push_back(path_of(names_, parent, name, directories));
+  });
+}
+
+Status Filesystem::drop_names(const std::vector<std::uint64_t>& inodes) {
+  if (inodes.empty()) return {};
+  std::vector<std::uint64_t> sorted = inodes;
+  std::sort(sorted.begin(), sorted.end());
+  std::unordered_map<std::uint64_t, std::string> directories;
+  std::vector<Unlink> records;
+  names_.for_each_name([&](const Inode&, const std::string& name, const Inode& inode) {
+    if (inode.is_directory()) directories[inode.ino] = name;
+  });
+  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES(mutex_) {
+    if (!std::binary_search(sorted.begin(), sorted.end(), inode.ino)) return;
+    records.push_back({.parent = parent.ino, .time = parent.mtime, .name = name});
+    if (!inode.dirty) recovery_.dropped.push_back(path_of(names_, parent, name, directories));
+  });
+  for (const auto& record : records) EFS_TRY(journal_ ? commit(0, record, -static_cast<std::int64_t>(removal_size(record.name))) : names_.apply(record));
+  for (const auto ino : sorted)
+    if (const Reaped reaped = reap(ino); reaped.container != 0 && !reaped.waits && !options_.read_only) backend_.remove(reaped.container);
+  return {};
+}
+
+Status Filesystem::sync_journal() {
+  if (backend_.durability() != Durability::page) return {};
+  slow_work_begins();
+  const auto point_now = [this] {
+    ReadLock lock(mutex_);
+    return journal_ ? journal_->sync_point() : store::Journal::SyncPoint{};
+  };
+  const std::uint64_t wanted = point_now().sequence;
+  MutexLock lock(sync_mutex_);
+  if (broken_) return fail(EIO);
+  if (durable_ < wanted) {
+    // Again: what came while we waited for our turn goes along.
+    const auto point = point_now();
+    if (const Status done = point.file->sync(); !done) {
+      // After a failed fsync the kernel may call lost pages clean: a later success would prove nothing.
+      broken_ = true;
+      log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"", describe(done.error()));
+      return done;
+    }
+    durable_ = std::max(durable_.load(), point.sequence);
+  }
+  free_released();
+  return {};
+}
+
+void Filesystem::free_released() {
+  std::vector<std::uint64_t> inodes;
+  {
+    WriteLock lock(mutex_);
+    const auto waits = std::find_if(released_.begin(), released_.end(), [&](const Released& r) { return r.sequence > durable_; });
+    for (auto it = released_.begin(); it != waits; ++it) inodes.push_back(it->ino);
+    released_.erase(released_.begin(), waits);
+  }
+  for (const auto ino : inodes) backend_.remove(ino);
+}
+
+void Filesystem::tend() {
+  if (backend_.durability() == Durability::volatile_memory) return;
+  bool due = ++tended_ % 5 == 0;
+  if (!due) {
+    ReadLock lock(mutex_);
+    due = !released_.empty();
+  }
+  if (due) (void)sync_journal();
+  if (const Status settled = settle(); !settled) log::warn("event=not_settled reason=\"{}\"", describe(settled.error()));
+}
+
+Status Filesystem::settle() {
+  std::vector<std::uint64_t> inodes;
+  {
+    WriteLock lock(mutex_);
+    inodes.swap(unsettled_);
+  }
+  if (inodes.empty() || backend_.durability() == Durability::volatile_memory) return {};
+  // R1: the data before the record that says they are there.
+  if (options_.rules.settle_after_sync)
+    if (const Status synced = backend_.sync_all(); !synced) {
+      WriteLock lock(mutex_);
+      unsettled_.insert(unsettled_.end(), inodes.begin(), inodes.end());
+      return synced;
+    }
+  constexpr std::size_t most = 8192;  // inodes per record
+  for (std::size_t at = 0; at < inodes.size(); at += most) {
+    const auto count = std::min(most, inodes.size() - at);
+    WriteLock lock(mutex_);
+    EFS_TRY(commit(0, Settled{std::string(reinterpret_cast<const char*>(inodes.data() + at), count * sizeof(std::uint64_t))}));
+  }
+  return sync_journal();
+}
+
+}  // namespace efs::fs

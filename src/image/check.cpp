@@ -1,0 +1,179 @@
+#include "image/check.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "backends/fsdax.hpp"
+#include "fs/namespace.hpp"
+
+namespace efs::image {
+namespace {
+
+class Check {
+ public:
+  explicit Check(const Directories& store) : store_(store) { report_.path = store.path; }
+
+  Result<CheckReport> run() {
+    check_manifest();
+    if (!replay()) return std::move(report_);
+    check_tree();
+    check_containers();
+    return std::move(report_);
+  }
+
+ private:
+  void find(Severity severity, std::string object, std::string text) { report_.findings.push_back({severity, std::move(object), std::move(text)}); }
+
+  void check_manifest() {
+    const auto manifest = read_manifest(store_.metadata.get());
+    if (!manifest) return find(Severity::damage, "manifest", "meta/" + describe(manifest.error()) + ": whose job this is cannot be told");
+    if (const auto job = job_of(store_.metadata.get(), *manifest); !job) find(Severity::damage, "job file", "meta/" + describe(job.error()));
+    rebooted_ = manifest->boot_id != boot_id();
+    if (rebooted_) find(Severity::note, "manifest", "the machine was restarted since it was last in use");
+  }
+
+  // False where there is no namespace to look at.
+  bool replay() {
+    auto medium = store::directory_medium(store_.metadata.get());
+    struct stat st {};
+    if (::fstatat(store_.metadata.get(), "journal.new", &st, AT_SYMLINK_NOFOLLOW) == 0) find(Severity::leftover, "journal.new", "a snapshot that was not finished");
+    auto end = store::Journal::scan(*medium, "journal", [this](const store::Record& stored) -> Status {
+      auto record = fs::decode(stored.payload);
+      if (!record) return std::unexpected(record.error());
+      return names_.apply(*record);
+    });
+    if (!end) return find(Severity::damage, "journal", describe(end.error())), false;
+    report_.records = end->records;
+    report_.journal_bytes = end->size;
+    if (end->cut_short) find(Severity::damage, "journal", "it is cut short: " + std::to_string(end->size) + " bytes are not a whole number of chunks");
+    if (end->torn)
+      find(Severity::leftover, "journal", "behind record " + std::to_string(end->sequence) + " lies something that does not verify: a record that power loss caught, or damage; the " + std::to_string(end->records) + " records before it are good");
+    return true;
+  }
+
+  // By the names alone, from the root: what replay enforced record by record is checked again as a whole.
+  void check_tree() {
+    std::map<std::uint64_t, std::uint64_t> links, subdirectories;
+    std::set<std::uint64_t> reached{fs::root_ino};
+    std::vector<std::pair<const fs::Inode*, std::string>> todo{{&names_.root(), ""}};
+    while (!todo.empty()) {
+      const auto [at, path] = todo.back();
+      todo.pop_back();
+      at->directory->for_each_after(0, [&, at = at, path = path](const std::string& name, const fs::Directory::Entry& entry) {
+        const fs::Inode* inode = names_.find(entry.ino);
+        const std::string below = path.empty() ? name : path + "/" + name;
+        if (inode == nullptr) return find(Severity::damage, below, "leads to inode " + std::to_string(entry.ino) + ", which is not there"), true;
+        ++links[entry.ino];
+        paths_.try_emplace(entry.ino, below);
+        if (inode->is_directory()) {
+          ++subdirectories[at->ino];
+          if (!reached.insert(entry.ino).second) find(Severity::damage, below, "a directory with two names");
+          else todo.emplace_back(inode, below);
+        } else {
+          reached.insert(entry.ino);
+        }
+        return true;
+      });
+    }
+    names_.for_each([&](fs::Inode& inode) {
+      if (inode.nlink == 0) return;
+      const std::string object = paths_.contains(inode.ino) ? paths_[inode.ino] : "inode " + std::to_string(inode.ino);
+      if (!reached.contains(inode.ino)) return find(Severity::damage, object, "cannot be reached from the root");
+      const auto expected = inode.is_directory() ? 2 + subdirectories[inode.ino] : links[inode.ino];
+      if (inode.nlink != expected) find(Severity::damage, object, "has " + std::to_string(inode.nlink) + " links by the records and " + std::to_string(expected) + " names");
+      if (inode.is_directory()) ++report_.directories;
+      else if (inode.is_regular()) ++report_.files;
+      else ++report_.others;
+    });
+  }
+
+  void check_containers() {
+    FsdaxOptions options;
+    options.directory.reset(::fcntl(store_.data.get(), F_DUPFD_CLOEXEC, 0));
+    options.read_only = true;
+    auto backend = make_fsdax(std::move(options));
+    std::set<std::uint64_t> there;
+    const Status listed = backend ? (*backend)->for_each([&](std::uint64_t id) { there.insert(id); }) : std::unexpected(backend.error());
+    if (!listed) return find(Severity::damage, "data", describe(listed.error()));
+    report_.containers = there.size();
+    for (const auto id : there) check_container(**backend, id);
+    if (made_ahead_ > 0) find(Severity::note, "containers", std::to_string(made_ahead_) + " that no file uses are empty: the daemon makes some ahead; a start removes them");
+    names_.for_each([&](fs::Inode& inode) {
+      if (!inode.is_regular() || inode.nlink == 0 || there.contains(inode.ino)) return;
+      const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
+      if (rebooted_ && has_copy) find(Severity::leftover, paths_[inode.ino], "a clean file without its container; the PFS has it, and a start brings it again");
+      else find(Severity::damage, paths_[inode.ino], "its container " + std::to_string(inode.ino) + " is missing");
+    });
+  }
+
+  void check_container(Backend& backend, std::uint64_t id) {
+    const std::string object = "container " + std::to_string(id);
+    auto st = backend.attributes(id);
+    if (!st) return find(Severity::damage, object, describe(st.error()));
+    report_.bytes += static_cast<std::uint64_t>(st->st_blocks) * 512;
+    const fs::Inode* inode = names_.find(id);
+    if (!S_ISREG(st->st_mode)) find(Severity::damage, object, "is no regular file");
+    else if (st->st_nlink != 1) find(Severity::damage, object, "has " + std::to_string(st->st_nlink) + " names: two files would share their content");
+    else if (st->st_uid != store_.owner) find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
+    else if (inode == nullptr && st->st_size == 0 && id < names_.next_unused()) ++made_ahead_;
+    else if (inode == nullptr) find(Severity::leftover, object, "no record knows it (" + std::to_string(st->st_size) + " bytes): a stage-in or a load that was not finished");
+    else if (!inode->is_regular()) find(Severity::leftover, object, "belongs to something that has no content");
+    else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that was open without a name");
+  }
+
+  const Directories& store_;
+  CheckReport report_;
+  fs::Namespace names_{0755, 0, 0, 0};
+  std::map<std::uint64_t, std::string> paths_;
+  bool rebooted_ = false;
+  std::uint64_t made_ahead_ = 0;  // containers
+};
+
+}  // namespace
+
+const char* name_of(Severity severity) {
+  switch (severity) {
+    case Severity::note: return "note";
+    case Severity::leftover: return "leftover";
+    case Severity::damage: return "damage";
+  }
+  return "?";
+}
+
+Severity CheckReport::worst() const {
+  Severity worst = Severity::note;
+  for (const auto& finding : findings) worst = std::max(worst, finding.severity);
+  return worst;
+}
+
+Result<CheckReport> check_image(const std::string& path) {
+  auto store = find_store(path);
+  if (!store) return std::unexpected(store.error());
+  auto lock = lock_store(*store, false);
+  if (!lock) return std::unexpected(lock.error());
+  return Check(*store).run();
+}
+
+Status repair_image(const std::string& path) {
+  auto store = find_store(path);
+  if (!store) return std::unexpected(store.error());
+  auto lock = lock_store(*store, true);
+  if (!lock) return std::unexpected(lock.error());
+  auto report = Check(*store).run();
+  if (!report) return std::unexpected(report.error());
+  if (report->worst() == Severity::damage) return fail(EUCLEAN, store->path + " is damaged, and nothing proves what would be right: bring out what is good with efs salvage");
+  const auto manifest = read_manifest(store->metadata.get());
+  if (!manifest) return std::unexpected(manifest.error());
+  FsdaxOptions options;
+  options.directory.reset(::fcntl(store->data.get(), F_DUPFD_CLOEXEC, 0));
+  auto backend = make_fsdax(std::move(options));
+  if (!backend) return std::unexpected(backend.error());
+  auto filesystem = fs::Filesystem::open(**backend, {.metadata_directory = store->metadata.get(), .after_power_loss = manifest->boot_id != boot_id()});
+  return filesystem ? Status{} : std::unexpected(filesystem.error());
+}
+
+}  // namespace efs::image

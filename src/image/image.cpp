@@ -1,0 +1,86 @@
+#include "image/image.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "backends/fsdax.hpp"
+
+namespace efs::image {
+namespace {
+
+UniqueFd open_directory(int at, const char* name) { return UniqueFd(::openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)); }
+
+Result<Directories> open_store(UniqueFd root, const std::string& path) {
+  Directories store{.path = path, .root = std::move(root), .metadata = {}, .data = {}, .owner = 0};
+  store.metadata = open_directory(store.root.get(), "meta");
+  struct stat st {};
+  if (!store.metadata || ::fstatat(store.metadata.get(), "journal", &st, AT_SYMLINK_NOFOLLOW) != 0) return fail(ENOENT, path + ": no image of efs is there");
+  store.data = open_directory(store.root.get(), "data");
+  if (!store.data) return fail(EPROTO, path + ": an image without containers (no directory data)");
+  if (::fstat(store.root.get(), &st) != 0) return fail_errno(path);
+  store.owner = st.st_uid;
+  return store;
+}
+
+}  // namespace
+
+Result<Directories> find_store(const std::string& path) {
+  UniqueFd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return fail_errno(path);
+  struct stat st {};
+  if (::fstatat(root.get(), "meta/journal", &st, AT_SYMLINK_NOFOLLOW) == 0) return open_store(std::move(root), path);
+  if (auto below = open_directory(root.get(), "store"); below && ::fstatat(below.get(), "meta/journal", &st, AT_SYMLINK_NOFOLLOW) == 0) return open_store(std::move(below), path + "/store");
+  const auto manifest = read_manifest(root.get());
+  if (!manifest) return fail(ENOENT, path + ": no image of efs is there");
+  UniqueFd elsewhere(::open(manifest->store.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!elsewhere)
+    return fail(ENOENT, manifest->store + ", where the buffer of " + manifest->name + " was, is gone" + (manifest->boot_id != boot_id() ? ": the machine was restarted, and memory does not survive that" : ""));
+  struct stat instance {};
+  if (::fstat(root.get(), &instance) != 0 || ::fstat(elsewhere.get(), &st) != 0 || st.st_uid != instance.st_uid) return fail(EPERM, manifest->store + " does not belong to the owner of " + path);
+  return open_store(std::move(elsewhere), manifest->store);
+}
+
+Result<UniqueFd> lock_store(const Directories& store, bool exclusive) {
+  UniqueFd fd(::openat(store.metadata.get(), "lock", (exclusive ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!fd) {
+    if (errno == ENOENT && !exclusive) return UniqueFd();  // it was never in use
+    return fail_errno(store.path + "/meta/lock");
+  }
+  if (::flock(fd.get(), (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return fail(EBUSY, store.path + " is in use by a running instance or another efs; stop that first");
+    return fail_errno(store.path + "/meta/lock");
+  }
+  return fd;
+}
+
+Result<Image> open_image(const std::string& path) {
+  Image image;
+  auto found = find_store(path);
+  if (!found) return std::unexpected(found.error());
+  image.directories = std::move(*found);
+  auto lock = lock_store(image.directories, false);
+  if (!lock) return std::unexpected(lock.error());
+  image.lock = std::move(*lock);
+  const int metadata = image.directories.metadata.get();
+  auto manifest = read_manifest(metadata);
+  if (!manifest) return fail(manifest.error().code, image.directories.path + "/meta/" + describe(manifest.error()));
+  image.manifest = std::move(*manifest);
+  auto config = job_of(metadata, image.manifest);
+  if (!config) return fail(config.error().code, image.directories.path + ": " + describe(config.error()));
+  image.config = std::move(*config);
+  image.rebooted = image.manifest.boot_id != boot_id();
+  FsdaxOptions options;
+  options.directory.reset(::fcntl(image.directories.data.get(), F_DUPFD_CLOEXEC, 0));
+  options.read_only = true;
+  options.kind = image.manifest.kind;
+  auto backend = make_fsdax(std::move(options));
+  if (!backend) return std::unexpected(backend.error());
+  image.backend = std::move(*backend);
+  auto filesystem = fs::Filesystem::open(*image.backend, {.metadata_directory = metadata, .after_power_loss = image.rebooted, .read_only = true});
+  if (!filesystem) return fail(filesystem.error().code, image.directories.path + ": " + describe(filesystem.error()));
+  image.filesystem = std::move(*filesystem);
+  return image;
+}
+
+}  // namespace efs::image

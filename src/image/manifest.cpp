@@ -1,0 +1,109 @@
+#include "image/manifest.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/unique_fd.hpp"
+#include "config/load.hpp"
+
+namespace efs::image {
+namespace {
+
+constexpr const char* format = "efs-image-1";
+constexpr std::size_t largest = 4u << 20;  // bytes of a job file or manifest
+constexpr std::array left_names{"in-use", "kept", "unsaved", "salvaged"};
+
+Result<std::string> read_text(int directory, const char* name) {
+  const UniqueFd fd(::openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd) return fail_errno(name);
+  struct stat st {};
+  if (::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || static_cast<std::size_t>(st.st_size) > largest) return fail(EPROTO, std::string(name) + ": not a file of efs");
+  std::string text(static_cast<std::size_t>(st.st_size), '\0');
+  const ssize_t n = ::pread(fd.get(), text.data(), text.size(), 0);
+  if (n < 0) return fail_errno(name);
+  text.resize(static_cast<std::size_t>(n));
+  return text;
+}
+
+Status write_text(int directory, const char* name, const std::string& text) {
+  const std::string partial = std::string(name) + ".new";
+  (void)::unlinkat(directory, partial.c_str(), 0);
+  const UniqueFd fd(::openat(directory, partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return fail_errno(partial);
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::write(fd.get(), text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail_errno(partial);
+    done += static_cast<std::size_t>(n);
+  }
+  if (::fsync(fd.get()) != 0 || ::renameat(directory, partial.c_str(), directory, name) != 0 || ::fsync(directory) != 0) return fail_errno(name);
+  return {};
+}
+
+}  // namespace
+
+const char* name_of(Left left) { return left_names.at(static_cast<std::size_t>(left)); }
+
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
+
+Result<Manifest> read_manifest(int directory) {
+  auto text = read_text(directory, manifest_name);
+  if (!text) return std::unexpected(text.error());
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  if (!json.is_object() || !json.contains("format") || json["format"] != format) return fail(EPROTO, std::string(manifest_name) + ": not of this version of efs");
+  Manifest m;
+  try {
+    m.name = json.at("name");
+    m.uid = json.at("uid");
+    m.root_dir = json.at("root_dir");
+    m.mount_dir = json.at("mount_dir");
+    m.results_dir = json.at("results_dir");
+    m.log_file = json.at("log_file");
+    m.job_file = json.at("job_file");
+    m.store = json.at("store");
+    m.kind = json.at("kind");
+    m.boot_id = json.at("boot_id");
+    m.made_mount_dir = json.value("made_mount_dir", false);
+    m.circumstances.variables = json.value("variables", m.circumstances.variables);
+    m.circumstances.settings = json.value("settings", m.circumstances.settings);
+    m.circumstances.user = json.value("user", "");
+    m.circumstances.home = json.value("home", "");
+    m.circumstances.node = json.value("node", "");
+    const std::string left = json.at("left");
+    for (std::size_t i = 0; i < left_names.size(); ++i)
+      if (left == left_names.at(i)) m.left = static_cast<Left>(i);
+  } catch (const std::exception&) {
+    return fail(EPROTO, std::string(manifest_name) + ": damaged");
+  }
+  return m;
+}
+
+Status write_manifest(int directory, const Manifest& m) {
+  const nlohmann::json json{{"format", format}, {"name", m.name}, {"uid", m.uid}, {"root_dir", m.root_dir}, {"mount_dir", m.mount_dir}, {"results_dir", m.results_dir}, {"log_file", m.log_file},
+                            {"job_file", m.job_file}, {"store", m.store}, {"kind", m.kind}, {"boot_id", m.boot_id}, {"left", name_of(m.left)}, {"made_mount_dir", m.made_mount_dir},
+                            {"variables", m.circumstances.variables}, {"settings", m.circumstances.settings}, {"user", m.circumstances.user}, {"home", m.circumstances.home}, {"node", m.circumstances.node}};
+  return write_text(directory, manifest_name, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+Status write_job_file(int directory, const std::string& text) { return write_text(directory, job_file_name, text); }
+
+Result<config::JobConfig> job_of(int directory, const Manifest& m) {
+  auto text = read_text(directory, job_file_name);
+  if (!text) return std::unexpected(text.error());
+  const auto given = [](const std::string& value) { return value.empty() ? std::nullopt : std::optional(value); };
+  auto config = config::reload(*text, m.job_file, {.name = m.name, .root_dir = given(m.root_dir), .mount_dir = given(m.mount_dir), .results_dir = given(m.results_dir), .log_file = given(m.log_file)}, m.circumstances);
+  if (!config) return fail(EPROTO, "the image's job file: " + (config.error().empty() ? "damaged" : to_string(config.error().front(), job_file_name)));
+  return *config;
+}
+
+}  // namespace efs::image

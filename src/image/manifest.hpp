@@ -1,0 +1,53 @@
+#pragma once
+// What an image says of itself: whose it is, which job's, and how it was left. `meta/instance.json` in the store, with
+// the job file beside it as `meta/job.yaml`, and a copy in the instance's directory that leads to the store. Written by
+// the job's user; whoever else reads it believes nothing that could hurt him.
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.hpp"
+#include "config/job_config.hpp"
+
+namespace efs::image {
+
+inline constexpr const char* manifest_name = "instance.json";
+inline constexpr const char* job_file_name = "job.yaml";
+
+/// How the last instance left it. in_use: it runs, or died. kept: `efs stop --keep`, everything that should be back is.
+/// unsaved: it ended in time and not with everything. salvaged: `efs salvage` brought out what was asked for.
+enum class Left : std::uint8_t { in_use, kept, unsaved, salvaged };
+const char* name_of(Left left);
+
+struct Manifest {
+  std::string name;
+  uid_t uid = 0;
+  std::string root_dir, mount_dir, results_dir, log_file;
+  std::string job_file;  // as it was named, for people
+  std::string store;     // absolute: the directory that holds meta and data
+  std::string kind;      // dram or fsdax
+  std::string boot_id;   // of the machine when it was last in use: another one now means power loss or reboot
+  Left left = Left::in_use;
+  bool made_mount_dir = false;  // by the instance, and to be removed by whoever ends it
+  config::Circumstances circumstances;  // of the job file
+};
+
+/// Of the running kernel.
+std::string boot_id();
+
+/// ENOENT where there is none; EPROTO with a text where it is none of ours.
+Result<Manifest> read_manifest(int directory);
+
+/// Whole or not at all; durable with its directory.
+Status write_manifest(int directory, const Manifest& manifest);
+
+/// The job file beside the manifest: `text`, likewise.
+Status write_job_file(int directory, const std::string& text);
+
+/// The job of the image, with the paths and the circumstances of the manifest.
+Result<config::JobConfig> job_of(int directory, const Manifest& manifest);
+
+}  // namespace efs::image

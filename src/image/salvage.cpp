@@ -1,0 +1,108 @@
+#include "image/salvage.hpp"
+
+#include <sys/stat.h>
+
+#include "fs/staging.hpp"
+#include "stage/selection.hpp"
+#include "stage/stage_out.hpp"
+
+namespace efs::image {
+namespace {
+
+/// The buffer as if nothing of it were anywhere else.
+class Everything final : public stage::Buffer {
+ public:
+  explicit Everything(stage::Buffer& inner) : inner_(inner) {}
+  Result<std::uint64_t> begin_file() override { return fail(EROFS); }
+  Result<UniqueFd> open_container(std::uint64_t ino, int flags) override { return inner_.open_container(ino, flags); }
+  void abandon(std::uint64_t) override {}
+  Status publish_file(std::uint64_t, const std::string&, const fs::StagedAttributes&, const fs::Origin&) override { return fail(EROFS); }
+  Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(EROFS); }
+  Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(EROFS); }
+  Result<std::vector<fs::WalkItem>> walk() override {
+    auto items = inner_.walk();
+    if (items)
+      for (auto& item : *items) {
+        item.dirty = true;
+        item.saved.reset();
+        item.keep = fs::Keep::by_rule;
+        item.origin.reset();
+      }
+    return items;
+  }
+  Result<std::uint64_t> available_bytes() override { return inner_.available_bytes(); }
+
+ private:
+  stage::Buffer& inner_;
+};
+
+// What the records say is checksummed. What programs wrote into containers went past everybody who could vouch for it.
+void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::WalkItem>& items) {
+  std::map<std::string_view, mode_t> types;
+  for (const auto& item : items) types[item.path] = item.attributes.st_mode & S_IFMT;
+  for (auto& entry : receipt.entries)
+    if (entry.action == stage::Action::staged_out) entry.evidence = types[entry.path] == S_IFREG ? "as-found" : "verified";
+  for (const auto& path : image.filesystem->recovery().emptied) {
+    stage::ReceiptEntry entry;
+    entry.path = path;
+    entry.action = stage::Action::failed;
+    entry.reason = "power loss took its content before the first fsync";
+    receipt.entries.push_back(std::move(entry));
+  }
+  stage::settle(receipt);
+}
+
+std::string note_of(const Image& image) {
+  const auto& recovery = image.filesystem->recovery();
+  std::string note = "salvaged from " + image.directories.path + ": " + std::to_string(recovery.journal.records) + " records verified";
+  if (recovery.journal.torn) note += "; what lies behind the last of them does not verify and was left out";
+  note += image.rebooted ? "; the machine was restarted since: content that was not synced may be older or in part" : "; the machine was not restarted since: content is as the programs left it";
+  if (!recovery.dropped.empty()) note += "; " + std::to_string(recovery.dropped.size()) + " clean files were left out, as power loss may have taken their content (the PFS has them)";
+  return note;
+}
+
+}  // namespace
+
+Result<Holdings> holdings_of(Image& image) {
+  fs::Staging staging(*image.filesystem);
+  auto items = staging.walk();
+  if (!items) return std::unexpected(items.error());
+  Holdings holdings;
+  for (const auto& item : *items) {
+    if (!S_ISREG(item.attributes.st_mode)) continue;
+    ++holdings.files;
+    holdings.bytes += static_cast<std::uint64_t>(item.attributes.st_size);
+  }
+  const auto selection = stage::select_outgoing(image.config, *items);
+  for (const auto* item : selection.outgoing) {
+    ++holdings.unsaved_files;
+    if (S_ISREG(item->attributes.st_mode)) holdings.unsaved_bytes += static_cast<std::uint64_t>(item->attributes.st_size);
+  }
+  for (const auto& entry : selection.settled) {
+    if (entry.action != stage::Action::failed) continue;  // changed, and in the buffer in part only
+    ++holdings.unsaved_files;
+    holdings.unsaved_bytes += entry.bytes;
+  }
+  return holdings;
+}
+
+stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress) {
+  config::JobConfig config = image.config;
+  if (!options.to.empty()) {
+    config.results_dir = options.to;
+    config.in_place = false;
+  }
+  if (options.all) {
+    config.resources.clear();
+    config.outputs.clear();
+  }
+  fs::Staging staging(*image.filesystem);
+  stage::StagingBuffer buffer(staging);
+  Everything everything(buffer);
+  stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, stage::posix_pfs(), {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
+  receipt.note = note_of(image);
+  if (const auto items = staging.walk()) vouch(image, receipt, *items);
+  return receipt;
+}
+
+}  // namespace efs::image

@@ -1,0 +1,29 @@
+#pragma once
+// Bringing out what the buffer of a dead instance holds.
+
+#include <string>
+
+#include "image/image.hpp"
+#include "stage/progress.hpp"
+#include "stage/receipt.hpp"
+
+namespace efs::image {
+
+struct SalvageOptions {
+  std::string to;     // directory; "": the job's results-dir
+  bool all = false;   // everything, clean inputs and temporary files too; needs `to`
+};
+
+/// What a stage-out would bring out, in bytes and names: dirty and persistent by the image's job file.
+struct Holdings {
+  std::uint64_t files = 0, bytes = 0;                  // all regular files
+  std::uint64_t unsaved_files = 0, unsaved_bytes = 0;  // files and links that a stage-out would bring out
+};
+Result<Holdings> holdings_of(Image& image);
+
+/// Writes by the machinery of a stage-out (partial, fsync, rename) and says of each entry what vouches for it:
+/// "verified" names and attributes from checksummed records, "as-found" content that nothing vouches for. The receipt is
+/// not written to a file. The image stays as it is.
+stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress);
+
+}  // namespace efs::image

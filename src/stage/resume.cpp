@@ -1,0 +1,68 @@
+#include "stage/resume.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace efs::stage {
+namespace {
+
+enum class Fate : std::uint8_t { stage, replace, keep, of_the_job };
+
+Fate fate_of(const PlanEntry& entry, const fs::WalkItem* item) {
+  if (item == nullptr) return Fate::stage;
+  const mode_t type = item->attributes.st_mode & S_IFMT;
+  if (type == S_IFDIR || entry.type == EntryType::directory) return type == S_IFDIR && entry.type == EntryType::directory ? Fate::keep : Fate::of_the_job;
+  if (item->dirty || item->saved || !item->origin) return Fate::of_the_job;
+  if (!item->parts.empty()) return Fate::replace;
+  if (entry.type == EntryType::symlink) return type == S_IFLNK && item->target == entry.target ? Fate::keep : Fate::replace;
+  return type == S_IFREG && *item->origin == entry.origin ? Fate::keep : Fate::replace;
+}
+
+std::string_view parent_of(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
+}
+
+}  // namespace
+
+Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items) {
+  std::unordered_map<std::string_view, const fs::WalkItem*> there;
+  for (const auto& item : items) there[item.path] = &item;
+  Subtracted result;
+  std::vector<PlanEntry> left;
+  std::unordered_set<std::string> touched;  // directories that get a new name: their times are set again at the end
+  for (const auto& entry : plan.entries) {
+    if (entry.type == EntryType::directory) continue;
+    const auto found = there.find(entry.path);
+    const Fate fate = fate_of(entry, found == there.end() ? nullptr : found->second);
+    if (fate == Fate::replace) result.outdated.push_back(entry.path);
+    if (fate == Fate::stage || fate == Fate::replace) {
+      touched.insert(std::string(parent_of(entry.path)));
+      left.push_back(entry);
+      continue;
+    }
+    if (fate == Fate::of_the_job) ++result.job_files;
+    if (entry.type != EntryType::file) continue;
+    if (fate == Fate::keep) {
+      ++result.kept_files;
+      result.kept_bytes += entry.size;
+    }
+    plan.bytes -= std::min(plan.bytes, entry.size);
+    plan.needed -= std::min(plan.needed, entry.size);
+    plan.files -= std::min<std::uint64_t>(plan.files, 1);
+  }
+  for (const auto& entry : plan.entries) {
+    if (entry.type != EntryType::directory) continue;
+    const auto found = there.find(entry.path);
+    const bool missing = found == there.end();
+    // A clean directory looks as on the PFS again when all is in; one that the job has changed stays as it is.
+    if (missing || (touched.contains(entry.path) && S_ISDIR(found->second->attributes.st_mode) && !found->second->dirty && !found->second->saved)) left.push_back(entry);
+  }
+  std::ranges::sort(left, {}, &PlanEntry::path);
+  plan.entries = std::move(left);
+  return result;
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,23 @@
+#pragma once
+// A stage-in into a buffer that holds something already: what is missing, what has changed, what is the job's own.
+
+#include <string>
+#include <vector>
+
+#include "fs/staging.hpp"
+#include "stage/planner.hpp"
+
+namespace efs::stage {
+
+struct Subtracted {
+  std::vector<std::string> outdated;  // clean names in the buffer that the plan brings anew: to be removed first
+  std::uint64_t kept_files = 0;       // of the plan, that are there in the same version
+  std::uint64_t kept_bytes = 0;
+  std::uint64_t job_files = 0;        // of the plan, that the job has changed: its version stays
+};
+
+/// Takes out of `plan` what `items` (the buffer's walk) have: files whose origin is the PFS' version of now, links with the
+/// same target, directories, and everything that the job has changed. The sums of the plan follow. Pure.
+Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items);
+
+}  // namespace efs::stage

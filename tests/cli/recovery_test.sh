@@ -1,0 +1,258 @@
+#!/bin/bash
+# Death of the daemon, and after: resume, salvage, keep, deadline, clean, check-image.
+#   recovery_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+status_of() { "$EFS" status --json "$1"; }
+started() { local text; text=$("$EFS" start "$@" 2>&1) && ok || { fail "start $*" "$text"; return 1; }; }
+ended() { [ ! -e "$EFS_RUNTIME_DIR/$1" ]; }
+# kill_both NAME: as a machine's out-of-memory killer might; the mount stays behind, dead.
+kill_both() {
+  local text supervisor worker
+  text=$(status_of "$1"); supervisor=$(field "$text" 'd["supervisor_pid"]'); worker=$(field "$text" 'd["worker_pid"]')
+  kill -KILL "$supervisor" "$worker"
+  await 20 gone "$worker"; await 20 gone "$supervisor"
+}
+# work: what a job does: results in new files and directories, a link, an input that is changed, one that is only read.
+work() {
+  mkdir -p "$MNT/d/deep"
+  head -c 3000000 /dev/urandom >"$MNT/d/deep/big"; cksum <"$MNT/d/deep/big" >"$S/big.sum"
+  echo result >"$MNT/result"; ln -s result "$MNT/link"; ln "$MNT/result" "$MNT/hard"
+  echo more >>"$MNT/input/a"; cat "$MNT/input/sub/b" >/dev/null
+  echo gone >"$MNT/gone"; rm "$MNT/gone"
+}
+worked() { grep -qx result "$1/result" && [ "$(readlink "$1/link")" = result ] && cksum <"$1/d/deep/big" | cmp -s - "$S/big.sum" && [ ! -e "$1/gone" ]; }
+PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
+
+# --- both processes die: the same job goes on ---
+fresh resume "$PERSISTENT"
+started "$JOB"; work
+kill_both resume
+check_exit 'status says that it is dead' 1 'dead' "$EFS" status resume
+check 'and JSON where the store is' json "$(status_of resume)" "d['state'] == 'dead' and d['left'] == 'in-use' and d['store'].endswith('/store') and not d['restarted']"
+check_exit 'check-image of a store that was killed' 0 'whole' "$EFS" check-image resume
+echo new >"$PFS/input/new"                      # came after the first stage-in
+echo changed on the PFS >"$PFS/input/sub/b"     # clean in the buffer, outdated
+check_exit 'start goes on' 0 'mounted' "$EFS" start "$JOB"
+check 'with what the job had written' worked "$MNT"
+check 'and the changed input' grep -qx more "$MNT/input/a"
+check 'a missing input is staged in' grep -qx new "$MNT/input/new"
+check 'an outdated one anew' grep -qx 'changed on the PFS' "$MNT/input/sub/b"
+check 'hard links are links still' test "$(stat -c %h "$MNT/result")" = 2
+check_exit 'salvage of a running instance is refused' 1 'running' "$EFS" salvage resume
+check_exit 'so is check-image' 1 'running|in use' "$EFS" check-image resume
+check_exit 'and clean' 1 'running' "$EFS" clean resume
+check 'stop' "$EFS" stop resume
+check 'brings all back' worked "$OUT"
+check 'the changed input too' grep -qx more "$OUT/input/a"
+check 'and nothing else is left' ended resume
+
+# --- the worker dies, and a successor takes over; then both die, and the next start goes on: the same journal, twice ---
+# a_worker NAME WORKER: another one than WORKER answers.
+a_worker() { local text; text=$(status_of "$1" 2>/dev/null) && json "$text" "d['worker_pid'] != $2 and d['state'] == 'running'"; }
+both_ways() { # both_ways NAME, after job
+  local worker found
+  started "$JOB"; work
+  exec 7<>"$MNT/nameless"; echo open >&7; rm "$MNT/nameless"
+  worker=$(field "$(status_of "$1")" 'd["worker_pid"]')
+  kill -KILL "$worker"
+  check "$1: a successor takes over" await 20 a_worker "$1" "$worker"
+  check "$1: it has replayed the journal, and removed what was made ahead" grep -qE 'event=recovered .*unknown_containers=[1-9]' "$EFS_RUNTIME_DIR/$1/efsd.log"
+  check "$1: what was written is there" worked "$MNT"
+  check "$1: and what is open without a name" grep -qx open "/proc/$$/fd/7"
+  echo after >"$MNT/after"
+  kill_both "$1"; exec 7>&-
+  check_exit "$1: check-image" 3 'open without a name' "$EFS" check-image "$1"
+  check_exit "$1: start goes on" 0 'mounted' "$EFS" start "$JOB"
+  check "$1: with what was written under both workers" bash -c "grep -qx after '$MNT/after'"
+  check "$1: what was open without a name is gone" grep -qE 'event=recovered .*nameless=[12] ' "$EFS_RUNTIME_DIR/$1/efsd.log"
+  check "$1: a worker of this one is replaced, too" await 20 replaced "$1"
+  check "$1: what was written" worked "$MNT"
+  check "$1: stop --keep" "$EFS" stop --keep "$1"
+  check "$1: the mount point of ours is gone" test ! -e "$MNT"
+  check "$1: start again" "$EFS" start "$JOB"
+  check "$1: what was written, still" worked "$MNT"
+  check "$1: stop" "$EFS" stop "$1"
+  check "$1: all is back" worked "$OUT"
+  check "$1: nothing is left" ended "$1"
+}
+replaced() { local worker; worker=$(field "$(status_of "$1")" 'd["worker_pid"]'); kill -KILL "$worker"; await 20 a_worker "$1" "$worker"; }
+fresh twice
+both_ways twice
+fresh twicedisk
+mkdir "$S/twicedisk/store"
+job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/twicedisk/store ] ]"
+both_ways twicedisk
+
+# --- killed while staging in: what was published is not staged again ---
+fresh halfway
+for i in $(seq 1 600); do head -c 400000 /dev/zero | tr '\0' "$((i % 10))" >"$PFS/input/f$i"; done
+CAPACITY="400 MiB" job "$JOB" 'resources: [ [ path: input ] ]'
+"$EFS" start "$JOB" >/dev/null 2>&1 & starter=$!; pids+=("$starter")
+some() { local text; text=$(status_of halfway 2>/dev/null) && json "$text" "d['state'] == 'staging-in' and d['files_done'] > 20"; }
+if await 20 some; then
+  kill_both halfway; wait "$starter" 2>/dev/null; pids=()
+  check 'the image is whole but for the files on their way' bash -c "'$EFS' check-image halfway >/dev/null; [ \$? -eq 0 -o \$? -eq 3 ]"
+  started "$JOB"
+  check 'everything is there' bash -c "for i in \$(seq 1 600); do cmp -s $PFS/input/f\$i $MNT/input/f\$i || exit 1; done"
+  check 'and not all of it was staged again' grep -qE 'event=resume_plan .*kept_files=[1-9]' "$EFS_RUNTIME_DIR/halfway/efsd.log"
+  check 'stop' "$EFS" stop halfway
+else
+  skip 'killed while staging in' 'the stage-in was over before it could be met'
+  wait "$starter" 2>/dev/null; pids=(); "$EFS" stop --no-stage-out halfway >/dev/null 2>&1
+fi
+
+# --- salvage ---
+fresh salvage "$PERSISTENT"
+started "$JOB"; work
+kill_both salvage
+check_exit 'salvage --list' 0 'not back yet: [1-9]' "$EFS" salvage --list salvage
+check 'writes nothing' test -z "$(ls -A "$OUT")"
+said=$("$EFS" salvage --json salvage 2>/dev/null); code=$?
+check 'salvage' test $code -eq 0
+check 'brings out what a stop would have' worked "$OUT"
+check 'changed inputs too, unchanged ones not' bash -c "grep -qx more $OUT/input/a && ! test -e $OUT/input/sub/b"
+check 'the receipt says what is verified and what as found' json "$said" "all(e['evidence'] == ('as-found' if e['path'] in ('result', 'hard', 'd/deep/big', 'input/a') else 'verified') for e in d['receipt']['entries'] if e['action'] == 'staged-out') and 'records verified' in d['receipt']['note']"
+check 'and is a file' test -s "$OUT/efs-salvage-salvage.json"
+check_exit '--all without --to is usage' 2 '--to' "$EFS" salvage --all salvage
+check 'salvage --all --to' "$EFS" salvage --all --to "$S/salvage/all" salvage
+check 'brings inputs as well' bash -c "cmp $PFS/input/sub/b $S/salvage/all/input/sub/b && grep -qx more $S/salvage/all/input/a"
+check 'salvage by job file' "$EFS" salvage --list "$JOB"
+check 'and by directory' "$EFS" salvage --list "$EFS_RUNTIME_DIR/salvage/store"
+check_exit 'clean, when all is salvaged' 0 'removed' "$EFS" clean salvage
+check 'takes the dead mount along' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
+check 'and the store' ended salvage
+
+# --- a job file that depends on what was around it ---
+fresh around
+job "$JOB" 'outputs: [ [ path: "$KIND-*", flags: persistent ] ]' 'resources: [ [ path: input ] ]'
+KIND=kept "$EFS" start --set workers=3 "$JOB" >/dev/null 2>&1
+echo result >"$MNT/kept-1"; echo scratch >"$MNT/other-1"
+kill_both around
+check_exit 'salvage without what was around' 0 'kept-1|salvag|1 ' "$EFS" salvage around
+check 'brings out what it meant then' bash -c "grep -qx result $OUT/kept-1 && ! test -e $OUT/other-1"
+check 'clean' "$EFS" clean around
+
+# --- clean does not lose results ---
+fresh careful
+started "$JOB"; echo precious >"$MNT/r"
+kill_both careful
+check_exit 'clean refuses where results would be lost' 1 'salvage careful' "$EFS" clean
+check 'the store is still there' "$EFS" salvage --list careful
+check_exit 'clean --force does not' 0 'removed' "$EFS" clean --force careful
+check 'nothing is left of it' ended careful
+check_exit 'salvage of nothing' 1 'left|no instance' "$EFS" salvage careful
+check_exit 'clean of nothing' 0 'nothing' "$EFS" clean
+
+# --- a store outside of the instance's directory (a file system) ---
+fresh disk
+mkdir "$S/disk/store"
+job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/disk/store ] ]"
+started "$JOB"; work; sync "$MNT/d/deep/big"
+kill_both disk
+check 'the store is found by the instance' "$EFS" salvage --list disk
+rm -rf "${EFS_RUNTIME_DIR:?}/disk"; umount "$MNT"    # as after a restart of the machine
+check 'and by the job file alone' "$EFS" salvage --list "$JOB"
+check 'and by its directory' "$EFS" check-image "$S/disk/store/efs-0-disk"
+sed 's/"boot_id": "[^"]*"/"boot_id": "another"/' -i "$S/disk/store/efs-0-disk/meta/instance.json"
+check 'after a restart the receipt says so' bash -c "'$EFS' salvage --to $S/disk/to $JOB && grep -q 'restarted' $S/disk/to/efs-salvage-disk.json"
+check 'what was synced is there' bash -c "cksum <$S/disk/to/d/deep/big | cmp -s - $S/big.sum"
+started "$JOB"
+check 'start goes on after a restart' worked "$MNT"
+check 'stop' "$EFS" stop disk
+check 'brings it back' worked "$OUT"
+check 'the store is gone' bash -c "! ls -d $S/disk/store/efs-* 2>/dev/null"
+
+# --- keep ---
+fresh keep "$PERSISTENT"
+started "$JOB"; work
+check 'stop --keep' "$EFS" stop --keep keep
+check 'stages out' worked "$OUT"
+check 'status calls it kept' json "$(status_of keep)" "d['state'] == 'kept'"
+check 'clean without a name leaves it' bash -c "'$EFS' clean; '$EFS' status keep"
+rm "$OUT/result" "$OUT/d/deep/big"
+started "$JOB"
+check 'the next start has everything in place' worked "$MNT"
+check 'and staged nothing in' grep -qE 'event=resume_plan missing_files=0' "$EFS_RUNTIME_DIR/keep/efsd.log"
+echo second >"$MNT/second"
+check 'stop --keep again' "$EFS" stop --keep keep
+check 'brings what is new' grep -qx second "$OUT/second"
+check 'and not again what was back' test ! -e "$OUT/result" -a ! -e "$OUT/d/deep/big"
+mkdir -p "$S/elsewhere/input"
+check_exit 'another job under this name is refused' 1 'another job' "$EFS" start -r "$S/elsewhere" "$JOB"
+check 'clean by name' "$EFS" clean keep
+check 'removes it' ended keep
+fresh inplace
+job "$JOB" "$PERSISTENT"; sed -i "s|results-dir: .*|in-place: true|" "$JOB"
+started "$JOB"; echo one >>"$MNT/input/a"
+check 'stop --keep in place' "$EFS" stop --keep inplace
+started "$JOB"; echo two >>"$MNT/input/a"
+check 'a second round is no conflict' "$EFS" stop inplace
+check 'and has both changes' bash -c "printf 'alpha\none\ntwo\n' | cmp - $PFS/input/a"
+
+# --- deadline ---
+fresh late 'resources: [ [ path: input ] ]' 'outputs: [ [ path: "first/**", flags: persistent ], [ path: "**", flags: persistent ] ]'
+CAPACITY='512 MiB'
+job "$JOB" 'resources: [ [ path: input ] ]' 'outputs: [ [ path: first, flags: persistent ], [ path: "**", flags: persistent ] ]'
+unset CAPACITY
+"$EFS" check "$JOB" >/dev/null 2>&1 || job "$JOB" 'resources: [ [ path: input ] ]'
+started "$JOB"
+mkdir "$MNT/first"; echo important >"$MNT/first/z"
+for i in 1 2 3; do head -c 60000000 /dev/zero >"$MNT/a$i"; done
+said=$("$EFS" stop --json --deadline 0.0001 late 2>/dev/null); code=$?
+check 'stop --deadline that is too short does not succeed' test $code -ne 0
+check 'lists what is not saved' json "$said" "d['receipt']['totals']['not-saved'] > 0 and 'image' in d"
+check 'the daemon is gone' no_daemon
+check 'the image is kept' json "$(status_of late)" "d['left'] == 'unsaved'"
+check 'salvage brings it out' "$EFS" salvage late
+check 'all of it' bash -c "grep -qx important $OUT/first/z && for i in 1 2 3; do cmp $OUT/a\$i <(head -c 60000000 /dev/zero) || exit 1; done"
+check 'clean' "$EFS" clean late
+fresh intime
+started "$JOB"; echo r >"$MNT/r"
+check 'stop --deadline that is long enough' "$EFS" stop --deadline 100 intime
+check 'is a stop' grep -qx r "$OUT/r"
+
+# --- damaged images ---
+fresh damaged
+started "$JOB"; work
+kill_both damaged
+store=$EFS_RUNTIME_DIR/damaged/store
+touch "$store/data/ff/00000000000fffff" && mv "$store/data/ff/00000000000fffff" "$store/data/ff/0000000000000fff"
+check_exit 'check-image finds a container that no record knows' 3 'leftover: container 4095' "$EFS" check-image damaged
+check 'says it in JSON' json "$("$EFS" check-image --json damaged)" "d['exit'] == 3 and d['findings'][0]['severity'] == 'leftover'"
+check_exit '--repair removes it' 0 'whole' "$EFS" check-image --repair damaged
+container=$(grep -rlx result "$store/data" | head -n 1)
+mv "$container" "$S/kept-aside"
+check_exit 'a missing container is damage' 1 'damage: .*missing' "$EFS" check-image damaged
+check_exit '--repair invents nothing' 1 'damage' "$EFS" check-image --repair damaged
+mv "$S/kept-aside" "$container"
+check_exit 'whole again' 0 'whole' "$EFS" check-image damaged
+cp "$store/meta/journal" "$S/journal"
+printf 'X' | dd of="$store/meta/journal" bs=1 seek=3 conv=notrunc 2>/dev/null
+check_exit 'a damaged header' 1 'damage: journal' "$EFS" check-image damaged
+check_exit 'is no start' 1 'journal' "$EFS" start "$JOB"
+check 'and nothing was removed' test -e "$store/meta/journal"
+cp "$S/journal" "$store/meta/journal"
+started "$JOB"
+check 'with the journal back it goes on' worked "$MNT"
+check 'stop' "$EFS" stop damaged
+
+# --- snapshots in a running daemon ---
+fresh grown
+started "$JOB"
+echo kept >"$MNT/kept"
+check 'many changes' python3 - "$MNT/kept" <<'PY'
+import os, sys
+for i in range(500): os.setxattr(sys.argv[1], "user.big", bytes([i % 250 + 1]) * 60000)
+PY
+check 'the journal has been replaced by a snapshot' test "$(stat -c %s "$EFS_RUNTIME_DIR/grown/store/meta/journal")" -lt 20000000
+kill_both grown
+started "$JOB"
+check 'which recovers' python3 - "$MNT/kept" <<'PY'
+import os, sys
+v = os.getxattr(sys.argv[1], "user.big"); sys.exit(v != bytes([499 % 250 + 1]) * 60000 or open(sys.argv[1]).read() != "kept\n")
+PY
+check 'stop' "$EFS" stop grown
+
+finish

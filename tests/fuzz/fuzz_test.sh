@@ -1,0 +1,40 @@
+#!/bin/bash
+# Fuzzing with libFuzzer and the address sanitizer, where clang is there: EFS_FUZZ_SECONDS each (default 20), from the saved
+# corpus. A crash is a failure and its input is printed.
+#   fuzz_test.sh [BIN_DIR]
+set -uo pipefail
+source=$(cd "$(dirname "$0")/../.." && pwd)
+seconds=${EFS_FUZZ_SECONDS:-20}
+compiler=$(command -v clang++-19 || command -v clang++)
+passed=0 failed=0 skipped=0
+work=$(mktemp -d /tmp/efs-fuzz.XXXXXX) || exit 2
+trap 'rm -rf "$work"' EXIT
+
+# target NAME SOURCE... -- LIBRARY...
+target() {
+  local name=$1 sources=(); shift
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do sources+=("$source/src/$1"); shift; done
+  shift
+  if ! "$compiler" -std=c++23 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I"$source/src" -I"$source" "$source/tests/fuzz/$name.cpp" "${sources[@]}" -o "$work/$name" "$@" >"$work/log" 2>&1; then
+    echo "FAIL $name does not build"; head -n 20 "$work/log"; failed=$((failed + 1)); return
+  fi
+  mkdir -p "$work/corpus-$name"
+  if "$work/$name" -max_total_time="$seconds" -max_len=8192 -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$work/$name-" -print_final_stats=1 "$work/corpus-$name" "$source/tests/fuzz/corpus/$name" >"$work/log" 2>&1; then
+    passed=$((passed + 1)); grep -E 'number_of_executed_units|new_units_added' "$work/log" | sed "s/^/$name /"
+  else
+    echo "FAIL $name"; tail -n 30 "$work/log"; failed=$((failed + 1))
+    for input in "$work/$name"-*; do [ -e "$input" ] && { echo "$name: the input, in base64:"; base64 "$input" | head -n 50; }; done
+  fi
+}
+
+if [ -z "$compiler" ] || ! echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' | "$compiler" -x c++ -std=c++23 -fsanitize=fuzzer - -o "$work/probe" 2>/dev/null; then
+  echo "SKIP fuzzing: no clang with libFuzzer"; skipped=3
+else
+  base=(base/checksum.cpp base/result.cpp)
+  log=(-lxxhash)
+  target replay store/journal.cpp store/medium.cpp fs/namespace.cpp fs/record.cpp "${base[@]}" -- -lpmem "${log[@]}"
+  target job_file $(cd "$source/src" && ls config/*.cpp) base/text.cpp "${base[@]}" -- -lyaml-cpp "${log[@]}"
+  target control control/protocol.cpp base/result.cpp -- 
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

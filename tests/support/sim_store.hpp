@@ -1,0 +1,352 @@
+#pragma once
+// A store that can lose its power: every byte has a visible and a durable face. Stores change the visible one; flush,
+// drain and sync move lines to the durable one. After a crash the durable face is what is left, with any part of what
+// was on its way. Each event that makes something durable counts, and the world ends before the one that it is told.
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <new>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "store/medium.hpp"
+
+namespace efs::test {
+
+/// The power is gone. Thrown through everything; nothing that it passes is used again.
+struct PowerLoss {};
+
+/// What a world may do wrong, to see that the checks notice.
+struct Lies {
+  std::string deaf;        // events of this name do nothing (and say that they did): "drain", "journal sync", ...
+  std::uint64_t deaf_at = 0;  // only the one with this number, in the first life; 0: all
+  bool keeps_old = false;     // stores of zeros are lost: what lies behind the tail stays
+};
+
+class SimWorld {
+ public:
+  SimWorld(Durability durability, std::uint64_t seed) : durability_(durability), random_(seed) {}
+
+  Durability durability() const { return durability_; }
+  std::mt19937_64& random() { return random_; }
+  bool chance() { return (random_() & 1) != 0; }
+
+  /// The world ends before event number n (1 is the first); 0: never.
+  void end_before(std::uint64_t n) { end_ = n; }
+  std::uint64_t events() const { return count_; }
+  const std::vector<std::string>& names() const { return names_; }
+  bool loses_zeros() const { return lies_.keeps_old; }
+  void lie(Lies lies) { lies_ = std::move(lies); }
+
+  /// True: the event takes place.
+  bool event(const std::string& name) {
+    if (dead_) throw PowerLoss{};
+    ++count_;
+    names_.push_back(name);
+    if (count_ == end_) {
+      dead_ = true;
+      throw PowerLoss{};
+    }
+    return lies_.deaf != name || (lies_.deaf_at != 0 && lies_.deaf_at != count_);
+  }
+
+  /// Address space that costs what is touched of it, and stays where it is.
+  class Region {
+   public:
+    Region() : bytes_(static_cast<std::byte*>(::mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+      if (bytes_ == MAP_FAILED) throw std::bad_alloc();
+    }
+    ~Region() { ::munmap(bytes_, room); }
+    Region(const Region&) = delete;
+    Region& operator=(const Region&) = delete;
+    std::byte* at(std::uint64_t offset) { return bytes_ + offset; }
+
+   private:
+    static constexpr std::size_t room = 32u << 20;
+    std::byte* bytes_;
+  };
+  struct File {  // of the journal's directory
+    Region visible, durable;
+    std::uint64_t size = 0, durable_size = 0;
+    std::set<std::uint64_t> dirty;    // lines of 64 bytes that may differ
+    std::set<std::uint64_t> touched;  // lines that may not be zero
+  };
+  using FilePtr = std::shared_ptr<File>;
+  std::map<std::string, FilePtr> files, durable_files;
+  std::vector<std::function<void(std::map<std::string, FilePtr>&)>> names_on_the_way;
+
+  struct Data {  // of a container
+    std::string visible, durable;
+    bool synced = true;  // equal
+  };
+  using DataPtr = std::shared_ptr<Data>;
+  std::map<std::uint64_t, DataPtr> containers, durable_containers;
+
+  void sync_file(File& file) {
+    for (const auto line : file.dirty) copy_line(file, line, ~0U);
+    file.dirty.clear();
+    file.durable_size = file.size;
+  }
+
+  /// What a machine finds when the power is back.
+  void crash() {
+    // Names of the journal's directory: an ordered log of which the file system had written any part.
+    while (!names_on_the_way.empty() && chance()) {
+      names_on_the_way.front()(durable_files);
+      names_on_the_way.erase(names_on_the_way.begin());
+    }
+    names_on_the_way.clear();
+    files = durable_files;
+    for (auto& [name, file] : files) {
+      // A line that was on its way is there or not, or in part: eight bytes are the unit of a store.
+      for (const auto line : file->dirty)
+        if (const auto kind = random_() % 3; kind != 0) copy_line(*file, line, kind == 1 ? ~0U : static_cast<unsigned>(random_()));
+      file->dirty.clear();
+      if (file->durable_size < file->size && chance()) file->durable_size = file->size;
+      file->size = file->durable_size;
+      for (const auto line : file->touched) {
+        if (line * 64 >= file->size) std::memset(file->durable.at(line * 64), 0, 64);
+        std::memcpy(file->visible.at(line * 64), file->durable.at(line * 64), 64);
+      }
+    }
+    // Containers: each creation and removal by itself may have made it.
+    std::set<std::uint64_t> ids;
+    for (const auto& [id, data] : containers) ids.insert(id);
+    for (const auto& [id, data] : durable_containers) ids.insert(id);
+    std::map<std::uint64_t, DataPtr> found;
+    for (const auto id : ids) {
+      const auto now = containers.find(id), before = durable_containers.find(id);
+      const bool sure = now != containers.end() && before != durable_containers.end();
+      if (!sure && chance()) continue;
+      found[id] = now != containers.end() ? now->second : before->second;
+    }
+    for (auto& [id, data] : found) {
+      if (!data->synced) mix(*data);
+      data->visible = data->durable;
+      data->synced = true;
+    }
+    containers = durable_containers = found;
+    dead_ = false;
+    end_ = 0;
+    count_ = 0;
+    names_.clear();
+    if (lies_.deaf_at != 0) lies_ = {};
+  }
+
+ private:
+  static void copy_line(File& file, std::uint64_t line, unsigned words) {
+    for (std::size_t word = 0; word < 8; ++word)
+      if ((words >> word & 1U) != 0) std::memcpy(file.durable.at(line * 64 + word * 8), file.visible.at(line * 64 + word * 8), 8);
+  }
+  void mix(Data& data) {
+    std::string result = chance() ? data.durable : std::string(data.durable).substr(0, std::min(data.durable.size(), data.visible.size()));
+    if (chance()) result.resize(data.visible.size());
+    for (std::size_t i = 0; i < result.size() && i < data.visible.size(); i += 8)
+      if (chance()) std::memcpy(result.data() + i, data.visible.data() + i, std::min<std::size_t>(8, std::min(result.size(), data.visible.size()) - i));
+    data.durable = result;
+  }
+
+  const Durability durability_;
+  std::mt19937_64 random_;
+  std::uint64_t end_ = 0, count_ = 0;
+  bool dead_ = false;
+  std::vector<std::string> names_;
+  Lies lies_;
+};
+
+class SimFile final : public store::MediumFile {
+ public:
+  SimFile(SimWorld& world, SimWorld::FilePtr file) : world_(world), file_(std::move(file)) {}
+  Result<std::uint64_t> size() override { return file_->size; }
+  Status allocate(std::uint64_t size) override {
+    file_->size = std::max(file_->size, size);
+    if (world_.durability() == Durability::cache_line) file_->durable_size = file_->size;  // MAP_SYNC, and an fsync
+    return {};
+  }
+  Status cut(std::uint64_t size) override {
+    if (size >= file_->size) return {};
+    file_->size = size;
+    file_->durable_size = std::min(file_->durable_size, size);
+    for (const auto line : file_->touched) {
+      if (line * 64 < size) continue;
+      std::memset(file_->visible.at(line * 64), 0, 64);
+      std::memset(file_->durable.at(line * 64), 0, 64);
+    }
+    file_->dirty.erase(file_->dirty.lower_bound(size / 64), file_->dirty.end());
+    return {};
+  }
+  Result<std::byte*> map(std::uint64_t offset, std::size_t length) override {
+    if (offset + length > file_->size) return fail(ENXIO, "a window beyond the file");
+    return file_->visible.at(offset);
+  }
+  void store(std::byte* to, std::span<const std::byte> from) override {
+    if (world_.loses_zeros() && std::ranges::all_of(from, [](std::byte b) { return b == std::byte{0}; })) return;
+    std::memcpy(to, from.data(), from.size());
+    const auto at = static_cast<std::uint64_t>(to - file_->visible.at(0));
+    for (auto line = at / 64; line <= (at + from.size() - 1) / 64; ++line) {
+      file_->dirty.insert(line);
+      file_->touched.insert(line);
+    }
+  }
+  void drain() override {
+    if (world_.durability() != Durability::cache_line || !world_.event("drain")) return;
+    world_.sync_file(*file_);
+  }
+  Status sync() override {
+    if (world_.event("journal sync")) world_.sync_file(*file_);
+    return {};
+  }
+
+ private:
+  SimWorld& world_;
+  const SimWorld::FilePtr file_;
+};
+
+class SimMedium final : public store::Medium {
+ public:
+  explicit SimMedium(SimWorld& world) : world_(world) {}
+  Result<std::unique_ptr<store::MediumFile>> create(const std::string& name) override {
+    if (world_.files.contains(name)) return fail(EEXIST);
+    auto file = std::make_shared<SimWorld::File>();
+    world_.files[name] = file;
+    world_.names_on_the_way.emplace_back([=](auto& names) { names[name] = file; });
+    return std::make_unique<SimFile>(world_, file);
+  }
+  Result<std::unique_ptr<store::MediumFile>> open(const std::string& name, bool) override {
+    const auto found = world_.files.find(name);
+    if (found == world_.files.end()) return fail(ENOENT);
+    return std::make_unique<SimFile>(world_, found->second);
+  }
+  Status rename(const std::string& from, const std::string& to) override {
+    const auto file = world_.files.at(from);
+    world_.files.erase(from);
+    world_.files[to] = file;
+    world_.names_on_the_way.emplace_back([=](auto& names) {
+      names.erase(from);
+      names[to] = file;
+    });
+    (void)world_.event("rename");  // between the switch and what follows
+    return {};
+  }
+  Status remove(const std::string& name) override {
+    if (world_.files.erase(name) != 0) world_.names_on_the_way.emplace_back([=](auto& names) { names.erase(name); });
+    return {};
+  }
+  Status sync_names() override {
+    if (!world_.event("names sync")) return {};
+    for (auto& step : world_.names_on_the_way) step(world_.durable_files);
+    world_.names_on_the_way.clear();
+    return {};
+  }
+
+ private:
+  SimWorld& world_;
+};
+
+class SimBackend final : public Backend {
+ public:
+  explicit SimBackend(SimWorld& world) : world_(world) {}
+
+  class SimContainer final : public Container {
+   public:
+    SimContainer(SimWorld& world, SimWorld::DataPtr data) : world_(world), data_(std::move(data)) {}
+    Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) override {
+      if (offset >= data_->visible.size()) return 0;
+      const auto n = std::min<std::size_t>(into.size(), data_->visible.size() - offset);
+      std::memcpy(into.data(), data_->visible.data() + offset, n);
+      return n;
+    }
+    Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) override {
+      if (data_->visible.size() < offset + from.size()) data_->visible.resize(offset + from.size());
+      std::memcpy(data_->visible.data() + offset, from.data(), from.size());
+      data_->synced = false;
+      return from.size();
+    }
+    Status truncate(std::uint64_t size) override {
+      data_->visible.resize(size);
+      data_->synced = false;
+      return {};
+    }
+    Status allocate(int, std::uint64_t, std::uint64_t) override { return {}; }
+    Result<std::uint64_t> seek(std::uint64_t offset, int) override { return offset; }
+    Result<struct stat> attributes() override {
+      struct stat st {};
+      st.st_size = static_cast<off_t>(data_->visible.size());
+      return st;
+    }
+    Status set_times(std::optional<FileTime>, std::optional<FileTime>) override { return {}; }
+    void accessed() override {}
+    Status sync(bool) override {
+      if (world_.event("data sync")) settle(*data_);
+      return {};
+    }
+    Result<std::unique_ptr<Segment>> map(std::uint64_t, std::size_t) override { return fail(ENOTSUP); }
+    int descriptor() const override { return -1; }
+    static void settle(SimWorld::Data& data) {
+      data.durable = data.visible;
+      data.synced = true;
+    }
+
+   private:
+    SimWorld& world_;
+    const SimWorld::DataPtr data_;
+  };
+
+  Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
+    if (world_.containers.contains(id)) return fail(EEXIST);
+    world_.containers[id] = std::make_shared<SimWorld::Data>();
+    return open(id);
+  }
+  Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
+    const auto found = world_.containers.find(id);
+    if (found == world_.containers.end()) return fail(ENOENT);
+    return std::make_shared<SimContainer>(world_, found->second);
+  }
+  std::uint64_t remove(std::uint64_t id) override {
+    if (world_.containers.contains(id)) world_.event("remove");
+    world_.containers.erase(id);
+    return 0;
+  }
+  Result<struct stat> attributes(std::uint64_t id) override {
+    auto container = open(id);
+    if (!container) return std::unexpected(container.error());
+    return (*container)->attributes();
+  }
+  Status set_times(std::uint64_t id, std::optional<FileTime>, std::optional<FileTime>) override { return world_.containers.contains(id) ? Status{} : fail(ENOENT); }
+  Status sync_name(std::uint64_t id) override {
+    if (!world_.event("container name sync")) return {};
+    if (const auto found = world_.containers.find(id); found != world_.containers.end()) world_.durable_containers[id] = found->second;
+    else world_.durable_containers.erase(id);
+    return {};
+  }
+  Status sync_all() override {
+    if (!world_.event("all data sync")) return {};
+    for (auto& [id, data] : world_.containers) SimContainer::settle(*data);
+    world_.durable_containers = world_.containers;
+    return {};
+  }
+  Status for_each(const std::function<void(std::uint64_t)>& visit) override {
+    const auto copy = world_.containers;
+    for (const auto& [id, data] : copy) visit(id);
+    return {};
+  }
+  Space space() override { return {.capacity = 1u << 30, .used = 0, .available = 1u << 30}; }
+  Status admit_writer() override { return {}; }
+  Durability durability() const override { return world_.durability(); }
+  bool offers_descriptor() const override { return false; }
+  std::string description() const override { return "simulated"; }
+
+ private:
+  SimWorld& world_;
+};
+
+}  // namespace efs::test

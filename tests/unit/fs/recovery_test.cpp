@@ -1,0 +1,118 @@
+// What a recovery makes of a store: on a real directory, after the death of the process.
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "backends/fsdax.hpp"
+#include "fs/filesystem.hpp"
+#include "fs/staging.hpp"
+#include "support/temp.hpp"
+
+using namespace efs;
+using fs::Filesystem;
+
+namespace {
+
+struct Scene {
+  test::TempDirectory directory{"/dev/shm"};
+  UniqueFd metadata;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Filesystem> filesystem;
+
+  Scene() {
+    for (const char* part : {"/data", "/meta"}) ::mkdir((directory.path() + part).c_str(), 0700);
+    metadata.reset(::open((directory.path() + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    open({});
+  }
+  void open(Filesystem::Options options) {
+    filesystem.reset();
+    FsdaxOptions store;
+    store.directory.reset(::open((directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    store.read_only = options.read_only;
+    backend = std::move(*make_fsdax(std::move(store)));
+    options.metadata_directory = metadata.get();
+    auto opened = Filesystem::open(*backend, options);
+    REQUIRE(opened);
+    filesystem = std::move(*opened);
+  }
+  std::size_t containers() {
+    std::size_t count = 0;
+    REQUIRE(backend->for_each([&](std::uint64_t) { ++count; }));
+    return count;
+  }
+  std::uint64_t journal_space() const {
+    struct stat st {};
+    ::fstatat(metadata.get(), "journal", &st, 0);
+    return static_cast<std::uint64_t>(st.st_blocks) * 512;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("recovery frees containers that no record knows and keeps the others") {
+  Scene scene;
+  const auto known = scene.filesystem->make_node({}, fs::root_ino, "known", S_IFREG | 0644, 0)->ino;
+  const auto unfinished = *fs::Staging(*scene.filesystem).begin_file();
+  REQUIRE(scene.backend->create(1000));  // made ahead, say
+  CHECK(scene.containers() == 3);
+  scene.open({});
+  CHECK(scene.filesystem->recovery().unknown_containers == 2);
+  CHECK(scene.containers() == 1);
+  CHECK(scene.backend->attributes(known));
+  CHECK_FALSE(scene.backend->attributes(unfinished));
+  // R4: the numbers that are free again do not stand in anybody's way.
+  for (int i = 0; i < 5; ++i) CHECK(scene.filesystem->make_node({}, fs::root_ino, "new" + std::to_string(i), S_IFREG | 0644, 0));
+}
+
+TEST_CASE("recovery keeps room for removals") {
+  Scene scene;
+  const std::string stem(200, 'n');
+  constexpr int names = 20000;
+  for (int i = 0; i < names; ++i) REQUIRE(scene.filesystem->make_symlink({}, fs::root_ino, stem + std::to_string(i), "t"));
+  scene.open({});
+  std::uint64_t removals = 0;
+  for (int i = 0; i < names; ++i) removals += store::Journal::record_size(stem.size() + std::to_string(i).size() + 32);
+  CHECK(scene.journal_space() >= scene.filesystem->recovery().journal.tail + removals);
+}
+
+TEST_CASE("a look changes nothing and answers changes with EROFS") {
+  Scene scene;
+  const auto ino = scene.filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
+  const std::string text = "content";
+  REQUIRE(scene.filesystem->write({}, ino, std::as_bytes(std::span(text)), 0));
+  REQUIRE(scene.backend->create(1000));
+  scene.open({.read_only = true});
+  CHECK(scene.filesystem->lookup(fs::root_ino, "f"));
+  std::string read(text.size(), '?');
+  CHECK(scene.filesystem->read(ino, std::as_writable_bytes(std::span(read)), 0) == text.size());
+  CHECK(read == text);
+  CHECK(scene.filesystem->unlink({}, fs::root_ino, "f").error().code == EROFS);
+  CHECK(scene.filesystem->setattr({}, ino, {.mode = 0600}).error().code == EROFS);
+  CHECK(scene.filesystem->make_node({}, fs::root_ino, "g", S_IFDIR | 0755, 0).error().code == EROFS);
+  CHECK(scene.containers() == 2);
+}
+
+TEST_CASE("what is booked as saved is clean until it changes, also after recovery and in a snapshot") {
+  Scene scene;
+  const auto ino = scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0)->ino;
+  const auto is_dirty = [&] { return fs::Staging(*scene.filesystem).walk()->at(0).dirty; };
+  CHECK(is_dirty());
+  REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
+  CHECK_FALSE(is_dirty());
+  scene.open({.smallest_compaction = 1});
+  CHECK_FALSE(is_dirty());
+  REQUIRE(scene.filesystem->setxattr({}, ino, "user.x", "makes a snapshot", 0));
+  scene.open({});
+  CHECK_FALSE(is_dirty());
+  REQUIRE(scene.filesystem->open({}, ino, O_WRONLY));
+  CHECK(is_dirty());
+}
+
+TEST_CASE("under another name a saved file is not saved") {
+  Scene scene;
+  REQUIRE(scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0));
+  REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
+  REQUIRE(scene.filesystem->rename({}, fs::root_ino, "result", fs::root_ino, "other", 0));
+  CHECK(fs::Staging(*scene.filesystem).walk()->at(0).dirty);
+}

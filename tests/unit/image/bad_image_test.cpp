@@ -1,0 +1,224 @@
+// Damaged journals: refused with a text, or recovered up to the damage. Never a crash, never a state that was not one.
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/stat.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <fstream>
+#include <set>
+
+#include "backends/fsdax.hpp"
+#include "fs/filesystem.hpp"
+#include "fs/namespace.hpp"
+#include "fs/staging.hpp"
+#include "image/check.hpp"
+#include "store/format.hpp"
+#include "support/temp.hpp"
+
+using namespace efs;
+using fs::Filesystem;
+
+namespace {
+
+struct Store {
+  test::TempDirectory directory{"/dev/shm"};
+  std::string meta = directory.path() + "/meta", data = directory.path() + "/data";
+  Store() {
+    ::mkdir(meta.c_str(), 0700);
+    ::mkdir(data.c_str(), 0700);
+  }
+  std::string journal() const { return meta + "/journal"; }
+};
+
+std::unique_ptr<Backend> backend_of(const Store& store, bool read_only = false) {
+  FsdaxOptions options;
+  options.directory.reset(::open(store.data.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  options.read_only = read_only;
+  return std::move(*make_fsdax(std::move(options)));
+}
+
+std::string names_of(Filesystem& filesystem) {
+  auto items = fs::Staging(filesystem).walk();
+  REQUIRE(items);
+  std::string text;
+  for (const auto& item : *items) text += item.path + " " + std::to_string(item.ino) + " " + std::to_string(item.attributes.st_nlink) + "\n";
+  return text;
+}
+
+// A store with some history; every state that its names were in.
+std::set<std::string> write_history(const Store& store) {
+  auto backend = backend_of(store);
+  UniqueFd meta(::open(store.meta.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  auto filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = meta.get()}));
+  std::set<std::string> states{names_of(*filesystem)};
+  const auto make = [&](std::uint64_t parent, const std::string& name, mode_t mode) {
+    auto made = filesystem->make_node({}, parent, name, mode, 0);
+    REQUIRE(made);
+    (void)filesystem->forget(made->ino, 1);
+    states.insert(names_of(*filesystem));
+    return made->ino;
+  };
+  const auto directory = make(fs::root_ino, "d", S_IFDIR | 0755);
+  for (int i = 0; i < 40; ++i) {
+    const auto ino = make(i % 2 == 0 ? directory : fs::root_ino, "file-" + std::to_string(i), S_IFREG | 0644);
+    REQUIRE(filesystem->setxattr({}, ino, "user.x", std::string(static_cast<std::size_t>(i) * 10, 'x'), 0));
+    if (i % 5 == 4) REQUIRE(filesystem->unlink({}, directory, "file-" + std::to_string(i - i % 2)));
+    states.insert(names_of(*filesystem));
+    if (i % 7 == 6) (void)filesystem->rename({}, i % 2 == 0 ? directory : fs::root_ino, "file-" + std::to_string(i), fs::root_ino, "renamed", 0);
+    states.insert(names_of(*filesystem));
+  }
+  return states;
+}
+
+std::string read_all(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// Where the records end: no use in damaging zeros.
+std::size_t used_bytes(const std::string& journal) {
+  const auto last = journal.find_last_not_of('\0');
+  return last == std::string::npos ? 0 : last + 1;
+}
+
+std::string damage(std::string journal, std::mt19937_64& random, std::string& what) {
+  const auto used = used_bytes(journal);
+  if (used < 128) return what += " and nothing more", journal;  // of two, when the first took nearly all
+  const auto at = [&] { return random() % (random() % 8 == 0 ? 64 : used); };  // one in eight meets the header
+  switch (random() % 7) {
+    case 0: {
+      const auto where = at();
+      journal[where] = static_cast<char>(journal[where] ^ (1 << random() % 8));
+      return what = "bit flipped at " + std::to_string(where), journal;
+    }
+    case 1: {
+      const auto size = random() % (used + 100);
+      return what = "cut short to " + std::to_string(size), journal.substr(0, size);
+    }
+    case 2: {
+      const auto from = at(), to = at(), length = std::min<std::size_t>(random() % 500 + 1, journal.size() - std::max(from, to));
+      journal.replace(to, length, journal.substr(from, length));
+      return what = "duplicated " + std::to_string(length) + " from " + std::to_string(from) + " to " + std::to_string(to), journal;
+    }
+    case 3: {
+      const auto one = at() / 64 * 64, two = at() / 64 * 64;
+      for (std::size_t i = 0; std::max(one, two) + i < journal.size() && i < 64; ++i) std::swap(journal[one + i], journal[two + i]);
+      return what = "lines swapped at " + std::to_string(one) + " and " + std::to_string(two), journal;
+    }
+    case 4: {
+      const auto where = at(), length = std::min<std::size_t>(random() % 3000, journal.size() - where);
+      journal.replace(where, length, std::string(length, '\0'));
+      return what = std::to_string(length) + " zeros at " + std::to_string(where), journal;
+    }
+    case 5: {
+      const auto where = at();
+      for (std::size_t i = where; i < std::min(where + 64, journal.size()); ++i) journal[i] = static_cast<char>(random());
+      return what = "noise at " + std::to_string(where), journal;
+    }
+    default: return what = "two of them", damage(damage(journal, random, what), random, what);
+  }
+}
+
+// Invariants of a namespace, whatever it went through.
+void check_shape(const fs::Namespace& names) {
+  std::map<std::uint64_t, std::uint64_t> links, subdirectories;
+  names.for_each_name([&](const fs::Inode& parent, const std::string&, fs::Inode& inode) {
+    ++links[inode.ino];
+    if (inode.is_directory()) ++subdirectories[parent.ino];
+  });
+  names.for_each([&](fs::Inode& inode) {
+    if (inode.is_directory()) {
+      if (inode.nlink == 0) return;
+      REQUIRE(inode.nlink == 2 + subdirectories[inode.ino]);
+      REQUIRE(links[inode.ino] == (inode.ino == fs::root_ino ? 0 : 1));
+      REQUIRE(names.is_within(inode.ino, fs::root_ino));
+    } else {
+      REQUIRE(inode.nlink == links[inode.ino]);
+    }
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image]") {
+  const auto seed = test::seed();
+  INFO("EFS_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  const Store store;
+  const auto states = write_history(store);
+  const std::string whole = read_all(store.journal());
+  int refused = 0, recovered = 0;
+  for (int i = 0; i < 150; ++i) {
+    std::string what;
+    const std::string bad = damage(whole, random, what);
+    INFO("round " << i << ": " << what);
+    std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << bad;
+    UniqueFd meta(::open(store.meta.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    auto backend = backend_of(store, true);
+    auto looked = Filesystem::open(*backend, {.metadata_directory = meta.get(), .read_only = true});
+    const auto checked = image::check_image(store.directory.path());
+    REQUIRE(checked);
+    if (!looked) {
+      ++refused;
+      CHECK_FALSE(describe(looked.error()).empty());
+      CHECK(checked->worst() == image::Severity::damage);
+      continue;
+    }
+    ++recovered;
+    // A look drops what has no container any more; the names must be those of a moment that was.
+    const bool known = states.contains(names_of(**looked));
+    CHECK((known || !(*looked)->recovery().emptied.empty()));
+    CHECK_FALSE((*looked)->make_node({}, fs::root_ino, "new", S_IFREG | 0644, 0));
+    CHECK(read_all(store.journal()) == bad);  // a look changes nothing
+  }
+  CHECK(refused > 5);
+  CHECK(recovered > 50);
+  // And for good: what is recovered can be gone on with.
+  std::string flipped = whole;
+  flipped[used_bytes(whole) / 2] = static_cast<char>(flipped[used_bytes(whole) / 2] ^ 1);
+  std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << flipped;
+  UniqueFd meta(::open(store.meta.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int life = 0; life < 3; ++life) {
+    auto backend = backend_of(store);
+    auto filesystem = Filesystem::open(*backend, {.metadata_directory = meta.get()});
+    REQUIRE(filesystem);
+    CHECK((*filesystem)->recovery().journal.torn == (life == 0));
+    CHECK((*filesystem)->make_node({}, fs::root_ino, "life-" + std::to_string(life), S_IFREG | 0644, 0));
+    for (int before = 0; before <= life; ++before) CHECK((*filesystem)->lookup(fs::root_ino, "life-" + std::to_string(before)));
+  }
+}
+
+TEST_CASE("records that no request can have asked for are refused and leave the namespace as it was", "[image]") {
+  const auto seed = test::seed();
+  INFO("EFS_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  fs::Namespace names(0755, 0, 0, 0);
+  const auto ino = [&] { return random() % 12; };
+  const auto name = [&]() -> std::string {
+    static constexpr const char* all[] = {"a", "b", "c", "", ".", "..", "x/y"};
+    return all[random() % 20 < 3 ? 3 + random() % 4 : random() % 3];
+  };
+  const auto type = [&]() -> std::uint32_t {
+    static constexpr std::uint32_t all[] = {S_IFDIR, S_IFREG, S_IFLNK, S_IFIFO, 0, 0170000};
+    return all[random() % 10 < 8 ? random() % 2 : random() % 6] | 0644;
+  };
+  int applied = 0, refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    fs::Record record;
+    switch (random() % 10) {
+      case 0: case 1: record = fs::MakeNode{.ino = random() % 4 == 0 ? ino() : 2 + random() % 60, .parent = ino(), .mode = type(), .staged = static_cast<std::uint8_t>(random() % 3), .name = name()}; break;
+      case 2: record = fs::Link{.ino = ino(), .parent = ino(), .name = name()}; break;
+      case 3: case 4: record = fs::Unlink{.parent = ino(), .name = name()}; break;
+      case 5: record = fs::Rename{.parent = ino(), .new_parent = ino(), .flags = random() % 2 == 0 ? 0U : static_cast<std::uint32_t>(RENAME_EXCHANGE), .name = name(), .new_name = name()}; break;
+      case 6: record = fs::SetAttributes{.ino = ino(), .mode = type()}; break;
+      case 7: record = fs::SetStaging{.ino = ino(), .keep = static_cast<std::uint8_t>(random() % 4), .saved = 1, .saved_path = name()}; break;
+      case 8: record = fs::Replace{.ino = ino(), .parent = ino(), .name = name()}; break;
+      default: record = fs::Settled{std::string(random() % 20, 'x')}; break;
+    }
+    (names.apply(record) ? applied : refused) += 1;
+    for (const auto orphan : names.orphans()) names.destroy(orphan);
+    check_shape(names);
+  }
+  CHECK(applied > 1000);
+  CHECK(refused > 1000);
+}
