@@ -65,7 +65,7 @@ Result<HeldFile> Staging::begin_open_file() {
     WriteLock lock(filesystem_.mutex_);
     ino = filesystem_.names_.next_ino();
   }
-  auto container = filesystem_.create_container(ino);
+  auto container = filesystem_.backend_.create(ino);
   if (!container) return std::unexpected(container.error());
   const int fd = (*container)->descriptor();
   return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};

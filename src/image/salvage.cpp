@@ -13,10 +13,13 @@ namespace {
 class Everything final : public stage::Buffer {
  public:
   explicit Everything(stage::Buffer& inner) : inner_(inner) {}
-  Result<std::uint64_t> begin_file() override { return fail(EROFS); }
-  Result<UniqueFd> open_container(std::uint64_t ino, int flags) override { return inner_.open_container(ino, flags); }
+  Result<fs::HeldFile> begin_open_file() override { return fail(EROFS); }
+  Result<fs::HeldFile> hold(std::uint64_t ino) override { return inner_.hold(ino); }
   void abandon(std::uint64_t) override {}
-  Status publish_file(std::uint64_t, const std::string&, const fs::StagedAttributes&, const fs::Origin&) override { return fail(EROFS); }
+  std::size_t publish_files(std::span<const fs::StagedFile>, Status& failed) override {
+    failed = fail(EROFS);
+    return 0;
+  }
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(EROFS); }
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(EROFS); }
   Result<std::vector<fs::WalkItem>> walk() override {

@@ -56,7 +56,7 @@ void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
 class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config), buffer_(buffer), pfs_(pfs), progress_(progress), tree_(pfs), crew_(options.workers),
+      : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), tree_(pfs), crew_(options.workers),
         writer_(config, buffer, pfs, tree_, progress, options.transfer_size) {}
 
   Receipt run() {
@@ -320,6 +320,7 @@ class StageOut {
   const config::JobConfig& config_;
   Buffer& buffer_;
   PfsIo& pfs_;
+  Options options_;
   Progress& progress_;
   ResultsTree tree_;
   std::vector<Outgoing> outgoing_;
