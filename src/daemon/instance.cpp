@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <unordered_map>
 #include <utility>
 
 #include "base/log.hpp"
@@ -357,11 +358,17 @@ void Instance::book_saved(const stage::Receipt& receipt) {
   fs::Staging staging(*filesystem_);
   const auto& config = options_.config;
   const bool in_place = config.in_place || config.results_dir == config.root_dir;
+  const auto items = staging.walk();
+  if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
+  std::unordered_map<std::string_view, const fs::WalkItem*> in_buffer;
+  for (const auto& item : *items) in_buffer.emplace(item.path, &item);
   for (const auto& entry : receipt.entries) {
     if (entry.action != stage::Action::staged_out || !entry.placed_as.empty()) continue;
+    const auto ours = in_buffer.find(entry.path);
     struct stat st {};
-    if (::lstat((config.results_dir + "/" + entry.path).c_str(), &st) != 0) continue;
-    if (S_ISREG(st.st_mode) && (static_cast<std::uint64_t>(st.st_size) != entry.bytes || to_ns(st.st_mtim) != entry.mtime)) continue;
+    if (ours == in_buffer.end() || ::lstat((config.results_dir + "/" + entry.path).c_str(), &st) != 0) continue;
+    const struct stat& in = ours->second->attributes;
+    if (S_ISREG(st.st_mode) && (st.st_size != in.st_size || to_ns(st.st_mtim) != to_ns(in.st_mtim))) continue;
     const fs::Origin copy{.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
     if (const Status booked = staging.mark_saved(entry.path, copy, in_place); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", entry.path, describe(booked.error()));
   }

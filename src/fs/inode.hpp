@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/clock.hpp"
 #include "fs/directory.hpp"
@@ -25,10 +26,13 @@ struct InodeExtra {
   std::optional<Origin> origin;               // staged in
   std::string origin_path;                    // under this name
   std::optional<Origin> saved;                // the copy in results-dir that an unload made, as it was then
-  std::string saved_path;                     // under this name
+  std::string saved_path;                     // under this name, or these: a NUL between them (is_saved_as())
   std::string parts;                          // of a file of which only parts were loaded: which
   Keep keep = Keep::by_rule;                  // set while the job runs; wins over the job file
 };
+
+/// Whether `path` is one of `saved_path`, whose names have a NUL between them.
+bool is_saved_as(std::string_view saved_path, std::string_view path);
 
 /// Guarded by the namespace lock, except what is atomic.
 struct Inode {

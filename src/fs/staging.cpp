@@ -197,6 +197,15 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
 }
 
 // What a name is to staging; `keep` and `keep_path` are those of the directory above.
+bool is_saved_as(std::string_view saved_path, std::string_view path) {
+  for (std::size_t at = 0; at <= saved_path.size();) {
+    const auto end = std::min(saved_path.find('\0', at), saved_path.size());
+    if (saved_path.substr(at, end - at) == path) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
 Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const {
   filesystem_.mutex_.assert_held_shared();
   auto attributes = filesystem_.stat_of(inode);
@@ -208,7 +217,7 @@ Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, K
     item.origin = extra.origin;
     item.dirty = inode.dirty;
   }
-  if (extra.saved && extra.saved_path == path) {
+  if (extra.saved && is_saved_as(extra.saved_path, path)) {
     item.saved = extra.saved;
     item.dirty = inode.dirty;
   }

@@ -211,10 +211,12 @@ Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_
 Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
+  const bool same_copy = staging.dirty == 0 && staging.saved != 0 && staging.copy == copy;
+  if (!same_copy) staging.saved_path = path;
+  else if (!is_saved_as(staging.saved_path, path)) staging.saved_path += '\0' + path;  // a hard link: the copy has both names
   staging.dirty = 0;
   staging.saved = 1;
   staging.copy = copy;
-  staging.saved_path = path;
   if (in_place && staging.staged != 0) {
     staging.origin = copy;
     staging.origin_path = path;

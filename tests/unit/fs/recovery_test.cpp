@@ -102,11 +102,42 @@ TEST_CASE("what is booked as saved is clean until it changes, also after recover
   CHECK_FALSE(is_dirty());
   scene.open({.smallest_compaction = 1});
   CHECK_FALSE(is_dirty());
-  REQUIRE(scene.filesystem->setxattr({}, ino, "user.x", "makes a snapshot", 0));
+  REQUIRE(scene.filesystem->setxattr({}, fs::root_ino, "user.x", "makes a snapshot", 0));
   scene.open({});
   CHECK_FALSE(is_dirty());
   REQUIRE(scene.filesystem->open({}, ino, O_WRONLY));
   CHECK(is_dirty());
+}
+
+TEST_CASE("an extended attribute that changes makes a saved file dirty") {
+  Scene scene;
+  const auto ino = scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0)->ino;
+  const auto is_dirty = [&] { return fs::Staging(*scene.filesystem).walk()->at(0).dirty; };
+  REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
+  CHECK_FALSE(is_dirty());
+  REQUIRE(scene.filesystem->setxattr({}, ino, "user.x", "y", 0));
+  CHECK(is_dirty());
+  scene.open({});
+  CHECK(is_dirty());
+}
+
+TEST_CASE("the names of a hard link are saved together") {
+  Scene scene;
+  const auto ino = scene.filesystem->make_node({}, fs::root_ino, "a", S_IFREG | 0644, 0)->ino;
+  REQUIRE(scene.filesystem->link({}, ino, fs::root_ino, "b"));
+  const auto dirty = [&](std::size_t i) { return fs::Staging(*scene.filesystem).walk()->at(i).dirty; };
+  const fs::Origin copy{.device = 2, .inode = 7};
+  REQUIRE(fs::Staging(*scene.filesystem).mark_saved("a", copy, false));
+  CHECK_FALSE(dirty(0));
+  CHECK(dirty(1));
+  REQUIRE(fs::Staging(*scene.filesystem).mark_saved("b", copy, false));
+  scene.open({});
+  CHECK_FALSE(dirty(0));
+  CHECK_FALSE(dirty(1));
+  // Of another copy only the name that it has counts.
+  REQUIRE(fs::Staging(*scene.filesystem).mark_saved("b", {.device = 2, .inode = 8}, false));
+  CHECK(dirty(0));
+  CHECK_FALSE(dirty(1));
 }
 
 TEST_CASE("under another name a saved file is not saved") {
