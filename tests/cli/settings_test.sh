@@ -48,6 +48,7 @@ check 'job file over site' is "$(shown workers "$JOB")" "3|job file|$JOB:2"
 export EFS_WORKERS=4
 check 'environment over job file' is "$(shown workers "$JOB")" '4|environment|EFS_WORKERS'
 check 'command line over environment' is "$(shown workers "$JOB" --set workers=5)" '5|command line|--set workers'
+check 'built in where nobody says anything' is "$(shown on-conflict "$JOB") $(shown max-rate "$JOB") $(shown retries "$JOB")" 'fail|built in| none|built in| 6|built in|'
 check_exit 'check --show shows them' 0 'workers +4 +environment \(EFS_WORKERS\)' "$EFS" check --show "$JOB"
 check_exit 'plan --show, too' 0 'workers +4 +environment \(EFS_WORKERS\)' "$EFS" plan --show "$JOB"
 check 'plan --show --json' json "$("$EFS" plan --show --json "$JOB")" "any(v['key'] == 'workers' and v['value'] == '4' for v in d['values'])"
