@@ -11,6 +11,7 @@ macro: stage-in and stage-out against cp and sync -f between the same places.
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -166,9 +167,10 @@ def main():
     plain = f"{scratch}/plain"
     os.mkdir(tmpfs)
     os.mkdir(plain)
-    run("mount", "-t", "tmpfs", "-o", "size=8g,huge=within_size,nosuid,nodev", "bench", tmpfs)
-    run("mount", "-t", "tmpfs", "-o", "size=1g", "bench", plain)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is below `finally` is done
     try:
+        run("mount", "-t", "tmpfs", "-o", "size=8g,huge=within_size,nosuid,nodev", "bench", tmpfs)
+        run("mount", "-t", "tmpfs", "-o", "size=1g", "bench", plain)
         print(f"kernel {os.uname().release}, {os.cpu_count()} CPUs; left: efs, right: yardstick; medians")
         micro(scratch, tmpfs, plain, "passthrough", "rw")
         micro(scratch, tmpfs, plain, "daemon", "daemon-io")
@@ -184,8 +186,9 @@ def main():
     finally:
         for instance in json.loads(subprocess.run([EFS, "status", "--json"], stdout=subprocess.PIPE, text=True).stdout or "[]"):
             subprocess.run([EFS, "stop", "--no-stage-out", instance["name"]])
-        run("umount", tmpfs)
-        run("umount", plain)
+        for mount in (tmpfs, plain):
+            if os.path.ismount(mount):
+                run("umount", mount)
         shutil.rmtree(scratch)
 
 

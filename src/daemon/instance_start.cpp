@@ -1,0 +1,226 @@
+// How an instance comes to life: by a start, with or without what an earlier one left, or by a takeover.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "config/mount_options.hpp"
+#include "daemon/instance.hpp"
+#include "fs/staging.hpp"
+#include "image/image.hpp"
+#include "stage/merge.hpp"
+#include "stage/planner.hpp"
+#include "stage/resume.hpp"
+#include "stage/stage_in.hpp"
+
+namespace efs::daemon {
+namespace {
+
+// Threads are started when slow work needs them: so many slow requests, less one, run side by side.
+unsigned session_threads() { return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U); }
+
+}  // namespace
+
+Status Instance::start() {
+  // What an earlier instance left is not ours to drop if this start fails.
+  const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto before = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+  keep_image_ = before.has_value() || before.error().code != ENOENT;
+  supervisor_.keep_store(keep_image_);
+  EFS_TRY(open_watchers());
+  EFS_TRY(prepare_mount_point());
+  EFS_TRY(open_store());
+  if (before && before->store != store_.path && image::find_store(before->store)) {
+    const std::string where = store_.path;
+    if (!store_.left) remove_store(std::exchange(store_.directory, ""));
+    return fail(EEXIST, "an earlier instance of this name left its data in " + before->store + ", and this job's store is " + where + "; bring the data out (efs salvage " + options_.config.name + ") and remove them (efs clean), or choose another --name");
+  }
+  keep_image_ = store_.left;
+  supervisor_.keep_store(keep_image_);
+  EFS_TRY(open_filesystem(false));
+  EFS_TRY(plan_and_stage_in());
+  return mount();
+}
+
+Status Instance::open_store() {
+  auto store = set_up_store(options_.config, options_.directory, options_.privileged, (options_.mount_flags & config::mount_noatime) != 0, supervisor_);
+  if (!store) return std::unexpected(store.error());
+  store_ = std::move(*store);
+  return {};
+}
+
+// When the job began, by the PFS's clock: what is newer in results-dir at the end is another node's. The manifest keeps
+// it for whoever goes on with the store.
+void Instance::note_merge_start() {
+  config::JobConfig& config = options_.config;
+  if (config.nodes < 2 || config.results_dir.empty()) return;
+  if (store_.left) config.merge_since = store_.manifest.merge_since;
+  else if (const auto now = stage::pfs_now(config.results_dir)) config.merge_since = *now;
+  merging_ = stage::merging_pfs(config.merge_since);
+}
+
+stage::PfsIo& Instance::results_pfs() { return merging_ ? *merging_ : stage::posix_pfs(); }
+
+// Opens stay on one path for the life of the mount, also under a successor.
+SupervisorClient* Instance::passthrough_registry() {
+  const bool passthrough = options_.privileged && !options_.daemon_io && options_.config.trace.empty() && store_.backend->offers_descriptor();
+  return passthrough ? &supervisor_ : nullptr;
+}
+
+Status Instance::take_over() {
+  EFS_TRY(open_watchers());
+  keep_image_ = true;  // until a stop says otherwise
+  EFS_TRY(open_store());
+  if (!store_.left) return fail(ENOENT, "the predecessor's store " + store_.path + " is gone");
+  EFS_TRY(open_filesystem(true));
+  auto connection = supervisor_.resume();
+  if (!connection && connection.error().code != ENOTCONN) return std::unexpected(connection.error());
+  log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers, options_.predecessor, connection.has_value());
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks());
+  if (!connection) {
+    {
+      MutexLock lock(mutex_);
+      session_ended_ = true;
+    }
+    enter(State::unsaved);
+    return {};
+  }
+  session_->inherit(connection->backings);
+  serve_in_thread(std::move(connection->fuse), std::move(connection->init));
+  keep_house();
+  ready_ = true;
+  enter(State::running);
+  return {};
+}
+
+// A start on what an earlier instance left and a takeover replay the same journal; what the kernel has lives on in a
+// takeover only.
+Status Instance::open_filesystem(bool takeover) {
+  struct stat root {};
+  if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
+  made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir);
+  note_merge_start();
+  if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_));
+  const bool same_boot = !store_.left || store_.manifest.boot_id == image::boot_id();
+  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(),
+                                                           .after_power_loss = !same_boot, .takeover = takeover,
+                                                           .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = options_.config.backends.front().segment_size});
+  if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));
+  filesystem_ = std::move(*filesystem);
+  if (!store_.left) return {};
+  const auto& met = filesystem_->recovery();
+  log::info("event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={}", met.journal.records, met.journal.torn, met.nameless, met.unknown_containers, met.emptied.size(), met.dropped.size());
+  for (const auto& path : met.emptied) log::warn("event=content_lost path=\"{}\" reason=\"power loss before its first fsync\"", path);
+  if (takeover) return {};
+  log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);
+  // Only now: a manifest of this boot says that what power loss made doubtful has been dropped.
+  return write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_);
+}
+
+// Before anything moves: a mount point that cannot be used is found now and not after an hour of staging.
+Status Instance::prepare_mount_point() {
+  const std::string& path = options_.config.mount_dir;
+  struct statfs fs {};
+  if (::statfs(path.c_str(), &fs) != 0 && errno == ENOTCONN) {
+    const auto slash = path.rfind('/');
+    const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!parent) return fail_errno("mount-dir " + path);
+    if (const Status dropped = supervisor_.drop_dead_mount(parent.get(), path.substr(slash + 1)); !dropped) return fail(dropped.error().code, "mount-dir " + path + " has a dead mount: " + describe(dropped.error()));
+  }
+  if (::mkdir(path.c_str(), 0755) == 0) made_mount_point_ = true;
+  else if (errno != EEXIST) return fail_errno("mount-dir " + path);
+  mount_point_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!mount_point_) return fail_errno("mount-dir " + path);
+  DIR* directory = ::fdopendir(::dup(mount_point_.get()));
+  bool empty = true;
+  while (const dirent* entry = directory == nullptr ? nullptr : ::readdir(directory))
+    if (std::string_view name = entry->d_name; name != "." && name != "..") empty = false;
+  if (directory != nullptr) ::closedir(directory);
+  if (!empty) return fail(ENOTEMPTY, "mount-dir " + path + " is not empty: its files would be hidden by the mount; name an empty directory");
+  if (const Status allowed = supervisor_.check_mount(mount_point_.get()); !allowed) return fail(allowed.error().code, "mount-dir " + path + ": " + describe(allowed.error()));
+  return {};
+}
+
+Status Instance::plan_and_stage_in() {
+  stage::PacedPfs pfs = paced_pfs(progress_.cancel);
+  fs::Staging staging(*filesystem_);
+  stage::StagingBuffer buffer(staging);
+  const auto available = staging.available_bytes();
+  auto plan = stage::make_plan(options_.config, pfs, available && !store_.left ? std::optional(*available) : std::nullopt);
+  if (!plan) return std::unexpected(plan.error());
+  if (!plan->problems.empty()) {
+    std::string text = "the job cannot start:";
+    for (const auto& problem : plan->problems) text += "\n  " + problem.path + ": " + problem.reason;
+    return fail(EINVAL, text);
+  }
+  if (store_.left) EFS_TRY(subtract_what_is_there(*plan, staging));
+  enter(State::staging_in);
+  const auto turn = turns_.take(queue::Direction::in, plan->bytes, progress_);
+  if (!turn) return std::unexpected(turn.error());
+  const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(options_.config), progress_);
+  if (!report.ok()) return fail(report.failure->error.code, "stage-in failed: " + (report.failure->path.empty() ? "" : options_.config.root_dir + "/" + report.failure->path + ": ") + describe(report.failure->error));
+  log::info("event=staged_in files={} directories={} bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.seconds, pfs.retried());
+  return {};
+}
+
+// An earlier instance has staged in, and perhaps worked on, some of it.
+Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
+  const auto items = staging.walk();
+  if (!items) return std::unexpected(items.error());
+  const auto subtracted = stage::subtract(plan, *items);
+  for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));
+  if (const auto available = staging.available_bytes(); available && plan.needed > *available)
+    return fail(ENOSPC, "what is missing of the inputs needs " + format_bytes(plan.needed) + " and the buffer, which holds what an earlier instance left, can take " + format_bytes(*available));
+  log::info("event=resume_plan missing_files={} missing_bytes={} kept_files={} kept_bytes={} changed_by_job={} outdated={}", plan.files, plan.bytes, subtracted.kept_files, subtracted.kept_bytes, subtracted.job_files,
+            subtracted.outdated.size());
+  return {};
+}
+
+// On a store that outlives the machine: group commit, and booking what has reached the medium.
+void Instance::keep_house() {
+  if (store_.backend->durability() == Durability::volatile_memory) return;
+  constexpr auto interval = std::chrono::seconds(1);
+  housekeeper_ = std::make_unique<TimerThread>(std::chrono::steady_clock::now() + interval, [this] { filesystem_->tend(); }, interval);
+}
+
+Status Instance::mount() {
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks());
+  EFS_TRY(filesystem_->new_connection());
+  auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
+  if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
+  // Ours would keep the mount point's old face busy.
+  mount_point_.reset();
+  serve_in_thread(std::move(*fuse), std::nullopt);
+  // The first request that is answered is INIT: a mount that does not answer is not ready.
+  struct statvfs probe {};
+  if (::statvfs(options_.config.mount_dir.c_str(), &probe) != 0) {
+    return fail_errno("the mount at " + options_.config.mount_dir + " does not answer");
+  }
+  keep_house();
+  ready_ = true;
+  enter(State::running);
+  return {};
+}
+
+void Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init) {
+  session_thread_ = std::jthread([this, fd = std::move(fuse), init = std::move(init)]() mutable {
+    const fuse::RequestLoop::Options loop{.most_threads = session_threads(), .spin = options_.spin};
+    const Status served = init ? session_->take_over(std::move(fd), loop, *init, [this] { supervisor_.report_progress(); })
+                               : session_->serve(std::move(fd), loop, [this](const fuse::InitRequest& request) { supervisor_.keep_init(request); });
+    if (!served) {
+      log::error("event=session_failed reason=\"{}\"", describe(served.error()));
+      supervisor_.abort();
+    }
+    MutexLock lock(mutex_);
+    session_ended_ = true;
+    changed_.notify_all();
+  });
+}
+
+}  // namespace efs::daemon

@@ -1,0 +1,170 @@
+// How an instance ends: unmount, stage-out, and what stays on the node.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/log.hpp"
+#include "daemon/instance.hpp"
+#include "fs/staging.hpp"
+#include "image/image.hpp"
+#include "stage/stage_out.hpp"
+
+namespace efs::daemon {
+
+using control::Json;
+
+// Waits for a reason to stop and carries it out. True when the life is over.
+bool Instance::serve_until_stopped() {
+  StopRequest request;
+  bool was_unsaved = false;
+  {
+    MutexLock lock(mutex_);
+    was_unsaved = state_ == State::unsaved;
+    // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage out.
+    while (!stop_request_ && (!session_ended_ || was_unsaved)) changed_.wait(mutex_);
+    if (stop_request_) request = *stop_request_;
+  }
+  if (!was_unsaved) {
+    enter(State::unmounting);
+    tasks_.close(request.stage_out && !request.until);  // what unloads have not brought out, the stage-out does, in time
+    if (const Status unmounted = unmount(); !unmounted) {
+      tasks_.reopen();
+      enter(State::running);
+      finish_stop(request, control::error_line(unmounted.error()));
+      return false;
+    }
+  }
+  if (!request.stage_out) {
+    {
+      MutexLock lock(mutex_);
+      last_receipt_.reset();
+    }
+    keep_image_ = request.keep;
+    if (keep_image_) leave_image(image::Left::unsaved);
+    log::info("event=stopped stage_out=no store={}", keep_image_ ? "kept" : "dropped");
+    finish_stop(request, control::result_line({{"staged_out", false}}));
+    return true;
+  }
+  enter(State::staging_out);
+  if (stage_out(request)) return true;
+  enter(State::unsaved);
+  return false;
+}
+
+Status Instance::unmount() {
+  if (const Status unmounted = supervisor_.unmount(); !unmounted) return fail(unmounted.error().code, options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
+  if (session_thread_.joinable()) session_thread_.join();
+  housekeeper_.reset();
+  return {};
+}
+
+void Instance::leave_image(image::Left left) {
+  if (const Status done = filesystem_->settle(); !done) log::warn("event=not_settled reason=\"{}\"", describe(done.error()));
+  if (const Status done = filesystem_->fsync_metadata(); !done) log::error("event=journal_not_synced reason=\"{}\"", describe(done.error()));
+  if (const Status done = write_manifests(store_, options_.config, options_.directory, left, false); !done) log::error("event=manifest_not_written reason=\"{}\"", describe(done.error()));
+}
+
+// What is back is clean from now on, so that the next stop leaves it alone. Where results are in place, the PFS file is
+// also what the buffer's was staged in from. Where that has changed again already, the doubt stays.
+void Instance::book_saved(const stage::Receipt& receipt) {
+  fs::Staging staging(*filesystem_);
+  const auto& config = options_.config;
+  const bool in_place = config.in_place || config.results_dir == config.root_dir;
+  const auto items = staging.walk();
+  if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
+  std::unordered_map<std::string_view, const fs::WalkItem*> in_buffer;
+  for (const auto& item : *items) in_buffer.emplace(item.path, &item);
+  for (const auto& entry : receipt.entries) {
+    const bool is_back = entry.action == stage::Action::staged_out || entry.action == stage::Action::kept;
+    if (!is_back || !entry.placed_as.empty()) continue;
+    const auto ours = in_buffer.find(entry.path);
+    struct stat st {};
+    if (ours == in_buffer.end() || ::lstat((config.results_dir + "/" + entry.path).c_str(), &st) != 0) continue;
+    const struct stat& in = ours->second->attributes;
+    if (S_ISREG(st.st_mode) && (st.st_size != in.st_size || to_ns(st.st_mtim) != to_ns(in.st_mtim))) continue;
+    const fs::Origin copy{.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
+    if (const Status booked = staging.mark_saved(entry.path, copy, in_place); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", entry.path, describe(booked.error()));
+  }
+}
+
+// With a deadline the first quarter of the time may go into waiting for a turn.
+std::optional<std::chrono::steady_clock::time_point> Instance::latest_turn(const StopRequest& request) {
+  if (!request.until) return std::nullopt;
+  const auto now = std::chrono::steady_clock::now();
+  return now + (*request.until - now) / 4;
+}
+
+bool Instance::stage_out(const StopRequest& request) {
+  stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
+  fs::Staging staging(*filesystem_);
+  stage::StagingBuffer buffer(staging);
+  {
+    MutexLock lock(mutex_);
+    progress_.cancel = request.until && *request.until <= std::chrono::steady_clock::now();
+  }
+  stage::Options how = stage_options(options_.config);
+  how.by_rank = request.until.has_value();
+  std::unique_ptr<TimerThread> alarm;
+  if (request.until) alarm = std::make_unique<TimerThread>(*request.until, [this] { progress_.cancel = true; });
+  const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_, latest_turn(request));
+  stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
+  receipt.retries = pfs.retried();
+  alarm.reset();
+  if (request.keep || request.until || is_hurried()) book_saved(receipt);
+  add_unloaded(receipt);
+  int code = stage::exit_code(receipt);
+  Json outcome = control::result_line({{"staged_out", true}, {"summary", stage::describe(receipt)}});
+  if (!options_.config.results_dir.empty()) {
+    const std::string path = options_.config.results_dir + "/efs-receipt-" + options_.config.name + ".json";
+    if (const Status written = stage::write_receipt(receipt, path)) {
+      outcome["receipt_file"] = path;
+    } else {
+      outcome["summary"] = outcome["summary"].get<std::string>() + "\nThe receipt could not be written: " + path + ": " + describe(written.error());
+      if (code == 0) code = 1;
+    }
+  }
+  outcome["exit"] = code;
+  log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
+  {
+    MutexLock lock(mutex_);
+    last_receipt_ = std::make_shared<const stage::Receipt>(std::move(receipt));
+  }
+  const bool over = code == 0 || request.until;
+  keep_image_ = request.keep || code != 0;
+  if (over && keep_image_) leave_image(code == 0 ? image::Left::kept : image::Left::unsaved);
+  if (!over) outcome["kept"] = true;
+  else if (code != 0) outcome["image"] = store_.path;
+  finish_stop(request, std::move(outcome));
+  return over;
+}
+
+bool Instance::is_hurried() {
+  MutexLock lock(mutex_);
+  return hurry_ != nullptr;
+}
+
+std::uint64_t Instance::request_stop(StopRequest request) {
+  MutexLock lock(mutex_);
+  if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
+  // A stage-out under way, which may have all the time in the world, ends in time for this one, which then goes on.
+  if (state_ == State::staging_out && request.until) hurry_ = std::make_unique<TimerThread>(*request.until, [this] { progress_.cancel = true; });
+  request.ticket = ++stops_asked_;
+  stop_request_ = request;
+  changed_.notify_all();
+  return request.ticket;
+}
+
+// Of several requests the last one is carried out, and answers those before it.
+void Instance::finish_stop(const StopRequest& request, Json outcome) {
+  MutexLock lock(mutex_);
+  last_outcome_ = std::move(outcome);
+  if (watchers_) watchers_->poke();
+  if (stop_request_ && stop_request_->ticket == request.ticket) stop_request_.reset();
+  stops_done_ = std::max(stops_done_, request.ticket);
+  hurry_.reset();
+  changed_.notify_all();
+}
+
+}  // namespace efs::daemon
