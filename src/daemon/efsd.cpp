@@ -84,7 +84,24 @@ void tell(int ready_fd, const std::string& line) {
 
 struct InstanceDirectory {
   UniqueFd base, directory, store, lock;
+  bool was_there = false;  // an earlier instance may have left its store
 };
+
+// Made by efs for this user, and nothing that he put in its place.
+bool is_lock_of(const User& user, const UniqueFd& lock) {
+  struct stat st {};
+  return ::fstat(lock.get(), &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 && st.st_uid == user.uid;
+}
+
+// Whoever only looks whether an instance is alive holds its lock for a moment.
+bool lock_soon(const UniqueFd& lock) {
+  for (int tries = 0; tries < 20; ++tries) {
+    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return true;
+    const timespec pause{.tv_sec = 0, .tv_nsec = 10'000'000};
+    ::nanosleep(&pause, nullptr);
+  }
+  return false;
+}
 
 // The directory of an instance that is dead, or was left by `efs stop --keep`. It was the user's to change meanwhile: it
 // must still be his, and nothing in it is followed.
@@ -98,7 +115,8 @@ Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const Argu
   made.lock.reset(::openat(made.directory.get(), "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!made.lock && errno == ENOENT) return fail(EEXIST, taken + ": it was not made by efs");
   if (!made.lock) return fail_errno(path + "/lock");
-  if (::flock(made.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EEXIST, taken);
+  if (!is_lock_of(user, made.lock)) return fail(EEXIST, taken + ": its lock was not made by efs");
+  if (!lock_soon(made.lock)) return fail(EEXIST, taken);
   // Whoever held the lock before may have removed the directory behind its name while we waited for nothing.
   struct stat now {};
   if (::fstatat(made.base.get(), arguments.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || now.st_ino != st.st_ino || now.st_dev != st.st_dev) return fail(EAGAIN, path + " has just been removed; try again");
@@ -106,7 +124,7 @@ Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const Argu
   made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!made.store) return fail_errno(path + "/store");
   ::unlinkat(made.directory.get(), "control.sock", 0);
-  if (::geteuid() == 0 && ::fchown(made.lock.get(), user.uid, user.gid) != 0) return fail_errno("chown");
+  made.was_there = true;
   return made;
 }
 
@@ -139,7 +157,7 @@ void remove_instance_directory(InstanceDirectory& made, const Arguments& argumen
   // By name below descriptors of ours; a symbolic link in a name's place is removed, not followed.
   const std::string store = "/proc/self/fd/" + std::to_string(made.directory.get()) + "/store";
   ::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
-  for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "merge-since", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(made.directory.get(), name, 0);
+  for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(made.directory.get(), name, 0);
   ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR);
   ::unlinkat(made.base.get(), arguments.name.c_str(), AT_REMOVEDIR);
   made.lock.reset();
@@ -147,7 +165,7 @@ void remove_instance_directory(InstanceDirectory& made, const Arguments& argumen
 
 // What stays leads to a store that stays.
 void leave_instance_directory(const InstanceDirectory& made) {
-  for (const char* name : {"control.sock", "job.yaml", "merge-since", "status.json", "status.json.efs-partial"}) ::unlinkat(made.directory.get(), name, 0);
+  for (const char* name : {"control.sock", "job.yaml", "status.json", "status.json.efs-partial"}) ::unlinkat(made.directory.get(), name, 0);
 }
 
 Result<config::JobConfig> load_job(const Arguments& a, const User& user) {
@@ -265,7 +283,7 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // the worker decides what they mean
   if (arguments.ready_fd >= 0) ::close(std::exchange(arguments.ready_fd, -1));
   Supervisor supervisor({.uid = user.uid, .gid = user.gid, .instance = UniqueFd(::dup(made.directory.get())), .store = std::move(made.store),
-                         .fuse_device = UniqueFd(privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1), .privileged = privileged});
+                         .fuse_device = UniqueFd(privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1), .privileged = privileged, .keep_store = made.was_there});
   if (const Status dropped = drop_privilege(user); !dropped) {
     log::error("event=supervisor_failed reason=\"{}\"", describe(dropped.error()));
     child.channel.reset();  // with rights that it must not have it answers nothing: the worker gives up

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <unordered_map>
 #include <utility>
 
@@ -71,6 +70,8 @@ int Instance::run() {
   if (successor) {
     if (const Status taken = take_over(); !taken) {
       log::error("event=takeover_failed reason=\"{}\"", describe(taken.error()));
+      fail_with(control::error_line(taken.error()));
+      close_watchers();
       return 1;  // everything stays as it is: the supervisor decides
     }
   } else if (const Status started = start(); !started) {
@@ -89,12 +90,17 @@ int Instance::run() {
   return 0;
 }
 
-void Instance::tell_failure(Json failure) {
+void Instance::fail_with(Json failure) {
   MutexLock lock(mutex_);
   start_failure_ = std::move(failure);
   state_ = State::failed;
   if (watchers_) watchers_->poke();
   changed_.notify_all();
+}
+
+void Instance::tell_failure(Json failure) {
+  fail_with(std::move(failure));
+  MutexLock lock(mutex_);
   // Whoever started us is waiting for the reason; give him the time to hear it.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (!failure_told_ && changed_.wait_until(mutex_, end)) {}
@@ -109,12 +115,12 @@ Status Instance::open_watchers() {
 }
 
 Status Instance::start() {
-  EFS_TRY(open_watchers());
   // What an earlier instance left is not ours to drop if this start fails.
   const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   const auto before = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
   keep_image_ = before.has_value() || before.error().code != ENOENT;
   supervisor_.keep_store(keep_image_);
+  EFS_TRY(open_watchers());
   EFS_TRY(prepare_mount_point());
   EFS_TRY(open_store());
   if (before && before->store != store_.path && image::find_store(before->store)) {
@@ -125,7 +131,6 @@ Status Instance::start() {
   keep_image_ = store_.left;
   supervisor_.keep_store(keep_image_);
   EFS_TRY(open_filesystem(false));
-  note_merge_start(false);
   EFS_TRY(plan_and_stage_in());
   return mount();
 }
@@ -137,16 +142,22 @@ Status Instance::open_store() {
   return {};
 }
 
-// When the job began by the PFS's clock: what is newer in results-dir at the end is another node's. Kept for successors.
-void Instance::note_merge_start(bool there) {
-  if (options_.config.nodes < 2 || options_.config.results_dir.empty()) return;
-  const std::string kept = options_.directory + "/merge-since";
-  if (there) {
-    std::ifstream(kept) >> merge_since_;
-  } else if (const auto now = stage::pfs_now(options_.config.results_dir)) {
-    merge_since_ = *now;
-    std::ofstream(kept) << merge_since_;
-  }
+// When the job began, by the PFS's clock: what is newer in results-dir at the end is another node's. The manifest keeps
+// it for whoever goes on with the store.
+void Instance::note_merge_start() {
+  config::JobConfig& config = options_.config;
+  if (config.nodes < 2 || config.results_dir.empty()) return;
+  if (store_.left) config.merge_since = store_.manifest.merge_since;
+  else if (const auto now = stage::pfs_now(config.results_dir)) config.merge_since = *now;
+  merging_ = stage::merging_pfs(config.merge_since);
+}
+
+stage::PfsIo& Instance::results_pfs() { return merging_ ? *merging_ : stage::posix_pfs(); }
+
+// Opens stay on one path for the life of the mount, also under a successor.
+SupervisorClient* Instance::passthrough_registry() {
+  const bool passthrough = options_.privileged && !options_.daemon_io && options_.config.trace.empty() && store_.backend->offers_descriptor();
+  return passthrough ? &supervisor_ : nullptr;
 }
 
 Status Instance::take_over() {
@@ -155,12 +166,10 @@ Status Instance::take_over() {
   EFS_TRY(open_store());
   if (!store_.left) return fail(ENOENT, "the predecessor's store " + store_.path + " is gone");
   EFS_TRY(open_filesystem(true));
-  note_merge_start(true);
   auto connection = supervisor_.resume();
   if (!connection && connection.error().code != ENOTCONN) return std::unexpected(connection.error());
   log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers, options_.predecessor, connection.has_value());
-  const bool passthrough = options_.privileged && !options_.daemon_io && store_.backend->offers_descriptor();
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr, sinks());
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks());
   if (!connection) {
     {
       MutexLock lock(mutex_);
@@ -183,6 +192,7 @@ Status Instance::open_filesystem(bool takeover) {
   struct stat root {};
   if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
   made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir);
+  note_merge_start();
   if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_));
   const bool same_boot = !store_.left || store_.manifest.boot_id == image::boot_id();
   auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(),
@@ -267,8 +277,7 @@ void Instance::keep_house() {
 }
 
 Status Instance::mount() {
-  const bool passthrough = options_.privileged && !options_.daemon_io && options_.config.trace.empty() && store_.backend->offers_descriptor();
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough ? &supervisor_ : nullptr, sinks());
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks());
   EFS_TRY(filesystem_->new_connection());
   auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
   if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
@@ -314,11 +323,11 @@ bool Instance::serve_until_stopped() {
   }
   if (!was_unsaved) {
     enter(State::unmounting);
-    tasks_.close(request.stage_out);
+    tasks_.close(request.stage_out && !request.until);  // what unloads have not brought out, the stage-out does, in time
     if (const Status unmounted = unmount(); !unmounted) {
       tasks_.reopen();
       enter(State::running);
-      finish_stop(control::error_line(unmounted.error()));
+      finish_stop(request, control::error_line(unmounted.error()));
       return false;
     }
   }
@@ -330,7 +339,7 @@ bool Instance::serve_until_stopped() {
     keep_image_ = request.keep;
     if (keep_image_) leave_image(image::Left::unsaved);
     log::info("event=stopped stage_out=no store={}", keep_image_ ? "kept" : "dropped");
-    finish_stop(control::result_line({{"staged_out", false}}));
+    finish_stop(request, control::result_line({{"staged_out", false}}));
     return true;
   }
   enter(State::staging_out);
@@ -363,7 +372,8 @@ void Instance::book_saved(const stage::Receipt& receipt) {
   std::unordered_map<std::string_view, const fs::WalkItem*> in_buffer;
   for (const auto& item : *items) in_buffer.emplace(item.path, &item);
   for (const auto& entry : receipt.entries) {
-    if (entry.action != stage::Action::staged_out || !entry.placed_as.empty()) continue;
+    const bool is_back = entry.action == stage::Action::staged_out || entry.action == stage::Action::kept;
+    if (!is_back || !entry.placed_as.empty()) continue;
     const auto ours = in_buffer.find(entry.path);
     struct stat st {};
     if (ours == in_buffer.end() || ::lstat((config.results_dir + "/" + entry.path).c_str(), &st) != 0) continue;
@@ -374,21 +384,30 @@ void Instance::book_saved(const stage::Receipt& receipt) {
   }
 }
 
+// With a deadline the first quarter of the time may go into waiting for a turn.
+std::optional<std::chrono::steady_clock::time_point> Instance::latest_turn(const StopRequest& request) {
+  if (!request.until) return std::nullopt;
+  const auto now = std::chrono::steady_clock::now();
+  return now + (*request.until - now) / 4;
+}
+
 bool Instance::stage_out(const StopRequest& request) {
-  const auto merging = options_.config.nodes > 1 ? stage::merging_pfs(merge_since_) : nullptr;
-  stage::PacedPfs pfs = paced_pfs(progress_.cancel, merging ? *merging : stage::posix_pfs());
+  stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
-  progress_.cancel = false;
+  {
+    MutexLock lock(mutex_);
+    progress_.cancel = request.until && *request.until <= std::chrono::steady_clock::now();
+  }
   stage::Options how = stage_options(options_.config);
   how.by_rank = request.until.has_value();
   std::unique_ptr<TimerThread> alarm;
   if (request.until) alarm = std::make_unique<TimerThread>(*request.until, [this] { progress_.cancel = true; });
-  const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_);
+  const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_, latest_turn(request));
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
   receipt.retries = pfs.retried();
   alarm.reset();
-  if (request.keep && stage::exit_code(receipt) == 0) book_saved(receipt);
+  if (request.keep || request.until || is_hurried()) book_saved(receipt);
   add_unloaded(receipt);
   int code = stage::exit_code(receipt);
   Json outcome = control::result_line({{"staged_out", true}, {"summary", stage::describe(receipt)}});
@@ -412,7 +431,7 @@ bool Instance::stage_out(const StopRequest& request) {
   if (over && keep_image_) leave_image(code == 0 ? image::Left::kept : image::Left::unsaved);
   if (!over) outcome["kept"] = true;
   else if (code != 0) outcome["image"] = store_.path;
-  finish_stop(std::move(outcome));
+  finish_stop(request, std::move(outcome));
   return over;
 }
 
@@ -463,19 +482,30 @@ void Instance::enter(State state) {
   log::info("event=state state={}", name_of(state));
 }
 
-void Instance::request_stop(const StopRequest& request) {
+bool Instance::is_hurried() {
   MutexLock lock(mutex_);
-  if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
-  stop_request_ = request;
-  changed_.notify_all();
+  return hurry_ != nullptr;
 }
 
-void Instance::finish_stop(Json outcome) {
+std::uint64_t Instance::request_stop(StopRequest request) {
+  MutexLock lock(mutex_);
+  if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
+  // A stage-out under way, which may have all the time in the world, ends in time for this one, which then goes on.
+  if (state_ == State::staging_out && request.until) hurry_ = std::make_unique<TimerThread>(*request.until, [this] { progress_.cancel = true; });
+  request.ticket = ++stops_asked_;
+  stop_request_ = request;
+  changed_.notify_all();
+  return request.ticket;
+}
+
+// Of several requests the last one is carried out, and answers those before it.
+void Instance::finish_stop(const StopRequest& request, Json outcome) {
   MutexLock lock(mutex_);
   last_outcome_ = std::move(outcome);
   if (watchers_) watchers_->poke();
-  stop_request_.reset();
-  ++stops_done_;
+  if (stop_request_ && stop_request_->ticket == request.ticket) stop_request_.reset();
+  stops_done_ = std::max(stops_done_, request.ticket);
+  hurry_.reset();
   changed_.notify_all();
 }
 

@@ -66,8 +66,10 @@ class Instance {
     bool stage_out = true;
     bool keep = false;  // leave the store, for the next start
     std::optional<std::chrono::steady_clock::time_point> until;  // be gone by then; what is not saved stays in the image
+    std::uint64_t ticket = 0;  // of whoever waits; 0: nobody
   };
-  void request_stop(const StopRequest& request);
+  /// Its ticket, which finish_stop() answers.
+  std::uint64_t request_stop(StopRequest request);
 
  private:
   Status start();
@@ -76,7 +78,10 @@ class Instance {
   Status open_watchers();
   std::vector<fuse::EventSink*> sinks();
   Status open_store();
-  void note_merge_start(bool there);
+  void note_merge_start();
+  /// Where results go: with several nodes none replaces another's.
+  stage::PfsIo& results_pfs();
+  SupervisorClient* passthrough_registry();
   void serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
   Status prepare_mount_point();
   Status open_filesystem(bool takeover);
@@ -89,6 +94,7 @@ class Instance {
   stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs = stage::posix_pfs());
   /// True when the life is over: all is back, or time is up.
   bool stage_out(const StopRequest& request);
+  static std::optional<std::chrono::steady_clock::time_point> latest_turn(const StopRequest& request);
   void book_saved(const stage::Receipt& receipt);
   void leave_image(image::Left left);
   void keep_house();
@@ -99,8 +105,7 @@ class Instance {
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
   bool is_starting();
-  bool is_stopping(std::uint64_t before);
-  std::uint64_t stops_done();
+  bool is_stopping(std::uint64_t ticket);
   // instance_files.cpp: what is done to files while programs run
   control::Json handle_files(const std::string& verb, const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_load(const control::Json& request);
@@ -117,10 +122,12 @@ class Instance {
   control::Json progress_now();
   control::Json status_file_now();
   void enter(State state);
-  void finish_stop(control::Json outcome);
+  void finish_stop(const StopRequest& request, control::Json outcome);
+  bool is_hurried();
+  void fail_with(control::Json failure);
   void tell_failure(control::Json failure);
 
-  const InstanceOptions options_;
+  InstanceOptions options_;  // merge_since is found out at the start
   SupervisorClient& supervisor_;
   TurnClient& turns_;
   std::unique_ptr<control::Server> server_;
@@ -131,7 +138,7 @@ class Instance {
   std::jthread session_thread_;
   UniqueFd mount_point_;
   bool made_mount_point_ = false;
-  Nanoseconds merge_since_ = 0;  // of a job on several nodes: what the PFS got later is another node's; 0: not known, then all is
+  std::unique_ptr<stage::PfsIo> merging_;  // of a job on several nodes
   std::atomic<bool> keep_image_{false};        // the store stays when this process ends
   std::unique_ptr<TimerThread> housekeeper_;   // goes before filesystem_
   stage::Progress progress_;
@@ -145,7 +152,8 @@ class Instance {
   Condition changed_;
   State state_ EFS_GUARDED_BY(mutex_) = State::planning;
   std::optional<StopRequest> stop_request_ EFS_GUARDED_BY(mutex_);
-  std::uint64_t stops_done_ EFS_GUARDED_BY(mutex_) = 0;  // how many stop requests have an outcome
+  std::uint64_t stops_asked_ EFS_GUARDED_BY(mutex_) = 0, stops_done_ EFS_GUARDED_BY(mutex_) = 0;  // tickets: the last given, the last answered
+  std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);  // a later stop's deadline, while an earlier one stages out
   control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;

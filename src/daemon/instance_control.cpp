@@ -67,14 +67,13 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
     const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);
     wanted.until = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds - margin));
   }
-  const std::uint64_t before = stops_done();
-  request_stop(wanted);
-  while (is_stopping(before)) (void)progress(progress_now());  // the stop goes on when the asker is gone
+  const std::uint64_t ticket = request_stop(wanted);
+  while (is_stopping(ticket)) (void)progress(progress_now());  // the stop goes on when the asker is gone
   Json outcome;
   std::shared_ptr<const stage::Receipt> receipt;
   {
     MutexLock lock(mutex_);
-    if (stops_done_ == before) {
+    if (last_outcome_.is_null()) {
       failure_told_ = true;
       changed_.notify_all();
       return state_ == State::failed ? control::error_line({ECANCELED, "stopped before the inputs were there; nothing is mounted"}) : control::result_line();
@@ -86,15 +85,10 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
   return outcome;
 }
 
-std::uint64_t Instance::stops_done() {
+// As is_starting(): is the stop with this ticket still under way?
+bool Instance::is_stopping(std::uint64_t ticket) {
   MutexLock lock(mutex_);
-  return stops_done_;
-}
-
-// As is_starting(): is the stop that followed the first `before` ones still under way?
-bool Instance::is_stopping(std::uint64_t before) {
-  MutexLock lock(mutex_);
-  const auto stopping = [&]() EFS_REQUIRES(mutex_) { return stops_done_ == before && state_ != State::failed && state_ != State::ended; };
+  const auto stopping = [&]() EFS_REQUIRES(mutex_) { return stops_done_ < ticket && state_ != State::failed && state_ != State::ended; };
   if (!stopping()) return false;
   changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
   return stopping();

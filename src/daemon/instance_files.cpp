@@ -95,7 +95,7 @@ Json Instance::handle_unload(const Json& request) {
   std::string text = headline(what.names);
   const auto id = tasks_.start(TaskKind::unload, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
     fs::Staging staging(*filesystem_);
-    stage::PacedPfs pfs = paced_pfs(progress.cancel);
+    stage::PacedPfs pfs = paced_pfs(progress.cancel, results_pfs());
     stage::Receipt receipt = stage::unload(options_.config, what, staging, pfs, stage_options(options_.config), progress);
     receipt.retries = pfs.retried();
     remember_unloaded(receipt);

@@ -116,7 +116,7 @@ Result<Store> set_up_store(const config::JobConfig& config, const std::string& i
 
 Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, image::Left left, bool made_mount_dir) {
   const image::Manifest manifest{.name = config.name, .uid = ::geteuid(), .root_dir = config.root_dir, .mount_dir = config.mount_dir, .results_dir = config.results_dir, .log_file = config.log_file,
-                                 .job_file = config.source, .store = store.path, .kind = store.kind, .boot_id = image::boot_id(), .left = left, .made_mount_dir = made_mount_dir, .circumstances = config.circumstances};
+                                 .job_file = config.source, .store = store.path, .kind = store.kind, .boot_id = image::boot_id(), .left = left, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .made_mount_dir = made_mount_dir, .circumstances = config.circumstances};
   if (left == image::Left::in_use) {
     std::ifstream file(instance + "/" + image::job_file_name, std::ios::binary);  // as it was at the start
     const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

@@ -26,6 +26,7 @@ struct SupervisorOptions {
   UniqueFd store;          // O_PATH: the empty directory a private tmpfs is mounted on
   UniqueFd fuse_device;     // /dev/fuse, opened before privilege was dropped; none where not privileged
   bool privileged = false;  // may mount by itself; else by fusermount3
+  bool keep_store = false;  // at first: an earlier instance's store may be there, and is no start's to drop
 };
 
 class Supervisor {
@@ -78,7 +79,7 @@ class Supervisor {
   dev_t device_ = 0;         // of the mount
   std::optional<dev_t> store_device_;
   bool store_mounted_ = false;
-  bool keep_store_ = false;
+  bool keep_store_ = options_.keep_store;
   bool was_mounted_ = false;
   bool progress_ = false;
   std::string init_;                                          // the connection's INIT request

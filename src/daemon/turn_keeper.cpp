@@ -25,19 +25,21 @@ enum Verb : std::uint32_t { take_turn, report_progress, release_turn };
 
 struct Ask {
   std::uint32_t verb = take_turn;
+  std::uint32_t turn = 0;  // the worker's number of it
   std::uint32_t direction = 0;
   std::uint64_t bytes = 0;
 };
 
 struct Answer {
+  std::uint32_t turn = 0;
   std::uint32_t standing = 0;
   std::uint32_t ahead = 0;
   double wait = -1;
   std::array<char, 200> reason{};
 };
 
-void answer(int socket, const View& view) {
-  Answer line{.standing = static_cast<std::uint32_t>(view.standing), .ahead = view.ahead, .wait = view.wait};
+void answer(int socket, std::uint32_t turn, const View& view) {
+  Answer line{.turn = turn, .standing = static_cast<std::uint32_t>(view.standing), .ahead = view.ahead, .wait = view.wait};
   std::copy_n(view.reason.data(), std::min(view.reason.size(), line.reason.size() - 1), line.reason.begin());
   (void)!::send(socket, &line, sizeof line, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -45,6 +47,7 @@ void answer(int socket, const View& view) {
 // The keeper's loop: one turn at a time, until the worker closes its end.
 void keep(int socket, const QueueOptions& options, uid_t uid) {
   std::optional<queue::Turn> turn;
+  std::uint32_t number = 0;
   double next_look = 0;
   while (true) {
     pollfd line{.fd = socket, .events = POLLIN, .revents = 0};
@@ -62,9 +65,10 @@ void keep(int socket, const QueueOptions& options, uid_t uid) {
       }
       turn.reset();
       if (ask.verb != take_turn) continue;
+      number = ask.turn;
       auto drawn = queue::Turn::draw(options.directory, {.job = options.job, .node = options.node, .direction = ask.direction == 0 ? queue::Direction::in : queue::Direction::out, .bytes = ask.bytes, .uid = uid});
       if (!drawn) {
-        answer(socket, {.standing = Standing::unserialised, .reason = describe(drawn.error())});
+        answer(socket, number, {.standing = Standing::unserialised, .reason = describe(drawn.error())});
         continue;
       }
       turn.emplace(std::move(*drawn));
@@ -72,7 +76,7 @@ void keep(int socket, const QueueOptions& options, uid_t uid) {
     if (!turn) continue;
     const View view = turn->poll();
     next_look = view.next_look;
-    answer(socket, view);
+    answer(socket, number, view);
   }
 }
 
@@ -111,8 +115,13 @@ TurnClient::Held::Held() = default;
 TurnClient::Held::Held(Held&&) noexcept = default;
 
 bool TurnClient::send(std::uint32_t verb, std::uint32_t direction, std::uint64_t bytes) const {
-  const Ask ask{.verb = verb, .direction = direction, .bytes = bytes};
+  const Ask ask{.verb = verb, .turn = asked_, .direction = direction, .bytes = bytes};
   return keeper_ && ::send(keeper_.get(), &ask, sizeof ask, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof ask);
+}
+
+void TurnClient::drain() const {
+  std::array<char, sizeof(Answer)> dropped{};
+  while (keeper_ && ::recv(keeper_.get(), dropped.data(), dropped.size(), MSG_DONTWAIT) > 0) {}
 }
 
 void TurnClient::show(std::optional<Shown> shown) {
@@ -139,6 +148,7 @@ bool TurnClient::wait_for_answer(Shown& shown, const stage::Progress& progress, 
     shown.reason = "the process that keeps the turn is gone";
     return false;
   }
+  if (got.turn != asked_) return true;
   got.reason.back() = '\0';
   shown.standing = static_cast<Standing>(got.standing);
   shown.ahead = got.ahead;
@@ -147,18 +157,25 @@ bool TurnClient::wait_for_answer(Shown& shown, const stage::Progress& progress, 
   return shown.standing == Standing::waiting;
 }
 
-Result<TurnClient::Held> TurnClient::take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress) {
+Result<TurnClient::Held> TurnClient::take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress, std::optional<std::chrono::steady_clock::time_point> latest) {
   if (!keeper_ && why_not_.empty()) return Held();
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   Shown shown{.direction = direction, .since = to_ns(now)};
   Status given_up;
+  ++asked_;
   if (!send(take_turn, static_cast<std::uint32_t>(direction), bytes)) {
     shown.standing = Standing::unserialised;
     shown.reason = why_not_.empty() ? "the process that keeps the turn is gone" : why_not_;
   } else {
+    const auto is_late = [&] { return latest && std::chrono::steady_clock::now() >= *latest; };
     do show(shown);
-    while (wait_for_answer(shown, progress, given_up));
+    while (wait_for_answer(shown, progress, given_up) && !is_late());
+    if (given_up && shown.standing == Standing::waiting) {
+      shown.standing = Standing::unserialised;
+      shown.reason = "no turn could be had early enough before the deadline";
+      send(release_turn, 0, 0);
+    }
   }
   if (!given_up) {
     send(release_turn, 0, 0);
@@ -177,8 +194,7 @@ TurnClient::Held::Held(TurnClient& client, const stage::Progress& progress) : sh
     MutexLock lock(shared->mutex);
     while (!shared->ended) {
       if (shared->end.wait_until(shared->mutex, std::chrono::steady_clock::now() + std::chrono::seconds(1))) continue;
-      std::array<char, sizeof(Answer)> dropped{};
-      while (::recv(shared->client.keeper_.get(), dropped.data(), dropped.size(), MSG_DONTWAIT) > 0) {}
+      shared->client.drain();
       if (!shared->client.send(report_progress, 0, progress.bytes_done)) return;
     }
     shared->client.send(report_progress, 0, progress.bytes_done);
@@ -193,8 +209,7 @@ TurnClient::Held::~Held() {
   }
   shared_->end.notify_all();
   if (shared_->reporter.joinable()) shared_->reporter.join();
-  std::array<char, sizeof(Answer)> dropped{};
-  while (shared_->client.keeper_ && ::recv(shared_->client.keeper_.get(), dropped.data(), dropped.size(), MSG_DONTWAIT) > 0) {}
+  shared_->client.drain();
   shared_->client.send(release_turn, 0, 0);
   shared_->client.show(std::nullopt);
 }

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <thread>
@@ -47,7 +48,8 @@ class TurnClient {
     std::unique_ptr<Shared> shared_;
   };
   /// Waits for a turn; at once where no turns are taken or the keeper is gone. ECANCELED once `progress.cancel` is set.
-  Result<Held> take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress);
+  /// After `latest` it goes ahead without one.
+  Result<Held> take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress, std::optional<std::chrono::steady_clock::time_point> latest = std::nullopt);
 
   struct Shown {
     queue::Direction direction{};
@@ -64,8 +66,10 @@ class TurnClient {
   void show(std::optional<Shown> shown);
   bool wait_for_answer(Shown& shown, const stage::Progress& progress, Status& given_up);
   bool send(std::uint32_t verb, std::uint32_t direction, std::uint64_t bytes) const;
+  void drain() const;
 
   UniqueFd keeper_;
+  std::uint32_t asked_ = 0;  // turns so far: an answer to an earlier one is none
   std::string why_not_;  // turns are wished but cannot be had
   mutable Mutex mutex_;  // rank 90 (leaf): guards shown_
   std::optional<Shown> shown_ EFS_GUARDED_BY(mutex_);

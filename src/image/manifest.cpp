@@ -73,6 +73,9 @@ Result<Manifest> read_manifest(int directory) {
     m.store = json.at("store");
     m.kind = json.at("kind");
     m.boot_id = json.at("boot_id");
+    m.node = json.value("node_number", 0U);
+    m.nodes = json.value("nodes", 1U);
+    m.merge_since = json.value("merge_since", Nanoseconds{0});
     m.made_mount_dir = json.value("made_mount_dir", false);
     m.circumstances.variables = json.value("variables", m.circumstances.variables);
     m.circumstances.settings = json.value("settings", m.circumstances.settings);
@@ -91,6 +94,7 @@ Result<Manifest> read_manifest(int directory) {
 Status write_manifest(int directory, const Manifest& m) {
   const nlohmann::json json{{"format", format}, {"name", m.name}, {"uid", m.uid}, {"root_dir", m.root_dir}, {"mount_dir", m.mount_dir}, {"results_dir", m.results_dir}, {"log_file", m.log_file},
                             {"job_file", m.job_file}, {"store", m.store}, {"kind", m.kind}, {"boot_id", m.boot_id}, {"left", name_of(m.left)}, {"made_mount_dir", m.made_mount_dir},
+                            {"node_number", m.node}, {"nodes", m.nodes}, {"merge_since", m.merge_since},
                             {"variables", m.circumstances.variables}, {"settings", m.circumstances.settings}, {"user", m.circumstances.user}, {"home", m.circumstances.home}, {"node", m.circumstances.node}};
   return write_text(directory, manifest_name, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
@@ -103,6 +107,9 @@ Result<config::JobConfig> job_of(int directory, const Manifest& m) {
   const auto given = [](const std::string& value) { return value.empty() ? std::nullopt : std::optional(value); };
   auto config = config::reload(*text, m.job_file, {.name = m.name, .root_dir = given(m.root_dir), .mount_dir = given(m.mount_dir), .results_dir = given(m.results_dir), .log_file = given(m.log_file)}, m.circumstances);
   if (!config) return fail(EPROTO, "the image's job file: " + (config.error().empty() ? "damaged" : to_string(config.error().front(), job_file_name)));
+  config->node = m.node;
+  config->nodes = m.nodes;
+  config->merge_since = m.merge_since;
   return *config;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.hpp"
 #include "base/result.hpp"
 #include "config/job_config.hpp"
 
@@ -31,6 +32,8 @@ struct Manifest {
   std::string kind;      // dram or fsdax
   std::string boot_id;   // of the machine when it was last in use: another one now means power loss or reboot
   Left left = Left::in_use;
+  unsigned node = 0, nodes = 1;  // of the job's; and when it began, by the PFS's clock: stage/merge.hpp
+  Nanoseconds merge_since = 0;
   bool made_mount_dir = false;  // by the instance, and to be removed by whoever ends it
   config::Circumstances circumstances;  // of the job file
 };

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "fs/staging.hpp"
+#include "stage/merge.hpp"
 #include "stage/selection.hpp"
 #include "stage/stage_out.hpp"
 
@@ -102,7 +103,8 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   fs::Staging staging(*image.filesystem);
   stage::StagingBuffer buffer(staging);
   Everything everything(buffer);
-  stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, stage::posix_pfs(), {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
+  const auto merging = config.nodes > 1 && options.to.empty() ? stage::merging_pfs(config.merge_since) : nullptr;
+  stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, merging ? *merging : stage::posix_pfs(), {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
   receipt.note = note_of(image);
   if (const auto items = staging.walk()) vouch(image, receipt, *items);
   return receipt;

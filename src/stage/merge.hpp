@@ -10,7 +10,8 @@ namespace efs::stage {
 
 /// The PFS for the stage-out of one of several nodes. Its rename replaces only what was there before `since` (the PFS's
 /// clock, before any node of the job could stage out). Of what was put there later, by another node: the same content is
-/// success, and ours is dropped; another content is EEXIST, and nothing is changed. Lives as long as the pointer.
+/// success, and ours is dropped; another content is EEXIST, and nothing is changed. What this object itself has put there
+/// it replaces, as long as nobody has touched it. Lives as long as the pointer.
 std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since);
 
 /// Its rename.

@@ -12,9 +12,11 @@
 #include <array>
 #include <climits>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string_view>
 
+#include "base/mutex.hpp"
 #include "fs/acl.hpp"
 #include "stage/merge.hpp"
 
@@ -228,10 +230,32 @@ class PosixPfs : public PfsIo {
 class MergingPfs final : public PosixPfs {
  public:
   explicit MergingPfs(Nanoseconds since) : since_(since) {}
-  Status rename(int at, const std::string& from, const std::string& to) override { return rename_merging(at, from, to, since_); }
+  Status rename(int at, const std::string& from, const std::string& to) override {
+    struct stat ours {}, there {};
+    const bool known = ::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) == 0;
+    // What this node brought out before is as old to it as what was there at the start.
+    const bool own = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && is_own(there);
+    EFS_TRY(rename_merging(at, from, to, own ? to_ns(there.st_ctim) + 1 : since_));
+    const bool placed = known && ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == ours.st_ino && there.st_dev == ours.st_dev;
+    if (placed) note_own(there);  // else another node's same file has the name
+    return {};
+  }
 
  private:
+  using Identity = std::pair<dev_t, ino_t>;
+  bool is_own(const struct stat& st) {
+    MutexLock lock(mutex_);
+    const auto found = own_.find({st.st_dev, st.st_ino});
+    return found != own_.end() && found->second == to_ns(st.st_ctim);
+  }
+  void note_own(const struct stat& st) {
+    MutexLock lock(mutex_);
+    own_[{st.st_dev, st.st_ino}] = to_ns(st.st_ctim);
+  }
+
   const Nanoseconds since_;
+  Mutex mutex_;                                             // rank 90 (leaf): guards own_
+  std::map<Identity, Nanoseconds> own_ EFS_GUARDED_BY(mutex_);  // what this node has placed, and its ctime then
 };
 
 }  // namespace

@@ -25,6 +25,7 @@ check 'the checker compiles' $cc -std=gnu99 -Wall -Wextra -Werror "$SOURCE/tests
 
 for options in '' daemon-io; do
   fresh "api$options"
+  sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"   # so that 60 MB take a while
   head -c 123456 /dev/urandom >"$PFS/next.dat"
   check_exit "the example in a job ($options)" 0 '123456 bytes counted' "$EFS" run ${options:+-o $options} "$JOB" -- "$S/stage" next.dat answer
   check 'its result' grep -qx '123456 bytes' "$OUT/answer"

@@ -113,6 +113,27 @@ kill "$tail"
 check 'in its turn' grep -q 'event=turn direction=out' "$log"
 free_slot
 
+# --- a deadline does not go into waiting ---
+hold_slot out
+fresh deadline
+check 'an instance with turns' timeout 30 "$EFS" start --interleaving "$QUEUE" "$JOB"
+echo result >"$MNT/result"
+check 'a stop with a deadline ends well' timeout 60 "$EFS" stop --deadline 4 deadline
+check 'the results are back without a turn' grep -qx result "$OUT/result"
+fresh hurry
+check 'another' timeout 30 "$EFS" start --interleaving "$QUEUE" "$JOB"
+echo result >"$MNT/result"
+timeout 60 "$EFS" stop hurry >"$S/hurry/patient" 2>&1 &
+patient=$!
+pids+=("$patient")
+check 'a stop without one waits' await 20 waiting_out 1
+check_exit 'a later one with a deadline is heard' 1 'in the image' timeout 60 "$EFS" stop --deadline 2 hurry
+wait "$patient"
+check 'what is not back is in the image' "$EFS" salvage hurry
+check 'and comes out of it' grep -qx result "$OUT/result"
+check 'efs clean' "$EFS" clean hurry
+free_slot
+
 # --- a queue that cannot be used holds up nobody ---
 fresh nowhere
 check 'a queue that is not there' timeout 30 "$EFS" start --interleaving "$S/none" "$JOB"
