@@ -1,6 +1,7 @@
 /* After the job, on every node, as root, once all its steps are over: unmount, stage out, tear down. Harmless when
  * called again, or where nothing was started. It succeeds in any case, for an epilog that fails drains the node. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -114,12 +115,45 @@ static int is_there(const struct efs_site *site, const struct efs_job *job) {
   return efs_format(path, sizeof path, "%s/%s", site->run, job->name) == 0 && lstat(path, &st) == 0;
 }
 
+/* The errno in what `efs --json` printed; 0 where there is none. Keys are sorted: it comes first. */
+static long code_of(const struct efs_outcome *outcome) {
+  const char *document = strstr(outcome->text, "{\"code\":");
+  return outcome->code != 0 && document != NULL ? strtol(document + strlen("{\"code\":"), NULL, 10) : 0;
+}
+
+/* In use: its holders are killed. The worker died: its successor has what it had. Either way it is worth asking again. */
+static int is_passing(long code) {
+  static const int codes[] = {EBUSY, ECONNRESET, EPIPE, ECONNREFUSED, ENOENT, EAGAIN};
+  size_t i;
+  for (i = 0; i < sizeof codes / sizeof codes[0]; ++i)
+    if (code == codes[i]) return 1;
+  return 0;
+}
+
+static void ask_to_stop(const struct efs_site *site, const struct efs_job *job, const char *const *words, const char *const *environment, struct efs_outcome *outcome) {
+  int tries;
+  for (tries = 0; tries < 10; ++tries) {
+    if (tries > 0) kill_holders(job);
+    efs_run(words, environment, 0, NULL, NULL, outcome); /* a stage-out takes what it takes */
+    if (!is_passing(code_of(outcome)) || !is_there(site, job)) return;
+    sleep(1);
+  }
+}
+
+/* It is dead, and what is left of it is of no use: the user has stopped it with --keep, or everything is back. */
+static int is_cleaned(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+  static struct efs_outcome outcome;
+  const char *words[] = {site->efs, "clean", "--json", job->name, NULL};
+  efs_run(words, environment, 0, NULL, NULL, &outcome);
+  return outcome.code == 0;
+}
+
 static void stop_locked(const struct efs_site *site, const struct efs_job *job) {
   static struct efs_outcome outcome;
   char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[64], error[EFS_TEXT];
   const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
   const char *words[6];
-  int n = 0, tries, started;
+  int n = 0, started, good;
   if (efs_read_file(job->directory, "result", result, sizeof result) != 0) result[0] = '\0';
   if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0) flags[0] = '\0';
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
@@ -137,15 +171,11 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   words[n++] = job->name;
   words[n] = NULL;
   if (started) efs_publish(site, job, "staging-out", "");
-  for (tries = 0; tries < 10; ++tries) {
-    if (tries > 0) kill_holders(job);
-    efs_run(words, environment, 0, NULL, NULL, &outcome); /* a stage-out takes what it takes */
-    if (outcome.code == 0 || strstr(outcome.text, "\"code\":16") == NULL) break;
-    sleep(1);
-  }
-  if (outcome.code != 0 && efs_json_text(outcome.text, "error", error, sizeof error) != 0 && efs_json_text(outcome.text, "summary", error, sizeof error) != 0)
+  ask_to_stop(site, job, words, environment, &outcome);
+  good = outcome.code == 0 || (code_of(&outcome) == ESRCH && is_cleaned(site, job, environment));
+  if (!good && efs_json_text(outcome.text, "error", error, sizeof error) != 0 && efs_json_text(outcome.text, "summary", error, sizeof error) != 0)
     efs_format(error, sizeof error, "efs stop gave %d: %.1500s", outcome.code, outcome.text);
-  if (outcome.code != 0 && started) {
+  if (!good && started) {
     not_saved(site, job, error);
     return;
   }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,13 +42,26 @@ static int make_own(const char *path, mode_t mode) {
   return 0;
 }
 
+/* Every run of a job has the same one. A run whose efs was killed leaves its mount on it, dead; what its buffer holds is
+ * elsewhere, and waits for efs salvage. */
+static int make_mount_point(const struct efs_job *job) {
+  int tries;
+  for (tries = 0; tries < 8; ++tries) {
+    if (mkdir(job->mount, 0700) != 0 && errno != EEXIST) return -1;
+    if (lchown(job->mount, job->uid, job->gid) == 0) return 0;
+    if (errno != ENOTCONN) return -1;
+    slurm_info("efs: job %u: the dead mount at %s is removed", job->id, job->mount);
+    if (umount2(job->mount, MNT_DETACH | UMOUNT_NOFOLLOW) != 0) return -1; /* below a directory of root's: nobody swaps it */
+  }
+  return -1;
+}
+
 int efs_make_job(const struct efs_site *site, const struct efs_job *job) {
   if (make_own(site->state, 0755) != 0 || make_own(site->run, 0755) != 0 || make_own(site->mount, 0711) != 0 || make_own(job->directory, 0711) != 0) {
     slurm_error("efs: %s or %s cannot be used: they must be directories of root's that nobody else can write", site->state, site->mount);
     return -1;
   }
-  if (mkdir(job->mount, 0700) != 0 && errno != EEXIST) return -1;
-  return lchown(job->mount, job->uid, job->gid) == 0 ? 0 : -1;
+  return make_mount_point(job);
 }
 
 int efs_write_file(const char *directory, const char *name, const char *text, mode_t mode, uid_t owner) {

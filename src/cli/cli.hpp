@@ -75,6 +75,9 @@ struct SalvageArguments {
 int salvage(World& world, const SalvageArguments& arguments);
 int check_image(World& world, const std::string& which, bool repair);
 int clean(World& world, const std::vector<std::string>& which, bool force);
+/// Removes a dead instance: its mount, store and directory. ENOTEMPTY where results would be lost, unless `force`. Root
+/// follows what the user's files say with the user's rights.
+Status clean_instance(const control::Instance& instance, bool force);
 struct TopArguments {
   std::string which;
   double interval = 2;  // seconds

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <iostream>
 
-#include "base/mounts.hpp"
 #include "base/text.hpp"
 #include "base/user.hpp"
 #include "cli/cli.hpp"
@@ -135,84 +134,6 @@ int check_image(World& world, const std::string& which, bool repair) {
   for (const auto& finding : checked->findings) world.out << image::name_of(finding.severity) << ": " << finding.object << ": " << finding.text << "\n";
   world.out << checked->path << ": " << checked->records << " records, " << checked->files << " files, " << checked->directories << " directories, " << checked->others << " others, " << checked->containers << " containers with "
             << format_bytes(checked->bytes) << (code == exit_good ? "; whole\n" : worst == image::Severity::leftover ? "; whole, with leftovers (--repair removes them)\n" : "; damaged\n");
-  return code;
-}
-
-namespace {
-
-// Why it must not go, or "".
-std::string worth_keeping(const control::Instance& instance) {
-  struct stat st {};
-  if (::stat((instance.directory + "/" + image::manifest_name).c_str(), &st) != 0) return {};  // it never had a store
-  auto image = image::open_image(instance.directory);
-  if (!image) return image.error().code == ENOENT ? "" : describe(image.error());
-  if (image->manifest.left == image::Left::salvaged || image->manifest.left == image::Left::kept) return {};  // all that should be is elsewhere, too
-  const auto holdings = image::holdings_of(*image);
-  if (!holdings) return describe(holdings.error());
-  if (holdings->unsaved_files == 0) return {};
-  return std::to_string(holdings->unsaved_files) + " files and links (" + format_bytes(holdings->unsaved_bytes) + ") are nowhere else";
-}
-
-// The store outside of the instance's directory, if there is one of this user's there.
-Status remove_store(const control::Instance& instance) {
-  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
-  if (!manifest || manifest->store == instance.directory + "/store") return {};
-  const auto store = image::find_store(manifest->store);
-  if (!store) return {};
-  if (::geteuid() == 0 && store->owner != 0) return fail(EPERM, manifest->store + " is a user's directory: let him (or root as him) run efs clean, or remove it");
-  auto lock = image::lock_store(*store, true);
-  if (!lock) return std::unexpected(lock.error());
-  std::error_code problem;
-  std::filesystem::remove_all(store->path, problem);
-  return problem ? fail(problem.value(), store->path + ": " + problem.message()) : Status{};
-}
-
-Status clean_one(const control::Instance& instance, bool force) {
-  if (instance.alive) return fail(EBUSY, instance.name + " is running; stop it: efs stop " + instance.name);
-  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
-  if (!force)
-    if (const std::string why = worth_keeping(instance); !why.empty())
-      return fail(ENOTEMPTY, instance.name + " is not removed: " + why + ". Bring it out: efs salvage " + instance.name + "; or go on: efs start; or give it up: efs clean --force " + instance.name);
-  if (manifest) {
-    if (const Status dropped = drop_dead_mount(manifest->mount_dir, instance.owner); !dropped && dropped.error().code != EBUSY) return dropped;
-    if (manifest->made_mount_dir && ::geteuid() == instance.owner) ::rmdir(manifest->mount_dir.c_str());
-  }
-  EFS_TRY(remove_store(instance));
-  return control::discard(instance);
-}
-
-}  // namespace
-
-int clean(World& world, const std::vector<std::string>& which, bool force) {
-  std::vector<control::Instance> chosen;
-  for (const auto& name : which) {
-    auto instance = find_instance(name);
-    if (!instance) return report(world, instance.error());
-    chosen.push_back(*instance);
-  }
-  if (which.empty())
-    for (const auto& instance : control::list_instances()) {
-      if (instance.alive) continue;
-      // What was left on purpose goes by name only.
-      const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-      const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
-      if (!manifest || manifest->left != image::Left::kept) chosen.push_back(instance);
-    }
-  int code = exit_good;
-  Json all = Json::array();
-  for (const auto& instance : chosen) {
-    const Status done = clean_one(instance, force);
-    if (!done) code = exit_failure;
-    all.push_back({{"name", instance.name}, {"removed", done.has_value()}});
-    if (!done) all.back()["error"] = describe(done.error());
-    if (world.json) continue;
-    if (done) world.out << instance.name << ": removed\n";
-    else world.err << "efs: " << describe(done.error()) << "\n";
-  }
-  if (world.json) world.out << Json{{"ok", code == exit_good}, {"exit", code}, {"instances", all}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
-  else if (chosen.empty()) world.out << "nothing to remove\n";
   return code;
 }
 

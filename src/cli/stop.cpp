@@ -1,8 +1,11 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <iostream>
+#include <thread>
 
 #include "cli/cli.hpp"
 #include "cli/holders.hpp"
@@ -27,21 +30,61 @@ void wait_for_end(const UniqueFd& lock) {
   while (lock && ::flock(lock.get(), LOCK_SH) != 0 && errno == EINTR) {}
 }
 
+// The worker died meanwhile, or is being replaced: its successor has what it had.
+bool is_lost(int code) { return code == ECONNRESET || code == EPIPE || code == ECONNREFUSED || code == ENOENT || code == EAGAIN; }
+
+// An error here is one of the way there or back; what the daemon refuses is an answer.
+Result<Json> ask_once(World& world, const control::Instance& instance, const Json& request) {
+  auto client = control::Client::connect(instance.socket(), instance.owner);
+  if (!client) return std::unexpected(client.error());
+  auto answer = client->ask(request, [&](const Json& progress) { show_progress(world, progress); });
+  end_progress(world);
+  return answer;
+}
+
+// A successor answers once it has replayed the journal; while the supervisor lives there will be one.
+Result<Json> ask_until_answered(World& world, const control::Instance& instance, const Json& request) {
+  constexpr int most_deaths = 10;
+  constexpr auto patience = std::chrono::minutes(2);
+  auto last = std::chrono::steady_clock::now();
+  for (int deaths = 0;;) {
+    auto answer = ask_once(world, instance, request);
+    if (answer || !is_lost(answer.error().code) || !control::is_alive(instance.directory)) return answer;
+    const auto now = std::chrono::steady_clock::now();
+    const bool heard = answer.error().code == ECONNRESET || answer.error().code == EPIPE;
+    if ((heard && ++deaths == most_deaths) || (!heard && now - last > patience)) return answer;
+    if (heard) last = now;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+// Why the exit is not 0, in short: a receipt of many files comes behind it.
+void add_error(Json& answer) {
+  const std::string summary = answer.value("summary", "");
+  std::string text = answer.contains("image") ? "time was up; what is not back is in the image " + answer["image"].get<std::string>() + ": " : "";
+  for (std::size_t at = 0; at < summary.size() && text.size() < 1500;) {
+    const auto end = std::min(summary.find('\n', at), summary.size());
+    const auto first = std::min(summary.find_first_not_of(' ', at), end);
+    if (first < end) text += (text.empty() || text.ends_with(": ") ? "" : "; ") + summary.substr(first, end - first);
+    at = end + 1;
+  }
+  if (text.size() > 1500) text = text.substr(0, 1500) + "...";
+  answer["error"] = text.empty() ? "not all results are back" : text;
+}
+
 }  // namespace
 
 Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments) {
   const auto failed = [&](const Error& error) { return Stopped{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
   const UniqueFd lock(::open((instance.directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  auto client = control::Client::connect(instance.socket(), instance.owner);
-  if (!client) return failed(client.error());
-  auto answer = client->ask({{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"receipt", world.json}}, [&](const Json& progress) { show_progress(world, progress); });
-  end_progress(world);
+  auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"receipt", world.json}});
   if (!answer) return failed(answer.error());
   if (!answer->value("ok", false)) {
     if (answer->value("code", 0) == EBUSY) return failed(busy_error(instance, *answer));
     return failed({answer->value("code", EIO), answer->value("error", "stop failed")});
   }
   const int code = answer->value("exit", 0);
+  if (code != 0 && !answer->contains("error")) add_error(*answer);
   if (!answer->value("kept", false)) wait_for_end(lock);
   if (!world.json && answer->contains("summary")) {
     (code == 0 ? world.out : world.err) << (*answer)["summary"].get<std::string>();
@@ -58,7 +101,8 @@ int stop(World& world, const StopArguments& arguments) {
   auto instance = find_instance(arguments.which);
   if (!instance) return report(world, instance.error());
   if (!instance->alive && !arguments.stage_out && !arguments.keep) {
-    if (const Status gone = control::discard(*instance); !gone) return report(world, gone.error());
+    if (const Status gone = clean_instance(*instance, true); !gone) return report(world, gone.error());
+    if (world.json) print_document(world, {{"ok", true}, {"exit", exit_good}, {"staged_out", false}});
     return exit_good;
   }
   if (!instance->alive)

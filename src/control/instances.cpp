@@ -20,11 +20,6 @@ std::string root_directory() {
   return given != nullptr && *given == '/' ? given : "/run/efs";
 }
 
-bool is_locked(const std::string& directory) {
-  const UniqueFd fd(::open((directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
-
 void list_below(const std::string& base, std::vector<Instance>& instances) {
   DIR* directory = ::opendir(base.c_str());
   if (directory == nullptr) return;
@@ -33,7 +28,7 @@ void list_below(const std::string& base, std::vector<Instance>& instances) {
     if (entry->d_name[0] == '.' || ::fstatat(::dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode)) continue;
     if (::geteuid() != 0 && st.st_uid != ::geteuid()) continue;
     Instance instance{.name = entry->d_name, .directory = base + "/" + entry->d_name, .owner = st.st_uid};
-    instance.alive = is_locked(instance.directory);
+    instance.alive = is_alive(instance.directory);
     instances.push_back(instance);
   }
   ::closedir(directory);
@@ -46,6 +41,11 @@ std::string runtime_directory(uid_t uid) {
   if (uid == 0) return root_directory();
   if (const char* xdg = std::getenv("XDG_RUNTIME_DIR"); xdg != nullptr && *xdg == '/') return std::string(xdg) + "/efs";
   return "/tmp/efs-" + std::to_string(uid);
+}
+
+bool is_alive(const std::string& directory) {
+  const UniqueFd fd(::open((directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 std::vector<Instance> list_instances() {

@@ -23,6 +23,9 @@ struct Instance {
   std::string socket() const { return directory + "/control.sock"; }
 };
 
+/// Does a supervisor hold the lock of the instance in this directory now?
+bool is_alive(const std::string& directory);
+
 /// The instances that this user can see: those in his runtime directory, and, unless EFS_RUNTIME_DIR names it, in
 /// root's those that are his (all, for root).
 std::vector<Instance> list_instances();

@@ -253,6 +253,37 @@ check 'nothing is left' quiet "$job"
 check 'what the first run wrote is saved' test -e "$W/results/run.0"
 check 'and what the second wrote' test -e "$W/results/run.1"
 
+work kept
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result\nEFS_RUNTIME_DIR='"$C"'/run.n1 '"$EFS"$' stop --keep slurm-$SLURM_JOB_ID.0-n1')
+ends "$job" COMPLETED 'a job that stops its file system with --keep'
+check 'nothing is left' quiet "$job"
+check 'not the store either' test ! -e "$C/run.n1/slurm-$job.0-n1"
+check 'its result is back' test "$(cat "$W/results/result")" = r
+check_exit 'and it is called done' 0 'done: ' "$EFS" status --job "$job" --shared "$C/shared"
+check_not 'without a mail' grep -q "^$job " "$C/mail.log"
+
+work killed
+job=$(submit $USER1 --efs=job.yaml --requeue -w n1 <<'SCRIPT'
+#!/bin/bash
+if [ -z "$SLURM_RESTART_COUNT" ]; then echo precious >$EFS_MOUNT/first; sleep 600; fi
+cat $EFS_MOUNT/in/a
+SCRIPT
+)
+check 'a job runs' await 30 is_running "$job"
+await 20 has_written "$job" first
+text=$(EFS_RUNTIME_DIR=$C/run.n1 "$EFS" status --json "slurm-$job.0-n1")
+kill -KILL "$(field "$text" 'd["supervisor_pid"]')" "$(field "$text" 'd["worker_pid"]')"
+check 'requeue of a job whose efs was killed' scontrol requeue "$job"
+runs_again() { has_ended "$job" && [ "$(job_field "$job" Restarts)" = 1 ]; }
+check 'it runs again' await 150 runs_again
+check 'with its inputs, where the dead mount was' says "$job" '^alpha$'
+check 'the node is free' await 30 all_idle
+check_exit 'clean refuses what the first run left' 1 'nowhere else' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "slurm-$job.0-n1"
+check 'salvage brings it out' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" salvage "slurm-$job.0-n1"
+check 'whole' test "$(cat "$W/results/first")" = precious
+check 'and then it can go' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "slurm-$job.0-n1"
+rm -rf "$C/state.n1/$job.0"; rmdir "$C/mnt.n1/$job" 2>/dev/null
+
 work timeout
 job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; sleep 600')
 check 'a job runs' await 30 is_running "$job"
@@ -266,7 +297,8 @@ work users
 chmod 700 "$W/in"
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\nsleep 600')
 check 'a job runs' await 30 is_running "$job"
-check_not 'another user cannot see into its mount' as $USER2 ls "$C/mnt.n1/$job"
+check 'and is mounted' await 30 mounted "$C/mnt.n1/$job"   # it is called running before its prolog is over
+check_not 'another user sees in its mount what he sees on the PFS, no more' as $USER2 ls "$C/mnt.n1/$job/in"
 check_not 'nor read its job file' as $USER2 cat "$C/state.n1/$job.0/job.yaml"
 scancel "$job"
 check 'nothing is left' quiet "$job"

@@ -1,0 +1,158 @@
+// efs clean: removes what a dead instance left. Root does so on the user's word (the manifest, the journal and the job
+// file are the user's), so what that word leads to is looked at and removed by a child that has become the user.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+
+#include "base/mounts.hpp"
+#include "base/text.hpp"
+#include "base/user.hpp"
+#include "cli/cli.hpp"
+#include "image/image.hpp"
+#include "image/salvage.hpp"
+
+namespace efs::cli {
+namespace {
+
+Result<image::Manifest> manifest_of(const control::Instance& instance) {
+  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  return directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+}
+
+// In the child: nothing of root's but the end of the pipe, to which the error goes: its code and its text.
+[[noreturn]] void work_as(const User& user, int out, const std::function<Status()>& work) {
+  (void)::close_range(3, static_cast<unsigned>(out) - 1, 0);
+  (void)::close_range(static_cast<unsigned>(out) + 1, ~0U, 0);
+  Status done = become(user, true);
+  if (done) done = work();
+  if (done) ::_exit(0);
+  const std::string text = std::to_string(done.error().code) + " " + describe(done.error());
+  ::_exit(::write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 1 : 2);
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 4096> buffer{};
+  while (text.size() < 65536) {
+    const ssize_t n = ::read(fd, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  return text;
+}
+
+// Does `work` with the rights of `owner` and no others.
+Status as_owner(uid_t owner, const std::function<Status()>& work) {
+  if (::geteuid() != 0 || owner == 0) return work();
+  const auto user = find_user(std::to_string(owner));
+  if (!user) return std::unexpected(user.error());
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno("pipe");
+  const UniqueFd in(ends[0]);
+  UniqueFd out(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return fail_errno("fork");
+  if (child == 0) work_as(*user, out.get(), work);
+  out.reset();
+  const std::string said = read_all(in.get());
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+  const auto blank = said.find(' ');
+  const int code = std::atoi(said.c_str());
+  if (blank == std::string::npos || code <= 0) return fail(EIO, "the process that worked as " + user->name + " died");
+  return fail(code, said.substr(blank + 1));
+}
+
+// Why it must not go, or "".
+std::string worth_keeping(const control::Instance& instance) {
+  struct stat st {};
+  if (::stat((instance.directory + "/" + image::manifest_name).c_str(), &st) != 0) return {};  // it never had a store
+  auto image = image::open_image(instance.directory);
+  if (!image) return image.error().code == ENOENT ? "" : describe(image.error());
+  if (image->manifest.left == image::Left::salvaged || image->manifest.left == image::Left::kept) return {};  // all that should be is elsewhere, too
+  const auto holdings = image::holdings_of(*image);
+  if (!holdings) return describe(holdings.error());
+  if (holdings->unsaved_files == 0) return {};
+  return std::to_string(holdings->unsaved_files) + " files and links (" + format_bytes(holdings->unsaved_bytes) + ") are nowhere else";
+}
+
+Status refuse_loss(const control::Instance& instance) {
+  const std::string why = worth_keeping(instance);
+  if (why.empty()) return {};
+  return fail(ENOTEMPTY, instance.name + " is not removed: " + why + ". Bring it out: efs salvage " + instance.name + "; or go on: efs start; or give it up: efs clean --force " + instance.name);
+}
+
+// The store outside of the instance's directory, if there is one of this user's there.
+Status remove_store(const std::string& path) {
+  const auto store = image::find_store(path);
+  if (!store || store->owner != ::geteuid()) return {};
+  const auto lock = image::lock_store(*store, true);
+  if (!lock) return std::unexpected(lock.error());
+  // Below the descriptor that was looked at: what has the path's name by now may be another directory.
+  std::error_code problem;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd/" + std::to_string(store->root.get()), problem)) {
+    std::filesystem::remove_all(entry.path(), problem);
+    if (problem) break;
+  }
+  if (problem) return fail(problem.value(), store->path + ": " + problem.message());
+  return ::rmdir(store->path.c_str()) == 0 ? Status{} : fail_errno(store->path);
+}
+
+Status remove_elsewhere(const control::Instance& instance, const image::Manifest& manifest) {
+  if (manifest.made_mount_dir) ::rmdir(manifest.mount_dir.c_str());
+  return manifest.store == instance.directory + "/store" ? Status{} : remove_store(manifest.store);
+}
+
+}  // namespace
+
+Status clean_instance(const control::Instance& instance, bool force) {
+  if (instance.alive) return fail(EBUSY, instance.name + " is running; stop it: efs stop " + instance.name);
+  if (!force) EFS_TRY(as_owner(instance.owner, [&] { return refuse_loss(instance); }));
+  if (const auto manifest = manifest_of(instance)) {
+    if (const Status dropped = drop_dead_mount(manifest->mount_dir, instance.owner); !dropped && dropped.error().code != EBUSY) return dropped;
+    EFS_TRY(as_owner(instance.owner, [&] { return remove_elsewhere(instance, *manifest); }));
+  }
+  return control::discard(instance);  // a mount of root's and an entry of root's directory
+}
+
+int clean(World& world, const std::vector<std::string>& which, bool force) {
+  std::vector<control::Instance> chosen;
+  for (const auto& name : which) {
+    auto instance = find_instance(name);
+    if (!instance) return report(world, instance.error());
+    chosen.push_back(*instance);
+  }
+  if (which.empty())
+    for (const auto& instance : control::list_instances()) {
+      if (instance.alive) continue;
+      // What was left on purpose goes by name only.
+      const auto manifest = manifest_of(instance);
+      if (!manifest || manifest->left != image::Left::kept) chosen.push_back(instance);
+    }
+  int code = exit_good;
+  Json all = Json::array();
+  for (const auto& instance : chosen) {
+    const Status done = clean_instance(instance, force);
+    if (!done) code = exit_failure;
+    all.push_back({{"name", instance.name}, {"removed", done.has_value()}});
+    if (!done) all.back()["error"] = describe(done.error());
+    if (world.json) continue;
+    if (done) world.out << instance.name << ": removed\n";
+    else world.err << "efs: " << describe(done.error()) << "\n";
+  }
+  if (world.json) world.out << Json{{"ok", code == exit_good}, {"exit", code}, {"instances", all}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  else if (chosen.empty()) world.out << "nothing to remove\n";
+  return code;
+}
+
+}  // namespace efs::cli

@@ -1,0 +1,117 @@
+#!/bin/bash
+# Giving up what a dead instance left: efs clean, efs stop --no-stage-out, and efs clean by root of what a user left; and a stop
+# whose worker dies.
+#   clean_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+started() { local text; text=$("$EFS" start "$@" 2>&1) && ok || { fail "start $*" "$text"; return 1; }; }
+ended() { [ ! -e "$EFS_RUNTIME_DIR/$1" ]; }
+worker_of() { field "$("$EFS" status --json "$1" 2>/dev/null)" 'd["worker_pid"]' 2>/dev/null; }
+kill_both() {
+  local text supervisor worker
+  text=$("$EFS" status --json "$1"); supervisor=$(field "$text" 'd["supervisor_pid"]'); worker=$(field "$text" 'd["worker_pid"]')
+  kill -KILL "$supervisor" "$worker"
+  await 20 gone "$worker"; await 20 gone "$supervisor"
+}
+# on_disk NAME: a job whose store is a directory outside of the instance's.
+on_disk() {
+  fresh "$1"
+  mkdir -p "$S/$1/disk"
+  job "$JOB" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/$1/disk ] ]"
+}
+
+# --- stop --no-stage-out gives up a dead instance whole ---
+on_disk giveup
+started "$JOB"; echo old >"$MNT/r"
+kill_both giveup
+store=$(ls -d "$S"/giveup/disk/efs-*)
+check 'stop --no-stage-out of a dead instance' "$EFS" stop --no-stage-out giveup
+check 'removes its store' test -n "$store" -a ! -e "$store"
+check 'its dead mount' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
+check 'and its directory' ended giveup
+started "$JOB"
+check 'the next start begins empty' test ! -e "$MNT/r"
+check 'stop' "$EFS" stop giveup
+check 'brings nothing back that was given up' test ! -e "$OUT/r"
+on_disk saidso
+started "$JOB"
+kill_both saidso
+check 'with --json it says so' json "$("$EFS" stop --json --no-stage-out saidso)" "d['ok'] and d['staged_out'] is False"
+
+# --- why not all is back, for programs: before the receipt ---
+fresh short
+started "$JOB"
+mkdir "$MNT/many"; for i in $(seq 1 600); do : >"$MNT/many/file-$i"; done
+: >"$OUT/many"   # no directory
+said=$("$EFS" stop --json short 2>/dev/null)
+check 'a stop that fails says why' json "$said" "d['exit'] != 0 and len(d['receipt']['entries']) >= 600 and 'stage-out' in d['error'] and len(d['error']) < 2000"
+check 'ahead of a long receipt' grep -q '^{"error":' <<<"$said"
+rm "$OUT/many"
+check 'stop again' "$EFS" stop short
+check 'brings all back' test -e "$OUT/many/file-600"
+
+# --- the worker dies while a stop is on ---
+fresh dies
+sed -i '/^global-settings:/a\  max-rate: 20 MB/s' "$JOB"
+started "$JOB"
+for i in 1 2 3; do head -c 20000000 /dev/zero >"$MNT/r-$i"; done
+staging_out() { json "$("$EFS" status --json dies 2>/dev/null)" "d['state'] == 'staging-out'"; }
+worker=$(worker_of dies)
+"$EFS" stop dies >"$S/dies/said" 2>&1 & stopper=$!
+check 'a stage-out that takes its time' await 20 staging_out
+kill -KILL "$worker"
+wait "$stopper"
+check 'a stop whose worker dies goes on with the successor' test $? -eq 0
+check 'and brings all back' test "$(cat "$OUT"/r-* | wc -c)" = 60000000
+check 'nothing is left' ended dies
+
+fresh runs
+sed -i '/^global-settings:/a\  max-rate: 20 MB/s' "$JOB"
+"$EFS" run "$JOB" -- bash -c 'for i in 1 2 3; do head -c 20000000 /dev/zero >$EFS_MOUNT/r-$i; done' >"$S/runs/said" 2>&1 & runner=$!
+staging_out() { json "$("$EFS" status --json runs 2>/dev/null)" "d['state'] == 'staging-out'"; }
+check 'a run that stages out' await 30 staging_out
+kill -KILL "$(worker_of runs)"
+wait "$runner"
+check 'a run whose worker dies at its end succeeds' test $? -eq 0
+check 'and brings all back' test "$(cat "$OUT"/r-* | wc -c)" = 60000000
+
+# --- root cleans what a user left, with the user's rights ---
+if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then
+  on_disk roots
+  started "$JOB"; echo precious >"$MNT/r"
+  kill_both roots
+  store=$(ls -d "$S"/roots/disk/efs-0-roots)
+  fresh users
+  chown -R games "$S/users"
+  started --user games "$JOB"
+  kill_both users
+  # The user says: my store is root's, and it was kept.
+  python3 - "$EFS_RUNTIME_DIR/users" "$store" <<'PY'
+import json, sys
+for name in sys.argv[1] + "/instance.json", sys.argv[1] + "/store/meta/instance.json":
+    d = json.load(open(name)); d["store"] = sys.argv[2]; d["left"] = "kept"; text = json.dumps(d); open(name, "w").write(text)
+PY
+  check "root's clean of a user's instance" "$EFS" clean users
+  check "does not remove root's store on the user's word" test -e "$store/meta/journal"
+  check 'but what is the user'"'"'s' ended users
+  check 'with its memory' bash -c "! grep -qF '$EFS_RUNTIME_DIR/users/' /proc/self/mounts"
+  check "root's own store holds what it held" "$EFS" salvage roots
+  check 'precious' grep -qx precious "$S/roots/out/r"
+  check "and goes when root says so" "$EFS" clean roots
+  check 'whole' test ! -e "$store"
+
+  on_disk theirs
+  chown -R games "$S/theirs"
+  started --user games "$JOB"; runuser -u games -- sh -c "echo r >$MNT/r"
+  kill_both theirs
+  store=$(ls -d "$S"/theirs/disk/efs-*-theirs)
+  check_exit "root's clean refuses where the user's results would be lost" 1 'salvage theirs' "$EFS" clean theirs
+  check 'clean --force' "$EFS" clean --force theirs
+  check "removes the user's store elsewhere" test -n "$store" -a ! -e "$store"
+  check 'and the rest' ended theirs
+else
+  skip "root's clean of a user's instance" 'not root, or no user games'
+fi
+
+finish
