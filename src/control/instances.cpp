@@ -65,7 +65,7 @@ Status discard(const Instance& instance) {
   // By name below our descriptor: the directory is the user's, and a link in it is removed and not followed.
   const std::string store = "/proc/self/fd/" + std::to_string(directory.get()) + "/store";
   if (::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0 && errno != EINVAL && errno != ENOENT) return fail_errno(instance.directory + "/store");
-  for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "merge-since", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(directory.get(), name, 0);
+  for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(directory.get(), name, 0);
   ::unlinkat(directory.get(), "store", AT_REMOVEDIR);
   return ::rmdir(instance.directory.c_str()) == 0 ? Status{} : fail_errno(instance.directory);
 }

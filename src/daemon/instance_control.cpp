@@ -113,7 +113,7 @@ Json Instance::status_file_now() {
             {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total}, {"files_done", p.files_done}, {"files_total", p.files_total}};
   MutexLock lock(mutex_);
   json["state"] = name_of(state_);
-  json["error"] = start_failure_.contains("error") ? start_failure_["error"] : last_outcome_.contains("error") ? last_outcome_["error"] : state_ == State::unsaved ? last_outcome_.value("summary", Json()) : Json();
+  json["error"] = start_failure_.contains("error") ? start_failure_["error"] : last_outcome_.contains("error") ? last_outcome_["error"] : state_ == State::unsaved && last_outcome_.contains("summary") ? last_outcome_["summary"] : Json();
   const bool moving = state_ == State::staging_in || state_ == State::staging_out;
   const double seconds = p.started > 0 ? static_cast<double>(to_ns(to_timespec(file_time_now())) - p.started) / 1e9 : 0;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
