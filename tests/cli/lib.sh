@@ -106,6 +106,7 @@ trap clean EXIT
 
 # Ends a test: nothing may be left, and the verdict.
 finish() {
+  await 20 no_daemon   # after its last answer it gives the store's memory back, which takes the kernel a moment
   check 'nothing is left: no mount, daemon, instance, partial file' leftovers
   clean
   echo "$passed passed, $failed failed, $skipped skipped"
