@@ -14,9 +14,9 @@ using Kind = YamlNode::Kind;
 using Keys = std::span<const std::string_view>;
 
 constexpr std::array<std::string_view, 4> top_level_keys{"global-settings", "backends", "resources", "outputs"};
-constexpr std::array<std::string_view, 19> settings_keys{"name",   "root-dir",   "mount-dir",       "results-dir", "in-place",      "log-file",    "log-level", "status-file", "trace",
+constexpr std::array<std::string_view, 20> settings_keys{"name",   "root-dir",   "mount-dir",       "results-dir", "in-place",      "log-file",    "log-level", "status-file", "trace",
                                                          "access-log", "access-log-size", "workers",     "transfer-size", "on-conflict", "verify",    "max-rate",    "max-ops", "retries",
-                                                         "interleaving"};
+                                                         "interleaving", "deadline"};
 constexpr std::array<std::string_view, 6> backend_keys{"id", "type", "capacity", "daxfs", "segment-size", "enforce"};
 constexpr std::array<std::string_view, 6> resource_keys{"path", "backend", "flags", "distribute", "from-job", "priority"};
 constexpr std::array<std::string_view, 2> output_keys{"path", "flags"};

@@ -103,6 +103,7 @@ struct JobConfig {
   Verify verify = Verify::stream;
   std::uint64_t max_rate = 0;  // bytes per second from and to the PFS; 0: no cap
   std::uint64_t max_ops = 0;   // calls per second to the PFS; 0: no cap
+  unsigned deadline = 0;       // seconds that a stop may take; 0: all it needs
   unsigned retries = 6;        // of a call to the PFS that failed for a passing reason
   std::vector<Backend> backends;           // never empty: one dram backend where the file has none
   std::vector<Resource> resources;

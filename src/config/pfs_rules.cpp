@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::uint64_t least_rate = 64u << 10;  // bytes per second: below it no transfer of any size ends
 constexpr int most_retries = 100;
+constexpr int longest_deadline = 7 * 24 * 3600;  // seconds
 
 /// "500 MB/s" without its "/s", which may be left out.
 Section without_per_second(const Section& settings, std::string_view key) {
@@ -32,6 +33,7 @@ void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& pro
   config.verify = read_word(settings, "verify", checks, config.verify, problems);
   config.max_rate = read_size(without_per_second(settings, "max-rate"), "max-rate", least_rate, no_limit, problems).value_or(0);
   config.max_ops = static_cast<std::uint64_t>(read_number(without_per_second(settings, "max-ops"), "max-ops", 1, std::numeric_limits<int>::max(), 0, problems));
+  config.deadline = static_cast<unsigned>(read_number(settings, "deadline", 0, longest_deadline, 0, problems));
   config.retries = static_cast<unsigned>(read_number(settings, "retries", 0, most_retries, static_cast<int>(config.retries), problems));
 }
 

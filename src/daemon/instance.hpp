@@ -94,6 +94,8 @@ class Instance {
   stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs = stage::posix_pfs());
   /// True when the life is over: all is back, or time is up.
   bool stage_out(const StopRequest& request);
+  static std::chrono::steady_clock::time_point end_of(double seconds);
+  std::optional<std::chrono::steady_clock::time_point> usual_end(const StopRequest& request) const;
   static std::optional<std::chrono::steady_clock::time_point> latest_turn(const StopRequest& request);
   void book_saved(const stage::Receipt& receipt);
   void leave_image(image::Left left);

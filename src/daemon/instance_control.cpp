@@ -62,11 +62,7 @@ bool Instance::is_starting() {
 
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
   StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}};
-  if (const double seconds = request.value("deadline", 0.0); seconds > 0) {
-    // The last writes still have to be made durable and named: begin to end before the end.
-    const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);
-    wanted.until = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds - margin));
-  }
+  if (const double seconds = request.value("deadline", 0.0); seconds > 0) wanted.until = end_of(seconds);
   const std::uint64_t ticket = request_stop(wanted);
   while (is_stopping(ticket)) (void)progress(progress_now());  // the stop goes on when the asker is gone
   Json outcome;

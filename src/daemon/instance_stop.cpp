@@ -15,6 +15,18 @@ namespace efs::daemon {
 
 using control::Json;
 
+std::chrono::steady_clock::time_point Instance::end_of(double seconds) {
+  // The last writes still have to be made durable and named: begin to end before the end.
+  const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);
+  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds - margin));
+}
+
+// As the job file has it.
+std::optional<std::chrono::steady_clock::time_point> Instance::usual_end(const StopRequest& request) const {
+  if (!request.stage_out || options_.config.deadline == 0) return std::nullopt;
+  return end_of(options_.config.deadline);
+}
+
 // Waits for a reason to stop and carries it out. True when the life is over.
 bool Instance::serve_until_stopped() {
   StopRequest request;
@@ -25,6 +37,7 @@ bool Instance::serve_until_stopped() {
     // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage out.
     while (!stop_request_ && (!session_ended_ || was_unsaved)) changed_.wait(mutex_);
     if (stop_request_) request = *stop_request_;
+    else request.until = usual_end(request);
   }
   if (!was_unsaved) {
     enter(State::unmounting);
@@ -150,6 +163,7 @@ std::uint64_t Instance::request_stop(StopRequest request) {
   if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
   // A stage-out under way, which may have all the time in the world, ends in time for this one, which then goes on.
   if (state_ == State::staging_out && request.until) hurry_ = std::make_unique<TimerThread>(*request.until, [this] { progress_.cancel = true; });
+  if (!request.until) request.until = usual_end(request);
   request.ticket = ++stops_asked_;
   stop_request_ = request;
   changed_.notify_all();

@@ -120,6 +120,11 @@ check 'an instance with turns' timeout 30 "$EFS" start --interleaving "$QUEUE" "
 echo result >"$MNT/result"
 check 'a stop with a deadline ends well' timeout 60 "$EFS" stop --deadline 4 deadline
 check 'the results are back without a turn' grep -qx result "$OUT/result"
+fresh usual
+check 'a deadline of the job file' timeout 30 "$EFS" start --interleaving "$QUEUE" --set deadline=4 "$JOB"
+echo result >"$MNT/result"
+check 'is that of every stop' timeout 60 "$EFS" stop usual
+check 'and its results are back' grep -qx result "$OUT/result"
 fresh hurry
 check 'another' timeout 30 "$EFS" start --interleaving "$QUEUE" "$JOB"
 echo result >"$MNT/result"

@@ -113,6 +113,7 @@ TEST_CASE("bad numbers, words and sizes") {
   for (const std::string value : {"0", "257", "-1", "3.5", "many", "8x", "99999999999999999999"}) {
     check_setting("workers", value, "'workers' is '" + value, "1 to 256");
   }
+  for (const std::string value : {"-1", "604801", "soon"}) check_setting("deadline", value, "'deadline' is '" + value, "0 to 604800");
   for (const std::string value : {"-1", "101", "often"}) check_setting("retries", value, "'retries' is '" + value, "0 to 100");
   for (const std::string value : {"0", "-5", "2000/min", "0/s"}) check_setting("max-ops", value, "'max-ops' is '", "a whole number");
   check_setting("max-rate", "fast", "'fast' is not a size", "GiB");
