@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # All tests: usage: tests/run-all.sh BUILD_DIR
-# Each part prints "N passed, N failed, N skipped"; the last line is the sum. EFS_FAST=1 leaves out the sanitizers.
+# Each part prints "N passed, N failed, N skipped"; the parts that failed are named again at the end with what they said
+# of it, how long each part took is in the table before; the last line is the sum. EFS_FAST=1 leaves out fuzzing and the
+# sanitizers.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=$(cd "${1:-build}" && pwd)
 passed=0 failed=0 skipped=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+log=$(mktemp) times=$(mktemp) failures=$(mktemp)
+trap 'rm -f "$log" "$times" "$failures"' EXIT
 
 # run NAME COMMAND...: adds the part's closing line to the sum; a part without one counts as one test.
 run() {
-  local name=$1 line code
+  local name=$1 line code failed_before=$failed begin=$SECONDS
   shift
   printf '\n=== %s\n' "$name"
   "$@" 2>&1 | tee "$log"
@@ -22,14 +24,22 @@ run() {
     skipped=$((skipped + $(sed -nE 's/.*, ([0-9]+) skipped.*/\1/p' <<<"$line" | grep . || echo 0)))
     if [ "$code" != 0 ] && [[ $line == *" 0 failed"* ]]; then failed=$((failed + 1)); echo "$name exited with $code"; fi
   elif [ "$code" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "$name exited with $code"; fi
+  printf '%5d s  %s\n' $((SECONDS - begin)) "$name" >>"$times"
+  [ "$failed" = "$failed_before" ] || { echo "--- $name: ${line:-exited with $code}"; grep -aE '^(FAIL|not ok)|FAILED|: failed:|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:' "$log" | head -n 20; } >>"$failures"
 }
 
 # Catch2's summary in our form.
 catch() {
-  "$@" --reporter compact --colour-mode none 2>&1 | tail -n 60
-  local code=${PIPESTATUS[0]} count
+  local said code count bad skips
+  said=$("$@" --reporter compact --colour-mode none 2>&1); code=$?
+  tail -n 60 <<<"$said"
+  grep -E ': skipped' <<<"$said" | sed 's/^/SKIP /'
+  grep -E '^test cases:|^All tests passed' <<<"$said" >/dev/null || { echo "FAIL $1 ended before it could count (code $code)"; echo "0 passed, 1 failed, 0 skipped"; return 1; }
   count=$("$@" --list-tests --verbosity quiet 2>/dev/null | grep -c .)
-  if [ "$code" = 0 ]; then echo "$count passed, 0 failed, 0 skipped"; else echo "$((count - 1)) passed, 1 failed, 0 skipped"; fi
+  bad=$(sed -nE 's/^test cases:.*[| ]([0-9]+) failed.*/\1/p' <<<"$said" | tail -n 1)
+  skips=$(sed -nE 's/^test cases:.*[| ]([0-9]+) skipped.*/\1/p' <<<"$said" | tail -n 1)
+  if [ "$code" != 0 ] && [ "${bad:-0}" = 0 ]; then bad=1; fi   # a sanitizer that complains after the last test
+  echo "$((count - ${bad:-0} - ${skips:-0})) passed, ${bad:-0} failed, ${skips:-0} skipped"
   return "$code"
 }
 
@@ -46,10 +56,13 @@ for test in tests/package/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$
 for test in tests/mount/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$build/bin" "$build/bin/efs-parity"; done
 for test in tests/slurm/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$build/bin"; done
 if [ -z "${EFS_FAST:-}" ]; then
+  run "fuzzing" tests/fuzz/fuzz_test.sh
   run "address and undefined sanitizers" sanitized asan
   # The crash enumeration has one thread, and would take minutes.
   run "thread sanitizer" sanitized tsan '~[crash]'
 fi
 
+printf '\nslowest parts:\n'; sort -rn "$times" | head -n 12
+[ "$failed" = 0 ] || { printf '\nwhat failed:\n'; cat "$failures"; }
 printf '\n%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" = 0 ]

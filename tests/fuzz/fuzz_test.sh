@@ -28,6 +28,7 @@ target() {
 }
 
 if [ -z "$compiler" ] || ! echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' | "$compiler" -x c++ -std=c++23 -fsanitize=fuzzer - -o "$work/probe" 2>/dev/null; then
+  echo "############ NOTHING IS FUZZED HERE: no clang with libFuzzer (make deps) ############"
   echo "SKIP fuzzing: no clang with libFuzzer"; skipped=3
 else
   base=(base/checksum.cpp base/result.cpp)
