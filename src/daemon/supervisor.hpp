@@ -40,7 +40,7 @@ class Supervisor {
 
   /// What a worker leaves behind.
   enum class Left : std::uint8_t {
-    nothing,   // it was never mounted: no program has written anything
+    nothing,   // the kernel's first request was never answered: no program has written anything
     mount,     // programs wait for a successor
     results,   // unmounted; what was written is in the store
   };
@@ -80,7 +80,6 @@ class Supervisor {
   std::optional<dev_t> store_device_;
   bool store_mounted_ = false;
   bool keep_store_ = options_.keep_store;
-  bool was_mounted_ = false;
   bool progress_ = false;
   std::string init_;                                          // the connection's INIT request
   std::unordered_map<std::int32_t, std::uint64_t> backings_;  // backing id -> inode
