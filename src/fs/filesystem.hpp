@@ -177,6 +177,9 @@ class Filesystem {
   /// Throws nothing.
   void fill_pool(const std::function<void(std::span<const ContainerPool::Ready>)>& prepare);
 
+  /// The medium has failed: what is there can be read and staged out, and changes are EROFS.
+  bool failed() const { return broken_; }
+
   const Backend& backend() const { return backend_; }
   const Recovery& recovery() const { return recovery_; }
 

@@ -139,3 +139,24 @@ TEST_CASE("every allocation of memory fails once", "[fault]") {
     for (const auto compaction : {std::uint64_t{16u << 20}, snapshot_often})
       every_one([&](std::uint64_t n) { return with_failing_allocation(scenario, {.durability = durability, .smallest_compaction = compaction}, n); });
 }
+
+TEST_CASE("a journal that cannot be synced makes the file system read-only, for good", "[fault]") {
+  const Fault fault{.durability = Durability::page};
+  test::SimWorld world(fault.durability, 1);
+  test::SimBackend backend(world);
+  auto opened = fs::Filesystem::open(backend, options_of(fault, world));
+  REQUIRE(opened);
+  fs::Filesystem& filesystem = **opened;
+  const auto file = filesystem.make_node({}, fs::root_ino, "file", S_IFREG | 0600, 0);
+  REQUIRE(file);
+  for (std::uint64_t n = 1; world.failed_call() != "journal sync"; ++n) {
+    CHECK_FALSE(filesystem.failed());
+    world.fail_call(n);
+    (void)filesystem.fsync_metadata();
+  }
+  world.fail_call(0);
+  CHECK(filesystem.failed());
+  CHECK(filesystem.make_node({}, fs::root_ino, "more", S_IFREG | 0600, 0).error().code == EROFS);
+  CHECK_FALSE(filesystem.fsync_metadata());
+  CHECK(filesystem.getattr(file->ino));
+}
