@@ -1,6 +1,7 @@
 #!/bin/bash
 # A million small files in one instance: made through the mount, counted, looked at, removed; with what they cost in
 # memory and descriptors. Takes minutes; not part of tests/run-all.sh.
+# The worker is killed, and then both processes: how long the way back takes.
 #   million_files.sh BIN_DIR [COUNT]          as root, with some GiB of free memory
 #   CAPACITY="16 GiB"   of the store;   PER_DIRECTORY=10000;   OPTIONS=rw|daemon-io
 set -uo pipefail
@@ -80,6 +81,24 @@ check 'df counts them' test "$(df --output=iused "$MNT" | tail -n 1)" -ge "$COUN
 check 'descriptors do not follow the file count' test $(($(descriptors "$worker") - fds_before)) -lt 2048
 check 'the kernel has a bounded number of backing files' test $(($(descriptors "$supervisor") - supervisor_fds)) -lt 16
 check 'mappings do not follow the file count' test "$(maps "$worker")" -lt 4096
+# What a program waits for when the worker dies: a look at a name that the kernel does not know, from the kill to its answer.
+since() { python3 -c 'import sys, time; print("%.1f" % (time.monotonic() - float(sys.argv[1])))' "$1"; }
+clock() { python3 -c 'import time; print(time.monotonic())'; }
+begin=$(clock)
+kill -KILL "$worker"
+check_exit 'kill -9 of the worker: its successor answers' 2 'No such file' timeout 120 ls -d "$MNT/d0/a name that only the daemon knows of"
+echo "   takeover: $(since "$begin") s"
+worker=$(field "$("$EFS" status --json soak)" 'd["worker_pid"]')
+check 'kill -9 of the worker: takeovers are counted' json "$("$EFS" status --json soak)" "d['takeovers'] == 1"
+step look
+
+kill -KILL "$supervisor"; check 'kill -9 of both' await 20 no_daemon
+begin=$(clock)
+check 'kill -9 of both: efs start goes on' "$EFS" start "$JOB" -o "${OPTIONS:-rw}"
+echo "   start on what both left: $(since "$begin") s"
+worker=$(field "$("$EFS" status --json soak)" 'd["worker_pid"]')
+supervisor=$(field "$("$EFS" status --json soak)" 'd["supervisor_pid"]')
+step look
 step remove
 check 'the space is free again' test $(($(used) - used_before)) -lt $((COUNT * 1024))
 check 'status answers' json "$("$EFS" status --json soak)" "d['state'] == 'running'"
