@@ -11,6 +11,11 @@ EXPORT const char plugin_type[] = "spank";
 EXPORT const unsigned int plugin_version = SLURM_VERSION_NUMBER;
 EXPORT const unsigned int spank_plugin_version = 1;
 
+/* For `efs doctor`: which release of Slurm this was built for. */
+#define TEXT_OF(number) #number
+#define TEXT_OF_NUMBER(number) TEXT_OF(number)
+static const char built_for[] __attribute__((used)) = "efs-built-for-slurm=" TEXT_OF_NUMBER(SLURM_VERSION_NUMBER);
+
 EXPORT int slurm_spank_init(spank_t spank, int count, char **words) {
   struct efs_site site;
   const spank_context_t context = spank_context();

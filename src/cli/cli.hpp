@@ -61,6 +61,8 @@ int status(World& world, const std::string& which);
 /// What the nodes of a batch job say; `shared` is the site's directory.
 int job_status(World& world, unsigned job, const std::string& shared);
 int queue(World& world, const std::string& directory);
+/// What this node lacks for efs, and for the stores of a job file (may be "").
+int doctor(World& world, const std::string& job_file);
 struct StopArguments {
   std::string which;
   bool stage_out = true;

@@ -164,6 +164,9 @@ int main(int argc, char** argv) {
   std::string queue_directory;
   verb("queue", "show who holds a turn at the PFS, who waits, and for how long", [&] { return queue(world, queue_directory); })
       ->add_option("directory", queue_directory, "directory of the queue")->envname("EFS_INTERLEAVING")->required();
+  std::string examined;
+  verb("doctor", "say what this node lacks for efs, and what to change; changes nothing", [&] { return doctor(world, examined); })
+      ->add_option("job_file", examined, "look at the stores of this job file, too");
   TopArguments watched;
   CLI::App* top_verb = verb("top", "show what instances do, again and again", [&] { return top(world, watched); });
   top_verb->add_option("instance", watched.which, "name, mount point or job file");
