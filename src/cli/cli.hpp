@@ -39,6 +39,7 @@ struct JobArguments {
   bool at_submission = false;  // plan: what an earlier job makes may be missing
   bool foreground = false;
   bool show = false;
+  std::string memory, node_memory;  // check: of the batch job on a node, and of the largest node; "": not known
 };
 
 /// What the verbs for files share.

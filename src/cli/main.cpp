@@ -132,7 +132,10 @@ int main(int argc, char** argv) {
   CLI::App* plan_verb = verb("plan", "show what would move and whether it fits; moves nothing", [&] { return plan(world, job); });
   add_job_options(*plan_verb, job, false);
   plan_verb->add_flag("--at-submission", job.at_submission, "what is marked from-job may be missing");
-  add_job_options(*verb("check", "report all problems of a job file", [&] { return check(world, job); }), job, false);
+  CLI::App* check_job_verb = verb("check", "report all problems of a job file", [&] { return check(world, job); });
+  add_job_options(*check_job_verb, job, false);
+  check_job_verb->add_option("--memory", job.memory, "what the batch job asks for on a node (--mem of sbatch): no capacity in memory may be more");
+  check_job_verb->add_option("--node-memory", job.node_memory, "memory of the largest node: likewise");
   unsigned job_id = 0;
   std::string shared;
   CLI::App* status_verb = verb("status", "show instances", [&] { return job_id != 0 ? job_status(world, job_id, shared) : status(world, which); });
