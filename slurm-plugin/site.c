@@ -65,7 +65,7 @@ int efs_read_site(struct efs_site *site, int count, char **words) {
     if (strncmp(words[i], "directives=", 11) == 0) known = (site->directives = strcmp(words[i] + 11, "yes") == 0) || strcmp(words[i] + 11, "no") == 0;
     if (strncmp(words[i], "keep=", 5) == 0) known = (site->keep = atoi(words[i] + 5)) > 0 || strcmp(words[i] + 5, "no") == 0;
     if (known) continue;
-    slurm_error("efs: plugstack.conf: bad argument \"%s\"; see efs-slurm(7)", words[i]);
+    slurm_error("efs: plugstack.conf: bad argument \"%s\"; see spank_efs(8)", words[i]);
     return -1;
   }
   return 0;

@@ -38,7 +38,7 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site) {
   char result[EFS_TEXT], text[EFS_TEXT];
   if (read_result(spank, site, &job, result, sizeof result) != 0) {
     if (!efs_is_wanted() && !(site->directives && spank_getenv(spank, "EFS_DIRECTIVES", text, sizeof text) == ESPANK_SUCCESS)) return 0;
-    slurm_error("efs: nothing was staged on %s: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch and see efs-slurm(7)", site->node);
+    slurm_error("efs: nothing was staged on %s: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch (see spank_efs(8))", site->node);
     return -1;
   }
   if (strncmp(result, "failed ", 7) == 0) {

@@ -91,6 +91,19 @@ check 'a missing job file is refused' refused none.yaml
 job=$(submit $USER1 --efs-no-stage-out <<<$'#!/bin/bash\ntrue')
 check 'options that mean nothing alone are refused' refused 'need --efs'
 
+work capacity
+job=$(submit $USER1 --efs=job.yaml --mem=32M <<<$'#!/bin/bash\ntrue')
+check 'more capacity than memory is refused, with both numbers' refused 'job.yaml:5: capacity 64 MiB of backend ram, which is in memory, is more than the memory of the job on a node, 32 MiB \(--mem\)'
+check 'and the way out' refused 'Ask for more memory \(--mem\), or lower the capacity'
+job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\n#SBATCH --mem 33M\ntrue')
+check 'also in the script' refused 'on a node, 33 MiB'
+job=$(submit $USER1 --efs-stage-in=in/a --efs-capacity=3GiB <<<$'#!/bin/bash\ntrue')
+check 'more than any node has, too' refused 'capacity 3 GiB.* is more than any node has, 1.953 GiB'
+check 'srun refuses, too' test -z "$(cd "$W" && as $USER1 srun -Q --mem=32M --efs=job.yaml echo ran 2>/dev/null)"
+job=$(submit $USER1 --efs=job.yaml --mem=64M <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+ends "$job" COMPLETED 'a job with just enough memory'
+await 30 all_idle
+
 work awaited 'resources: [ [ path: in/a, from-job: true ] ]'
 rm "$W/in/a"
 job=$(submit $USER1 --hold --efs=job.yaml <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
