@@ -1,7 +1,7 @@
 /* What a job keeps on the node for a later one of the same user. Such an instance has a name of its own,
  *   slurm-kept.UID.NAME-NODE
  * so that nobody meets another user's, and a record of root's says since when it is kept:
- *   STATE/kept.UID.NAME-NODE    empty; its mtime counts
+ *   STATE/kept.UID.NAME-NODE    the number of the job that kept it; its mtime counts
  * Whether it is whole is what its manifest says, which is the user's: he could deceive himself alone. */
 #include <ctype.h>
 #include <dirent.h>
@@ -61,8 +61,17 @@ static int may_attach(const struct efs_site *site, const struct efs_job *job, co
   return 0;
 }
 
-static int may_keep(const struct efs_site *site, const struct efs_job *job, const char *name, char *why, size_t size) {
-  if (!efs_is_there(site, job)) return 1;
+static const char *record_of(const struct efs_job *job) { return job->name + strlen("slurm-"); }
+
+/* A run before a requeue has kept it: this one goes on with it. */
+static int is_own(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+  char text[32], id[32];
+  efs_format(id, sizeof id, "%u", job->id);
+  return efs_read_file(site->state, record_of(job), text, sizeof text) == 0 && strcmp(text, id) == 0 && efs_is_kept_now(site, job, environment);
+}
+
+static int may_keep(const struct efs_site *site, const struct efs_job *job, const char *name, const char *const *environment, char *why, size_t size) {
+  if (!efs_is_there(site, job) || is_own(site, job, environment)) return 1;
   efs_format(why, size, "there is something of yours on %s already that is kept as %s. Go on with it (--efs-attach=%s), or take another name for --efs-keep", site->node, name, name);
   return 0;
 }
@@ -78,7 +87,7 @@ int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char
   else if (!efs_is_kept_name(name)) efs_format(why, size, "that is no name for --efs-keep or --efs-attach");
   if (why[0] != '\0') return -1;
   efs_format(chosen.name, EFS_PATH, "slurm-kept.%u.%s-%.32s", (unsigned)job->uid, name, site->node);
-  if (!(attaches ? may_attach(site, &chosen, name, environment, why, size) : may_keep(site, &chosen, name, why, size))) return -1;
+  if (!(attaches ? may_attach(site, &chosen, name, environment, why, size) : may_keep(site, &chosen, name, environment, why, size))) return -1;
   if (efs_write_file(job->directory, "instance", chosen.name, 0644, 0) != 0) {
     efs_format(why, size, "the state of the job cannot be kept on this node");
     return -1;
@@ -87,10 +96,10 @@ int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char
   return 0;
 }
 
-static const char *record_of(const struct efs_job *job) { return strncmp(job->name, "slurm-kept.", 11) == 0 ? job->name + strlen("slurm-") : NULL; }
-
 void efs_note_kept(const struct efs_site *site, const struct efs_job *job) {
-  if (record_of(job) != NULL) efs_write_file(site->state, record_of(job), "", 0644, 0);
+  char id[32];
+  efs_format(id, sizeof id, "%u", job->id);
+  if (strncmp(job->name, "slurm-kept.", strlen("slurm-kept.")) == 0) efs_write_file(site->state, record_of(job), id, 0644, 0);
 }
 
 /* What is in use, or holds results that are nowhere else, stays: efs clean sees to that. */

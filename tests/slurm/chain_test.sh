@@ -99,6 +99,23 @@ check 'the node is free' quiet "$job"
 check 'efs clean by name' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "$kept"
 check 'removes it' no_run n1 "$kept"
 
+work again
+kept=slurm-kept.$uid1.again-n1
+job=$(submit $USER1 --efs=job.yaml --efs-keep=again --requeue -w n1 <<'SCRIPT'
+#!/bin/bash
+[ -n "$SLURM_RESTART_COUNT" ] || { echo first >$EFS_MOUNT/first; sleep 600; }
+cat $EFS_MOUNT/first
+SCRIPT
+)
+check 'a job that keeps runs' await 40 has_written "$job" first
+check 'and is requeued' scontrol requeue "$job"
+runs_again() { has_ended "$job" && [ "$(job_field "$job" Restarts)" = 1 ]; }
+check 'it runs again' await 150 runs_again
+ends "$job" COMPLETED 'a job that kept and was requeued'
+check 'goes on with its own' says "$job" '^first$'
+check 'the node is free' quiet "$job"
+check 'efs clean by name' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "$kept"
+
 # --- the stage-out in the job ---
 work injob
 job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job --hold <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; echo r >$EFS_MOUNT/result; cd $EFS_MOUNT; ps -o pgid= $$ $PPID | sort -u | wc -l | sed "s/^/groups /"')
