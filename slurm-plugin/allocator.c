@@ -154,7 +154,7 @@ static int check(spank_t spank, const struct efs_site *site, const char *file) {
   int n = 4;
   efs_format(mount, sizeof mount, "--mount-dir=%s/job", site->mount);
   if (efs_job_memory(value, sizeof value) == 0 && efs_format(memory, sizeof memory, "--memory=%.32s", value) == 0) people[n++] = memory;
-  if (efs_largest_node(value, sizeof value) == 0 && efs_format(node, sizeof node, "--node-memory=%.32s", value) == 0) people[n++] = node;
+  if (efs_largest_node(site, value, sizeof value) == 0 && efs_format(node, sizeof node, "--node-memory=%.32s", value) == 0) people[n++] = node;
   efs_run(people, (const char *const *)environ, 0, NULL, NULL, &outcome);
   if (outcome.code == 127) {
     slurm_error("efs: %s: %s; tell the administrators (plugstack.conf, efs=)", site->efs, outcome.text);

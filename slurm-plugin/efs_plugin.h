@@ -33,7 +33,7 @@ struct efs_site {
   char shared[EFS_PATH];   /* shared=   directory on the PFS where nodes tell one another (default none) */
   char queue[EFS_PATH];    /* queue=    directory of the turns at the PFS (default none) */
   char view[EFS_PATH];     /* view=     where every job sees its own mount (default none: no private namespace) */
-  char scontrol[EFS_PATH]; /* scontrol= the program (default scontrol) */
+  char scontrol[EFS_PATH]; /* scontrol= the program (default scontrol); others of Slurm are beside it */
   char mail[EFS_PATH];     /* mail=     program that is called when results are not back (default none) */
   char node[EFS_PATH];
   int poll;                /* poll=     seconds between looks at the job's state (default 5) */
@@ -70,6 +70,7 @@ int efs_is_wanted(void); /* some option asks for efs */
 
 /* site.c */
 int efs_read_site(struct efs_site *site, int count, char **words); /* -1: a bad word, logged */
+void efs_slurm_program(const struct efs_site *site, const char *name, char *path); /* EFS_PATH bytes: srun, sinfo */
 
 /* job.c: state of jobs on this node, below site->state. All of it is root's. */
 int efs_describe_job(spank_t spank, const struct efs_site *site, struct efs_job *job);
@@ -83,8 +84,6 @@ int efs_is_there(const struct efs_site *site, const struct efs_job *job); /* 1: 
 
 /* keep.c: what a job keeps on the node for a later one of the same user. */
 #define EFS_KEPT_NAME 32 /* bytes of a user's name for it, its end not counted */
-int efs_is_kept_name(const char *name);                                          /* letters, digits, . _ - */
-int efs_flag(const char *flags, const char *key, char *value, size_t size);      /* the value of KEY=VALUE among the words: 1 if it is there */
 /* Gives the job the instance that its flags ask for. -1: refused, and `why` says so. Without such a flag: nothing. */
 int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char *flags, const char *const *environment, char *why, size_t size);
 int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, const char *const *environment); /* 1: stopped, whole, and there for the next */
@@ -99,7 +98,7 @@ int efs_read_directives(const struct efs_site *site, const struct efs_job *job, 
 /* "4GiB": what the job asks for on a node, as the options of sbatch say; -1: it does not, or nobody can tell. */
 int efs_job_memory(char *text, size_t size);
 /* The memory of the cluster's largest node; likewise. */
-int efs_largest_node(char *text, size_t size);
+int efs_largest_node(const struct efs_site *site, char *text, size_t size);
 
 /* run.c */
 struct efs_outcome {
@@ -116,6 +115,8 @@ int efs_copy(char *to, size_t size, const char *from); /* -1: too long; `to` is 
 int efs_format(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int efs_json_text(const char *json, const char *key, char *value, size_t size); /* string member of the outermost object */
 void efs_json_quote(const char *text, char *quoted, size_t size);
+int efs_is_kept_name(const char *name); /* letters, digits, . _ -, at most EFS_KEPT_NAME; begins with a letter or digit */
+int efs_flag(const char *flags, const char *key, char *value, size_t size); /* the value of KEY=VALUE among the words; `key` ends in =. 1: it is there */
 void efs_one_line(char *text); /* newlines to "; ", other control characters to ? */
 
 /* notice.c: telling people and other nodes. None of it can fail a job. */

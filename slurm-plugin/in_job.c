@@ -42,7 +42,7 @@ static int wait_for(pid_t script, const sigset_t *signals) {
 static int stage_out(const struct efs_site *site, const struct efs_job *job, unsigned nodes) {
   static struct efs_outcome outcome;
   static char script[] = "d=${EFS_RUNTIME_DIR:-" EFS_USUAL_RUN "}; [ ! -e \"$d/$EFS_INSTANCE\" ] || exec \"$0\" stop $1 \"$EFS_INSTANCE\"";
-  char flags[160], name[EFS_KEPT_NAME + 1], instance[EFS_PATH + 16], runtime[EFS_PATH + 24], id[32], count[32], tasks[32], conf[EFS_PATH + 16];
+  char flags[160], name[EFS_KEPT_NAME + 1], instance[EFS_PATH + 16], runtime[EFS_PATH + 24], id[32], count[32], tasks[32], conf[EFS_PATH + 16], srun[EFS_PATH];
   const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", instance, runtime, conf, NULL};
   const char *words[16], *keep = "";
   int n = 0;
@@ -54,8 +54,10 @@ static int stage_out(const struct efs_site *site, const struct efs_job *job, uns
   efs_format(count, sizeof count, "--nodes=%u", nodes);
   efs_format(tasks, sizeof tasks, "--ntasks=%u", nodes);
   if (nodes > 1) {
-    static const char *const step[] = {"srun", "--quiet", "--overlap", "--mem=0", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "--chdir=/"};
+    static const char *const step[] = {"--quiet", "--overlap", "--mem=0", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "--chdir=/"};
     size_t i;
+    efs_slurm_program(site, "srun", srun);
+    words[n++] = srun;
     for (i = 0; i < sizeof step / sizeof step[0]; ++i) words[n++] = step[i];
     words[n++] = id;
     words[n++] = count;

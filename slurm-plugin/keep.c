@@ -3,7 +3,6 @@
  * so that nobody meets another user's, and a record of root's says since when it is kept:
  *   STATE/kept.UID.NAME-NODE    the number of the job that kept it; its mtime counts
  * Whether it is whole is what its manifest says, which is the user's: he could deceive himself alone. */
-#include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,24 +12,6 @@
 #include <unistd.h>
 
 #include "efs_plugin.h"
-
-int efs_is_kept_name(const char *name) {
-  size_t i;
-  if (!isalnum((unsigned char)name[0])) return 0;
-  for (i = 0; name[i] != '\0'; ++i)
-    if (!isalnum((unsigned char)name[i]) && strchr("._-", name[i]) == NULL) return 0;
-  return i <= EFS_KEPT_NAME;
-}
-
-int efs_flag(const char *flags, const char *key, char *value, size_t size) {
-  const size_t length = strlen(key);
-  const char *p = flags + strspn(flags, " ");
-  for (; *p != '\0'; p += strcspn(p, " "), p += strspn(p, " ")) {
-    if (strncmp(p, key, length) != 0) continue;
-    return efs_format(value, size, "%.*s", (int)strcspn(p + length, " "), p + length) == 0;
-  }
-  return 0;
-}
 
 static void state_of(const struct efs_site *site, const struct efs_job *job, const char *const *environment, char *state, size_t size) {
   static struct efs_outcome outcome;

@@ -25,11 +25,13 @@ int efs_job_memory(char *text, size_t size) {
   return memory == NULL ? -1 : in_binary_units(memory, text, size);
 }
 
-int efs_largest_node(char *text, size_t size) {
+int efs_largest_node(const struct efs_site *site, char *text, size_t size) {
   static struct efs_outcome outcome;
-  const char *words[] = {"sinfo", "--noheader", "--exact", "--format=%m", NULL};
+  char sinfo[EFS_PATH];
+  const char *words[] = {sinfo, "--noheader", "--exact", "--format=%m", NULL};
   unsigned long long most = 0;
   char *line, *rest;
+  efs_slurm_program(site, "sinfo", sinfo);
   efs_run(words, NULL, 20, NULL, NULL, &outcome);
   if (outcome.code != 0) return -1;
   for (line = strtok_r(outcome.text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {

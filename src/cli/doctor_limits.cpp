@@ -1,11 +1,11 @@
 // Limits of processes, memory, and what dead instances left.
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -95,6 +95,21 @@ Finding judge_instance(const control::Instance& instance) {
   return {Level::warning, what, "is dead: " + status.value("error", status.value("store", "")), "go on: efs start; bring out: efs salvage " + instance.name + "; remove: efs clean " + instance.name};
 }
 
+// Stores of the caller's in memory that no instance leads to: a directory of instances that was emptied, or is another.
+Findings lost_stores(const std::vector<control::Instance>& instances) {
+  Findings found;
+  const std::string prefix = "efs-" + std::to_string(::geteuid()) + "-";
+  std::error_code problem;
+  for (std::filesystem::directory_iterator it("/dev/shm", problem), end; !problem && it != end; it.increment(problem)) {
+    const std::string name = it->path().filename(), path = it->path();
+    if (!name.starts_with(prefix) || std::ranges::any_of(instances, [&](const auto& instance) { return instance.name == name.substr(prefix.size()); })) continue;
+    const UniqueFd lock(::open((path + "/meta/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!lock || ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0) continue;  // none of ours, or in use by an instance elsewhere
+    found.push_back({Level::warning, "store " + path, "no instance leads to it", "bring out what it holds: efs salvage --to DIRECTORY " + path + "; or remove it: rm -r " + path});
+  }
+  return found;
+}
+
 // Mounts of efs that nobody serves, of this user, or of all for root.
 Findings dead_mounts() {
   Findings found;
@@ -117,8 +132,10 @@ Findings examine_limits() { return {judge_memory(), judge_files(), judge_process
 
 Findings examine_leftovers() {
   Findings found;
-  for (const auto& instance : control::list_instances())
+  const auto instances = control::list_instances();
+  for (const auto& instance : instances)
     if (!instance.alive) found.push_back(judge_instance(instance));
+  for (auto& store : lost_stores(instances)) found.push_back(std::move(store));
   for (auto& mount : dead_mounts()) found.push_back(std::move(mount));
   if (found.empty()) found.push_back({Level::ok, "leftovers", "no dead instance, no dead mount", ""});
   return found;

@@ -122,4 +122,11 @@ if [ -c /dev/fuse ]; then
   check 'which clean removes' "$EFS" clean --force dead
   finds 'and then it is gone' ok leftovers 'no dead instance'
 else skip 'leftovers' 'no /dev/fuse'; fi
+lost=/dev/shm/efs-$(id -u)-lost-$(basename "$S")
+mkdir -p "$lost/meta" && : >"$lost/meta/lock"
+finds 'a store in memory that no instance leads to' warning "store $lost" 'no instance leads to it.*efs salvage'
+exec 8<"$lost/meta/lock"; flock 8
+check 'not one that is in use' json "$("$EFS" doctor --json)" "'store $lost' not in [c['what'] for c in d['checks']]"
+exec 8<&-
+rm -r "$lost"
 finish

@@ -99,6 +99,16 @@ check 'the node is free' quiet "$job"
 check 'efs clean by name' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "$kept"
 check 'removes it' no_run n1 "$kept"
 
+work twonodes
+job=$(submit $USER1 --efs=job.yaml --efs-keep=two -N2 -w n1,n2 <<<$'#!/bin/bash\nsrun bash -c \'echo "first $SLURM_NODEID" >$EFS_MOUNT/of.$SLURM_NODEID; echo "first $SLURM_NODEID" >$EFS_MOUNT/in/new.$SLURM_NODEID\'')
+ends "$job" COMPLETED 'a job on two nodes that keeps'
+check 'the nodes are free' quiet "$job"
+job=$(submit $USER1 --efs=job.yaml --efs-attach=two -N2 -w n1,n2 <<<$'#!/bin/bash\nsrun bash -c \'cat $EFS_MOUNT/of.$SLURM_NODEID; echo "second $SLURM_NODEID" >$EFS_MOUNT/of.$SLURM_NODEID\'')
+ends "$job" COMPLETED 'one that attaches on both'
+check 'finds on each what is its own' test "$(sort "$W/out.$job")" = $'first 0\nfirst 1'
+check 'the nodes are free' quiet "$job"
+check 'what it changed takes the place of what was back' test "$(cat "$W/results/of.0" "$W/results/of.1")" = $'second 0\nsecond 1'
+
 work again
 kept=slurm-kept.$uid1.again-n1
 job=$(submit $USER1 --efs=job.yaml --efs-keep=again --requeue -w n1 <<'SCRIPT'
