@@ -210,4 +210,9 @@ cluster_plugstack view="$C/view"
 work view
 job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job <<<$'#!/bin/bash\ntrue')
 check 'not where the view would hold the mount' refused 'view='
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; '"$EFS"$' stop $EFS_INSTANCE')
+ends "$job" FAILED 'a script that stops its file system from its view'
+check 'is told why it cannot' says "$job" 'mounted at a second place, '"$C/view"
+check 'nothing is left' quiet "$job"
+check 'the end of the job brings its result back' test "$(cat "$W/results/result")" = r
 cluster_finish
