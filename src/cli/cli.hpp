@@ -77,7 +77,12 @@ struct SalvageArguments {
 };
 int salvage(World& world, const SalvageArguments& arguments);
 int check_image(World& world, const std::string& which, bool repair);
-int clean(World& world, const std::vector<std::string>& which, bool force);
+struct CleanArguments {
+  std::vector<std::string> which;  // names; none: all that are dead
+  bool force = false;
+  bool kept = false;  // without names: those, too, that were left on purpose
+};
+int clean(World& world, const CleanArguments& arguments);
 /// Removes a dead instance: its mount, store and directory. ENOTEMPTY where results would be lost, unless `force`. Root
 /// follows what the user's files say with the user's rights.
 Status clean_instance(const control::Instance& instance, bool force);

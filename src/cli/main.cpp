@@ -108,8 +108,8 @@ int main(int argc, char** argv) {
   std::string which;
   StopArguments stopping;
   SalvageArguments salvaging;
-  std::vector<std::string> cleaning;
-  bool no_stage_out = false, force = false, repair = false, all = false;
+  CleanArguments cleaning;
+  bool no_stage_out = false, repair = false, all = false;
   std::function<int()> action;
 
   CLI::App app{"efs: a POSIX file system of its own for every batch job, in node-local memory", "efs"};
@@ -160,9 +160,10 @@ int main(int argc, char** argv) {
   check_verb->add_option("image", which, "instance, job file, or directory of a store")->required();
   check_verb->add_flag("--repair", repair, "remove what is provably left over");
   check_verb->footer("Exit codes: 0 whole, 1 damaged or not to be looked at, 3 leftovers.");
-  CLI::App* clean_verb = verb("clean", "remove what dead instances left behind", [&] { return clean(world, cleaning, force); });
-  clean_verb->add_option("instance", cleaning, "names (default: all that are dead)");
-  clean_verb->add_flag("--force", force, "also where results would be lost");
+  CLI::App* clean_verb = verb("clean", "remove what dead instances left behind", [&] { return clean(world, cleaning); });
+  clean_verb->add_option("instance", cleaning.which, "names (default: all that are dead)");
+  clean_verb->add_flag("--force", cleaning.force, "also where results would be lost");
+  clean_verb->add_flag("--kept", cleaning.kept, "without a name: also those that were kept for another start");
 
   std::string queue_directory;
   verb("queue", "show who holds a turn at the PFS, who waits, and for how long", [&] { return queue(world, queue_directory); })
