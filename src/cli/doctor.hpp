@@ -2,6 +2,7 @@
 // efs doctor: what this node has and lacks for efs. Looks, and changes nothing. Each part returns what it found; what the
 // caller may not look at is a warning that says so.
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>

@@ -134,4 +134,8 @@ check 'is as ever' says "$job" '^alpha$'
 job=$(submit $USER1 -J 'x AdminComment=efs: directives' <<<$'#!/bin/bash\necho "mount:$EFS_MOUNT:"')
 ends "$job" FAILED 'a job that pretends to have directives'
 check 'is told that there are none' says "$job" 'cannot be read back'
+
+# --- efs doctor on a node of a real cluster ---
+check 'efs doctor finds the plugin and the settings of this cluster good' json "$("$EFS" doctor --json 2>/dev/null)" 'all({c["what"]: c["level"] for c in d["checks"]}[k] == "ok" for k in ("plugin", "PrologFlags", "PrologEpilogTimeout", "UnkillableStepTimeout", "plugin, shared=", "plugin, queue="))'
+check 'and warns of a BatchStartTimeout that is shorter than the longest wait' json "$("$EFS" doctor --json 2>/dev/null)" '{c["what"]: c["level"] for c in d["checks"]}["BatchStartTimeout"] == "warning"'
 cluster_finish
