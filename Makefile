@@ -5,7 +5,7 @@ EFS_PREFIX ?= /opt/efs-deps
 export EFS_PREFIX
 JOBS   ?= $(shell nproc)
 
-.PHONY: help deps demo-deps slurm-deps configure build check check-fast suites soak bench demo install package clean
+.PHONY: help deps demo-deps slurm-deps configure build check check-fast suites soak bench bench-interleaving demo install package clean
 
 help:
 	@echo "make deps     install what efs needs (Debian 12 or 13, as root)"
@@ -16,6 +16,7 @@ help:
 	@echo "make soak     the tests that take long: a directory of a million entries"
 	@echo "make demo     deps, build, and a real job through efs"
 	@echo "make bench    the figures: the mount against its backing tmpfs, staging against cp"
+	@echo "make bench-interleaving  three jobs and a slow file server: directly, uncoordinated, in turns"
 	@echo "make install  install below PREFIX (default /usr/local), under DESTDIR where it is given"
 	@echo "make package  a Debian package in build/package"
 
@@ -55,6 +56,9 @@ demo: demo-deps configure
 
 bench: build
 	@bench/run.sh $(BUILD)
+
+bench-interleaving: build
+	@bench/interleaving.py $(BUILD) --svg $(BUILD)/interleaving.svg
 
 install: build
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))

@@ -24,7 +24,7 @@ common=(g++ make cmake ninja-build pkg-config ca-certificates fuse3 libfuse3-dev
         libcli11-dev libspdlog-dev nlohmann-json3-dev libxxhash-dev libbenchmark-dev
         clang-19 libclang-rt-19-dev attr acl libcap2-bin python3 sqlite3 fio stress-ng util-linux e2fsprogs psmisc debootstrap dpkg-dev man-db)
 demo=(lammps hdf5-tools)
-slurm=(libslurm-dev slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
+slurm=(libslurm-dev slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge lua5.1)
 
 # The machine's own Debian mirror and keyring, from deb822 or one-line sources.
 mirror() {

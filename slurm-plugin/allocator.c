@@ -2,7 +2,7 @@
  * environment, so that what was checked is what runs:
  *   EFS_JOB      the text of the job file, or of one made from the options
  *   EFS_ROOT EFS_RESULTS   as resolved in the directory of the submission
- *   EFS_FLAGS    words: no-stage-out */
+ *   EFS_FLAGS    words: no-stage-out, in-job, keep=NAME, attach=NAME */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,11 +147,14 @@ static void say_awaited(char *text) {
 /* `efs check`, for the messages; again with --json for where the directories are. */
 static int check(spank_t spank, const struct efs_site *site, const char *file) {
   static struct efs_outcome outcome;
-  char mount[EFS_PATH + 32], value[4096];
-  const char *people[] = {site->efs, "check", mount, file, NULL};
+  char mount[EFS_PATH + 32], value[4096], memory[64], node[64];
+  const char *people[8] = {site->efs, "check", mount, file};
   const char *programs[] = {site->efs, "check", "--json", mount, file, NULL};
   const char *plan[] = {site->efs, "plan", "--at-submission", mount, file, NULL};
+  int n = 4;
   efs_format(mount, sizeof mount, "--mount-dir=%s/job", site->mount);
+  if (efs_job_memory(value, sizeof value) == 0 && efs_format(memory, sizeof memory, "--memory=%.32s", value) == 0) people[n++] = memory;
+  if (efs_largest_node(site, value, sizeof value) == 0 && efs_format(node, sizeof node, "--node-memory=%.32s", value) == 0) people[n++] = node;
   efs_run(people, (const char *const *)environ, 0, NULL, NULL, &outcome);
   if (outcome.code == 127) {
     slurm_error("efs: %s: %s; tell the administrators (plugstack.conf, efs=)", site->efs, outcome.text);
@@ -172,10 +175,42 @@ static int check(spank_t spank, const struct efs_site *site, const char *file) {
 }
 
 static int hand_over(spank_t spank, const struct text *text, const struct efs_options *given) {
-  char flags[64];
-  efs_format(flags, sizeof flags, "%s", given->no_stage_out ? "no-stage-out " : "");
+  char flags[160];
+  const char *kept = given->keep[0] != '\0' ? given->keep : given->attach;
+  efs_format(flags, sizeof flags, "%s%s%s%s%s%s", given->no_stage_out ? "no-stage-out " : "", given->in_job ? "in-job " : "", given->keeps ? "keep=" : "", given->keeps ? kept : "",
+             given->attach[0] != '\0' ? " attach=" : "", given->attach);
   if (spank_job_control_setenv(spank, "EFS_JOB", text->bytes, 1) != ESPANK_SUCCESS || spank_job_control_setenv(spank, "EFS_FLAGS", flags, 1) != ESPANK_SUCCESS) {
     slurm_error("efs: the job file cannot be handed to the nodes");
+    return -1;
+  }
+  return 0;
+}
+
+/* What goes together, and what means something alone. */
+static int check_options(const struct efs_options *given, const struct efs_site *site) {
+  if (!efs_is_wanted()) {
+    if (!given->no_stage_out && !given->in_job && !given->keeps && given->attach[0] == '\0' && given->capacity[0] == '\0') return 0;
+    slurm_error("efs: --efs-capacity, --efs-no-stage-out, --efs-stage-out=in-job, --efs-keep and --efs-attach need --efs=JOB.yaml or --efs-stage-in");
+    return -1;
+  }
+  if (given->job[0] != '\0' && (given->ins > 0 || given->outs > 0 || given->capacity[0] != '\0')) {
+    slurm_error("efs: --efs=%s says what to stage and how much to store; leave out --efs-stage-in, --efs-stage-out and --efs-capacity", given->job);
+    return -1;
+  }
+  if (given->no_stage_out && (given->in_job || given->keeps)) {
+    slurm_error("efs: --efs-no-stage-out goes neither with --efs-stage-out=in-job nor with --efs-keep, which keeps what is back");
+    return -1;
+  }
+  if (given->in_job && site->view[0] != '\0') { /* the script's own namespace would hold the mount */
+    slurm_error("efs: --efs-stage-out=in-job is not possible at this site, which shows each job its files at %s (view=); they are staged out after the job", site->view);
+    return -1;
+  }
+  if (given->keeps && given->keep[0] == '\0' && given->attach[0] == '\0') {
+    slurm_error("efs: --efs-keep needs a name for what it keeps: --efs-keep=NAME; a later job says --efs-attach=NAME");
+    return -1;
+  }
+  if (given->keep[0] != '\0' && given->attach[0] != '\0' && strcmp(given->keep, given->attach) != 0) {
+    slurm_error("efs: --efs-attach=%s goes on under that name; write --efs-keep alone to keep it once more", given->attach);
     return -1;
   }
   return 0;
@@ -187,16 +222,8 @@ int efs_allocator_check(spank_t spank, const struct efs_site *site) {
   struct text text = {bytes, 0, sizeof bytes, 0};
   char file[EFS_PATH];
   int good;
-  if (given->bad) return -1;
-  if (!efs_is_wanted()) {
-    if (!given->no_stage_out && given->capacity[0] == '\0') return 0;
-    slurm_error("efs: --efs-capacity and --efs-no-stage-out need --efs=JOB.yaml or --efs-stage-in");
-    return -1;
-  }
-  if (given->job[0] != '\0' && (given->ins > 0 || given->outs > 0 || given->capacity[0] != '\0')) {
-    slurm_error("efs: --efs=%s says what to stage and how much to store; leave out --efs-stage-in, --efs-stage-out and --efs-capacity", given->job);
-    return -1;
-  }
+  if (given->bad || check_options(given, site) != 0) return -1;
+  if (!efs_is_wanted()) return 0;
   if ((given->job[0] != '\0' ? read_job_file(given->job, &text) : make_job_file(given, &text)) != 0) return -1;
   if (text.full) {
     slurm_error("efs: too many options; use a job file");

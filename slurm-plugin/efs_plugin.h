@@ -4,6 +4,7 @@
  *   allocator.c  sbatch, salloc, srun       the user    checks the job file, hands its text to the nodes
  *   prolog.c     slurmd's prolog process    root        starts efs, waits for the inputs
  *   task.c       slurmstepd                 root, user  tells the tasks where the files are, or fails them
+ *   in_job.c     the batch script's task    the user    stages out when the script has ended
  *   epilog.c     slurmd's epilog process    root        stops efs
  *   slurmd.c     slurmd                     root        sweeps what a crash left
  * Root believes nothing that comes from the user: the options, and what the allocator put into the job control
@@ -19,6 +20,8 @@
 
 #define EFS_PATH 512          /* bytes of a path or a word, its end included */
 #define EFS_TEXT 2048         /* of a message */
+#define EFS_USUAL_RUN "/run/efs" /* where efs looks for root's instances */
+#define EFS_DIRECTIVES "efs: directives" /* the AdminComment by which slurmctld marks a job that has some */
 #define EFS_LARGEST_JOB 98304 /* of a job file: it travels in one environment variable */
 
 /* The site's settings: the arguments in plugstack.conf, KEY=VALUE; %n is the node's name. */
@@ -30,11 +33,13 @@ struct efs_site {
   char shared[EFS_PATH];   /* shared=   directory on the PFS where nodes tell one another (default none) */
   char queue[EFS_PATH];    /* queue=    directory of the turns at the PFS (default none) */
   char view[EFS_PATH];     /* view=     where every job sees its own mount (default none: no private namespace) */
-  char scontrol[EFS_PATH]; /* scontrol= the program (default scontrol) */
+  char scontrol[EFS_PATH]; /* scontrol= the program (default scontrol); others of Slurm are beside it */
   char mail[EFS_PATH];     /* mail=     program that is called when results are not back (default none) */
   char node[EFS_PATH];
   int poll;                /* poll=     seconds between looks at the job's state (default 5) */
   int plan;                /* plan=yes|no  look for the inputs at submission (default yes) */
+  int directives;          /* directives=yes|no  look for #EFS lines, which job_submit.lua has read (default no) */
+  int keep;                /* keep=HOURS|no  how long what a job keeps stays at most (default 24; 0: nothing is kept) */
 };
 
 /* One job on this node. */
@@ -52,9 +57,10 @@ struct efs_job {
 struct efs_options {
   char job[EFS_PATH];
   char capacity[EFS_PATH];
+  char keep[EFS_PATH], attach[EFS_PATH];
   char *in[64], *out[64];
   int ins, outs;
-  int no_stage_out, bad;
+  int no_stage_out, in_job, keeps, bad;
 };
 
 /* options.c */
@@ -64,6 +70,7 @@ int efs_is_wanted(void); /* some option asks for efs */
 
 /* site.c */
 int efs_read_site(struct efs_site *site, int count, char **words); /* -1: a bad word, logged */
+void efs_slurm_program(const struct efs_site *site, const char *name, char *path); /* EFS_PATH bytes: srun, sinfo */
 
 /* job.c: state of jobs on this node, below site->state. All of it is root's. */
 int efs_describe_job(spank_t spank, const struct efs_site *site, struct efs_job *job);
@@ -73,6 +80,25 @@ int efs_write_file(const char *directory, const char *name, const char *text, mo
 int efs_read_file(const char *directory, const char *name, char *text, size_t size); /* 0, or -1 where there is none */
 void efs_remove_job(const struct efs_site *site, const struct efs_job *job);
 int efs_find_job(const struct efs_site *site, struct efs_job *job); /* whatever restart is there: 1 if there is one */
+int efs_is_there(const struct efs_site *site, const struct efs_job *job); /* 1: its instance has a directory */
+
+/* keep.c: what a job keeps on the node for a later one of the same user. */
+#define EFS_KEPT_NAME 32 /* bytes of a user's name for it, its end not counted */
+/* Gives the job the instance that its flags ask for. -1: refused, and `why` says so. Without such a flag: nothing. */
+int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char *flags, const char *const *environment, char *why, size_t size);
+int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, const char *const *environment); /* 1: stopped, whole, and there for the next */
+void efs_note_kept(const struct efs_site *site, const struct efs_job *job);
+void efs_sweep_kept(const struct efs_site *site); /* removes what has been kept for too long */
+
+/* directives.c */
+int efs_has_directives(const struct efs_site *site, const struct efs_job *job);
+int efs_read_directives(const struct efs_site *site, const struct efs_job *job, char *text, size_t size); /* the job file that they make */
+
+/* memory.c */
+/* "4GiB": what the job asks for on a node, as the options of sbatch say; -1: it does not, or nobody can tell. */
+int efs_job_memory(char *text, size_t size);
+/* The memory of the cluster's largest node; likewise. */
+int efs_largest_node(const struct efs_site *site, char *text, size_t size);
 
 /* run.c */
 struct efs_outcome {
@@ -89,6 +115,8 @@ int efs_copy(char *to, size_t size, const char *from); /* -1: too long; `to` is 
 int efs_format(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int efs_json_text(const char *json, const char *key, char *value, size_t size); /* string member of the outermost object */
 void efs_json_quote(const char *text, char *quoted, size_t size);
+int efs_is_kept_name(const char *name); /* letters, digits, . _ -, at most EFS_KEPT_NAME; begins with a letter or digit */
+int efs_flag(const char *flags, const char *key, char *value, size_t size); /* the value of KEY=VALUE among the words; `key` ends in =. 1: it is there */
 void efs_one_line(char *text); /* newlines to "; ", other control characters to ? */
 
 /* notice.c: telling people and other nodes. None of it can fail a job. */
@@ -104,6 +132,7 @@ int efs_epilog(spank_t spank, const struct efs_site *site);
 void efs_stop_job(const struct efs_site *site, const struct efs_job *job);
 int efs_user_init(spank_t spank, const struct efs_site *site);
 int efs_task_init_privileged(spank_t spank, const struct efs_site *site);
+int efs_task_init(spank_t spank, const struct efs_site *site);
 void efs_sweep(const struct efs_site *site);
 
 #endif

@@ -109,12 +109,6 @@ static void not_saved(const struct efs_site *site, const struct efs_job *job, co
   send_mail(site, job, result + strlen("unsaved "));
 }
 
-static int is_there(const struct efs_site *site, const struct efs_job *job) {
-  char path[2 * EFS_PATH];
-  struct stat st;
-  return efs_format(path, sizeof path, "%s/%s", site->run, job->name) == 0 && lstat(path, &st) == 0;
-}
-
 /* The errno in what `efs --json` printed; 0 where there is none. Keys are sorted: it comes first. */
 static long code_of(const struct efs_outcome *outcome) {
   const char *document = strstr(outcome->text, "{\"code\":");
@@ -135,9 +129,19 @@ static void ask_to_stop(const struct efs_site *site, const struct efs_job *job, 
   for (tries = 0; tries < 10; ++tries) {
     if (tries > 0) kill_holders(job);
     efs_run(words, environment, 0, NULL, NULL, outcome); /* a stage-out takes what it takes */
-    if (!is_passing(code_of(outcome)) || !is_there(site, job)) return;
+    if (!is_passing(code_of(outcome)) || !efs_is_there(site, job)) return;
     sleep(1);
   }
+}
+
+/* It has stopped, whole, and stays for another job of the user's; for how long, a record says. */
+static int is_kept(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+  char text[EFS_TEXT];
+  if (!efs_is_kept_now(site, job, environment)) return 0;
+  efs_note_kept(site, job);
+  efs_format(text, sizeof text, "results are back, and the files stay on %s as %s", site->node, job->name);
+  efs_publish(site, job, "kept", text);
+  return 1;
 }
 
 /* It is dead, and what is left of it is of no use: the user has stopped it with --keep, or everything is back. */
@@ -150,16 +154,22 @@ static int is_cleaned(const struct efs_site *site, const struct efs_job *job, co
 
 static void stop_locked(const struct efs_site *site, const struct efs_job *job) {
   static struct efs_outcome outcome;
-  char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[64], error[EFS_TEXT];
+  char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[160], error[EFS_TEXT], name[EFS_KEPT_NAME + 1];
   const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
   const char *words[6];
-  int n = 0, started, good;
+  int n = 0, started, keeps, lasts, good;
   if (efs_read_file(job->directory, "result", result, sizeof result) != 0) result[0] = '\0';
   if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0) flags[0] = '\0';
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
+  keeps = efs_flag(flags, "keep=", name, sizeof name);
+  lasts = keeps || efs_flag(flags, "attach=", name, sizeof name);
   started = strncmp(result, "running ", 8) == 0 || strncmp(result, "unsaved ", 8) == 0;
-  if (started && !is_there(site, job)) {
+  if (started && !efs_is_there(site, job)) {
     efs_publish(site, job, "done", "the job has stopped it itself");
+    efs_remove_job(site, job);
+    return;
+  }
+  if (!started && lasts) { /* what may be there is another job's, or was there before */
     efs_remove_job(site, job);
     return;
   }
@@ -168,10 +178,15 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   words[n++] = "stop";
   words[n++] = "--json";
   if (!started || strstr(flags, "no-stage-out") != NULL) words[n++] = "--no-stage-out";
+  if (keeps) words[n++] = "--keep";
   words[n++] = job->name;
   words[n] = NULL;
   if (started) efs_publish(site, job, "staging-out", "");
   ask_to_stop(site, job, words, environment, &outcome);
+  if (keeps && is_kept(site, job, environment)) {
+    efs_remove_job(site, job);
+    return;
+  }
   good = outcome.code == 0 || (code_of(&outcome) == ESRCH && is_cleaned(site, job, environment));
   if (!good && efs_json_text(outcome.text, "error", error, sizeof error) != 0 && efs_json_text(outcome.text, "summary", error, sizeof error) != 0)
     efs_format(error, sizeof error, "efs stop gave %d: %.1500s", outcome.code, outcome.text);

@@ -1,7 +1,8 @@
 /* The state of jobs on this node: one directory per job and restart, root's, which nobody else can change.
  *   STATE/JOB.RESTART/   job.yaml  what the user handed in, readable by him alone
  *                        result    "running MOUNT", "failed TEXT", "unsaved TEXT"
- *                        flags     words: no-stage-out
+ *                        flags     words: no-stage-out, in-job, keep=NAME, attach=NAME, directives
+ *                        instance  its name, where it is one that outlives the job
  *                        checked   all nodes are good */
 #include <dirent.h>
 #include <errno.h>
@@ -16,9 +17,11 @@
 #include "efs_plugin.h"
 
 void efs_name_job(const struct efs_site *site, struct efs_job *job) {
+  char kept[EFS_PATH];
   efs_format(job->name, EFS_PATH, "slurm-%u.%u-%.32s", job->id, job->restart, site->node);
   efs_format(job->directory, EFS_PATH, "%.400s/%u.%u", site->state, job->id, job->restart);
   efs_format(job->mount, EFS_PATH, "%.400s/%u", site->mount, job->id);
+  if (efs_read_file(job->directory, "instance", kept, sizeof kept) == 0 && kept[0] != '\0') efs_copy(job->name, EFS_PATH, kept);
 }
 
 int efs_describe_job(spank_t spank, const struct efs_site *site, struct efs_job *job) {
@@ -95,7 +98,7 @@ int efs_read_file(const char *directory, const char *name, char *text, size_t si
 }
 
 void efs_remove_job(const struct efs_site *site, const struct efs_job *job) {
-  static const char *const names[] = {"job.yaml", "result", "flags", "checked"};
+  static const char *const names[] = {"job.yaml", "result", "flags", "checked", "instance"};
   const int at = open(job->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   size_t i;
   (void)site;
@@ -105,6 +108,12 @@ void efs_remove_job(const struct efs_site *site, const struct efs_job *job) {
     rmdir(job->directory);
   }
   rmdir(job->mount);
+}
+
+int efs_is_there(const struct efs_site *site, const struct efs_job *job) {
+  char path[2 * EFS_PATH];
+  struct stat st;
+  return efs_format(path, sizeof path, "%s/%s", site->run, job->name) == 0 && lstat(path, &st) == 0;
 }
 
 int efs_find_job(const struct efs_site *site, struct efs_job *job) {

@@ -17,10 +17,12 @@
 
 void efs_comment(const struct efs_site *site, const struct efs_job *job, const char *text) {
   static struct efs_outcome outcome;
-  char id[48], comment[EFS_TEXT];
+  char id[48], comment[EFS_TEXT], flags[160];
+  int marked;
   const char *words[] = {site->scontrol, "update", id, comment, NULL};
   efs_format(id, sizeof id, "JobId=%u", job->id);
-  efs_format(comment, sizeof comment, "AdminComment=efs on %s: %.1500s", site->node, text);
+  marked = efs_read_file(job->directory, "flags", flags, sizeof flags) == 0 && strstr(flags, "directives") != NULL; /* the mark stays for other nodes and runs */
+  efs_format(comment, sizeof comment, "AdminComment=%sefs on %s: %.1500s", marked ? EFS_DIRECTIVES "; " : "", site->node, text);
   efs_one_line(comment);
   efs_run(words, NULL, 30, NULL, NULL, &outcome);
   if (outcome.code != 0) slurm_info("efs: job %u: no admin comment: %.200s", job->id, outcome.text);

@@ -134,22 +134,44 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   fail_job(site, job, error);
 }
 
-int efs_prolog(spank_t spank, const struct efs_site *site) {
-  struct efs_job job, older;
-  const char *text = getenv("SPANK_EFS_JOB"), *flags = getenv("SPANK_EFS_FLAGS");
-  char runtime[EFS_PATH + 24], id[32], node[EFS_PATH + 24], path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-  const char *environment[] = {path, runtime, id, node, NULL};
-  if (efs_describe_job(spank, site, &job) != 0) return 0;
-  older = job;
-  while (efs_find_job(site, &older)) { /* of a run before a requeue whose epilog was lost */
+/* 0, or -1 and the job has failed. */
+static int choose_instance(const struct efs_site *site, struct efs_job *job, const char *flags, const char *const *environment) {
+  char why[EFS_TEXT];
+  if (efs_choose_kept(site, job, flags, environment, why, sizeof why) == 0) return 0;
+  fail_job(site, job, why);
+  return -1;
+}
+
+/* What a run before a requeue left, whose epilog was lost; and then a name for this one that is free. */
+static void clear_the_way(const struct efs_site *site, struct efs_job *job) {
+  struct efs_job older = *job;
+  while (efs_find_job(site, &older)) {
     const uint32_t restart = older.restart;
     efs_stop_job(site, &older);
     if (!efs_find_job(site, &older) || older.restart == restart) break; /* not saved: it stays */
   }
-  if (efs_find_job(site, &older) && older.restart >= job.restart) {
-    job.restart = older.restart + 1;
-    efs_name_job(site, &job);
-  }
+  if (!efs_find_job(site, &older) || older.restart < job->restart) return;
+  job->restart = older.restart + 1;
+  efs_name_job(site, job);
+}
+
+/* The job file that the options or the directives made, kept for the user alone; or the job has failed. */
+static int keep_job_file(const struct efs_site *site, const struct efs_job *job, const char *text) {
+  static char directives[EFS_LARGEST_JOB];
+  if (text == NULL && efs_read_directives(site, job, directives, sizeof directives) == 0) text = directives;
+  if (text != NULL && strlen(text) <= EFS_LARGEST_JOB && efs_write_file(job->directory, "job.yaml", text, 0400, job->uid) == 0) return 0;
+  fail_job(site, job, text == NULL ? "the directives of the script cannot be read back from slurmctld" : "the job file cannot be kept on this node");
+  return -1;
+}
+
+int efs_prolog(spank_t spank, const struct efs_site *site) {
+  struct efs_job job;
+  const char *text = getenv("SPANK_EFS_JOB"), *flags = getenv("SPANK_EFS_FLAGS");
+  char runtime[EFS_PATH + 24], id[32], node[EFS_PATH + 24], path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+  const char *environment[] = {path, runtime, id, node, NULL};
+  if ((text == NULL && !site->directives) || efs_describe_job(spank, site, &job) != 0) return 0;
+  if (text == NULL && !efs_has_directives(site, &job)) return 0;
+  clear_the_way(site, &job);
   if (efs_make_job(site, &job) != 0) {
     efs_publish(site, &job, "failed", "the directories of efs cannot be used on this node; tell the administrators");
     efs_comment(site, &job, "failed: the directories of efs cannot be used on this node");
@@ -158,12 +180,10 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   efs_format(id, sizeof id, "SLURM_JOB_ID=%u", job.id);
   efs_format(node, sizeof node, "SLURMD_NODENAME=%s", site->node);
-  if (strlen(text) > EFS_LARGEST_JOB || efs_write_file(job.directory, "job.yaml", text, 0400, job.uid) != 0) {
-    fail_job(site, &job, "the job file cannot be kept on this node");
-    return 0;
-  }
-  efs_write_file(job.directory, "flags", flags != NULL && strlen(flags) < 64 ? flags : "", 0644, 0);
+  if (flags == NULL || strlen(flags) >= 160) flags = text == NULL ? "directives" : "";
+  efs_write_file(job.directory, "flags", flags, 0644, 0);
+  if (keep_job_file(site, &job, text) != 0) return 0;
   efs_publish(site, &job, "staging-in", "");
-  start(site, &job, environment);
+  if (choose_instance(site, &job, flags, environment) == 0) start(site, &job, environment);
   return 0;
 }

@@ -45,11 +45,12 @@ int efs_read_site(struct efs_site *site, int count, char **words) {
   read_node(site->node);
   efs_copy(site->efs, EFS_PATH, "efs");
   efs_copy(site->state, EFS_PATH, "/run/efs-slurm");
-  efs_copy(site->run, EFS_PATH, "/run/efs");
+  efs_copy(site->run, EFS_PATH, EFS_USUAL_RUN);
   efs_copy(site->mount, EFS_PATH, "/run/efs-jobs");
   efs_copy(site->scontrol, EFS_PATH, "scontrol");
   site->poll = 5;
   site->plan = 1;
+  site->keep = 24;
   for (i = 0; i < count; ++i) {
     const char *equals = strchr(words[i], '=');
     const size_t length = equals == NULL ? 0 : (size_t)(equals - words[i]);
@@ -61,9 +62,16 @@ int efs_read_site(struct efs_site *site, int count, char **words) {
     }
     if (strncmp(words[i], "poll=", 5) == 0) known = (site->poll = atoi(words[i] + 5)) > 0;
     if (strncmp(words[i], "plan=", 5) == 0) known = (site->plan = strcmp(words[i] + 5, "no") != 0) || 1;
+    if (strncmp(words[i], "directives=", 11) == 0) known = (site->directives = strcmp(words[i] + 11, "yes") == 0) || strcmp(words[i] + 11, "no") == 0;
+    if (strncmp(words[i], "keep=", 5) == 0) known = (site->keep = atoi(words[i] + 5)) > 0 || strcmp(words[i] + 5, "no") == 0;
     if (known) continue;
-    slurm_error("efs: plugstack.conf: bad argument \"%s\"; see efs-slurm(7)", words[i]);
+    slurm_error("efs: plugstack.conf: bad argument \"%s\"; see spank_efs(8)", words[i]);
     return -1;
   }
   return 0;
+}
+
+void efs_slurm_program(const struct efs_site *site, const char *name, char *path) {
+  const char *slash = strrchr(site->scontrol, '/');
+  if (slash == NULL || efs_format(path, EFS_PATH, "%.*s/%s", (int)(slash - site->scontrol), site->scontrol, name) != 0) efs_copy(path, EFS_PATH, name);
 }

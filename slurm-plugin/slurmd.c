@@ -47,6 +47,7 @@ void efs_sweep(const struct efs_site *site) {
     if (setsid() < 0 || fork() != 0) _exit(0);
     sleep(2); /* slurmd registers first */
     sweep_all(site);
+    efs_sweep_kept(site);
     _exit(0);
   }
   if (child > 0) waitpid(child, NULL, 0);

@@ -11,6 +11,11 @@ EXPORT const char plugin_type[] = "spank";
 EXPORT const unsigned int plugin_version = SLURM_VERSION_NUMBER;
 EXPORT const unsigned int spank_plugin_version = 1;
 
+/* For `efs doctor`: which release of Slurm this was built for. */
+#define TEXT_OF(number) #number
+#define TEXT_OF_NUMBER(number) TEXT_OF(number)
+static const char built_for[] __attribute__((used)) = "efs-built-for-slurm=" TEXT_OF_NUMBER(SLURM_VERSION_NUMBER);
+
 EXPORT int slurm_spank_init(spank_t spank, int count, char **words) {
   struct efs_site site;
   const spank_context_t context = spank_context();
@@ -35,7 +40,7 @@ EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char **words) {
 /* A prolog that fails drains the node: it never does. What went wrong is written down, and the tasks fail. */
 EXPORT int slurm_spank_job_prolog(spank_t spank, int count, char **words) {
   struct efs_site site;
-  if (getenv("SPANK_EFS_JOB") != NULL && efs_read_site(&site, count, words) == 0) efs_prolog(spank, &site);
+  if (efs_read_site(&site, count, words) == 0) efs_prolog(spank, &site);
   return 0;
 }
 
@@ -48,6 +53,11 @@ EXPORT int slurm_spank_job_epilog(spank_t spank, int count, char **words) {
 EXPORT int slurm_spank_user_init(spank_t spank, int count, char **words) {
   struct efs_site site;
   return efs_read_site(&site, count, words) == 0 ? efs_user_init(spank, &site) : 0;
+}
+
+EXPORT int slurm_spank_task_init(spank_t spank, int count, char **words) {
+  struct efs_site site;
+  return efs_read_site(&site, count, words) == 0 ? efs_task_init(spank, &site) : 0;
 }
 
 EXPORT int slurm_spank_task_init_privileged(spank_t spank, int count, char **words) {

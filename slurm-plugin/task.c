@@ -21,6 +21,8 @@ int efs_user_init(spank_t spank, const struct efs_site *site) {
   mount = site->view[0] != '\0' ? site->view : result + 8;
   spank_setenv(spank, "EFS_MOUNT", mount, 1);
   spank_setenv(spank, "DW_JOB_PRIVATE", mount, 0);
+  spank_setenv(spank, "EFS_INSTANCE", job.name, 1);
+  if (strcmp(site->run, EFS_USUAL_RUN) != 0) spank_setenv(spank, "EFS_RUNTIME_DIR", site->run, 1); /* else efs looks there by itself */
   return 0;
 }
 
@@ -35,8 +37,8 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site) {
   struct efs_job job;
   char result[EFS_TEXT], text[EFS_TEXT];
   if (read_result(spank, site, &job, result, sizeof result) != 0) {
-    if (!efs_is_wanted()) return 0;
-    slurm_error("efs: nothing was staged on %s: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch and see efs-slurm(7)", site->node);
+    if (!efs_is_wanted() && !(site->directives && spank_getenv(spank, "EFS_DIRECTIVES", text, sizeof text) == ESPANK_SUCCESS)) return 0;
+    slurm_error("efs: nothing was staged on %s: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch (see spank_efs(8))", site->node);
     return -1;
   }
   if (strncmp(result, "failed ", 7) == 0) {

@@ -1,4 +1,5 @@
 /* Strings of bounded length, and as much JSON as a line of `efs --json` needs. */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,4 +113,22 @@ void efs_one_line(char *text) {
     if (*p == '\n') *p = ';';
     else if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
   }
+}
+
+int efs_is_kept_name(const char *name) {
+  size_t i;
+  if (!isalnum((unsigned char)name[0])) return 0;
+  for (i = 0; name[i] != '\0'; ++i)
+    if (!isalnum((unsigned char)name[i]) && strchr("._-", name[i]) == NULL) return 0;
+  return i <= EFS_KEPT_NAME;
+}
+
+int efs_flag(const char *flags, const char *key, char *value, size_t size) {
+  const size_t length = strlen(key);
+  const char *p = flags + strspn(flags, " ");
+  for (; *p != '\0'; p += strcspn(p, " "), p += strspn(p, " ")) {
+    if (strncmp(p, key, length) != 0) continue;
+    return efs_format(value, size, "%.*s", (int)strcspn(p + length, " "), p + length) == 0;
+  }
+  return 0;
 }

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <optional>
@@ -101,6 +102,47 @@ Status drop_dead_mount(const std::string& path, uid_t owner) {
   const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!parent) return errno == ENOENT ? Status{} : fail_errno(path);
   return drop_dead_mount(parent.get(), path.substr(slash + 1), owner);
+}
+
+namespace {
+
+struct MountLine {
+  std::string id, parent, device, root, point;
+};
+
+std::vector<MountLine> mounts_of_this_namespace() {
+  std::vector<MountLine> all;
+  std::ifstream mounts("/proc/self/mountinfo");
+  for (std::string line; std::getline(mounts, line);) {
+    std::istringstream words(line);
+    MountLine mount;
+    words >> mount.id >> mount.parent >> mount.device >> mount.root >> mount.point;
+    mount.root = unescaped(mount.root);
+    mount.point = unescaped(mount.point);
+    all.push_back(std::move(mount));
+  }
+  return all;
+}
+
+// Where it hangs in the file system of its parent. Mounts that propagate to one another hang at the same place.
+std::string place_in_parent(const MountLine& mount, const std::vector<MountLine>& all) {
+  const auto parent = std::ranges::find(all, mount.parent, &MountLine::id);
+  if (parent == all.end() || !mount.point.starts_with(parent->point)) return mount.point;
+  const std::string below = mount.point.substr(parent->point == "/" ? 0 : parent->point.size());
+  return parent->root == "/" ? below : parent->root + below;
+}
+
+}  // namespace
+
+std::vector<std::string> other_places_of(const std::string& path) {
+  const auto all = mounts_of_this_namespace();
+  const auto own = std::find_if(all.rbegin(), all.rend(), [&](const MountLine& mount) { return mount.point == path; });
+  if (own == all.rend()) return {};
+  const std::string place = place_in_parent(*own, all);
+  std::vector<std::string> others;
+  for (const auto& mount : all)
+    if (mount.device == own->device && mount.point != path && place_in_parent(mount, all) != place) others.push_back(mount.point);
+  return others;
 }
 
 }  // namespace efs

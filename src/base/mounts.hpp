@@ -1,9 +1,10 @@
 #pragma once
-// Mounts whose daemon is dead: "Transport endpoint is not connected" until somebody unmounts them.
+// Mounts whose daemon is dead ("Transport endpoint is not connected" until somebody unmounts them), and where else one is.
 
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 
@@ -19,5 +20,9 @@ Status drop_dead_mount(int parent, const std::string& name, uid_t owner);
 
 /// The same by path, for the caller's own mounts.
 Status drop_dead_mount(const std::string& path, uid_t owner);
+
+/// Where else, in this process's mount namespace, the file system that is mounted at `path` is mounted too, without going away
+/// when it is unmounted there (bind mounts; not those that propagation made). No path is walked.
+std::vector<std::string> other_places_of(const std::string& path);
 
 }  // namespace efs

@@ -2,6 +2,7 @@
 #include <iomanip>
 #include <iostream>
 
+#include "base/text.hpp"
 #include "cli/cli.hpp"
 
 namespace efs::cli {
@@ -22,9 +23,34 @@ void show_values(World& world, const config::JobConfig& config) {
   }
 }
 
+namespace {
+
+// What is declared to be stored in memory must fit there: pages that the job's programs write are charged to the job.
+Status check_memory(const JobArguments& arguments, const config::JobConfig& config) {
+  const config::Backend& backend = config.backends.front();
+  if (backend.type != config::BackendType::dram || !backend.capacity) return {};
+  const auto declared = std::ranges::find_if(config.effective, [](const config::EffectiveValue& v) { return v.key == "capacity"; });
+  const std::string place = declared != config.effective.end() && !declared->where.empty() ? declared->where : arguments.job_file;
+  const std::string what = place + ": capacity " + format_bytes(*backend.capacity) + " of backend " + backend.id + ", which is in memory, is more than ";
+  const auto exceeds = [&](const std::string& given) {
+    const auto limit = config::parse_size(given);
+    return limit && *backend.capacity > *limit;
+  };
+  if (exceeds(arguments.memory))
+    return fail(EINVAL, what + "the memory of the job on a node, " + format_bytes(*config::parse_size(arguments.memory)) + " (--mem): what the job stores is charged to it. Ask for more memory (--mem), or lower the capacity");
+  if (exceeds(arguments.node_memory))
+    return fail(EINVAL, what + "any node has, " + format_bytes(*config::parse_size(arguments.node_memory)) + ". Lower the capacity, or store on a disk (type: NVRAM-NVML) or on more nodes");
+  return {};
+}
+
+}  // namespace
+
 int check(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
   if (!config) return config.error();
+  for (const auto& given : {arguments.memory, arguments.node_memory})
+    if (!given.empty() && !config::parse_size(given)) return report(world, {EINVAL, given + " is no size such as 4 GiB"}, exit_usage);
+  if (const Status fits = check_memory(arguments, *config); !fits) return report(world, fits.error(), exit_usage);
   if (world.json) {
     Json document{{"ok", true}, {"file", arguments.job_file}, {"name", config->name}, {"root_dir", config->root_dir}, {"mount_dir", config->mount_dir}, {"results_dir", config->results_dir}};
     if (arguments.show) document["values"] = values_of(*config);

@@ -125,24 +125,24 @@ Status clean_instance(const control::Instance& instance, bool force) {
   return control::discard(instance);  // a mount of root's and an entry of root's directory
 }
 
-int clean(World& world, const std::vector<std::string>& which, bool force) {
+int clean(World& world, const CleanArguments& arguments) {
   std::vector<control::Instance> chosen;
-  for (const auto& name : which) {
+  for (const auto& name : arguments.which) {
     auto instance = find_instance(name);
     if (!instance) return report(world, instance.error());
     chosen.push_back(*instance);
   }
-  if (which.empty())
+  if (arguments.which.empty())
     for (const auto& instance : control::list_instances()) {
       if (instance.alive) continue;
-      // What was left on purpose goes by name only.
+      // What was left on purpose goes only when it is asked for.
       const auto manifest = manifest_of(instance);
-      if (!manifest || manifest->left != image::Left::kept) chosen.push_back(instance);
+      if (arguments.kept || !manifest || manifest->left != image::Left::kept) chosen.push_back(instance);
     }
   int code = exit_good;
   Json all = Json::array();
   for (const auto& instance : chosen) {
-    const Status done = clean_instance(instance, force);
+    const Status done = clean_instance(instance, arguments.force);
     if (!done) code = exit_failure;
     all.push_back({{"name", instance.name}, {"removed", done.has_value()}});
     if (!done) all.back()["error"] = describe(done.error());

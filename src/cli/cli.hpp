@@ -39,6 +39,7 @@ struct JobArguments {
   bool at_submission = false;  // plan: what an earlier job makes may be missing
   bool foreground = false;
   bool show = false;
+  std::string memory, node_memory;  // check: of the batch job on a node, and of the largest node; "": not known
 };
 
 /// What the verbs for files share.
@@ -61,6 +62,8 @@ int status(World& world, const std::string& which);
 /// What the nodes of a batch job say; `shared` is the site's directory.
 int job_status(World& world, unsigned job, const std::string& shared);
 int queue(World& world, const std::string& directory);
+/// What this node lacks for efs, and for the stores of a job file (may be "").
+int doctor(World& world, const std::string& job_file);
 struct StopArguments {
   std::string which;
   bool stage_out = true;
@@ -74,7 +77,12 @@ struct SalvageArguments {
 };
 int salvage(World& world, const SalvageArguments& arguments);
 int check_image(World& world, const std::string& which, bool repair);
-int clean(World& world, const std::vector<std::string>& which, bool force);
+struct CleanArguments {
+  std::vector<std::string> which;  // names; none: all that are dead
+  bool force = false;
+  bool kept = false;  // without names: those, too, that were left on purpose
+};
+int clean(World& world, const CleanArguments& arguments);
 /// Removes a dead instance: its mount, store and directory. ENOTEMPTY where results would be lost, unless `force`. Root
 /// follows what the user's files say with the user's rights.
 Status clean_instance(const control::Instance& instance, bool force);

@@ -108,8 +108,8 @@ int main(int argc, char** argv) {
   std::string which;
   StopArguments stopping;
   SalvageArguments salvaging;
-  std::vector<std::string> cleaning;
-  bool no_stage_out = false, force = false, repair = false, all = false;
+  CleanArguments cleaning;
+  bool no_stage_out = false, repair = false, all = false;
   std::function<int()> action;
 
   CLI::App app{"efs: a POSIX file system of its own for every batch job, in node-local memory", "efs"};
@@ -132,7 +132,10 @@ int main(int argc, char** argv) {
   CLI::App* plan_verb = verb("plan", "show what would move and whether it fits; moves nothing", [&] { return plan(world, job); });
   add_job_options(*plan_verb, job, false);
   plan_verb->add_flag("--at-submission", job.at_submission, "what is marked from-job may be missing");
-  add_job_options(*verb("check", "report all problems of a job file", [&] { return check(world, job); }), job, false);
+  CLI::App* check_job_verb = verb("check", "report all problems of a job file", [&] { return check(world, job); });
+  add_job_options(*check_job_verb, job, false);
+  check_job_verb->add_option("--memory", job.memory, "what the batch job asks for on a node (--mem of sbatch): no capacity in memory may be more");
+  check_job_verb->add_option("--node-memory", job.node_memory, "memory of the largest node: likewise");
   unsigned job_id = 0;
   std::string shared;
   CLI::App* status_verb = verb("status", "show instances", [&] { return job_id != 0 ? job_status(world, job_id, shared) : status(world, which); });
@@ -157,13 +160,17 @@ int main(int argc, char** argv) {
   check_verb->add_option("image", which, "instance, job file, or directory of a store")->required();
   check_verb->add_flag("--repair", repair, "remove what is provably left over");
   check_verb->footer("Exit codes: 0 whole, 1 damaged or not to be looked at, 3 leftovers.");
-  CLI::App* clean_verb = verb("clean", "remove what dead instances left behind", [&] { return clean(world, cleaning, force); });
-  clean_verb->add_option("instance", cleaning, "names (default: all that are dead)");
-  clean_verb->add_flag("--force", force, "also where results would be lost");
+  CLI::App* clean_verb = verb("clean", "remove what dead instances left behind", [&] { return clean(world, cleaning); });
+  clean_verb->add_option("instance", cleaning.which, "names (default: all that are dead)");
+  clean_verb->add_flag("--force", cleaning.force, "also where results would be lost");
+  clean_verb->add_flag("--kept", cleaning.kept, "without a name: also those that were kept for another start");
 
   std::string queue_directory;
   verb("queue", "show who holds a turn at the PFS, who waits, and for how long", [&] { return queue(world, queue_directory); })
       ->add_option("directory", queue_directory, "directory of the queue")->envname("EFS_INTERLEAVING")->required();
+  std::string examined;
+  verb("doctor", "say what this node lacks for efs, and what to change; changes nothing", [&] { return doctor(world, examined); })
+      ->add_option("job_file", examined, "look at the stores of this job file, too");
   TopArguments watched;
   CLI::App* top_verb = verb("top", "show what instances do, again and again", [&] { return top(world, watched); });
   top_verb->add_option("instance", watched.which, "name, mount point or job file");

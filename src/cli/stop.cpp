@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <iostream>
 
+#include "base/mounts.hpp"
 #include "cli/cli.hpp"
 #include "cli/holders.hpp"
 
@@ -21,6 +22,15 @@ Error busy_error(const control::Instance& instance, const Json& answer) {
     text += holders.empty() ? "\n  by processes that you may not look into" : "";
   }
   return {EBUSY, text + "\nEnd them (or leave the directory) and run efs stop again; nothing was lost"};
+}
+
+// A second place would keep the file system alive behind our back, and the daemon waiting for its end: a bind mount, or
+// the view that a batch job has of its own mount. (What other namespaces have cannot be seen from here.)
+Status refuse_second_place(const control::Instance& instance) {
+  const std::string mount = status_of(instance).value("mount", "");
+  const auto others = mount.empty() ? std::vector<std::string>{} : other_places_of(mount);
+  if (others.empty()) return {};
+  return fail(EBUSY, mount + " is mounted at a second place, " + others.front() + ". Unmount it there (umount " + others.front() + ") and run efs stop again; in a batch job that has its own view of the mount, the end of the job does it");
 }
 
 // A stop is over when the daemon is gone: with it the lock that its supervisor holds.
@@ -46,6 +56,7 @@ void add_error(Json& answer) {
 
 Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments) {
   const auto failed = [&](const Error& error) { return Stopped{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
+  if (const Status single = refuse_second_place(instance); !single) return failed(single.error());
   const UniqueFd lock(::open((instance.directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"receipt", world.json}});
   if (!answer) return failed(answer.error());

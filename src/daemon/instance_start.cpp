@@ -56,11 +56,11 @@ Status Instance::open_store() {
 }
 
 // When the job began, by the PFS's clock: what is newer in results-dir at the end is another node's. The manifest keeps
-// it for whoever goes on with the store.
+// it for whoever goes on with the store; what was kept on purpose begins anew, for all of it was back.
 void Instance::note_merge_start() {
   config::JobConfig& config = options_.config;
   if (config.nodes < 2 || config.results_dir.empty()) return;
-  if (store_.left) config.merge_since = store_.manifest.merge_since;
+  if (store_.left && store_.manifest.left != image::Left::kept) config.merge_since = store_.manifest.merge_since;
   else if (const auto now = stage::pfs_now(config.results_dir)) config.merge_since = *now;
   merging_ = stage::merging_pfs(config.merge_since);
 }

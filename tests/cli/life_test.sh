@@ -164,6 +164,25 @@ check 'stop --no-stage-out' "$EFS" stop --no-stage-out drop
 check 'brings nothing' bash -c "[ -z \"\$(ls -A $OUT)\" ]"
 check 'ends the instance' ended drop
 
+# --- a second place ---
+if [ "$(id -u)" = 0 ]; then
+  fresh second
+  mkdir "$S/second/else" "$S/second/p" "$S/second/q"
+  started "$JOB"; echo x >"$MNT/x"
+  check 'a bind mount' mount --bind "$MNT" "$S/second/else"
+  check_exit 'is a second place, which is named' 1 "mounted at a second place, $S/second/else" timeout 20 "$EFS" stop second
+  check 'unmounted' umount "$S/second/else"
+  check 'it is in the way no longer' timeout 20 "$EFS" stop second
+  check 'and nothing was lost' grep -qx x "$OUT/x"
+  mount -t tmpfs p "$S/second/p" && mount --make-shared "$S/second/p" && mount --rbind "$S/second/p" "$S/second/q" && mkdir "$S/second/p/mnt"
+  check 'start where mounts propagate' "$EFS" start -m "$S/second/p/mnt" "$JOB"
+  check 'they do' mounted "$S/second/q/mnt"
+  check 'what propagates is in nobody'"'"'s way' timeout 20 "$EFS" stop second
+  umount -R "$S/second/q"; umount "$S/second/p"
+else
+  skip 'a second place' 'bind mounts need root'
+fi
+
 # --- ends that are not a stop ---
 fresh outside
 started "$JOB"; echo x >"$MNT/x"

@@ -179,6 +179,12 @@ mkdir -p "$S/elsewhere/input"
 check_exit 'another job under this name is refused' 1 'another job' "$EFS" start -r "$S/elsewhere" "$JOB"
 check 'clean by name' "$EFS" clean keep
 check 'removes it' ended keep
+fresh keeps "$PERSISTENT"
+started "$JOB"; echo result >"$MNT/result"
+check 'stop --keep' "$EFS" stop --keep keeps
+check_exit 'clean without a name has nothing to do' 0 'nothing to remove' "$EFS" clean
+check_exit 'with --kept it has' 0 'keeps: removed' "$EFS" clean --kept
+check 'removes it' ended keeps
 fresh inplace
 job "$JOB" "$PERSISTENT"; sed -i "s|results-dir: .*|in-place: true|" "$JOB"
 started "$JOB"; echo one >>"$MNT/input/a"

@@ -91,4 +91,17 @@ if [ "$(id -u)" = 0 ]; then
 else
   skip 'the runtime directory of the site' 'it is root'\''s'
 fi
+# --- memory of a batch job ---
+fresh memory
+check_exit 'a capacity that the memory of the job holds' 0 'good' "$EFS" check --memory '128 MiB' --node-memory 1GiB "$JOB"
+check_exit 'one that it does not hold' 2 'memory.yaml:[0-9]+: capacity 128 MiB of backend ram, .*job on a node, 127 MiB .*--mem' "$EFS" check --memory 127MiB "$JOB"
+check_exit 'one that no node holds' 2 'any node has, 100 MiB' "$EFS" check --memory 1GiB --node-memory 100MiB "$JOB"
+check 'it tells programs' json "$("$EFS" check --json --memory 1MiB "$JOB")" 'not d["ok"] and "127" not in d["error"] and "1 MiB" in d["error"]'
+check_exit 'a memory that is no size' 2 'lots is no size' "$EFS" check --memory lots "$JOB"
+fresh disk "backends:
+  - id: disk
+    type: NVRAM-NVML
+    daxfs: $S
+    capacity: 128 MiB"
+check_exit 'a store on a disk is not memory' 0 'good' "$EFS" check --memory 1MiB "$JOB"
 finish

@@ -49,6 +49,8 @@ BatchStartTimeout=600
 NodeName=$list NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((base + 2))-$((base + 1 + nodes)) CPUs=4 RealMemory=2000
 PartitionName=all Nodes=$list Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 CONF
+  [ -z "${CLUSTER_CONF:-}" ] || printf '%s\n' "$CLUSTER_CONF" >>"$C/slurm.conf"   # of one test
+  [ -z "${CLUSTER_FILES:-}" ] || cp "$CLUSTER_FILES" "$C/"                          # beside it
   [ "$nodes" != 1 ] || sed -i "s/Port=$((base + 2))-$((base + 2))/Port=$((base + 2))/" "$C/slurm.conf"
 }
 

@@ -3,63 +3,7 @@
 # is drained by any of it.
 #   slurm_test.sh BIN_DIR
 set -uo pipefail
-. "$(dirname "$0")/../cli/lib.sh" "$@"
-PLUGIN=$BIN/../lib/spank_efs.so
-USER1=games USER2=news   # ordinary users that every Debian has
-
-missing=
-for program in slurmctld slurmd munged sbatch srun scontrol; do command -v $program >/dev/null || missing+=" $program"; done
-[ -e "$PLUGIN" ] || missing+=" spank_efs.so"
-[ "$(id -u)" = 0 ] || missing+=" root"
-[ -c /dev/fuse ] || missing+=" /dev/fuse"
-for user in $USER1 $USER2; do id "$user" >/dev/null 2>&1 || missing+=" the user $user"; done
-if [ -n "$missing" ]; then
-  echo "############ THE SLURM PLUGIN IS NOT TESTED HERE: missing:$missing (make slurm-deps) ############"
-  skip 'everything about Slurm' "missing:$missing"
-  finish
-fi
-. "$(dirname "$0")/cluster.sh"
-trap 'cluster_stop; clean; exit 130' INT TERM
-trap 'cluster_stop; clean' EXIT
-
-mkdir -p "$C"
-cluster_plugstack queue="$C/queue" mail="$C/mail.sh"
-printf '#!/bin/sh\necho "$@" >>%s/mail.log\n' "$C" >"$C/mail.sh" && chmod 755 "$C/mail.sh"
-cluster_start 3 || { cat "$C"/*.log | tail -n 40; fail 'a cluster of three nodes comes up'; finish; }
-check 'a cluster of three nodes comes up' all_idle
-
-# work NAME [LINE...]: a directory on the PFS for a job of USER1, with inputs and job.yaml; in W. Lines replace the resources.
-work() {
-  W=$S/$1; shift
-  mkdir -p "$W/in/sub" "$W/results"
-  echo alpha >"$W/in/a"; echo beta >"$W/in/sub/b"
-  { printf 'global-settings:\n  root-dir: %s\n  mount-dir: /efs\n  results-dir: %s/results\nbackends: [ [ id: ram, type: DRAM, capacity: 64 MiB ] ]\n' "$W" "$W"
-    if [ $# -gt 0 ]; then printf '%s\n' "$@"; else echo 'resources: [ [ path: in ] ]'; fi; } >"$W/job.yaml"
-  chown -R $USER1 "$W"
-}
-# ends JOB STATE [NAME]: the job ends in that state; its output is shown when not.
-ends() {
-  await 60 has_ended "$1"
-  check "${3:-job $1 ends} as $2" test "$(state_of "$1")" = "$2" || :
-  [ "$(state_of "$1")" = "$2" ] || { cat "$W/out.$1" "$W/said" 2>/dev/null | head -n 20; grep -h efs "$C"/slurmd.*.log | tail -n 5; }
-}
-job_is_gone() { [ -z "$(ls -d "$C"/state.*/"$1".* 2>/dev/null)" ] && [ -z "$(ls -d "$C"/mnt.*/"$1" 2>/dev/null)" ]; }
-quiet() { await 30 all_idle && await 10 job_is_gone "$1"; }
-has_written() { compgen -G "$C/mnt.*/$1/$2" >/dev/null; }   # has_written JOB FILE: in its mount
-says() { grep -qE -- "$2" "$W/out.$1"; }
-hold_slot() {  # hold_slot: another stage-in is on and does not end, until release_slot
-  python3 -c '
-import fcntl, os, signal, struct, sys
-locks = os.open(sys.argv[1] + "/locks", os.O_RDWR | os.O_CREAT, 0o600)
-fcntl.fcntl(locks, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 1 << 20, 1, 0))
-open(sys.argv[1] + "/../held", "w").close()
-signal.pause()' "$C/queue" &
-  holder=$!
-  await 10 test -e "$C/held"
-}
-release_slot() { kill "$holder" 2>/dev/null; wait "$holder" 2>/dev/null; rm -f "$C/held"; }
-waiters() { "$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["in"]["waiters"]))'; }
-waiters_are() { [ "$(waiters)" = "$1" ]; }
+. "$(dirname "$0")/scene.sh" "$@"
 
 exported=$(nm -D --defined-only "$PLUGIN" | awk '{print $3}' | grep -vE '^(slurm_spank_[a-z_]+|plugin_(name|type|version)|spank_plugin_version)$')
 check 'the plugin exports what Slurm looks for and nothing else' test -z "$exported"
@@ -146,6 +90,19 @@ job=$(submit $USER1 --efs=none.yaml <<<$'#!/bin/bash\ntrue')
 check 'a missing job file is refused' refused none.yaml
 job=$(submit $USER1 --efs-no-stage-out <<<$'#!/bin/bash\ntrue')
 check 'options that mean nothing alone are refused' refused 'need --efs'
+
+work capacity
+job=$(submit $USER1 --efs=job.yaml --mem=32M <<<$'#!/bin/bash\ntrue')
+check 'more capacity than memory is refused, with both numbers' refused 'job.yaml:5: capacity 64 MiB of backend ram, which is in memory, is more than the memory of the job on a node, 32 MiB \(--mem\)'
+check 'and the way out' refused 'Ask for more memory \(--mem\), or lower the capacity'
+job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\n#SBATCH --mem 33M\ntrue')
+check 'also in the script' refused 'on a node, 33 MiB'
+job=$(submit $USER1 --efs-stage-in=in/a --efs-capacity=3GiB <<<$'#!/bin/bash\ntrue')
+check 'more than any node has, too' refused 'capacity 3 GiB.* is more than any node has, 1.953 GiB'
+check 'srun refuses, too' test -z "$(cd "$W" && as $USER1 srun -Q --mem=32M --efs=job.yaml echo ran 2>/dev/null)"
+job=$(submit $USER1 --efs=job.yaml --mem=64M <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+ends "$job" COMPLETED 'a job with just enough memory'
+await 30 all_idle
 
 work awaited 'resources: [ [ path: in/a, from-job: true ] ]'
 rm "$W/in/a"
@@ -361,8 +318,4 @@ check 'sees its files at the same place on all nodes' test "$(grep -c "^at $C/vi
 check 'nothing is left' quiet "$job"
 check 'results are back' test -e "$W/results/r.1"
 
-check 'no node was drained in any of it' not_drained
-cluster_stop
-unset SLURM_CONF
-check 'no daemon of the cluster is left' cluster_gone
-finish
+cluster_finish

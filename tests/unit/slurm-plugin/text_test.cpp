@@ -75,5 +75,22 @@ TEST_CASE("copies are whole or nothing; lines are one line", "[slurm-plugin]") {
   CHECK(std::string(lines.c_str()) == "one;two?[31m");
 }
 
+TEST_CASE("names of what is kept cannot lead anywhere", "[slurm-plugin]") {
+  for (const char* good : {"a", "run12", "a.b_c-d", "0", "abcdefghijklmnopqrstuvwxyz012345"}) CHECK(efs_is_kept_name(good) == 1);
+  for (const char* bad : {"", ".", "..", "-a", "_a", "a/b", "../a", "a b", "a\n", "\xc3\xa4", "abcdefghijklmnopqrstuvwxyz0123456"}) CHECK(efs_is_kept_name(bad) == 0);
+}
+
+TEST_CASE("flags are found as whole words", "[slurm-plugin]") {
+  std::array<char, 33> value{};
+  const auto flag = [&](const char* flags, const char* key) { return efs_flag(flags, key, value.data(), value.size()) == 1 ? std::string(value.data()) : "<none>"; };
+  CHECK(flag("no-stage-out keep=a attach=b", "keep=") == "a");
+  CHECK(flag("keep=a attach=b", "attach=") == "b");
+  CHECK(flag("  in-job  keep=a.b-c ", "keep=") == "a.b-c");
+  CHECK(flag("upkeep=a", "keep=") == "<none>");
+  CHECK(flag("keep", "keep=") == "<none>");
+  CHECK(flag("", "keep=") == "<none>");
+  CHECK(flag(("keep=" + std::string(33, 'a')).c_str(), "keep=") == "<none>");  // too long for a name
+}
+
 }  // namespace
 #endif

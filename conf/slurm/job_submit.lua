@@ -1,0 +1,194 @@
+-- Directives for efs in batch scripts, in the manner of DataWarp's; a site's choice beside the options of sbatch.
+--   slurm.conf:      JobSubmitPlugins=lua   (this file beside slurm.conf; or a job_submit.lua of yours that loads it with
+--                    dofile and calls efs_directives.submit(job_desc), which gives nil, or why the job is refused)
+--   plugstack.conf:  directives=yes         (in the line of spank_efs.so)
+--
+--   #EFS jobdw capacity=SIZE [type=scratch] [access_mode=private]
+--   #EFS stage_in  type=file|directory source=PATH [destination=$EFS_MOUNT/PATH]
+--   #EFS stage_out type=file|directory source=$EFS_MOUNT/PATH destination=PATH
+--
+-- Directives stand before the first command of the script, as #SBATCH lines do. Relative paths of the PFS are relative to
+-- the directory of the submission. Inputs have one directory above them all, and so have results: the name below it is
+-- the name in the mount. What cannot be understood is refused, with its line. slurmctld looks at no file: an input that is
+-- missing fails the job when it starts.
+--
+-- The job file that comes of it goes to the end of the script, as comments, where the plugin's prolog finds it.
+
+local efs = {word = "#EFS", admin_comment = "efs: directives"}
+
+local known = {
+  jobdw = {capacity = true, type = true, access_mode = true},
+  stage_in = {type = true, source = true, destination = true},
+  stage_out = {type = true, source = true, destination = true},
+}
+
+-- { verb, key = value ... }, or nil and why.
+local function parse_words(text)
+  local words, verb, rest = {}, text:match("^%s+([%w_]+)%s*(.*)$")
+  if not verb then return nil, "a verb must follow: jobdw, stage_in or stage_out" end
+  if not known[verb] then return nil, "unknown verb \"" .. verb .. "\"; known are jobdw, stage_in and stage_out" end
+  words.verb = verb
+  while rest ~= "" do
+    local key, value, more = rest:match("^([%w_]+)=\"([^\"]*)\"%s*(.*)$")
+    if not key then key, value, more = rest:match("^([%w_]+)='([^']*)'%s*(.*)$") end
+    if not key then key, value, more = rest:match("^([%w_]+)=([^%s\"']+)%s*(.*)$") end
+    if not key then return nil, "cannot read \"" .. rest .. "\"; write KEY=VALUE" end
+    if not known[verb][key] then return nil, "unknown key \"" .. key .. "\" of " .. verb end
+    if words[key] then return nil, key .. " is there twice" end
+    if value == "" or value:find("%c") then return nil, key .. " has no value, or control characters in it" end
+    words[key], rest = value, more
+  end
+  return words
+end
+
+-- "/a/b/../c/" -> "/a/c"
+local function normal(path)
+  local parts = {}
+  for part in path:gmatch("[^/]+") do
+    if part == ".." then table.remove(parts) elseif part ~= "." then parts[#parts + 1] = part end
+  end
+  return "/" .. table.concat(parts, "/")
+end
+
+local function absolute(path, work_dir) return normal(path:sub(1, 1) == "/" and path or work_dir .. "/" .. path) end
+
+-- What stands behind the mount point's variable; nil where it does not begin with one.
+local function in_mount(path)
+  for _, name in ipairs({"EFS_MOUNT", "DW_JOB_PRIVATE"}) do
+    local rest = path:match("^%$" .. name .. "(.*)$") or path:match("^%${" .. name .. "}(.*)$")
+    if rest and (rest == "" or rest:sub(1, 1) == "/") then return (normal(rest):sub(2)) end
+  end
+  return nil
+end
+
+-- The directory above `path` that `name` hangs below; nil where the path does not end in the name.
+local function above(path, name)
+  if name == "" then return path end
+  if path:sub(-#name - 1) ~= "/" .. name then return nil end
+  local top = path:sub(1, -#name - 2)
+  return top == "" and "/" or top
+end
+
+local function check_kind(words)
+  if words.type == nil then return words.verb .. " needs type=file or type=directory" end
+  if words.type == "file" or words.type == "directory" then return nil end
+  if words.type == "list" then return "type=list is not known here; name directories, files or patterns" end
+  return "unknown type \"" .. words.type .. "\"; known are file and directory"
+end
+
+local function add_stage_in(job, words, work_dir)
+  local why = check_kind(words)
+  if why then return why end
+  if not words.source then return "stage_in needs source=PATH" end
+  if words.source:sub(1, 1) == "$" then return "source of stage_in is a path of the PFS; variables are not known here" end
+  local source, root, name = absolute(words.source, work_dir)
+  if words.destination then
+    name = in_mount(words.destination)
+    if not name then return "destination of stage_in must begin with $EFS_MOUNT/" end
+    root = above(source, name)
+    if not root then return "an input keeps its name: " .. source .. " does not end in " .. name end
+  else
+    root = normal(work_dir)
+    if source ~= root and source:sub(1, #root + 1) ~= root .. "/" then return source .. " is not below " .. root .. "; say where it goes: destination=$EFS_MOUNT/PATH" end
+    name = source:sub(#root + 2)
+  end
+  if name == "" then return "name something below " .. root .. ", not all of it" end
+  if job.root and job.root ~= root then return "all inputs hang below one directory: " .. job.root .. " before, and here " .. root end
+  job.root, job.ins[#job.ins + 1] = root, name
+end
+
+local function add_stage_out(job, words, work_dir)
+  local why = check_kind(words)
+  if why then return why end
+  if not words.source or not words.destination then return "stage_out needs source=$EFS_MOUNT/PATH and destination=PATH" end
+  local name = in_mount(words.source)
+  if not name or name == "" then return "source of stage_out must be a path below $EFS_MOUNT" end
+  local destination = absolute(words.destination, work_dir)
+  local results = above(destination, name)
+  if not results then return "a result keeps its name: " .. destination .. " does not end in " .. name end
+  if job.results and job.results ~= results then return "all results go below one directory: " .. job.results .. " before, and here " .. results end
+  job.results, job.outs[#job.outs + 1] = results, name
+end
+
+local function add_jobdw(job, words)
+  if not words.capacity then return "jobdw needs capacity=SIZE" end
+  if not words.capacity:match("^%d+%.?%d*[KMGTPE]?i?B?$") then return "cannot read the capacity \"" .. words.capacity .. "\"; write 100GiB, 1.5TB or a number of bytes" end
+  if words.type and words.type ~= "scratch" then return "the only type of jobdw is scratch" end
+  if words.access_mode and words.access_mode ~= "private" then return "access_mode=" .. words.access_mode .. ": each node has its own file system, which is private" end
+  if job.capacity then return "the capacity is there twice" end
+  job.capacity = words.capacity
+end
+
+local adders = {jobdw = add_jobdw, stage_in = add_stage_in, stage_out = add_stage_out}
+
+-- JSON's strings are YAML's.
+local function quote(text) return '"' .. text:gsub('[\\"]', "\\%0") .. '"' end
+
+local function job_file(job, work_dir)
+  local lines = {"global-settings:", "  mount-dir: /efs", "  root-dir: " .. quote(job.root or normal(work_dir)),
+                 job.results and "  results-dir: " .. quote(job.results) or "  in-place: true", "resources:"}
+  for _, name in ipairs(job.ins) do lines[#lines + 1] = "  - path: " .. quote(name) end
+  lines[#lines + 1] = "outputs:"
+  for _, name in ipairs(job.outs) do lines[#lines + 1] = "  - path: " .. quote(name) end
+  if #job.outs == 0 then
+    lines[#lines + 1] = '  - path: "**"'
+    lines[#lines + 1] = "    flags: temporary"
+  end
+  if job.capacity then
+    lines[#lines + 1] = "backends:"
+    lines[#lines + 1] = "  - id: memory"
+    lines[#lines + 1] = "    capacity: " .. quote(job.capacity)
+  end
+  return lines
+end
+
+-- The job file's lines of a script's directives; nil where there are none; nil and why where one is wrong.
+function efs.read(script, work_dir)
+  local job, found, commands, number = {ins = {}, outs = {}}, false, false, 0
+  for line in (script .. "\n"):gmatch("(.-)\r?\n") do
+    number = number + 1
+    local at = "line " .. number .. ": "
+    local is_directive = line:sub(1, #efs.word) == efs.word and not line:sub(#efs.word + 1):match("^%w")
+    if is_directive and line:sub(#efs.word + 1, #efs.word + 1) == "|" then return nil, at .. efs.word .. "| is not for users" end
+    if is_directive and commands then return nil, at .. "a directive behind the first command" end
+    if is_directive then
+      local words, why = parse_words(line:sub(#efs.word + 1))
+      if words then why = adders[words.verb](job, words, work_dir) end
+      if why then return nil, at .. why end
+      found = true
+    elseif not line:match("^%s*#") and not line:match("^%s*$") then
+      commands = true
+    end
+  end
+  if not found then return nil end
+  if #job.ins == 0 and #job.outs == 0 then return nil, "a capacity alone is not enough: stage_in or stage_out must say what for" end
+  return job_file(job, work_dir)
+end
+
+-- nil, or why the job is refused.
+function efs.submit(job_desc)
+  if job_desc.script == nil then return nil end
+  local lines, why = efs.read(job_desc.script, job_desc.work_dir or "/")
+  if why then return why end
+  if lines == nil then return nil end
+  for _, word in pairs(job_desc.spank_job_env or {}) do
+    if tostring(word):match("EFS_JOB=") then return "the script has directives, and there are options --efs...; take one of them" end
+  end
+  job_desc.script = job_desc.script .. "\n" .. efs.word .. "| " .. table.concat(lines, "\n" .. efs.word .. "| ") .. "\n"
+  job_desc.admin_comment = efs.admin_comment
+  job_desc.environment["EFS_DIRECTIVES"] = "yes"
+  return nil
+end
+
+efs_directives = efs
+
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  local why = efs.submit(job_desc)
+  if why == nil then return slurm.SUCCESS end
+  slurm.log_user("efs: %s", why)
+  return slurm.ERROR
+end
+
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid) return slurm.SUCCESS end
+
+return slurm.SUCCESS

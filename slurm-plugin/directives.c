@@ -1,0 +1,51 @@
+/* Directives in batch scripts (conf/slurm/job_submit.lua), where the site has set directives=yes: slurmctld has read them,
+ * marked the job with an AdminComment, and put the job file that comes of them at the end of the script, as comments.
+ * The script is the user's, and so is what he may have put there himself. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "efs_plugin.h"
+
+#define MARK "#EFS| "
+
+int efs_has_directives(const struct efs_site *site, const struct efs_job *job) {
+  static struct efs_outcome outcome;
+  char id[32];
+  const char *words[] = {site->scontrol, "-o", "show", "job", id, NULL};
+  efs_format(id, sizeof id, "%u", job->id);
+  efs_run(words, NULL, 60, NULL, NULL, &outcome);
+  return outcome.code == 0 && strstr(outcome.text, " AdminComment=" EFS_DIRECTIVES) != NULL;
+}
+
+/* Lines longer than a path cannot be ours. */
+static int read_marked_lines(FILE *script, char *text, size_t size) {
+  char line[2 * EFS_PATH * 4];
+  size_t length = 0;
+  while (fgets(line, sizeof line, script) != NULL) {
+    const size_t more = strlen(line);
+    if (strncmp(line, MARK, strlen(MARK)) != 0) continue;
+    if (length + more >= size) return -1;
+    memcpy(text + length, line + strlen(MARK), more - strlen(MARK) + 1);
+    length += more - strlen(MARK);
+  }
+  return length > 0 ? 0 : -1;
+}
+
+int efs_read_directives(const struct efs_site *site, const struct efs_job *job, char *text, size_t size) {
+  static struct efs_outcome outcome;
+  char id[32], path[2 * EFS_PATH];
+  const char *words[] = {site->scontrol, "write", "batch_script", id, path, NULL};
+  FILE *script;
+  int good;
+  efs_format(id, sizeof id, "%u", job->id);
+  if (efs_format(path, sizeof path, "%s/script", job->directory) != 0) return -1;
+  unlink(path);
+  efs_run(words, NULL, 60, NULL, NULL, &outcome);
+  script = outcome.code == 0 ? fopen(path, "re") : NULL;
+  good = script != NULL && read_marked_lines(script, text, size) == 0;
+  if (script != NULL) fclose(script);
+  unlink(path);
+  return good ? 0 : -1;
+}

@@ -1,0 +1,127 @@
+/* --efs-stage-out=in-job: the stage-out is part of the batch step, so that the job's state and jobs that wait for it
+ * (afterok) see its failure. No hook that runs when a task has ended can change its exit code. So the task that Slurm
+ * waits for forks before it becomes the script: the child becomes it, and the task waits for it, stages out as the user,
+ * and ends with the code of both. Where anything goes wrong with that, the epilog stages out as ever. */
+#include <errno.h>
+#include <signal.h>
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "efs_plugin.h"
+
+enum { NOT_SAVED = 125 }; /* as of efs run */
+
+static const int forwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGALRM, SIGWINCH, SIGURG};
+
+static void say(const char *text) {
+  const size_t length = strlen(text);
+  if (write(2, text, length) != (ssize_t)length) return;
+}
+
+/* Signals for the script reach the task, and not the script alone: they are handed on. */
+static int wait_for(pid_t script, const sigset_t *signals) {
+  int status = 0;
+  pid_t gone;
+  while ((gone = waitpid(script, &status, WNOHANG)) == 0) {
+    siginfo_t info;
+    const int number = sigwaitinfo(signals, &info);
+    if (number > 0 && number != SIGCHLD) kill(script, number);
+  }
+  return gone == script ? status : NOT_SAVED << 8; /* somebody else has reaped it: nothing is known */
+}
+
+/* On the other nodes by a step of the job; each knows its own instance by user_init. One that the script has stopped
+ * itself is not there any more. */
+static int stage_out(const struct efs_site *site, const struct efs_job *job, unsigned nodes) {
+  static struct efs_outcome outcome;
+  static char script[] = "d=${EFS_RUNTIME_DIR:-" EFS_USUAL_RUN "}; [ ! -e \"$d/$EFS_INSTANCE\" ] || exec \"$0\" stop $1 \"$EFS_INSTANCE\"";
+  char flags[160], name[EFS_KEPT_NAME + 1], instance[EFS_PATH + 16], runtime[EFS_PATH + 24], id[32], count[32], tasks[32], conf[EFS_PATH + 16], srun[EFS_PATH];
+  const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", instance, runtime, conf, NULL};
+  const char *words[16], *keep = "";
+  int n = 0;
+  if (efs_read_file(job->directory, "flags", flags, sizeof flags) == 0 && efs_flag(flags, "keep=", name, sizeof name)) keep = "--keep";
+  efs_format(instance, sizeof instance, "EFS_INSTANCE=%s", job->name);
+  efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
+  if (getenv("SLURM_CONF") == NULL || efs_format(conf, sizeof conf, "SLURM_CONF=%s", getenv("SLURM_CONF")) != 0) environment[3] = NULL;
+  efs_format(id, sizeof id, "--jobid=%u", job->id);
+  efs_format(count, sizeof count, "--nodes=%u", nodes);
+  efs_format(tasks, sizeof tasks, "--ntasks=%u", nodes);
+  if (nodes > 1) {
+    static const char *const step[] = {"--quiet", "--overlap", "--mem=0", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "--chdir=/"};
+    size_t i;
+    efs_slurm_program(site, "srun", srun);
+    words[n++] = srun;
+    for (i = 0; i < sizeof step / sizeof step[0]; ++i) words[n++] = step[i];
+    words[n++] = id;
+    words[n++] = count;
+    words[n++] = tasks;
+  }
+  words[n++] = "/bin/sh";
+  words[n++] = "-c";
+  words[n++] = script;
+  words[n++] = site->efs;
+  words[n++] = keep;
+  words[n] = NULL;
+  efs_run(words, environment, 0, NULL, NULL, &outcome);
+  say(outcome.text);
+  return outcome.code;
+}
+
+/* Never returns: this process ends as the task. */
+static void attend(const struct efs_site *site, const struct efs_job *job, unsigned nodes, pid_t script, const sigset_t *signals) {
+  int status, code;
+  signal(SIGCHLD, SIG_DFL);
+  prctl(PR_SET_NAME, "efs-in-job");
+#ifdef SYS_close_range
+  syscall(SYS_close_range, 3U, ~0U, 0U); /* of slurmstepd's */
+#endif
+  status = wait_for(script, signals);
+  code = stage_out(site, job, nodes);
+  if (code != 0) say("efs: results are not back; what is not is still in the buffer, and the end of the job tries again. See efs status --job\n");
+  if (WIFSIGNALED(status)) {
+    const struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    signal(WTERMSIG(status), SIG_DFL);
+    sigprocmask(SIG_UNBLOCK, signals, NULL);
+    raise(WTERMSIG(status));
+    _exit(128 + WTERMSIG(status));
+  }
+  _exit(WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : code != 0 ? NOT_SAVED : 0);
+}
+
+static int is_asked_for(spank_t spank, const struct efs_site *site, struct efs_job *job) {
+  char flags[160], result[EFS_TEXT];
+  uint32_t step = 0;
+  if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step != SLURM_BATCH_SCRIPT) return 0;
+  if (efs_describe_job(spank, site, job) != 0 || !efs_find_job(site, job)) return 0;
+  if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0 || strstr(flags, "in-job") == NULL) return 0;
+  return efs_read_file(job->directory, "result", result, sizeof result) == 0 && strncmp(result, "running ", 8) == 0;
+}
+
+int efs_task_init(spank_t spank, const struct efs_site *site) {
+  struct efs_job job;
+  uint32_t nodes = 1;
+  sigset_t signals, before;
+  pid_t script;
+  size_t i;
+  char text[32];
+  if (!is_asked_for(spank, site, &job)) return 0;
+  /* Of a batch step it is 1, whatever the job has: the job's environment knows. */
+  if (spank_getenv(spank, "SLURM_JOB_NUM_NODES", text, sizeof text) == ESPANK_SUCCESS && atoi(text) > 1) nodes = (uint32_t)atoi(text);
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGCHLD);
+  for (i = 0; i < sizeof forwarded / sizeof forwarded[0]; ++i) sigaddset(&signals, forwarded[i]);
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  script = fork();
+  if (script > 0) attend(site, &job, nodes, script, &signals);
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  if (script < 0) slurm_error("efs: the stage-out cannot be part of the job (%s); it follows the job", strerror(errno));
+  return 0;
+}

@@ -1,0 +1,111 @@
+/* What a job keeps on the node for a later one of the same user. Such an instance has a name of its own,
+ *   slurm-kept.UID.NAME-NODE
+ * so that nobody meets another user's, and a record of root's says since when it is kept:
+ *   STATE/kept.UID.NAME-NODE    the number of the job that kept it; its mtime counts
+ * Whether it is whole is what its manifest says, which is the user's: he could deceive himself alone. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "efs_plugin.h"
+
+static void state_of(const struct efs_site *site, const struct efs_job *job, const char *const *environment, char *state, size_t size) {
+  static struct efs_outcome outcome;
+  const char *words[] = {site->efs, "status", "--json", job->name, NULL};
+  efs_run(words, environment, 60, NULL, NULL, &outcome);
+  if (efs_json_text(outcome.text, "state", state, size) != 0) efs_copy(state, size, "in a state that cannot be told");
+}
+
+int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+  char state[64];
+  state_of(site, job, environment, state, sizeof state);
+  return strcmp(state, "kept") == 0;
+}
+
+/* Nothing is guessed: what is not there, or not as it was kept, is not gone on with. */
+static int may_attach(const struct efs_site *site, const struct efs_job *job, const char *name, const char *const *environment, char *why, size_t size) {
+  char state[64];
+  if (!efs_is_there(site, job)) {
+    efs_format(why, size, "there is nothing of yours on %s that was kept as %s. An earlier job keeps it with --efs-keep=%s; ask for the same node (-w) with --efs-attach. It may have been removed after %d hours, or by a restart of the node", site->node, name, name, site->keep);
+    return 0;
+  }
+  state_of(site, job, environment, state, sizeof state);
+  if (strcmp(state, "kept") == 0) return 1;
+  if (strcmp(state, "dead") == 0)
+    efs_format(why, size, "what is there as %s on %s was left by a job that died, or whose results are not back. Have it brought out: efs salvage %s", name, site->node, job->name);
+  else
+    efs_format(why, size, "what was kept as %s on %s is in use by another job of yours (%s). Submit with --dependency=afterany:JOB", name, site->node, state);
+  return 0;
+}
+
+static const char *record_of(const struct efs_job *job) { return job->name + strlen("slurm-"); }
+
+/* A run before a requeue has kept it: this one goes on with it. */
+static int is_own(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+  char text[32], id[32];
+  efs_format(id, sizeof id, "%u", job->id);
+  return efs_read_file(site->state, record_of(job), text, sizeof text) == 0 && strcmp(text, id) == 0 && efs_is_kept_now(site, job, environment);
+}
+
+static int may_keep(const struct efs_site *site, const struct efs_job *job, const char *name, const char *const *environment, char *why, size_t size) {
+  if (!efs_is_there(site, job) || is_own(site, job, environment)) return 1;
+  efs_format(why, size, "there is something of yours on %s already that is kept as %s. Go on with it (--efs-attach=%s), or take another name for --efs-keep", site->node, name, name);
+  return 0;
+}
+
+int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char *flags, const char *const *environment, char *why, size_t size) {
+  char name[EFS_KEPT_NAME + 1];
+  struct efs_job chosen = *job;
+  const int attaches = efs_flag(flags, "attach=", name, sizeof name), keeps = !attaches && efs_flag(flags, "keep=", name, sizeof name);
+  efs_sweep_kept(site);
+  if (!attaches && !keeps) return 0;
+  why[0] = '\0';
+  if (site->keep == 0) efs_format(why, size, "this site keeps nothing on its nodes (--efs-keep)");
+  else if (!efs_is_kept_name(name)) efs_format(why, size, "that is no name for --efs-keep or --efs-attach");
+  if (why[0] != '\0') return -1;
+  efs_format(chosen.name, EFS_PATH, "slurm-kept.%u.%s-%.32s", (unsigned)job->uid, name, site->node);
+  if (!(attaches ? may_attach(site, &chosen, name, environment, why, size) : may_keep(site, &chosen, name, environment, why, size))) return -1;
+  if (efs_write_file(job->directory, "instance", chosen.name, 0644, 0) != 0) {
+    efs_format(why, size, "the state of the job cannot be kept on this node");
+    return -1;
+  }
+  *job = chosen;
+  return 0;
+}
+
+void efs_note_kept(const struct efs_site *site, const struct efs_job *job) {
+  char id[32];
+  efs_format(id, sizeof id, "%u", job->id);
+  if (strncmp(job->name, "slurm-kept.", strlen("slurm-kept.")) == 0) efs_write_file(site->state, record_of(job), id, 0644, 0);
+}
+
+/* What is in use, or holds results that are nowhere else, stays: efs clean sees to that. */
+static void sweep_one(const struct efs_site *site, const char *record) {
+  static struct efs_outcome outcome;
+  struct efs_job job;
+  char runtime[EFS_PATH + 24], path[2 * EFS_PATH];
+  const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
+  const char *words[] = {site->efs, "clean", job.name, NULL};
+  memset(&job, 0, sizeof job);
+  efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
+  efs_format(job.name, EFS_PATH, "slurm-%.400s", record);
+  if (efs_is_there(site, &job)) efs_run(words, environment, 60, NULL, NULL, &outcome);
+  if (efs_is_there(site, &job)) return;
+  slurm_info("efs: %s was kept for more than %d hours, or is gone: removed", job.name, site->keep);
+  if (efs_format(path, sizeof path, "%s/%s", site->state, record) == 0) unlink(path);
+}
+
+void efs_sweep_kept(const struct efs_site *site) {
+  DIR *state = opendir(site->state);
+  const struct dirent *entry;
+  struct stat st;
+  while (state != NULL && (entry = readdir(state)) != NULL) {
+    if (strncmp(entry->d_name, "kept.", 5) != 0 || fstatat(dirfd(state), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (time(NULL) - st.st_mtime > (time_t)site->keep * 3600) sweep_one(site, entry->d_name);
+  }
+  if (state != NULL) closedir(state);
+}

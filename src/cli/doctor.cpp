@@ -1,0 +1,44 @@
+#include "cli/doctor.hpp"
+
+#include <algorithm>
+#include <iostream>
+
+#include "cli/cli.hpp"
+
+namespace efs::cli {
+namespace {
+
+void print(World& world, const Finding& finding) {
+  std::string level = name_of(finding.level);
+  level.resize(9, ' ');
+  world.out << level << finding.what << ": " << finding.text << "\n";
+  if (!finding.advice.empty()) world.out << "         -> " << finding.advice << "\n";
+}
+
+Json to_json(const Finding& finding) {
+  Json line{{"level", name_of(finding.level)}, {"what", finding.what}, {"text", finding.text}};
+  if (!finding.advice.empty()) line["advice"] = finding.advice;
+  return line;
+}
+
+}  // namespace
+
+const char* name_of(Level level) { return level == Level::ok ? "ok" : level == Level::warning ? "warning" : "problem"; }
+
+int doctor(World& world, const std::string& job_file) {
+  Findings all;
+  for (Findings part : {examine_kernel(), examine_limits(), examine_stores(job_file), examine_leftovers(), examine_slurm()}) std::ranges::move(part, std::back_inserter(all));
+  const auto count = [&](Level level) { return std::ranges::count(all, level, &Finding::level); };
+  const int code = count(Level::problem) == 0 ? exit_good : exit_failure;
+  if (world.json) {
+    Json checks = Json::array();
+    for (const auto& finding : all) checks.push_back(to_json(finding));
+    print_document(world, {{"ok", code == exit_good}, {"exit", code}, {"problems", count(Level::problem)}, {"warnings", count(Level::warning)}, {"checks", checks}});
+    return code;
+  }
+  for (const auto& finding : all) print(world, finding);
+  world.out << "problems: " << count(Level::problem) << ", warnings: " << count(Level::warning) << "\n";
+  return code;
+}
+
+}  // namespace efs::cli

@@ -1,0 +1,60 @@
+#pragma once
+// efs doctor: what this node has and lacks for efs. Looks, and changes nothing. Each part returns what it found; what the
+// caller may not look at is a warning that says so.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/job_config.hpp"
+
+namespace efs::cli {
+
+enum class Level : std::uint8_t { ok, warning, problem };
+const char* name_of(Level level);
+
+/// One line: `what` was looked at, what there is and what it means, and what to do ("" where nothing is).
+struct Finding {
+  Level level = Level::ok;
+  std::string what, text, advice;
+};
+using Findings = std::vector<Finding>;
+
+// The parts
+Findings examine_kernel();
+Findings examine_limits();
+/// The site file and, where `job_file` is not "", that job's stores instead of the site's.
+Findings examine_stores(const std::string& job_file);
+Findings examine_leftovers();
+/// Empty where there is no Slurm.
+Findings examine_slurm();
+
+// What they judge by
+/// `release` as uname(2) has it.
+Finding judge_kernel(std::string_view release);
+
+/// "KEY = VALUE" lines of `scontrol show config`.
+std::map<std::string, std::string> parse_slurm_config(std::string_view text);
+/// `staging`: seconds that a wait for a turn and a stage-in may take together.
+Findings judge_slurm_config(const std::map<std::string, std::string>& config, double staging);
+
+/// The line of plugstack.conf that loads the plugin.
+struct PluginLine {
+  bool required = false;
+  std::string plugin;                            // as written: a path, or a name below PluginDir
+  std::map<std::string, std::string> arguments;  // KEY=VALUE
+};
+/// From plugstack.conf and what it includes, the first of them; "" as `plugin` where none of them loads it.
+PluginLine find_plugin_line(const std::string& plugstack);
+
+/// The mount that `path` lies on; all "" where nothing is known.
+struct MountOf {
+  std::string point, type, options;  // of mount and file system together
+};
+MountOf mount_of(const std::string& path);
+/// A directory that root hands to the plugin: there, root's or an account's of the site, closed to others.
+Finding judge_directory(const std::string& what, const std::string& path, bool must_be_root);
+
+}  // namespace efs::cli

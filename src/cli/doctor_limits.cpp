@@ -1,0 +1,144 @@
+// Limits of processes, memory, and what dead instances left.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/memory.hpp"
+#include "base/mounts.hpp"
+#include "base/text.hpp"
+#include "base/unique_fd.hpp"
+#include "cli/cli.hpp"
+#include "cli/doctor.hpp"
+#include "image/manifest.hpp"
+
+namespace efs::cli {
+namespace {
+
+constexpr rlim_t few_files = 4096;     // 512 containers kept open, registered ones, connections, and staging's
+constexpr rlim_t few_processes = 256;  // 64 threads that serve, and as many that stage, beside the job's own
+
+std::string of_limit(rlim_t limit) { return limit == RLIM_INFINITY ? "unlimited" : std::to_string(limit); }
+
+Finding judge_files() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const std::string text = "hard limit " + of_limit(limit.rlim_max) + " (efsd raises its soft limit to it)";
+  if (limit.rlim_max < few_files) return {Level::warning, "open files", text + ": many files open at a time give EMFILE", "at least 4096: LimitNOFILE= of slurmd's unit, or nofile in /etc/security/limits.conf"};
+  return {Level::ok, "open files", text, ""};
+}
+
+// The least pids.max of this cgroup and those above, of version 2; 0: none.
+std::uint64_t most_pids() {
+  std::uint64_t least = 0;
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line, text; std::getline(file, line);) {
+    if (!line.starts_with("0::")) continue;
+    for (auto group = std::filesystem::path(line.substr(3)).relative_path();; group = group.parent_path()) {
+      if (std::ifstream("/sys/fs/cgroup" / group / "pids.max") >> text && text != "max") {
+        const auto here = std::strtoull(text.c_str(), nullptr, 10);
+        least = least == 0 ? here : std::min<std::uint64_t>(least, here);
+      }
+      if (group.empty()) break;
+    }
+  }
+  return least;
+}
+
+Finding judge_processes() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NPROC, &limit);
+  const std::uint64_t group = most_pids();
+  const std::string text = "limit " + of_limit(limit.rlim_max) + (group == 0 ? "" : ", of the cgroup " + std::to_string(group));
+  const bool few = limit.rlim_max < few_processes || (group != 0 && group < few_processes);
+  if (few) return {Level::warning, "processes and threads", text + ": efsd takes up to 64 threads, and more while it stages", "at least 256 beside what jobs need: TasksMax= of the unit, or nproc in /etc/security/limits.conf"};
+  return {Level::ok, "processes and threads", text, ""};
+}
+
+Finding judge_locked_memory() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_MEMLOCK, &limit);
+  return {Level::ok, "locked memory", "limit " + (limit.rlim_max == RLIM_INFINITY ? "unlimited" : format_bytes(limit.rlim_max)) + "; efs locks none", ""};
+}
+
+Finding judge_memory() {
+  const std::uint64_t memory = available_memory();
+  const std::string text = format_bytes(memory) + " available: a DRAM store without a capacity has " + format_bytes(memory / 2);
+  if (memory / 2 < config::smallest_capacity) return {Level::problem, "memory", text + ", less than the least (" + format_bytes(config::smallest_capacity) + ")", "free memory, or raise the cgroup's limit"};
+  return {Level::ok, "memory", text, ""};
+}
+
+Finding judge_runtime_directory() {
+  const std::string path = control::runtime_directory(::geteuid());
+  struct stat st {};
+  if (::lstat(path.c_str(), &st) != 0) {
+    const std::string parent = std::filesystem::path(path).parent_path();
+    if (::access(parent.c_str(), W_OK) == 0 || ::geteuid() == 0) return {Level::ok, "runtime directory", path + ": made by the first start", ""};
+    return {Level::problem, "runtime directory", path + " is not there, and cannot be made in " + parent, "make it, or name another with EFS_RUNTIME_DIR"};
+  }
+  if (!S_ISDIR(st.st_mode)) return {Level::problem, "runtime directory", path + " is no directory", "remove it, or name another with EFS_RUNTIME_DIR"};
+  if (st.st_uid != ::geteuid()) return {Level::problem, "runtime directory", path + " belongs to uid " + std::to_string(st.st_uid), "name one of your own with EFS_RUNTIME_DIR"};
+  if ((st.st_mode & 022) != 0) return {Level::problem, "runtime directory", path + " can be changed by others", "chmod go-w " + path};
+  return {Level::ok, "runtime directory", path, ""};
+}
+
+Finding judge_instance(const control::Instance& instance) {
+  const Json status = status_of(instance);
+  const std::string what = "instance " + instance.name, state = status.value("state", "");
+  if (state == "kept") return {Level::ok, what, "was kept for another start; it holds memory or space", ""};
+  return {Level::warning, what, "is dead: " + status.value("error", status.value("store", "")), "go on: efs start; bring out: efs salvage " + instance.name + "; remove: efs clean " + instance.name};
+}
+
+// Stores of the caller's in memory that no instance leads to: a directory of instances that was emptied, or is another.
+Findings lost_stores(const std::vector<control::Instance>& instances) {
+  Findings found;
+  const std::string prefix = "efs-" + std::to_string(::geteuid()) + "-";
+  std::error_code problem;
+  for (std::filesystem::directory_iterator it("/dev/shm", problem), end; !problem && it != end; it.increment(problem)) {
+    const std::string name = it->path().filename(), path = it->path();
+    if (!name.starts_with(prefix) || std::ranges::any_of(instances, [&](const auto& instance) { return instance.name == name.substr(prefix.size()); })) continue;
+    const UniqueFd lock(::open((path + "/meta/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!lock || ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0) continue;  // none of ours, or in use by an instance elsewhere
+    found.push_back({Level::warning, "store " + path, "no instance leads to it", "bring out what it holds: efs salvage --to DIRECTORY " + path + "; or remove it: rm -r " + path});
+  }
+  return found;
+}
+
+// Mounts of efs that nobody serves, of this user, or of all for root.
+Findings dead_mounts() {
+  Findings found;
+  std::ifstream mounts("/proc/self/mounts");
+  for (std::string line; std::getline(mounts, line);) {
+    std::istringstream words(line);
+    std::string source, point, type, options;
+    words >> source >> point >> type >> options;
+    const auto at = options.find("user_id=");
+    if (type != "fuse.efs" || at == std::string::npos) continue;
+    const auto owner = static_cast<uid_t>(std::strtoul(options.c_str() + at + 8, nullptr, 10));
+    if (is_dead_mount(point, owner)) found.push_back({Level::warning, "mount " + point, "nobody serves it: programs get \"Transport endpoint is not connected\"", "efs clean, where its instance is listed; else umount " + point});
+  }
+  return found;
+}
+
+}  // namespace
+
+Findings examine_limits() { return {judge_memory(), judge_files(), judge_processes(), judge_locked_memory(), judge_runtime_directory()}; }
+
+Findings examine_leftovers() {
+  Findings found;
+  const auto instances = control::list_instances();
+  for (const auto& instance : instances)
+    if (!instance.alive) found.push_back(judge_instance(instance));
+  for (auto& store : lost_stores(instances)) found.push_back(std::move(store));
+  for (auto& mount : dead_mounts()) found.push_back(std::move(mount));
+  if (found.empty()) found.push_back({Level::ok, "leftovers", "no dead instance, no dead mount", ""});
+  return found;
+}
+
+}  // namespace efs::cli

@@ -1,0 +1,126 @@
+// The site file, and the stores that it or a job file names.
+#include <sys/quota.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "base/memory.hpp"
+#include "base/text.hpp"
+#include "base/unique_fd.hpp"
+#include "cli/doctor.hpp"
+#include "config/load.hpp"
+#include "config/site.hpp"
+
+namespace efs::cli {
+namespace {
+
+using config::Backend;
+
+// Bytes that the quota of the caller leaves him there; absent: none is set, or nobody tells.
+std::optional<std::uint64_t> room_in_quota(const std::string& path) {
+  const UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  dqblk quota{};
+  if (!directory || ::syscall(SYS_quotactl_fd, directory.get(), QCMD(Q_GETQUOTA, USRQUOTA), ::geteuid(), &quota) != 0) return std::nullopt;
+  if (quota.dqb_bhardlimit == 0) return std::nullopt;
+  const std::uint64_t limit = quota.dqb_bhardlimit * 1024;
+  return limit > quota.dqb_curspace ? limit - quota.dqb_curspace : 0;
+}
+
+Finding judge_space(const std::string& what, const Backend& backend) {
+  struct statvfs fs {};
+  if (::statvfs(backend.daxfs.c_str(), &fs) != 0) return {Level::problem, what, backend.daxfs + ": " + std::strerror(errno), ""};
+  std::uint64_t room = static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize;
+  const auto quota = room_in_quota(backend.daxfs);
+  const bool by_quota = quota && *quota < room;
+  if (by_quota) room = *quota;
+  const std::string text = format_bytes(room) + (by_quota ? " left by your quota" : " free") + " in " + backend.daxfs;
+  if (backend.capacity && room < *backend.capacity)
+    return {Level::problem, what, text + ", and the capacity is " + format_bytes(*backend.capacity), "free space there, or lower the capacity"};
+  if (room < config::smallest_capacity) return {Level::problem, what, text + ", less than the least (" + format_bytes(config::smallest_capacity) + ")", "free space there"};
+  return {Level::ok, what, text, ""};
+}
+
+Finding judge_medium(const std::string& what, const Backend& backend) {
+  const MountOf mount = mount_of(backend.daxfs);
+  const std::string where = backend.daxfs + " is on " + (mount.type.empty() ? "?" : mount.type) + " (" + mount.point + ")", options = "," + mount.options + ",";
+  if (mount.type == "tmpfs" || mount.type == "ramfs") return {Level::warning, what, where + ": memory, which no restart of the node survives", "right where that is meant; else a directory on persistent memory or a disk"};
+  if (options.contains(",dax,") || options.contains(",dax=always,")) return {Level::ok, what, where + ", mounted with dax: persistent memory without a page cache", ""};
+  return {Level::warning, what, where + ", without dax: through the page cache, and durable from fsync on", "on persistent memory: mount -o dax (ext4, XFS); on a disk this is how it is"};
+}
+
+Findings examine_backend(const Backend& backend) {
+  const std::string what = "store " + backend.id;
+  if (backend.type == config::BackendType::dram) {
+    const std::uint64_t memory = available_memory(), wanted = config::capacity_of(backend, memory).value_or(0);
+    const std::string text = "memory, " + format_bytes(wanted) + " of " + format_bytes(memory) + " available";
+    if (wanted > memory) return {{Level::problem, what, text + ": a job that fills it takes the node's memory away", "lower the capacity"}};
+    return {{Level::ok, what, text, ""}};
+  }
+  struct stat st {};
+  if (::stat(backend.daxfs.c_str(), &st) != 0) return {{Level::problem, what, backend.daxfs + ": " + std::strerror(errno), errno == EACCES ? "you may not look there; ask for the rights, or run efs doctor as root" : "make the directory, or mount what it is on"}};
+  if (!S_ISDIR(st.st_mode)) return {{Level::problem, what, backend.daxfs + " is no directory", "name a directory as daxfs"}};
+  if (::access(backend.daxfs.c_str(), W_OK | X_OK) != 0) return {{Level::problem, what, backend.daxfs + ": you may not write there", "stores are made with the rights of the job's user: mode 1777, as of /tmp"}};
+  Findings found{judge_medium(what, backend), judge_space(what, backend)};
+  if (::geteuid() == 0 && (st.st_mode & 01777) != 01777) found.push_back({Level::warning, what, backend.daxfs + ": not every user may make a store there", "mode 1777, as of /tmp, where it is for all"});
+  return found;
+}
+
+Finding of_problem(const std::string& what, const config::Problem& problem, const std::string& file) {
+  return {Level::problem, what, config::to_string({problem.line, problem.column, problem.text, "", problem.origin}, file), problem.suggestion.empty() ? "see efs-site(5) and efs-job(5)" : problem.suggestion};
+}
+
+// A job that says nothing has what the site gives to all.
+constexpr const char* silent_job = "global-settings:\n  root-dir: /tmp/efs-doctor/in\n  mount-dir: /tmp/efs-doctor/mount\n  results-dir: /tmp/efs-doctor/out\n";
+
+}  // namespace
+
+MountOf mount_of(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) return {};
+  std::ostringstream device;
+  device << major(st.st_dev) << ":" << minor(st.st_dev);
+  std::ifstream mounts("/proc/self/mountinfo");
+  MountOf found;
+  for (std::string line; std::getline(mounts, line);) {
+    std::istringstream words(line);
+    std::string id, parent, number, root, point, options, word, type, source, super;
+    words >> id >> parent >> number >> root >> point >> options;
+    while (words >> word && word != "-") {}
+    words >> type >> source >> super;
+    if (number == device.str()) found = {point, type, options + "," + super};
+  }
+  return found;
+}
+
+Findings examine_stores(const std::string& job_file) {
+  Findings found;
+  const auto user = find_user(std::to_string(::geteuid()));
+  auto surroundings = config::surroundings_of_process(user.value_or(User{}));
+  const auto site = config::load_site(surroundings);
+  if (!site) {
+    for (const auto& problem : site.error()) found.push_back(of_problem("site file", problem, config::default_site_file));
+    return found;
+  }
+  found.push_back({Level::ok, "site file", *site ? (*site)->file : std::string(config::default_site_file) + " is not there: built-in values count", ""});
+  surroundings.site = *site;
+  if (job_file.empty() && (!*site || (*site)->backends.empty())) return found;
+  const auto job = job_file.empty() ? config::parse(silent_job, "job.yaml", {}, surroundings) : config::load(job_file, {}, surroundings);
+  if (!job) {
+    for (const auto& problem : job.error()) found.push_back(of_problem(job_file.empty() ? "site file" : "job file", problem, job_file));
+    return found;
+  }
+  for (const auto& backend : job->backends)
+    for (auto& finding : examine_backend(backend)) found.push_back(std::move(finding));
+  return found;
+}
+
+}  // namespace efs::cli

@@ -1,0 +1,132 @@
+#!/bin/bash
+# efs doctor: what it finds on this node, and in made-up sites, stores and Slurm configurations; that it changes nothing.
+#   doctor_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+export EFS_SITE_FILE=$S/site.yaml
+printf 'limits:\n  workers: 16\n' >"$S/site.yaml"
+
+# A scontrol of ours, ahead of any other.
+mkdir "$S/bin" "$S/etc"
+cat >"$S/bin/scontrol" <<'SCRIPT'
+#!/bin/sh
+[ "$*" = 'show config' ] && exec cat "$(dirname "$0")/../config"
+exit 1
+SCRIPT
+chmod 755 "$S/bin/scontrol"
+PATH=$S/bin:$PATH
+config() {  # config KEY=VALUE...: a good configuration with these changed
+  { printf 'BatchStartTimeout = 7200 sec\nKillWait = 30 sec\nPrologEpilogTimeout = 65534\nPrologFlags = Alloc,DeferBatch\nSlurmdUser = root(0)\nUnkillableStepTimeout = 60 sec\nSLURM_VERSION = 22.05.8\nPluginDir = %s\nPlugStackConfig = %s\n' "$S/lib" "$S/etc/plugstack.conf"
+    printf '%s\n' "$@"; } >"$S/config"   # the last of a key counts
+}
+plugstack() { printf '%s\n' "$*" >"$S/etc/plugstack.conf"; }
+# finds NAME LEVEL WHAT PATTERN: a line of --json.
+finds() {
+  local name=$1 text; shift
+  text=$("$EFS" doctor --json ${job:-} 2>/dev/null)
+  if python3 -c 'import json,re,sys
+d = json.loads(sys.argv[1])
+sys.exit(not any(c["level"] == sys.argv[2] and c["what"] == sys.argv[3] and re.search(sys.argv[4], c["text"] + " " + c.get("advice", "")) for c in d["checks"]))' "$text" "$@"; then ok; else fail "$name" "$text"; fi
+}
+
+mkdir "$S/lib" "$S/shared" && chmod 755 "$S/lib" "$S/shared"
+printf 'ELF efs-built-for-slurm=0x160508' >"$S/lib/spank_efs.so"
+plugstack "required spank_efs.so efs=$EFS shared=$S/shared"
+config
+
+before=$(listing "$S")
+check 'it says something of every part' json "$("$EFS" doctor --json)" '{"kernel", "/dev/fuse", "fusermount3", "memory", "open files", "site file", "leftovers", "PrologFlags"} <= {c["what"] for c in d["checks"]}'
+check 'the sums are right' json "$("$EFS" doctor --json)" 'd["ok"] == (d["problems"] == 0) and d["problems"] == sum(c["level"] == "problem" for c in d["checks"]) and d["exit"] == (0 if d["ok"] else 1)'
+check 'whatever is no good has words, and a problem a way out' json "$("$EFS" doctor --json)" 'all(c["text"] for c in d["checks"]) and all("advice" in c for c in d["checks"] if c["level"] == "problem")'
+check 'it changes nothing' test "$before" = "$(listing "$S")"
+check_exit 'for people' "$(field "$("$EFS" doctor --json)" 'd["exit"]')" '^ok +kernel: Linux' "$EFS" doctor
+check_exit 'usage' 2 'nosuch' "$EFS" doctor --nosuch
+
+# --- Slurm ---
+finds 'a good plugin' ok plugin 'built for Slurm 22.05'
+finds 'a good shared directory' ok 'plugin, shared=' "$S/shared"
+config 'PrologFlags = Alloc'
+finds 'a missing flag' problem PrologFlags 'Alloc: .*PrologFlags=Alloc,DeferBatch'
+check_exit 'a problem gives 1' 1 '^problem +PrologFlags' "$EFS" doctor
+config 'BatchStartTimeout = 10 sec'
+finds 'the default of BatchStartTimeout' problem BatchStartTimeout '10 s: .*requeued'
+config 'PrologEpilogTimeout = 60 sec'
+finds 'a time-out that drains' problem PrologEpilogTimeout 'drains the node'
+config 'SLURM_VERSION = 23.11.4'
+finds 'a plugin of another release' problem plugin 'built for Slurm 22.05, and this is 23.11'
+config 'JobContainerType = job_container/tmpfs'
+plugstack "required spank_efs.so mount=/tmp/efs"
+finds 'a mount where the job has its own /tmp' problem JobContainerType 'mount= lies there'
+config
+plugstack "required $S/none/spank_efs.so"
+finds 'a plugin that is not there' problem plugin 'every launch on this node fails'
+plugstack '# nothing'
+finds 'no plugin' problem plugin 'knows no --efs'
+plugstack "required spank_efs.so efs=$S/none shared=$S/shared queue=$S/queue"
+finds 'a program that is not there' problem 'plugin, efs=' 'cannot be run'
+finds 'a queue that is not there' problem 'plugin, queue=' 'is not there'
+chmod 777 "$S/shared"
+finds 'a shared directory that anybody can write' problem 'plugin, shared=' 'can be changed by others'
+mkdir "$S/queue" && chmod 755 "$S/queue"
+echo 'longest-wait: 20000' >"$S/queue/settings"
+finds 'the longest wait for a turn counts' warning BatchStartTimeout '7200 s: .*20600 s here'
+rm "$S/config"
+finds 'a slurmctld that does not answer' warning Slurm 'cannot be asked'
+check 'without Slurm nothing is said of it' json "$(PATH=$S/none /bin/sh -c "'$EFS' doctor --json")" '"PrologFlags" not in [c["what"] for c in d["checks"]]'
+
+# --- site and stores ---
+printf 'backends:\n  - id: disk\n    type: NVRAM-NVML\n    daxfs: %s\n    capacity: 900 TiB\n' "$S/etc" >"$S/site.yaml"
+finds 'a store without the space' problem 'store disk' 'free in .*the capacity is 900'
+sed -i "s|daxfs: .*|daxfs: $S/nowhere|" "$S/site.yaml"
+finds 'a store that is not there' problem 'store disk' 'No such file'
+printf 'backends:\n  - id: disk\n    type: NVRAM-NVML\n    daxfs: /dev/shm\n    capacity: 32 MiB\n' >"$S/site.yaml"
+finds 'a store in memory is called one' warning 'store disk' 'memory, which no restart'
+echo 'resorces: 1' >"$S/site.yaml"
+finds 'a site file with a misspelt key' problem 'site file' 'site.yaml:1:1: .*resorces'
+printf 'limits:\n  workers: 16\n' >"$S/site.yaml"
+fresh mine "backends:
+  - id: ram
+    type: DRAM
+    capacity: 900 TiB"
+job=$JOB
+finds 'more memory than there is' problem 'store ram' '900'
+echo 'x: [' >"$JOB"
+finds 'a job file that is none' problem 'job file' 'mine.yaml'
+job=$S/none.yaml
+finds 'a job file that is not there' problem 'job file' 'none.yaml'
+job=
+
+# --- what the caller may do ---
+(ulimit -n 100; "$EFS" doctor) >"$S/said" 2>&1
+check 'few open files' grep -q '^warning  open files: hard limit 100' "$S/said"
+chmod 777 "$EFS_RUNTIME_DIR" 2>/dev/null || install -d -m 777 "$EFS_RUNTIME_DIR"
+finds 'a runtime directory that anybody can write' problem 'runtime directory' 'can be changed by others'
+rmdir "$EFS_RUNTIME_DIR"
+if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then
+  chmod 644 "$S/site.yaml"
+  text=$(runuser -u games -- env EFS_SITE_FILE="$S/site.yaml" EFS_RUNTIME_DIR="$S/none/r" "$EFS" doctor --json)
+  check 'an ordinary user gets an answer' json "$text" '{c["what"]: c["level"] for c in d["checks"]}["privilege"] == "warning"'
+  check 'and what he cannot make is told' json "$text" '{c["what"]: c["level"] for c in d["checks"]}["runtime directory"] == "problem"'
+else skip 'an ordinary user' 'needs root to become one'; fi
+
+# --- leftovers ---
+if [ -c /dev/fuse ]; then
+  fresh dead
+  check 'efs start' "$EFS" start "$JOB"
+  finds 'a running instance is no leftover' ok leftovers 'no dead instance'
+  text=$("$EFS" status --json dead)
+  kill -KILL "$(field "$text" 'd["supervisor_pid"]')" "$(field "$text" 'd["worker_pid"]')"
+  await 10 no_daemon
+  finds 'an instance that was killed' warning 'instance dead' 'efs salvage dead'
+  [ "$(id -u)" != 0 ] || finds 'and its mount' warning "mount $MNT" 'nobody serves it'
+  check 'which clean removes' "$EFS" clean --force dead
+  finds 'and then it is gone' ok leftovers 'no dead instance'
+else skip 'leftovers' 'no /dev/fuse'; fi
+lost=/dev/shm/efs-$(id -u)-lost-$(basename "$S")
+mkdir -p "$lost/meta" && : >"$lost/meta/lock"
+finds 'a store in memory that no instance leads to' warning "store $lost" 'no instance leads to it.*efs salvage'
+exec 8<"$lost/meta/lock"; flock 8
+check 'not one that is in use' json "$("$EFS" doctor --json)" "'store $lost' not in [c['what'] for c in d['checks']]"
+exec 8<&-
+rm -r "$lost"
+finish

@@ -1,0 +1,218 @@
+#!/bin/bash
+# Jobs that follow one another: what one keeps on the node for the next, and a stage-out that is part of the job, so that
+# afterok sees it.
+#   chain_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/scene.sh" "$@"
+refused() { [ -z "$job" ] && grep -qE -- "$1" "$W/said"; }
+no_run() { [ ! -e "$C/run.$1/$2" ]; }
+uid1=$(id -u $USER1)
+
+# --- refused at submission ---
+work bad
+job=$(submit $USER1 --efs=job.yaml --efs-keep <<<$'#!/bin/bash\ntrue')
+check 'to keep without a name' refused '--efs-keep=NAME'
+job=$(submit $USER1 --efs=job.yaml --efs-keep=../x <<<$'#!/bin/bash\ntrue')
+check 'under a name that is none' refused 'efs-keep: a name has letters'
+job=$(submit $USER1 --efs-attach=x <<<$'#!/bin/bash\ntrue')
+check 'to attach to what is not described' refused 'need --efs=JOB.yaml'
+job=$(submit $USER1 --efs=job.yaml --efs-attach=x --efs-keep=y <<<$'#!/bin/bash\ntrue')
+check 'to rename what is kept' refused 'goes on under that name'
+job=$(submit $USER1 --efs=job.yaml --efs-keep=x --efs-no-stage-out <<<$'#!/bin/bash\ntrue')
+check 'to keep what is not back' refused 'goes neither'
+job=$(submit $USER1 --efs-stage-out=in-job <<<$'#!/bin/bash\ntrue')
+check 'a stage-out of nothing' refused 'need --efs=JOB.yaml'
+
+# --- keep and attach ---
+work chain
+kept=slurm-kept.$uid1.chain-n1
+job=$(submit $USER1 --efs=job.yaml --efs-keep=chain -w n1 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; echo first >$EFS_MOUNT/r1; echo "i $EFS_INSTANCE"')
+ends "$job" COMPLETED 'a job that keeps its files'
+check 'its result is back' await 20 test -e "$W/results/r1"
+check 'and the node is free' quiet "$job"
+check 'it knows its instance' says "$job" "^i $kept$"
+check 'what it kept is there' json "$(status_on n1 "$kept")" 'd["state"] == "kept"'
+check_exit 'efs status --job says so' 0 "kept: .*files stay on n1" "$EFS" status --job "$job" --shared "$C/shared"
+chain=$W
+work stranger; chown -R $USER2 "$W"
+job=$(submit $USER2 --efs=job.yaml --efs-attach=chain -w n1 <<<$'#!/bin/bash\necho ran')
+ends "$job" FAILED 'a job of another user that would attach to it'
+check 'is told that nothing of his is there' says "$job" 'nothing of yours on n1 that was kept as chain'
+W=$chain
+await 30 all_idle
+job=$(submit $USER1 --efs=job.yaml --efs-keep=chain -w n1 <<<$'#!/bin/bash\necho ran')
+ends "$job" FAILED 'a job that would keep under a name that is taken'
+check 'says what to do' says "$job" 'already that is kept as chain.*--efs-attach=chain'
+check_not 'and did not run' says "$job" '^ran$'
+check 'what was kept is there still' json "$(status_on n1 "$kept")" 'd["state"] == "kept"'
+await 30 all_idle
+job=$(submit $USER1 --efs=job.yaml --efs-attach=chain -w n2 <<<$'#!/bin/bash\necho ran')
+ends "$job" FAILED 'a job that attaches on another node'
+check 'says why, and the way out' says "$job" 'nothing of yours on n2 that was kept as chain.*same node'
+await 30 all_idle
+job=$(submit $USER1 --efs=job.yaml --efs-attach=nosuch -w n1 <<<$'#!/bin/bash\necho ran')
+ends "$job" FAILED 'a job that attaches to what was never kept'
+check 'says so' says "$job" 'kept as nosuch'
+await 30 all_idle
+
+echo changed >"$W/in/a"; echo gamma >"$W/in/c"; chown $USER1 "$W/in/a" "$W/in/c"
+job=$(submit $USER1 --efs=job.yaml --efs-attach=chain --efs-keep -w n1 <<<$'#!/bin/bash
+cat $EFS_MOUNT/r1 $EFS_MOUNT/in/a $EFS_MOUNT/in/c $EFS_MOUNT/in/sub/b
+EFS_RUNTIME_DIR=$EFS_RUNTIME_DIR '"$EFS"$' status $EFS_INSTANCE | sed -n "s/^  log  *//p" | xargs cat
+echo second >$EFS_MOUNT/r2; touch '"$W/second"$'; until [ -e '"$W/go"$' ]; do sleep 0.2; done')
+check 'a job that attaches runs' await 40 test -e "$W/second"
+second=$job
+job=$(submit $USER1 --efs=job.yaml --efs-attach=chain -w n1 -o "$W/out.third" <<<$'#!/bin/bash\necho ran')
+await 60 has_ended "$job"
+check 'meanwhile nobody else attaches' grep -q 'kept as chain on n1 is in use by another job of yours (running)' "$W/out.third"
+check 'and the one that runs goes on' json "$(status_on n1 "$kept")" 'd["state"] == "running"'
+touch "$W/go"
+ends "$second" COMPLETED 'the job that attached'
+check 'finds what the first wrote, and the inputs of now' test "$(grep -cE '^(first|changed|gamma|beta)$' "$W/out.$second")" = 4
+check 'staged in what was missing or had changed, and no more' says "$second" 'event=resume_plan missing_files=2 .*kept_files=1'
+check 'the node is free' quiet "$second"
+check 'its result is back' test "$(cat "$W/results/r2")" = second
+check 'and all is kept once more' json "$(status_on n1 "$kept")" 'd["state"] == "kept"'
+job=$(submit $USER1 --efs=job.yaml --efs-attach=chain -w n1 <<<$'#!/bin/bash\ncat $EFS_MOUNT/r2')
+ends "$job" COMPLETED 'the last job of the chain'
+check 'finds what the second wrote' says "$job" '^second$'
+check 'the node is free' quiet "$job"
+check 'and nothing is kept any more' no_run n1 "$kept"
+
+# --- what is kept goes ---
+work sweep
+kept=slurm-kept.$uid1.old-n1
+job=$(submit $USER1 --efs=job.yaml --efs-keep=old -w n1 <<<$'#!/bin/bash\ntrue')
+ends "$job" COMPLETED 'a job that keeps its files'
+check 'the node is free' quiet "$job"
+check 'a record of it is root'"'"'s' test "$(stat -c %u "$C/state.n1/kept.$uid1.old-n1")" = 0
+check 'clean without a name leaves it' bash -c "EFS_RUNTIME_DIR='$C/run.n1' '$EFS' clean; test -d '$C/run.n1/$kept'"
+touch -d '2 days ago' "$C/state.n1/kept.$uid1.old-n1"
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\ntrue')
+ends "$job" COMPLETED 'another job on the node'
+check 'the time is over: it is removed' no_run n1 "$kept"
+check 'with its record' test ! -e "$C/state.n1/kept.$uid1.old-n1"
+check 'the node is free' quiet "$job"
+job=$(submit $USER1 --efs=job.yaml --efs-keep=old -w n1 <<<$'#!/bin/bash\ntrue')
+ends "$job" COMPLETED 'a job that keeps its files'
+check 'the node is free' quiet "$job"
+check 'efs clean by name' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "$kept"
+check 'removes it' no_run n1 "$kept"
+
+work twonodes
+job=$(submit $USER1 --efs=job.yaml --efs-keep=two -N2 -w n1,n2 <<<$'#!/bin/bash\nsrun bash -c \'echo "first $SLURM_NODEID" >$EFS_MOUNT/of.$SLURM_NODEID; echo "first $SLURM_NODEID" >$EFS_MOUNT/in/new.$SLURM_NODEID\'')
+ends "$job" COMPLETED 'a job on two nodes that keeps'
+check 'the nodes are free' quiet "$job"
+job=$(submit $USER1 --efs=job.yaml --efs-attach=two -N2 -w n1,n2 <<<$'#!/bin/bash\nsrun bash -c \'cat $EFS_MOUNT/of.$SLURM_NODEID; echo "second $SLURM_NODEID" >$EFS_MOUNT/of.$SLURM_NODEID\'')
+ends "$job" COMPLETED 'one that attaches on both'
+check 'finds on each what is its own' test "$(sort "$W/out.$job")" = $'first 0\nfirst 1'
+check 'the nodes are free' quiet "$job"
+check 'what it changed takes the place of what was back' test "$(cat "$W/results/of.0" "$W/results/of.1")" = $'second 0\nsecond 1'
+
+work again
+kept=slurm-kept.$uid1.again-n1
+job=$(submit $USER1 --efs=job.yaml --efs-keep=again --requeue -w n1 <<'SCRIPT'
+#!/bin/bash
+[ -n "$SLURM_RESTART_COUNT" ] || { echo first >$EFS_MOUNT/first; sleep 600; }
+cat $EFS_MOUNT/first
+SCRIPT
+)
+check 'a job that keeps runs' await 40 has_written "$job" first
+check 'and is requeued' scontrol requeue "$job"
+runs_again() { has_ended "$job" && [ "$(job_field "$job" Restarts)" = 1 ]; }
+check 'it runs again' await 150 runs_again
+ends "$job" COMPLETED 'a job that kept and was requeued'
+check 'goes on with its own' says "$job" '^first$'
+check 'the node is free' quiet "$job"
+check 'efs clean by name' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "$kept"
+
+# --- the stage-out in the job ---
+work injob
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job --hold <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; echo r >$EFS_MOUNT/result; cd $EFS_MOUNT; ps -o pgid= $$ $PPID | sort -u | wc -l | sed "s/^/groups /"')
+after=$(submit $USER1 -d "afterok:$job" -o "$W/after" <<<$'#!/bin/bash\ncat '"$W/results/result")
+scontrol release "$job"
+ends "$job" COMPLETED 'a job with its stage-out in it'
+check 'had its input' says "$job" '^alpha$'
+check 'tells of the stage-out in its output' says "$job" '^receipt: '
+check 'script and task are one process group' says "$job" '^groups 1$'
+check 'nothing is left' quiet "$job"
+ends "$after" COMPLETED 'the job that waits for it'
+check 'finds the result' grep -qx r "$W/after"
+
+work injobfails
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job --hold -w n1 <<<$'#!/bin/bash\necho precious >$EFS_MOUNT/result\nchmod 555 '"$W/results")
+after=$(submit $USER1 -d "afterok:$job" --kill-on-invalid-dep=yes <<<$'#!/bin/bash\ntrue')
+scontrol release "$job"
+ends "$job" FAILED 'a job whose results cannot be written'
+check 'has the exit code of efs run' test "$(job_field "$job" ExitCode)" = 125:0
+check 'says so in its output' says "$job" 'results are not back'
+check 'the job that waits for it' await 40 has_ended "$after"
+check 'does not run' test "$(state_of "$after")" = CANCELLED
+check 'the node is free' await 30 all_idle
+chmod 755 "$W/results"
+check 'the results can still be saved' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" stop "slurm-$job.0-n1"
+rm -rf "$C/state.n1/$job.0"; rmdir "$C/mnt.n1/$job" 2>/dev/null
+
+work injobcode
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; exit 7')
+ends "$job" FAILED 'a script that fails'
+check 'has its own code' test "$(job_field "$job" ExitCode)" = 7:0
+check 'and its results' test "$(cat "$W/results/result")" = r
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job <<<$'#!/bin/bash\nkill -SEGV $$')
+ends "$job" FAILED 'a script that is killed'
+check 'has its own signal' test "$(job_field "$job" ExitCode)" = 0:11
+check 'the node is free' quiet "$job"
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job <<<$'#!/bin/bash\necho own >$EFS_MOUNT/own; '"$EFS"$' stop $EFS_INSTANCE')
+ends "$job" COMPLETED 'a script that stops its file system itself'
+check 'result' test "$(cat "$W/results/own")" = own
+check 'the node is free' quiet "$job"
+
+work injobsignal
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job <<<$'#!/bin/bash\nn=0; trap "n=\$((n + 1))" USR1; touch '"$W/ready"$'; until [ -e '"$W/go"$' ]; do sleep 0.2; done; echo "usr1 $n" >$EFS_MOUNT/n')
+check 'a script that waits for a signal' await 40 test -e "$W/ready"
+scancel --batch -s USR1 "$job"
+read -rt 1.5 <> <(:) || :
+touch "$W/go"
+ends "$job" COMPLETED 'a script that gets a signal'
+check 'gets it once' test "$(cat "$W/results/n")" = 'usr1 1'
+rm "$W/ready" "$W/go"
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job <<<$'#!/bin/bash\necho late >$EFS_MOUNT/late; touch '"$W/ready"$'; sleep 600')
+check 'a script that is cancelled' await 40 test -e "$W/ready"
+scancel "$job"
+ends "$job" CANCELLED 'it ends'
+check 'the node is free' quiet "$job"
+check 'its results are back' test "$(cat "$W/results/late")" = late
+
+work injobnodes
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job -N2 -w n1,n2 <<<$'#!/bin/bash\nsrun bash -c \'echo "node $SLURM_NODEID" >$EFS_MOUNT/out.$SLURM_NODEID\'')
+ends "$job" COMPLETED 'a job on two nodes'
+check 'both stage out within it' test "$(grep -c '^receipt: ' "$W/out.$job")" = 2
+check 'results of both' test "$(cat "$W/results/out.0" "$W/results/out.1")" = $'node 0\nnode 1'
+check 'nothing is left' quiet "$job"
+work injobnodefails
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job -N2 -w n1,n2 <<<$'#!/bin/bash\nsrun bash -c \'echo "node $SLURM_NODEID" >$EFS_MOUNT/log\'')
+ends "$job" FAILED 'a job of which one node cannot bring its results back'
+check 'has the exit code of efs run' test "$(job_field "$job" ExitCode)" = 125:0
+check 'the nodes are free' await 30 all_idle
+for node in n1 n2; do [ ! -d "$C/state.$node/$job.0" ] || EFS_RUNTIME_DIR="$C/run.$node" "$EFS" stop --no-stage-out "slurm-$job.0-$node"; rm -rf "$C/state.$node/$job.0"; rmdir "$C/mnt.$node/$job" 2>/dev/null; done
+
+work both
+kept=slurm-kept.$uid1.both-n1
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job --efs-keep=both -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result')
+ends "$job" COMPLETED 'a job that stages out within itself, and keeps'
+check 'the node is free' quiet "$job"
+check 'its result is back' test "$(cat "$W/results/result")" = r
+check 'and kept' json "$(status_on n1 "$kept")" 'd["state"] == "kept"'
+check 'efs clean by name' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "$kept"
+
+install -d "$C/view"
+cluster_plugstack view="$C/view"
+work view
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job <<<$'#!/bin/bash\ntrue')
+check 'not where the view would hold the mount' refused 'view='
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; '"$EFS"$' stop $EFS_INSTANCE')
+ends "$job" FAILED 'a script that stops its file system from its view'
+check 'is told why it cannot' says "$job" 'mounted at a second place, '"$C/view"
+check 'nothing is left' quiet "$job"
+check 'the end of the job brings its result back' test "$(cat "$W/results/result")" = r
+cluster_finish

@@ -1,0 +1,141 @@
+#!/bin/bash
+# Directives in batch scripts: conf/slurm/job_submit.lua by itself, in a plain Lua, and in slurmctld on a real cluster.
+#   directives_test.sh BIN_DIR
+set -uo pipefail
+JOB_SUBMIT=$(cd "$(dirname "$0")/../.." && pwd)/conf/slurm/job_submit.lua
+
+# --- the parser ---
+lua_tests() {
+  local lua
+  lua=$(command -v lua5.1 || command -v lua5.4 || command -v lua5.3 || command -v lua) || { echo "############ job_submit.lua IS NOT TESTED BY ITSELF: no lua here (make slurm-deps) ############"; skip 'job_submit.lua by itself' 'no lua'; return; }
+  # said LINE...: the job file that a script of these lines gives, or "refused: ..." ; in the directory /pfs/u.
+  said() {
+    printf '%s\n' '#!/bin/bash' "$@" >"$S/script"
+    printf '%s\n' 'slurm = {SUCCESS = 0, ERROR = -1, log_user = function() end}
+dofile(arg[1])
+local file = io.open(arg[2]); local script = file:read("*a"); file:close()
+local lines, why = efs_directives.read(script, "/pfs/u")
+print(lines and table.concat(lines, "\n") or why and "refused: " .. why or "nothing")' >"$S/try.lua"
+    "$lua" "$S/try.lua" "$JOB_SUBMIT" "$S/script" 2>&1
+  }
+  gives() {  # gives NAME PATTERN LINE...
+    local name=$1 pattern=$2 text; shift 2
+    text=$(said "$@")
+    if grep -qE -- "$pattern" <<<"$text"; then ok; else fail "$name" "$text"; fi
+  }
+  is() {  # is NAME TEXT LINE...: exactly
+    local name=$1 wanted=$2 text; shift 2
+    text=$(said "$@")
+    if [ "$text" = "$wanted" ]; then ok; else fail "$name" "$text"; fi
+  }
+  is 'a script without directives' nothing '#SBATCH -N2' 'srun x' '# efs'
+  is 'words that only begin like one' nothing '#EFSTAB x' 'true'
+  is 'all of it' 'global-settings:
+  mount-dir: /efs
+  root-dir: "/pfs/u"
+  results-dir: "/pfs/out"
+resources:
+  - path: "in/a"
+  - path: "sub"
+outputs:
+  - path: "r/x"
+backends:
+  - id: memory
+    capacity: "1.5TB"' '#EFS jobdw type=scratch access_mode=private capacity=1.5TB' '#SBATCH -N1' '#EFS stage_in type=file source=in/a' '#EFS stage_in type=directory source=/pfs/u/sub/ destination=$EFS_MOUNT/sub' '' '#EFS stage_out type=file source=$DW_JOB_PRIVATE/r/x destination=/pfs/out/r/x' 'srun x'
+  gives 'without results nothing goes back' 'flags: temporary' '#EFS stage_in type=file source=in/a'
+  gives 'inputs of elsewhere' 'root-dir: "/data/set"' '#EFS stage_in type=directory source=/data/set/in destination=${EFS_MOUNT}/in'
+  gives 'dots in paths' 'path: "a"' '#EFS stage_in type=file source=./x/../a'
+  gives 'blanks and quotes' 'path: "my \\"file\\""' "#EFS stage_in type=file source='my \"file\"'"
+  gives 'backslashes' 'path: "a\\\\b"' '#EFS stage_in type=file source="a\b"'
+  gives 'a line end of DOS' 'path: "a"' $'#EFS stage_in type=file source=a\r'
+  # What is refused, with its line.
+  gives 'an unknown verb' 'refused: line 3: unknown verb "persistentdw"' '#SBATCH -N1' '#EFS persistentdw name=x'
+  gives 'no verb' 'refused: line 2: a verb must follow' '#EFS'
+  gives 'an unknown key' 'refused: line 2: unknown key "sauce"' '#EFS stage_in type=file sauce=a'
+  gives 'a key twice' 'refused: line 2: source is there twice' '#EFS stage_in type=file source=a source=b'
+  gives 'no key' 'refused: line 2: cannot read "a b"' '#EFS stage_in a b'
+  gives 'a quote that does not end' 'refused: line 2: cannot read' '#EFS stage_in type=file source="a'
+  gives 'a list' 'refused: line 2: type=list is not known' '#EFS stage_in type=list source=a'
+  gives 'no type' 'refused: line 2: stage_in needs type' '#EFS stage_in source=a'
+  gives 'no source' 'refused: line 2: stage_in needs source' '#EFS stage_in type=file'
+  gives 'another name' 'refused: line 2: an input keeps its name' '#EFS stage_in type=file source=/pfs/a destination=$EFS_MOUNT/b'
+  gives 'half a name' 'refused: line 2: an input keeps its name' '#EFS stage_in type=file source=/pfs/aa destination=$EFS_MOUNT/a'
+  gives 'a destination outside' 'refused: line 2: destination of stage_in must begin' '#EFS stage_in type=file source=/pfs/a destination=/tmp/a'
+  gives 'a variable of another name' 'refused: line 2: destination of stage_in must begin' '#EFS stage_in type=file source=/pfs/a destination=$EFS_MOUNTED/a'
+  gives 'two roots' 'refused: line 3: all inputs hang below one directory' '#EFS stage_in type=file source=a' '#EFS stage_in type=file source=/x/b destination=$EFS_MOUNT/b'
+  gives 'elsewhere without a destination' 'refused: line 2: /x/b is not below /pfs/u' '#EFS stage_in type=file source=/x/b'
+  gives 'out of the directory' 'refused: line 2: /pfs/b is not below /pfs/u' '#EFS stage_in type=file source=../b'
+  gives 'all of the directory' 'refused: line 2: name something below' '#EFS stage_in type=directory source=.'
+  gives 'results without a place' 'refused: line 2: stage_out needs' '#EFS stage_out type=file source=$EFS_MOUNT/r'
+  gives 'results from elsewhere' 'refused: line 2: source of stage_out must be' '#EFS stage_out type=file source=/r destination=/pfs/r'
+  gives 'two results directories' 'refused: line 3: all results go below one' '#EFS stage_out type=file source=$EFS_MOUNT/r destination=/x/r' '#EFS stage_out type=file source=$EFS_MOUNT/s destination=/y/s'
+  gives 'a capacity that is none' 'refused: line 2: cannot read the capacity' '#EFS jobdw capacity=lots'
+  gives 'shared by all nodes' 'refused: line 2: access_mode=striped' '#EFS jobdw capacity=1GB access_mode=striped'
+  gives 'a capacity alone' 'refused: a capacity alone' '#EFS jobdw capacity=1GB'
+  gives 'behind the first command' 'refused: line 3: a directive behind the first command' 'cd /' '#EFS stage_in type=file source=a'
+  gives 'what is not for users' 'refused: line 2: #EFS. is not for users' '#EFS| resources:'
+  # What comes of it is a job file.
+  said '#EFS jobdw capacity=64MiB' '#EFS stage_in type=file source="in/ä b"' '#EFS stage_out type=directory source=$EFS_MOUNT/r destination=/pfs/out/r' >"$S/made.yaml"
+  check_exit 'efs check finds it good' 0 'made.yaml: good' "$EFS" check "$S/made.yaml"
+}
+
+if ! ls /usr/lib/*/slurm*/job_submit_lua.so >/dev/null 2>&1; then
+  . "$(dirname "$0")/../cli/lib.sh" "$@"
+  lua_tests
+  echo "############ DIRECTIVES ARE NOT TESTED IN SLURM HERE: no job_submit_lua.so ############"
+  skip 'directives in slurmctld' 'no job_submit_lua.so'
+  finish
+fi
+CLUSTER_CONF=JobSubmitPlugins=lua CLUSTER_FILES=$JOB_SUBMIT
+. "$(dirname "$0")/scene.sh" "$@"
+lua_tests
+refused() { [ -z "$job" ] && grep -qE -- "$1" "$W/said"; }
+cluster_plugstack directives=yes queue="$C/queue"
+
+work directives
+job=$(submit $USER1 -N2 -w n1,n2 <<SCRIPT
+#!/bin/bash
+#SBATCH -t 10
+#EFS jobdw capacity=32MiB
+#EFS stage_in type=directory source=in destination=\$EFS_MOUNT/in
+#EFS stage_out type=directory source=\$EFS_MOUNT/out destination=$W/results/out
+cat \$EFS_MOUNT/in/a
+df -B1M --output=size \$EFS_MOUNT
+srun bash -c 'mkdir -p \$EFS_MOUNT/out; echo r >\$EFS_MOUNT/out/r.\$SLURM_NODEID; echo t >\$EFS_MOUNT/temporary'
+SCRIPT
+)
+ends "$job" COMPLETED 'a job with directives'
+check 'has its input' says "$job" '^alpha$'
+check 'has its capacity' says "$job" ' 3[0-2]$'
+check 'nothing is left' quiet "$job"
+check 'results of both nodes are back' test "$(cat "$W/results/out/r.0" "$W/results/out/r.1")" = $'r\nr'
+check 'and nothing else' test ! -e "$W/results/temporary"
+job=$(submit $USER1 <<<$'#!/bin/bash\n#EFS stage_in type=file source=in/a\n#EFS stage_inn type=file source=in/a\ntrue')
+check 'a directive that cannot be read is refused, with its line' refused 'efs: line 3: unknown verb "stage_inn"'
+job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\n#EFS stage_in type=file source=in/a\ntrue')
+check 'so are directives beside options' refused 'take one of them'
+job=$(submit $USER1 <<<$'#!/bin/bash\n#EFS stage_in type=file source=nowhere\necho ran')
+ends "$job" FAILED 'a missing input'
+check 'is told in the output' says "$job" 'efs: stage-in failed on n[123]: .*nowhere'
+job=$(submit $USER1 <<<$'#!/bin/bash\n# EFS and #EFS in a comment\necho "mount:$EFS_MOUNT:"')
+ends "$job" COMPLETED 'a job without directives'
+check 'is left alone' says "$job" '^mount::$'
+hold_slot
+job=$(submit $USER1 <<<$'#!/bin/bash\n#EFS stage_in type=file source=in/a\ncat $EFS_MOUNT/in/a')
+check 'a job with directives waits for its turn' await 30 waiters_are 1
+is_marked() { comment_of "$job" | grep -q '^efs: directives; efs on n[123]: waits to stage in'; }
+check 'what it waits for does not wipe out its mark' await 20 is_marked
+release_slot
+ends "$job" COMPLETED 'it goes on'
+check 'and has its input' says "$job" '^alpha$'
+job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+ends "$job" COMPLETED 'a job with options'
+check 'is as ever' says "$job" '^alpha$'
+job=$(submit $USER1 -J 'x AdminComment=efs: directives' <<<$'#!/bin/bash\necho "mount:$EFS_MOUNT:"')
+ends "$job" FAILED 'a job that pretends to have directives'
+check 'is told that there are none' says "$job" 'cannot be read back'
+
+# --- efs doctor on a node of a real cluster ---
+check 'efs doctor finds the plugin and the settings of this cluster good' json "$("$EFS" doctor --json 2>/dev/null)" 'all({c["what"]: c["level"] for c in d["checks"]}[k] == "ok" for k in ("plugin", "PrologFlags", "PrologEpilogTimeout", "UnkillableStepTimeout", "plugin, shared=", "plugin, queue="))'
+check 'and warns of a BatchStartTimeout that is shorter than the longest wait' json "$("$EFS" doctor --json 2>/dev/null)" '{c["what"]: c["level"] for c in d["checks"]}["BatchStartTimeout"] == "warning"'
+cluster_finish

@@ -1,0 +1,122 @@
+#!/bin/bash
+# Processes of efs that are killed in a batch job, steps that share one file system, and what the plugin costs a job that
+# does not ask for efs.
+#   faults_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/scene.sh" "$@"
+
+member() { field "$(status_on "$1" "$2")" "d['$3']"; }
+has_member() { [ "$(member "$1" "$2" "$3")" = "$4" ]; }
+# keeper_of WORKER: its child, which holds the turn.
+keeper_of() { grep -lE "^PPid:[[:space:]]+$1$" /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3 | head -n 1; }
+holders_are() { [ "$("$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)[sys.argv[1]]["holders"]))' "$1")" = "$2" ]; }
+waiting_out() { [ "$("$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["out"]["waiters"]))')" = "$1" ]; }
+hold_out_slot() {
+  python3 -c '
+import fcntl, os, signal, struct, sys
+locks = os.open(sys.argv[1] + "/locks", os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.fcntl(locks, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 1 << 21, 1, 0))
+open(sys.argv[1] + "/../held", "w").close()
+signal.pause()' "$C/queue" &
+  holder=$!
+  await 10 test -e "$C/held"
+}
+
+# --- the worker, while the job runs ---
+work worker
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash
+exec 3<$EFS_MOUNT/in/a; echo one >$EFS_MOUNT/result; touch '"$W/started"$'; until [ -e '"$W/go"$' ]; do sleep 0.2; done
+cat - $EFS_MOUNT/in/sub/b <&3 && echo two >>$EFS_MOUNT/result')
+check 'a job runs' await 40 test -e "$W/started"
+name=slurm-$job.0-n1
+kill -KILL "$(member n1 "$name" worker_pid)"
+check 'its worker is killed and replaced' await 20 has_member n1 "$name" takeovers 1
+touch "$W/go"
+ends "$job" COMPLETED 'the job'
+check 'saw nothing of it' test "$(cat "$W/out.$job")" = $'alpha\nbeta'
+check 'nothing is left' quiet "$job"
+check 'its result is whole' test "$(cat "$W/results/result")" = $'one\ntwo'
+
+# --- the worker, in the epilog ---
+work epilog
+hold_out_slot
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho late >$EFS_MOUNT/result')
+check 'a stage-out waits in the epilog' await 40 waiting_out 1
+name=slurm-$job.0-n1
+kill -KILL "$(member n1 "$name" worker_pid)"
+check 'its worker is killed and replaced' await 30 has_member n1 "$name" takeovers 1
+release_slot
+ends "$job" COMPLETED 'the job'
+check 'the node is free' quiet "$job"
+check 'its result is back' test "$(cat "$W/results/result")" = late
+check_exit 'and efs status --job says so' 0 'done: all results are back' "$EFS" status --job "$job" --shared "$C/shared"
+
+# --- who holds the turn ---
+work holder
+sed -i '2i\  max-rate: 1 MiB/s' "$W/job.yaml"
+head -c 20M /dev/urandom >"$W/in/large"; chown $USER1 "$W/in/large"
+first=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+check 'a slow stage-in has the turn' await 40 holders_are in 1
+name=slurm-$first.0-n1 slow=$W
+work waiter
+second=$(submit $USER1 --efs=job.yaml -w n2 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+check 'another waits for it' await 30 waiters_are 1
+worker=$(member n1 "$name" worker_pid)
+kill -KILL "$(keeper_of "$worker")"
+ends "$second" COMPLETED 'when the holder of the turn is killed, the other'
+check 'has its inputs' says "$second" '^alpha$'
+check 'while the first still stages, without a turn' json "$(status_on n1 "$name")" 'd["state"] == "staging-in"'
+kill -KILL "$worker"
+W=$slow
+ends "$first" FAILED 'and when its worker is killed, too, the first'
+check 'says so' says "$first" 'efs: stage-in failed on n1'
+check 'no node is drained' not_drained
+check 'nothing is left' quiet "$first"
+
+# --- steps ---
+work steps
+job=$(submit $USER1 --efs=job.yaml -w n1 -n4 <<'SCRIPT'
+#!/bin/bash
+srun -n1 bash -c 'echo 1 >$EFS_MOUNT/steps'
+srun -n1 bash -c 'cat $EFS_MOUNT/in/a; echo 2 >>$EFS_MOUNT/steps'
+srun -n2 bash -c 'echo $SLURM_PROCID >$EFS_MOUNT/task.$SLURM_PROCID'
+srun -n1 --overlap bash -c 'echo a >$EFS_MOUNT/side.a' & srun -n1 --overlap bash -c 'echo b >$EFS_MOUNT/side.b' & wait
+cat $EFS_MOUNT/steps $EFS_MOUNT/task.? $EFS_MOUNT/side.?
+SCRIPT
+)
+ends "$job" COMPLETED 'steps, one after the other and side by side'
+check 'share one file system' test "$(tr '\n' ' ' <"$W/out.$job")" = 'alpha 1 2 0 1 a b '
+check 'nothing is left' quiet "$job"
+check 'results are back once' test "$(ls "$W/results" | grep -vc receipt)" = 5
+job=$(cd "$W" && as $USER1 salloc -Q -N2 --efs=job.yaml bash -c 'srun -Q -N1 -n1 -w n1 true; srun -Q bash -c "echo \$SLURM_NODEID >\$EFS_MOUNT/alloc.\$SLURM_NODEID"; echo $SLURM_JOB_ID' 2>/dev/null)
+check 'salloc on two nodes, with several steps' await 30 test -n "$job"
+check 'nothing is left' quiet "$job"
+check 'results of both' test "$(cat "$W/results/alloc.0" "$W/results/alloc.1")" = $'0\n1'
+
+# --- an array ---
+work array
+job=$(submit $USER1 --efs=job.yaml --array=1-6 -o "$W/out.%A_%a" <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a && echo $SLURM_ARRAY_TASK_ID >$EFS_MOUNT/r.$SLURM_ARRAY_TASK_ID')
+array_done() { [ "$(cat "$W"/results/r.* 2>/dev/null | sort -n | tr '\n' ' ')" = '1 2 3 4 5 6 ' ] && all_idle; }
+check 'six tasks of an array, more than there are nodes' await 90 array_done
+check 'each had its inputs' test "$(cat "$W"/out.*_* | grep -c '^alpha$')" = 6
+
+# --- what it costs the others ---
+work cost
+mean() {  # mean seconds of an srun of `true` on n1, its prolog and epilog included
+  python3 -c '
+import subprocess, sys, time
+def one():
+    began = time.monotonic()
+    subprocess.run(["srun", "-Q", "-w", "n1", "true"], check=True)
+    return time.monotonic() - began
+one()
+print("%.3f" % (sorted(one() for _ in range(9))[4]))'
+}
+with=$(cd "$W" && mean)
+mv "$C/plugstack.conf" "$C/plugstack.aside"; touch "$C/plugstack.conf"
+without=$(cd "$W" && mean)
+mv "$C/plugstack.aside" "$C/plugstack.conf"
+echo "srun of a job without efs, median of 9: $with s with the plugin, $without s without"
+check 'a job that does not ask for efs hardly notices the plugin' python3 -c "import sys; sys.exit(not (0 < $without and $with - $without < 0.25))"
+check_not 'and starts nothing' compgen -G "$C/state.n1/[0-9]*"
+cluster_finish
