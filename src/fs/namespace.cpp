@@ -248,14 +248,14 @@ Status Namespace::apply_one(const SetStaging& r) {
 Status Namespace::apply_one(const Replace& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
-  if (parent == nullptr || inode == nullptr || inode->is_directory() || inode->nlink != 0 || parent->nlink == 0 || !is_name(r.name)) return impossible("replace");
+  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 || !is_name(r.name)) return impossible("replace");
   if (const auto* there = parent->directory->find(r.name)) {
     if (find(there->ino)->is_directory()) return impossible("replace");
     drop_name(*parent, r.name, r.time);
     parent->directory->erase(r.name);
   }
   parent->directory->insert(r.name, r.ino);
-  inode->nlink = 1;
+  ++inode->nlink;
   inode->ctime = r.time;
   touch(*parent, r.time);
   return {};

@@ -123,7 +123,7 @@ struct SetStaging {
   }
 };
 
-/// A file without a name gets one, and who has that name loses it in the same record.
+/// A file gets a name, and who has that name loses it in the same record.
 struct Replace {
   std::uint64_t ino = 0, parent = 0;
   FileTime time;

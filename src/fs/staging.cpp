@@ -197,10 +197,10 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
 }
 
 // What a name is to staging; `keep` and `keep_path` are those of the directory above.
-bool is_saved_as(std::string_view saved_path, std::string_view path) {
-  for (std::size_t at = 0; at <= saved_path.size();) {
-    const auto end = std::min(saved_path.find('\0', at), saved_path.size());
-    if (saved_path.substr(at, end - at) == path) return true;
+bool is_one_of(std::string_view names, std::string_view path) {
+  for (std::size_t at = 0; at <= names.size();) {
+    const auto end = std::min(names.find('\0', at), names.size());
+    if (names.substr(at, end - at) == path) return true;
     at = end + 1;
   }
   return false;
@@ -213,11 +213,13 @@ Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, K
   WalkItem item{.path = path, .ino = inode.ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt, .saved = std::nullopt, .keep = keep, .keep_path = keep_path, .parts = {}};
   if (!inode.extra) return item;
   const InodeExtra& extra = *inode.extra;
-  if (extra.origin && extra.origin_path == path) {
+  if (extra.origin && is_one_of(extra.origin_path, path)) {
     item.origin = extra.origin;
-    item.dirty = inode.dirty;
+    item.linked = extra.origin_path.contains('\0');
+    // Where it was brought out under other names only, it has changed since it came in under this one.
+    item.dirty = inode.dirty || extra.saved.has_value();
   }
-  if (extra.saved && is_saved_as(extra.saved_path, path)) {
+  if (extra.saved && is_one_of(extra.saved_path, path)) {
     item.saved = extra.saved;
     item.dirty = inode.dirty;
   }

@@ -68,6 +68,7 @@ struct WalkItem {
   std::map<std::string, std::string> xattrs{};
   bool dirty = false;            // content, attributes or name may differ from what was staged in (true for new files)
   std::optional<Origin> origin;  // present where the inode was staged in (and still has the name it was given)
+  bool linked = false;           // with an origin: the PFS had several names of it
   std::optional<Origin> saved;   // present where an unload or a stage-out brought it to results-dir (under this name)
   Keep keep = Keep::by_rule;     // its own, or of the nearest directory above that has one
   std::string keep_path;         // whose; "" for the root's
@@ -111,6 +112,10 @@ class Staging {
   /// The same for several files, which appear one after the other. Returns how many did; `failed` is set where that is
   /// not all of them, and says why the next one did not.
   std::size_t publish_files(std::span<const StagedFile> files, Status& failed);
+
+  /// Further names of a file that was staged in as `existing`: one inode, clean under all of them. Each takes the place of
+  /// what `over` allows, as in publish_over(). After an error those before the one it names are there.
+  Status link_files(const std::string& existing, std::span<const std::string> names, Over over);
 
   /// A directory (an existing directory is given the attributes) or a symbolic link, likewise.
   Status make_directory(const std::string& path, const StagedAttributes& attributes);
@@ -167,6 +172,7 @@ class Staging {
   };
   // Under the namespace lock.
   Result<WalkStep> start_of_walk(const std::string& below) const;
+  Result<std::uint64_t> link_one(std::uint64_t ino, const std::string& path, Over over);
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);
   Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;
 

@@ -7,9 +7,7 @@
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {
-namespace {
 
-// May a published file take the place of `there`?
 Status may_replace(const Inode& there, bool dirty, Over over, const std::string& path) {
   if (there.is_directory()) return fail(EISDIR, path + ": is a directory in the buffer");
   if (over == Over::nothing) return fail(EEXIST, path + ": is in the buffer already");
@@ -18,8 +16,6 @@ Status may_replace(const Inode& there, bool dirty, Over over, const std::string&
   if (dirty) return fail(EBUSY, path + ": was changed in the buffer");
   return {};
 }
-
-}  // namespace
 
 Result<WalkItem> Staging::find(const std::string& path) {
   ReadLock lock(filesystem_.mutex_);
@@ -213,13 +209,13 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
   SetStaging staging = staging_of(inode);
   const bool same_copy = staging.dirty == 0 && staging.saved != 0 && staging.copy == copy;
   if (!same_copy) staging.saved_path = path;
-  else if (!is_saved_as(staging.saved_path, path)) staging.saved_path += '\0' + path;  // a hard link: the copy has both names
+  else if (!is_one_of(staging.saved_path, path)) staging.saved_path += '\0' + path;  // a hard link: the copy has both names
   staging.dirty = 0;
   staging.saved = 1;
   staging.copy = copy;
   if (in_place && staging.staged != 0) {
     staging.origin = copy;
-    staging.origin_path = path;
+    if (!is_one_of(staging.origin_path, path)) staging.origin_path = staging.saved_path;
   }
   EFS_TRY(filesystem_.commit(0, staging));
   if (inode.is_regular() && !inode.settled) filesystem_.note_unsettled(inode.ino);

@@ -18,6 +18,8 @@ class Buffer {
   virtual Result<fs::HeldFile> hold(std::uint64_t ino) = 0;
   virtual void abandon(std::uint64_t ino) = 0;
   virtual std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) = 0;
+  /// Further names of a file that was published.
+  virtual Status link_files(const std::string& existing, std::span<const std::string> names) = 0;
   virtual Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) = 0;
   virtual Status make_symlink(const std::string& path, const std::string& target,
                               const fs::StagedAttributes& attributes) = 0;
@@ -41,6 +43,9 @@ class StagingBuffer final : public Buffer {
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
   std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
     return staging_.publish_files(files, failed);
+  }
+  Status link_files(const std::string& existing, std::span<const std::string> names) override {
+    return staging_.link_files(existing, names, fs::Over::nothing);
   }
   Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override {
     return staging_.make_directory(path, attributes);

@@ -7,11 +7,10 @@
 #include "base/mutex.hpp"
 #include "base/text.hpp"
 #include "config/paths.hpp"
+#include "stage/hard_links.hpp"
 
 namespace efs::stage {
 namespace {
-
-constexpr std::uint64_t grain = 4096;
 
 /// ctime is left out: a chmod or a new link on the PFS is no other content.
 bool same_version(const std::optional<fs::Origin>& a, const fs::Origin& b) {
@@ -36,6 +35,8 @@ class LoadBuffer final : public Buffer {
     failed = {};
     return files.size();
   }
+  /// Load::publish() makes them.
+  Status link_files(const std::string&, std::span<const std::string>) override { return {}; }
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return {}; }
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return {}; }
   /// Nothing that stage_in() should look at: what is there already has been left out of its plan.
@@ -112,12 +113,8 @@ class Load {
 
   void leave_out_what_is_there(Plan& plan) {
     std::erase_if(plan.entries, [&](const PlanEntry& entry) { return is_there(entry); });
-    plan.bytes = plan.files = 0;
-    for (const auto& entry : plan.entries) {
-      if (entry.type != EntryType::file) continue;
-      ++plan.files;
-      plan.bytes += entry.size;
-    }
+    group_links(plan.entries);
+    sum_up(plan);
   }
 
   /// True where nothing is to be done for the entry; what must not be replaced is a failure.
@@ -152,7 +149,7 @@ class Load {
 
   bool fits(const Plan& plan) {
     std::uint64_t needed = 0;
-    for (const auto& entry : plan.entries) needed += (std::min(entry.size, entry.allocated) + grain - 1) / grain * grain;
+    for (const auto& entry : plan.entries) needed += entry.link_to.empty() ? rounded(std::min(entry.size, entry.allocated)) : 0;
     if (!request_.part.whole()) needed = std::min(needed, request_.part.length == 0 ? needed : request_.part.length);
     auto available = staging_.available_bytes();
     if (!available || needed <= *available) return true;
@@ -186,6 +183,7 @@ class Load {
     }
     std::ranges::sort(files, {}, &fs::StagedFile::path);
     for (const auto& file : files) publish_one(file);
+    for (const auto& entry : plan.entries) link_one(entry);
     // Children first: each name made inside a directory has moved its times.
     for (auto it = made.rbegin(); it != made.rend(); ++it) (void)staging_.settle_directory((*it)->path, (*it)->attributes);
   }
@@ -201,6 +199,13 @@ class Load {
     staging_.abandon(file.ino);
     if (report_.files > 0) done.error().what += " (" + std::to_string(report_.files) + " other files were loaded)";
     failed(file.path, std::move(done.error()));
+  }
+
+  /// A further name of a file that publish_one() has given its first.
+  void link_one(const PlanEntry& entry) {
+    if (entry.link_to.empty() || report_.failure) return;
+    if (auto done = staging_.link_files(entry.link_to, std::span(&entry.path, 1), over_of(entry.path, entry.origin)); done) ++report_.files;
+    else failed(entry.path, std::move(done.error()));
   }
 
   /// The whole file, or more of it, may take the place of parts of the same version without being asked.

@@ -159,6 +159,13 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
   return told(done.error(), "giving it its name");
 }
 
+bool is_origin(const struct stat& now, const fs::WalkItem& item) {
+  if (!item.origin || !S_ISREG(now.st_mode)) return false;
+  const fs::Origin version{.device = now.st_dev, .inode = now.st_ino, .size = static_cast<std::uint64_t>(now.st_size),
+                           .mtime = to_ns(now.st_mtim), .ctime = item.linked ? item.origin->ctime : to_ns(now.st_ctim)};
+  return version == *item.origin;
+}
+
 Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
                                const std::atomic<bool>& cancel) {
   return check_version(item, leaf_of(item.path), true, directory, buffer, pfs, scratch, cancel);
@@ -189,9 +196,7 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name
   // Removed there since: nothing is lost by bringing it back.
   if (!now && now.error().code == ENOENT) return PfsCheck{};
   if (!now) return told(now.error(), "comparing it with its origin");
-  const fs::Origin version{.device = now->st_dev, .inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size),
-                           .mtime = to_ns(now->st_mtim), .ctime = to_ns(now->st_ctim)};
-  if (to_origin && item.origin && S_ISREG(now->st_mode) && version == *item.origin) return PfsCheck{};
+  if (to_origin && is_origin(*now, item)) return PfsCheck{};
   if (!S_ISREG(now->st_mode) || !S_ISREG(item.attributes.st_mode) || !same_version(*now, item.attributes) || !same_mode(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
   auto theirs = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
   if (!theirs) return told(theirs.error(), "comparing it with its origin");

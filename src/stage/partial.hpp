@@ -57,6 +57,10 @@ Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, 
 /// partial name, renamed. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV where the PFS cannot; no partial is left.
 Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs);
 
+/// Is `now` the version that the item was staged in from? Of a file with several names ctime does not count: it moves when
+/// we replace one of the others.
+bool is_origin(const struct stat& now, const fs::WalkItem& item);
+
 /// How the PFS stands towards an item that is to replace its origin.
 enum class PfsVersion : std::uint8_t { origin_or_none, same_content, other };
 struct PfsCheck {

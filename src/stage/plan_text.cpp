@@ -29,6 +29,7 @@ nlohmann::json entry_json(const PlanEntry& entry) {
     json["bytes"] = entry.size;
     json["allocated"] = entry.allocated;
   }
+  if (!entry.link_to.empty()) json["link_to"] = entry.link_to;
   if (entry.type == EntryType::symlink) json["target"] = entry.target;
   return json;
 }

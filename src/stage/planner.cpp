@@ -1,6 +1,7 @@
 #include "stage/planner.hpp"
 
 #include "stage/distribute.hpp"
+#include "stage/hard_links.hpp"
 
 #include <unistd.h>
 
@@ -17,10 +18,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::uint64_t grain = 4096;  // the smallest piece a buffer gives out
 constexpr int directory_flags = O_RDONLY | O_DIRECTORY;
-
-std::uint64_t rounded(std::uint64_t bytes) { return (bytes + grain - 1) / grain * grain; }
 
 class Planner {
  public:
@@ -105,6 +103,7 @@ class Planner {
     if (type == EntryType::file) {
       entry.size = static_cast<std::uint64_t>(attributes.st_size);
       entry.allocated = static_cast<std::uint64_t>(attributes.st_blocks) * 512;
+      entry.linked = attributes.st_nlink > 1;
     }
     const Nanoseconds mtime = to_ns(attributes.st_mtim);
     entry.attributes = {.mode = attributes.st_mode & 07777U, .uid = attributes.st_uid, .gid = attributes.st_gid,
@@ -237,12 +236,8 @@ class Planner {
     for (auto& [path, entry] : entries_) plan_.entries.push_back(std::move(entry));
     entries_.clear();
     deal_out(config_, plan_.entries);
-    for (const auto& entry : plan_.entries) {
-      plan_.bytes += entry.size;
-      plan_.needed += rounded(entry.size);
-      ++plan_.inodes;
-      if (entry.type == EntryType::file) ++plan_.files;
-    }
+    group_links(plan_.entries);
+    sum_up(plan_);
   }
 
   void check_capacity(std::uint64_t capacity) {
@@ -250,7 +245,7 @@ class Planner {
     // a PFS that compresses; only the files themselves can tell.
     if (plan_.needed > capacity) {
       for (const auto& entry : plan_.entries) {
-        if (entry.type == EntryType::file && entry.allocated < entry.size) plan_.needed -= hole_bytes(entry);
+        if (entry.type == EntryType::file && entry.link_to.empty() && entry.allocated < entry.size) plan_.needed -= hole_bytes(entry);
       }
     }
     if (plan_.needed <= capacity) return;

@@ -166,7 +166,7 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
 
 bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   const bool there = first.state == Outgoing::State::settled && (first.entry.action == Action::staged_out || first.entry.action == Action::kept);
-  if (!there || replaces_origin(out) || progress_.cancel) return false;
+  if (!there || progress_.cancel) return false;
   auto from = tree_.directory(parent_of(first.item->path));
   auto to = tree_.directory(parent_of(out.item->path));
   if (!from || !to) return give_up(out, from ? to.error() : from.error()), true;
@@ -174,6 +174,9 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   if (!now || (first.file.checksum && now->st_ino != first.file.inode)) return false;
   auto present = pfs_.lstat(to->get(), out.name);
   const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
+  // Another version than was staged in: to be written like any other, which knows what is to be done then.
+  const bool conflict = !linked && present && replaces_origin(out) && config_.on_conflict != config::OnConflict::overwrite && !is_origin(*present, *out.item);
+  if (conflict) return false;
   if (!linked) {
     auto done = link_partial(from->get(), first.name, job_of(out, to->get()), pfs_);
     if (!done && cannot_link(done.error())) return false;

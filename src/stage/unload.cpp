@@ -59,6 +59,7 @@ class UnloadBuffer final : public Buffer {
     failed = fail(ENOSYS);
     return 0;
   }
+  Status link_files(const std::string&, std::span<const std::string>) override { return fail(ENOTSUP); }
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Result<std::vector<fs::WalkItem>> walk() override { return items; }

@@ -78,6 +78,13 @@ class FakeBuffer final : public Buffer {
     }
     return done;
   }
+  Status link_files(const std::string& existing, std::span<const std::string> names) override {
+    const std::lock_guard lock(mutex_);
+    const auto first = nodes.find(existing);
+    if (first == nodes.end()) return fail(ENOENT);
+    for (const auto& name : names) EFS_TRY(add(name, first->second));
+    return {};
+  }
   Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override {
     const std::lock_guard lock(mutex_);
     if (auto known = nodes.find(path); known != nodes.end() && known->second.type == S_IFDIR) {
@@ -109,6 +116,7 @@ class FakeBuffer final : public Buffer {
       item.xattrs = node.xattrs;
       item.dirty = node.dirty;
       item.origin = node.origin;
+      item.linked = node.origin && std::ranges::count_if(nodes, [&](const auto& other) { return other.second.ino == node.ino && other.second.origin; }) > 1;
       items.push_back(std::move(item));
     }
     return items;
