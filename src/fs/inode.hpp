@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "fs/directory.hpp"
@@ -33,6 +34,9 @@ struct InodeExtra {
 
 /// Whether `path` is one of `names`, which have a NUL between them.
 bool is_one_of(std::string_view names, std::string_view path);
+/// Each of them; and the same without `path`.
+std::vector<std::string> split_names(std::string_view names);
+std::string without_name(std::string_view names, std::string_view path);
 
 /// Guarded by the namespace lock, except what is atomic.
 struct Inode {

@@ -105,6 +105,7 @@ Status Namespace::apply_one(const MakeNode& r) {
     touch(*parent, r.ctime);
   }
   next_ino_ = std::max(next_ino_, r.ino + 1);
+  came_in(*inode);
   inodes_.emplace(r.ino, std::move(inode));
   return {};
 }
@@ -130,6 +131,21 @@ void Namespace::drop_name(Inode& parent, const std::string& name, FileTime time)
   } else {
     --inode.nlink;
   }
+  if (inode.nlink == 0) remember(inode);
+}
+
+// Of what has no name any more, if it was staged in. What only parts were loaded of is no input that could be missed.
+void Namespace::remember(const Inode& inode) {
+  if (!inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) return;
+  for (auto& path : split_names(inode.extra->origin_path)) {
+    auto input = gone_input_of(inode, path);
+    gone_.insert_or_assign(std::move(path), std::move(input));
+  }
+}
+
+void Namespace::came_in(const Inode& inode) {
+  if (gone_.empty() || !inode.extra || !inode.extra->origin) return;
+  for (const auto& path : split_names(inode.extra->origin_path)) gone_.erase(path);
 }
 
 Status Namespace::apply_one(const Unlink& r) {
@@ -258,6 +274,18 @@ Status Namespace::apply_one(const Replace& r) {
   ++inode->nlink;
   inode->ctime = r.time;
   touch(*parent, r.time);
+  came_in(*inode);
+  return {};
+}
+
+Status Namespace::apply_one(const Gone& r) {
+  if (r.path.empty() || r.keep > static_cast<std::uint8_t>(Keep::persistent)) return impossible("gone");
+  if (r.there == 0) {
+    gone_.erase(r.path);
+    return {};
+  }
+  gone_.insert_or_assign(r.path, GoneInput{.type = r.mode & S_IFMT, .origin = r.origin, .saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt, .linked = r.linked != 0,
+                                           .keep = static_cast<Keep>(r.keep), .target = r.target});
   return {};
 }
 
@@ -347,6 +375,17 @@ SetStaging staging_of(const Inode& inode) {
   return r;
 }
 
+GoneInput gone_input_of(const Inode& inode, const std::string& path) {
+  const InodeExtra& extra = *inode.extra;
+  return {.type = inode.mode & S_IFMT, .origin = extra.origin.value_or(Origin{}), .saved = extra.saved && is_one_of(extra.saved_path, path) ? extra.saved : std::nullopt,
+          .linked = extra.origin_path.contains('\0'), .keep = extra.keep, .target = extra.target};
+}
+
+Gone gone_record_of(const std::string& path, const GoneInput& input) {
+  return {.mode = input.type, .there = 1, .keep = static_cast<std::uint8_t>(input.keep), .linked = input.linked, .saved = input.saved.has_value(), .origin = input.origin,
+          .copy = input.saved.value_or(Origin{}), .path = path, .target = input.target};
+}
+
 void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   std::vector<const Inode*> directories{&root()};
   std::unordered_set<std::uint64_t> linked;  // inodes of several names that have their first one
@@ -371,6 +410,8 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   }
   emit_extras(root(), emit);
   emit(UsedInodes{next_ino_});
+  // Behind the nodes: one that came in under such a name would take it away.
+  for (const auto& [path, input] : gone_) emit(gone_record_of(path, input));
   // Last, for the records above have moved their times.
   for (const Inode* directory : directories) {
     emit(NextCookie{.ino = directory->ino, .next = directory->directory->next_cookie()});

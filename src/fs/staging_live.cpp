@@ -85,7 +85,7 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
   return {};
 }
 
-Result<bool> Staging::add_directory(const std::string& path, const StagedAttributes& attributes) {
+Result<bool> Staging::add_directory(const std::string& path, const StagedAttributes& attributes, const std::map<std::string, std::string>& xattrs) {
   std::uint64_t parent = 0;
   std::string name;
   {
@@ -100,9 +100,12 @@ Result<bool> Staging::add_directory(const std::string& path, const StagedAttribu
     MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes);
     node.staged = 1;
     node.origin_path = path;
+    node.xattrs = xattrs;
     parent = node.parent;
     name = node.name;
+    const auto bulky = take_bulky_xattrs(node);
     EFS_TRY(filesystem_.commit(0, node, removal_reserve(name)));
+    for (const auto& [key, value] : bulky) EFS_TRY(filesystem_.commit(0, SetXattr{.ino = node.ino, .time = node.ctime, .name = key, .value = value}));
   }
   if (KernelView* kernel = filesystem_.kernel_) {
     kernel->name_changed(parent, name);
@@ -121,7 +124,11 @@ Status Staging::settle_directory(const std::string& path, const StagedAttributes
     if (!there || !(*there)->is_directory() || (*there)->dirty) return {};
     const Inode& dir = **there;
     ino = dir.ino;
-    EFS_TRY(filesystem_.commit(0, SetAttributes{ino, dir.mode, dir.uid, dir.gid, attributes.atime, attributes.mtime, file_time_now(), 0}));
+    SetAttributes record = attributes_of(dir);
+    record.atime = attributes.atime;
+    record.mtime = attributes.mtime;
+    record.ctime = file_time_now();
+    EFS_TRY(filesystem_.commit(0, record));
   }
   if (KernelView* kernel = filesystem_.kernel_) kernel->attributes_changed(ino);
   return {};
@@ -215,7 +222,10 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
   staging.copy = copy;
   if (in_place && staging.staged != 0) {
     staging.origin = copy;
-    if (!is_one_of(staging.origin_path, path)) staging.origin_path = staging.saved_path;
+    // Under the old names it is gone, which its inode does not say any more.
+    const auto before = is_one_of(staging.origin_path, path) ? std::vector<std::string>() : split_names(staging.origin_path);
+    for (const auto& name : before) EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+    if (!before.empty()) staging.origin_path = staging.saved_path;
   }
   EFS_TRY(filesystem_.commit(0, staging));
   if (inode.is_regular() && !inode.settled) filesystem_.note_unsettled(inode.ino);
@@ -241,6 +251,13 @@ Status Staging::remove_clean(const std::string& path) {
     name = place->name;
     ino = (*there)->ino;
     last = (*there)->nlink == 1;
+    // First, and for good: the PFS has it and keeps it. Without its origin it counts as changed, should we die in between.
+    SetStaging staging = staging_of(**there);
+    staging.origin_path = without_name(staging.origin_path, path);
+    staging.saved_path = without_name(staging.saved_path, path);
+    staging.staged = staging.staged != 0 && !staging.origin_path.empty();
+    staging.saved = staging.saved != 0 && !staging.saved_path.empty();
+    EFS_TRY(filesystem_.commit(0, staging));
     EFS_TRY(filesystem_.commit(0, Unlink{.parent = parent, .time = file_time_now(), .name = name}, -removal_reserve(name)));
     reaped = filesystem_.reap(ino);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <map>
 
 #include "base/mutex.hpp"
 #include "base/text.hpp"
@@ -39,6 +40,11 @@ class LoadBuffer final : public Buffer {
   Status link_files(const std::string&, std::span<const std::string>) override { return {}; }
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return {}; }
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return {}; }
+  Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override {
+    const MutexLock lock(mutex_);
+    if (!xattrs.empty()) xattrs_[path] = xattrs;
+    return {};
+  }
   /// Nothing that stage_in() should look at: what is there already has been left out of its plan.
   Result<std::vector<fs::WalkItem>> walk() override { return std::vector<fs::WalkItem>(); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
@@ -48,11 +54,17 @@ class LoadBuffer final : public Buffer {
     const MutexLock lock(mutex_);
     return std::exchange(files_, {});
   }
+  /// Those of directories, by path.
+  std::map<std::string, std::map<std::string, std::string>> take_xattrs() {
+    const MutexLock lock(mutex_);
+    return std::exchange(xattrs_, {});
+  }
 
  private:
   fs::Staging& staging_;
   Mutex mutex_;  // rank 90 (leaf)
   std::vector<fs::StagedFile> files_ EFS_GUARDED_BY(mutex_);
+  std::map<std::string, std::map<std::string, std::string>> xattrs_ EFS_GUARDED_BY(mutex_);
 };
 
 class Load {
@@ -163,6 +175,7 @@ class Load {
     LoadBuffer buffer(staging_);
     StageReport staged = stage_in(plan, buffer, pfs_, options_, progress_);
     if (!staged.ok()) return failed(staged.failure->path, std::move(staged.failure->error));
+    directory_xattrs_ = buffer.take_xattrs();
     publish(plan, buffer.take());
   }
 
@@ -173,7 +186,7 @@ class Load {
       if (report_.failure) break;
       Status done;
       if (entry.type == EntryType::directory) {
-        auto added = staging_.add_directory(entry.path, entry.attributes);
+        auto added = staging_.add_directory(entry.path, entry.attributes, directory_xattrs_[entry.path]);
         if (!added) done = std::unexpected(added.error());
         else if (*added) made.push_back(&entry);
       } else if (entry.type == EntryType::symlink) {
@@ -264,6 +277,7 @@ class Load {
   PfsIo& pfs_;
   const Options& options_;
   Progress& progress_;
+  std::map<std::string, std::map<std::string, std::string>> directory_xattrs_;  // by path, of those that have any
   LoadReport report_;
 };
 

@@ -29,20 +29,6 @@ auto make_afresh(PfsIo& pfs, const PartialJob& job, Make make) {
   return make();
 }
 
-/// What the PFS does not take or permit is told, not an error: the data are worth more. ENOSPC: ext4's word for a value
-/// that does not fit beside the others.
-Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
-  std::string lost;
-  for (const auto& [name, value] : item.xattrs) {
-    auto done = pfs.set_xattr(fd, name, value);
-    if (done) continue;
-    constexpr std::array refusals{EOPNOTSUPP, EPERM, EACCES, E2BIG, ERANGE, ENOSPC};
-    if (std::ranges::find(refusals, done.error().code) == refusals.end()) return told(done.error(), "setting its extended attributes");
-    lost += (lost.empty() ? "" : "; ") + name + ": " + describe(done.error());
-  }
-  return lost;
-}
-
 /// Owner, extended attributes, mode, times; the owner first, for changing it clears setuid bits and capabilities. Returns what
 /// the PFS does not take, as set_xattrs().
 Result<std::string> set_attributes(int fd, const fs::WalkItem& item, const struct stat& now, PfsIo& pfs) {
@@ -130,6 +116,19 @@ Result<std::uint64_t> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scrat
 }
 
 }  // namespace
+
+Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
+  std::string lost;
+  // ENOSPC: ext4's word for a value that does not fit beside the others.
+  for (const auto& [name, value] : item.xattrs) {
+    auto done = pfs.set_xattr(fd, name, value);
+    if (done) continue;
+    constexpr std::array refusals{EOPNOTSUPP, EPERM, EACCES, E2BIG, ERANGE, ENOSPC};
+    if (std::ranges::find(refusals, done.error().code) == refusals.end()) return told(done.error(), "setting its extended attributes");
+    lost += (lost.empty() ? "" : "; ") + name + ": " + describe(done.error());
+  }
+  return lost;
+}
 
 std::string partial_name(const std::string& name, bool taken) {
   std::string partial = name + partial_suffix;

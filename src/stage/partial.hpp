@@ -53,6 +53,10 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
 /// no other cache on this node. EIO where the two differ.
 Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel);
 
+/// What the PFS does not take or permit is told ("user.x: Operation not supported; ..."), not an error: the data are worth
+/// more. Other errors are.
+Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs);
+
 /// Gives the file `from` (in the open directory `from_at`) the item's name too, replacing what has it: by a link of the
 /// partial name, renamed. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV where the PFS cannot; no partial is left.
 Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs);

@@ -2,6 +2,7 @@
 
 #include "stage/distribute.hpp"
 #include "stage/hard_links.hpp"
+#include "stage/input_list.hpp"
 
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ class Planner {
     plan_.root_dir = config_.root_dir;
     plan_.results_dir = config_.results_dir;
     plan_.capacity = capacity;
+    plan_.deletions = config_.deletions == config::Deletions::propagate;
     auto root = pfs_.open(AT_FDCWD, config_.root_dir, directory_flags);
     if (root) {
       root_ = std::move(*root);
@@ -45,6 +47,7 @@ class Planner {
 
  private:
   void problem(const std::string& path, std::string reason) {
+    if (!place_.empty()) return plan_.problems.push_back({.path = place_, .reason = path + " " + reason, .line = line_});
     plan_.problems.push_back({.path = path, .reason = std::move(reason), .line = line_});
   }
   std::string absolute(const std::string& relative) const {
@@ -56,7 +59,9 @@ class Planner {
     line_ = resource.line;
     priority_ = resource.priority;
     const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";
-    if (resource.path == config_.root_dir) {
+    if (resource.is_list) {
+      add_list(resource.path);
+    } else if (resource.path == config_.root_dir) {
       add_children("");
     } else if (!resource.path.starts_with(prefix)) {
       problem(resource.path, "is not below root-dir " + config_.root_dir);
@@ -66,6 +71,27 @@ class Planner {
       add_path(resource.path.substr(prefix.size()));
     }
     line_ = 0;
+  }
+
+  /// What the list names, looked at side by side.
+  void add_list(const std::string& file) {
+    const auto text = read_list(pfs_, file);
+    if (!text) return problem(file, "the list cannot be read: " + describe(text.error()));
+    const InputList list = parse_list(*text, config_.root_dir);
+    for (const auto& bad : list.problems) problem(file + ":" + std::to_string(bad.line), bad.reason);
+    std::vector<std::string> paths;
+    std::vector<int> lines;
+    for (const auto& input : list.inputs) {
+      place_ = file + ":" + std::to_string(input.line);
+      if (input.path.empty()) add_children("");
+      else if (add_parents(input.path)) paths.push_back(input.path), lines.push_back(input.line);
+    }
+    const auto all = survey_->look(paths);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      place_ = file + ":" + std::to_string(lines[i]);
+      add_found(all[i], true);
+    }
+    place_.clear();
   }
 
   /// A named path with its parents; false where there is a problem (which is recorded).
@@ -275,6 +301,7 @@ class Planner {
   std::optional<Survey> survey_;  // there when root_ is
   int line_ = 0;
   int priority_ = 0;
+  std::string place_;  // the line of a list that asks for it: "FILE:LINE"; "": no list does
   std::map<std::string, PlanEntry> entries_;
   std::set<std::string> complete_;  // directories whose children are in entries_
   Plan plan_;

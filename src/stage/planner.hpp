@@ -54,6 +54,7 @@ struct Plan {
   std::uint64_t inodes = 0;
   std::uint64_t files = 0;
   std::optional<std::uint64_t> capacity;
+  bool deletions = false;  // persistent inputs that the job removes go from results_dir, too
   std::vector<PlanProblem> problems;  // all that were found; empty: the job may start
   std::vector<PlanSkip> skipped;
 };

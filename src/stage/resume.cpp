@@ -41,9 +41,12 @@ void link_to_kept(std::vector<PlanEntry>& left, const std::vector<const PlanEntr
 
 }  // namespace
 
-Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items) {
+Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed) {
   std::unordered_map<std::string_view, const fs::WalkItem*> there;
   for (const auto& item : items) there[item.path] = &item;
+  std::unordered_set<std::string_view> gone;
+  for (const auto& item : removed) gone.insert(item.path);
+  std::unordered_set<std::string_view> needed;  // directories above what is staged in
   Subtracted result;
   std::vector<PlanEntry> left;
   std::vector<const PlanEntry*> kept_links;
@@ -51,10 +54,11 @@ Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items) {
   for (const auto& entry : plan.entries) {
     if (entry.type == EntryType::directory) continue;
     const auto found = there.find(entry.path);
-    const Fate fate = fate_of(entry, found == there.end() ? nullptr : found->second);
+    const Fate fate = gone.contains(entry.path) ? Fate::of_the_job : fate_of(entry, found == there.end() ? nullptr : found->second);
     if (fate == Fate::replace) result.outdated.push_back(entry.path);
     if (fate == Fate::stage || fate == Fate::replace) {
       touched.insert(std::string(parent_of(entry.path)));
+      for (auto above = parent_of(entry.path); !above.empty(); above = parent_of(above)) needed.insert(above);
       left.push_back(entry);
       continue;
     }
@@ -68,9 +72,9 @@ Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items) {
   for (const auto& entry : plan.entries) {
     if (entry.type != EntryType::directory) continue;
     const auto found = there.find(entry.path);
-    const bool missing = found == there.end();
+    const bool missing = found == there.end() && (!gone.contains(entry.path) || needed.contains(entry.path));
     // A clean directory looks as on the PFS again when all is in; one that the job has changed stays as it is.
-    if (missing || (touched.contains(entry.path) && S_ISDIR(found->second->attributes.st_mode) && !found->second->dirty && !found->second->saved)) left.push_back(entry);
+    if (missing || (found != there.end() && touched.contains(entry.path) && S_ISDIR(found->second->attributes.st_mode) && !found->second->dirty && !found->second->saved)) left.push_back(entry);
   }
   std::ranges::sort(left, {}, &PlanEntry::path);
   group_links(left);

@@ -116,6 +116,7 @@ class StageIn {
       });
     }
     if (!stopped()) link_names();
+    if (!stopped()) set_directory_xattrs();
     // Once more: every name made inside a directory has moved its mtime.
     if (!stopped()) make_names(EntryType::directory);
     if (progress_.cancel) failed("", {ECANCELED, "cancelled"});
@@ -179,6 +180,30 @@ class StageIn {
       ++names_;
     }
     return true;
+  }
+
+  /// Before the last round of times, which leaves them alone.
+  void set_directory_xattrs() {
+    std::vector<const PlanEntry*> directories;
+    for (const auto& entry : plan_.entries) {
+      if (entry.type == EntryType::directory) directories.push_back(&entry);
+    }
+    crew_.run(directories.size(), task_files, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end && !stopped(); ++i) {
+        if (auto done = copy_xattrs(directories[i]->path); !done) failed(directories[i]->path, std::move(done.error()));
+      }
+    });
+  }
+
+  Status copy_xattrs(const std::string& path) {
+    auto directory = pfs_.open_beneath(root_.get(), path, O_RDONLY | O_DIRECTORY);
+    // One that may be passed but not read is no input itself, only on the way to one.
+    if (!directory && directory.error().code == EACCES) return {};
+    if (!directory) return told(directory.error(), "opening the directory");
+    auto xattrs = pfs_.xattrs(directory->get());
+    if (!xattrs) return told(xattrs.error(), "reading its extended attributes");
+    if (auto done = buffer_.set_xattrs(path, *xattrs); !done) return told(done.error(), "setting its extended attributes in the buffer");
+    return {};
   }
 
   void run_task(const Task& task) noexcept {

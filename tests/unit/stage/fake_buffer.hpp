@@ -78,6 +78,12 @@ class FakeBuffer final : public Buffer {
     }
     return done;
   }
+  Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override {
+    const std::lock_guard lock(mutex_);
+    nodes.at(path).xattrs = xattrs;
+    return {};
+  }
+  std::vector<fs::WalkItem> gone() override { return gone_items; }
   Status link_files(const std::string& existing, std::span<const std::string> names) override {
     const std::lock_guard lock(mutex_);
     const auto first = nodes.find(existing);
@@ -155,6 +161,7 @@ class FakeBuffer final : public Buffer {
     return pending_.size();
   }
 
+  std::vector<fs::WalkItem> gone_items;  // what gone() answers
   std::map<std::string, Node> nodes;  // tests may look and change while no transfer runs
 
  private:
