@@ -72,16 +72,18 @@ Status ResultsTree::sync_made() {
 }
 
 Result<std::string> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool exactly) {
+  auto there = pfs_.xattrs(fd);
+  if (!there) return told(there.error(), "reading the directory's extended attributes");
+  fs::WalkItem wanted{.path = item.path, .xattrs = item.xattrs};
   std::string lost;
-  if (exactly) {
-    auto there = pfs_.xattrs(fd);
-    if (!there) return told(there.error(), "reading the directory's extended attributes");
-    for (const auto& [name, value] : *there) {
-      if (item.xattrs.contains(name)) continue;
+  for (const auto& [name, value] : *there) {
+    if (const auto same = wanted.xattrs.find(name); same != wanted.xattrs.end()) {
+      if (same->second == value) wanted.xattrs.erase(same);
+    } else if (exactly) {
       if (auto removed = pfs_.remove_xattr(fd, name); !removed && removed.error().code != ENODATA) lost += (lost.empty() ? "" : "; ") + name + ": " + describe(removed.error());
     }
   }
-  auto refused = set_xattrs(fd, item, pfs_);
+  auto refused = set_xattrs(fd, wanted, pfs_);
   if (!refused || lost.empty()) return refused;
   return lost + (refused->empty() ? "" : "; ") + *refused;
 }
