@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/checksum.hpp"
+#include "fs/acl.hpp"
 #include "stage/results_tree.hpp"
 
 namespace efs::stage {
@@ -75,6 +76,10 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, 
   auto written = pfs.fstat(fd);
   if (!written) return told(written.error(), "reading back its attributes");
   if (static_cast<std::uint64_t>(written->st_size) != size) return fail(EIO, "the PFS has another size than was written");
+  if (job.inherits_acl && !job.item.xattrs.contains(fs::access_acl_name)) {
+    auto done = pfs.remove_xattr(fd, fs::access_acl_name);
+    if (!done && done.error().code != ENODATA && done.error().code != EOPNOTSUPP) return told(done.error(), "taking the directory's default ACL from it");
+  }
   auto lost = set_attributes(fd, job.item, *written, pfs);
   if (!lost) return std::unexpected(lost.error());
   if (job.fsync) {

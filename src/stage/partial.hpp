@@ -37,6 +37,7 @@ struct PartialJob {
   std::string partial;
   bool fsync = false;  // now, by itself; else the caller's syncfs covers it
   std::string name{};  // that it is to get; "": the item's
+  bool inherits_acl = false;  // from its directory, and must not: it has the item's ACL or none
 };
 
 /// Writes data, owner and extended attributes (both where permitted), mode and times of a file, or a symbolic link. A partial left by a stage-out

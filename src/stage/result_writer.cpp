@@ -4,6 +4,8 @@
 #include <array>
 #include <chrono>
 
+#include "fs/acl.hpp"
+
 namespace efs::stage {
 namespace {
 
@@ -65,13 +67,28 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
   if (!directory) return give_up(out, directory.error());
   // In a directory that we have just made nothing can be there.
   if ((replaces_origin(out) || !tree_.is_new(parent_of(out.item->path))) && !may_write(out, *directory, scratch)) return;
-  auto written = write_partial(job_of(out, *directory), buffer_, pfs_, scratch, progress_);
+  PartialJob job = job_of(out, *directory);
+  job.inherits_acl = in_place_ && hands_down_acl(parent_of(out.item->path), *directory);
+  auto written = write_partial(job, buffer_, pfs_, scratch, progress_);
   if (!written) return give_up(out, written.error());
   out.file = *written;
   out.entry.checksum = written->checksum;
   if (written->checksum) out.entry.bytes = written->size;
   if (!written->lost.empty()) out.entry.reason += (out.entry.reason.empty() ? "" : "; ") + ("without " + written->lost);
   out.state = Outgoing::State::written;
+}
+
+/// Has the directory a default ACL? In place the job's files have what they are to have of it. (Elsewhere it is results-dir's
+/// to say who may read what comes there.)
+bool ResultWriter::hands_down_acl(const std::string& path, int directory) {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = acl_directories_.find(path); known != acl_directories_.end()) return known->second;
+  }
+  const auto xattrs = pfs_.xattrs(directory);
+  const bool has = xattrs && xattrs->contains(fs::default_acl_name);
+  const MutexLock lock(mutex_);
+  return acl_directories_[path] = has;
 }
 
 /// False where the result is settled, or `named` by an earlier stage-out.

@@ -232,9 +232,10 @@ acls() {  # acls NAME [OPTION...]: of a user's instance, the tree is his
   setfacl -m u:12345:rw "$MNT/d/f"; setfacl -m d:u:12345:rwx,u:4711:x "$MNT/d/sub"
   mkdir "$MNT/d/made"; setfacl -m d:u:4711:rx "$MNT/d/made"; setfattr -n user.dir -v out "$MNT/d/made"
   setfattr -n user.dir -v changed "$MNT/d/sub"; setfattr -x user.old "$MNT/d/sub"
-  (cd "$MNT" && for name in d d/f d/sub d/sub/new d/made; do acl $name >"$S/$NAME/$(tr / - <<<"$name").acl"; done)
+  echo bare >"$MNT/d/sub/bare"; setfacl -b "$MNT/d/sub/bare"
+  (cd "$MNT" && for name in d d/f d/sub d/sub/new d/sub/bare d/made; do acl $name >"$S/$NAME/$(tr / - <<<"$name").acl"; done)
   check "$NAME: stop" "$EFS" stop "$NAME"
-  for name in d d/f d/sub d/sub/new d/made; do
+  for name in d d/f d/sub d/sub/new d/sub/bare d/made; do
     check "$NAME: ACL out: $name" diff <(acl "$PFS/$name") "$S/$NAME/$(tr / - <<<"$name").acl"
   done
   check "$NAME: attributes out" test "$(attribute "$PFS/d/sub" user.dir) $(attribute "$PFS/d/made" user.dir)" = 'changed out'
