@@ -220,7 +220,8 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
   staging.dirty = 0;
   staging.saved = 1;
   staging.copy = copy;
-  if (in_place && staging.staged != 0) {
+  // Of a file with several names the others still have the old version on the PFS: it keeps its origin besides its copy.
+  if (in_place && staging.staged != 0 && !staging.origin_path.contains('\0')) {
     staging.origin = copy;
     // Under the old names it is gone, which its inode does not say any more.
     const auto before = is_one_of(staging.origin_path, path) ? std::vector<std::string>() : split_names(staging.origin_path);

@@ -29,15 +29,6 @@ ReceiptEntry failure_of(const fs::WalkItem& item, const Error& error) {
 
 bool is_missing(const Error& error) { return error.code == ENOENT || error.code == ENOTDIR; }
 
-/// Is it what was staged in, or what was brought out later?
-bool is_ours(const struct stat& now, const fs::WalkItem& item) {
-  if (is_origin(now, item)) return true;
-  if (!item.saved) return false;
-  fs::WalkItem copy = item;
-  copy.origin = item.saved;
-  return is_origin(now, copy);
-}
-
 }  // namespace
 
 std::vector<fs::WalkItem> removed_inputs(const config::JobConfig& config, const std::vector<fs::WalkItem>& gone) {
@@ -93,7 +84,7 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   auto now = pfs_.lstat(directory->get(), name);
   if (!now && is_missing(now.error())) return entry_of(item, Action::removed, was_gone);
   if (!now) return failure_of(item, now.error());
-  bool ours = is_ours(*now, item);
+  bool ours = is_origin(*now, item);
   if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now->st_mode)) {
     const auto target = pfs_.readlink(directory->get(), name);
     ours = target && *target == item.target;

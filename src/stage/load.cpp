@@ -147,7 +147,7 @@ class Load {
       return ++report_.already, true;
     }
     if (type != S_IFREG) return failed(entry.path, {EISDIR, "is in the buffer and is no regular file; remove it there first"}), true;
-    const bool same = !found->dirty && same_version(found->origin, entry.origin);
+    const bool same = !found->dirty && (same_version(found->origin, entry.origin) || same_version(found->saved, entry.origin));
     if (same && found->parts.empty()) return ++report_.already, true;
     if (same) return false;  // more of it, or the whole, takes the place of parts
     if (!request_.replace) {

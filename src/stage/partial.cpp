@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 
 #include "base/checksum.hpp"
@@ -164,10 +165,13 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
 }
 
 bool is_origin(const struct stat& now, const fs::WalkItem& item) {
-  if (!item.origin || !S_ISREG(now.st_mode)) return false;
-  const fs::Origin version{.device = now.st_dev, .inode = now.st_ino, .size = static_cast<std::uint64_t>(now.st_size),
-                           .mtime = to_ns(now.st_mtim), .ctime = item.linked ? item.origin->ctime : to_ns(now.st_ctim)};
-  return version == *item.origin;
+  const auto is_now = [&](const std::optional<fs::Origin>& known) {
+    if (!known) return false;
+    const fs::Origin version{.device = now.st_dev, .inode = now.st_ino, .size = static_cast<std::uint64_t>(now.st_size),
+                             .mtime = to_ns(now.st_mtim), .ctime = item.linked ? known->ctime : to_ns(now.st_ctim)};
+    return version == *known;
+  };
+  return S_ISREG(now.st_mode) && (is_now(item.origin) || is_now(item.saved));
 }
 
 Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,

@@ -62,7 +62,7 @@ Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs);
 /// partial name, renamed. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV where the PFS cannot; no partial is left.
 Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs);
 
-/// Is `now` the version that the item was staged in from? Of a file with several names ctime does not count: it moves when
+/// Is `now` the version that the item was staged in from, or that was brought out later? Of a file with several names ctime does not count: it moves when
 /// we replace one of the others.
 bool is_origin(const struct stat& now, const fs::WalkItem& item);
 

@@ -47,6 +47,19 @@ check 'as one file' same_file "$PFS/input/a" "$PFS/input/sub/a2"
 check_not 'what is temporary is as it was' grep -qx changed "$PFS/other/a3"
 check 'and dropped' test "$(action "$PFS" other/a3)" = "['dropped']"
 
+fresh unloaded
+ln "$PFS/input/a" "$PFS/input/a2"; ln "$PFS/input/a" "$PFS/input/a3"
+in_place "$JOB" 'resources: [ [ path: input, flags: persistent ] ]'
+check 'start' "$EFS" start "$JOB"
+echo changed >>"$MNT/input/a"
+check 'one of three names is brought out' "$EFS" unload -w "$MNT/input/a"
+check 'it is there' grep -qx changed "$PFS/input/a"
+check_not 'the others are as they were' grep -qx changed "$PFS/input/a2"
+check_exit 'a load of it finds it there' 0 '' "$EFS" load -w input/a
+check 'stop' "$EFS" stop unloaded
+check 'the others are back, too' grep -qx changed "$PFS/input/a2"
+check 'as one file' same_file "$PFS/input/a2" "$PFS/input/a3"
+
 # --- deletions ---
 # tree NAME: inputs d/1 .. d/5, a link and directories, all persistent.
 tree() {
