@@ -85,7 +85,7 @@ InputList parse_list(std::string_view text, const std::string& root_dir) {
     else if (!path) ++more;
     else if (!path->empty()) list.inputs.push_back({*path == "." ? std::string() : std::move(*path), number});
   }
-  if (more > 0) list.problems.push_back({"and " + std::to_string(more) + " more lines with problems", number});
+  if (more > 0) list.problems.push_back({std::to_string(more) + " more lines like those before", number});
   return list;
 }
 

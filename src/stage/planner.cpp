@@ -77,6 +77,7 @@ class Planner {
   void add_list(const std::string& file) {
     const auto text = read_list(pfs_, file);
     if (!text) return problem(file, "the list cannot be read: " + describe(text.error()));
+    const auto before = plan_.problems.size();
     const InputList list = parse_list(*text, config_.root_dir);
     for (const auto& bad : list.problems) problem(file + ":" + std::to_string(bad.line), bad.reason);
     std::vector<std::string> paths;
@@ -92,6 +93,16 @@ class Planner {
       add_found(all[i], true);
     }
     place_.clear();
+    shorten_problems(file, before);
+  }
+
+  /// A list of a million paths that are not there is told of by a few of them.
+  void shorten_problems(const std::string& file, std::size_t before) {
+    constexpr std::size_t most = 20;
+    const auto found = plan_.problems.size() - before;
+    if (found <= most + 1) return;
+    plan_.problems.resize(before + most);
+    problem(file, "has " + std::to_string(found - most) + " more such lines");
   }
 
   /// A named path with its parents; false where there is a problem (which is recorded).

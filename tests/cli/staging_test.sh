@@ -212,6 +212,8 @@ printf 'one\n\0\n' >"$PFS/inputs.txt"
 check_exit 'a list that is no text' 1 'inputs.txt:2: .*NUL' "$EFS" plan "$JOB"
 ln -s "$PFS/a dir" "$PFS/lead"; refused 'lead/sub/deep' 'leads through the symbolic link'
 seq -f 'missing%g' 1000 >"$PFS/inputs.txt"
+check_exit 'many bad lines are told of by some' 1 'has 980 more such lines' "$EFS" plan "$JOB"
+check 'not by all' test "$(grep -c missing <<<"$said")" = 20
 rm "$PFS/inputs.txt"; mkfifo "$PFS/inputs.txt"
 check_exit 'a FIFO is no list' 1 'not a regular file' timeout 20 "$EFS" plan "$JOB"
 rm "$PFS/inputs.txt"
