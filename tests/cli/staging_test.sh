@@ -14,7 +14,7 @@ kill_both() {
 # in_place FILE LINE...: as job, with the inputs' own place as that of the results.
 in_place() { local file=$1; shift; job "$file" "$@"; sed -i 's|^  results-dir:.*|  in-place: true|' "$file"; }
 inode() { stat -c %i "$1"; }
-same_file() { [ "$(inode "$1")" = "$(inode "$2")" ]; }
+same_file() { [ -e "$1" ] && [ "$(inode "$1")" = "$(inode "$2")" ]; }
 receipt() { cat "${1:-$OUT}/efs-receipt-$NAME.json"; }
 action() { field "$(receipt "$1")" "[e['action'] for e in d['entries'] if e['path'] == '$2']"; }
 takes_over() { local old; old=$(worker); kill -KILL "$old"; await 20 has_successor "$old"; }
@@ -225,7 +225,7 @@ check_exit 'lists with different flags' 2 'different flags' "$EFS" check "$JOB"
 
 # --- extended attributes and ACLs ---
 acl() { getfacl -cpn "$1" 2>/dev/null | grep -v '^$'; }
-same_acl() { [ "$(acl "$1")" = "$(acl "$2")" ] || { acl "$1"; echo "---"; acl "$2"; return 1; }; }
+same_acl() { [ -e "$1" ] && [ "$(acl "$1")" = "$(acl "$2")" ] || { acl "$1"; echo "---"; acl "$2"; return 1; }; }
 attribute() { getfattr --only-values -n "$2" "$1" 2>/dev/null; }
 has_tools() { command -v setfacl >/dev/null && command -v setfattr >/dev/null; }
 acls() {  # acls NAME [OPTION...]: of a user's instance, the tree is his
