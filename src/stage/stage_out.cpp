@@ -25,6 +25,7 @@
 // Directories are made, durably, before all batches and are given their modes and times after them, since every
 // rename moves their times and a read-only directory takes no files. A symbolic link cannot be synced by itself:
 // with journalled metadata the fsync of its directory in 4 covers it.
+// Inputs that the job took away go when all results are back (deletions.hpp): a renamed one is a result first.
 // Where the PFS is full, what did not fit is tried once more after all batches, alone: use_what_is_left().
 
 namespace efs::stage {
