@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """The figures of efs as ratios to a yardstick in the same run, alternating, median of the rounds.
 
-usage: bench.py BUILD_DIR [ROUNDS]
+usage: bench.py BUILD_DIR [ROUNDS [PART...]]     parts: micro, macro (these two are the default), small-files, latency
 
 micro: I/O and metadata through the mount (passthrough, and the daemon's path) against two yardsticks: a tmpfs with
        the options of the store behind it (huge pages), and a tmpfs with the defaults. efs-bench-io alternates between
        all of them within one process; fio, one process per figure, is the independent check.
 macro: stage-in and stage-out against cp and sync -f between the same places.
+small-files: the same with 100,000 files of 4 KiB (EFS_BENCH_FILES), against cp -a.
+latency: the same with a millisecond (EFS_SLOW_US) added to every call on the PFS, of cp and of efs, and a tenth of the
+       files; with the number of those calls.
 """
 import json
 import os
@@ -20,6 +23,8 @@ import time
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+PARTS = sys.argv[3:] or ["micro", "macro"]
+FILES = int(os.environ.get("EFS_BENCH_FILES", "100000"))
 EFS = f"{BUILD}/bin/efs"
 
 
@@ -70,8 +75,9 @@ def row(name, ours, yardstick, unit):
 class Job:
     """An instance of efs on memory."""
 
-    def __init__(self, scratch, name, options="rw", resources=(), capacity="8 GiB"):
+    def __init__(self, scratch, name, options="rw", resources=(), capacity="8 GiB", mount=None):
         self.root, self.mount, self.results = (f"{scratch}/{name}-{part}" for part in ("pfs", "mnt", "res"))
+        self.mount = mount or self.mount
         os.makedirs(self.root, exist_ok=True)
         self.name, self.options, self.file = name, options, f"{scratch}/{name}.yaml"
         lines = [f"global-settings: [ name: {name}, root-dir: {self.root}, mount-dir: {self.mount}, results-dir: {self.results} ]",
@@ -81,8 +87,8 @@ class Job:
         with open(self.file, "w") as out:
             out.write("\n".join(lines) + "\n")
 
-    def start(self):
-        run(EFS, "start", self.file, "-o", self.options)
+    def start(self, env=None):
+        run(EFS, "start", self.file, "-o", self.options, env=env)
 
     def stop(self, *options):
         run(EFS, "stop", self.name, *options)
@@ -160,6 +166,68 @@ def staging(scratch, tmpfs, pfs_parent, name, fill, copy, rounds):
     shutil.rmtree(job.root)
 
 
+def macro(scratch, tmpfs, memory_pfs, rounds):
+    staging(scratch, tmpfs, scratch, "2-GiB-disk", lambda p: big(p, 2**31), ("cp", "-r", "--reflink=never"), rounds)
+    staging(scratch, tmpfs, memory_pfs, "2-GiB-tmpfs", lambda p: big(p, 2**31), ("cp", "-r", "--reflink=never"), rounds)
+    staging(scratch, tmpfs, scratch, "20000x8-KiB-disk", lambda p: tree(p, 20000, 8192), ("cp", "-a"), rounds)
+    staging(scratch, tmpfs, memory_pfs, "20000x8-KiB-tmpfs", lambda p: tree(p, 20000, 8192), ("cp", "-a"), rounds)
+
+
+def slow_calls(report):
+    """How many calls were slowed since the last time, and by whom."""
+    lines = open(report).read().split("\n")[:-1] if os.path.exists(report) else []
+    if lines:
+        os.remove(report)
+    counts = {}
+    for line in lines:
+        _, program, calls = line.split()
+        counts[program] = counts.get(program, 0) + int(calls)
+    return counts
+
+
+def far_away(scratch, tmpfs, files):
+    """As staging(), from and to a PFS of which every call takes a millisecond more."""
+    name = f"{files}x4-KiB-1ms"
+    pfs = f"{scratch}/far"
+    os.mkdir(pfs)
+    report = f"{scratch}/slow-calls"
+    env = dict(os.environ, LD_PRELOAD=f"{BUILD}/lib/libefs-slow-pfs.so", EFS_SLOW_PFS=pfs, EFS_SLOW_REPORT=report)
+    job = Job(pfs, "far", resources=("data",), mount=f"{scratch}/far-mnt")
+    data, target, back = f"{job.root}/data", f"{tmpfs}/copy", f"{pfs}/back"
+    os.makedirs(data)
+    tree(data, files, 4096)
+    ins, cp_ins, outs, cp_outs, calls = [], [], [], [], {}
+
+    def timed_cp(what, source, to):
+        took = timed(lambda: (run("cp", "-a", source, to, env=env), run("sync", "-f", to, env=env)))
+        calls[what] = sum(slow_calls(report).values())
+        return took
+
+    for _ in range(max(1, ROUNDS - 2)):
+        cp_ins.append(timed_cp("cp in", data, target))
+        ins.append(timed(lambda: job.start(env)))
+        slow_calls(report)
+        for directory, _, names in os.walk(f"{job.mount}/data"):
+            for one in names:
+                os.close(os.open(f"{directory}/{one}", os.O_WRONLY))
+        cp_outs.append(timed_cp("cp out", target, back))
+        shutil.rmtree(back)
+        outs.append(timed(lambda: (job.stop(), wait_for_end("far"))))
+        calls["efs in and out"] = sum(slow_calls(report).values())
+        for gone in (target, job.results):
+            shutil.rmtree(gone)
+    row(f"stage-in {name}", [1 / t for t in ins], [1 / t for t in cp_ins], "1/s")
+    row(f"stage-out {name}", [1 / t for t in outs], [1 / t for t in cp_outs], "1/s")
+    print(f"   seconds: in {statistics.median(ins):.2f}, cp {statistics.median(cp_ins):.2f}; out {statistics.median(outs):.2f}, cp {statistics.median(cp_outs):.2f};"
+          f" calls: {', '.join(f'{who} {count}' for who, count in calls.items())}", flush=True)
+
+
+def wait_for_end(name):
+    """Until the daemon is gone; it is still there for a moment after the answer of efs stop."""
+    while os.path.exists(f"{os.environ['EFS_RUNTIME_DIR']}/{name}"):
+        time.sleep(0.001)
+
+
 def main():
     scratch = tempfile.mkdtemp(prefix="efs-bench-")
     tmpfs = f"{scratch}/tmpfs"
@@ -172,17 +240,21 @@ def main():
         run("mount", "-t", "tmpfs", "-o", "size=8g,huge=within_size,nosuid,nodev", "bench", tmpfs)
         run("mount", "-t", "tmpfs", "-o", "size=1g", "bench", plain)
         print(f"kernel {os.uname().release}, {os.cpu_count()} CPUs; left: efs, right: yardstick; medians")
-        micro(scratch, tmpfs, plain, "passthrough", "rw")
-        micro(scratch, tmpfs, plain, "daemon", "daemon-io")
-        os.remove(f"{tmpfs}/fio.dat")
+        if "micro" in PARTS:
+            micro(scratch, tmpfs, plain, "passthrough", "rw")
+            micro(scratch, tmpfs, plain, "daemon", "daemon-io")
+            os.remove(f"{tmpfs}/fio.dat")
         print("\n-- staging, whole commands (efs start, efs stop), against cp and sync -f between the same places")
         rounds = max(3, ROUNDS - 2)
         memory_pfs = f"{tmpfs}/pfs"
         os.mkdir(memory_pfs)
-        staging(scratch, tmpfs, scratch, "2-GiB-disk", lambda p: big(p, 2**31), ("cp", "-r", "--reflink=never"), rounds)
-        staging(scratch, tmpfs, memory_pfs, "2-GiB-tmpfs", lambda p: big(p, 2**31), ("cp", "-r", "--reflink=never"), rounds)
-        staging(scratch, tmpfs, scratch, "20000x8-KiB-disk", lambda p: tree(p, 20000, 8192), ("cp", "-a"), rounds)
-        staging(scratch, tmpfs, memory_pfs, "20000x8-KiB-tmpfs", lambda p: tree(p, 20000, 8192), ("cp", "-a"), rounds)
+        if "macro" in PARTS:
+            macro(scratch, tmpfs, memory_pfs, rounds)
+        if "small-files" in PARTS:
+            for where, name in ((scratch, "disk"), (memory_pfs, "tmpfs")):
+                staging(scratch, tmpfs, where, f"{FILES}x4-KiB-{name}", lambda p: tree(p, FILES, 4096), ("cp", "-a"), rounds)
+        if "latency" in PARTS:
+            far_away(scratch, tmpfs, max(1, FILES // 10))
     finally:
         for instance in json.loads(subprocess.run([EFS, "status", "--json"], stdout=subprocess.PIPE, text=True).stdout or "[]"):
             subprocess.run([EFS, "stop", "--no-stage-out", instance["name"]])

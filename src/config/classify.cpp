@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 
 #include "config/job_config.hpp"
@@ -31,6 +32,7 @@ const Resource* owning_resource(const JobConfig& config, std::string_view path) 
   const Resource* owner = nullptr;
   std::size_t owner_depth = 0;
   for (const auto& resource : config.resources) {
+    if (resource.is_list) continue;  // what it names is known to the planner only
     const auto name = part_below(resource.path, config.root_dir);
     const auto depth = deepest_match(path, [&](auto part) { return resource.is_glob ? glob_match(name, part) : part == name; });
     if (!depth) continue;
@@ -44,7 +46,17 @@ const Resource* owning_resource(const JobConfig& config, std::string_view path) 
   return owner;
 }
 
+// Of what was staged in and no other resource holds: the lists of a job file all have the same flags.
+const Resource* first_list(const JobConfig& config) {
+  const auto list = std::ranges::find(config.resources, true, &Resource::is_list);
+  return list == config.resources.end() ? nullptr : &*list;
+}
+
 }  // namespace
+
+bool is_input(const JobConfig& config, std::string_view path, bool directory) {
+  return owning_resource(config, path) != nullptr || (!directory && first_list(config) != nullptr);
+}
 
 std::size_t rank(const JobConfig& config, std::string_view path) {
   if (path.starts_with('/')) path.remove_prefix(1);
@@ -75,6 +87,10 @@ FileClass classify(const JobConfig& config, std::string_view path, bool staged_i
   if (const auto* owner = owning_resource(config, path)) {
     why = "the resource " + owner->path + (owner->line > 0 ? " (line " + std::to_string(owner->line) + " of the job file)" : "");
     return owner->file_class;
+  }
+  if (const auto* list = staged_in ? first_list(config) : nullptr) {
+    why = "the list " + list->path + " (line " + std::to_string(list->line) + " of the job file)";
+    return list->file_class;
   }
   why = config.outputs.empty() ? "no resource names it, and the job file has no output rules" : "no output rule and no resource matches it";
   return config.outputs.empty() ? FileClass::persistent : FileClass::temporary;

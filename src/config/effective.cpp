@@ -51,6 +51,7 @@ std::optional<std::string> setting_text(const JobConfig& c, std::string_view key
   if (key == "workers") return c.workers == 0 ? "automatic" : std::to_string(c.workers);
   if (key == "transfer-size") return format_bytes(c.transfer_size);
   if (key == "on-conflict") return c.on_conflict == OnConflict::fail ? "fail" : c.on_conflict == OnConflict::keep_both ? "keep-both" : "overwrite";
+  if (key == "deletions") return c.deletions == Deletions::ignore ? "ignore" : "propagate";
   if (key == "verify") return c.verify == Verify::stream ? "stream" : "read-back";
   if (key == "max-rate") return c.max_rate == 0 ? "none" : format_bytes(c.max_rate) + "/s";
   if (key == "max-ops") return c.max_ops == 0 ? "none" : std::to_string(c.max_ops) + "/s";

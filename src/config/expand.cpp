@@ -103,7 +103,7 @@ class Expansion {
 
 }  // namespace
 
-bool is_expanded(std::string_view key) { return key == "path" || std::ranges::find(expanded_keys, key) != expanded_keys.end(); }
+bool is_expanded(std::string_view key) { return key == "path" || key == "list" || std::ranges::find(expanded_keys, key) != expanded_keys.end(); }
 
 std::string expand(const Value& value, std::string_view key, const Surroundings& surroundings, ProblemList& problems) {
   return Expansion(value, key, surroundings, problems).run();

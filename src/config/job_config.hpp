@@ -24,6 +24,9 @@ enum class Enforce : std::uint8_t { advisory, strict };
 /// What a stage-out does where the PFS has another version of an input than was staged in.
 enum class OnConflict : std::uint8_t { fail, keep_both, overwrite };
 
+/// What a stage-out does where the PFS has a persistent input that the job removed or renamed.
+enum class Deletions : std::uint8_t { ignore, propagate };
+
 /// What a result's checksum is compared with: nothing more than what passed, or what the PFS gives back.
 enum class Verify : std::uint8_t { stream, read_back };
 
@@ -47,10 +50,11 @@ std::optional<std::uint64_t> capacity_of(const Backend& backend, std::uint64_t m
 /// Something to stage in. A path that holds *, ? or [ behind root_dir is a glob (as glob(7), with ** for any depth);
 /// root_dir itself is never part of the pattern.
 struct Resource {
-  std::string path;  // absolute, below root_dir, or root_dir itself: all of it
+  std::string path;  // absolute, below root_dir, or root_dir itself: all of it; with is_list of a file anywhere
   std::string backend;
   FileClass file_class = FileClass::temporary;
   bool is_glob = false;
+  bool is_list = false;  // not the file itself is staged in, but what it names (stage/input_list.hpp)
   Distribute distribute = Distribute::replicate;
   bool from_job = false;  // an earlier job makes it: it need not be there when this one is submitted
   int priority = 0;  // higher ones are staged in first
@@ -100,6 +104,7 @@ struct JobConfig {
   unsigned workers = 0;                    // threads that stage, at most; 0: as many as the PFS keeps waiting
   std::uint64_t transfer_size = 2u << 20;  // bytes per PFS request
   OnConflict on_conflict = OnConflict::fail;
+  Deletions deletions = Deletions::ignore;
   Verify verify = Verify::stream;
   std::uint64_t max_rate = 0;  // bytes per second from and to the PFS; 0: no cap
   std::uint64_t max_ops = 0;   // calls per second to the PFS; 0: no cap
@@ -124,6 +129,9 @@ FileClass classify(const JobConfig& config, std::string_view path, bool staged_i
 
 /// The same, and in `why` the rule that decided, for people.
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in, std::string& why);
+
+/// Does a resource name or hold `path`, which was staged in? Of a directory that a list names that is not known.
+bool is_input(const JobConfig& config, std::string_view path, bool directory);
 
 /// The place of `path` in the order of the job file: that of the first output rule that matches it or a directory above,
 /// then of the resource that holds it; what no rule names comes last. Lower goes first where time is short.

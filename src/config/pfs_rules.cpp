@@ -28,8 +28,10 @@ void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& pro
   static constexpr std::array conflicts{Word{"fail", static_cast<int>(OnConflict::fail)}, Word{"keep-both", static_cast<int>(OnConflict::keep_both)},
                                         Word{"overwrite", static_cast<int>(OnConflict::overwrite)}};
   static constexpr std::array checks{Word{"stream", static_cast<int>(Verify::stream)}, Word{"read-back", static_cast<int>(Verify::read_back)}};
+  static constexpr std::array deletions{Word{"ignore", static_cast<int>(Deletions::ignore)}, Word{"propagate", static_cast<int>(Deletions::propagate)}};
   constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
   config.on_conflict = read_word(settings, "on-conflict", conflicts, config.on_conflict, problems);
+  config.deletions = read_word(settings, "deletions", deletions, config.deletions, problems);
   config.verify = read_word(settings, "verify", checks, config.verify, problems);
   config.max_rate = read_size(without_per_second(settings, "max-rate"), "max-rate", least_rate, no_limit, problems).value_or(0);
   config.max_ops = static_cast<std::uint64_t>(read_number(without_per_second(settings, "max-ops"), "max-ops", 1, std::numeric_limits<int>::max(), 0, problems));

@@ -67,6 +67,27 @@ std::optional<std::string> output_pattern(const Value& value, const JobConfig& c
   return std::nullopt;
 }
 
+// A resource that names a file with the names of inputs. Only the planner reads it, with the job's rights.
+void read_list(const Section& section, Resource& resource, const JobConfig& config, ProblemList& problems) {
+  resource.is_list = true;
+  resource.line = section.mark_of("list").line;
+  const auto refuse = [&](std::string_view key, const char* why) {
+    if (section.find(key)) problems.add(section.mark_of(key), quoted(key) + " does not go with 'list'", why);
+  };
+  refuse("path", "make two resources of it");
+  refuse("distribute", "every node gets what a list names");
+  refuse("from-job", "a list is read when the job is submitted, too");
+  const auto* value = section.find("list");
+  if (!value || !is_usable_path(*value, "list", problems)) return;
+  if (config.root_dir.empty() && !value->text.starts_with('/')) return;  // reported: nothing to judge by
+  resource.path = *absolute_path(value->text.starts_with('/') ? value->text : config.root_dir + "/" + value->text);
+  for (const auto& other : config.resources) {
+    if (!other.is_list) continue;
+    if (other.path == resource.path) problems.add(value->mark, "list " + quoted(value->text) + " is named twice", "it is already at line " + std::to_string(other.line));
+    else if (other.file_class != resource.file_class) problems.add(value->mark, "lists with different flags", "the one at line " + std::to_string(other.line) + " has others; give all the same");
+  }
+}
+
 }  // namespace
 
 void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
@@ -80,6 +101,11 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
                       .from_job = read_word(section, "from-job", yes_or_no, false, problems),
                       .priority = read_number(section, "priority", -100, 100, 0, problems),
                       .line = section.mark_of("path").line};
+    if (section.find("list") || section.bad.contains("list")) {
+      read_list(section, resource, config, problems);
+      config.resources.push_back(std::move(resource));
+      continue;
+    }
     const auto* value = section.require("path", problems);
     const auto path = value ? path_below_root(*value, config.root_dir, problems) : std::nullopt;
     if (path) {

@@ -54,6 +54,11 @@ void check_in_place(const Section& settings, const JobConfig& config, ProblemLis
   }
 }
 
+void check_deletions(const Section& settings, const JobConfig& config, ProblemList& problems) {
+  if (config.deletions != Deletions::propagate || !config.results_dir.empty() || config.in_place || settings.find("results-dir") || settings.bad.contains("results-dir")) return;
+  problems.add(settings.mark_of("deletions"), "'deletions' is propagate, but nothing goes back", "name a results-dir, or say in-place: true");
+}
+
 void check_results_dir(const Section& settings, const JobConfig& config, ProblemList& problems) {
   const bool given = settings.find("results-dir") || settings.bad.contains("results-dir");  // perhaps bad, then reported
   if (given || config.in_place || settings.malformed) return;
@@ -92,6 +97,7 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
   check_nesting(document.settings, config, problems);
   check_in_place(document.settings, config, problems);
   check_results_dir(document.settings, config, problems);
+  check_deletions(document.settings, config, problems);
   check_daxfs(document.backends, config, problems);
   if (surroundings.site) apply_limits(*surroundings.site, document, config, problems);
   config.effective = effective_values(document, config, surroundings);

@@ -14,6 +14,7 @@
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
 #include "image/image.hpp"
+#include "stage/deletions.hpp"
 #include "stage/merge.hpp"
 #include "stage/planner.hpp"
 #include "stage/resume.hpp"
@@ -173,7 +174,7 @@ Status Instance::plan_and_stage_in() {
 Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
   const auto items = staging.walk();
   if (!items) return std::unexpected(items.error());
-  const auto subtracted = stage::subtract(plan, *items);
+  const auto subtracted = stage::subtract(plan, *items, stage::removed_inputs(options_.config, staging.gone()));
   for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));
   if (const auto available = staging.available_bytes(); available && plan.needed > *available)
     return fail(ENOSPC, "what is missing of the inputs needs " + format_bytes(plan.needed) + " and the buffer, which holds what an earlier instance left, can take " + format_bytes(*available));

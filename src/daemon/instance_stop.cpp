@@ -89,7 +89,9 @@ void Instance::book_saved(const stage::Receipt& receipt) {
   if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
   std::unordered_map<std::string_view, const fs::WalkItem*> in_buffer;
   for (const auto& item : *items) in_buffer.emplace(item.path, &item);
+  std::vector<std::string> removed;
   for (const auto& entry : receipt.entries) {
+    if (entry.action == stage::Action::removed) removed.push_back(entry.path);
     const bool is_back = entry.action == stage::Action::staged_out || entry.action == stage::Action::kept;
     if (!is_back || !entry.placed_as.empty()) continue;
     const auto ours = in_buffer.find(entry.path);
@@ -100,6 +102,8 @@ void Instance::book_saved(const stage::Receipt& receipt) {
     const fs::Origin copy{.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
     if (const Status booked = staging.mark_saved(entry.path, copy, in_place); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", entry.path, describe(booked.error()));
   }
+  if (removed.empty()) return;
+  if (const Status booked = staging.forget_gone(removed); !booked) log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(booked.error()));
 }
 
 // With a deadline the first quarter of the time may go into waiting for a turn.

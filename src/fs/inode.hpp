@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "fs/directory.hpp"
@@ -24,15 +25,18 @@ struct InodeExtra {
   std::string target;                         // of a symbolic link
   std::map<std::string, std::string> xattrs;
   std::optional<Origin> origin;               // staged in
-  std::string origin_path;                    // under this name
+  std::string origin_path;                    // under this name, or these: a NUL between them (is_one_of())
   std::optional<Origin> saved;                // the copy in results-dir that an unload made, as it was then
-  std::string saved_path;                     // under this name, or these: a NUL between them (is_saved_as())
+  std::string saved_path;                     // under this name, likewise
   std::string parts;                          // of a file of which only parts were loaded: which
   Keep keep = Keep::by_rule;                  // set while the job runs; wins over the job file
 };
 
-/// Whether `path` is one of `saved_path`, whose names have a NUL between them.
-bool is_saved_as(std::string_view saved_path, std::string_view path);
+/// Whether `path` is one of `names`, which have a NUL between them.
+bool is_one_of(std::string_view names, std::string_view path);
+/// Each of them; and the same without `path`.
+std::vector<std::string> split_names(std::string_view names);
+std::string without_name(std::string_view names, std::string_view path);
 
 /// Guarded by the namespace lock, except what is atomic.
 struct Inode {

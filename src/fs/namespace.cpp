@@ -3,7 +3,6 @@
 #include <linux/fs.h>
 
 #include <cstring>
-#include <unordered_set>
 
 #include "fs/acl.hpp"
 
@@ -99,6 +98,7 @@ Status Namespace::apply_one(const MakeNode& r) {
     inode->more().origin_path = r.origin_path;
   }
   inode->settled = r.staged >= 2;
+  came_in(*inode);
   const auto made = inodes_.emplace(r.ino, std::move(inode)).first;
   if (!nameless) {
     try {
@@ -136,11 +136,27 @@ void Namespace::lose_name(Inode& inode, Inode& parent, FileTime time) {
   }
 }
 
+// Before an inode loses a name: what has none then, if it was staged in. What only parts were loaded of is no input that
+// could be missed. This and came_in() may run twice for one record: see apply().
+void Namespace::remember_if_last(const Inode& inode) {
+  if ((!inode.is_directory() && inode.nlink > 1) || !inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) return;
+  for (auto& path : split_names(inode.extra->origin_path)) {
+    auto input = gone_input_of(inode, path);
+    gone_.insert_or_assign(std::move(path), std::move(input));
+  }
+}
+
+void Namespace::came_in(const Inode& inode) {
+  if (gone_.empty() || !inode.extra || !inode.extra->origin) return;
+  for (const auto& path : split_names(inode.extra->origin_path)) gone_.erase(path);
+}
+
 Status Namespace::apply_one(const Unlink& r) {
   Inode* parent = directory(r.parent);
   if (parent == nullptr || parent->directory->find(r.name) == nullptr) return impossible("unlink");
   Inode& inode = *find(parent->directory->find(r.name)->ino);
   if (inode.is_directory() && !inode.directory->empty()) return impossible("unlink");
+  remember_if_last(inode);
   lose_name(inode, *parent, r.time);
   parent->directory->erase(r.name);
   touch(*parent, r.time);
@@ -174,6 +190,7 @@ Status Namespace::apply_one(const Rename& r) {
   } else {
     Inode* replaced = target == nullptr ? nullptr : find(target->ino);
     if (replaced != nullptr && (replaced->is_directory() != source.is_directory() || (replaced->is_directory() && !replaced->directory->empty()))) return impossible("rename");
+    if (replaced != nullptr) remember_if_last(*replaced);
     to->directory->take(*from->directory, r.name, r.new_name);
     if (replaced != nullptr) lose_name(*replaced, *to, r.time);
     moved(source, *from, *to, r.time);
@@ -247,15 +264,28 @@ Status Namespace::apply_one(const SetStaging& r) {
 Status Namespace::apply_one(const Replace& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
-  if (parent == nullptr || inode == nullptr || inode->is_directory() || inode->nlink != 0 || parent->nlink == 0 || !is_name(r.name)) return impossible("replace");
+  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 || !is_name(r.name)) return impossible("replace");
   const auto* there = parent->directory->find(r.name);
   Inode* replaced = there == nullptr ? nullptr : find(there->ino);
   if (replaced != nullptr && replaced->is_directory()) return impossible("replace");
+  if (replaced != nullptr) remember_if_last(*replaced);
+  came_in(*inode);
   parent->directory->put(r.name, r.ino);
   if (replaced != nullptr) lose_name(*replaced, *parent, r.time);
-  inode->nlink = 1;
+  ++inode->nlink;
   inode->ctime = r.time;
   touch(*parent, r.time);
+  return {};
+}
+
+Status Namespace::apply_one(const Gone& r) {
+  if (r.path.empty() || r.keep > static_cast<std::uint8_t>(Keep::persistent)) return impossible("gone");
+  if (r.there == 0) {
+    gone_.erase(r.path);
+    return {};
+  }
+  gone_.insert_or_assign(r.path, GoneInput{.type = r.mode & S_IFMT, .origin = r.origin, .saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt, .linked = r.linked != 0,
+                                           .keep = static_cast<Keep>(r.keep), .target = r.target});
   return {};
 }
 
@@ -298,81 +328,6 @@ void Namespace::inherit_references() {
     inode->inherited = true;
     inode->opened_read_write = true;
     inode->write_opens = 1U << 30;  // it may be open: nothing is concluded from its not being so
-  }
-}
-
-SetAttributes attributes_of(const Inode& inode) {
-  const std::string* acl = inode.xattr(access_acl_name);
-  return {inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, inode.dirty, acl == nullptr ? "" : *acl};
-}
-
-namespace {
-
-MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name, std::uint64_t cookie) {
-  MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .btime = inode.btime, .dirty = inode.dirty, .cookie = cookie, .name = name};
-  if (inode.extra) {
-    r.target = inode.extra->target;
-    r.staged = inode.extra->origin.has_value() ? (inode.settled ? 2 : 1) : 0;
-    if (r.staged != 0) r.origin = *inode.extra->origin;
-    r.origin_path = inode.extra->origin_path;
-  }
-  return r;
-}
-
-void emit_extras(const Inode& inode, const std::function<void(const Record&)>& emit) {
-  if (!inode.extra) return;
-  const InodeExtra& extra = *inode.extra;
-  if (extra.keep != Keep::by_rule || extra.saved || !extra.parts.empty()) emit(staging_of(inode));
-  // The MakeNode says so only of what was staged in.
-  if (inode.settled && !extra.origin) emit(Settled{std::string(reinterpret_cast<const char*>(&inode.ino), sizeof inode.ino)});
-  for (const auto& [key, value] : inode.extra->xattrs) emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
-}
-
-}  // namespace
-
-SetStaging staging_of(const Inode& inode) {
-  SetStaging r{.ino = inode.ino, .dirty = inode.dirty};
-  if (!inode.extra) return r;
-  const InodeExtra& extra = *inode.extra;
-  r.keep = static_cast<std::uint8_t>(extra.keep);
-  r.staged = extra.origin.has_value();
-  r.origin = extra.origin.value_or(Origin{});
-  r.origin_path = extra.origin_path;
-  r.saved = extra.saved.has_value();
-  r.copy = extra.saved.value_or(Origin{});
-  r.saved_path = extra.saved_path;
-  r.parts = extra.parts;
-  return r;
-}
-
-void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
-  std::vector<const Inode*> directories{&root()};
-  std::unordered_set<std::uint64_t> linked;  // inodes of several names that have their first one
-  for (std::size_t i = 0; i < directories.size(); ++i) {
-    const Inode& parent = *directories[i];
-    parent.directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
-      const Inode& inode = *find(entry.ino);
-      if (!inode.is_directory() && inode.nlink > 1 && !linked.insert(inode.ino).second) {
-        emit(Link{.ino = inode.ino, .parent = parent.ino, .cookie = entry.cookie, .time = inode.ctime, .name = name});
-        return true;
-      }
-      emit(make_node_of(inode, parent.ino, name, entry.cookie));
-      emit_extras(inode, emit);
-      if (inode.is_directory()) directories.push_back(&inode);
-      return true;
-    });
-  }
-  // What is open without a name: records about it may still follow.
-  for (const auto ino : orphans()) {
-    emit(make_node_of(*find(ino), find(ino)->parent, "", 0));
-    emit_extras(*find(ino), emit);
-  }
-  emit_extras(root(), emit);
-  emit(UsedInodes{next_ino_});
-  // Last, for the records above have moved their times.
-  for (const Inode* directory : directories) {
-    emit(NextCookie{.ino = directory->ino, .next = directory->directory->next_cookie()});
-    emit(attributes_of(*directory));
   }
 }
 

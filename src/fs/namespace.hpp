@@ -3,7 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -14,6 +17,16 @@ namespace efs::fs {
 
 /// The record that leaves an inode's attributes as they are: where a change of some of them starts.
 SetAttributes attributes_of(const Inode& inode);
+
+/// What is known of something that was staged in and has no name any more.
+struct GoneInput {
+  mode_t type = 0;  // S_IFMT
+  Origin origin;    // of a file
+  std::optional<Origin> saved;  // the copy of that name in results-dir
+  bool linked = false;
+  Keep keep = Keep::by_rule;
+  std::string target;  // of a symbolic link
+};
 
 /// Not thread-safe: guarded by Filesystem's namespace lock.
 class Namespace {
@@ -32,7 +45,8 @@ class Namespace {
   std::uint64_t next_unused() const { return next_ino_; }
 
   /// Carries out a record. Total: it fails (EPROTO, no change) only where the record cannot follow from this state,
-  /// which on a live request is a bug and in recovery a damaged journal. What throws (std::bad_alloc) has changed nothing.
+  /// which on a live request is a bug and in recovery a damaged journal. What throws (std::bad_alloc) has
+  /// changed nothing that programs see, and can be applied again.
   Status apply(const Record& record);
 
   /// Records that rebuild this state from an empty namespace of the same root: the snapshot.
@@ -53,6 +67,10 @@ class Namespace {
   /// The kernel has references, nobody knows how many: none is counted down to its end, see Inode::inherited.
   void inherit_references();
 
+  /// By the paths that they were staged in under, unless something was staged in there again. What lives on under another
+  /// name is not among them: its inode says where it came from.
+  const std::map<std::string, GoneInput>& gone() const { return gone_; }
+
   std::size_t size() const { return inodes_.size(); }
 
   /// Is `ino` the directory `ancestor`, or below it?
@@ -71,18 +89,26 @@ class Namespace {
   Status apply_one(const SetStaging& record);
   Status apply_one(const Replace& record);
   Status apply_one(const Settled& record);
+  Status apply_one(const Gone& record);
   // About requests, not about names: Filesystem's business.
   Status apply_one(const NewConnection&) { return {}; }
   Status apply_one(const Answered&) { return {}; }
   Inode* directory(std::uint64_t ino) const;
   void lose_name(Inode& inode, Inode& parent, FileTime time);
+  void remember_if_last(const Inode& inode);
+  void came_in(const Inode& inode);
   void moved(Inode& inode, Inode& from, Inode& to, FileTime time);
 
   std::unordered_map<std::uint64_t, std::unique_ptr<Inode>> inodes_;
   std::uint64_t next_ino_ = root_ino + 1;
+  std::map<std::string, GoneInput> gone_;
 };
 
 /// The record that leaves what staging keeps of an inode as it is; callers change a field or two.
 SetStaging staging_of(const Inode& inode);
+
+/// What is to be known of `path`, one of the names that the inode was staged in under, when it is gone.
+GoneInput gone_input_of(const Inode& inode, const std::string& path);
+Gone gone_record_of(const std::string& path, const GoneInput& input);
 
 }  // namespace efs::fs

@@ -123,7 +123,7 @@ struct SetStaging {
   }
 };
 
-/// A file without a name gets one, and who has that name loses it in the same record.
+/// A file gets a name, and who has that name loses it in the same record.
 struct Replace {
   std::uint64_t ino = 0, parent = 0;
   FileTime time;
@@ -137,8 +137,21 @@ struct Settled {
   template <typename F> void fields(F&& f) { f(inodes); }
 };
 
+/// Something that was staged in under `path` has no name any more (Namespace::gone()); in snapshots. Not `there`: that is
+/// forgotten.
+struct Gone {
+  std::uint32_t mode = 0;
+  std::uint8_t there = 0, keep = 0, linked = 0;
+  std::uint8_t saved = 0;  // copy counts
+  Origin origin, copy;
+  std::string path, target;
+  template <typename F> void fields(F&& f) {
+    f(mode, there, keep, linked, saved, origin.device, origin.inode, origin.size, origin.mtime, origin.ctime, copy.device, copy.inode, copy.size, copy.mtime, copy.ctime, path, target);
+  }
+};
+
 /// The index of an alternative is its type on the medium: append only, never reorder.
-using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes, NextCookie, NewConnection, Answered, SetStaging, Replace, Settled>;
+using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes, NextCookie, NewConnection, Answered, SetStaging, Replace, Settled, Gone>;
 
 /// The inode that the answer to the record's request names; of Unlink and Rename: none (0).
 std::uint64_t inode_of(const Record& record);

@@ -159,6 +159,13 @@ Status Filesystem::drop_names(const std::vector<std::uint64_t>& inodes) {
     records.push_back({.parent = parent.ino, .time = parent.mtime, .name = name});
     if (!inode.dirty) recovery_.dropped.push_back(path_of(names_, parent, name, directories));
   });
+  // Lost, and not removed by the job: said first, so that nobody takes it for that.
+  for (const auto ino : sorted) {
+    SetStaging staging = staging_of(*names_.find(ino));
+    if (staging.staged == 0) continue;
+    staging.parts = "0+0";
+    EFS_TRY(journal_ ? commit(0, staging) : names_.apply(staging));
+  }
   for (const auto& record : records) EFS_TRY(journal_ ? commit(0, record, -static_cast<std::int64_t>(removal_size(record.name))) : names_.apply(record));
   for (const auto ino : sorted)
     if (const Reaped reaped = reap(ino); reaped.container != 0 && !reaped.waits && !options_.read_only) backend_.remove(reaped.container);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "fs/acl.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/staging_place.hpp"
 
@@ -135,7 +136,7 @@ Status Staging::remove(const std::string& path) {
   std::string name;
   bool directory = false;
   {
-    ReadLock lock(filesystem_.mutex_);
+    WriteLock lock(filesystem_.mutex_);
     auto place = locate(filesystem_.names_, path);
     if (!place) return std::unexpected(place.error());
     auto there = filesystem_.names_.child(*place->parent, place->name);
@@ -143,6 +144,11 @@ Status Staging::remove(const std::string& path) {
     parent = place->parent->ino;
     name = place->name;
     directory = (*there)->is_directory();
+    // So that whoever recovers before the name is gone stages it in anew, and nobody takes this for a removal of the job's.
+    SetStaging staging = staging_of(**there);
+    if ((*there)->nlink > 1 && !directory) staging.origin_path = without_name(staging.origin_path, path);
+    else staging.parts = "0+0";
+    EFS_TRY(filesystem_.commit(0, staging));
   }
   return directory ? filesystem_.rmdir({}, parent, name) : filesystem_.unlink({}, parent, name);
 }
@@ -154,12 +160,28 @@ Status Staging::make_directory(const std::string& path, const StagedAttributes& 
   if (auto there = filesystem_.names_.child(*place->parent, place->name)) {
     const Inode& dir = **there;
     if (!dir.is_directory()) return fail(ENOTDIR, path + ": exists and is no directory");
-    return filesystem_.commit(0, SetAttributes{dir.ino, S_IFDIR | (attributes.mode & 07777), attributes.uid, attributes.gid, attributes.atime, attributes.mtime, file_time_now(), 0, {}});
+    const std::string* acl = dir.xattr(access_acl_name);
+    return filesystem_.commit(0, SetAttributes{dir.ino, S_IFDIR | (attributes.mode & 07777), attributes.uid, attributes.gid, attributes.atime, attributes.mtime, file_time_now(), 0, acl != nullptr ? *acl : std::string()});
   }
   MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes);
   node.staged = 1;
   node.origin_path = path;
   return filesystem_.commit(0, node, removal_reserve(place->name));
+}
+
+Status Staging::set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) {
+  WriteLock lock(filesystem_.mutex_);
+  auto place = locate(filesystem_.names_, path);
+  if (!place) return std::unexpected(place.error());
+  auto there = filesystem_.names_.child(*place->parent, place->name);
+  if (!there) return std::unexpected(there.error());
+  const Inode& inode = **there;
+  const auto now = inode.extra ? inode.extra->xattrs : std::map<std::string, std::string>();
+  for (const auto& [name, value] : now)
+    if (!xattrs.contains(name)) EFS_TRY(filesystem_.commit(0, RemoveXattr{.ino = inode.ino, .time = inode.ctime, .name = name}));
+  for (const auto& [name, value] : xattrs)
+    if (const auto known = now.find(name); known == now.end() || known->second != value) EFS_TRY(filesystem_.commit(0, SetXattr{.ino = inode.ino, .time = inode.ctime, .name = name, .value = value}));
+  return {};
 }
 
 Status Staging::make_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes) {
@@ -197,13 +219,32 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
 }
 
 // What a name is to staging; `keep` and `keep_path` are those of the directory above.
-bool is_saved_as(std::string_view saved_path, std::string_view path) {
-  for (std::size_t at = 0; at <= saved_path.size();) {
-    const auto end = std::min(saved_path.find('\0', at), saved_path.size());
-    if (saved_path.substr(at, end - at) == path) return true;
+bool is_one_of(std::string_view names, std::string_view path) {
+  for (std::size_t at = 0; at <= names.size();) {
+    const auto end = std::min(names.find('\0', at), names.size());
+    if (names.substr(at, end - at) == path) return true;
     at = end + 1;
   }
   return false;
+}
+
+std::vector<std::string> split_names(std::string_view names) {
+  std::vector<std::string> all;
+  for (std::size_t at = 0; at <= names.size();) {
+    const auto end = std::min(names.find('\0', at), names.size());
+    if (end > at) all.emplace_back(names.substr(at, end - at));
+    at = end + 1;
+  }
+  return all;
+}
+
+std::string without_name(std::string_view names, std::string_view path) {
+  std::string left;
+  for (const auto& name : split_names(names))
+    if (name != path) left += (left.empty() ? "" : std::string(1, '\0')) + name;
+  // That it had several is still to be seen: its origin's ctime moves with each of them.
+  const bool only_one_left = !left.empty() && !left.contains('\0') && names.contains('\0');
+  return only_one_left ? left + '\0' : left;
 }
 
 Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const {
@@ -213,11 +254,13 @@ Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, K
   WalkItem item{.path = path, .ino = inode.ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt, .saved = std::nullopt, .keep = keep, .keep_path = keep_path, .parts = {}};
   if (!inode.extra) return item;
   const InodeExtra& extra = *inode.extra;
-  if (extra.origin && extra.origin_path == path) {
+  if (extra.origin && is_one_of(extra.origin_path, path)) {
     item.origin = extra.origin;
-    item.dirty = inode.dirty;
+    item.linked = extra.origin_path.contains('\0');
+    // Where it was brought out under other names only, it has changed since it came in under this one.
+    item.dirty = inode.dirty || extra.saved.has_value();
   }
-  if (extra.saved && is_saved_as(extra.saved_path, path)) {
+  if (extra.saved && is_one_of(extra.saved_path, path)) {
     item.saved = extra.saved;
     item.dirty = inode.dirty;
   }

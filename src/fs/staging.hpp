@@ -19,6 +19,7 @@
 namespace efs::fs {
 
 class Filesystem;
+struct GoneInput;
 struct Inode;
 
 /// The version of a PFS file as it was staged in: what a stage-out compares to see that it is still the same.
@@ -68,6 +69,7 @@ struct WalkItem {
   std::map<std::string, std::string> xattrs{};
   bool dirty = false;            // content, attributes or name may differ from what was staged in (true for new files)
   std::optional<Origin> origin;  // present where the inode was staged in (and still has the name it was given)
+  bool linked = false;           // with an origin: the PFS had several names of it
   std::optional<Origin> saved;   // present where an unload or a stage-out brought it to results-dir (under this name)
   Keep keep = Keep::by_rule;     // its own, or of the nearest directory above that has one
   std::string keep_path;         // whose; "" for the root's
@@ -112,9 +114,16 @@ class Staging {
   /// not all of them, and says why the next one did not.
   std::size_t publish_files(std::span<const StagedFile> files, Status& failed);
 
+  /// Further names of a file that was staged in as `existing`: one inode, clean under all of them. Each takes the place of
+  /// what `over` allows, as in publish_over(). After an error those before the one it names are there.
+  Status link_files(const std::string& existing, std::span<const std::string> names, Over over);
+
   /// A directory (an existing directory is given the attributes) or a symbolic link, likewise.
   Status make_directory(const std::string& path, const StagedAttributes& attributes);
   Status make_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes);
+
+  /// All extended attributes of a directory, before the mount; it stays clean.
+  Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs);
 
   /// Takes a name away that nobody may be using: before the mount, for what is staged in anew. ENOTEMPTY as rmdir(2).
   Status remove(const std::string& path);
@@ -125,6 +134,12 @@ class Staging {
   /// The whole namespace, parents before children, names in byte order; or `below` and what is in it: ENOENT,
   /// ENOTDIR where there is none.
   Result<std::vector<WalkItem>> walk(const std::string& below = {});
+
+  /// What was staged in and is not there under that name any more, removed or renamed: by path, with type, origin, saved,
+  /// keep and target. Not what a staging took away itself. Survives what names survive.
+  std::vector<WalkItem> gone();
+  /// Lets these never have been staged in.
+  Status forget_gone(const std::vector<std::string>& paths);
 
   /// Bytes that the buffer can still take (the journal's reserve left out).
   Result<std::uint64_t> available_bytes();
@@ -137,7 +152,7 @@ class Staging {
   /// EEXIST where the name is taken, EBUSY where that is dirty or open for writing, EISDIR. `parts`: see WalkItem.
   Status publish_over(const StagedFile& file, Over over, const std::string& parts = {});
   /// A directory, unless it is there; true if it was made. One that is there keeps its attributes.
-  Result<bool> add_directory(const std::string& path, const StagedAttributes& attributes);
+  Result<bool> add_directory(const std::string& path, const StagedAttributes& attributes, const std::map<std::string, std::string>& xattrs = {});
   /// Times and mode of a directory that add_directory made, after names were made in it; unless a program has
   /// changed them since.
   Status settle_directory(const std::string& path, const StagedAttributes& attributes);
@@ -167,6 +182,9 @@ class Staging {
   };
   // Under the namespace lock.
   Result<WalkStep> start_of_walk(const std::string& below) const;
+  WalkItem gone_item(const std::string& path, const GoneInput& input) const;
+  bool is_missing(const std::string& path) const;
+  Result<std::uint64_t> link_one(std::uint64_t ino, const std::string& path, Over over);
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);
   Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;
 

@@ -7,9 +7,7 @@
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {
-namespace {
 
-// May a published file take the place of `there`?
 Status may_replace(const Inode& there, bool dirty, Over over, const std::string& path) {
   if (there.is_directory()) return fail(EISDIR, path + ": is a directory in the buffer");
   if (over == Over::nothing) return fail(EEXIST, path + ": is in the buffer already");
@@ -18,8 +16,6 @@ Status may_replace(const Inode& there, bool dirty, Over over, const std::string&
   if (dirty) return fail(EBUSY, path + ": was changed in the buffer");
   return {};
 }
-
-}  // namespace
 
 Result<WalkItem> Staging::find(const std::string& path) {
   ReadLock lock(filesystem_.mutex_);
@@ -89,7 +85,7 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
   return {};
 }
 
-Result<bool> Staging::add_directory(const std::string& path, const StagedAttributes& attributes) {
+Result<bool> Staging::add_directory(const std::string& path, const StagedAttributes& attributes, const std::map<std::string, std::string>& xattrs) {
   std::uint64_t parent = 0;
   std::string name;
   {
@@ -104,9 +100,12 @@ Result<bool> Staging::add_directory(const std::string& path, const StagedAttribu
     MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes);
     node.staged = 1;
     node.origin_path = path;
+    node.xattrs = xattrs;
     parent = node.parent;
     name = node.name;
+    const auto bulky = take_bulky_xattrs(node);
     EFS_TRY(filesystem_.commit(0, node, removal_reserve(name)));
+    for (const auto& [key, value] : bulky) EFS_TRY(filesystem_.commit(0, SetXattr{.ino = node.ino, .time = node.ctime, .name = key, .value = value}));
   }
   if (KernelView* kernel = filesystem_.kernel_) {
     kernel->name_changed(parent, name);
@@ -125,7 +124,11 @@ Status Staging::settle_directory(const std::string& path, const StagedAttributes
     if (!there || !(*there)->is_directory() || (*there)->dirty) return {};
     const Inode& dir = **there;
     ino = dir.ino;
-    EFS_TRY(filesystem_.commit(0, SetAttributes{ino, dir.mode, dir.uid, dir.gid, attributes.atime, attributes.mtime, file_time_now(), 0}));
+    SetAttributes record = attributes_of(dir);
+    record.atime = attributes.atime;
+    record.mtime = attributes.mtime;
+    record.ctime = file_time_now();
+    EFS_TRY(filesystem_.commit(0, record));
   }
   if (KernelView* kernel = filesystem_.kernel_) kernel->attributes_changed(ino);
   return {};
@@ -213,13 +216,17 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
   SetStaging staging = staging_of(inode);
   const bool same_copy = staging.dirty == 0 && staging.saved != 0 && staging.copy == copy;
   if (!same_copy) staging.saved_path = path;
-  else if (!is_saved_as(staging.saved_path, path)) staging.saved_path += '\0' + path;  // a hard link: the copy has both names
+  else if (!is_one_of(staging.saved_path, path)) staging.saved_path += '\0' + path;  // a hard link: the copy has both names
   staging.dirty = 0;
   staging.saved = 1;
   staging.copy = copy;
-  if (in_place && staging.staged != 0) {
+  // Of a file with several names the others still have the old version on the PFS: it keeps its origin besides its copy.
+  if (in_place && staging.staged != 0 && !staging.origin_path.contains('\0')) {
     staging.origin = copy;
-    staging.origin_path = path;
+    // Under the old names it is gone, which its inode does not say any more.
+    const auto before = is_one_of(staging.origin_path, path) ? std::vector<std::string>() : split_names(staging.origin_path);
+    for (const auto& name : before) EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+    if (!before.empty()) staging.origin_path = staging.saved_path;
   }
   EFS_TRY(filesystem_.commit(0, staging));
   if (inode.is_regular() && !inode.settled) filesystem_.note_unsettled(inode.ino);
@@ -245,6 +252,13 @@ Status Staging::remove_clean(const std::string& path) {
     name = place->name;
     ino = (*there)->ino;
     last = (*there)->nlink == 1;
+    // First, and for good: the PFS has it and keeps it. Without its origin it counts as changed, should we die in between.
+    SetStaging staging = staging_of(**there);
+    staging.origin_path = without_name(staging.origin_path, path);
+    staging.saved_path = without_name(staging.saved_path, path);
+    staging.staged = staging.staged != 0 && !staging.origin_path.empty();
+    staging.saved = staging.saved != 0 && !staging.saved_path.empty();
+    EFS_TRY(filesystem_.commit(0, staging));
     EFS_TRY(filesystem_.commit(0, Unlink{.parent = parent, .time = file_time_now(), .name = name}, -removal_reserve(name)));
     reaped = filesystem_.reap(ino);
   }

@@ -23,6 +23,9 @@ MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const S
 /// their own, before it gets a name.
 std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node);
 
+/// May a published file take the place of `there`? EISDIR, EEXIST, EBUSY.
+Status may_replace(const Inode& there, bool dirty, Over over, const std::string& path);
+
 /// Journal space to keep back for the removal of a name.
 std::int64_t removal_reserve(const std::string& name);
 

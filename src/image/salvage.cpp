@@ -21,6 +21,8 @@ class Everything final : public stage::Buffer {
     failed = fail(EROFS);
     return 0;
   }
+  Status link_files(const std::string&, std::span<const std::string>) override { return fail(EROFS); }
+  Status set_xattrs(const std::string&, const std::map<std::string, std::string>&) override { return fail(EROFS); }
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(EROFS); }
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(EROFS); }
   Result<std::vector<fs::WalkItem>> walk() override {

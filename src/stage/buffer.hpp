@@ -2,6 +2,7 @@
 // The job's buffer as staging sees it: fs::Staging behind an interface, so that tests can put a plain directory there.
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,10 +19,16 @@ class Buffer {
   virtual Result<fs::HeldFile> hold(std::uint64_t ino) = 0;
   virtual void abandon(std::uint64_t ino) = 0;
   virtual std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) = 0;
+  /// Further names of a file that was published.
+  virtual Status link_files(const std::string& existing, std::span<const std::string> names) = 0;
   virtual Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) = 0;
   virtual Status make_symlink(const std::string& path, const std::string& target,
                               const fs::StagedAttributes& attributes) = 0;
   virtual Result<std::vector<fs::WalkItem>> walk() = 0;
+  /// All extended attributes of a directory that was made.
+  virtual Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) = 0;
+  /// Inputs whose names the job took away. None, where that is not the buffer's to know.
+  virtual std::vector<fs::WalkItem> gone() { return {}; }
   virtual Result<std::uint64_t> available_bytes() = 0;
 
   /// Asked when a file has been copied out, before it gets its name: may the copy be taken for the file? `same`: its
@@ -42,6 +49,9 @@ class StagingBuffer final : public Buffer {
   std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
     return staging_.publish_files(files, failed);
   }
+  Status link_files(const std::string& existing, std::span<const std::string> names) override {
+    return staging_.link_files(existing, names, fs::Over::nothing);
+  }
   Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override {
     return staging_.make_directory(path, attributes);
   }
@@ -50,6 +60,8 @@ class StagingBuffer final : public Buffer {
     return staging_.make_symlink(path, target, attributes);
   }
   Result<std::vector<fs::WalkItem>> walk() override { return staging_.walk(); }
+  Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override { return staging_.set_xattrs(path, xattrs); }
+  std::vector<fs::WalkItem> gone() override { return staging_.gone(); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
 
  private:

@@ -20,7 +20,7 @@ const config::Resource* resource_of(const config::JobConfig& config, const std::
     return whole == resource.path || resource.path == config.root_dir || whole.starts_with(resource.path + "/");
   };
   for (const auto& resource : config.resources)
-    if (holds(resource) && (best == nullptr || resource.path.size() > best->path.size())) best = &resource;
+    if (!resource.is_list && holds(resource) && (best == nullptr || resource.path.size() > best->path.size())) best = &resource;
   return best;
 }
 

@@ -1,8 +1,10 @@
 #include "stage/inventory.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
+#include "stage/deletions.hpp"
 #include "stage/selection.hpp"
 
 namespace efs::stage {
@@ -48,13 +50,28 @@ std::string writers_text(const fs::Writers& writers) {
   return "nobody can write to it now: an unload would be verified";
 }
 
-Json absent(const config::JobConfig& config, const std::string& name, PfsIo& pfs) {
+/// What becomes of an input that the job took away; "" of what was none.
+std::string fate_of_gone(const config::JobConfig& config, const std::string& name, fs::Staging& staging) {
+  const auto gone = staging.gone();
+  const auto item = std::ranges::find(gone, name, &fs::WalkItem::path);
+  if (item == gone.end()) return {};
+  if (removed_inputs(config, {*item}).empty()) return "it stays on the PFS: " + std::string(config.deletions == config::Deletions::ignore ? "deletions are not propagated" : "it is no persistent input");
+  const bool in_place = config.in_place || config.results_dir == config.root_dir;
+  if (!in_place && !item->saved) return "it stays on the PFS: results-dir has no copy of it";
+  return "it is removed from " + config.results_dir + ", if it has not changed there";
+}
+
+Json absent(const config::JobConfig& config, const std::string& name, fs::Staging& staging, PfsIo& pfs) {
   const std::string there = (config.root_dir == "/" ? "" : config.root_dir) + "/" + name;
   const auto attributes = pfs.lstat(AT_FDCWD, there);
   Json answer{{"path", name}, {"in_buffer", false}, {"on_pfs", attributes.has_value()}};
   std::string text = name + ": not in the buffer\n";
   if (attributes) text += "  on the PFS   " + std::string(type_of(attributes->st_mode)) + ", " + format_bytes(static_cast<std::uint64_t>(attributes->st_size)) + ": " + there + "\n  to get it    efs load " + name + "\n";
   else text += "  on the PFS   no: " + there + ": " + describe(attributes.error()) + "\n";
+  if (const auto fate = fate_of_gone(config, name, staging); !fate.empty()) {
+    answer["at_stop"] = fate;
+    text += "  state        it was staged in, and the job removed or renamed it\n  at the stop  " + fate + "\n";
+  }
   answer["text"] = text;
   return answer;
 }
@@ -70,7 +87,7 @@ Json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item) 
 
 Json explain(const config::JobConfig& config, const std::string& name, fs::Staging& staging, PfsIo& pfs, const std::string& where) {
   const auto item = staging.find(name);
-  if (!item) return absent(config, name, pfs);
+  if (!item) return absent(config, name, staging, pfs);
   std::string why;
   const config::FileClass file_class = class_of(config, *item, &why);
   Json answer = inventory_entry(config, *item);

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <map>
 
 #include "base/mutex.hpp"
 #include "base/text.hpp"
 #include "config/paths.hpp"
+#include "stage/hard_links.hpp"
 
 namespace efs::stage {
 namespace {
-
-constexpr std::uint64_t grain = 4096;
 
 /// ctime is left out: a chmod or a new link on the PFS is no other content.
 bool same_version(const std::optional<fs::Origin>& a, const fs::Origin& b) {
@@ -36,8 +36,15 @@ class LoadBuffer final : public Buffer {
     failed = {};
     return files.size();
   }
+  /// Load::publish() makes them.
+  Status link_files(const std::string&, std::span<const std::string>) override { return {}; }
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return {}; }
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return {}; }
+  Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override {
+    const MutexLock lock(mutex_);
+    if (!xattrs.empty()) xattrs_[path] = xattrs;
+    return {};
+  }
   /// Nothing that stage_in() should look at: what is there already has been left out of its plan.
   Result<std::vector<fs::WalkItem>> walk() override { return std::vector<fs::WalkItem>(); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
@@ -47,11 +54,17 @@ class LoadBuffer final : public Buffer {
     const MutexLock lock(mutex_);
     return std::exchange(files_, {});
   }
+  /// Those of directories, by path.
+  std::map<std::string, std::map<std::string, std::string>> take_xattrs() {
+    const MutexLock lock(mutex_);
+    return std::exchange(xattrs_, {});
+  }
 
  private:
   fs::Staging& staging_;
   Mutex mutex_;  // rank 90 (leaf)
   std::vector<fs::StagedFile> files_ EFS_GUARDED_BY(mutex_);
+  std::map<std::string, std::map<std::string, std::string>> xattrs_ EFS_GUARDED_BY(mutex_);
 };
 
 class Load {
@@ -112,12 +125,8 @@ class Load {
 
   void leave_out_what_is_there(Plan& plan) {
     std::erase_if(plan.entries, [&](const PlanEntry& entry) { return is_there(entry); });
-    plan.bytes = plan.files = 0;
-    for (const auto& entry : plan.entries) {
-      if (entry.type != EntryType::file) continue;
-      ++plan.files;
-      plan.bytes += entry.size;
-    }
+    group_links(plan.entries);
+    sum_up(plan);
   }
 
   /// True where nothing is to be done for the entry; what must not be replaced is a failure.
@@ -138,7 +147,7 @@ class Load {
       return ++report_.already, true;
     }
     if (type != S_IFREG) return failed(entry.path, {EISDIR, "is in the buffer and is no regular file; remove it there first"}), true;
-    const bool same = !found->dirty && same_version(found->origin, entry.origin);
+    const bool same = !found->dirty && (same_version(found->origin, entry.origin) || same_version(found->saved, entry.origin));
     if (same && found->parts.empty()) return ++report_.already, true;
     if (same) return false;  // more of it, or the whole, takes the place of parts
     if (!request_.replace) {
@@ -152,7 +161,7 @@ class Load {
 
   bool fits(const Plan& plan) {
     std::uint64_t needed = 0;
-    for (const auto& entry : plan.entries) needed += (std::min(entry.size, entry.allocated) + grain - 1) / grain * grain;
+    for (const auto& entry : plan.entries) needed += entry.link_to.empty() ? rounded(std::min(entry.size, entry.allocated)) : 0;
     if (!request_.part.whole()) needed = std::min(needed, request_.part.length == 0 ? needed : request_.part.length);
     auto available = staging_.available_bytes();
     if (!available || needed <= *available) return true;
@@ -166,6 +175,7 @@ class Load {
     LoadBuffer buffer(staging_);
     StageReport staged = stage_in(plan, buffer, pfs_, options_, progress_);
     if (!staged.ok()) return failed(staged.failure->path, std::move(staged.failure->error));
+    directory_xattrs_ = buffer.take_xattrs();
     publish(plan, buffer.take());
   }
 
@@ -176,7 +186,7 @@ class Load {
       if (report_.failure) break;
       Status done;
       if (entry.type == EntryType::directory) {
-        auto added = staging_.add_directory(entry.path, entry.attributes);
+        auto added = staging_.add_directory(entry.path, entry.attributes, directory_xattrs_[entry.path]);
         if (!added) done = std::unexpected(added.error());
         else if (*added) made.push_back(&entry);
       } else if (entry.type == EntryType::symlink) {
@@ -186,6 +196,7 @@ class Load {
     }
     std::ranges::sort(files, {}, &fs::StagedFile::path);
     for (const auto& file : files) publish_one(file);
+    for (const auto& entry : plan.entries) link_one(entry);
     // Children first: each name made inside a directory has moved its times.
     for (auto it = made.rbegin(); it != made.rend(); ++it) (void)staging_.settle_directory((*it)->path, (*it)->attributes);
   }
@@ -201,6 +212,13 @@ class Load {
     staging_.abandon(file.ino);
     if (report_.files > 0) done.error().what += " (" + std::to_string(report_.files) + " other files were loaded)";
     failed(file.path, std::move(done.error()));
+  }
+
+  /// A further name of a file that publish_one() has given its first.
+  void link_one(const PlanEntry& entry) {
+    if (entry.link_to.empty() || report_.failure) return;
+    if (auto done = staging_.link_files(entry.link_to, std::span(&entry.path, 1), over_of(entry.path, entry.origin)); done) ++report_.files;
+    else failed(entry.path, std::move(done.error()));
   }
 
   /// The whole file, or more of it, may take the place of parts of the same version without being asked.
@@ -259,6 +277,7 @@ class Load {
   PfsIo& pfs_;
   const Options& options_;
   Progress& progress_;
+  std::map<std::string, std::map<std::string, std::string>> directory_xattrs_;  // by path, of those that have any
   LoadReport report_;
 };
 

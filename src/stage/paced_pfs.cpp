@@ -121,11 +121,17 @@ Status PacedPfs::rename(int at, const std::string& from, const std::string& to) 
 Status PacedPfs::unlink(int at, const std::string& name) {
   return paced(CallKind::once, 0, [&] { return pfs_.unlink(at, name); });
 }
+Status PacedPfs::rmdir(int at, const std::string& name) {
+  return paced(CallKind::once, 0, [&] { return pfs_.rmdir(at, name); });
+}
 Result<std::map<std::string, std::string>> PacedPfs::xattrs(int fd) {
   return paced(CallKind::reading, 0, [&] { return pfs_.xattrs(fd); });
 }
 Status PacedPfs::set_xattr(int fd, const std::string& name, const std::string& value) {
   return paced(CallKind::idempotent, 0, [&] { return pfs_.set_xattr(fd, name, value); });
+}
+Status PacedPfs::remove_xattr(int fd, const std::string& name) {
+  return paced(CallKind::once, 0, [&] { return pfs_.remove_xattr(fd, name); });
 }
 Status PacedPfs::chmod(int fd, mode_t mode) {
   return paced(CallKind::idempotent, 0, [&] { return pfs_.chmod(fd, mode); });

@@ -75,8 +75,10 @@ class PacedPfs final : public PfsIo {
   Status link(int from_at, const std::string& from, int at, const std::string& name) override;
   Status rename(int at, const std::string& from, const std::string& to) override;
   Status unlink(int at, const std::string& name) override;
+  Status rmdir(int at, const std::string& name) override;
   Result<std::map<std::string, std::string>> xattrs(int fd) override;
   Status set_xattr(int fd, const std::string& name, const std::string& value) override;
+  Status remove_xattr(int fd, const std::string& name) override;
   Status chmod(int fd, mode_t mode) override;
   Status chown(int fd, uid_t uid, gid_t gid) override;
   Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 
 #include "base/checksum.hpp"
+#include "fs/acl.hpp"
 #include "stage/results_tree.hpp"
 
 namespace efs::stage {
@@ -27,20 +29,6 @@ auto make_afresh(PfsIo& pfs, const PartialJob& job, Make make) {
     return decltype(made)(told(removed.error(), "removing the partial of an earlier stage-out"));
   }
   return make();
-}
-
-/// What the PFS does not take or permit is told, not an error: the data are worth more. ENOSPC: ext4's word for a value
-/// that does not fit beside the others.
-Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
-  std::string lost;
-  for (const auto& [name, value] : item.xattrs) {
-    auto done = pfs.set_xattr(fd, name, value);
-    if (done) continue;
-    constexpr std::array refusals{EOPNOTSUPP, EPERM, EACCES, E2BIG, ERANGE, ENOSPC};
-    if (std::ranges::find(refusals, done.error().code) == refusals.end()) return told(done.error(), "setting its extended attributes");
-    lost += (lost.empty() ? "" : "; ") + name + ": " + describe(done.error());
-  }
-  return lost;
 }
 
 /// Owner, extended attributes, mode, times; the owner first, for changing it clears setuid bits and capabilities. Returns what
@@ -89,6 +77,10 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, 
   auto written = pfs.fstat(fd);
   if (!written) return told(written.error(), "reading back its attributes");
   if (static_cast<std::uint64_t>(written->st_size) != size) return fail(EIO, "the PFS has another size than was written");
+  if (job.inherits_acl && !job.item.xattrs.contains(fs::access_acl_name)) {
+    auto done = pfs.remove_xattr(fd, fs::access_acl_name);
+    if (!done && done.error().code != ENODATA && done.error().code != EOPNOTSUPP) return told(done.error(), "taking the directory's default ACL from it");
+  }
   auto lost = set_attributes(fd, job.item, *written, pfs);
   if (!lost) return std::unexpected(lost.error());
   if (job.fsync) {
@@ -131,6 +123,19 @@ Result<std::uint64_t> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scrat
 
 }  // namespace
 
+Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
+  std::string lost;
+  // ENOSPC: ext4's word for a value that does not fit beside the others.
+  for (const auto& [name, value] : item.xattrs) {
+    auto done = pfs.set_xattr(fd, name, value);
+    if (done) continue;
+    constexpr std::array refusals{EOPNOTSUPP, EPERM, EACCES, E2BIG, ERANGE, ENOSPC};
+    if (std::ranges::find(refusals, done.error().code) == refusals.end()) return told(done.error(), "setting its extended attributes");
+    lost += (lost.empty() ? "" : "; ") + name + ": " + describe(done.error());
+  }
+  return lost;
+}
+
 std::string partial_name(const std::string& name, bool taken) {
   std::string partial = name + partial_suffix;
   if (!taken && partial.size() <= longest_name) return partial;
@@ -157,6 +162,16 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
   if (done) return done;
   (void)pfs.unlink(job.directory, job.partial);
   return told(done.error(), "giving it its name");
+}
+
+bool is_origin(const struct stat& now, const fs::WalkItem& item) {
+  const auto is_now = [&](const std::optional<fs::Origin>& known) {
+    if (!known) return false;
+    const fs::Origin version{.device = now.st_dev, .inode = now.st_ino, .size = static_cast<std::uint64_t>(now.st_size),
+                             .mtime = to_ns(now.st_mtim), .ctime = item.linked ? known->ctime : to_ns(now.st_ctim)};
+    return version == *known;
+  };
+  return S_ISREG(now.st_mode) && (is_now(item.origin) || is_now(item.saved));
 }
 
 Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
@@ -189,9 +204,7 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name
   // Removed there since: nothing is lost by bringing it back.
   if (!now && now.error().code == ENOENT) return PfsCheck{};
   if (!now) return told(now.error(), "comparing it with its origin");
-  const fs::Origin version{.device = now->st_dev, .inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size),
-                           .mtime = to_ns(now->st_mtim), .ctime = to_ns(now->st_ctim)};
-  if (to_origin && item.origin && S_ISREG(now->st_mode) && version == *item.origin) return PfsCheck{};
+  if (to_origin && is_origin(*now, item)) return PfsCheck{};
   if (!S_ISREG(now->st_mode) || !S_ISREG(item.attributes.st_mode) || !same_version(*now, item.attributes) || !same_mode(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
   auto theirs = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
   if (!theirs) return told(theirs.error(), "comparing it with its origin");

@@ -37,6 +37,7 @@ struct PartialJob {
   std::string partial;
   bool fsync = false;  // now, by itself; else the caller's syncfs covers it
   std::string name{};  // that it is to get; "": the item's
+  bool inherits_acl = false;  // from its directory, and must not: it has the item's ACL or none
 };
 
 /// Writes data, owner and extended attributes (both where permitted), mode and times of a file, or a symbolic link. A partial left by a stage-out
@@ -53,9 +54,17 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
 /// no other cache on this node. EIO where the two differ.
 Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel);
 
+/// What the PFS does not take or permit is told ("user.x: Operation not supported; ..."), not an error: the data are worth
+/// more. Other errors are.
+Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs);
+
 /// Gives the file `from` (in the open directory `from_at`) the item's name too, replacing what has it: by a link of the
 /// partial name, renamed. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV where the PFS cannot; no partial is left.
 Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs);
+
+/// Is `now` the version that the item was staged in from, or that was brought out later? Of a file with several names ctime does not count: it moves when
+/// we replace one of the others.
+bool is_origin(const struct stat& now, const fs::WalkItem& item);
 
 /// How the PFS stands towards an item that is to replace its origin.
 enum class PfsVersion : std::uint8_t { origin_or_none, same_content, other };

@@ -163,6 +163,8 @@ class PosixPfs : public PfsIo {
   }
   Status unlink(int at, const std::string& name) override { return status_of(::unlinkat(at, name.c_str(), 0)); }
 
+  Status rmdir(int at, const std::string& name) override { return status_of(::unlinkat(at, name.c_str(), AT_REMOVEDIR)); }
+
   Result<std::map<std::string, std::string>> xattrs(int fd) override {
     // Most files have none: then this is one system call.
     std::map<std::string, std::string> found;
@@ -180,7 +182,7 @@ class PosixPfs : public PfsIo {
     for (std::size_t at = 0; at < names.size();) {
       const std::string name = names.c_str() + at;
       at += name.size() + 1;
-      if (!name.starts_with("user.") && !name.starts_with("trusted.") && name != "security.capability" && name != fs::access_acl_name) continue;
+      if (!name.starts_with("user.") && !name.starts_with("trusted.") && name != "security.capability" && !fs::is_acl_name(name)) continue;
       std::string value(XATTR_SIZE_MAX, '\0');
       const ssize_t size = ::fgetxattr(fd, name.c_str(), value.data(), value.size());
       if (size < 0 && errno == ENODATA) continue;  // removed meanwhile
@@ -193,6 +195,8 @@ class PosixPfs : public PfsIo {
   Status set_xattr(int fd, const std::string& name, const std::string& value) override {
     return status_of(::fsetxattr(fd, name.c_str(), value.data(), value.size(), 0));
   }
+
+  Status remove_xattr(int fd, const std::string& name) override { return status_of(::fremovexattr(fd, name.c_str())); }
 
   Status chmod(int fd, mode_t mode) override { return status_of(::fchmod(fd, mode)); }
   Status chown(int fd, uid_t uid, gid_t gid) override { return status_of(::fchown(fd, uid, gid)); }

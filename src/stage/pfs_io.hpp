@@ -59,11 +59,13 @@ class PfsIo {
   virtual Status link(int from_at, const std::string& from, int at, const std::string& name) = 0;
   virtual Status rename(int at, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int at, const std::string& name) = 0;
+  virtual Status rmdir(int at, const std::string& name) = 0;
 
-  /// The extended attributes of an open file that go with it: user.*, security.capability, and what else this process
-  /// may see of trusted.*. None where the file system has none.
+  /// The extended attributes of an open file or directory that go with it: user.*, security.capability, ACLs, and what
+  /// else this process may see of trusted.*. None where the file system has none.
   virtual Result<std::map<std::string, std::string>> xattrs(int fd) = 0;
   virtual Status set_xattr(int fd, const std::string& name, const std::string& value) = 0;
+  virtual Status remove_xattr(int fd, const std::string& name) = 0;
 
   virtual Status chmod(int fd, mode_t mode) = 0;
   virtual Status chown(int fd, uid_t uid, gid_t gid) = 0;

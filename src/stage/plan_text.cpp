@@ -29,6 +29,7 @@ nlohmann::json entry_json(const PlanEntry& entry) {
     json["bytes"] = entry.size;
     json["allocated"] = entry.allocated;
   }
+  if (!entry.link_to.empty()) json["link_to"] = entry.link_to;
   if (entry.type == EntryType::symlink) json["target"] = entry.target;
   return json;
 }
@@ -40,6 +41,7 @@ nlohmann::json to_json(const Plan& plan) {
                       {"job", plan.name},
                       {"root_dir", plan.root_dir},
                       {"results_dir", plan.results_dir},
+                      {"deletions", plan.deletions ? "propagate" : "ignore"},
                       {"bytes", plan.bytes},
                       {"needed_bytes", plan.needed},
                       {"files", plan.files},
@@ -62,6 +64,7 @@ std::string describe(const Plan& plan) {
                      std::to_string(plan.inodes) + " inodes) from " + plan.root_dir + "\n";
   if (plan.capacity) text += "buffer: needs at most " + format_bytes(plan.needed) + " of " + format_bytes(*plan.capacity) + "\n";
   text += plan.results_dir.empty() ? "stage out: nothing is persistent\n" : "stage out: to " + plan.results_dir + "\n";
+  if (plan.deletions) text += "deletions: persistent inputs that the job removes or renames are removed from " + plan.results_dir + ", if unchanged there\n";
   for (const auto& skip : plan.skipped) text += "skipped: " + skip.path + " (" + skip.reason + ")\n";
   for (const auto& problem : plan.problems) {
     text += "problem: " + problem.path + ": " + problem.reason;

@@ -1,6 +1,8 @@
 #include "stage/planner.hpp"
 
 #include "stage/distribute.hpp"
+#include "stage/hard_links.hpp"
+#include "stage/input_list.hpp"
 
 #include <unistd.h>
 
@@ -17,10 +19,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::uint64_t grain = 4096;  // the smallest piece a buffer gives out
 constexpr int directory_flags = O_RDONLY | O_DIRECTORY;
-
-std::uint64_t rounded(std::uint64_t bytes) { return (bytes + grain - 1) / grain * grain; }
 
 class Planner {
  public:
@@ -31,6 +30,7 @@ class Planner {
     plan_.root_dir = config_.root_dir;
     plan_.results_dir = config_.results_dir;
     plan_.capacity = capacity;
+    plan_.deletions = config_.deletions == config::Deletions::propagate;
     auto root = pfs_.open(AT_FDCWD, config_.root_dir, directory_flags);
     if (root) {
       root_ = std::move(*root);
@@ -47,6 +47,7 @@ class Planner {
 
  private:
   void problem(const std::string& path, std::string reason) {
+    if (!place_.empty()) return plan_.problems.push_back({.path = place_, .reason = path + " " + reason, .line = line_});
     plan_.problems.push_back({.path = path, .reason = std::move(reason), .line = line_});
   }
   std::string absolute(const std::string& relative) const {
@@ -58,7 +59,9 @@ class Planner {
     line_ = resource.line;
     priority_ = resource.priority;
     const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";
-    if (resource.path == config_.root_dir) {
+    if (resource.is_list) {
+      add_list(resource.path);
+    } else if (resource.path == config_.root_dir) {
       add_children("");
     } else if (!resource.path.starts_with(prefix)) {
       problem(resource.path, "is not below root-dir " + config_.root_dir);
@@ -68,6 +71,38 @@ class Planner {
       add_path(resource.path.substr(prefix.size()));
     }
     line_ = 0;
+  }
+
+  /// What the list names, looked at side by side.
+  void add_list(const std::string& file) {
+    const auto text = read_list(pfs_, file);
+    if (!text) return problem(file, "the list cannot be read: " + describe(text.error()));
+    const auto before = plan_.problems.size();
+    const InputList list = parse_list(*text, config_.root_dir);
+    for (const auto& bad : list.problems) problem(file + ":" + std::to_string(bad.line), bad.reason);
+    std::vector<std::string> paths;
+    std::vector<int> lines;
+    for (const auto& input : list.inputs) {
+      place_ = file + ":" + std::to_string(input.line);
+      if (input.path.empty()) add_children("");
+      else if (add_parents(input.path)) paths.push_back(input.path), lines.push_back(input.line);
+    }
+    const auto all = survey_->look(paths);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      place_ = file + ":" + std::to_string(lines[i]);
+      add_found(all[i], true);
+    }
+    place_.clear();
+    shorten_problems(file, before);
+  }
+
+  /// A list of a million paths that are not there is told of by a few of them.
+  void shorten_problems(const std::string& file, std::size_t before) {
+    constexpr std::size_t most = 20;
+    const auto found = plan_.problems.size() - before;
+    if (found <= most + 1) return;
+    plan_.problems.resize(before + most);
+    problem(file, "has " + std::to_string(found - most) + " more such lines");
   }
 
   /// A named path with its parents; false where there is a problem (which is recorded).
@@ -105,6 +140,7 @@ class Planner {
     if (type == EntryType::file) {
       entry.size = static_cast<std::uint64_t>(attributes.st_size);
       entry.allocated = static_cast<std::uint64_t>(attributes.st_blocks) * 512;
+      entry.linked = attributes.st_nlink > 1;
     }
     const Nanoseconds mtime = to_ns(attributes.st_mtim);
     entry.attributes = {.mode = attributes.st_mode & 07777U, .uid = attributes.st_uid, .gid = attributes.st_gid,
@@ -237,12 +273,8 @@ class Planner {
     for (auto& [path, entry] : entries_) plan_.entries.push_back(std::move(entry));
     entries_.clear();
     deal_out(config_, plan_.entries);
-    for (const auto& entry : plan_.entries) {
-      plan_.bytes += entry.size;
-      plan_.needed += rounded(entry.size);
-      ++plan_.inodes;
-      if (entry.type == EntryType::file) ++plan_.files;
-    }
+    group_links(plan_.entries);
+    sum_up(plan_);
   }
 
   void check_capacity(std::uint64_t capacity) {
@@ -250,7 +282,7 @@ class Planner {
     // a PFS that compresses; only the files themselves can tell.
     if (plan_.needed > capacity) {
       for (const auto& entry : plan_.entries) {
-        if (entry.type == EntryType::file && entry.allocated < entry.size) plan_.needed -= hole_bytes(entry);
+        if (entry.type == EntryType::file && entry.link_to.empty() && entry.allocated < entry.size) plan_.needed -= hole_bytes(entry);
       }
     }
     if (plan_.needed <= capacity) return;
@@ -280,6 +312,7 @@ class Planner {
   std::optional<Survey> survey_;  // there when root_ is
   int line_ = 0;
   int priority_ = 0;
+  std::string place_;  // the line of a list that asks for it: "FILE:LINE"; "": no list does
   std::map<std::string, PlanEntry> entries_;
   std::set<std::string> complete_;  // directories whose children are in entries_
   Plan plan_;

@@ -27,6 +27,8 @@ struct PlanEntry {
   std::string target;  // of a symbolic link
   config::FileClass file_class = config::FileClass::temporary;
   int priority = 0;  // of the resource that asks for it; the highest of several
+  bool linked = false;  // the PFS has more names of this file, perhaps not below a resource
+  std::string link_to;  // "", or another name of the same file: one of the plan without a link_to, or one in the buffer
 };
 
 /// Why the job must not start: the object, what is wrong with it, and where the job file asks for it (0: nowhere).
@@ -47,11 +49,12 @@ struct Plan {
   std::string root_dir;
   std::string results_dir;
   std::vector<PlanEntry> entries;  // byte order of paths, hence parents first; each name once
-  std::uint64_t bytes = 0;         // sum of sizes
+  std::uint64_t bytes = 0;         // sum of sizes; a file with several names counts once
   std::uint64_t needed = 0;        // what the buffer must hold, holes left out (an upper bound where that decides nothing)
   std::uint64_t inodes = 0;
   std::uint64_t files = 0;
   std::optional<std::uint64_t> capacity;
+  bool deletions = false;  // persistent inputs that the job removes go from results_dir, too
   std::vector<PlanProblem> problems;  // all that were found; empty: the job may start
   std::vector<PlanSkip> skipped;
 };

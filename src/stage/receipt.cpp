@@ -43,6 +43,7 @@ std::uint64_t& counter(ReceiptTotals& totals, Action action) {
     case Action::skipped: return totals.skipped;
     case Action::conflict: return totals.conflict;
     case Action::not_saved: return totals.not_saved;
+    case Action::removed: return totals.removed;
     case Action::failed: break;
   }
   return totals.failed;
@@ -120,6 +121,7 @@ void append_totals(JsonText& json, const ReceiptTotals& totals) {
   json.number("failed", totals.failed);
   json.number("conflict", totals.conflict);
   json.number("not-saved", totals.not_saved);
+  if (totals.removed > 0) json.number("removed", totals.removed);
   json.number("bytes_staged_out", totals.bytes_staged_out);
   json.number("bytes_left", totals.bytes_left);
   json.end('}');
@@ -192,6 +194,7 @@ const char* name_of(Action action) {
     case Action::skipped: return "skipped";
     case Action::conflict: return "conflict";
     case Action::not_saved: return "not-saved";
+    case Action::removed: return "removed";
     case Action::failed: break;
   }
   return "failed";
@@ -216,7 +219,7 @@ void settle(Receipt& receipt) {
   }
   const auto& totals = receipt.totals;
   const bool lost = totals.failed + totals.conflict + totals.not_saved > 0;
-  if (!receipt.reason.empty() || (lost && totals.staged_out + totals.kept == 0)) {
+  if (!receipt.reason.empty() || (lost && totals.staged_out + totals.kept + totals.removed == 0)) {
     receipt.verdict = Verdict::failed;
   } else {
     receipt.verdict = lost ? Verdict::partial : Verdict::complete;
@@ -238,10 +241,10 @@ std::string describe(const Receipt& receipt, std::size_t names) {
   std::string text = receipt.job + ": stage-out " + name_of(receipt.verdict) + ": " + std::to_string(totals.staged_out) + " staged out (" +
                      format_bytes(totals.bytes_staged_out) + ") to " + (receipt.results_dir.empty() ? "nowhere" : receipt.results_dir) +
                      " in " + format_seconds(static_cast<double>(receipt.ended - receipt.started) * 1e-9) + ", " +
-                     std::to_string(totals.unchanged) + " unchanged, " + (totals.kept > 0 ? std::to_string(totals.kept) + " kept, " : std::string()) + std::to_string(totals.dropped) + " dropped, " +
+                     std::to_string(totals.unchanged) + " unchanged, " + (totals.kept > 0 ? std::to_string(totals.kept) + " kept, " : std::string()) + std::to_string(totals.dropped) + " dropped, " + (totals.removed > 0 ? std::to_string(totals.removed) + " removed, " : std::string()) +
                      std::to_string(totals.skipped) + " skipped\n";
   if (!receipt.reason.empty()) text += "  " + receipt.reason + "\n";
-  for (const auto action : {Action::failed, Action::conflict, Action::not_saved, Action::dropped, Action::skipped}) {
+  for (const auto action : {Action::failed, Action::conflict, Action::not_saved, Action::removed, Action::dropped, Action::skipped}) {
     list_names(text, receipt, action, names);
   }
   const auto left = totals.failed + totals.conflict + totals.not_saved;

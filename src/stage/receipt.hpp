@@ -22,6 +22,7 @@ enum class Action : std::uint8_t {
   failed,      // was tried; the reason says what happened; still in the buffer
   conflict,    // the PFS has another version than was staged in; still in the buffer, PFS untouched
   not_saved,   // not tried (PFS full, cancelled); still in the buffer
+  removed,     // an input that the job removed or renamed, gone from results-dir too (deletions: propagate)
 };
 const char* name_of(Action action);  // "staged-out"
 
@@ -44,7 +45,7 @@ enum class Verdict : std::uint8_t { complete, partial, failed };
 const char* name_of(Verdict verdict);
 
 struct ReceiptTotals {
-  std::uint64_t staged_out = 0, unchanged = 0, kept = 0, dropped = 0, skipped = 0, failed = 0, conflict = 0, not_saved = 0;
+  std::uint64_t staged_out = 0, unchanged = 0, kept = 0, dropped = 0, skipped = 0, failed = 0, conflict = 0, not_saved = 0, removed = 0;
   std::uint64_t bytes_staged_out = 0;
   std::uint64_t bytes_left = 0;  // failed, conflict and not-saved: only the buffer has them
 };

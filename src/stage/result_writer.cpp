@@ -4,6 +4,8 @@
 #include <array>
 #include <chrono>
 
+#include "fs/acl.hpp"
+
 namespace efs::stage {
 namespace {
 
@@ -65,13 +67,28 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
   if (!directory) return give_up(out, directory.error());
   // In a directory that we have just made nothing can be there.
   if ((replaces_origin(out) || !tree_.is_new(parent_of(out.item->path))) && !may_write(out, *directory, scratch)) return;
-  auto written = write_partial(job_of(out, *directory), buffer_, pfs_, scratch, progress_);
+  PartialJob job = job_of(out, *directory);
+  job.inherits_acl = in_place_ && hands_down_acl(parent_of(out.item->path), *directory);
+  auto written = write_partial(job, buffer_, pfs_, scratch, progress_);
   if (!written) return give_up(out, written.error());
   out.file = *written;
   out.entry.checksum = written->checksum;
   if (written->checksum) out.entry.bytes = written->size;
   if (!written->lost.empty()) out.entry.reason += (out.entry.reason.empty() ? "" : "; ") + ("without " + written->lost);
   out.state = Outgoing::State::written;
+}
+
+/// Has the directory a default ACL? In place the job's files have what they are to have of it. (Elsewhere it is results-dir's
+/// to say who may read what comes there.)
+bool ResultWriter::hands_down_acl(const std::string& path, int directory) {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = acl_directories_.find(path); known != acl_directories_.end()) return known->second;
+  }
+  const auto xattrs = pfs_.xattrs(directory);
+  const bool has = xattrs && xattrs->contains(fs::default_acl_name);
+  const MutexLock lock(mutex_);
+  return acl_directories_[path] = has;
 }
 
 /// False where the result is settled, or `named` by an earlier stage-out.
@@ -166,7 +183,7 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
 
 bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   const bool there = first.state == Outgoing::State::settled && (first.entry.action == Action::staged_out || first.entry.action == Action::kept);
-  if (!there || replaces_origin(out) || progress_.cancel) return false;
+  if (!there || progress_.cancel) return false;
   auto from = tree_.directory(parent_of(first.item->path));
   auto to = tree_.directory(parent_of(out.item->path));
   if (!from || !to) return give_up(out, from ? to.error() : from.error()), true;
@@ -174,6 +191,9 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   if (!now || (first.file.checksum && now->st_ino != first.file.inode)) return false;
   auto present = pfs_.lstat(to->get(), out.name);
   const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
+  // Another version than was staged in: to be written like any other, which knows what is to be done then.
+  const bool conflict = !linked && present && replaces_origin(out) && config_.on_conflict != config::OnConflict::overwrite && !is_origin(*present, *out.item);
+  if (conflict) return false;
   if (!linked) {
     auto done = link_partial(from->get(), first.name, job_of(out, to->get()), pfs_);
     if (!done && cannot_link(done.error())) return false;

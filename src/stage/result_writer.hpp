@@ -6,7 +6,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 
+#include "base/mutex.hpp"
 #include "config/job_config.hpp"
 #include "stage/directory_cursor.hpp"
 #include "stage/outgoing.hpp"
@@ -51,6 +53,7 @@ class ResultWriter {
   void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
+  bool hands_down_acl(const std::string& path, int directory);
   bool replaces_origin(const Outgoing& out) const { return in_place_ && out.item->origin.has_value(); }
   bool may_write(Outgoing& out, int directory, Scratch& scratch);
   bool resolve(Outgoing& out, int directory, Scratch& scratch);
@@ -64,6 +67,8 @@ class ResultWriter {
   const bool in_place_;
   ScratchPool scratches_;
   std::atomic<bool> full_{false};
+  Mutex mutex_;  // rank 90 (leaf)
+  std::unordered_map<std::string, bool> acl_directories_ EFS_GUARDED_BY(mutex_);  // hands_down_acl(), where it was asked
 };
 
 }  // namespace efs::stage

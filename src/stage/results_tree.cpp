@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "stage/partial.hpp"
+
 namespace efs::stage {
 namespace {
 
@@ -69,7 +71,24 @@ Status ResultsTree::sync_made() {
   return {};
 }
 
-Status ResultsTree::finish(const fs::WalkItem& item, bool fsync) {
+Result<std::string> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool exactly) {
+  auto there = pfs_.xattrs(fd);
+  if (!there) return told(there.error(), "reading the directory's extended attributes");
+  fs::WalkItem wanted{.path = item.path, .xattrs = item.xattrs};
+  std::string lost;
+  for (const auto& [name, value] : *there) {
+    if (const auto same = wanted.xattrs.find(name); same != wanted.xattrs.end()) {
+      if (same->second == value) wanted.xattrs.erase(same);
+    } else if (exactly) {
+      if (auto removed = pfs_.remove_xattr(fd, name); !removed && removed.error().code != ENODATA) lost += (lost.empty() ? "" : "; ") + name + ": " + describe(removed.error());
+    }
+  }
+  auto refused = set_xattrs(fd, wanted, pfs_);
+  if (!refused || lost.empty()) return refused;
+  return lost + (refused->empty() ? "" : "; ") + *refused;
+}
+
+Result<std::string> ResultsTree::finish(const fs::WalkItem& item, bool exactly, bool fsync) {
   auto fd = directory(item.path);
   if (!fd) return told(fd.error(), "opening the directory");
   auto now = pfs_.fstat(fd->get());
@@ -81,6 +100,8 @@ Status ResultsTree::finish(const fs::WalkItem& item, bool fsync) {
     if (!done && !not_permitted(done.error())) return told(done.error(), "setting the directory's owner");
     owned = done.has_value();
   }
+  auto lost = apply_xattrs(fd->get(), item, exactly);
+  if (!lost) return lost;
   auto done = pfs_.chmod(fd->get(), safe_mode(wanted.st_mode, owned));
   if (done) done = pfs_.set_times(fd->get(), to_ns(wanted.st_atim), to_ns(wanted.st_mtim));
   const bool foreign = !made_.contains(item.path);
@@ -88,7 +109,7 @@ Status ResultsTree::finish(const fs::WalkItem& item, bool fsync) {
   if (fsync) {
     if (auto synced = pfs_.fsync(fd->get()); !synced) return told(synced.error(), "fsync of the directory");
   }
-  return {};
+  return lost;
 }
 
 bool ResultsTree::sync_all_at_once(std::size_t directories) const { return directories >= many && pfs_.syncfs_reports_errors(); }

@@ -32,10 +32,11 @@ class ResultsTree {
   /// Makes what make() made durable.
   Status sync_made();
 
-  /// Owner (where permitted), mode and times: last, when everything in it is in place. Where the directory was
-  /// there before and belongs to someone else, it keeps its own. `fsync`: durable on return; else sync_all() is to
+  /// Owner and extended attributes (where permitted), mode and times: last, when everything in it is in place. Where the
+  /// directory was there before and belongs to someone else, it keeps its own. Returns what the PFS does not take, as
+  /// set_xattrs(). `exactly`: attributes that the item does not have go, too. `fsync`: durable on return; else sync_all() is to
   /// follow. (Not sync(): the final mode may forbid opening it.)
-  Status finish(const fs::WalkItem& item, bool fsync);
+  Result<std::string> finish(const fs::WalkItem& item, bool exactly, bool fsync);
 
   /// Durability of the names in these directories.
   Status sync(const std::set<std::string>& directories);
@@ -47,6 +48,7 @@ class ResultsTree {
   Status sync_all() { return pfs_.syncfs(root_.get()); }
 
  private:
+  Result<std::string> apply_xattrs(int fd, const fs::WalkItem& item, bool exactly);
   Result<UniqueFd> make_path(const std::string& path);
 
   PfsIo& pfs_;

@@ -17,7 +17,8 @@ struct Subtracted {
 };
 
 /// Takes out of `plan` what `items` (the buffer's walk) have: files whose origin is the PFS' version of now, links with the
-/// same target, directories, and everything that the job has changed. The sums of the plan follow. Pure.
-Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items);
+/// same target, directories, and everything that the job has changed, or removed where that counts (`removed`, see
+/// removed_inputs()). The sums of the plan follow. Pure.
+Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed = {});
 
 }  // namespace efs::stage

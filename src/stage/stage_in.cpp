@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <map>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -35,7 +36,7 @@ std::vector<Task> make_tasks(const Plan& plan, const std::unordered_set<const Pl
   // Where files are few, each can have a thread.
   const std::size_t most = std::clamp<std::size_t>(plan.files / (std::size_t{4} * Crew::automatic_most), 1, task_files);
   for (const auto& entry : plan.entries) {
-    if (entry.type != EntryType::file || present.contains(&entry)) continue;
+    if (entry.type != EntryType::file || !entry.link_to.empty() || present.contains(&entry)) continue;
     if (entry.size >= small_file) {
       large.push_back(&entry);
       continue;
@@ -114,6 +115,8 @@ class StageIn {
         for (const auto& task : std::span(tasks).subspan(begin, end - begin)) run_task(task);
       });
     }
+    if (!stopped()) link_names();
+    if (!stopped()) set_directory_xattrs();
     // Once more: every name made inside a directory has moved its mtime.
     if (!stopped()) make_names(EntryType::directory);
     if (progress_.cancel) failed("", {ECANCELED, "cancelled"});
@@ -136,9 +139,25 @@ class StageIn {
       if (entry->type != EntryType::file) continue;
       ++report_.kept;
       ++progress_.files_done;
-      progress_.bytes_done += entry->size;
+      if (entry->link_to.empty()) progress_.bytes_done += entry->size;
     }
     return {};
+  }
+
+  /// Further names of files, when the first ones are there.
+  void link_names() {
+    std::map<std::string_view, std::vector<std::string>> further;
+    for (const auto& entry : plan_.entries) {
+      if (!entry.link_to.empty() && !present_.contains(&entry)) further[entry.link_to].push_back(entry.path);
+    }
+    for (const auto& [existing, names] : further) {
+      if (stopped()) return;
+      if (auto linked = buffer_.link_files(std::string(existing), names); !linked) {
+        return failed(names.front(), told(linked.error(), "linking it in the buffer").error());
+      }
+      files_ += names.size();
+      progress_.files_done += names.size();
+    }
   }
 
   bool stopped() const { return progress_.cancel; }
@@ -161,6 +180,30 @@ class StageIn {
       ++names_;
     }
     return true;
+  }
+
+  /// Before the last round of times, which leaves them alone.
+  void set_directory_xattrs() {
+    std::vector<const PlanEntry*> directories;
+    for (const auto& entry : plan_.entries) {
+      if (entry.type == EntryType::directory) directories.push_back(&entry);
+    }
+    crew_.run(directories.size(), task_files, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end && !stopped(); ++i) {
+        if (auto done = copy_xattrs(directories[i]->path); !done) failed(directories[i]->path, std::move(done.error()));
+      }
+    });
+  }
+
+  Status copy_xattrs(const std::string& path) {
+    auto directory = pfs_.open_beneath(root_.get(), path, O_RDONLY | O_DIRECTORY);
+    // One that may be passed but not read is no input itself, only on the way to one.
+    if (!directory && directory.error().code == EACCES) return {};
+    if (!directory) return told(directory.error(), "opening the directory");
+    auto xattrs = pfs_.xattrs(directory->get());
+    if (!xattrs) return told(xattrs.error(), "reading its extended attributes");
+    if (auto done = buffer_.set_xattrs(path, *xattrs); !done) return told(done.error(), "setting its extended attributes in the buffer");
+    return {};
   }
 
   void run_task(const Task& task) noexcept {

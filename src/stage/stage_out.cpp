@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "stage/crew.hpp"
+#include "stage/deletions.hpp"
 #include "stage/outgoing.hpp"
 #include "stage/result_writer.hpp"
 #include "stage/results_tree.hpp"
@@ -24,6 +25,7 @@
 // Directories are made, durably, before all batches and are given their modes and times after them, since every
 // rename moves their times and a read-only directory takes no files. A symbolic link cannot be synced by itself:
 // with journalled metadata the fsync of its directory in 4 covers it.
+// Inputs that the job took away go when all results are back (deletions.hpp): a renamed one is a result first.
 // Where the PFS is full, what did not fit is tried once more after all batches, alone: use_what_is_left().
 
 namespace efs::stage {
@@ -57,7 +59,7 @@ class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
       : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), tree_(pfs), crew_(options.workers),
-        writer_(config, buffer, pfs, tree_, progress, options.transfer_size) {}
+        writer_(config, buffer, pfs, tree_, progress, options.transfer_size), deletions_(config, pfs, tree_, crew_, progress.cancel) {}
 
   Receipt run() {
     receipt_.job = config_.name;
@@ -79,14 +81,17 @@ class StageOut {
     Selection selection = select_outgoing(config_, items, options_.by_rank);
     receipt_.entries = std::move(selection.settled);
     list_outgoing(selection.outgoing, items);
-    if (!outgoing_.empty() || !selection.directories.empty()) {
+    const auto removed = deletions_.due(removed_inputs(config_, config_.deletions == config::Deletions::propagate ? buffer_.gone() : std::vector<fs::WalkItem>()));
+    if (!outgoing_.empty() || !selection.directories.empty() || !removed.empty()) {
       if (open_tree()) {
         make_directories(selection.directories);
         run_batches(outgoing_);
         link_names();
         if (writer_.full() && !progress_.cancel) use_what_is_left();
+        remove_inputs(removed);
         finish_directories(selection.directories);
       } else {
+        add(deletions_.refuse(removed, receipt_.reason));
         for (auto* list : {&outgoing_, &further_names_}) {
           for (auto& out : *list) out.settle(Action::not_saved, receipt_.reason);
         }
@@ -95,6 +100,18 @@ class StageOut {
     for (auto* list : {&outgoing_, &further_names_}) {
       for (auto& out : *list) receipt_.entries.push_back(std::move(out.entry));
     }
+  }
+
+  void add(std::vector<ReceiptEntry> entries) {
+    for (auto& entry : entries) receipt_.entries.push_back(std::move(entry));
+  }
+
+  /// Last: what the job renamed is a result under its new name, and must be back before the old one goes.
+  void remove_inputs(const std::vector<fs::WalkItem>& removed) {
+    const auto is_back = [](Action action) { return action != Action::failed && action != Action::conflict && action != Action::not_saved; };
+    bool all = std::ranges::all_of(receipt_.entries, is_back, &ReceiptEntry::action);
+    for (const auto* list : {&outgoing_, &further_names_}) all = all && std::ranges::all_of(*list, [&](const Outgoing& out) { return is_back(out.entry.action); });
+    add(all ? deletions_.carry_out(removed) : deletions_.refuse(removed, "not all results are back"));
   }
 
   void list_outgoing(const std::vector<const fs::WalkItem*>& items, const std::vector<fs::WalkItem>& all) {
@@ -159,7 +176,9 @@ class StageOut {
     std::vector<const DirectoryToMake*> done;
     for (auto it = directories.rbegin(); it != directories.rend(); ++it) {
       if (failed_directories_.contains(it->item->path)) continue;
-      const Status finished = it->apply_attributes ? tree_.finish(*it->item, !at_once) : Status();
+      const bool exactly = it->item->origin && (config_.in_place || config_.results_dir == config_.root_dir);
+      const auto finished = it->apply_attributes ? tree_.finish(*it->item, exactly, !at_once) : Result<std::string>();
+      if (finished && !finished->empty()) lost_[it->item->path] = *finished;
       if (finished) done.push_back(&*it);
       else directory_failed(*it->item, finished.error());
     }
@@ -176,6 +195,7 @@ class StageOut {
     entry.path = directory.item->path;
     entry.action = Action::staged_out;
     entry.mtime = to_ns(directory.item->attributes.st_mtim);
+    if (const auto lost = lost_.find(entry.path); lost != lost_.end()) entry.reason = "without " + lost->second;
     receipt_.entries.push_back(std::move(entry));
   }
 
@@ -327,10 +347,12 @@ class StageOut {
   std::vector<Outgoing> further_names_;   // of files whose first name is in outgoing_
   std::vector<std::size_t> first_of_;     // the index of that first name, for each of them
   std::unordered_set<std::string> failed_directories_;
+  std::unordered_map<std::string, std::string> lost_;  // of directories: what the PFS does not take
   std::string names_not_durable_;  // why directories that we made may not survive a crash; "": they will
   Receipt receipt_;
   Crew crew_;
   ResultWriter writer_;
+  Deletions deletions_;
 };
 
 }  // namespace

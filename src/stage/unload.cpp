@@ -59,6 +59,8 @@ class UnloadBuffer final : public Buffer {
     failed = fail(ENOSYS);
     return 0;
   }
+  Status link_files(const std::string&, std::span<const std::string>) override { return fail(ENOSYS); }
+  Status set_xattrs(const std::string&, const std::map<std::string, std::string>&) override { return fail(ENOSYS); }
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Result<std::vector<fs::WalkItem>> walk() override { return items; }

@@ -43,6 +43,7 @@ std::string state_of(const Namespace& names) {
     });
   };
   visit(names.root(), "");
+  for (const auto& [path, input] : names.gone()) lines.push_back("gone " + path + " origin " + std::to_string(input.origin.inode) + (input.saved ? " saved" : ""));
   std::sort(lines.begin(), lines.end());
   std::string state = "root " + std::to_string(names.root().mode) + "\n";
   for (const auto& line : lines) state += line + "\n";

@@ -155,6 +155,15 @@ Step stage_file(const std::string& path, const std::string& content) {
             if (!staging.publish_file(*ino, path, {.mode = 0644}, {.device = 1, .inode = *ino, .size = content.size()})) staging.abandon(*ino);
           }};
 }
+Step stage_link(const std::string& existing, const std::string& path) {
+  return {"stage in link " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).link_files(existing, std::span(&path, 1), fs::Over::nothing); }};
+}
+Step take_back(const std::string& path) {
+  return {"remove clean " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).remove_clean(path); }};
+}
+Step forget_gone(const std::string& path) {
+  return {"forget " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).forget_gone({path}); }};
+}
 Step settle() {
   return {"settle", [](Life& life) { (void)life.filesystem.settle(); }};
 }
@@ -175,13 +184,13 @@ Step tend() {
 
 Scenario every_operation() {
   return {
-      stage_directory("in"), stage_file("in/a", std::string(300, 'a')), stage_file("in/b", std::string(5000, 'b')), stage_symlink("in/l"), settle(),
+      stage_directory("in"), stage_file("in/a", std::string(300, 'a')), stage_file("in/b", std::string(5000, 'b')), stage_symlink("in/l"), stage_link("in/b", "in/b2"), stage_file("in/c", "comes and goes"), settle(),
       stage_file("in/late", "not settled before the end"), mkdir("d"), create("d/f"), write("d/f", std::string(200, 'f')), surely(fsync("d/f")), set_xattr("d/f", "value"),
       kernel_write("d/f", std::string(150, 'k')), surely(fsync("d/f")), write("d/f", "x", 20), create("d/g"), kernel_write("d/g", "second version"), rename("d/g", "d/f"),
       create("d/h"), write("d/h", "third"), link("d/h", "h2"), unlink("d/h"), rename("h2", "d/f"), fsyncdir(), create("fifo", S_IFIFO | 0600), symlink("s", "d/f"), chmod("d/f", 0600),
       truncate("d/f", 3), surely(fsync("d/f")), create("x"), kernel_write("x", "exchanged"), rename("x", "in/a", RENAME_EXCHANGE), remove_xattr("d/f"), nameless_then_linked("t"), unlink_while_open("t"),
       write("in/b", "changed", 100), surely(fsync("in/b")), saved("in/b", true), saved("d/f", false), settle(), write("d/f", "again"), mkdir("d/e"), rename("d/e", "e"), mkdir("full"), rename("e", "full"), rmdir("full"),
-      create("y"), write("y", "gone soon"), surely(fsync("y")), unlink("y"), create("z"), tend(), unlink("z"), unlink("in/late"), tend(), tend(), tend(), tend(), tend(), tend(), rename("d/f", "final"), fsyncdir()};
+      create("y"), write("y", "gone soon"), surely(fsync("y")), unlink("y"), create("z"), tend(), unlink("z"), unlink("in/late"), tend(), tend(), tend(), tend(), tend(), tend(), rename("d/f", "final"), take_back("in/c"), unlink("in/b2"), rename("in/l", "moved"), unlink("moved"), forget_gone("in/late"), fsyncdir()};
 }
 
 Scenario visible_operations() {

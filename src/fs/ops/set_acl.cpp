@@ -14,8 +14,10 @@ Status Filesystem::set_acl(const Caller& caller, std::uint64_t ino, const std::s
   if (!acl) return std::unexpected(acl.error());
   if (name == default_acl_name) {
     if (!target.is_directory()) return value.empty() ? Status{} : fail(EACCES);
+    if (value.empty() && target.xattr(name) == nullptr) return {};
+    EFS_TRY(mark_dirty(0, **found));
     if (!value.empty()) return commit(caller.request, SetXattr{.ino = ino, .time = file_time_now(), .name = name, .value = value});
-    return target.xattr(name) == nullptr ? Status{} : commit(caller.request, RemoveXattr{.ino = ino, .time = file_time_now(), .name = name});
+    return commit(caller.request, RemoveXattr{.ino = ino, .time = file_time_now(), .name = name});
   }
   if (S_ISLNK(target.mode)) return fail(EOPNOTSUPP);
   SetAttributes record = attributes_of(target);

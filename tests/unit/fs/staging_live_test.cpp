@@ -170,6 +170,33 @@ TEST_CASE("a saved file is clean under its name until it changes") {
   CHECK_FALSE(buffer.staging->remove_clean("f"));  // opened for writing: dirty
 }
 
+TEST_CASE("names that were staged in together are clean together, also after a restart and a snapshot") {
+  LiveBuffer buffer;
+  REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
+  REQUIRE(publish(buffer, "a", "one", Over::nothing));
+  const std::vector<std::string> names{"d/b", "c"};
+  REQUIRE(buffer.staging->link_files("a", names, Over::nothing));
+  CHECK(buffer.staging->link_files("a", names, Over::nothing).error().code == EEXIST);
+  CHECK(buffer.staging->link_files("nosuch", names, Over::anything).error().code == ENOENT);
+  buffer.open();
+  for (const auto* name : {"a", "d/b", "c"}) {
+    const auto item = *buffer.staging->find(name);
+    CHECK(item.ino == buffer.ino("a"));
+    CHECK(item.origin == version);
+    CHECK(item.linked);
+    CHECK_FALSE(item.dirty);
+    CHECK(item.attributes.st_nlink == 3);
+  }
+  // Brought out under one name, it is dirty under the others: the PFS has their old content.
+  (void)buffer.write("a", "new");
+  REQUIRE(buffer.staging->mark_saved("a", {.device = 9, .inode = 9}, true));
+  CHECK_FALSE(buffer.staging->find("a")->dirty);
+  CHECK(buffer.staging->find("c")->dirty);
+  CHECK(buffer.staging->find("c")->origin.has_value());
+  REQUIRE(buffer.staging->mark_saved("c", {.device = 9, .inode = 9}, true));
+  CHECK_FALSE(buffer.staging->find("c")->dirty);
+}
+
 TEST_CASE("removal of a clean file frees its container when nobody has it open") {
   LiveBuffer buffer;
   REQUIRE(publish(buffer, "f", "x", Over::nothing));
@@ -239,7 +266,8 @@ TEST_CASE("a snapshot keeps what staging keeps") {
   CHECK(copy.root().extra->keep == Keep::persistent);
   CHECK(copy.child(copy.root(), "f").value()->ino == 2);
   CHECK(copy.find(2)->nlink == 1);
-  CHECK_FALSE(copy.apply(fs::Replace{.ino = 2, .parent = fs::root_ino, .time = 9, .name = "g"}));  // it has a name
+  CHECK(copy.apply(fs::Replace{.ino = 2, .parent = fs::root_ino, .time = 9, .name = "g"}));  // a second name
+  CHECK(copy.find(2)->nlink == 2);
   CHECK_FALSE(copy.apply(fs::Replace{.ino = 99, .parent = fs::root_ino, .time = 9, .name = "g"}));
   CHECK_FALSE(copy.apply(fs::SetStaging{.ino = 99}));
 }

@@ -78,6 +78,19 @@ class FakeBuffer final : public Buffer {
     }
     return done;
   }
+  Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override {
+    const std::lock_guard lock(mutex_);
+    nodes.at(path).xattrs = xattrs;
+    return {};
+  }
+  std::vector<fs::WalkItem> gone() override { return gone_items; }
+  Status link_files(const std::string& existing, std::span<const std::string> names) override {
+    const std::lock_guard lock(mutex_);
+    const auto first = nodes.find(existing);
+    if (first == nodes.end()) return fail(ENOENT);
+    for (const auto& name : names) EFS_TRY(add(name, first->second));
+    return {};
+  }
   Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override {
     const std::lock_guard lock(mutex_);
     if (auto known = nodes.find(path); known != nodes.end() && known->second.type == S_IFDIR) {
@@ -109,6 +122,7 @@ class FakeBuffer final : public Buffer {
       item.xattrs = node.xattrs;
       item.dirty = node.dirty;
       item.origin = node.origin;
+      item.linked = node.origin && std::ranges::count_if(nodes, [&](const auto& other) { return other.second.ino == node.ino && other.second.origin; }) > 1;
       items.push_back(std::move(item));
     }
     return items;
@@ -147,6 +161,7 @@ class FakeBuffer final : public Buffer {
     return pending_.size();
   }
 
+  std::vector<fs::WalkItem> gone_items;  // what gone() answers
   std::map<std::string, Node> nodes;  // tests may look and change while no transfer runs
 
  private:

@@ -49,6 +49,8 @@ class FaultPfs final : public PfsIo {
     return run("link", name, [&] { return real_.link(from_at, from, at, name); });
   }
   Status rename(int at, const std::string& from, const std::string& to) override { return run("rename", to, [&] { return real_.rename(at, from, to); }); }
+  Status rmdir(int at, const std::string& name) override { return run("rmdir", name, [&] { return real_.rmdir(at, name); }); }
+  Status remove_xattr(int fd, const std::string& name) override { return run("removexattr", name, [&] { return real_.remove_xattr(fd, name); }); }
   Status unlink(int at, const std::string& name) override { return run("unlink", name, [&] { return real_.unlink(at, name); }); }
   Result<std::map<std::string, std::string>> xattrs(int fd) override { return run("xattrs", "", [&] { return real_.xattrs(fd); }); }
   Status set_xattr(int fd, const std::string& name, const std::string& value) override {

@@ -183,6 +183,8 @@ TEST_CASE("stage-in: what has a higher priority comes first, whatever its size",
   const Plan plan = scene.plan();
   Progress progress;
   REQUIRE(stage_in(plan, scene.buffer, pfs, scene.options, progress).ok());
+  REQUIRE(order.size() > 6);
+  order.resize(6);  // behind the files directories are opened for their attributes
   CHECK(order == std::vector<std::string>{"c", "small", "b", "small", "a", "large"});
 }
 

@@ -1,0 +1,71 @@
+// Names that were staged in and that the job removed or renamed.
+#include <unordered_set>
+
+#include "fs/filesystem.hpp"
+#include "fs/staging_place.hpp"
+
+namespace efs::fs {
+
+bool Staging::is_missing(const std::string& path) const {
+  filesystem_.mutex_.assert_held_shared();
+  const auto place = locate(filesystem_.names_, path);
+  return !place || !filesystem_.names_.child(*place->parent, place->name);
+}
+
+WalkItem Staging::gone_item(const std::string& path, const GoneInput& input) const {
+  filesystem_.mutex_.assert_held_shared();
+  WalkItem item{.path = path};
+  item.attributes.st_mode = input.type;
+  item.origin = input.origin;
+  item.saved = input.saved;
+  item.linked = input.linked;
+  item.target = input.target;
+  // What was said of a directory that is still there holds for what was below it.
+  const Inode* directory = &filesystem_.names_.root();
+  for (std::size_t at = 0; directory != nullptr && directory->is_directory();) {
+    if (directory->extra && directory->extra->keep != Keep::by_rule) item.keep = directory->extra->keep, item.keep_path = path.substr(0, at == 0 ? 0 : at - 1);
+    const auto slash = path.find('/', at);
+    if (slash == std::string::npos) break;
+    const auto next = filesystem_.names_.child(*directory, path.substr(at, slash - at));
+    directory = next ? *next : nullptr;
+    at = slash + 1;
+  }
+  if (input.keep != Keep::by_rule) item.keep = input.keep, item.keep_path = path;
+  return item;
+}
+
+std::vector<WalkItem> Staging::gone() {
+  ReadLock lock(filesystem_.mutex_);
+  std::map<std::string, WalkItem> items;
+  for (const auto& [path, input] : filesystem_.names_.gone())
+    if (is_missing(path)) items.emplace(path, gone_item(path, input));
+  filesystem_.names_.for_each([&](const Inode& inode) {
+    if (!inode.extra || !inode.extra->origin || !inode.extra->parts.empty() || inode.nlink == 0) return;
+    for (const auto& path : split_names(inode.extra->origin_path))
+      if (is_missing(path)) items.emplace(path, gone_item(path, gone_input_of(inode, path)));
+  });
+  std::vector<WalkItem> result;
+  for (auto& [path, item] : items) result.push_back(std::move(item));
+  return result;
+}
+
+Status Staging::forget_gone(const std::vector<std::string>& paths) {
+  const std::unordered_set<std::string_view> wanted(paths.begin(), paths.end());
+  WriteLock lock(filesystem_.mutex_);
+  for (const auto& path : paths)
+    if (filesystem_.names_.gone().contains(path)) EFS_TRY(filesystem_.commit(0, Gone{.path = path}));
+  std::vector<SetStaging> changed;
+  filesystem_.names_.for_each([&](const Inode& inode) {
+    if (!inode.extra || !inode.extra->origin) return;
+    SetStaging staging = staging_of(inode);
+    for (const auto& path : split_names(inode.extra->origin_path))
+      if (wanted.contains(path)) staging.origin_path = without_name(staging.origin_path, path);
+    if (staging.origin_path == inode.extra->origin_path) return;
+    staging.staged = !staging.origin_path.empty();
+    changed.push_back(std::move(staging));
+  });
+  for (const auto& staging : changed) EFS_TRY(filesystem_.commit(0, staging));
+  return {};
+}
+
+}  // namespace efs::fs

@@ -1,0 +1,65 @@
+// Further names of a file that was staged in.
+#include <utility>
+#include <vector>
+
+#include "fs/filesystem.hpp"
+#include "fs/kernel_view.hpp"
+#include "fs/staging_place.hpp"
+
+namespace efs::fs {
+
+Status Staging::link_files(const std::string& existing, std::span<const std::string> names, Over over) {
+  std::uint64_t ino = 0;
+  std::vector<std::pair<std::uint64_t, std::string>> changed;  // names that lead elsewhere now, with their directories
+  std::vector<Filesystem::Reaped> reaped;
+  const auto link_all = [&]() -> Status {
+    WriteLock lock(filesystem_.mutex_);
+    const auto place = locate(filesystem_.names_, existing);
+    const auto first = place ? filesystem_.names_.child(*place->parent, place->name) : std::unexpected(place.error());
+    if (!first) return fail(first.error().code, existing + ": not in the buffer");
+    SetStaging staging = staging_of(**first);
+    if (!(*first)->is_regular() || staging.staged == 0 || !is_one_of(staging.origin_path, existing)) return fail(ESTALE, existing + ": is not what was staged in");
+    ino = (*first)->ino;
+    for (const auto& path : names)
+      if (!is_one_of(staging.origin_path, path)) staging.origin_path += '\0' + path;
+    // Before the names: one that is not there yet is nobody's.
+    EFS_TRY(filesystem_.commit(0, staging));
+    for (const auto& path : names) {
+      const auto replaced = link_one(ino, path, over);
+      if (!replaced) return std::unexpected(replaced.error());
+      if (*replaced != 0) reaped.push_back(filesystem_.reap(*replaced));
+      const auto made = locate(filesystem_.names_, path);
+      changed.emplace_back(made->parent->ino, made->name);
+    }
+    return {};
+  };
+  Status done = link_all();
+  for (const auto& one : reaped) filesystem_.remove_container(one);
+  KernelView* kernel = filesystem_.kernel_;
+  if (kernel == nullptr) return done;
+  for (const auto& one : reaped)
+    if (one.gone) kernel->let_go(one.container);
+  for (const auto& [parent, name] : changed) kernel->name_changed(parent, name);
+  kernel->attributes_changed(ino);
+  return done;
+}
+
+// The inode that had the name; 0: none.
+Result<std::uint64_t> Staging::link_one(std::uint64_t ino, const std::string& path, Over over) {
+  filesystem_.mutex_.assert_held();
+  const auto place = locate(filesystem_.names_, path);
+  if (!place) return std::unexpected(place.error());
+  if (place->parent->nlink == 0) return fail(ENOENT);
+  const auto there = filesystem_.names_.child(*place->parent, place->name);
+  std::uint64_t old = 0;
+  if (there) {
+    auto item = item_of(**there, path, Keep::by_rule, "");
+    if (!item) return std::unexpected(item.error());
+    EFS_TRY(may_replace(**there, item->dirty, over, path));
+    old = (*there)->ino;
+  }
+  EFS_TRY(filesystem_.commit(0, Replace{.ino = ino, .parent = place->parent->ino, .time = file_time_now(), .name = place->name}, there ? 0 : removal_reserve(place->name)));
+  return old;
+}
+
+}  // namespace efs::fs

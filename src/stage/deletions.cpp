@@ -1,0 +1,133 @@
+#include "stage/deletions.hpp"
+
+#include <set>
+#include <unordered_set>
+
+#include "stage/partial.hpp"
+#include "stage/paths.hpp"
+#include "stage/selection.hpp"
+
+namespace efs::stage {
+namespace {
+
+constexpr std::size_t grain = 64;  // files that one thread removes in a row
+constexpr const char* was_gone = "it was not there any more";
+
+ReceiptEntry entry_of(const fs::WalkItem& item, Action action, std::string reason) {
+  ReceiptEntry entry;
+  entry.path = item.path;
+  entry.action = action;
+  entry.reason = std::move(reason);
+  return entry;
+}
+
+ReceiptEntry failure_of(const fs::WalkItem& item, const Error& error) {
+  auto entry = entry_of(item, Action::failed, "removing it: " + describe(error));
+  entry.code = error.code;
+  return entry;
+}
+
+bool is_missing(const Error& error) { return error.code == ENOENT || error.code == ENOTDIR; }
+
+}  // namespace
+
+std::vector<fs::WalkItem> removed_inputs(const config::JobConfig& config, const std::vector<fs::WalkItem>& gone) {
+  std::vector<fs::WalkItem> inputs;
+  if (config.deletions != config::Deletions::propagate) return inputs;
+  for (const auto& item : gone) {
+    if (class_of(config, item) == config::FileClass::persistent && config::is_input(config, item.path, S_ISDIR(item.attributes.st_mode))) inputs.push_back(item);
+  }
+  return inputs;
+}
+
+Deletions::Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel)
+    : config_(config), pfs_(pfs), tree_(tree), crew_(crew), cancel_(cancel), in_place_(config.in_place || config.results_dir == config.root_dir) {}
+
+std::vector<fs::WalkItem> Deletions::due(std::vector<fs::WalkItem> inputs) const {
+  if (!in_place_) std::erase_if(inputs, [](const fs::WalkItem& item) { return !item.saved; });
+  return inputs;
+}
+
+std::vector<ReceiptEntry> Deletions::refuse(const std::vector<fs::WalkItem>& inputs, const std::string& reason) const {
+  std::vector<ReceiptEntry> entries;
+  for (const auto& item : inputs) entries.push_back(entry_of(item, Action::not_saved, "the job removed it; not removed from results-dir: " + reason));
+  return entries;
+}
+
+std::vector<ReceiptEntry> Deletions::carry_out(const std::vector<fs::WalkItem>& inputs) {
+  std::vector<ReceiptEntry> entries(inputs.size());
+  const auto each = [&](std::size_t i, auto remove) {
+    try {
+      entries[i] = cancel_ ? refuse({inputs[i]}, "cancelled").front() : (this->*remove)(inputs[i]);
+    } catch (const std::exception& exception) {
+      entries[i] = failure_of(inputs[i], {ENOMEM, exception.what()});
+    }
+  };
+  crew_.run(inputs.size(), grain, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      if (!S_ISDIR(inputs[i].attributes.st_mode)) each(i, &Deletions::remove_file);
+    }
+  });
+  // What is in a directory goes before it: the paths are in order.
+  for (std::size_t i = inputs.size(); i-- > 0;) {
+    if (S_ISDIR(inputs[i].attributes.st_mode)) each(i, &Deletions::remove_directory);
+  }
+  make_durable(entries);
+  return entries;
+}
+
+ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
+  auto directory = tree_.directory(parent_of(item.path));
+  if (!directory && is_missing(directory.error())) return entry_of(item, Action::removed, was_gone);
+  if (!directory) return failure_of(item, directory.error());
+  const std::string name = leaf_of(item.path);
+  auto now = pfs_.lstat(directory->get(), name);
+  if (!now && is_missing(now.error())) return entry_of(item, Action::removed, was_gone);
+  if (!now) return failure_of(item, now.error());
+  bool ours = is_origin(*now, item);
+  if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now->st_mode)) {
+    const auto target = pfs_.readlink(directory->get(), name);
+    ours = target && *target == item.target;
+  }
+  std::string reason;
+  if (!ours) {
+    if (config_.on_conflict == config::OnConflict::keep_both) return entry_of(item, Action::skipped, "the job removed it, but it changed on the PFS since it was staged in: it stays");
+    if (config_.on_conflict == config::OnConflict::fail || S_ISDIR(now->st_mode)) return entry_of(item, Action::conflict, "the job removed it, but it changed on the PFS since it was staged in");
+    reason = "a version that changed on the PFS since it was staged in";
+  }
+  // As for a result: between the look and this somebody may change it.
+  if (auto done = pfs_.unlink(directory->get(), name); !done && !is_missing(done.error())) return failure_of(item, done.error());
+  return entry_of(item, Action::removed, std::move(reason));
+}
+
+ReceiptEntry Deletions::remove_directory(const fs::WalkItem& item) {
+  auto directory = tree_.directory(parent_of(item.path));
+  auto done = directory ? pfs_.rmdir(directory->get(), leaf_of(item.path)) : Status(std::unexpected(directory.error()));
+  if (done) return entry_of(item, Action::removed, {});
+  if (is_missing(done.error())) return entry_of(item, Action::removed, was_gone);
+  if (done.error().code == ENOTEMPTY || done.error().code == EEXIST) return entry_of(item, Action::skipped, "the job removed the directory; on the PFS it is not empty and stays");
+  return failure_of(item, done.error());
+}
+
+/// The directories that are left tell what went from them.
+void Deletions::make_durable(std::vector<ReceiptEntry>& entries) {
+  std::unordered_set<std::string> removed;
+  for (const auto& entry : entries) {
+    if (entry.action == Action::removed) removed.insert(entry.path);
+  }
+  std::set<std::string> directories;
+  for (const auto& path : removed) {
+    std::string parent = parent_of(path);
+    while (!parent.empty() && (removed.contains(parent) || !tree_.directory(parent))) parent = parent_of(parent);
+    directories.insert(parent);
+  }
+  const Status synced = tree_.sync(directories);
+  if (synced) return;
+  for (auto& entry : entries) {
+    if (entry.action != Action::removed) continue;
+    entry.action = Action::failed;
+    entry.reason = "it is gone, but may come back after a crash: " + describe(synced.error());
+  }
+}
+
+}  // namespace efs::stage

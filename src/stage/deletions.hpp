@@ -1,0 +1,49 @@
+#pragma once
+// What the job took away of its inputs, taken away at the PFS too (deletions: propagate).
+
+#include <atomic>
+#include <vector>
+
+#include "config/job_config.hpp"
+#include "stage/buffer.hpp"
+#include "stage/crew.hpp"
+#include "stage/receipt.hpp"
+#include "stage/results_tree.hpp"
+
+namespace efs::stage {
+
+/// Of what is gone (Buffer::gone()) the inputs whose removal the job file declares to be one of the PFS's: persistent, and
+/// named or held by a resource. None without `deletions: propagate`. Pure.
+std::vector<fs::WalkItem> removed_inputs(const config::JobConfig& config, const std::vector<fs::WalkItem>& gone);
+
+/// Removes from results-dir what removed_inputs() gives: in place, else only the copies that were brought there earlier.
+/// A file or link goes if it is what was staged in or brought out; where it is something else, on-conflict decides:
+/// fail: a conflict; keep-both: it stays; overwrite: it goes all the same. A directory goes when it is empty.
+class Deletions {
+ public:
+  Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel);
+
+  /// Entries for all of them, and durable. Call it when all results are back: a renamed file is a result, and an input that
+  /// is gone. The tree is open.
+  std::vector<ReceiptEntry> carry_out(const std::vector<fs::WalkItem>& inputs);
+
+  /// The same where it must not begin: not_saved, for this reason.
+  std::vector<ReceiptEntry> refuse(const std::vector<fs::WalkItem>& inputs, const std::string& reason) const;
+
+  /// What there is to do at results-dir.
+  std::vector<fs::WalkItem> due(std::vector<fs::WalkItem> inputs) const;
+
+ private:
+  ReceiptEntry remove_file(const fs::WalkItem& item);
+  ReceiptEntry remove_directory(const fs::WalkItem& item);
+  void make_durable(std::vector<ReceiptEntry>& entries);
+
+  const config::JobConfig& config_;
+  PfsIo& pfs_;
+  ResultsTree& tree_;
+  Crew& crew_;
+  const std::atomic<bool>& cancel_;
+  const bool in_place_;
+};
+
+}  // namespace efs::stage

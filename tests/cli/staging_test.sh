@@ -1,0 +1,284 @@
+#!/bin/bash
+# What goes with the inputs, in and out: hard links, deletions, lists of inputs, extended attributes and ACLs.
+#   staging_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+worker() { field "$("$EFS" status --json "$NAME")" 'd["worker_pid"]'; }
+kill_both() {
+  local text supervisor worker
+  text=$("$EFS" status --json "$1"); supervisor=$(field "$text" 'd["supervisor_pid"]'); worker=$(field "$text" 'd["worker_pid"]')
+  kill -KILL "$supervisor" "$worker"
+  await 20 gone "$worker"; await 20 gone "$supervisor"
+}
+# in_place FILE LINE...: as job, with the inputs' own place as that of the results.
+in_place() { local file=$1; shift; job "$file" "$@"; sed -i 's|^  results-dir:.*|  in-place: true|' "$file"; }
+inode() { stat -c %i "$1"; }
+same_file() { [ -e "$1" ] && [ "$(inode "$1")" = "$(inode "$2")" ]; }
+receipt() { cat "${1:-$OUT}/efs-receipt-$NAME.json"; }
+action() { field "$(receipt "$1")" "[e['action'] for e in d['entries'] if e['path'] == '$2']"; }
+takes_over() { local old; old=$(worker); kill -KILL "$old"; await 20 has_successor "$old"; }
+has_successor() { local text; text=$("$EFS" status --json "$NAME") && json "$text" "d['worker_pid'] != $1 and d['state'] == 'running'"; }
+
+# --- hard links ---
+fresh links
+mkdir "$PFS/other"
+ln "$PFS/input/a" "$PFS/input/sub/a2"; ln "$PFS/input/a" "$PFS/other/a3"
+in_place "$JOB" 'resources: [ [ path: input, flags: persistent ], [ path: other ] ]'
+check_exit 'plan counts their bytes once' 0 'stage in 4 files, 11 B' "$EFS" plan "$JOB"
+check 'start' "$EFS" start "$JOB"
+check 'two names of a file are two names of a file' same_file "$MNT/input/a" "$MNT/input/sub/a2"
+check 'across resources, too' same_file "$MNT/input/a" "$MNT/other/a3"
+check 'with their number' test "$(stat -c %h "$MNT/other/a3")" = 3
+if [ "$("$EFS" status --json links | grep -c '"takeover')" -gt 0 ] && takes_over; then
+  check 'after a takeover' same_file "$MNT/input/a" "$MNT/other/a3"
+else
+  skip 'hard links after a takeover' 'no takeover here'
+fi
+kill_both links
+ln "$PFS/input/sub/b" "$PFS/input/b2"   # meanwhile
+check 'start on what is left' "$EFS" start "$JOB"
+check 'they are still one file' same_file "$MNT/input/a" "$MNT/other/a3"
+check 'a name more of an input is a name more of it' same_file "$MNT/input/sub/b" "$MNT/input/b2"
+echo changed >>"$MNT/input/sub/a2"
+check 'stop' "$EFS" stop links
+check 'what is persistent is back under both names' grep -qx changed "$PFS/input/a"
+check 'as one file' same_file "$PFS/input/a" "$PFS/input/sub/a2"
+check_not 'what is temporary is as it was' grep -qx changed "$PFS/other/a3"
+check 'and dropped' test "$(action "$PFS" other/a3)" = "['dropped']"
+
+fresh unloaded
+ln "$PFS/input/a" "$PFS/input/a2"; ln "$PFS/input/a" "$PFS/input/a3"
+in_place "$JOB" 'resources: [ [ path: input, flags: persistent ] ]'
+check 'start' "$EFS" start "$JOB"
+echo changed >>"$MNT/input/a"
+check 'one of three names is brought out' "$EFS" unload -w "$MNT/input/a"
+check 'it is there' grep -qx changed "$PFS/input/a"
+check_not 'the others are as they were' grep -qx changed "$PFS/input/a2"
+check_exit 'a load of it finds it there' 0 '' "$EFS" load -w input/a
+check 'stop' "$EFS" stop unloaded
+check 'the others are back, too' grep -qx changed "$PFS/input/a2"
+check 'as one file' same_file "$PFS/input/a2" "$PFS/input/a3"
+
+# --- deletions ---
+# tree NAME: inputs d/1 .. d/5, a link and directories, all persistent.
+tree() {
+  fresh "$1"
+  mkdir -p "$PFS/d/empty" "$PFS/d/full" "$PFS/d/tree/deep" "$PFS/t"
+  local i; for i in 1 2 3 4 5; do echo "content $i" >"$PFS/d/$i"; done
+  ln -s 1 "$PFS/d/link"; echo f >"$PFS/d/full/f"; echo x >"$PFS/d/tree/deep/x"; echo t >"$PFS/t/temporary"
+}
+resources='resources: [ [ path: d, flags: persistent ], [ path: t ] ]'
+declare_deletions() { sed -i 's|^global-settings:|&\n  deletions: propagate|' "$JOB"; }
+
+tree ignored
+in_place "$JOB" "$resources"
+before=$(listing "$PFS/d")
+check 'start' "$EFS" start "$JOB"
+rm -r "$MNT/d/1" "$MNT/d/tree"
+check_exit 'explain: without the key it stays' 1 'stays on the PFS: deletions are not propagated' "$EFS" explain "$MNT/d/1"
+check 'stop' "$EFS" stop ignored
+check 'without the key nothing goes' test "$before" = "$(listing "$PFS/d")"
+check 'and the receipt has no such entry' json "$(receipt "$PFS")" "not [e for e in d['entries'] if e['path'] in ('d/1', 'd/tree')] and 'removed' not in d['totals']"
+
+tree propagated
+in_place "$JOB" "$resources"
+declare_deletions
+check_exit 'plan says so' 0 'deletions: .*removed from' "$EFS" plan "$JOB"
+check 'start' "$EFS" start "$JOB"
+rm "$MNT/d/1" "$MNT/d/link" "$MNT/t/temporary" "$MNT/d/full/f"
+rmdir "$MNT/d/empty" "$MNT/d/full"
+mv "$MNT/d/2" "$MNT/d/renamed"; mv "$MNT/d/tree" "$MNT/d/moved"
+rm "$MNT/d/3"; echo new >"$MNT/d/3"     # a new file of this name
+echo more >>"$MNT/d/4"; rm "$MNT/d/4"   # changed, then removed
+check_exit 'explain' 1 'is removed from .*if it has not changed' "$EFS" explain "$MNT/d/1"
+takes_over || skip 'deletions after a takeover' 'no takeover here'
+kill_both propagated
+check 'start on what is left' "$EFS" start "$JOB"
+check_not 'what the job removed is not staged in again' test -e "$MNT/d/1"
+check_not 'nor a directory' test -e "$MNT/d/empty"
+echo theirs >"$PFS/d/full/theirs"   # somebody uses the directory
+check 'stop' "$EFS" stop propagated
+for name in 1 link 2 4 empty tree full/f; do check_not "$name is gone" test -e "$PFS/d/$name" -o -L "$PFS/d/$name"; done
+check 'a renamed file is there under its new name' grep -qx 'content 2' "$PFS/d/renamed"
+check 'a renamed directory, too' grep -qx x "$PFS/d/moved/deep/x"
+check 'a new file of an old name is there' grep -qx new "$PFS/d/3"
+check 'what nobody touched is there' grep -qx 'content 5' "$PFS/d/5"
+check 'what is temporary is there' grep -qx t "$PFS/t/temporary"
+check 'a directory that somebody uses stays' grep -qx theirs "$PFS/d/full/theirs"
+check 'the receipt lists them' json "$(receipt "$PFS")" "sorted(e['path'] for e in d['entries'] if e['action'] == 'removed') == ['d/1', 'd/2', 'd/4', 'd/empty', 'd/full/f', 'd/link', 'd/tree', 'd/tree/deep', 'd/tree/deep/x'] and d['totals']['removed'] == 9"
+check 'and the directory that stays' test "$(action "$PFS" d/full)" = "['skipped']"
+
+tree conflict
+in_place "$JOB" "$resources"
+declare_deletions
+check 'start' "$EFS" start "$JOB"
+rm "$MNT/d/1" "$MNT/d/2"
+echo theirs >"$PFS/d/1"
+check_exit 'what changed on the PFS is a conflict' 3 'conflict: d/1' "$EFS" stop conflict
+check 'and stays' grep -qx theirs "$PFS/d/1"
+check_not 'the other one is gone' test -e "$PFS/d/2"
+rm "$PFS/d/1"
+check 'out of the way, the stop succeeds' "$EFS" stop conflict
+for policy in keep-both overwrite; do
+  tree "c-$policy"
+  in_place "$JOB" "$resources"
+  declare_deletions
+  sed -i "s|^global-settings:|&\n  on-conflict: $policy|" "$JOB"
+  check "$policy: start" "$EFS" start "$JOB"
+  rm "$MNT/d/1"
+  echo theirs >"$PFS/d/1"
+  check "$policy: stop" "$EFS" stop "$NAME"
+  [ $policy = keep-both ] && check 'keep-both keeps it' grep -qx theirs "$PFS/d/1"
+  [ $policy = overwrite ] && check_not 'overwrite does not' test -e "$PFS/d/1"
+done
+
+tree kept
+in_place "$JOB" "$resources"
+declare_deletions
+check 'start' "$EFS" start "$JOB"
+rm "$MNT/d/1"; mv "$MNT/d/2" "$MNT/d/renamed"
+check 'unload --remove is no removal of the job' "$EFS" unload -w --remove "$MNT/d/5"
+check 'stop, and keep the buffer' "$EFS" stop --keep kept
+check 'removed' test "$(action "$PFS" d/1) $(action "$PFS" d/2)" = "['removed'] ['removed']"
+check 'what was only unloaded stays' grep -qx 'content 5' "$PFS/d/5"
+check 'start on it' "$EFS" start "$JOB"
+rm "$MNT/d/3"
+check 'stop' "$EFS" stop kept
+check 'what is done is not told again' json "$(receipt "$PFS")" "[e['path'] for e in d['entries'] if e['action'] == 'removed'] == ['d/3']"
+
+tree elsewhere
+job "$JOB" "$resources"
+declare_deletions
+check 'start' "$EFS" start "$JOB"
+echo more >>"$MNT/d/1"; echo more >>"$MNT/d/2"
+check 'brings two files out' "$EFS" unload -w "$MNT/d/1" "$MNT/d/2"
+rm "$MNT/d/1" "$MNT/d/2" "$MNT/d/3"; echo theirs >"$OUT/d/2"
+check_exit 'another results-dir: copies of this job go, others are a conflict' 3 'conflict: d/2' "$EFS" stop elsewhere
+check_not 'the copy is gone' test -e "$OUT/d/1"
+check 'the inputs are not' test -e "$PFS/d/1" -a -e "$PFS/d/3"
+rm "$OUT/d/2"; check 'stop' "$EFS" stop elsewhere
+
+tree incomplete
+in_place "$JOB" "$resources"
+declare_deletions
+check 'start' "$EFS" start "$JOB"
+rm "$MNT/d/1"; echo more >>"$MNT/d/2"; echo theirs >"$PFS/d/2"
+check_exit 'while results are missing nothing is removed' 1 'not-saved: d/1' "$EFS" stop incomplete
+check 'it is there' test -e "$PFS/d/1"
+cp "$PFS/d/2" "$S/x"; rm "$PFS/d/2"
+check 'then it is' "$EFS" stop incomplete
+check_not 'removed' test -e "$PFS/d/1"
+
+tree salvaged
+in_place "$JOB" "$resources"
+declare_deletions
+check 'start' "$EFS" start "$JOB"
+rm "$MNT/d/1"
+kill_both salvaged
+check 'a salvage propagates, too' "$EFS" salvage salvaged
+check_not 'it is gone' test -e "$PFS/d/1"
+check 'clean' "$EFS" clean salvaged
+
+fresh nowhere 'resources: [ [ path: input ] ]' 'outputs: [ [ path: "**", flags: temporary ] ]'
+sed -i '/results-dir/d' "$JOB"; declare_deletions
+check_exit 'deletions without results are refused' 2 "nothing goes back" "$EFS" check "$JOB"
+sed -i 's/deletions: propagate/deletions: propagat/' "$JOB"
+check_exit 'a bad value has a suggestion' 2 "did you mean 'propagate'" "$EFS" check "$JOB"
+
+# --- lists ---
+fresh listed 'resources: [ [ list: inputs.txt, flags: persistent ] ]'
+mkdir -p "$PFS/a dir/sub"; echo one >"$PFS/one"; echo two >"$PFS/two words"; echo star >"$PFS/*"; echo deep >"$PFS/a dir/sub/deep"; echo other >"$PFS/other"
+printf '%s\n' '# inputs' '' 'one  # the first' '  "two words"' "$PFS/input/a" '"a dir/"' '*' './one' >"$PFS/inputs.txt"
+check_exit 'plan' 0 'stage in 5 files' "$EFS" plan "$JOB"
+check 'start' "$EFS" start "$JOB"
+check 'what is listed is there' test -e "$MNT/one" -a -e "$MNT/two words" -a -e "$MNT/input/a" -a -e "$MNT/a dir/sub/deep" -a -e "$MNT/*"
+check_not 'and nothing else' test -e "$MNT/other" -o -e "$MNT/inputs.txt" -o -e "$MNT/input/sub"
+check_exit 'explain names the list' 0 'persistent: the list .*inputs.txt' "$EFS" explain "$MNT/one"
+echo more >>"$MNT/one"
+check 'stop' "$EFS" stop listed
+check 'its flags hold' grep -qx more "$OUT/one"
+# refused LINE PATTERN: a list with this line.
+refused() { printf '%s\n' one "$1" >"$PFS/inputs.txt"; check_exit "a list with $1" 1 "inputs.txt:2: .*$2" "$EFS" plan "$JOB"; }
+refused 'nosuch' 'does not exist'
+refused 'one two' 'no destination can be given'
+refused '../outside' "holds '\.\.'"
+refused '/etc/passwd' 'is not below root-dir'
+refused '"one' 'quote is not closed'
+refused '""' 'empty path'
+refused "$(printf 'one\r')" 'carriage return'
+refused "$(printf '%0300d' 1)" 'more than 255 bytes'
+printf 'one\n\0\n' >"$PFS/inputs.txt"
+check_exit 'a list that is no text' 1 'inputs.txt:2: .*NUL' "$EFS" plan "$JOB"
+ln -s "$PFS/a dir" "$PFS/lead"; refused 'lead/sub/deep' 'leads through the symbolic link'
+seq -f 'missing%g' 1000 >"$PFS/inputs.txt"
+check_exit 'many bad lines are told of by some' 1 'has 980 more such lines' "$EFS" plan "$JOB"
+check 'not by all' test "$(grep -c missing <<<"$said")" = 20
+rm "$PFS/inputs.txt"; mkfifo "$PFS/inputs.txt"
+check_exit 'a FIFO is no list' 1 'not a regular file' timeout 20 "$EFS" plan "$JOB"
+rm "$PFS/inputs.txt"
+check_exit 'a list that is not there' 1 'inputs.txt.*list cannot be read' "$EFS" plan "$JOB"
+job "$JOB" 'resources: [ [ list: a, path: b ] ]'
+check_exit 'list and path' 2 "'path' does not go with 'list'" "$EFS" check "$JOB"
+job "$JOB" 'resources: [ [ list: a ], [ list: b, flags: persistent ] ]'
+check_exit 'lists with different flags' 2 'different flags' "$EFS" check "$JOB"
+
+# --- extended attributes and ACLs ---
+acl() { getfacl -cpn "$1" 2>/dev/null | grep -v '^$'; }
+same_acl() { [ -e "$1" ] && [ "$(acl "$1")" = "$(acl "$2")" ] || { acl "$1"; echo "---"; acl "$2"; return 1; }; }
+attribute() { getfattr --only-values -n "$2" "$1" 2>/dev/null; }
+has_tools() { command -v setfacl >/dev/null && command -v setfattr >/dev/null; }
+acls() {  # acls NAME [OPTION...]: of a user's instance, the tree is his
+  fresh "$1"; shift
+  mkdir -p "$PFS/d/sub"; echo content >"$PFS/d/f"
+  setfacl -m u:12345:r,g:54321:rw "$PFS/d/f" && setfacl -m u:12345:rwx,d:u:12345:rx,d:g::- "$PFS/d/sub" && setfattr -n user.dir -v in "$PFS/d/sub" && setfattr -n user.old -v old "$PFS/d/sub" && setfattr -n user.file -v in "$PFS/d/f" || return 1
+  chmod 2751 "$PFS/d"
+  in_place "$JOB" 'resources: [ [ path: d, flags: persistent ] ]'
+  [ $# = 0 ] || { chown -R 65534:65534 "$PFS"; mkdir "$MNT"; chown 65534:65534 "$MNT"; }
+  check "$NAME: start" "$EFS" start "$@" "$JOB"
+  local name
+  for name in d d/f d/sub; do
+    check "$NAME: ACL in: $name" same_acl "$PFS/$name" "$MNT/$name"
+    check "$NAME: mode in: $name" test "$(stat -c '%a %u %g' "$PFS/$name")" = "$(stat -c '%a %u %g' "$MNT/$name")"
+  done
+  check "$NAME: attributes in" test "$(attribute "$MNT/d/sub" user.dir) $(attribute "$MNT/d/f" user.file)" = 'in in'
+  echo new >"$MNT/d/sub/new"
+  check "$NAME: a new file inherits" grep -q 'user:12345' <<<"$(acl "$MNT/d/sub/new")"
+  setfacl -m u:12345:rw "$MNT/d/f"; setfacl -m d:u:12345:rwx,u:4711:x "$MNT/d/sub"
+  mkdir "$MNT/d/made"; setfacl -m d:u:4711:rx "$MNT/d/made"; setfattr -n user.dir -v out "$MNT/d/made"
+  setfattr -n user.dir -v changed "$MNT/d/sub"; setfattr -x user.old "$MNT/d/sub"
+  echo bare >"$MNT/d/sub/bare"; setfacl -b "$MNT/d/sub/bare"
+  (cd "$MNT" && for name in d d/f d/sub d/sub/new d/sub/bare d/made; do acl $name >"$S/$NAME/$(tr / - <<<"$name").acl"; done)
+  check "$NAME: stop" "$EFS" stop "$NAME"
+  for name in d d/f d/sub d/sub/new d/sub/bare d/made; do
+    check "$NAME: ACL out: $name" diff <(acl "$PFS/$name") "$S/$NAME/$(tr / - <<<"$name").acl"
+  done
+  check "$NAME: attributes out" test "$(attribute "$PFS/d/sub" user.dir) $(attribute "$PFS/d/made" user.dir)" = 'changed out'
+  check_not "$NAME: one that was taken away is gone" getfattr -n user.old "$PFS/d/sub"
+  check "$NAME: other attributes of directories stay" test "$(stat -c %a "$PFS/d")" = 2751
+}
+if ! has_tools; then
+  skip 'ACLs' 'no setfacl or setfattr here'
+elif ! (: >"$S/probe" && setfacl -m u:12345:r "$S/probe" && setfattr -n user.x -v x "$S/probe") 2>/dev/null; then
+  skip 'ACLs' "the file system of $S has none"
+else
+  acls acls
+  if [ "$(id -u)" = 0 ]; then acls user -u nobody; else skip 'ACLs of a job of an ordinary user' 'needs root'; fi
+fi
+
+# A default ACL alone is a change; and nothing but a default ACL is no reason to write the rest.
+if has_tools && [ "$(id -u)" = 0 ]; then
+  fresh owners
+  mkdir "$PFS/d"; echo f >"$PFS/d/f"; chown 4711:4712 "$PFS/d" "$PFS/d/f"
+  job "$JOB" 'resources: [ [ path: d, flags: persistent ] ]'
+  check 'owners: start' "$EFS" start "$JOB"
+  check 'owners: in' test "$(stat -c '%u:%g' "$MNT/d" "$MNT/d/f" | tr '\n' ' ')" = '4711:4712 4711:4712 '
+  setfacl -m d:u:4711:rx "$MNT/d"; chown 4713 "$MNT/d/f"
+  check 'owners: stop' "$EFS" stop owners
+  check 'owners: out' test "$(stat -c '%u:%g' "$OUT/d" "$OUT/d/f" | tr '\n' ' ')" = '4711:4712 4713:4712 '
+  check 'owners: a default ACL alone is a change' grep -q 'default:user:4711:r-x' <<<"$(acl "$OUT/d")"
+else
+  skip 'owners' 'needs root, setfacl and setfattr'
+fi
+
+finish

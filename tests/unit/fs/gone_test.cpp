@@ -1,0 +1,153 @@
+// What was staged in and has no name any more: known as long as the names are, through every kind of recovery.
+#include <catch2/catch_test_macros.hpp>
+
+#include "fs/namespace.hpp"
+#include "support/live_buffer.hpp"
+
+using namespace efs;
+using fs::Over;
+using test::LiveBuffer;
+
+namespace {
+
+constexpr fs::Origin version{.device = 1, .inode = 2, .size = 3, .mtime = 4, .ctime = 5};
+
+void stage(LiveBuffer& buffer, const std::string& path, fs::Origin origin = version) {
+  const auto ino = *buffer.staging->begin_file();
+  REQUIRE(buffer.staging->publish_file(ino, path, {.mode = 0644}, origin));
+}
+
+std::string gone(LiveBuffer& buffer) {
+  std::string paths;
+  for (const auto& item : buffer.staging->gone()) paths += item.path + " ";
+  return paths;
+}
+
+}  // namespace
+
+TEST_CASE("what a job removes or renames is gone, also after a restart", "[fs][gone]") {
+  LiveBuffer buffer;
+  auto& fs = *buffer.filesystem;
+  REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
+  REQUIRE(buffer.staging->make_directory("e", {.mode = 0755}));
+  for (const auto* path : {"d/a", "d/b", "c", "x", "y"}) stage(buffer, path);
+  REQUIRE(buffer.staging->make_symlink("l", "target", {}));
+  CHECK(gone(buffer).empty());
+  const auto d = buffer.ino("d");
+  REQUIRE(fs.unlink({}, d, "a"));
+  REQUIRE(fs.unlink({}, fs::root_ino, "l"));
+  REQUIRE(fs.rename({}, fs::root_ino, "d", fs::root_ino, "moved", 0));
+  REQUIRE(fs.rmdir({}, fs::root_ino, "e"));
+  REQUIRE(fs.rename({}, fs::root_ino, "x", fs::root_ino, "y", 0));  // y's inode goes; its name stays
+  (void)buffer.write("new", "new");
+  REQUIRE(fs.unlink({}, fs::root_ino, "new"));  // was never staged in
+  REQUIRE(fs.unlink({}, fs::root_ino, "c"));
+  (void)buffer.write("c", "another");  // a new file of an old name
+  const std::string expected = "d d/a d/b e l x ";
+  CHECK(gone(buffer) == expected);
+  buffer.open();
+  CHECK(gone(buffer) == expected);
+  const auto items = buffer.staging->gone();
+  CHECK(S_ISDIR(items[0].attributes.st_mode));
+  CHECK(items[1].origin == version);
+  CHECK(items[4].target == "target");
+  // Back under its name it is not gone, nor is what is staged in anew.
+  REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "moved", fs::root_ino, "d", 0));
+  stage(buffer, "d/a");
+  CHECK(gone(buffer) == "e l x ");
+  REQUIRE(buffer.staging->forget_gone({"l", "x"}));
+  CHECK(gone(buffer) == "e ");
+  buffer.open();
+  CHECK(gone(buffer) == "e ");
+}
+
+TEST_CASE("a snapshot keeps what is gone, with its class and copy", "[fs][gone]") {
+  fs::Namespace names(0755, 0, 0, 1);
+  REQUIRE(names.apply(fs::MakeNode{.ino = 2, .parent = fs::root_ino, .mode = S_IFREG | 0644, .dirty = 0, .staged = 1, .origin = version, .name = "f", .origin_path = "f"}));
+  fs::SetStaging staging = fs::staging_of(*names.find(2));
+  staging.keep = 2;
+  staging.saved = 1;
+  staging.copy = {.device = 9};
+  staging.saved_path = "f";
+  REQUIRE(names.apply(staging));
+  REQUIRE(names.apply(fs::Rename{.parent = fs::root_ino, .new_parent = fs::root_ino, .time = 1, .name = "f", .new_name = "g"}));
+  REQUIRE(names.apply(fs::Unlink{.parent = fs::root_ino, .time = 1, .name = "g"}));
+  names.destroy(2);
+  // And a living one that took its name once: the snapshot must not lose the first for it.
+  REQUIRE(names.apply(fs::MakeNode{.ino = 3, .parent = fs::root_ino, .mode = S_IFREG | 0644, .dirty = 1, .name = "f"}));
+  fs::Namespace copy(0755, 0, 0, 1);
+  names.snapshot([&](const fs::Record& record) {
+    std::vector<std::byte> bytes;
+    fs::encode(record, bytes);
+    REQUIRE(copy.apply(*fs::decode(bytes)));
+  });
+  REQUIRE(copy.gone().contains("f"));
+  const auto& input = copy.gone().at("f");
+  CHECK(input.keep == fs::Keep::persistent);
+  CHECK(input.origin == version);
+  REQUIRE(input.saved);
+  CHECK(input.saved->device == 9);
+  CHECK_FALSE(copy.apply(fs::Gone{}));
+}
+
+TEST_CASE("what efs takes away itself is not gone", "[fs][gone]") {
+  LiveBuffer buffer;
+  for (const auto* path : {"unloaded", "outdated", "linked", "replaced"}) stage(buffer, path);
+  const std::vector<std::string> names{"linked2"};
+  REQUIRE(buffer.staging->link_files("linked", names, Over::nothing));
+  REQUIRE(buffer.staging->remove_clean("unloaded"));
+  REQUIRE(buffer.staging->remove("outdated"));
+  REQUIRE(buffer.staging->remove("linked"));
+  CHECK(gone(buffer).empty());
+  REQUIRE(buffer.staging->remove_clean("linked2"));
+  const auto ino = *buffer.staging->begin_file();
+  REQUIRE(buffer.staging->publish_over({.ino = ino, .path = "replaced", .attributes = {.mode = 0644}, .origin = version}, Over::anything));
+  CHECK(gone(buffer).empty());
+  REQUIRE(buffer.staging->remove_clean("replaced"));
+  CHECK(gone(buffer).empty());
+  buffer.open();
+  CHECK(gone(buffer).empty());
+}
+
+TEST_CASE("one of several names is gone while the file lives", "[fs][gone]") {
+  LiveBuffer buffer;
+  stage(buffer, "a");
+  const std::vector<std::string> names{"b", "c"};
+  REQUIRE(buffer.staging->link_files("a", names, Over::nothing));
+  REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "b"));
+  CHECK(gone(buffer) == "b ");
+  CHECK(buffer.staging->gone().front().linked);
+  REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "c"));
+  REQUIRE(buffer.staging->forget_gone({"b", "c"}));
+  CHECK(gone(buffer).empty());
+  CHECK(buffer.staging->find("a")->linked);  // the PFS's file lost names, which moved its ctime
+  REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
+  buffer.open();
+  CHECK(gone(buffer) == "a ");
+}
+
+TEST_CASE("a renamed file that was brought out in place is still gone under its old name", "[fs][gone]") {
+  LiveBuffer buffer;
+  stage(buffer, "a");
+  REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "a", fs::root_ino, "b", 0));
+  REQUIRE(buffer.staging->mark_saved("b", {.device = 9, .inode = 9}, true));
+  CHECK(gone(buffer) == "a ");
+  CHECK(buffer.staging->find("b")->origin.has_value());
+  REQUIRE(buffer.staging->forget_gone({"a"}));
+  CHECK(gone(buffer).empty());
+  CHECK(buffer.staging->find("b")->origin.has_value());
+}
+
+TEST_CASE("extended attributes of a staged directory stay through its second round of times", "[fs][xattr]") {
+  LiveBuffer buffer;
+  const std::string acl = "a list";  // nobody looks into it here
+  REQUIRE(buffer.staging->make_directory("d", {.mode = 0750}));
+  REQUIRE(buffer.staging->set_xattrs("d", {{"user.x", "1"}, {"user.y", "2"}, {"system.posix_acl_default", "v"}}));
+  REQUIRE(buffer.staging->set_xattrs("d", {{"user.x", "3"}, {"system.posix_acl_access", acl}}));
+  REQUIRE(buffer.staging->make_directory("d", {.mode = 0750, .mtime = 7}));
+  buffer.open();
+  const auto item = *buffer.staging->find("d");
+  CHECK(item.xattrs == std::map<std::string, std::string>{{"user.x", "3"}, {"system.posix_acl_access", acl}});
+  CHECK_FALSE(item.dirty);
+  CHECK((item.attributes.st_mode & 07777) == 0750);
+}
