@@ -24,6 +24,7 @@
 #include "base/user.hpp"
 #include "config/load.hpp"
 #include "config/mount_options.hpp"
+#include "control/instances.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/restart_policy.hpp"
 #include "daemon/signal_watch.hpp"
@@ -153,12 +154,10 @@ Result<InstanceDirectory> make_instance_directory(const Arguments& arguments, co
 void remove_instance_directory(InstanceDirectory& made, const Arguments& arguments) {
   // Held until all names and the lock are gone: giving back the memory of a store takes the kernel a tenth of a second
   // per gibibyte, and whoever waits for the lock need not wait for that.
-  const UniqueFd store_root(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  // By name below descriptors of ours; a symbolic link in a name's place is removed, not followed.
-  const std::string store = "/proc/self/fd/" + std::to_string(made.directory.get()) + "/store";
-  ::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+  std::vector<UniqueFd> store_roots;
+  for (unsigned number = 0; number < control::most_stores; ++number) store_roots.emplace_back(::openat(made.directory.get(), control::store_name(number).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  (void)control::drop_stores(made.directory.get());
   for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(made.directory.get(), name, 0);
-  ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR);
   ::unlinkat(made.base.get(), arguments.name.c_str(), AT_REMOVEDIR);
   made.lock.reset();
 }

@@ -66,6 +66,12 @@ bool Namespace::is_within(std::uint64_t ino, std::uint64_t ancestor) const {
   return false;
 }
 
+std::string Namespace::path_of(const Inode& directory, const std::string& name) const {
+  std::string path = name;
+  for (const Inode* at = &directory; at != nullptr && at->ino != root_ino; at = find(at->parent)) path = at->directory->own_name() + "/" + path;
+  return path;
+}
+
 Status Namespace::apply(const Record& record) {
   return std::visit([this](const auto& one) { return apply_one(one); }, record);
 }
@@ -91,6 +97,7 @@ Status Namespace::apply_one(const MakeNode& r) {
     inode->nlink = nameless ? 0 : 2;
     inode->parent = r.parent;
     inode->directory = std::make_unique<Directory>();
+    inode->directory->set_own_name(r.name);
     if (!nameless) ++parent->nlink;
   }
   if (!r.target.empty()) inode->more().target = r.target;
@@ -143,10 +150,11 @@ Status Namespace::apply_one(const Unlink& r) {
   return {};
 }
 
-void Namespace::moved(Inode& inode, Inode& from, Inode& to, FileTime time) {
+void Namespace::moved(Inode& inode, Inode& from, Inode& to, const std::string& new_name, FileTime time) {
   inode.ctime = time;
   if (!inode.is_directory()) return;
   inode.parent = to.ino;
+  inode.directory->set_own_name(new_name);
   --from.nlink;
   ++to.nlink;
 }
@@ -165,8 +173,8 @@ Status Namespace::apply_one(const Rename& r) {
     if (other.is_directory() && is_within(from->ino, other.ino)) return impossible("exchange");
     from->directory->replace(r.name, other.ino);
     to->directory->replace(r.new_name, source.ino);
-    moved(source, *from, *to, r.time);
-    moved(other, *to, *from, r.time);
+    moved(source, *from, *to, r.new_name, r.time);
+    moved(other, *to, *from, r.name, r.time);
   } else {
     if (target != nullptr) {
       const Inode& replaced = *find(target->ino);
@@ -178,7 +186,7 @@ Status Namespace::apply_one(const Rename& r) {
     const std::uint64_t ino = source.ino;
     from->directory->erase(r.name);
     to->directory->insert(r.new_name, ino);
-    moved(source, *from, *to, r.time);
+    moved(source, *from, *to, r.new_name, r.time);
   }
   touch(*from, r.time);
   touch(*to, r.time);

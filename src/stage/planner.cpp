@@ -12,6 +12,7 @@
 
 #include "base/text.hpp"
 #include "stage/paths.hpp"
+#include "stage/placement.hpp"
 #include "stage/survey.hpp"
 
 namespace efs::stage {
@@ -26,11 +27,13 @@ class Planner {
  public:
   Planner(const config::JobConfig& config, PfsIo& pfs) : config_(config), pfs_(pfs) {}
 
-  Plan run(std::optional<std::uint64_t> capacity) {
+  Plan run(const Rooms& rooms) {
     plan_.name = config_.name;
     plan_.root_dir = config_.root_dir;
     plan_.results_dir = config_.results_dir;
-    plan_.capacity = capacity;
+    // Of all together only where it is known of each.
+    if (std::ranges::all_of(rooms, [](const auto& room) { return room.has_value(); }))
+      for (const auto& room : rooms) plan_.capacity = plan_.capacity.value_or(0) + *room;
     auto root = pfs_.open(AT_FDCWD, config_.root_dir, directory_flags);
     if (root) {
       root_ = std::move(*root);
@@ -41,7 +44,8 @@ class Planner {
     }
     check_results_dir();
     total();
-    if (capacity) check_capacity(*capacity);
+    if (rooms.size() > 1) place(rooms);
+    else if (plan_.capacity) check_capacity(*plan_.capacity);
     return std::move(plan_);
   }
 
@@ -237,22 +241,37 @@ class Planner {
     for (auto& [path, entry] : entries_) plan_.entries.push_back(std::move(entry));
     entries_.clear();
     deal_out(config_, plan_.entries);
-    for (const auto& entry : plan_.entries) {
+    for (auto& entry : plan_.entries) {
+      entry.needed = rounded(entry.size);
       plan_.bytes += entry.size;
-      plan_.needed += rounded(entry.size);
+      plan_.needed += entry.needed;
       ++plan_.inodes;
       if (entry.type == EntryType::file) ++plan_.files;
     }
   }
 
-  void check_capacity(std::uint64_t capacity) {
-    // Where all fits even without holes there is nothing to find out. Fewer blocks than bytes can mean holes or
-    // a PFS that compresses; only the files themselves can tell.
-    if (plan_.needed > capacity) {
-      for (const auto& entry : plan_.entries) {
-        if (entry.type == EntryType::file && entry.allocated < entry.size) plan_.needed -= hole_bytes(entry);
-      }
+  // Where all fits even without holes there is nothing to find out. Fewer blocks than bytes can mean holes or
+  // a PFS that compresses; only the files themselves can tell.
+  void leave_out_holes() {
+    for (auto& entry : plan_.entries) {
+      if (entry.type != EntryType::file || entry.allocated >= entry.size) continue;
+      const std::uint64_t holes = hole_bytes(entry);
+      entry.needed -= holes;
+      plan_.needed -= holes;
     }
+  }
+
+  void place(const Rooms& rooms) {
+    const auto others = static_cast<std::ptrdiff_t>(plan_.problems.size());
+    place_entries(config_, plan_, rooms);
+    if (std::ssize(plan_.problems) == others) return;
+    plan_.problems.erase(plan_.problems.begin() + others, plan_.problems.end());
+    leave_out_holes();
+    place_entries(config_, plan_, rooms);
+  }
+
+  void check_capacity(std::uint64_t capacity) {
+    if (plan_.needed > capacity) leave_out_holes();
     if (plan_.needed <= capacity) return;
     problem(config_.root_dir, "the inputs need " + format_bytes(plan_.needed) + " and the buffer takes " + format_bytes(capacity) +
                                   ": raise its capacity or stage in less");
@@ -287,9 +306,11 @@ class Planner {
 
 }  // namespace
 
-Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, std::optional<std::uint64_t> capacity) {
+Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, std::optional<std::uint64_t> capacity) { return make_plan(config, pfs, Rooms{capacity}); }
+
+Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, const Rooms& rooms) {
   try {
-    return Planner(config, pfs).run(capacity);
+    return Planner(config, pfs).run(rooms);
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM, "planning the stage-in: out of memory");
   } catch (const std::exception& exception) {
