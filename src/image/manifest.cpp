@@ -30,7 +30,9 @@ Result<std::string> read_text(int directory, const char* name) {
   return text;
 }
 
+// What is there already was made durable then, and a full store has no room for it twice.
 Status write_text(int directory, const char* name, const std::string& text) {
+  if (const auto there = read_text(directory, name); there && *there == text) return {};
   const std::string partial = std::string(name) + ".new";
   (void)::unlinkat(directory, partial.c_str(), 0);
   const UniqueFd fd(::openat(directory, partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));

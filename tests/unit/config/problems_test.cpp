@@ -148,7 +148,6 @@ TEST_CASE("names") {
 TEST_CASE("backends that this version does not have") {
   check_backend("type", "NVRAM-DEVDAX", "'NVRAM-DEVDAX' is not supported yet", "NVRAM-NVML");
   check_backend("type", "NVRAM-DEVDAIX", "'NVRAM-DEVDAIX' is not supported yet");
-  check_rest("backends:\n  - id: a\n  - id: b\n", 7, 5, "more than one backend: this version supports one");
   check_backend("daxfs", "/mnt/pmem", "'daxfs' has no meaning", "NVRAM-NVML");
 }
 
@@ -158,6 +157,18 @@ TEST_CASE("backend ids are unique") {
   CHECK(problems[1].text.contains("backend 'a' is defined twice"));
   CHECK(problems[1].line == 4);
   CHECK(problems[1].column == 9);
+}
+
+TEST_CASE("several backends that cannot be") {
+  check_rest("backends:\n  - id: a\n  - id: b\n", 7, 5, "two backends in memory, and not both with a 'capacity'", "give each a capacity");
+  check_rest("backends:\n  - { id: 'a:/', capacity: 64 MiB }\n  - { id: 'a:', capacity: 64 MiB }\n", 7, 11, "backend 'a:' is defined twice", "the first is at line");
+  check_rest("backends:\n  - { id: a, type: NVRAM-NVML, daxfs: /pmem }\n  - { id: b, type: NVRAM-NVML, daxfs: /pmem/ }\n", 7, 41, "two backends have the directory '/pmem'", "a directory of its own");
+  std::string nine = "backends:\n";
+  for (int i = 0; i < 9; ++i) nine += "  - { id: b" + std::to_string(i) + ", capacity: 16 MiB }\n";
+  check_rest(nine, 14, 5, "more than 8 backends");
+  check_setting("new-files", "nosuch", "unknown backend 'nosuch'", "defined here: 'dram'");
+  check_setting("on-full", "spil", "'spil'", "'spill'");
+  check_rest("outputs: [ [ path: a, backend: nosuch ] ]\n", 5, 32, "unknown backend 'nosuch'", "defined here: 'dram'");
 }
 
 TEST_CASE("resources that cannot be") {
