@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/unique_fd.hpp"
 
@@ -43,8 +44,10 @@ Status drop_stores(int directory) {
   for (unsigned number = 0; number < most_stores; ++number) {
     const std::string name = store_name(number);
     const std::string store = "/proc/self/fd/" + std::to_string(directory) + "/" + name;
-    if (::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0 && errno != EINVAL && errno != ENOENT && first) first = fail_errno(name);
-    ::unlinkat(directory, name.c_str(), AT_REMOVEDIR);
+    // Who may not unmount hears so whether there is a mount or not: what can be removed was none.
+    const int code = ::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT ? 0 : errno;
+    const bool gone = ::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
+    if (code != 0 && !gone && first) first = fail(code, name + ": " + std::strerror(code));
   }
   return first;
 }

@@ -162,7 +162,7 @@ TEST_CASE("backend ids are unique") {
 TEST_CASE("several backends that cannot be") {
   check_rest("backends:\n  - id: a\n  - id: b\n", 7, 5, "two backends in memory, and not both with a 'capacity'", "give each a capacity");
   check_rest("backends:\n  - { id: 'a:/', capacity: 64 MiB }\n  - { id: 'a:', capacity: 64 MiB }\n", 7, 11, "backend 'a:' is defined twice", "the first is at line");
-  check_rest("backends:\n  - { id: a, type: NVRAM-NVML, daxfs: /pmem }\n  - { id: b, type: NVRAM-NVML, daxfs: /pmem/ }\n", 7, 41, "two backends have the directory '/pmem'", "a directory of its own");
+  check_rest("backends:\n  - { id: a, type: NVRAM-NVML, daxfs: /pmem }\n  - { id: b, type: NVRAM-NVML, daxfs: /pmem/ }\n", 7, 39, "two backends have the directory '/pmem'", "a directory of its own");
   std::string nine = "backends:\n";
   for (int i = 0; i < 9; ++i) nine += "  - { id: b" + std::to_string(i) + ", capacity: 16 MiB }\n";
   check_rest(nine, 14, 5, "more than 8 backends");
