@@ -71,6 +71,9 @@ class Container {
   virtual Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) = 0;
   /// For kernel passthrough and staging; -1 where there is none. Owned by the container.
   virtual int descriptor() const = 0;
+  /// All that this new container holds was stored through its descriptor: where bytes are counted, these are now. Call it
+  /// once, while it still has its name.
+  virtual void count_stored() {}
 };
 
 /// A store of containers, addressed by a number that the caller chooses. Thread-safe.

@@ -133,14 +133,15 @@ class VirtualDevice final : public Backend {
     return sum;
   }
 
-  // Asked before it is known where: place_for() looks at the place itself.
+  // Asked before it is known where, and without locks: place_for() asks the place itself again, which has just looked.
   Status admit_writer() override {
-    Status refused;
+    Status last;
+    bool any = false;
     for (auto& one : options_.members) {
-      refused = one.backend->admit_writer();
-      if (refused) return {};
+      last = one.backend->admit_writer();
+      any = any || last;
     }
-    return refused;
+    return any ? Status{} : last;
   }
 
   Durability durability() const override { return options_.members.front().backend->durability(); }

@@ -73,8 +73,9 @@ Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
   }
   auto container = filesystem_.backend_.create_at(ino, place);
   if (!container) return std::unexpected(container.error());
-  const int fd = (*container)->descriptor();
-  return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+  // What is written into it passes the backend by: it hears of it when the writer is done.
+  Container* const filled = container->get();
+  return HeldFile{.ino = ino, .fd = filled->descriptor(), .holds = std::shared_ptr<void>(filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
 }
 
 Result<HeldFile> Staging::hold(std::uint64_t ino) {

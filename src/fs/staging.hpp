@@ -93,7 +93,8 @@ class Staging {
   /// A new regular file without a name and its empty container. Abandoned files vanish with the instance.
   Result<std::uint64_t> begin_file();
 
-  /// The same with its container open: one step instead of two, for many small files.
+  /// The same with its container open: one step instead of two, for many small files. Let go of it before abandon():
+  /// what was written into it counts as used from then on.
   Result<HeldFile> begin_open_file();
   /// Its content is to go to this place of the backend (Backend::create_at()).
   Result<HeldFile> begin_open_file_at(unsigned place);

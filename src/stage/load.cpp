@@ -237,6 +237,7 @@ class Load {
     if (!container) return failed(entry.path, container.error());
     fs::StagedFile file{.ino = container->ino, .path = entry.path, .attributes = entry.attributes, .origin = entry.origin};
     Status done = fill_parts(container->fd, entry, parts, file);
+    container->holds.reset();
     plan.entries.pop_back();
     if (done) publish(plan, {});  // the directories above
     if (done && !report_.failure) done = staging_.publish_over(file, over_of(entry.path, entry.origin), whole ? "" : to_text(parts));

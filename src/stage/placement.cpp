@@ -11,7 +11,7 @@ class Placing {
  public:
   Placing(const config::JobConfig& config, Plan& plan, const Rooms& rooms) : config_(config), plan_(plan) {
     plan_.shares.clear();
-    for (std::size_t i = 0; i < config_.backends.size(); ++i) plan_.shares.push_back({.backend = config_.backends[i].id, .room = i < rooms.size() ? rooms[i] : std::nullopt});
+    for (std::size_t i = 0; i < config_.backends.size(); ++i) plan_.shares.push_back({.backend = config_.backends[i].id, .memory = config_.backends[i].type == config::BackendType::dram, .journal = i == 0, .new_files = i == config_.new_files, .room = i < rooms.size() ? rooms[i] : std::nullopt});
   }
 
   void run(std::optional<unsigned> home) {

@@ -51,7 +51,7 @@ nlohmann::json to_json(const Plan& plan) {
                       {"skipped", nlohmann::json::array()}};
   if (plan.capacity) json["capacity"] = *plan.capacity;
   for (const auto& share : plan.shares) {
-    nlohmann::json one{{"id", share.backend}, {"files", share.files}, {"needed_bytes", share.needed}, {"spilled", share.spilled}};
+    nlohmann::json one{{"id", share.backend}, {"files", share.files}, {"needed_bytes", share.needed}, {"spilled", share.spilled}, {"memory", share.memory}, {"journal", share.journal}, {"new_files", share.new_files}};
     if (share.room) one["capacity"] = *share.room;
     json["backends"].push_back(std::move(one));
   }
@@ -68,9 +68,11 @@ std::string describe(const Plan& plan) {
                      std::to_string(plan.inodes) + " inodes) from " + plan.root_dir + "\n";
   if (plan.capacity) text += "buffer: needs at most " + format_bytes(plan.needed) + " of " + format_bytes(*plan.capacity) + "\n";
   for (const auto& share : plan.shares) {
-    text += "backend " + share.backend + ": " + std::to_string(share.files) + " files, needs at most " + format_bytes(share.needed) + (share.room ? " of " + format_bytes(*share.room) : "");
+    const std::string is = std::string(share.memory ? ", memory" : "") + (share.journal ? ", the journal" : "") + (share.new_files ? ", new files" : "");
+    text += "backend " + share.backend + (is.empty() ? "" : " (" + is.substr(2) + ")") + ": " + std::to_string(share.files) + " files, needs at most " + format_bytes(share.needed) + (share.room ? " of " + format_bytes(*share.room) : "");
     text += share.spilled > 0 ? "; " + std::to_string(share.spilled) + " of them because their own backend is full\n" : "\n";
   }
+  if (!plan.shares.empty()) text += "durability: no name survives what " + plan.shares.front().backend + " does not, no content what its own backend does not\n";
   text += plan.results_dir.empty() ? "stage out: nothing is persistent\n" : "stage out: to " + plan.results_dir + "\n";
   for (const auto& skip : plan.skipped) text += "skipped: " + skip.path + " (" + skip.reason + ")\n";
   for (const auto& problem : plan.problems) {

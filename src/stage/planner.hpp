@@ -47,6 +47,7 @@ struct PlanSkip {
 /// What one of several backends has to take.
 struct Share {
   std::string backend;  // its id
+  bool memory = false, journal = false, new_files = false;  // what it is, and what it holds besides
   std::uint64_t files = 0;
   std::uint64_t needed = 0;           // bytes, as Plan::needed
   std::uint64_t spilled = 0;          // of its files: because their own backend has no room

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -127,6 +128,21 @@ TEST_CASE("a counted capacity ends with ENOSPC and gives space back") {
   CHECK(backend->space().available >= 3u << 20);
   CHECK(container->write(data, 0) == data.size());
   container.reset();
+  backend->remove(1);
+  CHECK(backend->space().used == 0);
+}
+
+TEST_CASE("what was stored through a descriptor is counted when that is said, and given back") {
+  const test::TempDirectory directory("/tmp");
+  auto backend = make(directory, {"/tmp", true});
+  {
+    auto container = *backend->create(1);
+    const auto data = pattern(1u << 20, 3);
+    REQUIRE(::pwrite(container->descriptor(), data.data(), data.size(), 0) == 1 << 20);
+    container->count_stored();
+  }
+  CHECK(backend->space().used >= 1u << 20);
+  CHECK(backend->space().used < 2u << 20);
   backend->remove(1);
   CHECK(backend->space().used == 0);
 }
