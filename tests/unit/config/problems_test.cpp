@@ -60,7 +60,7 @@ TEST_CASE("unknown keys, with the nearest known one") {
   check_rest("backends:\n  - id: d\n    dax_fs: /x\n", 7, 5, "'dax_fs'", "'daxfs'");
   check_rest("resources:\n  - path: a\n    flag: persistent\n", 7, 5, "'flag'", "'flags'");
   check_rest("outputs: [ [ pth: a, path: b ] ]\n", 5, 14, "'pth'", "'path'");
-  check_rest("outputs: [ [ path: a, backend: b ] ]\n", 5, 23, "'backend'", "belongs to resources");
+  check_rest("outputs: [ [ path: a, priority: 1 ] ]\n", 5, 23, "'priority'", "belongs to resources");
   check_rest("workers: 3\n", 5, 1, "'workers'", "belongs to global-settings");
   check_rest("xyzzy: 3\n", 5, 1, "'xyzzy'", "known here: global-settings");
 }
