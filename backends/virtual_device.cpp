@@ -18,10 +18,10 @@ class PlaceIndex {
     return known == 0 ? std::nullopt : std::optional<unsigned>(known - 1U);
   }
   void set(std::uint64_t id, unsigned place) {
-    auto& page = pages_[id / per_page];
-    if (!page) page = std::make_unique<Page>();
-    std::uint8_t& known = page->places[id % per_page];
-    if (known == 0) ++page->used;
+    auto page = pages_.find(id / per_page);
+    if (page == pages_.end()) page = pages_.emplace(id / per_page, std::make_unique<Page>()).first;
+    std::uint8_t& known = page->second->places[id % per_page];
+    if (known == 0) ++page->second->used;
     known = static_cast<std::uint8_t>(place + 1);
   }
   void erase(std::uint64_t id) {

@@ -104,13 +104,11 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
     ::waitpid(*pid, nullptr, 0);
     return std::unexpected(report(world, {EIO, said.empty() ? "efsd ended before it was ready; see its log" : said}));
   }
-  const control::Instance instance{.name = config.name, .directory = control::runtime_directory(::geteuid()) + "/" + config.name};
+  control::Instance instance{.name = config.name, .directory = control::runtime_directory(::geteuid()) + "/" + config.name, .owner = ::geteuid()};
   // With --user the socket is his; its directory is root's to look into.
   struct stat st {};
-  const uid_t owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
-  auto client = control::Client::connect(instance.socket(), owner);
-  Result<Json> result = client ? client->ask({{"verb", "wait"}, {"starter", true}}, [&](const Json& progress) { show_progress(world, progress); }) : std::unexpected(client.error());
-  end_progress(world);
+  if (::stat(instance.directory.c_str(), &st) == 0) instance.owner = st.st_uid;
+  Result<Json> result = ask_until_answered(world, instance, {{"verb", "wait"}, {"starter", true}});
   if (result && result->value("ok", false)) return *result;
   // It has cleaned up when it is gone. Where it could not be asked it ends because its starter did not stay.
   while (::waitpid(*pid, nullptr, 0) < 0 && errno == EINTR) {}

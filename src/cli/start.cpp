@@ -30,8 +30,11 @@ int start(World& world, const JobArguments& arguments) {
   if (world.json) {
     print_document(world, *started);
   } else {
-    world.out << "efs: " << config->name << " is mounted at " << config->mount_dir << " (" << started->value("files_done", 0) << " files, "
-              << format_bytes(started->value("bytes_done", std::uint64_t{0})) << " staged in; I/O " << started->value("io", "?") << ")" << std::endl;
+    world.out << "efs: " << config->name << " is mounted at " << config->mount_dir << " (";
+    // A successor has not counted what its predecessor staged in.
+    if (started->value("takeovers", 0) > 0) world.out << "its worker died and was replaced: see " << started->value("log", "its log");
+    else world.out << started->value("files_done", 0) << " files, " << format_bytes(started->value("bytes_done", std::uint64_t{0})) << " staged in";
+    world.out << "; I/O " << started->value("io", "?") << ")" << std::endl;
   }
   if (!arguments.foreground) return exit_good;
   int ended = 0;

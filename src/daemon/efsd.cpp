@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -24,8 +22,8 @@
 #include "base/user.hpp"
 #include "config/load.hpp"
 #include "config/mount_options.hpp"
-#include "control/instances.hpp"
 #include "daemon/instance.hpp"
+#include "daemon/instance_directory.hpp"
 #include "daemon/restart_policy.hpp"
 #include "daemon/signal_watch.hpp"
 #include "daemon/supervisor.hpp"
@@ -81,90 +79,6 @@ void tell(int ready_fd, const std::string& line) {
   if (ready_fd < 0) return;
   const std::string text = line + "\n";
   (void)!::write(ready_fd, text.data(), text.size());
-}
-
-struct InstanceDirectory {
-  UniqueFd base, directory, store, lock;
-  bool was_there = false;  // an earlier instance may have left its store
-};
-
-// Made by efs for this user, and nothing that he put in its place.
-bool is_lock_of(const User& user, const UniqueFd& lock) {
-  struct stat st {};
-  return ::fstat(lock.get(), &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 && st.st_uid == user.uid;
-}
-
-// Whoever only looks whether an instance is alive holds its lock for a moment.
-bool lock_soon(const UniqueFd& lock) {
-  for (int tries = 0; tries < 20; ++tries) {
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return true;
-    const timespec pause{.tv_sec = 0, .tv_nsec = 10'000'000};
-    ::nanosleep(&pause, nullptr);
-  }
-  return false;
-}
-
-// The directory of an instance that is dead, or was left by `efs stop --keep`. It was the user's to change meanwhile: it
-// must still be his, and nothing in it is followed.
-Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const Arguments& arguments, const User& user) {
-  const std::string path = arguments.runtime_directory + "/" + arguments.name;
-  const std::string taken = "an instance named " + arguments.name + " is there already (" + path + "); stop it (efs stop " + arguments.name + ") or choose another --name";
-  made.directory.reset(::openat(made.base.get(), arguments.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat st {};
-  if (!made.directory || ::fstat(made.directory.get(), &st) != 0) return fail_errno(path);
-  if (st.st_uid != user.uid) return fail(EEXIST, taken + ": it is another user's");
-  made.lock.reset(::openat(made.directory.get(), "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!made.lock && errno == ENOENT) return fail(EEXIST, taken + ": it was not made by efs");
-  if (!made.lock) return fail_errno(path + "/lock");
-  if (!is_lock_of(user, made.lock)) return fail(EEXIST, taken + ": its lock was not made by efs");
-  if (!lock_soon(made.lock)) return fail(EEXIST, taken);
-  // Whoever held the lock before may have removed the directory behind its name while we waited for nothing.
-  struct stat now {};
-  if (::fstatat(made.base.get(), arguments.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || now.st_ino != st.st_ino || now.st_dev != st.st_dev) return fail(EAGAIN, path + " has just been removed; try again");
-  if (::mkdirat(made.directory.get(), "store", 0700) != 0 && errno != EEXIST) return fail_errno(path + "/store");
-  made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!made.store) return fail_errno(path + "/store");
-  ::unlinkat(made.directory.get(), "control.sock", 0);
-  made.was_there = true;
-  return made;
-}
-
-// Made and locked before it is given to the user, through descriptors, so that nothing can be slipped under us.
-Result<InstanceDirectory> make_instance_directory(const Arguments& arguments, const User& user) {
-  InstanceDirectory made;
-  const std::string& base = arguments.runtime_directory;
-  if (::mkdir(base.c_str(), ::geteuid() == 0 ? 0755 : 0700) != 0 && errno != EEXIST) return fail_errno("runtime directory " + base);
-  made.base.reset(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat st {};
-  if (!made.base || ::fstat(made.base.get(), &st) != 0) return fail_errno("runtime directory " + base);
-  if (st.st_uid != ::geteuid()) return fail(EPERM, "runtime directory " + base + " belongs to another user; set EFS_RUNTIME_DIR to one of your own");
-  if (::mkdirat(made.base.get(), arguments.name.c_str(), 0700) != 0) {
-    if (errno != EEXIST) return fail_errno(base + "/" + arguments.name);
-    return take_over_directory(std::move(made), arguments, user);
-  }
-  made.directory.reset(::openat(made.base.get(), arguments.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!made.directory || ::mkdirat(made.directory.get(), "store", 0700) != 0) return fail_errno(base + "/" + arguments.name);
-  made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  made.lock.reset(::openat(made.directory.get(), "lock", O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
-  if (!made.store || !made.lock || ::flock(made.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail_errno(base + "/" + arguments.name + "/lock");
-  if (::geteuid() == 0 && (::fchown(made.directory.get(), user.uid, user.gid) != 0 || ::fchown(made.lock.get(), user.uid, user.gid) != 0)) return fail_errno("chown");
-  return made;
-}
-
-void remove_instance_directory(InstanceDirectory& made, const Arguments& arguments) {
-  // Held until all names and the lock are gone: giving back the memory of a store takes the kernel a tenth of a second
-  // per gibibyte, and whoever waits for the lock need not wait for that.
-  std::vector<UniqueFd> store_roots;
-  for (unsigned number = 0; number < control::most_stores; ++number) store_roots.emplace_back(::openat(made.directory.get(), control::store_name(number).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  (void)control::drop_stores(made.directory.get());
-  for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(made.directory.get(), name, 0);
-  ::unlinkat(made.base.get(), arguments.name.c_str(), AT_REMOVEDIR);
-  made.lock.reset();
-}
-
-// What stays leads to a store that stays.
-void leave_instance_directory(const InstanceDirectory& made) {
-  for (const char* name : {"control.sock", "job.yaml", "status.json", "status.json.efs-partial"}) ::unlinkat(made.directory.get(), name, 0);
 }
 
 Result<config::JobConfig> load_job(const Arguments& a, const User& user) {
@@ -274,7 +188,7 @@ std::string how_ended(pid_t pid, int status) {
 void give_up(const Arguments& arguments, InstanceDirectory& made, const std::string& reason) {
   struct stat st {};
   const bool no_store = ::fstatat(made.directory.get(), image::manifest_name, &st, AT_SYMLINK_NOFOLLOW) != 0 && ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
-  if (no_store) remove_instance_directory(made, arguments);
+  if (no_store) remove_instance_directory(made, arguments.name);
   log::error("event=given_up reason=\"{}\" directory=\"{}/{}\" store={}", reason, arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept");
 }
 
@@ -315,7 +229,7 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
     return 1;
   }
   if (supervisor.keeps_store()) leave_instance_directory(made);
-  else remove_instance_directory(made, arguments);
+  else remove_instance_directory(made, arguments.name);
   return WEXITSTATUS(status);
 }
 
@@ -339,7 +253,7 @@ int efsd(int argc, char** argv) {
   if (!privileged && !arguments->user.empty()) return refuse({EPERM, "--user " + arguments->user + ": only root may start an instance for somebody else"});
   auto user = find_user(privileged && !arguments->user.empty() ? arguments->user : std::to_string(::geteuid()));
   if (!user) return refuse(user.error());
-  auto made = make_instance_directory(*arguments, *user);
+  auto made = make_instance_directory(arguments->runtime_directory, arguments->name, *user);
   if (!made) return refuse(made.error());
   auto child = fork_worker(*arguments, *user, *made, privileged, *mount, {});
   if (!child) return refuse(child.error());

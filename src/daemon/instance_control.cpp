@@ -157,6 +157,7 @@ Json Instance::status_now() {
                           : !options_.privileged                      ? "not started by root"
                           : !store_.backend->offers_descriptor()      ? "the daemon counts the capacity"
                                                                       : "the kernel or libfuse offers no passthrough";
+  status["read_only"] = filesystem_->failed();
   status["counters"] = figures_of(session_->counters());
   return status;
 }

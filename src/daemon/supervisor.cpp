@@ -118,8 +118,8 @@ bool Supervisor::one_way(const Message& ask) {
 }
 
 Supervisor::Left Supervisor::left() const {
-  if (!mount_point_.empty()) return Left::mount;
-  return was_mounted_ ? Left::results : Left::nothing;
+  if (init_.empty()) return Left::nothing;
+  return mount_point_.empty() ? Left::results : Left::mount;
 }
 
 Message Supervisor::answer(Received& received, UniqueFd& fd) {
@@ -203,7 +203,6 @@ Message Supervisor::mount(const Message& ask, UniqueFd& point, UniqueFd& fd) {
   if (::statx(parent_.get(), name_in_parent().c_str(), AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0, &sx) == 0) st.st_dev = makedev(sx.stx_dev_major, sx.stx_dev_minor);
   device_ = st.st_dev;
   fuse_ = std::move(options_.fuse_device);
-  was_mounted_ = true;
   fd.reset(::fcntl(fuse_.get(), F_DUPFD_CLOEXEC, 0));
   return {};
 }
@@ -240,7 +239,6 @@ Message Supervisor::mount_with_helper(const Message& ask, const UniqueFd& point,
   UniqueFd received = std::move(answer->fds.front());
   fuse_ = std::move(received);
   mount_point_ = where;
-  was_mounted_ = true;
   fd.reset(::fcntl(fuse_.get(), F_DUPFD_CLOEXEC, 0));
   return {};
 }

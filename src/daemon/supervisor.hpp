@@ -42,7 +42,7 @@ class Supervisor {
 
   /// What a worker leaves behind.
   enum class Left : std::uint8_t {
-    nothing,   // it was never mounted: no program has written anything
+    nothing,   // the kernel's first request was never answered: no program has written anything
     mount,     // programs wait for a successor
     results,   // unmounted; what was written is in the store
   };
@@ -81,7 +81,6 @@ class Supervisor {
   MemoryStores memory_{options_.instance.get(), std::move(options_.store), options_.uid, options_.gid};
   std::set<dev_t> store_devices_;  // that containers lie on, as far as that was said; none: on any
   bool keep_store_ = options_.keep_store;
-  bool was_mounted_ = false;
   bool progress_ = false;
   std::string init_;                                          // the connection's INIT request
   std::unordered_map<std::int32_t, std::uint64_t> backings_;  // backing id -> inode

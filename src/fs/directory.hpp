@@ -8,10 +8,11 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 namespace efs::fs {
 
-/// Not thread-safe: guarded by the namespace lock.
+/// Not thread-safe: guarded by the namespace lock. What throws (std::bad_alloc) has changed nothing.
 class Directory {
  public:
   struct Entry {
@@ -25,12 +26,40 @@ class Directory {
     return it == names_.end() ? nullptr : &it->second;
   }
 
-  /// `cookie`: of an entry that had one already, in rebuilding a directory; 0: the next.
+  /// `cookie`: of an entry that had one already, in rebuilding a directory; 0: the next. The name must be new.
   void insert(const std::string& name, std::uint64_t ino, std::uint64_t cookie = 0) {
     if (cookie == 0) cookie = next_cookie_;
     const auto [it, fresh] = names_.insert_or_assign(name, Entry{ino, cookie});
-    if (fresh) by_cookie_.emplace(cookie, &it->first);
+    try {
+      by_cookie_.emplace(cookie, &it->first);
+    } catch (...) {
+      names_.erase(it);
+      throw;
+    }
     next_cookie_ = std::max(next_cookie_, cookie + 1);
+  }
+
+  /// Makes `name`, which need not be new, an entry that leads to `ino`: a new one, whose cookie is the next.
+  void put(const std::string& name, std::uint64_t ino) {
+    const auto it = names_.find(name);
+    if (it == names_.end()) return insert(name, ino);
+    auto place = by_cookie_.extract(it->second.cookie);
+    it->second = {ino, next_cookie_};
+    place.key() = next_cookie_++;
+    by_cookie_.insert(std::move(place));
+  }
+
+  /// Moves `name` of `from` here as `new_name`, in the place of another entry of that name. A new entry with a new cookie:
+  /// a reader behind the old place must still meet the name.
+  void take(Directory& from, const std::string& name, std::string new_name) {
+    names_.reserve(names_.size() + 1);  // nothing allocates from here on
+    if (names_.contains(new_name)) erase(new_name);
+    auto entry = from.names_.extract(name);
+    auto place = from.by_cookie_.extract(entry.mapped().cookie);
+    entry.key() = std::move(new_name);
+    entry.mapped().cookie = place.key() = next_cookie_++;
+    place.mapped() = &names_.insert(std::move(entry)).position->first;
+    by_cookie_.insert(std::move(place));
   }
 
   std::uint64_t next_cookie() const { return next_cookie_; }
@@ -47,7 +76,7 @@ class Directory {
 
   /// The name of the directory itself, in the one above; "": the root's, or of one that was removed.
   const std::string& own_name() const { return own_name_; }
-  void set_own_name(const std::string& name) { own_name_ = name; }
+  void set_own_name(std::string name) noexcept { own_name_ = std::move(name); }
 
   bool empty() const { return names_.empty(); }
   std::size_t size() const { return names_.size(); }

@@ -1,6 +1,7 @@
 #include "fs/filesystem.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "base/log.hpp"
 #include "base/slow_work.hpp"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr const char* journal_name = "journal";
 constexpr std::size_t longest_name = 255;
+constexpr std::size_t spare_bytes = 1U << 20U;  // more than any record takes in memory
 constexpr std::size_t most_files = 256;  // each may hold a container, that is a descriptor
 
 // The inode whose attributes a record changes; 0 for the others.
@@ -57,19 +59,47 @@ Status Filesystem::new_connection() {
 Status Filesystem::commit(std::uint64_t request, const Record& record, std::int64_t reserve) {
   if (!journal_ || broken_) return fail(EROFS);
   EFS_TRY(settle_before(record));
-  scratch_.clear();
-  encode(record, scratch_);
-  EFS_TRY(journal_->append(request, scratch_, reserve));
+  try {
+    if (!spare_memory_) spare_memory_ = std::make_unique_for_overwrite<std::byte[]>(spare_bytes);
+    scratch_.clear();
+    encode(record, scratch_);
+    EFS_TRY(journal_->append(request, scratch_, reserve));
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM);
+  }
   answers_.note(request, inode_of(record));
-  const Status applied = names_.apply(record);
+  const Status applied = apply_appended(record);
   if (Inode* changed = names_.find(std::visit(ChangedInode{}, record))) ++changed->edits;
   if (!applied) log::error("event=apply_failed reason=\"{}\"", describe(applied.error()));
   compact_if_due();
   return applied;
 }
 
+// The record is in the journal. So it takes effect, with the memory that was kept back for this if need be, or nothing
+// that follows is built on it.
+Status Filesystem::apply_appended(const Record& record) {
+  try {
+    return names_.apply(record);
+  } catch (const std::bad_alloc&) {
+    spare_memory_.reset();
+  }
+  try {
+    return names_.apply(record);
+  } catch (const std::bad_alloc&) {
+    broken_ = true;
+    return fail(ENOMEM, "no memory for a change that is in the journal already: read-only from now on");
+  }
+}
+
+// Without room for a snapshot the old journal goes on; ask again when it has grown by a half.
 void Filesystem::compact_if_due() {
   if (compact_at_ == 0 || journal_->size() < compact_at_) return;
+  const Status done = compact();
+  if (!done) log::warn("event=snapshot_failed reason=\"{}\"", describe(done.error()));
+  compact_at_ = std::max(options_.smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 3 / 2);
+}
+
+Status Filesystem::compact() try {
   bool switched = false;
   const std::uint64_t sequence = journal_->sequence();
   const Status done = journal_->replace([this](store::Journal& next) EFS_REQUIRES(mutex_) -> Status {
@@ -93,9 +123,9 @@ void Filesystem::compact_if_due() {
   }, &switched);
   if (done) durable_ = std::max(durable_.load(), sequence);
   else if (switched) broken_ = true;  // power loss could bring the old journal back, without what follows
-  // Without room for a snapshot the old journal goes on; ask again when it has grown by a half.
-  if (!done) log::warn("event=snapshot_failed reason=\"{}\"", describe(done.error()));
-  compact_at_ = std::max(options_.smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 3 / 2);
+  return done;
+} catch (const std::bad_alloc&) {  // before the switch: that and what follows it take no memory
+  return fail(ENOMEM);
 }
 
 Result<Inode*> Filesystem::inode(std::uint64_t ino) const {
@@ -180,7 +210,10 @@ Status Filesystem::settle_before(const Record& record) {
 }
 
 void Filesystem::note_unsettled(std::uint64_t ino) {
-  if (backend_.durability() != Durability::volatile_memory) unsettled_.push_back(ino);
+  if (backend_.durability() == Durability::volatile_memory) return;
+  try {
+    unsettled_.push_back(ino);
+  } catch (const std::bad_alloc&) {}  // it is staged in again after power loss
 }
 
 Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
@@ -216,7 +249,11 @@ Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
   // R3: on a page-cache file system the record that took the last name may be lost with the power, and must then find
   // its container.
   const bool waits = journal_ && inode->is_regular() && backend_.durability() == Durability::page && options_.rules.free_after_durable;
-  if (waits) released_.push_back({journal_->sequence(), ino});
+  if (waits) try {
+      released_.push_back({journal_->sequence(), ino});
+    } catch (const std::bad_alloc&) {
+      return {};  // the next start frees it
+    }
   const Reaped reaped{.gone = true, .container = inode->is_regular() ? ino : 0, .waits = waits};
   names_.destroy(ino);
   return reaped;

@@ -181,6 +181,9 @@ class Filesystem {
   /// Throws nothing.
   void fill_pool(const std::function<void(std::span<const ContainerPool::Ready>)>& prepare);
 
+  /// The medium has failed: what is there can be read and staged out, and changes are EROFS.
+  bool failed() const { return broken_; }
+
   const Backend& backend() const { return backend_; }
   const Recovery& recovery() const { return recovery_; }
 
@@ -204,7 +207,8 @@ class Filesystem {
   /// what waits for that. The namespace lock is not held meanwhile.
   Status sync_journal();
   void free_released();
-  /// The line: the record is in the journal, then in the namespace; only then may it be answered.
+  /// The line: the record is in the journal, then in the namespace; only then may it be answered. An error: nothing has
+  /// happened. Throws nothing; EROFS once the medium has failed.
   Status commit(std::uint64_t request, const Record& record, std::int64_t reserve = 0) EFS_REQUIRES(mutex_);
   /// What a resent request has done already, if it has: the inode of its answer. Of several records of one request
   /// the last alone carries the request's number, so that half of it is never taken for the whole.
@@ -213,7 +217,9 @@ class Filesystem {
   }
   /// The answer of a request that made an inode or a name, with the kernel's reference; also after a takeover.
   Result<Entry> referenced(std::uint64_t ino) EFS_REQUIRES(mutex_);
+  Status apply_appended(const Record& record) EFS_REQUIRES(mutex_);
   void compact_if_due() EFS_REQUIRES(mutex_);
+  Status compact() EFS_REQUIRES(mutex_);
   Result<Inode*> inode(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
   Result<Inode*> directory(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
   Result<Inode*> regular(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
@@ -274,6 +280,7 @@ class Filesystem {
   std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);
   std::uint64_t compact_at_ EFS_GUARDED_BY(mutex_) = 0;  // journal size, bytes, at which a snapshot is due
   std::vector<std::byte> scratch_ EFS_GUARDED_BY(mutex_);
+  std::unique_ptr<std::byte[]> spare_memory_ EFS_GUARDED_BY(mutex_);  // given back where apply() finds no other
   struct Released {
     std::uint64_t sequence;  // of the journal when the last reference went
     std::uint64_t ino;

@@ -98,7 +98,6 @@ Status Namespace::apply_one(const MakeNode& r) {
     inode->parent = r.parent;
     inode->directory = std::make_unique<Directory>();
     inode->directory->set_own_name(r.name);
-    if (!nameless) ++parent->nlink;
   }
   if (!r.target.empty()) inode->more().target = r.target;
   if (!r.xattrs.empty()) inode->more().xattrs = r.xattrs;
@@ -107,12 +106,18 @@ Status Namespace::apply_one(const MakeNode& r) {
     inode->more().origin_path = r.origin_path;
   }
   inode->settled = r.staged >= 2;
+  const auto made = inodes_.emplace(r.ino, std::move(inode)).first;
   if (!nameless) {
-    parent->directory->insert(r.name, r.ino, r.cookie);
+    try {
+      parent->directory->insert(r.name, r.ino, r.cookie);
+    } catch (...) {
+      inodes_.erase(made);
+      throw;
+    }
+    if (made->second->is_directory()) ++parent->nlink;
     touch(*parent, r.ctime);
   }
   next_ino_ = std::max(next_ino_, r.ino + 1);
-  inodes_.emplace(r.ino, std::move(inode));
   return {};
 }
 
@@ -128,8 +133,7 @@ Status Namespace::apply_one(const Link& r) {
 }
 
 // Takes the count of a name away; the entry itself is erased or replaced by the caller.
-void Namespace::drop_name(Inode& parent, const std::string& name, FileTime time) {
-  Inode& inode = *find(parent.directory->find(name)->ino);
+void Namespace::lose_name(Inode& inode, Inode& parent, FileTime time) {
   inode.ctime = time;
   if (inode.is_directory()) {
     inode.nlink = 0;
@@ -142,19 +146,19 @@ void Namespace::drop_name(Inode& parent, const std::string& name, FileTime time)
 Status Namespace::apply_one(const Unlink& r) {
   Inode* parent = directory(r.parent);
   if (parent == nullptr || parent->directory->find(r.name) == nullptr) return impossible("unlink");
-  const Inode& inode = *find(parent->directory->find(r.name)->ino);
+  Inode& inode = *find(parent->directory->find(r.name)->ino);
   if (inode.is_directory() && !inode.directory->empty()) return impossible("unlink");
-  drop_name(*parent, r.name, r.time);
+  lose_name(inode, *parent, r.time);
   parent->directory->erase(r.name);
   touch(*parent, r.time);
   return {};
 }
 
-void Namespace::moved(Inode& inode, Inode& from, Inode& to, const std::string& new_name, FileTime time) {
+void Namespace::moved(Inode& inode, Inode& from, Inode& to, std::string new_name, FileTime time) {
   inode.ctime = time;
   if (!inode.is_directory()) return;
   inode.parent = to.ino;
-  inode.directory->set_own_name(new_name);
+  inode.directory->set_own_name(std::move(new_name));
   --from.nlink;
   ++to.nlink;
 }
@@ -167,26 +171,21 @@ Status Namespace::apply_one(const Rename& r) {
   const auto* target = to->directory->find(r.new_name);
   if (!is_name(r.new_name) || to->nlink == 0 || (target != nullptr && target->ino == source.ino)) return impossible("rename");
   if (source.is_directory() && is_within(to->ino, source.ino)) return impossible("rename");
+  std::string name = r.new_name, old_name = r.name;  // nothing allocates once something has changed
   if ((r.flags & RENAME_EXCHANGE) != 0) {
     if (target == nullptr) return impossible("exchange");
     Inode& other = *find(target->ino);
     if (other.is_directory() && is_within(from->ino, other.ino)) return impossible("exchange");
     from->directory->replace(r.name, other.ino);
     to->directory->replace(r.new_name, source.ino);
-    moved(source, *from, *to, r.new_name, r.time);
-    moved(other, *to, *from, r.name, r.time);
+    moved(source, *from, *to, std::move(name), r.time);
+    moved(other, *to, *from, std::move(old_name), r.time);
   } else {
-    if (target != nullptr) {
-      const Inode& replaced = *find(target->ino);
-      if (replaced.is_directory() != source.is_directory() || (replaced.is_directory() && !replaced.directory->empty())) return impossible("rename");
-      drop_name(*to, r.new_name, r.time);
-      to->directory->erase(r.new_name);
-    }
-    // A new entry with a new cookie: a reader behind the old place must still meet the name.
-    const std::uint64_t ino = source.ino;
-    from->directory->erase(r.name);
-    to->directory->insert(r.new_name, ino);
-    moved(source, *from, *to, r.new_name, r.time);
+    Inode* replaced = target == nullptr ? nullptr : find(target->ino);
+    if (replaced != nullptr && (replaced->is_directory() != source.is_directory() || (replaced->is_directory() && !replaced->directory->empty()))) return impossible("rename");
+    to->directory->take(*from->directory, r.name, r.new_name);
+    if (replaced != nullptr) lose_name(*replaced, *to, r.time);
+    moved(source, *from, *to, std::move(name), r.time);
   }
   touch(*from, r.time);
   touch(*to, r.time);
@@ -196,6 +195,8 @@ Status Namespace::apply_one(const Rename& r) {
 Status Namespace::apply_one(const SetAttributes& r) {
   Inode* inode = find(r.ino);
   if (inode == nullptr || (inode->mode & S_IFMT) != (r.mode & S_IFMT)) return impossible("set attributes");
+  if (!r.access_acl.empty()) inode->more().xattrs.insert_or_assign(access_acl_name, r.access_acl);
+  else if (inode->extra) inode->extra->xattrs.erase(access_acl_name);
   inode->mode = r.mode;
   inode->uid = r.uid;
   inode->gid = r.gid;
@@ -204,15 +205,13 @@ Status Namespace::apply_one(const SetAttributes& r) {
   inode->ctime = r.ctime;
   inode->dirty = r.dirty != 0;
   inode->settled = inode->settled && !inode->dirty;
-  if (!r.access_acl.empty()) inode->more().xattrs[access_acl_name] = r.access_acl;
-  else if (inode->extra) inode->extra->xattrs.erase(access_acl_name);
   return {};
 }
 
 Status Namespace::apply_one(const SetXattr& r) {
   Inode* inode = find(r.ino);
   if (inode == nullptr) return impossible("set xattr");
-  inode->more().xattrs[r.name] = r.value;
+  inode->more().xattrs.insert_or_assign(r.name, r.value);
   inode->ctime = r.time;
   return {};
 }
@@ -240,16 +239,17 @@ Status Namespace::apply_one(const NextCookie& r) {
 Status Namespace::apply_one(const SetStaging& r) {
   Inode* inode = find(r.ino);
   if (inode == nullptr || r.keep > static_cast<std::uint8_t>(Keep::persistent)) return impossible("set staging");
+  InodeExtra& extra = inode->more();
+  std::string origin_path = r.origin_path, saved_path = r.saved_path, parts = r.parts;
   // What was clean and stays so has the same content as before; what becomes clean is not known to be on the medium.
   inode->settled = inode->settled && !inode->dirty && r.dirty == 0;
   inode->dirty = r.dirty != 0;
-  InodeExtra& extra = inode->more();
   extra.keep = static_cast<Keep>(r.keep);
   extra.origin = r.staged != 0 ? std::optional(r.origin) : std::nullopt;
-  extra.origin_path = r.origin_path;
+  extra.origin_path = std::move(origin_path);
   extra.saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt;
-  extra.saved_path = r.saved_path;
-  extra.parts = r.parts;
+  extra.saved_path = std::move(saved_path);
+  extra.parts = std::move(parts);
   return {};
 }
 
@@ -257,12 +257,11 @@ Status Namespace::apply_one(const Replace& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
   if (parent == nullptr || inode == nullptr || inode->is_directory() || inode->nlink != 0 || parent->nlink == 0 || !is_name(r.name)) return impossible("replace");
-  if (const auto* there = parent->directory->find(r.name)) {
-    if (find(there->ino)->is_directory()) return impossible("replace");
-    drop_name(*parent, r.name, r.time);
-    parent->directory->erase(r.name);
-  }
-  parent->directory->insert(r.name, r.ino);
+  const auto* there = parent->directory->find(r.name);
+  Inode* replaced = there == nullptr ? nullptr : find(there->ino);
+  if (replaced != nullptr && replaced->is_directory()) return impossible("replace");
+  parent->directory->put(r.name, r.ino);
+  if (replaced != nullptr) lose_name(*replaced, *parent, r.time);
   inode->nlink = 1;
   inode->ctime = r.time;
   touch(*parent, r.time);

@@ -32,7 +32,7 @@ class Namespace {
   std::uint64_t next_unused() const { return next_ino_; }
 
   /// Carries out a record. Total: it fails (EPROTO, no change) only where the record cannot follow from this state,
-  /// which on a live request is a bug and in recovery a damaged journal.
+  /// which on a live request is a bug and in recovery a damaged journal. What throws (std::bad_alloc) has changed nothing.
   Status apply(const Record& record);
 
   /// Records that rebuild this state from an empty namespace of the same root: the snapshot.
@@ -78,8 +78,8 @@ class Namespace {
   Status apply_one(const NewConnection&) { return {}; }
   Status apply_one(const Answered&) { return {}; }
   Inode* directory(std::uint64_t ino) const;
-  void drop_name(Inode& parent, const std::string& name, FileTime time);
-  void moved(Inode& inode, Inode& from, Inode& to, const std::string& new_name, FileTime time);
+  void lose_name(Inode& inode, Inode& parent, FileTime time);
+  void moved(Inode& inode, Inode& from, Inode& to, std::string new_name, FileTime time);
 
   std::unordered_map<std::uint64_t, std::unique_ptr<Inode>> inodes_;
   std::uint64_t next_ino_ = root_ino + 1;

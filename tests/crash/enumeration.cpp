@@ -246,6 +246,12 @@ std::uint64_t Life::find(const std::string& path) {
   return at;
 }
 
+std::string check_journal(SimWorld& world) {
+  Namespace names = empty_namespace();
+  if (const Status done = replay(world, names); !done) return "replay: " + describe(done.error()) + "\n";
+  return check_shape(names, world);
+}
+
 std::optional<std::string> enumerate(const Scenario& scenario, const Enumeration& how, std::size_t* ends) {
   const Reference reference = reference_of(scenario, how);
   std::mt19937_64 random(how.seed);

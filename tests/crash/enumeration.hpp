@@ -48,6 +48,10 @@ struct Enumeration {
   Lies lies;
 };
 
+/// What is wrong with the namespace that the visible journal gives, and with the containers beside it: link counts,
+/// directories that cannot be reached, files without a container and the reverse. "": nothing.
+std::string check_journal(SimWorld& world);
+
 /// The first violation with all that is needed to see it again; nullopt where there is none. `ends`: how many ends of
 /// the world were tried.
 std::optional<std::string> enumerate(const Scenario& scenario, const Enumeration& how, std::size_t* ends = nullptr);

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Fuzzing with libFuzzer and the address sanitizer, where clang is there: EFS_FUZZ_SECONDS each (default 20), from the saved
+# Fuzzing with libFuzzer and the address sanitizer, where clang is there: EFS_FUZZ_SECONDS each (default 10), from the saved
 # corpus. A crash is a failure and its input is printed.
 #   fuzz_test.sh [BIN_DIR]
 set -uo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
-seconds=${EFS_FUZZ_SECONDS:-20}
+seconds=${EFS_FUZZ_SECONDS:-10}
 compiler=$(command -v clang++-19 || command -v clang++)
 passed=0 failed=0 skipped=0
 work=$(mktemp -d /tmp/efs-fuzz.XXXXXX) || exit 2

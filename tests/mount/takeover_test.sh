@@ -132,10 +132,38 @@ staging_out() {  # killed while results go back: the next stop finishes it
   check 'stage-out: every byte is there' test "$(cd "$OUT" && cksum f*)" = "$sums"
 }
 
+starts() {  # the worker of a start is killed at its nth system call: it comes up all the same, or the next start goes on
+  local i n point code pid killer after=0 down=0
+  for ((i = 0; i < points / 2; i++)); do
+    fresh "start$i" 'resources: [ [ path: input ] ]'
+    for ((n = 0; n < 40; n++)); do echo $n >"$PFS/input/n$n"; done
+    sed -i '1a\  max-ops: 300' "$JOB"   # slow enough that the worker is met while it stages
+    timeout 60 "$EFS" start "$JOB" >"$S/$NAME/said" 2>&1 & local starter=$!
+    await 20 eval 'pid=$(worker)' || { fail "starts: a worker of start $i" "$(cat "$S/$NAME/said")"; wait $starter; continue; }
+    point=$((1 + RANDOM % 1800))
+    "$BIN/efs-kill-at" "$pid" $point >/dev/null 2>&1 & killer=$!
+    wait $starter; code=$?
+    kill $killer 2>/dev/null; wait $killer 2>/dev/null
+    case $code in
+      0) [ "$(takeovers)" = 0 ] || after=$((after + 1)) ;;
+      1)
+        down=$((down + 1))
+        check "starts: killed at $point: no daemon" await 10 no_daemon
+        check "starts: killed at $point: no mount" eval '! mounted "$MNT"'
+        check "starts: killed at $point: the next start" timeout 60 "$EFS" start "$JOB" ;;
+      *) fail "starts: killed at $point: it ends" "exit $code: $(cat "$S/$NAME/said")" ;;
+    esac
+    check "starts: killed at $point: the inputs are there" diff -r "$PFS/input" "$MNT/input"
+    check "starts: killed at $point: stop" "$EFS" stop "$NAME"
+  done
+  echo "starts: $down failed, $after came up with a successor, $((i - down - after)) as if nothing had been"
+}
+
 random_kills passthrough passthrough
 random_kills daemon daemon -o daemon-io
 random_kills user passthrough --user 65534
 kill_points
+starts
 real_programs
 gives_up
 staging_out

@@ -59,6 +59,19 @@ class SimWorld {
     return lies_.deaf != name || (lies_.deaf_at != 0 && lies_.deaf_at != count_);
   }
 
+  /// The call with number n (1 is the first) fails with `code`, and with `on` all that follow, too. 0: none does.
+  void fail_call(std::uint64_t n, int code = EIO, bool on = false) { failing_ = n, code_ = code, fails_on_ = on, calls_ = 0; }
+  std::uint64_t calls() const { return calls_; }
+  /// The name of the call that failed first; "": none did.
+  const std::string& failed_call() const { return failed_call_; }
+  /// At the head of everything that a store may refuse.
+  Status call(const char* name) {
+    ++calls_;
+    if (failing_ == 0 || calls_ < failing_ || (calls_ > failing_ && !fails_on_)) return {};
+    if (calls_ == failing_) failed_call_ = name;
+    return fail(code_, std::string("injected: ") + name);
+  }
+
   /// Address space that costs what is touched of it, and stays where it is.
   class Region {
    public:
@@ -159,6 +172,10 @@ class SimWorld {
   std::mt19937_64 random_;
   std::uint64_t end_ = 0, count_ = 0;
   bool dead_ = false;
+  std::uint64_t failing_ = 0, calls_ = 0;
+  int code_ = 0;
+  bool fails_on_ = false;
+  std::string failed_call_;
   std::vector<std::string> names_;
   Lies lies_;
 };
@@ -166,13 +183,18 @@ class SimWorld {
 class SimFile final : public store::MediumFile {
  public:
   SimFile(SimWorld& world, SimWorld::FilePtr file) : world_(world), file_(std::move(file)) {}
-  Result<std::uint64_t> size() override { return file_->size; }
+  Result<std::uint64_t> size() override {
+    EFS_TRY(world_.call("journal size"));
+    return file_->size;
+  }
   Status allocate(std::uint64_t size) override {
+    EFS_TRY(world_.call("journal allocate"));
     file_->size = std::max(file_->size, size);
     if (world_.durability() == Durability::cache_line) file_->durable_size = file_->size;  // MAP_SYNC, and an fsync
     return {};
   }
   Status cut(std::uint64_t size) override {
+    EFS_TRY(world_.call("journal cut"));
     if (size >= file_->size) return {};
     file_->size = size;
     file_->durable_size = std::min(file_->durable_size, size);
@@ -185,6 +207,7 @@ class SimFile final : public store::MediumFile {
     return {};
   }
   Result<std::byte*> map(std::uint64_t offset, std::size_t length) override {
+    EFS_TRY(world_.call("journal map"));
     if (offset + length > file_->size) return fail(ENXIO, "a window beyond the file");
     return file_->visible.at(offset);
   }
@@ -202,6 +225,7 @@ class SimFile final : public store::MediumFile {
     world_.sync_file(*file_);
   }
   Status sync() override {
+    EFS_TRY(world_.call("journal sync"));
     if (world_.event("journal sync")) world_.sync_file(*file_);
     return {};
   }
@@ -215,6 +239,7 @@ class SimMedium final : public store::Medium {
  public:
   explicit SimMedium(SimWorld& world) : world_(world) {}
   Result<std::unique_ptr<store::MediumFile>> create(const std::string& name) override {
+    EFS_TRY(world_.call("journal create"));
     if (world_.files.contains(name)) return fail(EEXIST);
     auto file = std::make_shared<SimWorld::File>();
     world_.files[name] = file;
@@ -222,11 +247,13 @@ class SimMedium final : public store::Medium {
     return std::make_unique<SimFile>(world_, file);
   }
   Result<std::unique_ptr<store::MediumFile>> open(const std::string& name, bool) override {
+    EFS_TRY(world_.call("journal open"));
     const auto found = world_.files.find(name);
     if (found == world_.files.end()) return fail(ENOENT);
     return std::make_unique<SimFile>(world_, found->second);
   }
   Status rename(const std::string& from, const std::string& to) override {
+    EFS_TRY(world_.call("journal rename"));
     const auto file = world_.files.at(from);
     world_.files.erase(from);
     world_.files[to] = file;
@@ -238,10 +265,12 @@ class SimMedium final : public store::Medium {
     return {};
   }
   Status remove(const std::string& name) override {
+    EFS_TRY(world_.call("journal remove"));
     if (world_.files.erase(name) != 0) world_.names_on_the_way.emplace_back([=](auto& names) { names.erase(name); });
     return {};
   }
   Status sync_names() override {
+    EFS_TRY(world_.call("names sync"));
     if (!world_.event("names sync")) return {};
     for (auto& step : world_.names_on_the_way) step(world_.durable_files);
     world_.names_on_the_way.clear();
@@ -260,32 +289,40 @@ class SimBackend final : public Backend {
    public:
     SimContainer(SimWorld& world, SimWorld::DataPtr data) : world_(world), data_(std::move(data)) {}
     Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) override {
+      EFS_TRY(world_.call("read"));
       if (offset >= data_->visible.size()) return 0;
       const auto n = std::min<std::size_t>(into.size(), data_->visible.size() - offset);
       std::memcpy(into.data(), data_->visible.data() + offset, n);
       return n;
     }
     Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) override {
+      EFS_TRY(world_.call("write"));
       if (data_->visible.size() < offset + from.size()) data_->visible.resize(offset + from.size());
       std::memcpy(data_->visible.data() + offset, from.data(), from.size());
       data_->synced = false;
       return from.size();
     }
     Status truncate(std::uint64_t size) override {
+      EFS_TRY(world_.call("truncate"));
       data_->visible.resize(size);
       data_->synced = false;
       return {};
     }
-    Status allocate(int, std::uint64_t, std::uint64_t) override { return {}; }
-    Result<std::uint64_t> seek(std::uint64_t offset, int) override { return offset; }
+    Status allocate(int, std::uint64_t, std::uint64_t) override { return world_.call("allocate"); }
+    Result<std::uint64_t> seek(std::uint64_t offset, int) override {
+      EFS_TRY(world_.call("seek"));
+      return offset;
+    }
     Result<struct stat> attributes() override {
+      EFS_TRY(world_.call("attributes"));
       struct stat st {};
       st.st_size = static_cast<off_t>(data_->visible.size());
       return st;
     }
-    Status set_times(std::optional<FileTime>, std::optional<FileTime>) override { return {}; }
+    Status set_times(std::optional<FileTime>, std::optional<FileTime>) override { return world_.call("set_times"); }
     void accessed() override {}
     Status sync(bool) override {
+      EFS_TRY(world_.call("data sync"));
       if (world_.event("data sync")) settle(*data_);
       return {};
     }
@@ -302,11 +339,13 @@ class SimBackend final : public Backend {
   };
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
+    EFS_TRY(world_.call("create"));
     if (world_.containers.contains(id)) return fail(EEXIST);
     world_.containers[id] = std::make_shared<SimWorld::Data>();
     return open(id);
   }
   Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
+    EFS_TRY(world_.call("open"));
     const auto found = world_.containers.find(id);
     if (found == world_.containers.end()) return fail(ENOENT);
     return std::make_shared<SimContainer>(world_, found->second);
@@ -321,20 +360,26 @@ class SimBackend final : public Backend {
     if (!container) return std::unexpected(container.error());
     return (*container)->attributes();
   }
-  Status set_times(std::uint64_t id, std::optional<FileTime>, std::optional<FileTime>) override { return world_.containers.contains(id) ? Status{} : fail(ENOENT); }
+  Status set_times(std::uint64_t id, std::optional<FileTime>, std::optional<FileTime>) override {
+    EFS_TRY(world_.call("set_times by id"));
+    return world_.containers.contains(id) ? Status{} : fail(ENOENT);
+  }
   Status sync_name(std::uint64_t id) override {
+    EFS_TRY(world_.call("container name sync"));
     if (!world_.event("container name sync")) return {};
     if (const auto found = world_.containers.find(id); found != world_.containers.end()) world_.durable_containers[id] = found->second;
     else world_.durable_containers.erase(id);
     return {};
   }
   Status sync_all() override {
+    EFS_TRY(world_.call("all data sync"));
     if (!world_.event("all data sync")) return {};
     for (auto& [id, data] : world_.containers) SimContainer::settle(*data);
     world_.durable_containers = world_.containers;
     return {};
   }
   Status for_each(const std::function<void(std::uint64_t)>& visit) override {
+    EFS_TRY(world_.call("for_each"));
     const auto copy = world_.containers;
     for (const auto& [id, data] : copy) visit(id);
     return {};

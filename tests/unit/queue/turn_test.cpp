@@ -226,7 +226,7 @@ TEST_CASE("many processes never hold more turns than there are slots", "[queue]"
   ::munmap(&shared, sizeof shared);
 }
 
-TEST_CASE("kill -9 at any moment frees the turn, and the queue cleans itself", "[queue]") {
+TEST_CASE("kill -9 at any moment frees the turn, and the queue cleans itself", "[queue][killed]") {
   const auto seed = test::seed();
   INFO("EFS_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);

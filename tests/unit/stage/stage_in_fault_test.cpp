@@ -101,7 +101,7 @@ int stage_all_in(const Scene& scene, RealStore& store, PfsIo& pfs) {
 
 }  // namespace
 
-TEST_CASE("stage-in: killed at every PFS call; the inputs are as they were, and no name leads to half a file", "[stage][in][faults]") {
+TEST_CASE("stage-in: killed at every PFS call; the inputs are as they were, and no name leads to half a file", "[stage][in][faults][killed]") {
   Scene scene;
   prepare(scene);
   const auto inputs = state_of(scene.root);

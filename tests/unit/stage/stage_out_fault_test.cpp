@@ -112,7 +112,7 @@ TEST_CASE("stage-out in place: every PFS call fails once", "[stage][out][faults]
   every_call_fails(ENOSPC, true);
 }
 
-TEST_CASE("stage-out: killed at every PFS call; never half a file, and a rerun succeeds", "[stage][out][faults]") {
+TEST_CASE("stage-out: killed at every PFS call; never half a file, and a rerun succeeds", "[stage][out][faults][killed]") {
   for (const bool in_place : {false, true}) {
     for (std::uint64_t n = 0;; ++n) {
       Scene scene;

@@ -1,0 +1,57 @@
+#!/bin/bash
+# What each process and thread of an instance may do: the table in src/README.md against /proc.
+#   rights_test.sh BIN_DIR
+set -uo pipefail
+# As user_test.sh: a mount namespace of our own, in which everybody may open /dev/fuse.
+if [ "${EFS_TEST_NAMESPACE:-}" != yes ]; then exec env EFS_TEST_NAMESPACE=yes unshare -m --propagation private bash "$0" "$@"; fi
+unset EFS_TEST_NAMESPACE
+. "$(dirname "$0")/../cli/lib.sh" "$@"
+
+user=65534 keeper_user=5
+table=$SOURCE/src/README.md
+rights() { python3 "$SOURCE/tests/mount/rights.py" "${README:-$table}" "$@"; }
+keeper_of() {  # the child of the worker that is no thread of it
+  local child; for child in $(cat /proc/"$1"/task/*/children); do echo "$child"; return; done; return 1
+}
+processes() {  # processes NAME COLUMN USER STATUS
+  check "$1: the supervisor" rights "$2" supervisor "$(field "$4" 'd["supervisor_pid"]')" "$3"
+  check "$1: the worker" rights "$2" worker "$(field "$4" 'd["worker_pid"]')" "$3"
+}
+
+# --- started by root for a user, with turns: a keeper, too ---
+mkdir "$S/queue" && chown $keeper_user "$S/queue"
+fresh given; mkdir "$MNT"; chown $user:$user "$MNT" "$OUT"
+check 'for a user: start' "$EFS" start --user $user --interleaving "$S/queue" "$JOB"
+status=$("$EFS" status --json given)
+processes 'for a user' 1 $user "$status"
+check 'for a user: the keeper' rights 1 keeper "$(keeper_of "$(field "$status" 'd["worker_pid"]')")" $keeper_user
+# The comparison would notice.
+sed 's/^| in effect | CAP_SYS_ADMIN |/| in effect | none |/' "$table" >"$S/less.md"
+README=$S/less.md check_not 'a right that the table does not name is noticed' rights 1 supervisor "$(field "$status" 'd["supervisor_pid"]')" $user
+kill -KILL "$(field "$status" 'd["worker_pid"]')"
+replaced() { json "$("$EFS" status --json given)" "d['takeovers'] == 1"; }
+check 'for a user: a successor' await 20 replaced
+processes 'for a user, after a takeover' 1 $user "$("$EFS" status --json given)"
+check 'for a user: stop' "$EFS" stop given
+
+# --- started by root for root ---
+fresh roots
+check 'for root: start' "$EFS" start --interleaving "$S/queue" "$JOB"
+status=$("$EFS" status --json roots)
+processes 'for root' 2 0 "$status"
+check 'for root: the keeper' rights 2 keeper "$(keeper_of "$(field "$status" 'd["worker_pid"]')")" $keeper_user
+check 'for root: stop' "$EFS" stop roots
+
+# --- started by an ordinary user ---
+if command -v fusermount3 >/dev/null && [ -u "$(command -v fusermount3)" ] && mkdir "$S/dev" && mount -t tmpfs -o mode=755,size=64k dev "$S/dev" && mknod -m 666 "$S/dev/fuse" c 10 229 && mount --bind "$S/dev/fuse" /dev/fuse; then
+  mkdir -m 700 "$S/u" && chown $user:$user "$S/u"
+  own() { setpriv --reuid $user --regid $user --clear-groups --inh-caps=-all env EFS_RUNTIME_DIR="$S/u" "$@"; }
+  fresh self; chown -R $user:$user "$S/self"
+  check 'by a user: start' own "$EFS" start "$JOB"
+  processes 'by a user' 3 $user "$(own "$EFS" status --json self)"
+  check 'by a user: stop' own "$EFS" stop self
+  umount /dev/fuse; umount "$S/dev"
+else
+  skip 'an instance of an ordinary user' 'no set-uid fusermount3, or no /dev/fuse for him'
+fi
+finish

@@ -1,0 +1,50 @@
+#include "support/failing_new.hpp"
+
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+thread_local std::uint64_t left = 0;  // allocations until the one that fails; 0: none does
+thread_local bool failed = false;
+thread_local std::uint64_t count = 0;
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  ++count;
+  if (left > 0 && --left == 0) {
+    failed = true;
+    throw std::bad_alloc();
+  }
+  // aligned_alloc wants a multiple of the alignment.
+  void* memory = alignment == 0 ? std::malloc(bytes) : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes, 0); }
+void* operator new[](std::size_t bytes) { return allocate(bytes, 0); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new[](std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, static_cast<std::size_t>(alignment)); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace efs::test {
+
+FailingNew::FailingNew(std::uint64_t n) {
+  failed = false;
+  left = n;
+}
+FailingNew::~FailingNew() { left = 0; }
+bool FailingNew::met() const { return failed; }
+
+std::uint64_t allocations() { return count; }
+
+}  // namespace efs::test

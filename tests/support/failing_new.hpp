@@ -1,0 +1,21 @@
+#pragma once
+// The test program's own operator new, which counts, and fails where a test says so.
+
+#include <cstdint>
+
+namespace efs::test {
+
+/// The allocation with number n from now on (1 is the next) throws std::bad_alloc in this thread. One at a time.
+class FailingNew {
+ public:
+  explicit FailingNew(std::uint64_t n);
+  ~FailingNew();
+  FailingNew(const FailingNew&) = delete;
+  FailingNew& operator=(const FailingNew&) = delete;
+  bool met() const;  // it has failed
+};
+
+/// How many allocations this thread has made so far: a measure of work that is the same on every machine.
+std::uint64_t allocations();
+
+}  // namespace efs::test
