@@ -66,6 +66,7 @@ Result<Store> finish(Ground ground, const config::JobConfig& config) {
   store.directory = ground.directory;
   store.path = ground.path;
   const int root = ground.root.get();
+  if (struct stat st {}; ::fstatat(root, "lock", &st, AT_SYMLINK_NOFOLLOW) == 0) return fail(EEXIST, "the store " + store.path + " is a backend of another instance; choose another --name");
   for (const char* part : {"meta", "data"})
     if (::mkdirat(root, part, 0700) != 0 && errno != EEXIST) return fail_errno(std::string("store/") + part);
   store.metadata.reset(::openat(root, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));

@@ -186,6 +186,11 @@ two dead spill
 if started "$JOB"; then
   mkdir "$MNT/ckpt"; head -c 2000000 /dev/urandom >"$MNT/ckpt/c"; cksum <"$MNT/ckpt/c" >"$S/c.sum"; echo n >"$MNT/n"; echo more >>"$MNT/input/a"
   whole() { cksum <"$1/ckpt/c" | cmp -s - "$S/c.sum" && grep -qx n "$1/n"; }
+  # An instance whose only store would have the name of the second backend.
+  fresh dead.1 "backends: [ [ id: bulk, type: NVRAM-NVML, daxfs: $S/dead/disk ] ]" 'resources: [ [ path: input ] ]'
+  check_exit 'a store that is a backend of another instance is refused' 1 'is a backend of another instance' "$EFS" start "$JOB"
+  PFS=$S/dead/pfs MNT=$S/dead/mnt OUT=$S/dead/out JOB=$S/dead/dead.yaml NAME=dead
+  check 'which goes on' grep -qx n "$MNT/n"
   kill_both dead
   check_exit 'check-image looks at both' 0 'whole' "$EFS" check-image dead
   check 'and counts the containers of both' json "$("$EFS" check-image --json dead)" "d['files'] == 5 and d['containers'] >= 5"
@@ -279,6 +284,31 @@ if started "$JOB"; then
   check 'with all' grep -qx c "$MNT/ckpt/c"
   check 'stop' "$EFS" stop lost
   check 'brings it' grep -qx c "$OUT/ckpt/c"
+fi
+
+# --- the disk first, and new files in memory: the names outlive a restart of the machine, what was in memory does not ---
+DISK=$S/restart/disk; mkdir -p "$DISK"
+fresh restart "backends: [ [ id: bulk, type: NVRAM-NVML, daxfs: $DISK ], [ id: fast, type: DRAM, capacity: 24 MiB ] ]" 'resources: [ [ path: input ] ]' "$RULES"
+sed -i '1a\  new-files: fast' "$JOB"
+if started "$JOB"; then
+  mkdir "$MNT/ckpt"; echo c >"$MNT/ckpt/c"; sync "$MNT/ckpt/c"; echo n >"$MNT/n"; sync "$MNT/n"
+  check 'a new file is in memory' is_in n fast
+  check 'an input is not' is_in input/a bulk
+  check 'the worse one is told' json "$(status_of restart)" "d['durability'] == 'memory' and d['backends'][0]['durability'] != 'memory' and d['backends'][1]['new_files']"
+  kill_both restart
+  check_exit 'start goes on with both' 0 'mounted' "$EFS" start "$JOB"
+  check 'and has all' bash -c "grep -qx c $MNT/ckpt/c && grep -qx n $MNT/n && grep -qx alpha $MNT/input/a"
+  kill_both restart
+  fusermount3 -uz "$MNT" 2>/dev/null || umount -l "$MNT" 2>/dev/null
+  if [ "$(id -u)" = 0 ]; then await 20 umount "$EFS_RUNTIME_DIR/restart/store.1"; else rm -rf "/dev/shm/efs-$(id -u)-restart.1"; fi
+  sed -i 's/"boot_id": "[^"]*"/"boot_id": "another"/' "$DISK"/*/meta/instance.json "$EFS_RUNTIME_DIR/restart/instance.json"
+  check_exit 'after a restart of the machine, memory is missing' 1 'backend fast .*is gone.*the machine was restarted' "$EFS" start "$JOB"
+  check 'and nothing is mounted in its place' bash -c "! grep -qF $EFS_RUNTIME_DIR/restart/store.1 /proc/self/mounts"
+  check_exit 'salvage names what is lost' 3 'n: its content was in a backend that is gone' "$EFS" salvage restart
+  check 'and brings what the disk has' grep -qx c "$OUT/ckpt/c"
+  check 'and no empty file' test ! -e "$OUT/n"
+  check_exit 'clean' 0 'removed' "$EFS" clean --force restart
+  check 'leaves nothing on the disk' test -z "$(ls -A "$DISK")"
 fi
 
 # --- the journal is lost: what the other backend holds is nobody's, and not to be thrown away unasked ---
