@@ -160,7 +160,7 @@ Message Supervisor::memory_store(const Message& ask, UniqueFd& fd) {
 Message Supervisor::store_at(const UniqueFd& file) {
   struct stat st {};
   if (!file || ::fstat(file.get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != options_.uid) return answer_error(EPERM, "not a file of this user's");
-  if (was_mounted_ && !store_devices_.contains(st.st_dev)) return answer_error(EPERM, "the store is set up already");  // a successor names the same
+  if (!mount_point_.empty() && !store_devices_.contains(st.st_dev)) return answer_error(EPERM, "the store is set up already");  // a successor names the same
   if (store_devices_.size() >= 2UL * control::most_stores) return answer_error(EINVAL, "too many stores");
   store_devices_.insert(st.st_dev);
   return {};
