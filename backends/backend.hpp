@@ -30,6 +30,12 @@ struct Space {
   std::uint64_t available = 0;  // bytes
 };
 
+/// Where a new container is to go, in a store of several places.
+struct Placement {
+  std::optional<unsigned> place;  // nullopt: where new ones go
+  std::uint64_t size = 0;         // bytes that it will hold, as far as that is known
+};
+
 /// A window of a container, mapped. Stores are durable after flush() and the container's drain().
 /// Valid as long as it lives, also when the container is closed; not beyond the container's end.
 class Segment {
@@ -65,6 +71,9 @@ class Container {
   virtual Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) = 0;
   /// For kernel passthrough and staging; -1 where there is none. Owned by the container.
   virtual int descriptor() const = 0;
+  /// All that this new container holds was stored through its descriptor: where bytes are counted, these are now. Call it
+  /// once, while it still has its name.
+  virtual void count_stored() {}
 };
 
 /// A store of containers, addressed by a number that the caller chooses. Thread-safe.
@@ -96,6 +105,17 @@ class Backend {
   /// May the kernel do I/O on descriptors directly? False where the daemon must count every byte.
   virtual bool offers_descriptor() const = 0;
   virtual std::string description() const = 0;
+
+  // A store may consist of several places, numbered from 0 (virtual_device.hpp). A plain backend is one place.
+  virtual unsigned places() const { return 1; }
+  /// The backend that is this place; lives as long as the store.
+  virtual Backend& at(unsigned) { return *this; }
+  /// Where a container is; 0 where there is none.
+  virtual unsigned place_of(std::uint64_t) { return 0; }
+  /// Where policy would put a new container now; ENOSPC: nowhere.
+  virtual Result<unsigned> place_for(const Placement&) { return 0U; }
+  /// As create(), there; or, where that place refuses it for want of space and policy allows it, in the next one.
+  virtual Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned) { return create(id); }
 };
 
 }  // namespace efs

@@ -124,6 +124,10 @@ Result<std::size_t> ContainerFile::write(std::span<const std::byte> from, std::u
   return done;
 }
 
+void ContainerFile::count_stored() {
+  if (account_->counts()) account_->adjust(allocated());
+}
+
 Status ContainerFile::truncate(std::uint64_t size) {
   return counted(0, [&]() -> Status { return ::ftruncate(fd_.get(), static_cast<off_t>(size)) == 0 ? Status{} : fail_errno(); });
 }

@@ -48,6 +48,7 @@ class ContainerFile final : public Container {
   Status sync(bool metadata) override;
   Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) override;
   int descriptor() const override { return fd_.get(); }
+  void count_stored() override;
 
  private:
   std::int64_t allocated() const;

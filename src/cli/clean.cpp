@@ -1,6 +1,7 @@
 // efs clean: removes what a dead instance left. Root does so on the user's word (the manifest, the journal and the job
 // file are the user's), so what that word leads to is looked at and removed by a child that has become the user.
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -92,25 +93,47 @@ Status refuse_loss(const control::Instance& instance) {
   return fail(ENOTEMPTY, instance.name + " is not removed: " + why + ". Bring it out: efs salvage " + instance.name + "; or go on: efs start; or give it up: efs clean --force " + instance.name);
 }
 
+bool is_in(const std::string& path, const std::string& directory) { return path.starts_with(directory + "/"); }
+
+// Below the descriptor that was looked at: what has the path's name by now may be another directory.
+Status remove_directory(const UniqueFd& root, const std::string& path) {
+  std::error_code problem;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd/" + std::to_string(root.get()), problem)) {
+    std::filesystem::remove_all(entry.path(), problem);
+    if (problem) break;
+  }
+  if (problem) return fail(problem.value(), path + ": " + problem.message());
+  return ::rmdir(path.c_str()) == 0 ? Status{} : fail_errno(path);
+}
+
 // The store outside of the instance's directory, if there is one of this user's there.
 Status remove_store(const std::string& path) {
   const auto store = image::find_store(path);
   if (!store || store->owner != ::geteuid()) return {};
   const auto lock = image::lock_store(*store, true);
   if (!lock) return std::unexpected(lock.error());
-  // Below the descriptor that was looked at: what has the path's name by now may be another directory.
-  std::error_code problem;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd/" + std::to_string(store->root.get()), problem)) {
-    std::filesystem::remove_all(entry.path(), problem);
-    if (problem) break;
-  }
-  if (problem) return fail(problem.value(), store->path + ": " + problem.message());
-  return ::rmdir(store->path.c_str()) == 0 ? Status{} : fail_errno(store->path);
+  return remove_directory(store->root, store->path);
+}
+
+// A backend behind the first, if it is there, this user's, and says of itself that it is this instance's.
+Status remove_member(const image::Manifest& manifest, unsigned place) {
+  const std::string& path = manifest.members[place].path;
+  const UniqueFd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat st {};
+  if (!root || ::fstat(root.get(), &st) != 0 || st.st_uid != ::geteuid()) return {};
+  const auto own = image::read_manifest(root.get());
+  if (!own || own->name != manifest.name || own->store != manifest.store || own->place != place) return {};
+  const UniqueFd lock(::openat(root.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EBUSY, path + " is in use");
+  return remove_directory(root, path);
 }
 
 Status remove_elsewhere(const control::Instance& instance, const image::Manifest& manifest) {
   if (manifest.made_mount_dir) ::rmdir(manifest.mount_dir.c_str());
-  return manifest.store == instance.directory + "/store" ? Status{} : remove_store(manifest.store);
+  // The first last: it leads to the others.
+  for (std::size_t place = manifest.members.size(); place-- > 1;)
+    if (!is_in(manifest.members[place].path, instance.directory)) EFS_TRY(remove_member(manifest, static_cast<unsigned>(place)));
+  return is_in(manifest.store, instance.directory) ? Status{} : remove_store(manifest.store);
 }
 
 }  // namespace

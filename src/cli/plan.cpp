@@ -24,7 +24,9 @@ void forgive_from_job(const config::JobConfig& config, stage::Plan& plan) {
 int plan(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
   if (!config) return config.error();
-  auto plan = stage::make_plan(*config, stage::posix_pfs(), config::capacity_of(config->backends.front(), available_memory()));
+  stage::Rooms rooms;
+  for (const auto& backend : config->backends) rooms.push_back(config::capacity_of(backend, available_memory()));
+  auto plan = stage::make_plan(*config, stage::posix_pfs(), rooms);
   if (!plan) return report(world, plan.error());
   if (arguments.at_submission) forgive_from_job(*config, *plan);
   if (world.json) {

@@ -43,6 +43,14 @@ void print_counters(std::ostream& out, const Json& c) {
       << "  daemon   read " << format_bytes(number("read_bytes")) << ", written " << format_bytes(number("written_bytes")) << "; passthrough I/O is the kernel's and not counted\n";
 }
 
+void print_backends(std::ostream& out, const Json& s) {
+  for (const auto& one : s["backends"]) {
+    out << "  backend  " << one.value("id", "") << ": " << one.value("description", "") << ", used " << format_bytes(one.value("used", std::uint64_t{0})) << " of " << format_bytes(one.value("capacity", std::uint64_t{0}))
+        << (one.value("io", "") != s.value("io", "") ? ", I/O by the daemon" : "") << (one.value("new_files", false) ? "; new files" : "") << (one.value("journal", false) ? "; the journal" : "") << "\n";
+  }
+  out << "  survives no more than " << s.value("durability", "") << " does, all together\n";
+}
+
 void print(std::ostream& out, const Json& s) {
   out << s.value("name", "?") << ": " << s.value("state", "?") << "\n";
   if (s.contains("error")) out << "  " << s["error"].get<std::string>() << "\n";
@@ -54,7 +62,8 @@ void print(std::ostream& out, const Json& s) {
   if (s.value("read_only", false)) out << "  THE STORE HAS FAILED: files can be read and are staged out by efs stop, and nothing can be changed; the log says why\n";
   if (const auto deaths = s.value("takeovers", 0U); deaths > 0) out << "  takeovers " << deaths << " (its worker died and was replaced; the log says why)\n";
   if (s.contains("mount")) out << "  mount    " << s["mount"].get<std::string>() << "\n  job file " << s.value("job_file", "") << "\n  log      " << s.value("log", "") << "\n";
-  if (s.contains("backend")) out << "  backend  " << s["backend"].get<std::string>() << "\n";
+  if (s.contains("backends")) print_backends(out, s);
+  else if (s.contains("backend")) out << "  backend  " << s["backend"].get<std::string>() << "\n";
   if (s.contains("io")) out << "  I/O      " << s["io"].get<std::string>() << (s.contains("io_reason") ? " (" + s["io_reason"].get<std::string>() + ")" : "") << "\n";
   if (s.contains("capacity")) out << "  used     " << format_bytes(s["used"].get<std::uint64_t>()) << " of " << format_bytes(s["capacity"].get<std::uint64_t>()) << "\n";
   if (s.contains("turn")) {

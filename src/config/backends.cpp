@@ -57,6 +57,27 @@ Backend read_backend(const Section& section, ProblemList& problems) {
   return backend;
 }
 
+// What each of them may be by itself, and all together not.
+void check_together(const std::vector<Section>& sections, const JobConfig& config, ProblemList& problems) {
+  if (sections.size() > most_backends) {
+    problems.add(sections[most_backends].mark, "more than " + std::to_string(most_backends) + " backends", "remove some; keys of one backend go into one pair of brackets");
+  }
+  std::map<std::string, int> directories;
+  std::size_t first_dram = sections.size();
+  for (std::size_t i = 0; i < sections.size(); ++i) {
+    const Backend& backend = config.backends[i];
+    const auto [first, is_new] = directories.try_emplace(backend.daxfs, sections[i].mark.line);
+    if (!is_new && !backend.daxfs.empty()) {
+      problems.add(sections[i].mark_of("daxfs"), "two backends have the directory " + quoted(backend.daxfs), "the first is at line " + std::to_string(first->second) + "; give each a directory of its own");
+    }
+    if (backend.type != BackendType::dram) continue;
+    first_dram = std::min(first_dram, i);
+    if (first_dram != i && (!backend.capacity || !config.backends[first_dram].capacity)) {
+      problems.add(sections[i].mark, "two backends in memory, and not both with a 'capacity': each would take half of what is available", "give each a capacity");
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> capacity_of(const Backend& backend, std::uint64_t memory) {
@@ -68,16 +89,13 @@ void read_backends(const std::vector<Section>& sections, JobConfig& config, Prob
   std::map<std::string, int> first_lines;
   for (const auto& section : sections) {
     const auto backend = read_backend(section, problems);
-    const auto [first, is_new] = first_lines.try_emplace(backend.id, section.mark.line);
+    const auto [first, is_new] = first_lines.try_emplace(backend.id.substr(0, backend.id.find_last_not_of('/') + 1), section.mark.line);
     if (!is_new && !backend.id.empty()) {
       problems.add(section.mark_of("id"), "backend " + quoted(backend.id) + " is defined twice", "the first is at line " + std::to_string(first->second));
     }
     config.backends.push_back(backend);
   }
-  if (sections.size() > 1) {
-    problems.add(sections[1].mark, "more than one backend: this version supports one",
-                 "remove all but one; keys of one backend go into one pair of brackets");
-  }
+  check_together(sections, config, problems);
   if (config.backends.empty()) config.backends.push_back({.id = "dram"});
 }
 

@@ -58,6 +58,23 @@ bool is_input(const JobConfig& config, std::string_view path, bool directory) {
   return owning_resource(config, path) != nullptr || (!directory && first_list(config) != nullptr);
 }
 
+std::optional<std::size_t> find_backend(const JobConfig& config, std::string_view id) {
+  for (std::size_t i = 0; i < config.backends.size(); ++i)
+    if (config.backends[i].id == id) return i;
+  return std::nullopt;
+}
+
+std::size_t backend_of(const JobConfig& config, std::string_view path, bool staged_in) {
+  if (config.backends.size() < 2) return 0;
+  if (path.starts_with('/')) path.remove_prefix(1);
+  if (staged_in) {
+    const auto* owner = owning_resource(config, path);
+    return owner == nullptr ? config.new_files : find_backend(config, owner->backend).value_or(0);
+  }
+  const auto* rule = output_rule(config, path);
+  return rule == nullptr || rule->backend.empty() ? config.new_files : find_backend(config, rule->backend).value_or(config.new_files);
+}
+
 std::size_t rank(const JobConfig& config, std::string_view path) {
   if (path.starts_with('/')) path.remove_prefix(1);
   for (std::size_t i = 0; i < config.outputs.size(); ++i)

@@ -56,6 +56,8 @@ std::optional<std::string> setting_text(const JobConfig& c, std::string_view key
   if (key == "max-rate") return c.max_rate == 0 ? "none" : format_bytes(c.max_rate) + "/s";
   if (key == "max-ops") return c.max_ops == 0 ? "none" : std::to_string(c.max_ops) + "/s";
   if (key == "deadline") return c.deadline == 0 ? "none" : std::to_string(c.deadline) + " s";
+  if (key == "new-files") return c.backends.empty() ? "" : c.backends.at(c.new_files).id;
+  if (key == "on-full") return c.on_full == OnFull::spill ? "spill" : "error";
   if (key == "retries") return std::to_string(c.retries);
   return std::nullopt;
 }

@@ -21,6 +21,9 @@ enum class BackendType : std::uint8_t { dram, fsdax, devdax };
 /// What happens at the declared capacity where the kernel cannot hold it (efs-job.5).
 enum class Enforce : std::uint8_t { advisory, strict };
 
+/// What happens to a new file whose backend is full, where there are several.
+enum class OnFull : std::uint8_t { error, spill };
+
 /// What a stage-out does where the PFS has another version of an input than was staged in.
 enum class OnConflict : std::uint8_t { fail, keep_both, overwrite };
 
@@ -41,6 +44,7 @@ struct Backend {
 
 /// Which nodes of a job on several nodes get the files.
 enum class Distribute : std::uint8_t { replicate, partition };
+inline constexpr std::size_t most_backends = 8;
 inline constexpr std::uint64_t smallest_capacity = 16u << 20;  // bytes: below this the journal alone would fill it
 
 /// What the job may store, bytes, with `memory` bytes available: as declared; half of the memory for dram without a
@@ -65,6 +69,7 @@ struct Resource {
 struct OutputRule {
   std::string pattern;  // relative to the mount point; glob as above; a directory stands for all below it
   FileClass file_class = FileClass::persistent;
+  std::string backend = {};  // the id of one; "": that of new files
 };
 
 /// Where a value comes from; a later one wins over an earlier one.
@@ -111,6 +116,8 @@ struct JobConfig {
   unsigned deadline = 0;       // seconds that a stop may take; 0: all it needs
   unsigned retries = 6;        // of a call to the PFS that failed for a passing reason
   std::vector<Backend> backends;           // never empty: one dram backend where the file has none
+  std::size_t new_files = 0;               // of backends: where new files go that no rule sends elsewhere
+  OnFull on_full = OnFull::error;
   std::vector<Resource> resources;
   std::vector<OutputRule> outputs;
   std::vector<EffectiveValue> effective;  // for people
@@ -132,6 +139,13 @@ FileClass classify(const JobConfig& config, std::string_view path, bool staged_i
 
 /// Does a resource name or hold `path`, which was staged in? Of a directory that a list names that is not known.
 bool is_input(const JobConfig& config, std::string_view path, bool directory);
+
+/// Which of the backends a file at `path` goes to: of an input that of the resource that owns it, of a new file that of the
+/// first output rule that matches it, or that of new files.
+std::size_t backend_of(const JobConfig& config, std::string_view path, bool staged_in);
+
+/// The number of the backend with this id; nullopt where there is none.
+std::optional<std::size_t> find_backend(const JobConfig& config, std::string_view id);
 
 /// The place of `path` in the order of the job file: that of the first output rule that matches it or a directory above,
 /// then of the resource that holds it; what no rule names comes last. Lower goes first where time is short.

@@ -34,9 +34,11 @@ std::optional<std::string> path_below_root(const Value& value, const std::string
   return std::nullopt;
 }
 
-std::string read_backend_id(const Section& section, const JobConfig& config, ProblemList& problems) {
-  const auto* value = section.find("backend");
-  if (!value) return config.backends.front().id;
+}  // namespace
+
+std::string read_backend_id(const Section& section, std::string_view key, const std::string& fallback, const JobConfig& config, ProblemList& problems) {
+  const auto* value = section.find(key);
+  if (!value) return fallback;
   std::vector<std::string_view> ids;
   for (const auto& backend : config.backends) {
     if (backend.id.empty()) return {};  // a backend without id, reported: this may be meant
@@ -48,6 +50,8 @@ std::string read_backend_id(const Section& section, const JobConfig& config, Pro
                near.empty() ? "defined here: " + quoted(ids.front()) : "did you mean " + quoted(near) + "?");
   return {};
 }
+
+namespace {
 
 // The pattern relative to the mount point; an absolute one may name what root-dir mirrors. nullopt: bad (reported).
 std::optional<std::string> output_pattern(const Value& value, const JobConfig& config, ProblemList& problems) {
@@ -90,12 +94,18 @@ void read_list(const Section& section, Resource& resource, const JobConfig& conf
 
 }  // namespace
 
+void read_placement(const Section& settings, JobConfig& config, ProblemList& problems) {
+  static constexpr std::array words{Word{"error", static_cast<int>(OnFull::error)}, Word{"spill", static_cast<int>(OnFull::spill)}};
+  config.on_full = read_word(settings, "on-full", words, config.on_full, problems);
+  config.new_files = find_backend(config, read_backend_id(settings, "new-files", config.backends.front().id, config, problems)).value_or(0);
+}
+
 void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
   std::map<std::string, int> first_lines;
   for (const auto& section : sections) {
     static constexpr std::array distributions{Word{"replicate", static_cast<int>(Distribute::replicate)}, Word{"partition", static_cast<int>(Distribute::partition)}};
     static constexpr std::array yes_or_no{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1}, Word{"no", 0}};
-    Resource resource{.backend = read_backend_id(section, config, problems),
+    Resource resource{.backend = read_backend_id(section, "backend", config.backends.front().id, config, problems),
                       .file_class = read_flags(section, FileClass::temporary, problems),
                       .distribute = read_word(section, "distribute", distributions, Distribute::replicate, problems),
                       .from_job = read_word(section, "from-job", yes_or_no, false, problems),
@@ -121,7 +131,7 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
 
 void read_outputs(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
   for (const auto& section : sections) {
-    OutputRule rule{.file_class = read_flags(section, FileClass::persistent, problems)};
+    OutputRule rule{.file_class = read_flags(section, FileClass::persistent, problems), .backend = read_backend_id(section, "backend", "", config, problems)};
     if (const auto* value = section.require("path", problems)) {
       // The mount point itself stands for all below it.
       if (const auto pattern = output_pattern(*value, config, problems)) rule.pattern = pattern->empty() ? "**" : *pattern;

@@ -92,6 +92,7 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
   read_settings(document.settings, file, config, problems);
   read_pfs_rules(document.settings, config, problems);
   read_backends(document.backends, config, problems);
+  read_placement(document.settings, config, problems);
   read_resources(document.resources, config, problems);
   read_outputs(document.outputs, config, problems);
   check_nesting(document.settings, config, problems);

@@ -18,6 +18,7 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
 void read_settings(const Section& settings, const std::string& file, JobConfig& config, ProblemList& problems);
 void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& problems);
 void read_backends(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
+void read_placement(const Section& settings, JobConfig& config, ProblemList& problems);
 void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
 void read_outputs(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
 
@@ -42,6 +43,8 @@ T read_word(const Section& section, std::string_view key, std::span<const Word> 
   const auto* word = find_word(section, key, words, problems);
   return word ? static_cast<T>(word->value) : fallback;
 }
+/// The id, as its backend has it, of the backend that `key` names; `fallback` where it names none, "" where it is bad (reported).
+std::string read_backend_id(const Section& section, std::string_view key, const std::string& fallback, const JobConfig& config, ProblemList& problems);
 FileClass read_flags(const Section& section, FileClass fallback, ProblemList& problems);
 
 /// Reports a path no part of efs can take: one with a NUL.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/unique_fd.hpp"
 
@@ -36,6 +37,21 @@ void list_below(const std::string& base, std::vector<Instance>& instances) {
 
 }  // namespace
 
+std::string store_name(unsigned number) { return number == 0 ? "store" : "store." + std::to_string(number); }
+
+Status drop_stores(int directory) {
+  Status first;
+  for (unsigned number = 0; number < most_stores; ++number) {
+    const std::string name = store_name(number);
+    const std::string store = "/proc/self/fd/" + std::to_string(directory) + "/" + name;
+    // Who may not unmount hears so whether there is a mount or not: what can be removed was none.
+    const int code = ::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT ? 0 : errno;
+    const bool gone = ::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
+    if (code != 0 && !gone && first) first = fail(code, name + ": " + std::strerror(code));
+  }
+  return first;
+}
+
 std::string runtime_directory(uid_t uid) {
   if (const char* given = std::getenv("EFS_RUNTIME_DIR"); given != nullptr && *given == '/') return given;
   if (uid == 0) return root_directory();
@@ -62,11 +78,8 @@ Status discard(const Instance& instance) {
   if (!directory) return fail_errno(instance.directory);
   const UniqueFd lock(::openat(directory.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EBUSY, instance.name + " is alive");
-  // By name below our descriptor: the directory is the user's, and a link in it is removed and not followed.
-  const std::string store = "/proc/self/fd/" + std::to_string(directory.get()) + "/store";
-  if (::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0 && errno != EINVAL && errno != ENOENT) return fail_errno(instance.directory + "/store");
+  if (const Status dropped = drop_stores(directory.get()); !dropped) return fail(dropped.error().code, instance.directory + "/" + describe(dropped.error()));
   for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(directory.get(), name, 0);
-  ::unlinkat(directory.get(), "store", AT_REMOVEDIR);
   return ::rmdir(instance.directory.c_str()) == 0 ? Status{} : fail_errno(instance.directory);
 }
 

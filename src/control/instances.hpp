@@ -23,6 +23,14 @@ struct Instance {
   std::string socket() const { return directory + "/control.sock"; }
 };
 
+/// Stores in memory are mounted in the instance's directory: "store", and "store.N" for the backend of number N.
+inline constexpr unsigned most_stores = 8;
+std::string store_name(unsigned number);
+
+/// Takes the stores in memory of this instance's directory away, lazily: their memory is free when nobody uses them any more.
+/// By name below the descriptor: a link in a name's place is removed, not followed. Needs root where any is mounted.
+Status drop_stores(int directory);
+
 /// Does a supervisor hold the lock of the instance in this directory now?
 bool is_alive(const std::string& directory);
 

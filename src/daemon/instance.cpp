@@ -118,7 +118,7 @@ void Instance::tear_down() {
     store_.lock.reset();
   }
   supervisor_.keep_store(keep_image_);
-  if (!keep_image_) remove_store(store_.directory);
+  if (!keep_image_) remove_store(store_);
 }
 
 std::vector<fuse::EventSink*> Instance::sinks() {

@@ -5,6 +5,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "backends/virtual_device.hpp"
 #include "base/clock.hpp"
 #include "daemon/instance.hpp"
 
@@ -141,6 +142,13 @@ Json Instance::status_now() {
   status["capacity"] = space.capacity;
   status["used"] = space.used;
   status["available"] = space.available;
+  status["durability"] = name_of(weakest_durability(*store_.backend));
+  for (unsigned place = 0; store_.backend->places() > 1 && place < store_.backend->places(); ++place) {
+    Backend& one = store_.backend->at(place);
+    const Space its = one.space();
+    status["backends"].push_back({{"id", config.backends.at(place).id}, {"description", one.description()}, {"capacity", its.capacity}, {"used", its.used}, {"available", its.available}, {"durability", name_of(one.durability())},
+                                  {"journal", place == 0}, {"new_files", place == config.new_files}, {"io", one.offers_descriptor() && session_->passthrough() ? "passthrough" : "daemon"}});
+  }
   const bool passthrough = session_->passthrough();
   status["io"] = passthrough ? "passthrough" : "daemon";
   if (!passthrough)

@@ -2,13 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <ctime>
 #include <utility>
+#include <vector>
+
+#include "control/instances.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -79,12 +81,10 @@ Result<InstanceDirectory> make_instance_directory(const std::string& base, const
 void remove_instance_directory(InstanceDirectory& made, const std::string& name) {
   // Held until all names and the lock are gone: giving back the memory of a store takes the kernel a tenth of a second
   // per gibibyte, and whoever waits for the lock need not wait for that.
-  const UniqueFd store_root(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  // By name below descriptors of ours; a symbolic link in a name's place is removed, not followed.
-  const std::string store = "/proc/self/fd/" + std::to_string(made.directory.get()) + "/store";
-  ::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+  std::vector<UniqueFd> store_roots;
+  for (unsigned number = 0; number < control::most_stores; ++number) store_roots.emplace_back(::openat(made.directory.get(), control::store_name(number).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  (void)control::drop_stores(made.directory.get());
   for (const char* file : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "lock"}) ::unlinkat(made.directory.get(), file, 0);
-  ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR);
   ::unlinkat(made.base.get(), name.c_str(), AT_REMOVEDIR);
   made.lock.reset();
 }

@@ -75,7 +75,7 @@ Json Instance::handle_load(const Json& request) {
   const auto& backends = options_.config.backends;
   if (const auto backend = request.value("backend", ""); !backend.empty() && std::ranges::none_of(backends, [&](const auto& known) { return known.id == backend; }))
     return control::error_line({EINVAL, "the job file has no backend " + backend}, 2);
-  stage::LoadRequest what{.names = std::move(*names), .replace = request.value("replace", false), .force = request.value("force", false), .part = part_of(request)};
+  stage::LoadRequest what{.names = std::move(*names), .replace = request.value("replace", false), .force = request.value("force", false), .backend = request.value("backend", ""), .part = part_of(request)};
   if (what.force && !what.replace) return control::error_line({EINVAL, "force goes with replace"}, 2);
   std::string text = headline(what.names);
   const auto id = tasks_.start(TaskKind::load, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
@@ -163,7 +163,11 @@ Json Instance::handle_explain(const Json& request) {
   const auto name = stage::buffer_name(options_.config, request.at("path").get<std::string>());
   if (!name) return control::error_line(name.error(), 2);
   fs::Staging staging(*filesystem_);
-  return control::result_line(stage::explain(options_.config, *name, staging, stage::posix_pfs(), store_.backend->description()));
+  const auto item = staging.find(*name);
+  const bool several = store_.backend->places() > 1;
+  const unsigned place = item ? item->place : 0;
+  const std::string where = several ? options_.config.backends.at(place).id + " " + store_.backend->at(place).description() : store_.backend->description();
+  return control::result_line(stage::explain(options_.config, *name, staging, stage::posix_pfs(), where));
 }
 
 // All or none: the names are looked up before the first is changed.

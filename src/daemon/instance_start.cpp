@@ -16,6 +16,7 @@
 #include "image/image.hpp"
 #include "stage/deletions.hpp"
 #include "stage/merge.hpp"
+#include "stage/placement.hpp"
 #include "stage/planner.hpp"
 #include "stage/resume.hpp"
 #include "stage/stage_in.hpp"
@@ -25,6 +26,12 @@ namespace {
 
 // Threads are started when slow work needs them: so many slow requests, less one, run side by side.
 unsigned session_threads() { return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U); }
+
+// Which backend a new file goes to: asked only where a rule names one.
+std::function<std::optional<unsigned>(const std::string&)> placement_of(const config::JobConfig& config) {
+  if (config.backends.size() < 2 || std::ranges::all_of(config.outputs, [](const auto& rule) { return rule.backend.empty(); })) return {};
+  return [&config](const std::string& path) -> std::optional<unsigned> { return static_cast<unsigned>(config::backend_of(config, path, false)); };
+}
 
 }  // namespace
 
@@ -39,7 +46,7 @@ Status Instance::start() {
   EFS_TRY(open_store());
   if (before && before->store != store_.path && image::find_store(before->store)) {
     const std::string where = store_.path;
-    if (!store_.left) remove_store(std::exchange(store_.directory, ""));
+    if (!store_.left) remove_store(std::exchange(store_, Store{}));
     return fail(EEXIST, "an earlier instance of this name left its data in " + before->store + ", and this job's store is " + where + "; bring the data out (efs salvage " + options_.config.name + ") and remove them (efs clean), or choose another --name");
   }
   keep_image_ = store_.left;
@@ -50,7 +57,7 @@ Status Instance::start() {
 }
 
 Status Instance::open_store() {
-  auto store = set_up_store(options_.config, options_.directory, options_.privileged, (options_.mount_flags & config::mount_noatime) != 0, supervisor_);
+  auto store = set_up_store({.config = options_.config, .instance = options_.directory, .privileged = options_.privileged, .noatime = (options_.mount_flags & config::mount_noatime) != 0, .supervisor = supervisor_});
   if (!store) return std::unexpected(store.error());
   store_ = std::move(*store);
   return {};
@@ -109,9 +116,12 @@ Status Instance::open_filesystem(bool takeover) {
   note_merge_start();
   if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_));
   const bool same_boot = !store_.left || store_.manifest.boot_id == image::boot_id();
+  const auto& backends = options_.config.backends;
+  std::vector<std::uint64_t> segment_sizes;
+  for (const auto& backend : backends) segment_sizes.push_back(backend.segment_size);
   auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(),
                                                            .after_power_loss = !same_boot, .takeover = takeover,
-                                                           .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = options_.config.backends.front().segment_size});
+                                                           .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = segment_sizes.front(), .segment_sizes = segment_sizes, .place_of_new = placement_of(options_.config)});
   if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));
   filesystem_ = std::move(*filesystem);
   if (!store_.left) return {};
@@ -152,8 +162,8 @@ Status Instance::plan_and_stage_in() {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel);
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
-  const auto available = staging.available_bytes();
-  auto plan = stage::make_plan(options_.config, pfs, available && !store_.left ? std::optional(*available) : std::nullopt);
+  const auto available = staging.available_by_place();
+  auto plan = stage::make_plan(options_.config, pfs, store_.left ? stage::Rooms{} : stage::Rooms(available.begin(), available.end()));
   if (!plan) return std::unexpected(plan.error());
   if (!plan->problems.empty()) {
     std::string text = "the job cannot start:";
@@ -176,7 +186,10 @@ Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging)
   if (!items) return std::unexpected(items.error());
   const auto subtracted = stage::subtract(plan, *items, stage::removed_inputs(options_.config, staging.gone()));
   for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));
-  if (const auto available = staging.available_bytes(); available && plan.needed > *available)
+  const auto rooms = staging.available_by_place();
+  stage::place_entries(options_.config, plan, stage::Rooms(rooms.begin(), rooms.end()));
+  if (!plan.problems.empty()) return fail(ENOSPC, "besides what an earlier instance left, " + plan.problems.front().reason);
+  if (const auto available = staging.available_bytes(); rooms.size() == 1 && available && plan.needed > *available)
     return fail(ENOSPC, "what is missing of the inputs needs " + format_bytes(plan.needed) + " and the buffer, which holds what an earlier instance left, can take " + format_bytes(*available));
   log::info("event=resume_plan missing_files={} missing_bytes={} kept_files={} kept_bytes={} changed_by_job={} outdated={}", plan.files, plan.bytes, subtracted.kept_files, subtracted.kept_bytes, subtracted.job_files,
             subtracted.outdated.size());

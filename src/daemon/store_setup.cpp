@@ -15,6 +15,8 @@
 #include "base/log.hpp"
 #include "base/memory.hpp"
 #include "base/text.hpp"
+#include "control/instances.hpp"
+#include "daemon/store_members.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -25,9 +27,9 @@ struct PrivateDirectory {
 };
 
 // A new one, or one of ours that an earlier instance or a predecessor left.
-Result<PrivateDirectory> private_directory(const std::string& path) {
-  PrivateDirectory made;
-  if (::mkdir(path.c_str(), 0700) != 0) {
+Result<PrivateDirectory> private_directory(const std::string& path, bool must_be_there) {
+  PrivateDirectory made{.fd = {}, .left = must_be_there};
+  if (!must_be_there && ::mkdir(path.c_str(), 0700) != 0) {
     if (errno != EEXIST) return fail_errno("cannot make the store " + path);
     made.left = true;
   }
@@ -58,65 +60,99 @@ Status look_at_left(Store& store, const config::JobConfig& config) {
   return {};
 }
 
-// `root` holds the journal's directory and the containers'.
-Result<Store> finish(UniqueFd root, FsdaxOptions options, Store store, const config::JobConfig& config) {
+// The ground's root holds the journal's directory and the containers'.
+Result<Store> finish(Ground ground, const config::JobConfig& config) {
+  Store store;
+  store.directory = ground.directory;
+  store.path = ground.path;
+  const int root = ground.root.get();
+  if (struct stat st {}; ::fstatat(root, "lock", &st, AT_SYMLINK_NOFOLLOW) == 0) return fail(EEXIST, "the store " + store.path + " is a backend of another instance; choose another --name");
   for (const char* part : {"meta", "data"})
-    if (::mkdirat(root.get(), part, 0700) != 0 && errno != EEXIST) return fail_errno(std::string("store/") + part);
-  store.metadata.reset(::openat(root.get(), "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  options.directory.reset(::openat(root.get(), "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (!store.metadata || !options.directory) return fail_errno("store");
+    if (::mkdirat(root, part, 0700) != 0 && errno != EEXIST) return fail_errno(std::string("store/") + part);
+  store.metadata.reset(::openat(root, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  ground.options.directory.reset(::openat(root, "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!store.metadata || !ground.options.directory) return fail_errno("store");
   store.lock.reset(::openat(store.metadata.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!store.lock) return fail_errno(store.path + "/meta/lock");
   if (::flock(store.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EBUSY, "the store " + store.path + " is in use by another instance or a running efs salvage");
   EFS_TRY(look_at_left(store, config));
-  store.kind = options.kind;
-  auto backend = make_fsdax(std::move(options));
+  store.kind = ground.options.kind;
+  auto backend = make_fsdax(std::move(ground.options));
   if (!backend) return std::unexpected(backend.error());
   store.backend = std::move(*backend);
   return store;
 }
 
+Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, bool must_be_there) {
+  auto memory = how.supervisor.memory_store(number, *ground.options.capacity, how.noatime, must_be_there);
+  if (!memory) return std::unexpected(memory.error());
+  if (memory->left) {
+    how.supervisor.keep_store(true);  // whatever goes wrong from here on, it is not ours to drop
+    struct statvfs fs {};
+    if (::fstatvfs(memory->root.get(), &fs) == 0) ground.options.capacity = fs.f_blocks * fs.f_frsize;
+  }
+  ground.options.kernel_holds_capacity = true;
+  ground.path = how.instance + "/" + control::store_name(number);
+  ground.root = std::move(memory->root);
+  ground.left = memory->left;
+  return ground;
+}
+
 }  // namespace
 
-Result<Store> set_up_store(const config::JobConfig& config, const std::string& instance, bool privileged, bool noatime, SupervisorClient& supervisor) {
-  const config::Backend& backend = config.backends.front();
+Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there) {
+  const config::Backend& backend = how.config.backends.at(number);
   const bool dram = backend.type == config::BackendType::dram;
   const std::string parent = dram ? "/dev/shm" : backend.daxfs;
-  FsdaxOptions options;
-  options.kind = dram ? "dram" : "fsdax";
-  options.capacity = config::capacity_of(backend, available_memory());
-  if (options.capacity && *options.capacity < config::smallest_capacity)
-    return fail(EINVAL, "backend " + backend.id + ": capacity " + format_bytes(*options.capacity) + " is too small; at least " + format_bytes(config::smallest_capacity) + " are needed");
+  Ground ground;
+  ground.options.kind = dram ? "dram" : "fsdax";
+  ground.options.capacity = config::capacity_of(backend, available_memory());
+  const auto capacity = ground.options.capacity;
+  if (capacity && *capacity < config::smallest_capacity)
+    return fail(EINVAL, "backend " + backend.id + ": capacity " + format_bytes(*capacity) + " is too small; at least " + format_bytes(config::smallest_capacity) + " are needed");
   if (!dram && !std::filesystem::is_directory(parent)) return fail(ENOENT, "backend " + backend.id + ": daxfs " + parent + " is no directory");
+  if (capacity && how.privileged && (dram || is_memory(parent))) return find_memory(how, number, std::move(ground), must_be_there);
 
-  if (options.capacity && privileged && (dram || is_memory(parent))) {
-    auto memory = supervisor.memory_store(*options.capacity, noatime);
-    if (!memory) return std::unexpected(memory.error());
-    if (memory->left) {
-      supervisor.keep_store(true);  // whatever goes wrong from here on, it is not ours to drop
-      struct statvfs fs {};
-      if (::fstatvfs(memory->root.get(), &fs) == 0) options.capacity = fs.f_blocks * fs.f_frsize;
-    }
-    options.kernel_holds_capacity = true;
-    Store store;
-    store.path = instance + "/store";
-    return finish(std::move(memory->root), std::move(options), std::move(store), config);
-  }
-  const std::string directory = parent + "/efs-" + std::to_string(::geteuid()) + "-" + config.name;
-  auto root = private_directory(directory);
+  const std::string name = parent + "/efs-" + std::to_string(::geteuid()) + "-" + how.config.name;
+  ground.path = number == 0 ? name : name + "." + std::to_string(number);
+  auto root = private_directory(ground.path, must_be_there);
   if (!root) return std::unexpected(root.error());
+  ground.root = std::move(root->fd);
+  ground.left = root->left;
+  ground.directory = ground.path;
   // Memory without a bound of its own takes the machine down with it: counted by the daemon, byte by byte.
-  options.strict = options.capacity && (is_memory(parent) || backend.enforce == config::Enforce::strict);
-  Store made;
-  made.directory = made.path = directory;
-  auto store = finish(std::move(root->fd), std::move(options), std::move(made), config);
-  if (!store && !root->left) remove_store(directory);
+  ground.options.strict = capacity && (is_memory(parent) || backend.enforce == config::Enforce::strict);
+  return ground;
+}
+
+Result<Store> set_up_store(const SetUp& how) {
+  auto ground = find_ground(how, 0, false);
+  if (!ground) return std::unexpected(ground.error());
+  const std::string made = ground->left ? "" : ground->directory;
+  auto store = finish(std::move(*ground), how.config);
+  if (!store) {
+    remove_store(made);
+    return store;
+  }
+  if (const Status joined = add_members(how, *store); !joined) {
+    store->backend.reset();
+    store->lock.reset();
+    if (!store->left) remove_store(made);
+    return std::unexpected(joined.error());
+  }
   return store;
 }
 
 Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, image::Left left, bool made_mount_dir) {
-  const image::Manifest manifest{.name = config.name, .uid = ::geteuid(), .root_dir = config.root_dir, .mount_dir = config.mount_dir, .results_dir = config.results_dir, .log_file = config.log_file,
-                                 .job_file = config.source, .store = store.path, .kind = store.kind, .boot_id = image::boot_id(), .left = left, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .made_mount_dir = made_mount_dir, .circumstances = config.circumstances};
+  image::Manifest manifest{.name = config.name, .uid = ::geteuid(), .root_dir = config.root_dir, .mount_dir = config.mount_dir, .results_dir = config.results_dir, .log_file = config.log_file,
+                           .job_file = config.source, .store = store.path, .kind = store.kind, .boot_id = image::boot_id(), .left = left, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .made_mount_dir = made_mount_dir,
+                           .members = manifests_of(store, config), .circumstances = config.circumstances};
+  // The others first: once the journal's place has a manifest, each of them can be told from what it is not.
+  for (std::size_t i = 0; i < store.others.size(); ++i) {
+    manifest.place = static_cast<unsigned>(i + 1);
+    EFS_TRY(image::write_manifest(store.others[i].root.get(), manifest));
+  }
+  manifest.place = 0;
   if (left == image::Left::in_use) {
     std::ifstream file(instance + "/" + image::job_file_name, std::ios::binary);  // as it was at the start
     const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -134,6 +170,11 @@ void remove_store(const std::string& directory) {
   std::error_code problem;
   std::filesystem::remove_all(directory, problem);
   if (problem) log::warn("event=store_not_removed directory={} reason=\"{}\"", directory, problem.message());
+}
+
+void remove_store(const Store& store) {
+  for (const auto& member : store.others) remove_store(member.directory);
+  remove_store(store.directory);
 }
 
 }  // namespace efs::daemon

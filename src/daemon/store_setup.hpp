@@ -1,8 +1,9 @@
 #pragma once
-// From a job file's backend to a ready store: which directory, who holds the capacity, which path the I/O takes.
+// From a job file's backends to a ready store: which directories, who holds the capacity, which path the I/O takes.
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/backend.hpp"
 #include "base/user.hpp"
@@ -12,8 +13,16 @@
 
 namespace efs::daemon {
 
+/// A backend behind the first one.
+struct StoreMember {
+  std::string id, path, kind;
+  std::string directory;  // as Store::directory
+  UniqueFd root;          // holds data, a manifest and a lock
+  UniqueFd lock;          // held while the store is in use
+};
+
 struct Store {
-  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Backend> backend;  // all of them as one
   UniqueFd metadata;        // directory of the journal
   std::string directory;    // to be removed at the end; "" where the store goes with its tmpfs
   std::string path;         // of the directory that holds meta and data
@@ -21,19 +30,30 @@ struct Store {
   UniqueFd lock;            // held while the store is in use
   bool left = false;        // by an earlier instance of this name or a predecessor: its data are in it
   image::Manifest manifest; // where it was left: what that one wrote
+  std::vector<StoreMember> others;
+};
+
+struct SetUp {
+  const config::JobConfig& config;
+  const std::string& instance;  // its directory
+  bool privileged = false;
+  bool noatime = false;  // binds where a backend is a tmpfs of its own; elsewhere the mount that it lies on decides
+  SupervisorClient& supervisor;
 };
 
 /// Capacity by the rules of src/README.md: a store in memory gets a tmpfs of its own where the supervisor can make
 /// one and is counted by the daemon where not; on other file systems the job file's `enforce` decides. A store that an
-/// earlier instance of this name, or a predecessor, left is taken up again; EEXIST where it is another job's. `instance`:
-/// its directory. `noatime` binds where the store is such a tmpfs; elsewhere the mount that it lies on decides.
-Result<Store> set_up_store(const config::JobConfig& config, const std::string& instance, bool privileged, bool noatime, SupervisorClient& supervisor);
+/// earlier instance of this name, or a predecessor, left is taken up again, with all of its backends; EEXIST where it is
+/// another job's, ENOENT where one of them is gone.
+Result<Store> set_up_store(const SetUp& how);
 
-/// Writes what the store says of itself (src/image/manifest.hpp), there and in the instance's directory.
+/// Writes what the store says of itself (src/image/manifest.hpp), there, in each backend and in the instance's directory.
 /// `in_use` writes the job file, too.
 Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, image::Left left, bool made_mount_dir);
 
-/// Removes what set_up_store made below Store::directory.
+/// Removes what set_up_store made in directories that were named.
+void remove_store(const Store& store);
+/// One of them; "": nothing.
 void remove_store(const std::string& directory);
 
 }  // namespace efs::daemon

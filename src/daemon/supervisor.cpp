@@ -1,7 +1,6 @@
 #include "daemon/supervisor.hpp"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/ioctl.h>
@@ -10,7 +9,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -128,6 +126,7 @@ Message Supervisor::answer(Received& received, UniqueFd& fd) {
   UniqueFd point;
   switch (received.message.ask) {
     case Ask::memory_store: return memory_store(received.message, fd);
+    case Ask::store_at: return store_at(received.first());
     case Ask::keep_store: return keep_store_ = received.message.number != 0, Message{};
     case Ask::drop_dead_mount: return drop_dead(received.message, received.first());
     case Ask::check_mount: return check_mount(received.first());
@@ -145,44 +144,26 @@ Message Supervisor::answer(Received& received, UniqueFd& fd) {
   return answer_error(EINVAL, "unknown request");
 }
 
-// What an earlier supervisor mounted: a user can mount nothing here, and cannot move a mount point.
-bool Supervisor::has_store_mounted() const {
-  struct stat store {}, instance {};
-  struct statfs fs {};
-  return ::fstat(options_.store.get(), &store) == 0 && ::fstat(options_.instance.get(), &instance) == 0 && ::fstatfs(options_.store.get(), &fs) == 0 && fs.f_type == TMPFS_MAGIC && store.st_dev != instance.st_dev;
-}
-
 Message Supervisor::memory_store(const Message& ask, UniqueFd& fd) {
   if (!options_.privileged) return answer_error(EPERM, "a private tmpfs needs root");
   const AsRoot root_rights;
-  if (store_mounted_) return store_root(fd, true);  // a successor
-  const bool left = has_store_mounted();
-  const std::string common = "size=" + std::to_string(ask.number) + ",nr_inodes=0,mode=0700,uid=" + std::to_string(options_.uid) + ",gid=" + std::to_string(options_.gid);
-  const std::string point = path_of(options_.store.get());
-  // With passthrough it is this mount that decides whether a read moves atime.
-  const unsigned long flags = MS_NOSUID | MS_NODEV | (std::strcmp(ask.text.data(), "noatime") == 0 ? MS_NOATIME : 0);
-  // Huge pages double the speed of first touch and are given to files that can fill them only.
-  if (left)
-    (void)::mount(nullptr, point.c_str(), nullptr, MS_REMOUNT | MS_BIND | flags, nullptr);
-  else if (::mount("efs-store", point.c_str(), "tmpfs", flags, (common + ",huge=within_size").c_str()) != 0 &&
-           ::mount("efs-store", point.c_str(), "tmpfs", flags, common.c_str()) != 0)
-    return answer_error(errno, std::string("cannot mount a tmpfs for the store: ") + std::strerror(errno));
-  store_mounted_ = true;
-  return store_root(fd, left);
+  auto given = memory_.give({.number = ask.count, .bytes = ask.number, .noatime = std::strcmp(ask.text.data(), "noatime") == 0, .must_be_there = ask.numbers[0] != 0});
+  if (!given) return answer_error(given.error().code, describe(given.error()));
+  store_devices_.insert(given->device);
+  fd = std::move(given->root);
+  Message reply;
+  reply.number = given->left ? 1 : 0;
+  return reply;
 }
 
-Message Supervisor::store_root(UniqueFd& fd, bool left) {
-  // Reopened through its name in the instance's directory: the old descriptor still shows the directory below.
-  UniqueFd root(::openat(options_.instance.get(), "store", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+// It is the worker's word where a store lies that is on no tmpfs of ours; the file at least is the user's own.
+Message Supervisor::store_at(const UniqueFd& file) {
   struct stat st {};
-  struct statfs fs {};
-  if (!root || ::fstat(root.get(), &st) != 0 || ::fstatfs(root.get(), &fs) != 0 || fs.f_type != TMPFS_MAGIC)
-    return answer_error(EIO, "the store's tmpfs cannot be opened");
-  store_device_ = st.st_dev;
-  fd = std::move(root);
-  Message reply;
-  reply.number = left ? 1 : 0;
-  return reply;
+  if (!file || ::fstat(file.get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != options_.uid) return answer_error(EPERM, "not a file of this user's");
+  if (!mount_point_.empty() && !store_devices_.contains(st.st_dev)) return answer_error(EPERM, "the store is set up already");  // a successor names the same
+  if (store_devices_.size() >= 2UL * control::most_stores) return answer_error(EINVAL, "too many stores");
+  store_devices_.insert(st.st_dev);
+  return {};
 }
 
 // A mount of this user's that lost its daemon would keep the next from mounting there.
@@ -287,7 +268,7 @@ int Supervisor::open_backing(const UniqueFd& container) {
   struct stat st {};
   if (!container || !fuse_ || ::fstat(container.get(), &st) != 0) return -EBADF;
   if (!S_ISREG(st.st_mode) || st.st_uid != options_.uid) return -EPERM;  // not a container of this user
-  if (store_device_ && st.st_dev != *store_device_) return -EXDEV;       // not a container of this store
+  if (!store_devices_.empty() && !store_devices_.contains(st.st_dev)) return -EXDEV;  // not a container of this store
   BackingMap map{.fd = container.get(), .flags = 0, .padding = 0};
   const int id = ::ioctl(fuse_.get(), backing_open, &map);
   return id < 0 ? -errno : id;

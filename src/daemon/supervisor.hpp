@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -16,6 +17,7 @@
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 #include "daemon/channel.hpp"
+#include "daemon/memory_stores.hpp"
 
 namespace efs::daemon {
 
@@ -54,8 +56,7 @@ class Supervisor {
  private:
   Message answer(Received& received, UniqueFd& fd);
   Message memory_store(const Message& ask, UniqueFd& fd);
-  Message store_root(UniqueFd& fd, bool left);
-  bool has_store_mounted() const;
+  Message store_at(const UniqueFd& file);
   Message drop_dead(const Message& ask, const UniqueFd& parent);
   Message check_mount(const UniqueFd& point);
   Message mount(const Message& ask, UniqueFd& point, UniqueFd& fd);
@@ -77,8 +78,8 @@ class Supervisor {
   std::string mount_point_;  // as mounted, while mounted
   UniqueFd parent_;          // O_PATH: the directory that holds the mount point; paths of users are not walked again
   dev_t device_ = 0;         // of the mount
-  std::optional<dev_t> store_device_;
-  bool store_mounted_ = false;
+  MemoryStores memory_{options_.instance.get(), std::move(options_.store), options_.uid, options_.gid};
+  std::set<dev_t> store_devices_;  // that containers lie on, as far as that was said; none: on any
   bool keep_store_ = options_.keep_store;
   bool progress_ = false;
   std::string init_;                                          // the connection's INIT request

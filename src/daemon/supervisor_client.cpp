@@ -38,13 +38,17 @@ Result<Received> SupervisorClient::ask(const Message& message, std::span<const i
   return std::move(**received);
 }
 
-Result<SupervisorClient::MemoryStore> SupervisorClient::memory_store(std::uint64_t bytes, bool noatime) {
-  auto received = ask(make(Ask::memory_store, bytes, noatime ? "noatime" : ""));
+Result<SupervisorClient::MemoryStore> SupervisorClient::memory_store(unsigned number, std::uint64_t bytes, bool noatime, bool must_be_there) {
+  Message message = make(Ask::memory_store, bytes, noatime ? "noatime" : "");
+  message.count = number;
+  message.numbers[0] = must_be_there ? 1 : 0;
+  auto received = ask(message);
   const bool left = received && received->message.number != 0;
   auto root = descriptor_of(std::move(received));
   if (!root) return std::unexpected(root.error());
   return MemoryStore{std::move(*root), left};
 }
+Status SupervisorClient::store_at(int file) { return status_of(ask(make(Ask::store_at), std::span(&file, 1))); }
 void SupervisorClient::keep_store(bool keep) { (void)ask(make(Ask::keep_store, keep ? 1 : 0)); }
 Status SupervisorClient::drop_dead_mount(int parent, const std::string& name) { return status_of(ask(make(Ask::drop_dead_mount, 0, name), std::span(&parent, 1))); }
 Status SupervisorClient::check_mount(int mount_point) { return status_of(ask(make(Ask::check_mount), std::span(&mount_point, 1))); }

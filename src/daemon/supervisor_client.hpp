@@ -20,8 +20,11 @@ class SupervisorClient final : public fuse::BackingRegistrar {
     UniqueFd root;
     bool left = false;  // by an earlier instance or a predecessor, with all that it holds; its size is what it was
   };
-  /// A private tmpfs of `bytes` for the store, mounted with noatime or not.
-  Result<MemoryStore> memory_store(std::uint64_t bytes, bool noatime);
+  /// A private tmpfs of `bytes` for the backend of this number, mounted with noatime or not. `must_be_there`: ENOENT where no
+  /// earlier instance left it.
+  Result<MemoryStore> memory_store(unsigned number, std::uint64_t bytes, bool noatime, bool must_be_there);
+  /// Of several backends one lies where this file is.
+  Status store_at(int file);
   /// Whether the store is left when this instance ends, however it ends.
   void keep_store(bool keep);
   /// Unmounts `name` in `parent` where that is a mount of this user that nobody serves any more; EBUSY where it is served.

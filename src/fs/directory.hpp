@@ -74,6 +74,10 @@ class Directory {
     names_.erase(it);
   }
 
+  /// The name of the directory itself, in the one above; "": the root's, or of one that was removed.
+  const std::string& own_name() const { return own_name_; }
+  void set_own_name(std::string name) noexcept { own_name_ = std::move(name); }
+
   bool empty() const { return names_.empty(); }
   std::size_t size() const { return names_.size(); }
 
@@ -88,6 +92,7 @@ class Directory {
   std::unordered_map<std::string, Entry> names_;
   std::map<std::uint64_t, const std::string*> by_cookie_;  // keys of names_, which stay where they are
   std::uint64_t next_cookie_ = first_cookie;
+  std::string own_name_;
 };
 
 }  // namespace efs::fs

@@ -282,7 +282,9 @@ Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
   MutexLock lock(files_mutex_);
   // Bounded as the descriptors are: what is dropped here lives on with its users and is made again when needed.
   if (files_.size() >= most_files) std::erase_if(files_, [](const auto& entry) { return entry.second.use_count() == 1; });
-  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container, options_.segment_size)).first->second;
+  const unsigned place = backend_.place_of(ino);
+  const std::uint64_t segment_size = place < options_.segment_sizes.size() ? options_.segment_sizes[place] : options_.segment_size;
+  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container, segment_size)).first->second;
 }
 
 }  // namespace efs::fs

@@ -90,6 +90,10 @@ class Filesystem {
     Rules rules = {};
     bool keeps_atime = false;  // noatime, or mounted read-only
     std::uint64_t segment_size = MappedFile::default_segment_size;  // bytes: see MappedFile
+    std::vector<std::uint64_t> segment_sizes = {};                  // the same for each place of the backend; empty: one for all
+    /// The place of the backend that policy has for a new file of this path ("a/b"); called under the namespace lock. Empty, or
+    /// nullopt: the backend's own choice.
+    std::function<std::optional<unsigned>(const std::string& path)> place_of_new = {};
   };
 
   /// What a recovery met. Paths are relative to the root.
@@ -245,8 +249,12 @@ class Filesystem {
   /// Capabilities go, and what mode_without_privilege() takes away.
   Status clear_privilege(const Caller& caller, Inode& inode) EFS_REQUIRES(mutex_);
   Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
+  /// Where the content of a new file goes; `name` "": it has none.
+  Result<unsigned> place_of_new(const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
   /// An empty container with a number of its own, whose times are `now`: from the pool, or a new one.
-  Result<ContainerPool::Ready> take_container(FileTime now) EFS_REQUIRES(mutex_);
+  Result<ContainerPool::Ready> take_container(FileTime now, unsigned place) EFS_REQUIRES(mutex_);
+  /// The backend that holds this inode's container, of those that ours consists of.
+  Backend& holder_of(std::uint64_t ino) const { return backend_.at(backend_.place_of(ino)); }
   /// The next `count` inode numbers, used from now on: the first of them.
   Result<std::uint64_t> reserve_numbers(std::size_t count);
   /// Frees an inode that nobody can reach any more. Its container is the caller's to remove, without the lock (R3).

@@ -65,6 +65,12 @@ bool Namespace::is_within(std::uint64_t ino, std::uint64_t ancestor) const {
   return false;
 }
 
+std::string Namespace::path_of(const Inode& directory, const std::string& name) const {
+  std::string path = name;
+  for (const Inode* at = &directory; at != nullptr && at->ino != root_ino; at = find(at->parent)) path = at->directory->own_name() + "/" + path;
+  return path;
+}
+
 Status Namespace::apply(const Record& record) {
   return std::visit([this](const auto& one) { return apply_one(one); }, record);
 }
@@ -90,6 +96,7 @@ Status Namespace::apply_one(const MakeNode& r) {
     inode->nlink = nameless ? 0 : 2;
     inode->parent = r.parent;
     inode->directory = std::make_unique<Directory>();
+    inode->directory->set_own_name(r.name);
   }
   if (!r.target.empty()) inode->more().target = r.target;
   if (!r.xattrs.empty()) inode->more().xattrs = r.xattrs;
@@ -163,10 +170,11 @@ Status Namespace::apply_one(const Unlink& r) {
   return {};
 }
 
-void Namespace::moved(Inode& inode, Inode& from, Inode& to, FileTime time) {
+void Namespace::moved(Inode& inode, Inode& from, Inode& to, std::string new_name, FileTime time) {
   inode.ctime = time;
   if (!inode.is_directory()) return;
   inode.parent = to.ino;
+  inode.directory->set_own_name(std::move(new_name));
   --from.nlink;
   ++to.nlink;
 }
@@ -179,21 +187,22 @@ Status Namespace::apply_one(const Rename& r) {
   const auto* target = to->directory->find(r.new_name);
   if (!is_name(r.new_name) || to->nlink == 0 || (target != nullptr && target->ino == source.ino)) return impossible("rename");
   if (source.is_directory() && is_within(to->ino, source.ino)) return impossible("rename");
+  std::string name = r.new_name, old_name = r.name;  // nothing allocates once something has changed
   if ((r.flags & RENAME_EXCHANGE) != 0) {
     if (target == nullptr) return impossible("exchange");
     Inode& other = *find(target->ino);
     if (other.is_directory() && is_within(from->ino, other.ino)) return impossible("exchange");
     from->directory->replace(r.name, other.ino);
     to->directory->replace(r.new_name, source.ino);
-    moved(source, *from, *to, r.time);
-    moved(other, *to, *from, r.time);
+    moved(source, *from, *to, std::move(name), r.time);
+    moved(other, *to, *from, std::move(old_name), r.time);
   } else {
     Inode* replaced = target == nullptr ? nullptr : find(target->ino);
     if (replaced != nullptr && (replaced->is_directory() != source.is_directory() || (replaced->is_directory() && !replaced->directory->empty()))) return impossible("rename");
     if (replaced != nullptr) remember_if_last(*replaced);
     to->directory->take(*from->directory, r.name, r.new_name);
     if (replaced != nullptr) lose_name(*replaced, *to, r.time);
-    moved(source, *from, *to, r.time);
+    moved(source, *from, *to, std::move(name), r.time);
   }
   touch(*from, r.time);
   touch(*to, r.time);

@@ -73,6 +73,9 @@ class Namespace {
 
   std::size_t size() const { return inodes_.size(); }
 
+  /// The path of `name` in `directory`, relative to the root: "a/b".
+  std::string path_of(const Inode& directory, const std::string& name) const;
+
   /// Is `ino` the directory `ancestor`, or below it?
   bool is_within(std::uint64_t ino, std::uint64_t ancestor) const;
 
@@ -97,7 +100,7 @@ class Namespace {
   void lose_name(Inode& inode, Inode& parent, FileTime time);
   void remember_if_last(const Inode& inode);
   void came_in(const Inode& inode);
-  void moved(Inode& inode, Inode& from, Inode& to, FileTime time);
+  void moved(Inode& inode, Inode& from, Inode& to, std::string new_name, FileTime time);
 
   std::unordered_map<std::uint64_t, std::unique_ptr<Inode>> inodes_;
   std::uint64_t next_ino_ = root_ino + 1;

@@ -1,6 +1,5 @@
 // Bringing a file system back from its store: replay, then namespace and containers are made to fit one another.
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/log.hpp"
 #include "base/slow_work.hpp"
@@ -12,16 +11,6 @@ namespace {
 constexpr const char* journal_name = "journal";
 
 std::uint64_t removal_size(const std::string& name) { return store::Journal::record_size(name.size() + 32); }
-
-std::string path_of(const Namespace& names, const Inode& parent, const std::string& name, const std::unordered_map<std::uint64_t, std::string>& directories) {
-  std::string path = name;
-  for (const Inode* at = &parent; at->ino != root_ino; at = names.find(at->parent)) {
-    const auto known = directories.find(at->ino);
-    if (known == directories.end()) return "?/" + path;
-    path = known->second + "/" + path;
-  }
-  return path;
-}
 
 }  // namespace
 
@@ -136,12 +125,8 @@ Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
 
 void Filesystem::note_emptied(std::vector<std::uint64_t> inodes) {
   std::sort(inodes.begin(), inodes.end());
-  std::unordered_map<std::uint64_t, std::string> directories;
-  names_.for_each_name([&](const Inode&, const std::string& name, const Inode& inode) {
-    if (inode.is_directory()) directories[inode.ino] = name;
-  });
   names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES(mutex_) {
-    if (std::binary_search(inodes.begin(), inodes.end(), inode.ino)) recovery_.emptied.push_back(path_of(names_, parent, name, directories));
+    if (std::binary_search(inodes.begin(), inodes.end(), inode.ino)) recovery_.emptied.push_back(names_.path_of(parent, name));
   });
 }
 
@@ -149,15 +134,11 @@ Status Filesystem::drop_names(const std::vector<std::uint64_t>& inodes) {
   if (inodes.empty()) return {};
   std::vector<std::uint64_t> sorted = inodes;
   std::sort(sorted.begin(), sorted.end());
-  std::unordered_map<std::uint64_t, std::string> directories;
   std::vector<Unlink> records;
-  names_.for_each_name([&](const Inode&, const std::string& name, const Inode& inode) {
-    if (inode.is_directory()) directories[inode.ino] = name;
-  });
   names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES(mutex_) {
     if (!std::binary_search(sorted.begin(), sorted.end(), inode.ino)) return;
     records.push_back({.parent = parent.ino, .time = parent.mtime, .name = name});
-    if (!inode.dirty) recovery_.dropped.push_back(path_of(names_, parent, name, directories));
+    if (!inode.dirty) recovery_.dropped.push_back(names_.path_of(parent, name));
   });
   // Lost, and not removed by the job: said first, so that nobody takes it for that.
   for (const auto ino : sorted) {

@@ -61,15 +61,22 @@ Result<std::uint64_t> Staging::begin_file() {
 }
 
 Result<HeldFile> Staging::begin_open_file() {
+  const auto place = filesystem_.backend_.place_for({});
+  if (!place) return std::unexpected(place.error());
+  return begin_open_file_at(*place);
+}
+
+Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
   std::uint64_t ino = 0;
   {
     WriteLock lock(filesystem_.mutex_);
     ino = filesystem_.names_.next_ino();
   }
-  auto container = filesystem_.backend_.create(ino);
+  auto container = filesystem_.backend_.create_at(ino, place);
   if (!container) return std::unexpected(container.error());
-  const int fd = (*container)->descriptor();
-  return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+  // What is written into it passes the backend by: it hears of it when the writer is done.
+  Container* const filled = container->get();
+  return HeldFile{.ino = ino, .fd = filled->descriptor(), .holds = std::shared_ptr<void>(filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
 }
 
 Result<HeldFile> Staging::hold(std::uint64_t ino) {
@@ -251,7 +258,7 @@ Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, K
   filesystem_.mutex_.assert_held_shared();
   auto attributes = filesystem_.stat_of(inode);
   if (!attributes) return fail(attributes.error().code, path + ": container " + std::to_string(inode.ino) + " cannot be read: " + describe(attributes.error()));
-  WalkItem item{.path = path, .ino = inode.ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt, .saved = std::nullopt, .keep = keep, .keep_path = keep_path, .parts = {}};
+  WalkItem item{.path = path, .ino = inode.ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt, .saved = std::nullopt, .keep = keep, .keep_path = keep_path, .place = inode.is_regular() ? filesystem_.backend_.place_of(inode.ino) : 0, .parts = {}};
   if (!inode.extra) return item;
   const InodeExtra& extra = *inode.extra;
   if (extra.origin && is_one_of(extra.origin_path, path)) {
@@ -301,5 +308,11 @@ Result<std::vector<WalkItem>> Staging::walk(const std::string& below) {
 }
 
 Result<std::uint64_t> Staging::available_bytes() { return filesystem_.backend_.space().available; }
+
+std::vector<std::uint64_t> Staging::available_by_place() {
+  std::vector<std::uint64_t> available;
+  for (unsigned place = 0; place < filesystem_.backend_.places(); ++place) available.push_back(filesystem_.backend_.at(place).space().available);
+  return available;
+}
 
 }  // namespace efs::fs

@@ -73,6 +73,7 @@ struct WalkItem {
   std::optional<Origin> saved;   // present where an unload or a stage-out brought it to results-dir (under this name)
   Keep keep = Keep::by_rule;     // its own, or of the nearest directory above that has one
   std::string keep_path;         // whose; "" for the root's
+  unsigned place = 0;            // of the backend, where the content of a regular file lies
   std::string parts;             // only these parts of it were loaded ("0+4096,8192+100"); "": it is whole
 };
 
@@ -94,8 +95,11 @@ class Staging {
   /// A new regular file without a name and its empty container. Abandoned files vanish with the instance.
   Result<std::uint64_t> begin_file();
 
-  /// The same with its container open: one step instead of two, for many small files.
+  /// The same with its container open: one step instead of two, for many small files. Let go of it before abandon():
+  /// what was written into it counts as used from then on.
   Result<HeldFile> begin_open_file();
+  /// Its content is to go to this place of the backend (Backend::create_at()).
+  Result<HeldFile> begin_open_file_at(unsigned place);
 
   /// The container of a file that is there; cheaper than a descriptor of the caller's own.
   Result<HeldFile> hold(std::uint64_t ino);
@@ -143,6 +147,8 @@ class Staging {
 
   /// Bytes that the buffer can still take (the journal's reserve left out).
   Result<std::uint64_t> available_bytes();
+  /// The same for each place of the backend.
+  std::vector<std::uint64_t> available_by_place();
 
   // While programs run (staging_live.cpp). What changes a name tells the kernel so, after the lock is released.
 

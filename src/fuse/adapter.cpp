@@ -51,6 +51,14 @@ void want(fuse_conn_info* connection, std::uint64_t capability, bool on = true) 
 #endif
 }
 
+bool wanted(const fuse_conn_info* connection, std::uint64_t capability) {
+#if EFS_HAVE_PASSTHROUGH
+  return ((connection->want | connection->want_ext) & capability) != 0;
+#else
+  return (connection->want & capability) != 0;
+#endif
+}
+
 void init(void* data, fuse_conn_info* connection) {
   auto& self = *static_cast<Door*>(data);
 #ifdef FUSE_CAP_HANDLE_KILLPRIV_V2
@@ -65,6 +73,7 @@ void init(void* data, fuse_conn_info* connection) {
   want(connection, FUSE_CAP_AUTO_INVAL_DATA, false);   // nobody but the kernel changes a file behind its cache
   want(connection, FUSE_CAP_ATOMIC_O_TRUNC, false);    // a truncation is a SETATTR, with its privilege flag
   want(connection, FUSE_CAP_SPLICE_READ, false);
+  want(connection, FUSE_CAP_WRITEBACK_CACHE, false);   // never beside passthrough: two caches of one file, and times that only one of them knows
   connection->max_write = 1u << 20;
   connection->max_readahead = 1u << 20;
   connection->max_background = 64;
@@ -74,7 +83,7 @@ void init(void* data, fuse_conn_info* connection) {
   if (passthrough) connection->max_backing_stack_depth = 1;
 #endif
   if (!passthrough) self.backing.disable();
-  log::info("event=mounted passthrough={} protocol={}.{}", passthrough, connection->proto_major, connection->proto_minor);
+  log::info("event=mounted passthrough={} writeback_cache={} protocol={}.{}", passthrough, wanted(connection, FUSE_CAP_WRITEBACK_CACHE), connection->proto_major, connection->proto_minor);
 }
 
 void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "backends/fsdax.hpp"
 #include "fs/namespace.hpp"
+#include "image/image.hpp"
 
 namespace efs::image {
 namespace {
@@ -29,10 +29,11 @@ class Check {
   void find(Severity severity, std::string object, std::string text) { report_.findings.push_back({severity, std::move(object), std::move(text)}); }
 
   void check_manifest() {
-    const auto manifest = read_manifest(store_.metadata.get());
+    auto manifest = read_manifest(store_.metadata.get());
     if (!manifest) return find(Severity::damage, "manifest", "meta/" + describe(manifest.error()) + ": whose job this is cannot be told");
     if (const auto job = job_of(store_.metadata.get(), *manifest); !job) find(Severity::damage, "job file", "meta/" + describe(job.error()));
     rebooted_ = manifest->boot_id != boot_id();
+    manifest_ = std::move(*manifest);
     if (rebooted_) find(Severity::note, "manifest", "the machine was restarted since it was last in use");
   }
 
@@ -92,15 +93,13 @@ class Check {
   }
 
   void check_containers() {
-    FsdaxOptions options;
-    options.directory.reset(::fcntl(store_.data.get(), F_DUPFD_CLOEXEC, 0));
-    options.read_only = true;
-    auto backend = make_fsdax(std::move(options));
+    auto backends = open_backends(store_, manifest_, true);
     std::set<std::uint64_t> there;
-    const Status listed = backend ? (*backend)->for_each([&](std::uint64_t id) { there.insert(id); }) : std::unexpected(backend.error());
+    const Status listed = backends ? backends->backend->for_each([&](std::uint64_t id) { there.insert(id); }) : std::unexpected(backends.error());
     if (!listed) return find(Severity::damage, "data", describe(listed.error()));
+    for (const auto& missing : backends->missing) find(Severity::damage, "backend", missing);
     report_.containers = there.size();
-    for (const auto id : there) check_container(**backend, id);
+    for (const auto id : there) check_container(*backends->backend, id);
     if (made_ahead_ > 0) find(Severity::note, "containers", std::to_string(made_ahead_) + " that no file uses are empty: the daemon makes some ahead; a start removes them");
     names_.for_each([&](fs::Inode& inode) {
       if (!inode.is_regular() || inode.nlink == 0 || there.contains(inode.ino)) return;
@@ -129,6 +128,7 @@ class Check {
   CheckReport report_;
   fs::Namespace names_{0755, 0, 0, 0};
   std::map<std::uint64_t, std::string> paths_;
+  Manifest manifest_;  // empty where it could not be read
   bool rebooted_ = false;
   std::uint64_t made_ahead_ = 0;  // containers
 };
@@ -168,11 +168,9 @@ Status repair_image(const std::string& path) {
   if (report->worst() == Severity::damage) return fail(EUCLEAN, store->path + " is damaged, and nothing proves what would be right: bring out what is good with efs salvage");
   const auto manifest = read_manifest(store->metadata.get());
   if (!manifest) return std::unexpected(manifest.error());
-  FsdaxOptions options;
-  options.directory.reset(::fcntl(store->data.get(), F_DUPFD_CLOEXEC, 0));
-  auto backend = make_fsdax(std::move(options));
-  if (!backend) return std::unexpected(backend.error());
-  auto filesystem = fs::Filesystem::open(**backend, {.metadata_directory = store->metadata.get(), .after_power_loss = manifest->boot_id != boot_id()});
+  auto backends = open_backends(*store, *manifest, false);
+  if (!backends) return std::unexpected(backends.error());
+  auto filesystem = fs::Filesystem::open(*backends->backend, {.metadata_directory = store->metadata.get(), .after_power_loss = manifest->boot_id != boot_id()});
   return filesystem ? Status{} : std::unexpected(filesystem.error());
 }
 

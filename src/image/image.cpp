@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "backends/fsdax.hpp"
+#include "backends/virtual_device.hpp"
 
 namespace efs::image {
 namespace {
@@ -41,6 +42,56 @@ Result<Directories> find_store(const std::string& path) {
   return open_store(std::move(elsewhere), manifest->store);
 }
 
+namespace {
+
+Result<std::unique_ptr<Backend>> open_one(UniqueFd data, const std::string& kind, bool read_only) {
+  FsdaxOptions options;
+  options.directory = std::move(data);
+  options.read_only = read_only;
+  options.kind = kind;
+  return make_fsdax(std::move(options));
+}
+
+// The data of a backend behind the first; ENOENT, EPERM where it is not there, or not the one that is meant.
+Result<UniqueFd> data_of(const Directories& store, const Manifest& manifest, unsigned place) {
+  const UniqueFd root(::open(manifest.members[place].path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!root) return fail(errno, manifest.boot_id != boot_id() ? "it is gone; the machine was restarted, and memory does not survive that" : "it is gone");
+  struct stat st {};
+  if (::fstat(root.get(), &st) != 0) return fail_errno("it");
+  if (st.st_uid != store.owner) return fail(EPERM, "it belongs to another user");
+  const auto own = read_manifest(root.get());
+  if (!own) return fail(own.error().code, "it is not what it was (" + describe(own.error()) + ")");
+  if (own->name != manifest.name || own->store != manifest.store || own->place != place) return fail(EPROTO, "it is another instance's");
+  UniqueFd data = open_directory(root.get(), "data");
+  if (!data) return fail(ENOENT, "it has no directory data");
+  return data;
+}
+
+}  // namespace
+
+Result<Backends> open_backends(const Directories& store, const Manifest& manifest, bool read_only) {
+  Backends all;
+  auto first = open_one(UniqueFd(::fcntl(store.data.get(), F_DUPFD_CLOEXEC, 0)), manifest.kind, read_only);
+  if (!first) return std::unexpected(first.error());
+  if (manifest.members.size() < 2) {
+    all.backend = std::move(*first);
+    return all;
+  }
+  VirtualDeviceOptions options;
+  options.members.push_back({.id = manifest.members.front().id, .backend = std::move(*first)});
+  for (unsigned place = 1; place < manifest.members.size(); ++place) {
+    const Member& member = manifest.members[place];
+    auto data = data_of(store, manifest, place);
+    auto backend = data ? open_one(std::move(*data), member.kind, read_only) : std::unexpected(data.error());
+    if (backend) options.members.push_back({.id = member.id, .backend = std::move(*backend)});
+    else all.missing.push_back(member.id + " (" + member.path + "): " + describe(backend.error()));
+  }
+  auto device = make_virtual_device(std::move(options));
+  if (!device) return fail(device.error().code, store.path + ": " + describe(device.error()));
+  all.backend = std::move(*device);
+  return all;
+}
+
 Result<UniqueFd> lock_store(const Directories& store, bool exclusive) {
   UniqueFd fd(::openat(store.metadata.get(), "lock", (exclusive ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!fd) {
@@ -70,13 +121,10 @@ Result<Image> open_image(const std::string& path) {
   if (!config) return fail(config.error().code, image.directories.path + ": " + describe(config.error()));
   image.config = std::move(*config);
   image.rebooted = image.manifest.boot_id != boot_id();
-  FsdaxOptions options;
-  options.directory.reset(::fcntl(image.directories.data.get(), F_DUPFD_CLOEXEC, 0));
-  options.read_only = true;
-  options.kind = image.manifest.kind;
-  auto backend = make_fsdax(std::move(options));
-  if (!backend) return std::unexpected(backend.error());
-  image.backend = std::move(*backend);
+  auto backends = open_backends(image.directories, image.manifest, true);
+  if (!backends) return std::unexpected(backends.error());
+  image.backend = std::move(backends->backend);
+  image.missing = std::move(backends->missing);
   auto filesystem = fs::Filesystem::open(*image.backend, {.metadata_directory = metadata, .after_power_loss = image.rebooted, .read_only = true});
   if (!filesystem) return fail(filesystem.error().code, image.directories.path + ": " + describe(filesystem.error()));
   image.filesystem = std::move(*filesystem);

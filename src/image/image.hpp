@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/backend.hpp"
 #include "base/unique_fd.hpp"
@@ -11,12 +12,22 @@
 
 namespace efs::image {
 
-/// The directories of a store. `root` holds `meta` (the journal) and `data` (the containers).
+/// The directories of a store. `root` holds `meta` (the journal) and `data` (the containers, or those of the first of several
+/// backends).
 struct Directories {
   std::string path;
   UniqueFd root, metadata, data;
   uid_t owner = 0;
 };
+
+/// The containers of all backends that are there.
+struct Backends {
+  std::unique_ptr<Backend> backend;
+  std::vector<std::string> missing;  // those that are not, and why: "ID (PATH): REASON"
+};
+
+/// `manifest`: the store's own. Each backend must say of itself that it belongs to it, and be the store's owner's.
+Result<Backends> open_backends(const Directories& store, const Manifest& manifest, bool read_only);
 
 /// `path` may be the store, the directory of the instance, or anything that a manifest in it leads on from. ENOENT with a
 /// text where no store is found there.
@@ -32,6 +43,7 @@ struct Image {
   Manifest manifest;
   config::JobConfig config;
   bool rebooted = false;  // the machine was restarted since: power may have failed
+  std::vector<std::string> missing;  // backends that are gone, as Backends::missing
   std::unique_ptr<Backend> backend;
   std::unique_ptr<fs::Filesystem> filesystem;
 };

@@ -30,7 +30,9 @@ Result<std::string> read_text(int directory, const char* name) {
   return text;
 }
 
+// What is there already was made durable then, and a full store has no room for it twice.
 Status write_text(int directory, const char* name, const std::string& text) {
+  if (const auto there = read_text(directory, name); there && *there == text) return {};
   const std::string partial = std::string(name) + ".new";
   (void)::unlinkat(directory, partial.c_str(), 0);
   const UniqueFd fd(::openat(directory, partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -77,6 +79,8 @@ Result<Manifest> read_manifest(int directory) {
     m.nodes = json.value("nodes", 1U);
     m.merge_since = json.value("merge_since", Nanoseconds{0});
     m.made_mount_dir = json.value("made_mount_dir", false);
+    m.place = json.value("place", 0U);
+    for (const auto& member : json.value("members", nlohmann::json::array())) m.members.push_back({.id = member.at("id"), .path = member.at("path"), .kind = member.at("kind")});
     m.circumstances.variables = json.value("variables", m.circumstances.variables);
     m.circumstances.settings = json.value("settings", m.circumstances.settings);
     m.circumstances.user = json.value("user", "");
@@ -92,10 +96,12 @@ Result<Manifest> read_manifest(int directory) {
 }
 
 Status write_manifest(int directory, const Manifest& m) {
-  const nlohmann::json json{{"format", format}, {"name", m.name}, {"uid", m.uid}, {"root_dir", m.root_dir}, {"mount_dir", m.mount_dir}, {"results_dir", m.results_dir}, {"log_file", m.log_file},
+  nlohmann::json json{{"format", format}, {"name", m.name}, {"uid", m.uid}, {"root_dir", m.root_dir}, {"mount_dir", m.mount_dir}, {"results_dir", m.results_dir}, {"log_file", m.log_file},
                             {"job_file", m.job_file}, {"store", m.store}, {"kind", m.kind}, {"boot_id", m.boot_id}, {"left", name_of(m.left)}, {"made_mount_dir", m.made_mount_dir},
                             {"node_number", m.node}, {"nodes", m.nodes}, {"merge_since", m.merge_since},
                             {"variables", m.circumstances.variables}, {"settings", m.circumstances.settings}, {"user", m.circumstances.user}, {"home", m.circumstances.home}, {"node", m.circumstances.node}};
+  for (const auto& member : m.members) json["members"].push_back({{"id", member.id}, {"path", member.path}, {"kind", member.kind}});
+  if (m.place != 0) json["place"] = m.place;
   return write_text(directory, manifest_name, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 

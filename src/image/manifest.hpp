@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
@@ -23,6 +24,13 @@ inline constexpr const char* job_file_name = "job.yaml";
 enum class Left : std::uint8_t { in_use, kept, unsaved, salvaged };
 const char* name_of(Left left);
 
+/// One of several backends.
+struct Member {
+  std::string id;
+  std::string path;  // absolute: the directory that holds its data, and (all but the first) a manifest of its own
+  std::string kind;
+};
+
 struct Manifest {
   std::string name;
   uid_t uid = 0;
@@ -35,6 +43,8 @@ struct Manifest {
   unsigned node = 0, nodes = 1;  // of the job's; and when it began, by the PFS's clock: stage/merge.hpp
   Nanoseconds merge_since = 0;
   bool made_mount_dir = false;  // by the instance, and to be removed by whoever ends it
+  std::vector<Member> members;  // where there are several: all, in the order of their numbers, the one with the journal first
+  unsigned place = 0;           // of the member in whose directory this manifest lies; else 0
   config::Circumstances circumstances;  // of the job file
 };
 

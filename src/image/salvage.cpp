@@ -42,6 +42,14 @@ class Everything final : public stage::Buffer {
   stage::Buffer& inner_;
 };
 
+// Which backend a file was in is known by its container only.
+std::string lost_reason(const Image& image) {
+  if (image.missing.empty()) return "power loss took its content before the first fsync";
+  std::string reason = "its content was in a backend that is gone";
+  for (const auto& missing : image.missing) reason += "; " + missing;
+  return reason;
+}
+
 // What the records say is checksummed. What programs wrote into containers went past everybody who could vouch for it.
 void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::WalkItem>& items) {
   std::map<std::string_view, mode_t> types;
@@ -52,7 +60,7 @@ void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::Wa
     stage::ReceiptEntry entry;
     entry.path = path;
     entry.action = stage::Action::failed;
-    entry.reason = "power loss took its content before the first fsync";
+    entry.reason = lost_reason(image);
     receipt.entries.push_back(std::move(entry));
   }
   stage::settle(receipt);
@@ -63,6 +71,7 @@ std::string note_of(const Image& image) {
   std::string note = "salvaged from " + image.directories.path + ": " + std::to_string(recovery.journal.records) + " records verified";
   if (recovery.journal.torn) note += "; what lies behind the last of them does not verify and was left out";
   note += image.rebooted ? "; the machine was restarted since: content that was not synced may be older or in part" : "; the machine was not restarted since: content is as the programs left it";
+  for (const auto& missing : image.missing) note += "; backend " + missing;
   if (!recovery.dropped.empty()) note += "; " + std::to_string(recovery.dropped.size()) + " clean files were left out, as power loss may have taken their content (the PFS has them)";
   return note;
 }

@@ -33,11 +33,12 @@ void group_links(std::vector<PlanEntry>& entries) {
 
 void sum_up(Plan& plan) {
   plan.bytes = plan.needed = plan.inodes = plan.files = 0;
-  for (const auto& entry : plan.entries) {
+  for (auto& entry : plan.entries) {
     if (entry.type == EntryType::file) ++plan.files;
+    entry.needed = entry.link_to.empty() ? rounded(entry.size) : 0;
     if (!entry.link_to.empty()) continue;
     plan.bytes += entry.size;
-    plan.needed += rounded(entry.size);
+    plan.needed += entry.needed;
     ++plan.inodes;
   }
 }

@@ -80,6 +80,7 @@ Json absent(const config::JobConfig& config, const std::string& name, fs::Stagin
 
 Json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item) {
   Json entry{{"path", item.path}, {"type", type_of(item.attributes.st_mode)}, {"size", item.attributes.st_size}, {"class", name_of(class_of(config, item))}, {"dirty", is_dirty(item)}, {"staged", staged(item)}};
+  if (S_ISREG(item.attributes.st_mode) && item.place < config.backends.size()) entry["backend"] = config.backends[item.place].id;
   if (!item.parts.empty()) entry["parts"] = item.parts;
   if (!item.target.empty()) entry["target"] = item.target;
   return entry;
@@ -94,6 +95,7 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
   answer["in_buffer"] = true;
   answer["class_rule"] = why;
   answer["backend"] = where;
+  if (S_ISREG(item->attributes.st_mode) && item->place < config.backends.size()) answer["backend_id"] = config.backends[item->place].id;
   answer["allocated"] = static_cast<std::uint64_t>(item->attributes.st_blocks) * 512;
   const std::string then = fate(config, *item, file_class);
   answer["at_stop"] = then;

@@ -12,7 +12,7 @@
 namespace efs::stage {
 
 /// One line of `efs ls`: path, type, size, class, dirty, staged ("in", "out" or "no": where else it is whole), and
-/// where they apply parts, target.
+/// where they apply backend (its id, of a regular file), parts, target.
 nlohmann::json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item);
 
 /// Everything that is known of a name, with `text` for people: where it is, which class and by which rule, whether a

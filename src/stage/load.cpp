@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "config/paths.hpp"
 #include "stage/hard_links.hpp"
+#include "stage/placement.hpp"
 
 namespace efs::stage {
 namespace {
@@ -28,6 +29,7 @@ class LoadBuffer final : public Buffer {
   }
 
   Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
+  Result<fs::HeldFile> begin_open_file_at(unsigned place) override { return staging_.begin_open_file_at(place); }
   Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
   std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
@@ -159,10 +161,22 @@ class Load {
     return false;
   }
 
-  bool fits(const Plan& plan) {
+  bool find_places(Plan& plan) {
+    const auto available = staging_.available_by_place();
+    for (auto& entry : plan.entries) entry.needed = entry.link_to.empty() ? rounded(std::min(entry.size, entry.allocated)) : 0;
+    if (!request_.part.whole()) plan.entries.back().needed = std::min(plan.entries.back().needed, request_.part.length == 0 ? plan.entries.back().needed : request_.part.length);
+    const auto named = config::find_backend(config_, request_.backend);
+    place_entries(config_, plan, Rooms(available.begin(), available.end()), named ? std::optional(static_cast<unsigned>(*named)) : std::nullopt);
+    if (plan.problems.empty()) return true;
+    failed("", {ENOSPC, plan.problems.front().reason});
+    return false;
+  }
+
+  bool fits(Plan& plan) {
     std::uint64_t needed = 0;
     for (const auto& entry : plan.entries) needed += entry.link_to.empty() ? rounded(std::min(entry.size, entry.allocated)) : 0;
     if (!request_.part.whole()) needed = std::min(needed, request_.part.length == 0 ? needed : request_.part.length);
+    if (config_.backends.size() > 1) return find_places(plan);
     auto available = staging_.available_bytes();
     if (!available || needed <= *available) return true;
     failed("", {ENOSPC, format_bytes(needed) + " are to be loaded and the buffer takes " + format_bytes(*available) + " more; unload with --remove, or load less"});
@@ -237,10 +251,11 @@ class Load {
       for (const auto& known : parts_of(there->parts)) parts = united(std::move(parts), known);
     }
     const bool whole = parts.size() == 1 && parts.front().length == entry.size;
-    auto container = staging_.begin_open_file();
+    auto container = staging_.begin_open_file_at(entry.place);
     if (!container) return failed(entry.path, container.error());
     fs::StagedFile file{.ino = container->ino, .path = entry.path, .attributes = entry.attributes, .origin = entry.origin};
     Status done = fill_parts(container->fd, entry, parts, file);
+    container->holds.reset();
     plan.entries.pop_back();
     if (done) publish(plan, {});  // the directories above
     if (done && !report_.failure) done = staging_.publish_over(file, over_of(entry.path, entry.origin), whole ? "" : to_text(parts));

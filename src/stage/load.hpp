@@ -18,7 +18,8 @@ struct LoadRequest {
   std::vector<std::string> names;  // below root-dir, as buffer_name() gives them: files, directories, patterns
   bool replace = false;            // a file that is there and clean, but another version than the PFS has
   bool force = false;              // with replace: one that a program changed or has open for writing, too
-  Part part;                       // of one file; else the whole
+  std::string backend = {};        // the id of the one that all goes to; "": as the job file says
+  Part part = {};                  // of one file; else the whole
 };
 
 struct LoadReport {

@@ -17,7 +17,7 @@ const char* name_of(EntryType type) {
   return "file";
 }
 
-nlohmann::json entry_json(const PlanEntry& entry) {
+nlohmann::json entry_json(const Plan& plan, const PlanEntry& entry) {
   nlohmann::json json{{"path", entry.path},
                       {"type", name_of(entry.type)},
                       {"class", entry.file_class == config::FileClass::persistent ? "persistent" : "temporary"},
@@ -28,6 +28,7 @@ nlohmann::json entry_json(const PlanEntry& entry) {
   if (entry.type == EntryType::file) {
     json["bytes"] = entry.size;
     json["allocated"] = entry.allocated;
+    if (!plan.shares.empty()) json["backend"] = plan.shares.at(entry.place).backend;
   }
   if (!entry.link_to.empty()) json["link_to"] = entry.link_to;
   if (entry.type == EntryType::symlink) json["target"] = entry.target;
@@ -51,7 +52,12 @@ nlohmann::json to_json(const Plan& plan) {
                       {"problems", nlohmann::json::array()},
                       {"skipped", nlohmann::json::array()}};
   if (plan.capacity) json["capacity"] = *plan.capacity;
-  for (const auto& entry : plan.entries) json["entries"].push_back(entry_json(entry));
+  for (const auto& share : plan.shares) {
+    nlohmann::json one{{"id", share.backend}, {"files", share.files}, {"needed_bytes", share.needed}, {"spilled", share.spilled}, {"memory", share.memory}, {"journal", share.journal}, {"new_files", share.new_files}};
+    if (share.room) one["capacity"] = *share.room;
+    json["backends"].push_back(std::move(one));
+  }
+  for (const auto& entry : plan.entries) json["entries"].push_back(entry_json(plan, entry));
   for (const auto& problem : plan.problems) {
     json["problems"].push_back({{"path", problem.path}, {"reason", problem.reason}, {"line", problem.line}});
   }
@@ -63,6 +69,12 @@ std::string describe(const Plan& plan) {
   std::string text = plan.name + ": stage in " + std::to_string(plan.files) + " files, " + format_bytes(plan.bytes) + " (" +
                      std::to_string(plan.inodes) + " inodes) from " + plan.root_dir + "\n";
   if (plan.capacity) text += "buffer: needs at most " + format_bytes(plan.needed) + " of " + format_bytes(*plan.capacity) + "\n";
+  for (const auto& share : plan.shares) {
+    const std::string is = std::string(share.memory ? ", memory" : "") + (share.journal ? ", the journal" : "") + (share.new_files ? ", new files" : "");
+    text += "backend " + share.backend + (is.empty() ? "" : " (" + is.substr(2) + ")") + ": " + std::to_string(share.files) + " files, needs at most " + format_bytes(share.needed) + (share.room ? " of " + format_bytes(*share.room) : "");
+    text += share.spilled > 0 ? "; " + std::to_string(share.spilled) + " of them because their own backend is full\n" : "\n";
+  }
+  if (!plan.shares.empty()) text += "durability: no name survives what " + plan.shares.front().backend + " does not, no content what its own backend does not\n";
   text += plan.results_dir.empty() ? "stage out: nothing is persistent\n" : "stage out: to " + plan.results_dir + "\n";
   if (plan.deletions) text += "deletions: persistent inputs that the job removes or renames are removed from " + plan.results_dir + ", if unchanged there\n";
   for (const auto& skip : plan.skipped) text += "skipped: " + skip.path + " (" + skip.reason + ")\n";

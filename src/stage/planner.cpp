@@ -14,6 +14,7 @@
 
 #include "base/text.hpp"
 #include "stage/paths.hpp"
+#include "stage/placement.hpp"
 #include "stage/survey.hpp"
 
 namespace efs::stage {
@@ -25,12 +26,14 @@ class Planner {
  public:
   Planner(const config::JobConfig& config, PfsIo& pfs) : config_(config), pfs_(pfs) {}
 
-  Plan run(std::optional<std::uint64_t> capacity) {
+  Plan run(const Rooms& rooms) {
     plan_.name = config_.name;
     plan_.root_dir = config_.root_dir;
     plan_.results_dir = config_.results_dir;
-    plan_.capacity = capacity;
     plan_.deletions = config_.deletions == config::Deletions::propagate;
+    // Of all together only where it is known of each.
+    if (std::ranges::all_of(rooms, [](const auto& room) { return room.has_value(); }))
+      for (const auto& room : rooms) plan_.capacity = plan_.capacity.value_or(0) + *room;
     auto root = pfs_.open(AT_FDCWD, config_.root_dir, directory_flags);
     if (root) {
       root_ = std::move(*root);
@@ -41,7 +44,8 @@ class Planner {
     }
     check_results_dir();
     total();
-    if (capacity) check_capacity(*capacity);
+    if (rooms.size() > 1) place(rooms);
+    else if (plan_.capacity) check_capacity(*plan_.capacity);
     return std::move(plan_);
   }
 
@@ -277,14 +281,28 @@ class Planner {
     sum_up(plan_);
   }
 
-  void check_capacity(std::uint64_t capacity) {
-    // Where all fits even without holes there is nothing to find out. Fewer blocks than bytes can mean holes or
-    // a PFS that compresses; only the files themselves can tell.
-    if (plan_.needed > capacity) {
-      for (const auto& entry : plan_.entries) {
-        if (entry.type == EntryType::file && entry.link_to.empty() && entry.allocated < entry.size) plan_.needed -= hole_bytes(entry);
-      }
+  // Where all fits even without holes there is nothing to find out. Fewer blocks than bytes can mean holes or
+  // a PFS that compresses; only the files themselves can tell.
+  void leave_out_holes() {
+    for (auto& entry : plan_.entries) {
+      if (entry.type != EntryType::file || !entry.link_to.empty() || entry.allocated >= entry.size) continue;
+      const std::uint64_t holes = hole_bytes(entry);
+      entry.needed -= holes;
+      plan_.needed -= holes;
     }
+  }
+
+  void place(const Rooms& rooms) {
+    const auto others = static_cast<std::ptrdiff_t>(plan_.problems.size());
+    place_entries(config_, plan_, rooms);
+    if (std::ssize(plan_.problems) == others) return;
+    plan_.problems.erase(plan_.problems.begin() + others, plan_.problems.end());
+    leave_out_holes();
+    place_entries(config_, plan_, rooms);
+  }
+
+  void check_capacity(std::uint64_t capacity) {
+    if (plan_.needed > capacity) leave_out_holes();
     if (plan_.needed <= capacity) return;
     problem(config_.root_dir, "the inputs need " + format_bytes(plan_.needed) + " and the buffer takes " + format_bytes(capacity) +
                                   ": raise its capacity or stage in less");
@@ -320,9 +338,11 @@ class Planner {
 
 }  // namespace
 
-Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, std::optional<std::uint64_t> capacity) {
+Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, std::optional<std::uint64_t> capacity) { return make_plan(config, pfs, Rooms{capacity}); }
+
+Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, const Rooms& rooms) {
   try {
-    return Planner(config, pfs).run(capacity);
+    return Planner(config, pfs).run(rooms);
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM, "planning the stage-in: out of memory");
   } catch (const std::exception& exception) {

@@ -22,6 +22,8 @@ struct PlanEntry {
   EntryType type = EntryType::file;
   std::uint64_t size = 0;       // bytes; 0 for directories
   std::uint64_t allocated = 0;  // bytes on the PFS: less than size for sparse files
+  std::uint64_t needed = 0;     // bytes of the buffer: as Plan::needed
+  unsigned place = 0;           // the backend that its content goes to, of those of the job file
   fs::StagedAttributes attributes;
   fs::Origin origin;
   std::string target;  // of a symbolic link
@@ -44,6 +46,19 @@ struct PlanSkip {
   std::string reason;
 };
 
+/// What one of several backends has to take.
+struct Share {
+  std::string backend;  // its id
+  bool memory = false, journal = false, new_files = false;  // what it is, and what it holds besides
+  std::uint64_t files = 0;
+  std::uint64_t needed = 0;           // bytes, as Plan::needed
+  std::uint64_t spilled = 0;          // of its files: because their own backend has no room
+  std::optional<std::uint64_t> room;  // bytes that it can take, where known
+};
+
+/// Bytes that each backend can take, in the order of the job file; nullopt: not known.
+using Rooms = std::vector<std::optional<std::uint64_t>>;
+
 struct Plan {
   std::string name;
   std::string root_dir;
@@ -55,6 +70,7 @@ struct Plan {
   std::uint64_t files = 0;
   std::optional<std::uint64_t> capacity;
   bool deletions = false;  // persistent inputs that the job removes go from results_dir, too
+  std::vector<Share> shares;          // of each backend, where there are several
   std::vector<PlanProblem> problems;  // all that were found; empty: the job may start
   std::vector<PlanSkip> skipped;
 };
@@ -62,6 +78,9 @@ struct Plan {
 /// Reads, never writes. Symbolic links below root_dir are entries, never followed. `capacity`: what the buffer can
 /// take, where known. A plan with problems is a value; an error is only what kept the planner itself from working.
 Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, std::optional<std::uint64_t> capacity = std::nullopt);
+
+/// The same with what each backend of the job file can take: every file is given its place (placement.hpp).
+Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, const Rooms& rooms);
 
 nlohmann::json to_json(const Plan& plan);
 /// For people: totals, then every problem, then what is skipped.

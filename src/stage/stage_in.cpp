@@ -239,7 +239,7 @@ class StageIn {
     // O_NONBLOCK: should a FIFO have taken the file's place, opening it must not wait for a writer.
     auto source = at ? pfs_.open_beneath(*at, leaf_of(entry.path), O_RDONLY | O_NONBLOCK | O_NOCTTY) : std::unexpected(at.error());
     if (!source) return told(source.error(), source.error().code == ENOENT ? "vanished since it was planned" : "opening");
-    auto file = buffer_.begin_open_file();
+    auto file = buffer_.begin_open_file_at(entry.place);
     if (!file) return told(file.error(), "making it in the buffer");
     pending.add(file->ino);
     if (entry.size > 0) EFS_TRY(fill(file->fd, entry, source->get(), scratch));

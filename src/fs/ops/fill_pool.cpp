@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "base/log.hpp"
 #include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
@@ -19,7 +22,9 @@ void Filesystem::fill_pool(const std::function<void(std::span<const ContainerPoo
       else status = std::unexpected(container.error());
     }
     if (!status) log::debug("event=pool_not_filled made={} of={} reason=\"{}\"", made.size(), wanted, describe(status.error()));
-    if (!made.empty()) prepare(made);
+    std::vector<ContainerPool::Ready> registered;  // of those that may be: the kernel does I/O on no others
+    std::ranges::copy_if(made, std::back_inserter(registered), [this](const auto& one) { return holder_of(one.ino).offers_descriptor(); });
+    if (!registered.empty()) prepare(registered);
   } catch (const std::exception& problem) {  // the create is answered already: nobody could be told
     log::warn("event=pool_not_filled reason=\"{}\"", problem.what());
   }

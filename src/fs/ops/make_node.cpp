@@ -69,7 +69,9 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, 
   EFS_TRY(inherit_acl(parent, caller, node));
   ContainerPool::Ready content;
   if (S_ISREG(node.mode)) {
-    auto taken = take_container(node.mtime);
+    const auto place = place_of_new(parent, name);
+    if (!place) return std::unexpected(place.error());
+    auto taken = take_container(node.mtime, *place);
     if (!taken) return std::unexpected(taken.error());
     content = std::move(*taken);
     node.ino = content.ino;
@@ -86,8 +88,18 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, 
   return entry_of(*made, content.container.get());
 }
 
-Result<ContainerPool::Ready> Filesystem::take_container(FileTime now) {
-  if (auto taken = pool_.take()) {
+Result<unsigned> Filesystem::place_of_new(const Inode& parent, const std::string& name) {
+  const bool by_path = options_.place_of_new && !name.empty();
+  return backend_.place_for({.place = by_path ? options_.place_of_new(names_.path_of(parent, name)) : std::nullopt});
+}
+
+Result<ContainerPool::Ready> Filesystem::take_container(FileTime now, unsigned place) {
+  auto taken = pool_.take();
+  if (taken && backend_.place_of(taken->ino) != place) {  // made ahead for another sort of files, or before its place was full
+    pool_.put_back(std::move(*taken));
+    taken.reset();
+  }
+  if (taken) {
     // It is older than the file that it becomes.
     if (const Status set = taken->container->set_times(now, now); !set) {
       pool_.put_back(std::move(*taken));
@@ -96,7 +108,7 @@ Result<ContainerPool::Ready> Filesystem::take_container(FileTime now) {
     return std::move(*taken);
   }
   ContainerPool::Ready made{.ino = names_.next_ino(), .container = nullptr};
-  auto container = backend_.create(made.ino);
+  auto container = backend_.create_at(made.ino, place);
   if (!container) return std::unexpected(container.error());
   made.container = std::move(*container);
   return made;

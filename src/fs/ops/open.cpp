@@ -7,7 +7,7 @@ namespace efs::fs {
 
 Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t ino, int flags) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
-  bool passthrough = backend_.offers_descriptor();
+  bool passthrough = holder_of(ino).offers_descriptor();
   bool dirty = false;
   Opened opened;
   {
@@ -30,7 +30,7 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
     }
   }
   Status status;
-  if (writes) status = backend_.admit_writer();
+  if (writes) status = holder_of(ino).admit_writer();
   if (status && writes && !dirty) {
     WriteLock lock(mutex_);
     auto found = regular(ino);

@@ -27,7 +27,7 @@ Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, s
     WriteLock lock(mutex_);
     auto found = regular(ino);
     if (!found) return std::unexpected(found.error());
-    EFS_TRY(backend_.admit_writer());
+    EFS_TRY(holder_of(ino).admit_writer());
     EFS_TRY(mark_dirty(caller.request, **found));
   }
   auto content = file(ino);

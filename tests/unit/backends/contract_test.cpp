@@ -1,7 +1,9 @@
-// One contract for every backend: each case runs on memory, on a real file system, and on both with mapped I/O and
-// with a capacity that the daemon counts.
+// One contract for every backend: each case runs on memory, on a real file system, on both with a capacity that the daemon
+// counts, and on a virtual device of two, whose second takes the containers.
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "backends/fsdax.hpp"
+#include "backends/virtual_device.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -20,18 +23,30 @@ constexpr std::uint64_t capacity = 8u << 20;
 
 struct Kind {
   const char* parent;
-  bool strict;
+  bool strict = false;
+  bool several = false;
 };
 
-std::unique_ptr<Backend> make(const test::TempDirectory& directory, bool strict, std::size_t open_containers = 512) {
+std::unique_ptr<Backend> make_one(UniqueFd directory, bool strict, std::size_t open_containers) {
   FsdaxOptions options;
-  options.directory = directory.open();
+  options.directory = std::move(directory);
   if (strict) options.capacity = capacity;
   options.strict = strict;
   options.open_containers = open_containers;
   auto backend = make_fsdax(std::move(options));
   REQUIRE(backend);
   return std::move(*backend);
+}
+
+std::unique_ptr<Backend> make(const test::TempDirectory& directory, const Kind& kind, std::size_t open_containers = 512) {
+  if (!kind.several) return make_one(directory.open(), kind.strict, open_containers);
+  VirtualDeviceOptions options{.members = {}, .new_containers = 1, .spill = false};
+  for (const char* name : {"a", "b"}) {
+    const std::string path = directory.path() + "/" + name;
+    ::mkdir(path.c_str(), 0700);
+    options.members.push_back({.id = name, .backend = make_one(UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), kind.strict, open_containers)});
+  }
+  return std::move(*make_virtual_device(std::move(options)));
 }
 
 std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
@@ -43,9 +58,9 @@ std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
 }  // namespace
 
 TEST_CASE("containers hold bytes, grow, shrink and have holes") {
-  const auto kind = GENERATE(Kind{"/dev/shm", false}, Kind{"/dev/shm", true}, Kind{"/tmp", false}, Kind{"/tmp", true});
+  const auto kind = GENERATE(Kind{"/dev/shm"}, Kind{"/dev/shm", true}, Kind{"/tmp"}, Kind{"/tmp", true}, Kind{"/dev/shm", false, true}, Kind{"/tmp", true, true});
   const test::TempDirectory directory(kind.parent);
-  auto backend = make(directory, kind.strict);
+  auto backend = make(directory, kind);
   auto container = backend->create(42);
   REQUIRE(container);
   CHECK(backend->create(42).error().code == EEXIST);
@@ -70,9 +85,9 @@ TEST_CASE("containers hold bytes, grow, shrink and have holes") {
 }
 
 TEST_CASE("a container is found again, its times can be set, and removed it is gone") {
-  const auto parent = GENERATE("/dev/shm", "/tmp");
-  const test::TempDirectory directory(parent);
-  auto backend = make(directory, false, 4);
+  const auto kind = GENERATE(Kind{"/dev/shm"}, Kind{"/tmp"}, Kind{"/tmp", false, true});
+  const test::TempDirectory directory(kind.parent);
+  auto backend = make(directory, kind, 4);
   for (std::uint64_t id = 1; id <= 100; ++id) REQUIRE((*backend->create(id))->write(pattern(10, static_cast<unsigned>(id)), 0) == 10);
   for (std::uint64_t id = 1; id <= 100; ++id) {
     std::vector<std::byte> back(10);
@@ -92,9 +107,9 @@ TEST_CASE("a container is found again, its times can be set, and removed it is g
 }
 
 TEST_CASE("a counted capacity ends with ENOSPC and gives space back") {
-  const auto parent = GENERATE("/dev/shm", "/tmp");
-  const test::TempDirectory directory(parent);
-  auto backend = make(directory, true);
+  const auto kind = GENERATE(Kind{"/dev/shm", true}, Kind{"/tmp", true}, Kind{"/tmp", true, true});
+  const test::TempDirectory directory(kind.parent);
+  auto backend = make(directory, kind);
   CHECK_FALSE(backend->offers_descriptor());
   auto container = *backend->create(1);
   const auto data = pattern(1u << 20, 3);
@@ -113,6 +128,21 @@ TEST_CASE("a counted capacity ends with ENOSPC and gives space back") {
   CHECK(backend->space().available >= 3u << 20);
   CHECK(container->write(data, 0) == data.size());
   container.reset();
+  backend->remove(1);
+  CHECK(backend->space().used == 0);
+}
+
+TEST_CASE("what was stored through a descriptor is counted when that is said, and given back") {
+  const test::TempDirectory directory("/tmp");
+  auto backend = make(directory, {"/tmp", true});
+  {
+    auto container = *backend->create(1);
+    const auto data = pattern(1u << 20, 3);
+    REQUIRE(::pwrite(container->descriptor(), data.data(), data.size(), 0) == 1 << 20);
+    container->count_stored();
+  }
+  CHECK(backend->space().used >= 1u << 20);
+  CHECK(backend->space().used < 2u << 20);
   backend->remove(1);
   CHECK(backend->space().used == 0);
 }

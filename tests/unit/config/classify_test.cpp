@@ -96,3 +96,19 @@ TEST_CASE("staged in without a resource that names it") {
   CHECK(classify(job({}, {}), "a", true) == persistent);
   CHECK(classify(job({}, {{"o", persistent}}), "a", true) == temporary);
 }
+
+TEST_CASE("the backend of an input is its resource's, that of a new file its rule's or that of new files") {
+  auto config = job({resource("", temporary), resource("big", temporary)}, {{"ckpt", persistent, "bulk"}, {"ckpt/tmp", persistent, "fast"}, {"**", persistent}});
+  config.backends = {{.id = "fast"}, {.id = "bulk"}, {.id = "new"}};
+  config.new_files = 2;
+  config.resources[0].backend = "fast";
+  config.resources[1].backend = "bulk";
+  CHECK(backend_of(config, "a", true) == 0);
+  CHECK(backend_of(config, "big/a", true) == 1);
+  CHECK(backend_of(config, "/big/a", true) == 1);
+  CHECK(backend_of(config, "big/new", false) == 2);
+  CHECK(backend_of(config, "ckpt/a", false) == 1);
+  CHECK(backend_of(config, "ckpt/tmp/a", false) == 1);  // the first that matches
+  config.backends.resize(1);
+  CHECK(backend_of(config, "ckpt/a", false) == 0);
+}

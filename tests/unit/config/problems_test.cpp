@@ -61,7 +61,7 @@ TEST_CASE("unknown keys, with the nearest known one") {
   check_rest("backends:\n  - id: d\n    dax_fs: /x\n", 7, 5, "'dax_fs'", "'daxfs'");
   check_rest("resources:\n  - path: a\n    flag: persistent\n", 7, 5, "'flag'", "'flags'");
   check_rest("outputs: [ [ pth: a, path: b ] ]\n", 5, 14, "'pth'", "'path'");
-  check_rest("outputs: [ [ path: a, backend: b ] ]\n", 5, 23, "'backend'", "belongs to resources");
+  check_rest("outputs: [ [ path: a, priority: 1 ] ]\n", 5, 23, "'priority'", "belongs to resources");
   check_rest("workers: 3\n", 5, 1, "'workers'", "belongs to global-settings");
   check_rest("xyzzy: 3\n", 5, 1, "'xyzzy'", "known here: global-settings");
 }
@@ -149,7 +149,6 @@ TEST_CASE("names") {
 TEST_CASE("backends that this version does not have") {
   check_backend("type", "NVRAM-DEVDAX", "'NVRAM-DEVDAX' is not supported yet", "NVRAM-NVML");
   check_backend("type", "NVRAM-DEVDAIX", "'NVRAM-DEVDAIX' is not supported yet");
-  check_rest("backends:\n  - id: a\n  - id: b\n", 7, 5, "more than one backend: this version supports one");
   check_backend("daxfs", "/mnt/pmem", "'daxfs' has no meaning", "NVRAM-NVML");
 }
 
@@ -159,6 +158,18 @@ TEST_CASE("backend ids are unique") {
   CHECK(problems[1].text.contains("backend 'a' is defined twice"));
   CHECK(problems[1].line == 4);
   CHECK(problems[1].column == 9);
+}
+
+TEST_CASE("several backends that cannot be") {
+  check_rest("backends:\n  - id: a\n  - id: b\n", 7, 5, "two backends in memory, and not both with a 'capacity'", "give each a capacity");
+  check_rest("backends:\n  - { id: 'a:/', capacity: 64 MiB }\n  - { id: 'a:', capacity: 64 MiB }\n", 7, 11, "backend 'a:' is defined twice", "the first is at line");
+  check_rest("backends:\n  - { id: a, type: NVRAM-NVML, daxfs: /pmem }\n  - { id: b, type: NVRAM-NVML, daxfs: /pmem/ }\n", 7, 39, "two backends have the directory '/pmem'", "a directory of its own");
+  std::string nine = "backends:\n";
+  for (int i = 0; i < 9; ++i) nine += "  - { id: b" + std::to_string(i) + ", capacity: 16 MiB }\n";
+  check_rest(nine, 14, 5, "more than 8 backends");
+  check_setting("new-files", "nosuch", "unknown backend 'nosuch'", "defined here: 'dram'");
+  check_setting("on-full", "spil", "'spil'", "'spill'");
+  check_rest("outputs: [ [ path: a, backend: nosuch ] ]\n", 5, 32, "unknown backend 'nosuch'", "defined here: 'dram'");
 }
 
 TEST_CASE("resources that cannot be") {

@@ -1,0 +1,239 @@
+#include "backends/virtual_device.hpp"
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "base/mutex.hpp"
+
+namespace efs {
+namespace {
+
+/// The place of each container. Not thread-safe.
+class PlaceIndex {
+ public:
+  std::optional<unsigned> find(std::uint64_t id) const {
+    const auto page = pages_.find(id / per_page);
+    const std::uint8_t known = page == pages_.end() ? 0 : page->second->places[id % per_page];
+    return known == 0 ? std::nullopt : std::optional<unsigned>(known - 1U);
+  }
+  void set(std::uint64_t id, unsigned place) {
+    auto page = pages_.find(id / per_page);
+    if (page == pages_.end()) page = pages_.emplace(id / per_page, std::make_unique<Page>()).first;
+    std::uint8_t& known = page->second->places[id % per_page];
+    if (known == 0) ++page->second->used;
+    known = static_cast<std::uint8_t>(place + 1);
+  }
+  void erase(std::uint64_t id) {
+    const auto page = pages_.find(id / per_page);
+    if (page == pages_.end() || page->second->places[id % per_page] == 0) return;
+    page->second->places[id % per_page] = 0;
+    if (--page->second->used == 0) pages_.erase(page);
+  }
+
+ private:
+  static constexpr std::uint64_t per_page = 4096;  // numbers follow one another: pages are full, and a byte is a byte
+  struct Page {
+    std::array<std::uint8_t, per_page> places{};  // the place and 1; 0: no such container
+    unsigned used = 0;
+  };
+  std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
+};
+
+class VirtualDevice final : public Backend {
+ public:
+  explicit VirtualDevice(VirtualDeviceOptions options) : options_(std::move(options)) {}
+
+  Status look_around() {
+    WriteLock lock(mutex_);
+    for (unsigned place = 0; place < places(); ++place) {
+      std::optional<std::uint64_t> twice;
+      EFS_TRY(member(place).for_each([&](std::uint64_t id) EFS_REQUIRES(mutex_) {
+        if (index_.find(id)) twice = id;
+        else index_.set(id, place);
+      }));
+      if (twice) return fail(EUCLEAN, "container " + std::to_string(*twice) + " is in two backends, " + id_of(*index_.find(*twice)) + " and " + id_of(place) + ", and nothing tells which of them counts");
+    }
+    return {};
+  }
+
+  Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
+    const auto place = place_for({});
+    if (!place) return std::unexpected(place.error());
+    return create_at(id, *place);
+  }
+
+  Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned first) override {
+    if (!claim(id, first)) return fail(EEXIST);
+    auto made = member(first).create(id);
+    for (unsigned step = 1; options_.spill && !made && made.error().code == ENOSPC && step < places(); ++step) {
+      const unsigned next = (first + step) % places();
+      move_claim(id, next);
+      made = member(next).create(id);
+    }
+    if (!made) disclaim(id);
+    return made;
+  }
+
+  Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
+    Backend* where = holder(id);
+    if (where == nullptr) return fail(ENOENT);
+    return where->open(id);
+  }
+
+  std::uint64_t remove(std::uint64_t id) override {
+    Backend* where = holder(id);
+    if (where == nullptr) return 0;
+    const std::uint64_t freed = where->remove(id);
+    disclaim(id);  // behind the removal: until then its number makes no second container
+    return freed;
+  }
+
+  Result<struct stat> attributes(std::uint64_t id) override {
+    Backend* where = holder(id);
+    if (where == nullptr) return fail(ENOENT);
+    return where->attributes(id);
+  }
+
+  Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override {
+    Backend* where = holder(id);
+    return where != nullptr ? where->set_times(id, atime, mtime) : fail(ENOENT);
+  }
+
+  Status sync_name(std::uint64_t id) override {
+    Backend* where = holder(id);
+    return where != nullptr ? where->sync_name(id) : fail(ENOENT);
+  }
+
+  Status sync_all() override {
+    Status first;
+    for (auto& one : options_.members)
+      if (const Status done = one.backend->sync_all(); !done && first) first = fail(done.error().code, one.id + ": " + describe(done.error()));
+    return first;
+  }
+
+  Status for_each(const std::function<void(std::uint64_t id)>& visit) override {
+    for (auto& one : options_.members) EFS_TRY(one.backend->for_each(visit));
+    return {};
+  }
+
+  bool may_be_written(std::uint64_t id) override {
+    Backend* where = holder(id);
+    return where == nullptr || where->may_be_written(id);
+  }
+
+  Space space() override {
+    Space sum;
+    for (unsigned place = 0; place < places(); ++place) {
+      const Space one = member(place).space();
+      sum.capacity += one.capacity;
+      sum.used += one.used;
+      if (options_.spill || place == options_.new_containers) sum.available += one.available;
+    }
+    return sum;
+  }
+
+  // Asked before it is known where, and without locks: place_for() asks the place itself again, which has just looked.
+  Status admit_writer() override {
+    Status last;
+    bool any = false;
+    for (auto& one : options_.members) {
+      last = one.backend->admit_writer();
+      any = any || last;
+    }
+    return any ? Status{} : last;
+  }
+
+  Durability durability() const override { return options_.members.front().backend->durability(); }
+  bool offers_descriptor() const override {
+    return std::ranges::any_of(options_.members, [](const auto& one) { return one.backend->offers_descriptor(); });
+  }
+  std::string description() const override {
+    std::string text = std::to_string(places()) + " backends:";
+    for (const auto& one : options_.members) text += (&one == &options_.members.front() ? " " : "; ") + one.id + " " + one.backend->description();
+    return text;
+  }
+
+  unsigned places() const override { return static_cast<unsigned>(options_.members.size()); }
+  Backend& at(unsigned place) override { return member(place); }
+  unsigned place_of(std::uint64_t id) override {
+    ReadLock lock(mutex_);
+    return index_.find(id).value_or(0);
+  }
+
+  Result<unsigned> place_for(const Placement& wanted) override {
+    const unsigned home = wanted.place.value_or(options_.new_containers);
+    if (home >= places()) return fail(EINVAL, "there is no backend " + std::to_string(home));
+    if (!options_.spill) {
+      EFS_TRY(member(home).admit_writer());
+      return home;
+    }
+    // Twice: the last bytes of a place are given out when all places are down to their last.
+    for (const bool ample : {true, false}) {
+      for (unsigned step = 0; step < places(); ++step) {
+        const unsigned place = (home + step) % places();
+        if (takes(member(place), wanted.size, ample)) return place;
+      }
+    }
+    return fail(ENOSPC);
+  }
+
+ private:
+  static bool takes(Backend& place, std::uint64_t size, bool ample) {
+    const Space space = place.space();
+    const std::uint64_t least = size > 0 ? size : ample ? room_for_unknown(space) : 4096;
+    return space.available >= least && place.admit_writer();
+  }
+
+  Backend& member(unsigned place) { return *options_.members[place].backend; }
+  const std::string& id_of(unsigned place) const { return options_.members[place].id; }
+
+  Backend* holder(std::uint64_t id) {
+    ReadLock lock(mutex_);
+    const auto place = index_.find(id);
+    return place ? &member(*place) : nullptr;
+  }
+  bool claim(std::uint64_t id, unsigned place) {
+    WriteLock lock(mutex_);
+    if (index_.find(id)) return false;
+    index_.set(id, place);
+    return true;
+  }
+  void move_claim(std::uint64_t id, unsigned place) {
+    WriteLock lock(mutex_);
+    index_.set(id, place);
+  }
+  void disclaim(std::uint64_t id) {
+    WriteLock lock(mutex_);
+    index_.erase(id);
+  }
+
+  const VirtualDeviceOptions options_;
+  SharedMutex mutex_;  // rank 48
+  PlaceIndex index_ EFS_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+std::uint64_t room_for_unknown(const Space& space) { return std::clamp<std::uint64_t>(space.capacity / 64, 1u << 20, 1u << 30); }
+
+Result<std::unique_ptr<Backend>> make_virtual_device(VirtualDeviceOptions options) {
+  const std::size_t count = options.members.size();
+  if (count == 0 || count > VirtualDeviceOptions::most_places || options.new_containers >= count) return fail(EINVAL, "a virtual device of " + std::to_string(count) + " backends");
+  auto device = std::make_unique<VirtualDevice>(std::move(options));
+  EFS_TRY(device->look_around());
+  return device;
+}
+
+Durability weakest_durability(Backend& store) {
+  Durability weakest = store.at(0).durability();
+  for (unsigned place = 1; place < store.places(); ++place) weakest = std::min(weakest, store.at(place).durability());
+  return weakest;
+}
+
+const char* name_of(Durability durability) {
+  static constexpr std::array names{"memory", "page cache", "persistent memory"};
+  return names.at(static_cast<std::size_t>(durability));
+}
+
+}  // namespace efs

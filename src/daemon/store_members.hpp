@@ -1,0 +1,28 @@
+#pragma once
+// Several backends: where each lies, and how they become one device. Used by store_setup.cpp.
+
+#include "backends/fsdax.hpp"
+#include "daemon/store_setup.hpp"
+
+namespace efs::daemon {
+
+/// Where a backend lies.
+struct Ground {
+  UniqueFd root;
+  FsdaxOptions options;   // all but the directory
+  std::string path;
+  std::string directory;  // to be removed at the end; "" where it goes with its tmpfs
+  bool left = false;      // by somebody before us
+};
+
+/// The ground of the backend of this number, made or, with `must_be_there`, found: ENOENT.
+Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there);
+
+/// Puts the other backends of the job file beside the first one, which is in the store. Refused (EEXIST) where what was left is
+/// of other backends, or one has data that no journal knows.
+Status add_members(const SetUp& how, Store& store);
+
+/// What the manifest says of the backends: nothing where there is one.
+std::vector<image::Member> manifests_of(const Store& store, const config::JobConfig& config);
+
+}  // namespace efs::daemon
