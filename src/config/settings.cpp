@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t longest_name = 64;
 constexpr std::uint64_t least_transfer = 64u << 10, most_transfer = 64u << 20;
+constexpr std::uint64_t least_cache = 1u << 20;
 constexpr std::uint64_t least_access_log = 64u << 10, no_limit = std::numeric_limits<std::uint64_t>::max();
 constexpr int most_workers = 256;
 
@@ -72,6 +73,8 @@ void read_settings(const Section& settings, const std::string& file, JobConfig& 
   config.in_place = read_in_place(settings, problems);
   config.log_file = read_path(settings, "log-file", problems);
   config.interleaving = read_path(settings, "interleaving", problems);
+  config.cache = read_path(settings, "cache", problems);
+  config.cache_capacity = read_size(settings, "cache-capacity", least_cache, no_limit, problems);
   config.log_level = read_level(settings, config.log_level, problems);
   config.status_file = read_path(settings, "status-file", problems);
   config.trace = read_path(settings, "trace", problems);

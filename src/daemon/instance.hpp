@@ -22,6 +22,7 @@
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
 #include "fuse/session.hpp"
+#include "stage/cache.hpp"
 #include "stage/paced_pfs.hpp"
 #include "stage/planner.hpp"
 #include "stage/progress.hpp"
@@ -47,9 +48,6 @@ struct InstanceOptions {
 /// `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
 enum class State : std::uint8_t { planning, staging_in, running, unmounting, staging_out, unsaved, ended, failed };
 const char* name_of(State state);
-
-/// How the job's transfers run.
-stage::Options stage_options(const config::JobConfig& config);
 
 class Instance {
  public:
@@ -78,6 +76,9 @@ class Instance {
   Status open_watchers();
   std::vector<fuse::EventSink*> sinks();
   Status open_store();
+  /// Without one, or with one that cannot be used, everything is staged in from the PFS.
+  void open_cache();
+  stage::Options stage_options() const;
   void note_merge_start();
   /// Where results go: with several nodes none replaces another's.
   stage::PfsIo& results_pfs();
@@ -134,6 +135,7 @@ class Instance {
   TurnClient& turns_;
   std::unique_ptr<control::Server> server_;
   Store store_;
+  std::unique_ptr<stage::Cache> cache_;  // outlives filesystem_, which tells it of changes
   std::unique_ptr<fs::Filesystem> filesystem_;
   std::unique_ptr<Watchers> watchers_;  // set and reset under mutex_; before session_, which tells it of requests
   std::unique_ptr<fuse::Session> session_;
@@ -158,6 +160,7 @@ class Instance {
   std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);  // a later stop's deadline, while an earlier one stages out
   control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
+  control::Json staged_in_ EFS_GUARDED_BY(mutex_);  // what the stage-in did, for status
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
   std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each

@@ -52,7 +52,16 @@ Status Instance::open_store() {
   auto store = set_up_store(options_.config, options_.directory, options_.privileged, (options_.mount_flags & config::mount_noatime) != 0, supervisor_);
   if (!store) return std::unexpected(store.error());
   store_ = std::move(*store);
+  open_cache();
   return {};
+}
+
+void Instance::open_cache() {
+  const config::JobConfig& config = options_.config;
+  if (config.cache.empty()) return;
+  auto cache = stage::Cache::open(config.cache, config.cache_capacity);
+  if (!cache) return log::warn("event=cache_unusable reason=\"{}\" note=\"nothing is reused\"", describe(cache.error()));
+  cache_ = std::move(*cache);
 }
 
 // When the job began, by the PFS's clock: what is newer in results-dir at the end is another node's. The manifest keeps
@@ -113,6 +122,7 @@ Status Instance::open_filesystem(bool takeover) {
                                                            .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = options_.config.backends.front().segment_size});
   if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));
   filesystem_ = std::move(*filesystem);
+  filesystem_->share_with(cache_.get());
   if (!store_.left) return {};
   const auto& met = filesystem_->recovery();
   log::info("event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={}", met.journal.records, met.journal.torn, met.nameless, met.unknown_containers, met.emptied.size(), met.dropped.size());
@@ -163,9 +173,12 @@ Status Instance::plan_and_stage_in() {
   enter(State::staging_in);
   const auto turn = turns_.take(queue::Direction::in, plan->bytes, progress_);
   if (!turn) return std::unexpected(turn.error());
-  const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(options_.config), progress_);
+  const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(), progress_);
   if (!report.ok()) return fail(report.failure->error.code, "stage-in failed: " + (report.failure->path.empty() ? "" : options_.config.root_dir + "/" + report.failure->path + ": ") + describe(report.failure->error));
-  log::info("event=staged_in files={} directories={} bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.seconds, pfs.retried());
+  log::info("event=staged_in files={} directories={} bytes={} reused_files={} reused_bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.reused_files, report.reused_bytes, report.seconds, pfs.retried());
+  if (report.not_kept > 0) log::warn("event=cache_not_kept files={} first=\"{}\"", report.not_kept, report.not_kept_reason);
+  MutexLock lock(mutex_);
+  staged_in_ = {{"files", report.files}, {"bytes", report.bytes}, {"bytes_read", report.bytes - report.reused_bytes}, {"files_reused", report.reused_files}, {"bytes_reused", report.reused_bytes}, {"seconds", report.seconds}};
   return {};
 }
 

@@ -117,7 +117,7 @@ bool Instance::stage_out(const StopRequest& request) {
     MutexLock lock(mutex_);
     progress_.cancel = request.until && *request.until <= std::chrono::steady_clock::now();
   }
-  stage::Options how = stage_options(options_.config);
+  stage::Options how = stage_options();
   how.by_rank = request.until.has_value();
   std::unique_ptr<TimerThread> alarm;
   if (request.until) alarm = std::make_unique<TimerThread>(*request.until, [this] { progress_.cancel = true; });

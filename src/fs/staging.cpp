@@ -8,6 +8,15 @@
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {
+namespace {
+
+Result<HeldFile> held(std::uint64_t ino, Result<std::shared_ptr<Container>> container) {
+  if (!container) return std::unexpected(container.error());
+  const int fd = (*container)->descriptor();
+  return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+}
+
+}  // namespace
 
 Result<Place> locate(const Namespace& names, const std::string& path) {
   Place place{&names.root(), {}};
@@ -65,17 +74,20 @@ Result<HeldFile> Staging::begin_open_file() {
     WriteLock lock(filesystem_.mutex_);
     ino = filesystem_.names_.next_ino();
   }
-  auto container = filesystem_.backend_.create(ino);
-  if (!container) return std::unexpected(container.error());
-  const int fd = (*container)->descriptor();
-  return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+  return held(ino, filesystem_.backend_.create(ino));
+}
+
+Result<HeldFile> Staging::adopt_file(int fd) {
+  std::uint64_t ino = 0;
+  {
+    WriteLock lock(filesystem_.mutex_);
+    ino = filesystem_.names_.next_ino();
+  }
+  return held(ino, filesystem_.backend_.adopt(ino, fd));
 }
 
 Result<HeldFile> Staging::hold(std::uint64_t ino) {
-  auto container = filesystem_.backend_.open(ino);
-  if (!container) return std::unexpected(container.error());
-  const int fd = (*container)->descriptor();
-  return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+  return held(ino, filesystem_.backend_.open(ino));
 }
 
 Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {

@@ -95,6 +95,9 @@ class Staging {
   /// The same with its container open: one step instead of two, for many small files.
   Result<HeldFile> begin_open_file();
 
+  /// The same with the open file `fd` for its container, under one more name (Backend::adopt()).
+  Result<HeldFile> adopt_file(int fd);
+
   /// The container of a file that is there; cheaper than a descriptor of the caller's own.
   Result<HeldFile> hold(std::uint64_t ino);
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "base/boot.hpp"
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "config/job_config.hpp"
@@ -38,8 +39,7 @@ struct Manifest {
   config::Circumstances circumstances;  // of the job file
 };
 
-/// Of the running kernel.
-std::string boot_id();
+using efs::boot_id;
 
 /// ENOENT where there is none; EPROTO with a text where it is none of ours.
 Result<Manifest> read_manifest(int directory);

@@ -15,6 +15,7 @@ class Buffer {
  public:
   virtual ~Buffer() = default;
   virtual Result<fs::HeldFile> begin_open_file() = 0;
+  virtual Result<fs::HeldFile> adopt_file(int) { return fail(EXDEV); }
   virtual Result<fs::HeldFile> hold(std::uint64_t ino) = 0;
   virtual void abandon(std::uint64_t ino) = 0;
   virtual std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) = 0;
@@ -37,6 +38,7 @@ class StagingBuffer final : public Buffer {
  public:
   explicit StagingBuffer(fs::Staging& staging) : staging_(staging) {}
   Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
+  Result<fs::HeldFile> adopt_file(int fd) override { return staging_.adopt_file(fd); }
   Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
   std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {

@@ -28,6 +28,7 @@ class LoadBuffer final : public Buffer {
   }
 
   Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
+  Result<fs::HeldFile> adopt_file(int fd) override { return staging_.adopt_file(fd); }
   Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
   std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {

@@ -28,6 +28,7 @@ nlohmann::json entry_json(const PlanEntry& entry) {
   if (entry.type == EntryType::file) {
     json["bytes"] = entry.size;
     json["allocated"] = entry.allocated;
+    json["reusable"] = entry.reusable;
   }
   if (entry.type == EntryType::symlink) json["target"] = entry.target;
   return json;
@@ -44,6 +45,9 @@ nlohmann::json to_json(const Plan& plan) {
                       {"needed_bytes", plan.needed},
                       {"files", plan.files},
                       {"inodes", plan.inodes},
+                      {"reusable_files", plan.reusable_files},
+                      {"reusable_bytes", plan.reusable_bytes},
+                      {"cache", plan.cache},
                       {"ok", plan.problems.empty()},
                       {"entries", nlohmann::json::array()},
                       {"problems", nlohmann::json::array()},
@@ -61,6 +65,10 @@ std::string describe(const Plan& plan) {
   std::string text = plan.name + ": stage in " + std::to_string(plan.files) + " files, " + format_bytes(plan.bytes) + " (" +
                      std::to_string(plan.inodes) + " inodes) from " + plan.root_dir + "\n";
   if (plan.capacity) text += "buffer: needs at most " + format_bytes(plan.needed) + " of " + format_bytes(*plan.capacity) + "\n";
+  if (plan.reusable_files > 0) {
+    text += "reusable: " + std::to_string(plan.reusable_files) + " files, " + format_bytes(plan.reusable_bytes) +
+            (plan.cache.empty() ? "; without effect, as no cache is configured (key 'cache')\n" : "; cache below " + plan.cache + "\n");
+  }
   text += plan.results_dir.empty() ? "stage out: nothing is persistent\n" : "stage out: to " + plan.results_dir + "\n";
   for (const auto& skip : plan.skipped) text += "skipped: " + skip.path + " (" + skip.reason + ")\n";
   for (const auto& problem : plan.problems) {

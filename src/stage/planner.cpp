@@ -30,6 +30,7 @@ class Planner {
     plan_.name = config_.name;
     plan_.root_dir = config_.root_dir;
     plan_.results_dir = config_.results_dir;
+    plan_.cache = config_.cache;
     plan_.capacity = capacity;
     auto root = pfs_.open(AT_FDCWD, config_.root_dir, directory_flags);
     if (root) {
@@ -57,6 +58,7 @@ class Planner {
   void add_resource(const config::Resource& resource) {
     line_ = resource.line;
     priority_ = resource.priority;
+    reusable_ = resource.reusable;
     const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";
     if (resource.path == config_.root_dir) {
       add_children("");
@@ -114,6 +116,7 @@ class Planner {
     entry.file_class = config::classify(config_, path, true);
     const auto known = entries_.find(path);
     entry.priority = known == entries_.end() ? priority_ : std::max(priority_, known->second.priority);
+    entry.reusable = reusable_ || (known != entries_.end() && known->second.reusable);
     return entries_.insert_or_assign(path, std::move(entry)).first->second;
   }
 
@@ -129,7 +132,7 @@ class Planner {
     }
     const auto known = entries_.find(path);
     if (known != entries_.end() && known->second.type != EntryType::directory) {
-      known->second.priority = std::max(known->second.priority, priority_);
+      ask_again(known->second);
       return true;
     }
     switch (found.attributes.st_mode & S_IFMT) {
@@ -155,7 +158,7 @@ class Planner {
   }
 
   bool add_children(const std::string& path) {
-    if (!complete_.insert(path).second) return raise_priority(path), true;  // an overlapping resource was here before
+    if (!complete_.insert(path).second) return ask_again(path), true;  // an overlapping resource was here before
     bool all = true;
     for (const auto& found : survey_->below(path)) {
       if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode)) complete_.insert(found.path);
@@ -164,11 +167,15 @@ class Planner {
     return all;
   }
 
-  void raise_priority(const std::string& directory) {
+  /// Another resource names what is there already.
+  void ask_again(PlanEntry& entry) const {
+    entry.priority = std::max(entry.priority, priority_);
+    entry.reusable = entry.reusable || reusable_;
+  }
+
+  void ask_again(const std::string& directory) {
     const std::string prefix = directory.empty() ? "" : directory + "/";
-    for (auto it = entries_.lower_bound(prefix); it != entries_.end() && it->first.starts_with(prefix); ++it) {
-      it->second.priority = std::max(it->second.priority, priority_);
-    }
+    for (auto it = entries_.lower_bound(prefix); it != entries_.end() && it->first.starts_with(prefix); ++it) ask_again(it->second);
   }
 
   /// The names in a directory; a problem is recorded where that fails.
@@ -241,7 +248,11 @@ class Planner {
       plan_.bytes += entry.size;
       plan_.needed += rounded(entry.size);
       ++plan_.inodes;
-      if (entry.type == EntryType::file) ++plan_.files;
+      if (entry.type != EntryType::file) continue;
+      ++plan_.files;
+      if (!entry.reusable) continue;
+      ++plan_.reusable_files;
+      plan_.reusable_bytes += entry.size;
     }
   }
 
@@ -280,6 +291,7 @@ class Planner {
   std::optional<Survey> survey_;  // there when root_ is
   int line_ = 0;
   int priority_ = 0;
+  bool reusable_ = false;
   std::map<std::string, PlanEntry> entries_;
   std::set<std::string> complete_;  // directories whose children are in entries_
   Plan plan_;

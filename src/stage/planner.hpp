@@ -27,6 +27,7 @@ struct PlanEntry {
   std::string target;  // of a symbolic link
   config::FileClass file_class = config::FileClass::temporary;
   int priority = 0;  // of the resource that asks for it; the highest of several
+  bool reusable = false;  // one of them says so: it may come from the cache, and go there
 };
 
 /// Why the job must not start: the object, what is wrong with it, and where the job file asks for it (0: nowhere).
@@ -51,6 +52,8 @@ struct Plan {
   std::uint64_t needed = 0;        // what the buffer must hold, holes left out (an upper bound where that decides nothing)
   std::uint64_t inodes = 0;
   std::uint64_t files = 0;
+  std::uint64_t reusable_files = 0, reusable_bytes = 0;
+  std::string cache;  // the base directory; "": there is none
   std::optional<std::uint64_t> capacity;
   std::vector<PlanProblem> problems;  // all that were found; empty: the job may start
   std::vector<PlanSkip> skipped;
