@@ -212,13 +212,10 @@ void Cache::make_room(Lock& lock, std::uint64_t bytes) {
   const auto files = scan(lock);
   // A cache full of small files is not to be looked through for each new one.
   const std::uint64_t spare = files.size() > 64 ? capacity_ / 16 : 0;
-  std::uint64_t dropped = 0;
   for (const auto& file : files) {
     if (lock.used + bytes + spare <= capacity_) break;
     drop(lock, file.name);
-    ++dropped;
   }
-  if (dropped > 0) log::info("event=cache_evicted files={} used={} capacity={}", dropped, lock.used, capacity_);
 }
 
 Result<UniqueFd> Cache::copy_of(int container) const {

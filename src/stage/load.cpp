@@ -85,6 +85,7 @@ class Load {
       config::Resource resource;
       resource.path = name.empty() ? config.root_dir : (config.root_dir == "/" ? "" : config.root_dir) + "/" + name;
       resource.is_glob = config::has_wildcard(name) && !pfs_.lstat(AT_FDCWD, resource.path);
+      resource.reusable = is_reusable(resource.path);
       config.resources.push_back(std::move(resource));
     }
     auto plan = make_plan(config, pfs_);
@@ -100,6 +101,11 @@ class Load {
     leave_out_what_is_there(*plan);
     if (report_.failure || !fits(*plan)) return std::nullopt;
     return std::move(*plan);
+  }
+
+  /// As the job file says of a resource that holds it.
+  bool is_reusable(const std::string& path) const {
+    return std::ranges::any_of(config_.resources, [&](const config::Resource& r) { return r.reusable && (r.is_glob ? config::glob_match(r.path.substr(1), path.substr(1)) : config::is_within(path, r.path)); });
   }
 
   bool only_one_file(const Plan& plan) {
