@@ -87,6 +87,8 @@ class Instance {
   Status prepare_mount_point();
   Status open_filesystem(bool takeover);
   Status plan_and_stage_in();
+  /// Bytes that the cache can give up for this job: where both have all of one file system.
+  std::uint64_t spare_in_cache();
   Status subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
   Status mount();
   bool serve_until_stopped();
@@ -160,7 +162,7 @@ class Instance {
   std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);  // a later stop's deadline, while an earlier one stages out
   control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
-  control::Json staged_in_ EFS_GUARDED_BY(mutex_);  // what the stage-in did, for status
+  std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
   std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each

@@ -162,8 +162,9 @@ Status Instance::plan_and_stage_in() {
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
   const auto available = staging.available_bytes();
-  auto plan = stage::make_plan(options_.config, pfs, available && !store_.left ? std::optional(*available) : std::nullopt);
+  auto plan = stage::make_plan(options_.config, pfs, available && !store_.left ? std::optional(*available + spare_in_cache()) : std::nullopt);
   if (!plan) return std::unexpected(plan.error());
+  if (available && plan->needed > *available && cache_) cache_->give_up(plan->needed - *available);
   if (!plan->problems.empty()) {
     std::string text = "the job cannot start:";
     for (const auto& problem : plan->problems) text += "\n  " + problem.path + ": " + problem.reason;
@@ -178,8 +179,14 @@ Status Instance::plan_and_stage_in() {
   log::info("event=staged_in files={} directories={} bytes={} reused_files={} reused_bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.reused_files, report.reused_bytes, report.seconds, pfs.retried());
   if (report.not_kept > 0) log::warn("event=cache_not_kept files={} first=\"{}\"", report.not_kept, report.not_kept_reason);
   MutexLock lock(mutex_);
-  staged_in_ = {{"files", report.files}, {"bytes", report.bytes}, {"bytes_read", report.bytes - report.reused_bytes}, {"files_reused", report.reused_files}, {"bytes_reused", report.reused_bytes}, {"seconds", report.seconds}};
+  staged_in_ = {.files = report.files, .bytes = report.bytes, .files_reused = report.reused_files, .bytes_reused = report.reused_bytes};
   return {};
+}
+
+std::uint64_t Instance::spare_in_cache() {
+  const bool shares_all = !options_.config.backends.front().capacity && !store_.directory.empty();
+  struct stat store {};
+  return cache_ && shares_all && ::fstat(store_.metadata.get(), &store) == 0 ? cache_->idle_bytes(store.st_dev) : 0;
 }
 
 // An earlier instance has staged in, and perhaps worked on, some of it.

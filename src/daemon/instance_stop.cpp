@@ -124,6 +124,10 @@ bool Instance::stage_out(const StopRequest& request) {
   const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_, latest_turn(request));
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
   receipt.retries = pfs.retried();
+  {
+    MutexLock lock(mutex_);
+    receipt.staged_in = staged_in_;
+  }
   alarm.reset();
   if (request.keep || request.until || is_hurried()) book_saved(receipt);
   add_unloaded(receipt);

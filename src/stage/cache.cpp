@@ -34,6 +34,12 @@ Status link_open_file(int fd, int directory, const std::string& name) {
   return ::linkat(AT_FDCWD, by_descriptor(fd).c_str(), directory, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? Status{} : fail_errno("linking " + name);
 }
 
+// By the fine clock: the kernel's own stamps do not tell apart what happens within a few milliseconds.
+void note_use(int directory, const std::string& name) {
+  const std::array<timespec, 2> now{to_timespec(file_time_now()), to_timespec(file_time_now())};
+  (void)::utimensat(directory, (name + std::string(key_suffix)).c_str(), now.data(), AT_SYMLINK_NOFOLLOW);
+}
+
 std::vector<std::string> names_in(int directory) {
   std::vector<std::string> names;
   const int fd = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -132,7 +138,7 @@ std::optional<Cache::Found> Cache::find(const CacheKey& key, const std::function
     drop(*lock, name);
     return std::nullopt;
   }
-  (void)::utimensat(directory_.get(), (name + std::string(key_suffix)).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  note_use(directory_.get(), name);
   found.adopted = st.st_nlink == 1 && adopt(found.container.get());
   return found;
 }
@@ -175,6 +181,7 @@ Status Cache::add(Lock& lock, const std::string& name, const std::string& text, 
     ::unlinkat(directory_.get(), name.c_str(), 0);
     return linked;
   }
+  note_use(directory_.get(), name);
   struct stat st {};
   if (::fstat(container, &st) == 0) lock.used += bytes_of(st);
   return {};
@@ -270,6 +277,27 @@ Result<std::vector<CachedFile>> Cache::list() {
     return !entry;
   });
   return files;
+}
+
+std::uint64_t Cache::idle_bytes(dev_t device) {
+  struct stat st {};
+  auto lock = Lock::take(directory_.get());
+  if (!lock || ::fstat(directory_.get(), &st) != 0 || st.st_dev != device) return 0;
+  std::uint64_t sum = 0;
+  for (const auto& file : scan(*lock)) sum += file.in_use ? 0 : file.bytes;
+  return sum;
+}
+
+void Cache::give_up(std::uint64_t bytes) {
+  auto lock = Lock::take(directory_.get());
+  if (!lock) return;
+  std::uint64_t given = 0;
+  for (const auto& file : scan(*lock)) {
+    if (given >= bytes) break;
+    if (file.in_use) continue;
+    drop(*lock, file.name);
+    given += file.bytes;
+  }
 }
 
 Result<Cache::Removed> Cache::remove(const std::function<bool(const CachedFile&)>& chosen) {

@@ -58,6 +58,11 @@ class Cache final : public Sharer {
   /// before after an error.
   Status offer(const CacheKey& key, int container, Nanoseconds read_from);
 
+  /// What would come free without the entries that no job has in place, if the cache is on this file system.
+  std::uint64_t idle_bytes(dev_t device);
+  /// Drops of those, the least recently used first, until so many bytes are free.
+  void give_up(std::uint64_t bytes);
+
   /// Gives the cache a copy in the place of a container that is about to be changed, or drops the entry.
   void part(int container) override;
 
