@@ -22,11 +22,11 @@
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
 #include "fuse/session.hpp"
-#include "stage/cache.hpp"
 #include "stage/paced_pfs.hpp"
 #include "stage/planner.hpp"
 #include "stage/progress.hpp"
 #include "stage/receipt.hpp"
+#include "stage/reuse.hpp"
 #include "stage/stage_in.hpp"
 
 namespace efs::daemon {
@@ -137,7 +137,8 @@ class Instance {
   TurnClient& turns_;
   std::unique_ptr<control::Server> server_;
   Store store_;
-  std::unique_ptr<stage::Cache> cache_;  // outlives filesystem_, which tells it of changes
+  std::unique_ptr<stage::Cache> cache_;
+  std::unique_ptr<stage::InputSharer> sharer_;  // outlives filesystem_, which tells it of changes
   std::unique_ptr<fs::Filesystem> filesystem_;
   std::unique_ptr<Watchers> watchers_;  // set and reset under mutex_; before session_, which tells it of requests
   std::unique_ptr<fuse::Session> session_;

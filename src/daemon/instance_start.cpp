@@ -62,6 +62,7 @@ void Instance::open_cache() {
   auto cache = stage::Cache::open(config.cache, config.cache_capacity);
   if (!cache) return log::warn("event=cache_unusable reason=\"{}\" note=\"nothing is reused\"", describe(cache.error()));
   cache_ = std::move(*cache);
+  sharer_ = std::make_unique<stage::InputSharer>(*cache_, config.root_dir);
 }
 
 // When the job began, by the PFS's clock: what is newer in results-dir at the end is another node's. The manifest keeps
@@ -122,7 +123,7 @@ Status Instance::open_filesystem(bool takeover) {
                                                            .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = options_.config.backends.front().segment_size});
   if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));
   filesystem_ = std::move(*filesystem);
-  filesystem_->share_with(cache_.get());
+  filesystem_->share_with(sharer_.get());
   if (!store_.left) return {};
   const auto& met = filesystem_->recovery();
   log::info("event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={}", met.journal.records, met.journal.torn, met.nameless, met.unknown_containers, met.emptied.size(), met.dropped.size());

@@ -193,10 +193,12 @@ Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
 
 // Only what was staged in can be sealed. The mark lies on the container, so that recovery and takeover need no record.
 Status Filesystem::part_with_sharers(std::uint64_t ino) {
+  std::string staged_as;
   {
     ReadLock lock(mutex_);
     const Inode* inode = names_.find(ino);
     if (inode == nullptr || inode->unshared || !inode->extra || !inode->extra->origin) return {};
+    staged_as = inode->extra->origin_path;
   }
   auto container = backend_.open(ino);
   if (!container) return std::unexpected(container.error());
@@ -207,7 +209,7 @@ Status Filesystem::part_with_sharers(std::uint64_t ino) {
     MutexLock turn(parting_);
     // Who waited here for another open of the same file must not unseal it: it may be shared no more, and written to.
     if (::fstat(fd, &st) == 0 && is_sealed(st)) {
-      if (Sharer* sharer = sharer_) sharer->part(fd);
+      if (Sharer* sharer = sharer_) sharer->part(fd, staged_as);
       EFS_TRY(unseal(fd));
     }
   }

@@ -18,13 +18,13 @@
 #include <vector>
 
 #include "backends/backend.hpp"
-#include "backends/seal.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "fs/answers.hpp"
 #include "fs/container_pool.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
+#include "fs/seal.hpp"
 #include "store/journal.hpp"
 
 namespace efs::fs {

@@ -17,6 +17,7 @@
 #include "base/boot.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "fs/seal.hpp"
 #include "stage/transfer.hpp"
 
 namespace efs::stage {
@@ -60,16 +61,18 @@ class Cache::Lock {
     lock.state_.reset(::openat(directory, state_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
     if (!lock.state_) return fail_errno(state_name);
     // A process that was stopped in the middle must not stop all others.
-    for (auto pause = std::chrono::microseconds(50); ::flock(lock.state_.get(), LOCK_EX | LOCK_NB) != 0; pause *= 2) {
-      if (pause > std::chrono::seconds(1)) return fail(ETIMEDOUT, "the cache is locked by somebody else");
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    for (auto pause = std::chrono::microseconds(50); ::flock(lock.state_.get(), LOCK_EX | LOCK_NB) != 0; pause = std::min(2 * pause, std::chrono::microseconds(5000))) {
+      if (std::chrono::steady_clock::now() > end) return fail(ETIMEDOUT, "the cache is locked by somebody else");
       std::this_thread::sleep_for(pause);
     }
     if (!lock.read()) lock.start_anew();
+    lock.before_ = lock.used;
     return lock;
   }
   Lock(Lock&&) = default;
   ~Lock() {
-    if (state_) write();
+    if (state_ && used != before_) write();
   }
 
   std::uint64_t used = 0;  // bytes of all entries; what died processes left out or in, until all are looked at
@@ -90,6 +93,7 @@ class Cache::Lock {
       if (is_entry_name(entry)) ::unlinkat(directory_, name.c_str(), 0);
     }
     used = 0;
+    write();
   }
   void write() {
     std::array<char, 128> text{};
@@ -98,6 +102,7 @@ class Cache::Lock {
   }
 
   int directory_ = -1;
+  std::uint64_t before_ = 0;
   UniqueFd state_;
 };
 
@@ -125,6 +130,7 @@ std::optional<CacheEntry> Cache::read_entry(const std::string& name) const {
 }
 
 std::optional<Cache::Found> Cache::find(const CacheKey& key, const std::function<bool(int)>& adopt) {
+  const MutexLock turn(turn_);
   auto lock = Lock::take(directory_.get());
   if (!lock) return std::nullopt;
   const std::string name = entry_name(key.path);
@@ -164,6 +170,7 @@ Status Cache::publish(const CacheKey& key, int container) {
   EFS_TRY(seal(container));
   struct stat st {};
   if (::fstat(container, &st) != 0) return fail_errno("container");
+  const MutexLock turn(turn_);
   auto lock = Lock::take(directory_.get());
   if (!lock) return std::unexpected(lock.error());
   const std::string name = entry_name(key.path);
@@ -241,32 +248,30 @@ Result<UniqueFd> Cache::copy_of(int container) const {
   return copy;
 }
 
-// By inode: which path it was staged in from is nobody's to remember.
-std::optional<std::string> Cache::name_of(const struct stat& container) const {
-  for (const auto& name : names_in(directory_.get())) {
-    struct stat st {};
-    if (is_entry_name(name) && ::fstatat(directory_.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == container.st_ino && st.st_dev == container.st_dev) return name;
-  }
-  return std::nullopt;
+bool Cache::has(const std::string& name, const struct stat& container) const {
+  struct stat st {};
+  return ::fstatat(directory_.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == container.st_ino && st.st_dev == container.st_dev;
 }
 
-void Cache::part(int container) {
+void Cache::part(int container, const std::string& path) {
+  const std::string name = entry_name(path);
   struct stat st {};
-  if (::fstat(container, &st) != 0 || st.st_nlink < 2) return;  // it has gone from the cache
-  if (!name_of(st)) return;
+  if (::fstat(container, &st) != 0 || !has(name, st)) return;  // it has gone from the cache
   auto copy = copy_of(container);
   Status kept = copy ? seal(copy->get()) : std::unexpected(copy.error());
+  const MutexLock turn(turn_);
   auto lock = Lock::take(directory_.get());
-  if (!lock) return log::warn("event=cache_parted kept=no reason=\"{}\"", describe(lock.error()));
-  const auto name = name_of(st);  // it may have been evicted meanwhile
-  const auto entry = name ? read_entry(*name) : std::nullopt;
+  if (!lock) return log::warn("event=cache_parted path=\"{}\" kept=no reason=\"{}\"", path, describe(lock.error()));
+  const auto entry = read_entry(name);
+  if (!has(name, st)) return;  // by now
+  drop(*lock, name);
   if (!entry) return;
-  drop(*lock, *name);
-  if (kept) kept = add(*lock, *name, format_entry(*entry), copy->get());
-  log::info("event=cache_parted path=\"{}\" bytes={} kept={} reason=\"{}\"", entry->key.path, st.st_size, kept ? "yes" : "no", kept ? "" : describe(kept.error()));
+  if (kept) kept = add(*lock, name, format_entry(*entry), copy->get());
+  log::info("event=cache_parted path=\"{}\" bytes={} kept={} reason=\"{}\"", path, st.st_size, kept ? "yes" : "no", kept ? "" : describe(kept.error()));
 }
 
 Result<std::vector<CachedFile>> Cache::list() {
+  const MutexLock turn(turn_);
   auto lock = Lock::take(directory_.get());
   if (!lock) return fail(lock.error().code, path_ + ": " + describe(lock.error()));
   auto files = scan(*lock);
@@ -280,6 +285,7 @@ Result<std::vector<CachedFile>> Cache::list() {
 }
 
 std::uint64_t Cache::idle_bytes(dev_t device) {
+  const MutexLock turn(turn_);
   struct stat st {};
   auto lock = Lock::take(directory_.get());
   if (!lock || ::fstat(directory_.get(), &st) != 0 || st.st_dev != device) return 0;
@@ -289,6 +295,7 @@ std::uint64_t Cache::idle_bytes(dev_t device) {
 }
 
 void Cache::give_up(std::uint64_t bytes) {
+  const MutexLock turn(turn_);
   auto lock = Lock::take(directory_.get());
   if (!lock) return;
   std::uint64_t given = 0;
@@ -303,6 +310,7 @@ void Cache::give_up(std::uint64_t bytes) {
 Result<Cache::Removed> Cache::remove(const std::function<bool(const CachedFile&)>& chosen) {
   auto files = list();
   if (!files) return std::unexpected(files.error());
+  const MutexLock turn(turn_);
   auto lock = Lock::take(directory_.get());
   if (!lock) return fail(lock.error().code, path_ + ": " + describe(lock.error()));
   Removed removed;

@@ -3,7 +3,7 @@
 // `efs-cache-UID` of one user's, below a directory that the job file or the site names.
 //
 // Where it lies on the file system of a job's store, a container is in both under two names (hard links): nothing is
-// copied. It is sealed then (backends/seal.hpp), and the first open for writing parts them: the job keeps the container, as
+// copied. It is sealed then (fs/seal.hpp), and the first open for writing parts them: the job keeps the container, as
 // its programs may have it open, and the cache a copy. A container is in the store of one job at a time; others get copies.
 //
 // What it holds is of this boot of the machine: nothing is synced, and what power loss leaves is dropped. Under CAPACITY
@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/seal.hpp"
+#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 #include "stage/cache_entry.hpp"
@@ -33,7 +33,7 @@ struct CachedFile {
 };
 
 /// Thread-safe.
-class Cache final : public Sharer {
+class Cache {
  public:
   /// So old a change must be: a file that changed again at once could keep its time stamps, which are coarse on some PFS.
   static constexpr Nanoseconds settling = 2'000'000'000;
@@ -63,8 +63,9 @@ class Cache final : public Sharer {
   /// Drops of those, the least recently used first, until so many bytes are free.
   void give_up(std::uint64_t bytes);
 
-  /// Gives the cache a copy in the place of a container that is about to be changed, or drops the entry.
-  void part(int container) override;
+  /// The sealed container of the PFS file `path` is about to be changed: where it is the cache's, too, the cache gets a
+  /// copy, or drops the entry. See Sharer.
+  void part(int container, const std::string& path);
 
   /// What is there, the least recently used first.
   Result<std::vector<CachedFile>> list();
@@ -88,17 +89,18 @@ class Cache final : public Sharer {
   void make_room(Lock& lock, std::uint64_t bytes);
   std::vector<CachedFile> scan(Lock& lock);
   Result<UniqueFd> copy_of(int container) const;
-  std::optional<std::string> name_of(const struct stat& container) const;
+  bool has(const std::string& name, const struct stat& container) const;
 
+  Mutex turn_;  // rank 9: of this process's threads, so that one of them waits for the lock of all processes
   const UniqueFd directory_;
   const std::string path_;
   const std::uint64_t capacity_;
 };
 
-/// Fills the empty file `to` with the content of `from`, both on this node: by sharing blocks where the file system can,
-/// else by copying, holes kept. Progress as copy_data().
 class Scratch;
 struct Progress;
+/// Fills the empty file `to` with the content of `from`, both on this node: by sharing blocks where the file system can,
+/// else by copying, holes kept. Progress as copy_data().
 Status copy_content(int from, int to, Scratch& scratch, Progress& progress);
 
 }  // namespace efs::stage

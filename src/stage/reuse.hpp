@@ -7,12 +7,24 @@
 #include <string>
 
 #include "base/mutex.hpp"
+#include "fs/seal.hpp"
 #include "stage/buffer.hpp"
 #include "stage/cache.hpp"
 #include "stage/planner.hpp"
 #include "stage/transfer.hpp"
 
 namespace efs::stage {
+
+/// The cache as it is told of changes by the file system of the inputs below `root_dir`. Thread-safe.
+class InputSharer final : public Sharer {
+ public:
+  InputSharer(Cache& cache, std::string root_dir) : cache_(cache), root_dir_(std::move(root_dir)) {}
+  void part(int container, const std::string& staged_as) override;
+
+ private:
+  Cache& cache_;
+  const std::string root_dir_;
+};
 
 /// Thread-safe. `cache` may be null: then nothing is found and nothing kept.
 class Reuse {

@@ -7,11 +7,9 @@
 #include <set>
 #include <thread>
 
-#include "fault_pfs.hpp"
+#include "fs/seal.hpp"
 #include "scene.hpp"
-#include "stage/load.hpp"
-#include "stage/transfer.hpp"
-#include "support/live_buffer.hpp"
+#include "support/temp.hpp"
 
 using namespace efs;
 using namespace efs::stage;
@@ -192,13 +190,13 @@ TEST_CASE("before its container is changed the cache gets a copy", "[cache]") {
   REQUIRE(place.cache->offer(key, fd.get(), long_after));
   CHECK(stat_of(name).st_nlink == 2);
   const auto reader = place.cache->find(key, [](int) { return false; });
-  place.cache->part(fd.get());
+  place.cache->part(fd.get(), "/pfs/a");
   CHECK(stat_of(name).st_nlink == 1);
   REQUIRE(unseal(fd.get()));
   CHECK_FALSE(Cache::still_whole(reader->container.get()));  // who copies from the job's container learns of it
   write_file(name, "changed");
   CHECK((place.get(key) == content));
-  place.cache->part(fd.get());  // once more does nothing
+  place.cache->part(fd.get(), "/pfs/a");  // once more does nothing
   CHECK((place.get(key) == content));
 }
 
@@ -208,11 +206,11 @@ TEST_CASE("an entry that has gone is not made again by parting", "[cache]") {
   const UniqueFd fd = place.container("alpha");
   REQUIRE(place.cache->offer(key, fd.get(), long_after));
   REQUIRE(place.cache->remove([](const CachedFile&) { return true; }));
-  place.cache->part(fd.get());
+  place.cache->part(fd.get(), "/pfs/a");
   CHECK(place.names() == 0);
   REQUIRE(place.cache->offer(key, fd.get(), long_after));
   REQUIRE(place.put(key_of("/pfs/a", 6, 2), "alpha2"));  // another version of the same path
-  place.cache->part(fd.get());
+  place.cache->part(fd.get(), "/pfs/a");
   CHECK(place.get(key_of("/pfs/a", 6, 2)) == "alpha2");
 }
 
@@ -300,7 +298,7 @@ TEST_CASE("several daemons at once: what is found is what was put there", "[cach
             if (found->adopted ? got != content(n) : got != content(n) && Cache::still_whole(found->container.get())) ++wrong;
             if (!found->adopted) continue;
             const UniqueFd mine(::open(name.c_str(), O_RDWR | O_CLOEXEC));  // a job that writes
-            (*cache)->part(mine.get());
+            (*cache)->part(mine.get(), key.path);
             if (!unseal(mine.get()) || ::pwrite(mine.get(), "changed", 7, 0) != 7) ++wrong;
             ::unlink(name.c_str());
           } else {

@@ -22,13 +22,15 @@ void let_it_settle(const std::string& path) {
 
 /// One job: a file system of its own, on the file system that the cache is on.
 struct Job {
+  std::unique_ptr<InputSharer> sharer;
   efs::test::LiveBuffer live;
   StagingBuffer buffer{*live.staging};
   std::uint64_t reads = 0;
   StageReport report;
 
   Job(Scene& scene, Cache* cache, int refuse = 0) {
-    live.filesystem->share_with(cache);
+    if (cache != nullptr) sharer = std::make_unique<InputSharer>(*cache, scene.config.root_dir);
+    live.filesystem->share_with(sharer.get());
     std::atomic<std::uint64_t> counted{0};
     FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string& object) {
       if (call == "read") ++counted;

@@ -1,4 +1,4 @@
-#include "backends/seal.hpp"
+#include "fs/seal.hpp"
 
 namespace efs {
 namespace {

@@ -5,6 +5,8 @@
 
 #include <sys/stat.h>
 
+#include <string>
+
 #include "base/result.hpp"
 
 namespace efs {
@@ -21,7 +23,8 @@ class Sharer {
   virtual ~Sharer() = default;
   /// A sealed container is about to be changed, and is unsealed when this returns. Until then nobody changes it: what the
   /// sharer wants to keep of it, it copies now. May take long. Cannot fail: what cannot be kept is given up.
-  virtual void part(int container) = 0;
+  /// `staged_as`: the path, relative to the root, that it was staged in under.
+  virtual void part(int container, const std::string& staged_as) = 0;
 };
 
 }  // namespace efs
