@@ -72,6 +72,7 @@ for kind in disk memory counted; do
   exec 8<&-
   check "$kind: the cache has a copy" idle "$PFS/input/a"
   stopped one
+  check "$kind: the receipt tells it" json "$(cat "$OUT/efs-receipt-one.json")" "d['staged_in']['bytes_read'] == 0 and d['staged_in']['bytes_reused'] == $size"
   started "$JOB"
   check "$kind: the third reads nothing" reused one $size
   check "$kind: and sees nothing of the second" cmp "$S/a" "$MNT/input/a"
@@ -91,6 +92,19 @@ done
 "$EFS" cache clean --all --cache "$S/mem" >/dev/null
 umount "$S/mem"
 CACHE=$S/cache CAPACITY=all
+
+# --- a file system that is full of what could go ---
+mkdir "$S/mem2"; mount -t tmpfs -o size=48m,mode=1777 mem "$S/mem2"
+CACHE=$S/mem2; cache_job one "$S/mem2"; started "$JOB"; stopped one
+check 'it is there, and nobody has it' idle "$PFS/input/a"
+mkdir "$PFS/other"; head -c 36M /dev/urandom >"$PFS/other/b"
+RESOURCE=other cache_job wide "$S/mem2"
+started "$JOB"
+check 'the cache gives way to an input that would not fit' absent "$PFS/input/a"
+check 'which is there' cmp "$PFS/other/b" "$MNT/other/b"
+stopped wide
+"$EFS" cache clean --all --cache "$CACHE" >/dev/null; rm "$PFS/other/b"
+umount "$S/mem2"; CACHE=$S/cache
 
 # --- a store of its own file system: copies, on the node ---
 cache_job dram DRAM

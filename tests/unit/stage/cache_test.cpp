@@ -278,6 +278,23 @@ TEST_CASE("entries are removed by path", "[cache]") {
   CHECK_FALSE(place.get(key_of("/pfs/a", 5)));
 }
 
+TEST_CASE("the cache gives up what nobody has in place, the oldest first", "[cache]") {
+  Place place;
+  const std::string content = random_text(mib, 1);
+  const auto key = [](char name) { return key_of(std::string("/pfs/") + name, mib); };
+  std::string name;
+  const UniqueFd fd = place.container(content, &name);
+  REQUIRE(place.cache->offer(key('a'), fd.get(), long_after));  // a job has it
+  for (const char other : {'b', 'c', 'd'}) REQUIRE(place.put(key(other), content));
+  CHECK(place.cache->idle_bytes(stat_of(place.store).st_dev) == 3 * mib);
+  CHECK(place.cache->idle_bytes(stat_of("/proc").st_dev) == 0);
+  place.cache->give_up(mib + 1);
+  CHECK(place.get(key('a')));
+  CHECK_FALSE(place.get(key('b')));
+  CHECK_FALSE(place.get(key('c')));
+  CHECK(place.get(key('d')));
+}
+
 TEST_CASE("several daemons at once: what is found is what was put there", "[cache]") {
   Place place(2 * mib);  // so small that entries go all the time
   const auto content = [](unsigned n) { return std::string(64U << 10U, static_cast<char>('a' + n)); };
