@@ -175,6 +175,28 @@ started "$JOB"
 check 'what it wrote is not in the cache' cmp "$S/a" "$MNT/input/a"
 stopped one
 check 'an empty cache' "$EFS" cache clean --all --cache "$CACHE"
+# In the middle of the copy that a first open for writing waits for: the program sees a pause, the cache loses nothing.
+mkdir "$PFS/huge"; head -c 400M /dev/urandom >"$PFS/huge/h"; sum=$(cksum <"$PFS/huge/h"); settle "$PFS/huge/h"
+RESOURCE=huge cache_job one "$S/store"
+started "$JOB"
+worker=$(field "$(status_of one)" 'd["worker_pid"]')
+copying() { ls -l "/proc/$worker/fd" | grep -q "$CACHE/efs-cache-0/#.*(deleted)"; }
+printf changed | dd of="$MNT/huge/h" conv=notrunc status=none & pids=($!)
+if await 20 copying; then
+  kill -KILL "$worker"
+  if wait "${pids[0]}"; then ok; else fail 'the writer goes on'; fi
+  check 'after a takeover' await 20 taken_over
+else fail 'the copy is never seen'; fi
+pids=()
+check 'what it wrote is there' test "$(head -c 7 "$MNT/huge/h")" = changed
+check 'not in the cache' idle "$PFS/huge/h"
+stopped one
+started "$JOB"
+check 'the cache has it whole' test "$(cksum <"$MNT/huge/h")" = "$sum"
+check 'and nothing was read' test "$(read_now one)" = 0
+stopped one
+rm -r "$PFS/huge"
+check 'without it' "$EFS" cache clean --all --cache "$CACHE"
 # During the first stage-in: what is in the cache then is whole.
 RESOURCE=large cache_job one "$S/store" 'max-rate: 30 MB/s'
 mkdir -p "$PFS/large"; for n in 1 2 3 4; do head -c 8M /dev/urandom >"$PFS/large/$n"; done; settle "$PFS"/large/*
