@@ -82,6 +82,9 @@ class Backend {
   virtual ~Backend() = default;
   /// EEXIST if there is one; its mtime and ctime are now.
   virtual Result<std::shared_ptr<Container>> create(std::uint64_t id) = 0;
+  /// A container that is the open file `fd`, under one more name: nothing is copied, and its bytes are shared with whoever
+  /// has the other names (fs/seal.hpp). EXDEV where this store cannot have that file; ENOSPC where it does not fit.
+  virtual Result<std::shared_ptr<Container>> adopt(std::uint64_t, int) { return fail(EXDEV); }
   /// Opened containers are cached in bounded number: the descriptor count never follows the file count.
   virtual Result<std::shared_ptr<Container>> open(std::uint64_t id) = 0;
   /// Frees the space once the last reader is gone (rule R3 of src/store/README.md). Idempotent. How much that is, bytes.

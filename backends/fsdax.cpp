@@ -73,6 +73,20 @@ class Fsdax final : public Backend {
     return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page));
   }
 
+  Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override {
+    struct stat st {};
+    if (::fstat(fd, &st) != 0) return fail_errno();
+    const auto bytes = static_cast<std::uint64_t>(st.st_blocks) * 512;
+    if (account_->counts() && !account_->take(bytes)) return fail(ENOSPC);
+    // By the descriptor, as the name it was opened under may be another file's by now.
+    if (::linkat(AT_FDCWD, ("/proc/self/fd/" + std::to_string(fd)).c_str(), options_.directory.get(), ContainerName(id), AT_SYMLINK_FOLLOW) != 0) {
+      const auto refused = fail_errno();
+      if (account_->counts()) account_->adjust(-static_cast<std::int64_t>(bytes));
+      return refused;
+    }
+    return open(id);
+  }
+
   Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
     if (auto known = cached(id)) return known;
     const int mode = options_.read_only ? O_RDONLY | O_NONBLOCK : O_RDWR;

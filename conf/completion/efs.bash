@@ -53,6 +53,7 @@ _efs() {
   fi
   case $(_efs_positional "$verb") in
     job_file) _efs_job_files "$word" ;;
+    action) [[ $previous == cache ]] && mapfile -t COMPREPLY < <(compgen -W 'ls clean' -- "$word") || _efs_files -f -- "$word" ;;
     instance) mapfile -t COMPREPLY < <(compgen -W "$(_efs_instances)" -- "$word") ;;
     *) _efs_files -f -- "$word" ;;
   esac

@@ -36,6 +36,11 @@ void Checksum::update_zeros(std::uint64_t length) {
 
 std::uint64_t Checksum::digest() const { return XXH3_64bits_digest(state_->xxh); }
 
+std::string name_digest(std::string_view text) {
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return to_hex(hash.high64) + to_hex(hash.low64);
+}
+
 std::string to_hex(std::uint64_t value) {
   std::array<char, 17> text{};
   std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace efs {
 
@@ -28,6 +29,9 @@ class Checksum {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// XXH3-128 of a text, as 32 lower-case hexadecimal digits: for names that are made of it.
+std::string name_digest(std::string_view text);
 
 /// 16 lower-case hexadecimal digits, as xxhsum prints them.
 std::string to_hex(std::uint64_t value);

@@ -58,6 +58,8 @@ int check(World& world, const JobArguments& arguments) {
     return exit_good;
   }
   world.out << arguments.job_file << ": good (job " << config->name << ", " << config->resources.size() << " resources, mounts at " << config->mount_dir << ")\n";
+  const bool reusable = std::ranges::any_of(config->resources, &config::Resource::reusable);
+  if (reusable && config->cache.empty()) world.out << "note: 'reusable' has no effect, as no cache is configured (key 'cache')\n";
   if (arguments.show) show_values(world, *config);
   return exit_good;
 }

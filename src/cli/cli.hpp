@@ -86,6 +86,13 @@ int clean(World& world, const CleanArguments& arguments);
 /// Removes a dead instance: its mount, store and directory. ENOTEMPTY where results would be lost, unless `force`. Root
 /// follows what the user's files say with the user's rights.
 Status clean_instance(const control::Instance& instance, bool force);
+struct CacheArguments {
+  std::string action;              // ls or clean
+  std::vector<std::string> paths;  // of the PFS
+  std::string directory, user;     // "": as configured; the caller
+  bool all = false;
+};
+int cache(World& world, const CacheArguments& arguments);
 struct TopArguments {
   std::string which;
   double interval = 2;  // seconds

@@ -165,6 +165,14 @@ int main(int argc, char** argv) {
   clean_verb->add_flag("--force", cleaning.force, "also where results would be lost");
   clean_verb->add_flag("--kept", cleaning.kept, "without a name: also those that were kept for another start");
 
+  CacheArguments caching;
+  CLI::App* cache_verb = verb("cache", "list or remove what the cache of inputs holds on this node", [&] { return cache(world, caching); });
+  cache_verb->add_option("action", caching.action, "ls: list, the least recently used first; clean: remove")->required()->check(CLI::IsMember({"ls", "clean"}));
+  cache_verb->add_option("path", caching.paths, "clean: files or directories of the PFS");
+  cache_verb->add_flag("--all", caching.all, "clean: everything");
+  cache_verb->add_option("--cache", caching.directory, "the directory below which the cache lies (default: $EFS_CACHE, or the site's)");
+  cache_verb->add_option("-u,--user", caching.user, "whose cache (root only)");
+
   std::string queue_directory;
   verb("queue", "show who holds a turn at the PFS, who waits, and for how long", [&] { return queue(world, queue_directory); })
       ->add_option("directory", queue_directory, "directory of the queue")->envname("EFS_INTERLEAVING")->required();

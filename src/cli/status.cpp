@@ -66,6 +66,12 @@ void print(std::ostream& out, const Json& s) {
   else if (s.contains("backend")) out << "  backend  " << s["backend"].get<std::string>() << "\n";
   if (s.contains("io")) out << "  I/O      " << s["io"].get<std::string>() << (s.contains("io_reason") ? " (" + s["io_reason"].get<std::string>() + ")" : "") << "\n";
   if (s.contains("capacity")) out << "  used     " << format_bytes(s["used"].get<std::uint64_t>()) << " of " << format_bytes(s["capacity"].get<std::uint64_t>()) << "\n";
+  if (s.contains("staged_in")) {
+    const Json& in = s["staged_in"];
+    out << "  inputs   " << in.value("files", std::uint64_t{0}) << " files, " << format_bytes(in.value("bytes", std::uint64_t{0}));
+    if (const auto reused = in.value("bytes_reused", std::uint64_t{0}); reused > 0) out << ", " << format_bytes(reused) << " of it from the cache";
+    out << "\n";
+  }
   if (s.contains("turn")) {
     const Json& turn = s["turn"];
     const std::string standing = turn.value("standing", "");

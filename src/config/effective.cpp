@@ -48,6 +48,8 @@ std::optional<std::string> setting_text(const JobConfig& c, std::string_view key
   if (key == "access-log") return c.access_log.empty() ? "none" : c.access_log;
   if (key == "access-log-size") return format_bytes(c.access_log_size);
   if (key == "interleaving") return c.interleaving.empty() ? "none" : c.interleaving;
+  if (key == "cache") return c.cache.empty() ? "none" : c.cache;
+  if (key == "cache-capacity") return c.cache_capacity ? format_bytes(*c.cache_capacity) : "half of its file system";
   if (key == "workers") return c.workers == 0 ? "automatic" : std::to_string(c.workers);
   if (key == "transfer-size") return format_bytes(c.transfer_size);
   if (key == "on-conflict") return c.on_conflict == OnConflict::fail ? "fail" : c.on_conflict == OnConflict::keep_both ? "keep-both" : "overwrite";

@@ -6,7 +6,7 @@
 namespace efs::config {
 namespace {
 
-constexpr std::array<std::string_view, 10> expanded_keys{"name", "root-dir", "mount-dir", "results-dir", "log-file", "status-file", "trace", "access-log", "interleaving", "daxfs"};
+constexpr std::array<std::string_view, 11> expanded_keys{"name", "root-dir", "mount-dir", "results-dir", "log-file", "status-file", "trace", "access-log", "interleaving", "cache", "daxfs"};
 
 struct Directive {
   char letter;

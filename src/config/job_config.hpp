@@ -62,6 +62,7 @@ struct Resource {
   Distribute distribute = Distribute::replicate;
   bool from_job = false;  // an earlier job makes it: it need not be there when this one is submitted
   int priority = 0;  // higher ones are staged in first
+  bool reusable = false;  // clean, it stays in the node's cache for later jobs
   int line = 0;  // of the job file, for messages
 };
 
@@ -99,6 +100,8 @@ struct JobConfig {
   bool in_place = false;    // results_dir == root_dir, said explicitly
   std::string log_file;     // "": in the instance's own directory
   std::string interleaving; // directory of the queue at the PFS; "": no turns are taken
+  std::string cache;        // directory below which the user's cache of inputs lies; "": there is none
+  std::optional<std::uint64_t> cache_capacity;  // bytes; absent: half of its file system
   std::string log_level = "info";             // as log::setup() knows them
   std::string status_file;                    // "": status.json in the instance's own directory
   std::string trace;                          // "": no trace

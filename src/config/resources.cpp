@@ -110,6 +110,7 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
                       .distribute = read_word(section, "distribute", distributions, Distribute::replicate, problems),
                       .from_job = read_word(section, "from-job", yes_or_no, false, problems),
                       .priority = read_number(section, "priority", -100, 100, 0, problems),
+                      .reusable = read_word(section, "reusable", yes_or_no, false, problems),
                       .line = section.mark_of("path").line};
     if (section.find("list") || section.bad.contains("list")) {
       read_list(section, resource, config, problems);

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t longest_name = 64;
 constexpr std::uint64_t least_transfer = 64u << 10, most_transfer = 64u << 20;
+constexpr std::uint64_t least_cache = 1u << 20;
 constexpr std::uint64_t least_access_log = 64u << 10, no_limit = std::numeric_limits<std::uint64_t>::max();
 constexpr int most_workers = 256;
 
@@ -61,6 +62,11 @@ std::string read_directory(const Section& settings, std::string_view key, Proble
 
 }  // namespace
 
+void read_cache(const Section& settings, JobConfig& config, ProblemList& problems) {
+  config.cache = read_path(settings, "cache", problems);
+  config.cache_capacity = read_size(settings, "cache-capacity", least_cache, no_limit, problems);
+}
+
 void read_settings(const Section& settings, const std::string& file, JobConfig& config, ProblemList& problems) {
   config.source = file;
   config.name = read_name(settings, file, problems);
@@ -72,6 +78,7 @@ void read_settings(const Section& settings, const std::string& file, JobConfig& 
   config.in_place = read_in_place(settings, problems);
   config.log_file = read_path(settings, "log-file", problems);
   config.interleaving = read_path(settings, "interleaving", problems);
+  read_cache(settings, config, problems);
   config.log_level = read_level(settings, config.log_level, problems);
   config.status_file = read_path(settings, "status-file", problems);
   config.trace = read_path(settings, "trace", problems);

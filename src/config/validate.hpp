@@ -16,6 +16,7 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
 
 // The steps of validate(), in this order: each reads what the ones before it have put into `config`.
 void read_settings(const Section& settings, const std::string& file, JobConfig& config, ProblemList& problems);
+void read_cache(const Section& settings, JobConfig& config, ProblemList& problems);
 void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& problems);
 void read_backends(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
 void read_placement(const Section& settings, JobConfig& config, ProblemList& problems);

@@ -18,8 +18,6 @@ stage::Pace pace_of(const config::JobConfig& config) {
 
 }  // namespace
 
-stage::Options stage_options(const config::JobConfig& config) { return {.workers = config.workers, .transfer_size = config.transfer_size}; }
-
 const char* name_of(State state) {
   switch (state) {
     case State::planning: return "planning";
@@ -39,6 +37,8 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnCl
 
 // Answers under way look at members that are declared behind the server: it goes first, and waits for them.
 Instance::~Instance() { server_.reset(); }
+
+stage::Options Instance::stage_options() const { return {.workers = options_.config.workers, .transfer_size = options_.config.transfer_size, .cache = cache_.get()}; }
 
 stage::PacedPfs Instance::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) { return {pfs, pace_of(options_.config), throttle_, cancel}; }
 

@@ -26,6 +26,7 @@
 #include "stage/planner.hpp"
 #include "stage/progress.hpp"
 #include "stage/receipt.hpp"
+#include "stage/reuse.hpp"
 #include "stage/stage_in.hpp"
 
 namespace efs::daemon {
@@ -47,9 +48,6 @@ struct InstanceOptions {
 /// `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
 enum class State : std::uint8_t { planning, staging_in, running, unmounting, staging_out, unsaved, ended, failed };
 const char* name_of(State state);
-
-/// How the job's transfers run.
-stage::Options stage_options(const config::JobConfig& config);
 
 class Instance {
  public:
@@ -78,6 +76,9 @@ class Instance {
   Status open_watchers();
   std::vector<fuse::EventSink*> sinks();
   Status open_store();
+  /// Without one, or with one that cannot be used, everything is staged in from the PFS.
+  void open_cache();
+  stage::Options stage_options() const;
   void note_merge_start();
   /// Where results go: with several nodes none replaces another's.
   stage::PfsIo& results_pfs();
@@ -86,6 +87,8 @@ class Instance {
   Status prepare_mount_point();
   Status open_filesystem(bool takeover);
   Status plan_and_stage_in();
+  /// Bytes that the cache can give up for this job: where both have all of one file system.
+  std::uint64_t spare_in_cache();
   Status subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
   Status mount();
   bool serve_until_stopped();
@@ -134,6 +137,8 @@ class Instance {
   TurnClient& turns_;
   std::unique_ptr<control::Server> server_;
   Store store_;
+  std::unique_ptr<stage::Cache> cache_;
+  std::unique_ptr<stage::InputSharer> sharer_;  // outlives filesystem_, which tells it of changes
   std::unique_ptr<fs::Filesystem> filesystem_;
   std::unique_ptr<Watchers> watchers_;  // set and reset under mutex_; before session_, which tells it of requests
   std::unique_ptr<fuse::Session> session_;
@@ -158,6 +163,7 @@ class Instance {
   std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);  // a later stop's deadline, while an earlier one stages out
   control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
+  std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
   std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each

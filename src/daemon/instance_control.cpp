@@ -135,6 +135,7 @@ Json Instance::status_now() {
   status["since"] = std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
   status["tasks"] = tasks_.list();
   MutexLock lock(mutex_);
+  if (const auto& in = staged_in_) status["staged_in"] = {{"files", in->files}, {"bytes", in->bytes}, {"bytes_read", in->bytes - in->bytes_reused}, {"files_reused", in->files_reused}, {"bytes_reused", in->bytes_reused}};
   if (watchers_) status.update(watchers_->figures());
   if (!ready_ || !store_.backend) return status;
   const Space space = store_.backend->space();

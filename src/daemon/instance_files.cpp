@@ -81,7 +81,7 @@ Json Instance::handle_load(const Json& request) {
   const auto id = tasks_.start(TaskKind::load, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
     fs::Staging staging(*filesystem_);
     stage::PacedPfs pfs = paced_pfs(progress.cancel);
-    return outcome_of(stage::load(options_.config, what, staging, pfs, stage_options(options_.config), progress));
+    return outcome_of(stage::load(options_.config, what, staging, pfs, stage_options(), progress));
   });
   return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
 }
@@ -96,7 +96,7 @@ Json Instance::handle_unload(const Json& request) {
   const auto id = tasks_.start(TaskKind::unload, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
     fs::Staging staging(*filesystem_);
     stage::PacedPfs pfs = paced_pfs(progress.cancel, results_pfs());
-    stage::Receipt receipt = stage::unload(options_.config, what, staging, pfs, stage_options(options_.config), progress);
+    stage::Receipt receipt = stage::unload(options_.config, what, staging, pfs, stage_options(), progress);
     receipt.retries = pfs.retried();
     remember_unloaded(receipt);
     return outcome_of(receipt, progress.cancel);

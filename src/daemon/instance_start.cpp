@@ -60,7 +60,17 @@ Status Instance::open_store() {
   auto store = set_up_store({.config = options_.config, .instance = options_.directory, .privileged = options_.privileged, .noatime = (options_.mount_flags & config::mount_noatime) != 0, .supervisor = supervisor_});
   if (!store) return std::unexpected(store.error());
   store_ = std::move(*store);
+  open_cache();
   return {};
+}
+
+void Instance::open_cache() {
+  const config::JobConfig& config = options_.config;
+  if (config.cache.empty()) return;
+  auto cache = stage::Cache::open(config.cache, config.cache_capacity);
+  if (!cache) return log::warn("event=cache_unusable reason=\"{}\" note=\"nothing is reused\"", describe(cache.error()));
+  cache_ = std::move(*cache);
+  sharer_ = std::make_unique<stage::InputSharer>(*cache_, config.root_dir);
 }
 
 // When the job began, by the PFS's clock: what is newer in results-dir at the end is another node's. The manifest keeps
@@ -124,6 +134,7 @@ Status Instance::open_filesystem(bool takeover) {
                                                            .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = segment_sizes.front(), .segment_sizes = segment_sizes, .place_of_new = placement_of(options_.config)});
   if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));
   filesystem_ = std::move(*filesystem);
+  filesystem_->share_with(sharer_.get());
   if (!store_.left) return {};
   const auto& met = filesystem_->recovery();
   log::info("event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={}", met.journal.records, met.journal.torn, met.nameless, met.unknown_containers, met.emptied.size(), met.dropped.size());
@@ -162,9 +173,14 @@ Status Instance::plan_and_stage_in() {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel);
   fs::Staging staging(*filesystem_);
   stage::StagingBuffer buffer(staging);
-  const auto available = staging.available_by_place();
-  auto plan = stage::make_plan(options_.config, pfs, store_.left ? stage::Rooms{} : stage::Rooms(available.begin(), available.end()));
+  const auto by_place = staging.available_by_place();
+  stage::Rooms rooms;
+  if (!store_.left) rooms.assign(by_place.begin(), by_place.end());
+  if (rooms.size() == 1 && rooms.front()) *rooms.front() += spare_in_cache();
+  const auto available = staging.available_bytes();
+  auto plan = stage::make_plan(options_.config, pfs, rooms);
   if (!plan) return std::unexpected(plan.error());
+  if (available && plan->needed > *available && cache_) cache_->give_up(plan->needed - *available);
   if (!plan->problems.empty()) {
     std::string text = "the job cannot start:";
     for (const auto& problem : plan->problems) text += "\n  " + problem.path + ": " + problem.reason;
@@ -174,10 +190,19 @@ Status Instance::plan_and_stage_in() {
   enter(State::staging_in);
   const auto turn = turns_.take(queue::Direction::in, plan->bytes, progress_);
   if (!turn) return std::unexpected(turn.error());
-  const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(options_.config), progress_);
+  const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(), progress_);
   if (!report.ok()) return fail(report.failure->error.code, "stage-in failed: " + (report.failure->path.empty() ? "" : options_.config.root_dir + "/" + report.failure->path + ": ") + describe(report.failure->error));
-  log::info("event=staged_in files={} directories={} bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.seconds, pfs.retried());
+  log::info("event=staged_in files={} directories={} bytes={} reused_files={} reused_bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.reused_files, report.reused_bytes, report.seconds, pfs.retried());
+  if (report.not_kept > 0) log::warn("event=cache_not_kept files={} first=\"{}\"", report.not_kept, report.not_kept_reason);
+  MutexLock lock(mutex_);
+  staged_in_ = {.files = report.files, .bytes = report.bytes, .files_reused = report.reused_files, .bytes_reused = report.reused_bytes};
   return {};
+}
+
+std::uint64_t Instance::spare_in_cache() {
+  const bool shares_all = !options_.config.backends.front().capacity && !store_.directory.empty();
+  struct stat store {};
+  return cache_ && shares_all && ::fstat(store_.metadata.get(), &store) == 0 ? cache_->idle_bytes(store.st_dev) : 0;
 }
 
 // An earlier instance has staged in, and perhaps worked on, some of it.

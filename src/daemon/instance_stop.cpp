@@ -121,13 +121,17 @@ bool Instance::stage_out(const StopRequest& request) {
     MutexLock lock(mutex_);
     progress_.cancel = request.until && *request.until <= std::chrono::steady_clock::now();
   }
-  stage::Options how = stage_options(options_.config);
+  stage::Options how = stage_options();
   how.by_rank = request.until.has_value();
   std::unique_ptr<TimerThread> alarm;
   if (request.until) alarm = std::make_unique<TimerThread>(*request.until, [this] { progress_.cancel = true; });
   const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_, latest_turn(request));
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
   receipt.retries = pfs.retried();
+  {
+    MutexLock lock(mutex_);
+    receipt.staged_in = staged_in_;
+  }
   alarm.reset();
   if (request.keep || request.until || is_hurried()) book_saved(receipt);
   add_unloaded(receipt);

@@ -224,6 +224,33 @@ Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
   return commit(request, record);
 }
 
+// Only what was staged in can be sealed. The mark lies on the container, so that recovery and takeover need no record.
+Status Filesystem::part_with_sharers(std::uint64_t ino) {
+  std::string staged_as;
+  {
+    ReadLock lock(mutex_);
+    const Inode* inode = names_.find(ino);
+    if (inode == nullptr || inode->unshared || !inode->extra || !inode->extra->origin) return {};
+    staged_as = inode->extra->origin_path;
+  }
+  auto container = backend_.open(ino);
+  if (!container) return std::unexpected(container.error());
+  const int fd = (*container)->descriptor();
+  struct stat st {};
+  if (fd >= 0 && ::fstat(fd, &st) == 0 && is_sealed(st)) {
+    slow_work_begins();
+    MutexLock turn(parting_);
+    // Who waited here for another open of the same file must not unseal it: it may be shared no more, and written to.
+    if (::fstat(fd, &st) == 0 && is_sealed(st)) {
+      if (Sharer* sharer = sharer_) sharer->part(fd, staged_as);
+      EFS_TRY(unseal(fd));
+    }
+  }
+  ReadLock lock(mutex_);
+  if (Inode* inode = names_.find(ino)) inode->unshared = true;
+  return {};
+}
+
 mode_t mode_without_privilege(const Caller& caller, const Inode& inode) {
   mode_t mode = inode.mode & ~static_cast<mode_t>(S_ISUID);
   if ((mode & S_ISGID) != 0 && ((mode & S_IXGRP) != 0 || !caller.belongs_to(inode.gid))) mode &= ~static_cast<mode_t>(S_ISGID);

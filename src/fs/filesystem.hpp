@@ -24,6 +24,7 @@
 #include "fs/container_pool.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
+#include "fs/seal.hpp"
 #include "store/journal.hpp"
 
 namespace efs::fs {
@@ -189,6 +190,8 @@ class Filesystem {
 
   /// Who is told of names that change without the kernel's asking; null: nobody. Must outlive its use.
   void attach(KernelView* kernel) { kernel_ = kernel; }
+  /// Who shares containers of staged files, and is told before one of them is changed; null: nobody. Must outlive its use.
+  void share_with(Sharer* sharer) { sharer_ = sharer; }
 
  private:
   friend class Staging;
@@ -246,6 +249,9 @@ class Filesystem {
   /// The inode is clean from now on; what it holds is not known to be on the medium.
   void note_unsettled(std::uint64_t ino) EFS_REQUIRES(mutex_);
   Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
+  /// Call before anything that changes a container's bytes, size or times, from the first open for writing on: nobody
+  /// else relies on them when it returns. May copy the whole file.
+  Status part_with_sharers(std::uint64_t ino) EFS_EXCLUDES(mutex_, parting_);
   /// Capabilities go, and what mode_without_privilege() takes away.
   Status clear_privilege(const Caller& caller, Inode& inode) EFS_REQUIRES(mutex_);
   Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
@@ -272,6 +278,8 @@ class Filesystem {
   std::atomic<std::uint64_t> durable_{0};  // sequence up to which records survive power loss
   std::atomic<bool> broken_{false};        // the medium failed a sync: nothing more is promised, so nothing is changed
   std::atomic<KernelView*> kernel_{nullptr};
+  std::atomic<Sharer*> sharer_{nullptr};
+  Mutex parting_;  // rank 7: one container at a time is taken out of what is shared
 
   // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel. A
   // container is there before the record of its name and goes after the record of its removal, that without the lock.

@@ -57,6 +57,7 @@ struct Inode {
   std::atomic<bool> opened_read_write{false};   // its mapping may move mtime unseen
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now
   std::atomic<std::uint32_t> write_opens{0};       // opens for writing that were not released yet, those included
+  std::atomic<bool> unshared{false};  // known: nobody else relies on its container's bytes
   std::atomic<std::uint64_t> edits{0};             // grows with each open for writing and each change of attributes
   std::atomic<std::uint64_t> lookups{0};        // references of the kernel; may be too high, never too low
   std::unique_ptr<Directory> directory;

@@ -9,6 +9,15 @@
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {
+namespace {
+
+Result<HeldFile> held(std::uint64_t ino, Result<std::shared_ptr<Container>> container) {
+  if (!container) return std::unexpected(container.error());
+  const int fd = (*container)->descriptor();
+  return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+}
+
+}  // namespace
 
 Result<Place> locate(const Namespace& names, const std::string& path) {
   Place place{&names.root(), {}};
@@ -79,11 +88,17 @@ Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
   return HeldFile{.ino = ino, .fd = filled->descriptor(), .holds = std::shared_ptr<void>(filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
 }
 
+Result<HeldFile> Staging::adopt_file(int fd) {
+  std::uint64_t ino = 0;
+  {
+    WriteLock lock(filesystem_.mutex_);
+    ino = filesystem_.names_.next_ino();
+  }
+  return held(ino, filesystem_.backend_.adopt(ino, fd));
+}
+
 Result<HeldFile> Staging::hold(std::uint64_t ino) {
-  auto container = filesystem_.backend_.open(ino);
-  if (!container) return std::unexpected(container.error());
-  const int fd = (*container)->descriptor();
-  return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+  return held(ino, filesystem_.backend_.open(ino));
 }
 
 Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {

@@ -101,6 +101,9 @@ class Staging {
   /// Its content is to go to this place of the backend (Backend::create_at()).
   Result<HeldFile> begin_open_file_at(unsigned place);
 
+  /// The same with the open file `fd` for its container, under one more name (Backend::adopt()).
+  Result<HeldFile> adopt_file(int fd);
+
   /// The container of a file that is there; cheaper than a descriptor of the caller's own.
   Result<HeldFile> hold(std::uint64_t ino);
 

@@ -52,12 +52,6 @@ Status write_text(int directory, const char* name, const std::string& text) {
 
 const char* name_of(Left left) { return left_names.at(static_cast<std::size_t>(left)); }
 
-std::string boot_id() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id;
-}
-
 Result<Manifest> read_manifest(int directory) {
   auto text = read_text(directory, manifest_name);
   if (!text) return std::unexpected(text.error());

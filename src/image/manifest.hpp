@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/boot.hpp"
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "config/job_config.hpp"
@@ -48,8 +49,7 @@ struct Manifest {
   config::Circumstances circumstances;  // of the job file
 };
 
-/// Of the running kernel.
-std::string boot_id();
+using efs::boot_id;
 
 /// ENOENT where there is none; EPROTO with a text where it is none of ours.
 Result<Manifest> read_manifest(int directory);

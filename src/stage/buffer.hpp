@@ -18,6 +18,7 @@ class Buffer {
   virtual Result<fs::HeldFile> begin_open_file() = 0;
   /// In this place of the backend, where the buffer knows of several.
   virtual Result<fs::HeldFile> begin_open_file_at(unsigned) { return begin_open_file(); }
+  virtual Result<fs::HeldFile> adopt_file(int) { return fail(EXDEV); }
   virtual Result<fs::HeldFile> hold(std::uint64_t ino) = 0;
   virtual void abandon(std::uint64_t ino) = 0;
   virtual std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) = 0;
@@ -47,6 +48,7 @@ class StagingBuffer final : public Buffer {
   explicit StagingBuffer(fs::Staging& staging) : staging_(staging) {}
   Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
   Result<fs::HeldFile> begin_open_file_at(unsigned place) override { return staging_.begin_open_file_at(place); }
+  Result<fs::HeldFile> adopt_file(int fd) override { return staging_.adopt_file(fd); }
   Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
   std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {

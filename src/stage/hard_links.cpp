@@ -32,7 +32,7 @@ void group_links(std::vector<PlanEntry>& entries) {
 }
 
 void sum_up(Plan& plan) {
-  plan.bytes = plan.needed = plan.inodes = plan.files = 0;
+  plan.bytes = plan.needed = plan.inodes = plan.files = plan.reusable_files = plan.reusable_bytes = 0;
   for (auto& entry : plan.entries) {
     if (entry.type == EntryType::file) ++plan.files;
     entry.needed = entry.link_to.empty() ? rounded(entry.size) : 0;
@@ -40,6 +40,9 @@ void sum_up(Plan& plan) {
     plan.bytes += entry.size;
     plan.needed += entry.needed;
     ++plan.inodes;
+    if (entry.type != EntryType::file || !entry.reusable) continue;
+    ++plan.reusable_files;
+    plan.reusable_bytes += entry.size;
   }
 }
 

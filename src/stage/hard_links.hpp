@@ -17,7 +17,7 @@ std::uint64_t rounded(std::uint64_t bytes);
 /// bounded: where they are longer (64 KiB), the next name begins a file of its own.
 void group_links(std::vector<PlanEntry>& entries);
 
-/// Bytes, needed, inodes and files of the plan, from its entries, and what each of those needs: the data of a file with several names count once.
+/// Bytes, needed, inodes, files and what is reusable of the plan, from its entries, and what each of those needs: the data of a file with several names count once.
 void sum_up(Plan& plan);
 
 }  // namespace efs::stage

@@ -30,6 +30,7 @@ class LoadBuffer final : public Buffer {
 
   Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
   Result<fs::HeldFile> begin_open_file_at(unsigned place) override { return staging_.begin_open_file_at(place); }
+  Result<fs::HeldFile> adopt_file(int fd) override { return staging_.adopt_file(fd); }
   Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
   std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
@@ -99,6 +100,7 @@ class Load {
       config::Resource resource;
       resource.path = name.empty() ? config.root_dir : (config.root_dir == "/" ? "" : config.root_dir) + "/" + name;
       resource.is_glob = config::has_wildcard(name) && !pfs_.lstat(AT_FDCWD, resource.path);
+      resource.reusable = is_reusable(resource.path);
       config.resources.push_back(std::move(resource));
     }
     auto plan = make_plan(config, pfs_);
@@ -114,6 +116,11 @@ class Load {
     leave_out_what_is_there(*plan);
     if (report_.failure || !fits(*plan)) return std::nullopt;
     return std::move(*plan);
+  }
+
+  /// As the job file says of a resource that holds it.
+  bool is_reusable(const std::string& path) const {
+    return std::ranges::any_of(config_.resources, [&](const config::Resource& r) { return r.reusable && (r.is_glob ? config::glob_match(r.path.substr(1), path.substr(1)) : config::is_within(path, r.path)); });
   }
 
   bool only_one_file(const Plan& plan) {

@@ -29,6 +29,7 @@ nlohmann::json entry_json(const Plan& plan, const PlanEntry& entry) {
     json["bytes"] = entry.size;
     json["allocated"] = entry.allocated;
     if (!plan.shares.empty()) json["backend"] = plan.shares.at(entry.place).backend;
+    json["reusable"] = entry.reusable;
   }
   if (!entry.link_to.empty()) json["link_to"] = entry.link_to;
   if (entry.type == EntryType::symlink) json["target"] = entry.target;
@@ -47,6 +48,9 @@ nlohmann::json to_json(const Plan& plan) {
                       {"needed_bytes", plan.needed},
                       {"files", plan.files},
                       {"inodes", plan.inodes},
+                      {"reusable_files", plan.reusable_files},
+                      {"reusable_bytes", plan.reusable_bytes},
+                      {"cache", plan.cache},
                       {"ok", plan.problems.empty()},
                       {"entries", nlohmann::json::array()},
                       {"problems", nlohmann::json::array()},
@@ -75,6 +79,10 @@ std::string describe(const Plan& plan) {
     text += share.spilled > 0 ? "; " + std::to_string(share.spilled) + " of them because their own backend is full\n" : "\n";
   }
   if (!plan.shares.empty()) text += "durability: no name survives what " + plan.shares.front().backend + " does not, no content what its own backend does not\n";
+  if (plan.reusable_files > 0) {
+    text += "reusable: " + std::to_string(plan.reusable_files) + " files, " + format_bytes(plan.reusable_bytes) +
+            (plan.cache.empty() ? "; without effect, as no cache is configured (key 'cache')\n" : "; cache below " + plan.cache + "\n");
+  }
   text += plan.results_dir.empty() ? "stage out: nothing is persistent\n" : "stage out: to " + plan.results_dir + "\n";
   if (plan.deletions) text += "deletions: persistent inputs that the job removes or renames are removed from " + plan.results_dir + ", if unchanged there\n";
   for (const auto& skip : plan.skipped) text += "skipped: " + skip.path + " (" + skip.reason + ")\n";

@@ -30,6 +30,7 @@ class Planner {
     plan_.name = config_.name;
     plan_.root_dir = config_.root_dir;
     plan_.results_dir = config_.results_dir;
+    plan_.cache = config_.cache;
     plan_.deletions = config_.deletions == config::Deletions::propagate;
     // Of all together only where it is known of each.
     if (std::ranges::all_of(rooms, [](const auto& room) { return room.has_value(); }))
@@ -62,6 +63,7 @@ class Planner {
   void add_resource(const config::Resource& resource) {
     line_ = resource.line;
     priority_ = resource.priority;
+    reusable_ = resource.reusable;
     const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";
     if (resource.is_list) {
       add_list(resource.path);
@@ -154,6 +156,7 @@ class Planner {
     entry.file_class = config::classify(config_, path, true);
     const auto known = entries_.find(path);
     entry.priority = known == entries_.end() ? priority_ : std::max(priority_, known->second.priority);
+    entry.reusable = reusable_ || (known != entries_.end() && known->second.reusable);
     return entries_.insert_or_assign(path, std::move(entry)).first->second;
   }
 
@@ -169,7 +172,7 @@ class Planner {
     }
     const auto known = entries_.find(path);
     if (known != entries_.end() && known->second.type != EntryType::directory) {
-      known->second.priority = std::max(known->second.priority, priority_);
+      ask_again(known->second);
       return true;
     }
     switch (found.attributes.st_mode & S_IFMT) {
@@ -195,7 +198,7 @@ class Planner {
   }
 
   bool add_children(const std::string& path) {
-    if (!complete_.insert(path).second) return raise_priority(path), true;  // an overlapping resource was here before
+    if (!complete_.insert(path).second) return ask_again(path), true;  // an overlapping resource was here before
     bool all = true;
     for (const auto& found : survey_->below(path)) {
       if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode)) complete_.insert(found.path);
@@ -204,11 +207,15 @@ class Planner {
     return all;
   }
 
-  void raise_priority(const std::string& directory) {
+  /// Another resource names what is there already.
+  void ask_again(PlanEntry& entry) const {
+    entry.priority = std::max(entry.priority, priority_);
+    entry.reusable = entry.reusable || reusable_;
+  }
+
+  void ask_again(const std::string& directory) {
     const std::string prefix = directory.empty() ? "" : directory + "/";
-    for (auto it = entries_.lower_bound(prefix); it != entries_.end() && it->first.starts_with(prefix); ++it) {
-      it->second.priority = std::max(it->second.priority, priority_);
-    }
+    for (auto it = entries_.lower_bound(prefix); it != entries_.end() && it->first.starts_with(prefix); ++it) ask_again(it->second);
   }
 
   /// The names in a directory; a problem is recorded where that fails.
@@ -331,6 +338,7 @@ class Planner {
   int line_ = 0;
   int priority_ = 0;
   std::string place_;  // the line of a list that asks for it: "FILE:LINE"; "": no list does
+  bool reusable_ = false;
   std::map<std::string, PlanEntry> entries_;
   std::set<std::string> complete_;  // directories whose children are in entries_
   Plan plan_;

@@ -31,6 +31,7 @@ struct PlanEntry {
   int priority = 0;  // of the resource that asks for it; the highest of several
   bool linked = false;  // the PFS has more names of this file, perhaps not below a resource
   std::string link_to;  // "", or another name of the same file: one of the plan without a link_to, or one in the buffer
+  bool reusable = false;  // one of them says so: it may come from the cache, and go there
 };
 
 /// Why the job must not start: the object, what is wrong with it, and where the job file asks for it (0: nowhere).
@@ -68,6 +69,8 @@ struct Plan {
   std::uint64_t needed = 0;        // what the buffer must hold, holes left out (an upper bound where that decides nothing)
   std::uint64_t inodes = 0;
   std::uint64_t files = 0;
+  std::uint64_t reusable_files = 0, reusable_bytes = 0;
+  std::string cache;  // the base directory; "": there is none
   std::optional<std::uint64_t> capacity;
   bool deletions = false;  // persistent inputs that the job removes go from results_dir, too
   std::vector<Share> shares;          // of each backend, where there are several

@@ -128,6 +128,16 @@ void append_totals(JsonText& json, const ReceiptTotals& totals) {
 }
 
 /// The whole receipt, an entry a line. Written as text: a document of a million entries in memory costs seconds.
+void append_staged_in(JsonText& json, const StagedIn& in) {
+  json.begin("staged_in", '{');
+  json.number("files", in.files);
+  json.number("bytes", in.bytes);
+  json.number("bytes_read", in.bytes - in.bytes_reused);
+  json.number("files_reused", in.files_reused);
+  json.number("bytes_reused", in.bytes_reused);
+  json.end('}');
+}
+
 std::string json_text(const Receipt& receipt) {
   std::string text;
   text.reserve(512 + receipt.entries.size() * 256);
@@ -143,6 +153,7 @@ std::string json_text(const Receipt& receipt) {
   if (!receipt.note.empty()) json.string("note", receipt.note);
   json.string("verify", receipt.read_back ? "read-back" : "stream");
   json.number("retries", receipt.retries);
+  if (receipt.staged_in) append_staged_in(json, *receipt.staged_in);
   append_totals(json, receipt.totals);
   json.begin("entries", '[');
   for (const auto& entry : receipt.entries) {

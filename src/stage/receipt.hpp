@@ -50,6 +50,12 @@ struct ReceiptTotals {
   std::uint64_t bytes_left = 0;  // failed, conflict and not-saved: only the buffer has them
 };
 
+/// What the stage-in of the instance brought, and how much of it came from the cache of inputs.
+struct StagedIn {
+  std::uint64_t files = 0, bytes = 0;
+  std::uint64_t files_reused = 0, bytes_reused = 0;
+};
+
 struct Receipt {
   std::string job;
   std::string results_dir;
@@ -60,6 +66,7 @@ struct Receipt {
   bool read_back = false;     // checksums were compared with what the PFS gave back
   std::uint64_t retries = 0;  // repeated calls to the PFS
   std::string note;    // where it comes from, if not from a running instance
+  std::optional<StagedIn> staged_in;  // where the process that staged in is the one that stages out
   ReceiptTotals totals;
   std::vector<ReceiptEntry> entries;  // byte order of paths
 };

@@ -15,6 +15,7 @@
 #include "stage/crew.hpp"
 #include "stage/directory_cursor.hpp"
 #include "stage/paths.hpp"
+#include "stage/reuse.hpp"
 #include "stage/transfer.hpp"
 
 namespace efs::stage {
@@ -83,7 +84,7 @@ std::unexpected<Error> told(const Error& error, const char* what) {
 class StageIn {
  public:
   StageIn(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : plan_(plan), buffer_(buffer), pfs_(pfs), progress_(progress), crew_(options.workers), scratches_(options.transfer_size) {}
+      : plan_(plan), buffer_(buffer), pfs_(pfs), progress_(progress), crew_(options.workers), scratches_(options.transfer_size), reuse_(options.cache, buffer, plan.root_dir) {}
 
   StageReport run() {
     const auto started = std::chrono::steady_clock::now();
@@ -95,6 +96,11 @@ class StageIn {
     }
     report_.files = files_;
     report_.bytes = bytes_;
+    const Reuse::Report reused = reuse_.report();
+    report_.reused_files = reused.files;
+    report_.reused_bytes = reused.bytes;
+    report_.not_kept = reused.not_kept;
+    report_.not_kept_reason = reused.reason;
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     MutexLock lock(mutex_);
     report_.failure = std::move(failure_);
@@ -239,15 +245,18 @@ class StageIn {
     // O_NONBLOCK: should a FIFO have taken the file's place, opening it must not wait for a writer.
     auto source = at ? pfs_.open_beneath(*at, leaf_of(entry.path), O_RDONLY | O_NONBLOCK | O_NOCTTY) : std::unexpected(at.error());
     if (!source) return told(source.error(), source.error().code == ENOENT ? "vanished since it was planned" : "opening");
-    auto file = buffer_.begin_open_file_at(entry.place);
+    Reuse::File known = reuse_.look_at(entry, entry.reusable ? pfs_.fstat(source->get()) : fail(ENOENT));
+    const auto from_cache = reuse_.take(known, entry.place, scratch, progress_);
+    auto file = from_cache ? Result<fs::HeldFile>(*from_cache) : buffer_.begin_open_file_at(entry.place);
     if (!file) return told(file.error(), "making it in the buffer");
     pending.add(file->ino);
-    if (entry.size > 0) EFS_TRY(fill(file->fd, entry, source->get(), scratch));
+    if (entry.size > 0 && !from_cache) EFS_TRY(fill(file->fd, entry, source->get(), scratch));
     auto origin = unchanged_origin(entry, source->get());
     if (!origin) return std::unexpected(origin.error());
     if (auto done = posix_pfs().set_times(file->fd, entry.attributes.atime, entry.attributes.mtime); !done) return told(done.error(), "setting its times in the buffer");
     auto xattrs = pfs_.xattrs(source->get());
     if (!xattrs) return told(xattrs.error(), "reading its extended attributes");
+    reuse_.keep(known, *origin, file->fd);
     fs::StagedFile& staged = pending.last();
     staged.xattrs = std::move(*xattrs);
     staged.path = entry.path;
@@ -283,6 +292,7 @@ class StageIn {
   Progress& progress_;
   Crew crew_;
   ScratchPool scratches_;
+  Reuse reuse_;
   UniqueFd root_;
   std::unordered_set<const PlanEntry*> present_;  // in the buffer already
   std::uint64_t names_ = 0;

@@ -11,10 +11,13 @@
 
 namespace efs::stage {
 
+class Cache;
+
 struct Options {
   unsigned workers = 0;                     // threads at most; 0: as many as the PFS keeps waiting, up to 64
   std::uint64_t transfer_size = 2U << 20U;  // bytes per PFS request
   bool by_rank = false;  // stage-out: in the order of the job file's rules, where time may run out
+  Cache* cache = nullptr;  // stage-in: of reusable inputs; outlives the transfer
 };
 
 struct StageFailure {
@@ -27,7 +30,10 @@ struct StageReport {
   std::uint64_t kept = 0;   // there already, brought in by an earlier stage-in
   std::uint64_t directories = 0;
   std::uint64_t symlinks = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;  // of the files published
+  std::uint64_t reused_files = 0, reused_bytes = 0;  // of those: from the cache, without a byte of the PFS's
+  std::uint64_t not_kept = 0;   // reusable files that the cache did not take; `not_kept_reason` of the first
+  std::string not_kept_reason;
   double seconds = 0;
   std::optional<StageFailure> failure;  // the first one; it stopped the others
   bool ok() const { return !failure; }

@@ -31,6 +31,7 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
   }
   Status status;
   if (writes) status = holder_of(ino).admit_writer();
+  if (status && writes) status = part_with_sharers(ino);
   if (status && writes && !dirty) {
     WriteLock lock(mutex_);
     auto found = regular(ino);

@@ -34,6 +34,7 @@ Result<SetAttributes> changed(const Inode& inode, const AttributeChange& c) {
 }  // namespace
 
 Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const AttributeChange& change) {
+  if (change.size || change.mtime) EFS_TRY(part_with_sharers(ino));
   if (change.size) {
     // Before the lock: the data path has its own. The dirty bit first, so that no changed file looks clean.
     {

@@ -23,6 +23,7 @@ Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino, s
 }
 
 Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset, std::uint64_t length) {
+  EFS_TRY(part_with_sharers(ino));
   {
     WriteLock lock(mutex_);
     auto found = regular(ino);

@@ -164,3 +164,33 @@ TEST_CASE("an advisory capacity turns writers away when it is used up") {
   CHECK(admitted.error().code == ENOSPC);
   CHECK(backend->space().available == 0);
 }
+
+TEST_CASE("a container can be a file that is there already, under one more name") {
+  const auto strict = GENERATE(false, true);
+  const test::TempDirectory directory("/dev/shm"), other("/dev/shm"), elsewhere("/tmp");
+  auto backend = make(directory, Kind{"/dev/shm", strict});
+  const auto data = pattern(1u << 20, 3);
+  const auto file = [&](const test::TempDirectory& where, std::size_t size) {
+    UniqueFd fd(::open((where.path() + "/file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    REQUIRE(::pwrite(fd.get(), data.data(), size, 0) == static_cast<ssize_t>(size));
+    return fd;
+  };
+  const UniqueFd fd = file(other, data.size());
+  const auto before = backend->space();
+  auto container = backend->adopt(7, fd.get());
+  REQUIRE(container);
+  std::vector<std::byte> back(data.size());
+  REQUIRE((*container)->read(back, 0) == data.size());
+  CHECK(back == data);
+  CHECK(backend->attributes(7)->st_nlink == 2);
+  CHECK(backend->adopt(7, fd.get()).error().code == EEXIST);
+  if (strict) CHECK(backend->space().used == before.used + data.size());  // it counts, and once
+  CHECK(backend->remove(7) == data.size());
+  if (strict) CHECK(backend->space().used == before.used);
+  CHECK(std::filesystem::exists(other.path() + "/file"));
+  CHECK(backend->adopt(8, file(elsewhere, 100).get()).error().code == EXDEV);
+  if (!strict) return;
+  REQUIRE(::fallocate(fd.get(), 0, 0, static_cast<off_t>(capacity + 4096)) == 0);
+  CHECK(backend->adopt(9, fd.get()).error().code == ENOSPC);
+  CHECK(backend->space().used == before.used);
+}

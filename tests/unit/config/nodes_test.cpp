@@ -34,5 +34,23 @@ TEST_CASE("their values are checked", "[config]") {
   CHECK(bad.error()[2].text.contains("from-job"));
 }
 
+TEST_CASE("reusable, cache and cache-capacity", "[config]") {
+  const auto plain = parse(job("", ""), "job.yaml");
+  REQUIRE(plain);
+  CHECK_FALSE(plain->resources[0].reusable);
+  CHECK(plain->cache.empty());
+  CHECK_FALSE(plain->cache_capacity);
+  const auto given = parse(job("  cache: /mnt/pmem/\n  cache-capacity: 2 GiB\n", "    reusable: true\n"), "job.yaml");
+  REQUIRE(given);
+  CHECK(given->resources[0].reusable);
+  CHECK(given->cache == "/mnt/pmem");
+  CHECK(given->cache_capacity == 2u << 30);
+  const auto bad = parse(job("  cache-capacity: 3 KiB\n", "    reusable: perhaps\n"), "job.yaml");
+  REQUIRE_FALSE(bad);
+  REQUIRE(bad.error().size() == 2);
+  CHECK(bad.error()[0].text.contains("cache-capacity"));
+  CHECK(bad.error()[1].text.contains("reusable"));
+}
+
 }  // namespace
 }  // namespace efs::config
