@@ -215,14 +215,15 @@ TEST_CASE("many processes never hold more turns than there are slots", "[queue]"
     children.push_back(child);
   }
   while (shared.turns < 100) std::this_thread::yield();
+  const int most = shared.most;  // before the first is killed: who dies inside is counted inside for ever
   for (const pid_t child : children) {
     ::kill(child, SIGKILL);
     int status = 0;
     ::waitpid(child, &status, 0);
     CHECK(WIFSIGNALED(status));
   }
-  CHECK(shared.most >= 1);
-  CHECK(shared.most <= 2);
+  CHECK(most >= 1);
+  CHECK(most <= 2);
   ::munmap(&shared, sizeof shared);
 }
 
