@@ -101,6 +101,8 @@ class Instance {
   std::optional<std::chrono::steady_clock::time_point> usual_end(const StopRequest& request) const;
   static std::optional<std::chrono::steady_clock::time_point> latest_turn(const StopRequest& request);
   void book_saved(const stage::Receipt& receipt);
+  void book_salvaged();
+  void book_back(const std::vector<std::string>& paths);
   void leave_image(image::Left left);
   void keep_house();
   void tear_down();

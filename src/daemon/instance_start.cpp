@@ -141,6 +141,7 @@ Status Instance::open_filesystem(bool takeover) {
   for (const auto& path : met.emptied) log::warn("event=content_lost path=\"{}\" reason=\"power loss before its first fsync\"", path);
   if (takeover) return {};
   log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);
+  if (store_.manifest.left == image::Left::salvaged) book_salvaged();
   // Only now: a manifest of this boot says that what power loss made doubtful has been dropped.
   return write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_);
 }

@@ -79,9 +79,22 @@ void Instance::leave_image(image::Left left) {
   if (const Status done = write_manifests(store_, options_.config, options_.directory, left, false); !done) log::error("event=manifest_not_written reason=\"{}\"", describe(done.error()));
 }
 
-// What is back is clean from now on, so that the next stop leaves it alone. Where results are in place, the PFS file is
-// also what the buffer's was staged in from. Where that has changed again already, the doubt stays.
+// What is back is clean from now on, so that the next stop leaves it alone.
 void Instance::book_saved(const stage::Receipt& receipt) {
+  std::vector<std::string> back, removed;
+  for (const auto& entry : receipt.entries) {
+    if (entry.action == stage::Action::removed) removed.push_back(entry.path);
+    const bool is_back = entry.action == stage::Action::staged_out || entry.action == stage::Action::kept;
+    if (is_back && entry.placed_as.empty()) back.push_back(entry.path);
+  }
+  book_back(back);
+  if (removed.empty()) return;
+  if (const Status booked = fs::Staging(*filesystem_).forget_gone(removed); !booked) log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(booked.error()));
+}
+
+// Where results are in place, the PFS file is also what the buffer's was staged in from. Where that has changed again
+// already, the doubt stays.
+void Instance::book_back(const std::vector<std::string>& paths) {
   fs::Staging staging(*filesystem_);
   const auto& config = options_.config;
   const bool in_place = config.in_place || config.results_dir == config.root_dir;
@@ -89,21 +102,30 @@ void Instance::book_saved(const stage::Receipt& receipt) {
   if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
   std::unordered_map<std::string_view, const fs::WalkItem*> in_buffer;
   for (const auto& item : *items) in_buffer.emplace(item.path, &item);
-  std::vector<std::string> removed;
-  for (const auto& entry : receipt.entries) {
-    if (entry.action == stage::Action::removed) removed.push_back(entry.path);
-    const bool is_back = entry.action == stage::Action::staged_out || entry.action == stage::Action::kept;
-    if (!is_back || !entry.placed_as.empty()) continue;
-    const auto ours = in_buffer.find(entry.path);
+  for (const auto& path : paths) {
+    const auto ours = in_buffer.find(path);
     struct stat st {};
-    if (ours == in_buffer.end() || ::lstat((config.results_dir + "/" + entry.path).c_str(), &st) != 0) continue;
+    if (ours == in_buffer.end() || ::lstat((config.results_dir + "/" + path).c_str(), &st) != 0) continue;
     const struct stat& in = ours->second->attributes;
     if (S_ISREG(st.st_mode) && (st.st_size != in.st_size || to_ns(st.st_mtim) != to_ns(in.st_mtim))) continue;
     const fs::Origin copy{.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
-    if (const Status booked = staging.mark_saved(entry.path, copy, in_place); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", entry.path, describe(booked.error()));
+    if (const Status booked = staging.mark_saved(path, copy, in_place); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
   }
-  if (removed.empty()) return;
-  if (const Status booked = staging.forget_gone(removed); !booked) log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(booked.error()));
+}
+
+// A salvage leaves the image as it is. What it brought to results-dir has the size and, to the nanosecond, the time of what
+// the buffer holds, as a stage-out that goes on after an interruption tells it, too.
+void Instance::book_salvaged() {
+  if (options_.config.results_dir.empty()) return;
+  const auto items = fs::Staging(*filesystem_).walk();
+  if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
+  std::vector<std::string> files;
+  for (const auto& item : *items) {
+    struct stat st {};
+    const bool is_there = item.dirty && S_ISREG(item.attributes.st_mode) && ::lstat((options_.config.results_dir + "/" + item.path).c_str(), &st) == 0 && S_ISREG(st.st_mode);
+    if (is_there) files.push_back(item.path);
+  }
+  book_back(files);
 }
 
 // With a deadline the first quarter of the time may go into waiting for a turn.

@@ -120,6 +120,26 @@ check_exit 'clean, when all is salvaged' 0 'removed' "$EFS" clean salvage
 check 'takes the dead mount along' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
 check 'and the store' ended salvage
 
+# --- a start after a salvage: what was brought out is the PFS's version from then on ---
+fresh onward "$PERSISTENT"
+sed -i "s|results-dir: .*|results-dir: $PFS|; 1a\\  in-place: true" "$JOB"; OUT=$PFS
+started "$JOB"; work
+kill_both onward
+check 'in place: salvage' "$EFS" salvage onward
+started "$JOB"
+check_exit 'explain knows that it is back' 0 'brought it to results-dir|is not staged out' "$EFS" explain -i onward "$MNT/input/a"
+echo again >>"$MNT/input/a"; echo again >>"$MNT/result"
+check 'in place: what changes once more is no conflict' "$EFS" stop onward
+check 'and is back' bash -c "grep -qx again $OUT/input/a && grep -qx again $OUT/result"
+# Somebody else's change in between is one.
+started "$JOB"; echo third >>"$MNT/input/a"
+kill_both onward
+check 'in place: salvage again' "$EFS" salvage onward
+echo "from elsewhere, and longer" >>"$PFS/input/a"
+started "$JOB"; echo fourth >>"$MNT/input/a"
+check_exit 'a change on the PFS after the salvage is a conflict' 1 'conflict: input/a' "$EFS" stop onward
+check 'given up' "$EFS" stop --no-stage-out onward
+
 # --- a job file that depends on what was around it ---
 fresh around
 job "$JOB" 'outputs: [ [ path: "$KIND-*", flags: persistent ] ]' 'resources: [ [ path: input ] ]'
