@@ -80,6 +80,7 @@ class Instance {
   void open_cache();
   stage::Options stage_options() const;
   void note_merge_start();
+  Status open_merging();
   /// Where results go: with several nodes none replaces another's.
   stage::PfsIo& results_pfs();
   SupervisorClient* passthrough_registry();

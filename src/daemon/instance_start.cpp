@@ -80,7 +80,21 @@ void Instance::note_merge_start() {
   if (config.nodes < 2 || config.results_dir.empty()) return;
   if (store_.left && store_.manifest.left != image::Left::kept) config.merge_since = store_.manifest.merge_since;
   else if (const auto now = stage::pfs_now(config.results_dir)) config.merge_since = *now;
-  merging_ = stage::merging_pfs(config.merge_since);
+}
+
+// An earlier process of this node may have unloaded results: those are its own, and no other node's.
+Status Instance::open_merging() {
+  const config::JobConfig& config = options_.config;
+  if (config.nodes < 2 || config.results_dir.empty()) return {};
+  std::vector<fs::Origin> own;
+  if (store_.left) {
+    const auto items = fs::Staging(*filesystem_).walk();
+    if (!items) return std::unexpected(items.error());
+    for (const auto& item : *items)
+      if (item.saved) own.push_back(*item.saved);
+  }
+  merging_ = stage::merging_pfs(config.merge_since, own);
+  return {};
 }
 
 stage::PfsIo& Instance::results_pfs() { return merging_ ? *merging_ : stage::posix_pfs(); }
@@ -135,6 +149,7 @@ Status Instance::open_filesystem(bool takeover) {
   if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));
   filesystem_ = std::move(*filesystem);
   filesystem_->share_with(sharer_.get());
+  EFS_TRY(open_merging());
   if (!store_.left) return {};
   const auto& met = filesystem_->recovery();
   log::info("event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={}", met.journal.records, met.journal.torn, met.nameless, met.unknown_containers, met.emptied.size(), met.dropped.size());

@@ -117,6 +117,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   const auto merging = config.nodes > 1 && options.to.empty() ? stage::merging_pfs(config.merge_since) : nullptr;
   stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, merging ? *merging : stage::posix_pfs(), {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
   receipt.note = note_of(image);
+  receipt.retry = "efs salvage";
   if (const auto items = staging.walk()) vouch(image, receipt, *items);
   return receipt;
 }

@@ -2,8 +2,10 @@
 // Results of several nodes that go into one directory: no node's file is lost under another's.
 
 #include <memory>
+#include <span>
 
 #include "base/clock.hpp"
+#include "fs/staging.hpp"
 #include "stage/pfs_io.hpp"
 
 namespace efs::stage {
@@ -11,8 +13,9 @@ namespace efs::stage {
 /// The PFS for the stage-out of one of several nodes. Its rename replaces only what was there before `since` (the PFS's
 /// clock, before any node of the job could stage out). Of what was put there later, by another node: the same content is
 /// success, and ours is dropped; another content is EEXIST, and nothing is changed. What this object itself has put there
-/// it replaces, as long as nobody has touched it. Lives as long as the pointer.
-std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since);
+/// it replaces, as long as nobody has touched it, and so it does with `own`: what this node's earlier processes have put
+/// there, as it was then.
+std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own = {});
 
 /// Its rename.
 Status rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since);

@@ -233,7 +233,9 @@ class PosixPfs : public PfsIo {
 
 class MergingPfs final : public PosixPfs {
  public:
-  explicit MergingPfs(Nanoseconds since) : since_(since) {}
+  MergingPfs(Nanoseconds since, std::span<const fs::Origin> own) : since_(since) {
+    for (const auto& one : own) own_[{one.device, one.inode}] = one.ctime;
+  }
   Status rename(int at, const std::string& from, const std::string& to) override {
     struct stat ours {}, there {};
     const bool known = ::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) == 0;
@@ -264,7 +266,7 @@ class MergingPfs final : public PosixPfs {
 
 }  // namespace
 
-std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since) { return std::make_unique<MergingPfs>(since); }
+std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own) { return std::make_unique<MergingPfs>(since, own); }
 
 PfsIo& posix_pfs() {
   static PosixPfs instance;  // constant after construction

@@ -261,7 +261,7 @@ std::string describe(const Receipt& receipt, std::size_t names) {
   const auto left = totals.failed + totals.conflict + totals.not_saved;
   if (left > 0) {
     text += std::to_string(left) + " results (" + format_bytes(totals.bytes_left) +
-            ") are still in the buffer; remove the cause, then retry: efs stop " + receipt.job + "\n";
+            ") are still in the buffer; remove the cause, then retry: " + receipt.retry + " " + receipt.job + "\n";
   }
   return text;
 }

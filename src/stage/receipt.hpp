@@ -66,6 +66,7 @@ struct Receipt {
   bool read_back = false;     // checksums were compared with what the PFS gave back
   std::uint64_t retries = 0;  // repeated calls to the PFS
   std::string note;    // where it comes from, if not from a running instance
+  std::string retry = "efs stop";  // the command that tries again what is left, without the name of the job
   std::optional<StagedIn> staged_in;  // where the process that staged in is the one that stages out
   ReceiptTotals totals;
   std::vector<ReceiptEntry> entries;  // byte order of paths

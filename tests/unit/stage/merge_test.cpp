@@ -67,6 +67,24 @@ TEST_CASE("another node's file is never replaced; the same content is no conflic
   CHECK(rename_merging(scene.fd.get(), "l1", "l2", *now));
 }
 
+TEST_CASE("what this node has brought out is its own to replace, also for a successor, until somebody touches it", "[merge]") {
+  const Scene scene;
+  const auto now = pfs_now(scene.directory.path());
+  REQUIRE(now);
+  scene.write("p", "first");
+  REQUIRE(merging_pfs(*now)->rename(scene.fd.get(), "p", "out"));
+  struct stat st {};
+  REQUIRE(::fstatat(scene.fd.get(), "out", &st, 0) == 0);
+  const fs::Origin ours{.device = st.st_dev, .inode = st.st_ino, .size = 5, .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
+  scene.write("p", "second");
+  CHECK_FALSE(merging_pfs(*now)->rename(scene.fd.get(), "p", "out"));
+  CHECK(merging_pfs(*now, std::span(&ours, 1))->rename(scene.fd.get(), "p", "out"));
+  CHECK(scene.read("out") == "second");
+  // Another file has the name now.
+  scene.write("p", "third");
+  CHECK_FALSE(merging_pfs(*now, std::span(&ours, 1))->rename(scene.fd.get(), "p", "out"));
+}
+
 TEST_CASE("of many nodes that bring out different files under one name exactly one succeeds", "[merge]") {
   for (const bool old : {false, true}) {
     const Scene scene;
