@@ -99,6 +99,7 @@ class Instance {
   static std::optional<std::chrono::steady_clock::time_point> latest_turn(const StopRequest& request);
   void book_saved(const stage::Receipt& receipt);
   void leave_image(image::Left left);
+  void give_back_what_was_kept();
   void keep_house();
   void tear_down();
   void close_socket() const;
