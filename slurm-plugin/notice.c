@@ -21,7 +21,7 @@ void efs_comment(const struct efs_site *site, const struct efs_job *job, const c
   int marked;
   const char *words[] = {site->scontrol, "update", id, comment, NULL};
   efs_format(id, sizeof id, "JobId=%u", job->id);
-  marked = efs_read_file(job->directory, "flags", flags, sizeof flags) == 0 && strstr(flags, "directives") != NULL; /* the mark stays for other nodes and runs */
+  marked = efs_read_file(job->directory, "flags", flags, sizeof flags) == 0 && efs_has_word(flags, "directives"); /* the mark stays for other nodes and runs */
   efs_format(comment, sizeof comment, "AdminComment=%sefs on %s: %.1500s", marked ? EFS_DIRECTIVES "; " : "", site->node, text);
   efs_one_line(comment);
   efs_run(words, NULL, 30, NULL, NULL, &outcome);
