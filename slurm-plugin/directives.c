@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "efs_plugin.h"
@@ -42,11 +43,14 @@ int efs_read_directives(const struct efs_site *site, const struct efs_job *job, 
   char id[32], path[2 * EFS_PATH];
   const char *words[] = {site->scontrol, "write", "batch_script", id, path, NULL};
   FILE *script;
+  mode_t before;
   int good;
   efs_format(id, sizeof id, "%u", job->id);
   if (efs_format(path, sizeof path, "%s/script", job->directory) != 0) return -1;
   unlink(path);
+  before = umask(077); /* a script may hold what is nobody else's business */
   efs_run(words, NULL, 60, NULL, NULL, &outcome);
+  umask(before);
   script = outcome.code == 0 ? fopen(path, "re") : NULL;
   good = script != NULL && read_marked_lines(script, text, size) == 0;
   if (script != NULL) fclose(script);

@@ -97,7 +97,9 @@ CLUSTER_CONF=JobSubmitPlugins=lua CLUSTER_FILES=$JOB_SUBMIT
 . "$(dirname "$0")/scene.sh" "$@"
 lua_tests
 refused() { [ -z "$job" ] && grep -qE -- "$1" "$W/said"; }
-cluster_plugstack directives=yes queue="$C/queue"
+install -d "$C/bin"
+printf '#!/bin/sh\n%s "$@"; code=$?; [ "$1" != write ] || stat -c %%a "$4" >>%s/modes; exit $code\n' "$(command -v scontrol)" "$C" >"$C/bin/scontrol" && chmod 755 "$C/bin/scontrol"
+cluster_plugstack directives=yes queue="$C/queue" scontrol="$C/bin/scontrol"
 
 work directives
 job=$(submit $USER1 -N2 -w n1,n2 <<SCRIPT
@@ -113,6 +115,7 @@ SCRIPT
 )
 ends "$job" COMPLETED 'a job with directives'
 check 'has its input' says "$job" '^alpha$'
+check 'nobody else can read its script on the nodes' test "$(sort -u "$C/modes")" = 600
 check 'has its capacity' says "$job" ' 3[0-2]$'
 check 'nothing is left' quiet "$job"
 check 'results of both nodes are back' test "$(cat "$W/results/out/r.0" "$W/results/out/r.1")" = $'r\nr'

@@ -22,6 +22,29 @@ signal.pause()' "$C/queue" &
   await 10 test -e "$C/held"
 }
 
+# --- what a job leaves on its mount, and another one of the same user, whose number begins like its ---
+work number
+first=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\ncd $EFS_MOUNT; setsid sleep 600 </dev/null >/dev/null 2>&1 & until [ -e '"$W/go"$' ]; do sleep 0.2; done')
+until job=$(submit $USER1 --hold <<<$'#!/bin/bash\ntrue') && [ "$job" -ge "${first}0" ]; do scancel "$job"; done
+scancel "$job"
+second=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash
+exec python3 -c "
+import mmap, os, time
+with open(os.environ[\'EFS_MOUNT\'] + \'/in/a\') as file: mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+open(\''"$W/mapped"$'\', \'w\').close()
+while not os.path.exists(\''"$W/end"$'\'): time.sleep(0.2)
+print(mapped[:5].decode())"')
+check 'both run' await 40 test -e "$W/mapped"
+check 'the number of one begins like that of the other' test "${second#"$first"}" != "$second"
+touch "$W/go"
+ends "$first" COMPLETED 'a job that leaves a process on its mount'
+job_is_quiet() { [ ! -d "$C/state.n1/$first.0" ]; }
+check 'the process is ended' await 30 job_is_quiet
+touch "$W/end"
+ends "$second" COMPLETED 'the other job'
+check 'is left alone' says "$second" '^alpha$'
+check 'nothing is left' quiet "$second"
+
 # --- the worker, while the job runs ---
 work worker
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash
