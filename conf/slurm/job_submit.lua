@@ -153,7 +153,7 @@ function efs.read(script, work_dir)
     if is_directive and line:sub(#efs.word + 1, #efs.word + 1) == "|" then return nil, at .. efs.word .. "| is not for users" end
     if is_directive and commands then return nil, at .. "a directive behind the first command" end
     if is_directive then
-      if work_dir == nil then return nil, "the directory of the submission has control characters in its name" end
+      if work_dir == nil then return nil, at .. "the directory of the submission has control characters in its name" end
       local words, why = parse_words(line:sub(#efs.word + 1))
       if words then why = adders[words.verb](job, words, work_dir) end
       if why then return nil, at .. why end

@@ -76,7 +76,7 @@ check 'a job that attaches runs' await 40 test -e "$W/second"
 second=$job
 job=$(submit $USER1 --efs=job.yaml --efs-attach=chain -w n1 -o "$W/out.third" <<<$'#!/bin/bash\necho ran')
 await 60 has_ended "$job"
-check 'meanwhile nobody else attaches' grep -q 'kept as chain on n1 is in use by another job of yours (running)' "$W/out.third"
+check 'meanwhile nobody else attaches' grep -q 'kept as chain on n1 is in use by another job of yours' "$W/out.third"
 check 'and the one that runs goes on' json "$(status_on n1 "$kept")" 'd["state"] == "running"'
 touch "$W/go"
 ends "$second" COMPLETED 'the job that attached'
