@@ -123,6 +123,16 @@ array_done() { [ "$(cat "$W"/results/r.* 2>/dev/null | sort -n | tr '\n' ' ')" =
 check 'six tasks of an array, more than there are nodes' await 90 array_done
 check 'each had its inputs' test "$(cat "$W"/out.*_* | grep -c '^alpha$')" = 6
 
+hold_slot
+job=$(submit $USER1 --efs=job.yaml --array=1-2 -o "$W/out.%A_%a" <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+check 'two tasks of an array wait for their turn' await 30 waiters_are 2
+own=$(scontrol -o show job "$job" | sed -n "s/^JobId=$job .* ArrayTaskId=\([0-9]*\) .*/\1/p; s/^JobId=$job ArrayJobId=[0-9]* ArrayTaskId=\([0-9]*\) .*/\1/p" | head -n 1)
+scancel "${job}_$own"   # the one whose number is the array's
+check 'one is cancelled' await 20 waiters_are 1
+release_slot
+check 'the other goes on' await 40 all_idle
+check 'and has its inputs' test "$(cat "$W"/out."${job}"_* | grep -c '^alpha$')" = 1
+
 # --- what it costs the others ---
 work cost
 mean() {  # mean seconds of an srun of `true` on n1, its prolog and epilog included
