@@ -71,7 +71,10 @@ static int make_job_file(const struct efs_options *given, struct text *text) {
   char here[EFS_PATH], path[EFS_PATH];
   const char *results = NULL, *to;
   int i;
-  if (getcwd(here, sizeof here) == NULL) return -1;
+  if (getcwd(here, sizeof here) == NULL) {
+    slurm_error("efs: the directory of the submission cannot be told, or its path is longer than %d bytes; use a job file", EFS_PATH - 1);
+    return -1;
+  }
   for (i = 0; i < given->outs; ++i) {
     to = split(given->out[i], path);
     if (to == NULL) return -1;

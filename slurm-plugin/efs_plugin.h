@@ -116,6 +116,7 @@ int efs_format(char *to, size_t size, const char *format, ...) __attribute__((fo
 int efs_json_text(const char *json, const char *key, char *value, size_t size); /* string member of the outermost object */
 void efs_json_quote(const char *text, char *quoted, size_t size);
 int efs_is_kept_name(const char *name); /* letters, digits, . _ -, at most EFS_KEPT_NAME; begins with a letter or digit */
+int efs_has_word(const char *flags, const char *word); /* 1: it is one of the words; a value may be called the same */
 int efs_flag(const char *flags, const char *key, char *value, size_t size); /* the value of KEY=VALUE among the words; `key` ends in =. 1: it is there */
 void efs_one_line(char *text); /* newlines to "; ", other control characters to ? */
 

@@ -22,13 +22,22 @@ static int leads_below(const char *link, const char *mount) {
   return strncmp(target, mount, length) == 0 && (target[length] == '\0' || target[length] == '/');
 }
 
+/* A line of /proc that has it, and not another path that only begins like it. */
+static int names(const char *line, const char *mount) {
+  const size_t length = strlen(mount);
+  const char *p;
+  for (p = strstr(line, mount); p != NULL; p = strstr(p + 1, mount))
+    if (p[length] == '/' || p[length] == '\n' || p[length] == '\0' || p[length] == ' ') return 1;
+  return 0;
+}
+
 static int maps_below(const char *process, const char *mount) {
   char path[EFS_PATH], line[1024];
   int found = 0;
   FILE *maps;
   efs_format(path, sizeof path, "%s/maps", process);
   maps = fopen(path, "re");
-  while (!found && maps != NULL && fgets(line, sizeof line, maps) != NULL) found = strstr(line, mount) != NULL;
+  while (!found && maps != NULL && fgets(line, sizeof line, maps) != NULL) found = names(line, mount);
   if (maps != NULL) fclose(maps);
   return found;
 }
@@ -177,7 +186,7 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   words[n++] = site->efs;
   words[n++] = "stop";
   words[n++] = "--json";
-  if (!started || strstr(flags, "no-stage-out") != NULL) words[n++] = "--no-stage-out";
+  if (!started || efs_has_word(flags, "no-stage-out")) words[n++] = "--no-stage-out";
   if (keeps) words[n++] = "--keep";
   words[n++] = job->name;
   words[n] = NULL;
@@ -194,7 +203,7 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
     not_saved(site, job, error);
     return;
   }
-  if (started) efs_publish(site, job, "done", strstr(flags, "no-stage-out") != NULL ? "nothing was staged out, as asked for" : "all results are back");
+  if (started) efs_publish(site, job, "done", efs_has_word(flags, "no-stage-out") ? "nothing was staged out, as asked for" : "all results are back");
   efs_remove_job(site, job);
 }
 

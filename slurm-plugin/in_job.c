@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,14 +17,12 @@
 
 enum { NOT_SAVED = 125 }; /* as of efs run */
 
-static const int forwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGALRM, SIGWINCH, SIGURG};
-
 static void say(const char *text) {
   const size_t length = strlen(text);
   if (write(2, text, length) != (ssize_t)length) return;
 }
 
-/* Signals for the script reach the task, and not the script alone: they are handed on. */
+/* Signals for the script reach the task, and not the script alone: they are handed on, all that can be. */
 static int wait_for(pid_t script, const sigset_t *signals) {
   int status = 0;
   pid_t gone;
@@ -44,7 +41,7 @@ static int stage_out(const struct efs_site *site, const struct efs_job *job, uns
   static char script[] = "d=${EFS_RUNTIME_DIR:-" EFS_USUAL_RUN "}; [ ! -e \"$d/$EFS_INSTANCE\" ] || exec \"$0\" stop $1 \"$EFS_INSTANCE\"";
   char flags[160], name[EFS_KEPT_NAME + 1], instance[EFS_PATH + 16], runtime[EFS_PATH + 24], id[32], count[32], tasks[32], conf[EFS_PATH + 16], srun[EFS_PATH];
   const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", instance, runtime, conf, NULL};
-  const char *words[16], *keep = "";
+  const char *words[24], *keep = "";
   int n = 0;
   if (efs_read_file(job->directory, "flags", flags, sizeof flags) == 0 && efs_flag(flags, "keep=", name, sizeof name)) keep = "--keep";
   efs_format(instance, sizeof instance, "EFS_INSTANCE=%s", job->name);
@@ -54,7 +51,7 @@ static int stage_out(const struct efs_site *site, const struct efs_job *job, uns
   efs_format(count, sizeof count, "--nodes=%u", nodes);
   efs_format(tasks, sizeof tasks, "--ntasks=%u", nodes);
   if (nodes > 1) {
-    static const char *const step[] = {"--quiet", "--overlap", "--mem=0", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "--chdir=/"};
+    static const char *const step[] = {"--quiet", "--overlap", "--mem=0", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "--wait=0", "--mpi=none", "--chdir=/"};
     size_t i;
     efs_slurm_program(site, "srun", srun);
     words[n++] = srun;
@@ -86,8 +83,7 @@ static void attend(const struct efs_site *site, const struct efs_job *job, unsig
   code = stage_out(site, job, nodes);
   if (code != 0) say("efs: results are not back; what is not is still in the buffer, and the end of the job tries again. See efs status --job\n");
   if (WIFSIGNALED(status)) {
-    const struct rlimit no_core = {0, 0};
-    setrlimit(RLIMIT_CORE, &no_core);
+    prctl(PR_SET_DUMPABLE, 0); /* the core, if any, is the script's */
     signal(WTERMSIG(status), SIG_DFL);
     sigprocmask(SIG_UNBLOCK, signals, NULL);
     raise(WTERMSIG(status));
@@ -101,7 +97,7 @@ static int is_asked_for(spank_t spank, const struct efs_site *site, struct efs_j
   uint32_t step = 0;
   if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step != SLURM_BATCH_SCRIPT) return 0;
   if (efs_describe_job(spank, site, job) != 0 || !efs_find_job(site, job)) return 0;
-  if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0 || strstr(flags, "in-job") == NULL) return 0;
+  if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0 || !efs_has_word(flags, "in-job")) return 0;
   return efs_read_file(job->directory, "result", result, sizeof result) == 0 && strncmp(result, "running ", 8) == 0;
 }
 
@@ -110,14 +106,11 @@ int efs_task_init(spank_t spank, const struct efs_site *site) {
   uint32_t nodes = 1;
   sigset_t signals, before;
   pid_t script;
-  size_t i;
   char text[32];
   if (!is_asked_for(spank, site, &job)) return 0;
   /* Of a batch step it is 1, whatever the job has: the job's environment knows. */
   if (spank_getenv(spank, "SLURM_JOB_NUM_NODES", text, sizeof text) == ESPANK_SUCCESS && atoi(text) > 1) nodes = (uint32_t)atoi(text);
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGCHLD);
-  for (i = 0; i < sizeof forwarded / sizeof forwarded[0]; ++i) sigaddset(&signals, forwarded[i]);
+  sigfillset(&signals);
   sigprocmask(SIG_BLOCK, &signals, &before);
   script = fork();
   if (script > 0) attend(site, &job, nodes, script, &signals);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +25,30 @@ int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, cons
   char state[64];
   state_of(site, job, environment, state, sizeof state);
   return strcmp(state, "kept") == 0;
+}
+
+/* Who looks at what is kept, and acts on what he saw, holds it: a job that chooses, and the sweep. -1: it cannot be had. */
+static int lock_kept(const struct efs_site *site) {
+  const int at = open(site->state, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (at >= 0 && flock(at, LOCK_EX) == 0) return at;
+  if (at >= 0) close(at);
+  return -1;
+}
+
+/* A job here has chosen it, and its epilog, which stops it by this name, is still to come. */
+static int has_job(const struct efs_site *site, const char *instance) {
+  DIR *state = opendir(site->state);
+  const struct dirent *entry;
+  int found = 0;
+  while (!found && state != NULL && (entry = readdir(state)) != NULL) {
+    char directory[2 * EFS_PATH], name[EFS_PATH], result[EFS_TEXT], more;
+    unsigned id, restart;
+    if (sscanf(entry->d_name, "%u.%u%c", &id, &restart, &more) != 2 || efs_format(directory, sizeof directory, "%s/%s", site->state, entry->d_name) != 0) continue;
+    if (efs_read_file(directory, "instance", name, sizeof name) != 0 || strcmp(name, instance) != 0) continue;
+    found = efs_read_file(directory, "result", result, sizeof result) != 0 || strncmp(result, "running ", 8) == 0;
+  }
+  if (state != NULL) closedir(state);
+  return found;
 }
 
 /* Nothing is guessed: what is not there, or not as it was kept, is not gone on with. */
@@ -60,6 +85,7 @@ static int may_keep(const struct efs_site *site, const struct efs_job *job, cons
 int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char *flags, const char *const *environment, char *why, size_t size) {
   char name[EFS_KEPT_NAME + 1];
   struct efs_job chosen = *job;
+  int lock, good;
   const int attaches = efs_flag(flags, "attach=", name, sizeof name), keeps = !attaches && efs_flag(flags, "keep=", name, sizeof name);
   efs_sweep_kept(site);
   if (!attaches && !keeps) return 0;
@@ -68,13 +94,17 @@ int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char
   else if (!efs_is_kept_name(name)) efs_format(why, size, "that is no name for --efs-keep or --efs-attach");
   if (why[0] != '\0') return -1;
   efs_format(chosen.name, EFS_PATH, "slurm-kept.%u.%s-%.32s", (unsigned)job->uid, name, site->node);
-  if (!(attaches ? may_attach(site, &chosen, name, environment, why, size) : may_keep(site, &chosen, name, environment, why, size))) return -1;
-  if (efs_write_file(job->directory, "instance", chosen.name, 0644, 0) != 0) {
+  lock = lock_kept(site);
+  if (has_job(site, chosen.name))
+    efs_format(why, size, "what is kept as %s on %s is in use by another job of yours. Submit with --dependency=afterany:JOB", name, site->node);
+  else if (!(attaches ? may_attach(site, &chosen, name, environment, why, size) : may_keep(site, &chosen, name, environment, why, size)))
+    slurm_info("efs: job %u: %s is refused to it", job->id, chosen.name);
+  else if (lock < 0 || efs_write_file(job->directory, "instance", chosen.name, 0644, 0) != 0)
     efs_format(why, size, "the state of the job cannot be kept on this node");
-    return -1;
-  }
-  *job = chosen;
-  return 0;
+  good = why[0] == '\0';
+  if (good) *job = chosen;
+  if (lock >= 0) close(lock);
+  return good ? 0 : -1;
 }
 
 void efs_note_kept(const struct efs_site *site, const struct efs_job *job) {
@@ -93,6 +123,7 @@ static void sweep_one(const struct efs_site *site, const char *record) {
   memset(&job, 0, sizeof job);
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   efs_format(job.name, EFS_PATH, "slurm-%.400s", record);
+  if (has_job(site, job.name)) return;
   if (efs_is_there(site, &job)) efs_run(words, environment, 60, NULL, NULL, &outcome);
   if (efs_is_there(site, &job)) return;
   slurm_info("efs: %s was kept for more than %d hours, or is gone: removed", job.name, site->keep);
@@ -103,9 +134,11 @@ void efs_sweep_kept(const struct efs_site *site) {
   DIR *state = opendir(site->state);
   const struct dirent *entry;
   struct stat st;
-  while (state != NULL && (entry = readdir(state)) != NULL) {
+  const int lock = lock_kept(site);
+  while (lock >= 0 && state != NULL && (entry = readdir(state)) != NULL) {
     if (strncmp(entry->d_name, "kept.", 5) != 0 || fstatat(dirfd(state), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
     if (time(NULL) - st.st_mtime > (time_t)site->keep * 3600) sweep_one(site, entry->d_name);
   }
   if (state != NULL) closedir(state);
+  if (lock >= 0) close(lock);
 }

@@ -28,7 +28,7 @@ int efs_job_memory(char *text, size_t size) {
 int efs_largest_node(const struct efs_site *site, char *text, size_t size) {
   static struct efs_outcome outcome;
   char sinfo[EFS_PATH];
-  const char *words[] = {sinfo, "--noheader", "--exact", "--format=%m", NULL};
+  const char *words[] = {sinfo, "--noheader", "--all", "--exact", "--format=%m", NULL};
   unsigned long long most = 0;
   char *line, *rest;
   efs_slurm_program(site, "sinfo", sinfo);

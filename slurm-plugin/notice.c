@@ -21,7 +21,7 @@ void efs_comment(const struct efs_site *site, const struct efs_job *job, const c
   int marked;
   const char *words[] = {site->scontrol, "update", id, comment, NULL};
   efs_format(id, sizeof id, "JobId=%u", job->id);
-  marked = efs_read_file(job->directory, "flags", flags, sizeof flags) == 0 && strstr(flags, "directives") != NULL; /* the mark stays for other nodes and runs */
+  marked = efs_read_file(job->directory, "flags", flags, sizeof flags) == 0 && efs_has_word(flags, "directives"); /* the mark stays for other nodes and runs */
   efs_format(comment, sizeof comment, "AdminComment=%sefs on %s: %.1500s", marked ? EFS_DIRECTIVES "; " : "", site->node, text);
   efs_one_line(comment);
   efs_run(words, NULL, 30, NULL, NULL, &outcome);
@@ -76,17 +76,31 @@ int efs_find_failure(const struct efs_site *site, const struct efs_job *job, cha
   return found;
 }
 
+/* scontrol shows all tasks of an array to whom asks for the one that has the array's number: one line each. */
+static char *record_of(char *text, uint32_t id) {
+  char begin[32], *line = text;
+  efs_format(begin, sizeof begin, "JobId=%u ", id);
+  while (line != NULL && strncmp(line, begin, strlen(begin)) != 0) {
+    line = strchr(line, '\n');
+    if (line != NULL) ++line;
+  }
+  if (line != NULL) line[strcspn(line, "\n")] = '\0';
+  return line;
+}
+
 int efs_job_is_over(const struct efs_site *site, uint32_t id) {
   static struct efs_outcome outcome;
   static const char *const alive[] = {"JobState=RUNNING", "JobState=CONFIGURING", "JobState=SUSPENDED", "JobState=STOPPED", "JobState=RESIZING", "JobState=SIGNALING"};
   char number[32];
   const char *words[] = {site->scontrol, "-o", "show", "job", number, NULL};
+  const char *record;
   size_t i;
   efs_format(number, sizeof number, "%u", id);
   efs_run(words, NULL, 60, NULL, NULL, &outcome);
   if (strstr(outcome.text, "Invalid job id") != NULL) return 1;
-  if (outcome.code != 0 || strstr(outcome.text, "JobState=") == NULL) return 0; /* nobody can say: then it runs */
+  record = outcome.code == 0 ? record_of(outcome.text, id) : NULL;
+  if (record == NULL || strstr(record, "JobState=") == NULL) return 0; /* nobody can say: then it runs */
   for (i = 0; i < sizeof alive / sizeof alive[0]; ++i)
-    if (strstr(outcome.text, alive[i]) != NULL) return 0;
+    if (strstr(record, alive[i]) != NULL) return 0;
   return 1;
 }

@@ -18,6 +18,7 @@ static int refuse(const char *option, const char *why) {
 
 static int add(char **list, int *count, const char *option, const char *value) {
   int i;
+  if (strlen(value) >= EFS_PATH) return refuse(option, "the value is too long");
   for (i = 0; i < *count; ++i)
     if (strcmp(list[i], value) == 0) return 0; /* Slurm calls back twice for what stands in the script */
   if (*count == 64) return refuse(option, "more than 64 of them; name directories or globs, or use a job file");

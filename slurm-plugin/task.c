@@ -15,10 +15,15 @@ static int read_result(spank_t spank, const struct efs_site *site, struct efs_jo
 
 int efs_user_init(spank_t spank, const struct efs_site *site) {
   struct efs_job job;
-  char result[EFS_TEXT];
+  char result[EFS_TEXT], own[32];
   const char *mount;
   if (read_result(spank, site, &job, result, sizeof result) != 0 || strncmp(result, "running ", 8) != 0) return 0;
   mount = site->view[0] != '\0' ? site->view : result + 8;
+  /* Jobs that this one submits inherit it: it must not speak of them. */
+  if (spank_getenv(spank, "EFS_DIRECTIVES", own, sizeof own) == ESPANK_SUCCESS) {
+    efs_format(own, sizeof own, "%u", job.id);
+    spank_setenv(spank, "EFS_DIRECTIVES", own, 1);
+  }
   spank_setenv(spank, "EFS_MOUNT", mount, 1);
   spank_setenv(spank, "DW_JOB_PRIVATE", mount, 0);
   spank_setenv(spank, "EFS_INSTANCE", job.name, 1);
@@ -33,11 +38,19 @@ static int enter_view(const struct efs_site *site, const struct efs_job *job) {
   return mount("efs-hidden", site->mount, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "size=4k,mode=0711");
 }
 
+/* "yes" of a job with directives (job_submit.lua), its number of its steps. */
+static int says_directives(spank_t spank, const struct efs_site *site, const struct efs_job *job) {
+  char value[32], own[32];
+  if (!site->directives || spank_getenv(spank, "EFS_DIRECTIVES", value, sizeof value) != ESPANK_SUCCESS) return 0;
+  efs_format(own, sizeof own, "%u", job->id);
+  return strcmp(value, "yes") == 0 || strcmp(value, own) == 0;
+}
+
 int efs_task_init_privileged(spank_t spank, const struct efs_site *site) {
   struct efs_job job;
   char result[EFS_TEXT], text[EFS_TEXT];
   if (read_result(spank, site, &job, result, sizeof result) != 0) {
-    if (!efs_is_wanted() && !(site->directives && spank_getenv(spank, "EFS_DIRECTIVES", text, sizeof text) == ESPANK_SUCCESS)) return 0;
+    if (!efs_is_wanted() && !says_directives(spank, site, &job)) return 0;
     slurm_error("efs: nothing was staged on %s: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch (see spank_efs(8))", site->node);
     return -1;
   }

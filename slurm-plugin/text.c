@@ -123,6 +123,14 @@ int efs_is_kept_name(const char *name) {
   return i <= EFS_KEPT_NAME;
 }
 
+int efs_has_word(const char *flags, const char *word) {
+  const size_t length = strlen(word);
+  const char *p = flags + strspn(flags, " ");
+  for (; *p != '\0'; p += strcspn(p, " "), p += strspn(p, " "))
+    if (strcspn(p, " ") == length && strncmp(p, word, length) == 0) return 1;
+  return 0;
+}
+
 int efs_flag(const char *flags, const char *key, char *value, size_t size) {
   const size_t length = strlen(key);
   const char *p = flags + strspn(flags, " ");

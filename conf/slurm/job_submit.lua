@@ -144,6 +144,7 @@ end
 
 -- The job file's lines of a script's directives; nil where there are none; nil and why where one is wrong.
 function efs.read(script, work_dir)
+  if work_dir:find("%c") then work_dir = nil end
   local job, found, commands, number = {ins = {}, outs = {}}, false, false, 0
   for line in (script .. "\n"):gmatch("(.-)\r?\n") do
     number = number + 1
@@ -152,6 +153,7 @@ function efs.read(script, work_dir)
     if is_directive and line:sub(#efs.word + 1, #efs.word + 1) == "|" then return nil, at .. efs.word .. "| is not for users" end
     if is_directive and commands then return nil, at .. "a directive behind the first command" end
     if is_directive then
+      if work_dir == nil then return nil, at .. "the directory of the submission has control characters in its name" end
       local words, why = parse_words(line:sub(#efs.word + 1))
       if words then why = adders[words.verb](job, words, work_dir) end
       if why then return nil, at .. why end

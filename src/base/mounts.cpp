@@ -1,16 +1,22 @@
 #include "base/mounts.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -102,6 +108,42 @@ Status drop_dead_mount(const std::string& path, uid_t owner) {
   const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!parent) return errno == ENOENT ? Status{} : fail_errno(path);
   return drop_dead_mount(parent.get(), path.substr(slash + 1), owner);
+}
+
+std::vector<EfsMount> efs_mounts() {
+  std::vector<EfsMount> found;
+  std::ifstream mounts("/proc/self/mounts");
+  for (std::string line; std::getline(mounts, line);) {
+    std::istringstream words(line);
+    std::string source, point, type, options;
+    words >> source >> point >> type >> options;
+    const auto at = options.find("user_id=");
+    if (type == "fuse.efs" && at != std::string::npos) found.push_back({unescaped(point), static_cast<uid_t>(std::strtoul(options.c_str() + at + 8, nullptr, 10))});
+  }
+  return found;
+}
+
+bool answers(const std::string& path, int seconds) {
+  const pid_t child = ::fork();
+  if (child < 0) return true;  // then it must be tried
+  if (child == 0) {
+    struct statfs fs {};
+    struct stat st {};
+    ::_exit(::statfs(path.c_str(), &fs) == 0 && ::stat(path.c_str(), &st) == 0 ? 0 : 1);
+  }
+  const UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0U)));
+  pollfd line{end.get(), POLLIN, 0};
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  int ended = end ? 0 : 1;  // no pidfd: it must be waited for
+  while (ended == 0) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
+    ended = ::poll(&line, 1, static_cast<int>(std::max<long>(left, 0)));
+    if (ended < 0 && errno == EINTR) ended = 0;
+    else if (ended == 0) break;
+  }
+  if (ended == 0) ::kill(child, SIGKILL);
+  while (::waitpid(child, nullptr, ended == 0 ? WNOHANG : 0) < 0 && errno == EINTR) {}
+  return ended != 0;
 }
 
 namespace {

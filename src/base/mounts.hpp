@@ -21,6 +21,17 @@ Status drop_dead_mount(int parent, const std::string& name, uid_t owner);
 /// The same by path, for the caller's own mounts.
 Status drop_dead_mount(const std::string& path, uid_t owner);
 
+/// A mount of efs that this process's mount namespace has.
+struct EfsMount {
+  std::string point;
+  uid_t owner = 0;
+};
+std::vector<EfsMount> efs_mounts();
+
+/// Whether a look at `path` comes to an end within `seconds`, however it ends: a hard mount of a server that is away waits
+/// for ever. A child looks, and is left behind where it cannot even be killed.
+bool answers(const std::string& path, int seconds);
+
 /// Where else, in this process's mount namespace, the file system that is mounted at `path` is mounted too, without going away
 /// when it is unmounted there (bind mounts; not those that propagation made). No path is walked.
 std::vector<std::string> other_places_of(const std::string& path);

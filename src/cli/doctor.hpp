@@ -22,6 +22,13 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
+/// Seconds that a directory has to answer: doctor does not hang on what it is to find.
+inline constexpr int patience = 5;
+/// Of what does not.
+Finding silent(const std::string& what, const std::string& path);
+/// `path` as one word of a shell: names are chosen by others than who reads the advice. Control characters become '?'.
+std::string as_word(const std::string& path);
+
 // The parts
 Findings examine_kernel();
 Findings examine_limits();

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "base/memory.hpp"
 #include "base/mounts.hpp"
@@ -103,25 +102,21 @@ Findings lost_stores(const std::vector<control::Instance>& instances) {
   for (std::filesystem::directory_iterator it("/dev/shm", problem), end; !problem && it != end; it.increment(problem)) {
     const std::string name = it->path().filename(), path = it->path();
     if (!name.starts_with(prefix) || std::ranges::any_of(instances, [&](const auto& instance) { return instance.name == name.substr(prefix.size()); })) continue;
+    struct stat st {};
+    if (::lstat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != ::geteuid()) continue;  // anybody may give a name like ours
     const UniqueFd lock(::open((path + "/meta/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!lock || ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0) continue;  // none of ours, or in use by an instance elsewhere
-    found.push_back({Level::warning, "store " + path, "no instance leads to it", "bring out what it holds: efs salvage --to DIRECTORY " + path + "; or remove it: rm -r " + path});
+    found.push_back({Level::warning, "store " + as_word(path), "no instance leads to it", "bring out what it holds: efs salvage --to DIRECTORY " + as_word(path) + "; or remove it: rm -r " + as_word(path)});
   }
   return found;
 }
 
-// Mounts of efs that nobody serves, of this user, or of all for root.
+// Mounts of efs that nobody serves, or whose daemon hangs; of this user, or of all for root.
 Findings dead_mounts() {
   Findings found;
-  std::ifstream mounts("/proc/self/mounts");
-  for (std::string line; std::getline(mounts, line);) {
-    std::istringstream words(line);
-    std::string source, point, type, options;
-    words >> source >> point >> type >> options;
-    const auto at = options.find("user_id=");
-    if (type != "fuse.efs" || at == std::string::npos) continue;
-    const auto owner = static_cast<uid_t>(std::strtoul(options.c_str() + at + 8, nullptr, 10));
-    if (is_dead_mount(point, owner)) found.push_back({Level::warning, "mount " + point, "nobody serves it: programs get \"Transport endpoint is not connected\"", "efs clean, where its instance is listed; else umount " + point});
+  for (const auto& [point, owner] : efs_mounts()) {
+    if (!answers(point, patience)) found.push_back(silent("mount " + as_word(point), point));
+    else if (is_dead_mount(point, owner)) found.push_back({Level::warning, "mount " + as_word(point), "nobody serves it: programs get \"Transport endpoint is not connected\"", "efs clean, where its instance is listed; else umount " + as_word(point)});
   }
   return found;
 }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/mounts.hpp"
 #include "base/text.hpp"
 #include "cli/doctor.hpp"
 #include "queue/settings.hpp"
@@ -91,6 +92,7 @@ std::string expand_node(std::string path) {
 
 Finding judge_plugin_file(const PluginLine& line, const Config& config) {
   const std::string path = line.plugin.starts_with('/') ? line.plugin : value_of(config, "PluginDir") + "/" + line.plugin;
+  if (!answers(path, patience)) return silent("plugin", path);
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0) return {Level::problem, "plugin", path + " is not there" + (line.required ? ": every launch on this node fails" : ": jobs run without their files"), "install spank_efs.so there, or correct the line in plugstack.conf"};
   if (st.st_uid != 0 || (st.st_mode & 022) != 0) return {Level::problem, "plugin", path + " can be changed by others than root, as whom it runs", "chown root " + path + "; chmod 755 " + path};
@@ -111,14 +113,16 @@ Finding judge_plugin_file(const PluginLine& line, const Config& config) {
 Findings judge_arguments(const PluginLine& line) {
   Findings found;
   const auto argument = [&](const std::string& key) { const auto at = line.arguments.find(key); return at == line.arguments.end() ? "" : expand_node(at->second); };
-  if (const std::string program = argument("efs"); program.starts_with('/') && ::access(program.c_str(), X_OK) != 0) found.push_back({Level::problem, "plugin, efs=", program + " cannot be run", "install efs there, or correct plugstack.conf"});
+  if (const std::string program = argument("efs"); !program.empty() && !answers(program, patience)) found.push_back(silent("plugin, efs=", program));
+  else if (program.starts_with('/') && ::access(program.c_str(), X_OK) != 0) found.push_back({Level::problem, "plugin, efs=", program + " cannot be run", "install efs there, or correct plugstack.conf"});
   for (const char* key : {"state", "run", "mount"}) {
     const std::string path = argument(key);
-    if (!path.empty() && ::access(path.c_str(), F_OK) == 0) found.push_back(judge_directory(std::string("plugin, ") + key + "=", path, true));
+    if (!path.empty() && (!answers(path, patience) || ::access(path.c_str(), F_OK) == 0)) found.push_back(judge_directory(std::string("plugin, ") + key + "=", path, true));
   }
   for (const char* key : {"shared", "queue"})
     if (const std::string path = argument(key); !path.empty()) found.push_back(judge_directory(std::string("plugin, ") + key + "=", path, false));
-  if (const std::string view = argument("view"); !view.empty() && ::access(view.c_str(), F_OK) != 0) found.push_back({Level::problem, "plugin, view=", view + " is not there", "mkdir " + view + " on every node"});
+  if (const std::string view = argument("view"); !view.empty() && !answers(view, patience)) found.push_back(silent("plugin, view=", view));
+  else if (!view.empty() && ::access(view.c_str(), F_OK) != 0) found.push_back({Level::problem, "plugin, view=", view + " is not there", "mkdir " + view + " on every node"});
   if (argument("shared").empty()) found.push_back({Level::warning, "plugin, shared=", "is not set: a stage-in that fails on one node fails the tasks on that node only, and efs status --job knows nothing", "name a directory on the PFS"});
   return found;
 }
@@ -137,6 +141,7 @@ Findings judge_containers(const PluginLine& line, const Config& config) {
 double longest_wait_of(const PluginLine& line) {
   const auto at = line.arguments.find("queue");
   if (at == line.arguments.end()) return 0;
+  if (!answers(at->second, patience)) return queue::Settings{}.longest_wait;
   std::ifstream file(at->second + "/settings");
   const auto settings = queue::parse_settings(std::string(std::istreambuf_iterator<char>(file), {}));
   return settings ? settings->longest_wait : queue::Settings{}.longest_wait;
@@ -214,6 +219,7 @@ PluginLine find_plugin_line(const std::string& plugstack) {
 }
 
 Finding judge_directory(const std::string& what, const std::string& path, bool must_be_root) {
+  if (!answers(path, patience)) return silent(what, path);
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0) return {Level::problem, what, path + " is not there, or you may not look", "make it, for root or an account of the site's, with mode 0755"};
   if (!S_ISDIR(st.st_mode)) return {Level::problem, what, path + " is no directory", ""};

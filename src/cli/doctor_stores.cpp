@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "base/memory.hpp"
+#include "base/mounts.hpp"
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"
 #include "cli/doctor.hpp"
@@ -65,6 +66,7 @@ Findings examine_backend(const Backend& backend) {
     if (wanted > memory) return {{Level::problem, what, text + ": a job that fills it takes the node's memory away", "lower the capacity"}};
     return {{Level::ok, what, text, ""}};
   }
+  if (!answers(backend.daxfs, patience)) return {silent(what, backend.daxfs)};
   struct stat st {};
   if (::stat(backend.daxfs.c_str(), &st) != 0) return {{Level::problem, what, backend.daxfs + ": " + std::strerror(errno), errno == EACCES ? "you may not look there; ask for the rights, or run efs doctor as root" : "make the directory, or mount what it is on"}};
   if (!S_ISDIR(st.st_mode)) return {{Level::problem, what, backend.daxfs + " is no directory", "name a directory as daxfs"}};
@@ -113,6 +115,10 @@ Findings examine_stores(const std::string& job_file) {
   found.push_back({Level::ok, "site file", *site ? (*site)->file : std::string(config::default_site_file) + " is not there: built-in values count", ""});
   surroundings.site = *site;
   if (job_file.empty() && (!*site || (*site)->backends.empty())) return found;
+  if (!job_file.empty() && !answers(job_file, patience)) {
+    found.push_back(silent("job file", job_file));
+    return found;
+  }
   const auto job = job_file.empty() ? config::parse(silent_job, "job.yaml", {}, surroundings) : config::load(job_file, {}, surroundings);
   if (!job) {
     for (const auto& problem : job.error()) found.push_back(of_problem(job_file.empty() ? "site file" : "job file", problem, job_file));

@@ -60,6 +60,7 @@ int Instance::run() {
     }
   } else if (const Status started = start(); !started) {
     log::error("event=start_failed reason=\"{}\"", describe(started.error()));
+    give_back_what_was_kept();
     tear_down();
     tell_failure(control::error_line(started.error()));
     close_watchers();

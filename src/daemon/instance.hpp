@@ -105,6 +105,7 @@ class Instance {
   void book_salvaged();
   void book_back(const std::vector<std::string>& paths);
   void leave_image(image::Left left);
+  void give_back_what_was_kept();
   void keep_house();
   void tear_down();
   void close_socket() const;

@@ -199,6 +199,17 @@ mkdir -p "$S/elsewhere/input"
 check_exit 'another job under this name is refused' 1 'another job' "$EFS" start -r "$S/elsewhere" "$JOB"
 check 'clean by name' "$EFS" clean keep
 check 'removes it' ended keep
+fresh keepfails "$PERSISTENT"
+started "$JOB"; echo result >"$MNT/result"
+check 'stop --keep' "$EFS" stop --keep keepfails
+echo new >"$PFS/input/new"; mv "$PFS/input" "$PFS/aside"
+check_exit 'a start on it whose input is gone fails' 1 'input' "$EFS" start "$JOB"
+check 'and it is kept as before' json "$(status_of keepfails)" "d['state'] == 'kept'"
+mv "$PFS/aside" "$PFS/input"
+started "$JOB"
+check 'the next start has everything in place' grep -qx result "$MNT/result"
+check 'and what is new' grep -qx new "$MNT/input/new"
+check 'stop' "$EFS" stop keepfails
 fresh keeps "$PERSISTENT"
 started "$JOB"; echo result >"$MNT/result"
 check 'stop --keep' "$EFS" stop --keep keeps

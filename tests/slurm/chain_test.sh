@@ -3,6 +3,7 @@
 # afterok sees it.
 #   chain_test.sh BIN_DIR
 set -uo pipefail
+CLUSTER_CONF=WaitTime=2   # of srun: the rest of a step is killed so soon after its first task has ended
 . "$(dirname "$0")/scene.sh" "$@"
 refused() { [ -z "$job" ] && grep -qE -- "$1" "$W/said"; }
 no_run() { [ ! -e "$C/run.$1/$2" ]; }
@@ -55,6 +56,17 @@ ends "$job" FAILED 'a job that attaches to what was never kept'
 check 'says so' says "$job" 'kept as nosuch'
 await 30 all_idle
 
+sed 's/^resources:.*/resources: [ [ path: in ], [ path: nowhere ] ]/' "$W/job.yaml" >"$W/missing.yaml"
+job=$(submit $USER1 --efs=missing.yaml --efs-attach=chain -w n1 <<<$'#!/bin/bash\necho ran')
+[ -z "$job" ] || fail 'the input is missing' "$job"
+touch "$W/nowhere"
+job=$(submit $USER1 --efs=missing.yaml --efs-attach=chain -w n1 --hold <<<$'#!/bin/bash\necho ran')
+rm "$W/nowhere"; scontrol release "$job"
+ends "$job" FAILED 'a job that attaches and whose input is gone when it starts'
+check 'says so' says "$job" 'stage-in failed on n1: .*nowhere'
+await 30 all_idle
+check 'what was kept is kept still' json "$(status_on n1 "$kept")" 'd["state"] == "kept"'
+
 echo changed >"$W/in/a"; echo gamma >"$W/in/c"; chown $USER1 "$W/in/a" "$W/in/c"
 job=$(submit $USER1 --efs=job.yaml --efs-attach=chain --efs-keep -w n1 <<<$'#!/bin/bash
 cat $EFS_MOUNT/r1 $EFS_MOUNT/in/a $EFS_MOUNT/in/c $EFS_MOUNT/in/sub/b
@@ -64,7 +76,7 @@ check 'a job that attaches runs' await 40 test -e "$W/second"
 second=$job
 job=$(submit $USER1 --efs=job.yaml --efs-attach=chain -w n1 -o "$W/out.third" <<<$'#!/bin/bash\necho ran')
 await 60 has_ended "$job"
-check 'meanwhile nobody else attaches' grep -q 'kept as chain on n1 is in use by another job of yours (running)' "$W/out.third"
+check 'meanwhile nobody else attaches' grep -q 'kept as chain on n1 is in use by another job of yours' "$W/out.third"
 check 'and the one that runs goes on' json "$(status_on n1 "$kept")" 'd["state"] == "running"'
 touch "$W/go"
 ends "$second" COMPLETED 'the job that attached'
@@ -78,6 +90,33 @@ ends "$job" COMPLETED 'the last job of the chain'
 check 'finds what the second wrote' says "$job" '^second$'
 check 'the node is free' quiet "$job"
 check 'and nothing is kept any more' no_run n1 "$kept"
+
+work words
+job=$(submit $USER1 --efs=job.yaml --efs-keep=no-stage-out -w n1 <<<$'#!/bin/bash\necho precious >$EFS_MOUNT/result')
+ends "$job" COMPLETED 'a job that keeps under a name that is another flag'
+check 'the node is free' quiet "$job"
+check 'its result is back' test "$(cat "$W/results/result")" = precious
+check 'efs clean by name' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "slurm-kept.$uid1.no-stage-out-n1"
+job=$(submit $USER1 --export=ALL,_SLURM_SPANK_OPTION_efs_efs-keep=../x,_SLURM_SPANK_OPTION_spank_efs_efs_keep=../x,_SLURM_SPANK_OPTION_efs_efs_keep=../x -w n1 <<<$'#!/bin/bash\nenv | grep SPANK_OPTION')
+await 60 has_ended "$job"
+check 'no environment of a user drains a node' not_drained
+
+work early
+kept=slurm-kept.$uid1.early-n1
+first=$(submit $USER1 --efs=job.yaml --efs-keep=early -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/r; '"$EFS"$' stop --keep $EFS_INSTANCE; touch '"$W/stopped"$'; until [ -e '"$W/go"$' ]; do sleep 0.2; done')
+check 'a job that stops and keeps before it ends' await 40 test -e "$W/stopped"
+job=$(submit $USER1 --efs=job.yaml --efs-attach=early -w n1 <<<$'#!/bin/bash\necho ran')
+ends "$job" FAILED 'one that attaches before its epilog, which would stop it'
+check 'is told that it is in use' says "$job" 'in use by another job of yours'
+touch -d '2 days ago' "$C/state.n1/kept.$uid1.early-n1"   # as if of an earlier job
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\ntrue')
+ends "$job" COMPLETED 'a job whose prolog sweeps'
+check 'leaves it to the job that has it' json "$(status_on n1 "$kept")" 'd["state"] == "kept"'
+touch "$W/go"
+ends "$first" COMPLETED 'that job'
+check 'the node is free' quiet "$first"
+check 'it is kept' json "$(status_on n1 "$kept")" 'd["state"] == "kept"'
+check 'efs clean by name' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "$kept"
 
 # --- what is kept goes ---
 work sweep
@@ -188,6 +227,12 @@ job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job -N2 -w n1,n2 <<<$'#!/b
 ends "$job" COMPLETED 'a job on two nodes'
 check 'both stage out within it' test "$(grep -c '^receipt: ' "$W/out.$job")" = 2
 check 'results of both' test "$(cat "$W/results/out.0" "$W/results/out.1")" = $'node 0\nnode 1'
+check 'nothing is left' quiet "$job"
+work injobslow
+sed -i '2i\  max-rate: 1 MiB/s' "$W/job.yaml"
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job -N2 -w n1,n2 <<<$'#!/bin/bash\nsrun bash -c \'[ $SLURM_NODEID = 0 ] || head -c 7M /dev/urandom >$EFS_MOUNT/large\'')
+ends "$job" COMPLETED 'a job of which one node takes longer than WaitTime'
+check 'its result is back' test "$(stat -c %s "$W/results/large")" = 7340032
 check 'nothing is left' quiet "$job"
 work injobnodefails
 job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job -N2 -w n1,n2 <<<$'#!/bin/bash\nsrun bash -c \'echo "node $SLURM_NODEID" >$EFS_MOUNT/log\'')

@@ -18,6 +18,11 @@ local lines, why = efs_directives.read(script, "/pfs/u")
 print(lines and table.concat(lines, "\n") or why and "refused: " .. why or "nothing")' >"$S/try.lua"
     "$lua" "$S/try.lua" "$JOB_SUBMIT" "$S/script" 2>&1
   }
+  # made_in DIRECTORY: why a script with a directive is not taken there.
+  made_in() {
+    printf '%s\n' 'slurm = {SUCCESS = 0, ERROR = -1, log_user = function() end}' 'dofile(arg[1])' 'print((select(2, efs_directives.read("#!/bin/sh\n#EFS stage_in type=file source=a\n", arg[2]))))' >"$S/where.lua"
+    "$lua" "$S/where.lua" "$JOB_SUBMIT" "$1" 2>&1
+  }
   gives() {  # gives NAME PATTERN LINE...
     local name=$1 pattern=$2 text; shift 2
     text=$(said "$@")
@@ -74,6 +79,8 @@ backends:
   gives 'a capacity alone' 'refused: a capacity alone' '#EFS jobdw capacity=1GB'
   gives 'behind the first command' 'refused: line 3: a directive behind the first command' 'cd /' '#EFS stage_in type=file source=a'
   gives 'what is not for users' 'refused: line 2: #EFS. is not for users' '#EFS| resources:'
+  check 'a directory whose name would be a line of the script' grep -q 'line 2: the directory of the submission has control characters' <(made_in $'/pfs/a\nrm -rf x')
+  check 'a usual directory is none' grep -qx nil <(made_in /pfs/a)
   # What comes of it is a job file.
   said '#EFS jobdw capacity=64MiB' '#EFS stage_in type=file source="in/ä b"' '#EFS stage_out type=directory source=$EFS_MOUNT/r destination=/pfs/out/r' >"$S/made.yaml"
   check_exit 'efs check finds it good' 0 'made.yaml: good' "$EFS" check "$S/made.yaml"
@@ -90,7 +97,9 @@ CLUSTER_CONF=JobSubmitPlugins=lua CLUSTER_FILES=$JOB_SUBMIT
 . "$(dirname "$0")/scene.sh" "$@"
 lua_tests
 refused() { [ -z "$job" ] && grep -qE -- "$1" "$W/said"; }
-cluster_plugstack directives=yes queue="$C/queue"
+install -d "$C/bin"
+printf '#!/bin/sh\n%s "$@"; code=$?; [ "$1" != write ] || stat -c %%a "$4" >>%s/modes; exit $code\n' "$(command -v scontrol)" "$C" >"$C/bin/scontrol" && chmod 755 "$C/bin/scontrol"
+cluster_plugstack directives=yes queue="$C/queue" scontrol="$C/bin/scontrol"
 
 work directives
 job=$(submit $USER1 -N2 -w n1,n2 <<SCRIPT
@@ -106,6 +115,7 @@ SCRIPT
 )
 ends "$job" COMPLETED 'a job with directives'
 check 'has its input' says "$job" '^alpha$'
+check 'nobody else can read its script on the nodes' test "$(sort -u "$C/modes")" = 600
 check 'has its capacity' says "$job" ' 3[0-2]$'
 check 'nothing is left' quiet "$job"
 check 'results of both nodes are back' test "$(cat "$W/results/out/r.0" "$W/results/out/r.1")" = $'r\nr'
@@ -120,6 +130,14 @@ check 'is told in the output' says "$job" 'efs: stage-in failed on n[123]: .*now
 job=$(submit $USER1 <<<$'#!/bin/bash\n# EFS and #EFS in a comment\necho "mount:$EFS_MOUNT:"')
 ends "$job" COMPLETED 'a job without directives'
 check 'is left alone' says "$job" '^mount::$'
+job=$(submit $USER1 <<SCRIPT
+#!/bin/bash
+#EFS stage_in type=file source=in/a
+sbatch -W -o $W/inner <<<\$'#!/bin/bash\necho ran'
+SCRIPT
+)
+ends "$job" COMPLETED 'a job with directives that submits one without'
+check 'which runs' grep -qx ran "$W/inner"
 hold_slot
 job=$(submit $USER1 <<<$'#!/bin/bash\n#EFS stage_in type=file source=in/a\ncat $EFS_MOUNT/in/a')
 check 'a job with directives waits for its turn' await 30 waiters_are 1

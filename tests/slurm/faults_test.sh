@@ -22,6 +22,29 @@ signal.pause()' "$C/queue" &
   await 10 test -e "$C/held"
 }
 
+# --- what a job leaves on its mount, and another one of the same user, whose number begins like its ---
+work number
+first=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\ncd $EFS_MOUNT; setsid sleep 600 </dev/null >/dev/null 2>&1 & until [ -e '"$W/go"$' ]; do sleep 0.2; done')
+until job=$(submit $USER1 --hold <<<$'#!/bin/bash\ntrue') && [ "$job" -ge "${first}0" ]; do scancel "$job"; done
+scancel "$job"
+second=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash
+exec python3 -c "
+import mmap, os, time
+with open(os.environ[\'EFS_MOUNT\'] + \'/in/a\') as file: mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+open(\''"$W/mapped"$'\', \'w\').close()
+while not os.path.exists(\''"$W/end"$'\'): time.sleep(0.2)
+print(mapped[:5].decode())"')
+check 'both run' await 40 test -e "$W/mapped"
+check 'the number of one begins like that of the other' test "${second#"$first"}" != "$second"
+touch "$W/go"
+ends "$first" COMPLETED 'a job that leaves a process on its mount'
+job_is_quiet() { [ ! -d "$C/state.n1/$first.0" ]; }
+check 'the process is ended' await 30 job_is_quiet
+touch "$W/end"
+ends "$second" COMPLETED 'the other job'
+check 'is left alone' says "$second" '^alpha$'
+check 'nothing is left' quiet "$second"
+
 # --- the worker, while the job runs ---
 work worker
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash
@@ -99,6 +122,16 @@ job=$(submit $USER1 --efs=job.yaml --array=1-6 -o "$W/out.%A_%a" <<<$'#!/bin/bas
 array_done() { [ "$(cat "$W"/results/r.* 2>/dev/null | sort -n | tr '\n' ' ')" = '1 2 3 4 5 6 ' ] && all_idle; }
 check 'six tasks of an array, more than there are nodes' await 90 array_done
 check 'each had its inputs' test "$(cat "$W"/out.*_* | grep -c '^alpha$')" = 6
+
+hold_slot
+job=$(submit $USER1 --efs=job.yaml --array=1-2 -o "$W/out.%A_%a" <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+check 'two tasks of an array wait for their turn' await 30 waiters_are 2
+own=$(scontrol -o show job "$job" | sed -n "s/^JobId=$job .* ArrayTaskId=\([0-9]*\) .*/\1/p; s/^JobId=$job ArrayJobId=[0-9]* ArrayTaskId=\([0-9]*\) .*/\1/p" | head -n 1)
+scancel "${job}_$own"   # the one whose number is the array's
+check 'one is cancelled' await 20 waiters_are 1
+release_slot
+check 'the other goes on' await 40 all_idle
+check 'and has its inputs' test "$(cat "$W"/out."${job}"_* | grep -c '^alpha$')" = 1
 
 # --- what it costs the others ---
 work cost

@@ -99,6 +99,10 @@ job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\n#SBATCH --mem 33M\ntrue')
 check 'also in the script' refused 'on a node, 33 MiB'
 job=$(submit $USER1 --efs-stage-in=in/a --efs-capacity=3GiB <<<$'#!/bin/bash\ntrue')
 check 'more than any node has, too' refused 'capacity 3 GiB.* is more than any node has, 1.953 GiB'
+scontrol update PartitionName=all Hidden=YES
+job=$(submit $USER1 --efs-stage-in=in/a --efs-capacity=3GiB <<<$'#!/bin/bash\ntrue')
+check 'nodes of hidden partitions count' refused 'is more than any node has, 1.953 GiB'
+scontrol update PartitionName=all Hidden=NO
 check 'srun refuses, too' test -z "$(cd "$W" && as $USER1 srun -Q --mem=32M --efs=job.yaml echo ran 2>/dev/null)"
 job=$(submit $USER1 --efs=job.yaml --mem=64M <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
 ends "$job" COMPLETED 'a job with just enough memory'

@@ -92,5 +92,12 @@ TEST_CASE("flags are found as whole words", "[slurm-plugin]") {
   CHECK(flag(("keep=" + std::string(33, 'a')).c_str(), "keep=") == "<none>");  // too long for a name
 }
 
+TEST_CASE("a word is not the value of another flag", "[slurm-plugin]") {
+  CHECK(efs_has_word("no-stage-out ", "no-stage-out") == 1);
+  CHECK(efs_has_word("in-job keep=a", "in-job") == 1);
+  CHECK(efs_has_word("keep=a  in-job", "in-job") == 1);
+  for (const char* flags : {"", "keep=no-stage-out", "no-stage-outs", "xno-stage-out", "no-stage", " attach=no-stage-out keep=no-stage-out"}) CHECK(efs_has_word(flags, "no-stage-out") == 0);
+}
+
 }  // namespace
 #endif
