@@ -81,6 +81,7 @@ class Instance {
   stage::Options stage_options() const;
   void note_merge_start();
   Status open_merging();
+  void report_recovery();
   /// Where results go: with several nodes none replaces another's.
   stage::PfsIo& results_pfs();
   SupervisorClient* passthrough_registry();

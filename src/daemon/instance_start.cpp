@@ -90,8 +90,7 @@ Status Instance::open_merging() {
   if (store_.left) {
     const auto items = fs::Staging(*filesystem_).walk();
     if (!items) return std::unexpected(items.error());
-    for (const auto& item : *items)
-      if (item.saved) own.push_back(*item.saved);
+    own = stage::saved_copies(*items);
   }
   merging_ = stage::merging_pfs(config.merge_since, own);
   return {};
@@ -149,16 +148,19 @@ Status Instance::open_filesystem(bool takeover) {
   if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));
   filesystem_ = std::move(*filesystem);
   filesystem_->share_with(sharer_.get());
+  if (store_.left) report_recovery();
+  if (store_.left && !takeover) book_salvaged();
   EFS_TRY(open_merging());
-  if (!store_.left) return {};
+  if (!store_.left || takeover) return {};
+  log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);
+  // Only now: a manifest of this boot says that what power loss made doubtful has been dropped.
+  return write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_);
+}
+
+void Instance::report_recovery() {
   const auto& met = filesystem_->recovery();
   log::info("event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={}", met.journal.records, met.journal.torn, met.nameless, met.unknown_containers, met.emptied.size(), met.dropped.size());
   for (const auto& path : met.emptied) log::warn("event=content_lost path=\"{}\" reason=\"power loss before its first fsync\"", path);
-  if (takeover) return {};
-  log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);
-  if (store_.manifest.left == image::Left::salvaged) book_salvaged();
-  // Only now: a manifest of this boot says that what power loss made doubtful has been dropped.
-  return write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_);
 }
 
 // Before anything moves: a mount point that cannot be used is found now and not after an hour of staging.

@@ -113,7 +113,7 @@ void Instance::book_back(const std::vector<std::string>& paths) {
   }
 }
 
-// A salvage leaves the image as it is. What it brought to results-dir has the size and, to the nanosecond, the time of what
+// A salvage, or a stop that was killed, has booked nothing. What it brought to results-dir has the size and, to the nanosecond, the time of what
 // the buffer holds, as a stage-out that goes on after an interruption tells it, too.
 void Instance::book_salvaged() {
   if (options_.config.results_dir.empty()) return;

@@ -93,6 +93,13 @@ Status rename_merging(int at, const std::string& from, const std::string& to, Na
   return ::unlinkat(at, from.c_str(), 0) == 0 ? Status{} : Status(fail_errno());
 }
 
+std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {
+  std::vector<fs::Origin> copies;
+  for (const auto& item : items)
+    if (item.saved) copies.push_back(*item.saved);
+  return copies;
+}
+
 Result<Nanoseconds> pfs_now(const std::string& directory) {
   std::string name = directory + "/.efs-clock-XXXXXX";
   const UniqueFd fd(::mkostemp(name.data(), O_CLOEXEC));

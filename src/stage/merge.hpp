@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "fs/staging.hpp"
@@ -16,6 +17,9 @@ namespace efs::stage {
 /// it replaces, as long as nobody has touched it, and so it does with `own`: what this node's earlier processes have put
 /// there, as it was then.
 std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own = {});
+
+/// What `items` say that was put there, for `own`.
+std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items);
 
 /// Its rename.
 Status rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since);

@@ -4,15 +4,6 @@
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-status_of() { "$EFS" status --json "$1"; }
-started() { local text; text=$("$EFS" start "$@" 2>&1) && ok || { fail "start $*" "$text"; return 1; }; }
-ended() { [ ! -e "$EFS_RUNTIME_DIR/$1" ]; }
-kill_both() {
-  local text supervisor worker
-  text=$(status_of "$1"); supervisor=$(field "$text" 'd["supervisor_pid"]'); worker=$(field "$text" 'd["worker_pid"]')
-  kill -KILL "$supervisor" "$worker"
-  await 20 gone "$worker"; await 20 gone "$supervisor"
-}
 a_worker() { local text; text=$(status_of "$1" 2>/dev/null) && json "$text" "d['worker_pid'] != $2 and d['state'] == 'running'"; }
 RULES='outputs: [ [ path: ckpt, backend: bulk ], [ path: "**" ] ]'
 # two NAME ON-FULL [LINE...]: a job with 24 MiB of memory and a directory; `input` in the first, `big` in the second.

@@ -5,9 +5,7 @@
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-started() { local text; text=$("$EFS" start "$@" 2>&1) && ok || { fail "start $*" "$text"; return 1; }; }
 stopped() { check "stop $1" "$EFS" stop "$1"; }
-status_of() { "$EFS" status --json "$1"; }
 # read_now NAME: bytes that the stage-in read from the PFS, and that its worker has read at all (the kernel's count).
 read_now() { field "$(status_of "$1")" 'd["staged_in"]["bytes_read"]'; }
 rchar() { sed -n 's/^rchar: //p' "/proc/$(field "$(status_of "$1")" 'd["worker_pid"]')/io"; }
@@ -19,11 +17,6 @@ cached() { "$EFS" cache ls --cache "$CACHE" --json; }
 in_place() { json "$(cached)" "any(f['path'] == '$1' and f['in_use'] for f in d['files'])"; }
 idle() { json "$(cached)" "any(f['path'] == '$1' and not f['in_use'] for f in d['files'])"; }
 absent() { json "$(cached)" "all(f['path'] != '$1' for f in d['files'])"; }
-kill_both() {
-  local text; text=$(status_of "$1")
-  local both; both="$(field "$text" 'd["supervisor_pid"]') $(field "$text" 'd["worker_pid"]')"
-  kill -KILL $both; for pid in $both; do await 20 gone "$pid"; done
-}
 taken_over() { json "$(status_of one)" "d['takeovers'] == 1 and d['state'] == 'running'"; }
 # The cache takes nothing that changed less than two seconds ago: a file's stamps must be able to tell the next change.
 settle() { local file; for file; do until [ "$(date +%s%N)" -gt $(($(stat -c %.9Z "$file" | tr -d .) + 2000000000)) ]; do read -rt 0.05 <> <(:) || :; done; done; }

@@ -5,15 +5,7 @@
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-started() { local text; text=$("$EFS" start "$@" 2>&1) && ok || { fail "start $*" "$text"; return 1; }; }
-ended() { [ ! -e "$EFS_RUNTIME_DIR/$1" ]; }
 worker_of() { field "$("$EFS" status --json "$1" 2>/dev/null)" 'd["worker_pid"]' 2>/dev/null; }
-kill_both() {
-  local text supervisor worker
-  text=$("$EFS" status --json "$1"); supervisor=$(field "$text" 'd["supervisor_pid"]'); worker=$(field "$text" 'd["worker_pid"]')
-  kill -KILL "$supervisor" "$worker"
-  await 20 gone "$worker"; await 20 gone "$supervisor"
-}
 # on_disk NAME: a job whose store is a directory outside of the instance's.
 on_disk() {
   fresh "$1"

@@ -4,13 +4,6 @@
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-# kill_both NAME: the supervisor, and with it the worker.
-kill_both() {
-  local text supervisor worker
-  text=$("$EFS" status --json "$1"); supervisor=$(field "$text" 'd["supervisor_pid"]'); worker=$(field "$text" 'd["worker_pid"]')
-  kill -KILL "$supervisor" "$worker"
-  await 20 gone "$worker"; await 20 gone "$supervisor"
-}
 
 # --- starts that fail ---
 fresh failing
@@ -42,12 +35,15 @@ check 'unloads' "$EFS" unload -w "$MNT/own"
 echo 'second' >"$MNT/own"
 kill_both node0
 echo 'by node 1' >"$OUT/log"   # meanwhile
-check_exit 'a salvage does not replace the other node'\''s file' 1 'another node' "$EFS" salvage node0
+check_exit 'a salvage does not replace the other node'\''s file' 3 'another node' "$EFS" salvage node0
 check 'it is as it was' grep -qx 'by node 1' "$OUT/log"
+check 'but its own' grep -qx second "$OUT/own"
 check 'the job goes on' timeout 30 "$EFS" start --node 0/2 "$JOB"
-check_exit 'and does not replace it either' 1 'another node' timeout 30 "$EFS" stop node0
+echo 'third' >"$MNT/own"
+check_exit 'and does not replace it either' 3 'another node' timeout 30 "$EFS" stop node0
 check 'still as it was' grep -qx 'by node 1' "$OUT/log"
-rm "$OUT/log" "$OUT/own"
+check 'but once more its own' grep -qx third "$OUT/own"
+rm "$OUT/log"
 check 'out of the way it is brought back' timeout 30 "$EFS" stop node0
 check 'the file of this node' grep -qx 'by node 0' "$OUT/log"
 

@@ -55,6 +55,19 @@ daemons() {
 }
 no_daemon() { [ -z "$(daemons "${1:-}")" ]; }
 
+status_of() { "$EFS" status --json "$1"; }
+# started ARGUMENTS...: efs start, as one check.
+started() { local text; text=$("$EFS" start "$@" 2>&1) && ok || { fail "start $*" "$text"; return 1; }; }
+# ended NAME: nothing of the instance is left.
+ended() { [ ! -e "$EFS_RUNTIME_DIR/$1" ]; }
+# kill_both NAME: as a machine's out-of-memory killer might; the mount stays behind, dead.
+kill_both() {
+  local text supervisor worker
+  text=$(status_of "$1"); supervisor=$(field "$text" 'd["supervisor_pid"]'); worker=$(field "$text" 'd["worker_pid"]')
+  kill -KILL "$supervisor" "$worker"
+  await 20 gone "$worker"; await 20 gone "$supervisor"
+}
+
 # fresh NAME [LINE...]: a PFS with inputs and a job of its own, in the variables PFS MNT OUT JOB NAME. The lines go into
 # the job file; without them it stages `input` in and everything new out.
 fresh() {

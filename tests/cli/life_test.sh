@@ -5,14 +5,12 @@ set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 alone() { [ -z "$(ls -A /run/efs 2>/dev/null)" ]; }   # no instance of the machine itself, which verbs would see too
-status_of() { "$EFS" status --json "$1"; }
 worker_of() { field "$(status_of "$1")" 'd["worker_pid"]'; }
 supervisor_of() { field "$(status_of "$1")" 'd["supervisor_pid"]'; }
 # hold COMMAND...: in the background, until its marker file is there. Its pid is in $holder.
 hold() { rm -f "$S/held"; (cd "${HOLD_IN:-/}" && exec bash -c "$1"'; touch '"$S/held"'; exec sleep 1000') & holder=$!; pids+=("$holder"); await 10 test -e "$S/held"; }
 release() { kill "$holder"; wait "$holder" 2>/dev/null; pids=(); }
 ended() { [ ! -e "$EFS_RUNTIME_DIR/$1" ] && no_daemon; }
-started() { local text; text=$("$EFS" start "$@" 2>&1) && ok || { fail "start $*" "$text"; return 1; }; }
 
 # --- nothing runs ---
 if alone; then

@@ -4,7 +4,6 @@
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-status_of() { "$EFS" status --json "$1"; }
 operations() { grep -v '^#' "$1" | cut -d: -f2 | sort -u | tr '\n' ' '; }
 
 # --- the trace ---

@@ -4,16 +4,6 @@
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-status_of() { "$EFS" status --json "$1"; }
-started() { local text; text=$("$EFS" start "$@" 2>&1) && ok || { fail "start $*" "$text"; return 1; }; }
-ended() { [ ! -e "$EFS_RUNTIME_DIR/$1" ]; }
-# kill_both NAME: as a machine's out-of-memory killer might; the mount stays behind, dead.
-kill_both() {
-  local text supervisor worker
-  text=$(status_of "$1"); supervisor=$(field "$text" 'd["supervisor_pid"]'); worker=$(field "$text" 'd["worker_pid"]')
-  kill -KILL "$supervisor" "$worker"
-  await 20 gone "$worker"; await 20 gone "$supervisor"
-}
 # work: what a job does: results in new files and directories, a link, an input that is changed, one that is only read.
 work() {
   mkdir -p "$MNT/d/deep"

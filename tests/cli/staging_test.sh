@@ -5,12 +5,6 @@ set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 worker() { field "$("$EFS" status --json "$NAME")" 'd["worker_pid"]'; }
-kill_both() {
-  local text supervisor worker
-  text=$("$EFS" status --json "$1"); supervisor=$(field "$text" 'd["supervisor_pid"]'); worker=$(field "$text" 'd["worker_pid"]')
-  kill -KILL "$supervisor" "$worker"
-  await 20 gone "$worker"; await 20 gone "$supervisor"
-}
 # in_place FILE LINE...: as job, with the inputs' own place as that of the results.
 in_place() { local file=$1; shift; job "$file" "$@"; sed -i 's|^  results-dir:.*|  in-place: true|' "$file"; }
 inode() { stat -c %i "$1"; }

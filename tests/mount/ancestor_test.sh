@@ -5,7 +5,6 @@
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 
-status_of() { "$EFS" status --json "$1"; }
 cat >"$S/calls.py" <<'PY'
 import ctypes, errno, fcntl, os, stat, struct, sys, time
 case, root = sys.argv[1], sys.argv[2]
