@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <shared_mutex>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -104,7 +105,7 @@ class Instance {
   static std::optional<std::chrono::steady_clock::time_point> latest_turn(const StopRequest& request);
   void book_saved(const stage::Receipt& receipt);
   void book_salvaged();
-  void book_back(const std::vector<std::string>& paths);
+  void book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items);
   void leave_image(image::Left left);
   void give_back_what_was_kept();
   void keep_house();

@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
 #include "image/image.hpp"
+#include "stage/paths.hpp"
 #include "stage/stage_out.hpp"
 
 namespace efs::daemon {
@@ -87,21 +90,21 @@ void Instance::book_saved(const stage::Receipt& receipt) {
     const bool is_back = entry.action == stage::Action::staged_out || entry.action == stage::Action::kept;
     if (is_back && entry.placed_as.empty()) back.push_back(entry.path);
   }
-  book_back(back);
+  const auto items = fs::Staging(*filesystem_).walk();
+  if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
+  book_back(back, *items);
   if (removed.empty()) return;
   if (const Status booked = fs::Staging(*filesystem_).forget_gone(removed); !booked) log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(booked.error()));
 }
 
 // Where results are in place, the PFS file is also what the buffer's was staged in from. Where that has changed again
 // already, the doubt stays.
-void Instance::book_back(const std::vector<std::string>& paths) {
+void Instance::book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items) {
   fs::Staging staging(*filesystem_);
   const auto& config = options_.config;
   const bool in_place = config.in_place || config.results_dir == config.root_dir;
-  const auto items = staging.walk();
-  if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
   std::unordered_map<std::string_view, const fs::WalkItem*> in_buffer;
-  for (const auto& item : *items) in_buffer.emplace(item.path, &item);
+  for (const auto& item : items) in_buffer.emplace(item.path, &item);
   for (const auto& path : paths) {
     const auto ours = in_buffer.find(path);
     struct stat st {};
@@ -116,16 +119,24 @@ void Instance::book_back(const std::vector<std::string>& paths) {
 // A salvage, or a stop that was killed, has booked nothing. What it brought to results-dir has the size and, to the nanosecond, the time of what
 // the buffer holds, as a stage-out that goes on after an interruption tells it, too.
 void Instance::book_salvaged() {
-  if (options_.config.results_dir.empty()) return;
+  const std::string& results = options_.config.results_dir;
+  std::error_code problem;
+  if (results.empty() || std::filesystem::is_empty(results, problem) || problem) return;
   const auto items = fs::Staging(*filesystem_).walk();
   if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
   std::vector<std::string> files;
+  std::string directory;  // of the last file, and whether results-dir has it: a million files may lie in one it has not
+  bool has_directory = true;
   for (const auto& item : *items) {
+    if (!item.dirty || !S_ISREG(item.attributes.st_mode)) continue;
     struct stat st {};
-    const bool is_there = item.dirty && S_ISREG(item.attributes.st_mode) && ::lstat((options_.config.results_dir + "/" + item.path).c_str(), &st) == 0 && S_ISREG(st.st_mode);
-    if (is_there) files.push_back(item.path);
+    if (auto parent = stage::parent_of(item.path); parent != directory) {
+      directory = std::move(parent);
+      has_directory = ::lstat((results + "/" + directory).c_str(), &st) == 0;
+    }
+    if (has_directory && ::lstat((results + "/" + item.path).c_str(), &st) == 0 && S_ISREG(st.st_mode)) files.push_back(item.path);
   }
-  book_back(files);
+  book_back(files, *items);
 }
 
 // With a deadline the first quarter of the time may go into waiting for a turn.
