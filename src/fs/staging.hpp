@@ -143,7 +143,8 @@ class Staging {
   Result<std::vector<WalkItem>> walk(const std::string& below = {});
 
   /// What was staged in and is not there under that name any more, removed or renamed: by path, with type, origin, saved,
-  /// keep and target. Not what a staging took away itself. Survives what names survive.
+  /// keep and target; `ino` where it lives under another name, else 0. Not what a staging took away itself. Survives what
+  /// names survive.
   std::vector<WalkItem> gone();
   /// Lets these never have been staged in.
   Status forget_gone(const std::vector<std::string>& paths);
@@ -194,6 +195,7 @@ class Staging {
   WalkItem gone_item(const std::string& path, const GoneInput& input) const;
   bool is_missing(const std::string& path) const;
   Result<std::uint64_t> link_one(std::uint64_t ino, const std::string& path, Over over);
+  Status book_names(std::uint64_t ino, std::span<const std::string> names);
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);
   Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;
 

@@ -42,7 +42,7 @@ std::vector<WalkItem> Staging::gone() {
   filesystem_.names_.for_each([&](const Inode& inode) {
     if (!inode.extra || !inode.extra->origin || !inode.extra->parts.empty() || inode.nlink == 0) return;
     for (const auto& path : split_names(inode.extra->origin_path))
-      if (is_missing(path)) items.emplace(path, gone_item(path, gone_input_of(inode, path)));
+      if (is_missing(path)) items.emplace(path, gone_item(path, gone_input_of(inode, path))).first->second.ino = inode.ino;
   });
   std::vector<WalkItem> result;
   for (auto& [path, item] : items) result.push_back(std::move(item));

@@ -17,21 +17,20 @@ Status Staging::link_files(const std::string& existing, std::span<const std::str
     const auto place = locate(filesystem_.names_, existing);
     const auto first = place ? filesystem_.names_.child(*place->parent, place->name) : std::unexpected(place.error());
     if (!first) return fail(first.error().code, existing + ": not in the buffer");
-    SetStaging staging = staging_of(**first);
-    if (!(*first)->is_regular() || staging.staged == 0 || !is_one_of(staging.origin_path, existing)) return fail(ESTALE, existing + ": is not what was staged in");
+    if (!(*first)->is_regular() || !(*first)->extra || !(*first)->extra->origin || !is_one_of((*first)->extra->origin_path, existing)) return fail(ESTALE, existing + ": is not what was staged in");
     ino = (*first)->ino;
-    for (const auto& path : names)
-      if (!is_one_of(staging.origin_path, path)) staging.origin_path += '\0' + path;
-    // Before the names: one that is not there yet is nobody's.
-    EFS_TRY(filesystem_.commit(0, staging));
-    for (const auto& path : names) {
-      const auto replaced = link_one(ino, path, over);
-      if (!replaced) return std::unexpected(replaced.error());
+    Status failed;
+    std::size_t made = 0;
+    for (; made < names.size(); ++made) {
+      const auto replaced = link_one(ino, names[made], over);
+      failed = replaced ? Status() : std::unexpected(replaced.error());
+      if (!replaced) break;
       if (*replaced != 0) reaped.push_back(filesystem_.reap(*replaced));
-      const auto made = locate(filesystem_.names_, path);
-      changed.emplace_back(made->parent->ino, made->name);
+      const auto place_of_it = locate(filesystem_.names_, names[made]);
+      changed.emplace_back(place_of_it->parent->ino, place_of_it->name);
     }
-    return {};
+    EFS_TRY(book_names(ino, names.first(made)));
+    return failed;
   };
   Status done = link_all();
   for (const auto& one : reaped) filesystem_.remove_container(one);
@@ -42,6 +41,19 @@ Status Staging::link_files(const std::string& existing, std::span<const std::str
   for (const auto& [parent, name] : changed) kernel->name_changed(parent, name);
   kernel->attributes_changed(ino);
   return done;
+}
+
+// Behind the names, and of those that are there only: one that was staged in and is missing is one that the job took away.
+// Should we die in between, they are names of the job's own, with the content that the PFS has.
+Status Staging::book_names(std::uint64_t ino, std::span<const std::string> names) {
+  filesystem_.mutex_.assert_held();
+  if (names.empty()) return {};
+  SetStaging staging = staging_of(*filesystem_.names_.find(ino));
+  for (const auto& path : names) {
+    if (filesystem_.names_.gone().contains(path)) EFS_TRY(filesystem_.commit(0, Gone{.path = path}));
+    if (!is_one_of(staging.origin_path, path)) staging.origin_path += '\0' + path;
+  }
+  return filesystem_.commit(0, staging);
 }
 
 // The inode that had the name; 0: none.

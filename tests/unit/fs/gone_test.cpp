@@ -50,6 +50,8 @@ TEST_CASE("what a job removes or renames is gone, also after a restart", "[fs][g
   const auto items = buffer.staging->gone();
   CHECK(S_ISDIR(items[0].attributes.st_mode));
   CHECK(items[1].origin == version);
+  CHECK(items[1].ino == 0);                               // nowhere any more
+  CHECK(items[2].ino == buffer.staging->find("moved/b")->ino);  // under another name
   CHECK(items[4].target == "target");
   // Back under its name it is not gone, nor is what is staged in anew.
   REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "moved", fs::root_ino, "d", 0));
@@ -124,6 +126,34 @@ TEST_CASE("one of several names is gone while the file lives", "[fs][gone]") {
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
   buffer.open();
   CHECK(gone(buffer) == "a ");
+}
+
+TEST_CASE("a further name that could not be made is not gone", "[fs][gone]") {
+  LiveBuffer buffer;
+  stage(buffer, "a");
+  (void)buffer.write("c", "the job's own");
+  const std::vector<std::string> names{"b", "c", "d"};
+  CHECK(buffer.staging->link_files("a", names, Over::nothing).error().code == EEXIST);
+  CHECK(gone(buffer).empty());
+  CHECK(buffer.staging->find("b")->origin == version);
+  CHECK_FALSE(buffer.staging->find("b")->dirty);
+  REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "c"));
+  buffer.open();
+  CHECK(gone(buffer).empty());
+}
+
+TEST_CASE("a further name that is loaded again is gone with the version that was loaded", "[fs][gone]") {
+  LiveBuffer buffer;
+  stage(buffer, "b");
+  REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "b"));
+  fs::Origin later = version;
+  later.mtime = 40;
+  stage(buffer, "a", later);
+  const std::vector<std::string> names{"b"};
+  REQUIRE(buffer.staging->link_files("a", names, Over::nothing));
+  REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "b"));
+  REQUIRE(gone(buffer) == "b ");
+  CHECK(buffer.staging->gone().front().origin == later);
 }
 
 TEST_CASE("a renamed file that was brought out in place is still gone under its old name", "[fs][gone]") {
