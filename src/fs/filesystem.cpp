@@ -224,14 +224,15 @@ Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
   return commit(request, record);
 }
 
-// Only what was staged in can be sealed. The mark lies on the container, so that recovery and takeover need no record.
+// The mark lies on the container, so that recovery and takeover need no record. What was staged in may be sealed, also when
+// nothing says any more that it was: its names went one after the other.
 Status Filesystem::part_with_sharers(std::uint64_t ino) {
   std::string staged_as;
   {
     ReadLock lock(mutex_);
     const Inode* inode = names_.find(ino);
-    if (inode == nullptr || inode->unshared || !inode->extra || !inode->extra->origin) return {};
-    staged_as = inode->extra->origin_path;
+    if (inode == nullptr || !inode->is_regular() || inode->unshared) return {};
+    if (inode->extra) staged_as = inode->extra->origin_path;
   }
   auto container = backend_.open(ino);
   if (!container) return std::unexpected(container.error());

@@ -23,7 +23,7 @@ class Sharer {
   virtual ~Sharer() = default;
   /// A sealed container is about to be changed, and is unsealed when this returns. Until then nobody changes it: what the
   /// sharer wants to keep of it, it copies now. May take long. Cannot fail: what cannot be kept is given up.
-  /// `staged_as`: the path, relative to the root, that it was staged in under.
+  /// `staged_as`: the paths, relative to the root, that it was staged in under, with a NUL between them; "": not known.
   virtual void part(int container, const std::string& staged_as) = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "stage/reuse.hpp"
 
+#include "fs/inode.hpp"
+
 namespace efs::stage {
 namespace {
 
@@ -7,7 +9,9 @@ std::string path_on_pfs(const std::string& root_dir, const std::string& path) { 
 
 }  // namespace
 
-void InputSharer::part(int container, const std::string& staged_as) { cache_.part(container, path_on_pfs(root_dir_, staged_as)); }
+void InputSharer::part(int container, const std::string& staged_as) {
+  for (const auto& name : fs::split_names(staged_as)) cache_.part(container, path_on_pfs(root_dir_, name));
+}
 
 Reuse::File Reuse::look_at(const PlanEntry& entry, const Result<struct stat>& source) const {
   File file;

@@ -85,6 +85,7 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, 
   }
   Inode* made = names_.find(node.ino);
   ++made->lookups;
+  made->unshared = true;
   return entry_of(*made, content.container.get());
 }
 

@@ -3,6 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <array>
 #include <thread>
 
 #include "fault_pfs.hpp"
@@ -185,6 +186,53 @@ TEST_CASE("readers that had the file open see what the first writer writes", "[c
   CHECK(::pread(own.get(), bytes, 2, 0) == 2);
   CHECK(std::string(bytes, 2) == "xy");
   const Job next(s.scene, s.cache.get());
+  CHECK(next.reads == 0);
+  CHECK((next.live.read("data") == s.content));
+}
+
+TEST_CASE("a file that has lost what says where it came from is parted all the same", "[cache][reuse]") {
+  Setting s;
+  CHECK(Job(s.scene, s.cache.get()).report.ok());
+  Job job(s.scene, s.cache.get());
+  REQUIRE(job.reads == 0);
+  auto& filesystem = *job.live.filesystem;
+  const auto ino = job.live.ino("data");
+  const auto held = stat_of(s.input);
+  SECTION("unloaded, and kept under a name of the job's own") {
+    REQUIRE(filesystem.link({}, ino, fs::root_ino, "mine"));
+    REQUIRE(job.live.staging->remove_clean("data"));
+  }
+  SECTION("renamed, and its removal was carried out") {
+    REQUIRE(filesystem.rename({}, fs::root_ino, "data", fs::root_ino, "mine", 0));
+    REQUIRE(job.live.staging->forget_gone({"data"}));
+  }
+  SECTION("the same, known from the journal only") {
+    REQUIRE(filesystem.rename({}, fs::root_ino, "data", fs::root_ino, "mine", 0));
+    REQUIRE(job.live.staging->forget_gone({"data"}));
+    job.live.open();
+  }
+  const auto opened = job.live.filesystem->open({}, job.live.ino("mine"), O_RDWR);
+  REQUIRE(opened);
+  REQUIRE(::pwrite(opened->container->descriptor(), "changed", 7, 0) == 7);
+  const std::array<timespec, 2> times{held.st_atim, held.st_mtim};  // as cp -p would
+  REQUIRE(::futimens(opened->container->descriptor(), times.data()) == 0);
+  const Job next(s.scene, s.cache.get());
+  REQUIRE(next.report.ok());
+  CHECK((next.live.read("data") == s.content));
+}
+
+TEST_CASE("an input with several names stays in the cache when it is changed", "[cache][reuse]") {
+  Setting s;
+  stdfs::create_hard_link(s.input, s.scene.root + "/other");
+  s.scene.resource("other");
+  s.scene.config.resources.back().reusable = true;
+  let_it_settle(s.input);
+  CHECK(Job(s.scene, s.cache.get()).report.ok());
+  Job job(s.scene, s.cache.get());
+  REQUIRE(job.reads == 0);
+  job.live.write("other", "changed");
+  const Job next(s.scene, s.cache.get());
+  REQUIRE(next.report.ok());
   CHECK(next.reads == 0);
   CHECK((next.live.read("data") == s.content));
 }
