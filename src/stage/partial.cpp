@@ -93,7 +93,8 @@ Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs
   const auto& wanted = job.item.attributes;
   // Nobody who may not read the result may read its partial: where owner or group are still to be set, no one may.
   const bool ours = wanted.st_uid == ::geteuid() && wanted.st_gid == ::getegid();
-  const mode_t mode = ours ? wanted.st_mode & 0777U : 0600U;
+  // Nor whom only the directory's default ACL names: a mode without group bits masks that.
+  const mode_t mode = ours && !job.inherits_acl ? wanted.st_mode & 0777U : 0600U;
   auto fd = make_afresh(pfs, job, [&] { return pfs.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode); });
   if (!fd) return told(fd.error(), "creating it");
   auto written = fill_partial(job, fd->get(), buffer, pfs, scratch, progress);

@@ -4,6 +4,8 @@
 
 #include <sys/xattr.h>
 
+#include <array>
+
 #include "fault_pfs.hpp"
 #include "scene.hpp"
 
@@ -208,4 +210,25 @@ TEST_CASE("staging: extended attributes go both ways; what the PFS does not take
   receipt = scene.out(broken);
   CHECK(action_of(receipt, "f") == Action::failed);
   CHECK(partials_below(scene.results) == 0);
+}
+
+TEST_CASE("in place, whom only the directory's default ACL names cannot read a partial either", "[stage][out][acl]") {
+  Scene scene;
+  scene.config.results_dir = scene.root;
+  scene.config.in_place = true;
+  stdfs::create_directories(scene.root + "/d");
+  // Version 2; rwx for the owner, r for user 12345, r for the group, mask r, nothing for others.
+  const std::array<std::uint16_t, 22> acl{2, 0, 1, 7, 0xffff, 0xffff, 2, 4, 12345, 0, 4, 4, 0xffff, 0xffff, 0x10, 4, 0xffff, 0xffff, 0x20, 0, 0xffff, 0xffff};
+  if (::setxattr((scene.root + "/d").c_str(), "system.posix_acl_default", acl.data(), sizeof acl, 0) != 0) SKIP("no ACLs here");
+  scene.buffer.put("d", S_IFDIR, {}, 0755);
+  scene.buffer.put("d/new", S_IFREG, "new", 0640);
+  mode_t mode = 0;
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+    if (call == "write") mode = stat_of(scene.root + "/d/new.efs-partial").st_mode;
+    return 0;
+  });
+  CHECK(action_of(scene.out(pfs), "d/new") == Action::staged_out);
+  CHECK((mode & 07777) == 0600);
+  CHECK((stat_of(scene.root + "/d/new").st_mode & 07777) == 0640);
+  CHECK(::getxattr((scene.root + "/d/new").c_str(), "system.posix_acl_access", nullptr, 0) == -1);
 }
