@@ -1,6 +1,7 @@
 #include "stage/deletions.hpp"
 
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "stage/partial.hpp"
@@ -40,6 +41,23 @@ std::vector<fs::WalkItem> removed_inputs(const config::JobConfig& config, const 
   return inputs;
 }
 
+std::vector<fs::WalkItem> take_dropped(const config::JobConfig& config, const std::vector<fs::WalkItem>& items, std::vector<fs::WalkItem>& inputs) {
+  std::vector<fs::WalkItem> dropped;
+  if (inputs.empty()) return dropped;
+  std::unordered_map<std::uint64_t, bool> lives_on;  // by inode: under a name that is not dropped
+  for (const auto& item : items) {
+    bool& known = lives_on[item.ino];
+    known = known || !is_dirty(item) || class_of(config, item) == config::FileClass::persistent;
+  }
+  std::erase_if(inputs, [&](const fs::WalkItem& item) {
+    const auto name = lives_on.find(item.ino);
+    const bool is_dropped = item.ino != 0 && !S_ISDIR(item.attributes.st_mode) && name != lives_on.end() && !name->second;
+    if (is_dropped) dropped.push_back(item);
+    return is_dropped;
+  });
+  return dropped;
+}
+
 Deletions::Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel)
     : config_(config), pfs_(pfs), tree_(tree), crew_(crew), cancel_(cancel), in_place_(config.in_place || config.results_dir == config.root_dir) {}
 
@@ -51,6 +69,12 @@ std::vector<fs::WalkItem> Deletions::due(std::vector<fs::WalkItem> inputs) const
 std::vector<ReceiptEntry> Deletions::refuse(const std::vector<fs::WalkItem>& inputs, const std::string& reason) const {
   std::vector<ReceiptEntry> entries;
   for (const auto& item : inputs) entries.push_back(entry_of(item, Action::not_saved, "the job removed it; not removed from results-dir: " + reason));
+  return entries;
+}
+
+std::vector<ReceiptEntry> Deletions::leave(const std::vector<fs::WalkItem>& inputs) const {
+  std::vector<ReceiptEntry> entries;
+  for (const auto& item : inputs) entries.push_back(entry_of(item, Action::skipped, "the job renamed it, and its new name is temporary by the job file: it stays"));
   return entries;
 }
 
@@ -91,14 +115,20 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   }
   std::string reason;
   if (!ours) {
+    if (is_of_another_node(*now) && config_.on_conflict != config::OnConflict::keep_both) return entry_of(item, Action::conflict, "the job removed it on this node, and another node of the job may have brought it out: it stays");
     if (config_.on_conflict == config::OnConflict::keep_both) return entry_of(item, Action::skipped, "the job removed it, but it changed on the PFS since it was staged in: it stays");
     if (config_.on_conflict == config::OnConflict::fail || S_ISDIR(now->st_mode)) return entry_of(item, Action::conflict, "the job removed it, but it changed on the PFS since it was staged in");
     reason = "a version that changed on the PFS since it was staged in";
   }
   // As for a result: between the look and this somebody may change it.
-  if (auto done = pfs_.unlink(directory->get(), name); !done && !is_missing(done.error())) return failure_of(item, done.error());
+  auto done = pfs_.remove(directory->get(), name, *now);
+  if (!done && done.error().code == EEXIST) return entry_of(item, Action::conflict, describe(done.error()));
+  if (!done && !is_missing(done.error())) return failure_of(item, done.error());
   return entry_of(item, Action::removed, std::move(reason));
 }
+
+/// As for a rename (merge.hpp): what is newer than the job.
+bool Deletions::is_of_another_node(const struct stat& there) const { return config_.nodes > 1 && to_ns(there.st_ctim) >= config_.merge_since; }
 
 ReceiptEntry Deletions::remove_directory(const fs::WalkItem& item) {
   auto directory = tree_.directory(parent_of(item.path));

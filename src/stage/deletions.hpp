@@ -16,9 +16,14 @@ namespace efs::stage {
 /// named or held by a resource. None without `deletions: propagate`. Pure.
 std::vector<fs::WalkItem> removed_inputs(const config::JobConfig& config, const std::vector<fs::WalkItem>& gone);
 
+/// Takes from `inputs`, and gives, those whose file lives on in the buffer (`items`) under names that are dropped, and no others:
+/// when the buffer goes only the PFS has them. Pure.
+std::vector<fs::WalkItem> take_dropped(const config::JobConfig& config, const std::vector<fs::WalkItem>& items, std::vector<fs::WalkItem>& inputs);
+
 /// Removes from results-dir what removed_inputs() gives: in place, else only the copies that were brought there earlier.
 /// A file or link goes if it is what was staged in or brought out; where it is something else, on-conflict decides:
-/// fail: a conflict; keep-both: it stays; overwrite: it goes all the same. A directory goes when it is empty.
+/// fail: a conflict; keep-both: it stays; overwrite: it goes all the same, unless another node of the job may have put it
+/// there. A directory goes when it is empty.
 class Deletions {
  public:
   Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel);
@@ -30,11 +35,15 @@ class Deletions {
   /// The same where it must not begin: not_saved, for this reason.
   std::vector<ReceiptEntry> refuse(const std::vector<fs::WalkItem>& inputs, const std::string& reason) const;
 
+  /// Entries for what take_dropped() gave.
+  std::vector<ReceiptEntry> leave(const std::vector<fs::WalkItem>& inputs) const;
+
   /// What there is to do at results-dir.
   std::vector<fs::WalkItem> due(std::vector<fs::WalkItem> inputs) const;
 
  private:
   ReceiptEntry remove_file(const fs::WalkItem& item);
+  bool is_of_another_node(const struct stat& there) const;
   ReceiptEntry remove_directory(const fs::WalkItem& item);
   void make_durable(std::vector<ReceiptEntry>& entries);
 

@@ -55,9 +55,11 @@ std::string fate_of_gone(const config::JobConfig& config, const std::string& nam
   const auto gone = staging.gone();
   const auto item = std::ranges::find(gone, name, &fs::WalkItem::path);
   if (item == gone.end()) return {};
-  if (removed_inputs(config, {*item}).empty()) return "it stays on the PFS: " + std::string(config.deletions == config::Deletions::ignore ? "deletions are not propagated" : "it is no persistent input");
+  auto inputs = removed_inputs(config, {*item});
+  if (inputs.empty()) return "it stays on the PFS: " + std::string(config.deletions == config::Deletions::ignore ? "deletions are not propagated" : "it is no persistent input");
   const bool in_place = config.in_place || config.results_dir == config.root_dir;
   if (!in_place && !item->saved) return "it stays on the PFS: results-dir has no copy of it";
+  if (const auto items = staging.walk(); items && !take_dropped(config, *items, inputs).empty()) return "it stays on the PFS: its new name is temporary";
   return "it is removed from " + config.results_dir + ", if it has not changed there";
 }
 

@@ -67,12 +67,18 @@ bool is_file(int at, const std::string& name, const struct stat& seen) {
   return ::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == seen.st_ino && now.st_dev == seen.st_dev;
 }
 
-// An old file has the name. EEXIST where it was replaced since it was seen. Only who holds its lock replaces it, so that
-// of several nodes that saw it one does. Where the PFS keeps no locks, a moment between the look and the rename remains.
-Status replace(int at, const std::string& from, const std::string& to, const struct stat& seen) {
-  const UniqueFd old(::openat(at, to.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+// Only who holds the lock of an old file takes its name from it, so that of several nodes that saw it one does.
+UniqueFd locked(int at, const std::string& name) {
+  UniqueFd old(::openat(at, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (old)
     while (::flock(old.get(), LOCK_EX) != 0 && errno == EINTR) {}
+  return old;
+}
+
+// An old file has the name. EEXIST where it was replaced since it was seen. Where the PFS keeps no locks, a moment between
+// the look and the rename remains.
+Status replace(int at, const std::string& from, const std::string& to, const struct stat& seen) {
+  const UniqueFd old = locked(at, to);
   if (!is_file(at, to, seen)) return fail(EEXIST);
   return ::renameat(at, from.c_str(), at, to.c_str()) == 0 ? Status{} : Status(fail_errno());
 }
@@ -87,6 +93,11 @@ Status rename_merging(int at, const std::string& from, const std::string& to, Na
     const Status done = exists ? replace(at, from, to, there) : give_new_name(at, from, to);
     if (done || done.error().code != EEXIST) return done;
   }
+  // Removed meanwhile, by a node whose job had no more use for it.
+  if (::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) {
+    const Status done = give_new_name(at, from, to);
+    if (done || done.error().code != EEXIST) return done;
+  }
   const auto same = same_content(at, from, to);
   if (!same) return std::unexpected(same.error());
   if (!*same) return fail(EEXIST, conflict_text);
@@ -98,6 +109,13 @@ std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {
   for (const auto& item : items)
     if (item.saved) copies.push_back(*item.saved);
   return copies;
+}
+
+Status remove_merging(int at, const std::string& name, const struct stat& seen) {
+  const UniqueFd old = locked(at, name);
+  if (struct stat now {}; ::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
+  if (!is_file(at, name, seen)) return fail(EEXIST, "another node of the job has brought out a file under this name; it stays");
+  return ::unlinkat(at, name.c_str(), 0) == 0 ? Status{} : Status(fail_errno());
 }
 
 Result<Nanoseconds> pfs_now(const std::string& directory) {

@@ -15,7 +15,7 @@ namespace efs::stage {
 /// clock, before any node of the job could stage out). Of what was put there later, by another node: the same content is
 /// success, and ours is dropped; another content is EEXIST, and nothing is changed. What this object itself has put there
 /// it replaces, as long as nobody has touched it, and so it does with `own`: what this node's earlier processes have put
-/// there, as it was then.
+/// there, as it was then. It removes only what was seen.
 std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own = {});
 
 /// What `items` say that was put there, for `own`.
@@ -23,6 +23,10 @@ std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items);
 
 /// Its rename.
 Status rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since);
+
+/// Its removal of an input: EEXIST where another file than `seen` has the name by now. Where the PFS keeps no locks, a moment
+/// between the look and the removal remains.
+Status remove_merging(int at, const std::string& name, const struct stat& seen);
 
 /// The clock of the file system that holds `directory`: the time stamp of a file made there and removed again.
 Result<Nanoseconds> pfs_now(const std::string& directory);

@@ -121,6 +121,9 @@ Status PacedPfs::rename(int at, const std::string& from, const std::string& to) 
 Status PacedPfs::unlink(int at, const std::string& name) {
   return paced(CallKind::once, 0, [&] { return pfs_.unlink(at, name); });
 }
+Status PacedPfs::remove(int at, const std::string& name, const struct stat& seen) {
+  return paced(CallKind::once, 0, [&] { return pfs_.remove(at, name, seen); });
+}
 Status PacedPfs::rmdir(int at, const std::string& name) {
   return paced(CallKind::once, 0, [&] { return pfs_.rmdir(at, name); });
 }

@@ -75,6 +75,7 @@ class PacedPfs final : public PfsIo {
   Status link(int from_at, const std::string& from, int at, const std::string& name) override;
   Status rename(int at, const std::string& from, const std::string& to) override;
   Status unlink(int at, const std::string& name) override;
+  Status remove(int at, const std::string& name, const struct stat& seen) override;
   Status rmdir(int at, const std::string& name) override;
   Result<std::map<std::string, std::string>> xattrs(int fd) override;
   Status set_xattr(int fd, const std::string& name, const std::string& value) override;

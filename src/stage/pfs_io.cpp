@@ -246,6 +246,7 @@ class MergingPfs final : public PosixPfs {
     if (placed) note_own(there);  // else another node's same file has the name
     return {};
   }
+  Status remove(int at, const std::string& name, const struct stat& seen) override { return remove_merging(at, name, seen); }
 
  private:
   using Identity = std::pair<dev_t, ino_t>;

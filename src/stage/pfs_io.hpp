@@ -59,6 +59,8 @@ class PfsIo {
   virtual Status link(int from_at, const std::string& from, int at, const std::string& name) = 0;
   virtual Status rename(int at, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int at, const std::string& name) = 0;
+  /// The same for an input of the job, which lstat() showed as `seen`. EEXIST where that could tell that it is another by now.
+  virtual Status remove(int at, const std::string& name, const struct stat&) { return unlink(at, name); }
   virtual Status rmdir(int at, const std::string& name) = 0;
 
   /// The extended attributes of an open file or directory that go with it: user.*, security.capability, ACLs, and what

@@ -81,7 +81,8 @@ class StageOut {
     Selection selection = select_outgoing(config_, items, options_.by_rank);
     receipt_.entries = std::move(selection.settled);
     list_outgoing(selection.outgoing, items);
-    const auto removed = deletions_.due(removed_inputs(config_, config_.deletions == config::Deletions::propagate ? buffer_.gone() : std::vector<fs::WalkItem>()));
+    auto removed = deletions_.due(removed_inputs(config_, config_.deletions == config::Deletions::propagate ? buffer_.gone() : std::vector<fs::WalkItem>()));
+    add(deletions_.leave(take_dropped(config_, items, removed)));
     if (!outgoing_.empty() || !selection.directories.empty() || !removed.empty()) {
       if (open_tree()) {
         make_directories(selection.directories);

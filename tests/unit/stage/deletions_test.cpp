@@ -5,6 +5,7 @@
 
 #include "fault_pfs.hpp"
 #include "scene.hpp"
+#include "stage/merge.hpp"
 
 using namespace efs;
 using namespace efs::stage;
@@ -30,6 +31,13 @@ struct Removing : Scene {
     buffer.gone_items.push_back(*std::ranges::find(items, path, &fs::WalkItem::path));
     buffer.nodes.erase(path);
     std::ranges::sort(buffer.gone_items, {}, &fs::WalkItem::path);
+  }
+  void rename(const std::string& from, const std::string& to) {
+    auto node = buffer.nodes.at(from);
+    remove(from);
+    node.origin.reset();
+    node.dirty = true;
+    buffer.nodes[to] = node;
   }
 };
 
@@ -96,6 +104,61 @@ TEST_CASE("deletions: a version that changed is a conflict", "[stage][out][delet
   SECTION("overwrite") {
     scene.config.on_conflict = config::OnConflict::overwrite;
     CHECK(action_of(scene.out(), "d/a") == Action::removed);
+    CHECK_FALSE(stdfs::exists(scene.root + "/d/a"));
+  }
+}
+
+TEST_CASE("deletions: what another node of the job brought out stays", "[stage][out][deletions]") {
+  Removing scene;
+  scene.remove("d/a");
+  scene.config.nodes = 2;
+  scene.config.on_conflict = config::OnConflict::overwrite;
+  const auto since = pfs_now(scene.root);
+  REQUIRE(since);
+  scene.config.merge_since = *since;
+  SECTION("it is newer than the job") {
+    write_file(scene.root + "/d/a", "the other node's");
+    CHECK(action_of(scene.out(), "d/a") == Action::conflict);
+    CHECK(content_of(scene.root + "/d/a") == "the other node's");
+  }
+  SECTION("what is older was somebody else's, and on-conflict counts") {
+    write_file(scene.root + "/d/a", "somebody's");
+    scene.config.merge_since = to_ns(stat_of(scene.root + "/d/a").st_ctim) + 1;
+    CHECK(action_of(scene.out(), "d/a") == Action::removed);
+    CHECK_FALSE(stdfs::exists(scene.root + "/d/a"));
+  }
+  SECTION("it comes between the look and the removal") {
+    const auto merging = merging_pfs(*since);
+    bool looked = false;
+    FaultPfs pfs([&](auto, const std::string& call, const auto& name) {
+      if (!looked && call == "unlink" && name == "a") {
+        looked = true;
+        write_file(scene.root + "/d/new", "the other node's");
+        stdfs::rename(scene.root + "/d/new", scene.root + "/d/a");
+      }
+      return 0;
+    }, *merging);
+    CHECK(action_of(scene.out(pfs), "d/a") == Action::conflict);
+    CHECK(looked);
+    CHECK(content_of(scene.root + "/d/a") == "the other node's");
+  }
+}
+
+TEST_CASE("deletions: an input that was renamed to what is dropped stays", "[stage][out][deletions]") {
+  Removing scene;
+  scene.config.outputs.push_back({.pattern = "out/**", .file_class = config::FileClass::persistent});
+  scene.rename("d/a", "old");  // no output rule matches and no resource holds it: temporary
+  const auto receipt = scene.out();
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(content_of(scene.root + "/d/a") == "a");
+  CHECK(action_of(receipt, "d/a") == Action::skipped);
+  CHECK(action_of(receipt, "old") == Action::dropped);
+  SECTION("and goes when another name of it is back") {
+    scene.buffer.nodes["out"] = {.ino = 1000, .type = S_IFDIR, .attributes = {.mode = 0755}, .target = {}, .dirty = true, .origin = {}};
+    scene.buffer.nodes["out/a"] = scene.buffer.nodes.at("old");
+    const auto again = scene.out();
+    CHECK(action_of(again, "d/a") == Action::removed);
+    CHECK(content_of(scene.root + "/out/a") == "a");
     CHECK_FALSE(stdfs::exists(scene.root + "/d/a"));
   }
 }

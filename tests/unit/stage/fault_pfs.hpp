@@ -14,7 +14,7 @@ namespace efs::stage::test {
 class FaultPfs final : public PfsIo {
  public:
   using Hook = std::function<int(std::uint64_t number, const std::string& call, const std::string& object)>;
-  explicit FaultPfs(Hook hook) : hook_(std::move(hook)) {}
+  explicit FaultPfs(Hook hook, PfsIo& real = posix_pfs()) : hook_(std::move(hook)), real_(real) {}
   std::uint64_t calls() const { return calls_; }
 
   Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode) override {
@@ -52,6 +52,7 @@ class FaultPfs final : public PfsIo {
   Status rmdir(int at, const std::string& name) override { return run("rmdir", name, [&] { return real_.rmdir(at, name); }); }
   Status remove_xattr(int fd, const std::string& name) override { return run("removexattr", name, [&] { return real_.remove_xattr(fd, name); }); }
   Status unlink(int at, const std::string& name) override { return run("unlink", name, [&] { return real_.unlink(at, name); }); }
+  Status remove(int at, const std::string& name, const struct stat& seen) override { return run("unlink", name, [&] { return real_.remove(at, name, seen); }); }
   Result<std::map<std::string, std::string>> xattrs(int fd) override { return run("xattrs", "", [&] { return real_.xattrs(fd); }); }
   Status set_xattr(int fd, const std::string& name, const std::string& value) override {
     return run("setxattr", name, [&] { return real_.set_xattr(fd, name, value); });
@@ -81,7 +82,7 @@ class FaultPfs final : public PfsIo {
   }
 
   Hook hook_;
-  PfsIo& real_ = posix_pfs();
+  PfsIo& real_;
   std::atomic<std::uint64_t> calls_{0};
 };
 

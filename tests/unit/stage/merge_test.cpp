@@ -113,5 +113,24 @@ TEST_CASE("of many nodes that bring out different files under one name exactly o
   }
 }
 
+TEST_CASE("what one node removes and another replaces is the other's", "[merge]") {
+  for (int round = 0; round < 200; ++round) {
+    const Scene scene;
+    scene.write("out", "old");
+    scene.write("p", "changed");
+    struct stat seen {};
+    REQUIRE(::fstatat(scene.fd.get(), "out", &seen, 0) == 0);
+    Status renamed;
+    {
+      const std::jthread removing([&] { (void)remove_merging(scene.fd.get(), "out", seen); });
+      renamed = rename_merging(scene.fd.get(), "p", "out", to_ns(seen.st_ctim) + 1);
+    }
+    REQUIRE(renamed);
+    REQUIRE(scene.read("out") == "changed");
+    CHECK(remove_merging(scene.fd.get(), "out", seen).error().code == EEXIST);
+    CHECK(remove_merging(scene.fd.get(), "nosuch", seen).error().code == ENOENT);
+  }
+}
+
 }  // namespace
 }  // namespace efs::stage
