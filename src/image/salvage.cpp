@@ -42,6 +42,11 @@ class Everything final : public stage::Buffer {
   stage::Buffer& inner_;
 };
 
+// What the job removed goes only where nothing that it made instead can have been lost, and from no place that it did not know.
+bool may_remove(const Image& image, const SalvageOptions& options) {
+  return options.to.empty() && !image.rebooted && image.missing.empty() && image.filesystem->recovery().emptied.empty();
+}
+
 // Which backend a file was in is known by its container only.
 std::string lost_reason(const Image& image) {
   if (image.missing.empty()) return "power loss took its content before the first fsync";
@@ -111,6 +116,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
     config.resources.clear();
     config.outputs.clear();
   }
+  if (!may_remove(image, options)) config.deletions = config::Deletions::ignore;
   fs::Staging staging(*image.filesystem);
   stage::StagingBuffer buffer(staging);
   Everything everything(buffer);
@@ -119,6 +125,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, merging ? *merging : stage::posix_pfs(), {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
   receipt.note = note_of(image);
   receipt.retry = "efs salvage";
+  if (config.deletions != image.config.deletions) receipt.note += "; inputs that the job removed were left where they are";
   if (items) vouch(image, receipt, *items);
   return receipt;
 }

@@ -174,6 +174,36 @@ check 'a salvage propagates, too' "$EFS" salvage salvaged
 check_not 'it is gone' test -e "$PFS/d/1"
 check 'clean' "$EFS" clean salvaged
 
+tree rescued
+in_place "$JOB" "$resources"
+declare_deletions
+sed -i 's/deletions: propagate/deletions: propagate\n  on-conflict: overwrite/' "$JOB"
+check 'start' "$EFS" start "$JOB"
+echo more >>"$MNT/d/1"
+check 'brings it out' "$EFS" unload -w "$MNT/d/1"
+rm "$MNT/d/1"
+kill_both rescued
+mkdir -p "$S/rescue/d"; echo mine >"$S/rescue/d/1"
+check 'a salvage to another place' "$EFS" salvage --to "$S/rescue" rescued
+check 'removes nothing there' grep -qx mine "$S/rescue/d/1"
+check 'nor here' test -e "$PFS/d/1"
+sed 's/"boot_id": "[^"]*"/"boot_id": "another"/' -i "$EFS_RUNTIME_DIR"/rescued/store/meta/instance.json "/dev/shm/efs-$(id -u)-rescued/meta/instance.json" 2>"$S/sed"
+check 'a salvage after a restart of the machine' "$EFS" salvage rescued
+check 'removes nothing: what the job made instead may be lost' test -e "$PFS/d/1"
+check 'and says so' test "$(field "$(cat "$PFS/efs-salvage-rescued.json")" "'were left where they are' in d['note']")" = True
+check 'clean' "$EFS" clean --force rescued
+
+tree aside
+in_place "$JOB" "$resources" 'outputs: [ [ path: "out/**" ] ]'
+declare_deletions
+check 'start' "$EFS" start "$JOB"
+mv "$MNT/d/1" "$MNT/aside"; mkdir "$MNT/out"; mv "$MNT/d/2" "$MNT/out/2"
+check 'stop' "$EFS" stop aside
+check 'what was renamed to something temporary stays' grep -qx 'content 1' "$PFS/d/1"
+check_not 'which is dropped' test -e "$PFS/aside"
+check 'what was renamed to a result is one' grep -qx 'content 2' "$PFS/out/2"
+check_not 'and goes' test -e "$PFS/d/2"
+
 fresh nowhere 'resources: [ [ path: input ] ]' 'outputs: [ [ path: "**", flags: temporary ] ]'
 sed -i '/results-dir/d' "$JOB"; declare_deletions
 check_exit 'deletions without results are refused' 2 "nothing goes back" "$EFS" check "$JOB"
