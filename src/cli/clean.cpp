@@ -81,6 +81,9 @@ std::string worth_keeping(const control::Instance& instance) {
   auto image = image::open_image(instance.directory);
   if (!image) return image.error().code == ENOENT ? "" : describe(image.error());
   if (image->manifest.left == image::Left::salvaged || image->manifest.left == image::Left::kept) return {};  // all that should be is elsewhere, too
+  // The disk may come back, and then only the journal, which would go now, knows whose they are.
+  const auto lost = image->filesystem->recovery().emptied.size();
+  if (!image->missing.empty() && lost > 0) return std::to_string(lost) + " files are in a backend that is not there: " + image->missing.front();
   const auto holdings = image::holdings_of(*image);
   if (!holdings) return describe(holdings.error());
   if (holdings->unsaved_files == 0) return {};

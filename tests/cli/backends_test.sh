@@ -277,6 +277,18 @@ if started "$JOB"; then
   check 'brings it' grep -qx c "$OUT/ckpt/c"
 fi
 
+two away error
+if started "$JOB"; then
+  mkdir "$MNT/ckpt"; echo c >"$MNT/ckpt/c"
+  kill_both away
+  mv "$DISK"/efs-* "$S/aside"
+  check_exit 'clean keeps the journal of what may come back' 1 'away is not removed: 1 files are in a backend that is not there: bulk' "$EFS" clean away
+  mv "$S/aside" "$(field "$(cat "$EFS_RUNTIME_DIR/away/instance.json")" "d['members'][1]['path']")"
+  check_exit 'when it is back, start goes on' 0 'mounted' "$EFS" start "$JOB"
+  check 'with all' grep -qx c "$MNT/ckpt/c"
+  check 'stop' "$EFS" stop away
+fi
+
 # --- the disk first, and new files in memory: the names outlive a restart of the machine, what was in memory does not ---
 DISK=$S/restart/disk; mkdir -p "$DISK"
 fresh restart "backends: [ [ id: bulk, type: NVRAM-NVML, daxfs: $DISK ], [ id: fast, type: DRAM, capacity: 24 MiB ] ]" 'resources: [ [ path: input ] ]' "$RULES"
