@@ -9,24 +9,39 @@ thread_local std::uint64_t left = 0;  // allocations until the one that fails; 0
 thread_local bool failed = false;
 thread_local std::uint64_t count = 0;
 
-void* allocate(std::size_t bytes, std::size_t alignment) {
+void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   ++count;
   if (left > 0 && --left == 0) {
     failed = true;
-    throw std::bad_alloc();
+    return nullptr;
   }
   // aligned_alloc wants a multiple of the alignment.
-  void* memory = alignment == 0 ? std::malloc(bytes) : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  return alignment == 0 ? std::malloc(bytes) : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
+  void* memory = allocate(bytes, alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
+std::size_t number(std::align_val_t alignment) { return static_cast<std::size_t>(alignment); }
+
 }  // namespace
 
-void* operator new(std::size_t bytes) { return allocate(bytes, 0); }
-void* operator new[](std::size_t bytes) { return allocate(bytes, 0); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, static_cast<std::size_t>(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, static_cast<std::size_t>(alignment)); }
+// All of them, so that none of the library's own frees what one of ours has made, or the reverse.
+void* operator new(std::size_t bytes) { return allocate_or_throw(bytes, 0); }
+void* operator new[](std::size_t bytes) { return allocate_or_throw(bytes, 0); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) { return allocate_or_throw(bytes, number(alignment)); }
+void* operator new[](std::size_t bytes, std::align_val_t alignment) { return allocate_or_throw(bytes, number(alignment)); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 0); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 0); }
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return allocate(bytes, number(alignment)); }
+void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return allocate(bytes, number(alignment)); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
