@@ -58,11 +58,11 @@ for test in tests/mount/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$bu
 for test in tests/slurm/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$build/bin"; done
 if [ -z "${EFS_FAST:-}" ]; then
   run "fuzzing" tests/fuzz/fuzz_test.sh
-  # A process that a sanitizer has made large is slow to fork: what forks a thousand times has one of its own. Such children
-  # and the crash enumeration have one thread; the thread sanitizer has nothing to find there.
+  # A process that a sanitizer has made large is slow to fork: what forks a thousand times has one of its own. Such children,
+  # the crash enumeration and the injected faults have one thread; the thread sanitizer has nothing to find there.
   run "address and undefined sanitizers" sanitized asan '~[killed]'
   run "address and undefined sanitizers, processes killed" sanitized asan '[killed]'
-  run "thread sanitizer" sanitized tsan '~[crash]~[killed]'
+  run "thread sanitizer" sanitized tsan '~[crash]~[fault]~[killed]'
 fi
 
 printf '\nslowest parts:\n'; sort -rn "$times" | head -n 12
