@@ -11,16 +11,6 @@ has_member() { [ "$(member "$1" "$2" "$3")" = "$4" ]; }
 keeper_of() { grep -lE "^PPid:[[:space:]]+$1$" /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3 | head -n 1; }
 holders_are() { [ "$("$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)[sys.argv[1]]["holders"]))' "$1")" = "$2" ]; }
 waiting_out() { [ "$("$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["out"]["waiters"]))')" = "$1" ]; }
-hold_out_slot() {
-  python3 -c '
-import fcntl, os, signal, struct, sys
-locks = os.open(sys.argv[1] + "/locks", os.O_RDWR | os.O_CREAT, 0o600)
-fcntl.fcntl(locks, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 1 << 21, 1, 0))
-open(sys.argv[1] + "/../held", "w").close()
-signal.pause()' "$C/queue" &
-  holder=$!
-  await 10 test -e "$C/held"
-}
 
 # --- what a job leaves on its mount, and another one of the same user, whose number begins like its ---
 work number
@@ -62,7 +52,7 @@ check 'its result is whole' test "$(cat "$W/results/result")" = $'one\ntwo'
 
 # --- the worker, in the epilog ---
 work epilog
-hold_out_slot
+hold_slot out
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho late >$EFS_MOUNT/result')
 check 'a stage-out waits in the epilog' await 40 waiting_out 1
 name=slurm-$job.0-n1

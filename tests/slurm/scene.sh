@@ -44,13 +44,13 @@ job_is_gone() { [ -z "$(ls -d "$C"/state.*/"$1".* 2>/dev/null)" ] && [ -z "$(ls 
 quiet() { await 30 all_idle && await 10 job_is_gone "$1"; }
 has_written() { compgen -G "$C/mnt.*/$1/$2" >/dev/null; }   # has_written JOB FILE: in its mount
 says() { grep -qE -- "$2" "$W/out.$1"; }
-hold_slot() {  # hold_slot: another stage-in is on and does not end, until release_slot
+hold_slot() {  # hold_slot [out]: another stage-in, or stage-out, is on and does not end, until release_slot
   python3 -c '
 import fcntl, os, signal, struct, sys
 locks = os.open(sys.argv[1] + "/locks", os.O_RDWR | os.O_CREAT, 0o600)
-fcntl.fcntl(locks, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 1 << 20, 1, 0))
+fcntl.fcntl(locks, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 1 << (21 if sys.argv[2] == "out" else 20), 1, 0))
 open(sys.argv[1] + "/../held", "w").close()
-signal.pause()' "$C/queue" &
+signal.pause()' "$C/queue" "${1:-in}" &
   holder=$!
   await 10 test -e "$C/held"
 }
