@@ -83,19 +83,19 @@ class StageOut {
     list_outgoing(selection.outgoing, items);
     auto removed = deletions_.due(removed_inputs(config_, config_.deletions == config::Deletions::propagate ? buffer_.gone() : std::vector<fs::WalkItem>()));
     add(deletions_.leave(take_dropped(config_, items, removed)));
-    if (!outgoing_.empty() || !selection.directories.empty() || !removed.empty()) {
-      if (open_tree()) {
-        make_directories(selection.directories);
-        run_batches(outgoing_);
-        link_names();
-        if (writer_.full() && !progress_.cancel) use_what_is_left();
-        remove_inputs(removed);
-        finish_directories(selection.directories);
-      } else {
-        add(deletions_.refuse(removed, receipt_.reason));
-        for (auto* list : {&outgoing_, &further_names_}) {
-          for (auto& out : *list) out.settle(Action::not_saved, receipt_.reason);
-        }
+    // Also where nothing goes there: the receipt does.
+    if (config_.results_dir.empty() && outgoing_.empty() && selection.directories.empty() && removed.empty()) return;
+    if (open_tree()) {
+      make_directories(selection.directories);
+      run_batches(outgoing_);
+      link_names();
+      if (writer_.full() && !progress_.cancel) use_what_is_left();
+      remove_inputs(removed);
+      finish_directories(selection.directories);
+    } else {
+      add(deletions_.refuse(removed, receipt_.reason));
+      for (auto* list : {&outgoing_, &further_names_}) {
+        for (auto& out : *list) out.settle(Action::not_saved, receipt_.reason);
       }
     }
     for (auto* list : {&outgoing_, &further_names_}) {

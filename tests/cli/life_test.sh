@@ -64,6 +64,12 @@ check 'the PFS is as it was' test "$before" = "$(listing "$PFS")"
 check 'no mount after stop' test ! -e "$MNT"
 check 'no daemon when stop returns' ended one
 
+# --- a job that writes nothing, and a results-dir that is not there ---
+fresh nothing; rmdir "$OUT"
+started "$JOB"
+check 'stop after a job that wrote nothing' "$EFS" stop nothing
+check 'its receipt has a place' json "$(cat "$OUT/efs-receipt-nothing.json")" "d['verdict'] == 'complete' and d['totals']['staged-out'] == 0"
+
 # --- several ---
 fresh two; two_job=$JOB two_mnt=$MNT two_out=$OUT
 fresh three
