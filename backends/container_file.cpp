@@ -13,8 +13,8 @@
 namespace efs {
 namespace {
 
-constexpr std::uint64_t page = 4096;
-std::uint64_t round_up(std::uint64_t n) { return (n + page - 1) / page * page; }
+constexpr std::uint64_t page_bytes = 4096;
+std::uint64_t round_up(std::uint64_t n) { return (n + page_bytes - 1) / page_bytes * page_bytes; }
 
 class MappedSegment final : public Segment {
  public:
@@ -51,7 +51,7 @@ std::int64_t ContainerFile::allocated() const {
 // Bytes that a store of [offset, offset + length) would allocate, counted in pages.
 std::uint64_t ContainerFile::missing(std::uint64_t offset, std::uint64_t length) const {
   const std::uint64_t end = round_up(offset + length);
-  std::uint64_t at = offset / page * page;
+  std::uint64_t at = offset / page_bytes * page_bytes;
   std::uint64_t holes = 0;
   while (at < end) {
     const off_t data = ::lseek(fd_.get(), static_cast<off_t>(at), SEEK_DATA);
@@ -61,8 +61,8 @@ std::uint64_t ContainerFile::missing(std::uint64_t offset, std::uint64_t length)
     if (data_at == end) break;
     const off_t hole = ::lseek(fd_.get(), data, SEEK_HOLE);
     if (hole < 0) break;
-    at = static_cast<std::uint64_t>(hole) / page * page;
-    if (static_cast<std::uint64_t>(hole) % page != 0) at += page;
+    at = static_cast<std::uint64_t>(hole) / page_bytes * page_bytes;
+    if (static_cast<std::uint64_t>(hole) % page_bytes != 0) at += page_bytes;
   }
   return holes;
 }

@@ -6,26 +6,24 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=$(cd "${1:-build}" && pwd)
-passed=0 failed=0 skipped=0
-log=$(mktemp) times=$(mktemp) failures=$(mktemp)
-trap 'rm -f "$log" "$times" "$failures"' EXIT
+work=$(mktemp -d) beside=
+trap '[ -z "$beside" ] || kill -- -"$beside" 2>/dev/null; rm -rf "$work"' EXIT
+touch "$work/sums" "$work/failures"
 
-# run NAME COMMAND...: adds the part's closing line to the sum; a part without one counts as one test.
+# run NAME COMMAND...: adds the part's closing line to the sums; a part without one counts as one test.
 run() {
-  local name=$1 line code failed_before=$failed begin=$SECONDS
+  local name=$1 line code passed failed skipped begin=$SECONDS log
   shift
+  log=$(mktemp -p "$work")
   printf '\n=== %s\n' "$name"
   "$@" 2>&1 | tee "$log"
   code=${PIPESTATUS[0]}
   line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1)
-  if [ -n "$line" ]; then
-    passed=$((passed + $(sed -E 's/^([0-9]+) passed.*/\1/' <<<"$line")))
-    failed=$((failed + $(sed -E 's/.*, ([0-9]+) failed.*/\1/' <<<"$line")))
-    skipped=$((skipped + $(sed -nE 's/.*, ([0-9]+) skipped.*/\1/p' <<<"$line" | grep . || echo 0)))
-    if [ "$code" != 0 ] && [[ $line == *" 0 failed"* ]]; then failed=$((failed + 1)); echo "$name exited with $code"; fi
-  elif [ "$code" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "$name exited with $code"; fi
-  printf '%5d s  %s\n' $((SECONDS - begin)) "$name" >>"$times"
-  [ "$failed" = "$failed_before" ] || { echo "--- $name: ${line:-exited with $code}"; grep -aE '^(FAIL|not ok)|FAILED|: failed:|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:' "$log" | head -n 20; } >>"$failures"
+  read -r passed failed skipped _ < <(tr -cd '0-9 \n' <<<"${line:-$((code == 0)) $((code != 0))} 0")
+  if [ "$code" != 0 ] && [ "$failed" = 0 ]; then failed=1; echo "$name exited with $code"; fi
+  echo "$passed $failed $skipped $((SECONDS - begin)) $name" >>"$work/sums"
+  [ "$failed" = 0 ] || { echo "--- $name: ${line:-exited with $code}"; grep -aE '^(FAIL|not ok)|FAILED|: failed:|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:' "$log" | head -n 20; } >>"$work/failures"
+  return 0
 }
 
 # Catch2's summary in our form.
@@ -48,24 +46,39 @@ sanitized() {  # sanitized PRESET TESTS: builds the unit and model tests with a 
   ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS=halt_on_error=1 catch "$build-$1/bin/efs-tests" "$2"
 }
 
-run "unit and model tests" catch "$build/bin/efs-tests"
-# libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
-# The crash enumeration brings a store of its own.
-PMEM_IS_PMEM_FORCE=1 run "unit and model tests on mapped segments" catch "$build/bin/efs-tests" '~[crash]'
-for test in tests/lint/*_test.sh tests/cli/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$build/bin"; done
-for test in tests/package/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$build"; done
-for test in tests/mount/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$build/bin" "$build/bin/efs-parity"; done
-for test in tests/slurm/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$build/bin"; done
-if [ -z "${EFS_FAST:-}" ]; then
+scripts() {  # scripts DIRECTORY ARGUMENTS...: every test script in it
+  local test directory=$1
+  shift
+  for test in tests/"$directory"/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$@"; done
+}
+
+instrumented() {
   run "fuzzing" tests/fuzz/fuzz_test.sh
   # A process that a sanitizer has made large is slow to fork: what forks a thousand times has one of its own. Such children,
   # the crash enumeration and the injected faults have one thread; the thread sanitizer has nothing to find there.
   run "address and undefined sanitizers" sanitized asan '~[killed]'
   run "address and undefined sanitizers, processes killed" sanitized asan '[killed]'
   run "thread sanitizer" sanitized tsan '~[crash]~[fault]~[killed]'
+}
+
+run "unit and model tests" catch "$build/bin/efs-tests"
+# libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
+# The crash enumeration brings a store of its own.
+PMEM_IS_PMEM_FORCE=1 run "unit and model tests on mapped segments" catch "$build/bin/efs-tests" '~[crash]'
+# Beside the scripts, which mostly wait; in a process group of its own, to be ended with this one.
+if [ -z "${EFS_FAST:-}" ]; then
+  set -m; instrumented >"$work/beside" 2>&1 & beside=$!; set +m
+fi
+scripts lint "$build/bin"
+scripts cli "$build/bin"
+scripts package "$build"
+scripts mount "$build/bin" "$build/bin/efs-parity"
+scripts slurm "$build/bin"
+if [ -n "$beside" ]; then
+  wait "$beside" || echo "0 1 0 0 what ran beside the scripts ended early" | tee -a "$work/sums" >>"$work/failures"
+  beside=; cat "$work/beside"
 fi
 
-printf '\nslowest parts:\n'; sort -rn "$times" | head -n 12
-[ "$failed" = 0 ] || { printf '\nwhat failed:\n'; cat "$failures"; }
-printf '\n%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
-[ "$failed" = 0 ]
+printf '\nslowest parts, in seconds:\n'; sort -k4nr "$work/sums" | head -n 12 | while read -r _ _ _ seconds name; do printf '%5d  %s\n' "$seconds" "$name"; done
+[ ! -s "$work/failures" ] || { printf '\nwhat failed:\n'; cat "$work/failures"; }
+awk '{ passed += $1; failed += $2; skipped += $3 } END { printf "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed != 0 }' "$work/sums"

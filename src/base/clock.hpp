@@ -53,6 +53,9 @@ inline FileTime file_time_now() {
   return t;
 }
 
+/// Now, for reports.
+inline Nanoseconds wall_clock() { return to_ns(to_timespec(file_time_now())); }
+
 /// Does an access move atime? relatime: where the time would say less than "read since the last change", and once a day.
 inline bool atime_is_due(const FileTime& atime, const FileTime& mtime, const FileTime& ctime) {
   return atime <= mtime || atime <= ctime || atime.seconds + 86400 <= file_time_now().seconds;

@@ -30,6 +30,9 @@ inline std::unexpected<Error> fail_errno() { return fail(errno); }
 /// The text for people: what, or strerror(code) where there is none.
 std::string describe(const Error& error);
 
+/// The error, with what was being done in front of it.
+inline std::unexpected<Error> told(const Error& error, const char* what) { return fail(error.code, std::string(what) + ": " + describe(error)); }
+
 /// Propagates the error of an expression that yields a Result or Status.
 #define EFS_TRY(expression)                                                  \
   do {                                                                       \

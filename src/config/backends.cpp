@@ -23,7 +23,7 @@ std::optional<BackendType> read_type(const Section& section, ProblemList& proble
   if (!word) return std::nullopt;
   const auto type = static_cast<BackendType>(word->value);
   if (type == BackendType::devdax) {
-    problems.add(section.mark_of("type"), "backend type " + quoted(section.find("type")->text) + " is not supported yet",
+    problems.add(section.mark_of("type"), "backend type " + in_quotes(section.find("type")->text) + " is not supported yet",
                  "use NVRAM-NVML with a DAX file system, or DRAM");
   }
   return type;
@@ -68,7 +68,7 @@ void check_together(const std::vector<Section>& sections, const JobConfig& confi
     const Backend& backend = config.backends[i];
     const auto [first, is_new] = directories.try_emplace(backend.daxfs, sections[i].mark.line);
     if (!is_new && !backend.daxfs.empty()) {
-      problems.add(sections[i].mark_of("daxfs"), "two backends have the directory " + quoted(backend.daxfs), "the first is at line " + std::to_string(first->second) + "; give each a directory of its own");
+      problems.add(sections[i].mark_of("daxfs"), "two backends have the directory " + in_quotes(backend.daxfs), "the first is at line " + std::to_string(first->second) + "; give each a directory of its own");
     }
     if (backend.type != BackendType::dram) continue;
     first_dram = std::min(first_dram, i);
@@ -91,7 +91,7 @@ void read_backends(const std::vector<Section>& sections, JobConfig& config, Prob
     const auto backend = read_backend(section, problems);
     const auto [first, is_new] = first_lines.try_emplace(backend.id.substr(0, backend.id.find_last_not_of('/') + 1), section.mark.line);
     if (!is_new && !backend.id.empty()) {
-      problems.add(section.mark_of("id"), "backend " + quoted(backend.id) + " is defined twice", "the first is at line " + std::to_string(first->second));
+      problems.add(section.mark_of("id"), "backend " + in_quotes(backend.id) + " is defined twice", "the first is at line " + std::to_string(first->second));
     }
     config.backends.push_back(backend);
   }

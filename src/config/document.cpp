@@ -53,13 +53,13 @@ bool read_pairs(const YamlNode& node, std::string_view title, std::vector<Pair>&
     return true;
   }
   bool good = node.kind == Kind::sequence;
-  if (!good) problems.add(node.mark, std::string(title) + " must hold KEY: VALUE pairs, not " + quoted(node.text));
+  if (!good) problems.add(node.mark, std::string(title) + " must hold KEY: VALUE pairs, not " + in_quotes(node.text));
   for (const auto& item : node.items) {
     if (item.kind == Kind::map) {
       pairs_of_map(item, pairs, problems);
     } else {
       problems.add(item.mark,
-                   std::string(title) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + quoted(item.text)),
+                   std::string(title) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + in_quotes(item.text)),
                    "a space must follow the colon");
       good = false;
     }
@@ -69,7 +69,7 @@ bool read_pairs(const YamlNode& node, std::string_view title, std::vector<Pair>&
 
 // Where a key that `keys` does not hold belongs, or the nearest that it does.
 std::string suggest_key(std::string_view key, Keys keys) {
-  if (const auto near = nearest(key, keys); !near.empty()) return "did you mean " + quoted(near) + "?";
+  if (const auto near = nearest(key, keys); !near.empty()) return "did you mean " + in_quotes(near) + "?";
   for (const auto& place : sections) {
     if (!place.section.starts_with("site ") && contains(place.keys, key)) return "it belongs to " + std::string(place.section);
   }
@@ -84,9 +84,9 @@ std::vector<Pair> known_pairs(std::vector<Pair> pairs, std::string_view title, K
   std::vector<Pair> known;
   for (auto& pair : pairs) {
     if (!contains(keys, pair.key)) {
-      problems.add(pair.mark, "unknown key " + quoted(pair.key) + " in " + std::string(title), suggest_key(pair.key, keys));
+      problems.add(pair.mark, "unknown key " + in_quotes(pair.key) + " in " + std::string(title), suggest_key(pair.key, keys));
     } else if (const auto [first, is_new] = first_lines.try_emplace(pair.key, pair.mark.line); !is_new) {
-      problems.add(pair.mark, "duplicate key " + quoted(pair.key) + " in " + std::string(title),
+      problems.add(pair.mark, "duplicate key " + in_quotes(pair.key) + " in " + std::string(title),
                    "it is already at line " + std::to_string(first->second) + "; remove one");
     } else {
       known.push_back(std::move(pair));
@@ -108,9 +108,9 @@ Section read_section(const YamlNode& node, Mark mark, std::string title, Keys ke
     section.bad.insert(pair.key);
     // yaml-cpp places a null at the next token: the key is the better place.
     if (value.kind == Kind::null || value.kind == Kind::scalar) {
-      problems.add(pair.mark, quoted(pair.key) + " has no value", "give it one, or remove the key");
+      problems.add(pair.mark, in_quotes(pair.key) + " has no value", "give it one, or remove the key");
     } else {
-      problems.add(value.mark, quoted(pair.key) + " must be one value, not a list", "quote a value that begins with [ or {");
+      problems.add(value.mark, in_quotes(pair.key) + " must be one value, not a list", "quote a value that begins with [ or {");
     }
   }
   return section;
@@ -125,7 +125,7 @@ std::vector<Section> read_list(const YamlNode& node, std::string_view name, cons
     return tables;
   }
   if (node.kind == Kind::scalar) {
-    problems.add(node.mark, quoted(name) + " must be a list, not " + quoted(node.text), "see the example in efs-job(5)");
+    problems.add(node.mark, in_quotes(name) + " must be a list, not " + in_quotes(node.text), "see the example in efs-job(5)");
     return tables;
   }
   for (const auto& item : node.items) {
@@ -133,7 +133,7 @@ std::vector<Section> read_list(const YamlNode& node, std::string_view name, cons
       tables.push_back(read_section(item, item.mark, title, keys, problems));
     } else {
       problems.add(item.mark,
-                   "an entry of " + quoted(name) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + quoted(item.text)),
+                   "an entry of " + in_quotes(name) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + in_quotes(item.text)),
                    contains(keys, "path") && !item.text.empty() ? "write path: \"" + item.text.substr(0, 60) + "\"" : "");
     }
   }
@@ -150,7 +150,7 @@ const Value* Section::find(std::string_view key) const {
 const Value* Section::require(std::string_view key, ProblemList& problems) const {
   const auto* value = find(key);
   if (!value && !malformed && !bad.contains(key)) {
-    problems.add(mark, quoted(key) + " is missing from " + title, "add " + std::string(key) + ": \"...\"");
+    problems.add(mark, in_quotes(key) + " is missing from " + title, "add " + std::string(key) + ": \"...\"");
   }
   return value;
 }
@@ -187,7 +187,7 @@ std::vector<Value> read_words(const YamlNode& node, std::string_view name, Probl
   if (node.kind == Kind::scalar) words.push_back({node.text, node.mark});
   for (const auto& item : node.items) {
     if (item.kind == Kind::scalar) words.push_back({item.text, item.mark});
-    else problems.add(item.mark, quoted(name) + " must be a list of words");
+    else problems.add(item.mark, in_quotes(name) + " must be a list of words");
   }
   return words;
 }
@@ -205,7 +205,7 @@ SiteDocument read_site_document(const YamlNode& root, ProblemList& problems) {
     else if (pair.key == "backends") document.backends = read_list(*pair.value, pair.key, "this backend", backend_keys, problems);
     else if (pair.key == "fixed") document.fixed = read_words(*pair.value, pair.key, problems);
     else if (pair.value->kind == Kind::scalar && !pair.value->text.empty()) document.top.values[pair.key] = {pair.value->text, pair.value->mark};
-    else problems.add(pair.mark, quoted(pair.key) + " must have one value");
+    else problems.add(pair.mark, in_quotes(pair.key) + " must have one value");
   }
   return document;
 }

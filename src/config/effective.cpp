@@ -15,7 +15,7 @@ void apply_limit(const Section& limits, std::string_view key, const std::optiona
   if (!most || value <= *most) return;
   const auto* asked = section.find(key);
   if (asked == nullptr || asked->source == Source::site) value = *most;
-  else problems.add(asked->mark, quoted(key) + " is " + quoted(asked->text) + ", above the site's limit of " + most_text, "ask for less; the limit is set in " + place_of(limits.mark_of(key)));
+  else problems.add(asked->mark, in_quotes(key) + " is " + in_quotes(asked->text) + ", above the site's limit of " + most_text, "ask for less; the limit is set in " + place_of(limits.mark_of(key)));
 }
 
 void limit_capacity(const Site& site, const Document& document, JobConfig& config, ProblemList& problems) {

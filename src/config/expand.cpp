@@ -47,7 +47,7 @@ class Expansion {
 
  private:
   bool report(const std::string& text, const std::string& suggestion) {
-    problems_.add(value_.mark, text + " in " + quoted(key_), suggestion);
+    problems_.add(value_.mark, text + " in " + in_quotes(key_), suggestion);
     return false;
   }
 
@@ -64,14 +64,14 @@ class Expansion {
     if (!rest_.empty()) rest_.remove_prefix(1);
     if (letter == '%') return result_ += '%', true;
     const auto* found = std::ranges::find(directives, letter, &Directive::letter);
-    if (found == directives.end()) return report(letter == '\0' ? "a single % at the end" : "unknown " + quoted(std::string("%") + letter), known_directives);
+    if (found == directives.end()) return report(letter == '\0' ? "a single % at the end" : "unknown " + in_quotes(std::string("%") + letter), known_directives);
     const std::string name = std::string("%") + letter;
     std::string text = surroundings_.find(found->variable).value_or("");
     // The name of the user and of the node are known without Slurm.
     if (text.empty() && letter == 'u') text = surroundings_.user;
     if (text.empty() && letter == 'N') text = surroundings_.node;
     if (text.empty()) return report(name + " has no value: " + found->variable + " is not set", "set it, or take " + name + " out; Slurm sets it in jobs" + (letter == 'A' || letter == 'a' ? " of an array" : ""));
-    if (text.contains('/') || text == "." || text == ".." || has_control(text)) return report(name + " is " + quoted(text) + " (" + found->variable + "), which cannot be part of a name", "choose another one without '/'");
+    if (text.contains('/') || text == "." || text == ".." || has_control(text)) return report(name + " is " + in_quotes(text) + " (" + found->variable + "), which cannot be part of a name", "choose another one without '/'");
     result_ += text;
     return true;
   }

@@ -18,7 +18,7 @@ const Value* fixed_by(const Site& site, std::string_view key) {
 }
 
 void refuse_fixed(const Value& value, std::string_view key, const Value& site, ProblemList& problems) {
-  problems.add(value.mark, quoted(key) + " is " + quoted(value.text) + ", but the site has fixed it to " + quoted(site.text), "remove it; see " + place_of(site.mark));
+  problems.add(value.mark, in_quotes(key) + " is " + in_quotes(value.text) + ", but the site has fixed it to " + in_quotes(site.text), "remove it; see " + place_of(site.mark));
 }
 
 // What a value means, so that "/a/" and "/a", or "1 MiB" and "1024 KiB", are the same. Its problems are reported elsewhere.
@@ -79,9 +79,9 @@ void put_command_line(const Overrides& overrides, Layers& layers, ProblemList& p
     const auto known = settings_schema();
     if (std::ranges::find(known, key) == known.end()) {
       const auto near = nearest(key, known);
-      problems.add({0, 0, "--set " + key}, "unknown key " + quoted(key), near.empty() ? "see global-settings in efs-job(5)" : "did you mean " + quoted(near) + "?");
+      problems.add({0, 0, "--set " + key}, "unknown key " + in_quotes(key), near.empty() ? "see global-settings in efs-job(5)" : "did you mean " + in_quotes(near) + "?");
     } else if (value.empty()) {
-      problems.add({0, 0, "--set " + key}, quoted(key) + " has no value", "write --set " + key + "=VALUE");
+      problems.add({0, 0, "--set " + key}, in_quotes(key) + " has no value", "write --set " + key + "=VALUE");
     } else {
       layers.put(key, value, Source::command_line, "--set " + key);
     }

@@ -16,7 +16,7 @@ std::vector<Problem> ProblemList::take_sorted() {
   return std::exchange(problems_, {});
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t longest = 60;
   std::string result = "'";
   std::size_t end = std::min(text.size(), longest);

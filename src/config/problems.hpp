@@ -32,6 +32,6 @@ class ProblemList {
 };
 
 /// `text` in single quotes for a message: control characters as '?', cut after some sixty bytes.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 }  // namespace efs::config

@@ -14,7 +14,7 @@ std::string_view without_slashes(std::string_view id) { return id.substr(0, id.f
 // `..` behind a wildcard cannot be resolved as text, and no pattern needs it.
 bool refuse_dot_dot_in_glob(const Value& value, ProblemList& problems) {
   if (!has_wildcard(value.text) || !has_dot_dot(value.text)) return false;
-  problems.add(value.mark, "pattern " + quoted(value.text) + " holds '..'", "write the pattern without it");
+  problems.add(value.mark, "pattern " + in_quotes(value.text) + " holds '..'", "write the pattern without it");
   return true;
 }
 
@@ -23,13 +23,13 @@ std::optional<std::string> path_below_root(const Value& value, const std::string
   if (!is_usable_path(value, "path", problems) || refuse_dot_dot_in_glob(value, problems)) return std::nullopt;
   if (!value.text.starts_with('/')) {
     auto path = relative_path(value.text);
-    if (!path) problems.add(value.mark, "resource " + quoted(value.text) + " leaves root-dir through '..'", "name a path below root-dir");
+    if (!path) problems.add(value.mark, "resource " + in_quotes(value.text) + " leaves root-dir through '..'", "name a path below root-dir");
     return path;
   }
   if (root_dir.empty()) return std::nullopt;  // reported: nothing to judge by
   const auto path = *absolute_path(value.text);
   if (is_within(path, root_dir)) return std::string(part_below(path, root_dir));
-  problems.add(value.mark, "resource " + quoted(value.text) + " is not below root-dir " + quoted(root_dir),
+  problems.add(value.mark, "resource " + in_quotes(value.text) + " is not below root-dir " + in_quotes(root_dir),
                "only what is below root-dir can be staged in; or leave out the leading '/'");
   return std::nullopt;
 }
@@ -46,8 +46,8 @@ std::string read_backend_id(const Section& section, std::string_view key, const 
     ids.push_back(backend.id);
   }
   const auto near = nearest(value->text, ids);
-  problems.add(value->mark, "unknown backend " + quoted(value->text),
-               near.empty() ? "defined here: " + quoted(ids.front()) : "did you mean " + quoted(near) + "?");
+  problems.add(value->mark, "unknown backend " + in_quotes(value->text),
+               near.empty() ? "defined here: " + in_quotes(ids.front()) : "did you mean " + in_quotes(near) + "?");
   return {};
 }
 
@@ -58,7 +58,7 @@ std::optional<std::string> output_pattern(const Value& value, const JobConfig& c
   if (!is_usable_path(value, "path", problems) || refuse_dot_dot_in_glob(value, problems)) return std::nullopt;
   if (!value.text.starts_with('/')) {
     auto path = relative_path(value.text);
-    if (!path) problems.add(value.mark, "output " + quoted(value.text) + " leaves the mount point through '..'", "name a path below mount-dir");
+    if (!path) problems.add(value.mark, "output " + in_quotes(value.text) + " leaves the mount point through '..'", "name a path below mount-dir");
     return path;
   }
   if (config.root_dir.empty() || config.mount_dir.empty()) return std::nullopt;  // reported: nothing to judge by
@@ -66,7 +66,7 @@ std::optional<std::string> output_pattern(const Value& value, const JobConfig& c
   for (const auto& directory : {config.mount_dir, config.root_dir}) {
     if (is_within(path, directory)) return std::string(part_below(path, directory));
   }
-  problems.add(value.mark, "output " + quoted(value.text) + " is neither below mount-dir nor below root-dir",
+  problems.add(value.mark, "output " + in_quotes(value.text) + " is neither below mount-dir nor below root-dir",
                "leave out the leading '/': output paths are relative to mount-dir");
   return std::nullopt;
 }
@@ -76,7 +76,7 @@ void read_list(const Section& section, Resource& resource, const JobConfig& conf
   resource.is_list = true;
   resource.line = section.mark_of("list").line;
   const auto refuse = [&](std::string_view key, const char* why) {
-    if (section.find(key)) problems.add(section.mark_of(key), quoted(key) + " does not go with 'list'", why);
+    if (section.find(key)) problems.add(section.mark_of(key), in_quotes(key) + " does not go with 'list'", why);
   };
   refuse("path", "make two resources of it");
   refuse("distribute", "every node gets what a list names");
@@ -87,7 +87,7 @@ void read_list(const Section& section, Resource& resource, const JobConfig& conf
   resource.path = *absolute_path(value->text.starts_with('/') ? value->text : config.root_dir + "/" + value->text);
   for (const auto& other : config.resources) {
     if (!other.is_list) continue;
-    if (other.path == resource.path) problems.add(value->mark, "list " + quoted(value->text) + " is named twice", "it is already at line " + std::to_string(other.line));
+    if (other.path == resource.path) problems.add(value->mark, "list " + in_quotes(value->text) + " is named twice", "it is already at line " + std::to_string(other.line));
     else if (other.file_class != resource.file_class) problems.add(value->mark, "lists with different flags", "the one at line " + std::to_string(other.line) + " has others; give all the same");
   }
 }
@@ -123,7 +123,7 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
       resource.is_glob = has_wildcard(*path);
       resource.path = path->empty() ? config.root_dir : config.root_dir + "/" + *path;
       if (const auto [first, is_new] = first_lines.try_emplace(*path, resource.line); !is_new) {
-        problems.add(value->mark, "resource " + quoted(value->text) + " is listed twice", "it is already at line " + std::to_string(first->second));
+        problems.add(value->mark, "resource " + in_quotes(value->text) + " is listed twice", "it is already at line " + std::to_string(first->second));
       }
     }
     config.resources.push_back(std::move(resource));

@@ -35,8 +35,8 @@ std::string read_name(const Section& settings, const std::string& file, ProblemL
   bool good = name.size() <= longest_name && !name.starts_with('.') && !name.starts_with('-');
   for (const char c : name) good = good && is_name_character(c);
   if (!good) {
-    problems.add(value->mark, "'name' is " + quoted(name) + ", which cannot name an instance",
-                 "1 to 64 of A-Z a-z 0-9 . _ -, not beginning with . or -; for example " + quoted(default_name(name)));
+    problems.add(value->mark, "'name' is " + in_quotes(name) + ", which cannot name an instance",
+                 "1 to 64 of A-Z a-z 0-9 . _ -, not beginning with . or -; for example " + in_quotes(default_name(name)));
   }
   return name;
 }
@@ -56,7 +56,7 @@ std::string read_level(const Section& settings, const std::string& fallback, Pro
 std::string read_directory(const Section& settings, std::string_view key, ProblemList& problems) {
   auto path = read_path(settings, key, problems);
   if (path != "/") return path;
-  problems.add(settings.mark_of(key), quoted(key) + " must not be '/'", "name a directory of this job's own");
+  problems.add(settings.mark_of(key), in_quotes(key) + " must not be '/'", "name a directory of this job's own");
   return {};
 }
 

@@ -32,9 +32,9 @@ void check_fixed(const Site& site, ProblemList& problems) {
       std::vector<std::string_view> known(settings_schema().begin(), settings_schema().end());
       known.insert(known.end(), backend_schema().begin(), backend_schema().end());
       const auto near = nearest(key, known);
-      problems.add(word.mark, quoted(key) + " cannot be fixed", near.empty() ? "name a key of global-settings or of a backend, or 'backends'" : "did you mean " + quoted(near) + "?");
+      problems.add(word.mark, in_quotes(key) + " cannot be fixed", near.empty() ? "name a key of global-settings or of a backend, or 'backends'" : "did you mean " + in_quotes(near) + "?");
     } else if (of_settings ? site.settings.find(key) == nullptr : site.backends.empty() || (of_backend && site.backends.front().find(key) == nullptr)) {
-      problems.add(word.mark, quoted(key) + " is fixed, but has no value here", of_settings ? "add it to global-settings" : "add it to the first backend");
+      problems.add(word.mark, in_quotes(key) + " is fixed, but has no value here", of_settings ? "add it to global-settings" : "add it to the first backend");
     }
   }
 }
@@ -71,7 +71,7 @@ std::expected<Site, Problems> parse_site(const std::string& text, const std::str
   read_limits(site, problems);
   check_fixed(site, problems);
   for (const auto* key : {"name", "in-place"})
-    if (site.settings.find(key)) problems.add(site.settings.mark_of(key), quoted(key) + " is of one job: it cannot have a value for all", "remove it");
+    if (site.settings.find(key)) problems.add(site.settings.mark_of(key), in_quotes(key) + " is of one job: it cannot have a value for all", "remove it");
   mark_origin(site.settings, file);
   mark_origin(site.limits, file);
   for (auto& backend : site.backends) mark_origin(backend, file);

@@ -37,8 +37,8 @@ void check_nesting(const Section& settings, const JobConfig& config, ProblemList
     if (equal && (rule.inner_key == "root-dir" || rule.inner_key == "results-dir")) continue;
     if (rule.outer_key == "results-dir" && config.results_dir == config.root_dir) continue;
     problems.add(settings.mark_of(rule.inner_key),
-                 quoted(rule.inner_key) + (equal ? " is the same as " : " is inside ") + quoted(rule.outer_key) + ": " + std::string(rule.why),
-                 "choose a directory outside " + quoted(rule.outer));
+                 in_quotes(rule.inner_key) + (equal ? " is the same as " : " is inside ") + in_quotes(rule.outer_key) + ": " + std::string(rule.why),
+                 "choose a directory outside " + in_quotes(rule.outer));
   }
 }
 
@@ -77,7 +77,7 @@ void check_daxfs(const std::vector<Section>& sections, const JobConfig& config, 
     const auto& daxfs = config.backends[i].daxfs;
     if (daxfs.empty() || config.mount_dir.empty() || !is_within(daxfs, config.mount_dir)) continue;
     problems.add(sections[i].mark_of("daxfs"), "'daxfs' is in 'mount-dir': the mount would hide it",
-                 "choose a directory outside " + quoted(config.mount_dir));
+                 "choose a directory outside " + in_quotes(config.mount_dir));
   }
 }
 

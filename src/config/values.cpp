@@ -27,11 +27,11 @@ const Word* find_word(const Section& section, std::string_view key, std::span<co
   }
   std::string suggestion;
   if (const auto near = nearest(value->text, names); !near.empty()) {
-    suggestion = "did you mean " + quoted(near) + "?";
+    suggestion = "did you mean " + in_quotes(near) + "?";
   } else {
     for (const auto name : names) suggestion.append(suggestion.empty() ? "one of: " : ", ").append(name);
   }
-  problems.add(value->mark, quoted(value->text) + " is not a value of " + quoted(key), suggestion);
+  problems.add(value->mark, in_quotes(value->text) + " is not a value of " + in_quotes(key), suggestion);
   return nullptr;
 }
 
@@ -45,12 +45,12 @@ std::optional<std::uint64_t> read_size(const Section& section, std::string_view 
   if (!value) return std::nullopt;
   const auto size = parse_size(value->text);
   if (!size) {
-    problems.add(value->mark, quoted(value->text) + " is not a size that " + quoted(key) + " can have",
+    problems.add(value->mark, in_quotes(value->text) + " is not a size that " + in_quotes(key) + " can have",
                  "sizes are written \"2 GiB\", \"3.5 TB\" or \"4096\"");
     return std::nullopt;
   }
   if (*size < least || *size > most) {
-    problems.add(value->mark, quoted(key) + " is " + quoted(value->text) + ", out of range", size_range(least, most));
+    problems.add(value->mark, in_quotes(key) + " is " + in_quotes(value->text) + ", out of range", size_range(least, most));
     return std::nullopt;
   }
   return size;
@@ -63,13 +63,13 @@ int read_number(const Section& section, std::string_view key, int least, int mos
   int number = 0;
   const auto [stop, error] = std::from_chars(value->text.data(), end, number);
   if (error == std::errc{} && stop == end && number >= least && number <= most) return number;
-  problems.add(value->mark, quoted(key) + " is " + quoted(value->text), "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  problems.add(value->mark, in_quotes(key) + " is " + in_quotes(value->text), "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
   return fallback;
 }
 
 bool is_usable_path(const Value& value, std::string_view key, ProblemList& problems) {
   if (value.text.contains('\0')) {
-    problems.add(value.mark, quoted(key) + " holds a NUL character", "no path can; remove it");
+    problems.add(value.mark, in_quotes(key) + " holds a NUL character", "no path can; remove it");
     return false;
   }
   return true;
@@ -80,7 +80,7 @@ std::string read_path(const Section& section, std::string_view key, ProblemList&
   if (!value || !is_usable_path(*value, key, problems)) return {};
   auto path = absolute_path(value->text);
   if (!path) {
-    problems.add(value->mark, quoted(key) + " is relative and the working directory is gone", "write an absolute path");
+    problems.add(value->mark, in_quotes(key) + " is relative and the working directory is gone", "write an absolute path");
     return {};
   }
   return *path;

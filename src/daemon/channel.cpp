@@ -7,12 +7,6 @@
 
 namespace efs::daemon {
 
-namespace {
-
-std::unexpected<Error> told(const Error& error) { return fail(error.code, "supervisor channel: " + describe(error)); }
-
-}  // namespace
-
 void set_text(Message& message, std::string_view text) {
   const std::size_t length = std::min(text.size(), message.text.size() - 1);
   std::copy_n(text.data(), length, message.text.begin());
@@ -20,14 +14,14 @@ void set_text(Message& message, std::string_view text) {
 }
 
 Status send_message(int socket, const Message& message, std::span<const int> fds) {
-  if (const Status sent = send_with_descriptors(socket, std::as_bytes(std::span(&message, 1)), fds); !sent) return told(sent.error());
+  if (const Status sent = send_with_descriptors(socket, std::as_bytes(std::span(&message, 1)), fds); !sent) return told(sent.error(), "supervisor channel");
   return {};
 }
 
 Result<std::optional<Received>> receive_message(int socket) {
   Received received;
   auto got = receive_with_descriptors(socket, std::as_writable_bytes(std::span(&received.message, 1)));
-  if (!got) return told(got.error());
+  if (!got) return told(got.error(), "supervisor channel");
   if (got->size == 0) return std::nullopt;
   if (got->size != sizeof received.message) return fail(EPROTO, "supervisor channel: message of the wrong size");
   received.fds = std::move(got->fds);

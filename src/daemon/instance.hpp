@@ -50,6 +50,9 @@ struct InstanceOptions {
 enum class State : std::uint8_t { planning, staging_in, running, unmounting, staging_out, unsaved, ended, failed };
 const char* name_of(State state);
 
+// How often a verb that follows is told of the progress.
+constexpr auto progress_interval = std::chrono::milliseconds(250);
+
 class Instance {
  public:
   /// `turns`: where stage-in and stage-out wait for their turn at the PFS.

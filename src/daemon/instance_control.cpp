@@ -13,7 +13,6 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
-constexpr auto progress_interval = std::chrono::milliseconds(250);
 
 Json to_json(const TurnClient::Shown& turn) {
   static constexpr std::array standings{"waiting", "holds", "none"};

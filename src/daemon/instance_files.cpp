@@ -12,7 +12,6 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
-constexpr auto progress_interval = std::chrono::milliseconds(250);
 constexpr std::size_t most_names = 10000;      // of one request
 constexpr std::size_t items_per_line = 1000;   // of a listing
 

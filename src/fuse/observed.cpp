@@ -92,7 +92,7 @@ struct Observed<Member, operation> {
 };
 
 // Forgets of many inodes at once have no inode of their own.
-void forget_multi(fuse_req_t request, std::size_t count, fuse_forget_data* forgets) {
+void observe_forgets(fuse_req_t request, std::size_t count, fuse_forget_data* forgets) {
   Observer& observer = static_cast<Door*>(fuse_req_userdata(request))->observer;
   if (observer.listens())
     for (std::size_t i = 0; i < count; ++i) observer.learn({.operation = Operation::forget, .ino = forgets[i].ino, .count = forgets[i].nlookup});
@@ -150,7 +150,7 @@ fuse_lowlevel_ops observed_operations() {
   observe<&Ops::fallocate, Operation::fallocate>(ops);
   observe<&Ops::copy_file_range, Operation::copy_file_range>(ops);
   observe<&Ops::lseek, Operation::lseek>(ops);
-  if (ops.forget_multi != nullptr) ops.forget_multi = forget_multi;
+  if (ops.forget_multi != nullptr) ops.forget_multi = observe_forgets;
   return ops;
 }
 

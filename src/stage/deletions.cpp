@@ -11,7 +11,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::size_t grain = 64;  // files that one thread removes in a row
+constexpr std::size_t files_in_a_row = 64;  // files that one thread removes in a row
 constexpr const char* was_gone = "it was not there any more";
 
 ReceiptEntry entry_of(const fs::WalkItem& item, Action action, std::string reason) {
@@ -87,7 +87,7 @@ std::vector<ReceiptEntry> Deletions::carry_out(const std::vector<fs::WalkItem>& 
       entries[i] = failure_of(inputs[i], {ENOMEM, exception.what()});
     }
   };
-  crew_.run(inputs.size(), grain, [&](std::size_t begin, std::size_t end) {
+  crew_.run(inputs.size(), files_in_a_row, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       if (!S_ISDIR(inputs[i].attributes.st_mode)) each(i, &Deletions::remove_file);
     }

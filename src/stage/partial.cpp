@@ -16,10 +16,6 @@ namespace {
 
 constexpr std::size_t longest_name = 255;
 
-std::unexpected<Error> told(const Error& error, const char* what) {
-  return fail(error.code, std::string(what) + ": " + describe(error));
-}
-
 /// Creates with `make` what must not exist; a partial that does is a killed stage-out's, and is removed.
 template <typename Make>
 auto make_afresh(PfsIo& pfs, const PartialJob& job, Make make) {

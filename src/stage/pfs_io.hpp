@@ -19,6 +19,8 @@
 
 namespace efs::stage {
 
+constexpr int directory_flags = O_RDONLY | O_DIRECTORY;
+
 /// Thread-safe. `at` is a directory descriptor or AT_FDCWD. Errors carry the errno and no text: callers know the
 /// object and say it. Names given with a directory descriptor never follow a symbolic link in the last component.
 class PfsIo {

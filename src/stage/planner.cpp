@@ -20,7 +20,6 @@
 namespace efs::stage {
 namespace {
 
-constexpr int directory_flags = O_RDONLY | O_DIRECTORY;
 
 class Planner {
  public:

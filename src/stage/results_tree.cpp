@@ -7,12 +7,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr int directory_flags = O_RDONLY | O_DIRECTORY;
 constexpr std::size_t many = 16;  // directories from which on one syncfs is cheaper than an fsync each
-
-std::unexpected<Error> told(const Error& error, const char* what) {
-  return fail(error.code, std::string(what) + ": " + describe(error));
-}
 
 bool not_permitted(const Error& error) { return error.code == EPERM || error.code == EACCES; }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "stage/hard_links.hpp"
+#include "stage/paths.hpp"
 
 namespace efs::stage {
 namespace {
@@ -22,11 +23,6 @@ Fate fate_of(const PlanEntry& entry, const fs::WalkItem* item) {
   if (!item->parts.empty()) return Fate::replace;
   if (entry.type == EntryType::symlink) return type == S_IFLNK && item->target == entry.target ? Fate::keep : Fate::replace;
   return type == S_IFREG && *item->origin == entry.origin ? Fate::keep : Fate::replace;
-}
-
-std::string_view parent_of(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
 }
 
 /// Files with several names some of which are in the buffer: the others become names of that file.
@@ -57,8 +53,8 @@ Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items, const st
     const Fate fate = gone.contains(entry.path) ? Fate::of_the_job : fate_of(entry, found == there.end() ? nullptr : found->second);
     if (fate == Fate::replace) result.outdated.push_back(entry.path);
     if (fate == Fate::stage || fate == Fate::replace) {
-      touched.insert(std::string(parent_of(entry.path)));
-      for (auto above = parent_of(entry.path); !above.empty(); above = parent_of(above)) needed.insert(above);
+      touched.insert(std::string(parent_view(entry.path)));
+      for (auto above = parent_view(entry.path); !above.empty(); above = parent_view(above)) needed.insert(above);
       left.push_back(entry);
       continue;
     }

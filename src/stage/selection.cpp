@@ -5,13 +5,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "stage/paths.hpp"
+
 namespace efs::stage {
 namespace {
-
-std::string_view parent_of(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
-}
 
 ReceiptEntry entry_of(const fs::WalkItem& item, Action action, std::string reason) {
   ReceiptEntry entry;
@@ -45,7 +42,7 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
   std::unordered_set<std::string_view> results;  // dirty persistent directories
   std::unordered_set<std::string_view> needed;   // those and all on the way to what goes out
   const auto need = [&](std::string_view path) {
-    for (; !path.empty() && needed.insert(path).second; path = parent_of(path)) {}
+    for (; !path.empty() && needed.insert(path).second; path = parent_view(path)) {}
   };
   for (const auto& item : items) {
     const mode_t type = item.attributes.st_mode & S_IFMT;
@@ -62,7 +59,7 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
       results.insert(item.path);
       need(item.path);
     } else {
-      need(parent_of(item.path));
+      need(parent_view(item.path));
       selection.outgoing.push_back(&item);
     }
   }
@@ -76,7 +73,7 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
   std::erase_if(selection.settled, [&](const ReceiptEntry& entry) {
     return entry.action == Action::dropped && needed.contains(entry.path);
   });
-  std::ranges::stable_sort(selection.outgoing, {}, [](const fs::WalkItem* item) { return parent_of(item->path); });
+  std::ranges::stable_sort(selection.outgoing, {}, [](const fs::WalkItem* item) { return parent_view(item->path); });
   if (by_rank) std::ranges::stable_sort(selection.outgoing, {}, [&](const fs::WalkItem* item) { return config::rank(config, item->path); });
   return selection;
 }

@@ -77,10 +77,6 @@ class PendingFiles {
   std::size_t published_ = 0;
 };
 
-std::unexpected<Error> told(const Error& error, const char* what) {
-  return fail(error.code, std::string(what) + ": " + describe(error));
-}
-
 class StageIn {
  public:
   StageIn(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
@@ -109,7 +105,7 @@ class StageIn {
 
  private:
   void stage_all() {
-    auto root = pfs_.open(AT_FDCWD, plan_.root_dir, O_RDONLY | O_DIRECTORY);
+    auto root = pfs_.open(AT_FDCWD, plan_.root_dir, directory_flags);
     if (!root) return failed("", {root.error().code, plan_.root_dir + ": " + describe(root.error())});
     root_ = std::move(*root);
     if (auto known = find_present(); !known) return failed("", std::move(known.error()));
@@ -202,7 +198,7 @@ class StageIn {
   }
 
   Status copy_xattrs(const std::string& path) {
-    auto directory = pfs_.open_beneath(root_.get(), path, O_RDONLY | O_DIRECTORY);
+    auto directory = pfs_.open_beneath(root_.get(), path, directory_flags);
     // One that may be passed but not read is no input itself, only on the way to one.
     if (!directory && directory.error().code == EACCES) return {};
     if (!directory) return told(directory.error(), "opening the directory");
@@ -216,7 +212,7 @@ class StageIn {
     if (stopped()) return;
     try {
       ScratchPool::Loan scratch(scratches_);
-      DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_.get(), path, O_RDONLY | O_DIRECTORY); });
+      DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_.get(), path, directory_flags); });
       PendingFiles pending(buffer_);
       for (const auto* entry : task) {
         if (stopped()) return;

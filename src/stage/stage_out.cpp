@@ -35,14 +35,8 @@ constexpr std::size_t batch_files = 32768;  // few batches: each costs two commi
 constexpr std::uint64_t batch_bytes = 1U << 30U;
 constexpr std::uint64_t fsync_from = 8U << 20U;  // such files are synced by their own thread as soon as they are written
 constexpr std::size_t syncfs_from = 16;          // other files of a batch: one syncfs for all, since it waits for strangers too
-constexpr std::size_t task_files = 64;
-constexpr std::uint64_t task_bytes = 8U << 20U;
-
-Nanoseconds wall_clock() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return to_ns(now);
-}
+constexpr std::size_t most_files = 64;
+constexpr std::uint64_t most_bytes = 8U << 20U;
 
 /// What `work` throws fails the results of the task.
 void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
@@ -295,10 +289,10 @@ class StageOut {
   /// Runs `work` over the batch in pieces of neighbours, in parallel. What it throws fails that piece's results.
   void in_tasks(std::span<Outgoing> batch, const std::function<void(std::span<Outgoing>)>& work) {
     std::vector<std::span<Outgoing>> tasks;
-    const std::size_t most = std::clamp<std::size_t>(batch.size() / (std::size_t{4} * Crew::automatic_most), 1, task_files);
+    const std::size_t most = std::clamp<std::size_t>(batch.size() / (std::size_t{4} * Crew::automatic_most), 1, most_files);
     while (!batch.empty()) {
       std::size_t count = 0;
-      for (std::uint64_t bytes = 0; count < batch.size() && count < most && bytes < task_bytes; ++count) bytes += batch[count].entry.bytes;
+      for (std::uint64_t bytes = 0; count < batch.size() && count < most && bytes < most_bytes; ++count) bytes += batch[count].entry.bytes;
       tasks.push_back(batch.first(count));
       batch = batch.subspan(count);
     }

@@ -11,8 +11,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr int directory_flags = O_RDONLY | O_DIRECTORY;
-constexpr std::size_t grain = 64;  // names that one thread asks for in a row
+constexpr std::size_t names_in_a_row = 64;  // names that one thread asks for in a row
 
 /// Where the mode bits say so nobody needs to be asked. Should an access control list say otherwise, opening the file
 /// will tell.
@@ -48,7 +47,7 @@ void Survey::look_at(Found& found, int directory) {
 
 std::vector<Found> Survey::look(const std::vector<std::string>& paths) {
   std::vector<Found> all(paths.size());
-  crew_.run(paths.size(), grain, [&](std::size_t begin, std::size_t end) {
+  crew_.run(paths.size(), names_in_a_row, [&](std::size_t begin, std::size_t end) {
     DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_, path, directory_flags); });
     for (std::size_t i = begin; i < end; ++i) {
       all[i].path = paths[i];

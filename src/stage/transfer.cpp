@@ -16,10 +16,6 @@ constexpr std::uint64_t writeback_step = 32U << 20U;
 // The kernel reads ahead for one reader that goes straight on; to it, several threads in one file look like random access.
 constexpr std::uint64_t read_ahead = 16U << 20U;
 
-std::unexpected<Error> told(const Error& error, const char* what) {
-  return fail(error.code, std::string(what) + ": " + describe(error));
-}
-
 struct Range {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;

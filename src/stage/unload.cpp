@@ -29,8 +29,6 @@ constexpr const char* unproved_text = "nothing proves that no program has it map
 /// At results-dir, or known to be on the PFS.
 bool is_there(Action action) { return action == Action::staged_out || action == Action::kept || action == Action::unchanged; }
 
-Nanoseconds wall_clock() { return to_ns(to_timespec(file_time_now())); }
-
 /// What was known of a file's writers when its copy was about to begin.
 struct Proof {
   std::string path;
@@ -236,8 +234,8 @@ class Unload {
   }
 
   Result<fs::Origin> version_below(const std::string& top_path, const std::string& path) {
-    auto top = pfs_.open(AT_FDCWD, top_path, O_RDONLY | O_DIRECTORY);
-    auto directory = top ? pfs_.open_beneath(top->get(), parent_of(path), O_RDONLY | O_DIRECTORY) : std::move(top);
+    auto top = pfs_.open(AT_FDCWD, top_path, directory_flags);
+    auto directory = top ? pfs_.open_beneath(top->get(), parent_of(path), directory_flags) : std::move(top);
     if (!directory) return std::unexpected(directory.error());
     auto now = pfs_.lstat(directory->get(), leaf_of(path));
     if (!now) return std::unexpected(now.error());
@@ -274,8 +272,8 @@ class Unload {
     auto part = clipped(request_.part, static_cast<std::uint64_t>(item.attributes.st_size));
     if (!part) return part;
     if (!item.parts.empty() && united(parts_of(item.parts), *part) != parts_of(item.parts)) return fail(EINVAL, "only the parts " + item.parts + " of it were loaded");
-    auto top = pfs_.open(AT_FDCWD, config_.results_dir, O_RDONLY | O_DIRECTORY);
-    auto directory = top ? pfs_.open_beneath(top->get(), parent_of(item.path), O_RDONLY | O_DIRECTORY) : std::move(top);
+    auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
+    auto directory = top ? pfs_.open_beneath(top->get(), parent_of(item.path), directory_flags) : std::move(top);
     auto old = directory ? pfs_.open_beneath(directory->get(), leaf_of(item.path), O_RDONLY | O_NONBLOCK) : std::unexpected(directory.error());
     if (!old && old.error().code == ENOENT) return fail(ENOENT, "results-dir has no version of it that the part could go into; unload all of it first");
     if (!old) return std::unexpected(old.error());

@@ -114,7 +114,7 @@ void every_one(Run run) {
   CHECK(n > 50);
 }
 
-constexpr std::uint64_t snapshot_often = 1500;  // bytes of journal
+constexpr std::uint64_t short_journal = 1500;  // bytes of journal
 
 }  // namespace
 
@@ -122,21 +122,21 @@ TEST_CASE("every call to the store fails once", "[fault]") {
   const auto scenario = test::every_operation();
   for (const auto durability : {Durability::volatile_memory, Durability::page, Durability::cache_line})
     for (const int code : {EIO, ENOSPC})
-      for (const auto compaction : {std::uint64_t{16u << 20}, snapshot_often})
+      for (const auto compaction : {std::uint64_t{16u << 20}, short_journal})
         every_one([&](std::uint64_t n) { return with_failing_call(scenario, {.durability = durability, .code = code, .smallest_compaction = compaction}, n); });
 }
 
 TEST_CASE("from one call on the store fails for good", "[fault]") {
   const auto scenario = test::every_operation();
   for (const auto durability : {Durability::volatile_memory, Durability::page, Durability::cache_line})
-    for (const auto compaction : {std::uint64_t{16u << 20}, snapshot_often})
+    for (const auto compaction : {std::uint64_t{16u << 20}, short_journal})
       every_one([&](std::uint64_t n) { return with_failing_call(scenario, {.durability = durability, .on = true, .smallest_compaction = compaction}, n); });
 }
 
 TEST_CASE("every allocation of memory fails once", "[fault]") {
   const auto scenario = test::every_operation();
   for (const auto durability : {Durability::volatile_memory, Durability::page})
-    for (const auto compaction : {std::uint64_t{16u << 20}, snapshot_often})
+    for (const auto compaction : {std::uint64_t{16u << 20}, short_journal})
       every_one([&](std::uint64_t n) { return with_failing_allocation(scenario, {.durability = durability, .smallest_compaction = compaction}, n); });
 }
 

@@ -19,7 +19,7 @@ using namespace efs;
 
 namespace {
 
-constexpr std::uint64_t capacity = 4u << 20;
+constexpr std::uint64_t member_capacity = 4u << 20;
 
 /// Two directories, which survive the device that is made of them.
 struct Scene {
@@ -32,7 +32,7 @@ struct Scene {
   std::unique_ptr<Backend> one(const std::string& part, bool counted = true) const {
     FsdaxOptions options;
     options.directory = open(part);
-    if (counted) options.capacity = capacity;
+    if (counted) options.capacity = member_capacity;
     options.strict = counted;
     return std::move(*make_fsdax(std::move(options)));
   }
@@ -111,43 +111,43 @@ TEST_CASE("a device of none, or whose new containers have no place, is refused")
 TEST_CASE("with spill, a full place passes new containers on, and takes them again when it has room") {
   const Scene scene;
   auto device = scene.device(true);
-  CHECK(device->space().capacity == 2 * capacity);
-  CHECK(device->space().available == 2 * capacity);
+  CHECK(device->space().capacity == 2 * member_capacity);
+  CHECK(device->space().available == 2 * member_capacity);
   CHECK(device->place_for({}) == 0U);
   CHECK(device->place_for({.place = 1}) == 1U);
   REQUIRE(device->create(1));
-  fill(*device, 1, capacity - room_for_unknown(device->at(0).space()) + 4096);  // less than what a file of unknown size wants
+  fill(*device, 1, member_capacity - room_for_unknown(device->at(0).space()) + 4096);  // less than what a file of unknown size wants
   CHECK(device->place_for({}) == 1U);
   CHECK(device->place_for({.place = std::nullopt, .size = 8192}) == 0U);  // one whose size is known goes where it fits
   CHECK(device->place_for({.place = std::nullopt, .size = 2u << 20}) == 1U);
-  CHECK(device->place_for({.place = std::nullopt, .size = capacity + 1}).error().code == ENOSPC);
+  CHECK(device->place_for({.place = std::nullopt, .size = member_capacity + 1}).error().code == ENOSPC);
   REQUIRE(device->create(2));
   CHECK(device->place_of(2) == 1);
-  fill(*device, 2, capacity - 4096);
+  fill(*device, 2, member_capacity - 4096);
   CHECK(device->place_for({}) == 0U);  // both are down to their last: the last of the first is given out
-  fill(*device, 1, capacity);
+  fill(*device, 1, member_capacity);
   CHECK(device->place_for({}) == 1U);
-  fill(*device, 2, capacity);
+  fill(*device, 2, member_capacity);
   CHECK(device->place_for({}).error().code == ENOSPC);
   CHECK(device->create(3).error().code == ENOSPC);
   CHECK(device->space().available == 0);
   device->remove(1);
   CHECK(device->place_for({}) == 0U);
-  CHECK(device->space().available == capacity);
+  CHECK(device->space().available == member_capacity);
 }
 
 TEST_CASE("without spill, each place ends for itself, and what is available is that of new containers") {
   const Scene scene;
   auto device = scene.device(false, 0);
-  CHECK(device->space().capacity == 2 * capacity);
-  CHECK(device->space().available == capacity);
+  CHECK(device->space().capacity == 2 * member_capacity);
+  CHECK(device->space().available == member_capacity);
   REQUIRE(device->create(1));
-  fill(*device, 1, capacity);
+  fill(*device, 1, member_capacity);
   CHECK(device->place_for({}) == 0U);
   CHECK(device->space().available == 0);
   REQUIRE(device->create_at(2, 1));
   fill(*device, 2, 4096);
-  CHECK(device->space().used == capacity + 4096);
+  CHECK(device->space().used == member_capacity + 4096);
 }
 
 TEST_CASE("a place that refuses a container for want of space passes it on, and no second copy is left") {
@@ -249,7 +249,7 @@ TEST_CASE("containers made ahead are used for files of their place only") {
   REQUIRE(scene.in("/a").size() >= 4);
   const auto full = files->make_node({}, fs::root_ino, "full", S_IFREG | 0644, 0)->ino;
   CHECK(device->place_of(full) == 0);
-  fill(*device, full, capacity - 8192);
+  fill(*device, full, member_capacity - 8192);
   const auto spilled = files->make_node({}, fs::root_ino, "spilled", S_IFREG | 0644, 0)->ino;
   CHECK(device->place_of(spilled) == 1);
   REQUIRE(files->unlink({}, fs::root_ino, "full"));

@@ -19,7 +19,7 @@ using fs::Filesystem;
 
 namespace {
 
-struct Scene {
+struct PoolScene {
   test::TempDirectory directory{"/dev/shm"};
   UniqueFd metadata = directory.open();
   std::unique_ptr<Backend> real;
@@ -27,7 +27,7 @@ struct Scene {
   std::unique_ptr<Filesystem> filesystem;
   std::size_t prepared = 0;  // of the last fill
 
-  Scene() {
+  PoolScene() {
     ::mkdir((directory.path() + "/data").c_str(), 0700);
     open();
   }
@@ -54,7 +54,7 @@ struct Scene {
 }  // namespace
 
 TEST_CASE("creates take from the pool, and make their own container when it is empty") {
-  Scene scene;
+  PoolScene scene;
   scene.fill();
   const auto ahead = static_cast<int>(scene.prepared);
   REQUIRE(ahead > 0);
@@ -69,7 +69,7 @@ TEST_CASE("creates take from the pool, and make their own container when it is e
 }
 
 TEST_CASE("the pool grows with the demand and stays bounded") {
-  Scene scene;
+  PoolScene scene;
   int made = 0;
   for (int i = 0; i < 500; ++i) {
     REQUIRE(scene.make("f" + std::to_string(i)));
@@ -85,7 +85,7 @@ TEST_CASE("the pool grows with the demand and stays bounded") {
 }
 
 TEST_CASE("a file from the pool is as old as its create") {
-  Scene scene;
+  PoolScene scene;
   scene.fill();
   const FileTime before = file_time_now();
   const auto entry = scene.make("f");
@@ -98,7 +98,7 @@ TEST_CASE("a file from the pool is as old as its create") {
 }
 
 TEST_CASE("directories and links take numbers that the pool has not reserved") {
-  Scene scene;
+  PoolScene scene;
   scene.fill();
   std::set<std::uint64_t> numbers;
   for (int i = 0; i < 100; ++i) {
@@ -112,7 +112,7 @@ TEST_CASE("directories and links take numbers that the pool has not reserved") {
 }
 
 TEST_CASE("a store that refuses a part of a fill keeps the rest, and is left in peace for a while") {
-  Scene scene;
+  PoolScene scene;
   for (int i = 0; i < 100; ++i) {  // to full batches
     REQUIRE(scene.make("f" + std::to_string(i)));
     scene.fill();
@@ -136,7 +136,7 @@ TEST_CASE("a store that refuses a part of a fill keeps the rest, and is left in 
 }
 
 TEST_CASE("a clean end removes what was not used") {
-  Scene scene;
+  PoolScene scene;
   REQUIRE(scene.make("kept"));
   scene.fill();
   CHECK(scene.containers() == 1 + scene.prepared);
@@ -147,7 +147,7 @@ TEST_CASE("a clean end removes what was not used") {
 }
 
 TEST_CASE("numbers of the pool are never used again, not even after a crash") {
-  Scene scene;
+  PoolScene scene;
   std::uint64_t highest = 0;
   for (int round = 0; round < 5; ++round) {
     const auto made = scene.make("f" + std::to_string(round));
@@ -179,7 +179,7 @@ TEST_CASE("numbers of the pool are never used again, not even after a crash") {
 }
 
 TEST_CASE("creates, fills and removals side by side leave no container too many") {
-  Scene scene;
+  PoolScene scene;
   std::vector<std::jthread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&scene, t] {

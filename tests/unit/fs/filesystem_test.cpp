@@ -15,13 +15,13 @@ using fs::Filesystem;
 
 namespace {
 
-struct Scene {
+struct FilesystemScene {
   test::TempDirectory directory{"/dev/shm"};
   UniqueFd metadata;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Filesystem> filesystem;
 
-  Scene() : metadata(directory.open()) {
+  FilesystemScene() : metadata(directory.open()) {
     ::mkdir((directory.path() + "/data").c_str(), 0700);
     open();
   }
@@ -35,7 +35,7 @@ struct Scene {
   std::uint64_t file(const std::string& name) { return filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0)->ino; }
 };
 
-std::size_t containers(const Scene& scene) {
+std::size_t containers(const FilesystemScene& scene) {
   std::size_t count = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(scene.directory.path() + "/data"))
     if (entry.is_regular_file()) ++count;
@@ -45,7 +45,7 @@ std::size_t containers(const Scene& scene) {
 }  // namespace
 
 TEST_CASE("an unlinked file lives until the kernel forgets it, and then its space is free") {
-  Scene scene;
+  FilesystemScene scene;
   const auto ino = scene.file("f");
   REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "f"));
   const std::string data = "still here";
@@ -58,7 +58,7 @@ TEST_CASE("an unlinked file lives until the kernel forgets it, and then its spac
 }
 
 TEST_CASE("recovery frees what had no name and keeps the rest") {
-  Scene scene;
+  FilesystemScene scene;
   scene.file("kept");
   scene.file("gone");
   REQUIRE(scene.filesystem->setxattr({}, scene.filesystem->lookup(fs::root_ino, "kept")->ino, "user.a", "value", 0));
@@ -73,7 +73,7 @@ TEST_CASE("recovery frees what had no name and keeps the rest") {
 }
 
 TEST_CASE("a nameless file takes a name, and a snapshot keeps what is open without one") {
-  Scene scene;
+  FilesystemScene scene;
   const auto ino = scene.filesystem->make_nameless({}, fs::root_ino, 0600)->ino;
   CHECK(scene.filesystem->getattr(ino)->attributes.st_nlink == 0);
   REQUIRE(scene.filesystem->link({}, ino, fs::root_ino, "named"));
@@ -91,7 +91,7 @@ TEST_CASE("a nameless file takes a name, and a snapshot keeps what is open witho
 }
 
 TEST_CASE("readdir shows each name that stays once, whatever comes and goes meanwhile") {
-  Scene scene;
+  FilesystemScene scene;
   std::set<std::string> stable;
   for (int i = 0; i < 500; ++i) {
     stable.insert("s" + std::to_string(i));
@@ -114,7 +114,7 @@ TEST_CASE("readdir shows each name that stays once, whatever comes and goes mean
 }
 
 TEST_CASE("the first write-open marks a staged file dirty, a read-open does not") {
-  Scene scene;
+  FilesystemScene scene;
   fs::Staging staging(*scene.filesystem);
   const auto ino = staging.begin_file();
   REQUIRE(ino);
@@ -134,7 +134,7 @@ TEST_CASE("the first write-open marks a staged file dirty, a read-open does not"
 }
 
 TEST_CASE("a renamed input counts as new at its new place") {
-  Scene scene;
+  FilesystemScene scene;
   fs::Staging staging(*scene.filesystem);
   const auto ino = staging.begin_file();
   REQUIRE(staging.publish_file(*ino, "in", {.mode = 0644}, {.size = 9}));
@@ -144,7 +144,7 @@ TEST_CASE("a renamed input counts as new at its new place") {
 }
 
 TEST_CASE("setgid directories hand down their group, setuid falls with a write and a chown") {
-  Scene scene;
+  FilesystemScene scene;
   const auto dir = scene.filesystem->make_node({.uid = 1, .gid = 5}, fs::root_ino, "d", S_IFDIR | 02775, 0)->ino;
   const auto file = scene.filesystem->make_node({.uid = 1, .gid = 6}, dir, "f", S_IFREG | 04755, 0);
   CHECK(file->attributes.st_gid == 5);
@@ -168,7 +168,7 @@ std::string example_acl() {
 }  // namespace
 
 TEST_CASE("a default ACL takes the umask's place, and mode and ACL agree also after recovery") {
-  Scene scene;
+  FilesystemScene scene;
   const auto dir = scene.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0755, 0)->ino;
   REQUIRE(scene.filesystem->setxattr({}, dir, "system.posix_acl_default", example_acl(), 0));
   const auto file = scene.filesystem->make_node({.umask = 077}, dir, "f", S_IFREG | 0660, 0);
@@ -209,7 +209,7 @@ TEST_CASE("a snapshot keeps ACLs, far times and times of birth") {
 }
 
 TEST_CASE("reading a directory moves its atime once per change, and not where it is to stay") {
-  Scene scene;
+  FilesystemScene scene;
   const auto dir = scene.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0755, 0)->ino;
   const auto atime = [&] { return efs::FileTime(scene.filesystem->getattr(dir)->attributes.st_atim); };
   const auto born = atime();
@@ -227,7 +227,7 @@ TEST_CASE("reading a directory moves its atime once per change, and not where it
 }
 
 TEST_CASE("only the first of several read-write opens makes remembered attributes stale, until all are closed") {
-  Scene scene;
+  FilesystemScene scene;
   const auto ino = scene.file("f");
   const auto now = [&] { return scene.filesystem->getattr(ino)->may_change_now; };
   CHECK_FALSE(scene.filesystem->open({}, ino, O_WRONLY)->attributes_go_stale);
@@ -244,7 +244,7 @@ TEST_CASE("only the first of several read-write opens makes remembered attribute
 }
 
 TEST_CASE("a stranger takes privilege bits away by a write only, not by a chown of nothing") {
-  Scene scene;
+  FilesystemScene scene;
   const auto ino = scene.file("f");
   const fs::AttributeChange nothing{.touch = true, .clear_privilege = true};
   const auto mode = [&] { return scene.filesystem->getattr(ino)->attributes.st_mode & 07777; };
@@ -262,7 +262,7 @@ TEST_CASE("a stranger takes privilege bits away by a write only, not by a chown 
 }
 
 TEST_CASE("setgid without group execution falls for strangers, stays for members of the group, supplementary or not") {
-  Scene scene;
+  FilesystemScene scene;
   const auto ino = scene.file("f");
   const auto mode_after = [&](const fs::Caller& caller) {
     REQUIRE(scene.filesystem->setattr({}, ino, {.mode = 02666, .gid = 5}));
@@ -277,7 +277,7 @@ TEST_CASE("setgid without group execution falls for strangers, stays for members
 }
 
 TEST_CASE("threads that create, rename and remove leave a namespace that adds up") {
-  Scene scene;
+  FilesystemScene scene;
   std::vector<std::jthread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&scene, t] {

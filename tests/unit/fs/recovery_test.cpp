@@ -14,13 +14,13 @@ using fs::Filesystem;
 
 namespace {
 
-struct Scene {
+struct RecoveryScene {
   test::TempDirectory directory{"/dev/shm"};
   UniqueFd metadata;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Filesystem> filesystem;
 
-  Scene() {
+  RecoveryScene() {
     for (const char* part : {"/data", "/meta"}) ::mkdir((directory.path() + part).c_str(), 0700);
     metadata.reset(::open((directory.path() + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     open({});
@@ -51,7 +51,7 @@ struct Scene {
 }  // namespace
 
 TEST_CASE("recovery frees containers that no record knows and keeps the others") {
-  Scene scene;
+  RecoveryScene scene;
   const auto known = scene.filesystem->make_node({}, fs::root_ino, "known", S_IFREG | 0644, 0)->ino;
   const auto unfinished = *fs::Staging(*scene.filesystem).begin_file();
   REQUIRE(scene.backend->create(1000));  // made ahead, say
@@ -66,7 +66,7 @@ TEST_CASE("recovery frees containers that no record knows and keeps the others")
 }
 
 TEST_CASE("recovery keeps room for removals") {
-  Scene scene;
+  RecoveryScene scene;
   const std::string stem(200, 'n');
   constexpr int names = 20000;
   for (int i = 0; i < names; ++i) REQUIRE(scene.filesystem->make_symlink({}, fs::root_ino, stem + std::to_string(i), "t"));
@@ -77,7 +77,7 @@ TEST_CASE("recovery keeps room for removals") {
 }
 
 TEST_CASE("a look changes nothing and answers changes with EROFS") {
-  Scene scene;
+  RecoveryScene scene;
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
   const std::string text = "content";
   REQUIRE(scene.filesystem->write({}, ino, std::as_bytes(std::span(text)), 0));
@@ -94,7 +94,7 @@ TEST_CASE("a look changes nothing and answers changes with EROFS") {
 }
 
 TEST_CASE("what is booked as saved is clean until it changes, also after recovery and in a snapshot") {
-  Scene scene;
+  RecoveryScene scene;
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0)->ino;
   const auto is_dirty = [&] { return fs::Staging(*scene.filesystem).walk()->at(0).dirty; };
   CHECK(is_dirty());
@@ -110,7 +110,7 @@ TEST_CASE("what is booked as saved is clean until it changes, also after recover
 }
 
 TEST_CASE("an extended attribute that changes makes a saved file dirty") {
-  Scene scene;
+  RecoveryScene scene;
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0)->ino;
   const auto is_dirty = [&] { return fs::Staging(*scene.filesystem).walk()->at(0).dirty; };
   REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
@@ -122,7 +122,7 @@ TEST_CASE("an extended attribute that changes makes a saved file dirty") {
 }
 
 TEST_CASE("the names of a hard link are saved together") {
-  Scene scene;
+  RecoveryScene scene;
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "a", S_IFREG | 0644, 0)->ino;
   REQUIRE(scene.filesystem->link({}, ino, fs::root_ino, "b"));
   const auto dirty = [&](std::size_t i) { return fs::Staging(*scene.filesystem).walk()->at(i).dirty; };
@@ -141,7 +141,7 @@ TEST_CASE("the names of a hard link are saved together") {
 }
 
 TEST_CASE("under another name a saved file is not saved") {
-  Scene scene;
+  RecoveryScene scene;
   REQUIRE(scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0));
   REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
   REQUIRE(scene.filesystem->rename({}, fs::root_ino, "result", fs::root_ino, "other", 0));

@@ -15,7 +15,7 @@ using test::LiveBuffer;
 
 namespace {
 
-constexpr fs::Origin version{.device = 1, .inode = 2, .size = 3, .mtime = 4, .ctime = 5};
+constexpr fs::Origin staged_version{.device = 1, .inode = 2, .size = 3, .mtime = 4, .ctime = 5};
 
 std::uint64_t filled(LiveBuffer& buffer, const std::string& content) {
   const auto ino = *buffer.staging->begin_file();
@@ -26,7 +26,7 @@ std::uint64_t filled(LiveBuffer& buffer, const std::string& content) {
 
 Status publish(LiveBuffer& buffer, const std::string& path, const std::string& content, Over over, const std::string& parts = {}) {
   const auto ino = filled(buffer, content);
-  Status done = buffer.staging->publish_over({.ino = ino, .path = path, .attributes = {.mode = 0644, .atime = 7, .mtime = 8}, .origin = version}, over, parts);
+  Status done = buffer.staging->publish_over({.ino = ino, .path = path, .attributes = {.mode = 0644, .atime = 7, .mtime = 8}, .origin = staged_version}, over, parts);
   if (!done) buffer.staging->abandon(ino);
   return done;
 }
@@ -95,7 +95,7 @@ TEST_CASE("opens for writing are counted until they are released; each can be se
   CHECK(buffer.staging->writers(ino)->possible);
   CHECK(buffer.staging->writers(ino)->open == 1);
   CHECK(buffer.staging->writers(ino)->edits != before->edits);
-  CHECK_FALSE(*buffer.staging->set_saved(ino, "f", before->edits, version, false));
+  CHECK_FALSE(*buffer.staging->set_saved(ino, "f", before->edits, staged_version, false));
   buffer.filesystem->release(ino, O_WRONLY);
   CHECK_FALSE(buffer.staging->writers(ino)->possible);
   buffer.filesystem->release(ino, O_WRONLY);  // one too many must not make it less than none
@@ -148,14 +148,14 @@ TEST_CASE("a saved file is clean under its name until it changes") {
   const auto ino = buffer.write("f", "x");
   CHECK(buffer.staging->find("f")->dirty);
   CHECK(buffer.staging->remove_clean("f").error().code == EBUSY);
-  REQUIRE(buffer.staging->set_saved(ino, "f", buffer.staging->writers(ino)->edits, version, false) == true);
+  REQUIRE(buffer.staging->set_saved(ino, "f", buffer.staging->writers(ino)->edits, staged_version, false) == true);
   CHECK_FALSE(buffer.staging->find("f")->dirty);
-  CHECK(buffer.staging->find("f")->saved == version);
+  CHECK(buffer.staging->find("f")->saved == staged_version);
   CHECK_FALSE(buffer.staging->find("f")->origin);
 
   buffer.open();  // journalled
   CHECK_FALSE(buffer.staging->find("f")->dirty);
-  CHECK(buffer.staging->find("f")->saved == version);
+  CHECK(buffer.staging->find("f")->saved == staged_version);
 
   REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "f", fs::root_ino, "g", 0));
   CHECK(buffer.staging->find("g")->dirty);
@@ -163,7 +163,7 @@ TEST_CASE("a saved file is clean under its name until it changes") {
   buffer.write("f", "y");
   CHECK(buffer.staging->find("f")->dirty);
   CHECK(buffer.staging->remove_clean("f").error().code == EBUSY);
-  REQUIRE(buffer.staging->set_saved(ino, "f", *buffer.staging->edits(ino), version, false) == true);
+  REQUIRE(buffer.staging->set_saved(ino, "f", *buffer.staging->edits(ino), staged_version, false) == true);
   REQUIRE(buffer.filesystem->open({}, ino, O_WRONLY));
   CHECK_FALSE(buffer.staging->remove_clean("f"));
   buffer.filesystem->release(ino, O_WRONLY);
@@ -182,7 +182,7 @@ TEST_CASE("names that were staged in together are clean together, also after a r
   for (const auto* name : {"a", "d/b", "c"}) {
     const auto item = *buffer.staging->find(name);
     CHECK(item.ino == buffer.ino("a"));
-    CHECK(item.origin == version);
+    CHECK(item.origin == staged_version);
     CHECK(item.linked);
     CHECK_FALSE(item.dirty);
     CHECK(item.attributes.st_nlink == 3);
@@ -235,12 +235,12 @@ TEST_CASE("a class holds for what is below, unless that has one of its own, and 
 
 TEST_CASE("a snapshot keeps what staging keeps") {
   const auto fill = [](fs::Namespace& names) {
-    REQUIRE(names.apply(fs::MakeNode{.ino = 2, .parent = 0, .mode = S_IFREG | 0644, .dirty = 0, .staged = 1, .origin = version, .origin_path = "f"}));
+    REQUIRE(names.apply(fs::MakeNode{.ino = 2, .parent = 0, .mode = S_IFREG | 0644, .dirty = 0, .staged = 1, .origin = staged_version, .origin_path = "f"}));
     fs::SetStaging staging = fs::staging_of(*names.find(2));
     staging.parts = "0+1";
     staging.keep = 1;
     staging.saved = 1;
-    staging.copy = version;
+    staging.copy = staged_version;
     staging.saved_path = "f";
     REQUIRE(names.apply(staging));
     REQUIRE(names.apply(fs::Replace{.ino = 2, .parent = fs::root_ino, .time = 9, .name = "f"}));
@@ -261,8 +261,8 @@ TEST_CASE("a snapshot keeps what staging keeps") {
   const auto& extra = *copy.find(2)->extra;
   CHECK(extra.parts == "0+1");
   CHECK(extra.keep == Keep::temporary);
-  CHECK(extra.saved == version);
-  CHECK(extra.origin == version);
+  CHECK(extra.saved == staged_version);
+  CHECK(extra.origin == staged_version);
   CHECK(copy.root().extra->keep == Keep::persistent);
   CHECK(copy.child(copy.root(), "f").value()->ino == 2);
   CHECK(copy.find(2)->nlink == 1);

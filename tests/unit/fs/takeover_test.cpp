@@ -17,14 +17,14 @@ namespace {
 
 constexpr std::uint64_t root = fs::root_ino;
 
-struct Scene {
+struct TakeoverScene {
   test::TempDirectory directory{"/dev/shm"};
   UniqueFd metadata = directory.open();
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Filesystem> filesystem;
   std::uint64_t request = 0;
 
-  Scene() {
+  TakeoverScene() {
     ::mkdir((directory.path() + "/data").c_str(), 0700);
     open(false);
     REQUIRE(filesystem->new_connection());
@@ -53,7 +53,7 @@ struct Scene {
 }  // namespace
 
 TEST_CASE("a request that was carried out is answered and not carried out again", "[takeover]") {
-  Scene s;
+  TakeoverScene s;
   SECTION("create") {
     const auto caller = s.next();
     const auto made = s.filesystem->make_node(caller, root, "f", S_IFREG | 0600, 0);
@@ -120,7 +120,7 @@ TEST_CASE("a request that was carried out is answered and not carried out again"
 }
 
 TEST_CASE("a request that was not carried out is, and an old connection's number means nothing", "[takeover]") {
-  Scene s;
+  TakeoverScene s;
   const auto caller = s.next();
   CHECK(s.restarted(caller)->make_node(s.resent, root, "f", S_IFREG | 0600, 0));
   REQUIRE(s.filesystem->new_connection());
@@ -130,7 +130,7 @@ TEST_CASE("a request that was not carried out is, and an old connection's number
 }
 
 TEST_CASE("inodes without a name live as long as the kernel knows them", "[takeover]") {
-  Scene s;
+  TakeoverScene s;
   const auto ino = s.file("f");
   REQUIRE(s.filesystem->write({}, ino, std::as_bytes(std::span("data", 4)), 0));
   REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
@@ -147,7 +147,7 @@ TEST_CASE("inodes without a name live as long as the kernel knows them", "[takeo
 }
 
 TEST_CASE("a file that has a name is not taken for forgotten", "[takeover]") {
-  Scene s;
+  TakeoverScene s;
   const auto ino = s.file("f");
   s.open(true);
   const auto left = s.filesystem->forget(ino, 1000);
@@ -158,7 +158,7 @@ TEST_CASE("a file that has a name is not taken for forgotten", "[takeover]") {
 }
 
 TEST_CASE("answers and places in directories survive snapshots", "[takeover]") {
-  Scene s;
+  TakeoverScene s;
   const auto caller = s.next();
   const auto made = s.filesystem->make_node(caller, root, "first", S_IFDIR | 0700, 0);
   const std::uint64_t directory = s.filesystem->make_node(s.next(), root, "walked", S_IFDIR | 0700, 0)->ino;
@@ -195,7 +195,7 @@ TEST_CASE("answers and places in directories survive snapshots", "[takeover]") {
 }
 
 TEST_CASE("a container that no record knows is in nobody's way", "[takeover]") {
-  Scene s;
+  TakeoverScene s;
   const auto last = s.file("last");
   // The predecessor died between the container and its record: for the next create, and one behind it.
   for (const auto number : {last + 1, last + 2}) {
@@ -214,7 +214,7 @@ TEST_CASE("a container that no record knows is in nobody's way", "[takeover]") {
 }
 
 TEST_CASE("a successor and a start after the death of all differ in what the kernel has", "[takeover]") {
-  Scene s;
+  TakeoverScene s;
   const auto caller = s.next();
   const auto ino = s.filesystem->make_node(caller, root, "f", S_IFREG | 0600, 0)->ino;
   REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
@@ -236,7 +236,7 @@ TEST_CASE("a successor and a start after the death of all differ in what the ker
 }
 
 TEST_CASE("a file without a name that the kernel has given back is gone after a takeover", "[takeover]") {
-  Scene s;
+  TakeoverScene s;
   const auto ino = s.file("f");
   REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
   CHECK(s.filesystem->forget(ino, 1).gone);  // leaves no record

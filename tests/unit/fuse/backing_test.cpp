@@ -43,7 +43,7 @@ class Registrar final : public BackingRegistrar {
   int last = 0, questions = 0, closings = 0, fail_next = 0;
 };
 
-struct Scene {
+struct BackingScene {
   test::TempDirectory directory{"/dev/shm"};
   std::unique_ptr<Backend> backend = [this] {
     FsdaxOptions options;
@@ -60,7 +60,7 @@ struct Scene {
 }  // namespace
 
 TEST_CASE("containers are registered ahead in batches, and an open then asks nobody") {
-  Scene scene;
+  BackingScene scene;
   std::vector<fs::ContainerPool::Ready> made;
   for (std::uint64_t ino = 2; ino < 2 + 40; ++ino) made.push_back(scene.container(ino));
   scene.table.prepare(made);
@@ -74,7 +74,7 @@ TEST_CASE("containers are registered ahead in batches, and an open then asks nob
 }
 
 TEST_CASE("what could not be registered ahead is registered by its open") {
-  Scene scene;
+  BackingScene scene;
   scene.registrar.fail_next = 1;
   const std::vector made{scene.container(2), scene.container(3)};
   scene.table.prepare(made);
@@ -89,7 +89,7 @@ TEST_CASE("what could not be registered ahead is registered by its open") {
 }
 
 TEST_CASE("an inode with privilege bits gives its id back and takes the daemon's path") {
-  Scene scene;
+  BackingScene scene;
   const std::vector made{scene.container(2)};
   scene.table.prepare(made);
   CHECK(scene.acquire(2, false) == 0);
@@ -100,7 +100,7 @@ TEST_CASE("an inode with privilege bits gives its id back and takes the daemon's
 }
 
 TEST_CASE("ids are closed in batches: when one is full, when it is quiet, or when they hold much space") {
-  Scene scene;
+  BackingScene scene;
   const auto open_and_drop = [&](std::uint64_t ino, std::uint64_t bytes) {
     (void)scene.container(ino);
     scene.acquire(ino);
@@ -129,7 +129,7 @@ TEST_CASE("ids are closed in batches: when one is full, when it is quiet, or whe
 }
 
 TEST_CASE("idle ids are bounded, also those of files that were made and never opened") {
-  Scene scene;
+  BackingScene scene;
   std::uint64_t ino = 2;
   for (; ino < 2 + 2 * BackingTable::most_idle; ++ino) {
     const std::vector made{scene.container(ino)};
@@ -147,7 +147,7 @@ TEST_CASE("idle ids are bounded, also those of files that were made and never op
 }
 
 TEST_CASE("what is open on the daemon's path is known to the registrar, for a successor") {
-  Scene scene;
+  BackingScene scene;
   (void)scene.container(2);
   CHECK(scene.acquire(2, false) == 0);
   CHECK(scene.acquire(2, false) == 0);
@@ -159,7 +159,7 @@ TEST_CASE("what is open on the daemon's path is known to the registrar, for a su
 }
 
 TEST_CASE("a successor keeps every inode on the path and id that its predecessor gave it") {
-  Scene scene;
+  BackingScene scene;
   for (std::uint64_t ino = 2; ino < 5; ++ino) (void)scene.container(ino);
   scene.registrar.known = {7, 8};
   scene.registrar.last = 100;

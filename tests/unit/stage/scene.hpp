@@ -38,6 +38,8 @@ inline void write_file(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
+inline std::uint64_t hash(const std::string& text) { return checksum(std::as_bytes(std::span(text))); }
+
 inline std::string random_text(std::size_t size, unsigned seed) {
   std::mt19937_64 random(seed);
   std::string text(size, '\0');

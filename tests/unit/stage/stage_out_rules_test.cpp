@@ -26,7 +26,6 @@ void make_conflict(Scene& scene) {
   write_file(scene.root + "/f", "theirs");
 }
 
-std::uint64_t hash(const std::string& text) { return checksum(std::as_bytes(std::span(text))); }
 
 FaultPfs::Hook counting(const std::string& counted, std::atomic<int>& count) {
   return [&count, counted](auto, const std::string& call, const auto&) {

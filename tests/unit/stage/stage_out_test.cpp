@@ -15,12 +15,6 @@ using namespace efs;
 using namespace efs::stage;
 using namespace efs::stage::test;
 
-namespace {
-
-std::uint64_t hash(const std::string& text) { return checksum(std::as_bytes(std::span(text))); }
-
-}  // namespace
-
 TEST_CASE("stage-out: new files with modes, nanosecond times, links, empty directories", "[stage][out]") {
   Scene scene;
   const std::string data = random_text(300'000, 1);

@@ -42,7 +42,6 @@ Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = 
   return copied;
 }
 
-std::uint64_t hash(const std::string& text) { return checksum(std::as_bytes(std::span(text))); }
 
 FaultPfs::Hook never() {
   return [](auto, const auto&, const auto&) { return 0; };
