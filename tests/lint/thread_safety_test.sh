@@ -27,17 +27,23 @@ def sees_mutex(path):
     found = re.findall(r'^\s*#\s*include\s*"([^"]+)"', open(path).read(), re.M)
     return any(sees_mutex(f"{root}/{name}") for name in found for root in (f"{tree}/src", tree, os.path.dirname(path)))
 
-for command in json.load(open(commands)):
-    path = os.path.realpath(os.path.join(command["directory"], command["file"]))
-    if path in seen or not path.startswith((tree + "/src/", tree + "/backends/")): continue
-    seen.add(path)
-    if not sees_mutex(path): continue
-    words, kept = shlex.split(command["command"]), []
+# The files that one command compiles: one, or those that a file made by CMAKE_UNITY_BUILD includes.
+def compiled(path):
+    return re.findall(r'^#include "(/[^"]+)"', open(path).read(), re.M) if "/Unity/" in path else [path]
+
+def header_flags(command):
+    words, kept = shlex.split(command), []
     while words:
         word = words.pop(0)
         if word in ("-isystem", "-I", "-D"): kept += [word, words.pop(0)]
         elif word.startswith(("-I", "-D", "-std=")): kept.append(word)
-    print(shlex.join([path] + kept))
+    return kept
+
+for command in json.load(open(commands)):
+    for path in map(os.path.realpath, compiled(os.path.join(command["directory"], command["file"]))):
+        if path in seen or not path.startswith((tree + "/src/", tree + "/backends/")): continue
+        seen.add(path)
+        if sees_mutex(path): print(shlex.join([path] + header_flags(command["command"])))
 END
 }
 list=$S/sources
