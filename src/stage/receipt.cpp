@@ -237,6 +237,16 @@ void settle(Receipt& receipt) {
   }
 }
 
+Receipt failed_receipt(const config::JobConfig& config, std::string reason) {
+  Receipt receipt;
+  receipt.job = config.name;
+  receipt.results_dir = config.results_dir;
+  receipt.reason = std::move(reason);
+  receipt.started = receipt.ended = wall_clock();
+  settle(receipt);
+  return receipt;
+}
+
 int exit_code(const Receipt& receipt) {
   switch (receipt.verdict) {
     case Verdict::complete: return 0;

@@ -10,6 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "config/job_config.hpp"
 
 namespace efs::stage {
 
@@ -74,6 +75,9 @@ struct Receipt {
 
 /// Sorts the entries and derives totals and verdict from them (and from `reason`).
 void settle(Receipt& receipt);
+
+/// Of one that could not even begin, or ended with an exception.
+Receipt failed_receipt(const config::JobConfig& config, std::string reason);
 
 /// 0 complete, 3 some files failed, 1 nothing could be done.
 int exit_code(const Receipt& receipt);

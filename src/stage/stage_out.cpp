@@ -353,16 +353,10 @@ class StageOut {
 }  // namespace
 
 Receipt stage_out(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress) {
-  Receipt receipt;
   try {
     return StageOut(config, buffer, pfs, options, progress).run();
   } catch (const std::exception& exception) {
-    receipt.job = config.name;
-    receipt.results_dir = config.results_dir;
-    receipt.reason = std::string("stage-out: ") + exception.what();
-    receipt.started = receipt.ended = wall_clock();
-    settle(receipt);
-    return receipt;
+    return failed_receipt(config, std::string("stage-out: ") + exception.what());
   }
 }
 

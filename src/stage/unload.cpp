@@ -359,13 +359,7 @@ Receipt unload(const config::JobConfig& config, const UnloadRequest& request, fs
   try {
     return Unload(config, request, staging, pfs, options, progress).run();
   } catch (const std::exception& exception) {
-    Receipt receipt;
-    receipt.job = config.name;
-    receipt.results_dir = config.results_dir;
-    receipt.reason = std::string("unload: ") + exception.what();
-    receipt.started = receipt.ended = wall_clock();
-    settle(receipt);
-    return receipt;
+    return failed_receipt(config, std::string("unload: ") + exception.what());
   }
 }
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <memory>
 
-#include "backends/fsdax.hpp"
 #include "fs/filesystem.hpp"
+#include "support/containers.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -27,7 +27,6 @@ using NodePtr = std::shared_ptr<Node>;
 class Pair {
  public:
   Pair() : directory_("/dev/shm"), metadata_(directory_.open()) {
-    ::mkdir((directory_.path() + "/data").c_str(), 0700);
     reopen();
     root_->directory = true;
   }
@@ -35,9 +34,7 @@ class Pair {
   void reopen() {
     filesystem_.reset();
     backend_.reset();
-    FsdaxOptions options;
-    options.directory.reset(::open((directory_.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    backend_ = std::move(*make_fsdax(std::move(options)));
+    backend_ = test::open_containers(directory_.path());
     auto opened = Filesystem::open(*backend_, {.metadata_directory = metadata_.get()});
     REQUIRE(opened);
     filesystem_ = std::move(*opened);

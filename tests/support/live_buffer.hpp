@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
-#include "backends/fsdax.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
+#include "support/containers.hpp"
 #include "support/temp.hpp"
 
 namespace efs::test {
@@ -23,16 +23,13 @@ struct LiveBuffer {
   std::unique_ptr<fs::Staging> staging;
 
   LiveBuffer() : metadata(directory.open()) {
-    ::mkdir((directory.path() + "/data").c_str(), 0700);
     open();
   }
   /// Opens what is there, as after a restart.
   void open() {
     staging.reset();
     filesystem.reset();
-    FsdaxOptions options;
-    options.directory.reset(::open((directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    backend = std::move(*make_fsdax(std::move(options)));
+    backend = test::open_containers(directory.path());
     filesystem = std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
     staging = std::make_unique<fs::Staging>(*filesystem);
   }

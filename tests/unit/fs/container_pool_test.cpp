@@ -7,9 +7,9 @@
 #include <set>
 #include <thread>
 
-#include "backends/fsdax.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
+#include "support/containers.hpp"
 #include "support/failing_backend.hpp"
 #include "support/temp.hpp"
 
@@ -28,14 +28,11 @@ struct PoolScene {
   std::size_t prepared = 0;  // of the last fill
 
   PoolScene() {
-    ::mkdir((directory.path() + "/data").c_str(), 0700);
     open();
   }
   void open() {
     filesystem.reset();
-    FsdaxOptions options;
-    options.directory.reset(::open((directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    real = std::move(*make_fsdax(std::move(options)));
+    real = test::open_containers(directory.path());
     backend = std::make_unique<test::FailingBackend>(*real);
     filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
   }
@@ -165,9 +162,7 @@ TEST_CASE("numbers of the pool are never used again, not even after a crash") {
     const test::TempDirectory copy("/dev/shm");
     std::filesystem::copy(scene.directory.path(), copy.path(), std::filesystem::copy_options::recursive);
     const UniqueFd metadata = copy.open();
-    FsdaxOptions options;
-    options.directory.reset(::open((copy.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    auto backend = std::move(*make_fsdax(std::move(options)));
+    auto backend = test::open_containers(copy.path());
     auto again = Filesystem::open(*backend, {.metadata_directory = metadata.get()});
     REQUIRE(again);
     const auto next = (*again)->make_node({}, fs::root_ino, "after", S_IFREG | 0644, 0);

@@ -1,4 +1,5 @@
 #include "fs/filesystem.hpp"
+#include "support/containers.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,7 +8,6 @@
 #include <set>
 #include <thread>
 
-#include "backends/fsdax.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -22,14 +22,11 @@ struct FilesystemScene {
   std::unique_ptr<Filesystem> filesystem;
 
   FilesystemScene() : metadata(directory.open()) {
-    ::mkdir((directory.path() + "/data").c_str(), 0700);
     open();
   }
   void open() {
     filesystem.reset();
-    FsdaxOptions options;
-    options.directory.reset(::open((directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    backend = std::move(*make_fsdax(std::move(options)));
+    backend = test::open_containers(directory.path());
     filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
   }
   std::uint64_t file(const std::string& name) { return filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0)->ino; }

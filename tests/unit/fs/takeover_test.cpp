@@ -6,8 +6,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <set>
 
-#include "backends/fsdax.hpp"
 #include "fs/filesystem.hpp"
+#include "support/containers.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -25,15 +25,12 @@ struct TakeoverScene {
   std::uint64_t request = 0;
 
   TakeoverScene() {
-    ::mkdir((directory.path() + "/data").c_str(), 0700);
     open(false);
     REQUIRE(filesystem->new_connection());
   }
   void open(bool takeover) {
     filesystem.reset();
-    FsdaxOptions options;
-    options.directory.reset(::open((directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    backend = std::move(*make_fsdax(std::move(options)));
+    backend = test::open_containers(directory.path());
     filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get(), .takeover = takeover}));
   }
   /// The next request of the kernel.

@@ -8,11 +8,11 @@
 
 #include <set>
 
-#include "backends/fsdax.hpp"
 #include "fault_pfs.hpp"
 #include "fs/filesystem.hpp"
 #include "scene.hpp"
 #include "stage/buffer.hpp"
+#include "support/containers.hpp"
 
 using namespace efs;
 using namespace efs::stage;
@@ -25,11 +25,9 @@ constexpr std::uint64_t mib = 1U << 20U;
 /// A store in a directory: made by the process that is killed, opened again by the test.
 struct RealStore {
   explicit RealStore(const std::string& path) : path_(path) {
-    for (const auto& part : {path, path + "/data", path + "/meta"}) stdfs::create_directory(part);
+    for (const auto& part : {path, path + "/meta"}) stdfs::create_directory(part);
     metadata.reset(::open((path + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    FsdaxOptions options;
-    options.directory.reset(::open((path + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    backend = std::move(*make_fsdax(std::move(options)));
+    backend = efs::test::open_containers(path);
     filesystem = std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
   }
   std::string path_;
