@@ -4,9 +4,27 @@
 C=$S/slurm
 cluster_pids=()
 
-# cluster_conf NODES: the ports are derived from our process id; a busy one shows when the daemon does not come up.
-cluster_conf() {
-  local nodes=$1 base=$((20000 + ($$ * 16) % 30000)) list
+# cluster_ports COUNT: the first of as many ports in a row that nobody has, below those that the kernel gives to anyone who
+# connects. Somebody may take one before its daemon does: then the cluster does not come up and is started anew.
+cluster_ports() {
+  python3 -c '
+import random, socket, sys
+count, end = int(sys.argv[1]), int(open("/proc/sys/net/ipv4/ip_local_port_range").read().split()[0])
+def free(port):
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try: s.bind(("0.0.0.0", port))
+        except OSError: return False
+    return True
+for _ in range(1000):
+    base = random.randrange(min(10000, end // 2), end - count)
+    if all(free(base + i) for i in range(count)): print(base); sys.exit()
+sys.exit("no ports are free")' "$1"
+}
+
+cluster_conf() {  # cluster_conf NODES
+  local nodes=$1 base list
+  base=$(cluster_ports $((nodes + 2))) || return 1
   list=$([ "$nodes" = 1 ] && echo n1 || echo "n[1-$nodes]")
   cat >"$C/slurm.conf" <<CONF
 ClusterName=efstest
@@ -62,17 +80,26 @@ cluster_slurmd() {  # cluster_slurmd NODE: its pid is in $C/slurmd.NODE.pid
   SLURM_CONF=$C/slurm.conf SLURMD_NODENAME=$1 slurmd -f "$C/slurm.conf" -N "$1" -b
 }
 
-cluster_start() {
+cluster_start() {  # cluster_start NODES: the second and third time with other ports
+  local try
+  for try in 1 2 3; do
+    if cluster_try "$1"; then return 0; fi
+    echo "the cluster does not come up (try $try of 3):"; tail -n 15 "$C/ctld.log"; sinfo -N -l
+    [ $try = 3 ] || { cluster_stop; rm -rf "$C"/{munge,ctld,spool.*,*.log,*.pid}; }
+  done
+  return 1
+}
+cluster_try() {
   local nodes=$1 i
   mkdir -p "$C"/{munge,ctld,shared,queue} && chmod 755 "$C" "$C"/{munge,shared,queue} || return 1
   for i in $(seq "$nodes"); do mkdir -p "$C/spool.n$i"; done
   (umask 077 && head -c 128 /dev/urandom >"$C/munge/key")
-  cluster_conf "$nodes"
+  cluster_conf "$nodes" || return 1
   export SLURM_CONF=$C/slurm.conf
   munged --force --key-file="$C/munge/key" --socket="$C/munge/socket" --pid-file="$C/munge/pid" --log-file="$C/munge/log" --seed-file="$C/munge/seed" >/dev/null 2>&1 || return 1
   slurmctld -f "$C/slurm.conf" || return 1
   for i in $(seq "$nodes"); do cluster_slurmd "n$i" || return 1; done
-  await 30 cluster_ready "$nodes"
+  await 60 cluster_ready "$nodes"
 }
 cluster_ready() { [ "$(sinfo -h -N -t idle -o %N 2>/dev/null | sort -u | wc -l)" = "$1" ]; }
 
