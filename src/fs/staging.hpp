@@ -194,6 +194,7 @@ class Staging {
   Result<WalkStep> start_of_walk(const std::string& below) const;
   WalkItem gone_item(const std::string& path, const GoneInput& input) const;
   bool is_missing(const std::string& path) const;
+  Status forget_name(const std::string& path);  // nothing that was staged in under it is missed
   Result<std::uint64_t> link_one(std::uint64_t ino, const std::string& path, Over over);
   Status book_names(std::uint64_t ino, std::span<const std::string> names);
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);

@@ -49,11 +49,15 @@ std::vector<WalkItem> Staging::gone() {
   return result;
 }
 
+Status Staging::forget_name(const std::string& path) {
+  filesystem_.mutex_.assert_held();
+  return filesystem_.names_.gone().contains(path) ? filesystem_.commit(0, Gone{.path = path}) : Status();
+}
+
 Status Staging::forget_gone(const std::vector<std::string>& paths) {
   const std::unordered_set<std::string_view> wanted(paths.begin(), paths.end());
   WriteLock lock(filesystem_.mutex_);
-  for (const auto& path : paths)
-    if (filesystem_.names_.gone().contains(path)) EFS_TRY(filesystem_.commit(0, Gone{.path = path}));
+  for (const auto& path : paths) EFS_TRY(forget_name(path));
   std::vector<SetStaging> changed;
   filesystem_.names_.for_each([&](const Inode& inode) {
     if (!inode.extra || !inode.extra->origin) return;

@@ -50,7 +50,7 @@ Status Staging::book_names(std::uint64_t ino, std::span<const std::string> names
   if (names.empty()) return {};
   SetStaging staging = staging_of(*filesystem_.names_.find(ino));
   for (const auto& path : names) {
-    if (filesystem_.names_.gone().contains(path)) EFS_TRY(filesystem_.commit(0, Gone{.path = path}));
+    EFS_TRY(forget_name(path));
     if (!is_one_of(staging.origin_path, path)) staging.origin_path += '\0' + path;
   }
   return filesystem_.commit(0, staging);

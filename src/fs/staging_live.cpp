@@ -214,6 +214,12 @@ Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_
 Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
+  // Should the job remove it yet, this is the version that goes, not the input that it took the place of.
+  if (const auto gone = filesystem_.names_.gone().find(path); gone != filesystem_.names_.gone().end()) {
+    GoneInput input = gone->second;
+    input.saved = copy;
+    EFS_TRY(filesystem_.commit(0, gone_record_of(path, input)));
+  }
   const bool same_copy = staging.dirty == 0 && staging.saved != 0 && staging.copy == copy;
   if (!same_copy) staging.saved_path = path;
   else if (!is_one_of(staging.saved_path, path)) staging.saved_path += '\0' + path;  // a hard link: the copy has both names
@@ -259,6 +265,7 @@ Status Staging::remove_clean(const std::string& path) {
     staging.staged = staging.staged != 0 && !staging.origin_path.empty();
     staging.saved = staging.saved != 0 && !staging.saved_path.empty();
     EFS_TRY(filesystem_.commit(0, staging));
+    EFS_TRY(forget_name(path));  // nor did the job remove an input that this file took the place of
     EFS_TRY(filesystem_.commit(0, Unlink{.parent = parent, .time = file_time_now(), .name = name}, -removal_reserve(name)));
     reaped = filesystem_.reap(ino);
   }

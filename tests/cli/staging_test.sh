@@ -142,6 +142,19 @@ rm "$MNT/d/3"
 check 'stop' "$EFS" stop kept
 check 'what is done is not told again' json "$(receipt "$PFS")" "[e['path'] for e in d['entries'] if e['action'] == 'removed'] == ['d/3']"
 
+tree replaced
+in_place "$JOB" "$resources"
+declare_deletions
+sed -i 's/deletions: propagate/deletions: propagate\n  on-conflict: overwrite/' "$JOB"
+check 'start' "$EFS" start "$JOB"
+for i in 1 2; do echo "result $i" >"$MNT/new"; mv "$MNT/new" "$MNT/d/$i"; done
+check 'brings out what took the place of inputs' "$EFS" unload -w "$MNT/d/2"
+check 'and one of them removes its file' "$EFS" unload -w --remove "$MNT/d/1"
+rm "$MNT/d/2"
+check 'stop' "$EFS" stop replaced
+check 'what was only unloaded stays' grep -qx 'result 1' "$PFS/d/1"
+check_not 'what the job removed goes' test -e "$PFS/d/2"
+
 tree elsewhere
 job "$JOB" "$resources"
 declare_deletions

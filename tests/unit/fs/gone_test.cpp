@@ -111,6 +111,25 @@ TEST_CASE("what efs takes away itself is not gone", "[fs][gone]") {
   CHECK(gone(buffer).empty());
 }
 
+TEST_CASE("an input whose place was taken is not missed when its follower is unloaded", "[fs][gone]") {
+  LiveBuffer buffer;
+  stage(buffer, "removed");
+  stage(buffer, "kept");
+  constexpr fs::Origin copy{.device = 1, .inode = 7, .size = 3, .mtime = 8, .ctime = 9};
+  for (const auto* name : {"removed", "kept"}) {
+    const auto ino = buffer.write("new", "new");
+    REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "new", fs::root_ino, name, 0));
+    REQUIRE(*buffer.staging->set_saved(ino, name, *buffer.staging->edits(ino), copy, true));
+  }
+  REQUIRE(buffer.staging->remove_clean("removed"));
+  REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "kept"));
+  for (const bool again : {false, true}) {
+    if (again) buffer.open();
+    CHECK(gone(buffer) == "kept ");
+    CHECK(buffer.staging->gone().front().saved == copy);  // what would go is what was brought out
+  }
+}
+
 TEST_CASE("one of several names is gone while the file lives", "[fs][gone]") {
   LiveBuffer buffer;
   stage(buffer, "a");
