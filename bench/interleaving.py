@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Three one-node jobs and a shared file server: when is the last output complete?
 
-usage: interleaving.py BUILD_DIR [--rate MBIT] [--mib N] [--compute S] [--rounds N] [--svg FILE] [--pfs DIR] [--contention PCT]
+usage: interleaving.py BUILD_DIR [--rate MBIT] [--mib N] [--compute S] [--rounds N] [--iterations N] [--svg FILE] [--pfs DIR] [--contention PCT]
 
 (a) direct         the jobs read from and write to the PFS
 (b) uncoordinated  each job has an efs, all stage at the same time
 (c) interleaved    the same, in turns (--interleaving)
+(d) kept           with --iterations N: each job runs N times on one buffer that stays on the node (efs stop --keep) and
+                   brings its results out after the last; against N times (a)
 
 The PFS is a GlusterFS (package glusterfs-server) behind a link of MBIT per second and direction, in namespaces of network,
 mounts and processes of its own: nothing of it is left. --pfs DIR takes a directory instead, as it is. A fair link has a
@@ -31,9 +33,10 @@ def options():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1][7:])
     parser.add_argument("build")
     parser.add_argument("--rate", type=int, default=400)
-    parser.add_argument("--mib", type=int, default=48)
-    parser.add_argument("--compute", type=float, default=4)
+    parser.add_argument("--mib", type=int, default=192)
+    parser.add_argument("--compute", type=float, default=1)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--iterations", type=int, default=0)
     parser.add_argument("--contention", type=int, default=0)
     parser.add_argument("--svg")
     parser.add_argument("--pfs")
@@ -54,7 +57,7 @@ def await_true(seconds, what, condition):
 
 # --- the file server ---
 def shape(link, rate, netns=()):
-    run(*netns, "tc", "qdisc", "replace", "dev", link, "root", "tbf", "rate", f"{rate}mbit", "burst", "1mb", "latency", "50ms")
+    run(*netns, "tc", "qdisc", "replace", "dev", link, "root", "tbf", "rate", f"{rate}mbit", "burst", "256kb", "latency", "10ms")
 
 
 class Pfs:
@@ -78,9 +81,11 @@ class Pfs:
         for words in (f"addr add {ADDRESS}/24 dev vpfs1", "link set vpfs1 up", "link set lo up"):
             run(*self.inside, "ip", *words.split())
         self.start_server(scratch)
-        self.path = f"{scratch}/pfs"
-        os.mkdir(self.path)
-        run("mount", "-t", "glusterfs", f"{ADDRESS}:/pfs", self.path)
+        # Each node has a mount, and so a connection, of its own: on one, requests to read wait behind what others write.
+        self.mounts = [f"{scratch}/node{number}" for number in range(JOBS)]
+        for mount in self.mounts:
+            os.mkdir(mount)
+            run("mount", "-t", "glusterfs", f"{ADDRESS}:/pfs", mount)
         self.set_streams(1, 0)
 
     def start_server(self, scratch):
@@ -151,18 +156,33 @@ class Job:
         with open(f"{self.where}/program.py", "w") as file:
             file.write(PROGRAM)
 
+    def program(self, source, target):
+        return [sys.executable, f"{self.where}/program.py", source, target, str(self.args.compute), str(self.args.mib), self.marks]
+
     def start(self, efs, queue):
-        words = [sys.executable, f"{self.where}/program.py"]
-        rest = [str(self.args.compute), str(self.args.mib), self.marks]
+        words = self.program(f"{self.source}/input", self.results)
         if efs:
             turn = ["--interleaving", queue] if queue else []
-            words = [efs, "run", *turn, f"{self.where}/job.yaml", "--", *words, f"{self.where}/mnt/input", f"{self.where}/mnt", *rest]
-        else:
-            words += [f"{self.source}/input", self.results, *rest]
+            words = [efs, "run", *turn, f"{self.where}/job.yaml", "--", *self.program(f"{self.where}/mnt/input", f"{self.where}/mnt")]
         self.began = time.time()
         self.process = subprocess.Popen(words, stdout=open(f"{self.where}/said", "w"), stderr=subprocess.STDOUT)
         self.watch = threading.Thread(target=self.note_end)
         self.watch.start()
+
+    def iterate(self, efs, queue, count):
+        """The runs of a chain of jobs, one after the other; on a buffer that is kept, where there is one."""
+        self.failure = None
+        try:
+            for i in range(count):
+                if not efs:
+                    drop_caches()  # a real input is larger than the client's cache
+                    run(*self.program(f"{self.source}/input", self.results))
+                    continue
+                run(efs, "start", "--interleaving", queue, f"{self.where}/job.yaml")
+                run(*self.program(f"{self.where}/mnt/input", f"{self.where}/mnt"))
+                run(efs, "stop", *(["--keep", "--no-stage-out"] if i + 1 < count else []), f"job{self.number}")
+        except subprocess.CalledProcessError as error:
+            self.failure = f"{error}: {error.stdout}"
 
     def note_end(self):
         self.process.wait()
@@ -225,6 +245,28 @@ def one_round(mode, jobs, pfs, args, efs, queue):
     return last, statistics.mean(job.ended - began for job in jobs), [job.spans(mode != "direct") for job in jobs]
 
 
+def start_delay(rounds):
+    """Seconds until the inputs of a job were there, the mean of the jobs."""
+    return statistics.median(statistics.mean(job[0][2] for job in spans) for _, _, spans in rounds)
+
+
+def chain(jobs, args, efs, queue):
+    """Seconds until the last of the jobs has run `iterations` times and its results are back."""
+    for job in jobs:
+        job.prepare()
+    drop_caches()
+    began = time.time()
+    threads = [threading.Thread(target=job.iterate, args=(efs, queue, args.iterations)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for job in jobs:
+        if job.failure or sum(name.startswith("result.") for name in os.listdir(job.results)) != 4:
+            sys.exit(f"FAIL job {job.number}, {args.iterations} times: {job.failure or 'its results are not back'}")
+    return time.time() - began
+
+
 # --- the plot ---
 def svg(path, lines):
     longest = max(span[2] for _, jobs in lines for job in jobs for span in job)
@@ -252,27 +294,35 @@ def svg(path, lines):
 
 def measure(args, scratch):
     pfs = None if args.pfs else Pfs(scratch, args.rate)
-    path = tempfile.mkdtemp(dir=args.pfs) if args.pfs else pfs.path
+    paths = [tempfile.mkdtemp(dir=args.pfs)] * JOBS if args.pfs else pfs.mounts
     os.environ["EFS_RUNTIME_DIR"] = f"{scratch}/run"
-    efs, queue = os.path.abspath(f"{args.build}/bin/efs"), f"{path}/queue"
+    efs, queue = os.path.abspath(f"{args.build}/bin/efs"), f"{paths[0]}/queue"
     os.mkdir(queue, 0o755)
-    jobs = [Job(scratch, path, number, args) for number in range(JOBS)]
+    jobs = [Job(scratch, paths[number], number, args) for number in range(JOBS)]
     results = {mode: [] for mode in ("direct", "uncoordinated", "interleaved")}
     for _ in range(args.rounds):
         for mode, rounds in results.items():
             time.sleep(1)  # the last one's daemons give their memory back
             rounds.append(one_round(mode, jobs, pfs, args, efs, queue))
-    if args.pfs:
-        shutil.rmtree(path)
     report(args, results)
+    if args.iterations:
+        if pfs:
+            pfs.set_streams(1, 0)
+        direct, kept = chain(jobs, args, None, None), chain(jobs, args, efs, queue)
+        print(f"{args.iterations} iterations: direct {direct:.1f} s, (d) kept on the node {kept:.1f} s, kept / direct {kept / direct:.2f}")
+    if args.pfs:
+        shutil.rmtree(paths[0])
 
 
 def report(args, results):
     print(f"{JOBS} jobs, {args.mib} MiB in and out each, {args.compute:g} s of computing, " + (f"PFS {args.pfs}" if args.pfs else f"link of {args.rate} Mbit/s, {args.contention} % lost per further transfer") + f", median of {args.rounds}")
     last = {mode: statistics.median(r[0] for r in rounds) for mode, rounds in results.items()}
     for letter, (mode, rounds) in zip("abc", results.items()):
-        print(f"({letter}) {mode:14} last output after {last[mode]:6.1f} s, mean of the jobs {statistics.median(r[1] for r in rounds):6.1f} s")
+        print(f"({letter}) {mode:14} last output after {last[mode]:6.1f} s, mean of the jobs {statistics.median(r[1] for r in rounds):6.1f} s; the last round: "
+              + "; ".join(", ".join(f"{what} {begin:.1f}-{end:.1f}" for what, begin, end in job) for job in rounds[-1][2]))
     print(f"interleaved / direct {last['interleaved'] / last['direct']:.2f}, interleaved / uncoordinated {last['interleaved'] / last['uncoordinated']:.2f}, uncoordinated / direct {last['uncoordinated'] / last['direct']:.2f}")
+    uncoordinated, interleaved = (start_delay(results[mode]) for mode in ("uncoordinated", "interleaved"))
+    print(f"mean start delay: uncoordinated {uncoordinated:.1f} s, interleaved {interleaved:.1f} s, interleaved / uncoordinated {interleaved / uncoordinated:.2f}")
     if args.svg:
         svg(args.svg, [(f"({letter}) {mode}", rounds[-1][2]) for letter, (mode, rounds) in zip("abc", results.items())])
         print(f"timelines: {args.svg}")
