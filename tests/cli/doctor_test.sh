@@ -35,7 +35,8 @@ plugstack "required spank_efs.so efs=$EFS shared=$S/shared"
 config
 
 before=$(listing "$S")
-check 'it says something of every part' json "$("$EFS" doctor --json)" '{"kernel", "/dev/fuse", "fusermount3", "memory", "open files", "site file", "leftovers", "PrologFlags"} <= {c["what"] for c in d["checks"]}'
+# Dead mounts of somebody else's are named where none would be "leftovers".
+check 'it says something of every part' json "$("$EFS" doctor --json)" '{"kernel", "/dev/fuse", "fusermount3", "memory", "open files", "site file", "leftovers", "PrologFlags"} <= {"leftovers" if c["what"].startswith("mount ") else c["what"] for c in d["checks"]}'
 check 'the sums are right' json "$("$EFS" doctor --json)" 'd["ok"] == (d["problems"] == 0) and d["problems"] == sum(c["level"] == "problem" for c in d["checks"]) and d["exit"] == (0 if d["ok"] else 1)'
 check 'whatever is no good has words, and a problem a way out' json "$("$EFS" doctor --json)" 'all(c["text"] for c in d["checks"]) and all("advice" in c for c in d["checks"] if c["level"] == "problem")'
 check 'it changes nothing' test "$before" = "$(listing "$S")"

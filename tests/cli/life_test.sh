@@ -182,6 +182,7 @@ if [ "$(id -u)" = 0 ]; then
   check 'start where mounts propagate' "$EFS" start -m "$S/second/p/mnt" "$JOB"
   check 'they do' mounted "$S/second/q/mnt"
   check 'what propagates is in nobody'"'"'s way' timeout 20 "$EFS" stop second
+  await 20 no_daemon   # until then the supervisor holds the directory of the mount
   umount -R "$S/second/q"; umount "$S/second/p"
 else
   skip 'a second place' 'bind mounts need root'

@@ -53,7 +53,7 @@ fresh access
 A=$S/access/log
 check 'start with an access log' "$EFS" start "$JOB" --set access-log="$A" --set access-log-size=64KiB -o daemon-io
 echo 12345 >"$MNT/f"; cat "$MNT/f" >/dev/null; ls "$MNT/nosuch" 2>/dev/null; python3 -c "import os; os.getxattr('$MNT/f', 'user.no')" 2>/dev/null
-flushed() { grep -q ' getxattr (' "$A"; }
+flushed() { grep -q ' getxattr (.*user\.no' "$A" && grep -q ' lookup (/nosuch' "$A"; }
 check 'it can be followed' await 10 flushed
 check 'a write' grep -qE '^[0-9]{4}\.[0-9]{2}\.[0-9]{2} [0-9:]{8}\.[0-9]{6} \[uid:[0-9]+,gid:[0-9]+,pid:[0-9]+\] write \(/f,6,0\): OK \(6\) <[0-9]+\.[0-9]{6}>$' "$A"
 check 'who it was' grep -q "\[uid:$(id -u),gid:$(id -g),pid:[1-9]" "$A"

@@ -1,0 +1,101 @@
+#!/bin/bash
+# Random system calls by several processes on the mount and, the same, on a tmpfs of the machine's: nothing may differ,
+# while files are loaded and unloaded and the worker is killed. Between the rounds the mount goes and comes again: by
+# stop --keep and start, or both processes are killed and the next start goes on. At the end results-dir has what the mirror has.
+#   random_operations_test.sh BIN_DIR
+# EFS_ROUNDS and EFS_OPERATIONS: of each process in a round; EFS_SEED; EFS_SOAK_SECONDS: rounds until these are over.
+set -uo pipefail
+trap "" PIPE
+. "$(dirname "$0")/../cli/lib.sh" "$1"
+rounds=${EFS_ROUNDS:-2} operations=${EFS_OPERATIONS:-1500} soak=${EFS_SOAK_SECONDS:-0}
+seed=${EFS_SEED:-$RANDOM}
+echo "seed $seed (EFS_SEED=$seed repeats it), $operations operations of each process in a round"
+RANDOM=$seed
+MIRROR=$(mktemp -d /dev/shm/efs-mirror.XXXXXX)
+trap 'rm -rf "$MIRROR"; clean; exit 130' INT TERM
+trap 'rm -rf "$MIRROR"; clean' EXIT
+
+operate() { python3 "$SOURCE/tests/mount/random_operations.py" "$MIRROR/$1" "$MNT/$1" "$seed.$2.$1" "$operations" >"$S/said.$1" 2>&1; }
+worker() { field "$(status_of "$NAME" 2>/dev/null)" 'd["worker_pid"]' 2>/dev/null; }
+settled() { json "$(status_of "$NAME" 2>/dev/null)" "d['state'] == 'running' and d['worker_pid'] != $1"; }
+
+# beside ROUND: what goes on while the processes run; it ends when they have.
+beside() {
+  local pid
+  while compgen -G "$S/running.*" >/dev/null; do
+    rm -rf "${MNT:?}/input" 2>/dev/null
+    "$EFS" load -w -i "$NAME" input >"$S/said.load" 2>&1 || fail "round $1: load" "$(cat "$S/said.load")"
+    cmp -s "$PFS/input/large" "$MNT/input/large" || fail "round $1: what was loaded is what the PFS has"
+    count=$((count + 1))
+    cp "$MNT/input/large" "$MNT/own/$count" && cp "$PFS/input/large" "$MIRROR/own/$count"
+    "$EFS" unload -w -i "$NAME" "own/$count" >"$S/said.unload" 2>&1 || fail "round $1: unload" "$(cat "$S/said.unload")"
+    cmp -s "$PFS/input/large" "$OUT/own/$count" || fail "round $1: what was unloaded is what was written"
+    if kernel_has_it && [ "$1" != 0 ]; then
+      pid=$(worker) && kill -KILL "$pid" && await 20 settled "$pid" || fail "round $1: a successor"
+    fi
+  done
+}
+
+round() {  # round NUMBER: three processes with what goes on beside them
+  local p each=() code
+  for p in p0 p1 p2; do
+    touch "$S/running.$p"
+    { operate $p "$1"; code=$?; rm "$S/running.$p"; exit $code; } & each+=($!)
+  done
+  beside "$1"
+  for p in 0 1 2; do
+    if wait "${each[p]}"; then ok; else fail "round $1: process $p sees the same on both" "$(tail -n 15 "$S/said.p$p")"; fi
+  done
+}
+
+comes_again() {  # comes_again NUMBER
+  if [ $((RANDOM % 2)) = 0 ]; then
+    check "round $1: stop --keep" "$EFS" stop --keep --no-stage-out "$NAME"
+  else
+    kill_both "$NAME"
+  fi
+  check "round $1: start" "$EFS" start "$JOB" $OPTIONS
+}
+
+# life NAME OPTIONS ROUNDS [LINE...]: an instance from its first start to its last stop
+life() {
+  local name=$1 number many=$3 count=0; OPTIONS=$2
+  shift 3
+  CAPACITY='256 MiB' fresh "$name" 'resources: []' "$@"
+  head -c 3000000 /dev/urandom >"$PFS/input/large"
+  started "$JOB" $OPTIONS || return
+  mkdir -p "$MIRROR"/{p0,p1,p2,own} "$MNT"/{p0,p1,p2,own}
+  for ((number = 0; number < many; number++)); do
+    round "$number"
+    [ $failed = 0 ] || break
+    comes_again "$number"
+  done
+  rm -rf "${MNT:?}/input"
+  check "$name: stop" "$EFS" stop "$name"
+  rm -f "$OUT"/efs-receipt-*.json
+  check "$name: results-dir has what the mirror has" python3 - "$SOURCE/tests/mount" "$MIRROR" "$OUT" <<'PYTHON'
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.dont_write_bytecode = True
+from random_operations import tree, without_links_to_links
+native, results = without_links_to_links(tree(sys.argv[2])), tree(sys.argv[3])
+different = [path for path in sorted(set(native) | set(results)) if native.get(path) != results.get(path)]
+sys.exit("\n".join(f"{path}: {native.get(path)} and {results.get(path)}" for path in different[:10]) or None)
+PYTHON
+  rm -rf "${MIRROR:?}"/*
+}
+
+lives() {
+  life passthrough '' "$rounds"
+  [ $failed != 0 ] || life daemon '-o daemon-io' "$rounds"
+  [ $failed != 0 ] || { mkdir -p "$S/store"; CAPACITY='256 MiB' life disk '' "$rounds" "backends: [ [ id: disk, type: NVRAM-NVML, daxfs: $S/store, capacity: 256 MiB ] ]"; }
+}
+
+[ "$(id -u)" = 0 ] || { skip 'random operations' 'needs root'; finish; }
+lives
+while [ "$SECONDS" -lt "$soak" ] && [ $failed = 0 ]; do
+  seed=$((seed + 1)); RANDOM=$seed
+  echo "$SECONDS of $soak s, seed $seed: $passed passed"
+  lives
+done
+finish
