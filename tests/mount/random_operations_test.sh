@@ -82,7 +82,7 @@ native, results = without_links_to_links(tree(sys.argv[2])), tree(sys.argv[3])
 different = [path for path in sorted(set(native) | set(results)) if native.get(path) != results.get(path)]
 sys.exit("\n".join(f"{path}: {native.get(path)} and {results.get(path)}" for path in different[:10]) or None)
 PYTHON
-  rm -rf "${MIRROR:?}"/*
+  rm -rf "${MIRROR:?}"/* "${S:?}/$name"   # the next round may have one of this name
 }
 
 lives() {
