@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <iostream>
 
@@ -18,6 +17,7 @@
 #include "base/user.hpp"
 #include "cli/cli.hpp"
 #include "image/image.hpp"
+#include "image/removal.hpp"
 #include "image/salvage.hpp"
 
 namespace efs::cli {
@@ -98,14 +98,8 @@ Status refuse_loss(const control::Instance& instance) {
 
 bool is_in(const std::string& path, const std::string& directory) { return path.starts_with(directory + "/"); }
 
-// Below the descriptor that was looked at: what has the path's name by now may be another directory.
 Status remove_directory(const UniqueFd& root, const std::string& path) {
-  std::error_code problem;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd/" + std::to_string(root.get()), problem)) {
-    std::filesystem::remove_all(entry.path(), problem);
-    if (problem) break;
-  }
-  if (problem) return fail(problem.value(), path + ": " + problem.message());
+  EFS_TRY(image::remove_content(root.get(), path));
   return ::rmdir(path.c_str()) == 0 ? Status{} : fail_errno(path);
 }
 
@@ -133,6 +127,11 @@ Status remove_member(const image::Manifest& manifest, unsigned place) {
 
 Status remove_elsewhere(const control::Instance& instance, const image::Manifest& manifest) {
   if (manifest.made_mount_dir) ::rmdir(manifest.mount_dir.c_str());
+  if (const auto store = image::find_store(manifest.store); store && store->owner == ::geteuid() && manifest.members.size() > 1) {
+    const auto lock = image::lock_store(*store, true);
+    if (!lock) return std::unexpected(lock.error());
+    EFS_TRY(image::begin_removal(store->metadata.get()));
+  }
   // The first last: it leads to the others.
   for (std::size_t place = manifest.members.size(); place-- > 1;)
     if (!is_in(manifest.members[place].path, instance.directory)) EFS_TRY(remove_member(manifest, static_cast<unsigned>(place)));

@@ -1,10 +1,12 @@
 #include "daemon/instance.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
 
 #include "base/log.hpp"
+#include "image/image.hpp"
 
 namespace efs::daemon {
 
@@ -51,6 +53,7 @@ Status Instance::listen() {
 
 int Instance::run() {
   const bool successor = options_.takeovers > 0;
+  if (successor && was_over()) return finish_removal();
   if (successor) {
     if (const Status taken = take_over(); !taken) {
       log::error("event=takeover_failed reason=\"{}\"", describe(taken.error()));
@@ -72,6 +75,25 @@ int Instance::run() {
   close_socket();
   enter(State::ended);
   close_watchers();
+  return 0;
+}
+
+bool Instance::was_over() const {
+  const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto manifest = image::read_manifest(directory.get());
+  return manifest && manifest->left == image::Left::over;
+}
+
+// The predecessor had told how it ended, and died while it removed the store.
+int Instance::finish_removal() {
+  log::warn("event=takeover takeovers={} predecessor=\"{}\" note=\"it was over: its store is removed\"", options_.takeovers, options_.predecessor);
+  if (const Status opened = open_store(); !opened) {
+    log::error("event=takeover_failed reason=\"{}\"", describe(opened.error()));
+    return 1;
+  }
+  tear_down();
+  close_socket();
+  enter(State::ended);
   return 0;
 }
 

@@ -77,6 +77,9 @@ class Instance {
   Status start();
   /// In place of start(): the store is there, and the mount too unless it was unmounted before.
   Status take_over();
+  bool was_over() const;
+  int finish_removal();
+  void note_over();
   Status open_watchers();
   std::vector<fuse::EventSink*> sinks();
   Status open_store();
@@ -108,7 +111,7 @@ class Instance {
   static std::optional<std::chrono::steady_clock::time_point> latest_turn(const StopRequest& request);
   void book_saved(const stage::Receipt& receipt);
   void book_salvaged();
-  void book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items);
+  void book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool));
   void leave_image(image::Left left);
   void give_back_what_was_kept();
   void keep_house();

@@ -1,4 +1,5 @@
 // How an instance ends: unmount, stage-out, and what stays on the node.
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -59,6 +60,7 @@ bool Instance::serve_until_stopped() {
     }
     keep_image_ = request.keep;
     if (keep_image_) leave_image(image::Left::unsaved);
+    else note_over();
     log::info("event=stopped stage_out=no store={}", keep_image_ ? "kept" : "dropped");
     finish_stop(request, control::result_line({{"staged_out", false}}));
     return true;
@@ -82,6 +84,15 @@ void Instance::leave_image(image::Left left) {
   if (const Status done = write_manifests(store_, options_.config, options_.directory, left, false); !done) log::error("event=manifest_not_written reason=\"{}\"", describe(done.error()));
 }
 
+// From here on the store goes. Who dies meanwhile leaves a successor that goes on with that, and with nothing else.
+void Instance::note_over() {
+  const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  auto manifest = image::read_manifest(directory.get());
+  if (manifest) manifest->left = image::Left::over;
+  const Status noted = manifest ? image::write_manifest(directory.get(), *manifest) : Status(std::unexpected(manifest.error()));
+  if (!noted) log::warn("event=manifest_not_written reason=\"{}\"", describe(noted.error()));
+}
+
 // What is back is clean from now on, so that the next stop leaves it alone.
 void Instance::book_saved(const stage::Receipt& receipt) {
   std::vector<std::string> back, removed;
@@ -92,14 +103,14 @@ void Instance::book_saved(const stage::Receipt& receipt) {
   }
   const auto items = fs::Staging(*filesystem_).walk();
   if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
-  book_back(back, *items);
+  book_back(back, *items, &fs::Staging::mark_saved);
   if (removed.empty()) return;
   if (const Status booked = fs::Staging(*filesystem_).forget_gone(removed); !booked) log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(booked.error()));
 }
 
 // Where results are in place, the PFS file is also what the buffer's was staged in from. Where that has changed again
 // already, the doubt stays.
-void Instance::book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items) {
+void Instance::book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool)) {
   fs::Staging staging(*filesystem_);
   const auto& config = options_.config;
   const bool in_place = config.in_place || config.results_dir == config.root_dir;
@@ -112,12 +123,13 @@ void Instance::book_back(const std::vector<std::string>& paths, std::span<const 
     const struct stat& in = ours->second->attributes;
     if (S_ISREG(st.st_mode) && (st.st_size != in.st_size || to_ns(st.st_mtim) != to_ns(in.st_mtim))) continue;
     const fs::Origin copy{.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
-    if (const Status booked = staging.mark_saved(path, copy, in_place); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
+    if (const Status booked = (staging.*book)(path, copy, in_place); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
   }
 }
 
 // A salvage, or a stop that was killed, has booked nothing. What it brought to results-dir has the size and, to the nanosecond, the time of what
-// the buffer holds, as a stage-out that goes on after an interruption tells it, too.
+// the buffer holds, or held: neither tells that nothing was stored since, for programs set times, and stores through a
+// mapping may leave them. So the file stays dirty, and what is there is noted as ours, to be compared or replaced.
 void Instance::book_salvaged() {
   const std::string& results = options_.config.results_dir;
   std::error_code problem;
@@ -136,7 +148,7 @@ void Instance::book_salvaged() {
     }
     if (has_directory && ::lstat((results + "/" + item.path).c_str(), &st) == 0 && S_ISREG(st.st_mode)) files.push_back(item.path);
   }
-  book_back(files, *items);
+  book_back(files, *items, &fs::Staging::note_copy);
 }
 
 // With a deadline the first quarter of the time may go into waiting for a turn.
@@ -188,6 +200,7 @@ bool Instance::stage_out(const StopRequest& request) {
   const bool over = code == 0 || request.until;
   keep_image_ = request.keep || code != 0;
   if (over && keep_image_) leave_image(code == 0 ? image::Left::kept : image::Left::unsaved);
+  if (over && !keep_image_) note_over();
   if (!over) outcome["kept"] = true;
   else if (code != 0) outcome["image"] = store_.path;
   finish_stop(request, std::move(outcome));

@@ -29,17 +29,18 @@ Status same_backends(const Store& store, const config::JobConfig& config) {
 }
 
 // What lies in a backend whose journal is new.
-Status look_at_orphans(const Ground& ground, Backend& backend, const std::string& id) {
+Status look_at_orphans(const Ground& ground, Backend& backend, const Store& store, const std::string& id) {
   std::vector<std::uint64_t> orphans;
   EFS_TRY(backend.for_each([&](std::uint64_t container) { orphans.push_back(container); }));
   if (orphans.empty()) return {};
   const auto manifest = image::read_manifest(ground.root.get());
   // The journal was in memory, and the machine was restarted: nobody can ever tell what these were.
+  const bool went = store.was_removed && manifest && manifest->store == store.path;
   const bool hopeless = manifest && manifest->boot_id != image::boot_id() && !manifest->members.empty() && manifest->members.front().kind == "dram";
-  if (!hopeless)
+  if (!hopeless && !went)
     return fail(EEXIST, "backend " + id + ": " + ground.path + " holds the data of an earlier instance, whose journal" + (manifest ? ", in " + manifest->store + "," : "") + " is not there; bring that back, or remove the directory");
   for (const auto container : orphans) backend.remove(container);
-  log::warn("event=orphans_removed backend={} directory={} containers={} reason=\"their names were in memory, and the machine was restarted\"", id, ground.path, orphans.size());
+  log::warn("event=orphans_removed backend={} directory={} containers={} reason=\"{}\"", id, ground.path, orphans.size(), went ? "they were being removed" : "their names were in memory, and the machine was restarted");
   return {};
 }
 
@@ -64,7 +65,7 @@ Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, 
   member.kind = ground.options.kind;
   auto backend = make_fsdax(std::move(ground.options));
   if (!backend) return std::unexpected(backend.error());
-  if (!store.left) EFS_TRY(look_at_orphans(ground, **backend, member.id));
+  if (!store.left) EFS_TRY(look_at_orphans(ground, **backend, store, member.id));
   if (how.privileged) EFS_TRY(how.supervisor.store_at(member.lock.get()));
   return backend;
 }

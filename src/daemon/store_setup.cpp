@@ -17,6 +17,7 @@
 #include "base/text.hpp"
 #include "control/instances.hpp"
 #include "daemon/store_members.hpp"
+#include "image/removal.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -75,6 +76,8 @@ Result<Store> finish(Ground ground, const config::JobConfig& config) {
   store.lock.reset(::openat(store.metadata.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!store.lock) return fail_errno(store.path + "/meta/lock");
   if (::flock(store.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EBUSY, "the store " + store.path + " is in use by another instance or a running efs salvage");
+  store.was_removed = image::is_being_removed(store.metadata.get());
+  if (store.was_removed) EFS_TRY(image::finish_removal(root, store.metadata.get(), store.path));
   EFS_TRY(look_at_left(store, config));
   store.kind = ground.options.kind;
   auto backend = make_fsdax(std::move(ground.options));
@@ -167,12 +170,15 @@ Status write_manifests(const Store& store, const config::JobConfig& config, cons
 
 void remove_store(const std::string& directory) {
   if (directory.empty()) return;
-  std::error_code problem;
-  std::filesystem::remove_all(directory, problem);
-  if (problem) log::warn("event=store_not_removed directory={} reason=\"{}\"", directory, problem.message());
+  const UniqueFd root(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  Status removed = root ? image::remove_content(root.get(), directory) : fail_errno();
+  if (removed && ::rmdir(directory.c_str()) != 0) removed = fail_errno();
+  if (!removed) log::warn("event=store_not_removed directory={} reason=\"{}\"", directory, describe(removed.error()));
 }
 
 void remove_store(const Store& store) {
+  const UniqueFd metadata(::open((store.path + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (const Status begun = metadata ? image::begin_removal(metadata.get()) : Status(); !begun) log::warn("event=store_not_removed directory={} reason=\"{}\"", store.path, describe(begun.error()));
   for (const auto& member : store.others) remove_store(member.directory);
   remove_store(store.directory);
 }

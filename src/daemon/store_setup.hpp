@@ -29,6 +29,7 @@ struct Store {
   std::string kind;
   UniqueFd lock;            // held while the store is in use
   bool left = false;        // by an earlier instance of this name or a predecessor: its data are in it
+  bool was_removed = false; // somebody died while he removed it; what lies in other backends went with it
   image::Manifest manifest; // where it was left: what that one wrote
   std::vector<StoreMember> others;
 };

@@ -111,11 +111,16 @@ Status Filesystem::match_containers(const std::vector<std::uint64_t>& there) {
   return {};
 }
 
-// Files whose containers are gone are empty from now on. A look only drops them: they cannot be shown.
+// Files whose containers power loss took are empty from now on: they were never synced. Where there was none, somebody has
+// removed them, and an empty file would take the place of a result. A look only drops them: they cannot be shown.
 Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
   if (missing.empty()) return {};
   note_emptied(missing);
   if (!journal_) return drop_names(missing);
+  if (!options_.after_power_loss) {
+    const auto& lost = recovery_.emptied;
+    return fail(EUCLEAN, "the contents of " + std::to_string(missing.size()) + " files are gone from the store" + (lost.empty() ? "" : ", of " + lost.front()) + "; somebody has removed them. efs salvage brings out what is left");
+  }
   for (const auto ino : missing) {
     log::warn("event=container_missing ino={} action=\"made empty\"", ino);
     if (auto made = backend_.create(ino); !made) return fail(made.error().code, "container " + std::to_string(ino) + ": " + describe(made.error()));

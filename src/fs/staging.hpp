@@ -138,6 +138,10 @@ class Staging {
   /// As set_saved(), after the unmount: nobody can have changed it.
   Status mark_saved(const std::string& path, const Origin& copy, bool in_place);
 
+  /// What results-dir has under that name is a copy of some version of this file: a stage-out may take its place. The file
+  /// stays as dirty as it is.
+  Status note_copy(const std::string& path, const Origin& copy, bool in_place);
+
   /// The whole namespace, parents before children, names in byte order; or `below` and what is in it: ENOENT,
   /// ENOTDIR where there is none.
   Result<std::vector<WalkItem>> walk(const std::string& below = {});

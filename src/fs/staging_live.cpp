@@ -211,6 +211,20 @@ Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_
   return book_saved(**there, path, copy, in_place);
 }
 
+Status Staging::note_copy(const std::string& path, const Origin& copy, bool) {
+  WriteLock lock(filesystem_.mutex_);
+  const auto place = locate(filesystem_.names_, path);
+  if (!place) return std::unexpected(place.error());
+  const auto there = filesystem_.names_.child(*place->parent, place->name);
+  if (!there) return std::unexpected(there.error());
+  SetStaging staging = staging_of(**there);
+  if (staging.saved == 0 || staging.copy != copy) staging.saved_path = path;
+  else if (!is_one_of(staging.saved_path, path)) staging.saved_path += '\0' + path;
+  staging.saved = 1;
+  staging.copy = copy;
+  return filesystem_.commit(0, staging);
+}
+
 Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* format = "efs-image-1";
 constexpr std::size_t largest = 4u << 20;  // bytes of a job file or manifest
-constexpr std::array left_names{"in-use", "kept", "unsaved", "salvaged"};
+constexpr std::array left_names{"in-use", "kept", "unsaved", "salvaged", "over"};
 
 Result<std::string> read_text(int directory, const char* name) {
   const UniqueFd fd(::openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));

@@ -21,8 +21,9 @@ inline constexpr const char* manifest_name = "instance.json";
 inline constexpr const char* job_file_name = "job.yaml";
 
 /// How the last instance left it. in_use: it runs, or died. kept: `efs stop --keep`, everything that should be back is.
-/// unsaved: it ended in time and not with everything. salvaged: `efs salvage` brought out what was asked for.
-enum class Left : std::uint8_t { in_use, kept, unsaved, salvaged };
+/// unsaved: it ended in time and not with everything. salvaged: `efs salvage` brought out what was asked for. over: nothing
+/// in it is needed any more, and it was about to be removed (in the instance's directory only).
+enum class Left : std::uint8_t { in_use, kept, unsaved, salvaged, over };
 const char* name_of(Left left);
 
 /// One of several backends.

@@ -1,0 +1,60 @@
+#include "image/removal.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/unique_fd.hpp"
+
+namespace efs::image {
+namespace {
+
+constexpr const char* journal_name = "journal";
+constexpr const char* mark_name = "removed";
+
+// By the descriptor: what has the path's name by now may be another directory.
+std::filesystem::path path_of(int directory) { return "/proc/self/fd/" + std::to_string(directory); }
+
+Status remove_entries(int directory, const std::string& path, const char* but) {
+  std::error_code problem;
+  for (const auto& entry : std::filesystem::directory_iterator(path_of(directory), problem)) {
+    if (but != nullptr && entry.path().filename() == but) continue;
+    std::filesystem::remove_all(entry.path(), problem);
+    if (problem) break;
+  }
+  return problem ? fail(problem.value(), path + ": " + problem.message()) : Status{};
+}
+
+UniqueFd open_below(int root, const char* name) { return UniqueFd(::openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)); }
+
+}  // namespace
+
+Status begin_removal(int metadata) {
+  if (::renameat(metadata, journal_name, metadata, mark_name) != 0) return errno == ENOENT ? Status{} : fail_errno("the journal");
+  return ::fsync(metadata) == 0 ? Status{} : fail_errno("the journal's directory");
+}
+
+bool is_being_removed(int metadata) {
+  struct stat st {};
+  return ::fstatat(metadata, mark_name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+Status remove_content(int root, const std::string& path) {
+  const UniqueFd metadata = open_below(root, "meta");
+  if (metadata) EFS_TRY(begin_removal(metadata.get()));
+  EFS_TRY(remove_entries(root, path, "meta"));
+  if (!metadata) return {};
+  EFS_TRY(remove_entries(metadata.get(), path + "/meta", mark_name));
+  return remove_entries(root, path, nullptr);
+}
+
+Status finish_removal(int root, int metadata, const std::string& path) {
+  if (const UniqueFd data = open_below(root, "data")) EFS_TRY(remove_entries(data.get(), path + "/data", nullptr));
+  return ::unlinkat(metadata, mark_name, 0) == 0 || errno == ENOENT ? Status{} : fail_errno(path + "/meta");
+}
+
+}  // namespace efs::image

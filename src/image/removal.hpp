@@ -1,0 +1,24 @@
+#pragma once
+// The end of a store. Its containers go one by one, and whoever dies meanwhile must not leave what the next one takes for
+// a store that has lost their contents. So the journal goes first, and says so.
+
+#include <string>
+
+#include "base/result.hpp"
+
+namespace efs::image {
+
+/// Takes the journal in the directory `metadata` out of use, durably. Nothing where there is none.
+Status begin_removal(int metadata);
+
+/// A removal began, and has not ended.
+bool is_being_removed(int metadata);
+
+/// Removes all that is in the directory `root` of a store, or of one of its backends, after begin_removal(); what tells that
+/// it is being removed goes last. The directory itself stays. `path` is for messages.
+Status remove_content(int root, const std::string& path);
+
+/// The containers in the directory `data` of a store that is being removed, for one that begins there anew; then the mark.
+Status finish_removal(int root, int metadata, const std::string& path);
+
+}  // namespace efs::image
