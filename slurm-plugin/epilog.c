@@ -172,6 +172,10 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   keeps = efs_flag(flags, "keep=", name, sizeof name);
   lasts = keeps || efs_flag(flags, "attach=", name, sizeof name);
+  if (strncmp(result, "unasked ", 8) == 0) {
+    efs_remove_job(site, job);
+    return;
+  }
   started = strncmp(result, "running ", 8) == 0 || strncmp(result, "unsaved ", 8) == 0;
   if (started && !efs_is_there(site, job)) {
     efs_publish(site, job, "done", "the job has stopped it itself");

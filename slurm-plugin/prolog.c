@@ -34,61 +34,38 @@ static void tell_progress(struct wait *wait) {
 static int tick(void *what) {
   struct wait *wait = what;
   /* Nobody tells a prolog that its job was cancelled. */
-  wait->cancelled = efs_job_is_over(wait->site, wait->job->id);
+  wait->cancelled = efs_job_is_over(wait->site, wait->job->id) == 1;
   if (!wait->cancelled) tell_progress(wait);
   return wait->cancelled;
 }
 
-static void fail_job(const struct efs_site *site, const struct efs_job *job, const char *text) {
+static void end_as(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text) {
   char result[EFS_TEXT];
-  efs_format(result, sizeof result, "failed %.1900s", text);
+  efs_format(result, sizeof result, "%s %.1900s", state, text);
   efs_one_line(result);
   slurm_error("efs: job %u: %s", job->id, result);
   efs_write_file(job->directory, "result", result, 0644, 0);
-  efs_publish(site, job, "failed", result + strlen("failed "));
+  efs_publish(site, job, state, result + strlen(state) + 1);
   efs_comment(site, job, result);
 }
+
+static void fail_job(const struct efs_site *site, const struct efs_job *job, const char *text) { end_as(site, job, "failed", text); }
+
+/* What the job cannot help: it goes back into the queue (task.c). */
+static void put_off(const struct efs_site *site, const struct efs_job *job, const char *text) { end_as(site, job, "again", text); }
 
 /* Minutes of the job's time limit that went into staging are given back, by the first node alone. */
 static void give_back(const struct efs_site *site, const struct efs_job *job, time_t began) {
   static struct efs_outcome outcome;
   const long minutes = ((long)(time(NULL) - began) + 59) / 60;
-  char id[48], first[EFS_PATH], more[64];
-  const char *show[] = {site->scontrol, "-o", "show", "job", id, NULL};
-  const char *update[] = {site->scontrol, "update", first, more, NULL};
-  const char *host;
-  if (time(NULL) - began < 10) return;
-  efs_format(id, sizeof id, "%u", job->id);
-  efs_run(show, NULL, 60, NULL, NULL, &outcome);
-  host = strstr(outcome.text, "BatchHost=");
-  if (host == NULL || strstr(outcome.text, "TimeLimit=UNLIMITED") != NULL) return;
-  efs_format(first, sizeof first, "%.*s", (int)strcspn(host + 10, " \n"), host + 10);
-  if (strcmp(first, site->node) != 0) return;
-  efs_format(first, sizeof first, "JobId=%u", job->id);
+  char id[48], more[64];
+  const char *update[] = {site->scontrol, "update", id, more, NULL};
+  struct efs_record record;
+  if (time(NULL) - began < 10 || efs_ask_job(site, job->id, &record) != 1) return;
+  if (strcmp(record.limit, "UNLIMITED") == 0 || strcmp(record.host, site->node) != 0) return;
+  efs_format(id, sizeof id, "JobId=%u", job->id);
   efs_format(more, sizeof more, "TimeLimit=+%ld", minutes);
   efs_run(update, NULL, 60, NULL, NULL, &outcome);
-}
-
-/* Which of the job's nodes this is; 0 of 1 where Slurm does not say. */
-static void find_node(const struct efs_site *site, const struct efs_job *job, unsigned *node, unsigned *nodes) {
-  static struct efs_outcome outcome;
-  char id[48], list[4096];
-  const char *show[] = {site->scontrol, "-o", "show", "job", id, NULL};
-  const char *names[] = {site->scontrol, "show", "hostnames", list, NULL};
-  const char *found;
-  char *name, *rest;
-  *node = 0;
-  *nodes = 1;
-  efs_format(id, sizeof id, "%u", job->id);
-  efs_run(show, NULL, 60, NULL, NULL, &outcome);
-  found = strstr(outcome.text, " NodeList=");
-  if (outcome.code != 0 || found == NULL || efs_format(list, sizeof list, "%.*s", (int)strcspn(found + 10, " \n"), found + 10) != 0) return;
-  efs_run(names, NULL, 60, NULL, NULL, &outcome);
-  if (outcome.code != 0) return;
-  *nodes = 0;
-  for (name = strtok_r(outcome.text, "\n", &rest); name != NULL; name = strtok_r(NULL, "\n", &rest), ++*nodes)
-    if (strcmp(name, site->node) == 0) *node = *nodes;
-  if (*nodes == 0) *nodes = 1;
 }
 
 static void start(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
@@ -99,7 +76,10 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   const time_t began = time(NULL);
   unsigned node, nodes;
   int n = 0;
-  find_node(site, job, &node, &nodes);
+  if (efs_find_node(site, job->id, &node, &nodes) != 0) {
+    put_off(site, job, "slurmctld does not say which nodes the job has; it is away, or does not answer");
+    return;
+  }
   words[n++] = site->efs;
   words[n++] = "start";
   words[n++] = "--json";
@@ -160,8 +140,16 @@ static int keep_job_file(const struct efs_site *site, const struct efs_job *job,
   static char directives[EFS_LARGEST_JOB];
   if (text == NULL && efs_read_directives(site, job, directives, sizeof directives) == 0) text = directives;
   if (text != NULL && strlen(text) <= EFS_LARGEST_JOB && efs_write_file(job->directory, "job.yaml", text, 0400, job->uid) == 0) return 0;
-  fail_job(site, job, text == NULL ? "the directives of the script cannot be read back from slurmctld" : "the job file cannot be kept on this node");
+  if (text == NULL) put_off(site, job, "the directives of the script cannot be read back from slurmctld");
+  else fail_job(site, job, "the job file cannot be kept on this node");
   return -1;
+}
+
+/* Most jobs have no directives. Those that have know it themselves (task.c), and are put off. */
+static int note_unasked(const struct efs_site *site, struct efs_job *job) {
+  clear_the_way(site, job);
+  if (efs_make_job(site, job) == 0) efs_write_file(job->directory, "result", "unasked slurmctld does not say whether the job has directives; it is away, or does not answer", 0644, 0);
+  return 0;
 }
 
 int efs_prolog(spank_t spank, const struct efs_site *site) {
@@ -170,7 +158,11 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
   char runtime[EFS_PATH + 24], id[32], node[EFS_PATH + 24], path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
   const char *environment[] = {path, runtime, id, node, NULL};
   if ((text == NULL && !site->directives) || efs_describe_job(spank, site, &job) != 0) return 0;
-  if (text == NULL && !efs_has_directives(site, &job)) return 0;
+  if (text == NULL) {
+    const int has = efs_has_directives(site, &job);
+    if (has == 0) return 0;
+    if (has < 0) return note_unasked(site, &job);
+  }
   clear_the_way(site, &job);
   if (efs_make_job(site, &job) != 0) {
     efs_publish(site, &job, "failed", "the directories of efs cannot be used on this node; tell the administrators");
