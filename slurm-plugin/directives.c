@@ -49,8 +49,8 @@ int efs_read_directives(const struct efs_site *site, const struct efs_job *job, 
   efs_run(words, NULL, 60, NULL, NULL, &outcome);
   umask(before);
   script = outcome.code == 0 ? fopen(path, "re") : NULL;
-  good = script != NULL && read_marked_lines(script, text, size) == 0;
+  good = script == NULL ? 1 : read_marked_lines(script, text, size);
   if (script != NULL) fclose(script);
   unlink(path);
-  return good ? 0 : -1;
+  return good;
 }

@@ -70,7 +70,7 @@ int efs_is_wanted(void); /* some option asks for efs */
 
 /* site.c */
 int efs_read_site(struct efs_site *site, int count, char **words); /* -1: a bad word, logged */
-void efs_slurm_program(const struct efs_site *site, const char *name, char *path); /* EFS_PATH bytes: srun, sinfo */
+void efs_slurm_program(const struct efs_site *site, const char *name, char *path); /* EFS_PATH bytes; of squeue, srun, sinfo: beside scontrol=, or found on the PATH */
 
 /* job.c: state of jobs on this node, below site->state. All of it is root's. */
 int efs_describe_job(spank_t spank, const struct efs_site *site, struct efs_job *job);
@@ -105,7 +105,7 @@ int efs_find_node(const struct efs_site *site, uint32_t id, unsigned *node, unsi
 
 /* directives.c */
 int efs_has_directives(const struct efs_site *site, const struct efs_job *job); /* -1: nobody can say */
-int efs_read_directives(const struct efs_site *site, const struct efs_job *job, char *text, size_t size); /* the job file that they make */
+int efs_read_directives(const struct efs_site *site, const struct efs_job *job, char *text, size_t size); /* the job file that they make; -1: they are none; 1: slurmctld does not give them */
 
 /* memory.c */
 /* "4GiB": what the job asks for on a node, as the options of sbatch say; -1: it does not, or nobody can tell. */

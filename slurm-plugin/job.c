@@ -1,6 +1,6 @@
 /* The state of jobs on this node: one directory per job and restart, root's, which nobody else can change.
  *   STATE/JOB.RESTART/   job.yaml  what the user handed in, readable by him alone
- *                        result    "running MOUNT", "failed TEXT", "unsaved TEXT", "again TEXT", "unasked TEXT"
+ *                        result    "running MOUNT", "failed TEXT", "unsaved TEXT", "put-off TEXT", "unasked TEXT"
  *                        flags     words: no-stage-out, in-job, keep=NAME, attach=NAME, directives
  *                        instance  its name, where it is one that outlives the job
  *                        checked   all nodes are good */

@@ -75,7 +75,7 @@ static int look_for_failure(void *what, int out) {
   while (found == 0 && directory != NULL && (entry = readdir(directory)) != NULL) {
     if (entry->d_name[0] == '.' || efs_read_file(path, entry->d_name, line, sizeof line) != 0) continue;
     if (efs_json_text(line, "state", state, sizeof state) != 0) continue;
-    found = strcmp(state, "failed") == 0 ? 1 : strcmp(state, "again") == 0 ? 2 : 0;
+    found = strcmp(state, "failed") == 0 ? 1 : strcmp(state, "put-off") == 0 || strcmp(state, "cancelled") == 0 ? 2 : 0;
     if (found == 0) continue;
     if (efs_json_text(line, "text", said, sizeof said) != 0) said[0] = '\0';
     efs_one_line(said);

@@ -12,13 +12,16 @@ struct wait {
   const struct efs_site *site;
   const struct efs_job *job;
   const char *const *environment;
+  unsigned node, nodes;
   int cancelled;
   char last[256];
 };
 
-/* The line of `efs status` that says what it waits for. */
+/* The line of `efs status` that says what it waits for. A job has one comment, for which the nodes do not fight: of several
+ * the first one writes it, until one fails. */
 static void tell_progress(struct wait *wait) {
   static struct efs_outcome outcome;
+  char comment[320];
   const char *words[] = {wait->site->efs, "status", wait->job->name, NULL};
   char line[256] = "staging in";
   const char *found;
@@ -28,7 +31,10 @@ static void tell_progress(struct wait *wait) {
   if (strcmp(line, wait->last) == 0) return;
   efs_copy(wait->last, sizeof wait->last, line);
   efs_publish(wait->site, wait->job, "staging-in", line);
-  efs_comment(wait->site, wait->job, line);
+  if (wait->nodes <= 1) efs_comment(wait->site, wait->job, line);
+  if (wait->nodes <= 1 || wait->node != 0) return;
+  efs_format(comment, sizeof comment, "%s (the first of %u nodes; see efs status --job %u)", line, wait->nodes, wait->job->id);
+  efs_comment(wait->site, wait->job, comment);
 }
 
 static int tick(void *what) {
@@ -39,20 +45,20 @@ static int tick(void *what) {
   return wait->cancelled;
 }
 
-static void end_as(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text) {
+static void end_as(const struct efs_site *site, const struct efs_job *job, const char *kind, const char *state, const char *text) {
   char result[EFS_TEXT];
-  efs_format(result, sizeof result, "%s %.1900s", state, text);
+  efs_format(result, sizeof result, "%s %.1900s", kind, text);
   efs_one_line(result);
   slurm_error("efs: job %u: %s", job->id, result);
   efs_write_file(job->directory, "result", result, 0644, 0);
-  efs_publish(site, job, state, result + strlen(state) + 1);
+  efs_publish(site, job, state, result + strlen(kind) + 1);
   efs_comment(site, job, result);
 }
 
-static void fail_job(const struct efs_site *site, const struct efs_job *job, const char *text) { end_as(site, job, "failed", text); }
+static void fail_job(const struct efs_site *site, const struct efs_job *job, const char *text) { end_as(site, job, "failed", "failed", text); }
 
 /* What the job cannot help: it goes back into the queue (task.c). */
-static void put_off(const struct efs_site *site, const struct efs_job *job, const char *text) { end_as(site, job, "again", text); }
+static void put_off(const struct efs_site *site, const struct efs_job *job, const char *text) { end_as(site, job, "put-off", "put-off", text); }
 
 /* Minutes of the job's time limit that went into staging are given back, by the first node alone. */
 static void give_back(const struct efs_site *site, const struct efs_job *job, time_t began) {
@@ -72,11 +78,10 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   static struct efs_outcome outcome;
   char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], root[4096], results[4096], queue[EFS_PATH + 24], file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT];
   const char *words[16], *given;
-  struct wait wait = {site, job, environment, 0, ""};
+  struct wait wait = {site, job, environment, 0, 1, 0, ""};
   const time_t began = time(NULL);
-  unsigned node, nodes;
   int n = 0;
-  if (efs_find_node(site, job->id, &node, &nodes) != 0) {
+  if (efs_find_node(site, job->id, &wait.node, &wait.nodes) != 0) {
     put_off(site, job, "slurmctld does not say which nodes the job has; it is away, or does not answer");
     return;
   }
@@ -89,8 +94,8 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   words[n++] = name;
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   words[n++] = mount;
-  if (nodes > 1) {
-    efs_format(number, sizeof number, "--node=%u/%u", node, nodes);
+  if (wait.nodes > 1) {
+    efs_format(number, sizeof number, "--node=%u/%u", wait.node, wait.nodes);
     words[n++] = number;
   }
   given = getenv("SPANK_EFS_ROOT");
@@ -109,8 +114,12 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
     give_back(site, job, began);
     return;
   }
-  if (wait.cancelled) efs_copy(error, sizeof error, "cancelled during the stage-in");
-  else if (efs_json_text(outcome.text, "error", error, sizeof error) != 0) efs_format(error, sizeof error, "efs start gave %d: %.1500s", outcome.code, outcome.text);
+  if (wait.cancelled) {
+    /* Tasks of it that start all the same are those of a job that was requeued, or that slurmctld, killed, took for pending. */
+    end_as(site, job, "put-off", "cancelled", "the stage-in was given up, for the job was over or requeued");
+    return;
+  }
+  if (efs_json_text(outcome.text, "error", error, sizeof error) != 0) efs_format(error, sizeof error, "efs start gave %d: %.1500s", outcome.code, outcome.text);
   fail_job(site, job, error);
 }
 
@@ -138,9 +147,11 @@ static void clear_the_way(const struct efs_site *site, struct efs_job *job) {
 /* The job file that the options or the directives made, kept for the user alone; or the job has failed. */
 static int keep_job_file(const struct efs_site *site, const struct efs_job *job, const char *text) {
   static char directives[EFS_LARGEST_JOB];
-  if (text == NULL && efs_read_directives(site, job, directives, sizeof directives) == 0) text = directives;
+  const int told = text == NULL ? efs_read_directives(site, job, directives, sizeof directives) : 0;
+  if (text == NULL && told == 0) text = directives;
   if (text != NULL && strlen(text) <= EFS_LARGEST_JOB && efs_write_file(job->directory, "job.yaml", text, 0400, job->uid) == 0) return 0;
-  if (text == NULL) put_off(site, job, "the directives of the script cannot be read back from slurmctld");
+  if (told > 0) put_off(site, job, "the directives of the script cannot be read back from slurmctld");
+  else if (told < 0) fail_job(site, job, "the directives of the script cannot be read back");
   else fail_job(site, job, "the job file cannot be kept on this node");
   return -1;
 }

@@ -74,7 +74,7 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site) {
     slurm_error("efs: stage-in failed on %s: %s", site->node, result + 7);
     return -1;
   }
-  if (strncmp(result, "again ", 6) == 0 || strncmp(result, "unasked ", 8) == 0) {
+  if (strncmp(result, "put-off ", 8) == 0 || strncmp(result, "unasked ", 8) == 0) {
     if (result[0] == 'u' && !says_directives(spank, site, &job)) return 0;
     efs_format(text, sizeof text, "%s: %s", site->node, result + strcspn(result, " ") + 1);
     return put_off(site, &job, text);

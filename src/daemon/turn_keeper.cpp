@@ -199,7 +199,7 @@ struct TurnClient::Waiting {
   Shown shown;
   std::optional<Time> latest;
   Time since = Clock::now(), heard = since;
-  std::chrono::duration<double> longest_wait{queue::Settings().longest_wait};
+  std::chrono::duration<double> longest_wait{};
   bool cancelled = false;
 
   bool is_over() const { return cancelled || shown.standing != Standing::waiting; }
@@ -237,6 +237,10 @@ void TurnClient::look(Line& from, Waiting& waiting, const stage::Progress& progr
 }
 
 void TurnClient::wait_until_over(Line& from, Waiting& waiting, std::uint64_t bytes, const stage::Progress& progress) {
+  {
+    MutexLock lock(mutex_);
+    waiting.longest_wait = longest_wait_;
+  }
   ++from.asked;
   if (!why_not_.empty()) return waiting.go_ahead(why_not_);
   if (!send(from, take_turn, bytes)) return waiting.go_ahead("the process that keeps the turn is gone, or hangs");
@@ -245,6 +249,8 @@ void TurnClient::wait_until_over(Line& from, Waiting& waiting, std::uint64_t byt
     look(from, waiting, progress);
   }
   if (waiting.shown.standing != Standing::granted) release(from);
+  MutexLock lock(mutex_);
+  longest_wait_ = waiting.longest_wait;
 }
 
 Result<TurnClient::Held> TurnClient::take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress, std::optional<Time> latest) {

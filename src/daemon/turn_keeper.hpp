@@ -90,6 +90,7 @@ class TurnClient {
   std::chrono::duration<double> silence_ = longest_silence;
   mutable Mutex mutex_;  // rank 90 (leaf)
   std::array<std::optional<Shown>, 2> shown_ EFS_GUARDED_BY(mutex_);
+  std::chrono::duration<double> longest_wait_ EFS_GUARDED_BY(mutex_){queue::Settings().longest_wait};  // as the keeper said last
 };
 
 }  // namespace efs::daemon

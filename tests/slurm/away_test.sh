@@ -7,13 +7,14 @@ CLUSTER_FILES=$(cd "$(dirname "$0")/../.." && pwd)/conf/slurm/job_submit.lua
 CLUSTER_CONF='JobSubmitPlugins=lua'
 . "$(dirname "$0")/scene.sh" "$@"
 
-# The programs by which the plugin asks slurmctld: `slurmctld_is away`, hanging, or there again.
+# The programs by which the plugin asks slurmctld: `slurmctld_is away`, hanging, mute (to questions), or there again.
 mkdir "$C/fake"
 for program in scontrol squeue sinfo srun; do
   cat >"$C/fake/$program" <<FAKE
 #!/bin/sh
 case \$(cat $C/slurmctld-is) in
   away) echo "$program: error: Unable to contact slurm controller (connect failure)" >&2; exit 1 ;;
+  mute) [ $program != squeue ] || { echo "slurm_load_jobs error: Socket timed out on send/recv operation" >&2; exit 1; } ;;
   hanging) touch $C/asked; exec sleep 600 ;;
 esac
 exec $(command -v $program) "\$@"
@@ -57,7 +58,7 @@ check 'no node is drained' not_drained
 # --- what slurmctld alone knows ---
 site directives=yes
 work directives
-slurmctld_is away
+slurmctld_is mute
 job=$(submit $USER1 --requeue -w n1 <<SCRIPT
 #!/bin/bash
 #EFS jobdw capacity=64MiB
@@ -70,7 +71,7 @@ plain=$(submit $USER1 -w n2 <<<$'#!/bin/bash\necho plain')
 was_put_off() { [ "$(job_field "$job" Restarts)" = 1 ]; }
 check 'a job with directives that cannot be read back is requeued' await 150 was_put_off
 slurmctld_is there
-check 'its output says why' says "$job" 'efs: nothing was staged on n1: slurmctld does not say .*away'
+check 'its output says why' says "$job" 'efs: nothing was staged on n1: slurmctld does not say .*directives'
 check 'no node is drained' not_drained
 ends "$plain" COMPLETED 'a job without directives'
 check 'is left alone' says "$plain" '^plain$'
