@@ -78,7 +78,7 @@ int efs_admin_comment(const struct efs_site *site, uint32_t id, char *comment, s
   efs_format(begin, sizeof begin, "%-24u", id);
   do known = ask(site, id, "--Format=JobID:24,admin_comment:128", begin, &outcome, &line);
   while (known < 0 && begins_again(until));
-  return known == 1 ? efs_copy(comment, size, line) : known;
+  return known != 1 ? known : efs_copy(comment, size, line) == 0 ? 1 : -1;
 }
 
 /* The place of the node in the list; -1: it is none, or not with this node. */

@@ -110,12 +110,11 @@ free_slot
 printf 'longest-hold: 1\nheartbeat: 1\n' >"$QUEUE/settings"
 fresh slow
 sed -i '2i\  max-rate: 1 MiB/s' "$JOB"
-head -c 12M /dev/urandom >"$PFS/input/large"
+head -c 60M /dev/urandom >"$PFS/input/large"
 timeout 60 "$EFS" start --interleaving "$QUEUE" "$JOB" >"$S/slow/said" 2>&1 &
 starter=$!
 pids+=("$starter")
-holds() { [ "$(field "$("$EFS" queue --json "$QUEUE")" 'len(d["in"]["holders"])')" = 1 ]; }
-check 'a slow stage-in has the turn' await 20 holds
+check 'a slow stage-in has the turn' await 20 in_log 'event=turn direction=in'
 fresh other
 check 'another one has it when longest-hold is over' efs start --interleaving "$QUEUE" "$JOB"
 check 'in earnest' in_log 'event=turn direction=in'
@@ -123,7 +122,7 @@ check 'while the first still stages' json "$(status_of slow)" 'd["state"] == "st
 check 'efs stop' efs stop other
 kill -TERM "$(pgrep -P "$starter")"
 wait "$starter"
-await 20 ended slow
+check 'and can be given up' await 20 ended slow
 rm "$QUEUE/settings"
 
 # --- a queue whose file system hangs: an efs of our own, whose processes are stopped ---

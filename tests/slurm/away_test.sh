@@ -129,8 +129,9 @@ check 'a job runs that had its turn' await 60 test -e "$W/started"
 check 'while' json "$(status_on n1 "slurm-$job.0-n1")" 'd["state"] == "running"'
 kill -STOP $members
 touch "$W/go"
-ends "$job" COMPLETED 'a job whose queue and shared directory hang at its end'
-check 'the node is free after the longest waits' await 240 all_idle
+is_over() { [ ! -e "$C/state.n1/$job.0" ] && all_idle; }
+check 'a job whose queue and shared directory hang at its end: the node is free after the longest waits' await 240 is_over
+ends "$job" COMPLETED 'the job'
 check 'its result is back' grep -qx r "$W/results/result"
 check 'no node is drained' not_drained
 check 'nothing is left' quiet "$job"
