@@ -12,12 +12,9 @@
 #define MARK "#EFS| "
 
 int efs_has_directives(const struct efs_site *site, const struct efs_job *job) {
-  static struct efs_outcome outcome;
-  char id[32];
-  const char *words[] = {site->scontrol, "-o", "show", "job", id, NULL};
-  efs_format(id, sizeof id, "%u", job->id);
-  efs_run(words, NULL, 60, NULL, NULL, &outcome);
-  return outcome.code == 0 && strstr(outcome.text, " AdminComment=" EFS_DIRECTIVES) != NULL;
+  char comment[256];
+  const int known = efs_admin_comment(site, job->id, comment, sizeof comment);
+  return known != 1 ? known : strncmp(comment, EFS_DIRECTIVES, strlen(EFS_DIRECTIVES)) == 0;
 }
 
 /* A line that is longer than all that the directives can make is none of ours, and its rest is no line. */
@@ -52,8 +49,8 @@ int efs_read_directives(const struct efs_site *site, const struct efs_job *job, 
   efs_run(words, NULL, 60, NULL, NULL, &outcome);
   umask(before);
   script = outcome.code == 0 ? fopen(path, "re") : NULL;
-  good = script != NULL && read_marked_lines(script, text, size) == 0;
+  good = script == NULL ? 1 : read_marked_lines(script, text, size);
   if (script != NULL) fclose(script);
   unlink(path);
-  return good ? 0 : -1;
+  return good;
 }

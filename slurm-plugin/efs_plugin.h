@@ -70,7 +70,7 @@ int efs_is_wanted(void); /* some option asks for efs */
 
 /* site.c */
 int efs_read_site(struct efs_site *site, int count, char **words); /* -1: a bad word, logged */
-void efs_slurm_program(const struct efs_site *site, const char *name, char *path); /* EFS_PATH bytes: srun, sinfo */
+void efs_slurm_program(const struct efs_site *site, const char *name, char *path); /* EFS_PATH bytes; of squeue, srun, sinfo: beside scontrol=, or found on the PATH */
 
 /* job.c: state of jobs on this node, below site->state. All of it is root's. */
 int efs_describe_job(spank_t spank, const struct efs_site *site, struct efs_job *job);
@@ -90,9 +90,22 @@ int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, cons
 void efs_note_kept(const struct efs_site *site, const struct efs_job *job);
 void efs_sweep_kept(const struct efs_site *site); /* removes what has been kept for too long */
 
+/* ask.c: what slurmctld knows of a job. 1: an answer; 0: there is no such job; -1: nobody can say, after some 20 s, or a
+ * minute of asking again where the job cannot do without. */
+struct efs_record {
+  char state[32];
+  char limit[64]; /* of its time: "UNLIMITED", "10:00" */
+  char host[EFS_PATH]; /* where the script runs */
+  char nodes[8192]; /* "n[1-3]" */
+};
+int efs_ask_job(const struct efs_site *site, uint32_t id, struct efs_record *record);
+int efs_job_is_over(const struct efs_site *site, uint32_t id); /* 1: yes; 0: no; -1: nobody can say */
+int efs_admin_comment(const struct efs_site *site, uint32_t id, char *comment, size_t size);
+int efs_find_node(const struct efs_site *site, uint32_t id, unsigned *node, unsigned *nodes); /* which of the job's nodes this one is. -1: nobody can say */
+
 /* directives.c */
-int efs_has_directives(const struct efs_site *site, const struct efs_job *job);
-int efs_read_directives(const struct efs_site *site, const struct efs_job *job, char *text, size_t size); /* the job file that they make */
+int efs_has_directives(const struct efs_site *site, const struct efs_job *job); /* -1: nobody can say */
+int efs_read_directives(const struct efs_site *site, const struct efs_job *job, char *text, size_t size); /* the job file that they make; -1: they are none; 1: slurmctld does not give them */
 
 /* memory.c */
 /* "4GiB": what the job asks for on a node, as the options of sbatch say; -1: it does not, or nobody can tell. */
@@ -105,8 +118,12 @@ struct efs_outcome {
   int code; /* exit code; 128 + signal; 127: not run; -1: stopped, for `tick` said so */
   char text[65536];
 };
+/* Does something that may hang in another process; what it prints into its descriptor is the text. -1: it took longer than
+ * `seconds`, or cannot be done; else what it returned. */
+int efs_in_child(int (*what)(void *, int), void *with, int seconds, char *text, size_t size);
 /* Runs a program and keeps what it prints. `tick` is called every `seconds`; when it returns nonzero the program gets
  * SIGTERM and, 10 s later, SIGKILL; so it does after `seconds` where there is no tick. 0 seconds: it takes what it takes.
+ * One that does not end then, as it hangs in the kernel, is left alone.
  * `environment` may be NULL: a small one of ours. */
 void efs_run(const char *const *words, const char *const *environment, int seconds, int (*tick)(void *), void *what, struct efs_outcome *outcome);
 
@@ -123,8 +140,7 @@ void efs_one_line(char *text); /* newlines to "; ", other control characters to 
 /* notice.c: telling people and other nodes. None of it can fail a job. */
 void efs_comment(const struct efs_site *site, const struct efs_job *job, const char *text);
 void efs_publish(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text);
-int efs_find_failure(const struct efs_site *site, const struct efs_job *job, char *text, size_t size); /* 1: some node failed */
-int efs_job_is_over(const struct efs_site *site, uint32_t id);                                         /* 1: yes; 0: no, or not known */
+int efs_find_failure(const struct efs_site *site, const struct efs_job *job, char *text, size_t size); /* 1: some node failed; 2: some could not stage, and no fault of the job's */
 
 /* one per context; each returns what its hook must return */
 int efs_allocator_check(spank_t spank, const struct efs_site *site);

@@ -97,6 +97,31 @@ static void kill_holders(const struct efs_job *job) {
   if (processes != NULL) closedir(processes);
 }
 
+static int is_daemon_of(const char *process, const struct efs_job *job) {
+  char path[EFS_PATH], line[8192];
+  ssize_t n;
+  int fd;
+  efs_format(path, sizeof path, "%s/cmdline", process);
+  fd = open(path, O_RDONLY | O_CLOEXEC);
+  n = fd >= 0 ? read(fd, line, sizeof line) : -1;
+  if (fd >= 0) close(fd);
+  return n > 0 && memmem(line, (size_t)n, job->name, strlen(job->name) + 1) != NULL; /* an argument that ends so */
+}
+
+/* They are the user's, who may have stopped them; a stop would wait for them for ever. */
+static void wake_daemons(const struct efs_job *job) {
+  DIR *processes = opendir("/proc");
+  const struct dirent *entry;
+  char path[EFS_PATH];
+  struct stat st;
+  while (processes != NULL && (entry = readdir(processes)) != NULL) {
+    const long pid = strtol(entry->d_name, NULL, 10);
+    efs_format(path, sizeof path, "/proc/%ld", pid);
+    if (pid > 1 && stat(path, &st) == 0 && st.st_uid == job->uid && is_daemon_of(path, job)) kill((pid_t)pid, SIGCONT);
+  }
+  if (processes != NULL) closedir(processes);
+}
+
 static void send_mail(const struct efs_site *site, const struct efs_job *job, const char *text) {
   static struct efs_outcome outcome;
   char id[32], uid[32];
@@ -136,6 +161,7 @@ static int is_passing(long code) {
 static void ask_to_stop(const struct efs_site *site, const struct efs_job *job, const char *const *words, const char *const *environment, struct efs_outcome *outcome) {
   int tries;
   for (tries = 0; tries < 10; ++tries) {
+    wake_daemons(job);
     if (tries > 0) kill_holders(job);
     efs_run(words, environment, 0, NULL, NULL, outcome); /* a stage-out takes what it takes */
     if (!is_passing(code_of(outcome)) || !efs_is_there(site, job)) return;
@@ -172,6 +198,10 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   keeps = efs_flag(flags, "keep=", name, sizeof name);
   lasts = keeps || efs_flag(flags, "attach=", name, sizeof name);
+  if (strncmp(result, "unasked ", 8) == 0) {
+    efs_remove_job(site, job);
+    return;
+  }
   started = strncmp(result, "running ", 8) == 0 || strncmp(result, "unsaved ", 8) == 0;
   if (started && !efs_is_there(site, job)) {
     efs_publish(site, job, "done", "the job has stopped it itself");

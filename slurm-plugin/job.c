@@ -1,6 +1,6 @@
 /* The state of jobs on this node: one directory per job and restart, root's, which nobody else can change.
  *   STATE/JOB.RESTART/   job.yaml  what the user handed in, readable by him alone
- *                        result    "running MOUNT", "failed TEXT", "unsaved TEXT"
+ *                        result    "running MOUNT", "failed TEXT", "unsaved TEXT", "put-off TEXT", "unasked TEXT"
  *                        flags     words: no-stage-out, in-job, keep=NAME, attach=NAME, directives
  *                        instance  its name, where it is one that outlives the job
  *                        checked   all nodes are good */
@@ -25,12 +25,13 @@ void efs_name_job(const struct efs_site *site, struct efs_job *job) {
 }
 
 int efs_describe_job(spank_t spank, const struct efs_site *site, struct efs_job *job) {
-  const char *restart = getenv("SLURM_RESTART_COUNT");
+  const char *restart = getenv("SLURM_JOB_RESTART_COUNT"); /* of prolog and epilog */
   uint32_t count = 0;
   memset(job, 0, sizeof *job);
   if (spank_get_item(spank, S_JOB_ID, &job->id) != ESPANK_SUCCESS || job->id == 0) return -1;
   if (spank_get_item(spank, S_JOB_UID, &job->uid) != ESPANK_SUCCESS) return -1;
   if (spank_get_item(spank, S_JOB_GID, &job->gid) != ESPANK_SUCCESS) job->gid = (gid_t)-1;
+  if (restart == NULL) restart = getenv("SLURM_RESTART_COUNT");
   if (restart != NULL) job->restart = (uint32_t)strtoul(restart, NULL, 10);
   else if (spank_get_item(spank, S_SLURM_RESTART_COUNT, &count) == ESPANK_SUCCESS) job->restart = count;
   efs_name_job(site, job);

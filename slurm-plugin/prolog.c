@@ -12,13 +12,16 @@ struct wait {
   const struct efs_site *site;
   const struct efs_job *job;
   const char *const *environment;
+  unsigned node, nodes;
   int cancelled;
   char last[256];
 };
 
-/* The line of `efs status` that says what it waits for. */
+/* The line of `efs status` that says what it waits for. A job has one comment, for which the nodes do not fight: of several
+ * the first one writes it, until one fails. */
 static void tell_progress(struct wait *wait) {
   static struct efs_outcome outcome;
+  char comment[320];
   const char *words[] = {wait->site->efs, "status", wait->job->name, NULL};
   char line[256] = "staging in";
   const char *found;
@@ -28,78 +31,60 @@ static void tell_progress(struct wait *wait) {
   if (strcmp(line, wait->last) == 0) return;
   efs_copy(wait->last, sizeof wait->last, line);
   efs_publish(wait->site, wait->job, "staging-in", line);
-  efs_comment(wait->site, wait->job, line);
+  if (wait->nodes <= 1) efs_comment(wait->site, wait->job, line);
+  if (wait->nodes <= 1 || wait->node != 0) return;
+  efs_format(comment, sizeof comment, "%s (the first of %u nodes; see efs status --job %u)", line, wait->nodes, wait->job->id);
+  efs_comment(wait->site, wait->job, comment);
 }
 
 static int tick(void *what) {
   struct wait *wait = what;
   /* Nobody tells a prolog that its job was cancelled. */
-  wait->cancelled = efs_job_is_over(wait->site, wait->job->id);
+  wait->cancelled = efs_job_is_over(wait->site, wait->job->id) == 1;
   if (!wait->cancelled) tell_progress(wait);
   return wait->cancelled;
 }
 
-static void fail_job(const struct efs_site *site, const struct efs_job *job, const char *text) {
+static void end_as(const struct efs_site *site, const struct efs_job *job, const char *kind, const char *state, const char *text) {
   char result[EFS_TEXT];
-  efs_format(result, sizeof result, "failed %.1900s", text);
+  efs_format(result, sizeof result, "%s %.1900s", kind, text);
   efs_one_line(result);
   slurm_error("efs: job %u: %s", job->id, result);
   efs_write_file(job->directory, "result", result, 0644, 0);
-  efs_publish(site, job, "failed", result + strlen("failed "));
+  efs_publish(site, job, state, result + strlen(kind) + 1);
   efs_comment(site, job, result);
 }
+
+static void fail_job(const struct efs_site *site, const struct efs_job *job, const char *text) { end_as(site, job, "failed", "failed", text); }
+
+/* What the job cannot help: it goes back into the queue (task.c). */
+static void put_off(const struct efs_site *site, const struct efs_job *job, const char *text) { end_as(site, job, "put-off", "put-off", text); }
 
 /* Minutes of the job's time limit that went into staging are given back, by the first node alone. */
 static void give_back(const struct efs_site *site, const struct efs_job *job, time_t began) {
   static struct efs_outcome outcome;
   const long minutes = ((long)(time(NULL) - began) + 59) / 60;
-  char id[48], first[EFS_PATH], more[64];
-  const char *show[] = {site->scontrol, "-o", "show", "job", id, NULL};
-  const char *update[] = {site->scontrol, "update", first, more, NULL};
-  const char *host;
-  if (time(NULL) - began < 10) return;
-  efs_format(id, sizeof id, "%u", job->id);
-  efs_run(show, NULL, 60, NULL, NULL, &outcome);
-  host = strstr(outcome.text, "BatchHost=");
-  if (host == NULL || strstr(outcome.text, "TimeLimit=UNLIMITED") != NULL) return;
-  efs_format(first, sizeof first, "%.*s", (int)strcspn(host + 10, " \n"), host + 10);
-  if (strcmp(first, site->node) != 0) return;
-  efs_format(first, sizeof first, "JobId=%u", job->id);
+  char id[48], more[64];
+  const char *update[] = {site->scontrol, "update", id, more, NULL};
+  struct efs_record record;
+  if (time(NULL) - began < 10 || efs_ask_job(site, job->id, &record) != 1) return;
+  if (strcmp(record.limit, "UNLIMITED") == 0 || strcmp(record.host, site->node) != 0) return;
+  efs_format(id, sizeof id, "JobId=%u", job->id);
   efs_format(more, sizeof more, "TimeLimit=+%ld", minutes);
   efs_run(update, NULL, 60, NULL, NULL, &outcome);
-}
-
-/* Which of the job's nodes this is; 0 of 1 where Slurm does not say. */
-static void find_node(const struct efs_site *site, const struct efs_job *job, unsigned *node, unsigned *nodes) {
-  static struct efs_outcome outcome;
-  char id[48], list[4096];
-  const char *show[] = {site->scontrol, "-o", "show", "job", id, NULL};
-  const char *names[] = {site->scontrol, "show", "hostnames", list, NULL};
-  const char *found;
-  char *name, *rest;
-  *node = 0;
-  *nodes = 1;
-  efs_format(id, sizeof id, "%u", job->id);
-  efs_run(show, NULL, 60, NULL, NULL, &outcome);
-  found = strstr(outcome.text, " NodeList=");
-  if (outcome.code != 0 || found == NULL || efs_format(list, sizeof list, "%.*s", (int)strcspn(found + 10, " \n"), found + 10) != 0) return;
-  efs_run(names, NULL, 60, NULL, NULL, &outcome);
-  if (outcome.code != 0) return;
-  *nodes = 0;
-  for (name = strtok_r(outcome.text, "\n", &rest); name != NULL; name = strtok_r(NULL, "\n", &rest), ++*nodes)
-    if (strcmp(name, site->node) == 0) *node = *nodes;
-  if (*nodes == 0) *nodes = 1;
 }
 
 static void start(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
   static struct efs_outcome outcome;
   char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], root[4096], results[4096], queue[EFS_PATH + 24], file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT];
   const char *words[16], *given;
-  struct wait wait = {site, job, environment, 0, ""};
+  struct wait wait = {site, job, environment, 0, 1, 0, ""};
   const time_t began = time(NULL);
-  unsigned node, nodes;
   int n = 0;
-  find_node(site, job, &node, &nodes);
+  if (efs_find_node(site, job->id, &wait.node, &wait.nodes) != 0) {
+    put_off(site, job, "slurmctld does not say which nodes the job has; it is away, or does not answer");
+    return;
+  }
   words[n++] = site->efs;
   words[n++] = "start";
   words[n++] = "--json";
@@ -109,8 +94,8 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   words[n++] = name;
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   words[n++] = mount;
-  if (nodes > 1) {
-    efs_format(number, sizeof number, "--node=%u/%u", node, nodes);
+  if (wait.nodes > 1) {
+    efs_format(number, sizeof number, "--node=%u/%u", wait.node, wait.nodes);
     words[n++] = number;
   }
   given = getenv("SPANK_EFS_ROOT");
@@ -129,8 +114,12 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
     give_back(site, job, began);
     return;
   }
-  if (wait.cancelled) efs_copy(error, sizeof error, "cancelled during the stage-in");
-  else if (efs_json_text(outcome.text, "error", error, sizeof error) != 0) efs_format(error, sizeof error, "efs start gave %d: %.1500s", outcome.code, outcome.text);
+  if (wait.cancelled) {
+    /* Tasks of it that start all the same are those of a job that was requeued, or that slurmctld, killed, took for pending. */
+    end_as(site, job, "put-off", "cancelled", "the stage-in was given up, for the job was over or requeued");
+    return;
+  }
+  if (efs_json_text(outcome.text, "error", error, sizeof error) != 0) efs_format(error, sizeof error, "efs start gave %d: %.1500s", outcome.code, outcome.text);
   fail_job(site, job, error);
 }
 
@@ -158,10 +147,20 @@ static void clear_the_way(const struct efs_site *site, struct efs_job *job) {
 /* The job file that the options or the directives made, kept for the user alone; or the job has failed. */
 static int keep_job_file(const struct efs_site *site, const struct efs_job *job, const char *text) {
   static char directives[EFS_LARGEST_JOB];
-  if (text == NULL && efs_read_directives(site, job, directives, sizeof directives) == 0) text = directives;
+  const int told = text == NULL ? efs_read_directives(site, job, directives, sizeof directives) : 0;
+  if (text == NULL && told == 0) text = directives;
   if (text != NULL && strlen(text) <= EFS_LARGEST_JOB && efs_write_file(job->directory, "job.yaml", text, 0400, job->uid) == 0) return 0;
-  fail_job(site, job, text == NULL ? "the directives of the script cannot be read back from slurmctld" : "the job file cannot be kept on this node");
+  if (told > 0) put_off(site, job, "the directives of the script cannot be read back from slurmctld");
+  else if (told < 0) fail_job(site, job, "the directives of the script cannot be read back");
+  else fail_job(site, job, "the job file cannot be kept on this node");
   return -1;
+}
+
+/* Most jobs have no directives. Those that have know it themselves (task.c), and are put off. */
+static int note_unasked(const struct efs_site *site, struct efs_job *job) {
+  clear_the_way(site, job);
+  if (efs_make_job(site, job) == 0) efs_write_file(job->directory, "result", "unasked slurmctld does not say whether the job has directives; it is away, or does not answer", 0644, 0);
+  return 0;
 }
 
 int efs_prolog(spank_t spank, const struct efs_site *site) {
@@ -170,7 +169,11 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
   char runtime[EFS_PATH + 24], id[32], node[EFS_PATH + 24], path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
   const char *environment[] = {path, runtime, id, node, NULL};
   if ((text == NULL && !site->directives) || efs_describe_job(spank, site, &job) != 0) return 0;
-  if (text == NULL && !efs_has_directives(site, &job)) return 0;
+  if (text == NULL) {
+    const int has = efs_has_directives(site, &job);
+    if (has == 0) return 0;
+    if (has < 0) return note_unasked(site, &job);
+  }
   clear_the_way(site, &job);
   if (efs_make_job(site, &job) != 0) {
     efs_publish(site, &job, "failed", "the directories of efs cannot be used on this node; tell the administrators");

@@ -12,6 +12,8 @@
 
 #include "efs_plugin.h"
 
+#define UNKILLABLE 5 /* seconds after SIGKILL */
+
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -65,6 +67,14 @@ static void keep_text(struct efs_outcome *outcome, size_t *length, int fd, int *
   outcome->text[*length] = '\0';
 }
 
+/* 0: it runs; 1: it has ended. */
+static int has_ended(pid_t child, int *status) {
+  const pid_t waited = waitpid(child, status, WNOHANG);
+  if (waited < 0 && errno == EINTR) return 0;
+  if (waited < 0) *status = 127 << 8; /* somebody else has reaped it: nothing is known */
+  return waited != 0;
+}
+
 void efs_run(const char *const *words, const char *const *environment, int seconds, int (*tick)(void *), void *what, struct efs_outcome *outcome) {
   int ends[2], status = 0, open_end = 1, stopped = 0, gone = 0;
   size_t length = 0;
@@ -86,10 +96,7 @@ void efs_run(const char *const *words, const char *const *environment, int secon
     const int slice = 50;
     if (open_end && poll(&line, 1, slice) > 0) keep_text(outcome, &length, ends[0], &open_end);
     if (!open_end) poll(NULL, 0, slice);
-    const pid_t waited = waitpid(child, &status, WNOHANG);
-    gone = waited != 0;
-    if (waited < 0 && errno != EINTR) status = 127 << 8; /* somebody else has reaped it: nothing is known */
-    else if (waited < 0) gone = 0;
+    gone = has_ended(child, &status);
     if (!gone && seconds > 0 && !stopped && now() >= next) {
       const int stop = tick == NULL || tick(what) != 0;
       next = now() + seconds;
@@ -100,6 +107,7 @@ void efs_run(const char *const *words, const char *const *environment, int secon
       }
     }
     if (!gone && stopped && now() >= kill_at) kill(child, SIGKILL);
+    if (!gone && stopped && now() >= kill_at + UNKILLABLE) break; /* it hangs in the kernel */
   }
   /* What it wrote last; a daemon that it started may keep the pipe open, so not until its end. */
   while (open_end) {
@@ -109,4 +117,31 @@ void efs_run(const char *const *words, const char *const *environment, int secon
   }
   close(ends[0]);
   outcome->code = stopped ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int efs_in_child(int (*what)(void *, int), void *with, int seconds, char *text, size_t size) {
+  const double until = now() + seconds;
+  int ends[2], status = 0, gone = 0;
+  ssize_t n = 0;
+  pid_t child;
+  if (size > 0) text[0] = '\0';
+  if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+  child = fork();
+  if (child == 0) _exit(what(with, ends[1]) & 0xff);
+  close(ends[1]);
+  while (child > 0 && !gone && now() < until) {
+    gone = has_ended(child, &status);
+    if (!gone) poll(NULL, 0, 5);
+  }
+  if (child > 0 && !gone) {
+    kill(child, SIGKILL);
+    poll(NULL, 0, 100);
+    has_ended(child, &status);
+  }
+  if (gone && size > 0) { /* short: the pipe has taken it whole */
+    n = read(ends[0], text, size - 1);
+    text[n > 0 ? n : 0] = '\0';
+  }
+  close(ends[0]);
+  return gone && WIFEXITED(status) && WEXITSTATUS(status) < 128 ? WEXITSTATUS(status) : -1;
 }

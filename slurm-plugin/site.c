@@ -73,5 +73,6 @@ int efs_read_site(struct efs_site *site, int count, char **words) {
 
 void efs_slurm_program(const struct efs_site *site, const char *name, char *path) {
   const char *slash = strrchr(site->scontrol, '/');
-  if (slash == NULL || efs_format(path, EFS_PATH, "%.*s/%s", (int)(slash - site->scontrol), site->scontrol, name) != 0) efs_copy(path, EFS_PATH, name);
+  const int is_beside = slash != NULL && efs_format(path, EFS_PATH, "%.*s/%s", (int)(slash - site->scontrol), site->scontrol, name) == 0 && access(path, X_OK) == 0;
+  if (!is_beside) efs_copy(path, EFS_PATH, name);
 }

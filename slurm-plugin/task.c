@@ -8,6 +8,8 @@
 
 #include "efs_plugin.h"
 
+enum { MOST_TRIES = 3 };
+
 static int read_result(spank_t spank, const struct efs_site *site, struct efs_job *job, char *result, size_t size) {
   if (efs_describe_job(spank, site, job) != 0 || !efs_find_job(site, job)) return -1;
   return efs_read_file(job->directory, "result", result, size);
@@ -46,6 +48,20 @@ static int says_directives(spank_t spank, const struct efs_site *site, const str
   return strcmp(value, "yes") == 0 || strcmp(value, own) == 0;
 }
 
+/* Back into the queue; held once it has been put off so often that it would go round for ever. */
+static int put_off(const struct efs_site *site, const struct efs_job *job, const char *where_and_why) {
+  static struct efs_outcome outcome;
+  char id[32];
+  const int held = job->restart >= MOST_TRIES;
+  const char *words[] = {site->scontrol, held ? "requeuehold" : "requeue", id, NULL};
+  slurm_error("efs: nothing was staged on %s", where_and_why);
+  efs_format(id, sizeof id, "%u", job->id);
+  efs_run(words, NULL, 30, NULL, NULL, &outcome);
+  if (outcome.code != 0) slurm_error("efs: the job fails, for it cannot be requeued; submit it again");
+  else slurm_error("efs: the job is requeued%s", held ? " and held, for this was not the first time; tell the administrators" : "");
+  return -1;
+}
+
 int efs_task_init_privileged(spank_t spank, const struct efs_site *site) {
   struct efs_job job;
   char result[EFS_TEXT], text[EFS_TEXT];
@@ -58,9 +74,16 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site) {
     slurm_error("efs: stage-in failed on %s: %s", site->node, result + 7);
     return -1;
   }
+  if (strncmp(result, "put-off ", 8) == 0 || strncmp(result, "unasked ", 8) == 0) {
+    if (result[0] == 'u' && !says_directives(spank, site, &job)) return 0;
+    efs_format(text, sizeof text, "%s: %s", site->node, result + strcspn(result, " ") + 1);
+    return put_off(site, &job, text);
+  }
   /* All prologs are over before the first task: one look at the other nodes is enough. */
   if (efs_read_file(job.directory, "checked", text, sizeof text) != 0) {
-    if (efs_find_failure(site, &job, text, sizeof text)) {
+    const int failure = efs_find_failure(site, &job, text, sizeof text);
+    if (failure == 2) return put_off(site, &job, text);
+    if (failure == 1) {
       slurm_error("efs: stage-in failed on %s", text);
       return -1;
     }

@@ -5,11 +5,13 @@
 --
 --   #EFS jobdw capacity=SIZE [type=scratch] [access_mode=private]
 --   #EFS stage_in  type=file|directory source=PATH [destination=$EFS_MOUNT/PATH]
+--   #EFS stage_in  type=list source=FILE
 --   #EFS stage_out type=file|directory source=$EFS_MOUNT/PATH destination=PATH
 --
 -- Directives stand before the first command of the script, as #SBATCH lines do. Relative paths of the PFS are relative to
 -- the directory of the submission. Inputs have one directory above them all, and so have results: the name below it is
--- the name in the mount. What cannot be understood is refused, with its line. slurmctld looks at no file: an input that is
+-- the name in the mount. A list is a text file of the user's with an input in each line, relative to that directory or
+-- below it; it is read when the job starts. What cannot be understood is refused, with its line. slurmctld looks at no file: an input that is
 -- missing fails the job when it starts.
 --
 -- The job file that comes of it goes to the end of the script, as comments, where the plugin's prolog finds it.
@@ -72,15 +74,28 @@ end
 local function check_kind(words)
   if words.type == nil then return words.verb .. " needs type=file or type=directory" end
   if words.type == "file" or words.type == "directory" then return nil end
-  if words.type == "list" then return "type=list is not known here; name directories, files or patterns" end
+  if words.type == "list" then return "type=list is for stage_in; name directories, files or patterns" end
   return "unknown type \"" .. words.type .. "\"; known are file and directory"
 end
 
+local function take_root(job, root)
+  if job.root and job.root ~= root then return "all inputs hang below one directory: " .. job.root .. " before, and here " .. root end
+  job.root = root
+end
+
+-- Below the directory of the inputs before it, or else that of the submission.
+local function add_list(job, words, work_dir)
+  if words.destination then return "a list has no destination: its inputs keep their names below " .. (job.root or normal(work_dir)) end
+  job.lists[#job.lists + 1] = absolute(words.source, work_dir)
+  return take_root(job, job.root or normal(work_dir))
+end
+
 local function add_stage_in(job, words, work_dir)
-  local why = check_kind(words)
+  local why = words.type ~= "list" and check_kind(words)
   if why then return why end
   if not words.source then return "stage_in needs source=PATH" end
   if words.source:sub(1, 1) == "$" then return "source of stage_in is a path of the PFS; variables are not known here" end
+  if words.type == "list" then return add_list(job, words, work_dir) end
   local source, root, name = absolute(words.source, work_dir)
   if words.destination then
     name = in_mount(words.destination)
@@ -93,8 +108,9 @@ local function add_stage_in(job, words, work_dir)
     name = source:sub(#root + 2)
   end
   if name == "" then return "name something below " .. root .. ", not all of it" end
-  if job.root and job.root ~= root then return "all inputs hang below one directory: " .. job.root .. " before, and here " .. root end
-  job.root, job.ins[#job.ins + 1] = root, name
+  why = take_root(job, root)
+  if why then return why end
+  job.ins[#job.ins + 1] = name
 end
 
 local function add_stage_out(job, words, work_dir)
@@ -128,6 +144,7 @@ local function job_file(job, work_dir)
   local lines = {"global-settings:", "  mount-dir: /efs", "  root-dir: " .. quote(job.root or normal(work_dir)),
                  job.results and "  results-dir: " .. quote(job.results) or "  in-place: true", "resources:"}
   for _, name in ipairs(job.ins) do lines[#lines + 1] = "  - path: " .. quote(name) end
+  for _, file in ipairs(job.lists) do lines[#lines + 1] = "  - list: " .. quote(file) end
   lines[#lines + 1] = "outputs:"
   for _, name in ipairs(job.outs) do lines[#lines + 1] = "  - path: " .. quote(name) end
   if #job.outs == 0 then
@@ -145,7 +162,7 @@ end
 -- The job file's lines of a script's directives; nil where there are none; nil and why where one is wrong.
 function efs.read(script, work_dir)
   if work_dir:find("%c") then work_dir = nil end
-  local job, found, commands, number = {ins = {}, outs = {}}, false, false, 0
+  local job, found, commands, number = {ins = {}, lists = {}, outs = {}}, false, false, 0
   for line in (script .. "\n"):gmatch("(.-)\r?\n") do
     number = number + 1
     local at = "line " .. number .. ": "
@@ -163,7 +180,7 @@ function efs.read(script, work_dir)
     end
   end
   if not found then return nil end
-  if #job.ins == 0 and #job.outs == 0 then return nil, "a capacity alone is not enough: stage_in or stage_out must say what for" end
+  if #job.ins == 0 and #job.lists == 0 and #job.outs == 0 then return nil, "a capacity alone is not enough: stage_in or stage_out must say what for" end
   return job_file(job, work_dir)
 end
 

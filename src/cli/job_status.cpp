@@ -48,7 +48,7 @@ int code_of(const Json& all) {
   int code = exit_good;
   for (const auto& record : all) {
     const std::string state = record.value("state", "");
-    if (state == "failed") return exit_failure;
+    if (state == "failed" || state == "put-off" || state == "cancelled") return exit_failure;
     if (state == "unsaved") code = exit_some_failed;
   }
   return code;

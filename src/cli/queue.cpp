@@ -1,11 +1,20 @@
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <iostream>
 
 #include "cli/cli.hpp"
 #include "queue/overview.hpp"
 
 namespace efs::cli {
+namespace {
 
-int queue(World& world, const std::string& directory) {
+constexpr int answer_time = 20;  // seconds
+
+int show_queue(World& world, const std::string& directory) {
   const auto overview = efs::queue::look_at(directory);
   if (!overview) return report(world, overview.error());
   if (world.json) {
@@ -16,6 +25,33 @@ int queue(World& world, const std::string& directory) {
     world.out << efs::queue::describe(*overview);
   }
   return overview->problem.empty() ? exit_good : exit_failure;
+}
+
+}  // namespace
+
+// In a process of its own, for a PFS that hangs holds whoever looks at it. One that cannot be killed is left behind.
+int queue(World& world, const std::string& directory) {
+  world.out.flush();
+  world.err.flush();
+  const pid_t child = ::fork();
+  if (child < 0) return report(world, fail_errno("fork").error());
+  if (child == 0) {
+    const int code = show_queue(world, directory);
+    world.out.flush();
+    world.err.flush();
+    ::_exit(code);
+  }
+  const UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  pollfd line{.fd = end.get(), .events = POLLIN, .revents = 0};
+  int ready = 0;
+  while ((ready = ::poll(&line, 1, answer_time * 1000)) < 0 && errno == EINTR) {}
+  if (end && ready == 0) {
+    ::kill(child, SIGKILL);
+    return report(world, {ETIMEDOUT, "queue " + directory + ": its file system does not answer for " + std::to_string(answer_time) + " s; it may hang"});
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  return WIFEXITED(status) ? WEXITSTATUS(status) : exit_failure;
 }
 
 }  // namespace efs::cli

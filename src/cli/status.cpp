@@ -51,6 +51,12 @@ void print_backends(std::ostream& out, const Json& s) {
   out << "  survives no more than " << s.value("durability", "") << " does, all together\n";
 }
 
+std::string wait_of(const Json& turn) {
+  std::string text = "waits to stage " + turn.value("direction", "") + ", " + std::to_string(turn.value("ahead", 0U)) + " ahead";
+  if (turn.contains("wait_seconds")) text += ", about " + format_seconds(turn["wait_seconds"].get<double>());
+  return text;
+}
+
 void print(std::ostream& out, const Json& s) {
   out << s.value("name", "?") << ": " << s.value("state", "?") << "\n";
   if (s.contains("error")) out << "  " << s["error"].get<std::string>() << "\n";
@@ -75,14 +81,7 @@ void print(std::ostream& out, const Json& s) {
   if (s.contains("turn")) {
     const Json& turn = s["turn"];
     const std::string standing = turn.value("standing", "");
-    out << "  turn     ";
-    if (standing == "waiting") {
-      out << "waits to stage " << turn.value("direction", "") << ", " << turn.value("ahead", 0U) << " ahead";
-      if (turn.contains("wait_seconds")) out << ", about " << format_seconds(turn["wait_seconds"].get<double>());
-    } else {
-      out << (standing == "holds" ? "has its turn" : "goes without a turn: " + turn.value("reason", ""));
-    }
-    out << "\n";
+    out << "  turn     " << (standing == "waiting" ? wait_of(turn) : standing == "holds" ? "has its turn" : "goes without a turn: " + turn.value("reason", "")) << "\n";
   }
   if (s.contains("counters")) print_counters(out, s["counters"]);
   for (const char* key : {"trace", "access_log"})
@@ -96,7 +95,9 @@ void print(std::ostream& out, const Json& s) {
     const std::string how = task.value("task_state", "");
     if (how != "pending" && how != "running" && i + 5 < tasks.size()) continue;  // of those that have ended the last few
     out << "  task     " << task.value("task", 0) << ": " << task.value("kind", "") << " of " << task.value("what", "") << ": " << how;
-    if (how == "running") out << ", " << format_bytes(task.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(task.value("bytes_total", std::uint64_t{0}));
+    const Json turn = task.value("turn", Json::object());
+    if (turn.value("standing", "") == "waiting") out << ", " << wait_of(turn);
+    else if (how == "running") out << ", " << format_bytes(task.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(task.value("bytes_total", std::uint64_t{0}));
     out << "\n";
   }
 }

@@ -133,12 +133,17 @@ class Instance {
   control::Json handle_wait_task(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_cancel(const control::Json& request);
   Result<std::vector<std::string>> names_in(const control::Json& request) const;
+  std::function<Status(std::uint64_t)> turn_for(queue::Direction direction, const stage::Progress& progress, std::optional<TurnClient::Held>& turn);
+  /// Adds to a task that runs what it waits for at the PFS.
+  void tell_turn(control::Json& task) const;
   void remember_unloaded(const stage::Receipt& receipt);
   void add_unloaded(stage::Receipt& receipt);
   control::Json status_now();
   control::Json progress_now();
   control::Json status_file_now();
   void enter(State state);
+  /// Staging-out, and the last of the requests until then; later ones find it staging out, and hurry it.
+  StopRequest begin_to_end(const StopRequest& request);
   void finish_stop(const StopRequest& request, control::Json outcome);
   bool is_hurried();
   void fail_with(control::Json failure);

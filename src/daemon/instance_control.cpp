@@ -92,12 +92,19 @@ bool Instance::is_stopping(std::uint64_t ticket) {
 
 Json Instance::progress_now() {
   const stage::ProgressSnapshot p = progress_.snapshot();
-  const auto turn = turns_.view();
+  const auto turn_in = turns_.view(queue::Direction::in), turn_out = turns_.view(queue::Direction::out);
   MutexLock lock(mutex_);
   Json line{{"state", name_of(state_)}, {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total}, {"files_done", p.files_done}, {"files_total", p.files_total},
             {"started", static_cast<double>(p.started) / 1e9}};
-  if (turn) line["turn"] = to_json(*turn);
+  // While programs run turns are of tasks.
+  const auto& turn = state_ == State::staging_in ? turn_in : turn_out;
+  if (turn && (state_ == State::staging_in || state_ == State::staging_out)) line["turn"] = to_json(*turn);
   return line;
+}
+
+void Instance::tell_turn(Json& task) const {
+  if (task.value("task_state", "") != name_of(TaskState::running)) return;
+  if (const auto turn = turns_.view(task.value("kind", "") == name_of(TaskKind::load) ? queue::Direction::in : queue::Direction::out)) task["turn"] = to_json(*turn);
 }
 
 // For schedulers; efsd(8) describes it. Bytes and files are those of the stage-in or stage-out that runs or ran last.
@@ -133,6 +140,7 @@ Json Instance::status_now() {
   status["takeovers"] = options_.takeovers;
   status["since"] = std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
   status["tasks"] = tasks_.list();
+  for (auto& task : status["tasks"]) tell_turn(task);
   MutexLock lock(mutex_);
   if (const auto& in = staged_in_) status["staged_in"] = {{"files", in->files}, {"bytes", in->bytes}, {"bytes_read", in->bytes - in->bytes_reused}, {"files_reused", in->files_reused}, {"bytes_reused", in->bytes_reused}};
   if (watchers_) status.update(watchers_->figures());

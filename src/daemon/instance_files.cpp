@@ -80,7 +80,10 @@ Json Instance::handle_load(const Json& request) {
   const auto id = tasks_.start(TaskKind::load, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
     fs::Staging staging(*filesystem_);
     stage::PacedPfs pfs = paced_pfs(progress.cancel);
-    return outcome_of(stage::load(options_.config, what, staging, pfs, stage_options(), progress));
+    std::optional<TurnClient::Held> turn;
+    stage::Options how = stage_options();
+    how.wait_for_turn = turn_for(queue::Direction::in, progress, turn);
+    return outcome_of(stage::load(options_.config, what, staging, pfs, how, progress));
   });
   return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
 }
@@ -95,12 +98,25 @@ Json Instance::handle_unload(const Json& request) {
   const auto id = tasks_.start(TaskKind::unload, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
     fs::Staging staging(*filesystem_);
     stage::PacedPfs pfs = paced_pfs(progress.cancel, results_pfs());
-    stage::Receipt receipt = stage::unload(options_.config, what, staging, pfs, stage_options(), progress);
+    std::optional<TurnClient::Held> turn;
+    stage::Options how = stage_options();
+    how.wait_for_turn = turn_for(queue::Direction::out, progress, turn);
+    stage::Receipt receipt = stage::unload(options_.config, what, staging, pfs, how, progress);
     receipt.retries = pfs.retried();
     remember_unloaded(receipt);
     return outcome_of(receipt, progress.cancel);
   });
   return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
+}
+
+// Of a task: it holds its turn until it ends.
+std::function<Status(std::uint64_t)> Instance::turn_for(queue::Direction direction, const stage::Progress& progress, std::optional<TurnClient::Held>& turn) {
+  return [this, direction, &progress, &turn](std::uint64_t bytes) -> Status {
+    auto taken = turns_.take(direction, bytes, progress);
+    if (!taken) return std::unexpected(taken.error());
+    turn.emplace(std::move(*taken));
+    return {};
+  };
 }
 
 void Instance::remember_unloaded(const stage::Receipt& receipt) {
@@ -203,6 +219,7 @@ Json Instance::handle_wait_task(const Json& request, const control::Server::Prog
     if (!ended) return control::error_line(ended.error());
     auto seen = tasks_.look(id);
     if (!seen) return control::error_line(seen.error());
+    tell_turn(*seen);
     // An answer in any case: how the task itself went is its outcome's to say.
     if (*ended || left.count() <= 0) return control::result_line(std::move(*seen));
     (*seen)["state"] = (*seen)["kind"].get<std::string>() + " " + (*seen)["task_state"].get<std::string>();

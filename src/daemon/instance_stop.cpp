@@ -53,6 +53,7 @@ bool Instance::serve_until_stopped() {
       return false;
     }
   }
+  request = begin_to_end(request);
   if (!request.stage_out) {
     {
       MutexLock lock(mutex_);
@@ -65,7 +66,6 @@ bool Instance::serve_until_stopped() {
     finish_stop(request, control::result_line({{"staged_out", false}}));
     return true;
   }
-  enter(State::staging_out);
   if (stage_out(request)) return true;
   enter(State::unsaved);
   return false;
@@ -212,7 +212,21 @@ bool Instance::is_hurried() {
   return hurry_ != nullptr;
 }
 
+Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
+  StopRequest last = request;
+  MutexLock lock(mutex_);
+  if (stop_request_ && stop_request_->ticket > request.ticket) last = *stop_request_;
+  if (!last.stage_out) return last;
+  state_ = State::staging_out;
+  changed_.notify_all();
+  if (watchers_) watchers_->poke();
+  log::info("event=state state={}", name_of(state_));
+  return last;
+}
+
 std::uint64_t Instance::request_stop(StopRequest request) {
+  // The unloads that an earlier stop waits for, too: what they have not brought out, the stage-out does, in time.
+  if (request.until || !request.stage_out) tasks_.cancel_all();
   MutexLock lock(mutex_);
   if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
   // A stage-out under way, which may have all the time in the world, ends in time for this one, which then goes on.

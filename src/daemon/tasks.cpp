@@ -158,13 +158,22 @@ bool Tasks::idle() const {
   return waiting_[0].empty() && waiting_[1].empty() && running_[0] == nullptr && running_[1] == nullptr;
 }
 
+void Tasks::cancel_open(bool unloads) {
+  std::vector<TaskPointer> open;
+  for (const auto& [id, task] : tasks_)
+    if (task->outcome.is_null() && (task->kind == TaskKind::load || unloads)) open.push_back(task);
+  for (const auto& task : open) cancel_locked(*task);
+}
+
+void Tasks::cancel_all() {
+  const MutexLock lock(mutex_);
+  cancel_open(true);
+}
+
 void Tasks::close(bool finish_unloads) {
   const MutexLock lock(mutex_);
   closed_ = true;
-  std::vector<TaskPointer> open;
-  for (const auto& [id, task] : tasks_)
-    if (task->outcome.is_null() && (task->kind == TaskKind::load || !finish_unloads)) open.push_back(task);
-  for (const auto& task : open) cancel_locked(*task);
+  cancel_open(!finish_unloads);
   while (!idle()) changed_.wait(mutex_);
 }
 

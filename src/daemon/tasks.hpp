@@ -53,6 +53,9 @@ class Tasks {
   /// for one that has ended.
   Status cancel(std::uint64_t id);
 
+  /// All that wait or run; waits for none.
+  void cancel_all();
+
   /// No new ones from now on; loads are cancelled, and unloads too unless `finish_unloads`. Returns when none is left.
   /// Loads are cancelled because nobody can read them any more; unloads are finished because somebody relies on them.
   void close(bool finish_unloads);
@@ -74,6 +77,7 @@ class Tasks {
   void run_lane(TaskKind kind);
   void end(Task& task, TaskState state, control::Json outcome) EFS_REQUIRES(mutex_);
   void cancel_locked(Task& task) EFS_REQUIRES(mutex_);
+  void cancel_open(bool unloads) EFS_REQUIRES(mutex_);
   static control::Json summary_of(const Task& task);
   bool idle() const EFS_REQUIRES(mutex_);
 

@@ -26,7 +26,6 @@ enum Verb : std::uint32_t { take_turn, report_progress, release_turn };
 struct Ask {
   std::uint32_t verb = take_turn;
   std::uint32_t turn = 0;  // the worker's number of it
-  std::uint32_t direction = 0;
   std::uint64_t bytes = 0;
 };
 
@@ -35,76 +34,128 @@ struct Answer {
   std::uint32_t standing = 0;
   std::uint32_t ahead = 0;
   double wait = -1;
-  std::array<char, 200> reason{};
+  double longest_wait = 0;  // seconds, as the site has set it; 0: not known
+  std::array<char, 500> reason{};
 };
 
-void answer(int socket, std::uint32_t turn, const View& view) {
-  Answer line{.turn = turn, .standing = static_cast<std::uint32_t>(view.standing), .ahead = view.ahead, .wait = view.wait};
-  std::copy_n(view.reason.data(), std::min(view.reason.size(), line.reason.size() - 1), line.reason.begin());
-  (void)!::send(socket, &line, sizeof line, MSG_NOSIGNAL | MSG_DONTWAIT);
+using Clock = std::chrono::steady_clock;
+
+// The keeper's side of one direction: one turn at a time.
+class Keeping {
+ public:
+  Keeping(queue::Direction direction, UniqueFd socket) : direction_(direction), socket_(std::move(socket)) {}
+
+  int socket() const { return socket_.get(); }
+  /// When it wants to be looked at again.
+  Clock::time_point next_look() const { return turn_ ? next_look_ : Clock::time_point::max(); }
+  bool is_open() const { return static_cast<bool>(socket_); }
+
+  /// Reads what the worker asks for; closes where he is gone.
+  void hear(const QueueOptions& options, uid_t uid, const std::string& refused) {
+    Ask ask;
+    const ssize_t n = ::recv(socket_.get(), &ask, sizeof ask, 0);
+    if (n < 0 && errno == EINTR) return;
+    if (n != static_cast<ssize_t>(sizeof ask)) {
+      turn_.reset();
+      return socket_.reset();
+    }
+    if (ask.verb == report_progress) {
+      if (turn_) turn_->progress(ask.bytes);
+      return;
+    }
+    turn_.reset();
+    if (ask.verb != take_turn) return;
+    number_ = ask.turn;
+    auto drawn = refused.empty() ? queue::Turn::draw(options.directory, {.job = options.job, .node = options.node, .direction = direction_, .bytes = ask.bytes, .uid = uid}) : fail(EPERM, refused);
+    if (!drawn) return answer({.standing = Standing::unserialised, .reason = refused.empty() ? describe(drawn.error()) : refused});
+    turn_.emplace(std::move(*drawn));
+    next_look_ = Clock::now();
+  }
+
+  void look() {
+    const View view = turn_->poll();
+    next_look_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::clamp(view.next_look, 0.01, 3600.0)));
+    answer(view);
+  }
+
+ private:
+  void answer(const View& view) const {
+    Answer line{.turn = number_, .standing = static_cast<std::uint32_t>(view.standing), .ahead = view.ahead, .wait = view.wait, .longest_wait = turn_ ? turn_->longest_wait() : 0};
+    std::copy_n(view.reason.data(), std::min(view.reason.size(), line.reason.size() - 1), line.reason.begin());
+    (void)!::send(socket_.get(), &line, sizeof line, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  queue::Direction direction_;
+  UniqueFd socket_;
+  std::optional<queue::Turn> turn_;
+  std::uint32_t number_ = 0;
+  Clock::time_point next_look_{};
+};
+
+int milliseconds_until(Clock::time_point when) {
+  if (when == Clock::time_point::max()) return -1;
+  return static_cast<int>(std::clamp<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(when - Clock::now()).count(), 0, 3'600'000));
 }
 
-// The keeper's loop: one turn at a time, until the worker closes its end.
-void keep(int socket, const QueueOptions& options, uid_t uid) {
-  std::optional<queue::Turn> turn;
-  std::uint32_t number = 0;
-  double next_look = 0;
-  while (true) {
-    pollfd line{.fd = socket, .events = POLLIN, .revents = 0};
-    const int timeout = turn ? static_cast<int>(std::clamp(next_look, 0.01, 3600.0) * 1000) : -1;
-    const int ready = ::poll(&line, 1, timeout);
-    if (ready < 0 && errno != EINTR) return;
-    if (ready > 0) {
-      Ask ask;
-      const ssize_t n = ::recv(socket, &ask, sizeof ask, 0);
-      if (n < 0 && errno == EINTR) continue;
-      if (n != static_cast<ssize_t>(sizeof ask)) return;
-      if (ask.verb == report_progress) {
-        if (turn) turn->progress(ask.bytes);
-        continue;
-      }
-      turn.reset();
-      if (ask.verb != take_turn) continue;
-      number = ask.turn;
-      auto drawn = queue::Turn::draw(options.directory, {.job = options.job, .node = options.node, .direction = ask.direction == 0 ? queue::Direction::in : queue::Direction::out, .bytes = ask.bytes, .uid = uid});
-      if (!drawn) {
-        answer(socket, number, {.standing = Standing::unserialised, .reason = describe(drawn.error())});
-        continue;
-      }
-      turn.emplace(std::move(*drawn));
-    }
-    if (!turn) continue;
-    const View view = turn->poll();
-    next_look = view.next_look;
-    answer(socket, number, view);
+// The keeper's loop, until the worker closes its ends. `refused`: why no turn can be had.
+void keep(std::array<Keeping, 2>& both, const QueueOptions& options, uid_t uid, const std::string& refused) {
+  while (both[0].is_open() || both[1].is_open()) {
+    std::array<pollfd, 2> lines{};
+    for (std::size_t i = 0; i < both.size(); ++i) lines[i] = {.fd = both[i].socket(), .events = POLLIN, .revents = 0};
+    if (::poll(lines.data(), lines.size(), milliseconds_until(std::min(both[0].next_look(), both[1].next_look()))) < 0 && errno != EINTR) return;
+    for (std::size_t i = 0; i < both.size(); ++i)
+      if (lines[i].revents != 0) both[i].hear(options, uid, refused);
+    for (auto& one : both)
+      if (one.is_open() && one.next_look() <= Clock::now()) one.look();
   }
+}
+
+// The keeper becomes the queue's owner; or the job's user, and it says why it keeps no turns. As root it does nothing but
+// look whose directory that is.
+std::string become_owner(const QueueOptions& options, const User& user) {
+  struct stat st {};
+  std::string refused;
+  if (::stat(options.directory.c_str(), &st) != 0) refused = describe(fail_errno("queue " + options.directory).error());
+  else if (::geteuid() == 0 && user.uid != 0 && st.st_uid == user.uid) refused = "queue " + options.directory + " belongs to the job's user, who could hold or fake a turn; give it to an account of the site's";
+  const auto owner = refused.empty() ? find_user(std::to_string(st.st_uid)) : Result<User>(user);
+  if (!owner || !become(*owner, true)) ::_exit(0);
+  return refused;
+}
+
+// All but its lines and what it says to the world: above all the locks and sockets that tell others who lives.
+void close_all_but(int a, int b) {
+  const auto first = static_cast<unsigned>(std::min(a, b)), second = static_cast<unsigned>(std::max(a, b));
+  if (first > 3) (void)::close_range(3, first - 1, 0);
+  if (second > first + 1) (void)::close_range(first + 1, second - 1, 0);
+  (void)::close_range(second + 1, ~0U, 0);
 }
 
 }  // namespace
 
-Result<UniqueFd> start_keeper(const QueueOptions& options, const User& user) {
-  struct stat st {};
-  if (::stat(options.directory.c_str(), &st) != 0) return fail_errno("queue " + options.directory);
-  if (::geteuid() == 0 && user.uid != 0 && st.st_uid == user.uid) return fail(EPERM, "queue " + options.directory + " belongs to the job's user, who could hold or fake a turn; give it to an account of the site's");
-  std::array<int, 2> pair{};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail_errno("socketpair");
-  UniqueFd ours(pair[0]), theirs(pair[1]);
+Result<KeeperLines> start_keeper(const QueueOptions& options, const User& user) {
+  KeeperLines ours, theirs;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    std::array<int, 2> pair{};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail_errno("socketpair");
+    ours[i].reset(pair[0]);
+    theirs[i].reset(pair[1]);
+  }
   const pid_t child = ::fork();
   if (child < 0) return fail_errno("fork");
   if (child > 0) return ours;
-  // All but its line and what it says to the world: above all the locks and sockets that tell others who lives.
-  (void)::close_range(3, static_cast<unsigned>(theirs.get()) - 1, 0);
-  (void)::close_range(static_cast<unsigned>(theirs.get()) + 1, ~0U, 0);
+  close_all_but(theirs[0].get(), theirs[1].get());
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // it ends with the worker
   (void)!::chdir("/");
-  const auto owner = find_user(std::to_string(st.st_uid));
-  if (owner && become(*owner, true)) keep(theirs.get(), options, user.uid);
+  const std::string refused = become_owner(options, user);
+  std::array<Keeping, 2> both{Keeping(queue::Direction::in, std::move(theirs[0])), Keeping(queue::Direction::out, std::move(theirs[1]))};
+  keep(both, options, user.uid, refused);
   ::_exit(0);
 }
 
 // The keeper writes many answers while the turn is held; nobody needs them, but they must not fill the line.
 struct TurnClient::Held::Shared {
   TurnClient& client;
+  queue::Direction direction{};
   Mutex mutex;  // rank 90 (leaf): guards ended
   Condition end;
   bool ended EFS_GUARDED_BY(mutex) = false;
@@ -114,90 +165,121 @@ struct TurnClient::Held::Shared {
 TurnClient::Held::Held() = default;
 TurnClient::Held::Held(Held&&) noexcept = default;
 
-bool TurnClient::send(std::uint32_t verb, std::uint32_t direction, std::uint64_t bytes) const {
-  const Ask ask{.verb = verb, .turn = asked_, .direction = direction, .bytes = bytes};
-  return keeper_ && ::send(keeper_.get(), &ask, sizeof ask, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof ask);
+TurnClient::TurnClient(KeeperLines keeper, std::string why_not, std::chrono::duration<double> silence) : why_not_(std::move(why_not)), silence_(silence) {
+  for (std::size_t i = 0; i < lines_.size(); ++i) lines_[i].keeper = std::move(keeper[i]);
 }
 
-void TurnClient::drain() const {
+// A keeper that hangs does not read: nobody waits for it.
+bool TurnClient::send(const Line& to, std::uint32_t verb, std::uint64_t bytes) {
+  const Ask ask{.verb = verb, .turn = to.asked, .bytes = bytes};
+  return to.keeper && ::send(to.keeper.get(), &ask, sizeof ask, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof ask);
+}
+
+// Where that cannot be said the line is closed, which says the same.
+void TurnClient::release(Line& of) {
+  if (!send(of, release_turn, 0)) of.keeper.reset();
+}
+
+void TurnClient::drain(const Line& of) {
   std::array<char, sizeof(Answer)> dropped{};
-  while (keeper_ && ::recv(keeper_.get(), dropped.data(), dropped.size(), MSG_DONTWAIT) > 0) {}
+  while (of.keeper && ::recv(of.keeper.get(), dropped.data(), dropped.size(), MSG_DONTWAIT) > 0) {}
 }
 
-void TurnClient::show(std::optional<Shown> shown) {
+void TurnClient::show(queue::Direction direction, std::optional<Shown> shown) {
   MutexLock lock(mutex_);
-  shown_ = std::move(shown);
+  shown_[static_cast<std::size_t>(direction)] = std::move(shown);
 }
 
-std::optional<TurnClient::Shown> TurnClient::view() const {
+std::optional<TurnClient::Shown> TurnClient::view(queue::Direction direction) const {
   MutexLock lock(mutex_);
-  return shown_;
+  return shown_[static_cast<std::size_t>(direction)];
 }
 
-// One answer, or a look at the cancel switch. False when the waiting is over.
-bool TurnClient::wait_for_answer(Shown& shown, const stage::Progress& progress, Status& given_up) {
-  if (progress.cancel) {
-    given_up = fail(ECANCELED, "cancelled while waiting for a turn at the PFS");
-    return false;
-  }
-  pollfd line{.fd = keeper_.get(), .events = POLLIN, .revents = 0};
-  if (::poll(&line, 1, 200) <= 0) return true;
-  Answer got;
-  if (::recv(keeper_.get(), &got, sizeof got, 0) != static_cast<ssize_t>(sizeof got)) {
+struct TurnClient::Waiting {
+  Shown shown;
+  std::optional<Time> latest;
+  Time since = Clock::now(), heard = since;
+  std::chrono::duration<double> longest_wait{};
+  bool cancelled = false;
+
+  bool is_over() const { return cancelled || shown.standing != Standing::waiting; }
+  void go_ahead(std::string reason) {
     shown.standing = Standing::unserialised;
-    shown.reason = "the process that keeps the turn is gone";
-    return false;
+    shown.reason = std::move(reason);
   }
-  if (got.turn != asked_) return true;
+};
+
+// One answer, if there is one soon.
+void TurnClient::hear(Line& from, Waiting& waiting) const {
+  pollfd line{.fd = from.keeper.get(), .events = POLLIN, .revents = 0};
+  if (::poll(&line, 1, 200) <= 0) return;
+  Answer got;
+  if (::recv(from.keeper.get(), &got, sizeof got, 0) != static_cast<ssize_t>(sizeof got)) return waiting.go_ahead("the process that keeps the turn is gone");
+  if (got.turn != from.asked) return;
   got.reason.back() = '\0';
-  shown.standing = static_cast<Standing>(got.standing);
-  shown.ahead = got.ahead;
-  shown.wait = got.wait;
-  shown.reason = got.reason.data();
-  return shown.standing == Standing::waiting;
+  waiting.heard = Clock::now();
+  if (got.longest_wait > 0) waiting.longest_wait = std::chrono::duration<double>(got.longest_wait);
+  waiting.shown.standing = static_cast<Standing>(got.standing);
+  waiting.shown.ahead = got.ahead;
+  waiting.shown.wait = got.wait;
+  waiting.shown.reason = got.reason.data();
 }
 
-Result<TurnClient::Held> TurnClient::take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress, std::optional<std::chrono::steady_clock::time_point> latest) {
-  if (!keeper_ && why_not_.empty()) return Held();
+// The keeper itself ends a wait that is too long, unless it hangs.
+void TurnClient::look(Line& from, Waiting& waiting, const stage::Progress& progress) const {
+  constexpr auto grace = std::chrono::seconds(3);
+  hear(from, waiting);
+  if (waiting.is_over()) return;
+  const auto now = Clock::now();
+  if (progress.cancel) waiting.cancelled = true;
+  else if (waiting.latest && now >= *waiting.latest) waiting.go_ahead("no turn could be had early enough before the deadline");
+  else if (now - waiting.heard > silence_ || now - waiting.since > waiting.longest_wait + grace) waiting.go_ahead("the queue does not answer: its file system hangs");
+}
+
+void TurnClient::wait_until_over(Line& from, Waiting& waiting, std::uint64_t bytes, const stage::Progress& progress) {
+  {
+    MutexLock lock(mutex_);
+    waiting.longest_wait = longest_wait_;
+  }
+  ++from.asked;
+  if (!why_not_.empty()) return waiting.go_ahead(why_not_);
+  if (!send(from, take_turn, bytes)) return waiting.go_ahead("the process that keeps the turn is gone, or hangs");
+  while (!waiting.is_over()) {
+    show(waiting.shown.direction, waiting.shown);
+    look(from, waiting, progress);
+  }
+  if (waiting.shown.standing != Standing::granted) release(from);
+  MutexLock lock(mutex_);
+  longest_wait_ = waiting.longest_wait;
+}
+
+Result<TurnClient::Held> TurnClient::take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress, std::optional<Time> latest) {
+  Line& ours = line(direction);
+  if (!ours.keeper && ours.asked == 0 && why_not_.empty()) return Held();
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
-  Shown shown{.direction = direction, .since = to_ns(now)};
-  Status given_up;
-  ++asked_;
-  if (!send(take_turn, static_cast<std::uint32_t>(direction), bytes)) {
-    shown.standing = Standing::unserialised;
-    shown.reason = why_not_.empty() ? "the process that keeps the turn is gone" : why_not_;
-  } else {
-    const auto is_late = [&] { return latest && std::chrono::steady_clock::now() >= *latest; };
-    do show(shown);
-    while (wait_for_answer(shown, progress, given_up) && !is_late());
-    if (given_up && shown.standing == Standing::waiting) {
-      shown.standing = Standing::unserialised;
-      shown.reason = "no turn could be had early enough before the deadline";
-      send(release_turn, 0, 0);
-    }
+  Waiting waiting{.shown = {.direction = direction, .since = to_ns(now)}, .latest = latest};
+  wait_until_over(ours, waiting, bytes, progress);
+  if (waiting.cancelled) {
+    show(direction, std::nullopt);
+    return fail(ECANCELED, "cancelled while waiting for a turn at the PFS");
   }
-  if (!given_up) {
-    send(release_turn, 0, 0);
-    show(std::nullopt);
-    return std::unexpected(given_up.error());
-  }
-  if (shown.standing == Standing::unserialised) log::warn("event=no_turn direction={} reason=\"{}\"", queue::name_of(direction), shown.reason);
+  if (waiting.shown.standing == Standing::unserialised) log::warn("event=no_turn direction={} reason=\"{}\"", queue::name_of(direction), waiting.shown.reason);
   else log::info("event=turn direction={} bytes={}", queue::name_of(direction), bytes);
-  show(shown);
-  return Held(*this, progress);
+  show(direction, waiting.shown);
+  return Held(*this, direction, progress);
 }
 
-TurnClient::Held::Held(TurnClient& client, const stage::Progress& progress) : shared_(new Shared{.client = client}) {
-  if (!client.keeper_) return;
-  shared_->reporter = std::jthread([shared = shared_.get(), &progress] {
+TurnClient::Held::Held(TurnClient& client, queue::Direction direction, const stage::Progress& progress) : shared_(new Shared{.client = client, .direction = direction}) {
+  if (!client.line(direction).keeper) return;
+  shared_->reporter = std::jthread([shared = shared_.get(), &line = client.line(direction), &progress] {
     MutexLock lock(shared->mutex);
     while (!shared->ended) {
       if (shared->end.wait_until(shared->mutex, std::chrono::steady_clock::now() + std::chrono::seconds(1))) continue;
-      shared->client.drain();
-      if (!shared->client.send(report_progress, 0, progress.bytes_done)) return;
+      drain(line);
+      send(line, report_progress, progress.bytes_done);
     }
-    shared->client.send(report_progress, 0, progress.bytes_done);
+    send(line, report_progress, progress.bytes_done);
   });
 }
 
@@ -209,9 +291,10 @@ TurnClient::Held::~Held() {
   }
   shared_->end.notify_all();
   if (shared_->reporter.joinable()) shared_->reporter.join();
-  shared_->client.drain();
-  shared_->client.send(release_turn, 0, 0);
-  shared_->client.show(std::nullopt);
+  Line& ours = shared_->client.line(shared_->direction);
+  drain(ours);
+  if (ours.keeper) release(ours);
+  shared_->client.show(shared_->direction, std::nullopt);
 }
 
 }  // namespace efs::daemon

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -24,22 +25,29 @@ struct QueueOptions {
   std::string job, node;  // as `efs queue` shows them
 };
 
-/// Forks the keeper, which closes every other descriptor; the worker's end of the line to it. Called by a worker while
-/// it is one thread and, where it is to become another user, still root. An error says why there can be no turns; the
-/// instance can do without.
-Result<UniqueFd> start_keeper(const QueueOptions& options, const User& user);
+/// The worker's ends of the lines to the keeper, one for each direction.
+using KeeperLines = std::array<UniqueFd, 2>;
 
-/// The worker's side. take() and its Held from one thread; view() from any.
+/// Forks the keeper, which closes every other descriptor. Called by a worker while it is one thread and, where it is to
+/// become another user, still root. Touches nothing on the PFS itself. An error says why there can be no turns; the
+/// instance can do without.
+Result<KeeperLines> start_keeper(const QueueOptions& options, const User& user);
+
+/// The worker's side. Of each direction one turn at a time, by one thread; view() from any. Never waits for a keeper that
+/// hangs at the PFS.
 class TurnClient {
  public:
+  using Time = std::chrono::steady_clock::time_point;
+  static constexpr std::chrono::seconds longest_silence{300};  // of a keeper that is asked for a turn; then it hangs
+
   TurnClient() = default;
-  explicit TurnClient(UniqueFd keeper, std::string why_not) : keeper_(std::move(keeper)), why_not_(std::move(why_not)) {}
+  explicit TurnClient(KeeperLines keeper, std::string why_not, std::chrono::duration<double> silence = longest_silence);
 
   /// Holds the turn for a scope and tells the keeper how far the transfer is.
   class Held {
    public:
     Held();
-    Held(TurnClient& client, const stage::Progress& progress);
+    Held(TurnClient& client, queue::Direction direction, const stage::Progress& progress);
     Held(Held&&) noexcept;
     ~Held();
 
@@ -48,8 +56,8 @@ class TurnClient {
     std::unique_ptr<Shared> shared_;
   };
   /// Waits for a turn; at once where no turns are taken or the keeper is gone. ECANCELED once `progress.cancel` is set.
-  /// After `latest` it goes ahead without one.
-  Result<Held> take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress, std::optional<std::chrono::steady_clock::time_point> latest = std::nullopt);
+  /// After `latest`, and where the queue does not answer for its own longest wait, it goes ahead without one.
+  Result<Held> take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress, std::optional<Time> latest = std::nullopt);
 
   struct Shown {
     queue::Direction direction{};
@@ -59,20 +67,30 @@ class TurnClient {
     std::string reason;
     Nanoseconds since = 0;  // wall clock: waits since
   };
-  /// nullopt while no turn is wanted.
-  std::optional<Shown> view() const;
+  /// nullopt while no turn of this direction is wanted.
+  std::optional<Shown> view(queue::Direction direction) const;
 
  private:
-  void show(std::optional<Shown> shown);
-  bool wait_for_answer(Shown& shown, const stage::Progress& progress, Status& given_up);
-  bool send(std::uint32_t verb, std::uint32_t direction, std::uint64_t bytes) const;
-  void drain() const;
+  struct Line {
+    UniqueFd keeper;
+    std::uint32_t asked = 0;  // turns so far: an answer to an earlier one is none
+  };
+  struct Waiting;
+  Line& line(queue::Direction direction) { return lines_[static_cast<std::size_t>(direction)]; }
+  void show(queue::Direction direction, std::optional<Shown> shown);
+  void hear(Line& from, Waiting& waiting) const;
+  void look(Line& from, Waiting& waiting, const stage::Progress& progress) const;
+  void wait_until_over(Line& from, Waiting& waiting, std::uint64_t bytes, const stage::Progress& progress);
+  static bool send(const Line& to, std::uint32_t verb, std::uint64_t bytes);
+  static void release(Line& of);
+  static void drain(const Line& of);
 
-  UniqueFd keeper_;
-  std::uint32_t asked_ = 0;  // turns so far: an answer to an earlier one is none
+  std::array<Line, 2> lines_;
   std::string why_not_;  // turns are wished but cannot be had
-  mutable Mutex mutex_;  // rank 90 (leaf): guards shown_
-  std::optional<Shown> shown_ EFS_GUARDED_BY(mutex_);
+  std::chrono::duration<double> silence_ = longest_silence;
+  mutable Mutex mutex_;  // rank 90 (leaf)
+  std::array<std::optional<Shown>, 2> shown_ EFS_GUARDED_BY(mutex_);
+  std::chrono::duration<double> longest_wait_ EFS_GUARDED_BY(mutex_){queue::Settings().longest_wait};  // as the keeper said last
 };
 
 }  // namespace efs::daemon

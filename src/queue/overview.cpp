@@ -58,9 +58,15 @@ std::string clock_time(Nanoseconds ns) {
   return text;
 }
 
+// Whose queue it is, his word it is: nothing of it reaches a terminal that is no text.
+std::string plain(std::string text) {
+  std::ranges::replace_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
 std::string describe(const Line& line, const Settings& settings) {
   const Ticket& t = line.ticket;
-  std::string text = "  " + std::string(t.slot >= 0 ? "holds " : "waits ") + t.job + " on " + t.node + ", user " + std::to_string(t.uid) + ", " + format_bytes(t.bytes) + ", since " +
+  std::string text = "  " + std::string(t.slot >= 0 ? "holds " : "waits ") + plain(t.job) + " on " + plain(t.node) + ", user " + std::to_string(t.uid) + ", " + format_bytes(t.bytes) + ", since " +
                      clock_time(t.slot >= 0 ? t.granted : t.drawn);
   if (t.slot >= 0 && t.bytes > 0) text += ", " + std::to_string(std::min<std::uint64_t>(100, t.done * 100 / t.bytes)) + "% moved";
   if (t.slot < 0) text += line.wait >= 0 ? ", turn in about " + format_seconds(line.wait) : ", turn: not known yet";

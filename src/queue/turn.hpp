@@ -53,6 +53,7 @@ class Turn {
   void progress(std::uint64_t bytes) { ticket_.done = bytes; }
   void release();
   const Ticket& ticket() const { return ticket_; }
+  double longest_wait() const { return settings_.longest_wait; }
 
  private:
   Turn(std::unique_ptr<Directory> directory, Settings settings) : directory_(std::move(directory)), settings_(settings) {}

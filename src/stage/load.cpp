@@ -78,7 +78,7 @@ class Load {
   LoadReport run() {
     const auto started = std::chrono::steady_clock::now();
     auto plan = planned();
-    if (plan && !plan->entries.empty()) {
+    if (plan && has_turn(plan->bytes) && !plan->entries.empty()) {
       if (request_.part.whole()) load_all(*plan);
       else load_part(*plan);
     }
@@ -89,6 +89,13 @@ class Load {
  private:
   void failed(const std::string& path, Error error) {
     if (!report_.failure) report_.failure = StageFailure{path, std::move(error)};
+  }
+
+  bool has_turn(std::uint64_t bytes) {
+    if (bytes == 0 || !options_.wait_for_turn) return true;
+    const Status turn = options_.wait_for_turn(bytes);
+    if (!turn) failed("", turn.error());
+    return static_cast<bool>(turn);
   }
 
   /// What is to move, after everything that can be refused was; nothing where something was.

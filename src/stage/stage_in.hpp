@@ -2,6 +2,7 @@
 // From the PFS into the buffer. Nothing on the PFS is ever written; a name appears in the buffer only when whole.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -18,6 +19,7 @@ struct Options {
   std::uint64_t transfer_size = 2U << 20U;  // bytes per PFS request
   bool by_rank = false;  // stage-out: in the order of the job file's rules, where time may run out
   Cache* cache = nullptr;  // stage-in: of reusable inputs; outlives the transfer
+  std::function<Status(std::uint64_t bytes)> wait_for_turn = {};  // load, unload: called once, before anything moves; an error ends it
 };
 
 struct StageFailure {

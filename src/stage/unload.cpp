@@ -93,7 +93,7 @@ class Unload {
     const Nanoseconds started = wall_clock();
     if (config_.results_dir.empty()) {
       receipt_.reason = "the job file names no results-dir";
-    } else {
+    } else if (has_turn()) {
       choose();
       prove();
       if (request_.part.whole()) copy_all();
@@ -115,6 +115,20 @@ class Unload {
     entry.bytes = bytes;
     entry.reason = std::move(reason);
     receipt_.entries.push_back(std::move(entry));
+  }
+
+  /// Before anything is looked at that the wait would make old.
+  bool has_turn() {
+    if (!options_.wait_for_turn) return true;
+    std::uint64_t bytes = 0;
+    for (const auto& name : request_.names)
+      if (const auto items = items_of(staging_, name))
+        for (const auto& item : *items)
+          if (needs_proof(item)) bytes += static_cast<std::uint64_t>(item.attributes.st_size);
+    if (bytes == 0) return true;
+    const Status turn = options_.wait_for_turn(bytes);
+    if (!turn) receipt_.reason = describe(turn.error());
+    return static_cast<bool>(turn);
   }
 
   /// The items that were asked for, each once.

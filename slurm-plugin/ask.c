@@ -1,0 +1,107 @@
+/* What slurmctld knows of a job. It may be away, or hang: every question has an end, and "nobody can say" is an answer.
+ * Only fields are asked for that no user can write: a job may be called "JobState=RUNNING". */
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "efs_plugin.h"
+
+#define ANSWER_TIME 20 /* seconds for one answer */
+#define PATIENCE 60    /* seconds for one that the job cannot do without */
+
+/* The fields of the line that begins with the job's own number: whoever asks for an array hears of all its tasks. */
+static char *line_of(char *text, const char *begin) {
+  char *line = text;
+  while (line != NULL && strncmp(line, begin, strlen(begin)) != 0) {
+    line = strchr(line, '\n');
+    if (line != NULL) ++line;
+  }
+  if (line == NULL) return NULL;
+  line[strcspn(line, "\n")] = '\0';
+  return line + strlen(begin);
+}
+
+static int keep_field(char **rest, char *to, size_t size) {
+  char *field = strsep(rest, "|");
+  return field == NULL ? -1 : efs_copy(to, size, field);
+}
+
+/* One question; `line` is what is behind the job's number. */
+static int ask(const struct efs_site *site, uint32_t id, const char *format, const char *begin, struct efs_outcome *outcome, char **line) {
+  char squeue[EFS_PATH], jobs[48];
+  const char *words[] = {squeue, "--noheader", "--all", "--states=all", jobs, format, NULL};
+  efs_slurm_program(site, "squeue", squeue);
+  efs_format(jobs, sizeof jobs, "--jobs=%u", id);
+  efs_run(words, NULL, ANSWER_TIME, NULL, NULL, outcome);
+  if (outcome->code > 0 && strstr(outcome->text, "Invalid job id") != NULL) return 0;
+  *line = outcome->code == 0 ? line_of(outcome->text, begin) : NULL;
+  return *line != NULL ? 1 : -1;
+}
+
+int efs_ask_job(const struct efs_site *site, uint32_t id, struct efs_record *record) {
+  static struct efs_outcome outcome;
+  char begin[32], *line = NULL;
+  int known;
+  efs_format(begin, sizeof begin, "%u|", id);
+  known = ask(site, id, "--format=%A|%T|%l|%B|%N", begin, &outcome, &line);
+  if (known != 1) return known;
+  if (keep_field(&line, record->state, sizeof record->state) != 0 || keep_field(&line, record->limit, sizeof record->limit) != 0) return -1;
+  if (keep_field(&line, record->host, sizeof record->host) != 0 || keep_field(&line, record->nodes, sizeof record->nodes) != 0) return -1;
+  return 1;
+}
+
+int efs_job_is_over(const struct efs_site *site, uint32_t id) {
+  static const char *const alive[] = {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING"};
+  struct efs_record record;
+  const int known = efs_ask_job(site, id, &record);
+  size_t i;
+  if (known != 1) return known == 0 ? 1 : -1;
+  for (i = 0; i < sizeof alive / sizeof alive[0]; ++i)
+    if (strcmp(record.state, alive[i]) == 0) return 0;
+  return 1;
+}
+
+static int begins_again(time_t until) {
+  if (time(NULL) >= until) return 0;
+  sleep(2);
+  return 1;
+}
+
+int efs_admin_comment(const struct efs_site *site, uint32_t id, char *comment, size_t size) {
+  static struct efs_outcome outcome;
+  const time_t until = time(NULL) + PATIENCE;
+  char begin[32], *line = NULL;
+  int known;
+  efs_format(begin, sizeof begin, "%-24u", id);
+  do known = ask(site, id, "--Format=JobID:24,admin_comment:128", begin, &outcome, &line);
+  while (known < 0 && begins_again(until));
+  return known != 1 ? known : efs_copy(comment, size, line) == 0 ? 1 : -1;
+}
+
+/* The place of the node in the list; -1: it is none, or not with this node. */
+static int find_in(const char *list, const char *name, unsigned *node, unsigned *nodes) {
+  __auto_type hosts = slurm_hostlist_create(list); /* its type depends on the release */
+  const int count = hosts == NULL ? 0 : slurm_hostlist_count(hosts), at = count > 0 ? slurm_hostlist_find(hosts, name) : -1;
+  if (hosts != NULL) slurm_hostlist_destroy(hosts);
+  if (at < 0 || at >= count) return -1;
+  *node = (unsigned)at;
+  *nodes = (unsigned)count;
+  return 0;
+}
+
+/* slurmd knows the nodes, and tells its prolog from some release on. */
+int efs_find_node(const struct efs_site *site, uint32_t id, unsigned *node, unsigned *nodes) {
+  static const char *const names[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
+  const time_t until = time(NULL) + PATIENCE;
+  struct efs_record record;
+  size_t i;
+  int known;
+  for (i = 0; i < sizeof names / sizeof names[0]; ++i)
+    if (getenv(names[i]) != NULL && find_in(getenv(names[i]), site->node, node, nodes) == 0) return 0;
+  do known = efs_ask_job(site, id, &record);
+  while (known < 0 && begins_again(until));
+  return known == 1 ? find_in(record.nodes, site->node, node, nodes) : -1;
+}

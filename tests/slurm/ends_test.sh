@@ -1,0 +1,182 @@
+#!/bin/bash
+# The ways in which a job can end: its time is over, it is cancelled, requeued, its node or a daemon of Slurm's dies, in its
+# prolog, while it runs, in its epilog. Nothing is left behind, results are right, no node is drained.
+#   ends_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/scene.sh" "$@"
+waiting_out() { [ "$("$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["out"]["waiters"]))')" = "$1" ]; }
+others_idle() { [ -z "$(sinfo -h -N -o '%N %t' | grep -vE "idle|$timed_node")" ]; }   # while the first job runs
+timed_node=n3
+# no_trace JOB: neither a mount, nor a process, nor an instance.
+no_trace() {
+  local left
+  left=$(grep -E "$C/mnt\.[^ /]*/$1[ /]" /proc/self/mounts; grep -laF "$C/run" $(grep -laF "slurm-$1." /proc/[0-9]*/cmdline 2>/dev/null) /dev/null 2>/dev/null; compgen -G "$C/run.*/slurm-$1.*")
+  [ -z "$left" ] || { echo "$left"; return 1; }
+}
+leaves_nothing() { check "$1: the state on the node goes" await 60 job_is_gone "$2"; check "$1: the node is free" await 120 others_idle; await 10 no_trace "$2"; check "$1: nothing is left" no_trace "$2"; check "$1: no node is drained" not_drained; }
+result_is() { check "$1: its result is back" test "$(cat "$W/results/result" 2>/dev/null)" = "$2"; }
+stepd_of() { grep -laE "slurmstepd: \[$1\.batch\]" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3; }
+# A job that writes `result` and goes on until it is ended.
+sleeper=$'#!/bin/bash\necho r >$EFS_MOUNT/result; exec sleep 600'
+runs() { check "$1: it runs" await 60 has_written "$2" result; }
+again_now() { scontrol update jobid="$1" StartTime=now; }   # a requeued job waits for two minutes else
+runs_again() { has_ended "$1" && [ "$(job_field "$1" Restarts)" = "$2" ]; }
+
+# --- its time is over: looked at at the end, for Slurm's least time is a minute ---
+work timeout
+timed=$(submit $USER1 --efs=job.yaml -w n3 -t 1 <<<"$sleeper")
+timed_work=$W
+
+# --- cancelled in the epilog: too late ---
+hold_slot out
+work late
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result')
+check 'a job whose stage-out waits for its turn' await 60 waiting_out 1
+scancel "$job" 2>/dev/null
+read -rt 3 <> <(:) || :
+check 'is not to be cancelled any more' waiting_out 1
+release_slot
+leaves_nothing 'cancelled in the epilog' "$job"
+result_is 'cancelled in the epilog' r
+check 'it is called completed' test "$(state_of "$job")" = COMPLETED
+
+# --- slurmd is killed in the epilog ---
+hold_slot out
+work epilog
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result')
+await 60 waiting_out 1
+cluster_kill "$C/slurmd.n1.pid" slurmd KILL
+cluster_slurmd n1
+check 'slurmd killed in the epilog: the stage-out goes on' waiting_out 1
+release_slot
+leaves_nothing 'slurmd killed in the epilog' "$job"
+result_is 'slurmd killed in the epilog' r
+
+# --- slurmd is killed in the prolog ---
+hold_slot
+work prolog
+job=$(submit $USER1 --efs=job.yaml -w n1 --no-requeue <<<$'#!/bin/bash\necho ran')
+check 'a job in its prolog' await 60 waiters_are 1
+cluster_kill "$C/slurmd.n1.pid" slurmd KILL
+cluster_slurmd n1
+scancel "$job"
+check 'whose slurmd was killed is cancelled' await 60 waiters_are 0
+leaves_nothing 'slurmd killed in the prolog' "$job"
+
+# --- requeued in the prolog ---
+work requeue
+job=$(submit $USER1 --efs=job.yaml -w n1 --requeue <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; echo "run $SLURM_RESTART_COUNT"')
+check 'a job in its prolog' await 60 waiters_are 1
+check 'is requeued' scontrol requeue "$job"
+check 'its stage-in is given up' await 40 waiters_are 0
+release_slot
+await 40 again_now "$job"
+check 'and it runs again' await 150 runs_again "$job" 1
+check 'with its input' says "$job" '^alpha$'
+leaves_nothing 'requeued in the prolog' "$job"
+
+# --- requeued while it runs, from another node ---
+work moves
+job=$(submit $USER1 --efs=job.yaml --requeue -w n1 <<<$'#!/bin/bash\necho "on $SLURMD_NODENAME" >$EFS_MOUNT/result\n[ -n "$SLURM_RESTART_COUNT" ] || exec sleep 600')
+runs 'requeued to another node' "$job"
+scontrol requeuehold "$job"
+await 40 job_is_gone "$job"
+scontrol update jobid="$job" NodeList= ReqNodeList=n2 2>/dev/null || scontrol update jobid="$job" ReqNodeList=n2
+scontrol release "$job"; again_now "$job"
+check 'it runs again elsewhere' await 150 runs_again "$job" 1
+leaves_nothing 'requeued to another node' "$job"
+result_is 'requeued to another node' "on n2"
+
+# --- the node fails ---
+work nodefail
+job=$(submit $USER1 --efs=job.yaml -w n2 --no-requeue <<<"$sleeper")
+runs 'the node fails' "$job"
+scontrol update nodename=n2 state=down reason=test
+check 'the node fails: so does the job' await 60 has_ended "$job"
+check 'the node fails: as such' test "$(state_of "$job")" = NODE_FAIL
+await 30 job_is_gone "$job"
+scontrol update nodename=n2 state=resume 2>/dev/null   # it may have come back by itself
+leaves_nothing 'the node fails' "$job"
+result_is 'the node fails' r
+
+work nodedies
+job=$(submit $USER1 --efs=job.yaml -w n2 --no-requeue <<<"$sleeper")
+runs 'the node dies' "$job"
+name=slurm-$job.0-n2
+members=$(field "$(status_on n2 "$name")" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')
+cluster_kill "$C/slurmd.n2.pid" slurmd KILL
+kill -KILL $(stepd_of "$job") $members
+kill -KILL $(grep -laF 'sleep600' /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3) 2>/dev/null
+scontrol update nodename=n2 state=down reason=test
+check 'the node dies: so does the job' await 60 has_ended "$job"
+cluster_slurmd n2
+scontrol update nodename=n2 state=resume 2>/dev/null   # it may have come back by itself
+tells_unsaved() { grep -q '"state":"unsaved"' "$C/shared/jobs/$job.0/n2"; }
+check 'the node dies: when it is back it is told that results are not' await 60 tells_unsaved
+check 'the node dies: it takes jobs again' await 60 others_idle
+check 'the node dies: what was written can be brought out' env EFS_RUNTIME_DIR="$C/run.n2" "$EFS" salvage "$name"
+result_is 'the node dies' r
+env EFS_RUNTIME_DIR="$C/run.n2" "$EFS" clean "$name" >/dev/null; rm -rf "$C/state.n2/$job.0"; umount -l "$C/mnt.n2/$job" 2>/dev/null; rmdir "$C/mnt.n2/$job" 2>/dev/null
+check 'the node dies: and then nothing is left' await 10 no_trace "$job"
+check 'the node dies: no node is drained' not_drained
+
+# --- a user stops the daemons, which are his ---
+work stopped
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; for p in $(pgrep -u $(id -u) efsd); do ! tr "\\0" " " <"/proc/$p/cmdline" | grep -q " $EFS_INSTANCE " || kill -STOP $p; done; touch '"$W/stopped")
+check 'a job that stops its own daemons' await 60 test -e "$W/stopped"
+leaves_nothing 'the daemons are stopped' "$job"
+result_is 'the daemons are stopped' r
+
+# --- the step daemon is killed ---
+work stepd
+job=$(submit $USER1 --efs=job.yaml -w n1 --no-requeue <<<"$sleeper")
+runs 'the step daemon is killed' "$job"
+kill -KILL $(stepd_of "$job")
+scancel "$job"   # Slurm itself notices after BatchStartTimeout
+check 'the step daemon is killed: the job ends' await 60 has_ended "$job"
+leaves_nothing 'the step daemon is killed' "$job"
+result_is 'the step daemon is killed' r
+
+# --- slurmctld is killed ---
+ctld_again() { slurmctld -f "$C/slurm.conf"; }
+hold_slot
+work ctld
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; echo r >$EFS_MOUNT/result')
+check 'a job in its prolog' await 60 waiters_are 1
+read -rt 8 <> <(:) || :   # until slurmctld has saved that it runs
+cluster_kill "$C/ctld.pid" slurmctld KILL
+read -rt 4 <> <(:) || :
+check 'waits on when slurmctld is killed' waiters_are 1
+ctld_again
+check 'and when it is back' waiters_are 1
+scancel "$job"   # Slurm itself would start it again after BatchStartTimeout: it has forgotten that a prolog runs
+check 'can be cancelled' await 60 waiters_are 0
+leaves_nothing 'slurmctld killed in the prolog' "$job"
+release_slot
+hold_slot out
+work ctldout
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result')
+await 60 waiting_out 1
+cluster_kill "$C/ctld.pid" slurmctld KILL
+release_slot
+check 'a stage-out does not need slurmctld' await 60 test -s "$W/results/result"
+ctld_again
+leaves_nothing 'slurmctld killed in the epilog' "$job"
+result_is 'slurmctld killed in the epilog' r
+
+# --- the time is over in the prolog, and that of the first job ---
+hold_slot
+work timein
+job=$(submit $USER1 --efs=job.yaml -w n1 -t 1 <<<$'#!/bin/bash\necho ran')
+check 'a job in its prolog' await 60 waiters_are 1
+W=$timed_work
+check 'a job whose time is over' await 150 has_ended "$timed"
+check 'ends as such' test "$(state_of "$timed")" = TIMEOUT
+result_is 'its time is over' r
+check 'in its prolog, too' await 150 waiters_are 0
+W=$S/timein timed_node=none
+ends "$job" TIMEOUT 'a job whose time is over in its prolog'
+release_slot
+leaves_nothing 'its time is over' "$timed"
+leaves_nothing 'its time is over in the prolog' "$job"
+cluster_finish
