@@ -9,6 +9,6 @@ kernel_has_it || { skip 'kill points' 'no takeover before Linux 6.9'; finish; }
 seed=${EFS_SEED:-$RANDOM}
 echo "seed $seed (EFS_SEED=$seed repeats it)"
 EFS_SHOWN_LINES=100
-every_stage passthrough spin=0 --steps "${EFS_STEPS:-10}" --seed "$seed"
-every_stage daemon spin=0,daemon-io --steps "${EFS_STEPS:-10}" --seed "$seed"
+every_stage passthrough spin=0 --steps "${EFS_STEPS:-3}" --seed "$seed"
+every_stage daemon spin=0,daemon-io --steps "${EFS_STEPS:-3}" --seed "$seed"
 finish
