@@ -170,6 +170,30 @@ gives_up() {  # a worker that cannot live: killed before it answers anything, ag
   drop_store hopeless
 }
 
+again_and_again() {  # every worker is killed before it has answered anything new
+  local i pid last=0
+  fresh again 'resources: []'
+  check 'again and again: start' "$EFS" start "$JOB"
+  supervisor=$(supervisor)
+  echo precious >"$MNT/file"
+  exec 8<"$MNT/file"
+  for ((i = 0; i < 40; i++)); do
+    await 20 eval 'gone "$supervisor" || { pid=$(worker) && [ "$pid" != "$last" ]; }'
+    gone "$supervisor" && break
+    kill -KILL "$pid" 2>/dev/null
+    last=$pid
+  done
+  check "again and again: the supervisor ends, after $i deaths" test $i -lt 40
+  check 'again and again: the mount is gone' await 5 eval '! mounted "$MNT"'
+  check_not 'again and again: an open file gives an error and no hang' timeout 5 cat <&8
+  exec 8<&-
+  check 'again and again: the log says so' grep -q 'event=given_up' "$EFS_RUNTIME_DIR/again/efsd.log"
+  check 'again and again: efs start goes on' "$EFS" start "$JOB"
+  check 'again and again: with everything' grep -qx precious "$MNT/file"
+  check 'again and again: stop' "$EFS" stop again
+  check 'again and again: it goes back' grep -qx precious "$OUT/file"
+}
+
 staging_out() {  # killed while results go back: the next stop finishes it
   fresh late 'resources: []'
   check 'stage-out: start' "$EFS" start "$JOB"
@@ -222,5 +246,6 @@ under_way
 starts
 real_programs
 gives_up
+again_and_again
 staging_out
 finish
