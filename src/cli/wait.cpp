@@ -13,9 +13,10 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 }  // namespace
 
 int finish_task(World& world, const control::Instance& instance, std::uint64_t task) {
-  const auto answer = ask(instance, {{"verb", "wait-task"}, {"task", task}}, [&](const Json& progress) { show_progress(world, progress); });
-  end_progress(world);
+  auto answer = ask_until_answered(world, instance, {{"verb", "wait-task"}, {"task", task}});
+  if (answer && !answer->value("ok", false)) return report(world, {answer->value("code", EIO), answer->value("error", "failed")});
   if (!answer) return report(world, answer.error());
+  answer->erase("event");
   const Json outcome = answer->value("outcome", Json::object());
   const bool good = outcome.value("ok", false);
   const int code = good ? exit_good : outcome.value("exit", static_cast<int>(exit_failure));

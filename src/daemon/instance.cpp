@@ -35,7 +35,7 @@ const char* name_of(State state) {
 }
 
 Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns)
-    : options_(std::move(options)), supervisor_(supervisor), turns_(turns), throttle_(pace_of(options_.config)) {}
+    : options_(std::move(options)), supervisor_(supervisor), turns_(turns), throttle_(pace_of(options_.config)) { tasks_.inherit(options_.takeovers > 0); }
 
 // Answers under way look at members that are declared behind the server: it goes first, and waits for them.
 Instance::~Instance() { server_.reset(); }

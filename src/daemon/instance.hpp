@@ -170,7 +170,7 @@ class Instance {
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 
   SharedMutex files_in_use_;  // rank 4: shared by control requests that use filesystem_; exclusive to end it
-  Tasks tasks_;               // closed before the mount goes
+  Tasks tasks_{options_.directory + "/tasks"};  // closed before the mount goes
 
   Mutex mutex_;  // rank 5; nothing but the backend's space() is called under it
   Condition changed_;

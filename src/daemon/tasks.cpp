@@ -1,10 +1,13 @@
 #include "daemon/tasks.hpp"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <fstream>
 
 #include "base/log.hpp"
 
@@ -32,8 +35,42 @@ const char* name_of(TaskState state) {
   return "?";
 }
 
-Tasks::Tasks() {
+Tasks::Tasks(std::string book) : book_path_(std::move(book)) {
   for (const auto kind : {TaskKind::load, TaskKind::unload}) lanes_.emplace_back([this, kind] { run_lane(kind); });
+}
+
+// Each line is a task that has begun, or the number of one that has ended. A line that a death cut short was answered to
+// nobody. Those that were lost stay in the book, so that the successor's successor knows of them, too.
+void Tasks::inherit(bool successor) {
+  const MutexLock lock(mutex_);
+  std::ifstream lines(successor ? book_path_ : "");
+  for (std::string text; std::getline(lines, text);) {
+    const Json line = Json::parse(text, nullptr, false);
+    if (!line.is_object()) continue;
+    if (line.contains("ended")) {
+      tasks_.erase(line.value("ended", std::uint64_t{0}));
+      continue;
+    }
+    auto task = std::make_shared<Task>();
+    task->id = line.value("task", std::uint64_t{0});
+    task->kind = line.value("kind", "") == name_of(TaskKind::load) ? TaskKind::load : TaskKind::unload;
+    task->what = line.value("what", "");
+    tasks_.insert_or_assign(task->id, task);
+    next_ = std::max(next_, task->id + 1);
+  }
+  std::vector<TaskPointer> lost;
+  for (const auto& [id, task] : tasks_) lost.push_back(task);
+  book_.reset(::open(book_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (successor ? 0 : O_TRUNC), 0600));
+  for (const auto& task : lost) {
+    log::warn("event=task_lost task={} kind={}", task->id, name_of(task->kind));
+    end(*task, TaskState::failed, control::error_line({ECONNABORTED, "lost when the daemon was replaced; ask for it again"}));
+  }
+}
+
+void Tasks::note(const Json& line) {
+  if (!book_) return;
+  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  (void)!::write(book_.get(), text.data(), text.size());  // without it the task is unknown to a successor
 }
 
 Tasks::~Tasks() {
@@ -55,6 +92,7 @@ Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
   task->what = std::move(what);
   task->work = std::move(work);
   tasks_.emplace(task->id, task);
+  note({{"task", task->id}, {"kind", name_of(kind)}, {"what", task->what}});
   waiting_[lane_of(kind)].push_back(task);
   changed_.notify_all();
   return task->id;
@@ -87,6 +125,7 @@ void Tasks::run_lane(TaskKind kind) {
     const bool good = outcome.value("ok", false);
     const bool stopped = !good && task->progress.cancel && outcome.value("code", 0) == ECANCELED;
     end(*task, good ? TaskState::done : stopped ? TaskState::cancelled : TaskState::failed, std::move(outcome));
+    note({{"ended", task->id}});
     log::info("event=task_ended task={} kind={} state={}", task->id, name_of(kind), name_of(task->state));
   }
   mutex_.unlock();
@@ -142,6 +181,7 @@ void Tasks::cancel_locked(Task& task) {
   auto& queue = waiting_[lane_of(task.kind)];
   std::erase_if(queue, [&](const TaskPointer& other) { return other.get() == &task; });
   end(task, TaskState::cancelled, control::error_line({ECANCELED, "cancelled before it began"}));
+  note({{"ended", task.id}});
 }
 
 Status Tasks::cancel(std::uint64_t id) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/mutex.hpp"
+#include "base/unique_fd.hpp"
 #include "control/protocol.hpp"
 #include "stage/progress.hpp"
 
@@ -36,7 +37,11 @@ class Tasks {
   /// What a task does: its outcome as the result line of the protocol ("ok": false is a failure). Must not throw.
   using Work = std::function<control::Json(stage::Progress&)>;
 
-  Tasks();
+  /// `book`: a file that says which tasks have not ended, for a successor of this process; "": none.
+  explicit Tasks(std::string book = {});
+  /// To be called before anything else. Tasks of a predecessor that had not ended have failed, and are shown as such;
+  /// `successor` false: what the file says is of an instance that is gone.
+  void inherit(bool successor);
   /// Cancels everything and waits for what runs.
   ~Tasks();
 
@@ -80,9 +85,12 @@ class Tasks {
   void cancel_open(bool unloads) EFS_REQUIRES(mutex_);
   static control::Json summary_of(const Task& task);
   bool idle() const EFS_REQUIRES(mutex_);
+  void note(const control::Json& line) EFS_REQUIRES(mutex_);
 
-  Mutex mutex_;  // rank 6; nothing is called under it
+  const std::string book_path_;
+  Mutex mutex_;  // rank 6; nothing is called under it, but that a line of the book is written
   Condition changed_;
+  UniqueFd book_ EFS_GUARDED_BY(mutex_);  // empty: nothing is noted
   std::map<std::uint64_t, TaskPointer> tasks_ EFS_GUARDED_BY(mutex_);
   std::deque<TaskPointer> waiting_[2] EFS_GUARDED_BY(mutex_);
   TaskPointer running_[2] EFS_GUARDED_BY(mutex_);

@@ -99,6 +99,16 @@ void Filesystem::compact_if_due() {
   compact_at_ = std::max(options_.smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 3 / 2);
 }
 
+void Filesystem::compact_inherited() {
+  WriteLock lock(mutex_);
+  const bool as_it_was = journal_ && compact_at_ != 0 && journal_->size() >= recovery_.journal.tail;  // no snapshot since
+  if (!as_it_was || broken_) return;
+  const std::uint64_t records = journal_->sequence() - recovery_.journal.first_sequence + 1;
+  if (records <= 2 * (names_.size() + Answers::capacity)) return;
+  compact_at_ = std::min(compact_at_, std::max(journal_->size(), options_.smallest_compaction));
+  compact_if_due();
+}
+
 Status Filesystem::compact() try {
   bool switched = false;
   const std::uint64_t sequence = journal_->sequence();

@@ -123,8 +123,12 @@ class Filesystem {
   Forgotten forget(std::uint64_t ino, std::uint64_t count);
   /// The kernel says that it does not know the inode (any more).
   Forgotten forget_all(std::uint64_t ino);
-  /// Inodes without a name that the kernel may know from a predecessor.
-  std::vector<std::uint64_t> inherited_orphans() const;
+  /// Inodes without a name that the kernel may know from a predecessor. `told`: without those that it may have to be told
+  /// of yet, by an answer that is still to be given: that it does not know them says nothing.
+  std::vector<std::uint64_t> inherited_orphans(bool told) const;
+  /// To be called when the kernel was asked about them: a snapshot, where most of the journal is about what is gone. Else
+  /// workers that die soon, one after the other, would replay more and more of it.
+  void compact_inherited();
   bool exists(std::uint64_t ino) const;
   /// A new connection: requests are numbered from the start again. Call before the first request of a new mount.
   Status new_connection();

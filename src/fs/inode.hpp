@@ -54,15 +54,20 @@ struct Inode {
   bool dirty = false;
   bool settled = false;    // clean, and its content survives power loss
   bool inherited = false;  // a predecessor of this process gave references to the kernel; lookups is no count then
+  bool had_name = false;   // false: the answer that tells the kernel of it may still have to be given
   std::atomic<bool> opened_read_write{false};   // its mapping may move mtime unseen
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now
-  std::atomic<std::uint32_t> write_opens{0};       // opens for writing that were not released yet, those included
+  std::atomic<std::uint32_t> write_opens{0};       // opens for writing that were not released yet, those included; see unknown_opens
   std::atomic<bool> unshared{false};  // known: nobody else relies on its container's bytes
   std::atomic<std::uint64_t> edits{0};             // grows with each open for writing and each change of attributes
   std::atomic<std::uint64_t> lookups{0};        // references of the kernel; may be too high, never too low
   std::unique_ptr<Directory> directory;
   std::unique_ptr<InodeExtra> extra;
 
+  /// The opens of a predecessor's time are not counted: so many stand for them, and RELEASE never counts them down.
+  static constexpr std::uint32_t unknown_opens = 1U << 30U;
+  /// A program may have it open for writing since before this process.
+  bool may_be_open_from_before() const { return write_opens > unknown_opens / 2; }
   /// The value of an extended attribute; null: none.
   const std::string* xattr(const std::string& name) const {
     if (!extra) return nullptr;

@@ -91,6 +91,7 @@ Status Namespace::apply_one(const MakeNode& r) {
   inode->ctime = r.ctime;
   inode->btime = r.btime;
   inode->dirty = r.dirty != 0;
+  inode->had_name = !nameless;
   inode->nlink = nameless ? 0 : 1;
   if (inode->is_directory()) {
     inode->nlink = nameless ? 0 : 2;
@@ -127,6 +128,7 @@ Status Namespace::apply_one(const Link& r) {
   if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 || !is_name(r.name) || parent->directory->find(r.name) != nullptr) return impossible("link");
   parent->directory->insert(r.name, r.ino, r.cookie);
   ++inode->nlink;
+  inode->had_name = true;
   inode->ctime = r.time;
   touch(*parent, r.time);
   return {};
@@ -282,6 +284,7 @@ Status Namespace::apply_one(const Replace& r) {
   parent->directory->put(r.name, r.ino);
   if (replaced != nullptr) lose_name(*replaced, *parent, r.time);
   ++inode->nlink;
+  inode->had_name = true;
   inode->ctime = r.time;
   touch(*parent, r.time);
   return {};
@@ -335,8 +338,9 @@ void Namespace::inherit_references() {
   for (const auto& [ino, inode] : inodes_) {
     inode->lookups = never_counted_down;
     inode->inherited = true;
+    if (!inode->dirty) continue;  // never opened for writing: that would have made it dirty
     inode->opened_read_write = true;
-    inode->write_opens = 1U << 30;  // it may be open: nothing is concluded from its not being so
+    inode->write_opens = Inode::unknown_opens;
   }
 }
 

@@ -64,7 +64,8 @@ class Namespace {
   /// Numbers of inodes without a name (open when their last name went).
   std::vector<std::uint64_t> orphans() const;
 
-  /// The kernel has references, nobody knows how many: none is counted down to its end, see Inode::inherited.
+  /// The kernel has references, nobody knows how many: none is counted down to its end, see Inode::inherited. Nor is it
+  /// known what is open for writing, but that it is among the dirty.
   void inherit_references();
 
   /// By the paths that they were staged in under, unless something was staged in there again. What lives on under another

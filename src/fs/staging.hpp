@@ -81,6 +81,7 @@ struct WalkItem {
 struct Writers {
   std::uint64_t edits = 0;  // to be compared later: grows with each open for writing and each change of attributes
   std::uint32_t open = 0;   // opens for writing that the kernel has not released
+  bool from_before = false; // `open` is no count: it was opened before this process took over, and nobody knows whether it was closed
   bool possible = true;     // somebody may write, or nothing proves that nobody can
 };
 

@@ -12,6 +12,7 @@ Status may_replace(const Inode& there, bool dirty, Over over, const std::string&
   if (there.is_directory()) return fail(EISDIR, path + ": is a directory in the buffer");
   if (over == Over::nothing) return fail(EEXIST, path + ": is in the buffer already");
   if (over == Over::anything) return {};
+  if (there.may_be_open_from_before()) return fail(EBUSY, path + ": a program may have it open for writing since before the daemon was replaced");
   if (there.write_opens > 0) return fail(EBUSY, path + ": a program has it open for writing");
   if (dirty) return fail(EBUSY, path + ": was changed in the buffer");
   return {};
@@ -160,9 +161,11 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
     // Before anything is looked at: who opens it for writing after this is seen by the number.
     writers.edits = inode.edits;
     writers.open = inode.write_opens;
+    writers.from_before = inode.may_be_open_from_before();
     // A descriptor that was opened for writing only cannot be mapped. A release comes after the last write, also of
-    // what was sent off asynchronously. The counts begin with this process, and a mapping of passthrough outlives a mount.
-    counted = !inode.opened_read_write && !filesystem_.recovery_.found;
+    // what was sent off asynchronously. A mapping of passthrough outlives a mount, so the counts of a start on what another
+    // left say too little; those of a takeover are whole where they are not marked (inherit_references()).
+    counted = !inode.opened_read_write && (!filesystem_.recovery_.found || filesystem_.options_.takeover);
   }
   if (writers.open > 0) return writers;
   if (counted) {

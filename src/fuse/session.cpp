@@ -84,8 +84,9 @@ Status resume(fuse_session* session, InitRequest init) {
   return {};
 }
 
-// A FORGET that the predecessor had read is not sent again. So the kernel is asked about every inode without a name,
-// a while after the requests that are sent again: one of them may be the creation of such an inode.
+// A FORGET that the predecessor had read is not sent again. So the kernel is asked about the inodes without a name: at
+// once, so that they do not pile up where workers die soon, about those it has surely been told of; and about all of
+// them a while after the requests that are sent again, one of which may be the creation of such an inode.
 class Prober {
  public:
   explicit Prober(Door& door) : thread_([this, &door] { run(door); }) {}
@@ -108,8 +109,19 @@ class Prober {
     return !ended_;
   }
   void run(Door& door) {
-    if (!waited()) return;
-    for (const auto ino : door.filesystem.inherited_orphans()) free_if_forgotten(door, ino);
+    ask(door, true);
+    if (waited()) ask(door, false);
+  }
+  void ask(Door& door, bool told) {
+    for (const auto ino : door.filesystem.inherited_orphans(told)) {
+      if (ended()) return;
+      free_if_forgotten(door, ino);
+    }
+    door.filesystem.compact_inherited();
+  }
+  bool ended() {
+    MutexLock lock(mutex_);
+    return ended_;
   }
 
   Mutex mutex_;  // rank 90 (leaf)

@@ -45,6 +45,7 @@ std::string fate(const config::JobConfig& config, const fs::WalkItem& item, conf
 }
 
 std::string writers_text(const fs::Writers& writers) {
+  if (writers.from_before) return "perhaps open for writing, since before the daemon was replaced: an unload needs --as-is, and cannot be verified";
   if (writers.open > 0) return "open for writing (" + std::to_string(writers.open) + " times): an unload needs --as-is, and cannot be verified";
   if (writers.possible) return "may be mapped for writing: an unload needs --as-is, and cannot be verified";
   return "nobody can write to it now: an unload would be verified";
@@ -108,7 +109,7 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
   if (!item->parts.empty()) text += "  parts        only " + item->parts + " (offset+length) were loaded; the rest reads as zeros\n";
   if (S_ISREG(item->attributes.st_mode)) {
     if (const auto writers = staging.writers(item->ino)) {
-      answer["writers"] = {{"open", writers->open}, {"possible", writers->possible}};
+      answer["writers"] = {{"open", writers->from_before ? Json() : Json(writers->open)}, {"possible", writers->possible}, {"from_before_takeover", writers->from_before}};
       text += "  writers      " + writers_text(*writers) + "\n";
     }
   }

@@ -5,16 +5,21 @@
 set -uo pipefail
 trap "" PIPE
 . "$(dirname "$0")/../cli/lib.sh" "$1"
+. "$SOURCE/tests/takeover/stages.sh"
 kills=${EFS_KILLS:-12} points=${EFS_KILL_POINTS:-24}
 seed=${EFS_SEED:-$RANDOM}
 echo "seed $seed (EFS_SEED=$seed repeats it), $kills kills at random moments, $points kill points"
 RANDOM=$seed
 
 state() { "$EFS" status --json "$NAME" 2>/dev/null; }
-worker() { state | python3 -c 'import json,sys; print(json.load(sys.stdin)["worker_pid"])' 2>/dev/null; }
+supervisor() { field "$(state)" "d['supervisor_pid']"; }
+# Of an instance whose supervisor is in $supervisor. Cheap, so that kills come at short intervals.
+worker() { local pid; read -r pid _ <"/proc/$supervisor/task/$supervisor/children"; [ -n "$pid" ] && echo "$pid"; }
 takeovers() { state | python3 -c 'import json,sys; print(json.load(sys.stdin)["takeovers"])' 2>/dev/null; }
-# A successor that is at work: one that is killed again and again before it has done anything is given up.
-has_successor() { state | python3 -c 'import json,sys; d = json.load(sys.stdin); sys.exit(d["worker_pid"] == int(sys.argv[1]) or d["state"] != "running")' "$1" 2>/dev/null; }
+# A successor that is at work, since it answers what nobody has asked before: one that is killed again and again before it has
+# done anything is given up.
+asked=0
+has_successor() { local pid; pid=$(worker) && [ "$pid" != "$1" ] && asked=$((asked + 1)) && [ ! -e "$MNT/.never$asked" ] && kill -0 "$supervisor"; }
 
 # load_start: the programs that must not notice; load_end: what they say at the end.
 load_start() {
@@ -37,6 +42,7 @@ random_kills() {  # random_kills NAME IO START_OPTIONS...
   [ "$name" != user ] || chown 65534:65534 "$MNT" "$OUT"
   check "$name: start" "$EFS" start "$JOB" "$@"
   [ "$name" != user ] || chmod 1777 "$MNT"
+  supervisor=$(supervisor)
   check "$name: I/O" json "$(state)" "d['io'] == '$io' and d['takeovers'] == 0"
   load_start
   for ((i = 0; i < kills; i++)); do
@@ -58,6 +64,7 @@ kill_points() {  # at the nth system call of a worker, n spread over one round o
   local i pid
   fresh points 'resources: []'
   check 'kill points: start' "$EFS" start "$JOB"
+  supervisor=$(supervisor)
   load_start
   for ((i = 0; i < points; i++)); do
     pid=$(worker) || { fail "kill points: a worker after $i kills"; break; }
@@ -69,10 +76,54 @@ kill_points() {  # at the nth system call of a worker, n spread over one round o
   check 'kill points: stop' "$EFS" stop points
 }
 
+stages() {  # of every operation on a quiet mount; all of them: tests/soak/kill_points.sh
+  local random=$((points / 2))
+  every_stage stages spin=0 --random "$random" --seed "$seed"
+  every_stage stages-daemon spin=0,daemon-io --random "$random" --seed "$seed"
+}
+
+# Loads and unloads: what was under way, and what can be proved afterwards of files that are open.
+under_way() {
+  local id waiter code pid count
+  fresh underway
+  sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"
+  head -c 60M /dev/zero >"$PFS/big"; echo small >"$PFS/small"
+  check 'under way: start' "$EFS" start "$JOB"
+  supervisor=$(supervisor) pid=$(worker)
+  echo changed >"$MNT/dirty"
+  count=$(find "$EFS_RUNTIME_DIR/underway/store/data" -type f | wc -l)
+  id=$("$EFS" load -i underway big)
+  "$EFS" load -i underway --wait small >"$S/underway/said" 2>&1 & waiter=$!
+  check 'under way: the load runs' await 20 eval 'json "$(state)" "[t[\"task_state\"] for t in d[\"tasks\"]] == [\"running\", \"pending\"]"'
+  kill -KILL "$pid"
+  check 'under way: a successor' await 20 has_successor "$pid"
+  check_exit 'under way: what became of the load' 1 "task $id: load failed: lost when the daemon was replaced" "$EFS" wait -i underway "$id"
+  wait $waiter; code=$?
+  check 'under way: who waited is told' test $code = 1
+  check 'under way: and why' grep -q 'lost when the daemon was replaced' "$S/underway/said"
+  check 'under way: nothing of it is there' test ! -e "$MNT/big"
+  check 'under way: its containers are free' test "$(find "$EFS_RUNTIME_DIR/underway/store/data" -type f | wc -l)" -le "$count"
+  pid=$(worker); kill -KILL "$pid"
+  check 'under way: another successor' await 20 has_successor "$pid"
+  check_exit 'under way: it knows, too' 1 'lost when the daemon was replaced' "$EFS" wait -i underway "$id"
+  check_exit 'under way: asked for again' 0 'load done: 1 files' "$EFS" load -i underway --wait small
+  check 'under way: numbers are not used twice' json "$(state)" "[t['task'] for t in d['tasks']] == [1, 2, 3]"
+  check_exit 'under way: a changed file may be open from before' 1 'since before the daemon was replaced' "$EFS" unload -i underway --wait dirty
+  check_exit 'under way: explain says so' 0 'writers .*since before the daemon was replaced' "$EFS" explain -i underway dirty
+  check_exit 'under way: --as-is' 0 '1 unloaded.*unverified' "$EFS" unload -i underway --wait --as-is dirty
+  check_exit 'under way: an input needs none' 0 '2 unchanged' "$EFS" unload -i underway --wait input
+  echo more >>"$MNT/input/a"
+  check_exit 'under way: nor one that is changed only now' 0 '1 unloaded' "$EFS" unload -i underway --wait input/a
+  echo new >"$MNT/new"
+  check_exit 'under way: nor a new one' 0 '1 unloaded' "$EFS" unload -i underway --wait new
+  check 'under way: stop' "$EFS" stop underway
+}
+
 real_programs() {  # a database, with and without a write-ahead log, and a compiler
   local i pid code
   CAPACITY='512 MiB' fresh programs 'resources: []'
   check 'programs: start' "$EFS" start "$JOB"
+  supervisor=$(supervisor)
   mkdir "$MNT/one" "$MNT/two" "$MNT/three"
   mkfifo "$S/programs/stop"
   python3 "$SOURCE/tests/takeover/sqlite.py" "$MNT/one" <"$S/programs/stop" >"$S/programs/said1" 2>&1 & local one=$!
@@ -103,7 +154,7 @@ gives_up() {  # a worker that cannot live: killed before it answers anything, ag
   check 'gives up: start' "$EFS" start "$JOB"
   echo precious >"$MNT/file"
   exec 8<"$MNT/file"
-  local supervisor; supervisor=$(field "$(state)" "d['supervisor_pid']")
+  supervisor=$(supervisor)
   local log=$EFS_RUNTIME_DIR/hopeless/efsd.log
   # The journal made unreadable: no successor can restore the state.
   local journal; journal=$(find "$EFS_RUNTIME_DIR/hopeless/store" -name journal)
@@ -119,9 +170,34 @@ gives_up() {  # a worker that cannot live: killed before it answers anything, ag
   drop_store hopeless
 }
 
+again_and_again() {  # every worker is killed before it has answered anything new
+  local i pid last=0
+  fresh again 'resources: []'
+  check 'again and again: start' "$EFS" start "$JOB"
+  supervisor=$(supervisor)
+  echo precious >"$MNT/file"
+  exec 8<"$MNT/file"
+  for ((i = 0; i < 40; i++)); do
+    await 20 eval 'gone "$supervisor" || { pid=$(worker) && [ "$pid" != "$last" ]; }'
+    gone "$supervisor" && break
+    kill -KILL "$pid" 2>/dev/null
+    last=$pid
+  done
+  check "again and again: the supervisor ends, after $i deaths" test $i -lt 40
+  check 'again and again: the mount is gone' await 5 eval '! mounted "$MNT"'
+  check_not 'again and again: an open file gives an error and no hang' timeout 5 cat <&8
+  exec 8<&-
+  check 'again and again: the log says so' grep -q 'event=given_up' "$EFS_RUNTIME_DIR/again/efsd.log"
+  check 'again and again: efs start goes on' "$EFS" start "$JOB"
+  check 'again and again: with everything' grep -qx precious "$MNT/file"
+  check 'again and again: stop' "$EFS" stop again
+  check 'again and again: it goes back' grep -qx precious "$OUT/file"
+}
+
 staging_out() {  # killed while results go back: the next stop finishes it
   fresh late 'resources: []'
   check 'stage-out: start' "$EFS" start "$JOB"
+  supervisor=$(supervisor)
   for i in {1..40}; do head -c 3000000 /dev/urandom >"$MNT/f$i"; done
   local sums; sums=$(cd "$MNT" && cksum f*)
   "$EFS" stop late >"$S/late/said" 2>&1 & local stop=$!
@@ -139,7 +215,7 @@ starts() {  # the worker of a start is killed at its nth system call: it comes u
     for ((n = 0; n < 40; n++)); do echo $n >"$PFS/input/n$n"; done
     sed -i '1a\  max-ops: 300' "$JOB"   # slow enough that the worker is met while it stages
     timeout 60 "$EFS" start "$JOB" >"$S/$NAME/said" 2>&1 & local starter=$!
-    await 20 eval 'pid=$(worker)' || { fail "starts: a worker of start $i" "$(cat "$S/$NAME/said")"; wait $starter; continue; }
+    await 20 eval 'supervisor=$(supervisor) && pid=$(worker)' || { fail "starts: a worker of start $i" "$(cat "$S/$NAME/said")"; wait $starter; continue; }
     point=$((1 + RANDOM % 1800))
     "$BIN/efs-kill-at" "$pid" $point >/dev/null 2>&1 & killer=$!
     wait $starter; code=$?
@@ -159,12 +235,17 @@ starts() {  # the worker of a start is killed at its nth system call: it comes u
   echo "starts: $down failed, $after came up with a successor, $((i - down - after)) as if nothing had been"
 }
 
+# One part alone: EFS_PART=stages
+if [ -n "${EFS_PART:-}" ]; then "$EFS_PART"; finish; fi
 random_kills passthrough passthrough
 random_kills daemon daemon -o daemon-io
 random_kills user passthrough --user 65534
 kill_points
+stages
+under_way
 starts
 real_programs
 gives_up
+again_and_again
 staging_out
 finish

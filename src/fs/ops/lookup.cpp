@@ -1,3 +1,5 @@
+#include <unordered_set>
+
 #include "fs/filesystem.hpp"
 
 namespace efs::fs {
@@ -53,10 +55,17 @@ bool Filesystem::exists(std::uint64_t ino) const {
   return names_.find(ino) != nullptr;
 }
 
-std::vector<std::uint64_t> Filesystem::inherited_orphans() const {
+// What had a name was told of: the kernel holds the directory's lock until it has the answer, and it alone takes names away.
+std::vector<std::uint64_t> Filesystem::inherited_orphans(bool told) const {
   ReadLock lock(mutex_);
   std::vector<std::uint64_t> found = names_.orphans();
-  std::erase_if(found, [this](std::uint64_t ino) { mutex_.assert_held_shared(); return !names_.find(ino)->inherited; });
+  std::unordered_set<std::uint64_t> answered;
+  if (told) answers_.for_each([&](std::uint64_t, std::uint64_t ino) { answered.insert(ino); });
+  std::erase_if(found, [&](std::uint64_t ino) {
+    mutex_.assert_held_shared();
+    const Inode& inode = *names_.find(ino);
+    return !inode.inherited || (told && !inode.had_name && answered.contains(ino));
+  });
   return found;
 }
 

@@ -1,9 +1,11 @@
 #include "daemon/tasks.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <fstream>
 #include <future>
 
 #include "base/log.hpp"
+#include "support/temp.hpp"
 
 using namespace efs;
 using control::Json;
@@ -134,4 +136,39 @@ TEST_CASE("waiting tasks are bounded, ended ones forgotten") {
   REQUIRE(tasks.wait(last, long_enough) == true);
   CHECK(tasks.look(first).error().code == ESRCH);
   CHECK(tasks.list().size() <= Tasks::most_ended);
+}
+
+TEST_CASE("a successor knows of the tasks that had not ended") {
+  log::setup("", "off");
+  test::TempDirectory directory;
+  const std::string book = directory.path() + "/tasks";
+  std::uint64_t done = 0, lost = 0;
+  {
+    Tasks tasks(book);
+    tasks.inherit(false);
+    done = *tasks.start(TaskKind::load, "done", good);
+    REQUIRE(tasks.wait(done, long_enough) == true);
+    Held held;
+    const auto first = *tasks.start(TaskKind::unload, "lost", held.work());
+    held.begun.get_future().wait();
+    lost = first;
+    // As it is when the process dies, with a line that it did not finish.
+    std::ofstream(book + ".then") << std::ifstream(book).rdbuf() << "{\"task\":7,\"ki";
+    held.go.set_value();
+    (void)tasks.wait(first, long_enough);
+  }
+  for (int life = 0; life < 2; ++life) {
+    Tasks tasks(book + ".then");
+    tasks.inherit(true);
+    CHECK(tasks.look(done).error().code == ESRCH);
+    const auto seen = tasks.look(lost);
+    REQUIRE(seen);
+    CHECK(seen->at("task_state") == "failed");
+    CHECK(seen->at("what") == "lost");
+    CHECK(seen->at("outcome").at("code") == ECONNABORTED);
+    if (life == 1) CHECK(*tasks.start(TaskKind::load, "next", good) == lost + 1);
+  }
+  Tasks fresh(book + ".then");
+  fresh.inherit(false);
+  CHECK(fresh.list().empty());
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "fs/filesystem.hpp"
+#include "fs/staging.hpp"
 #include "support/containers.hpp"
 #include "support/temp.hpp"
 
@@ -23,6 +24,7 @@ struct TakeoverScene {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Filesystem> filesystem;
   std::uint64_t request = 0;
+  std::uint64_t smallest_compaction = 8U << 20U;
 
   TakeoverScene() {
     open(false);
@@ -31,7 +33,7 @@ struct TakeoverScene {
   void open(bool takeover) {
     filesystem.reset();
     backend = test::open_containers(directory.path());
-    filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get(), .takeover = takeover}));
+    filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get(), .smallest_compaction = smallest_compaction, .takeover = takeover}));
   }
   /// The next request of the kernel.
   fs::Caller next() { return {.uid = 0, .gid = 0, .request = request += 2}; }
@@ -132,7 +134,8 @@ TEST_CASE("inodes without a name live as long as the kernel knows them", "[takeo
   REQUIRE(s.filesystem->write({}, ino, std::as_bytes(std::span("data", 4)), 0));
   REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
   s.open(true);
-  CHECK(s.filesystem->inherited_orphans() == std::vector{ino});
+  CHECK(s.filesystem->inherited_orphans(false) == std::vector{ino});
+  CHECK(s.filesystem->inherited_orphans(true) == std::vector{ino});
   std::array<std::byte, 4> read{};
   CHECK(s.filesystem->read(ino, read, 0) == 4);
   const auto left = s.filesystem->forget(ino, 1);
@@ -141,6 +144,57 @@ TEST_CASE("inodes without a name live as long as the kernel knows them", "[takeo
   CHECK(s.filesystem->forget_all(ino).gone);
   CHECK_FALSE(s.filesystem->exists(ino));
   CHECK(s.backend->open(ino).error().code == ENOENT);
+}
+
+TEST_CASE("an inode that the kernel may still have to be told of is not among those it has been told of", "[takeover]") {
+  TakeoverScene s;
+  const auto nameless = s.filesystem->make_nameless(s.next(), root, 0600)->ino;
+  const auto linked = s.filesystem->make_nameless(s.next(), root, 0600)->ino;
+  REQUIRE(s.filesystem->link(s.next(), linked, root, "l"));
+  REQUIRE(s.filesystem->unlink(s.next(), root, "l"));
+  const auto named = s.file("f");
+  REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
+  s.open(true);
+  const auto as_set = [](const std::vector<std::uint64_t>& found) { return std::set(found.begin(), found.end()); };
+  CHECK(as_set(s.filesystem->inherited_orphans(true)) == std::set{linked, named});
+  CHECK(as_set(s.filesystem->inherited_orphans(false)) == std::set{nameless, linked, named});
+}
+
+// Removed directories leave nothing but records: each replay meets them again.
+TEST_CASE("successors that die soon do not replay more and more", "[takeover]") {
+  TakeoverScene s;
+  s.smallest_compaction = 2U << 20U;
+  std::uint64_t records = 0;
+  for (int life = 0; life < 12; ++life) {
+    for (int i = 0; i < 4000; ++i) {
+      const auto made = s.filesystem->make_node(s.next(), root, "d", S_IFDIR | 0700, 0);
+      REQUIRE(made);
+      REQUIRE(s.filesystem->rmdir(s.next(), root, "d"));
+    }
+    s.open(true);
+    records = std::max(records, s.filesystem->recovery().journal.records);
+    for (const auto ino : s.filesystem->inherited_orphans(true)) CHECK(s.filesystem->forget_all(ino).gone);
+    s.filesystem->compact_inherited();
+  }
+  CHECK(records < 2 * fs::Answers::capacity + 3 * 8000);
+}
+
+TEST_CASE("of what a predecessor had open for writing it is known that it is dirty", "[takeover]") {
+  TakeoverScene s;
+  const auto clean = s.file("clean"), dirty = s.file("dirty");
+  fs::Staging staging(*s.filesystem);
+  REQUIRE(staging.mark_saved("clean", {.device = 1, .inode = 1, .size = 0, .mtime = 1, .ctime = 1}, false));
+  s.open(true);
+  fs::Staging now(*s.filesystem);
+  CHECK_FALSE(now.writers(clean)->from_before);
+  CHECK_FALSE(now.writers(clean)->possible);
+  CHECK(now.writers(dirty)->from_before);
+  CHECK(now.writers(dirty)->possible);
+  // What is opened from now on is counted.
+  REQUIRE(s.filesystem->open(s.next(), clean, O_WRONLY));
+  CHECK(now.writers(clean)->open == 1);
+  s.filesystem->release(clean, O_WRONLY);
+  CHECK_FALSE(now.writers(clean)->possible);
 }
 
 TEST_CASE("a file that has a name is not taken for forgotten", "[takeover]") {
@@ -239,6 +293,6 @@ TEST_CASE("a file without a name that the kernel has given back is gone after a 
   CHECK(s.filesystem->forget(ino, 1).gone);  // leaves no record
   s.open(true);
   CHECK_FALSE(s.filesystem->exists(ino));
-  CHECK(s.filesystem->inherited_orphans().empty());
+  CHECK(s.filesystem->inherited_orphans(false).empty());
   CHECK_FALSE(s.backend->attributes(ino));
 }
