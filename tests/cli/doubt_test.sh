@@ -1,0 +1,115 @@
+#!/bin/bash
+# What a start, a stop and a successor must not take for granted: that a file with an old time is unchanged, that contents
+# are there, that a store which is half removed has lost them.
+#   doubt_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
+in_place() { sed -i "s|results-dir: .*|results-dir: $PFS|; 1a\\  in-place: true" "$JOB"; }
+
+# --- a change that leaves size and time as they were, before both processes die ---
+fresh quiet "$PERSISTENT"
+in_place
+head -c 8192 /dev/zero | tr '\0' a >"$PFS/input/m"
+started "$JOB"
+# As numpy's memmap in r+: a store to a page that was read before. On some paths the kernel does not move mtime then.
+python3 - "$MNT/input/m" <<'PYTHON'
+import mmap, os, sys
+with open(sys.argv[1], "r+b") as file:
+    before = os.fstat(file.fileno()).st_mtime_ns
+    mapped = mmap.mmap(file.fileno(), 0)
+    mapped[0]
+    mapped[0:4] = b"NEW!"
+    mapped.flush()
+    os.utime(sys.argv[1], ns=(before, before))
+PYTHON
+touch -r "$MNT/input/a" "$S/time"; printf 'ALPHA\n' | dd of="$MNT/input/a" conv=notrunc status=none; touch -r "$S/time" "$MNT/input/a"
+kill_both quiet
+check 'start' "$EFS" start "$JOB"
+check 'stop' "$EFS" stop quiet
+check 'what was written with its old time is back' grep -qx ALPHA "$PFS/input/a"
+check 'what was stored through a mapping, too' test "$(head -c 4 "$PFS/input/m")" = 'NEW!'
+
+# The same after a salvage, to another directory than the inputs'.
+fresh again "$PERSISTENT"
+started "$JOB"
+echo first >"$MNT/result"
+kill_both again
+check 'salvage' "$EFS" salvage again
+check 'brings it out' grep -qx first "$OUT/result"
+check 'start' "$EFS" start "$JOB"
+touch -r "$MNT/result" "$S/time"; printf 'other\n' | dd of="$MNT/result" conv=notrunc status=none; touch -r "$S/time" "$MNT/result"
+kill_both again
+check 'start again' "$EFS" start "$JOB"
+check 'stop without a conflict' "$EFS" stop again
+check 'the last version is back' grep -qx other "$OUT/result"
+
+# --- contents that somebody has removed ---
+fresh scrubbed 'resources: []'
+started "$JOB"
+echo precious >"$MNT/r"
+check 'unload' "$EFS" unload -w "$MNT/r"
+echo more >>"$MNT/r"; echo other >"$MNT/other"
+kill_both scrubbed
+rm "$(grep -rlx precious "$EFS_RUNTIME_DIR/scrubbed/store/data" | head -n 1)"
+check_exit 'a start is refused, and names the file' 1 'contents of 1 files are gone from the store, of r' "$EFS" start "$JOB"
+check_exit 'salvage says which' 3 'r' "$EFS" salvage scrubbed
+check 'and brings out the rest' grep -qx other "$OUT/other"
+check 'what was there is there' grep -qx precious "$OUT/r"
+check 'clean' "$EFS" clean --force scrubbed
+
+# --- a store that is being removed ---
+# half_removed DIRECTORY: kills the worker when the first containers of the store below DIRECTORY are gone.
+half_removed() {
+  python3 - "$1" "$(field "$(status_of "$NAME")" 'd["worker_pid"]')" <<'PYTHON'
+import os, signal, sys, time
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    try:
+        left = len(os.listdir(sys.argv[1]))
+    except FileNotFoundError:
+        left = 0
+    if left < 256:
+        os.kill(int(sys.argv[2]), signal.SIGKILL)
+        sys.exit(left == 0)   # too late to be of use
+sys.exit(1)
+PYTHON
+}
+fill() { python3 -c 'import sys
+for i in range(3000): open(sys.argv[1] + "/f%d" % i, "w").write("x" * 100)' "$MNT"; }
+whole() { [ "$(find "$OUT" -name 'f*' -size 100c | wc -l)" = 3000 ]; }
+going() {  # going KIND
+  fresh "going$1" 'resources: []' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/stores$1 ] ]"
+  started "$JOB"; fill
+  timeout 60 "$EFS" stop "$NAME" >"$S/said" 2>&1 & local stop=$!
+  if half_removed "$S/stores$1/efs-$(id -u)-$NAME/data"; then ok; else skip "$1: a worker that dies while it removes the store" 'it was done before'; fi
+  wait $stop
+  check "$1: nobody hangs" test $? != 124
+  check "$1: the successor removes the rest" await 20 ended "$NAME"
+  check "$1: the store is gone" test ! -e "$S/stores$1/efs-$(id -u)-$NAME"
+  check "$1: the results are whole" whole
+}
+mkdir "$S/storesdisk"
+if kernel_has_it; then going disk; else skip 'a store that is half removed' 'the kernel is older than 6.9'; fi
+if kernel_has_it && [ "$(id -u)" = 0 ]; then
+  mkdir "$S/storesmemory" && mount -t tmpfs t "$S/storesmemory"
+  going memory
+  umount "$S/storesmemory"
+else
+  skip 'a store in memory that is half removed' 'needs root, and Linux 6.9'
+fi
+
+# Both die: whatever comes next finds the mark, and nothing that it takes for files.
+fresh mark 'resources: []' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/storesdisk ] ]"
+started "$JOB"; fill
+kill_both mark
+store=$S/storesdisk/efs-$(id -u)-mark
+mv "$store/meta/journal" "$store/meta/removed"; rm -r "$store"/data/0*
+check_exit 'a salvage finds no image' 1 'no image' "$EFS" salvage mark
+check 'start begins anew' "$EFS" start "$JOB"
+check 'with an empty file system' test -z "$(ls "$MNT")"
+echo 1 >"$MNT/f"
+check 'which works' "$EFS" stop mark
+check 'its result is back' test -e "$OUT/f"
+check 'and no other' test ! -e "$OUT/f1"
+finish
