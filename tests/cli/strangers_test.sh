@@ -31,8 +31,10 @@ fresh liar
 chown -R nobody "$S/liar"
 started -u nobody --mount-dir "$MNT" "$JOB"
 cd "$S/two" || exit 2
-setpriv --reuid nobody --clear-groups python3 -c '
+python3 -c '
 import json, os, socket, sys
+os.setgroups([])
+os.setuid(int(sys.argv[3]))
 path = sys.argv[1] + "/control.sock"
 os.rename(path, path + ".true")
 server = socket.socket(socket.AF_UNIX)
@@ -43,7 +45,7 @@ while True:
     peer = server.accept()[0]
     peer.recv(65536)
     peer.sendall((json.dumps({"event": "result", "ok": True, "state": "running", "mount": sys.argv[2], "job_file": sys.argv[2], "staged_out": True, "exit": 0}) + "\n").encode())
-    peer.close()' "$EFS_RUNTIME_DIR/liar" "$S/two/two" >/dev/null 2>&1 &
+    peer.close()' "$EFS_RUNTIME_DIR/liar" "$S/two/two" "$(id -u nobody)" >/dev/null 2>&1 &
 liar=$!
 pids+=("$liar")
 check 'a user whose socket lies' await 20 test -e "$EFS_RUNTIME_DIR/liar/lies"
