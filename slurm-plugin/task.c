@@ -48,12 +48,15 @@ static int says_directives(spank_t spank, const struct efs_site *site, const str
   return strcmp(value, "yes") == 0 || strcmp(value, own) == 0;
 }
 
-/* Back into the queue; held once it has been put off so often that it would go round for ever. */
-static int put_off(const struct efs_site *site, const struct efs_job *job, const char *where_and_why) {
+/* Back into the queue; held once it has been put off so often that it would go round for ever. Of the tasks on a node the
+ * first one asks for it. */
+static int put_off(spank_t spank, const struct efs_site *site, const struct efs_job *job, const char *where_and_why) {
   static struct efs_outcome outcome;
   char id[32];
+  int task = 0;
   const int held = job->restart >= MOST_TRIES;
   const char *words[] = {site->scontrol, held ? "requeuehold" : "requeue", id, NULL};
+  if (spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task != 0) return -1;
   slurm_error("efs: nothing was staged on %s", where_and_why);
   efs_format(id, sizeof id, "%u", job->id);
   efs_run(words, NULL, 30, NULL, NULL, &outcome);
@@ -77,12 +80,12 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site) {
   if (strncmp(result, "put-off ", 8) == 0 || strncmp(result, "unasked ", 8) == 0) {
     if (result[0] == 'u' && !says_directives(spank, site, &job)) return 0;
     efs_format(text, sizeof text, "%s: %s", site->node, result + strcspn(result, " ") + 1);
-    return put_off(site, &job, text);
+    return put_off(spank, site, &job, text);
   }
   /* All prologs are over before the first task: one look at the other nodes is enough. */
   if (efs_read_file(job.directory, "checked", text, sizeof text) != 0) {
     const int failure = efs_find_failure(site, &job, text, sizeof text);
-    if (failure == 2) return put_off(site, &job, text);
+    if (failure == 2) return put_off(spank, site, &job, text);
     if (failure == 1) {
       slurm_error("efs: stage-in failed on %s", text);
       return -1;

@@ -46,8 +46,10 @@ std::expected<config::JobConfig, int> load_job(World& world, const JobArguments&
 
 namespace {
 
+constexpr int status_patience = 5;  // seconds for each instance: some may be another user's, and say nothing
+
 Result<Json> ask_status(const control::Instance& instance) {
-  auto client = control::Client::connect(instance.socket(), instance.owner);
+  auto client = control::Client::connect(instance.socket(), instance.owner, status_patience);
   if (!client) return std::unexpected(client.error());
   return client->ask({{"verb", "status"}});
 }
@@ -57,8 +59,7 @@ bool same_file(const std::string& a, const std::string& b) {
   return std::filesystem::weakly_canonical(a, problem) == std::filesystem::weakly_canonical(b, problem) && !problem;
 }
 
-bool is_named(const control::Instance& instance, const std::string& which) {
-  if (instance.name == which) return true;
+bool has_path(const control::Instance& instance, const std::string& which) {
   if (!instance.alive) {
     const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
@@ -87,8 +88,14 @@ Result<control::Instance> find_instance(const std::string& which) {
     if (instances.empty()) return fail(ENOENT, "no instance is running; start one with: efs start JOB.yaml");
     return fail(EINVAL, "several instances are running: " + names_of(instances) + "; name one");
   }
+  // A name is the directory's, which nobody can choose who may not make one. What an instance says of itself comes after it, and
+  // counts only for paths that are there: its user may have it say anything.
   for (const auto& instance : instances)
-    if (is_named(instance, which)) return instance;
+    if (instance.name == which) return instance;
+  struct stat st {};
+  const bool is_path = which.find('/') != which.npos || ::lstat(which.c_str(), &st) == 0 || errno != ENOENT;  // a dead mount, too
+  for (const auto& instance : instances)
+    if (is_path && has_path(instance, which)) return instance;
   return fail(ENOENT, "no instance has the name, mount point or job file " + which + (instances.empty() ? "; none is running" : "; running: " + names_of(instances)));
 }
 
@@ -140,14 +147,14 @@ Result<Json> ask_once(World& world, const control::Instance& instance, const Jso
 
 Result<Json> ask_until_answered(World& world, const control::Instance& instance, const Json& request) {
   constexpr int most_deaths = 10;
-  constexpr auto patience = std::chrono::minutes(2);
+  constexpr auto status_patience = std::chrono::minutes(2);
   auto last = std::chrono::steady_clock::now();
   for (int deaths = 0;;) {
     auto answer = ask_once(world, instance, request);
     if (answer || !is_lost(answer.error().code) || !control::is_alive(instance.directory)) return answer;
     const auto now = std::chrono::steady_clock::now();
     const bool heard = answer.error().code == ECONNRESET || answer.error().code == EPIPE;
-    if ((heard && ++deaths == most_deaths) || (!heard && now - last > patience)) return answer;
+    if ((heard && ++deaths == most_deaths) || (!heard && now - last > status_patience)) return answer;
     if (heard) last = now;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }

@@ -1,6 +1,7 @@
 #include "control/client.hpp"
 
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -8,13 +9,16 @@
 
 namespace efs::control {
 
-Result<Client> Client::connect(const std::string& socket_path, uid_t owner) {
+Result<Client> Client::connect(const std::string& socket_path, uid_t owner, int seconds) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (socket_path.size() >= sizeof address.sun_path) return fail(ENAMETOOLONG, socket_path + ": too long for a socket");
   std::memcpy(address.sun_path, socket_path.data(), socket_path.size());
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno("socket");
+  const timeval limit{.tv_sec = seconds, .tv_usec = 0};  // 0: none
+  for (const int side : {SO_RCVTIMEO, SO_SNDTIMEO})
+    if (::setsockopt(fd.get(), SOL_SOCKET, side, &limit, sizeof limit) != 0) return fail_errno(socket_path);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return fail_errno(socket_path);
   ucred peer{};
   socklen_t length = sizeof peer;

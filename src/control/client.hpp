@@ -12,7 +12,8 @@ namespace efs::control {
 class Client {
  public:
   /// Connects to `socket_path`. ECONNREFUSED or ENOENT where no daemon listens; EPERM where it runs as a stranger.
-  static Result<Client> connect(const std::string& socket_path, uid_t owner);
+  /// EAGAIN where it takes longer than `seconds` to connect or to answer; 0: it takes what it takes.
+  static Result<Client> connect(const std::string& socket_path, uid_t owner, int seconds = 0);
 
   /// Sends `request` and calls `progress` for each progress line; the result line.
   Result<Json> ask(const Json& request, const std::function<void(const Json&)>& progress = {});
