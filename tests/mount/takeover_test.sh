@@ -208,6 +208,8 @@ staging_out() {  # killed while results go back: the next stop finishes it
   check 'stage-out: every byte is there' test "$(cd "$OUT" && cksum f*)" = "$sums"
 }
 
+# The worker of a start, as soon as it is there: $pid.
+youngest_worker() { for supervisor in $(daemons); do pid=$(worker 2>/dev/null) && return; done; return 1; }
 starts() {  # the worker of a start is killed at its nth system call: it comes up all the same, or the next start goes on
   local i n point code pid killer after=0 down=0
   for ((i = 0; i < points / 2; i++)); do
@@ -215,8 +217,8 @@ starts() {  # the worker of a start is killed at its nth system call: it comes u
     for ((n = 0; n < 40; n++)); do echo $n >"$PFS/input/n$n"; done
     sed -i '1a\  max-ops: 300' "$JOB"   # slow enough that the worker is met while it stages
     timeout 60 "$EFS" start "$JOB" >"$S/$NAME/said" 2>&1 & local starter=$!
-    await 20 eval 'supervisor=$(supervisor) && pid=$(worker)' || { fail "starts: a worker of start $i" "$(cat "$S/$NAME/said")"; wait $starter; continue; }
-    point=$((1 + RANDOM % 1800))
+    await 20 youngest_worker || { fail "starts: a worker of start $i" "$(cat "$S/$NAME/said")"; wait $starter; continue; }
+    point=$((1 + RANDOM % 3600))
     "$BIN/efs-kill-at" "$pid" $point >/dev/null 2>&1 & killer=$!
     wait $starter; code=$?
     kill $killer 2>/dev/null; wait $killer 2>/dev/null

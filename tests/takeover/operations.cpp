@@ -205,7 +205,7 @@ const std::vector<Operation>& operations() {
   return list;
 }
 
-std::string listing() {
+std::string listing() try {
   std::map<std::string, std::string> lines;
   std::map<ino_t, std::string> first;
   std::set<std::string> paths;
@@ -223,6 +223,8 @@ std::string listing() {
   std::string said;
   for (const auto& [path, line] : lines) said += line + "\n";
   return said;
+} catch (const std::exception& problem) {  // a mount that does not answer well is a finding
+  return problem.what();
 }
 
 }  // namespace takeover
