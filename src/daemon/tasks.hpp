@@ -36,7 +36,8 @@ class Tasks {
   /// What a task does: its outcome as the result line of the protocol ("ok": false is a failure). Must not throw.
   using Work = std::function<control::Json(stage::Progress&)>;
 
-  Tasks();
+  /// Two threads: an error where they cannot be had.
+  static Result<std::unique_ptr<Tasks>> open();
   /// Cancels everything and waits for what runs.
   ~Tasks();
 
@@ -60,6 +61,7 @@ class Tasks {
   void reopen();
 
  private:
+  Tasks() = default;
   struct Task {
     std::uint64_t id = 0;
     TaskKind kind = TaskKind::load;
@@ -68,6 +70,7 @@ class Tasks {
     TaskState state = TaskState::pending;
     stage::Progress progress;
     control::Json outcome;
+    control::Json no_memory = control::error_line({ENOMEM, "out of memory"});  // made ahead: an outcome for when there is none
   };
   using TaskPointer = std::shared_ptr<Task>;
 

@@ -34,7 +34,9 @@ std::string state(Tasks& tasks, std::uint64_t id) { return tasks.look(id)->at("t
 }  // namespace
 
 TEST_CASE("a task runs, ends and keeps its outcome") {
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   const auto id = *tasks.start(TaskKind::load, "a/b", good);
   REQUIRE(tasks.wait(id, long_enough) == true);
   const auto seen = tasks.look(id);
@@ -49,7 +51,9 @@ TEST_CASE("a task runs, ends and keeps its outcome") {
 }
 
 TEST_CASE("an exception is the task's failure and nobody else's") {
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   const auto bad = *tasks.start(TaskKind::load, "x", [](stage::Progress&) -> Json { throw std::runtime_error("no memory"); });
   const auto next = *tasks.start(TaskKind::load, "y", good);
   REQUIRE(tasks.wait(next, long_enough) == true);
@@ -58,7 +62,9 @@ TEST_CASE("an exception is the task's failure and nobody else's") {
 }
 
 TEST_CASE("each kind runs one after the other, and neither waits for the other") {
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   Held held;
   const auto first = *tasks.start(TaskKind::unload, "1", held.work());
   held.begun.get_future().wait();
@@ -74,7 +80,9 @@ TEST_CASE("each kind runs one after the other, and neither waits for the other")
 }
 
 TEST_CASE("cancel ends a waiting task at once and a running one soon") {
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   Held held;
   const auto running = *tasks.start(TaskKind::load, "1", held.work());
   held.begun.get_future().wait();
@@ -87,7 +95,9 @@ TEST_CASE("cancel ends a waiting task at once and a running one soon") {
 }
 
 TEST_CASE("a close cancels loads, finishes unloads and refuses new ones until it is reopened") {
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   Held load, unload;
   const auto a = *tasks.start(TaskKind::load, "a", load.work());
   const auto b = *tasks.start(TaskKind::unload, "b", unload.work());
@@ -110,7 +120,9 @@ TEST_CASE("a close cancels loads, finishes unloads and refuses new ones until it
 }
 
 TEST_CASE("a close without a stage-out cancels unloads, too") {
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   Held held;
   const auto id = *tasks.start(TaskKind::unload, "a", held.work());
   held.begun.get_future().wait();
@@ -120,7 +132,9 @@ TEST_CASE("a close without a stage-out cancels unloads, too") {
 
 TEST_CASE("waiting tasks are bounded, ended ones forgotten") {
   log::setup("", "warn");  // not a line for each of a thousand
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   Held held;
   const auto first = *tasks.start(TaskKind::load, "first", held.work());
   held.begun.get_future().wait();
