@@ -212,8 +212,10 @@ class Fsdax final : public Backend {
     std::shared_ptr<Container> evicted;  // closed after the lock is released
     MutexLock lock(cache_mutex_);
     if (const auto found = cache_.find(id); found != cache_.end()) return found->second->second;
-    recent_.emplace_front(id, container);
-    cache_[id] = recent_.begin();
+    std::list<Cached> place;
+    place.emplace_front(id, container);
+    cache_[id] = place.begin();
+    recent_.splice(recent_.begin(), place);
     if (cache_.size() > options_.open_containers) {
       evicted = std::move(recent_.back().second);
       cache_.erase(recent_.back().first);

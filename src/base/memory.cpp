@@ -1,11 +1,17 @@
 #include "base/memory.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <string>
+
+#include "base/mutex.hpp"
 
 namespace efs {
 
@@ -28,6 +34,80 @@ std::uint64_t available_memory() {
         if (group.empty()) break;
       }
   return available;
+}
+
+bool can_allocate(std::size_t bytes) noexcept {
+  void* volatile memory = std::malloc(bytes);  // volatile: compilers leave out what is only allocated and freed
+  std::free(memory);
+  return memory != nullptr;
+}
+
+bool SpareMemory::fill() noexcept {
+  if (bytes_ == pieces * piece_bytes) return true;
+  drop();
+  void* memory = ::mmap(nullptr, pieces * piece_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  memory_ = static_cast<std::byte*>(memory);
+  bytes_ = pieces * piece_bytes;
+  return true;
+}
+
+// From the end, so that no mapping becomes two: their number is limited as well.
+bool SpareMemory::give() noexcept {
+  if (bytes_ == 0) return false;
+  bytes_ -= piece_bytes;
+  ::munmap(memory_ + bytes_, piece_bytes);
+  return true;
+}
+
+void SpareMemory::drop() noexcept {
+  if (bytes_ > 0) ::munmap(memory_, bytes_);
+  bytes_ = 0;
+}
+
+namespace {
+
+// What a new-handler works on cannot be passed to it: one for the process.
+struct Shelter {
+  Mutex mutex;  // rank 99: taken wherever memory is asked for
+  // A new thread that gets no arena of the allocator's takes a page for the smallest object, so this is not little.
+  std::array<SpareMemory, 3> kept EFS_GUARDED_BY(mutex);
+};
+Shelter& shelter() {
+  static Shelter only;
+  return only;
+}
+
+thread_local unsigned sheltered = 0;  // Sheltered objects of this thread
+
+// operator new calls it where malloc has nothing, and tries again when it returns.
+void give_or_throw() {
+  if (sheltered > 0) {
+    Shelter& all = shelter();
+    const MutexLock lock(all.mutex);
+    for (SpareMemory& kept : all.kept)
+      if (kept.give()) return;
+  }
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+Sheltered::Sheltered() noexcept {
+  static const auto before = std::set_new_handler(give_or_throw);
+  (void)before;
+  ++sheltered;
+}
+
+Sheltered::~Sheltered() { --sheltered; }
+
+bool Sheltered::ready() noexcept {
+  constexpr std::size_t enough = 1U << 20U;  // where the process is beyond its limit, what is kept back is of no use
+  Shelter& all = shelter();
+  const MutexLock lock(all.mutex);
+  for (SpareMemory& kept : all.kept)
+    if (!kept.fill()) return false;
+  return can_allocate(enough);
 }
 
 }  // namespace efs

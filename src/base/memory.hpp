@@ -1,11 +1,52 @@
 #pragma once
-// How much memory there is to be had.
+// How much memory there is to be had, and some that is kept back.
 
+#include <cstddef>
 #include <cstdint>
 
 namespace efs {
 
 /// What this process may still use, bytes: the machine's available memory, or less where a cgroup says so.
 std::uint64_t available_memory();
+
+/// Whether `bytes` more could be allocated just now, by this thread: of what the allocator has, or from the system.
+bool can_allocate(std::size_t bytes) noexcept;
+
+/// Memory that is kept back for what must not fail. It is a mapping of its own, so that what is given back is the
+/// process's again, whatever the allocator does with what is freed: whoever asks next can have it. Pages are not taken: it
+/// counts where a process is limited (RLIMIT_DATA, RLIMIT_AS), and costs nothing else. Not thread-safe.
+class SpareMemory {
+ public:
+  static constexpr std::size_t pieces = 16;
+  static constexpr std::size_t piece_bytes = 512U << 10U;
+
+  SpareMemory() = default;
+  ~SpareMemory() { drop(); }
+  SpareMemory(const SpareMemory&) = delete;
+  SpareMemory& operator=(const SpareMemory&) = delete;
+
+  /// Takes what is missing. False where it cannot be had: then nothing is kept back.
+  bool fill() noexcept;
+  /// Gives one piece back to the process; false where none is left.
+  bool give() noexcept;
+
+ private:
+  void drop() noexcept;
+  std::byte* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// For code of libraries that does not bear a failed allocation: to destroy a Json takes memory, and what is thrown there ends
+/// the process. While one of these lives, what its thread asks operator new for is found in memory that the process
+/// keeps back for all of them together, if need be. Meant for kilobytes.
+class Sheltered {
+ public:
+  Sheltered() noexcept;
+  ~Sheltered();
+  Sheltered(const Sheltered&) = delete;
+  Sheltered& operator=(const Sheltered&) = delete;
+  /// Asked before such code begins: false where nothing is kept back and nothing else is to be had. Fills up what was given.
+  static bool ready() noexcept;
+};
 
 }  // namespace efs

@@ -37,7 +37,8 @@ Status send_with_descriptors(int socket, std::span<const std::byte> message, std
   return {};
 }
 
-Result<ReceivedBytes> receive_with_descriptors(int socket, std::span<std::byte> message, std::size_t most) {
+Result<ReceivedBytes> receive_with_descriptors(int socket, std::span<std::byte> message, std::size_t most, std::vector<UniqueFd> room) {
+  room.reserve(std::min(most, most_descriptors));  // before anything is received
   iovec part{message.data(), message.size()};
   Control control;
   msghdr header{};
@@ -51,7 +52,7 @@ Result<ReceivedBytes> receive_with_descriptors(int socket, std::span<std::byte> 
     n = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
   } while (n < 0 && errno == EINTR);
   if (n < 0) return fail_errno();
-  ReceivedBytes received{.size = static_cast<std::size_t>(n), .fds = {}};
+  ReceivedBytes received{.size = static_cast<std::size_t>(n), .fds = std::move(room)};
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
     for (std::size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {

@@ -22,7 +22,8 @@ struct ReceivedBytes {
   std::vector<UniqueFd> fds;
 };
 /// Receives one message with at most `most` descriptors (close-on-exec); the kernel closes what is more than that, and
-/// gives none where this process may have no more.
-Result<ReceivedBytes> receive_with_descriptors(int socket, std::span<std::byte> message, std::size_t most = most_descriptors);
+/// gives none where this process may have no more. `room`: what the descriptors are put into; std::bad_alloc where it
+/// cannot hold `most`, before anything is received.
+Result<ReceivedBytes> receive_with_descriptors(int socket, std::span<std::byte> message, std::size_t most = most_descriptors, std::vector<UniqueFd> room = {});
 
 }  // namespace efs

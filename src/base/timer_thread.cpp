@@ -1,14 +1,21 @@
 #include "base/timer_thread.hpp"
 
+#include "base/thread.hpp"
+
 namespace efs {
 
-TimerThread::TimerThread(Clock::time_point first, std::function<void()> action, std::optional<Clock::duration> interval)
-    : thread_([this, first, action = std::move(action), interval] {
-        for (auto next = first; wait_until(next); next = Clock::now() + *interval) {
-          action();
-          if (!interval) return;
-        }
-      }) {}
+Result<std::unique_ptr<TimerThread>> TimerThread::start(Clock::time_point first, std::function<void()> action, std::optional<Clock::duration> interval) {
+  std::unique_ptr<TimerThread> timer(new TimerThread);
+  auto thread = start_thread([raw = timer.get(), first, action = std::move(action), interval] {
+    for (auto next = first; raw->wait_until(next); next = Clock::now() + *interval) {
+      action();
+      if (!interval) return;
+    }
+  });
+  if (!thread) return std::unexpected(std::move(thread.error()));
+  timer->thread_ = std::move(*thread);
+  return timer;
+}
 
 TimerThread::~TimerThread() {
   MutexLock lock(mutex_);

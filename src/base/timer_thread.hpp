@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <thread>
 
 #include "base/mutex.hpp"
+#include "base/result.hpp"
 
 namespace efs {
 
@@ -14,13 +16,14 @@ namespace efs {
 class TimerThread {
  public:
   using Clock = std::chrono::steady_clock;
-  /// At `first`, then, where it is given, each `interval` after the end of the last.
-  TimerThread(Clock::time_point first, std::function<void()> action, std::optional<Clock::duration> interval = std::nullopt);
+  /// At `first`, then, where it is given, each `interval` after the end of the last. An error where no thread can be had.
+  static Result<std::unique_ptr<TimerThread>> start(Clock::time_point first, std::function<void()> action, std::optional<Clock::duration> interval = std::nullopt);
   ~TimerThread();
   TimerThread(const TimerThread&) = delete;
   TimerThread& operator=(const TimerThread&) = delete;
 
  private:
+  TimerThread() = default;
   /// False: the owner wants no more.
   bool wait_until(Clock::time_point time);
 

@@ -7,8 +7,11 @@
 
 #include <chrono>
 #include <cstring>
+#include <string_view>
 
 #include "base/log.hpp"
+#include "base/memory.hpp"
+#include "base/thread.hpp"
 
 namespace efs::control {
 namespace {
@@ -17,6 +20,19 @@ constexpr std::size_t most_connections = 64;
 constexpr std::size_t longest_request = 1u << 20;
 // A connection that says nothing, or does not take its answer, must not keep one of the few places for ever.
 constexpr timeval longest_silence{.tv_sec = 30, .tv_usec = 0};
+// ... and much less where everybody else waits for it.
+constexpr timeval longest_silence_alone{.tv_sec = 1, .tv_usec = 0};
+
+void limit_silence(int socket, const timeval& silence) {
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence);
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence);
+}
+
+// As error_line(), without memory.
+void refuse_for_memory(int socket) {
+  static constexpr std::string_view line = "{\"event\":\"result\",\"ok\":false,\"code\":12,\"error\":\"the daemon has no memory for this; try again later\",\"exit\":1}\n";
+  (void)!::send(socket, line.data(), line.size(), MSG_NOSIGNAL);
+}
 
 }  // namespace
 
@@ -32,21 +48,27 @@ Result<std::unique_ptr<Server>> Server::listen(const std::string& path, uid_t ow
   const int bound = ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   ::umask(mask);
   if (bound != 0 || ::listen(fd.get(), 16) != 0) return fail_errno(path);
-  return std::unique_ptr<Server>(new Server(std::move(fd), owner, std::move(handler)));
+  std::unique_ptr<Server> server(new Server(std::move(fd), owner, std::move(handler)));
+  auto acceptor = start_thread([raw = server.get()] { raw->accept_loop(); });
+  if (!acceptor) return told(acceptor.error(), "a thread for the control socket");
+  server->acceptor_ = std::move(*acceptor);
+  return server;
 }
 
-Server::Server(UniqueFd fd, uid_t owner, Handler handler) : fd_(std::move(fd)), owner_(owner), handler_(std::move(handler)), acceptor_([this] { accept_loop(); }) {}
+Server::Server(UniqueFd fd, uid_t owner, Handler handler) : fd_(std::move(fd)), owner_(owner), handler_(std::move(handler)) {}
 
 Server::~Server() {
   ::shutdown(fd_.get(), SHUT_RDWR);
-  acceptor_.join();
-  std::list<Connection> connections;
   {
+    // An answer under way is finished; nothing more is read. One of them may be the acceptor's.
     MutexLock lock(mutex_);
-    connections.swap(connections_);
+    ending_ = true;
+    for (auto& connection : connections_) ::shutdown(connection.socket.get(), SHUT_RD);
   }
-  // An answer under way is finished; nothing more is read.
-  for (auto& connection : connections) ::shutdown(connection.socket.get(), SHUT_RD);
+  if (acceptor_.joinable()) acceptor_.join();
+  std::list<Connection> connections;
+  MutexLock lock(mutex_);
+  connections.swap(connections_);
 }
 
 void Server::accept_loop() {
@@ -58,32 +80,56 @@ void Server::accept_loop() {
       if (errno != EINTR && errno != ECONNABORTED) std::this_thread::sleep_for(std::chrono::milliseconds(20));
       continue;
     }
-    MutexLock lock(mutex_);
-    connections_.remove_if([](const Connection& c) { return c.ended.load(); });
-    if (connections_.size() >= most_connections) continue;
-    Connection& connection = connections_.emplace_back();
-    connection.socket = std::move(accepted);
-    connection.thread = std::jthread([this, &connection] {
-      answer(connection.socket.get());
-      ::shutdown(connection.socket.get(), SHUT_RDWR);
-      connection.ended = true;
-    });
+    try {
+      take(std::move(accepted));
+    } catch (const std::bad_alloc&) {  // the asker sees the connection end
+      log::warn("event=connection_refused reason=\"no memory\"");
+    }
   }
 }
 
+void Server::take(UniqueFd accepted) {
+  Connection* alone = nullptr;
+  {
+    MutexLock lock(mutex_);
+    connections_.remove_if([](const Connection& c) { return c.ended.load(); });
+    if (ending_ || connections_.size() >= most_connections) return;
+    Connection& connection = connections_.emplace_back();
+    connection.socket = std::move(accepted);
+    limit_silence(connection.socket.get(), longest_silence);
+    auto thread = start_thread([this, &connection] { serve(connection); });
+    if (thread) connection.thread = std::move(*thread);
+    else alone = &connection;
+  }
+  if (alone == nullptr) return;
+  limit_silence(alone->socket.get(), longest_silence_alone);
+  serve(*alone);
+}
+
+void Server::serve(Connection& connection) noexcept {
+  try {
+    answer(connection.socket.get());
+  } catch (const std::exception& problem) {  // no memory to read a request or to say so
+    log::warn("event=connection_ended reason=\"{}\"", problem.what());
+  }
+  ::shutdown(connection.socket.get(), SHUT_RDWR);
+  connection.ended = true;
+}
+
 void Server::answer(int socket) {
+  const Sheltered sheltered;
+  if (!Sheltered::ready()) return refuse_for_memory(socket);
   ucred peer{};
   socklen_t length = sizeof peer;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || (peer.uid != owner_ && peer.uid != 0)) {
     (void)send_line(socket, error_line({EPERM, "this instance belongs to another user"}));
     return;
   }
-  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &longest_silence, sizeof longest_silence);
-  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &longest_silence, sizeof longest_silence);
   LineReader reader(socket, longest_request);
   while (true) {
     const auto request = reader.next();
     if (!request) return;
+    if (!Sheltered::ready()) return refuse_for_memory(socket);
     bool heard = true;
     Json result;
     try {
@@ -91,7 +137,9 @@ void Server::answer(int socket) {
         if (heard) heard = send_line(socket, progress_line(std::move(fields))).has_value();
         return heard;
       });
-    } catch (const std::exception& problem) {  // a hostile request: wrong types, no memory
+    } catch (const std::bad_alloc&) {
+      result = error_line({ENOMEM, "the daemon has no memory for this; try again later"});
+    } catch (const std::exception& problem) {  // a hostile request: wrong types
       log::warn("event=control_request_failed reason=\"{}\"", problem.what());
       result = error_line({EINVAL, std::string("bad request: ") + problem.what()}, 2);
     }

@@ -1,5 +1,6 @@
 #pragma once
-// The answering side of the control socket. One thread accepts, one per connection answers.
+// The answering side of the control socket. One thread accepts, one per connection answers. Where no more threads can be
+// had, the one that accepts answers by itself, one connection after the other.
 
 #include <atomic>
 #include <functional>
@@ -18,7 +19,7 @@ class Server {
  public:
   /// Sends a progress line; false when the asker is gone (the work goes on all the same).
   using Progress = std::function<bool(Json)>;
-  /// Turns a request into the result line. Called on a thread of the connection; must be thread-safe.
+  /// Turns a request into the result line. Called on a thread of the connection, or the one that accepts; must be thread-safe.
   using Handler = std::function<Json(const Json& request, const Progress& progress)>;
 
   /// Listens at `path`, mode 0600. Only `owner` and root are heard.
@@ -35,6 +36,8 @@ class Server {
 
   Server(UniqueFd fd, uid_t owner, Handler handler);
   void accept_loop();
+  void take(UniqueFd accepted);
+  void serve(Connection& connection) noexcept;
   void answer(int socket);
 
   UniqueFd fd_;
@@ -42,6 +45,7 @@ class Server {
   const Handler handler_;
   Mutex mutex_;  // rank 80
   std::list<Connection> connections_ EFS_GUARDED_BY(mutex_);
+  bool ending_ EFS_GUARDED_BY(mutex_) = false;
   std::jthread acceptor_;
 };
 

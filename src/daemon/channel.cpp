@@ -18,9 +18,9 @@ Status send_message(int socket, const Message& message, std::span<const int> fds
   return {};
 }
 
-Result<std::optional<Received>> receive_message(int socket) {
+Result<std::optional<Received>> receive_message(int socket, std::vector<UniqueFd> room) {
   Received received;
-  auto got = receive_with_descriptors(socket, std::as_writable_bytes(std::span(&received.message, 1)));
+  auto got = receive_with_descriptors(socket, std::as_writable_bytes(std::span(&received.message, 1)), most_descriptors, std::move(room));
   if (!got) return told(got.error(), "supervisor channel");
   if (got->size == 0) return std::nullopt;
   if (got->size != sizeof received.message) return fail(EPROTO, "supervisor channel: message of the wrong size");

@@ -55,7 +55,8 @@ struct Received {
   std::vector<UniqueFd> fds;
   UniqueFd first() { return fds.empty() ? UniqueFd() : std::move(fds.front()); }
 };
-/// nullopt at the end of the other side.
-Result<std::optional<Received>> receive_message(int socket);
+/// nullopt at the end of the other side. `room` for most_descriptors where there must be memory for what comes; else
+/// std::bad_alloc, with which nothing was received.
+Result<std::optional<Received>> receive_message(int socket, std::vector<UniqueFd> room = {});
 
 }  // namespace efs::daemon

@@ -158,6 +158,16 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
   return instance.run();
 }
 
+// What is thrown before the instance lives, for want of memory: the start fails, or another successor is tried.
+int guarded_worker(const Arguments& arguments, const User& user, UniqueFd channel, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+  try {
+    return worker(arguments, user, arguments.runtime_directory + "/" + arguments.name, std::move(channel), privileged, mount, predecessors);
+  } catch (const std::exception& problem) {
+    tell(arguments.ready_fd, problem.what());
+    return 1;
+  }
+}
+
 struct Child {
   pid_t pid = -1;
   UniqueFd channel;
@@ -174,7 +184,7 @@ Result<Child> fork_worker(const Arguments& arguments, const User& user, Instance
   if (child.pid == 0) {
     child.channel.reset();
     ours.lock.reset();
-    std::exit(worker(arguments, user, arguments.runtime_directory + "/" + arguments.name, std::move(theirs), privileged, mount, predecessors));
+    std::exit(guarded_worker(arguments, user, std::move(theirs), privileged, mount, predecessors));
   }
   return child;
 }

@@ -35,7 +35,7 @@ const char* name_of(State state) {
 }
 
 Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns)
-    : options_(std::move(options)), supervisor_(supervisor), turns_(turns), throttle_(pace_of(options_.config)) { tasks_.inherit(options_.takeovers > 0); }
+    : options_(std::move(options)), supervisor_(supervisor), turns_(turns), throttle_(pace_of(options_.config)) {}
 
 // Answers under way look at members that are declared behind the server: it goes first, and waits for them.
 Instance::~Instance() { server_.reset(); }
@@ -45,6 +45,10 @@ stage::Options Instance::stage_options() const { return {.workers = options_.con
 stage::PacedPfs Instance::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) { return {pfs, pace_of(options_.config), throttle_, cancel}; }
 
 Status Instance::listen() {
+  auto tasks = Tasks::open(options_.directory + "/tasks");
+  if (!tasks) return std::unexpected(tasks.error());
+  tasks_ = std::move(*tasks);
+  tasks_->inherit(options_.takeovers > 0);
   auto server = control::Server::listen(options_.directory + "/control.sock", options_.owner, [this](const Json& request, const control::Server::Progress& progress) { return handle(request, progress); });
   if (!server) return std::unexpected(server.error());
   server_ = std::move(*server);
@@ -54,14 +58,14 @@ Status Instance::listen() {
 int Instance::run() {
   const bool successor = options_.takeovers > 0;
   if (successor && was_over()) return finish_removal();
-  if (successor) {
-    if (const Status taken = take_over(); !taken) {
-      log::error("event=takeover_failed reason=\"{}\"", describe(taken.error()));
-      fail_with(control::error_line(taken.error()));
-      close_watchers();
-      return 1;  // everything stays as it is: the supervisor decides
-    }
-  } else if (const Status started = start(); !started) {
+  const Status started = begin(successor);
+  if (successor && !started) {
+    log::error("event=takeover_failed reason=\"{}\"", describe(started.error()));
+    fail_with(control::error_line(started.error()));
+    close_watchers();
+    return 1;  // everything stays as it is: the supervisor decides
+  }
+  if (!started) {
     log::error("event=start_failed reason=\"{}\"", describe(started.error()));
     give_back_what_was_kept();
     tear_down();
@@ -97,6 +101,16 @@ int Instance::finish_removal() {
   return 0;
 }
 
+Status Instance::begin(bool successor) {
+  try {
+    return successor ? take_over() : start();
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM);
+  } catch (const std::exception& problem) {
+    return fail(EIO, problem.what());
+  }
+}
+
 void Instance::fail_with(Json failure) {
   MutexLock lock(mutex_);
   start_failure_ = std::move(failure);
@@ -126,7 +140,7 @@ void Instance::tear_down() {
     supervisor_.abort();  // only after a start that failed: nothing was written yet, and nobody may hold us up
     session_thread_.join();
   }
-  tasks_.close(false);
+  tasks_->close(false);
   ready_ = false;
   housekeeper_.reset();
   mount_point_.reset();

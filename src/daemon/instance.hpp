@@ -74,6 +74,8 @@ class Instance {
   std::uint64_t request_stop(StopRequest request);
 
  private:
+  /// start() or take_over(); what they throw is an error as well.
+  Status begin(bool successor);
   Status start();
   /// In place of start(): the store is there, and the mount too unless it was unmounted before.
   Status take_over();
@@ -92,7 +94,8 @@ class Instance {
   /// Where results go: with several nodes none replaces another's.
   stage::PfsIo& results_pfs();
   SupervisorClient* passthrough_registry();
-  void serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
+  Status serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
+  Status serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& init);
   Status prepare_mount_point();
   Status open_filesystem(bool takeover);
   Status plan_and_stage_in();
@@ -101,6 +104,8 @@ class Instance {
   Status subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
   Status mount();
   bool serve_until_stopped();
+  bool stop(const StopRequest& request, bool was_unsaved);
+  bool give_stop_up(const StopRequest& request, const char* reason);
   Status unmount();
   /// The PFS as the job file wants it treated, by all transfers of the instance together.
   stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs = stage::posix_pfs());
@@ -146,6 +151,7 @@ class Instance {
   StopRequest begin_to_end(const StopRequest& request);
   void finish_stop(const StopRequest& request, control::Json outcome);
   bool is_hurried();
+  std::unique_ptr<TimerThread> cancel_at(std::chrono::steady_clock::time_point end);
   void fail_with(control::Json failure);
   void tell_failure(control::Json failure);
 
@@ -170,7 +176,7 @@ class Instance {
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 
   SharedMutex files_in_use_;  // rank 4: shared by control requests that use filesystem_; exclusive to end it
-  Tasks tasks_{options_.directory + "/tasks"};  // closed before the mount goes
+  std::unique_ptr<Tasks> tasks_;  // from listen() on; closed before the mount goes
 
   Mutex mutex_;  // rank 5; nothing but the backend's space() is called under it
   Condition changed_;

@@ -77,6 +77,7 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
     outcome = last_outcome_;
     receipt = last_receipt_;
   }
+  if (!outcome.is_object()) return control::error_line({ENOMEM, "the stop was given up: out of memory"});
   if (receipt && request.value("receipt", false)) outcome["receipt"] = stage::to_json(*receipt);  // megabytes for many files
   return outcome;
 }
@@ -139,7 +140,7 @@ Json Instance::status_now() {
   status["worker_pid"] = ::getpid();
   status["takeovers"] = options_.takeovers;
   status["since"] = std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
-  status["tasks"] = tasks_.list();
+  status["tasks"] = tasks_->list();
   for (auto& task : status["tasks"]) tell_turn(task);
   MutexLock lock(mutex_);
   if (const auto& in = staged_in_) status["staged_in"] = {{"files", in->files}, {"bytes", in->bytes}, {"bytes_read", in->bytes - in->bytes_reused}, {"files_reused", in->files_reused}, {"bytes_reused", in->bytes_reused}};

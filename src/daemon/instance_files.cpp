@@ -77,7 +77,7 @@ Json Instance::handle_load(const Json& request) {
   stage::LoadRequest what{.names = std::move(*names), .replace = request.value("replace", false), .force = request.value("force", false), .backend = request.value("backend", ""), .part = part_of(request)};
   if (what.force && !what.replace) return control::error_line({EINVAL, "force goes with replace"}, 2);
   std::string text = headline(what.names);
-  const auto id = tasks_.start(TaskKind::load, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
+  const auto id = tasks_->start(TaskKind::load, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
     fs::Staging staging(*filesystem_);
     stage::PacedPfs pfs = paced_pfs(progress.cancel);
     std::optional<TurnClient::Held> turn;
@@ -95,7 +95,7 @@ Json Instance::handle_unload(const Json& request) {
   stage::UnloadRequest what{.names = std::move(*names), .as_is = request.value("as_is", false), .remove = request.value("remove", false), .part = part_of(request)};
   if (what.remove && !what.part.whole()) return control::error_line({EINVAL, "remove goes with whole files"}, 2);
   std::string text = headline(what.names);
-  const auto id = tasks_.start(TaskKind::unload, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
+  const auto id = tasks_->start(TaskKind::unload, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
     fs::Staging staging(*filesystem_);
     stage::PacedPfs pfs = paced_pfs(progress.cancel, results_pfs());
     std::optional<TurnClient::Held> turn;
@@ -215,9 +215,9 @@ Json Instance::handle_wait_task(const Json& request, const control::Server::Prog
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    const auto ended = tasks_.wait(id, std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0), progress_interval));
+    const auto ended = tasks_->wait(id, std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0), progress_interval));
     if (!ended) return control::error_line(ended.error());
-    auto seen = tasks_.look(id);
+    auto seen = tasks_->look(id);
     if (!seen) return control::error_line(seen.error());
     tell_turn(*seen);
     // An answer in any case: how the task itself went is its outcome's to say.
@@ -228,7 +228,7 @@ Json Instance::handle_wait_task(const Json& request, const control::Server::Prog
 }
 
 Json Instance::handle_cancel(const Json& request) {
-  const Status done = tasks_.cancel(request.at("task").get<std::uint64_t>());
+  const Status done = tasks_->cancel(request.at("task").get<std::uint64_t>());
   return done ? control::result_line() : control::error_line(done.error());
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "base/thread.hpp"
 #include "config/mount_options.hpp"
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
@@ -123,7 +124,7 @@ Status Instance::take_over() {
     return {};
   }
   session_->inherit(connection->backings);
-  serve_in_thread(std::move(connection->fuse), std::move(connection->init));
+  EFS_TRY(serve_in_thread(std::move(connection->fuse), std::move(connection->init)));
   keep_house();
   ready_ = true;
   enter(State::running);
@@ -248,7 +249,9 @@ void Instance::give_back_what_was_kept() {
 void Instance::keep_house() {
   if (store_.backend->durability() == Durability::volatile_memory) return;
   constexpr auto interval = std::chrono::seconds(1);
-  housekeeper_ = std::make_unique<TimerThread>(std::chrono::steady_clock::now() + interval, [this] { filesystem_->tend(); }, interval);
+  auto started = TimerThread::start(std::chrono::steady_clock::now() + interval, [this] { filesystem_->tend(); }, interval);
+  if (started) housekeeper_ = std::move(*started);
+  else log::warn("event=no_housekeeper reason=\"{}\" note=\"what is not synced by programs reaches the medium at the end\"", describe(started.error()));
 }
 
 Status Instance::mount() {
@@ -258,7 +261,7 @@ Status Instance::mount() {
   if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
   // Ours would keep the mount point's old face busy.
   mount_point_.reset();
-  serve_in_thread(std::move(*fuse), std::nullopt);
+  EFS_TRY(serve_in_thread(std::move(*fuse), std::nullopt));
   // The first request that is answered is INIT: a mount that does not answer is not ready.
   struct statvfs probe {};
   if (::statvfs(options_.config.mount_dir.c_str(), &probe) != 0) {
@@ -270,11 +273,19 @@ Status Instance::mount() {
   return {};
 }
 
-void Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init) {
-  session_thread_ = std::jthread([this, fd = std::move(fuse), init = std::move(init)]() mutable {
-    const fuse::RequestLoop::Options loop{.most_threads = session_threads(), .spin = options_.spin};
-    const Status served = init ? session_->take_over(std::move(fd), loop, *init, [this] { supervisor_.report_progress(); })
-                               : session_->serve(std::move(fd), loop, [this](const fuse::InitRequest& request) { supervisor_.keep_init(request); });
+Status Instance::serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& init) {
+  const fuse::RequestLoop::Options loop{.most_threads = session_threads(), .spin = options_.spin};
+  try {
+    return init ? session_->take_over(std::move(fuse), loop, *init, [this] { supervisor_.report_progress(); })
+                : session_->serve(std::move(fuse), loop, [this](const fuse::InitRequest& request) { supervisor_.keep_init(request); });
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM);
+  }
+}
+
+Status Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init) {
+  auto thread = start_thread([this, fd = std::move(fuse), init = std::move(init)]() mutable {
+    const Status served = serve(std::move(fd), init);
     if (!served) {
       log::error("event=session_failed reason=\"{}\"", describe(served.error()));
       supervisor_.abort();
@@ -283,6 +294,9 @@ void Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> i
     session_ended_ = true;
     changed_.notify_all();
   });
+  if (!thread) return told(thread.error(), "a thread that serves the mount");
+  session_thread_ = std::move(*thread);
+  return {};
 }
 
 }  // namespace efs::daemon

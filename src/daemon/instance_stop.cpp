@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/memory.hpp"
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
 #include "image/image.hpp"
@@ -43,11 +44,39 @@ bool Instance::serve_until_stopped() {
     if (stop_request_) request = *stop_request_;
     else request.until = usual_end(request);
   }
+  try {
+    return stop(request, was_unsaved);
+  } catch (const std::exception& problem) {
+    return give_stop_up(request, problem.what());
+  }
+}
+
+// No memory in the middle of a stop: nothing is lost, and the next stop tries again.
+bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
+  const Sheltered sheltered;
+  log::error("event=stop_failed reason=\"{}\"", reason);
+  tasks_->reopen();
+  bool unmounted = false;
+  {
+    MutexLock lock(mutex_);
+    unmounted = session_ended_;
+  }
+  enter(unmounted ? State::unsaved : State::running);
+  Json outcome = false;  // takes no memory; see handle_stop()
+  try {
+    outcome = control::error_line({ENOMEM, std::string("the stop was given up: ") + reason});
+  } catch (const std::bad_alloc&) {}
+  finish_stop(request, std::move(outcome));
+  return false;
+}
+
+// True when the life is over.
+bool Instance::stop(const StopRequest& request, bool was_unsaved) {
   if (!was_unsaved) {
     enter(State::unmounting);
-    tasks_.close(request.stage_out && !request.until);  // what unloads have not brought out, the stage-out does, in time
+    tasks_->close(request.stage_out && !request.until);  // what unloads have not brought out, the stage-out does, in time
     if (const Status unmounted = unmount(); !unmounted) {
-      tasks_.reopen();
+      tasks_->reopen();
       enter(State::running);
       finish_stop(request, control::error_line(unmounted.error()));
       return false;
@@ -169,7 +198,7 @@ bool Instance::stage_out(const StopRequest& request) {
   stage::Options how = stage_options();
   how.by_rank = request.until.has_value();
   std::unique_ptr<TimerThread> alarm;
-  if (request.until) alarm = std::make_unique<TimerThread>(*request.until, [this] { progress_.cancel = true; });
+  if (request.until) alarm = cancel_at(*request.until);
   const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_, latest_turn(request));
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
   receipt.retries = pfs.retried();
@@ -181,6 +210,7 @@ bool Instance::stage_out(const StopRequest& request) {
   if (request.keep || request.until || is_hurried()) book_saved(receipt);
   add_unloaded(receipt);
   int code = stage::exit_code(receipt);
+  const Sheltered sheltered;
   Json outcome = control::result_line({{"staged_out", true}, {"summary", stage::describe(receipt)}});
   if (!options_.config.results_dir.empty()) {
     const std::string path = options_.config.results_dir + "/efs-receipt-" + options_.config.name + ".json";
@@ -207,6 +237,14 @@ bool Instance::stage_out(const StopRequest& request) {
   return over;
 }
 
+// Where no thread can be had the stage-out goes on without an end, as it would without a deadline: better than none at all.
+std::unique_ptr<TimerThread> Instance::cancel_at(std::chrono::steady_clock::time_point end) {
+  auto alarm = TimerThread::start(end, [this] { progress_.cancel = true; });
+  if (alarm) return std::move(*alarm);
+  log::warn("event=no_deadline reason=\"{}\"", describe(alarm.error()));
+  return nullptr;
+}
+
 bool Instance::is_hurried() {
   MutexLock lock(mutex_);
   return hurry_ != nullptr;
@@ -226,11 +264,11 @@ Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
 
 std::uint64_t Instance::request_stop(StopRequest request) {
   // The unloads that an earlier stop waits for, too: what they have not brought out, the stage-out does, in time.
-  if (request.until || !request.stage_out) tasks_.cancel_all();
+  if (request.until || !request.stage_out) tasks_->cancel_all();
   MutexLock lock(mutex_);
   if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
   // A stage-out under way, which may have all the time in the world, ends in time for this one, which then goes on.
-  if (state_ == State::staging_out && request.until) hurry_ = std::make_unique<TimerThread>(*request.until, [this] { progress_.cancel = true; });
+  if (state_ == State::staging_out && request.until) hurry_ = cancel_at(*request.until);
   if (!request.until) request.until = usual_end(request);
   request.ticket = ++stops_asked_;
   stop_request_ = request;

@@ -8,6 +8,8 @@
 #include <array>
 #include <cerrno>
 
+#include "base/thread.hpp"
+
 namespace efs::daemon {
 
 Result<std::unique_ptr<SignalWatch>> SignalWatch::start(const sigset_t& signals, std::function<void()> on_signal) {
@@ -15,11 +17,15 @@ Result<std::unique_ptr<SignalWatch>> SignalWatch::start(const sigset_t& signals,
   if (!taken) return fail_errno("signalfd");
   UniqueFd end(::eventfd(0, EFD_CLOEXEC));
   if (!end) return fail_errno("eventfd");
-  return std::unique_ptr<SignalWatch>(new SignalWatch(std::move(taken), std::move(end), std::move(on_signal)));
+  std::unique_ptr<SignalWatch> started(new SignalWatch(std::move(taken), std::move(end), std::move(on_signal)));
+  auto thread = start_thread([raw = started.get()] { raw->watch(); });
+  if (!thread) return told(thread.error(), "a thread for signals");
+  started->thread_ = std::move(*thread);
+  return started;
 }
 
 SignalWatch::SignalWatch(UniqueFd signals, UniqueFd end, std::function<void()> on_signal)
-    : on_signal_(std::move(on_signal)), signals_(std::move(signals)), end_(std::move(end)), thread_([this] { watch(); }) {}
+    : on_signal_(std::move(on_signal)), signals_(std::move(signals)), end_(std::move(end)) {}
 
 SignalWatch::~SignalWatch() {
   const std::uint64_t one = 1;

@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "base/log.hpp"
+#include "base/memory.hpp"
+#include "base/thread.hpp"
 #include "base/unique_fd.hpp"
 
 namespace efs::daemon {
@@ -30,7 +33,9 @@ Status replace_file(const std::string& path, const std::string& text) {
 Result<std::unique_ptr<StatusFile>> StatusFile::open(const std::string& path, Snapshot snapshot, std::function<void()> every_second) {
   std::unique_ptr<StatusFile> file(new StatusFile(path, std::move(snapshot), std::move(every_second)));
   EFS_TRY(file->write());
-  file->thread_ = std::thread([raw = file.get()] { raw->work(); });
+  auto thread = start_thread([raw = file.get()] { raw->work(); });
+  if (!thread) return told(thread.error(), "a thread for it");
+  file->thread_ = std::move(*thread);
   return file;
 }
 
@@ -41,7 +46,7 @@ StatusFile::~StatusFile() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  (void)write();
+  (void)write_or_say();
 }
 
 void StatusFile::poke() {
@@ -59,12 +64,13 @@ Status StatusFile::write() {
   stamped["updated"] = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec / 1'000'000) / 1000;
   EFS_TRY(replace_file(path_, stamped.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
   written_ = std::move(document);
+  is_running_ = written_.value("state", "") == "running";
   return {};
 }
 
 // False at the end. Nothing moves while a job computes: no tick then, for it would be noise on the node.
 bool StatusFile::wait() {
-  const bool ticks = every_second_ || written_.value("state", "") != "running";
+  const bool ticks = every_second_ || std::exchange(try_again_, false) || !is_running_;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   const MutexLock lock(mutex_);
   while (!ended_ && !poked_)
@@ -74,15 +80,28 @@ bool StatusFile::wait() {
   return !ended_;
 }
 
-void StatusFile::work() {
+// Says so once for several failures in a row.
+bool StatusFile::write_or_say() noexcept {
+  const Sheltered sheltered;
+  try {
+    const Status done = Sheltered::ready() ? write() : fail(ENOMEM);
+    if (!done && !failed_) log::warn("event=status_file_failed file=\"{}\" reason=\"{}\"", path_, describe(done.error()));
+    failed_ = !done;
+  } catch (const std::exception& problem) {  // no memory for the document
+    if (!failed_) log::warn("event=status_file_failed file=\"{}\" reason=\"{}\"", path_, problem.what());
+    failed_ = true;
+  }
+  return !failed_;
+}
+
+void StatusFile::work() noexcept {
   while (wait()) {
-    if (const Status done = write(); !done && !failed_) {
-      failed_ = true;
-      log::warn("event=status_file_failed file=\"{}\" reason=\"{}\"", path_, describe(done.error()));
-    } else if (done) {
-      failed_ = false;
+    if (!write_or_say()) try_again_ = true;
+    try {
+      if (every_second_) every_second_();
+    } catch (const std::exception& problem) {
+      log::warn("event=event_file_not_written reason=\"{}\"", problem.what());
     }
-    if (every_second_) every_second_();
   }
 }
 

@@ -33,19 +33,22 @@ class StatusFile {
  private:
   StatusFile(std::string path, Snapshot snapshot, std::function<void()> every_second) : path_(std::move(path)), snapshot_(std::move(snapshot)), every_second_(std::move(every_second)) {}
   Status write();
+  bool write_or_say() noexcept;
   bool wait();
-  void work();
+  void work() noexcept;
 
   const std::string path_;
   const Snapshot snapshot_;
   const std::function<void()> every_second_;
   nlohmann::json written_;    // of the thread, after open()
+  bool is_running_ = false;   // likewise: the state that it tells
   bool failed_ = false;       // likewise: it was said in the log
+  bool try_again_ = false;    // likewise: in a second
   Mutex mutex_;  // rank 90 (leaf)
   Condition changed_;
   bool poked_ EFS_GUARDED_BY(mutex_) = false;
   bool ended_ EFS_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 /// Replaces `path` by a file that holds `text`, whole or not at all. Not durable: a status is of no use after a crash.

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -95,17 +96,42 @@ unsigned long kernel_flags(std::uint64_t flags, bool root) {
 Status Supervisor::serve(int channel) {
   Status status;
   while (true) {
-    auto received = receive_message(channel);
+    auto received = receive(channel);
     if (!received) status = std::unexpected(received.error());
     if (!received || !*received) break;
-    if (one_way((*received)->message)) continue;
     UniqueFd fd;
-    Message reply = answer(**received, fd);
-    reply.ask = (*received)->message.ask;
+    const auto reply = answer_if_asked(**received, fd);
+    if (!reply) continue;
     const int passed = fd.get();
-    if (status = send_message(channel, reply, fd ? std::span(&passed, 1) : std::span<const int>()); !status) break;
+    if (status = send_message(channel, *reply, fd ? std::span(&passed, 1) : std::span<const int>()); !status) break;
   }
   return status;
+}
+
+// Without memory for a message it waits for some: the mount hangs on this process.
+Result<std::optional<Received>> Supervisor::receive(int channel) {
+  while (true) {
+    try {
+      return receive_message(channel);
+    } catch (const std::bad_alloc&) {
+      ::usleep(20'000);
+    }
+  }
+}
+
+std::optional<Message> Supervisor::answer_if_asked(Received& received, UniqueFd& fd) {
+  const Ask asked = received.message.ask;
+  Message reply;
+  try {
+    if (one_way(received.message)) return std::nullopt;
+    reply = answer(received, fd);
+  } catch (const std::exception& problem) {
+    if (asked == Ask::close_backing || asked == Ask::keep_to_daemon) return std::nullopt;
+    reply.error = ENOMEM;
+    set_text(reply, problem.what());
+  }
+  reply.ask = asked;
+  return reply;
 }
 
 // Messages that nobody waits for.

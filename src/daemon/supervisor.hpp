@@ -54,6 +54,9 @@ class Supervisor {
   void clean_up();
 
  private:
+  static Result<std::optional<Received>> receive(int channel);
+  /// nullopt: nobody waits for an answer.
+  std::optional<Message> answer_if_asked(Received& received, UniqueFd& fd);
   Message answer(Received& received, UniqueFd& fd);
   Message memory_store(const Message& ask, UniqueFd& fd);
   Message store_at(const UniqueFd& file);

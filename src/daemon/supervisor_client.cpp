@@ -28,9 +28,11 @@ Status status_of(const Result<Received>& received) { return received ? Status{} 
 }  // namespace
 
 Result<Received> SupervisorClient::ask(const Message& message, std::span<const int> fds) {
+  std::vector<UniqueFd> room;  // beforehand: an answer that nobody takes would be that of the next question
+  room.reserve(most_descriptors);
   MutexLock lock(mutex_);
   EFS_TRY(send_message(channel_.get(), message, fds));
-  auto received = receive_message(channel_.get());
+  auto received = receive_message(channel_.get(), std::move(room));
   if (!received) return std::unexpected(received.error());
   if (!*received) return fail(EPIPE, "the supervisor is gone");
   const Message& answer = (*received)->message;
@@ -62,12 +64,14 @@ void SupervisorClient::abort() { (void)ask(make(Ask::abort)); }
 std::vector<Result<int>> SupervisorClient::open_backing(std::span<const fuse::Registration> files) {
   Message message = make(Ask::open_backing);
   std::vector<int> fds;
+  fds.reserve(files.size());
   for (const auto& file : files) {
     message.inodes.at(fds.size()) = file.ino;
     fds.push_back(file.fd);
   }
-  const auto received = ask(message, fds);
   std::vector<Result<int>> ids;
+  ids.reserve(fds.size());  // beforehand: an id that nobody knows holds its file's space
+  const auto received = ask(message, fds);
   for (std::size_t i = 0; i < fds.size(); ++i) {
     if (!received) ids.push_back(std::unexpected(received.error()));
     else if (i >= received->message.count) ids.push_back(fail(EMFILE, "the supervisor got no more descriptors"));

@@ -10,6 +10,8 @@
 #include <fstream>
 
 #include "base/log.hpp"
+#include "base/memory.hpp"
+#include "base/thread.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -35,8 +37,14 @@ const char* name_of(TaskState state) {
   return "?";
 }
 
-Tasks::Tasks(std::string book) : book_path_(std::move(book)) {
-  for (const auto kind : {TaskKind::load, TaskKind::unload}) lanes_.emplace_back([this, kind] { run_lane(kind); });
+Result<std::unique_ptr<Tasks>> Tasks::open(std::string book) {
+  std::unique_ptr<Tasks> tasks(new Tasks(std::move(book)));
+  for (const auto kind : {TaskKind::load, TaskKind::unload}) {
+    auto lane = start_thread([raw = tasks.get(), kind] { raw->run_lane(kind); });
+    if (!lane) return told(lane.error(), "a thread for loads and unloads");
+    tasks->lanes_.push_back(std::move(*lane));
+  }
+  return tasks;
 }
 
 // Each line is a task that has begun, or the number of one that has ended. A line that a death cut short was answered to
@@ -102,6 +110,7 @@ void Tasks::run_lane(TaskKind kind) {
   // This thread and those that a task starts: the programs come first where the processors are busy. At 15 one of ours
   // has a thirtieth of the weight of one of theirs.
   ::setpriority(PRIO_PROCESS, 0, 15);
+  const Sheltered sheltered;  // for outcomes
   const std::size_t lane = lane_of(kind);
   mutex_.lock();
   while (true) {
@@ -118,7 +127,8 @@ void Tasks::run_lane(TaskKind kind) {
     try {
       outcome = task->work(task->progress);
     } catch (const std::exception& problem) {
-      outcome = control::error_line({ENOMEM, problem.what()});
+      log::warn("event=task_failed task={} reason=\"{}\"", task->id, problem.what());
+      outcome = std::move(task->no_memory);
     }
     mutex_.lock();
     running_[lane] = nullptr;
@@ -135,7 +145,9 @@ void Tasks::end(Task& task, TaskState state, Json outcome) {
   task.state = state;
   task.outcome = std::move(outcome);
   task.work = nullptr;
-  ended_.push_back(task.id);
+  try {
+    ended_.push_back(task.id);
+  } catch (const std::bad_alloc&) {}  // it is remembered for longer
   while (ended_.size() > most_ended) {
     tasks_.erase(ended_.front());
     ended_.pop_front();
@@ -179,8 +191,9 @@ void Tasks::cancel_locked(Task& task) {
   task.progress.cancel = true;
   if (task.state != TaskState::pending) return;
   auto& queue = waiting_[lane_of(task.kind)];
+  Json outcome = control::error_line({ECANCELED, "cancelled before it began"});
   std::erase_if(queue, [&](const TaskPointer& other) { return other.get() == &task; });
-  end(task, TaskState::cancelled, control::error_line({ECANCELED, "cancelled before it began"}));
+  end(task, TaskState::cancelled, std::move(outcome));
   note({{"ended", task.id}});
 }
 

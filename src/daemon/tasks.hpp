@@ -37,8 +37,9 @@ class Tasks {
   /// What a task does: its outcome as the result line of the protocol ("ok": false is a failure). Must not throw.
   using Work = std::function<control::Json(stage::Progress&)>;
 
-  /// `book`: a file that says which tasks have not ended, for a successor of this process; "": none.
-  explicit Tasks(std::string book = {});
+  /// Two threads: an error where they cannot be had. `book`: a file that says which tasks have not ended, for a successor of
+  /// this process; "": none.
+  static Result<std::unique_ptr<Tasks>> open(std::string book = {});
   /// To be called before anything else. Tasks of a predecessor that had not ended have failed, and are shown as such;
   /// `successor` false: what the file says is of an instance that is gone.
   void inherit(bool successor);
@@ -68,6 +69,7 @@ class Tasks {
   void reopen();
 
  private:
+  explicit Tasks(std::string book) : book_path_(std::move(book)) {}
   struct Task {
     std::uint64_t id = 0;
     TaskKind kind = TaskKind::load;
@@ -76,6 +78,7 @@ class Tasks {
     TaskState state = TaskState::pending;
     stage::Progress progress;
     control::Json outcome;
+    control::Json no_memory = control::error_line({ENOMEM, "out of memory"});  // made ahead: an outcome for when there is none
   };
   using TaskPointer = std::shared_ptr<Task>;
 

@@ -14,6 +14,7 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "base/thread.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -272,7 +273,7 @@ Result<TurnClient::Held> TurnClient::take(queue::Direction direction, std::uint6
 
 TurnClient::Held::Held(TurnClient& client, queue::Direction direction, const stage::Progress& progress) : shared_(new Shared{.client = client, .direction = direction}) {
   if (!client.line(direction).keeper) return;
-  shared_->reporter = std::jthread([shared = shared_.get(), &line = client.line(direction), &progress] {
+  auto reporter = start_thread([shared = shared_.get(), &line = client.line(direction), &progress] {
     MutexLock lock(shared->mutex);
     while (!shared->ended) {
       if (shared->end.wait_until(shared->mutex, std::chrono::steady_clock::now() + std::chrono::seconds(1))) continue;
@@ -281,6 +282,9 @@ TurnClient::Held::Held(TurnClient& client, queue::Direction direction, const sta
     }
     send(line, report_progress, progress.bytes_done);
   });
+  // The turn is held all the same; others see no progress, and a line that nobody empties is of no harm to the keeper.
+  if (reporter) shared_->reporter = std::move(*reporter);
+  else log::warn("event=turn_not_reported reason=\"{}\"", describe(reporter.error()));
 }
 
 TurnClient::Held::~Held() {

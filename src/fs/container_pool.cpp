@@ -34,7 +34,7 @@ void ContainerPool::end_fill(std::vector<Ready> made) {
   if (made.size() < asked_) pause_ = pause_after_failure;
   else batch_ = std::min(batch_ * 2, largest_batch);
   asked_ = 0;
-  // Taken from the back: the oldest first.
+  // Taken from the back: the oldest first. Needs no memory: at most `most` are there, and as many have been taken.
   ready_.insert(ready_.begin(), std::make_move_iterator(made.rbegin()), std::make_move_iterator(made.rend()));
 }
 

@@ -19,6 +19,7 @@ namespace efs::fs {
 /// Thread-safe. Knows neither backend nor journal.
 class ContainerPool {
  public:
+  ContainerPool() { ready_.reserve(2 * most); }  // what comes back must need no memory
   struct Ready {
     std::uint64_t ino = 0;
     std::shared_ptr<Container> container;

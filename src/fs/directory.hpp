@@ -12,6 +12,11 @@
 
 namespace efs::fs {
 
+/// Makes a hash table large enough for one more, doubling it where it is not.
+void make_room(auto& table) {
+  if (static_cast<float>(table.size() + 1) > table.max_load_factor() * static_cast<float>(table.bucket_count())) table.reserve(2 * (table.size() + 1));
+}
+
 /// Not thread-safe: guarded by the namespace lock. What throws (std::bad_alloc) has changed nothing.
 class Directory {
  public:
@@ -20,6 +25,9 @@ class Directory {
     std::uint64_t cookie = 0;
   };
   static constexpr std::uint64_t first_cookie = 3;  // 1 and 2 are "." and ".."
+
+  /// One more name needs no larger table after this.
+  void make_room() { efs::fs::make_room(names_); }
 
   const Entry* find(const std::string& name) const {
     const auto it = names_.find(name);
@@ -52,7 +60,7 @@ class Directory {
   /// Moves `name` of `from` here as `new_name`, in the place of another entry of that name. A new entry with a new cookie:
   /// a reader behind the old place must still meet the name.
   void take(Directory& from, const std::string& name, std::string new_name) {
-    names_.reserve(names_.size() + 1);  // nothing allocates from here on
+    make_room();  // nothing allocates from here on
     if (names_.contains(new_name)) erase(new_name);
     auto entry = from.names_.extract(name);
     auto place = from.by_cookie_.extract(entry.mapped().cookie);

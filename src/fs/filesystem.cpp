@@ -1,6 +1,7 @@
 #include "fs/filesystem.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "base/log.hpp"
@@ -12,7 +13,6 @@ namespace {
 
 constexpr const char* journal_name = "journal";
 constexpr std::size_t longest_name = 255;
-constexpr std::size_t spare_bytes = 1U << 20U;  // more than any record takes in memory
 constexpr std::size_t most_files = 256;  // each may hold a container, that is a descriptor
 
 // The inode whose attributes a record changes; 0 for the others.
@@ -22,6 +22,9 @@ struct ChangedInode {
   std::uint64_t operator()(const RemoveXattr& r) const { return r.ino; }
   std::uint64_t operator()(const auto&) const { return 0; }
 };
+
+// As describe(), without memory.
+const char* reason_of(const Error& error) { return error.what.empty() ? std::strerror(error.code) : error.what.c_str(); }
 
 }  // namespace
 
@@ -60,9 +63,12 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   if (!journal_ || broken_) return fail(EROFS);
   EFS_TRY(settle_before(record));
   try {
-    if (!spare_memory_) spare_memory_ = std::make_unique_for_overwrite<std::byte[]>(spare_bytes);
+    // What apply() needs is there before the record is: its tables have room, and the rest is much less than what is kept
+    // back. That is of no use where the process is beyond a limit that was lowered: hence the question.
+    names_.make_room(record);
     scratch_.clear();
     encode(record, scratch_);
+    if (!spare_memory_.fill() || !can_allocate(8192 + 4 * scratch_.size())) return fail(ENOMEM);
     EFS_TRY(journal_->append(request, scratch_, reserve));
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
@@ -70,32 +76,31 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   answers_.note(request, inode_of(record));
   const Status applied = apply_appended(record);
   if (Inode* changed = names_.find(std::visit(ChangedInode{}, record))) ++changed->edits;
-  if (!applied) log::error("event=apply_failed reason=\"{}\"", describe(applied.error()));
+  if (!applied) log::error("event=apply_failed reason=\"{}\"", reason_of(applied.error()));
   compact_if_due();
   return applied;
 }
 
 // The record is in the journal. So it takes effect, with the memory that was kept back for this if need be, or nothing
-// that follows is built on it.
+// that follows is built on it. What is given back others may take first, so it is given in pieces.
 Status Filesystem::apply_appended(const Record& record) {
-  try {
-    return names_.apply(record);
-  } catch (const std::bad_alloc&) {
-    spare_memory_.reset();
-  }
-  try {
-    return names_.apply(record);
-  } catch (const std::bad_alloc&) {
-    broken_ = true;
-    return fail(ENOMEM, "no memory for a change that is in the journal already: read-only from now on");
-  }
+  do {
+    try {
+      return names_.apply(record);
+    } catch (const std::bad_alloc&) {}
+  } while (spare_memory_.give());
+  broken_ = true;
+  return fail(ENOMEM, "no memory for a change that is in the journal already: read-only from now on");
 }
 
 // Without room for a snapshot the old journal goes on; ask again when it has grown by a half.
 void Filesystem::compact_if_due() {
   if (compact_at_ == 0 || journal_->size() < compact_at_) return;
   const Status done = compact();
-  if (!done) log::warn("event=snapshot_failed reason=\"{}\"", describe(done.error()));
+  // Once for as long as it goes on: it is tried again and again.
+  if (!done && !snapshot_failed_) log::warn("event=snapshot_failed reason=\"{}\"", reason_of(done.error()));
+  if (done && snapshot_failed_) log::info("event=snapshot_again");
+  snapshot_failed_ = !done;
   compact_at_ = std::max(options_.smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 3 / 2);
 }
 

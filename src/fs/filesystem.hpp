@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "base/memory.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "fs/answers.hpp"
@@ -165,7 +166,8 @@ class Filesystem {
     std::shared_ptr<Container> container;  // set where passthrough is
   };
   /// Counts an open for writing: each open that succeeded is followed by one release() with the same flags.
-  Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags);
+  /// `just_made`: by the caller's own request, which cannot be undone if this fails: what the daemon's path can do without is left out.
+  Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags, bool just_made = false);
   void release(std::uint64_t ino, int flags);
   /// `flags`: those of the open; O_NOATIME leaves atime alone.
   Result<std::size_t> read(std::uint64_t ino, std::span<std::byte> into, std::uint64_t offset, int flags = 0);
@@ -256,6 +258,8 @@ class Filesystem {
   /// Call before anything that changes a container's bytes, size or times, from the first open for writing on: nobody
   /// else relies on them when it returns. May copy the whole file.
   Status part_with_sharers(std::uint64_t ino) EFS_EXCLUDES(mutex_, parting_);
+  /// The part of open() that can fail. Throws nothing.
+  Status prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty, bool writes, bool passthrough, Opened& opened) EFS_EXCLUDES(mutex_, parting_);
   /// Capabilities go, and what mode_without_privilege() takes away.
   Status clear_privilege(const Caller& caller, Inode& inode) EFS_REQUIRES(mutex_);
   Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
@@ -292,7 +296,8 @@ class Filesystem {
   std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);
   std::uint64_t compact_at_ EFS_GUARDED_BY(mutex_) = 0;  // journal size, bytes, at which a snapshot is due
   std::vector<std::byte> scratch_ EFS_GUARDED_BY(mutex_);
-  std::unique_ptr<std::byte[]> spare_memory_ EFS_GUARDED_BY(mutex_);  // given back where apply() finds no other
+  SpareMemory spare_memory_ EFS_GUARDED_BY(mutex_);  // given back where apply() finds no other
+  bool snapshot_failed_ EFS_GUARDED_BY(mutex_) = false;  // the last one, and the log has it
   struct Released {
     std::uint64_t sequence;  // of the journal when the last reference went
     std::uint64_t ino;

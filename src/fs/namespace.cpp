@@ -71,6 +71,17 @@ std::string Namespace::path_of(const Inode& directory, const std::string& name) 
   return path;
 }
 
+void Namespace::make_room(const Record& record) {
+  std::uint64_t parent = 0;
+  if (const auto* made = std::get_if<MakeNode>(&record)) parent = made->parent;
+  else if (const auto* linked = std::get_if<Link>(&record)) parent = linked->parent;
+  else if (const auto* renamed = std::get_if<Rename>(&record)) parent = renamed->new_parent;
+  else if (const auto* replaced = std::get_if<Replace>(&record)) parent = replaced->parent;
+  if (parent == 0) return;
+  efs::fs::make_room(inodes_);
+  if (Inode* inode = directory(parent)) inode->directory->make_room();
+}
+
 Status Namespace::apply(const Record& record) {
   return std::visit([this](const auto& one) { return apply_one(one); }, record);
 }

@@ -49,6 +49,10 @@ class Namespace {
   /// changed nothing that programs see, and can be applied again.
   Status apply(const Record& record);
 
+  /// After this, apply() of such a record allocates no more than a few times what the record holds: the large tables have
+  /// room for it. Throws std::bad_alloc, and then nothing has changed.
+  void make_room(const Record& record);
+
   /// Records that rebuild this state from an empty namespace of the same root: the snapshot.
   void snapshot(const std::function<void(const Record&)>& emit) const;
 

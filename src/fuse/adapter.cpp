@@ -35,10 +35,22 @@ void reply_attributes(fuse_req_t request, const Result<fs::Entry>& entry) {
   else fuse_reply_err(request, entry.error().code);
 }
 
+// No object with a destructor: the first use of such a one on a thread takes memory, and without it the C library ends the process.
+thread_local std::vector<std::byte>* answer_buffer = nullptr;
+
 std::vector<std::byte>& buffer_of_thread(std::size_t size) {
-  thread_local std::vector<std::byte> buffer;
-  if (buffer.size() < size) buffer.resize(size);
-  return buffer;
+  if (answer_buffer->size() < size) answer_buffer->resize(size);
+  return *answer_buffer;
+}
+
+// What is left to do once a request is answered. An exception must not reach guarded(), which would answer again.
+template <typename Work>
+void after_reply(Work work) {
+  try {
+    work();
+  } catch (const std::exception& problem) {
+    log::warn("event=request_not_finished reason=\"{}\"", problem.what());
+  }
 }
 
 void want(fuse_conn_info* connection, std::uint64_t capability, bool on = true) {
@@ -155,8 +167,8 @@ void link(fuse_req_t request, fuse_ino_t ino, fuse_ino_t new_parent, const char*
 }
 
 // Opens for the filesystem and chooses the kernel's or the daemon's path for the I/O.
-Status open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file_info* info) {
-  auto opened = self.filesystem.open(caller, ino, info->flags);
+Status open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file_info* info, bool just_made = false) {
+  auto opened = self.filesystem.open(caller, ino, info->flags, just_made);
   if (!opened) return std::unexpected(opened.error());
   const auto id = self.backing.acquire(ino, opened->passthrough, opened->container.get());
   if (!id) {
@@ -176,14 +188,14 @@ Status open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file
 }
 
 void close_file(Door& self, fuse_ino_t ino, const fuse_file_info* info) {
-  self.backing.release(ino);
   self.filesystem.release(ino, info->flags);
+  self.backing.release(ino);
 }
 
 void open(fuse_req_t request, fuse_ino_t ino, fuse_file_info* info) {
   Door& self = door(request);
   if (const Status status = open_file(self, caller_of(request), ino, info); !status) return reply(request, status);
-  if (fuse_reply_open(request, info) == -ENOENT) close_file(self, ino, info);  // the caller was interrupted
+  if (fuse_reply_open(request, info) == -ENOENT) after_reply([&] { close_file(self, ino, info); });  // the caller was interrupted
 }
 
 // After the reply: nobody waits for it.
@@ -196,15 +208,18 @@ bool reply_created(fuse_req_t request, const Result<fs::Entry>& entry, fuse_file
   Door& self = door(request);
   const fs::Caller caller = caller_of(request);
   if (!entry) return reply(request, entry), true;
-  if (const Status status = open_file(self, caller, entry->ino, info); !status) {
-    forget_one(self, entry->ino, 1);
-    return reply(request, status), false;
+  if (const Status status = open_file(self, caller, entry->ino, info, true); !status) {
+    reply(request, status);
+    after_reply([&] { forget_one(self, entry->ino, 1); });
+    return false;
   }
   fuse_entry_param param = to_entry(*entry);
   if ((info->flags & O_ACCMODE) == O_RDWR) param.attr_timeout = keep_not;
   if (fuse_reply_create(request, &param, info) != -ENOENT) return true;
-  close_file(self, entry->ino, info);
-  forget_one(self, entry->ino, 1);
+  after_reply([&] {
+    close_file(self, entry->ino, info);
+    forget_one(self, entry->ino, 1);
+  });
   return true;
 }
 
@@ -213,7 +228,7 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
   Door& self = door(request);
   fs::Filesystem& filesystem = self.filesystem;
   // A create that fails must leave no name behind.
-  if (!reply_created(request, filesystem.make_node(caller, parent, name, S_IFREG | (mode & 07777), 0), info)) (void)filesystem.unlink({}, parent, name);
+  if (!reply_created(request, filesystem.make_node(caller, parent, name, S_IFREG | (mode & 07777), 0), info)) after_reply([&] { (void)filesystem.unlink({}, parent, name); });
   make_ahead(self);
 }
 
@@ -336,6 +351,9 @@ struct Guard<Callback> {
 };
 
 }  // namespace
+
+LendAnswerBuffer::LendAnswerBuffer(std::vector<std::byte>& buffer) { answer_buffer = &buffer; }
+LendAnswerBuffer::~LendAnswerBuffer() { answer_buffer = nullptr; }
 
 // The kernel answers a notification about an inode that it does not know with ENOENT.
 void free_if_forgotten(Door& self, std::uint64_t ino) {

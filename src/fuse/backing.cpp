@@ -13,6 +13,7 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
     const auto batch = containers.first(std::min(containers.size(), BackingRegistrar::most_at_once));
     containers = containers.subspan(batch.size());
     std::vector<Registration> files;
+    files.reserve(batch.size());
     for (const auto& one : batch) files.push_back({.ino = one.ino, .fd = one.container->descriptor()});
     // Without the lock: nobody knows these inodes yet.
     const auto ids = registrar_->open_backing(files);
@@ -20,7 +21,7 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
     {
       MutexLock lock(mutex_);
       for (std::size_t i = 0; i < batch.size(); ++i)
-        if (ids[i]) make_idle(batch[i].ino, slots_.emplace(batch[i].ino, Slot{.id = *ids[i]}).first->second);  // else its open asks again, and says why
+        if (ids[i]) make_idle(add(batch[i].ino, *ids[i], 0));  // else its open asks again, and says why
       due = take_closing(false);
     }
     close(due);
@@ -33,40 +34,64 @@ void BackingTable::inherit(std::span<const InheritedBacking> inherited, const st
   {
     MutexLock lock(mutex_);
     for (const auto& one : inherited) {
-      if (exists(one.ino)) slots_[one.ino] = Slot{.id = one.id, .opens = never_counted_down};
+      if (exists(one.ino)) add(one.ino, one.id, never_counted_down);
       else if (one.id != 0) unused.push_back(one.id);
     }
   }
   close(unused);
 }
 
-void BackingTable::make_idle(std::uint64_t ino, Slot& slot) {
-  idle_.push_front(ino);
+BackingTable::Slot& BackingTable::add(std::uint64_t ino, int id, std::uint64_t opens) {
+  std::list<std::uint64_t> place{ino};
+  Slot& slot = slots_.insert_or_assign(ino, Slot{.id = id, .opens = opens, .idle = false, .place = place.begin()}).first->second;
+  open_.splice(open_.begin(), place);
+  return slot;
+}
+
+void BackingTable::make_idle(Slot& slot) {
+  idle_.splice(idle_.begin(), open_, slot.place);
   slot.idle = true;
-  slot.place = idle_.begin();
   if (idle_.size() <= most_idle) return;
   const auto oldest = slots_.find(idle_.back());
   close_later(oldest->second.id, 0);
-  slots_.erase(oldest);
-  idle_.pop_back();
+  erase(oldest);
+}
+
+void BackingTable::make_used(Slot& slot) {
+  if (slot.idle) open_.splice(open_.begin(), idle_, slot.place);
+  slot.idle = false;
+}
+
+void BackingTable::erase(std::unordered_map<std::uint64_t, Slot>::iterator it) {
+  (it->second.idle ? idle_ : open_).erase(it->second.place);
+  slots_.erase(it);
+}
+
+// The daemon's path serves the file as well; only speed is lost, and the log says so once per inode.
+int BackingTable::register_now(std::uint64_t ino, Container& container) {
+  try {
+    const Registration file{.ino = ino, .fd = container.descriptor()};
+    const auto opened = std::move(registrar_->open_backing(std::span(&file, 1)).front());
+    if (!opened) log::warn("event=passthrough_refused ino={} reason=\"{}\"", ino, describe(opened.error()));
+    return opened.value_or(0);
+  } catch (const std::bad_alloc&) {
+    log::warn("event=passthrough_refused ino={} reason=\"out of memory\"", ino);
+    return 0;
+  }
 }
 
 Result<int> BackingTable::acquire(std::uint64_t ino, bool wanted, Container* container) {
   if (registrar_ == nullptr) return 0;
   Ids due;
   int id = 0;
-  {
+  try {
     MutexLock lock(mutex_);
-    const auto [it, fresh] = slots_.try_emplace(ino);
-    Slot& slot = it->second;
-    if (slot.idle) idle_.erase(slot.place);
-    slot.idle = false;
+    const auto known = slots_.find(ino);
+    const bool fresh = known == slots_.end();
+    Slot& slot = fresh ? add(ino, 0, 0) : known->second;
+    make_used(slot);
     if (fresh && wanted) {
-      const Registration file{.ino = ino, .fd = container->descriptor()};
-      const auto opened = std::move(registrar_->open_backing(std::span(&file, 1)).front());
-      // The daemon's path serves the file as well; only speed is lost, and the log says so once per inode.
-      if (!opened) log::warn("event=passthrough_refused ino={} reason=\"{}\"", ino, describe(opened.error()));
-      slot.id = opened.value_or(0);
+      slot.id = register_now(ino, *container);
     } else if (slot.opens == 0 && !wanted && slot.id != 0) {  // it gained a privilege bit since: back to the daemon's path
       close_later(std::exchange(slot.id, 0), 0);
       due = take_closing(false);
@@ -74,6 +99,8 @@ Result<int> BackingTable::acquire(std::uint64_t ino, bool wanted, Container* con
     if (slot.id == 0 && slot.opens == 0) registrar_->keep_to_daemon(ino, true);
     ++slot.opens;
     id = slot.id;
+  } catch (const std::bad_alloc&) {  // of add(): nothing has changed
+    return fail(ENOMEM);
   }
   close(due);
   return id;
@@ -88,9 +115,8 @@ void BackingTable::let_go(std::uint64_t ino) {
     MutexLock lock(mutex_);
     const auto it = slots_.find(ino);
     if (it == slots_.end() || it->second.opens > 0) return;
-    if (it->second.idle) idle_.erase(it->second.place);
     if (it->second.id != 0) close_later(it->second.id, 0);
-    slots_.erase(it);
+    erase(it);
     due = take_closing(true);
   }
   close(due);
@@ -106,10 +132,10 @@ void BackingTable::release(std::uint64_t ino) {
     if (it == slots_.end() || it->second.opens == 0 || --it->second.opens > 0) return;
     if (it->second.id == 0) {
       registrar_->keep_to_daemon(ino, false);
-      slots_.erase(it);
+      erase(it);
       return;
     }
-    make_idle(ino, it->second);
+    make_idle(it->second);
     due = take_closing(false);
   }
   close(due);
@@ -125,10 +151,9 @@ void BackingTable::drop(std::uint64_t ino, std::uint64_t bytes) {
       // Its id may wait already, without its bytes being known.
       if (bytes >= most_held) due = take_closing(true);
     } else {
-      if (it->second.idle) idle_.erase(it->second.place);
       if (it->second.id != 0) close_later(it->second.id, bytes);
       else registrar_->keep_to_daemon(ino, false);
-      slots_.erase(it);
+      erase(it);
       due = take_closing(false);
     }
   }
@@ -145,7 +170,11 @@ void BackingTable::run() {
 }
 
 void BackingTable::close_later(int id, std::uint64_t bytes) {
-  closing_.push_back(id);
+  try {
+    closing_.push_back(id);
+  } catch (const std::bad_alloc&) {
+    return registrar_->close_backing(std::span(&id, 1));
+  }
   closing_bytes_ += bytes;
   waiting_ = true;
 }

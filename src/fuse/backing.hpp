@@ -85,12 +85,17 @@ class BackingTable final : public Housekeeping {
   struct Slot {
     int id = 0;
     std::uint64_t opens = 0;
-    bool idle = false;                              // not open, and in idle_
-    std::list<std::uint64_t>::iterator place = {};  // there
+    bool idle = false;                              // not open
+    std::list<std::uint64_t>::iterator place = {};  // in idle_, else in open_
   };
   using Ids = std::vector<int>;
 
-  void make_idle(std::uint64_t ino, Slot& slot) EFS_REQUIRES(mutex_);
+  /// Of a new inode, not idle. Throws std::bad_alloc; nothing else that a release or a removal calls does.
+  Slot& add(std::uint64_t ino, int id, std::uint64_t opens) EFS_REQUIRES(mutex_);
+  void make_idle(Slot& slot) EFS_REQUIRES(mutex_);
+  void make_used(Slot& slot) EFS_REQUIRES(mutex_);
+  void erase(std::unordered_map<std::uint64_t, Slot>::iterator it) EFS_REQUIRES(mutex_);
+  int register_now(std::uint64_t ino, Container& container) EFS_REQUIRES(mutex_);
   void close_later(int id, std::uint64_t bytes) EFS_REQUIRES(mutex_);
   /// What has to be closed now: nothing, or all that waits.
   Ids take_closing(bool all) EFS_REQUIRES(mutex_);
@@ -99,7 +104,8 @@ class BackingTable final : public Housekeeping {
   BackingRegistrar* registrar_;
   Mutex mutex_;  // rank 35; a single inode is registered under it, so that no two opens register it twice
   std::unordered_map<std::uint64_t, Slot> slots_ EFS_GUARDED_BY(mutex_);
-  std::list<std::uint64_t> idle_ EFS_GUARDED_BY(mutex_);
+  std::list<std::uint64_t> idle_ EFS_GUARDED_BY(mutex_);  // inodes of slots; the last one that was used first
+  std::list<std::uint64_t> open_ EFS_GUARDED_BY(mutex_);  // those of the others: a place in a list costs no memory later
   Ids closing_ EFS_GUARDED_BY(mutex_);                   // at most most_at_once
   std::uint64_t closing_bytes_ EFS_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> waiting_{false};                     // closing_ is not empty

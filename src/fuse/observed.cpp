@@ -95,7 +95,7 @@ struct Observed<Member, operation> {
 void observe_forgets(fuse_req_t request, std::size_t count, fuse_forget_data* forgets) {
   Observer& observer = static_cast<Door*>(fuse_req_userdata(request))->observer;
   if (observer.listens())
-    for (std::size_t i = 0; i < count; ++i) observer.learn({.operation = Operation::forget, .ino = forgets[i].ino, .count = forgets[i].nlookup});
+    for (std::size_t i = 0; i < count; ++i) without_exceptions([&] { observer.learn({.operation = Operation::forget, .ino = forgets[i].ino, .count = forgets[i].nlookup}); });
   const auto started = Clock::now();
   inner().forget_multi(request, count, forgets);
   observer.counters.of(Operation::forget).add(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - started).count()), false);

@@ -1,10 +1,11 @@
 #include "fuse/request_loop.hpp"
 
 #include <algorithm>
-#include <system_error>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/slow_work.hpp"
+#include "base/thread.hpp"
 
 namespace efs::fuse {
 
@@ -33,22 +34,21 @@ class RequestLoop::Worker final : public SlowWorkListener {
 };
 
 RequestLoop::RequestLoop(Options options, MakeReader make_reader, Housekeeping* housekeeping)
-    : options_(options), make_reader_(std::move(make_reader)), housekeeping_(housekeeping), spin_(options.spin) {}
+    : options_(options), make_reader_(std::move(make_reader)), housekeeping_(housekeeping), spin_(options.spin) {
+  threads_.reserve(options.most_threads);
+}
 
 RequestLoop::~RequestLoop() = default;
 
 void RequestLoop::run() {
-  work();
-  std::vector<std::thread> others;
-  {
-    MutexLock lock(mutex_);
-    others = std::move(threads_);
-  }
-  for (auto& thread : others) thread.join();
+  work(make_reader_());
+  std::vector<std::jthread> others;  // joined where it ends
+  MutexLock lock(mutex_);
+  others.swap(threads_);
 }
 
-void RequestLoop::work() {
-  Worker worker(*this, make_reader_());
+void RequestLoop::work(std::unique_ptr<RequestReader> reader) {
+  Worker worker(*this, std::move(reader));
   const ListenForSlowWork listen(worker);
   mutex_.lock();
   while (!ended_) {
@@ -86,7 +86,16 @@ void RequestLoop::lead(Worker& worker) {
       in_a_row = 0;
       call_helper();
     }
-    worker.reader->handle();
+    handle(*worker.reader);
+  }
+}
+
+// Requests are answered with what they throw where they are carried out (fuse/adapter.cpp); this is what comes after.
+void RequestLoop::handle(RequestReader& reader) noexcept {
+  try {
+    reader.handle();
+  } catch (const std::exception& problem) {
+    log::warn("event=request_not_finished reason=\"{}\"", problem.what());
   }
 }
 
@@ -96,7 +105,7 @@ void RequestLoop::help(Worker& worker) {
   Got got{};
   while ((got = worker.reader->receive()) == Got::request) {
     ++handled;
-    worker.reader->handle();
+    handle(*worker.reader);
   }
   if (got == Got::end) return end();
   crowd_ = handled < 2 ? std::min(crowd_ * 2, largest_crowd) : smallest_crowd;
@@ -118,9 +127,13 @@ Got RequestLoop::wait_for_request(RequestReader& reader) {
   return Got::nothing;
 }
 
-void RequestLoop::keep_house() {
+void RequestLoop::keep_house() noexcept {
   since_housekeeping_ = 0;
-  if (housekeeping_ != nullptr && housekeeping_->due()) housekeeping_->run();
+  try {
+    if (housekeeping_ != nullptr && housekeeping_->due()) housekeeping_->run();
+  } catch (const std::exception& problem) {
+    log::warn("event=housekeeping_failed reason=\"{}\"", problem.what());
+  }
 }
 
 // A thread that sleeps, or a new one.
@@ -128,13 +141,21 @@ bool RequestLoop::somebody_free() {
   if (ended_) return false;
   if (sleeping_ > 0) return true;
   if (threads_.size() + 1 >= options_.most_threads) return false;
+  const bool started = start_another();
+  if (!started && !no_thread_) log::warn("event=no_thread threads={} note=\"those that are there serve\"", threads_.size() + 1);
+  no_thread_ = !started;
+  return started;
+}
+
+// Its reader is made here: a thread that finds no memory for one could serve nobody.
+bool RequestLoop::start_another() {
   try {
-    threads_.emplace_back([this] { work(); });
-  } catch (const std::system_error& problem) {
-    log::warn("event=no_thread reason=\"{}\" threads={}", problem.what(), threads_.size() + 1);
+    auto thread = start_thread([this, reader = make_reader_()]() mutable { work(std::move(reader)); });
+    if (thread) threads_.push_back(std::move(*thread));
+    return thread.has_value();
+  } catch (const std::bad_alloc&) {
     return false;
   }
-  return true;
 }
 
 // False where nobody is there to lead: then the caller goes on, and requests wait for its slow work.

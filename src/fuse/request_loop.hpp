@@ -19,14 +19,14 @@
 
 namespace efs::fuse {
 
-/// One thread's access to the queue of requests. Used by that thread only.
+/// One thread's access to the queue of requests. Made by another thread, used by that thread only.
 class RequestReader {
  public:
   enum class Got : std::uint8_t { request, nothing, end };
   virtual ~RequestReader() = default;
   /// Takes a request from the queue; never blocks. `end`: there will be none any more.
   virtual Got receive() = 0;
-  /// Handles what receive() took.
+  /// Handles what receive() took. What it throws is logged, and lost.
   virtual void handle() = 0;
   /// Blocks until receive() has something to say, or for `milliseconds` (-1: for ever). False when the time is over.
   virtual bool wait(int milliseconds) = 0;
@@ -68,6 +68,7 @@ class RequestLoop {
     unsigned most_threads = 16;           // at least 2; as much slow work runs side by side, less one, before requests wait for it
     std::chrono::microseconds spin{50};   // 0: never
   };
+  /// Makes all that a reader needs, so that a thread that runs can serve; throws where there is no memory for it.
   using MakeReader = std::function<std::unique_ptr<RequestReader>()>;
   /// Housekeeping waits for this long without a request, or for this many requests.
   static constexpr int quiet = 1;  // milliseconds
@@ -84,14 +85,16 @@ class RequestLoop {
 
  private:
   class Worker;
-  void work();
+  void work(std::unique_ptr<RequestReader> reader);
+  static void handle(RequestReader& reader) noexcept;
   void lead(Worker& worker);
   void help(Worker& worker);
   RequestReader::Got wait_for_request(RequestReader& reader);
-  void keep_house();
+  void keep_house() noexcept;
   bool hand_over();
   void call_helper();
   bool somebody_free() EFS_REQUIRES(mutex_);
+  bool start_another() EFS_REQUIRES(mutex_);
   void end();
 
   const Options options_;
@@ -107,8 +110,9 @@ class RequestLoop {
   bool leading_ EFS_GUARDED_BY(mutex_) = false;         // somebody leads
   bool help_wanted_ EFS_GUARDED_BY(mutex_) = false;     // ... and wants a helper
   bool ended_ EFS_GUARDED_BY(mutex_) = false;
+  bool no_thread_ EFS_GUARDED_BY(mutex_) = false;       // the last attempt at another thread failed, and the log has it
   unsigned sleeping_ EFS_GUARDED_BY(mutex_) = 0;        // threads that could take over
-  std::vector<std::thread> threads_ EFS_GUARDED_BY(mutex_);
+  std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);
 
   std::atomic<unsigned> crowd_{8};  // requests in a row without a wait that make the leader call for help
 };

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/fuse.h>
+#include <malloc.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -10,13 +11,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/mutex.hpp"
+#include "base/thread.hpp"
 #include "fuse/adapter.hpp"
 #include "fuse/library.hpp"
 #include "fuse/observed.hpp"
@@ -36,19 +40,28 @@ struct Shared {
   const std::function<void()>& progress;
   std::atomic<bool> progressed{false};
   std::atomic<int> failure{0};  // errno of an error that ended the session
+  std::atomic<std::size_t> buffer_bytes{0};  // what libfuse takes for a request; 0: nothing was received yet
 };
 
 // libfuse's own loop would hide the request's header, and blocks in read(2).
 class FuseReader final : public RequestReader {
  public:
-  explicit FuseReader(Shared& shared) : shared_(shared) {}
+  // libfuse allocates the buffer at the first request, for which a thread that is started for want of others has no use
+  // where memory is short: as the first reader's is, the others' are made beforehand.
+  explicit FuseReader(Shared& shared) : shared_(shared) {
+    const std::size_t bytes = shared.buffer_bytes;
+    if (bytes != 0 && (buffer_.mem = std::malloc(bytes)) == nullptr) throw std::bad_alloc();
+  }
   ~FuseReader() override { std::free(buffer_.mem); }
 
   Got receive() override {
     if (fuse_session_exited(shared_.session) != 0) return Got::end;
     const int result = fuse_session_receive_buf(shared_.session, &buffer_);
     if (result == -EAGAIN || result == -EINTR) return Got::nothing;
-    if (result > 0) return Got::request;
+    if (result > 0) {
+      if (shared_.buffer_bytes == 0) shared_.buffer_bytes = ::malloc_usable_size(buffer_.mem);
+      return Got::request;
+    }
     if (result < 0 && result != -ENODEV) shared_.failure = -result;
     return Got::end;
   }
@@ -56,6 +69,7 @@ class FuseReader final : public RequestReader {
   void handle() override {
     const auto* header = buffer_.size >= sizeof(fuse_in_header) && (buffer_.flags & FUSE_BUF_IS_FD) == 0 ? static_cast<const fuse_in_header*>(buffer_.mem) : nullptr;
     request_of_thread = header != nullptr ? header->unique : 0;
+    const LendAnswerBuffer lent(answer_);
     if (header != nullptr && header->opcode == FUSE_INIT && shared_.keep) shared_.keep({static_cast<const std::byte*>(buffer_.mem), static_cast<const std::byte*>(buffer_.mem) + buffer_.size});
     fuse_session_process_buf(shared_.session, &buffer_);
     const bool is_new = (std::exchange(request_of_thread, 0) & resent_bit) == 0;
@@ -70,6 +84,7 @@ class FuseReader final : public RequestReader {
  private:
   Shared& shared_;
   fuse_buf buffer_{};
+  std::vector<std::byte> answer_;
 };
 
 // Brings a new session to where its predecessor was. Its answer to INIT meets a kernel that waits for none, which
@@ -89,14 +104,18 @@ Status resume(fuse_session* session, InitRequest init) {
 // them a while after the requests that are sent again, one of which may be the creation of such an inode.
 class Prober {
  public:
-  explicit Prober(Door& door) : thread_([this, &door] { run(door); }) {}
+  // Without a thread the inodes stay until the next takeover, or the end.
+  explicit Prober(Door& door) {
+    auto thread = start_thread([this, &door] { run(door); });
+    if (thread) thread_ = std::move(*thread);
+    else log::warn("event=orphans_not_asked_for reason=\"{}\"", describe(thread.error()));
+  }
   ~Prober() {
     {
       MutexLock lock(mutex_);
       ended_ = true;
     }
     wake_.notify_all();
-    thread_.join();
   }
   Prober(const Prober&) = delete;
   Prober& operator=(const Prober&) = delete;
@@ -108,9 +127,13 @@ class Prober {
     while (!ended_ && wake_.wait_until(mutex_, end)) {}
     return !ended_;
   }
-  void run(Door& door) {
-    ask(door, true);
-    if (waited()) ask(door, false);
+  void run(Door& door) noexcept {
+    try {
+      ask(door, true);
+      if (waited()) ask(door, false);
+    } catch (const std::exception& problem) {
+      log::warn("event=orphans_not_asked_for reason=\"{}\"", problem.what());
+    }
   }
   void ask(Door& door, bool told) {
     for (const auto ino : door.filesystem.inherited_orphans(told)) {
@@ -127,7 +150,7 @@ class Prober {
   Mutex mutex_;  // rank 90 (leaf)
   Condition wake_;
   bool ended_ EFS_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: it uses the others
+  std::jthread thread_;  // last: it uses the others
 };
 
 }  // namespace

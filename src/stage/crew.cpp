@@ -7,12 +7,12 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/clock.hpp"
 #include "base/mutex.hpp"
+#include "base/thread.hpp"
 #include "base/unique_fd.hpp"
 
 namespace efs::stage {
@@ -72,6 +72,7 @@ class Run {
   unsigned carry_out() {
     {
       const MutexLock lock(mutex_);
+      make_room();
       add(std::min(std::max(1U, std::thread::hardware_concurrency()), most_) - 1);
     }
     take_part();
@@ -109,15 +110,21 @@ class Run {
     if (slow) add(std::min(present * (very_slow ? 3 : 1), most_ - present));
   }
 
+  // At once, so that a thread that adds others needs no memory for them. Where there is none nobody is added.
+  void make_room() EFS_REQUIRES(mutex_) {
+    try {
+      threads_.reserve(most_);
+    } catch (const std::bad_alloc&) {}
+  }
+
   void add(unsigned wanted) EFS_REQUIRES(mutex_) {
     const std::size_t begun = std::min(next_.load(), count_);
     const std::size_t left = (count_ - begun + grain_ - 1) / grain_;
     for (std::size_t i = 0; i < std::min<std::size_t>(wanted, left); ++i) {
-      try {
-        threads_.emplace_back([this] { take_part(); });
-      } catch (const std::system_error&) {
-        return;  // a limit on threads: those that are there do the work
-      }
+      if (threads_.size() == threads_.capacity()) return;
+      auto thread = start_thread([this] { take_part(); });
+      if (!thread) return;  // a limit on threads: those that are there do the work
+      threads_.push_back(std::move(*thread));
     }
   }
 

@@ -3,11 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <thread>
-#include <vector>
 
 #include "base/mutex.hpp"
+#include "base/thread.hpp"
 
 namespace efs::stage {
 namespace {
@@ -103,9 +104,13 @@ class Copy {
       : job_(job), shared_(shared), sum_(sum), progress_(progress), steps_(job, chunk) {}
 
   /// Takes steps until there are none, or one fails; with a buffer of its own.
-  void take_part(std::span<std::byte> buffer) {
-    while (const auto step = take()) {
-      if (Status done = carry_out(*step, buffer); !done) return broken(std::move(done.error()));
+  void take_part(std::span<std::byte> buffer) noexcept {
+    try {
+      while (const auto step = take()) {
+        if (Status done = carry_out(*step, buffer); !done) return broken(std::move(done.error()));
+      }
+    } catch (const std::exception&) {  // no memory for the text of an error
+      broken({.code = ENOMEM, .what = {}});
     }
   }
 
@@ -224,6 +229,17 @@ class Copy {
   std::uint64_t flushed_ EFS_GUARDED_BY(mutex_) = 0;
 };
 
+// False where there is no memory for its buffer, or no thread: those that are there do the work.
+bool add_helper(std::jthread& helper, Copy& copy, Scratch& scratch, std::size_t index) {
+  try {
+    auto thread = start_thread([&copy, buffer = scratch.buffer(index)] { copy.take_part(buffer); });
+    if (thread) helper = std::move(*thread);
+    return thread.has_value();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 Scratch::Scratch(std::uint64_t chunk) : chunk_(std::clamp<std::uint64_t>(chunk, 4096, 64U << 20U)) {}
@@ -244,19 +260,21 @@ std::unique_ptr<Scratch> ScratchPool::take() {
 
 void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) {
   const MutexLock lock(mutex_);
-  free_.push_back(std::move(scratch));
+  try {
+    free_.push_back(std::move(scratch));
+  } catch (const std::bad_alloc&) {}  // the next one is made anew; called where nothing may be thrown
 }
 
 Status copy_data(const CopyJob& job, Scratch& scratch, Checksum* sum, Progress& progress) {
   const auto data = std::min(job.size, job.allocated);
   const std::size_t threads = data < shared_from ? 1 : data < widely_shared_from ? 2 : Scratch::count;
   Copy copy(job, scratch.chunk(), threads > 1, sum, progress);
+  const auto own = scratch.buffer(0);
   {
-    std::vector<std::jthread> helpers;
-    for (std::size_t i = 1; i < threads; ++i) {
-      helpers.emplace_back([&copy, buffer = scratch.buffer(i)] { copy.take_part(buffer); });
-    }
-    copy.take_part(scratch.buffer(0));
+    std::array<std::jthread, Scratch::count - 1> helpers;
+    for (std::size_t i = 1; i < threads; ++i)
+      if (!add_helper(helpers.at(i - 1), copy, scratch, i)) break;
+    copy.take_part(own);
   }
   return copy.finish();
 }

@@ -18,9 +18,8 @@ std::span<const std::byte> bytes_of(const auto& object, std::size_t length = siz
   return {reinterpret_cast<const std::byte*>(&object), length};
 }
 
-// In one piece: the streaming interface costs more than the sum of so few bytes.
-std::uint64_t record_checksum(const RecordHeader& header, std::span<const std::byte> payload) {
-  thread_local std::vector<std::byte> summed;
+// In one piece, put together in `summed`: the streaming interface costs more than the sum of so few bytes.
+std::uint64_t record_checksum(const RecordHeader& header, std::span<const std::byte> payload, std::vector<std::byte>& summed) {
   const auto head = bytes_of(header, offsetof(RecordHeader, checksum));
   summed.assign(head.begin(), head.end());
   summed.insert(summed.end(), payload.begin(), payload.end());
@@ -151,7 +150,7 @@ Status Journal::replay_all(const Replay& replay) {
     if (header.length == 0 || header.length > max_payload || within + record_size(header.length) > journal_chunk) break;
     const std::span payload(chunk_ + within + sizeof header, header.length);
     // R2: the first record that does not verify is the end, also when it looks like one of ours.
-    if (header.sequence != sequence_ + 1 || header.checksum != record_checksum(header, payload)) break;
+    if (header.sequence != sequence_ + 1 || header.checksum != record_checksum(header, payload, scratch_)) break;
     if (const Status done = replay(Record{header.sequence, header.request, payload}); !done)
       return fail(done.error().code, "journal " + name_ + ", record " + std::to_string(header.sequence) + ": " + describe(done.error()));
     sequence_ = header.sequence;
@@ -228,11 +227,11 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
   }
   if (at / journal_chunk != chunk_index_ || chunk_ == nullptr) EFS_TRY(map_chunk(at / journal_chunk));
   RecordHeader header{.length = static_cast<std::uint32_t>(payload.size()), .unused = 0, .sequence = sequence_ + 1, .request = request, .checksum = 0};
-  header.checksum = record_checksum(header, payload);
-  thread_local std::vector<std::byte> record;
-  record.assign(reinterpret_cast<const std::byte*>(&header), reinterpret_cast<const std::byte*>(&header) + sizeof header);
-  record.insert(record.end(), payload.begin(), payload.end());
-  put(record, at);
+  header.checksum = record_checksum(header, payload, scratch_);
+  const auto head = bytes_of(header);
+  scratch_.assign(head.begin(), head.end());
+  scratch_.insert(scratch_.end(), payload.begin(), payload.end());
+  put(scratch_, at);
   if (!batch_) file_->drain();
   end_.tail = at + size;
   reserved_ = reserved;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "store/medium.hpp"
@@ -105,6 +106,7 @@ class Journal {
   bool batch_ = false;               // a snapshot that nobody reads before it is whole: no drain per record
   ReplayEnd end_;                    // tail: where the next record goes
   ReplayEnd replayed_;
+  std::vector<std::byte> scratch_;   // a record in one piece
 };
 
 }  // namespace efs::store

@@ -133,6 +133,8 @@ class DirectoryMedium final : public Medium {
     return ::unlinkat(directory_, name.c_str(), 0) == 0 || errno == ENOENT ? Status{} : fail_errno("journal " + name);
   }
   Status sync_names() override {
+    if (::fsync(directory_) == 0) return {};
+    if (errno != EBADF) return fail_errno("directory of the journal");  // opened as a path only
     const UniqueFd fd(::openat(directory_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     return fd && ::fsync(fd.get()) == 0 ? Status{} : fail_errno("directory of the journal");
   }

@@ -10,9 +10,10 @@ namespace efs::fs {
 void Filesystem::fill_pool(const std::function<void(std::span<const ContainerPool::Ready>)>& prepare) {
   const std::size_t wanted = pool_.begin_fill();
   if (wanted == 0) return;
-  slow_work_begins();  // some dozens of files
   std::vector<ContainerPool::Ready> made;
   try {
+    slow_work_begins();  // some dozens of files
+    made.reserve(wanted);
     Status status = backend_.admit_writer();
     auto number = status ? reserve_numbers(wanted) : std::unexpected(status.error());
     if (!number) status = std::unexpected(number.error());

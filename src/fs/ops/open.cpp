@@ -1,11 +1,13 @@
 #include <fcntl.h>
 
+#include <new>
+
 #include "fs/filesystem.hpp"
 #include "fs/mapped_file.hpp"
 
 namespace efs::fs {
 
-Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t ino, int flags) {
+Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t ino, int flags, bool just_made) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   bool passthrough = holder_of(ino).offers_descriptor();
   bool dirty = false;
@@ -29,23 +31,29 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
       opened.attributes_go_stale = inode.read_write_opens.fetch_add(1) == 0;
     }
   }
-  Status status;
-  if (writes) status = holder_of(ino).admit_writer();
-  if (status && writes) status = part_with_sharers(ino);
-  if (status && writes && !dirty) {
-    WriteLock lock(mutex_);
-    auto found = regular(ino);
-    status = found ? mark_dirty(caller.request, **found) : std::unexpected(found.error());
-  }
-  if (status && passthrough) {
-    auto container = backend_.open(ino);
-    if (container) opened.container = *container;
-    else status = std::unexpected(container.error());
-    opened.passthrough = status.has_value();
-  }
-  if (status) return opened;
+  const Status status = prepare_open(caller, ino, writes && !dirty, writes, passthrough, opened);
+  if (status || (just_made && dirty)) return opened;
   release(ino, flags);
   return std::unexpected(status.error());
+}
+
+Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty, bool writes, bool passthrough, Opened& opened) try {
+  if (writes) EFS_TRY(holder_of(ino).admit_writer());
+  if (writes) EFS_TRY(part_with_sharers(ino));
+  if (becomes_dirty) {
+    WriteLock lock(mutex_);
+    auto found = regular(ino);
+    EFS_TRY(found);
+    EFS_TRY(mark_dirty(caller.request, **found));
+  }
+  if (!passthrough) return {};
+  auto container = backend_.open(ino);
+  if (!container) return std::unexpected(container.error());
+  opened.container = std::move(*container);
+  opened.passthrough = true;
+  return {};
+} catch (const std::bad_alloc&) {  // not further up: the open is counted
+  return fail(ENOMEM);
 }
 
 void Filesystem::release(std::uint64_t ino, int flags) {

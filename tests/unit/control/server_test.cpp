@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "control/client.hpp"
+#include "support/no_threads.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -116,4 +117,36 @@ TEST_CASE("silent clients take places, and give them back when they go") {
     answered = client && client->ask({{"verb", "hello"}}).has_value();
   }
   CHECK(answered);
+}
+
+TEST_CASE("where no thread can be had the server answers by itself, one after the other") {
+  const test::TempDirectory directory;
+  const std::string path = directory.path() + "/s";
+  auto server = control::Server::listen(path, ::geteuid(), answer);
+  REQUIRE(server);
+  {
+    const test::NoThreads none;
+    for (int i = 0; i < 3; ++i) {
+      auto client = control::Client::connect(path, ::geteuid());
+      REQUIRE(client);
+      for (const char* verb : {"one", "two"}) {
+        const auto heard = client->ask({{"verb", verb}});
+        REQUIRE(heard);
+        CHECK(heard->at("echo") == verb);
+      }
+    }
+    // One that says nothing does not hold the others up for ever.
+    const auto silent = control::Client::connect(path, ::geteuid());
+    auto client = control::Client::connect(path, ::geteuid());
+    REQUIRE(client);
+    CHECK(client->ask({{"verb", "three"}}));
+  }
+  // It ends though somebody is connected to whom it listens by itself.
+  {
+    const test::NoThreads none;
+    auto client = control::Client::connect(path, ::geteuid());
+    REQUIRE(client);
+    REQUIRE(client->ask({{"verb", "last"}}));
+    server->reset();
+  }
 }

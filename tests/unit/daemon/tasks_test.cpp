@@ -36,7 +36,9 @@ std::string state(Tasks& tasks, std::uint64_t id) { return tasks.look(id)->at("t
 }  // namespace
 
 TEST_CASE("a task runs, ends and keeps its outcome") {
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   const auto id = *tasks.start(TaskKind::load, "a/b", good);
   REQUIRE(tasks.wait(id, long_enough) == true);
   const auto seen = tasks.look(id);
@@ -51,7 +53,9 @@ TEST_CASE("a task runs, ends and keeps its outcome") {
 }
 
 TEST_CASE("an exception is the task's failure and nobody else's") {
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   const auto bad = *tasks.start(TaskKind::load, "x", [](stage::Progress&) -> Json { throw std::runtime_error("no memory"); });
   const auto next = *tasks.start(TaskKind::load, "y", good);
   REQUIRE(tasks.wait(next, long_enough) == true);
@@ -60,7 +64,9 @@ TEST_CASE("an exception is the task's failure and nobody else's") {
 }
 
 TEST_CASE("each kind runs one after the other, and neither waits for the other") {
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   Held held;
   const auto first = *tasks.start(TaskKind::unload, "1", held.work());
   held.begun.get_future().wait();
@@ -76,7 +82,9 @@ TEST_CASE("each kind runs one after the other, and neither waits for the other")
 }
 
 TEST_CASE("cancel ends a waiting task at once and a running one soon") {
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   Held held;
   const auto running = *tasks.start(TaskKind::load, "1", held.work());
   held.begun.get_future().wait();
@@ -89,7 +97,9 @@ TEST_CASE("cancel ends a waiting task at once and a running one soon") {
 }
 
 TEST_CASE("a close cancels loads, finishes unloads and refuses new ones until it is reopened") {
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   Held load, unload;
   const auto a = *tasks.start(TaskKind::load, "a", load.work());
   const auto b = *tasks.start(TaskKind::unload, "b", unload.work());
@@ -112,7 +122,9 @@ TEST_CASE("a close cancels loads, finishes unloads and refuses new ones until it
 }
 
 TEST_CASE("a close without a stage-out cancels unloads, too") {
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   Held held;
   const auto id = *tasks.start(TaskKind::unload, "a", held.work());
   held.begun.get_future().wait();
@@ -122,7 +134,9 @@ TEST_CASE("a close without a stage-out cancels unloads, too") {
 
 TEST_CASE("waiting tasks are bounded, ended ones forgotten") {
   log::setup("", "warn");  // not a line for each of a thousand
-  Tasks tasks;
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
   Held held;
   const auto first = *tasks.start(TaskKind::load, "first", held.work());
   held.begun.get_future().wait();
@@ -144,7 +158,8 @@ TEST_CASE("a successor knows of the tasks that had not ended") {
   const std::string book = directory.path() + "/tasks";
   std::uint64_t done = 0, lost = 0;
   {
-    Tasks tasks(book);
+    const auto opened = Tasks::open(book);
+    Tasks& tasks = **opened;
     tasks.inherit(false);
     done = *tasks.start(TaskKind::load, "done", good);
     REQUIRE(tasks.wait(done, long_enough) == true);
@@ -158,7 +173,8 @@ TEST_CASE("a successor knows of the tasks that had not ended") {
     (void)tasks.wait(first, long_enough);
   }
   for (int life = 0; life < 2; ++life) {
-    Tasks tasks(book + ".then");
+    const auto opened = Tasks::open(book + ".then");
+    Tasks& tasks = **opened;
     tasks.inherit(true);
     CHECK(tasks.look(done).error().code == ESRCH);
     const auto seen = tasks.look(lost);
@@ -168,7 +184,7 @@ TEST_CASE("a successor knows of the tasks that had not ended") {
     CHECK(seen->at("outcome").at("code") == ECONNABORTED);
     if (life == 1) CHECK(*tasks.start(TaskKind::load, "next", good) == lost + 1);
   }
-  Tasks fresh(book + ".then");
-  fresh.inherit(false);
-  CHECK(fresh.list().empty());
+  const auto fresh = Tasks::open(book + ".then");
+  (*fresh)->inherit(false);
+  CHECK((*fresh)->list().empty());
 }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "backends/fsdax.hpp"
+#include "support/failing_new.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -178,4 +179,52 @@ TEST_CASE("a successor keeps every inode on the path and id that its predecessor
   scene.table.run();
   CHECK(scene.registrar.known == std::set<int>{101});
   CHECK(scene.registrar.on_daemon.empty());
+}
+
+namespace {
+
+// Takes memory for its answer only, before it acts, as the supervisor's client does.
+class FrugalRegistrar final : public BackingRegistrar {
+ public:
+  std::vector<Result<int>> open_backing(std::span<const Registration> files) override {
+    std::vector<Result<int>> ids;
+    ids.reserve(files.size());
+    for (std::size_t i = 0; i < files.size(); ++i) ids.emplace_back(++last);
+    for (std::size_t i = 0; i < files.size(); ++i) ++known;
+    return ids;
+  }
+  void close_backing(std::span<const int> ids) override { known -= static_cast<int>(ids.size()); }
+  void keep_to_daemon(std::uint64_t, bool open) override { on_daemon += open ? 1 : -1; }
+  int last = 0, known = 0, on_daemon = 0;
+};
+
+}  // namespace
+
+TEST_CASE("every allocation of the table fails once: no id is lost, none is closed twice, and a release takes no memory") {
+  bool met = true;
+  for (std::uint64_t n = 1; met; ++n) {
+    BackingScene scene;
+    FrugalRegistrar registrar;
+    BackingTable table(&registrar);
+    std::vector<std::shared_ptr<Container>> containers;
+    for (std::uint64_t ino = 2; ino < 12; ++ino) containers.push_back(*scene.backend->create(ino));
+    std::vector<std::uint64_t> open;
+    open.reserve(10);
+    {
+      const test::FailingNew failing(n);
+      for (std::uint64_t ino = 2; ino < 12; ++ino)
+        if (const auto id = table.acquire(ino, ino % 3 != 0, containers[ino - 2].get())) open.push_back(ino);
+      met = failing.met();
+    }
+    CHECK(open.size() >= 9);
+    for (const auto ino : open) {
+      const test::FailingNew failing(1);
+      table.release(ino);
+      table.drop(ino, 0);
+    }
+    table.run();
+    INFO("number " << n);
+    CHECK(registrar.known == 0);
+    CHECK(registrar.on_daemon == 0);
+  }
 }

@@ -6,9 +6,12 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <new>
+#include <optional>
 #include <thread>
 
 #include "base/slow_work.hpp"
+#include "support/no_threads.hpp"
 
 using namespace efs;
 using namespace efs::fuse;
@@ -210,4 +213,39 @@ TEST_CASE("a spin that catches nothing is tried again ever later") {
   policy.missed();
   CHECK(waits_until_next_spin() == 0);
   CHECK(SpinPolicy({}).next().count() == 0);
+}
+
+TEST_CASE("where no thread can be had, or no reader, all is served by those that are there") {
+  for (const bool threads : {false, true}) {
+    Queue queue;
+    int handled = 0, readers = 0;
+    for (int i = 0; i < 100; ++i)
+      queue.put([&] {
+        slow_work_begins();
+        ++handled;
+      });
+    queue.end();
+    std::optional<test::NoThreads> none;
+    if (!threads) none.emplace();
+    const auto make_reader = [&] {
+      if (threads && readers == 1) throw std::bad_alloc();
+      if (threads) ++readers;
+      return queue.reader();
+    };
+    RequestLoop({.most_threads = 4}, make_reader, nullptr).run();
+    CHECK(handled == 100);
+  }
+}
+
+TEST_CASE("what a request throws when it was answered ends nothing") {
+  Queue queue;
+  int handled = 0;
+  for (int i = 0; i < 10; ++i)
+    queue.put([&] {
+      ++handled;
+      throw std::bad_alloc();
+    });
+  queue.end();
+  RequestLoop({.most_threads = 2}, [&] { return queue.reader(); }, nullptr).run();
+  CHECK(handled == 10);
 }

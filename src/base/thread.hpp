@@ -1,0 +1,26 @@
+#pragma once
+// Threads where there may be none to be had: a limit on processes, or no memory for a stack.
+
+#include <cerrno>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/result.hpp"
+
+namespace efs {
+
+/// Starts a thread. EAGAIN or ENOMEM, without a text, where none can be had: throws nothing. `work` must not throw.
+template <typename Work>
+Result<std::jthread> start_thread(Work&& work) {
+  try {
+    return std::jthread(std::forward<Work>(work));
+  } catch (const std::system_error& problem) {
+    return fail(problem.code().value());
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM);
+  }
+}
+
+}  // namespace efs
