@@ -222,3 +222,10 @@ TEST_CASE("records that no request can have asked for are refused and leave the 
   CHECK(applied > 1000);
   CHECK(refused > 1000);
 }
+
+TEST_CASE("a symbolic link without a target is refused", "[image]") {
+  fs::Namespace names(0755, 0, 0, 0);
+  CHECK_FALSE(names.apply(fs::MakeNode{.ino = 7, .parent = fs::root_ino, .mode = S_IFLNK | 0777, .name = "link"}));
+  CHECK(names.find(7) == nullptr);
+  CHECK(names.apply(fs::MakeNode{.ino = 7, .parent = fs::root_ino, .mode = S_IFLNK | 0777, .name = "link", .target = "to"}));
+}
