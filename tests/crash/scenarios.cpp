@@ -323,7 +323,7 @@ Scenario every_operation() {
       stage_file("in/late", "not settled before the end"), mkdir("d"), create("d/f"), write("d/f", std::string(200, 'f')), surely(fsync("d/f")), set_xattr("d/f", "value"),
       kernel_write("d/f", std::string(150, 'k')), surely(fsync("d/f")), write("d/f", "x", 20), create("d/g"), kernel_write("d/g", "second version"), rename("d/g", "d/f"),
       create("d/h"), write("d/h", "third"), link("d/h", "h2"), unlink("d/h"), rename("h2", "d/f"), fsyncdir(), create("fifo", S_IFIFO | 0600), symlink("s", "d/f"), chmod("d/f", 0600),
-      truncate("d/f", 3), surely(fsync("d/f")), create("x"), kernel_write("x", "exchanged"), rename("x", "in/a", RENAME_EXCHANGE), remove_xattr("d/f"), nameless_then_linked("t"), unlink_while_open("t"),
+      truncate("d/f", 3), surely(fsync("d/f")), create("x"), kernel_write("x", "exchanged"), rename("x", "in/a", RENAME_EXCHANGE), set_xattr("d/f", "again"), remove_xattr("d/f"), nameless_then_linked("t"), unlink_while_open("t"),
       write("in/b", "changed", 100), surely(fsync("in/b")), saved("in/b", true), saved("d/f", false), settle(), write("d/f", "again"), mkdir("d/e"), rename("d/e", "e"), mkdir("full"), rename("e", "full"), rmdir("full"),
       create("y"), write("y", "gone soon"), surely(fsync("y")), unlink("y"), create("z"), tend(), unlink("z"), unlink("in/late"), tend(), tend(), tend(), tend(), tend(), tend(), rename("d/f", "final"), take_back("in/c"), unlink("in/b2"), rename("in/l", "moved"), unlink("moved"), forget_gone("in/late"), fsyncdir()};
 }
