@@ -18,6 +18,7 @@
 #include <unordered_map>
 
 #include "backends/container_file.hpp"
+#include "base/shared_mapping.hpp"
 #include "base/slow_work.hpp"
 #include "base/text.hpp"
 
@@ -34,15 +35,14 @@ struct ContainerName {
   operator const char*() const { return text.data(); }
 };
 
-// Does this directory map persistent memory? Asked once: libpmem decides by the mapping, MAP_SYNC by the file system.
+// Does this directory map persistent memory? Asked once: it is the file system's answer.
 bool probe_pmem(int directory) {
   UniqueFd fd(::openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (!fd || ::ftruncate(fd.get(), 4096) != 0) return false;
-  void* address = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd.get(), 0);
-  if (address == MAP_FAILED) address = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (address == MAP_FAILED) return false;
-  const bool pmem = pmem_is_pmem(address, 4096) != 0;
-  ::munmap(address, 4096);
+  const SharedMapping mapping = map_shared(fd.get(), 4096, 0);
+  if (mapping.address == nullptr) return false;
+  const bool pmem = mapping.synchronous || pmem_is_pmem(mapping.address, 4096) != 0;
+  ::munmap(mapping.address, 4096);
   return pmem;
 }
 

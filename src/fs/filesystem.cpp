@@ -211,11 +211,15 @@ Result<Entry> Filesystem::referenced(std::uint64_t ino) {
   return entry_of(*found);
 }
 
-// R1: content that is not known to be on the medium must be there before a record takes away that the file is clean, for
-// a clean file would be staged in again after power loss. Only files that were staged in moments ago are not settled.
+// R1: content that is not known to be on the medium must be there before a record takes away that the file is clean, or that
+// there is a copy of it, for a clean file would be staged in again after power loss. Only files that were staged in or
+// brought out moments ago are not settled.
 Status Filesystem::settle_before(const Record& record) {
   const auto* change = std::get_if<SetAttributes>(&record);
-  const Inode* inode = change != nullptr && change->dirty != 0 ? names_.find(change->ino) : nullptr;
+  const auto* staging = std::get_if<SetStaging>(&record);
+  const bool becomes_dirty = (change != nullptr && change->dirty != 0) || (staging != nullptr && staging->dirty != 0);
+  const bool loses_copy = staging != nullptr && staging->staged == 0 && staging->saved == 0;
+  const Inode* inode = becomes_dirty || loses_copy ? names_.find(change != nullptr ? change->ino : staging->ino) : nullptr;
   if (inode == nullptr || inode->dirty || inode->settled || !inode->is_regular() || backend_.durability() == Durability::volatile_memory) return {};
   slow_work_begins();
   auto container = backend_.open(inode->ino);

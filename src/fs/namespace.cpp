@@ -90,6 +90,7 @@ Status Namespace::apply_one(const MakeNode& r) {
   Inode* parent = directory(r.parent);
   const bool nameless = r.name.empty();
   if (r.ino <= root_ino || r.ino == ~std::uint64_t{0} || find(r.ino) != nullptr || !is_file_type(r.mode)) return impossible("make node");
+  if (S_ISLNK(r.mode) && r.target.empty()) return impossible("symbolic link");
   if (!nameless && (!is_name(r.name) || parent == nullptr || parent->nlink == 0 || parent->directory->find(r.name) != nullptr)) return impossible("make node");
   auto inode = std::make_unique<Inode>();
   inode->ino = r.ino;

@@ -106,8 +106,12 @@ Status Filesystem::match_containers(const std::vector<std::uint64_t>& there) {
   EFS_TRY(drop_names(doubtful));
   EFS_TRY(fill_in(missing));
   recovery_.unknown_containers = unknown.size();
-  if (journal_ && options_.rules.free_unknown)
-    for (const auto id : unknown) backend_.remove(id);
+  if (!journal_ || !options_.rules.free_unknown || unknown.empty()) return {};
+  // Power loss may bring back what is removed here. So its number is nobody else's from now on; where the journal is full, it
+  // is so as long as this process lives.
+  const UsedInodes used{.next = unknown.back() + 1};
+  if (used.next > names_.next_unused() && !commit(0, used)) (void)names_.apply(used);
+  for (const auto id : unknown) backend_.remove(id);
   return {};
 }
 

@@ -59,14 +59,16 @@ std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node) {
 
 std::int64_t removal_reserve(const std::string& name) { return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32)); }
 
+Result<std::uint64_t> Staging::new_number() {
+  WriteLock lock(filesystem_.mutex_);
+  return filesystem_.new_number();
+}
+
 Result<std::uint64_t> Staging::begin_file() {
-  std::uint64_t ino = 0;
-  {
-    WriteLock lock(filesystem_.mutex_);
-    ino = filesystem_.names_.next_ino();
-  }
-  EFS_TRY(filesystem_.backend_.create(ino));
-  return ino;
+  const auto ino = new_number();
+  if (!ino) return std::unexpected(ino.error());
+  EFS_TRY(filesystem_.backend_.create(*ino));
+  return *ino;
 }
 
 Result<HeldFile> Staging::begin_open_file() {
@@ -76,25 +78,19 @@ Result<HeldFile> Staging::begin_open_file() {
 }
 
 Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
-  std::uint64_t ino = 0;
-  {
-    WriteLock lock(filesystem_.mutex_);
-    ino = filesystem_.names_.next_ino();
-  }
-  auto container = filesystem_.backend_.create_at(ino, place);
+  const auto ino = new_number();
+  if (!ino) return std::unexpected(ino.error());
+  auto container = filesystem_.backend_.create_at(*ino, place);
   if (!container) return std::unexpected(container.error());
   // What is written into it passes the backend by: it hears of it when the writer is done.
   Container* const filled = container->get();
-  return HeldFile{.ino = ino, .fd = filled->descriptor(), .holds = std::shared_ptr<void>(filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
+  return HeldFile{.ino = *ino, .fd = filled->descriptor(), .holds = std::shared_ptr<void>(filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
 }
 
 Result<HeldFile> Staging::adopt_file(int fd) {
-  std::uint64_t ino = 0;
-  {
-    WriteLock lock(filesystem_.mutex_);
-    ino = filesystem_.names_.next_ino();
-  }
-  return held(ino, filesystem_.backend_.adopt(ino, fd));
+  const auto ino = new_number();
+  if (!ino) return std::unexpected(ino.error());
+  return held(*ino, filesystem_.backend_.adopt(*ino, fd));
 }
 
 Result<HeldFile> Staging::hold(std::uint64_t ino) {

@@ -195,6 +195,7 @@ class Staging {
     Keep keep = Keep::by_rule;
     std::string keep_path;
   };
+  Result<std::uint64_t> new_number();
   // Under the namespace lock.
   Result<WalkStep> start_of_walk(const std::string& below) const;
   WalkItem gone_item(const std::string& path, const GoneInput& input) const;

@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "base/shared_mapping.hpp"
 #include "base/unique_fd.hpp"
 
 namespace efs::store {
@@ -43,13 +44,11 @@ class DirectoryFile final : public MediumFile {
 
   Result<std::byte*> map(std::uint64_t offset, std::size_t length) override {
     unmap();
-    const auto at = static_cast<off_t>(offset);
-    void* address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd_.get(), at);
-    if (address == MAP_FAILED) address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), at);
-    if (address == MAP_FAILED) return fail_errno(name_);
-    window_ = static_cast<std::byte*>(address);
+    const SharedMapping mapping = map_shared(fd_.get(), length, static_cast<off_t>(offset));
+    if (mapping.address == nullptr) return fail_errno(name_);
+    window_ = static_cast<std::byte*>(mapping.address);
     length_ = length;
-    pmem_ = pmem_is_pmem(address, length) != 0;
+    pmem_ = mapping.synchronous || pmem_is_pmem(mapping.address, length) != 0;
     return window_;
   }
 

@@ -41,9 +41,10 @@ check 'and nothing else is left' ended resume
 # --- the worker dies, and a successor takes over; then both die, and the next start goes on: the same journal, twice ---
 # a_worker NAME WORKER: another one than WORKER answers.
 a_worker() { local text; text=$(status_of "$1" 2>/dev/null) && json "$text" "d['worker_pid'] != $2 and d['state'] == 'running'"; }
-both_ways() { # both_ways NAME, after job
-  local worker found
-  started "$JOB"; work
+both_ways() { # both_ways NAME [START_OPTION...], after job
+  local worker mapper io; local options=("${@:2}")
+  started "$JOB" "${options[@]}"; work
+  io=$(field "$(status_of "$1")" 'd["io"]')
   exec 7<>"$MNT/nameless"; echo open >&7; rm "$MNT/nameless"
   worker=$(field "$(status_of "$1")" 'd["worker_pid"]')
   kill -KILL "$worker"
@@ -52,16 +53,25 @@ both_ways() { # both_ways NAME, after job
   check "$1: what was written is there" worked "$MNT"
   check "$1: and what is open without a name" grep -qx open "/proc/$$/fd/7"
   echo after >"$MNT/after"
+  python3 -c 'import mmap, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT); os.ftruncate(fd, 8192); m = mmap.mmap(fd, 8192)
+m[0:6] = b"stored"; m[4096:4102] = b"synced"; m.flush(4096, 4096)
+open(sys.argv[2], "w").close()
+time.sleep(100)' "$MNT/mapped" "$S/$1/mapped" & mapper=$!; pids+=("$mapper")
+  check "$1: a program with a mapping" await 20 test -e "$S/$1/mapped"
   kill_both "$1"; exec 7>&-
+  kill -KILL "$mapper"; wait "$mapper" 2>/dev/null; pids=()
   check_exit "$1: check-image" 3 'open without a name' "$EFS" check-image "$1"
-  check_exit "$1: start goes on" 0 'mounted' "$EFS" start "$JOB"
+  check_exit "$1: start goes on" 0 'mounted' "$EFS" start "$JOB" "${options[@]}"
+  if [ "$io" = passthrough ]; then check "$1: a store through a mapping is there" test "$(head -c 6 "$MNT/mapped")" = stored; fi
+  check "$1: and one with msync" test "$(tail -c 4096 "$MNT/mapped" | head -c 6)" = synced
   check "$1: with what was written under both workers" bash -c "grep -qx after '$MNT/after'"
   check "$1: what was open without a name is gone" grep -qE 'event=recovered .*nameless=[12] ' "$EFS_RUNTIME_DIR/$1/efsd.log"
   check "$1: a worker of this one is replaced, too" await 20 replaced "$1"
   check "$1: what was written" worked "$MNT"
   check "$1: stop --keep" "$EFS" stop --keep "$1"
   check "$1: the mount point of ours is gone" test ! -e "$MNT"
-  check "$1: start again" "$EFS" start "$JOB"
+  check "$1: start again" "$EFS" start "$JOB" "${options[@]}"
   check "$1: what was written, still" worked "$MNT"
   check "$1: stop" "$EFS" stop "$1"
   check "$1: all is back" worked "$OUT"
@@ -74,6 +84,8 @@ fresh twicedisk
 mkdir "$S/twicedisk/store"
 job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/twicedisk/store ] ]"
 both_ways twicedisk
+fresh twicedaemon
+both_ways twicedaemon -o daemon-io
 
 # --- killed while staging in: what was published is not staged again ---
 fresh halfway

@@ -14,7 +14,15 @@ using fs::Filesystem;
 using fs::Namespace;
 
 Filesystem::Options options_of(const Enumeration& how, SimWorld& world, bool after_power_loss) {
-  return {.medium = std::make_shared<SimMedium>(world), .root_mode = 0750, .smallest_compaction = how.smallest_compaction, .after_power_loss = after_power_loss, .rules = how.rules};
+  Filesystem::Options options{.medium = std::make_shared<SimMedium>(world), .root_mode = 0750, .smallest_compaction = how.smallest_compaction, .after_power_loss = after_power_loss, .rules = how.rules};
+  if (how.places > 1) options.place_of_new = [places = how.places](const std::string& path) { return static_cast<unsigned char>(path.back()) % places; };
+  return options;
+}
+
+SimWorld world_of(const Enumeration& how, std::uint64_t seed) {
+  SimWorld world(how.durability, seed, how.places);
+  if (how.places > 1) world.places.front().room = 6;
+  return world;
 }
 
 bool is_unsettled(const fs::Inode& inode) {
@@ -74,9 +82,9 @@ Reference reference_of(const Scenario& scenario, Enumeration how) {
   how.smallest_compaction = 1u << 30;  // every record stays to be seen
   how.lies = {};
   how.rules = {};
-  SimWorld world(how.durability, how.seed);
-  SimBackend backend(world);
-  auto filesystem = Filesystem::open(backend, options_of(how, world, false));
+  SimWorld world = world_of(how, how.seed);
+  const auto backend = open_store(world).value();
+  auto filesystem = Filesystem::open(*backend, options_of(how, world, false));
   Life life{world, **filesystem, {}, 0};
   Reference reference;
   reference.records.clear();
@@ -126,9 +134,12 @@ std::string check_shape(const Namespace& names, const SimWorld& world) {
     if (inode.nlink != expected) wrong += "inode " + std::to_string(inode.ino) + " has " + std::to_string(inode.nlink) + " links, not " + std::to_string(expected) + "\n";
   });
   for (const auto ino : regular)
-    if (!world.containers.contains(ino)) wrong += "file " + std::to_string(ino) + " has no container\n";
-  for (const auto& [id, data] : world.containers)
+    if (world.find(ino) == nullptr) wrong += "file " + std::to_string(ino) + " has no container\n";
+  std::set<std::uint64_t> seen;
+  world.for_each_container([&](std::uint64_t id, const SimWorld::Data&) {
     if (!regular.contains(id)) wrong += "container " + std::to_string(id) + " belongs to no file\n";
+    if (!seen.insert(id).second) wrong += "container " + std::to_string(id) + " is in two places\n";
+  });
   return wrong;
 }
 
@@ -144,51 +155,63 @@ std::string check_state(const Reference& reference, const Life& life, std::size_
   for (const auto& [ino, promise] : life.promises) {
     const fs::Inode* inode = names.find(ino);
     if (inode == nullptr || inode->nlink == 0 || found < promise.from_record) continue;
-    if (world.containers.at(ino)->visible != promise.content) return "file " + std::to_string(ino) + " has " + std::to_string(world.containers.at(ino)->visible.size()) + " bytes that are not the promised " + std::to_string(promise.content.size()) + "\n";
+    const std::string& content = world.find(ino)->visible;
+    if (content != promise.content) return "file " + std::to_string(ino) + " has " + std::to_string(content.size()) + " bytes that are not the promised " + std::to_string(promise.content.size()) + "\n";
   }
   return {};
 }
 
-// The file system must be one to go on with: new files of the same sizes as those that were lost, one more power loss.
+// The file system must be one to go on with: new files, under numbers that may have been those of others that were lost,
+// some synced and some not, and one more power loss.
 std::string go_on(SimWorld& world, const Enumeration& how) {
-  SimBackend backend(world);
+  std::map<std::uint64_t, std::string> made;
   std::uint64_t kept = 0;
+  const unsigned life = world.lives();
   {
-    auto filesystem = Filesystem::open(backend, options_of(how, world, false));
+    auto backend = open_store(world);
+    if (!backend) return "going on: the store: " + describe(backend.error()) + "\n";
+    auto filesystem = Filesystem::open(**backend, options_of(how, world, false));
     if (!filesystem) return "going on: " + describe(filesystem.error()) + "\n";
-    auto made = (*filesystem)->make_node({}, fs::root_ino, "~", S_IFREG | 0640, 0);
-    if (!made) return "going on: create: " + describe(made.error()) + "\n";
-    kept = made->ino;
-    const std::string text = "kept";
-    if (!(*filesystem)->write({}, kept, std::as_bytes(std::span(text)), 0) || !(*filesystem)->fsync(kept, false)) return "going on: write\n";
-    (void)(*filesystem)->forget(kept, 1);
+    for (const char* name : {"~a", "~b", "~c", "~"}) {
+      auto file = (*filesystem)->make_node({}, fs::root_ino, name, S_IFREG | 0640, 0);
+      if (!file) return "going on: create: " + describe(file.error()) + "\n";
+      kept = file->ino;
+      made[kept] = std::string("kept ") + name;
+      if (!(*filesystem)->write({}, kept, std::as_bytes(std::span(made[kept])), 0)) return "going on: write\n";
+      (void)(*filesystem)->forget(kept, 1);
+    }
+    if (const Status synced = (*filesystem)->fsync(kept, false); !synced) return "going on: fsync: " + describe(synced.error()) + "\n";
   }
   Namespace before = empty_namespace();
   if (!replay(world, before)) return "going on: replay\n";
   world.crash();
-  auto filesystem = Filesystem::open(backend, options_of(how, world, true));
+  auto backend = open_store(world);
+  if (!backend) return "after going on: the store: " + describe(backend.error()) + "\n";
+  auto filesystem = Filesystem::open(**backend, options_of(how, world, true));
   if (!filesystem) return "after going on: " + describe(filesystem.error()) + "\n";
   Namespace after = empty_namespace();
   if (!replay(world, after)) return "after going on: replay\n";
   if (state_of(before) != state_of(after)) return "after going on:\n" + state_of(after) + "was:\n" + state_of(before);
-  if (world.containers.at(kept)->visible != "kept") return "after going on: the new file lost its content\n";
+  for (const auto& [ino, content] : made)
+    if (world.find(ino)->life < life) return "after going on: file " + std::to_string(ino) + " has the container of one that was lost\n";
+  if (world.find(kept)->visible != made[kept]) return "after going on: the new file lost its content\n";
   return check_shape(after, world);
 }
 
 // One life that ends before event `n`. True in `complete` where the scenario was over before that.
 std::string one_end(const Scenario& scenario, const Enumeration& how, const Reference& reference, std::uint64_t n, std::uint64_t seed, bool& complete) {
-  SimWorld world(how.durability, seed);
+  SimWorld world = world_of(how, seed);
   world.lie(how.lies);
   world.end_before(n);
-  SimBackend backend(world);
   std::size_t steps = 0, low = 0, high = reference.records[0];
   std::map<std::uint64_t, Promise> promises;
   {
+    const auto backend = open_store(world).value();
     std::unique_ptr<Filesystem> filesystem;
     Life* life = nullptr;
     std::optional<Life> alive;
     try {
-      auto opened = Filesystem::open(backend, options_of(how, world, false));
+      auto opened = Filesystem::open(*backend, options_of(how, world, false));
       if (!opened) return "the file system cannot be made: " + describe(opened.error()) + "\n";
       filesystem = std::move(*opened);
       if (how.durability == Durability::cache_line) low = high;
@@ -204,10 +227,17 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
     } catch (const PowerLoss&) {
       complete = false;
     }
+    world.end_before(0);  // what follows is our own tidying
     if (life != nullptr) promises = life->promises;
   }
   world.crash();
-  const auto fresh = [&] { return Filesystem::open(backend, options_of(how, world, true)); };
+  std::unique_ptr<Backend> backend;
+  const auto fresh = [&]() -> Result<std::unique_ptr<Filesystem>> {
+    auto store = open_store(world);
+    if (!store) return std::unexpected(store.error());
+    backend = std::move(*store);
+    return Filesystem::open(*backend, options_of(how, world, true));
+  };
   if (world.chance()) {  // the power goes once more, in the middle of the recovery
     world.end_before(1 + world.random()() % 6);
     try {
@@ -266,13 +296,21 @@ std::optional<std::string> enumerate(const Scenario& scenario, const Enumeration
   }
 }
 
-std::vector<std::string> events_of(const Scenario& scenario, const Enumeration& how) {
-  SimWorld world(how.durability, how.seed);
-  SimBackend backend(world);
-  auto filesystem = Filesystem::open(backend, options_of(how, world, false));
+std::vector<Event> events_of(const Scenario& scenario, const Enumeration& how) {
+  SimWorld world = world_of(how, how.seed);
+  const auto backend = open_store(world).value();
+  auto filesystem = Filesystem::open(*backend, options_of(how, world, false));
   Life life{world, **filesystem, {}, 0};
-  for (const auto& step : scenario) step.run(life);
-  return world.names();
+  std::vector<Event> events;
+  const auto note = [&](std::size_t step) {
+    for (std::size_t i = events.size(); i < world.names().size(); ++i) events.push_back({world.names()[i], step});
+  };
+  note(0);
+  for (std::size_t step = 0; step < scenario.size(); ++step) {
+    scenario[step].run(life);
+    note(step + 1);
+  }
+  return events;
 }
 
 }  // namespace efs::test

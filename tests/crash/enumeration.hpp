@@ -29,7 +29,7 @@ struct Life {
 
   /// The inode of "a/b"; 0 where there is none.
   std::uint64_t find(const std::string& path);
-  std::string content(std::uint64_t ino) { return world.containers.at(ino)->visible; }
+  std::string content(std::uint64_t ino) { return world.find(ino)->visible; }
 };
 
 struct Step {
@@ -43,6 +43,7 @@ struct Enumeration {
   Durability durability = Durability::cache_line;
   std::uint64_t seed = 1;
   unsigned rounds = 4;  // random remains for each end of the world
+  unsigned places = 1;  // of the store; with several, names decide where new files go, and the first is soon full
   std::uint64_t smallest_compaction = 16u << 20;
   fs::Filesystem::Rules rules;
   Lies lies;
@@ -56,7 +57,11 @@ std::string check_journal(SimWorld& world);
 /// the world were tried.
 std::optional<std::string> enumerate(const Scenario& scenario, const Enumeration& how, std::size_t* ends = nullptr);
 
-/// The events of a run without an end.
-std::vector<std::string> events_of(const Scenario& scenario, const Enumeration& how);
+/// The events of a run without an end, and the step of each; 0: the making of the file system.
+struct Event {
+  std::string name;
+  std::size_t step = 0;
+};
+std::vector<Event> events_of(const Scenario& scenario, const Enumeration& how);
 
 }  // namespace efs::test

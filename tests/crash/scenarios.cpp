@@ -54,7 +54,7 @@ Step rename(const std::string& from, const std::string& to, unsigned flags = 0) 
             const auto a = place(life, from), b = place(life, to);
             const auto source = life.find(from), target = life.find(to);
             // R6: where it replaces a file, what takes its place is there whole with the record.
-            if (source != 0 && target != 0 && source != target && life.world.containers.contains(source) && life.world.containers.contains(target) && !life.promises.contains(source))
+            if (source != 0 && target != 0 && source != target && life.world.find(source) != nullptr && life.world.find(target) != nullptr && !life.promises.contains(source))
               life.promises[source] = {life.content(source), life.records_after};
             (void)life.filesystem.rename({}, a.parent, a.name, b.parent, b.name, flags);
           }};
@@ -73,7 +73,7 @@ Step kernel_write(const std::string& path, const std::string& text) {
             const auto ino = life.find(path);
             if (ino == 0 || !life.filesystem.open({}, ino, O_WRONLY)) return;
             life.promises.erase(ino);
-            auto& data = *life.world.containers.at(ino);
+            auto& data = *life.world.find(ino);
             data.visible = text;
             data.synced = false;
           }};
@@ -89,7 +89,7 @@ Step truncate(const std::string& path, std::uint64_t size) {
 Step fsync(const std::string& path) {
   return {"fsync " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino != 0 && life.world.containers.contains(ino) && life.filesystem.fsync(ino, false)) life.promises[ino] = {life.content(ino), 0};
+            if (ino != 0 && life.world.find(ino) != nullptr && life.filesystem.fsync(ino, false)) life.promises[ino] = {life.content(ino), 0};
           }};
 }
 // Where it cannot fail it syncs every record, whatever the file.
@@ -142,17 +142,21 @@ Step stage_directory(const std::string& path) {
 Step stage_symlink(const std::string& path) {
   return {"stage in symlink " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).make_symlink(path, "target", {}); }};
 }
-// A clean file is what the PFS has, or it is not there.
+// A filled container without a name. A clean file is what the PFS has, or it is not there.
+std::uint64_t fill(Life& life, const std::string& path, const std::string& content) {
+  auto file = fs::Staging(life.filesystem).begin_open_file_at(static_cast<unsigned char>(path.back()) % life.world.places.size());
+  if (!file) return 0;
+  auto& data = *life.world.find(file->ino);
+  data.visible = content;
+  data.synced = false;
+  life.promises[file->ino] = {content, 0};
+  return file->ino;
+}
 Step stage_file(const std::string& path, const std::string& content) {
   return {"stage in " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
-            auto ino = staging.begin_file();
-            if (!ino) return;
-            auto& data = *life.world.containers.at(*ino);
-            data.visible = content;
-            data.synced = false;
-            life.promises[*ino] = {content, 0};
-            if (!staging.publish_file(*ino, path, {.mode = 0644}, {.device = 1, .inode = *ino, .size = content.size()})) staging.abandon(*ino);
+            const auto ino = fill(life, path, content);
+            if (ino != 0 && !staging.publish_file(ino, path, {.mode = 0644}, {.device = 1, .inode = ino, .size = content.size()})) staging.abandon(ino);
           }};
 }
 Step stage_link(const std::string& existing, const std::string& path) {
@@ -172,12 +176,143 @@ Step saved(const std::string& path, bool in_place) {
             const auto ino = life.find(path);
             if (ino == 0) return;
             // From here on it is clean: what is found after power loss is this content or no file.
-            if (life.world.containers.contains(ino)) life.promises[ino] = {life.content(ino), life.records_after};
+            if (life.world.find(ino) != nullptr) life.promises[ino] = {life.content(ino), life.records_after};
             (void)fs::Staging(life.filesystem).mark_saved(path, {.device = 2, .inode = 7}, in_place);
           }};
 }
 Step tend() {
   return {"tend", [](Life& life) { life.filesystem.tend(); }};
+}
+Step new_connection() {
+  return {"new connection", [](Life& life) { (void)life.filesystem.new_connection(); }};
+}
+Step set_owner_and_times(const std::string& path) {
+  return {"chown, utimens " + path, [=](Life& life) { (void)life.filesystem.setattr({}, life.find(path), {.uid = 5, .gid = 6, .atime = 1, .mtime = 2}); }};
+}
+Step allocate(const std::string& path) {
+  return {"allocate " + path, [=](Life& life) { (void)life.filesystem.allocate({}, life.find(path), 0, 0, 4096); }};
+}
+// u::rw-,u:5:r--,g::r--,m::r--,o::---
+Step set_acl(const std::string& path, const char* name) {
+  return {"ACL of " + path, [=](Life& life) {
+            static constexpr unsigned char list[] = {2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 5, 0, 0, 0, 4, 0, 4, 0, 255, 255, 255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255};
+            (void)life.filesystem.setxattr({}, life.find(path), name, std::string(reinterpret_cast<const char*>(list), sizeof list), 0);
+          }};
+}
+Step fill_pool() {
+  return {"fill pool", [](Life& life) { life.filesystem.fill_pool([](auto) {}); }};
+}
+fs::StagedFile staged_file(std::uint64_t ino, const std::string& path, const std::string& content) {
+  return {.ino = ino, .path = path, .attributes = {.mode = 0640}, .origin = {.device = 1, .inode = ino, .size = content.size()}, .xattrs = {{"user.load", content.substr(0, 5)}}};
+}
+// What a load brings, in the place of what is there.
+Step load(const std::string& path, const std::string& content, fs::Over over, const std::string& parts = {}) {
+  return {"load " + path, [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            const auto ino = fill(life, path, content);
+            if (ino != 0 && !staging.publish_over(staged_file(ino, path, content), over, parts)) staging.abandon(ino);
+          }};
+}
+Step stage_several(const std::vector<std::string>& paths, std::size_t xattr_bytes) {
+  return {"stage in several", [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            std::vector<fs::StagedFile> files;
+            for (const auto& path : paths) {
+              const auto ino = fill(life, path, "content of " + path);
+              if (ino == 0) continue;
+              files.push_back(staged_file(ino, path, "content of " + path));
+              files.back().xattrs["user.large"] = std::string(xattr_bytes, 'x');
+            }
+            Status failed;
+            for (std::size_t i = staging.publish_files(files, failed); i < files.size(); ++i) staging.abandon(files[i].ino);
+          }};
+}
+// One that is begun and given up: its number is used, and no record knows.
+Step stage_nothing() {
+  return {"stage in and give up", [](Life& life) {
+            fs::Staging staging(life.filesystem);
+            if (const auto ino = staging.begin_file()) staging.abandon(*ino);
+            if (const auto file = staging.begin_open_file()) staging.abandon(file->ino);
+          }};
+}
+// A container that the cache has, too: written long ago, and synced by nobody.
+Step adopt(const std::string& path, const std::string& content) {
+  return {"adopt " + path, [=](Life& life) {
+            auto data = std::make_shared<SimWorld::Data>();
+            data->visible = content;
+            data->synced = false;
+            const int fd = 1000 + static_cast<int>(life.world.shared.size());
+            life.world.shared[fd] = data;
+            fs::Staging staging(life.filesystem);
+            const auto file = staging.adopt_file(fd);
+            if (!file) return;
+            life.promises[file->ino] = {content, 0};
+            if (!staging.publish_file(file->ino, path, {.mode = 0644}, {.device = 1, .inode = file->ino, .size = content.size()})) staging.abandon(file->ino);
+          }};
+}
+Step load_links(const std::string& existing, const std::vector<std::string>& names) {
+  return {"load links of " + existing, [=](Life& life) { (void)fs::Staging(life.filesystem).link_files(existing, names, fs::Over::anything); }};
+}
+Step load_directory(const std::string& path) {
+  return {"load directory " + path, [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            (void)staging.add_directory(path, {.mode = 0700}, {{"user.d", "x"}});
+            (void)staging.settle_directory(path, {.mode = 0700, .atime = 3, .mtime = 4});
+          }};
+}
+Step stage_xattrs(const std::string& path) {
+  return {"stage in xattrs of " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).set_xattrs(path, {{"user.one", "1"}, {"user.two", "2"}}); }};
+}
+Step load_symlink(const std::string& path) {
+  return {"load symlink " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).add_symlink(path, "target", {}); }};
+}
+Step keep(const std::string& path) {
+  return {"keep " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).set_keep(path, fs::Keep::persistent); }};
+}
+Step unstage(const std::string& path) {
+  return {"take out " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).remove(path); }};
+}
+// An unload: booked only where nobody has changed the file since.
+Step unload(const std::string& path) {
+  return {"unload " + path, [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            const auto ino = life.find(path);
+            const auto edits = staging.edits(ino);
+            const auto writers = staging.writers(ino);
+            if (!edits || !writers || writers->open > 0) return;  // it would not be booked
+            if (life.world.find(ino) != nullptr) life.promises[ino] = {life.content(ino), life.records_after};
+            (void)staging.set_saved(ino, path, *edits, {.device = 2, .inode = 9}, false);
+          }};
+}
+Step close_after_write(const std::string& path) {
+  return {"close " + path, [=](Life& life) { life.filesystem.release(life.find(path), O_RDWR); }};
+}
+// All that changes nothing, but for the atime of a directory.
+Step look(const std::string& directory, const std::string& name) {
+  return {"look at " + directory + "/" + name, [=](Life& life) {
+            const auto parent = life.find(directory), ino = life.find(directory + "/" + name);
+            std::vector<std::byte> bytes(64);
+            (void)life.filesystem.readdir(parent, 0, 10);
+            (void)life.filesystem.getattr(ino);
+            (void)life.filesystem.readlink(ino);
+            (void)life.filesystem.listxattr(ino);
+            (void)life.filesystem.getxattr(ino, "user.k");
+            if (life.filesystem.open({}, ino, O_RDONLY)) {
+              (void)life.filesystem.read(ino, bytes, 0);
+              (void)life.filesystem.seek(ino, 0, SEEK_DATA);
+              life.filesystem.release(ino, O_RDONLY);
+            }
+            (void)life.filesystem.statfs();
+            fs::Staging staging(life.filesystem);
+            (void)staging.walk();
+            (void)staging.gone();
+            (void)staging.find(directory + "/" + name);
+            (void)staging.attributes(ino);
+            (void)staging.hold(ino);
+            (void)staging.open_container(ino, O_RDONLY);
+            (void)staging.available_bytes();
+            (void)staging.available_by_place();
+          }};
 }
 
 }  // namespace
@@ -188,14 +323,37 @@ Scenario every_operation() {
       stage_file("in/late", "not settled before the end"), mkdir("d"), create("d/f"), write("d/f", std::string(200, 'f')), surely(fsync("d/f")), set_xattr("d/f", "value"),
       kernel_write("d/f", std::string(150, 'k')), surely(fsync("d/f")), write("d/f", "x", 20), create("d/g"), kernel_write("d/g", "second version"), rename("d/g", "d/f"),
       create("d/h"), write("d/h", "third"), link("d/h", "h2"), unlink("d/h"), rename("h2", "d/f"), fsyncdir(), create("fifo", S_IFIFO | 0600), symlink("s", "d/f"), chmod("d/f", 0600),
-      truncate("d/f", 3), surely(fsync("d/f")), create("x"), kernel_write("x", "exchanged"), rename("x", "in/a", RENAME_EXCHANGE), remove_xattr("d/f"), nameless_then_linked("t"), unlink_while_open("t"),
+      truncate("d/f", 3), surely(fsync("d/f")), create("x"), kernel_write("x", "exchanged"), rename("x", "in/a", RENAME_EXCHANGE), set_xattr("d/f", "again"), remove_xattr("d/f"), nameless_then_linked("t"), unlink_while_open("t"),
       write("in/b", "changed", 100), surely(fsync("in/b")), saved("in/b", true), saved("d/f", false), settle(), write("d/f", "again"), mkdir("d/e"), rename("d/e", "e"), mkdir("full"), rename("e", "full"), rmdir("full"),
       create("y"), write("y", "gone soon"), surely(fsync("y")), unlink("y"), create("z"), tend(), unlink("z"), unlink("in/late"), tend(), tend(), tend(), tend(), tend(), tend(), rename("d/f", "final"), take_back("in/c"), unlink("in/b2"), rename("in/l", "moved"), unlink("moved"), forget_gone("in/late"), fsyncdir()};
+}
+
+Scenario every_staging() {
+  const std::string one(700, '1'), two(900, '2');
+  return {
+      new_connection(), stage_directory("in"), stage_xattrs("in"), stage_several({"in/a", "in/b", "in/c"}, 300), adopt("in/shared", one), stage_nothing(), settle(), load_directory("d"), load("d/n", one, fs::Over::nothing),
+      set_acl("d", "system.posix_acl_default"), fill_pool(), create("d/w"), write("d/w", two), close_after_write("d/w"), set_acl("d/w", "system.posix_acl_access"), set_owner_and_times("d/w"), allocate("d/w"), surely(fsync("d/w")), look("d", "w"),
+      load("d/w", two, fs::Over::anything), load("in/a", two, fs::Over::clean), load("d/part", one, fs::Over::nothing, "0+100"), load_links("d/w", {"d/w2", "in/b"}), load_symlink("d/s"), look("d", "s"), keep("d/w2"), create("x"), write("x", one), close_after_write("x"),
+      unload("x"), settle(), unload("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), unlink("d/part"), new_connection(), fsyncdir()};
 }
 
 Scenario visible_operations() {
   return {create("a"),      mkdir("d"),           fsyncdir(),       create("d/b"),     chmod("a", 0600),  set_xattr("a", "value"), write("d/b", "data"), surely(fsync("d/b")), link("a", "l"),
           rename("d/b", "c"), symlink("s", "target"), fsyncdir(),       unlink("l"),       rename("c", "a"),  rmdir("d"),              surely(fsync("a")),   create("e"),          fsyncdir()};
+}
+
+Scenario new_file_with_fsync() { return {mkdir("d"), create("d/f"), write("d/f", std::string(300, 'f')), surely(fsync("d/f"))}; }
+
+Scenario bulky_attributes() {
+  return {stage_directory("in"), stage_several({"in/bulky"}, 140'000), settle(), fsyncdir()};
+}
+
+Scenario equal_records() { return {mkdir("p"), fsyncdir(), create("f"), mkdir("a"), mkdir("b"), mkdir("c"), mkdir("d"), mkdir("g"), mkdir("h"), mkdir("i")}; }
+
+Step tending(bool durable) {
+  Step step = tend();
+  step.syncs = durable;
+  return step;
 }
 
 Scenario random_operations(std::uint64_t seed, std::size_t steps) {
@@ -210,7 +368,7 @@ Scenario random_operations(std::uint64_t seed, std::size_t steps) {
   Scenario scenario;
   while (scenario.size() < steps) {
     const std::string one = path(), two = path();
-    switch (random() % 20) {
+    switch (random() % 24) {
       case 0: case 1: scenario.push_back(create(one)); break;
       case 2: scenario.push_back(mkdir(one)); break;
       case 3: scenario.push_back(unlink(one)); break;
@@ -226,7 +384,11 @@ Scenario random_operations(std::uint64_t seed, std::size_t steps) {
       case 16: scenario.push_back(set_xattr(one, text())); break;
       case 17: scenario.push_back(stage_file(one, text())); break;
       case 18: scenario.push_back(random() % 2 == 0 ? settle() : saved(one, random() % 2 == 0)); break;
-      default: scenario.push_back(random() % 2 == 0 ? tend() : unlink_while_open(one)); break;
+      case 19: scenario.push_back(random() % 2 == 0 ? tend() : unlink_while_open(one)); break;
+      case 20: scenario.push_back(load(one, text(), random() % 2 == 0 ? fs::Over::clean : fs::Over::anything)); break;
+      case 21: scenario.push_back(random() % 2 == 0 ? load_links(one, {two}) : adopt(one, text())); break;
+      case 22: scenario.push_back(random() % 2 == 0 ? unload(one) : take_back(one)); break;
+      default: scenario.push_back(random() % 3 == 0 ? fill_pool() : random() % 2 == 0 ? stage_nothing() : unstage(one)); break;
     }
   }
   return scenario;

@@ -19,7 +19,7 @@ target() {
     echo "FAIL $name does not build"; head -n 20 "$work/log"; failed=$((failed + 1)); return
   fi
   mkdir -p "$work/corpus-$name"
-  if "$work/$name" -max_total_time="$seconds" -max_len=8192 -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$work/$name-" -print_final_stats=1 "$work/corpus-$name" "$source/tests/fuzz/corpus/$name" >"$work/log" 2>&1; then
+  if "$work/$name" -max_total_time="$seconds" -max_len=32768 -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$work/$name-" -print_final_stats=1 "$work/corpus-$name" "$source/tests/fuzz/corpus/$name" >"$work/log" 2>&1; then
     passed=$((passed + 1)); grep -E 'number_of_executed_units|new_units_added' "$work/log" | sed "s/^/$name /"
   else
     echo "FAIL $name"; tail -n 30 "$work/log"; failed=$((failed + 1))

@@ -60,6 +60,9 @@ FailingNew::FailingNew(std::uint64_t n) {
 FailingNew::~FailingNew() { left = 0; }
 bool FailingNew::met() const { return failed; }
 
+SparedAllocations::SparedAllocations() : left_(left) { left = 0; }
+SparedAllocations::~SparedAllocations() { left = left_; }
+
 std::uint64_t allocations() { return count; }
 
 }  // namespace efs::test

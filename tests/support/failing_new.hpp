@@ -18,4 +18,16 @@ class FailingNew {
 /// How many allocations this thread has made so far: a measure of work that is the same on every machine.
 std::uint64_t allocations();
 
+/// While it lives none fails: what a simulated kernel does is all or nothing.
+class SparedAllocations {
+ public:
+  SparedAllocations();
+  ~SparedAllocations();
+  SparedAllocations(const SparedAllocations&) = delete;
+  SparedAllocations& operator=(const SparedAllocations&) = delete;
+
+ private:
+  const std::uint64_t left_;
+};
+
 }  // namespace efs::test

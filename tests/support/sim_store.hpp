@@ -18,7 +18,9 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "backends/virtual_device.hpp"
 #include "store/medium.hpp"
+#include "support/failing_new.hpp"
 
 namespace efs::test {
 
@@ -34,7 +36,7 @@ struct Lies {
 
 class SimWorld {
  public:
-  SimWorld(Durability durability, std::uint64_t seed) : durability_(durability), random_(seed) {}
+  SimWorld(Durability durability, std::uint64_t seed, std::size_t places = 1) : places(places), durability_(durability), random_(seed) { names_.reserve(1U << 14); }
 
   Durability durability() const { return durability_; }
   std::mt19937_64& random() { return random_; }
@@ -43,12 +45,12 @@ class SimWorld {
   /// The world ends before event number n (1 is the first); 0: never.
   void end_before(std::uint64_t n) { end_ = n; }
   std::uint64_t events() const { return count_; }
-  const std::vector<std::string>& names() const { return names_; }
+  const std::vector<const char*>& names() const { return names_; }
   bool loses_zeros() const { return lies_.keeps_old; }
   void lie(Lies lies) { lies_ = std::move(lies); }
 
   /// True: the event takes place.
-  bool event(const std::string& name) {
+  bool event(const char* name) {
     if (dead_) throw PowerLoss{};
     ++count_;
     names_.push_back(name);
@@ -100,9 +102,28 @@ class SimWorld {
   struct Data {  // of a container
     std::string visible, durable;
     bool synced = true;  // equal
+    unsigned life = 0;   // in which it was made: power losses so far
   };
   using DataPtr = std::shared_ptr<Data>;
-  std::map<std::uint64_t, DataPtr> containers, durable_containers;
+  struct Place {  // of the store: a file system of its own
+    std::map<std::uint64_t, DataPtr> containers, durable_containers;
+    std::size_t room = SIZE_MAX;  // containers that it takes
+  };
+  std::vector<Place> places;
+  unsigned lives() const { return lives_; }
+  bool ended() const { return dead_; }
+  std::map<int, DataPtr> shared;  // files of others that can be adopted as containers, by descriptor
+
+  /// The container; null: there is none.
+  DataPtr find(std::uint64_t id) const {
+    for (const auto& place : places)
+      if (const auto found = place.containers.find(id); found != place.containers.end()) return found->second;
+    return nullptr;
+  }
+  void for_each_container(const std::function<void(std::uint64_t id, Data& data)>& visit) const {
+    for (const auto& place : places)
+      for (const auto& [id, data] : place.containers) visit(id, *data);
+  }
 
   void sync_file(File& file) {
     for (const auto line : file.dirty) copy_line(file, line, ~0U);
@@ -131,23 +152,8 @@ class SimWorld {
         std::memcpy(file->visible.at(line * 64), file->durable.at(line * 64), 64);
       }
     }
-    // Containers: each creation and removal by itself may have made it.
-    std::set<std::uint64_t> ids;
-    for (const auto& [id, data] : containers) ids.insert(id);
-    for (const auto& [id, data] : durable_containers) ids.insert(id);
-    std::map<std::uint64_t, DataPtr> found;
-    for (const auto id : ids) {
-      const auto now = containers.find(id), before = durable_containers.find(id);
-      const bool sure = now != containers.end() && before != durable_containers.end();
-      if (!sure && chance()) continue;
-      found[id] = now != containers.end() ? now->second : before->second;
-    }
-    for (auto& [id, data] : found) {
-      if (!data->synced) mix(*data);
-      data->visible = data->durable;
-      data->synced = true;
-    }
-    containers = durable_containers = found;
+    for (auto& place : places) crash_place(place);
+    ++lives_;
     dead_ = false;
     end_ = 0;
     count_ = 0;
@@ -156,6 +162,27 @@ class SimWorld {
   }
 
  private:
+  // Containers: each creation and removal by itself may have made it. A number that was used again leads to the container
+  // that had it before, to the new one, or to none.
+  void crash_place(Place& place) {
+    std::set<std::uint64_t> ids;
+    for (const auto& [id, data] : place.containers) ids.insert(id);
+    for (const auto& [id, data] : place.durable_containers) ids.insert(id);
+    std::map<std::uint64_t, DataPtr> found;
+    for (const auto id : ids) {
+      const auto now = place.containers.find(id), before = place.durable_containers.find(id);
+      const bool is = now != place.containers.end(), was = before != place.durable_containers.end();
+      const bool sure = is && was && now->second == before->second;
+      if (!sure && chance()) continue;
+      found[id] = is && (!was || sure || chance()) ? now->second : was ? before->second : now->second;
+    }
+    for (auto& [id, data] : found) {
+      if (!data->synced) mix(*data);
+      data->visible = data->durable;
+      data->synced = true;
+    }
+    place.containers = place.durable_containers = found;
+  }
   static void copy_line(File& file, std::uint64_t line, unsigned words) {
     for (std::size_t word = 0; word < 8; ++word)
       if ((words >> word & 1U) != 0) std::memcpy(file.durable.at(line * 64 + word * 8), file.visible.at(line * 64 + word * 8), 8);
@@ -171,12 +198,13 @@ class SimWorld {
   const Durability durability_;
   std::mt19937_64 random_;
   std::uint64_t end_ = 0, count_ = 0;
+  unsigned lives_ = 0;
   bool dead_ = false;
   std::uint64_t failing_ = 0, calls_ = 0;
   int code_ = 0;
   bool fails_on_ = false;
   std::string failed_call_;
-  std::vector<std::string> names_;
+  std::vector<const char*> names_;
   Lies lies_;
 };
 
@@ -254,6 +282,7 @@ class SimMedium final : public store::Medium {
   }
   Status rename(const std::string& from, const std::string& to) override {
     EFS_TRY(world_.call("journal rename"));
+    const SparedAllocations spared;
     const auto file = world_.files.at(from);
     world_.files.erase(from);
     world_.files[to] = file;
@@ -272,6 +301,7 @@ class SimMedium final : public store::Medium {
   Status sync_names() override {
     EFS_TRY(world_.call("names sync"));
     if (!world_.event("names sync")) return {};
+    const SparedAllocations spared;
     for (auto& step : world_.names_on_the_way) step(world_.durable_files);
     world_.names_on_the_way.clear();
     return {};
@@ -283,7 +313,7 @@ class SimMedium final : public store::Medium {
 
 class SimBackend final : public Backend {
  public:
-  explicit SimBackend(SimWorld& world) : world_(world) {}
+  explicit SimBackend(SimWorld& world, std::size_t place = 0) : world_(world), place_(world.places.at(place)) {}
 
   class SimContainer final : public Container {
    public:
@@ -340,19 +370,30 @@ class SimBackend final : public Backend {
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
     EFS_TRY(world_.call("create"));
-    if (world_.containers.contains(id)) return fail(EEXIST);
-    world_.containers[id] = std::make_shared<SimWorld::Data>();
+    if (place_.containers.contains(id)) return fail(EEXIST);
+    if (place_.containers.size() >= place_.room) return fail(ENOSPC);
+    const auto data = std::make_shared<SimWorld::Data>();
+    data->life = world_.lives();
+    place_.containers[id] = data;
     return open(id);
   }
   Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
     EFS_TRY(world_.call("open"));
-    const auto found = world_.containers.find(id);
-    if (found == world_.containers.end()) return fail(ENOENT);
+    const auto found = place_.containers.find(id);
+    if (found == place_.containers.end()) return fail(ENOENT);
     return std::make_shared<SimContainer>(world_, found->second);
   }
+  Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override {
+    EFS_TRY(world_.call("adopt"));
+    const auto found = world_.shared.find(fd);
+    if (found == world_.shared.end()) return fail(EXDEV);
+    if (!place_.containers.emplace(id, found->second).second) return fail(EEXIST);
+    return open(id);
+  }
   std::uint64_t remove(std::uint64_t id) override {
-    if (world_.containers.contains(id)) world_.event("remove");
-    world_.containers.erase(id);
+    if (world_.ended()) return 0;  // a destructor: its process is no more
+    if (place_.containers.contains(id)) world_.event("remove");
+    place_.containers.erase(id);
     return 0;
   }
   Result<struct stat> attributes(std::uint64_t id) override {
@@ -362,29 +403,29 @@ class SimBackend final : public Backend {
   }
   Status set_times(std::uint64_t id, std::optional<FileTime>, std::optional<FileTime>) override {
     EFS_TRY(world_.call("set_times by id"));
-    return world_.containers.contains(id) ? Status{} : fail(ENOENT);
+    return place_.containers.contains(id) ? Status{} : fail(ENOENT);
   }
   Status sync_name(std::uint64_t id) override {
     EFS_TRY(world_.call("container name sync"));
     if (!world_.event("container name sync")) return {};
-    if (const auto found = world_.containers.find(id); found != world_.containers.end()) world_.durable_containers[id] = found->second;
-    else world_.durable_containers.erase(id);
+    if (const auto found = place_.containers.find(id); found != place_.containers.end()) place_.durable_containers[id] = found->second;
+    else place_.durable_containers.erase(id);
     return {};
   }
   Status sync_all() override {
     EFS_TRY(world_.call("all data sync"));
     if (!world_.event("all data sync")) return {};
-    for (auto& [id, data] : world_.containers) SimContainer::settle(*data);
-    world_.durable_containers = world_.containers;
+    for (auto& [id, data] : place_.containers) SimContainer::settle(*data);
+    place_.durable_containers = place_.containers;
     return {};
   }
   Status for_each(const std::function<void(std::uint64_t)>& visit) override {
     EFS_TRY(world_.call("for_each"));
-    const auto copy = world_.containers;
+    const auto copy = place_.containers;
     for (const auto& [id, data] : copy) visit(id);
     return {};
   }
-  Space space() override { return {.capacity = 1u << 30, .used = 0, .available = 1u << 30}; }
+  Space space() override { return {.capacity = 1u << 30, .used = 0, .available = place_.containers.size() < place_.room ? 1u << 30 : 0}; }
   Status admit_writer() override { return {}; }
   Durability durability() const override { return world_.durability(); }
   bool offers_descriptor() const override { return false; }
@@ -392,6 +433,15 @@ class SimBackend final : public Backend {
 
  private:
   SimWorld& world_;
+  SimWorld::Place& place_;
 };
+
+/// The backend of a world: of all its places, as one device looks at them now.
+inline Result<std::unique_ptr<Backend>> open_store(SimWorld& world) {
+  if (world.places.size() == 1) return std::make_unique<SimBackend>(world);
+  VirtualDeviceOptions options{.members = {}, .new_containers = 0, .spill = true};
+  for (std::size_t place = 0; place < world.places.size(); ++place) options.members.push_back({.id = std::to_string(place), .backend = std::make_unique<SimBackend>(world, place)});
+  return make_virtual_device(std::move(options));
+}
 
 }  // namespace efs::test

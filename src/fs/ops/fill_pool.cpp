@@ -15,7 +15,11 @@ void Filesystem::fill_pool(const std::function<void(std::span<const ContainerPoo
     slow_work_begins();  // some dozens of files
     made.reserve(wanted);
     Status status = backend_.admit_writer();
-    auto number = status ? reserve_numbers(wanted) : std::unexpected(status.error());
+    auto number = [&]() -> Result<std::uint64_t> {
+      EFS_TRY(status);
+      WriteLock lock(mutex_);
+      return reserve_numbers(wanted);
+    }();
     if (!number) status = std::unexpected(number.error());
     while (status && made.size() < wanted) {
       auto container = backend_.create(*number);
@@ -34,10 +38,19 @@ void Filesystem::fill_pool(const std::function<void(std::span<const ContainerPoo
 
 // By a record, so that none of them is used twice, also after a crash.
 Result<std::uint64_t> Filesystem::reserve_numbers(std::size_t count) {
-  WriteLock lock(mutex_);
   const std::uint64_t first = names_.next_ino();
   EFS_TRY(commit(0, UsedInodes{first + count}));
   return first;
+}
+
+Result<std::uint64_t> Filesystem::new_number() {
+  constexpr std::size_t ahead = 256;
+  if (numbers_.next == numbers_.end) {
+    const auto first = reserve_numbers(ahead);
+    if (!first) return std::unexpected(first.error());
+    numbers_ = {*first, *first + ahead};
+  }
+  return numbers_.next++;
 }
 
 }  // namespace efs::fs

@@ -108,7 +108,9 @@ Result<ContainerPool::Ready> Filesystem::take_container(FileTime now, unsigned p
     }
     return std::move(*taken);
   }
-  ContainerPool::Ready made{.ino = names_.next_ino(), .container = nullptr};
+  const auto number = new_number();
+  if (!number) return std::unexpected(number.error());
+  ContainerPool::Ready made{.ino = *number, .container = nullptr};
   auto container = backend_.create_at(made.ino, place);
   if (!container) return std::unexpected(container.error());
   made.container = std::move(*container);

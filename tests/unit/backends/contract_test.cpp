@@ -13,6 +13,7 @@
 
 #include "backends/fsdax.hpp"
 #include "backends/virtual_device.hpp"
+#include "base/shared_mapping.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -193,4 +194,20 @@ TEST_CASE("a container can be a file that is there already, under one more name"
   REQUIRE(::fallocate(fd.get(), 0, 0, static_cast<off_t>(capacity + 4096)) == 0);
   CHECK(backend->adopt(9, fd.get()).error().code == ENOSPC);
   CHECK(backend->space().used == before.used);
+}
+
+TEST_CASE("a directory that takes no MAP_SYNC is not persistent memory") {
+  const auto kind = GENERATE(Kind{"/dev/shm"}, Kind{"/tmp"});
+  const test::TempDirectory directory(kind.parent);
+  const UniqueFd file(::open((directory.path() + "/probe").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  REQUIRE(::ftruncate(file.get(), 4096) == 0);
+  const SharedMapping mapping = map_shared(file.get(), 4096, 0);
+  REQUIRE(mapping.address != nullptr);
+  ::munmap(mapping.address, 4096);
+  const char* forced = std::getenv("PMEM_IS_PMEM_FORCE");
+  const bool persistent = mapping.synchronous || (forced != nullptr && std::string(forced) == "1");
+  const test::TempDirectory store(kind.parent);
+  const Durability found = make(store, kind)->durability();
+  if (found != Durability::volatile_memory) CHECK((found == Durability::cache_line) == persistent);
+  CHECK((persistent || found != Durability::cache_line));
 }

@@ -1,0 +1,25 @@
+#pragma once
+// A shared mapping of a file, with MAP_SYNC where the file system gives it.
+
+#include <sys/mman.h>
+#include <sys/types.h>
+
+#include <cstddef>
+
+namespace efs {
+
+struct SharedMapping {
+  void* address = nullptr;   // null: errno says why; the owner unmaps it
+  bool synchronous = false;  // DAX on persistent memory: a store that is flushed from the processor's caches survives power loss
+};
+
+/// Nothing but the kernel's yes to MAP_SYNC proves persistent memory here: pmem_is_pmem() knows only mappings that libpmem
+/// made itself (and PMEM_IS_PMEM_FORCE, for tests).
+inline SharedMapping map_shared(int fd, std::size_t length, off_t offset) {
+  void* address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd, offset);
+  if (address != MAP_FAILED) return {address, true};
+  address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+  return {address == MAP_FAILED ? nullptr : address, false};
+}
+
+}  // namespace efs

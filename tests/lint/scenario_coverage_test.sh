@@ -1,0 +1,63 @@
+#!/bin/bash
+# Power loss and injected faults (tests/crash, tests/fault) reach every operation: each public member of Filesystem and of
+# Staging is called by a step of tests/crash/scenarios.cpp, and each step is in a scenario.
+#   scenario_coverage_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/../cli/lib.sh" "$@"
+
+# What has no effect on a store and touches none, or runs at its start, which every life of a scenario has.
+EXEMPT='open exists inherited_orphans failed backend recovery attach share_with forget_all'
+
+# members FILE CLASS: the names of the public members.
+members() {
+  awk -v class="class $2 " '
+    index($0, class) == 1 && /\{/ { inside = 1 }
+    inside && /^ private:/ { exit }
+    inside' "$1" | grep -v '^ *//' | grep -oE '[a-z_]+\(' | sed 's/($//' | sort -u
+}
+# declared FILE CLASS: those that are declared there, and not only mentioned in a default or a type.
+declared() { local one; for one in $(members "$1" "$2"); do grep -qE "^  [A-Za-z_:<>,& ]+[ >&]$one\(" "$1" && echo "$one"; done; }
+not_called() { # not_called SCENARIOS HEADER CLASS
+  local one
+  for one in $(declared "$2" "$3"); do
+    case " $EXEMPT " in *" $one "*) continue ;; esac
+    grep -qE "(filesystem|staging|Staging\(life\.filesystem\))\.$one\(" "$1" || echo "$3::$one is in no step"
+  done
+}
+# Every file of src/fs/ops defines a member that is called, or one that those call.
+not_reached() {
+  local file one found
+  for file in "$SOURCE"/src/fs/ops/*.cpp; do
+    found=
+    for one in $(grep -oE 'Filesystem::[a-z_]+\(' "$file" | sed 's/.*:://; s/($//' | sort -u); do
+      if grep -qE "filesystem\.$one\(" "$1" || grep -rqE "[^:a-z_]$one\(" "$SOURCE/src/fs/ops" --include='*.cpp'; then found=yes; fi
+    done
+    [ -n "$found" ] || echo "$(basename "$file") is not reached"
+  done
+}
+unused_steps() {
+  local one
+  for one in $(grep -oE '^Step [a-z_]+\(' "$1" | sed 's/^Step //; s/($//' | sort -u); do
+    [ "$(cat "$1" "$SOURCE/tests/crash/crash_test.cpp" | grep -cE "[^a-z_]$one\(")" -gt 1 ] || echo "step $one is in no scenario"
+  done
+}
+nothing() { local said; said=$("$@"); [ -z "$said" ] || { echo "$said"; return 1; }; }
+
+scenarios=$SOURCE/tests/crash/scenarios.cpp filesystem=$SOURCE/src/fs/filesystem.hpp staging=$SOURCE/src/fs/staging.hpp
+# --- the checks can fail ---
+sed 's/filesystem\.link(/filesystem.lnk(/' "$scenarios" >"$S/scenarios"
+check 'an operation that no step calls is found' grep -qx 'Filesystem::link is in no step' <<<"$(not_called "$S/scenarios" "$filesystem" Filesystem)"
+sed 's/staging\.publish_over(/staging.publish(/' "$scenarios" >"$S/scenarios"
+check 'so is one of the staging' grep -qx 'Staging::publish_over is in no step' <<<"$(not_called "$S/scenarios" "$staging" Staging)"
+sed 's/^  \/\/ Data$/  Status conjure(std::uint64_t ino);/' "$filesystem" >"$S/filesystem"
+check 'and one that is new' grep -qx 'Filesystem::conjure is in no step' <<<"$(not_called "$scenarios" "$S/filesystem" Filesystem)"
+printf 'Step forgotten(const std::string& path) {\n' | cat "$scenarios" - >"$S/scenarios"
+check 'a step that no scenario has is found' grep -qx 'step forgotten is in no scenario' <<<"$(unused_steps "$S/scenarios")"
+
+# --- the tree ---
+check 'there are operations' test "$(declared "$filesystem" Filesystem | wc -l)" -gt 30 -a "$(declared "$staging" Staging | wc -l)" -gt 25
+check 'every operation is in a step' nothing not_called "$scenarios" "$filesystem" Filesystem
+check 'every member of the staging is, too' nothing not_called "$scenarios" "$staging" Staging
+check 'every file of operations is reached' nothing not_reached "$scenarios"
+check 'every step is in a scenario' nothing unused_steps "$scenarios"
+finish
