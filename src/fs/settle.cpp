@@ -69,7 +69,7 @@ Status Filesystem::sync_and_book(std::span<const Unsettled> clean) {
 std::vector<Filesystem::Unsettled> Filesystem::unsynced(const Inode& moved, bool replaces, std::span<const Unsettled> synced) const {
   std::vector<Unsettled> wanted;
   if (backend_.durability() == Durability::volatile_memory || !options_.rules.sync_before_replace) return wanted;
-  const auto look_at = [&](const Inode& inode, bool anyway) {
+  const auto look_at = [&](const Inode& inode, bool anyway) EFS_REQUIRES(mutex_) {
     const auto clean = unsettled(inode);
     const bool done = std::any_of(synced.begin(), synced.end(), [&](const Unsettled& one) { return one.ino == inode.ino && (!clean || one.edits == clean->edits); });
     // What was dirty when it was synced may have been written to and unloaded since: booked is only what was clean.
@@ -78,12 +78,13 @@ std::vector<Filesystem::Unsettled> Filesystem::unsynced(const Inode& moved, bool
   look_at(moved, replaces);
   // Once: what is loaded into it while we sync would hold up the rename for ever.
   if (!moved.is_directory() || !synced.empty() || (unsettled_.empty() && settling_ == 0)) return wanted;
-  std::vector<const Inode*> directories{&moved};
-  for (std::size_t i = 0; i < directories.size(); ++i) {
-    directories[i]->directory->for_each_after(0, [&](const std::string&, const Directory::Entry& entry) {
-      const Inode& inode = *names_.find(entry.ino);
-      if (inode.is_directory()) directories.push_back(&inode);
-      else look_at(inode, false);
+  std::vector<std::uint64_t> todo{moved.ino};
+  for (std::size_t i = 0; i < todo.size(); ++i) {
+    const Inode& inode = *names_.find(todo[i]);
+    look_at(inode, false);
+    if (!inode.is_directory()) continue;
+    inode.directory->for_each_after(0, [&](const std::string&, const Directory::Entry& entry) {
+      todo.push_back(entry.ino);
       return true;
     });
   }
