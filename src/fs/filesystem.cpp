@@ -137,7 +137,10 @@ Status Filesystem::compact() try {
     return status;
   }, &switched);
   if (done) durable_ = std::max(durable_.load(), sequence);
-  else if (switched) broken_ = true;  // power loss could bring the old journal back, without what follows
+  else if (switched) {  // power loss could bring the old journal back, without what follows
+    broken_ = true;
+    note_failed_sync();
+  }
   return done;
 } catch (const std::bad_alloc&) {  // before the switch: that and what follows it take no memory
   return fail(ENOMEM);
@@ -295,8 +298,8 @@ Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
   if (inode == nullptr || inode->nlink > 0 || inode->lookups > 0 || ino == root_ino) return {};
   // R3: on a page-cache file system the record that took the last name may be lost with the power, and must then find
   // its container.
-  const bool waits = journal_ && inode->is_regular() && backend_.durability() == Durability::page && options_.rules.free_after_durable;
-  if (waits) try {
+  const bool waits = !options_.read_only && inode->is_regular() && backend_.durability() == Durability::page && options_.rules.free_after_durable;
+  if (waits && journal_) try {  // without a journal there is nothing to wait for: the next start frees it
       released_.push_back({journal_->sequence(), ino});
     } catch (const std::bad_alloc&) {
       return {};  // the next start frees it

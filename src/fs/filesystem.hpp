@@ -105,6 +105,7 @@ class Filesystem {
     std::uint64_t nameless = 0;           // files that were open without a name: freed, but for those that a takeover keeps
     std::uint64_t unknown_containers = 0; // containers that no record knows: freed
     std::vector<std::string> emptied;     // power loss took the container before the first fsync: now empty
+    bool sync_failed = false;             // a sync of this store has failed before
     std::vector<std::string> dropped;     // clean, and nothing says that the content is whole: the PFS has it
   };
 
@@ -181,7 +182,8 @@ class Filesystem {
   /// Housekeeping, from time to time and from one thread: group commit on a page-cache file system, space of removed files
   /// whose record has become durable, staged content booked as being on the medium. Does nothing on a volatile store.
   void tend();
-  /// The latter by itself: returns when every clean file would survive power loss as it is.
+  /// The latter by itself: returns when every clean file would survive power loss as it is. What a failed one was about is
+  /// not tried again: it stays among what power loss takes.
   Status settle();
   /// Makes containers ahead for creates to come, if it is time to (ContainerPool::begin_fill()). Call it after the
   /// reply to a create. `prepare` sees them before any create can. Without effect where the store is full.
@@ -216,6 +218,10 @@ class Filesystem {
   /// what waits for that. The namespace lock is not held meanwhile.
   Status sync_journal();
   void free_released();
+  /// For whoever recovers after us: a sync that succeeds proves nothing any more.
+  void note_failed_sync();
+  /// Returns when what was replayed survives power loss, or when nothing will be changed any more.
+  Status secure_journal() EFS_REQUIRES(mutex_);
   /// The line: the record is in the journal, then in the namespace; only then may it be answered. An error: nothing has
   /// happened. Throws nothing; EROFS once the medium has failed.
   Status commit(std::uint64_t request, const Record& record, std::int64_t reserve = 0) EFS_REQUIRES(mutex_);
@@ -242,11 +248,27 @@ class Filesystem {
     std::uint64_t container = 0;  // 0: none
     bool waits = false;           // for its record to be durable: free_released() removes it
   };
+  /// A file as it was when somebody began to sync it.
+  struct Unsettled {
+    std::uint64_t ino = 0;
+    std::uint64_t edits = 0;
+  };
+  /// A clean file of which nothing says that its content is on the medium.
+  std::optional<Unsettled> unsettled(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
+  /// Books the clean ones among these, which were synced, as being on the medium: those that nobody could change meanwhile.
+  Status book_settled(std::span<const Unsettled> synced) EFS_REQUIRES(mutex_);
+  Status sync_and_book(std::span<const Unsettled> clean) EFS_EXCLUDES(mutex_);
+  /// What must be on the medium before `moved` gets another name, and is not known to be: a clean file that is not settled
+  /// (in a directory: all such), for its new name is no other's; and a file that `replaces` another (R6). `synced`: what the
+  /// caller has synced for this.
+  std::vector<Unsettled> unsynced(const Inode& moved, bool replaces, std::span<const Unsettled> synced) const EFS_REQUIRES(mutex_);
+  /// May take as long as the medium needs for their data.
+  Status sync_containers(std::span<const Unsettled> files) EFS_EXCLUDES(mutex_);
   struct RenameStep {
-    std::uint64_t sync_first = 0;  // nothing is done: the container that has to be synced before (R6)
+    std::vector<Unsettled> sync_first;  // not empty: nothing is done, these have to be synced before
     Reaped replaced;
   };
-  Result<RenameStep> rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::uint64_t synced) EFS_EXCLUDES(mutex_);
+  Result<RenameStep> rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::span<const Unsettled> synced) EFS_EXCLUDES(mutex_);
   Status remove_name(const Caller& caller, std::uint64_t parent, const std::string& name, bool directories) EFS_EXCLUDES(mutex_);
   void touch_atime(std::uint64_t directory);
   Status set_acl(const Caller& caller, std::uint64_t ino, const std::string& name, const std::string& value) EFS_REQUIRES(mutex_);
@@ -311,6 +333,7 @@ class Filesystem {
     std::uint64_t next = 0, end = 0;
   };
   Numbers numbers_ EFS_GUARDED_BY(mutex_);  // that a record has reserved, and nobody has got yet
+  unsigned settling_ EFS_GUARDED_BY(mutex_) = 0;  // calls of settle() that have taken such files and not booked them yet
   unsigned tended_ = 0;
   Answers answers_ EFS_GUARDED_BY(mutex_);
 

@@ -9,6 +9,7 @@ namespace efs::fs {
 namespace {
 
 constexpr const char* journal_name = "journal";
+constexpr const char* failure_name = "sync-failed";  // beside the journal
 
 std::uint64_t removal_size(const std::string& name) { return store::Journal::record_size(name.size() + 32); }
 
@@ -22,10 +23,9 @@ Status Filesystem::recover() {
     WriteLock lock(mutex_);
     EFS_TRY(replay());
     if (!options_.read_only) {
-      // What is freed below may be known to records that are in the page cache only.
-      if (backend_.durability() == Durability::page) EFS_TRY(journal_->sync());
-      durable_ = journal_->sequence();
-      rebuild_reserve();
+      EFS_TRY(secure_journal());
+      if (journal_) durable_ = journal_->sequence();
+      if (journal_) rebuild_reserve();
     }
     std::vector<std::uint64_t> containers;
     EFS_TRY(backend_.for_each([&](std::uint64_t id) { containers.push_back(id); }));
@@ -35,7 +35,7 @@ Status Filesystem::recover() {
     // Programs wait while a successor takes over: a snapshot has time until it has work of its own.
     compact_at_ = options_.smallest_compaction + (options_.takeover && journal_ ? journal_->size() : 0);
   }
-  return options_.read_only ? Status{} : sync_journal();
+  return options_.read_only || broken_ ? Status{} : sync_journal();
 }
 
 Status Filesystem::replay() {
@@ -47,10 +47,39 @@ Status Filesystem::replay() {
     return {};
   }
   auto journal = store::Journal::open(medium_, journal_name, carry_out);
-  if (!journal) return std::unexpected(journal.error());
+  if (!journal) {
+    if (journal.error().code == EIO) note_failed_sync();  // it may be the sync of what it cleared
+    return std::unexpected(journal.error());
+  }
   journal_ = std::move(*journal);
   recovery_.journal = journal_->replayed();
   return {};
+}
+
+// What is freed later may be known to records that are in the page cache only. After a failed sync, ours or a predecessor's, the
+// kernel may call lost pages clean, and the next sync would succeed without them: then all is written anew, to another file.
+Status Filesystem::secure_journal() {
+  const auto noted = medium_->open(failure_name, true);
+  recovery_.sync_failed = noted || noted.error().code != ENOENT;
+  if (!recovery_.sync_failed) {
+    const Status synced = backend_.durability() == Durability::page ? journal_->sync() : Status{};
+    if (!synced) note_failed_sync();
+    return synced;
+  }
+  const Status written = compact();
+  if (written) return {};
+  log::error("event=journal_failed reason=\"{}\" action=\"{}\"", describe(written.error()), options_.takeover ? "read-only from now on" : "not opened");
+  if (!options_.takeover) return written;
+  // Programs can read on, and a stage-out brings out what is there.
+  broken_ = true;
+  journal_.reset();
+  return {};
+}
+
+// It must survive our death only: after power loss the journal is what the medium has, and nothing else is taken for it.
+void Filesystem::note_failed_sync() {
+  if (const auto noted = medium_->create(failure_name); !noted && noted.error().code != EEXIST)
+    log::error("event=journal_failed reason=\"{}\" action=\"whoever recovers does not know of the failed sync\"", describe(noted.error()));
 }
 
 Status Filesystem::replay_one(const store::Record& stored) {
@@ -101,7 +130,8 @@ Status Filesystem::match_containers(const std::vector<std::uint64_t>& there) {
     // A clean file must be what the PFS has: after power loss only what was settled is known to be that.
     if (has_copy && (lost || (options_.after_power_loss && !inode.settled && keeps))) doubtful.push_back(inode.ino);
     else if (lost) missing.push_back(inode.ino);
-    else if (has_copy && !inode.settled && keeps) unsettled_.push_back(inode.ino);
+    // After a failed sync nothing can say any more that they are on the medium.
+    else if (has_copy && !inode.settled && keeps && !recovery_.sync_failed) unsettled_.push_back(inode.ino);
   });
   EFS_TRY(drop_names(doubtful));
   EFS_TRY(fill_in(missing));
@@ -179,6 +209,7 @@ Status Filesystem::sync_journal() {
       // After a failed fsync the kernel may call lost pages clean: a later success would prove nothing.
       broken_ = true;
       log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"", describe(done.error()));
+      note_failed_sync();
       return done;
     }
     durable_ = std::max(durable_.load(), point.sequence);
@@ -207,29 +238,6 @@ void Filesystem::tend() {
   }
   if (due) (void)sync_journal();
   if (const Status settled = settle(); !settled) log::warn("event=not_settled reason=\"{}\"", describe(settled.error()));
-}
-
-Status Filesystem::settle() {
-  std::vector<std::uint64_t> inodes;
-  {
-    WriteLock lock(mutex_);
-    inodes.swap(unsettled_);
-  }
-  if (inodes.empty() || backend_.durability() == Durability::volatile_memory) return {};
-  // R1: the data before the record that says they are there.
-  if (options_.rules.settle_after_sync)
-    if (const Status synced = backend_.sync_all(); !synced) {
-      WriteLock lock(mutex_);
-      unsettled_.insert(unsettled_.end(), inodes.begin(), inodes.end());
-      return synced;
-    }
-  constexpr std::size_t most = 8192;  // inodes per record
-  for (std::size_t at = 0; at < inodes.size(); at += most) {
-    const auto count = std::min(most, inodes.size() - at);
-    WriteLock lock(mutex_);
-    EFS_TRY(commit(0, Settled{std::string(reinterpret_cast<const char*>(inodes.data() + at), count * sizeof(std::uint64_t))}));
-  }
-  return sync_journal();
 }
 
 }  // namespace efs::fs

@@ -2,6 +2,7 @@
 // A backend that passes everything on to another and refuses to create where a test says so.
 
 #include <atomic>
+#include <functional>
 
 #include "backends/backend.hpp"
 
@@ -13,6 +14,8 @@ class FailingBackend final : public Backend {
   /// So many creates succeed, then they fail with `code`. Negative: all succeed.
   void allow_creates(int count, int code = ENOSPC) { left_ = count, code_ = code; }
   int creates() const { return creates_; }
+  /// Runs at the end of each sync_all(), which has synced nothing of what it does.
+  void after_sync_all(std::function<void()> run) { after_sync_all_ = std::move(run); }
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
     ++creates_;
@@ -25,7 +28,11 @@ class FailingBackend final : public Backend {
   Result<struct stat> attributes(std::uint64_t id) override { return real_.attributes(id); }
   Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override { return real_.set_times(id, atime, mtime); }
   Status sync_name(std::uint64_t id) override { return real_.sync_name(id); }
-  Status sync_all() override { return real_.sync_all(); }
+  Status sync_all() override {
+    const Status done = real_.sync_all();
+    if (after_sync_all_) after_sync_all_();
+    return done;
+  }
   Status for_each(const std::function<void(std::uint64_t id)>& visit) override { return real_.for_each(visit); }
   Space space() override { return real_.space(); }
   Status admit_writer() override { return real_.admit_writer(); }
@@ -35,6 +42,7 @@ class FailingBackend final : public Backend {
 
  private:
   Backend& real_;
+  std::function<void()> after_sync_all_;
   std::atomic<int> left_{-1};
   std::atomic<int> code_{ENOSPC};
   std::atomic<int> creates_{0};

@@ -6,11 +6,20 @@ namespace efs::fs {
 
 Status Filesystem::fsync(std::uint64_t ino, bool data_only) {
   if (backend_.durability() != Durability::volatile_memory) slow_work_begins();
+  std::optional<Unsettled> clean;
+  {
+    ReadLock lock(mutex_);
+    if (const Inode* inode = names_.find(ino)) clean = unsettled(*inode);
+  }
   auto container = backend_.open(ino);
   if (!container) return std::unexpected(container.error());
   // R1: the data before the record that leads to it.
   EFS_TRY((*container)->sync(!data_only));
   if (backend_.durability() != Durability::volatile_memory) EFS_TRY(backend_.sync_name(ino));  // R6
+  if (clean) {
+    WriteLock lock(mutex_);
+    EFS_TRY(book_settled(std::span(&*clean, 1)));
+  }
   return fsync_metadata();
 }
 

@@ -19,30 +19,24 @@ Status check_target(const Inode& source, const Inode& target, unsigned flags) {
 }  // namespace
 
 // R6, the checkpoint pattern: what takes a name's place must be as durable as what it replaces. A program that writes on
-// while it renames gets what it deserves.
+// while it renames gets what it deserves. And what power loss would take, because the PFS has it, the PFS has under the old name.
 Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags) {
   if ((flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 || flags == (RENAME_NOREPLACE | RENAME_EXCHANGE)) return fail(EINVAL);
-  // R6: the checkpoint pattern. What takes a name's place must be as durable as what it replaces. The sync is made
-  // without the lock, so that it holds up nobody, and once more if the name means another file by then.
-  std::uint64_t synced = 0;
+  // The sync is made without the lock, so that it holds up nobody, and once more if the name means another file by then.
+  std::vector<Unsettled> synced;
   while (true) {
-    const auto step = rename_unless_unsynced(caller, parent, name, new_parent, new_name, flags, synced);
+    auto step = rename_unless_unsynced(caller, parent, name, new_parent, new_name, flags, synced);
     if (!step) return std::unexpected(step.error());
-    if (step->sync_first == 0) {
+    if (step->sync_first.empty()) {
       remove_container(step->replaced);
       return {};
     }
-    synced = step->sync_first;
-    slow_work_begins();
-    auto container = backend_.open(synced);
-    if (!container && container.error().code == ENOENT) continue;  // removed meanwhile
-    if (!container) return std::unexpected(container.error());
-    EFS_TRY((*container)->sync(false));
-    EFS_TRY(backend_.sync_name(synced));
+    synced = std::move(step->sync_first);
+    EFS_TRY(sync_containers(synced));
   }
 }
 
-Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::uint64_t synced) {
+Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::span<const Unsettled> synced) {
   WriteLock lock(mutex_);
   if (done_before(caller)) return {};
   auto from = directory(parent);
@@ -60,14 +54,19 @@ Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(const Caller& 
   if (target && *target == *source && (flags & RENAME_NOREPLACE) == 0) return RenameStep{};  // two names of one file: nothing happens
   if (target) EFS_TRY(check_target(**source, **target, flags));
 
-  const bool to_be_synced = target && (*source)->is_regular() && backend_.durability() != Durability::volatile_memory && options_.rules.sync_before_replace;
-  if (to_be_synced && (*source)->ino != synced) return RenameStep{.sync_first = (*source)->ino, .replaced = {}};
+  auto first = unsynced(**source, target.has_value(), synced);
+  if (target && (flags & RENAME_EXCHANGE) != 0) {
+    const auto other = unsynced(**target, true, synced);
+    first.insert(first.end(), other.begin(), other.end());
+  }
+  if (!first.empty()) return RenameStep{.sync_first = std::move(first), .replaced = {}};
+  EFS_TRY(book_settled(synced));
 
   const std::uint64_t replaced = target && (flags & RENAME_EXCHANGE) == 0 ? (*target)->ino : 0;
   const auto size_of = [](const std::string& text) { return static_cast<std::int64_t>(store::Journal::record_size(text.size() + 32)); };
   const std::int64_t reserve = (flags & RENAME_EXCHANGE) != 0 ? 0 : (replaced != 0 ? 0 : size_of(new_name)) - size_of(name);
   EFS_TRY(commit(caller.request, Rename{.parent = parent, .new_parent = new_parent, .flags = flags & RENAME_EXCHANGE, .time = file_time_now(), .name = name, .new_name = new_name}, reserve));
-  return RenameStep{.sync_first = 0, .replaced = replaced != 0 ? reap(replaced) : Reaped{}};
+  return RenameStep{.sync_first = {}, .replaced = replaced != 0 ? reap(replaced) : Reaped{}};
 }
 
 }  // namespace efs::fs

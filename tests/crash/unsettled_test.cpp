@@ -1,0 +1,249 @@
+// Clean files that are not settled yet, and syncs that fail: what was promised of them is there after power loss.
+#include <fcntl.h>
+#include <linux/fs.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+
+#include "fs/filesystem.hpp"
+#include "fs/staging.hpp"
+#include "support/failing_backend.hpp"
+#include "support/sim_store.hpp"
+
+namespace efs::unsettled_test {
+
+using fs::Filesystem;
+
+namespace {
+
+const std::string before = "what was there before";
+const std::string input = "what was staged in";
+
+std::unique_ptr<Filesystem> open_on(Backend& backend, test::SimWorld& world, bool after_power_loss, bool takeover = false) {
+  auto opened = Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world), .after_power_loss = after_power_loss, .takeover = takeover});
+  return opened ? std::move(*opened) : nullptr;
+}
+
+// 0: there is none.
+std::uint64_t inode_at(Filesystem& filesystem, const std::string& path) {
+  std::uint64_t at = fs::root_ino;
+  for (std::size_t begin = 0; begin < path.size();) {
+    const auto slash = std::min(path.find('/', begin), path.size());
+    const auto entry = filesystem.lookup(at, path.substr(begin, slash - begin));
+    if (!entry) return 0;
+    (void)filesystem.forget(entry->ino, 1);
+    at = entry->ino;
+    begin = slash + 1;
+  }
+  return at;
+}
+
+// "": there is none.
+std::string content_at(Backend& backend, Filesystem& filesystem, const std::string& path) {
+  const auto ino = inode_at(filesystem, path);
+  auto container = ino == 0 ? Result<std::shared_ptr<Container>>(fail(ENOENT)) : backend.open(ino);
+  std::string text(200, '\0');
+  const auto read = container ? (*container)->read(std::as_writable_bytes(std::span(text)), 0) : std::unexpected(container.error());
+  return text.substr(0, read.value_or(0));
+}
+
+void stage_in(Backend& backend, Filesystem& filesystem, const std::string& path) {
+  fs::Staging staging(filesystem);
+  const auto ino = staging.begin_file();
+  (void)(*backend.open(*ino))->write(std::as_bytes(std::span(input)), 0);
+  (void)staging.publish_file(*ino, path, {.mode = 0644}, {.device = 1, .inode = *ino, .size = input.size()});
+}
+
+void write_to(Filesystem& filesystem, const std::string& path, const std::string& text) {
+  const auto ino = inode_at(filesystem, path);
+  if (!filesystem.open({}, ino, O_WRONLY)) return;
+  (void)filesystem.write({}, ino, std::as_bytes(std::span(text)), 0);
+  filesystem.release(ino, O_WRONLY);
+}
+
+// One way to give a staged file another name, and what is then promised of names.
+struct Move {
+  std::string name;
+  std::function<Status(Filesystem&)> run;
+  std::map<std::string, std::string> promised;
+};
+
+std::vector<Move> moves() {
+  const auto rename = [](const std::string& from, const std::string& to, unsigned flags = 0) {
+    return [=](Filesystem& filesystem) { return filesystem.rename({}, fs::root_ino, from, fs::root_ino, to, flags); };
+  };
+  return {{"rename over a file", rename("a", "y"), {{"y", input}}},
+          {"rename to a new name", rename("a", "b"), {{"b", input}, {"y", before}}},
+          {"exchange", rename("y", "a", RENAME_EXCHANGE), {{"a", before}, {"y", input}}},
+          {"rename of its directory", rename("d", "e"), {{"e/a", input}, {"y", before}}},
+          {"link",
+           [](Filesystem& filesystem) -> Status {
+             auto linked = filesystem.link({}, inode_at(filesystem, "a"), fs::root_ino, "b");
+             if (!linked) return std::unexpected(linked.error());
+             (void)filesystem.forget(linked->ino, 1);
+             return {};
+           },
+           {{"b", input}, {"y", before}}},
+          {"fsync alone", [](Filesystem& filesystem) { return filesystem.fsync(inode_at(filesystem, "a"), false); }, {{"a", input}, {"y", before}}},
+          {"fdatasync alone", [](Filesystem& filesystem) { return filesystem.fsync(inode_at(filesystem, "a"), true); }, {{"a", input}, {"y", before}}}};
+}
+
+// One life that ends before event `n`, or in peace. True: it was over before that.
+bool one_life(const Move& move, Durability durability, std::uint64_t seed, std::uint64_t n) {
+  test::SimWorld world(durability, seed);
+  test::SimBackend backend(world);
+  bool y_is_old = false, moved = false;
+  {
+    std::unique_ptr<Filesystem> filesystem = open_on(backend, world, false);
+    REQUIRE(filesystem);
+    try {
+      (void)filesystem->forget(filesystem->make_node({}, fs::root_ino, "y", S_IFREG | 0600, 0)->ino, 1);
+      write_to(*filesystem, "y", before);
+      REQUIRE(filesystem->fsync(inode_at(*filesystem, "y"), false));
+      REQUIRE(fs::Staging(*filesystem).make_directory("d", {.mode = 0750}));
+      stage_in(backend, *filesystem, "a");
+      stage_in(backend, *filesystem, "d/a");
+      y_is_old = true;
+      world.end_before(n == 0 ? 0 : world.events() + n);
+      const Status done = move.run(*filesystem);
+      const Status synced = filesystem->fsync_metadata();
+      moved = done && synced;
+      REQUIRE(moved);
+    } catch (const test::PowerLoss&) {
+    }
+  }
+  world.crash();
+  auto filesystem = open_on(backend, world, true);
+  REQUIRE(filesystem);
+  if (moved)
+    for (const auto& [path, text] : move.promised) CHECK(content_at(backend, *filesystem, path) == text);
+  else if (const auto y = content_at(backend, *filesystem, "y"); y_is_old && y != before) CHECK(y == input);
+  return moved;
+}
+
+}  // namespace
+
+TEST_CASE("a clean file that is not settled keeps its new name over power loss, once that is synced", "[crash]") {
+  for (const auto durability : {Durability::page, Durability::cache_line})
+    for (const auto& move : moves())
+      for (std::uint64_t seed = 1; seed <= 6; ++seed)
+        for (std::uint64_t n = 1;; ++n) {
+          INFO(move.name << ", seed " << seed << ", end before event " << n << (durability == Durability::page ? ", page cache" : ", persistent memory"));
+          if (one_life(move, durability, seed, n)) break;
+        }
+}
+
+TEST_CASE("what is written and unloaded while all is synced is not booked as being on the medium", "[crash]") {
+  for (const bool again : {false, true}) {
+    test::SimWorld world(Durability::page, 1);
+    test::SimBackend real(world);
+    test::FailingBackend backend(real);
+    auto filesystem = open_on(backend, world, false);
+    REQUIRE(filesystem);
+    stage_in(backend, *filesystem, "a");
+    const std::string changed = "written while the medium was at work";
+    backend.after_sync_all([&] {
+      write_to(*filesystem, "a", changed);
+      REQUIRE(fs::Staging(*filesystem).mark_saved("a", {.device = 2, .inode = 7}, false));
+    });
+    REQUIRE(filesystem->settle());
+    backend.after_sync_all({});
+    if (again) REQUIRE(filesystem->settle());
+    REQUIRE(filesystem->fsync_metadata());
+    filesystem.reset();
+    world.crash();
+    filesystem = open_on(backend, world, true);
+    REQUIRE(filesystem);
+    CHECK(content_at(backend, *filesystem, "a") == (again ? changed : ""));
+  }
+}
+
+TEST_CASE("what a failed sync was about is never booked as being on the medium", "[crash]") {
+  for (const bool restarted : {false, true}) {
+    test::SimWorld world(Durability::page, 1);
+    test::SimBackend backend(world);
+    auto filesystem = open_on(backend, world, false);
+    REQUIRE(filesystem);
+    stage_in(backend, *filesystem, "a");
+    world.fail_call(1);
+    CHECK_FALSE(filesystem->settle());
+    CHECK(world.failed_call() == "all data sync");
+    world.fail_call(0);
+    if (restarted) filesystem.reset();
+    if (restarted) filesystem = open_on(backend, world, false);
+    REQUIRE(filesystem);
+    CHECK(filesystem->settle());
+    CHECK(content_at(backend, *filesystem, "a") == input);
+    stage_in(backend, *filesystem, "later");
+    REQUIRE(filesystem->settle());
+    filesystem.reset();
+    world.crash();
+    filesystem = open_on(backend, world, true);
+    REQUIRE(filesystem);
+    CHECK(inode_at(*filesystem, "a") == 0);
+    CHECK(content_at(backend, *filesystem, "later") == input);
+  }
+}
+
+namespace {
+
+// A file system with a directory "kept" whose record a sync of the journal was to bring to the medium, and failed.
+void lose_a_record(test::SimBackend& backend, test::SimWorld& world) {
+  auto filesystem = open_on(backend, world, false);
+  REQUIRE(filesystem);
+  REQUIRE(filesystem->make_node({}, fs::root_ino, "kept", S_IFDIR | 0700, 0));
+  world.fail_call(1);
+  CHECK_FALSE(filesystem->fsync_metadata());
+  CHECK(world.failed_call() == "journal sync");
+  world.fail_call(0);
+  CHECK(filesystem->failed());
+  // As a kernel does: what it could not write it calls clean, and the next sync of it succeeds.
+  for (auto& [name, file] : world.files) file->dirty.clear();
+}
+
+}  // namespace
+
+TEST_CASE("after a failed sync of the journal the next one to open it writes all anew", "[crash]") {
+  for (const bool takeover : {false, true}) {
+    test::SimWorld world(Durability::page, 1);
+    test::SimBackend backend(world);
+    lose_a_record(backend, world);
+    {
+      auto filesystem = open_on(backend, world, false, takeover);
+      REQUIRE(filesystem);
+      CHECK_FALSE(filesystem->failed());
+      CHECK(inode_at(*filesystem, "kept") != 0);
+      REQUIRE(filesystem->make_node({}, fs::root_ino, "new", S_IFDIR | 0700, 0));
+      REQUIRE(filesystem->fsync_metadata());
+    }
+    world.crash();
+    auto filesystem = open_on(backend, world, true);
+    REQUIRE(filesystem);
+    CHECK(inode_at(*filesystem, "kept") != 0);
+    CHECK(inode_at(*filesystem, "new") != 0);
+  }
+}
+
+TEST_CASE("a successor that cannot write the journal anew changes nothing more", "[crash]") {
+  for (const bool takeover : {true, false}) {
+    test::SimWorld world(Durability::page, 1);
+    test::SimBackend backend(world);
+    lose_a_record(backend, world);
+    std::unique_ptr<Filesystem> filesystem;
+    for (std::uint64_t n = 1; world.failed_call() != "journal create"; ++n) {
+      filesystem.reset();
+      world.fail_call(n);
+      filesystem = open_on(backend, world, false, takeover);
+    }
+    world.fail_call(0);
+    REQUIRE((filesystem != nullptr) == takeover);
+    if (!takeover) continue;
+    CHECK(filesystem->failed());
+    CHECK(inode_at(*filesystem, "kept") != 0);
+    CHECK(filesystem->make_node({}, fs::root_ino, "new", S_IFDIR | 0700, 0).error().code == EROFS);
+    CHECK_FALSE(filesystem->fsync_metadata());
+    filesystem->tend();
+  }
+}
+
+}  // namespace efs::unsettled_test
