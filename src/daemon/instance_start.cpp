@@ -271,10 +271,14 @@ Status Instance::mount() {
 }
 
 void Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init) {
+  if (init) can_be_replaced_ = fuse::offers_resend(*init);
   session_thread_ = std::jthread([this, fd = std::move(fuse), init = std::move(init)]() mutable {
     const fuse::RequestLoop::Options loop{.most_threads = session_threads(), .spin = options_.spin};
     const Status served = init ? session_->take_over(std::move(fd), loop, *init, [this] { supervisor_.report_progress(); })
-                               : session_->serve(std::move(fd), loop, [this](const fuse::InitRequest& request) { supervisor_.keep_init(request); });
+                               : session_->serve(std::move(fd), loop, [this](const fuse::InitRequest& request) {
+                                                   can_be_replaced_ = fuse::offers_resend(request);
+                                                   supervisor_.keep_init(request);
+                                                 });
     if (!served) {
       log::error("event=session_failed reason=\"{}\"", describe(served.error()));
       supervisor_.abort();
