@@ -1,5 +1,5 @@
 #pragma once
-// Which run of the machine this is.
+// Which run of the machine this is, and of which kernel.
 
 #include <string>
 
@@ -7,5 +7,11 @@ namespace efs {
 
 /// The running kernel's boot id: another one later means that the machine was restarted, or lost power.
 std::string boot_id();
+
+/// As `uname -r`.
+std::string kernel_release();
+
+/// Why no worker that dies is replaced on this kernel; "" where one is (6.9 or later).
+std::string no_takeover_reason(const std::string& release);
 
 }  // namespace efs

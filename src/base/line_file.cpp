@@ -25,7 +25,7 @@ LineFile::~LineFile() { flush(); }
 
 Status LineFile::open_file() {
   // O_NONBLOCK: a FIFO without a reader must not hang us.
-  fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644));
+  fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   struct stat st {};
   if (!fd_ || ::fstat(fd_.get(), &st) != 0) return fail_errno(path_);
   if (!S_ISREG(st.st_mode)) return fail(EINVAL, path_ + " is no regular file");

@@ -1,7 +1,10 @@
 #include "base/log.hpp"
 
+#include <fcntl.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
+
+#include "base/unique_fd.hpp"
 
 namespace efs::log {
 
@@ -9,6 +12,8 @@ void setup(const std::string& file, const std::string& level) {
   spdlog::sink_ptr sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   std::string problem;
   try {
+    // Names of files are their owner's business: who wants others to read it makes it before.
+    if (!file.empty()) (void)UniqueFd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0600));
     if (!file.empty()) sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
   } catch (const spdlog::spdlog_ex& error) {
     problem = error.what();

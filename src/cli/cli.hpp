@@ -50,6 +50,7 @@ struct FileArguments {
   bool wait = false;
   bool replace = false, force = false;   // load
   bool as_is = false, remove = false;    // unload
+  bool instances = false;                // ls
   std::uint64_t offset = 0, size = 0;    // of one file
 };
 

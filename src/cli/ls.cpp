@@ -21,6 +21,8 @@ void print(std::ostream& out, const Json& item) {
 }  // namespace
 
 int ls(World& world, const FileArguments& a) {
+  if (a.instances && (!a.paths.empty() || !a.instance.empty())) return report(world, {EINVAL, "--instances lists all instances: it takes no path and no --instance"}, exit_usage);
+  if (a.instances) return status(world, "");
   const auto instance = find_instance_for(a);
   if (!instance) return report(world, instance.error());
   bool first = true;

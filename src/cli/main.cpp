@@ -91,7 +91,9 @@ void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
   wait_verb->add_option("task", a.paths, "numbers of tasks");
   CLI::App* cancel_verb = file_verb("cancel", "cancel loads and unloads", cancel);
   cancel_verb->add_option("task", a.paths, "numbers of tasks")->required();
-  paths(file_verb("ls", "list what is in the buffer: class, state, size", ls), false);
+  CLI::App* ls_verb = file_verb("ls", "list what is in the buffer: class, state, size", ls);
+  paths(ls_verb, false);
+  ls_verb->add_flag("--instances", a.instances, "list instances, not files: as efs status --all");
   paths(file_verb("explain", "tell where a file is and whether it will be staged out, and why", explain), true);
   CLI::App* set_verb = file_verb("set", "change the class of files while programs run", set);
   set_verb->add_option("class", a.file_class, "persistent, temporary, or default: as the job file says")->required()->check(CLI::IsMember({"persistent", "temporary", "default"}));

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "base/boot.hpp"
 #include "base/memory.hpp"
 #include "cli/cli.hpp"
 #include "stage/planner.hpp"
@@ -29,14 +30,17 @@ int plan(World& world, const JobArguments& arguments) {
   auto plan = stage::make_plan(*config, stage::posix_pfs(), rooms);
   if (!plan) return report(world, plan.error());
   if (arguments.at_submission) forgive_from_job(*config, *plan);
+  const std::string no_takeover = no_takeover_reason(kernel_release());
   if (world.json) {
     Json line = stage::to_json(*plan);
     line["ok"] = plan->problems.empty();
+    line["takeover"] = no_takeover.empty();
+    if (!no_takeover.empty()) line["takeover_reason"] = no_takeover;
     if (arguments.show) line["values"] = values_of(*config);
     world.out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   } else {
     if (arguments.show) show_values(world, *config);
-    world.out << stage::describe(*plan) << "\n";
+    world.out << stage::describe(*plan) << "takeover: " << (no_takeover.empty() ? "a worker that dies is replaced, on this kernel" : "none: " + no_takeover) << "\n";
   }
   return plan->problems.empty() ? exit_good : exit_failure;
 }

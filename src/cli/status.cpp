@@ -67,6 +67,7 @@ void print(std::ostream& out, const Json& s) {
   }
   if (s.value("read_only", false)) out << "  THE STORE HAS FAILED: files can be read and are staged out by efs stop, and nothing can be changed; the log says why\n";
   if (const auto deaths = s.value("takeovers", 0U); deaths > 0) out << "  takeovers " << deaths << " (its worker died and was replaced; the log says why)\n";
+  if (!s.value("takeover", true)) out << "  takeover none: " << s.value("takeover_reason", "") << "\n";
   if (s.contains("mount")) out << "  mount    " << s["mount"].get<std::string>() << "\n  job file " << s.value("job_file", "") << "\n  log      " << s.value("log", "") << "\n";
   if (s.contains("backends")) print_backends(out, s);
   else if (s.contains("backend")) out << "  backend  " << s["backend"].get<std::string>() << "\n";

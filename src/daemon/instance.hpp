@@ -191,6 +191,7 @@ class Instance {
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
   std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each
   std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);  // of the last stage-out; as JSON only for those who ask
+  std::atomic<bool> can_be_replaced_{false};  // by another worker, if this one dies: the kernel says so
   std::atomic<bool> ready_{false};      // store_, filesystem_ and session_ may be looked at
 };
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/virtual_device.hpp"
+#include "base/boot.hpp"
 #include "base/clock.hpp"
 #include "daemon/instance.hpp"
 
@@ -166,6 +167,9 @@ Json Instance::status_now() {
                           : !options_.privileged                      ? "not started by root"
                           : !store_.backend->offers_descriptor()      ? "the daemon counts the capacity"
                                                                       : "the kernel or libfuse offers no passthrough";
+  status["takeover"] = can_be_replaced_.load();
+  const std::string no_takeover = no_takeover_reason(kernel_release());
+  if (!can_be_replaced_) status["takeover_reason"] = no_takeover.empty() ? "the kernel does not send requests again (FUSE_NOTIFY_RESEND)" : no_takeover;
   status["read_only"] = filesystem_->failed();
   status["counters"] = figures_of(session_->counters());
   return status;

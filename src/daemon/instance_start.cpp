@@ -275,15 +275,19 @@ Status Instance::mount() {
 
 Status Instance::serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& init) {
   const fuse::RequestLoop::Options loop{.most_threads = session_threads(), .spin = options_.spin};
+  const auto keep = [this](const fuse::InitRequest& request) {
+    can_be_replaced_ = fuse::offers_resend(request);
+    supervisor_.keep_init(request);
+  };
   try {
-    return init ? session_->take_over(std::move(fuse), loop, *init, [this] { supervisor_.report_progress(); })
-                : session_->serve(std::move(fuse), loop, [this](const fuse::InitRequest& request) { supervisor_.keep_init(request); });
+    return init ? session_->take_over(std::move(fuse), loop, *init, [this] { supervisor_.report_progress(); }) : session_->serve(std::move(fuse), loop, keep);
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }
 }
 
 Status Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init) {
+  if (init) can_be_replaced_ = fuse::offers_resend(*init);
   auto thread = start_thread([this, fd = std::move(fuse), init = std::move(init)]() mutable {
     const Status served = serve(std::move(fd), init);
     if (!served) {

@@ -13,10 +13,10 @@
 
 namespace efs::daemon {
 
-Status replace_file(const std::string& path, const std::string& text) {
+Status replace_file(const std::string& path, const std::string& text, mode_t mode) {
   const std::string partial = path + ".efs-partial";
   ::unlink(partial.c_str());  // of a killed daemon
-  UniqueFd fd(::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  UniqueFd fd(::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
   if (!fd) return fail_errno(partial);
   Status status;
   for (std::size_t done = 0; status && done < text.size();) {
@@ -30,8 +30,8 @@ Status replace_file(const std::string& path, const std::string& text) {
   return status;
 }
 
-Result<std::unique_ptr<StatusFile>> StatusFile::open(const std::string& path, Snapshot snapshot, std::function<void()> every_second) {
-  std::unique_ptr<StatusFile> file(new StatusFile(path, std::move(snapshot), std::move(every_second)));
+Result<std::unique_ptr<StatusFile>> StatusFile::open(const std::string& path, Snapshot snapshot, std::function<void()> every_second, mode_t mode) {
+  std::unique_ptr<StatusFile> file(new StatusFile(path, std::move(snapshot), std::move(every_second), mode));
   EFS_TRY(file->write());
   auto thread = start_thread([raw = file.get()] { raw->work(); });
   if (!thread) return told(thread.error(), "a thread for it");
@@ -62,7 +62,7 @@ Status StatusFile::write() {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   stamped["updated"] = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec / 1'000'000) / 1000;
-  EFS_TRY(replace_file(path_, stamped.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
+  EFS_TRY(replace_file(path_, stamped.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", mode_));
   written_ = std::move(document);
   is_running_ = written_.value("state", "") == "running";
   return {};

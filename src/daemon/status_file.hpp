@@ -21,8 +21,8 @@ class StatusFile {
   /// The document now; called on the thread, may take locks of rank 5 and above.
   using Snapshot = std::function<nlohmann::json()>;
 
-  /// `every_second` may be empty. Writes the first document. An error: the place cannot be written.
-  static Result<std::unique_ptr<StatusFile>> open(const std::string& path, Snapshot snapshot, std::function<void()> every_second);
+  /// `every_second` may be empty. Writes the first document. An error: the place cannot be written. `mode` less the umask.
+  static Result<std::unique_ptr<StatusFile>> open(const std::string& path, Snapshot snapshot, std::function<void()> every_second, mode_t mode = 0600);
   /// Writes the last document.
   ~StatusFile();
 
@@ -31,7 +31,7 @@ class StatusFile {
   const std::string& path() const { return path_; }
 
  private:
-  StatusFile(std::string path, Snapshot snapshot, std::function<void()> every_second) : path_(std::move(path)), snapshot_(std::move(snapshot)), every_second_(std::move(every_second)) {}
+  StatusFile(std::string path, Snapshot snapshot, std::function<void()> every_second, mode_t mode) : path_(std::move(path)), snapshot_(std::move(snapshot)), every_second_(std::move(every_second)), mode_(mode) {}
   Status write();
   bool write_or_say() noexcept;
   bool wait();
@@ -40,6 +40,7 @@ class StatusFile {
   const std::string path_;
   const Snapshot snapshot_;
   const std::function<void()> every_second_;
+  const mode_t mode_;
   nlohmann::json written_;    // of the thread, after open()
   bool is_running_ = false;   // likewise: the state that it tells
   bool failed_ = false;       // likewise: it was said in the log
@@ -52,6 +53,6 @@ class StatusFile {
 };
 
 /// Replaces `path` by a file that holds `text`, whole or not at all. Not durable: a status is of no use after a crash.
-Status replace_file(const std::string& path, const std::string& text);
+Status replace_file(const std::string& path, const std::string& text, mode_t mode = 0600);
 
 }  // namespace efs::daemon

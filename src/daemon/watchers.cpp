@@ -45,7 +45,9 @@ Result<std::unique_ptr<Watchers>> Watchers::open(const config::JobConfig& config
     flush(trace, trace_told);
     flush(access, access_told);
   };
-  auto status = StatusFile::open(config.status_file.empty() ? directory + "/status.json" : config.status_file, std::move(snapshot), every_second);
+  // One that the job file has named is for a scheduler, which may be another user.
+  const bool named = !config.status_file.empty();
+  auto status = StatusFile::open(named ? config.status_file : directory + "/status.json", std::move(snapshot), every_second, named ? 0644 : 0600);
   if (!status) return fail(status.error().code, "status-file " + describe(status.error()));
   watchers->status_ = std::move(*status);
   return watchers;

@@ -6,8 +6,10 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -156,6 +158,13 @@ class Prober {
 }  // namespace
 
 std::uint64_t current_request() { return request_of_thread; }
+
+bool offers_resend(const InitRequest& init) {
+  fuse_init_in said{};
+  if (init.size() < sizeof(fuse_in_header) + offsetof(fuse_init_in, flags2) + sizeof said.flags2) return false;
+  std::memcpy(&said, init.data() + sizeof(fuse_in_header), std::min(init.size() - sizeof(fuse_in_header), sizeof said));
+  return (said.flags & FUSE_INIT_EXT) != 0 && (std::uint64_t{said.flags2} << 32 & has_resend) != 0;
+}
 
 Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks) : door_{filesystem, BackingTable(registrar), nullptr, Observer(std::move(sinks))} { filesystem.attach(this); }
 Session::~Session() { door_.filesystem.attach(nullptr); }

@@ -33,6 +33,9 @@ struct Door {
 /// What a successor needs to go on with a connection: the INIT request that opened it, as the kernel sent it.
 using InitRequest = std::vector<std::byte>;
 
+/// Does the kernel that sent it send requests again to a successor (FUSE_NOTIFY_RESEND, kernel 6.9)? Without that nobody can go on.
+bool offers_resend(const InitRequest& init);
+
 class Session final : public fs::KernelView {
  public:
   /// `registrar`: null for the daemon's path only. `sinks` are told of every request. All must outlive the session.

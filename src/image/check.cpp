@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fs/namespace.hpp"
+#include "fs/seal.hpp"
 #include "image/image.hpp"
 
 namespace efs::image {
@@ -116,18 +117,26 @@ class Check {
     report_.bytes += static_cast<std::uint64_t>(st->st_blocks) * 512;
     const fs::Inode* inode = names_.find(id);
     if (!S_ISREG(st->st_mode)) find(Severity::damage, object, "is no regular file");
-    else if (st->st_nlink != 1) find(Severity::damage, object, "has " + std::to_string(st->st_nlink) + " names: two files would share their content");
+    else if (const auto [twin, first] = inodes_.try_emplace({st->st_dev, st->st_ino}, id); !first) find(Severity::damage, object, "is container " + std::to_string(twin->second) + " under another name: two files would share their content");
     else if (st->st_uid != store_.owner) find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
     else if (inode == nullptr && st->st_size == 0 && id < names_.next_unused()) ++made_ahead_;
     else if (inode == nullptr) find(Severity::leftover, object, "no record knows it (" + std::to_string(st->st_size) + " bytes): a stage-in or a load that was not finished");
     else if (!inode->is_regular()) find(Severity::leftover, object, "belongs to something that has no content");
     else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that was open without a name");
+    else check_sharers(*st, object);
+  }
+
+  // A name outside of the store is the cache's, which relies on what is sealed only.
+  void check_sharers(const struct stat& st, const std::string& object) {
+    if (st.st_nlink == 1 || is_sealed(st)) return;
+    find(Severity::note, object, "has " + std::to_string(st.st_nlink - 1) + " names outside of the store and no seal: who has one of them sees what the job writes");
   }
 
   const Directories& store_;
   CheckReport report_;
   fs::Namespace names_{0755, 0, 0, 0};
   std::map<std::uint64_t, std::string> paths_;
+  std::map<std::pair<dev_t, ino_t>, std::uint64_t> inodes_;  // of the containers: which ID has it
   Manifest manifest_;  // empty where it could not be read
   bool rebooted_ = false;
   std::uint64_t made_ahead_ = 0;  // containers

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>  // renameat2
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -30,21 +31,84 @@ Result<std::string> read_text(int directory, const char* name) {
   return text;
 }
 
+Status put(int fd, const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::pwrite(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail_errno("write");
+    done += static_cast<std::size_t>(n);
+  }
+  return ::fsync(fd) == 0 ? Status{} : fail_errno("fsync");
+}
+
+Result<UniqueFd> make_anew(int directory, const std::string& name) {
+  (void)::unlinkat(directory, name.c_str(), 0);
+  UniqueFd fd(::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return fail_errno(name);
+  return fd;
+}
+
+Status name_error(const Status& done, const std::string& name) { return done ? done : fail(done.error().code, name + ": " + describe(done.error())); }
+
 // What is there already was made durable then, and a full store has no room for it twice.
 Status write_text(int directory, const char* name, const std::string& text) {
   if (const auto there = read_text(directory, name); there && *there == text) return {};
   const std::string partial = std::string(name) + ".new";
-  (void)::unlinkat(directory, partial.c_str(), 0);
-  const UniqueFd fd(::openat(directory, partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) return fail_errno(partial);
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(fd.get(), text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail_errno(partial);
-    done += static_cast<std::size_t>(n);
+  const auto fd = make_anew(directory, partial);
+  if (!fd) return std::unexpected(fd.error());
+  EFS_TRY(name_error(put(fd->get(), text), partial));
+  if (::renameat(directory, partial.c_str(), directory, name) != 0 || ::fsync(directory) != 0) return fail_errno(name);
+  return {};
+}
+
+// A file under this name that is ours, and how large it is.
+UniqueFd spare_file(int directory, const std::string& name, std::size_t& size) {
+  UniqueFd fd(::openat(directory, name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat st {};
+  if (!fd || ::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1 || static_cast<std::size_t>(st.st_size) > largest) return {};
+  size = static_cast<std::size_t>(st.st_size);
+  return fd;
+}
+
+// Blanks before the end make it as large as the file that is there, or where that is too small a number of pages, with more
+// to spare than any later state of the same instance takes.
+std::string padded(std::string text, std::size_t there) {
+  constexpr std::size_t page = 4096, slack = 512;
+  const std::size_t size = text.size() <= there ? there : (text.size() + slack + page - 1) / page * page;
+  text.pop_back();
+  text.resize(size - 1, ' ');
+  return text += '\n';
+}
+
+// Where there is no room for it, the next text needs some.
+void keep_spare(int directory, const std::string& name, const std::string& text) {
+  if (const auto fd = make_anew(directory, name)) (void)put(fd->get(), text);
+}
+
+// How an instance ended must be told on a full store, too. So there are always two files of the same size, and a new text
+// is written over the spare one, which then changes places with the old.
+Status write_in_turns(int directory, const std::string& name, const std::string& text) {
+  const std::string partial = name + ".new";
+  std::size_t size = 0;
+  const auto there = read_text(directory, name.c_str());
+  UniqueFd spare = spare_file(directory, partial, size);
+  if (there && *there == padded(text, there->size())) {
+    if (!spare || size != there->size()) keep_spare(directory, partial, *there);
+    return {};
   }
-  if (::fsync(fd.get()) != 0 || ::renameat(directory, partial.c_str(), directory, name) != 0 || ::fsync(directory) != 0) return fail_errno(name);
+  if (!spare || size < text.size()) {
+    auto made = make_anew(directory, partial);
+    if (!made) return std::unexpected(made.error());
+    spare = std::move(*made);
+    size = 0;
+  }
+  const std::string whole = padded(text, size);
+  EFS_TRY(name_error(put(spare.get(), whole), partial));
+  const bool exchanged = there && there->size() == whole.size() && ::renameat2(directory, partial.c_str(), directory, name.c_str(), RENAME_EXCHANGE) == 0;
+  if (!exchanged && ::renameat(directory, partial.c_str(), directory, name.c_str()) != 0) return fail_errno(name);
+  if (::fsync(directory) != 0) return fail_errno(name);
+  if (!exchanged) keep_spare(directory, partial, whole);
   return {};
 }
 
@@ -96,7 +160,7 @@ Status write_manifest(int directory, const Manifest& m) {
                             {"variables", m.circumstances.variables}, {"settings", m.circumstances.settings}, {"user", m.circumstances.user}, {"home", m.circumstances.home}, {"node", m.circumstances.node}};
   for (const auto& member : m.members) json["members"].push_back({{"id", member.id}, {"path", member.path}, {"kind", member.kind}});
   if (m.place != 0) json["place"] = m.place;
-  return write_text(directory, manifest_name, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  return write_in_turns(directory, manifest_name, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 Status write_job_file(int directory, const std::string& text) { return write_text(directory, job_file_name, text); }

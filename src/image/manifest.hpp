@@ -55,7 +55,8 @@ using efs::boot_id;
 /// ENOENT where there is none; EPROTO with a text where it is none of ours.
 Result<Manifest> read_manifest(int directory);
 
-/// Whole or not at all; durable with its directory.
+/// Whole or not at all; durable with its directory. A file beside it, NAME.new, is kept for the next text, so that all but
+/// the first writing of an instance's manifest needs no room.
 Status write_manifest(int directory, const Manifest& manifest);
 
 /// The job file beside the manifest: `text`, likewise.

@@ -60,7 +60,7 @@ void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::Wa
   std::map<std::string_view, mode_t> types;
   for (const auto& item : items) types[item.path] = item.attributes.st_mode & S_IFMT;
   for (auto& entry : receipt.entries)
-    if (entry.action == stage::Action::staged_out) entry.evidence = types[entry.path] == S_IFREG ? "as-found" : "verified";
+    if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) entry.evidence = types[entry.path] == S_IFREG ? "as-found" : "verified";
   for (const auto& path : image.filesystem->recovery().emptied) {
     stage::ReceiptEntry entry;
     entry.path = path;

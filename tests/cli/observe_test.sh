@@ -107,14 +107,38 @@ check 'stop    ' "$EFS" stop top
 
 # --- the status file ---
 fresh file
+umask 022
 check 'start    ' "$EFS" start "$JOB"
 check 'without a word it is in the instance'\''s directory' json "$(cat "$EFS_RUNTIME_DIR/file/status.json")" "d['name'] == 'file' and d['version'] == 1"
 running() { json "$(cat "${1:-$EFS_RUNTIME_DIR/file/status.json}")" "d['state'] == 'running' and d['progress'] is None and d['error'] is None and d['files_done'] == d['files_total'] >= 2 and d['bytes_done'] == d['bytes_total'] > 0 and d['updated'] > d['since']"; }
 check 'it says running' await 10 running
+# modes MODE FILE...: each has it.
+modes() { local mode=$1 file; shift; for file; do [ "$(stat -c %a "$file")" = "$mode" ] || { stat -c '%a %n' "$file"; return 1; }; done; }
+D=$EFS_RUNTIME_DIR/file
+check 'nobody else looks into the instance' modes 700 "$D" "$D/store"
+check 'nor at what is in it' modes 600 "$D/control.sock" "$D/efsd.log" "$D/instance.json" "$D/job.yaml" "$D/lock" "$D/status.json"
+check 'nor into the image' modes 700 "$D/store/meta" "$D/store/data"
+check 'nor at what it says of the job' modes 600 "$D/store/meta/instance.json" "$D/store/meta/job.yaml" "$D/store/meta/journal"
+check 'containers: a seal is the only other mode' eval '! find "$D/store/data" -type f ! -perm 600 ! -perm 700 | grep .'
+check 'status says whether a worker that dies is replaced' json "$(status_of file)" "d['takeover'] == $(kernel_has_it && echo True || echo False) and d['takeover'] == ('takeover_reason' not in d)"
+check 'and so does the plan' json "$("$EFS" plan --json "$JOB")" "d['takeover'] == $(kernel_has_it && echo True || echo False) and d['takeover'] == ('takeover_reason' not in d)"
+check_exit 'for people, too' 0 '^takeover: (a worker that dies is replaced|none: Linux )' "$EFS" plan "$JOB"
+check 'ls --instances: as status --all' test "$("$EFS" ls --instances | grep -v requests)" = "$("$EFS" status --all | grep -v requests)"
+check 'in JSON' json "$("$EFS" ls --instances --json)" "[i['name'] for i in d] == ['file'] and d[0]['state'] == 'running'"
+check_exit 'it takes no path' 2 'instances' "$EFS" ls --instances "$MNT/input"
 check 'stop     ' "$EFS" stop file
+check 'ls --instances where there is none' test "$("$EFS" ls --instances --json)" = '[]'
+check 'a log of its own' "$EFS" start "$JOB" --set log-file="$S/file/log" --set access-log="$S/file/accesses" --trace "$S/file/trace"
+check 'is nobody else'\''s business either, nor a trace' modes 600 "$S/file/log" "$S/file/accesses" "$S/file/trace"
+check 'stop      ' "$EFS" stop file
+: >"$S/file/open"; chmod 640 "$S/file/open"
+check 'one that the user has made' "$EFS" start "$JOB" --set log-file="$S/file/open"
+check 'keeps its mode' modes 640 "$S/file/open"
+check 'stop      ' "$EFS" stop file
 F=$S/file/status
 check 'start with a place of its own' "$EFS" start "$JOB" --set status-file="$F"
 check 'is there' await 10 running "$F"
+check 'a scheduler may read it' modes 644 "$F"
 check 'status names it' json "$(status_of file)" "d['status_file'] == '$F'"
 check 'stop      ' "$EFS" stop file
 check 'the last word stays' json "$(cat "$F")" "d['state'] == 'ended' and d['error'] is None"

@@ -112,6 +112,8 @@ check 'salvage' test $code -eq 0
 check 'brings out what a stop would have' worked "$OUT"
 check 'changed inputs too, unchanged ones not' bash -c "grep -qx more $OUT/input/a && ! test -e $OUT/input/sub/b"
 check 'the receipt says what is verified and what as found' json "$said" "all(e['evidence'] == ('as-found' if e['path'] in ('result', 'hard', 'd/deep/big', 'input/a') else 'verified') for e in d['receipt']['entries'] if e['action'] == 'staged-out') and 'records verified' in d['receipt']['note']"
+again=$("$EFS" salvage --json salvage 2>/dev/null)
+check 'of what was out before, too' json "$again" "d['receipt']['totals']['kept'] >= 4 and all(e['evidence'] == ('as-found' if e['path'] in ('result', 'hard', 'd/deep/big', 'input/a') else 'verified') for e in d['receipt']['entries'] if e['action'] in ('staged-out', 'kept'))"
 check 'and is a file' test -s "$OUT/efs-salvage-salvage.json"
 check_exit '--all without --to is usage' 2 '--to' "$EFS" salvage --all salvage
 check 'salvage --all --to' "$EFS" salvage --all --to "$S/salvage/all" salvage
@@ -227,17 +229,15 @@ check 'a second round is no conflict' "$EFS" stop inplace
 check 'and has both changes' bash -c "printf 'alpha\none\ntwo\n' | cmp - $PFS/input/a"
 
 # --- deadline ---
-fresh late 'resources: [ [ path: input ] ]' 'outputs: [ [ path: "first/**", flags: persistent ], [ path: "**", flags: persistent ] ]'
-CAPACITY='512 MiB'
-job "$JOB" 'resources: [ [ path: input ] ]' 'outputs: [ [ path: first, flags: persistent ], [ path: "**", flags: persistent ] ]'
-unset CAPACITY
-"$EFS" check "$JOB" >/dev/null 2>&1 || job "$JOB" 'resources: [ [ path: input ] ]'
+CAPACITY='512 MiB' fresh late 'resources: [ [ path: input ] ]' 'outputs: [ [ path: first, flags: persistent ], [ path: "**", flags: persistent ] ]'
+check_exit 'a job file with an order of outputs' 0 'good' "$EFS" check "$JOB"
 started "$JOB"
 mkdir "$MNT/first"; echo important >"$MNT/first/z"
 for i in 1 2 3; do head -c 60000000 /dev/zero >"$MNT/a$i"; done
 said=$("$EFS" stop --json --deadline 0.0001 late 2>/dev/null); code=$?
 check 'stop --deadline that is too short does not succeed' test $code -ne 0
 check 'lists what is not saved' json "$said" "d['receipt']['totals']['not-saved'] > 0 and 'image' in d"
+check 'each result is in the list, back or not saved' json "$said" "{e['path'] for e in d['receipt']['entries'] if e['action'] in ('staged-out', 'not-saved')} >= {'first/z', 'a1', 'a2', 'a3'}"
 check 'the daemon is gone' no_daemon
 check 'the image is kept' json "$(status_of late)" "d['left'] == 'unsaved'"
 check 'salvage brings it out' "$EFS" salvage late
@@ -247,6 +247,25 @@ fresh intime
 started "$JOB"; echo r >"$MNT/r"
 check 'stop --deadline that is long enough' "$EFS" stop --deadline 100 intime
 check 'is a stop' grep -qx r "$OUT/r"
+
+# --- a full store: how it was left is told all the same ---
+CAPACITY='32 MiB' fresh full "$PERSISTENT"
+started "$JOB"; echo r >"$MNT/r"
+fill() { dd if=/dev/zero of="$MNT/fill" bs=64k; dd if=/dev/zero of="$MNT/fill2" bs=4k; ! dd if=/dev/zero of="$MNT/fill3" bs=4k count=1; } 2>/dev/null
+check 'a store that is full' fill
+"$EFS" stop --deadline 0.0001 full >/dev/null 2>&1
+check 'stop --deadline: the image is unsaved' json "$(status_of full)" "d['left'] == 'unsaved'"
+started "$JOB"
+kill_both full
+check 'in use again, and dead' json "$(status_of full)" "d['left'] == 'in-use'"
+started "$JOB"
+check 'stop --keep' "$EFS" stop --keep full
+check 'and it is kept' json "$(status_of full)" "d['state'] == 'kept'"
+check 'with a manifest in the store that says so' grep -q '"left": "kept"' "$EFS_RUNTIME_DIR/full/store/meta/instance.json"
+check 'clean without a name leaves it' bash -c "'$EFS' clean; '$EFS' status full"
+started "$JOB"
+check 'what it had' grep -qx r "$MNT/r"
+check 'stop' "$EFS" stop full
 
 # --- damaged images ---
 fresh damaged
@@ -258,6 +277,9 @@ check_exit 'check-image finds a container that no record knows' 3 'leftover: con
 check 'says it in JSON' json "$("$EFS" check-image --json damaged)" "d['exit'] == 3 and d['findings'][0]['severity'] == 'leftover'"
 check_exit '--repair removes it' 0 'whole' "$EFS" check-image --repair damaged
 container=$(grep -rlx result "$store/data" | head -n 1)
+ln "$container" "$store/data/ff/0000000000000fff"
+check_exit 'a container with two names in the store is damage' 1 'damage: container .*would share' "$EFS" check-image damaged
+rm "$store/data/ff/0000000000000fff"
 mv "$container" "$S/kept-aside"
 check_exit 'a missing container is damage' 1 'damage: .*missing' "$EFS" check-image damaged
 check_exit '--repair invents nothing' 1 'damage' "$EFS" check-image --repair damaged

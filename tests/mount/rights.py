@@ -5,6 +5,7 @@ usage: rights.py README COLUMN ROLE PID USER   COLUMN: 1, 2 or 3 of the table; R
 Exit code 0: every thread has just the rights that the table says; 1: what differs is printed.
 """
 import os
+import pwd
 import sys
 
 NAMES = """CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE
@@ -46,6 +47,19 @@ def uids(cell, user):
     return [0 if cell.startswith("0") else user] * 3
 
 
+def gids(cell, user):
+    """Real, effective and saved gid."""
+    group = pwd.getpwuid(user).pw_gid
+    if cell.startswith("real and saved 0"):
+        return [0, group if "gid likewise" in cell else 0, 0]
+    return [0 if cell.startswith("0") else group] * 3
+
+
+def groups(user):
+    entry = pwd.getpwuid(user)
+    return sorted(set(os.getgrouplist(entry.pw_name, entry.pw_gid)))
+
+
 def thread(pid, tid):
     return dict(line.rstrip("\n").split(":\t", 1) for line in open(f"/proc/{pid}/task/{tid}/status") if ":\t" in line)
 
@@ -64,6 +78,9 @@ def main():
                 wrong.append(f"thread {tid} ({status['Name']}): {what}: {is_so}, and the table says {wanted}")
 
         expect("uid", [int(uid) for uid in status["Uid"].split()[:3]], uids(cells["uid"], user))
+        expect("gid", [int(gid) for gid in status["Gid"].split()[:3]], gids(cells["uid"], user))
+        if "groups of U" in cells["uid"]:
+            expect("groups", sorted({int(gid) for gid in status["Groups"].split()}), groups(user))
         expect("in effect", sorted(names(int(status["CapEff"], 16))), sorted(effective))
         expect("permitted", sorted(names(int(status["CapPrm"], 16))), sorted(permitted))
         expect("inheritable", sorted(names(int(status["CapInh"], 16))), [])

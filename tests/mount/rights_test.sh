@@ -28,6 +28,9 @@ check 'for a user: the keeper' rights 1 keeper "$(keeper_of "$(field "$status" '
 # The comparison would notice.
 sed 's/^| in effect | CAP_SYS_ADMIN |/| in effect | none |/' "$table" >"$S/less.md"
 README=$S/less.md check_not 'a right that the table does not name is noticed' rights 1 supervisor "$(field "$status" 'd["supervisor_pid"]')" $user
+sed 's/; gid likewise |/ |/' "$table" >"$S/less.md"
+README=$S/less.md check_not 'so is a group' rights 1 supervisor "$(field "$status" 'd["supervisor_pid"]')" $user
+check_not 'and whose groups they are' rights 1 worker "$(field "$status" 'd["worker_pid"]')" $keeper_user
 kill -KILL "$(field "$status" 'd["worker_pid"]')"
 replaced() { json "$("$EFS" status --json given)" "d['takeovers'] == 1"; }
 check 'for a user: a successor' await 20 replaced

@@ -165,7 +165,7 @@ gives_up() {  # a worker that cannot live: killed before it answers anything, ag
   check 'gives up: the mount is gone' await 5 eval '! mounted "$MNT"'
   check_not 'gives up: an open file gives an error and no hang' timeout 5 cat <&8
   exec 8<&-
-  check 'gives up: the log says what to do' grep -q 'event=given_up' "$log"
+  check 'gives up: the log says what to do' grep -qE 'event=given_up .*advice=".*efs start .*efs salvage hopeless .*efs clean hopeless' "$log"
   check 'gives up: the image is kept' test -d "$EFS_RUNTIME_DIR/hopeless/store/data"
   drop_store hopeless
 }

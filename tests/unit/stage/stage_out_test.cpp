@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <thread>
 
 #include "fault_pfs.hpp"
@@ -286,4 +287,47 @@ TEST_CASE("stage-out: nothing to do, no results-dir, unreachable results-dir", "
   CHECK(exit_code(receipt) == 1);
   CHECK(receipt.reason.find(scene.config.results_dir) != std::string::npos);
   CHECK(action_of(receipt, "f") == Action::not_saved);
+}
+
+TEST_CASE("stage-out: where time may run out, what the job file names first is back first, and the rest is listed", "[stage][out]") {
+  Scene scene;
+  scene.config.outputs = {{.pattern = "z-first"}, {.pattern = "m-second"}, {.pattern = "**"}};
+  scene.options = {.workers = 1, .transfer_size = 64U << 10U, .by_rank = true};
+  std::set<std::string> first, all;
+  for (const char* directory : {"a-third", "m-second", "z-first"}) {
+    scene.buffer.put(directory, S_IFDIR);
+    for (int i = 0; i < 5; ++i) {
+      const std::string path = std::string(directory) + "/" + directory[0] + std::to_string(i);
+      // A batch ends where 128 MiB are reached; holes count, so that nothing has to be written.
+      scene.buffer.put(path, S_IFREG, path);
+      if (i == 4) REQUIRE(::truncate(scene.buffer.container(scene.buffer.nodes.at(path).ino).c_str(), 130 << 20) == 0);
+      all.insert(path);
+      if (path.starts_with("z")) first.insert(path);
+    }
+  }
+  Progress progress;
+  std::size_t published = 0;
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+    if (call == "rename" && ++published == first.size()) progress.cancel = true;
+    return 0;
+  });
+  const Receipt receipt = stage_out(scene.config, scene.buffer, pfs, scene.options, progress);
+  CHECK(receipt.verdict == Verdict::partial);
+  for (const auto& path : all) {
+    INFO(path);
+    REQUIRE(entry_of(receipt, path) != nullptr);
+    CHECK(action_of(receipt, path) == (first.contains(path) ? Action::staged_out : Action::not_saved));
+    CHECK(stdfs::exists(scene.results + "/" + path) == first.contains(path));
+  }
+  CHECK(receipt.totals.not_saved == all.size() - first.size());
+  CHECK(partials_below(scene.results) == 0);
+  // And in full: the second before the third.
+  std::string order;
+  FaultPfs watching([&](auto, const std::string& call, const std::string& object) {
+    if (call == "rename") order += object.front();
+    return 0;
+  });
+  Progress again;
+  CHECK(stage_out(scene.config, scene.buffer, watching, scene.options, again).verdict == Verdict::complete);
+  CHECK(order == "mmmmmaaaaa");
 }

@@ -1,0 +1,70 @@
+// The manifest changes without new room, so that a full store can tell how it was left.
+#include "image/manifest.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <fstream>
+
+#include "base/unique_fd.hpp"
+#include "support/temp.hpp"
+
+using namespace efs;
+
+TEST_CASE("a manifest is written over the spare one, which is as large", "[image]") {
+  const test::TempDirectory place("/dev/shm");
+  const UniqueFd directory(::open(place.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const auto stat_of = [&](const char* name) {
+    struct stat st {};
+    REQUIRE(::fstatat(directory.get(), name, &st, AT_SYMLINK_NOFOLLOW) == 0);
+    return st;
+  };
+  // Lengths around those at which another page would be needed, were there no slack.
+  for (std::size_t length = 3000; length < 4200; length += 7) {
+    image::Manifest manifest;
+    manifest.name = "job";
+    manifest.root_dir = std::string(length, 'r');
+    REQUIRE(image::write_manifest(directory.get(), manifest));
+    const auto first = stat_of("instance.json"), spare = stat_of("instance.json.new");
+    CHECK(first.st_size == spare.st_size);
+    for (const auto left : {image::Left::unsaved, image::Left::salvaged, image::Left::kept, image::Left::kept, image::Left::in_use}) {
+      manifest.left = left;
+      manifest.made_mount_dir = !manifest.made_mount_dir;
+      REQUIRE(image::write_manifest(directory.get(), manifest));
+      const auto read = image::read_manifest(directory.get());
+      REQUIRE(read);
+      CHECK(read->left == left);
+      CHECK(read->root_dir == manifest.root_dir);
+      const auto now = stat_of("instance.json");
+      CHECK((now.st_ino == first.st_ino || now.st_ino == spare.st_ino));
+      CHECK(now.st_blocks == first.st_blocks);
+    }
+    REQUIRE(::unlinkat(directory.get(), "instance.json", 0) == 0);
+    REQUIRE(::unlinkat(directory.get(), "instance.json.new", 0) == 0);
+  }
+}
+
+TEST_CASE("what lies in the place of the spare manifest is not followed, nor shared", "[image]") {
+  const test::TempDirectory place("/dev/shm");
+  const UniqueFd directory(::open(place.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::string victim = place.path() + "/victim", spare = place.path() + "/instance.json.new";
+  std::ofstream(victim) << std::string(20000, 'v');
+  const auto untouched = [&] {
+    std::ifstream file(victim, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {}) == std::string(20000, 'v');
+  };
+  image::Manifest manifest;
+  manifest.name = "job";
+  for (int round = 0; round < 3; ++round) {
+    ::unlink(spare.c_str());
+    if (round == 0) REQUIRE(::symlink(victim.c_str(), spare.c_str()) == 0);
+    if (round == 1) REQUIRE(::link(victim.c_str(), spare.c_str()) == 0);
+    if (round == 2) REQUIRE(::mkfifo(spare.c_str(), 0600) == 0);
+    manifest.uid = static_cast<uid_t>(round);
+    REQUIRE(image::write_manifest(directory.get(), manifest));
+    CHECK(untouched());
+    REQUIRE(image::read_manifest(directory.get()));
+    CHECK(image::read_manifest(directory.get())->uid == manifest.uid);
+  }
+}
