@@ -90,10 +90,10 @@ check 'nothing is left' quiet "$first"
 work steps
 job=$(submit $USER1 --efs=job.yaml -w n1 -n4 <<'SCRIPT'
 #!/bin/bash
-srun -n1 bash -c 'echo 1 >$EFS_MOUNT/steps'
-srun -n1 bash -c 'cat $EFS_MOUNT/in/a; echo 2 >>$EFS_MOUNT/steps'
-srun -n2 bash -c 'echo $SLURM_PROCID >$EFS_MOUNT/task.$SLURM_PROCID'
-srun -n1 --overlap bash -c 'echo a >$EFS_MOUNT/side.a' & srun -n1 --overlap bash -c 'echo b >$EFS_MOUNT/side.b' & wait
+srun -Q -n1 bash -c 'echo 1 >$EFS_MOUNT/steps'
+srun -Q -n1 bash -c 'cat $EFS_MOUNT/in/a; echo 2 >>$EFS_MOUNT/steps'
+srun -Q -n2 bash -c 'echo $SLURM_PROCID >$EFS_MOUNT/task.$SLURM_PROCID'
+srun -Q -n1 --overlap bash -c 'echo a >$EFS_MOUNT/side.a' & srun -Q -n1 --overlap bash -c 'echo b >$EFS_MOUNT/side.b' & wait
 cat $EFS_MOUNT/steps $EFS_MOUNT/task.? $EFS_MOUNT/side.?
 SCRIPT
 )
