@@ -104,7 +104,7 @@ class Instance {
   Status subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
   Status mount();
   bool serve_until_stopped();
-  bool stop(const StopRequest& request, bool was_unsaved);
+  bool stop(StopRequest& request, bool was_unsaved);
   bool give_stop_up(const StopRequest& request, const char* reason);
   Status unmount();
   /// The PFS as the job file wants it treated, by all transfers of the instance together.

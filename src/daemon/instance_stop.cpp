@@ -71,7 +71,7 @@ bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
 }
 
 // True when the life is over.
-bool Instance::stop(const StopRequest& request, bool was_unsaved) {
+bool Instance::stop(StopRequest& request, bool was_unsaved) {
   if (!was_unsaved) {
     enter(State::unmounting);
     tasks_->close(request.stage_out && !request.until);  // what unloads have not brought out, the stage-out does, in time
