@@ -14,7 +14,7 @@
 namespace efs::stage {
 namespace {
 
-struct Scene {
+struct MergeScene {
   efs::test::TempDirectory directory;
   UniqueFd fd = directory.open();
   void write(const std::string& name, const std::string& text) const { std::ofstream(directory.path() + "/" + name) << text; }
@@ -27,7 +27,7 @@ struct Scene {
 };
 
 TEST_CASE("a name that nobody has is given", "[merge]") {
-  const Scene scene;
+  const MergeScene scene;
   scene.write("p", "ours");
   REQUIRE(rename_merging(scene.fd.get(), "p", "out", 0));
   CHECK(scene.read("out") == "ours");
@@ -35,7 +35,7 @@ TEST_CASE("a name that nobody has is given", "[merge]") {
 }
 
 TEST_CASE("what was there before the job is replaced", "[merge]") {
-  const Scene scene;
+  const MergeScene scene;
   scene.write("out", "old");
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
@@ -46,7 +46,7 @@ TEST_CASE("what was there before the job is replaced", "[merge]") {
 }
 
 TEST_CASE("another node's file is never replaced; the same content is no conflict", "[merge]") {
-  const Scene scene;
+  const MergeScene scene;
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
   scene.write("out", "theirs");
@@ -68,7 +68,7 @@ TEST_CASE("another node's file is never replaced; the same content is no conflic
 }
 
 TEST_CASE("what this node has brought out is its own to replace, also for a successor, until somebody touches it", "[merge]") {
-  const Scene scene;
+  const MergeScene scene;
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
   scene.write("p", "first");
@@ -87,7 +87,7 @@ TEST_CASE("what this node has brought out is its own to replace, also for a succ
 
 TEST_CASE("of many nodes that bring out different files under one name exactly one succeeds", "[merge]") {
   for (const bool old : {false, true}) {
-    const Scene scene;
+    const MergeScene scene;
     if (old) scene.write("out", "old");
     auto now = pfs_now(scene.directory.path());
     // A coarse clock: until it has moved on.
@@ -115,7 +115,7 @@ TEST_CASE("of many nodes that bring out different files under one name exactly o
 
 TEST_CASE("what one node removes and another replaces is the other's", "[merge]") {
   for (int round = 0; round < 200; ++round) {
-    const Scene scene;
+    const MergeScene scene;
     scene.write("out", "old");
     scene.write("p", "changed");
     struct stat seen {};

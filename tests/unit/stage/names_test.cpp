@@ -21,7 +21,7 @@ TEST_CASE("a path on the mount, of the PFS and relative to root-dir are one name
 }
 
 TEST_CASE("a name that is there is no pattern; a pattern takes directories with all that is in them") {
-  test::LiveBuffer buffer;
+  efs::test::LiveBuffer buffer;
   const auto directory = buffer.filesystem->make_node({}, fs::root_ino, "d1", S_IFDIR | 0755, 0)->ino;
   REQUIRE(buffer.filesystem->make_node({}, directory, "x", S_IFREG | 0644, 0));
   buffer.write("d2", "");
