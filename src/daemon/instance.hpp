@@ -117,7 +117,8 @@ class Instance {
   void book_saved(const stage::Receipt& receipt);
   void book_salvaged();
   void book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool));
-  void leave_image(image::Left left);
+  /// The first thing that could not be made durable or written; the rest is done all the same.
+  Status leave_image(image::Left left);
   void give_back_what_was_kept();
   void keep_house();
   void tear_down();

@@ -242,7 +242,7 @@ Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging)
 
 // A start on what was kept has failed before anybody could change it: it is kept as before, for the next.
 void Instance::give_back_what_was_kept() {
-  if (filesystem_ && !session_ && store_.left && store_.manifest.left == image::Left::kept) leave_image(image::Left::kept);
+  if (filesystem_ && !session_ && store_.left && store_.manifest.left == image::Left::kept) (void)leave_image(image::Left::kept);  // logged
 }
 
 // On a store that outlives the machine: group commit, and booking what has reached the medium.

@@ -89,10 +89,11 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
       last_receipt_.reset();
     }
     keep_image_ = request.keep;
-    if (keep_image_) leave_image(image::Left::unsaved);
+    Status left;
+    if (keep_image_) left = leave_image(image::Left::unsaved);
     else note_over();
     log::info("event=stopped stage_out=no store={}", keep_image_ ? "kept" : "dropped");
-    finish_stop(request, control::result_line({{"staged_out", false}}));
+    finish_stop(request, left ? control::result_line({{"staged_out", false}}) : control::error_line(left.error()));
     return true;
   }
   if (stage_out(request)) return true;
@@ -107,10 +108,15 @@ Status Instance::unmount() {
   return {};
 }
 
-void Instance::leave_image(image::Left left) {
+Status Instance::leave_image(image::Left left) {
   if (const Status done = filesystem_->settle(); !done) log::warn("event=not_settled reason=\"{}\"", describe(done.error()));
-  if (const Status done = filesystem_->fsync_metadata(); !done) log::error("event=journal_not_synced reason=\"{}\"", describe(done.error()));
-  if (const Status done = write_manifests(store_, options_.config, options_.directory, left, false); !done) log::error("event=manifest_not_written reason=\"{}\"", describe(done.error()));
+  const Status synced = filesystem_->fsync_metadata();
+  if (!synced) log::error("event=journal_not_synced reason=\"{}\"", describe(synced.error()));
+  const Status written = write_manifests(store_, options_.config, options_.directory, left, false);
+  if (!written) log::error("event=manifest_not_written reason=\"{}\"", describe(written.error()));
+  if (!synced) return fail(synced.error().code, "the buffer stays in " + store_.path + ", but its journal could not be synced: " + describe(synced.error()));
+  if (!written) return fail(written.error().code, "the buffer stays in " + store_.path + ", but that it was left on purpose could not be noted: " + describe(written.error()));
+  return {};
 }
 
 // From here on the store goes. Who dies meanwhile leaves a successor that goes on with that, and with nothing else.
@@ -221,7 +227,6 @@ bool Instance::stage_out(const StopRequest& request) {
       if (code == 0) code = 1;
     }
   }
-  outcome["exit"] = code;
   log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
   {
     MutexLock lock(mutex_);
@@ -229,8 +234,14 @@ bool Instance::stage_out(const StopRequest& request) {
   }
   const bool over = code == 0 || request.until;
   keep_image_ = request.keep || code != 0;
-  if (over && keep_image_) leave_image(code == 0 ? image::Left::kept : image::Left::unsaved);
   if (over && !keep_image_) note_over();
+  if (over && keep_image_) {
+    if (const Status left = leave_image(code == 0 ? image::Left::kept : image::Left::unsaved); !left) {
+      outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + describe(left.error());
+      if (code == 0) code = 1;
+    }
+  }
+  outcome["exit"] = code;
   if (!over) outcome["kept"] = true;
   else if (code != 0) outcome["image"] = store_.path;
   finish_stop(request, std::move(outcome));
