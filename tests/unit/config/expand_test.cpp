@@ -10,7 +10,7 @@ using namespace efs::config;
 namespace {
 
 // A world of its own: these variables and no other.
-Surroundings world(std::map<std::string, std::string> variables = {}) {
+Surroundings process_with(std::map<std::string, std::string> variables = {}) {
   Surroundings surroundings{.user = "ann", .home = "/home/ann", .node = "n7"};
   surroundings.variable = [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
@@ -25,7 +25,7 @@ const std::map<std::string, std::string> slurm{{"SLURM_JOB_ID", "4711"},    {"SL
 
 std::string text_with(const std::string& results) { return "global-settings:\n  root-dir: /r\n  mount-dir: /m\n  results-dir: \"" + results + "\"\n"; }
 
-std::string expanded(const std::string& results, const Surroundings& surroundings = world(slurm)) {
+std::string expanded(const std::string& results, const Surroundings& surroundings = process_with(slurm)) {
   const auto config = parse(text_with(results), "job.yaml", {}, surroundings);
   if (!config) return "problem: " + to_string(config.error().front(), "job.yaml");
   return config->results_dir;
@@ -33,7 +33,7 @@ std::string expanded(const std::string& results, const Surroundings& surrounding
 
 // `results` as results-dir has one problem, at the value's place, that names `words`.
 void check_refused(const std::string& results, const std::string& words, const std::string& suggestion = "") {
-  const auto config = parse(text_with(results), "job.yaml", {}, world(slurm));
+  const auto config = parse(text_with(results), "job.yaml", {}, process_with(slurm));
   INFO(results);
   REQUIRE_FALSE(config);
   REQUIRE(config.error().size() == 1);
@@ -56,7 +56,7 @@ TEST_CASE("the directives of Slurm's file names") {
   CHECK(expanded("/o/%%j") == "/o/%j");
 }
 
-TEST_CASE("user and node are known without Slurm") { CHECK(expanded("/o/%u/%N", world()) == "/o/ann/n7"); }
+TEST_CASE("user and node are known without Slurm") { CHECK(expanded("/o/%u/%N", process_with()) == "/o/ann/n7"); }
 
 TEST_CASE("environment variables") {
   CHECK(expanded("$SCRATCH/o") == "/pfs/scratch/o");
@@ -89,7 +89,7 @@ TEST_CASE("what has no value is named, with the way out") {
 
 TEST_CASE("a directive without a value names the variable") {
   for (const auto& [directive, name] : std::map<std::string, std::string>{{"%j", "SLURM_JOB_ID"}, {"%A", "SLURM_ARRAY_JOB_ID"}, {"%a", "SLURM_ARRAY_TASK_ID"}, {"%x", "SLURM_JOB_NAME"}}) {
-    const auto text = expanded("/o/" + directive, world());
+    const auto text = expanded("/o/" + directive, process_with());
     INFO(text);
     CHECK(text.starts_with("problem: job.yaml:4:16: " + directive + " has no value: " + name + " is not set in 'results-dir'"));
   }
@@ -100,7 +100,7 @@ TEST_CASE("a directive without a value names the variable") {
 TEST_CASE("a directive cannot lead to another directory") {
   for (const std::string name : {"../x", "a/b", "..", "."}) {
     INFO(name);
-    CHECK(expanded("/o/%x", world({{"SLURM_JOB_NAME", name}})).contains("which cannot be part of a name"));
+    CHECK(expanded("/o/%x", process_with({{"SLURM_JOB_NAME", name}})).contains("which cannot be part of a name"));
   }
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("every path and the name are expanded, other values are not") {
 backends: [[id: "d%j", type: NVRAM-NVML, daxfs: "/pmem/%u"]]
 resources: [[path: "%x/*.dat"], [path: $SCRATCH/b]]
 outputs: [[path: "out-%a"]]
-)", "job.yaml", {}, world(slurm));
+)", "job.yaml", {}, process_with(slurm));
   if (!config) FAIL(to_string(config.error().front(), "job.yaml"));
   CHECK(config->root_dir == "/pfs/scratch");
   CHECK(config->mount_dir == "/m/4711");
@@ -129,7 +129,7 @@ outputs: [[path: "out-%a"]]
 }
 
 TEST_CASE("problems behind an expanded value keep their places") {
-  const auto config = parse("global-settings: {root-dir: $SCRATCH, mount-dir: /m, results-dir: /o}\nresources:\n  - path: $SCRATCH/a\n  - path: $NOSUCH/b\n    flags: x\n  - path: /c\n", "job.yaml", {}, world(slurm));
+  const auto config = parse("global-settings: {root-dir: $SCRATCH, mount-dir: /m, results-dir: /o}\nresources:\n  - path: $SCRATCH/a\n  - path: $NOSUCH/b\n    flags: x\n  - path: /c\n", "job.yaml", {}, process_with(slurm));
   REQUIRE_FALSE(config);
   REQUIRE(config.error().size() == 3);
   CHECK((config.error()[0].line == 4 && config.error()[0].column == 11));
