@@ -63,8 +63,8 @@ instrumented() {
 
 run "unit and model tests" catch "$build/bin/efs-tests"
 # libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
-# The crash enumeration brings a store of its own.
-PMEM_IS_PMEM_FORCE=1 run "unit and model tests on mapped segments" catch "$build/bin/efs-tests" '~[crash]'
+# The crash enumeration and the injected faults bring a store of their own.
+PMEM_IS_PMEM_FORCE=1 run "unit and model tests on mapped segments" catch "$build/bin/efs-tests" '~[crash]~[fault]'
 # Beside the scripts, which mostly wait; in a process group of its own, to be ended with this one.
 if [ -z "${EFS_FAST:-}" ]; then
   set -m; instrumented >"$work/beside" 2>&1 & beside=$!; set +m
