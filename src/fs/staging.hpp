@@ -140,7 +140,7 @@ class Staging {
   Status mark_saved(const std::string& path, const Origin& copy, bool in_place);
 
   /// What results-dir has under that name is a copy of some version of this file: a stage-out may take its place. The file
-  /// stays as dirty as it is.
+  /// stays dirty; of a clean one nothing is noted.
   Status note_copy(const std::string& path, const Origin& copy, bool in_place);
 
   /// The whole namespace, parents before children, names in byte order; or `below` and what is in it: ENOENT,

@@ -227,6 +227,10 @@ Step stage_several(const std::vector<std::string>& paths, std::size_t xattr_byte
             for (std::size_t i = staging.publish_files(files, failed); i < files.size(); ++i) staging.abandon(files[i].ino);
           }};
 }
+// What a start after a stop that was killed finds in results-dir.
+Step note_copy(const std::string& path) {
+  return {"note the copy of " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).note_copy(path, {.device = 2, .inode = 11}, false); }};
+}
 // One that is begun and given up: its number is used, and no record knows.
 Step stage_nothing() {
   return {"stage in and give up", [](Life& life) {
@@ -324,7 +328,7 @@ Scenario every_operation() {
       kernel_write("d/f", std::string(150, 'k')), surely(fsync("d/f")), write("d/f", "x", 20), create("d/g"), kernel_write("d/g", "second version"), rename("d/g", "d/f"),
       create("d/h"), write("d/h", "third"), link("d/h", "h2"), unlink("d/h"), rename("h2", "d/f"), fsyncdir(), create("fifo", S_IFIFO | 0600), symlink("s", "d/f"), chmod("d/f", 0600),
       truncate("d/f", 3), surely(fsync("d/f")), create("x"), kernel_write("x", "exchanged"), rename("x", "in/a", RENAME_EXCHANGE), set_xattr("d/f", "again"), remove_xattr("d/f"), nameless_then_linked("t"), unlink_while_open("t"),
-      write("in/b", "changed", 100), surely(fsync("in/b")), saved("in/b", true), saved("d/f", false), settle(), write("d/f", "again"), mkdir("d/e"), rename("d/e", "e"), mkdir("full"), rename("e", "full"), rmdir("full"),
+      write("in/b", "changed", 100), surely(fsync("in/b")), saved("in/b", true), saved("d/f", false), settle(), write("d/f", "again"), note_copy("d/f"), mkdir("d/e"), rename("d/e", "e"), mkdir("full"), rename("e", "full"), rmdir("full"),
       create("y"), write("y", "gone soon"), surely(fsync("y")), unlink("y"), create("z"), tend(), unlink("z"), unlink("in/late"), tend(), tend(), tend(), tend(), tend(), tend(), rename("d/f", "final"), take_back("in/c"), unlink("in/b2"), rename("in/l", "moved"), unlink("moved"), forget_gone("in/late"), fsyncdir()};
 }
 

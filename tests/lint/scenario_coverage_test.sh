@@ -5,8 +5,9 @@
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 
-# What has no effect on a store and touches none, or runs at its start, which every life of a scenario has.
-EXEMPT='open exists inherited_orphans failed backend recovery attach share_with forget_all'
+# What has no effect on a store and touches none, or runs at its start, which every life of a scenario has; or at that of a
+# successor alone, where it does what the limit of a journal does in every scenario.
+EXEMPT='open exists inherited_orphans compact_inherited failed backend recovery attach share_with forget_all'
 
 # members FILE CLASS: the names of the public members.
 members() {
