@@ -105,7 +105,7 @@ Status remove_directory(const UniqueFd& root, const std::string& path) {
 
 // The store outside of the instance's directory, if there is one of this user's there.
 Status remove_store(const std::string& path) {
-  const auto store = image::find_store(path);
+  const auto store = image::find_removable(path);
   if (!store || store->owner != ::geteuid()) return {};
   const auto lock = image::lock_store(*store, true);
   if (!lock) return std::unexpected(lock.error());
@@ -127,6 +127,7 @@ Status remove_member(const image::Manifest& manifest, unsigned place) {
 
 Status remove_elsewhere(const control::Instance& instance, const image::Manifest& manifest) {
   if (manifest.made_mount_dir) ::rmdir(manifest.mount_dir.c_str());
+  // With its journal the others are nobody's: said before they go.
   if (const auto store = image::find_store(manifest.store); store && store->owner == ::geteuid() && manifest.members.size() > 1) {
     const auto lock = image::lock_store(*store, true);
     if (!lock) return std::unexpected(lock.error());

@@ -43,6 +43,16 @@ bool is_being_removed(int metadata) {
   return ::fstatat(metadata, mark_name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+Result<Directories> find_removable(const std::string& path) {
+  if (auto store = find_store(path)) return store;
+  Directories store{.path = path, .root = UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)), .metadata = {}, .data = {}, .owner = 0};
+  if (store.root) store.metadata = open_below(store.root.get(), "meta");
+  struct stat st {};
+  if (!store.metadata || !is_being_removed(store.metadata.get()) || ::fstat(store.root.get(), &st) != 0) return fail(ENOENT, path + ": no image of efs is there");
+  store.owner = st.st_uid;
+  return store;
+}
+
 Status remove_content(int root, const std::string& path) {
   const UniqueFd metadata = open_below(root, "meta");
   if (metadata) EFS_TRY(begin_removal(metadata.get()));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "image/image.hpp"
 
 namespace efs::image {
 
@@ -13,6 +14,9 @@ Status begin_removal(int metadata);
 
 /// A removal began, and has not ended.
 bool is_being_removed(int metadata);
+
+/// The store at `path`, also one whose removal began: image::find_store() finds none there. ENOENT.
+Result<Directories> find_removable(const std::string& path);
 
 /// Removes all that is in the directory `root` of a store, or of one of its backends, after begin_removal(); what tells that
 /// it is being removed goes last. The directory itself stays. `path` is for messages.

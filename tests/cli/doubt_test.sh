@@ -110,6 +110,12 @@ check 'start begins anew' "$EFS" start "$JOB"
 check 'with an empty file system' test -z "$(ls "$MNT")"
 echo 1 >"$MNT/f"
 check 'which works' "$EFS" stop mark
-check 'its result is back' test -e "$OUT/f"
-check 'and no other' test ! -e "$OUT/f1"
+check 'its result is back, and no other' test -e "$OUT/f" -a ! -e "$OUT/f1"
+fresh mark2 'resources: []' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/storesdisk ] ]"
+started "$JOB"; echo 1 >"$MNT/f"
+kill_both mark2
+mv "$S/storesdisk/efs-$(id -u)-mark2/meta/journal" "$S/storesdisk/efs-$(id -u)-mark2/meta/removed"
+check 'clean removes the rest' "$EFS" clean mark2
+check 'all of it' test -z "$(ls -A "$S/storesdisk")"
+
 finish
