@@ -41,6 +41,7 @@ std::string fate(const config::JobConfig& config, const fs::WalkItem& item, conf
   if (!item.parts.empty()) return "cannot be staged out: only parts of it were loaded";
   if (config.results_dir.empty()) return "cannot be staged out: the job file names no results-dir";
   std::string why = item.origin ? "it was opened for writing, or changed, since the stage-in" : "it is new, or has a new name";
+  if (item.saved) why += "; what is there is a version of it that was brought out before";
   return "is staged out to " + config.results_dir + "/" + item.path + ": " + why;
 }
 
