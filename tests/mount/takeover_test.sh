@@ -71,6 +71,7 @@ kill_points() {  # at the nth system call of a worker, n spread over one round o
     timeout 20 "$BIN/efs-kill-at" "$pid" $((1 + RANDOM % 400)) || { fail "kill points: kill $i" "efs-kill-at: $?"; break; }
     kill -0 "$load" 2>/dev/null || { fail "kill points: the programs run after $i kills"; break; }
     await 20 has_successor "$pid" || { fail "kill points: a successor after kill $i"; break; }
+    read -rt 0.06 <> <(:)   # 200 deaths in ten seconds are given up, as they should be
   done
   load_end 'kill points'
   check 'kill points: stop' "$EFS" stop points
