@@ -81,6 +81,13 @@ int efs_admin_comment(const struct efs_site *site, uint32_t id, char *comment, s
   return known != 1 ? known : efs_copy(comment, size, line) == 0 ? 1 : -1;
 }
 
+int efs_ask_restarts(const struct efs_site *site, uint32_t id) {
+  static struct efs_outcome outcome;
+  char begin[32], *line = NULL;
+  efs_format(begin, sizeof begin, "%-24u", id);
+  return ask(site, id, "--Format=JobID:24,RestartCnt:12", begin, &outcome, &line) == 1 ? (int)strtoul(line, NULL, 10) : -1;
+}
+
 /* The place of the node in the list; -1: it is none, or not with this node. */
 static int find_in(const char *list, const char *name, unsigned *node, unsigned *nodes) {
   __auto_type hosts = slurm_hostlist_create(list); /* its type depends on the release */

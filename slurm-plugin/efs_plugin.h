@@ -99,6 +99,8 @@ struct efs_record {
   char nodes[8192]; /* "n[1-3]" */
 };
 int efs_ask_job(const struct efs_site *site, uint32_t id, struct efs_record *record);
+/* How often slurmctld has put the job back into the queue; -1: nobody can say. */
+int efs_ask_restarts(const struct efs_site *site, uint32_t id);
 int efs_job_is_over(const struct efs_site *site, uint32_t id); /* 1: yes; 0: no; -1: nobody can say */
 int efs_admin_comment(const struct efs_site *site, uint32_t id, char *comment, size_t size);
 int efs_find_node(const struct efs_site *site, uint32_t id, unsigned *node, unsigned *nodes); /* which of the job's nodes this one is. -1: nobody can say */

@@ -66,10 +66,17 @@ static int put_off(spank_t spank, const struct efs_site *site, const struct efs_
 }
 
 int efs_task_init_privileged(spank_t spank, const struct efs_site *site) {
-  struct efs_job job;
+  struct efs_job job = {0};
   char result[EFS_TEXT], text[EFS_TEXT];
   if (read_result(spank, site, &job, result, sizeof result) != 0) {
     if (!efs_is_wanted() && !says_directives(spank, site, &job)) return 0;
+    /* A job that is requeued while its prolog runs is started on the same node without another one, as its first run. */
+    const int restarts = efs_ask_restarts(site, job.id);
+    if (restarts > 0) {
+      job.restart = (uint32_t)restarts;
+      efs_format(text, sizeof text, "%s: Slurm has run no prolog for this run of the job", site->node);
+      return put_off(spank, site, &job, text);
+    }
     slurm_error("efs: nothing was staged on %s: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch (see spank_efs(8))", site->node);
     return -1;
   }

@@ -218,7 +218,7 @@ TEST_CASE("a spin that catches nothing is tried again ever later") {
 TEST_CASE("where no thread can be had, or no reader, all is served by those that are there") {
   for (const bool threads : {false, true}) {
     Queue queue;
-    int handled = 0, readers = 0;
+    std::atomic<int> handled = 0, readers = 0;
     for (int i = 0; i < 100; ++i)
       queue.put([&] {
         slow_work_begins();
@@ -239,7 +239,7 @@ TEST_CASE("where no thread can be had, or no reader, all is served by those that
 
 TEST_CASE("what a request throws when it was answered ends nothing") {
   Queue queue;
-  int handled = 0;
+  std::atomic<int> handled = 0;
   for (int i = 0; i < 10; ++i)
     queue.put([&] {
       ++handled;
