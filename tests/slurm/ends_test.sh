@@ -13,7 +13,7 @@ no_trace() {
   left=$(grep -E "$C/mnt\.[^ /]*/$1[ /]" /proc/self/mounts; grep -laF "$C/run" $(grep -laF "slurm-$1." /proc/[0-9]*/cmdline 2>/dev/null) /dev/null 2>/dev/null; compgen -G "$C/run.*/slurm-$1.*")
   [ -z "$left" ] || { echo "$left"; return 1; }
 }
-leaves_nothing() { check "$1: the state on the node goes" await 60 job_is_gone "$2"; check "$1: the node is free" await 120 others_idle; await 10 no_trace "$2"; check "$1: nothing is left" no_trace "$2"; check "$1: no node is drained" not_drained; }
+leaves_nothing() { check "$1: the state on the node goes" await 60 job_is_gone "$2"; check "$1: the node is free" await 300 others_idle; await 10 no_trace "$2"; check "$1: nothing is left" no_trace "$2"; check "$1: no node is drained" not_drained; }
 result_is() { check "$1: its result is back" test "$(cat "$W/results/result" 2>/dev/null)" = "$2"; }
 stepd_of() { grep -laE "slurmstepd: \[$1\.batch\]" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3; }
 # A job that writes `result` and goes on until it is ended.
