@@ -147,14 +147,14 @@ Result<Json> ask_once(World& world, const control::Instance& instance, const Jso
 
 Result<Json> ask_until_answered(World& world, const control::Instance& instance, const Json& request) {
   constexpr int most_deaths = 10;
-  constexpr auto status_patience = std::chrono::minutes(2);
+  constexpr auto patience = std::chrono::minutes(2);
   auto last = std::chrono::steady_clock::now();
   for (int deaths = 0;;) {
     auto answer = ask_once(world, instance, request);
     if (answer || !is_lost(answer.error().code) || !control::is_alive(instance.directory)) return answer;
     const auto now = std::chrono::steady_clock::now();
     const bool heard = answer.error().code == ECONNRESET || answer.error().code == EPIPE;
-    if ((heard && ++deaths == most_deaths) || (!heard && now - last > status_patience)) return answer;
+    if ((heard && ++deaths == most_deaths) || (!heard && now - last > patience)) return answer;
     if (heard) last = now;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }

@@ -21,10 +21,10 @@ std::filesystem::path path_of(int directory) { return "/proc/self/fd/" + std::to
 
 Status remove_entries(int directory, const std::string& path, const char* but) {
   std::error_code problem;
-  for (const auto& entry : std::filesystem::directory_iterator(path_of(directory), problem)) {
-    if (but != nullptr && entry.path().filename() == but) continue;
-    std::filesystem::remove_all(entry.path(), problem);
-    if (problem) break;
+  // Step by step, for the loop over a range throws where the directory cannot be read on.
+  for (std::filesystem::directory_iterator at(path_of(directory), problem), end; !problem && at != end;) {
+    if (but == nullptr || at->path().filename() != but) std::filesystem::remove_all(at->path(), problem);
+    if (!problem) at.increment(problem);
   }
   return problem ? fail(problem.value(), path + ": " + problem.message()) : Status{};
 }
