@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 
+if "-h" in sys.argv or "--help" in sys.argv:
+    sys.exit(print(__doc__))
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 5
 PARTS = sys.argv[3:] or ["micro", "macro"]

@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 
+if "-h" in sys.argv or "--help" in sys.argv:
+    sys.exit(print(__doc__))
 EFS = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build") + "/bin/efs"
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 3
 SIZE = 2 << 30

@@ -15,6 +15,7 @@
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
 #include "image/image.hpp"
+#include "stage/buffer.hpp"
 #include "stage/deletions.hpp"
 #include "stage/merge.hpp"
 #include "stage/placement.hpp"
@@ -226,7 +227,7 @@ std::uint64_t Instance::spare_in_cache() {
 
 // An earlier instance has staged in, and perhaps worked on, some of it.
 Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
-  const auto items = staging.walk();
+  const auto items = stage::StagingBuffer(staging).look(plan);
   if (!items) return std::unexpected(items.error());
   const auto subtracted = stage::subtract(plan, *items, stage::removed_inputs(options_.config, staging.gone()));
   for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));

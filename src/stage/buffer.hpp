@@ -1,6 +1,7 @@
 #pragma once
 // The job's buffer as staging sees it: fs::Staging behind an interface, so that tests can put a plain directory there.
 
+#include <cerrno>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "fs/staging.hpp"
+#include "stage/planner.hpp"
 
 namespace efs::stage {
 
@@ -28,6 +30,8 @@ class Buffer {
   virtual Status make_symlink(const std::string& path, const std::string& target,
                               const fs::StagedAttributes& attributes) = 0;
   virtual Result<std::vector<fs::WalkItem>> walk() = 0;
+  /// What walk() says of the plan's names, at least; where it can, at their cost alone: the job may have made a million others.
+  virtual Result<std::vector<fs::WalkItem>> look(const Plan&) { return walk(); }
   /// All extended attributes of a directory that was made.
   virtual Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) = 0;
   /// Inputs whose names the job took away. None, where that is not the buffer's to know.
@@ -65,6 +69,15 @@ class StagingBuffer final : public Buffer {
     return staging_.make_symlink(path, target, attributes);
   }
   Result<std::vector<fs::WalkItem>> walk() override { return staging_.walk(); }
+  Result<std::vector<fs::WalkItem>> look(const Plan& plan) override {
+    std::vector<fs::WalkItem> items;
+    for (const auto& entry : plan.entries) {
+      auto item = staging_.find(entry.path);
+      if (item) items.push_back(std::move(*item));
+      else if (item.error().code != ENOENT && item.error().code != ENOTDIR) return std::unexpected(item.error());
+    }
+    return items;
+  }
   Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override { return staging_.set_xattrs(path, xattrs); }
   std::vector<fs::WalkItem> gone() override { return staging_.gone(); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -69,11 +70,12 @@ class Run {
  public:
   Run(std::size_t count, std::size_t grain, unsigned most, const Crew::Work& work) : count_(count), grain_(grain), most_(most), work_(work) {}
 
-  unsigned carry_out() {
+  /// Begins with so many threads, the caller's included; how many it came to.
+  unsigned carry_out(unsigned first) {
     {
       const MutexLock lock(mutex_);
       make_room();
-      add(std::min(std::max(1U, std::thread::hardware_concurrency()), most_) - 1);
+      add(std::min(first, most_) - 1);
     }
     take_part();
     // No thread adds another once nothing is left, and the caller leaves take_part() only then.
@@ -84,6 +86,12 @@ class Run {
       threads.swap(threads_);
     }
     return static_cast<unsigned>(threads.size()) + 1;
+  }
+
+  /// After carry_out(): did its threads mostly wait when that was last looked at? `before`: if it never was.
+  bool waited(bool before) {
+    const MutexLock lock(mutex_);
+    return slow_.value_or(before);
   }
 
  private:
@@ -106,6 +114,7 @@ class Run {
     if (ended_ || wall_ < window * present) return;
     const bool slow = waited_ > wall_ / 2;
     const bool very_slow = waited_ > wall_ / 10 * 9;
+    slow_ = slow;
     wall_ = waited_ = 0;
     if (slow) add(std::min(present * (very_slow ? 3 : 1), most_ - present));
   }
@@ -137,6 +146,7 @@ class Run {
   bool ended_ EFS_GUARDED_BY(mutex_) = false;
   Nanoseconds wall_ EFS_GUARDED_BY(mutex_) = 0;  // since the last decision, all threads together
   Nanoseconds waited_ EFS_GUARDED_BY(mutex_) = 0;
+  std::optional<bool> slow_ EFS_GUARDED_BY(mutex_);  // the last decision
   std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);  // last: they end before what they use
 };
 
@@ -145,7 +155,12 @@ class Run {
 void Crew::run(std::size_t count, std::size_t grain, const Work& work) {
   if (count == 0) return;
   const std::size_t piece = std::clamp<std::size_t>(count / (std::size_t{4} * most_), 1, std::max<std::size_t>(1, grain));
-  widest_ = std::max(widest_, Run(count, piece, most_, work).carry_out());
+  Run run(count, piece, most_, work);
+  const unsigned cpus = std::max(1U, std::thread::hardware_concurrency());
+  const unsigned present = run.carry_out(waits_ ? std::max(cpus, last_) : cpus);
+  waits_ = run.waited(waits_);
+  last_ = waits_ ? std::max(last_, present) : cpus;
+  widest_ = std::max(widest_, present);
 }
 
 }  // namespace efs::stage

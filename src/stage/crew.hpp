@@ -7,7 +7,8 @@
 namespace efs::stage {
 
 /// Runs independent pieces of work side by side. It begins with one thread per CPU and adds threads while those that
-/// run mostly wait, that is while neither their own work nor the queue for a CPU accounts for their time.
+/// run mostly wait, that is while neither their own work nor the queue for a CPU accounts for their time. A run that
+/// ended so hands its number on to the next one.
 class Crew {
  public:
   static constexpr unsigned automatic_most = 64;
@@ -29,6 +30,8 @@ class Crew {
  private:
   const unsigned most_;
   unsigned widest_ = 0;
+  unsigned last_ = 0;   // threads of the runs before, while they waited
+  bool waits_ = false;  // the last run's threads mostly did
 };
 
 }  // namespace efs::stage

@@ -16,8 +16,8 @@ struct Subtracted {
   std::uint64_t job_files = 0;        // of the plan, that the job has changed: its version stays
 };
 
-/// Takes out of `plan` what `items` (the buffer's walk) have: files whose origin is the PFS' version of now, links with the
-/// same target, directories, and everything that the job has changed, or removed where that counts (`removed`, see
+/// Takes out of `plan` what `items` (what the buffer says of the plan's names, at least) have: files whose origin is the
+/// PFS' version of now, links with the same target, directories, and everything that the job has changed, or removed where that counts (`removed`, see
 /// removed_inputs()). The sums of the plan follow. Pure.
 Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed = {});
 

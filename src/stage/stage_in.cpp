@@ -126,7 +126,7 @@ class StageIn {
 
   /// What an earlier stage-in, which was interrupted, has brought in: clean, and still the version that the plan saw.
   Status find_present() {
-    auto items = buffer_.walk();
+    auto items = buffer_.look(plan_);
     if (!items) return told(items.error(), "reading what is in the buffer");
     std::unordered_map<std::string_view, const fs::WalkItem*> by_path;
     for (const auto& item : *items) by_path.emplace(item.path, &item);

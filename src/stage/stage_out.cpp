@@ -289,7 +289,8 @@ class StageOut {
   /// Runs `work` over the batch in pieces of neighbours, in parallel. What it throws fails that piece's results.
   void in_tasks(std::span<Outgoing> batch, const std::function<void(std::span<Outgoing>)>& work) {
     std::vector<std::span<Outgoing>> tasks;
-    const std::size_t most = std::clamp<std::size_t>(batch.size() / (std::size_t{4} * Crew::automatic_most), 1, most_files);
+    // Several for each thread: a crew that waits for the PFS grows when the first ones are done.
+    const std::size_t most = std::clamp<std::size_t>(batch.size() / (std::size_t{16} * Crew::automatic_most), 1, most_files);
     while (!batch.empty()) {
       std::size_t count = 0;
       for (std::uint64_t bytes = 0; count < batch.size() && count < most && bytes < most_bytes; ++count) bytes += batch[count].entry.bytes;

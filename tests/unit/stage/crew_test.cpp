@@ -67,3 +67,32 @@ TEST_CASE("crew: one thread where one is allowed", "[stage][crew]") {
   CHECK(in_order);
   CHECK(crew.widest() == 1);
 }
+
+TEST_CASE("crew: a run after one that waited begins with as many threads", "[stage][crew]") {
+  constexpr unsigned most = 16;
+  Crew crew(most);
+  // Ends when `together` items are under way at once; none of them ends before, so a run cannot grow to that.
+  const auto meet = [&](std::size_t together, std::chrono::milliseconds patience) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::size_t present = 0;
+    bool met = false;
+    crew.run(together, 1, [&](std::size_t, std::size_t) {
+      std::unique_lock lock(mutex);
+      met = met || ++present == together;
+      changed.notify_all();
+      changed.wait_for(lock, patience, [&] { return met; });
+      --present;
+    });
+    return met;
+  };
+  std::atomic<unsigned> slept{0};
+  while (crew.widest() < most && slept < 100'000) {
+    crew.run(1000, 1, [&](std::size_t, std::size_t) {
+      ++slept;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a slow PFS
+    });
+  }
+  REQUIRE(crew.widest() == most);
+  CHECK(meet(most, std::chrono::seconds(60)));
+}
