@@ -70,6 +70,8 @@ struct StopArguments {
   bool stage_out = true;
   bool keep = false;
   double deadline = 0;  // seconds; 0: none
+  bool cut_off = false;
+  bool merge = false;
 };
 int stop(World& world, const StopArguments& arguments);
 struct SalvageArguments {

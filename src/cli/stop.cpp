@@ -14,10 +14,8 @@ namespace {
 
 Error busy_error(const control::Instance& instance, const Json& answer) {
   std::string text = answer.value("error", "");
-  auto client = control::Client::connect(instance.socket(), instance.owner);
-  const auto status = client ? client->ask({{"verb", "status"}}) : Result<Json>(std::unexpected(client.error()));
-  if (status) {
-    const auto holders = holders_of(status->value("mount", ""));
+  if (const std::string mount = status_of(instance).value("mount", ""); !mount.empty()) {
+    const auto holders = holders_of(mount);
     for (const auto& holder : holders) text += "\n  " + holder;
     text += holders.empty() ? "\n  by processes that you may not look into" : "";
   }
@@ -57,8 +55,8 @@ void add_error(Json& answer) {
 Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments) {
   const auto failed = [&](const Error& error) { return Stopped{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
   if (const Status single = refuse_second_place(instance); !single) return failed(single.error());
-  const UniqueFd lock(::open((instance.directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"receipt", world.json}});
+  const UniqueFd lock(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"cut_off", arguments.cut_off}, {"merge", arguments.merge}, {"receipt", world.json}});
   if (!answer) return failed(answer.error());
   if (!answer->value("ok", false)) {
     if (answer->value("code", 0) == EBUSY) return failed(busy_error(instance, *answer));
