@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <iostream>
 
 #include "base/mounts.hpp"
@@ -12,9 +13,17 @@
 namespace efs::cli {
 namespace {
 
+// As the kernel names it in /proc: no link on the way. The last part is the mount itself, which may be dead and is not looked at.
+std::string mount_of(const control::Instance& instance) {
+  const std::filesystem::path mount = status_of(instance).value("mount", "");
+  std::error_code problem;
+  const auto parent = std::filesystem::canonical(mount.parent_path(), problem);
+  return mount.empty() || problem ? mount.string() : (parent / mount.filename()).string();
+}
+
 Error busy_error(const control::Instance& instance, const Json& answer) {
   std::string text = answer.value("error", "");
-  if (const std::string mount = status_of(instance).value("mount", ""); !mount.empty()) {
+  if (const std::string mount = mount_of(instance); !mount.empty()) {
     const auto holders = holders_of(mount);
     for (const auto& holder : holders) text += "\n  " + holder;
     text += holders.empty() ? "\n  by processes that you may not look into" : "";
@@ -25,7 +34,7 @@ Error busy_error(const control::Instance& instance, const Json& answer) {
 // A second place would keep the file system alive behind our back, and the daemon waiting for its end: a bind mount, or
 // the view that a batch job has of its own mount. (What other namespaces have cannot be seen from here.)
 Status refuse_second_place(const control::Instance& instance) {
-  const std::string mount = status_of(instance).value("mount", "");
+  const std::string mount = mount_of(instance);
   const auto others = mount.empty() ? std::vector<std::string>{} : other_places_of(mount);
   if (others.empty()) return {};
   return fail(EBUSY, mount + " is mounted at a second place, " + others.front() + ". Unmount it there (umount " + others.front() + ") and run efs stop again; in a batch job that has its own view of the mount, the end of the job does it");

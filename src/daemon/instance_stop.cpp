@@ -120,19 +120,22 @@ Status Instance::unmount() {
 // The connection ends with the last place of the mount, and other namespaces (containers, jobs that were started while it was
 // there) may have copies of ours. Who uses one goes on until he leaves it; or, where the stop cannot wait, is cut off.
 void Instance::await_session_end() {
-  constexpr auto grace = std::chrono::seconds(10);
-  const auto patient_until = std::chrono::steady_clock::now() + grace;
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now(), patient_until = begin + std::chrono::seconds(10);
+  // Of the last request: a later one may be in more of a hurry. With a deadline most of the time is the stage-out's.
+  const auto cut_off_at = [&]() EFS_REQUIRES(mutex_) {
+    if (!stop_request_ || (!stop_request_->cut_off && !stop_request_->until)) return Clock::time_point::max();
+    return stop_request_->until ? std::min(patient_until, begin + (*stop_request_->until - begin) / 4) : patient_until;
+  };
   bool cut = false;
   MutexLock lock(mutex_);
   while (!session_ended_) {
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = Clock::now();
     if (now >= patient_until && !mount_elsewhere_) {
       mount_elsewhere_ = true;
       log::warn("event=mount_elsewhere mount={} note=\"unmounted here, but another mount namespace still has it\"", options_.config.mount_dir);
     }
-    // Of the last request: a later one may be in more of a hurry.
-    const bool hurry = stop_request_ && ((stop_request_->cut_off && now >= patient_until) || (stop_request_->until && now >= *stop_request_->until));
-    if (hurry && !cut) {
+    if (!cut && now >= cut_off_at()) {
       cut = true;
       log::warn("event=cut_off mount={}", options_.config.mount_dir);
       session_->end();
