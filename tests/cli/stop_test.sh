@@ -27,7 +27,8 @@ rm "$D/lock"
 check 'an instance lives without its lock file' has_state links running
 check_exit 'and is not cleaned away' 0 '' "$EFS" clean
 check 'its result is still there' grep -q result "$MNT/r"
-check 'it stops' "$EFS" stop links
+said=$("$EFS" stop --json --brief links)
+check 'it stops' json "$said" "d['ok'] and d['exit'] == 0 and 'receipt' not in d and 'summary' in d"
 check 'with its result' grep -q result "$OUT/r"
 check 'and is gone' ended links
 
