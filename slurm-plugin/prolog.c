@@ -81,8 +81,11 @@ void efs_give_back(const struct efs_site *site, const struct efs_job *job) {
   long given;
   if (efs_read_file(job->directory, "began", text, sizeof text) != 0 || sscanf(text, "%lld %ld", &began, &given) != 2) return;
   owed = (long long)time(NULL) - began - 60LL * given;
-  if (owed < 10 || efs_ask_job(site, job->id, &record) != 1) return;
-  if (strcmp(record.limit, "UNLIMITED") == 0 || strcmp(record.host, site->node) != 0) return;
+  if (owed < 10) return;
+  if (efs_ask_job(site, job->id, &record) != 1 || strcmp(record.limit, "UNLIMITED") == 0 || strcmp(record.host, site->node) != 0) {
+    efs_write_file(job->directory, "began", "", 0644, 0); /* the script does not wait for such an answer once more */
+    return;
+  }
   efs_format(id, sizeof id, "JobId=%u", job->id);
   efs_format(more, sizeof more, "TimeLimit=+%lld", (owed + 59) / 60);
   efs_run(update, NULL, 20, NULL, NULL, &outcome);

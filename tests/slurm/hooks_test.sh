@@ -69,7 +69,7 @@ aside() {  # aside NAME COMMAND...: with its own state, mounts and instances; it
 }
 took() { [ -s "$S/$1.took" ] && [ "$(cat "$S/$1.took")" -le "$2" ]; }
 cat >"$S/fake.stop" <<'FAKE'
-case $EFS_RUNTIME_DIR in */hung*) echo "$EFS_RUNTIME_DIR" >>"${0%/*}/../stops"; exec sleep 900 ;; esac
+case $EFS_RUNTIME_DIR in */hung*) echo "$EFS_RUNTIME_DIR" >>"${0%/*}/../stops"; exec sleep 200 ;; esac
 FAKE
 # hung RESULT [ARGUMENT...]: an epilog whose stop hangs.
 hung() {
@@ -129,6 +129,10 @@ check 'the script, when it starts' task -- efs="$S/fake/efs"
 check 'gives back what its prolog has not' grep -qx 'update JobId=7 TimeLimit=+5' "$S/scontrol.log"
 task -- efs="$S/fake/efs"
 check 'once' test "$(wc -l <"$S/scontrol.log")" = 1
+printf '#!/bin/sh\necho asked >>%s/squeue.log; exit 1\n' "$S" >"$S/slurm/squeue"
+for i in 1 2; do sed -i "s/^[0-9]*/$(($(date +%s) - 900))/" "$S/state/7.0/began"; task -- efs="$S/fake/efs"; done
+check 'where slurmctld does not answer it is asked once' test "$(cat "$S/squeue.log")" = asked
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 epilog -- efs="$S/fake/efs"
 touch "$S/quick"
 
