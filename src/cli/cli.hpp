@@ -70,6 +70,9 @@ struct StopArguments {
   bool stage_out = true;
   bool keep = false;
   double deadline = 0;  // seconds; 0: none
+  bool cut_off = false;
+  bool merge = false;
+  bool brief = false;  // JSON without the receipt, which is as long as there are files
 };
 int stop(World& world, const StopArguments& arguments);
 struct SalvageArguments {

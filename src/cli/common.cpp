@@ -134,9 +134,11 @@ namespace {
 // The worker died meanwhile, or is being replaced: its successor has what it had.
 bool is_lost(int code) { return code == ECONNRESET || code == EPIPE || code == ECONNREFUSED || code == ENOENT || code == EAGAIN; }
 
-// An error here is one of the way there or back; what the daemon refuses is an answer.
+// An error here is one of the way there or back; what the daemon refuses is an answer. It tells several times a second how
+// far it is: who says nothing for so long will not, or is none.
 Result<Json> ask_once(World& world, const control::Instance& instance, const Json& request) {
-  auto client = control::Client::connect(instance.socket(), instance.owner);
+  constexpr int patience = 60;
+  auto client = control::Client::connect(instance.socket(), instance.owner, patience);
   if (!client) return std::unexpected(client.error());
   auto answer = client->ask(request, [&](const Json& progress) { show_progress(world, progress); });
   end_progress(world);
@@ -172,6 +174,7 @@ void show_progress(World& world, const Json& progress) {
     world.err << line << std::flush;
     return;
   }
+  if (progress.contains("note")) line += ": " + progress["note"].get<std::string>();
   if (total > 0 && seconds > 0) {
     const double rate = done / seconds;
     line += ": " + format_bytes(static_cast<std::uint64_t>(done)) + " (" + std::to_string(static_cast<int>(100 * done / total)) + "%) in " + format_seconds(seconds) + " (" +

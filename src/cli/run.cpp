@@ -37,12 +37,14 @@ int wait_for(pid_t child) {
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&signals, signal);
   int status = 0;
-  while (::waitpid(child, &status, WNOHANG) == 0) {
+  pid_t gone = 0;
+  while ((gone = ::waitpid(child, &status, WNOHANG)) == 0) {
     siginfo_t info{};
     const int signal = ::sigwaitinfo(&signals, &info);
     // From a terminal the whole group has it already.
     if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL) ::kill(child, signal);
   }
+  if (gone < 0) return exit_cannot_run;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -57,8 +59,11 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   const auto started = launch(world, arguments, *config);
   if (!started) return started.error();
   ::sigprocmask(SIG_BLOCK, &signals, &before);
+  // Where the caller ignores it, as some batch systems and daemons do, the child's exit code would be thrown away.
+  const auto of_caller = ::signal(SIGCHLD, SIG_DFL);
   const pid_t child = ::fork();
   if (child == 0) {
+    ::signal(SIGCHLD, of_caller);
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     execute(command, *config, arguments);
   }

@@ -26,7 +26,8 @@ Json status_of(const control::Instance& instance) {
     }
     return json;
   }
-  auto client = control::Client::connect(instance.socket(), instance.owner);
+  constexpr int patience = 30;  // seconds: it may be another user's, and say nothing
+  auto client = control::Client::connect(instance.socket(), instance.owner, patience);
   if (!client) return dead(describe(client.error()));
   auto status = client->ask({{"verb", "status"}});
   if (!status) return dead(describe(status.error()));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <iostream>
 
 #include "base/mounts.hpp"
@@ -12,12 +13,18 @@
 namespace efs::cli {
 namespace {
 
+// As the kernel names it in /proc: no link on the way. The last part is the mount itself, which may be dead and is not looked at.
+std::string mount_of(const control::Instance& instance) {
+  const std::filesystem::path mount = status_of(instance).value("mount", "");
+  std::error_code problem;
+  const auto parent = std::filesystem::canonical(mount.parent_path(), problem);
+  return mount.empty() || problem ? mount.string() : (parent / mount.filename()).string();
+}
+
 Error busy_error(const control::Instance& instance, const Json& answer) {
   std::string text = answer.value("error", "");
-  auto client = control::Client::connect(instance.socket(), instance.owner);
-  const auto status = client ? client->ask({{"verb", "status"}}) : Result<Json>(std::unexpected(client.error()));
-  if (status) {
-    const auto holders = holders_of(status->value("mount", ""));
+  if (const std::string mount = mount_of(instance); !mount.empty()) {
+    const auto holders = holders_of(mount);
     for (const auto& holder : holders) text += "\n  " + holder;
     text += holders.empty() ? "\n  by processes that you may not look into" : "";
   }
@@ -27,7 +34,7 @@ Error busy_error(const control::Instance& instance, const Json& answer) {
 // A second place would keep the file system alive behind our back, and the daemon waiting for its end: a bind mount, or
 // the view that a batch job has of its own mount. (What other namespaces have cannot be seen from here.)
 Status refuse_second_place(const control::Instance& instance) {
-  const std::string mount = status_of(instance).value("mount", "");
+  const std::string mount = mount_of(instance);
   const auto others = mount.empty() ? std::vector<std::string>{} : other_places_of(mount);
   if (others.empty()) return {};
   return fail(EBUSY, mount + " is mounted at a second place, " + others.front() + ". Unmount it there (umount " + others.front() + ") and run efs stop again; in a batch job that has its own view of the mount, the end of the job does it");
@@ -57,8 +64,8 @@ void add_error(Json& answer) {
 Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments) {
   const auto failed = [&](const Error& error) { return Stopped{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
   if (const Status single = refuse_second_place(instance); !single) return failed(single.error());
-  const UniqueFd lock(::open((instance.directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"receipt", world.json}});
+  const UniqueFd lock(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"cut_off", arguments.cut_off}, {"merge", arguments.merge}, {"receipt", world.json && !arguments.brief}});
   if (!answer) return failed(answer.error());
   if (!answer->value("ok", false)) {
     if (answer->value("code", 0) == EBUSY) return failed(busy_error(instance, *answer));

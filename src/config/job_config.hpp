@@ -108,7 +108,8 @@ struct JobConfig {
   std::string access_log;                     // "": none
   std::uint64_t access_log_size = 64u << 20;  // bytes: both of its files together stay below
   unsigned node = 0, nodes = 1;            // this node's number and how many the job has: of the start, not of the file
-  Nanoseconds merge_since = 0;             // of several nodes: when the job began, by the PFS's clock; 0: not known
+  bool of_batch_job = false;               // its number was given: others, or other runs of the job, may write to results_dir
+  Nanoseconds merge_since = 0;             // of a batch job: when it began, by the PFS's clock; 0: not known
   unsigned workers = 0;                    // threads that stage, at most; 0: as many as the PFS keeps waiting
   std::uint64_t transfer_size = 2u << 20;  // bytes per PFS request
   OnConflict on_conflict = OnConflict::fail;

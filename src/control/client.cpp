@@ -1,19 +1,40 @@
 #include "control/client.hpp"
 
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace efs::control {
 
+namespace {
+
+// The directory is the user's, who may put anything there: a link to a socket of somebody else is not followed, and what is
+// connected to is what was looked at.
+Result<UniqueFd> socket_at(const std::string& path) {
+  UniqueFd found(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (!found) return fail_errno(path);
+  struct stat st {};
+  if (::fstat(found.get(), &st) != 0) return fail_errno(path);
+  if (!S_ISSOCK(st.st_mode)) return fail(EPERM, path + ": not a socket");
+  return found;
+}
+
+}  // namespace
+
 Result<Client> Client::connect(const std::string& socket_path, uid_t owner, int seconds) {
+  auto found = socket_at(socket_path);
+  if (!found) return std::unexpected(found.error());
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (socket_path.size() >= sizeof address.sun_path) return fail(ENAMETOOLONG, socket_path + ": too long for a socket");
-  std::memcpy(address.sun_path, socket_path.data(), socket_path.size());
+  const std::string path = "/proc/self/fd/" + std::to_string(found->get());
+  std::memcpy(address.sun_path, path.data(), path.size());
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno("socket");
   const timeval limit{.tv_sec = seconds, .tv_usec = 0};  // 0: none
@@ -23,7 +44,8 @@ Result<Client> Client::connect(const std::string& socket_path, uid_t owner, int 
   ucred peer{};
   socklen_t length = sizeof peer;
   if (::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return fail_errno(socket_path);
-  if (peer.uid != owner && peer.uid != 0) return fail(EPERM, socket_path + ": served by a process of another user");
+  // Not root's, either: for a user's instance answers a process of the user.
+  if (peer.uid != owner) return fail(EPERM, socket_path + ": served by a process of another user");
   return Client(std::move(fd));
 }
 
@@ -32,6 +54,7 @@ Result<Json> Client::ask(const Json& request, const std::function<void(const Jso
   LineReader reader(fd_.get());
   while (true) {
     auto line = reader.next();
+    if (!line && line.error().code == EAGAIN) return fail(ETIMEDOUT, "the daemon does not answer; is it stopped, or the machine out of memory?");
     if (!line) return std::unexpected(line.error());
     if (line->value("event", "") == "result") return line;
     if (progress) progress(*line);

@@ -11,8 +11,9 @@ namespace efs::control {
 
 class Client {
  public:
-  /// Connects to `socket_path`. ECONNREFUSED or ENOENT where no daemon listens; EPERM where it runs as a stranger.
-  /// EAGAIN where it takes longer than `seconds` to connect or to answer; 0: it takes what it takes.
+  /// Connects to `socket_path`, the last part of which is not followed where it is a link. ECONNREFUSED or ENOENT where no
+  /// daemon listens; EPERM where it does not run as `owner`, or that is no socket.
+  /// Where it says nothing for `seconds`: EAGAIN to connect, ETIMEDOUT to answer or go on with it; 0: it takes what it takes.
   static Result<Client> connect(const std::string& socket_path, uid_t owner, int seconds = 0);
 
   /// Sends `request` and calls `progress` for each progress line; the result line.

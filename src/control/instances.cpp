@@ -35,6 +35,8 @@ void list_below(const std::string& base, std::vector<Instance>& instances) {
   ::closedir(directory);
 }
 
+bool is_locked(const UniqueFd& fd) { return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; }
+
 }  // namespace
 
 std::string store_name(unsigned number) { return number == 0 ? "store" : "store." + std::to_string(number); }
@@ -60,8 +62,9 @@ std::string runtime_directory(uid_t uid) {
 }
 
 bool is_alive(const std::string& directory) {
-  const UniqueFd fd(::open((directory + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const UniqueFd top(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  const UniqueFd file(top ? ::openat(top.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1);
+  return is_locked(top) || is_locked(file);
 }
 
 std::vector<Instance> list_instances() {
@@ -77,7 +80,7 @@ Status discard(const Instance& instance) {
   const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!directory) return fail_errno(instance.directory);
   const UniqueFd lock(::openat(directory.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EBUSY, instance.name + " is alive");
+  if (::flock(directory.get(), LOCK_EX | LOCK_NB) != 0 || (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)) return fail(EBUSY, instance.name + " is alive");
   if (const Status dropped = drop_stores(directory.get()); !dropped) return fail(dropped.error().code, instance.directory + "/" + describe(dropped.error()));
   for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "tasks", "lock"}) ::unlinkat(directory.get(), name, 0);
   return ::rmdir(instance.directory.c_str()) == 0 ? Status{} : fail_errno(instance.directory);

@@ -86,7 +86,8 @@ Result<config::JobConfig> load_job(const Arguments& a, const User& user) {
   auto config = config::load_for_user(a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file), .settings = a.settings}, user);
   if (config) {
     // As `efs` has checked it: NUMBER/NODES.
-    if (!a.node.empty()) (void)std::sscanf(a.node.c_str(), "%u/%u", &config->node, &config->nodes);
+    config->of_batch_job = !a.node.empty();
+    if (config->of_batch_job) (void)std::sscanf(a.node.c_str(), "%u/%u", &config->node, &config->nodes);
     return *config;
   }
   std::string text;
@@ -118,6 +119,13 @@ TurnClient keep_turns(const Arguments& arguments, const User& user) {
   return keeper ? TurnClient(std::move(*keeper), "") : TurnClient({}, describe(keeper.error()));
 }
 
+void raise_to_hard(decltype(RLIMIT_NOFILE) what) {
+  rlimit limit{};
+  if (::getrlimit(what, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(what, &limit);
+}
+
 // The worker: the job's user from the first line on.
 int worker(Arguments arguments, const User& user, const std::string& directory, UniqueFd channel, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor nobody could unmount
@@ -128,11 +136,10 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
     ::signal(signal, SIG_DFL);
   }
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    files.rlim_cur = files.rlim_max;  // a login's soft limit is for programs that select(2)
-    ::setrlimit(RLIMIT_NOFILE, &files);
-  }
+  // A login's soft limits are for its programs: those of select(2), and those that write too much. An own file that is too large
+  // is an error like any other.
+  for (const auto what : {RLIMIT_NOFILE, RLIMIT_FSIZE}) raise_to_hard(what);
+  ::signal(SIGXFSZ, SIG_IGN);
   if (privileged) (void)!::seteuid(0);  // a successor is forked by a supervisor that has the user's file rights
   TurnClient turns = keep_turns(arguments, user);
   if (const Status done = become(user, true); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
@@ -173,7 +180,7 @@ struct Child {
   UniqueFd channel;
 };
 
-// `ours`: what the worker must not hold: the supervisor's lock.
+// `ours`: what the worker must not hold: the supervisor's locks.
 Result<Child> fork_worker(const Arguments& arguments, const User& user, InstanceDirectory& ours, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail_errno("socketpair");
@@ -184,6 +191,7 @@ Result<Child> fork_worker(const Arguments& arguments, const User& user, Instance
   if (child.pid == 0) {
     child.channel.reset();
     ours.lock.reset();
+    ours.directory_lock.reset();
     std::exit(guarded_worker(arguments, user, std::move(theirs), privileged, mount, predecessors));
   }
   return child;

@@ -68,6 +68,8 @@ class Instance {
     bool stage_out = true;
     bool keep = false;  // leave the store, for the next start
     std::optional<std::chrono::steady_clock::time_point> until;  // be gone by then; what is not saved stays in the image
+    bool cut_off = false;  // do not wait for mount namespaces that still have the mount
+    bool merge = false;    // replace nothing that is newer than this instance: another run of the job may have made it
     std::uint64_t ticket = 0;  // of whoever waits; 0: nobody
   };
   /// Its ticket, which finish_stop() answers.
@@ -107,6 +109,8 @@ class Instance {
   bool stop(StopRequest& request, bool was_unsaved);
   bool give_stop_up(const StopRequest& request, const char* reason);
   Status unmount();
+  void await_session_end();
+  Status merge_from_now_on();
   /// The PFS as the job file wants it treated, by all transfers of the instance together.
   stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs = stage::posix_pfs());
   /// True when the life is over: all is back, or time is up.
@@ -151,6 +155,7 @@ class Instance {
   /// Staging-out, and the last of the requests until then; later ones find it staging out, and hurry it.
   StopRequest begin_to_end(const StopRequest& request);
   void finish_stop(const StopRequest& request, control::Json outcome);
+  bool is_to_be_kept(const StopRequest& request);
   bool is_hurried();
   std::unique_ptr<TimerThread> cancel_at(std::chrono::steady_clock::time_point end);
   void fail_with(control::Json failure);
@@ -169,7 +174,7 @@ class Instance {
   std::jthread session_thread_;
   UniqueFd mount_point_;
   bool made_mount_point_ = false;
-  std::unique_ptr<stage::PfsIo> merging_;  // of a job on several nodes
+  std::unique_ptr<stage::PfsIo> merging_;  // of a job on several nodes, or from a stop that merges on
   std::atomic<bool> keep_image_{false};        // the store stays when this process ends
   std::unique_ptr<TimerThread> housekeeper_;   // goes before filesystem_
   stage::Progress progress_;
@@ -190,6 +195,7 @@ class Instance {
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
+  bool mount_elsewhere_ EFS_GUARDED_BY(mutex_) = false;  // unmounted here, but another namespace still has it
   std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each
   std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);  // of the last stage-out; as JSON only for those who ask
   std::atomic<bool> can_be_replaced_{false};  // by another worker, if this one dies: the kernel says so

@@ -62,7 +62,7 @@ bool Instance::is_starting() {
 }
 
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
-  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}};
+  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}, .cut_off = request.value("cut_off", false), .merge = request.value("merge", false)};
   if (const double seconds = request.value("deadline", 0.0); seconds > 0) wanted.until = end_of(seconds);
   const std::uint64_t ticket = request_stop(wanted);
   while (is_stopping(ticket)) (void)progress(progress_now());  // the stop goes on when the asker is gone
@@ -98,6 +98,7 @@ Json Instance::progress_now() {
   MutexLock lock(mutex_);
   Json line{{"state", name_of(state_)}, {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total}, {"files_done", p.files_done}, {"files_total", p.files_total},
             {"started", static_cast<double>(p.started) / 1e9}};
+  if (state_ == State::unmounting && mount_elsewhere_) line["note"] = "another mount namespace (a container?) still has the mount: waiting until it is left";
   // While programs run turns are of tasks.
   const auto& turn = state_ == State::staging_in ? turn_in : turn_out;
   if (turn && (state_ == State::staging_in || state_ == State::staging_out)) line["turn"] = to_json(*turn);

@@ -21,6 +21,9 @@ bool is_lock_of(const User& user, const UniqueFd& lock) {
   return ::fstat(lock.get(), &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 && st.st_uid == user.uid;
 }
 
+// A lock belongs to what open(2) returned, and to its duplicates: one that nobody else gets.
+UniqueFd reopened(const UniqueFd& directory) { return UniqueFd(::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)); }
+
 // Whoever only looks whether an instance is alive holds its lock for a moment.
 bool lock_soon(const UniqueFd& lock) {
   for (int tries = 0; tries < 20; ++tries) {
@@ -44,7 +47,8 @@ Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const std:
   if (!made.lock && errno == ENOENT) return fail(EEXIST, taken + ": it was not made by efs");
   if (!made.lock) return fail_errno(path + "/lock");
   if (!is_lock_of(user, made.lock)) return fail(EEXIST, taken + ": its lock was not made by efs");
-  if (!lock_soon(made.lock)) return fail(EEXIST, taken);
+  made.directory_lock = reopened(made.directory);
+  if (!lock_soon(made.directory_lock) || !lock_soon(made.lock)) return fail(EEXIST, taken);
   // Whoever held the lock before may have removed the directory behind its name while we waited for nothing.
   struct stat now {};
   if (::fstatat(made.base.get(), name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || now.st_ino != st.st_ino || now.st_dev != st.st_dev) return fail(EAGAIN, path + " has just been removed; try again");
@@ -74,6 +78,8 @@ Result<InstanceDirectory> make_instance_directory(const std::string& base, const
   made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   made.lock.reset(::openat(made.directory.get(), "lock", O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
   if (!made.store || !made.lock || ::flock(made.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail_errno(base + "/" + name + "/lock");
+  made.directory_lock = reopened(made.directory);
+  if (!made.directory_lock || ::flock(made.directory_lock.get(), LOCK_EX | LOCK_NB) != 0) return fail_errno(base + "/" + name);
   if (::geteuid() == 0 && (::fchown(made.directory.get(), user.uid, user.gid) != 0 || ::fchown(made.lock.get(), user.uid, user.gid) != 0)) return fail_errno("chown");
   return made;
 }
@@ -87,6 +93,7 @@ void remove_instance_directory(InstanceDirectory& made, const std::string& name)
   for (const char* file : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "tasks", "lock"}) ::unlinkat(made.directory.get(), file, 0);
   ::unlinkat(made.base.get(), name.c_str(), AT_REMOVEDIR);
   made.lock.reset();
+  made.directory_lock.reset();
 }
 
 void leave_instance_directory(const InstanceDirectory& made) {

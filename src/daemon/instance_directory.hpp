@@ -10,9 +10,10 @@
 
 namespace efs::daemon {
 
-/// Held open for the life of the instance; the lock says that it lives.
+/// Held open for the life of the instance. Two locks say that it lives: of the file `lock`, and of the directory itself, for the
+/// user can remove any file in it.
 struct InstanceDirectory {
-  UniqueFd base, directory, store, lock;
+  UniqueFd base, directory, store, lock, directory_lock;
   bool was_there = false;  // an earlier instance may have left its store
 };
 

@@ -79,7 +79,7 @@ void Instance::open_cache() {
 // it for whoever goes on with the store; what was kept on purpose begins anew, for all of it was back.
 void Instance::note_merge_start() {
   config::JobConfig& config = options_.config;
-  if (config.nodes < 2 || config.results_dir.empty()) return;
+  if (!config.of_batch_job || config.results_dir.empty()) return;
   if (store_.left && store_.manifest.left != image::Left::kept) config.merge_since = store_.manifest.merge_since;
   else if (const auto now = stage::pfs_now(config.results_dir)) config.merge_since = *now;
 }
@@ -169,7 +169,8 @@ void Instance::report_recovery() {
 Status Instance::prepare_mount_point() {
   const std::string& path = options_.config.mount_dir;
   struct statfs fs {};
-  if (::statfs(path.c_str(), &fs) != 0 && errno == ENOTCONN) {
+  // ECONNABORTED: the daemon's last thread died while we asked.
+  if (::statfs(path.c_str(), &fs) != 0 && (errno == ENOTCONN || errno == ECONNABORTED)) {
     const auto slash = path.rfind('/');
     const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!parent) return fail_errno("mount-dir " + path);

@@ -13,6 +13,7 @@
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
 #include "image/image.hpp"
+#include "stage/merge.hpp"
 #include "stage/paths.hpp"
 #include "stage/stage_out.hpp"
 
@@ -96,6 +97,11 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     finish_stop(request, left ? control::result_line({{"staged_out", false}}) : control::error_line(left.error()));
     return true;
   }
+  if (const Status merging = request.merge ? merge_from_now_on() : Status(); !merging) {
+    enter(State::unsaved);
+    finish_stop(request, control::error_line(merging.error()));
+    return false;
+  }
   if (stage_out(request)) return true;
   enter(State::unsaved);
   return false;
@@ -103,9 +109,40 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
 
 Status Instance::unmount() {
   if (const Status unmounted = supervisor_.unmount(); !unmounted) return fail(unmounted.error().code, options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
-  if (session_thread_.joinable()) session_thread_.join();
+  if (session_thread_.joinable()) {
+    await_session_end();
+    session_thread_.join();
+  }
   housekeeper_.reset();
   return {};
+}
+
+// The connection ends with the last place of the mount, and other namespaces (containers, jobs that were started while it was
+// there) may have copies of ours. Who uses one goes on until he leaves it; or, where the stop cannot wait, is cut off.
+void Instance::await_session_end() {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now(), patient_until = begin + std::chrono::seconds(10);
+  // Of the last request: a later one may be in more of a hurry. With a deadline most of the time is the stage-out's.
+  const auto cut_off_at = [&]() EFS_REQUIRES(mutex_) {
+    if (!stop_request_ || (!stop_request_->cut_off && !stop_request_->until)) return Clock::time_point::max();
+    return stop_request_->until ? std::min(patient_until, begin + (*stop_request_->until - begin) / 4) : patient_until;
+  };
+  bool cut = false;
+  MutexLock lock(mutex_);
+  while (!session_ended_) {
+    const auto now = Clock::now();
+    if (now >= patient_until && !mount_elsewhere_) {
+      mount_elsewhere_ = true;
+      log::warn("event=mount_elsewhere mount={} note=\"unmounted here, but another mount namespace still has it\"", options_.config.mount_dir);
+    }
+    if (!cut && now >= cut_off_at()) {
+      cut = true;
+      log::warn("event=cut_off mount={}", options_.config.mount_dir);
+      session_->end();
+    }
+    changed_.wait_until(mutex_, now + progress_interval);
+  }
+  mount_elsewhere_ = false;
 }
 
 Status Instance::leave_image(image::Left left) {
@@ -193,6 +230,15 @@ std::optional<std::chrono::steady_clock::time_point> Instance::latest_turn(const
   return now + (*request.until - now) / 4;
 }
 
+// What this instance has brought out itself is its own to replace.
+Status Instance::merge_from_now_on() {
+  if (merging_ || options_.config.results_dir.empty()) return {};
+  const auto items = fs::Staging(*filesystem_).walk();
+  if (!items) return std::unexpected(items.error());
+  merging_ = stage::merging_pfs(options_.config.merge_since, stage::saved_copies(*items));
+  return {};
+}
+
 bool Instance::stage_out(const StopRequest& request) {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
@@ -213,7 +259,8 @@ bool Instance::stage_out(const StopRequest& request) {
     receipt.staged_in = staged_in_;
   }
   alarm.reset();
-  if (request.keep || request.until || is_hurried()) book_saved(receipt);
+  const bool keep = is_to_be_kept(request);
+  if (keep || request.until || is_hurried()) book_saved(receipt);
   add_unloaded(receipt);
   int code = stage::exit_code(receipt);
   const Sheltered sheltered;
@@ -233,7 +280,7 @@ bool Instance::stage_out(const StopRequest& request) {
     last_receipt_ = std::make_shared<const stage::Receipt>(std::move(receipt));
   }
   const bool over = code == 0 || request.until;
-  keep_image_ = request.keep || code != 0;
+  keep_image_ = keep || code != 0;
   if (over && !keep_image_) note_over();
   if (over && keep_image_) {
     if (const Status left = leave_image(code == 0 ? image::Left::kept : image::Left::unsaved); !left) {
@@ -254,6 +301,12 @@ std::unique_ptr<TimerThread> Instance::cancel_at(std::chrono::steady_clock::time
   if (alarm) return std::move(*alarm);
   log::warn("event=no_deadline reason=\"{}\"", describe(alarm.error()));
   return nullptr;
+}
+
+// Somebody may have asked for it while this one staged out.
+bool Instance::is_to_be_kept(const StopRequest& request) {
+  MutexLock lock(mutex_);
+  return request.keep || (stop_request_ && stop_request_->keep);
 }
 
 bool Instance::is_hurried() {
@@ -280,6 +333,13 @@ std::uint64_t Instance::request_stop(StopRequest request) {
   if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
   // A stage-out under way, which may have all the time in the world, ends in time for this one, which then goes on.
   if (state_ == State::staging_out && request.until) hurry_ = cancel_at(*request.until);
+  // A signal, or somebody else's stop, says nothing about what an earlier one asked for.
+  if (stop_request_ && stop_request_->stage_out && request.stage_out) {
+    request.keep = request.keep || stop_request_->keep;
+    request.cut_off = request.cut_off || stop_request_->cut_off;
+    request.merge = request.merge || stop_request_->merge;
+    if (!request.until) request.until = stop_request_->until;
+  }
   if (!request.until) request.until = usual_end(request);
   request.ticket = ++stops_asked_;
   stop_request_ = request;

@@ -161,6 +161,13 @@ struct TurnClient::Held::Shared {
   Condition end;
   bool ended EFS_GUARDED_BY(mutex) = false;
   std::jthread reporter;
+
+  bool goes_on_for_a_second() {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    MutexLock lock(mutex);
+    while (!ended && end.wait_until(mutex, until)) {}
+    return !ended;
+  }
 };
 
 TurnClient::Held::Held() = default;
@@ -181,9 +188,26 @@ void TurnClient::release(Line& of) {
   if (!send(of, release_turn, 0)) of.keeper.reset();
 }
 
-void TurnClient::drain(const Line& of) {
-  std::array<char, sizeof(Answer)> dropped{};
-  while (of.keeper && ::recv(of.keeper.get(), dropped.data(), dropped.size(), MSG_DONTWAIT) > 0) {}
+// Reads what the keeper says of a turn that is held. Why it is over, if it is; "": goes on.
+std::string TurnClient::drain(const Line& of) {
+  std::string over;
+  Answer got;
+  while (of.keeper && ::recv(of.keeper.get(), &got, sizeof got, MSG_DONTWAIT) > 0) {
+    got.reason.back() = '\0';
+    if (got.turn == of.asked && got.standing == static_cast<std::uint32_t>(Standing::unserialised)) over = got.reason.data();
+  }
+  return over;
+}
+
+// A turn that is held may end before the transfer does.
+void TurnClient::hear_held(queue::Direction direction) {
+  const auto over = drain(line(direction));
+  auto shown = view(direction);
+  if (over.empty() || !shown || shown->standing != Standing::granted) return;
+  log::warn("event=turn_over direction={} reason=\"{}\"", queue::name_of(direction), over);
+  shown->standing = Standing::unserialised;
+  shown->reason = over;
+  show(direction, std::move(shown));
 }
 
 void TurnClient::show(queue::Direction direction, std::optional<Shown> shown) {
@@ -274,10 +298,8 @@ Result<TurnClient::Held> TurnClient::take(queue::Direction direction, std::uint6
 TurnClient::Held::Held(TurnClient& client, queue::Direction direction, const stage::Progress& progress) : shared_(new Shared{.client = client, .direction = direction}) {
   if (!client.line(direction).keeper) return;
   auto reporter = start_thread([shared = shared_.get(), &line = client.line(direction), &progress] {
-    MutexLock lock(shared->mutex);
-    while (!shared->ended) {
-      if (shared->end.wait_until(shared->mutex, std::chrono::steady_clock::now() + std::chrono::seconds(1))) continue;
-      drain(line);
+    while (shared->goes_on_for_a_second()) {
+      shared->client.hear_held(shared->direction);
       send(line, report_progress, progress.bytes_done);
     }
     send(line, report_progress, progress.bytes_done);

@@ -83,7 +83,8 @@ class TurnClient {
   void wait_until_over(Line& from, Waiting& waiting, std::uint64_t bytes, const stage::Progress& progress);
   static bool send(const Line& to, std::uint32_t verb, std::uint64_t bytes);
   static void release(Line& of);
-  static void drain(const Line& of);
+  static std::string drain(const Line& of);
+  void hear_held(queue::Direction direction);
 
   std::array<Line, 2> lines_;
   std::string why_not_;  // turns are wished but cannot be had

@@ -4,9 +4,11 @@
 #include <linux/fuse.h>
 #include <malloc.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -38,6 +40,7 @@ thread_local std::uint64_t request_of_thread = 0;
 // What the readers of one session share.
 struct Shared {
   fuse_session* session = nullptr;
+  int end = -1;  // readable when the session is to end
   const std::function<void(const InitRequest&)>& keep;
   const std::function<void()>& progress;
   std::atomic<bool> progressed{false};
@@ -79,8 +82,8 @@ class FuseReader final : public RequestReader {
   }
 
   bool wait(int milliseconds) override {
-    pollfd device{.fd = fuse_session_fd(shared_.session), .events = POLLIN, .revents = 0};
-    return ::poll(&device, 1, milliseconds) != 0;
+    std::array<pollfd, 2> what{pollfd{.fd = fuse_session_fd(shared_.session), .events = POLLIN, .revents = 0}, pollfd{.fd = shared_.end, .events = POLLIN, .revents = 0}};
+    return ::poll(what.data(), what.size(), milliseconds) != 0;
   }
 
  private:
@@ -166,12 +169,20 @@ bool offers_resend(const InitRequest& init) {
   return (said.flags & FUSE_INIT_EXT) != 0 && (std::uint64_t{said.flags2} << 32 & has_resend) != 0;
 }
 
-Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks) : door_{filesystem, BackingTable(registrar), nullptr, Observer(std::move(sinks))} { filesystem.attach(this); }
+Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks) : door_{filesystem, BackingTable(registrar), nullptr, Observer(std::move(sinks))}, end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { filesystem.attach(this); }
 Session::~Session() { door_.filesystem.attach(nullptr); }
 
 void Session::publish_session(fuse_session* session) {
   WriteLock lock(notify_);
   session_ = session;
+}
+
+void Session::end() {
+  ReadLock lock(notify_);
+  if (session_ == nullptr) return;
+  fuse_session_exit(session_);
+  const std::uint64_t one = 1;
+  if (end_) (void)!::write(end_.get(), &one, sizeof one);
 }
 
 // ENOENT is the usual answer: the kernel does not know the name or inode, or does not any more.
@@ -219,7 +230,7 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
   fuse_session* session = fuse_session_new(&args, &operations, sizeof operations, &door_);
   if (session == nullptr) return fail(EIO, "libfuse refused the session");
   Status status;
-  Shared shared{.session = session, .keep = hooks.keep, .progress = hooks.progress};
+  Shared shared{.session = session, .end = end_.get(), .keep = hooks.keep, .progress = hooks.progress};
   // The loop waits with poll(2), so that it can look without waiting. The flag belongs to the open file and so to every process that has it.
   const int flags = ::fcntl(fuse_fd.get(), F_GETFL);
   if (flags < 0 || ::fcntl(fuse_fd.get(), F_SETFL, flags | O_NONBLOCK) != 0 || fuse_session_mount(session, ("/dev/fd/" + std::to_string(fuse_fd.get())).c_str()) != 0) {

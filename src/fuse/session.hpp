@@ -54,6 +54,10 @@ class Session final : public fs::KernelView {
   /// Before take_over(): what the predecessor had registered.
   void inherit(std::span<const InheritedBacking> backings);
 
+  /// Ends serve() or take_over() though the kernel still has the connection, which ends, too, where nobody else has its
+  /// descriptor: programs that still have the file system, in other mount namespaces, get ENOTCONN. Any thread.
+  void end();
+
   const Counters& counters() const { return door_.observer.counters; }
   /// True once the kernel has agreed to passthrough.
   bool passthrough() const { return door_.backing.enabled(); }
@@ -72,6 +76,7 @@ class Session final : public fs::KernelView {
   void publish_session(fuse_session* session);
 
   Door door_;
+  const UniqueFd end_;  // an eventfd: readable from end() on; empty where there was no descriptor for it: end() waits for a request
   SharedMutex notify_;  // rank 38: held shared while the kernel is told something, exclusively to end that
   fuse_session* session_ EFS_GUARDED_BY(notify_) = nullptr;
 };

@@ -121,7 +121,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   stage::StagingBuffer buffer(staging);
   Everything everything(buffer);
   const auto items = staging.walk();
-  const auto merging = config.nodes > 1 && options.to.empty() ? stage::merging_pfs(config.merge_since, items ? stage::saved_copies(*items) : std::vector<fs::Origin>()) : nullptr;
+  const auto merging = (config.nodes > 1 || config.merge_since != 0) && options.to.empty() ? stage::merging_pfs(config.merge_since, items ? stage::saved_copies(*items) : std::vector<fs::Origin>()) : nullptr;
   stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, merging ? *merging : stage::posix_pfs(), {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
   receipt.note = note_of(image);
   receipt.retry = "efs salvage";

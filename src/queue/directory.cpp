@@ -1,7 +1,6 @@
 #include "queue/directory.hpp"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +19,8 @@ constexpr std::uint64_t mutex_byte = 0;
 constexpr std::uint64_t ticket_base = std::uint64_t{1} << 40;
 constexpr std::uint64_t slot_base(Direction direction) { return std::uint64_t{1} << (direction == Direction::in ? 20 : 21); }
 constexpr std::size_t largest_text = 64u << 10;
+constexpr double first_pause = 0.015;  // seconds between two tries to get the mutex
+constexpr double tries_at_least = 40;  // in the time that one has for it
 
 struct flock whole_byte(std::uint64_t offset, short type) {
   struct flock lock {};
@@ -40,9 +41,9 @@ std::string read_text(int directory, const char* name) {
   return text;
 }
 
-void short_pause() {
+void pause_about(double seconds) {
   thread_local std::minstd_rand random(std::random_device{}());
-  std::this_thread::sleep_for(std::chrono::milliseconds(5 + random() % 20));
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds * std::uniform_real_distribution(0.3, 1.7)(random)));
 }
 
 Status check_owner(int directory, const std::string& path) {
@@ -56,9 +57,10 @@ Status check_owner(int directory, const std::string& path) {
 
 }  // namespace
 
-Result<Directory> Directory::open(const std::string& path, bool to_hold) {
+Result<Directory> Directory::open(const std::string& path, bool to_hold, System system) {
   Directory made;
   made.path_ = path;
+  made.system_ = std::move(system);
   made.directory_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!made.directory_) return fail_errno("queue " + path);
   const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (to_hold ? O_CREAT : 0);
@@ -72,7 +74,7 @@ Result<Directory> Directory::open(const std::string& path, bool to_hold) {
   if (!made.locks_) return fail_errno("queue " + path + "/locks");
   // A file system without such locks says so now, and not when somebody is waiting.
   struct flock probe = whole_byte(mutex_byte, F_WRLCK);
-  if (::fcntl(made.locks_.get(), F_OFD_GETLK, &probe) != 0) return fail_errno("queue " + path + ": its file system keeps no locks");
+  if (made.system_.lock(made.locks_.get(), F_OFD_GETLK, probe) != 0) return fail_errno("queue " + path + ": its file system keeps no locks");
   return made;
 }
 
@@ -100,21 +102,21 @@ void Directory::save(const State& state) const {
 
 bool Directory::lock_byte(std::uint64_t offset, short type) const {
   struct flock lock = whole_byte(offset, type);
-  return locks_ && ::fcntl(locks_.get(), F_OFD_SETLK, &lock) == 0;
+  return locks_ && system_.lock(locks_.get(), F_OFD_SETLK, lock) == 0;
 }
 
 bool Directory::byte_is_locked(std::uint64_t offset) const {
   struct flock lock = whole_byte(offset, F_WRLCK);
   // What cannot be asked is taken for held: nothing is removed, no slot is given twice.
-  return !locks_ || ::fcntl(locks_.get(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  return !locks_ || system_.lock(locks_.get(), F_OFD_GETLK, lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 Status Directory::with_mutex(const std::function<Status()>& what, double patience) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
-  while (!lock_byte(mutex_byte, F_WRLCK)) {
+  for (double pause = first_pause; !lock_byte(mutex_byte, F_WRLCK); pause = std::min(1.5 * pause, patience / tries_at_least)) {
     if (errno != EAGAIN && errno != EACCES && errno != EINTR) return fail_errno("queue " + path_ + "/locks");
     if (std::chrono::steady_clock::now() >= until) return fail(EBUSY, "queue " + path_ + ": its mutex is held for long");
-    short_pause();
+    pause_about(pause);
   }
   Status done = what();
   lock_byte(mutex_byte, F_UNLCK);

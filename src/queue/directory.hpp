@@ -11,6 +11,9 @@
 // Not thread-safe. Every Directory has an open file description of its own: two of them in one process exclude each
 // other as two processes do.
 
+#include <fcntl.h>
+
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -36,19 +39,27 @@ struct Entry {
   std::string name;  // in/w000..
 };
 
+/// What tests put in the place of the system's: lock calls that are counted or take long, a clock that they move.
+struct System {
+  std::function<int(int fd, int command, struct flock& lock)> lock = [](int fd, int command, struct flock& lock) { return ::fcntl(fd, command, &lock); };
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+};
+
 class Directory {
  public:
   /// `to_hold`: to draw tickets; the directory must belong to this user and be closed to others (EPERM). Makes what
   /// is missing in it. Otherwise to look, which anybody may who can read it.
-  static Result<Directory> open(const std::string& path, bool to_hold);
+  static Result<Directory> open(const std::string& path, bool to_hold, System system = {});
 
   const std::string& path() const { return path_; }
+  std::chrono::steady_clock::time_point now() const { return system_.now(); }
   /// Read anew each time; a file with a problem is an error, an absent one gives the defaults.
   Result<Settings> settings() const;
   State state() const;
   void save(const State& state) const;
 
-  /// Calls `what` under the mutex; EBUSY where it cannot be had within `patience` seconds.
+  /// Calls `what` under the mutex; EBUSY where it cannot be had within `patience` seconds. Who has much patience asks
+  /// ever less often, and so lets those through who have little.
   Status with_mutex(const std::function<Status()>& what, double patience = 2);
 
   /// Locks without waiting; false where somebody else holds it.
@@ -73,6 +84,7 @@ class Directory {
   bool byte_is_locked(std::uint64_t offset) const;
 
   std::string path_;
+  System system_;
   UniqueFd directory_, locks_;
 };
 

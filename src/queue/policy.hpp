@@ -38,6 +38,8 @@ struct Ticket {
 
 /// The lower one goes first.
 bool goes_before(const Settings& settings, const Ticket& a, const Ticket& b);
+/// Can the ticket of this number go before `b`, whatever else it says? Who cannot need not be read.
+inline bool can_go_before(const Settings& settings, std::uint64_t number, const Ticket& b) { return settings.policy != Policy::fifo || number < b.number; }
 
 /// May `mine` take a slot? `ahead`: the live waiters that go before it; `free`: slots that nobody holds.
 inline bool may_take(std::size_t ahead, std::size_t free) { return ahead < free; }

@@ -1,6 +1,7 @@
 #include "queue/settings.hpp"
 
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -36,8 +37,30 @@ Result<double> number(std::string_view key, std::string_view value, double least
   return n;
 }
 
+// What a unit is worth: of sizes as in job files, with or without "/s". 0: there is none such.
+double bytes_of(std::string_view unit) {
+  if (unit.ends_with("/s")) unit.remove_suffix(2);
+  std::string lower;
+  for (const char c : unit) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (lower.empty() || lower == "b") return 1;
+  const auto power = std::string_view("kmgt").find(lower[0]);
+  const auto rest = std::string_view(lower).substr(1);
+  if (power == std::string_view::npos || (!rest.empty() && rest != "b" && rest != "ib")) return 0;
+  return std::pow(rest == "ib" ? 1024.0 : 1000.0, static_cast<double>(power + 1));
+}
+
+Status set_rate(Settings& settings, std::string_view value) {
+  const auto digits = value.find_first_not_of("0123456789.");
+  const double unit = digits == value.npos ? 1 : bytes_of(trimmed(value.substr(digits)));
+  const auto n = number("least-rate", trimmed(value.substr(0, digits)), 0, 1e15);
+  if (unit == 0 || !n) return fail(EINVAL, "least-rate is \"" + std::string(value) + "\"; it must be a size per second, as 10 MiB/s");
+  settings.least_rate = *n * unit;
+  return {};
+}
+
 Status set(Settings& settings, std::string_view key, std::string_view value) {
   if (key == "policy") return set_policy(settings, value);
+  if (key == "least-rate") return set_rate(settings, value);
   const std::map<std::string_view, unsigned*> counts{{"slots-in", &settings.slots_in}, {"slots-out", &settings.slots_out}};
   const std::map<std::string_view, double*> seconds{{"ageing", &settings.ageing},       {"longest-wait", &settings.longest_wait}, {"longest-hold", &settings.longest_hold},
                                                     {"heartbeat", &settings.heartbeat}, {"stale-after", &settings.stale_after},   {"poll", &settings.poll}};
@@ -54,7 +77,7 @@ Status set(Settings& settings, std::string_view key, std::string_view value) {
     *field->second = *n;
     return {};
   }
-  std::vector<std::string_view> known{"policy"};
+  std::vector<std::string_view> known{"policy", "least-rate"};
   for (const auto& [name, field] : counts) known.push_back(name);
   for (const auto& [name, field] : seconds) known.push_back(name);
   const auto near = nearest(key, known);

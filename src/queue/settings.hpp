@@ -19,12 +19,13 @@ struct Settings {
   double ageing = 60;           // smallest-first: seconds that one GiB is worth
   double longest_wait = 3600;   // seconds; then staging goes ahead without a turn
   double longest_hold = 14400;  // seconds; then the slot goes to the next, and staging goes on without it
+  double least_rate = 0;        // bytes/s; a holder that moves less for a minute is taken for one that holds too long; 0: none
   double heartbeat = 10;        // seconds between signs of life
   double stale_after = 120;     // seconds; a waiter that gave no sign of life for so long is passed over
   double poll = 0.25;           // seconds between looks of the first in the queue; those behind look less often
 };
 
-/// Lines "key: value" with the names above (- for _); # begins a comment. EINVAL names the line.
+/// Lines "key: value" with the names above (- for _); # begins a comment. least-rate takes units, as "10 MiB/s". EINVAL names the line.
 Result<Settings> parse_settings(std::string_view text);
 
 }  // namespace efs::queue

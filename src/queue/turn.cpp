@@ -11,20 +11,25 @@
 namespace efs::queue {
 namespace {
 
-constexpr double slowest_look = 5;   // seconds
+constexpr double slowest_look = 10;  // seconds
+constexpr double slow_for_long = 60;  // seconds below least-rate, after which a slot goes to the next
+constexpr std::size_t cleaned_at_grant = 16;  // tickets that are asked for whether their owners live
+constexpr std::size_t near_the_front = 2;  // times the slots
 constexpr std::uint64_t least_measured = 1u << 20;  // bytes: what is smaller says nothing of the rate
 constexpr double weight_of_new = 0.3;  // of the last transfer in the measured rate
 
-// So that waiters do not look all at once.
-double jittered(double seconds) {
+std::minstd_rand& random_numbers() {
   thread_local std::minstd_rand random(std::random_device{}());
-  return seconds * std::uniform_real_distribution(0.8, 1.2)(random);
+  return random;
 }
+
+// So that waiters do not look all at once.
+double jittered(double seconds) { return seconds * std::uniform_real_distribution(0.8, 1.2)(random_numbers()); }
 
 }  // namespace
 
-Result<Turn> Turn::draw(const std::string& path, const Request& request) {
-  auto directory = Directory::open(path, true);
+Result<Turn> Turn::draw(const std::string& path, const Request& request, const System& system) {
+  auto directory = Directory::open(path, true, system);
   if (!directory) return std::unexpected(directory.error());
   auto settings = directory->settings();
   if (!settings) return std::unexpected(settings.error());
@@ -62,7 +67,7 @@ void Turn::sign_of_life() {
   const timespec now[2] = {{.tv_sec = 0, .tv_nsec = UTIME_NOW}, {.tv_sec = 0, .tv_nsec = UTIME_NOW}};
   struct stat st {};
   if (::futimens(file_.get(), now) == 0 && ::fstat(file_.get(), &st) == 0) now_ = to_ns(st.st_mtim);
-  last_sign_ = std::chrono::steady_clock::now();
+  last_sign_ = directory_->now();
 }
 
 View Turn::poll() {
@@ -78,59 +83,97 @@ View Turn::go_ahead(std::string reason) {
 
 View Turn::poll_holding() {
   if (waited() > settings_.longest_hold) return go_ahead("held its turn for longer than longest-hold");
-  if (std::chrono::duration<double>(std::chrono::steady_clock::now() - last_sign_).count() >= settings_.heartbeat * 0.9) (void)write_file();
+  if (is_too_slow()) return go_ahead("moved less than least-rate for a minute");
+  if (seconds_since(last_sign_) >= settings_.heartbeat * 0.9) (void)write_file();
   view_.next_look = settings_.heartbeat;
   return view_;
 }
 
+// Bursts count: it is slow only if from some moment on it was, for as long as that, at every look.
+bool Turn::is_too_slow() {
+  const double seconds = seconds_since(fast_.when);
+  const bool began_anew = ticket_.done < fast_.count;
+  if (settings_.least_rate <= 0 || began_anew || static_cast<double>(ticket_.done - fast_.count) >= settings_.least_rate * seconds) {
+    fast_ = {.when = directory_->now(), .count = ticket_.done};
+    return false;
+  }
+  return seconds >= slow_for_long;
+}
+
+// Looks without the mutex first: a look of those who cannot take anything yet holds up nobody. What it saw can be old, so
+// who could take a slot looks again under the mutex, where nobody draws and nobody else takes.
 View Turn::poll_waiting() {
   if (waited() > settings_.longest_wait) return go_ahead("waited for longer than longest-wait");
-  if (std::chrono::duration<double>(std::chrono::steady_clock::now() - last_sign_).count() >= settings_.heartbeat * 0.9) sign_of_life();
-  const Status looked = directory_->with_mutex([this] { return look(); });
+  if (seconds_since(last_sign_) >= settings_.heartbeat * 0.9) sign_of_life();
+  const Status looked = look_and([this] { return directory_->with_mutex([this] { return look_and([this] { return take(); }); }); });
   if (!looked && looked.error().code != EBUSY) return go_ahead(describe(looked.error()));
-  view_.next_look = view_.standing == Standing::granted ? settings_.heartbeat : jittered(std::min(slowest_look, settings_.poll * (1 + view_.ahead)));
+  if (view_.standing == Standing::granted) clean_after_grant();
+  view_.next_look = view_.standing == Standing::granted ? settings_.heartbeat : pause_after_look();
   return view_;
 }
 
-// Under the mutex.
-Status Turn::look() {
-  if (auto settings = directory_->settings()) settings_ = *settings;  // a broken one: as it was
-  const auto entries = directory_->list(ticket_.direction);
-  remove_dead(entries);
-  if (std::ranges::none_of(entries, [this](const Entry& entry) { return entry.number == ticket_.number; })) {
-    // A server that lost our lock let somebody take us for dead. Our place is still ours if the lock can be had back.
-    if (!directory_->lock_ticket(ticket_.number)) return fail(ESTALE, "its ticket was lost");
-    file_.reset();
-    EFS_TRY(write_file());
-  }
-  const auto ahead = those_ahead(entries);
-  view_.slots = ticket_.direction == Direction::in ? settings_.slots_in : settings_.slots_out;
-  std::vector<unsigned> free;
-  for (unsigned slot = 0; slot < view_.slots; ++slot)
-    if (!directory_->slot_is_held(ticket_.direction, slot)) free.push_back(slot);
-  view_.ahead = static_cast<std::uint32_t>(ahead.size());
-  if (!free.empty() && may_take(count_live(ahead, free.size()), free.size())) {
-    for (const unsigned slot : free)
-      if (directory_->lock_slot(ticket_.direction, slot)) return take(slot);
-  }
-  view_.wait = estimate(entries, ahead);
-  return {};
+Status Turn::look_and(const std::function<Status()>& take) {
+  const auto first = look();
+  if (!first) return std::unexpected(first.error());
+  return *first ? take() : Status{};
 }
 
-void Turn::remove_dead(const std::vector<Entry>& entries) const {
+// Those behind look less often; unless the queue moves so fast that they could miss their turn.
+double Turn::pause_after_look() {
+  double pause = settings_.poll * (1 + static_cast<double>(view_.ahead) / std::max(1U, view_.slots));
+  if (last_look_.count > view_.ahead) pause = std::min(pause, seconds_since(last_look_.when) * view_.ahead / static_cast<double>(last_look_.count - view_.ahead) / 2);
+  last_look_ = {.when = directory_->now(), .count = view_.ahead};
+  return jittered(std::max(settings_.poll, std::min({pause, slowest_look, settings_.heartbeat})));
+}
+
+// May it take a slot? Asks for few locks, however many wait: a dead one anywhere is found by some look of somebody's in the
+// end, one at the front by the next.
+Result<bool> Turn::look() {
+  if (auto settings = directory_->settings()) settings_ = *settings;  // a broken one: as it was
+  view_.slots = ticket_.direction == Direction::in ? settings_.slots_in : settings_.slots_out;
+  const auto entries = directory_->list(ticket_.direction);
+  if (std::ranges::none_of(entries, [this](const Entry& entry) { return entry.number == ticket_.number; })) EFS_TRY(restore());
+  auto ahead = those_ahead(entries);
+  ahead.erase(ahead.begin(), std::ranges::find_if(ahead, [this](const Ticket& ticket) { return counts(ticket); }));
+  view_.ahead = static_cast<std::uint32_t>(ahead.size());
+  if (is_first(ahead)) return true;
+  remove_dead_among(entries, 1);
+  view_.wait = estimate(entries, std::move(ahead));
+  return false;
+}
+
+// A server that lost our lock let somebody take us for dead. Our place is still ours if the lock can be had back.
+Status Turn::restore() {
+  if (!directory_->lock_ticket(ticket_.number)) return fail(ESTALE, "its ticket was lost");
+  file_.reset();
+  return write_file();
+}
+
+void Turn::remove_if_dead(const Entry& entry) const {
+  if (entry.number != ticket_.number && !directory_->is_alive(entry.number)) directory_->remove(entry.name);
+}
+
+void Turn::remove_dead_among(const std::vector<Entry>& entries, std::size_t some) const {
+  const std::size_t first = entries.empty() ? 0 : random_numbers()() % entries.size();
+  for (std::size_t i = 0; i < std::min(some, entries.size()); ++i) remove_if_dead(entries[(first + i) % entries.size()]);
+}
+
+void Turn::clean_after_grant() const {
+  const auto entries = directory_->list(ticket_.direction);
   for (const auto& entry : entries)
-    if (entry.number != ticket_.number && !directory_->is_alive(entry.number)) directory_->remove(entry.name);
+    if (entry.holds) remove_if_dead(entry);
+  remove_dead_among(entries, cleaned_at_grant);
 }
 
 // The waiters that go before this one, in their order; some may have died since the listing.
 std::vector<Ticket> Turn::those_ahead(const std::vector<Entry>& entries) {
   std::vector<Ticket> ahead;
   for (const auto& entry : entries) {
-    if (entry.holds || entry.number == ticket_.number) continue;
+    if (entry.holds || entry.number == ticket_.number || !can_go_before(settings_, entry.number, ticket_)) continue;
     auto known = known_.find(entry.number);
     if (known == known_.end()) {
       const auto ticket = directory_->read(entry);
-      if (!ticket) continue;
+      if (!ticket || ticket->drawn == 0) continue;  // is being drawn
       known = known_.emplace(entry.number, *ticket).first;
     }
     if (goes_before(settings_, known->second, ticket_)) ahead.push_back(known->second);
@@ -139,21 +182,32 @@ std::vector<Ticket> Turn::those_ahead(const std::vector<Entry>& entries) {
   return ahead;
 }
 
-// How many of those ahead would take a slot if there is one; stops counting at `enough`.
-std::size_t Turn::count_live(const std::vector<Ticket>& ahead, std::size_t enough) {
-  std::size_t live = 0;
-  for (const auto& ticket : ahead) {
-    if (live >= enough) break;
-    if (!directory_->is_alive(ticket.number)) continue;
-    const Entry entry{.number = ticket.number, .holds = false, .name = ticket_name(ticket)};
-    double silence = directory_->silence(entry, now_);
-    if (silence > settings_.stale_after) {
-      sign_of_life();  // our own clock may be what is old
-      silence = directory_->silence(entry, now_);
-    }
-    if (silence <= settings_.stale_after) ++live;
+// Would it take a slot if there is one? The ticket of a dead one is removed.
+bool Turn::counts(const Ticket& ticket) {
+  const Entry entry{.number = ticket.number, .holds = false, .name = ticket_name(ticket)};
+  if (!directory_->is_alive(ticket.number)) {
+    directory_->remove(entry.name);
+    return false;
   }
-  return live;
+  if (directory_->silence(entry, now_) <= settings_.stale_after) return true;
+  sign_of_life();  // our own clock may be what is old
+  return directory_->silence(entry, now_) <= settings_.stale_after;
+}
+
+// `ahead`: the first of them counts.
+bool Turn::is_first(const std::vector<Ticket>& ahead) {
+  if (ahead.size() >= near_the_front * view_.slots) return false;
+  std::size_t free = 0;
+  for (unsigned slot = 0; slot < view_.slots && free <= ahead.size(); ++slot) free += directory_->slot_is_held(ticket_.direction, slot) ? 0 : 1;
+  std::size_t live = ahead.empty() ? 0 : 1;
+  for (std::size_t i = 1; i < ahead.size() && live < free; ++i) live += counts(ahead[i]) ? 1 : 0;
+  return may_take(live, free);
+}
+
+Status Turn::take() {
+  for (unsigned slot = 0; slot < view_.slots; ++slot)
+    if (directory_->lock_slot(ticket_.direction, slot)) return take(slot);
+  return {};
 }
 
 Status Turn::take(unsigned slot) {
@@ -168,7 +222,8 @@ Status Turn::take(unsigned slot) {
     return problem;
   }
   view_ = {.standing = Standing::granted, .slots = view_.slots, .wait = 0};
-  since_ = std::chrono::steady_clock::now();
+  since_ = directory_->now();
+  fast_ = {.when = since_, .count = ticket_.done};
   known_.clear();
   (void)write_file();  // what it says there is for those who look
   return {};
@@ -185,25 +240,27 @@ double Turn::estimate(const std::vector<Entry>& entries, std::vector<Ticket> ahe
 
 void Turn::release() {
   if (!directory_) return;
-  // Not waited for long: the lock goes with the descriptor, and the others clean up what we could not.
-  (void)directory_->with_mutex([this]() -> Status {
-    const double seconds = waited();
-    if (view_.standing == Standing::granted && ticket_.done >= least_measured && seconds > 0) {
-      State state = directory_->state();
-      double& rate = state.rate(ticket_.direction);
-      const double measured = static_cast<double>(ticket_.done) / seconds;
-      rate = rate > 0 ? (1 - weight_of_new) * rate + weight_of_new * measured : measured;
-      directory_->save(state);
-    }
-    return {};
-  });
+  const double seconds = waited();
   directory_->remove(ticket_name(ticket_));
+  if (ticket_.slot >= 0) directory_->unlock_slot(ticket_.direction, static_cast<unsigned>(ticket_.slot));
+  if (view_.standing == Standing::granted && ticket_.done >= least_measured && seconds > 0) save_rate(static_cast<double>(ticket_.done) / seconds);
   file_.reset();
   directory_.reset();
 }
 
-Result<Turn> acquire(const std::string& directory, const Request& request, const std::function<bool(const View&)>& waiting) {
-  auto turn = Turn::draw(directory, request);
+// Where the mutex is not to be had soon the rate stays as it was.
+void Turn::save_rate(double measured) const {
+  (void)directory_->with_mutex([&]() -> Status {
+    State state = directory_->state();
+    double& rate = state.rate(ticket_.direction);
+    rate = rate > 0 ? (1 - weight_of_new) * rate + weight_of_new * measured : measured;
+    directory_->save(state);
+    return {};
+  });
+}
+
+Result<Turn> acquire(const std::string& directory, const Request& request, const std::function<bool(const View&)>& waiting, const System& system) {
+  auto turn = Turn::draw(directory, request, system);
   if (!turn) return turn;
   while (true) {
     const View view = turn->poll();

@@ -24,7 +24,7 @@ struct Request {
 enum class Standing : std::uint8_t {
   waiting,
   granted,       // holds a slot
-  unserialised,  // goes ahead without a slot: it waited too long, held too long, or the queue cannot be used
+  unserialised,  // goes ahead without a slot: it waited too long, held too long or too idly, or the queue cannot be used
 };
 
 /// Where a ticket stands.
@@ -41,7 +41,7 @@ struct View {
 class Turn {
  public:
   /// Draws a ticket in the queue at `directory`. EPERM, ENOENT, ENOLCK and so on where the queue cannot be used.
-  static Result<Turn> draw(const std::string& directory, const Request& request);
+  static Result<Turn> draw(const std::string& directory, const Request& request, const System& system = {});
   Turn(Turn&&) noexcept = default;
   Turn& operator=(Turn&&) noexcept = default;
   ~Turn();
@@ -49,13 +49,20 @@ class Turn {
   /// Takes a slot if it is this ticket's turn; gives the sign of life that is due; never waits longer than a few
   /// seconds. Call it again after View::next_look, also while holding.
   View poll();
-  /// For those who look: bytes moved so far.
+  /// Bytes moved so far, for those who look and for Settings::least_rate.
   void progress(std::uint64_t bytes) { ticket_.done = bytes; }
   void release();
   const Ticket& ticket() const { return ticket_; }
   double longest_wait() const { return settings_.longest_wait; }
 
  private:
+  using Time = std::chrono::steady_clock::time_point;
+  // What it saw at a moment: those ahead while it waits, bytes moved while it holds.
+  struct Mark {
+    Time when;
+    std::uint64_t count = 0;
+  };
+
   Turn(std::unique_ptr<Directory> directory, Settings settings) : directory_(std::move(directory)), settings_(settings) {}
   Status draw_number(const Request& request);
   Status write_file();
@@ -63,13 +70,23 @@ class Turn {
   View poll_waiting();
   View poll_holding();
   View go_ahead(std::string reason);
-  Status look();
+  Result<bool> look();
+  Status look_and(const std::function<Status()>& take);
+  Status restore();
+  double pause_after_look();
+  bool is_too_slow();
   std::vector<Ticket> those_ahead(const std::vector<Entry>& entries);
-  std::size_t count_live(const std::vector<Ticket>& ahead, std::size_t enough);
+  bool counts(const Ticket& ticket);
+  bool is_first(const std::vector<Ticket>& ahead);
+  Status take();
   Status take(unsigned slot);
+  void save_rate(double measured) const;
   double estimate(const std::vector<Entry>& entries, std::vector<Ticket> ahead) const;
-  void remove_dead(const std::vector<Entry>& entries) const;
-  double waited() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - since_).count(); }
+  void remove_if_dead(const Entry& entry) const;
+  void remove_dead_among(const std::vector<Entry>& entries, std::size_t some) const;
+  void clean_after_grant() const;
+  double seconds_since(Time then) const { return std::chrono::duration<double>(directory_->now() - then).count(); }
+  double waited() const { return seconds_since(since_); }
 
   std::unique_ptr<Directory> directory_;  // null once released
   Settings settings_;
@@ -78,11 +95,13 @@ class Turn {
   Nanoseconds now_ = 0;  // the file server's clock at the last sign of life
   std::map<std::uint64_t, Ticket> known_;  // what a waiting ticket says never changes
   View view_;
-  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();  // drawn, or granted
-  std::chrono::steady_clock::time_point last_sign_ = since_;
+  Time since_ = directory_->now();  // drawn, or granted
+  Time last_sign_ = since_;
+  Mark last_look_;
+  Mark fast_;  // of a holder: until then it moved as much as it must
 };
 
 /// Draws and waits. `waiting` is called at every look with where the ticket stands; false from it gives up (ECANCELED).
-Result<Turn> acquire(const std::string& directory, const Request& request, const std::function<bool(const View&)>& waiting);
+Result<Turn> acquire(const std::string& directory, const Request& request, const std::function<bool(const View&)>& waiting, const System& system = {});
 
 }  // namespace efs::queue

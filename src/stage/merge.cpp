@@ -7,16 +7,19 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 namespace efs::stage {
 namespace {
 
 constexpr unsigned no_replace = 1;  // of renameat2(2)
-constexpr const char* conflict_text = "another node of the job has brought out a different file under this name; this node's is kept in the buffer only";
+constexpr auto longest_wait_for_lock = std::chrono::seconds(2);
+constexpr const char* conflict_text = "another node or run of the job has brought out a different file under this name; this one is kept in the buffer only";
 
 int rename2(int at, const std::string& from, const std::string& to, unsigned flags) {
   return static_cast<int>(::syscall(SYS_renameat2, at, from.c_str(), at, to.c_str(), flags));
@@ -67,16 +70,18 @@ bool is_file(int at, const std::string& name, const struct stat& seen) {
   return ::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == seen.st_ino && now.st_dev == seen.st_dev;
 }
 
-// Only who holds the lock of an old file takes its name from it, so that of several nodes that saw it one does.
+// Only who holds the lock of an old file takes its name from it, so that of several nodes that saw it one does. A node holds
+// it for two calls; who may read the file (a viewer, a stranger) can hold it for ever, and is not waited for.
 UniqueFd locked(int at, const std::string& name) {
   UniqueFd old(::openat(at, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (old)
-    while (::flock(old.get(), LOCK_EX) != 0 && errno == EINTR) {}
+  const auto end = std::chrono::steady_clock::now() + longest_wait_for_lock;
+  while (old && ::flock(old.get(), LOCK_EX | LOCK_NB) != 0 && (errno == EINTR || errno == EWOULDBLOCK) && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return old;
 }
 
-// An old file has the name. EEXIST where it was replaced since it was seen. Where the PFS keeps no locks, a moment between
-// the look and the rename remains.
+// An old file has the name. EEXIST where it was replaced since it was seen. Without its lock (the PFS keeps none, or somebody
+// else has it) a moment between the look and the rename remains.
 Status replace(int at, const std::string& from, const std::string& to, const struct stat& seen) {
   const UniqueFd old = locked(at, to);
   if (!is_file(at, to, seen)) return fail(EEXIST);

@@ -118,6 +118,7 @@ check 'a slow stage-in has the turn' await 20 in_log 'event=turn direction=in'
 fresh other
 check 'another one has it when longest-hold is over' efs start --interleaving "$QUEUE" "$JOB"
 check 'in earnest' in_log 'event=turn direction=in'
+check 'of which the first is told' await 20 grep -q 'event=turn_over direction=in reason="held its turn for longer than longest-hold"' "$EFS_RUNTIME_DIR/slow/efsd.log"
 check 'while the first still stages' json "$(status_of slow)" 'd["state"] == "staging-in"'
 check 'efs stop' efs stop other
 kill -TERM "$(pgrep -P "$starter")"

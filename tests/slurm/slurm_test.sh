@@ -287,7 +287,7 @@ check 'the nodes are free' await 30 all_idle
 check_exit 'is a conflict that is reported' 3 'unsaved: .*' "$EFS" status --job "$job" --shared "$C/shared"
 check 'one of them is there, whole' grep -qE '^node [01]$' "$W/results/log"
 check 'exactly one was not saved' test "$("$EFS" status --job "$job" --shared "$C/shared" | grep -c unsaved)" = 1
-check 'its receipt says why' grep -q 'another node of the job' "$W"/results/efs-receipt-*.json
+check 'its receipt says why' grep -q 'another node or run of the job' "$W"/results/efs-receipt-*.json
 for node in n1 n2 n3; do [ ! -d "$C/state.$node/$job.0" ] || EFS_RUNTIME_DIR="$C/run.$node" "$EFS" stop --no-stage-out "slurm-$job.0-$node"; rm -rf "$C/state.$node/$job.0"; rmdir "$C/mnt.$node/$job" 2>/dev/null; done
 
 # --- slurmd dies ---

@@ -61,6 +61,24 @@ TEST_CASE("settings name their problems", "[queue]") {
     CHECK(parsed.error().what.starts_with("line "));
   }
   CHECK(parse_settings("slot-in: 3").error().what.contains("slots-in"));
+  CHECK(parse_settings("least-rat: 3").error().what.contains("least-rate"));
+}
+
+TEST_CASE("a least rate has the units of a job file's sizes", "[queue]") {
+  const auto rate = [](const std::string& text) {
+    const auto settings = parse_settings("least-rate: " + text);
+    return settings ? settings->least_rate : -1;
+  };
+  CHECK(rate("0") == 0);
+  CHECK(rate("1000") == 1000);
+  CHECK(rate("10 MiB/s") == 10 * 1048576.0);
+  CHECK(rate("1.5KiB") == 1536);
+  CHECK(rate("2 GB/s") == 2e9);
+  CHECK(rate("3k") == 3000);
+  for (const auto* bad : {"", "-1", "fast", "10 MiB/h", "1.2.3", "10 XB", "MiB/s"}) {
+    INFO(bad);
+    CHECK(rate(bad) == -1);
+  }
 }
 
 TEST_CASE("the example of a queue's settings shows the defaults", "[queue]") {
@@ -77,6 +95,7 @@ TEST_CASE("the example of a queue's settings shows the defaults", "[queue]") {
   CHECK(shown->ageing == defaults.ageing);
   CHECK(shown->longest_wait == defaults.longest_wait);
   CHECK(shown->longest_hold == defaults.longest_hold);
+  CHECK(shown->least_rate == defaults.least_rate);
   CHECK(shown->heartbeat == defaults.heartbeat);
   CHECK(shown->stale_after == defaults.stale_after);
   CHECK(shown->poll == defaults.poll);

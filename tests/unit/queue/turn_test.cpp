@@ -103,6 +103,42 @@ TEST_CASE("who holds too long loses the slot to the next", "[queue]") {
   CHECK(standing(b) == Standing::granted);
 }
 
+TEST_CASE("who holds a turn and moves nothing loses the slot to the next", "[queue]") {
+  const Scene scene("least-rate: 1 MiB/s");
+  auto now = std::chrono::steady_clock::now();
+  const System system{.now = [&now] { return now; }};
+  auto drawn = Turn::draw(scene.path(), {.job = "a", .node = "n1", .bytes = 1}, system);
+  REQUIRE(drawn);
+  auto& a = *drawn;
+  auto b = scene.draw("b");
+  const auto after = [&](int seconds, std::uint64_t mebibytes) {
+    now += std::chrono::seconds(seconds);
+    a.progress(mebibytes << 20);
+    return standing(a);
+  };
+  REQUIRE(standing(a) == Standing::granted);
+  CHECK(after(50, 0) == Standing::granted);
+  CHECK(after(5, 60) == Standing::granted);   // more than it must, all in all
+  CHECK(after(59, 118) == Standing::granted); // less since then, but not for a minute
+  CHECK(after(1, 121) == Standing::granted);  // a burst
+  CHECK(after(40, 1) == Standing::granted);   // another pass over the same files
+  CHECK(after(59, 59) == Standing::granted);
+  CHECK(standing(b) == Standing::waiting);
+  CHECK(after(1, 59) == Standing::unserialised);
+  CHECK(a.poll().reason.contains("least-rate"));
+  CHECK(standing(b) == Standing::granted);
+}
+
+TEST_CASE("without a least rate an idle holder keeps its turn", "[queue]") {
+  const Scene scene;
+  auto now = std::chrono::steady_clock::now();
+  auto a = Turn::draw(scene.path(), {.job = "a", .node = "n1", .bytes = 1}, {.now = [&now] { return now; }});
+  REQUIRE(a);
+  REQUIRE(standing(*a) == Standing::granted);
+  now += std::chrono::hours(3);
+  CHECK(standing(*a) == Standing::granted);
+}
+
 TEST_CASE("a waiter that gives no sign of life is passed over and keeps its place", "[queue]") {
   const Scene scene("stale-after: 100");
   auto silent = scene.draw("silent"), next = scene.draw("next");
@@ -324,6 +360,22 @@ TEST_CASE("a keeper that does not read holds up nobody", "[queue]") {
   const auto at_once = std::chrono::steady_clock::now();
   for (int i = 0; i < 600; ++i) REQUIRE(silent.client.take(Direction::in, 5, progress, at_once));  // more than the line takes
   CHECK(silent.client.take(Direction::out, 5, progress, at_once));
+}
+
+TEST_CASE("a turn that is over before the transfer is told as such", "[queue]") {
+  const test::TempDirectory scratch;
+  std::ofstream(scratch.path() + "/settings") << "longest-hold: 0.001\nheartbeat: 0.01\n";
+  const auto user = find_user(std::to_string(::geteuid()));
+  REQUIRE(user);
+  auto keeper = start_keeper({.directory = scratch.path(), .job = "a", .node = "n"}, *user);
+  REQUIRE(keeper);
+  TurnClient client(std::move(*keeper), "");
+  stage::Progress progress;
+  const auto held = client.take(Direction::in, 5, progress);
+  REQUIRE(held);
+  while (client.view(Direction::in)->standing == queue::Standing::granted) std::this_thread::yield();
+  CHECK(client.view(Direction::in)->standing == queue::Standing::unserialised);
+  CHECK(client.view(Direction::in)->reason.contains("longest-hold"));
 }
 
 TEST_CASE("one turn of each direction at a time", "[queue]") {

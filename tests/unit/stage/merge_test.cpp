@@ -1,6 +1,8 @@
 // Results of several nodes in one directory.
 #include "stage/merge.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -43,6 +45,18 @@ TEST_CASE("what was there before the job is replaced", "[merge]") {
   REQUIRE(rename_merging(scene.fd.get(), "p", "out", *now + 1'000'000'000));
   CHECK(scene.read("out") == "ours");
   CHECK_FALSE(scene.exists("p"));
+}
+
+TEST_CASE("who reads an old file under a lock holds nobody up", "[merge]") {
+  const MergeScene scene;
+  scene.write("out", "old");
+  const auto now = pfs_now(scene.directory.path());
+  REQUIRE(now);
+  const UniqueFd reader(::openat(scene.fd.get(), "out", O_RDONLY | O_CLOEXEC));
+  REQUIRE(::flock(reader.get(), LOCK_SH) == 0);
+  scene.write("p", "ours");
+  REQUIRE(rename_merging(scene.fd.get(), "p", "out", *now + 1'000'000'000));
+  CHECK(scene.read("out") == "ours");
 }
 
 TEST_CASE("another node's file is never replaced; the same content is no conflict", "[merge]") {

@@ -1,0 +1,144 @@
+#!/bin/bash
+# How an instance ends where somebody is in the way: files of the instance that its user removed or replaced, mounts in other
+# namespaces, other stops, results of another run; and `efs run` under limits and signals of its caller.
+#   stop_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+state() { field "$(status_of "$1")" 'd["state"]'; }
+has_state() { [ "$(state "$1")" = "$2" ]; }
+own_namespace() { [ "$(readlink "/proc/$1/ns/mnt")" != "$(readlink /proc/self/ns/mnt)" ] && grep -qF " $2 " "/proc/$1/mounts"; }
+# Somebody has the mount in a namespace that no unmount reaches; his pid is in `viewer`.
+view() { unshare -m --propagation private sleep 600 & viewer=$!; await 20 own_namespace "$viewer" "$MNT"; }
+ended_well() { local code; wait "$1"; code=$?; if [ $code = 0 ]; then ok; else fail "$2" "$code: $(cat "$S/said")"; fi; }
+end_view() { kill "$viewer"; wait "$viewer" 2>/dev/null; }
+
+# --- what the user did to the files of his instance ---
+fresh links
+started "$JOB"
+echo result >"$MNT/r"
+D=$EFS_RUNTIME_DIR/links
+mv "$D/control.sock" "$D/own.sock"; ln -s own.sock "$D/control.sock"
+check_exit 'a link in place of the socket is not followed' 1 'control.sock' "$EFS" stop links
+rm "$D/control.sock"; mkfifo "$D/control.sock"
+check_exit 'nor is anything else connected to' 1 'not a socket' "$EFS" stop links
+rm "$D/control.sock"; mv "$D/own.sock" "$D/control.sock"
+rm "$D/lock"
+check 'an instance lives without its lock file' has_state links running
+check_exit 'and is not cleaned away' 0 '' "$EFS" clean
+check 'its result is still there' grep -q result "$MNT/r"
+said=$("$EFS" stop --json --brief links)
+check 'it stops' json "$said" "d['ok'] and d['exit'] == 0 and 'receipt' not in d and 'summary' in d"
+check 'with its result' grep -q result "$OUT/r"
+check 'and is gone' ended links
+
+if [ "$(id -u)" = 0 ] && id nobody >/dev/null 2>&1; then
+  # The socket of an instance of root's, offered as a user's own.
+  fresh bait
+  started "$JOB"; echo bait >"$MNT/r"; BAIT=$OUT
+  fresh own
+  chmod 755 "$S" "$S/own"; chown -R nobody "$PFS" "$OUT"; mkdir -p "$MNT"; chown nobody "$MNT"
+  check 'an instance of a user' "$EFS" start --user=nobody "$JOB"
+  O=$EFS_RUNTIME_DIR/own
+  mv "$O/control.sock" "$O/own.sock"; ln -s ../bait/control.sock "$O/control.sock"
+  check_exit "another user's socket behind a link" 1 'control.sock' "$EFS" stop --no-stage-out own
+  rm "$O/control.sock"; ln "$EFS_RUNTIME_DIR/bait/control.sock" "$O/control.sock"
+  check_exit "another user's socket under a second name" 1 'another user' "$EFS" stop --no-stage-out own
+  rm "$O/control.sock"; mv "$O/own.sock" "$O/control.sock"
+  check 'the other instance has noticed nothing' has_state bait running
+  check 'the user'"'"'s is stopped' "$EFS" stop own
+  check 'and the other' "$EFS" stop bait
+  check 'with its result' grep -q bait "$BAIT/r"
+else
+  skip "another user's socket" 'needs root and the user nobody'
+fi
+
+# --- a mount point that a link leads to ---
+fresh linked
+ln -s "$S/linked" "$S/way"
+sed -i "s|mount-dir: .*|mount-dir: $S/way/mnt|" "$JOB"
+started "$JOB"
+sleep 600 <"$MNT/input/a" & holder=$!
+check 'somebody reads' await 20 test -e "/proc/$holder/fd/0"
+check_exit 'who keeps it busy is named' 1 "$holder sleep" "$EFS" stop linked
+kill "$holder"; wait "$holder" 2>/dev/null
+check 'then it stops' "$EFS" stop linked
+
+# --- mounts in other namespaces ---
+if unshare -m true 2>/dev/null; then
+  fresh elsewhere
+  started "$JOB"; echo result >"$MNT/r"
+  view
+  "$EFS" stop elsewhere >"$S/said" 2>&1 & stopping=$!
+  check 'a stop waits for who has the mount in a namespace of his own' await 60 grep -q 'event=mount_elsewhere' "$EFS_RUNTIME_DIR/elsewhere/efsd.log"
+  check 'and stages nothing out meanwhile' has_state elsewhere unmounting
+  end_view
+  ended_well "$stopping" 'and goes on when he has left'
+  check 'with the result' grep -q result "$OUT/r"
+
+  fresh cut
+  started "$JOB"; echo result >"$MNT/r"
+  view
+  check 'it does not wait with --cut-off' timeout 120 "$EFS" stop --cut-off cut
+  check 'the result is back' grep -q result "$OUT/r"
+  check_not 'who was cut off has no file system any more' nsenter -t "$viewer" -m cat "$MNT/r"
+  end_view
+  check 'and nothing is left' ended cut
+
+  fresh late
+  started "$JOB"; echo result >"$MNT/r"
+  view
+  "$EFS" stop late >"$S/said" 2>&1 & stopping=$!
+  check 'a stop waits' await 60 has_state late unmounting
+  check 'a later one need not' timeout 120 "$EFS" stop --cut-off late
+  ended_well "$stopping" 'and ends the first'
+  end_view
+
+  fresh twice
+  started "$JOB"; echo result >"$MNT/r"
+  view
+  "$EFS" stop --keep twice >"$S/said" 2>&1 & stopping=$!
+  check 'a stop that wants to keep the buffer waits' await 60 has_state twice unmounting
+  check 'one that does not say' timeout 120 "$EFS" stop --cut-off twice
+  ended_well "$stopping" 'both end'
+  end_view
+  check 'and the buffer is kept' has_state twice kept
+  check 'the result is back' grep -q result "$OUT/r"
+  "$EFS" clean --force twice >/dev/null
+
+  fresh hurry
+  started "$JOB"; echo result >"$MNT/r"
+  view
+  check 'nor with a deadline, which leaves time for the stage-out' timeout 120 "$EFS" stop --deadline 20 hurry
+  end_view
+  check 'the result is back' grep -q result "$OUT/r"
+else
+  skip 'mounts in other namespaces' 'needs root'
+fi
+
+# --- another run's results ---
+fresh runs
+check 'a run of a batch job' "$EFS" start --node=0/1 "$JOB"
+echo 'run 0, half' >"$MNT/r"; echo 'run 0' >"$MNT/only"
+echo 'run 1, whole' >"$OUT/r"
+check_exit 'a late stop replaces nothing that is newer than it' 3 'another node or run' "$EFS" stop --merge runs
+check 'the later run has its result' grep -q 'run 1, whole' "$OUT/r"
+check 'what nobody else made is back' grep -q 'run 0' "$OUT/only"
+check_exit 'the other version stays in the image' 3 'salvage' "$EFS" stop --merge --deadline 30 runs
+check 'to be brought out elsewhere' "$EFS" salvage runs --to "$S/apart"
+check 'as it was' grep -q 'run 0, half' "$S/apart/r"
+"$EFS" clean --force runs >/dev/null
+
+# --- efs run, and who calls it ---
+fresh caller
+check_exit 'the code of the program, where SIGCHLD is ignored' 7 '' timeout 120 python3 -c 'import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])' "$EFS" run "$JOB" -- sh -c 'echo result >"$EFS_MOUNT/r"; exit 7'
+check 'with the result' grep -q result "$OUT/r"
+fresh small
+check 'a limit of the size of files is for programs' bash -c 'ulimit -S -f 64; exec "$@"' - "$EFS" run "$JOB" -- true
+check_exit 'and where it holds for efs, too, that is an error' 1 '' bash -c 'ulimit -f 16; exec "$@"' - "$EFS" start "$JOB"
+check 'which leaves nothing' ended small
+
+clean
+finish
