@@ -39,6 +39,7 @@ struct efs_site {
   int poll;                /* poll=     seconds between looks at the job's state (default 5) */
   int plan;                /* plan=yes|no  look for the inputs at submission (default yes) */
   int directives;          /* directives=yes|no  look for #EFS lines, which job_submit.lua has read (default no) */
+  int stage_out;           /* stage-out=SECONDS  the longest that the stage-out of an epilog may take (default 0: what it takes) */
   int keep;                /* keep=HOURS|no  how long what a job keeps stays at most (default 24; 0: nothing is kept) */
 };
 
@@ -69,7 +70,10 @@ const struct efs_options *efs_given_options(void);
 int efs_is_wanted(void); /* some option asks for efs */
 
 /* site.c */
-int efs_read_site(struct efs_site *site, int count, char **words); /* -1: a bad word, logged */
+/* What is wrong with the words is logged, and passed over. 0; EFS_SITE_UNKNOWN: it does not know some key, as while nodes are
+ * upgraded one after the other; EFS_SITE_BAD: some value cannot be: the default is in its place, or "" in that of a path. */
+enum { EFS_SITE_UNKNOWN = 1, EFS_SITE_BAD = 2 };
+int efs_read_site(struct efs_site *site, int count, char **words);
 void efs_slurm_program(const struct efs_site *site, const char *name, char *path); /* EFS_PATH bytes; of squeue, srun, sinfo: beside scontrol=, or found on the PATH */
 
 /* job.c: state of jobs on this node, below site->state. All of it is root's. */
@@ -86,7 +90,10 @@ int efs_is_there(const struct efs_site *site, const struct efs_job *job); /* 1: 
 #define EFS_KEPT_NAME 32 /* bytes of a user's name for it, its end not counted */
 /* Gives the job the instance that its flags ask for. -1: refused, and `why` says so. Without such a flag: nothing. */
 int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char *flags, const char *const *environment, char *why, size_t size);
+void efs_state_of(const struct efs_site *site, const struct efs_job *job, const char *const *environment, char *state, size_t size); /* as efs status says: "running", "kept", "dead", ... */
 int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, const char *const *environment); /* 1: stopped, whole, and there for the next */
+/* 1: its instance is alive, or says nothing, and it is this job's and no other's. */
+int efs_is_own_life(const struct efs_site *site, const struct efs_job *job, const char *const *environment);
 void efs_note_kept(const struct efs_site *site, const struct efs_job *job);
 void efs_sweep_kept(const struct efs_site *site); /* removes what has been kept for too long */
 
@@ -147,10 +154,13 @@ int efs_find_failure(const struct efs_site *site, const struct efs_job *job, cha
 /* one per context; each returns what its hook must return */
 int efs_allocator_check(spank_t spank, const struct efs_site *site);
 int efs_prolog(spank_t spank, const struct efs_site *site);
+/* Minutes of the time limit that went into staging, as far as they are not given back yet: on the node of the job's script
+ * alone, in its prolog, and, as other nodes may have taken longer, when the script starts. */
+void efs_give_back(const struct efs_site *site, const struct efs_job *job);
 int efs_epilog(spank_t spank, const struct efs_site *site);
 void efs_stop_job(const struct efs_site *site, const struct efs_job *job);
 int efs_user_init(spank_t spank, const struct efs_site *site);
-int efs_task_init_privileged(spank_t spank, const struct efs_site *site);
+int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int site_is_bad);
 int efs_task_init(spank_t spank, const struct efs_site *site);
 void efs_sweep(const struct efs_site *site);
 

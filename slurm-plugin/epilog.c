@@ -9,9 +9,14 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "efs_plugin.h"
+
+#define NOTHING_TO_SAVE 120 /* seconds for a stop without a stage-out */
+#define AFTER_DEADLINE 60   /* seconds that a stop may take beyond the end of its stage-out */
 
 static int leads_below(const char *link, const char *mount) {
   char target[EFS_PATH];
@@ -63,9 +68,32 @@ static int holds(const char *process, const char *mount) {
   return found || maps_below(process, mount);
 }
 
+/* A line of mountinfo: "ID PARENT DEVICE ROOT POINT OPTIONS [master:N ...] - TYPE SOURCE ...". */
+static int read_mount(const char *line, char *device, char *point) { return sscanf(line, "%*s %*s %63s %*s %511s", device, point) == 2; }
+
+/* "" where the mount is not before us (any more). */
+static void find_device(const struct efs_job *job, char *device) {
+  char line[4096], one[64], point[EFS_PATH];
+  FILE *mounts = fopen("/proc/self/mountinfo", "re");
+  device[0] = '\0';
+  while (mounts != NULL && fgets(line, sizeof line, mounts) != NULL)
+    if (read_mount(line, one, point) && strcmp(point, job->mount) == 0) efs_copy(device, 64, one);
+  if (mounts != NULL) fclose(mounts);
+}
+
+/* Is it the job's mount, and not a copy in its place, which goes when that goes? Other jobs' views have such of all mounts. */
+static int is_second_place(const char *line, const struct efs_job *job, const char *ours) {
+  char device[64], point[EFS_PATH], source[EFS_PATH + 8];
+  const char *type = strstr(line, " - fuse");
+  if (type == NULL || !read_mount(line, device, point)) return 0;
+  efs_format(source, sizeof source, "%s ", job->name);
+  if (strcmp(device, ours) != 0 && strstr(type, source) == NULL) return 0;
+  return strcmp(point, job->mount) != 0 || strstr(line, " master:") == NULL;
+}
+
 /* In a private view the mount has a second place, which an unmount of the first does not see. */
 static int views(const char *process, const struct efs_job *job) {
-  char path[EFS_PATH], line[4096], ours[64], theirs[64];
+  char path[EFS_PATH], line[4096], ours[64], theirs[64], device[64];
   ssize_t n, m;
   int found = 0;
   FILE *mounts;
@@ -73,28 +101,12 @@ static int views(const char *process, const struct efs_job *job) {
   n = readlink("/proc/self/ns/mnt", ours, sizeof ours);
   m = readlink(path, theirs, sizeof theirs);
   if (m <= 0 || (n == m && memcmp(ours, theirs, (size_t)n) == 0)) return 0;
+  find_device(job, device);
   efs_format(path, sizeof path, "%s/mountinfo", process);
   mounts = fopen(path, "re");
-  while (!found && mounts != NULL && fgets(line, sizeof line, mounts) != NULL) found = strstr(line, job->name) != NULL;
+  while (!found && mounts != NULL && fgets(line, sizeof line, mounts) != NULL) found = is_second_place(line, job, device);
   if (mounts != NULL) fclose(mounts);
   return found;
-}
-
-/* What a job left behind and Slurm did not find. Only the user's own processes, and only those on this mount. */
-static void kill_holders(const struct efs_job *job) {
-  DIR *processes = opendir("/proc");
-  const struct dirent *entry;
-  char path[EFS_PATH];
-  struct stat st;
-  while (processes != NULL && (entry = readdir(processes)) != NULL) {
-    const long pid = strtol(entry->d_name, NULL, 10);
-    if (pid <= 1 || job->uid == 0) continue;
-    efs_format(path, sizeof path, "/proc/%ld", pid);
-    if (stat(path, &st) != 0 || st.st_uid != job->uid || !(holds(path, job->mount) || views(path, job))) continue;
-    slurm_info("efs: job %u: process %ld still holds %s: killed", job->id, pid, job->mount);
-    kill((pid_t)pid, SIGKILL);
-  }
-  if (processes != NULL) closedir(processes);
 }
 
 static int is_daemon_of(const char *process, const struct efs_job *job) {
@@ -108,19 +120,56 @@ static int is_daemon_of(const char *process, const struct efs_job *job) {
   return n > 0 && memmem(line, (size_t)n, job->name, strlen(job->name) + 1) != NULL; /* an argument that ends so */
 }
 
-/* They are the user's, who may have stopped them; a stop would wait for them for ever. */
-static void wake_daemons(const struct efs_job *job) {
+/* One of efs's own, of this job or another one: it has stores and mounts before it. */
+static int is_daemon(const char *process) {
+  char path[EFS_PATH], target[EFS_PATH];
+  const char *name;
+  ssize_t n;
+  efs_format(path, sizeof path, "%s/exe", process);
+  n = readlink(path, target, sizeof target - 1);
+  if (n <= 0) return 0;
+  target[n] = '\0';
+  name = strrchr(target, '/');
+  return name != NULL && (strcmp(name, "/efsd") == 0 || strcmp(name, "/efsd (deleted)") == 0);
+}
+
+/* What a job left behind and Slurm did not find. */
+static int is_holder(const char *process, const struct efs_job *job) {
+  return job->uid != 0 && !is_daemon(process) && !is_daemon_of(process, job) && (holds(process, job->mount) || views(process, job));
+}
+
+static int is_meant(const char *process, const struct efs_job *job, int (*is_one)(const char *, const struct efs_job *)) {
+  struct stat st;
+  return stat(process, &st) == 0 && st.st_uid == job->uid && is_one(process, job);
+}
+
+/* Only the user's own processes. A number may go to another process between a look and a signal: what is open does not. */
+static void signal_those(const struct efs_job *job, int (*is_one)(const char *, const struct efs_job *), int number, const char *told) {
   DIR *processes = opendir("/proc");
   const struct dirent *entry;
   char path[EFS_PATH];
-  struct stat st;
   while (processes != NULL && (entry = readdir(processes)) != NULL) {
     const long pid = strtol(entry->d_name, NULL, 10);
+    int fd;
+    if (pid <= 1) continue;
     efs_format(path, sizeof path, "/proc/%ld", pid);
-    if (pid > 1 && stat(path, &st) == 0 && st.st_uid == job->uid && is_daemon_of(path, job)) kill((pid_t)pid, SIGCONT);
+    if (!is_meant(path, job, is_one)) continue;
+    fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+    if (fd < 0 && errno != ENOSYS && errno != EPERM) continue; /* before Linux 5.3, and where a container forbids it, the number has to do */
+    if (fd < 0 || is_meant(path, job, is_one)) {
+      if (told != NULL) slurm_info("efs: job %u: process %ld still holds %s: %s", job->id, pid, job->mount, told);
+      if (fd >= 0) syscall(SYS_pidfd_send_signal, fd, number, NULL, 0U);
+      else kill((pid_t)pid, number);
+    }
+    if (fd >= 0) close(fd);
   }
   if (processes != NULL) closedir(processes);
 }
+
+static void kill_holders(const struct efs_job *job) { signal_those(job, is_holder, SIGKILL, "killed"); }
+
+/* They are the user's, who may have stopped them; a stop would wait for them for ever. */
+static void wake_daemons(const struct efs_job *job) { signal_those(job, is_daemon_of, SIGCONT, NULL); }
 
 static void send_mail(const struct efs_site *site, const struct efs_job *job, const char *text) {
   static struct efs_outcome outcome;
@@ -158,13 +207,41 @@ static int is_passing(long code) {
   return 0;
 }
 
-static void ask_to_stop(const struct efs_site *site, const struct efs_job *job, const char *const *words, const char *const *environment, struct efs_outcome *outcome) {
+/* How an instance is to be stopped. */
+struct stopping {
+  int stages_out;
+  int keeps;
+  int seconds; /* of a stage-out; 0: it takes what it takes */
+};
+
+/* Once. `until`: when all tries have to be over; 0: never. */
+static void ask_once(const struct efs_site *site, const struct efs_job *job, const struct stopping *how, time_t until, const char *const *environment, struct efs_outcome *outcome) {
+  char deadline[32];
+  const char *words[8];
+  const long left = until == 0 ? 0 : (long)(until - time(NULL));
+  int n = 0;
+  words[n++] = site->efs;
+  words[n++] = "stop";
+  words[n++] = "--json";
+  if (!how->stages_out) words[n++] = "--no-stage-out";
+  if (how->keeps) words[n++] = "--keep";
+  if (how->stages_out && how->seconds > 0) {
+    efs_format(deadline, sizeof deadline, "--deadline=%ld", left > AFTER_DEADLINE + 1 ? left - AFTER_DEADLINE : 1L);
+    words[n++] = deadline;
+  }
+  words[n++] = job->name;
+  words[n] = NULL;
+  efs_run(words, environment, until == 0 ? 0 : left > 0 ? (int)left : 1, NULL, NULL, outcome);
+}
+
+static void ask_to_stop(const struct efs_site *site, const struct efs_job *job, const struct stopping *how, const char *const *environment, struct efs_outcome *outcome) {
+  const time_t until = !how->stages_out ? time(NULL) + NOTHING_TO_SAVE : how->seconds > 0 ? time(NULL) + how->seconds + AFTER_DEADLINE : 0;
   int tries;
   for (tries = 0; tries < 10; ++tries) {
     wake_daemons(job);
     if (tries > 0) kill_holders(job);
-    efs_run(words, environment, 0, NULL, NULL, outcome); /* a stage-out takes what it takes */
-    if (!is_passing(code_of(outcome)) || !efs_is_there(site, job)) return;
+    ask_once(site, job, how, until, environment, outcome);
+    if (!is_passing(code_of(outcome)) || !efs_is_there(site, job) || (until != 0 && time(NULL) >= until)) return;
     sleep(1);
   }
 }
@@ -183,64 +260,90 @@ static int is_kept(const struct efs_site *site, const struct efs_job *job, const
 static int is_cleaned(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
   static struct efs_outcome outcome;
   const char *words[] = {site->efs, "clean", "--json", job->name, NULL};
-  efs_run(words, environment, 0, NULL, NULL, &outcome);
+  efs_run(words, environment, NOTHING_TO_SAVE, NULL, NULL, &outcome);
   return outcome.code == 0;
 }
 
-static void stop_locked(const struct efs_site *site, const struct efs_job *job) {
+static void say_why(const struct efs_outcome *outcome, char *error, size_t size) {
+  if (outcome->code == -1) efs_format(error, size, "efs stop did not end within the time that the site gives it (stage-out=)");
+  else if (efs_json_text(outcome->text, "error", error, size) != 0 && efs_json_text(outcome->text, "summary", error, size) != 0)
+    efs_format(error, size, "efs stop gave %d: %.1500s", outcome->code, outcome->text);
+}
+
+/* Nobody knows whether the job ran: what says so is lost, with the power or on a full disk. A start that was cut short is
+ * alive, and has nothing to save; what is dead, or does not say, may have. */
+static int may_hold_results(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+  char state[64];
+  if (!efs_is_there(site, job)) return 0;
+  efs_state_of(site, job, environment, state, sizeof state);
+  return strcmp(state, "dead") == 0 || strncmp(state, "in a state", strlen("in a state")) == 0;
+}
+
+static void leave_unknown(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+  if (is_cleaned(site, job, environment)) efs_remove_job(site, job);
+  else not_saved(site, job, "it is not known whether the job ran, and the file system that it had is dead");
+}
+
+/* What a job that has begun ends with. */
+static void end_started(const struct efs_site *site, const struct efs_job *job, const struct stopping *how, const char *const *environment) {
   static struct efs_outcome outcome;
-  char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[160], error[EFS_TEXT], name[EFS_KEPT_NAME + 1];
+  char error[EFS_TEXT];
+  efs_publish(site, job, "staging-out", "");
+  ask_to_stop(site, job, how, environment, &outcome);
+  if (how->keeps && is_kept(site, job, environment)) {
+    efs_remove_job(site, job);
+  } else if (outcome.code == 0 || (code_of(&outcome) == ESRCH && is_cleaned(site, job, environment))) {
+    efs_publish(site, job, "done", how->stages_out ? "all results are back" : "nothing was staged out, as asked for");
+    efs_remove_job(site, job);
+  } else {
+    say_why(&outcome, error, sizeof error);
+    not_saved(site, job, error);
+  }
+}
+
+/* What a start left that failed, or was cut short: there is nothing to save, and what was kept before stays. */
+static void end_unstarted(const struct efs_site *site, const struct efs_job *job, int attaches, const char *const *environment) {
+  static struct efs_outcome outcome;
+  const struct stopping how = {0, 0, 0}, to_keep = {1, 1, NOTHING_TO_SAVE - AFTER_DEADLINE};
+  ask_to_stop(site, job, attaches ? &to_keep : &how, environment, &outcome);
+  if (outcome.code == -1) slurm_error("efs: job %u: %s does not stop; slurmd's next start tries again", job->id, job->name);
+  else efs_remove_job(site, job);
+}
+
+static void stop_locked(const struct efs_site *site, const struct efs_job *job) {
+  char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[160], name[EFS_KEPT_NAME + 1];
   const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
-  const char *words[6];
-  int n = 0, started, keeps, lasts, good;
+  struct stopping how = {1, 0, site->stage_out};
+  int started, attaches;
   if (efs_read_file(job->directory, "result", result, sizeof result) != 0) result[0] = '\0';
   if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0) flags[0] = '\0';
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
-  keeps = efs_flag(flags, "keep=", name, sizeof name);
-  lasts = keeps || efs_flag(flags, "attach=", name, sizeof name);
+  how.stages_out = !efs_has_word(flags, "no-stage-out");
+  how.keeps = efs_flag(flags, "keep=", name, sizeof name);
+  attaches = efs_flag(flags, "attach=", name, sizeof name);
+  started = strncmp(result, "running ", 8) == 0 || strncmp(result, "unsaved ", 8) == 0;
   if (strncmp(result, "unasked ", 8) == 0) {
     efs_remove_job(site, job);
-    return;
-  }
-  started = strncmp(result, "running ", 8) == 0 || strncmp(result, "unsaved ", 8) == 0;
-  if (started && !efs_is_there(site, job)) {
+  } else if (started && !efs_is_there(site, job)) {
     efs_publish(site, job, "done", "the job has stopped it itself");
     efs_remove_job(site, job);
-    return;
+  } else if (result[0] == '\0' && may_hold_results(site, job, environment)) {
+    leave_unknown(site, job, environment);
+  } else if (!started && (how.keeps || attaches) && !efs_is_own_life(site, job, environment)) {
+    efs_remove_job(site, job); /* what may be there is another job's, or was there before */
+  } else {
+    if (site->view[0] != '\0') kill_holders(job);
+    if (started) end_started(site, job, &how, environment);
+    else end_unstarted(site, job, attaches, environment);
   }
-  if (!started && lasts) { /* what may be there is another job's, or was there before */
-    efs_remove_job(site, job);
-    return;
-  }
-  if (site->view[0] != '\0') kill_holders(job);
-  words[n++] = site->efs;
-  words[n++] = "stop";
-  words[n++] = "--json";
-  if (!started || efs_has_word(flags, "no-stage-out")) words[n++] = "--no-stage-out";
-  if (keeps) words[n++] = "--keep";
-  words[n++] = job->name;
-  words[n] = NULL;
-  if (started) efs_publish(site, job, "staging-out", "");
-  ask_to_stop(site, job, words, environment, &outcome);
-  if (keeps && is_kept(site, job, environment)) {
-    efs_remove_job(site, job);
-    return;
-  }
-  good = outcome.code == 0 || (code_of(&outcome) == ESRCH && is_cleaned(site, job, environment));
-  if (!good && efs_json_text(outcome.text, "error", error, sizeof error) != 0 && efs_json_text(outcome.text, "summary", error, sizeof error) != 0)
-    efs_format(error, sizeof error, "efs stop gave %d: %.1500s", outcome.code, outcome.text);
-  if (!good && started) {
-    not_saved(site, job, error);
-    return;
-  }
-  if (started) efs_publish(site, job, "done", efs_has_word(flags, "no-stage-out") ? "nothing was staged out, as asked for" : "all results are back");
-  efs_remove_job(site, job);
 }
 
 /* One at a time: the sweep of a slurmd that has just come back may meet the epilog. */
 void efs_stop_job(const struct efs_site *site, const struct efs_job *job) {
   struct stat st;
-  const int at = open(job->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  int at;
+  if (site->run[0] == '\0' || site->mount[0] == '\0') return; /* plugstack.conf is wrong: nobody knows where it is */
+  at = open(job->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (at < 0) return;
   if (flock(at, LOCK_EX) == 0 && lstat(job->directory, &st) == 0) stop_locked(site, job);
   close(at);

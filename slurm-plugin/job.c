@@ -3,7 +3,10 @@
  *                        result    "running MOUNT", "failed TEXT", "unsaved TEXT", "put-off TEXT", "unasked TEXT"
  *                        flags     words: no-stage-out, in-job, keep=NAME, attach=NAME, directives
  *                        instance  its name, where it is one that outlives the job
- *                        checked   all nodes are good */
+ *                        checked   all nodes are good
+ *                        began     when its prolog did, and how many minutes of the time limit are given back
+ *   STATE/.lock          who looks at what is kept holds it (keep.c)
+ * What is written is durable when efs_write_file() returns: after a loss of power a run is what it was. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -60,11 +63,22 @@ static int make_mount_point(const struct efs_job *job) {
   return -1;
 }
 
+/* Not every file system can sync a directory, nor needs to. */
+static int sync_directory(int at) { return fsync(at) == 0 || errno == EINVAL || errno == ENOTSUP || errno == ENOSYS ? 0 : -1; }
+
+static int sync_state(const struct efs_site *site) {
+  const int at = open(site->state, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const int good = at >= 0 && sync_directory(at) == 0;
+  if (at >= 0) close(at);
+  return good ? 0 : -1;
+}
+
 int efs_make_job(const struct efs_site *site, const struct efs_job *job) {
   if (make_own(site->state, 0755) != 0 || make_own(site->run, 0755) != 0 || make_own(site->mount, 0711) != 0 || make_own(job->directory, 0711) != 0) {
     slurm_error("efs: %s or %s cannot be used: they must be directories of root's that nobody else can write", site->state, site->mount);
     return -1;
   }
+  if (sync_state(site) != 0) slurm_error("efs: %s: cannot be made durable: %s", site->state, strerror(errno));
   return make_mount_point(job);
 }
 
@@ -76,10 +90,11 @@ int efs_write_file(const char *directory, const char *name, const char *text, mo
   efs_format(temporary, EFS_PATH, ".%s.%d", name, (int)getpid());
   unlinkat(at, temporary, 0);
   fd = openat(at, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-  good = fd >= 0 && write(fd, text, length) == (ssize_t)length && (owner == geteuid() || fchown(fd, owner, (gid_t)-1) == 0) && fchmod(fd, mode) == 0;
+  good = fd >= 0 && write(fd, text, length) == (ssize_t)length && (owner == geteuid() || fchown(fd, owner, (gid_t)-1) == 0) && fchmod(fd, mode) == 0 && fsync(fd) == 0;
   if (fd >= 0) close(fd);
   good = good && renameat(at, temporary, at, name) == 0;
   if (!good) unlinkat(at, temporary, 0);
+  good = good && sync_directory(at) == 0;
   close(at);
   return good ? 0 : -1;
 }
@@ -98,16 +113,26 @@ int efs_read_file(const char *directory, const char *name, char *text, size_t si
   return n >= 0 ? 0 : -1;
 }
 
-void efs_remove_job(const struct efs_site *site, const struct efs_job *job) {
-  static const char *const names[] = {"job.yaml", "result", "flags", "checked", "instance"};
-  const int at = open(job->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  size_t i;
-  (void)site;
-  if (at >= 0) {
-    for (i = 0; i < sizeof names / sizeof names[0]; ++i) unlinkat(at, names[i], 0);
+/* All that is in it: a plugin of another release, or one that was killed while it wrote, may have left other names. */
+static void remove_entries(const char *path) {
+  DIR *directory;
+  const struct dirent *entry;
+  const int at = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (at < 0) return;
+  directory = fdopendir(at);
+  if (directory == NULL) {
     close(at);
-    rmdir(job->directory);
+    return;
   }
+  while ((entry = readdir(directory)) != NULL)
+    if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) unlinkat(at, entry->d_name, 0);
+  closedir(directory);
+}
+
+void efs_remove_job(const struct efs_site *site, const struct efs_job *job) {
+  (void)site;
+  remove_entries(job->directory);
+  if (rmdir(job->directory) != 0 && errno != ENOENT) slurm_error("efs: job %u: %s cannot be removed: %s", job->id, job->directory, strerror(errno));
   rmdir(job->mount);
 }
 

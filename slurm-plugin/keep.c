@@ -4,6 +4,7 @@
  *   STATE/kept.UID.NAME-NODE    the number of the job that kept it; its mtime counts
  * Whether it is whole is what its manifest says, which is the user's: he could deceive himself alone. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 #include "efs_plugin.h"
 
-static void state_of(const struct efs_site *site, const struct efs_job *job, const char *const *environment, char *state, size_t size) {
+void efs_state_of(const struct efs_site *site, const struct efs_job *job, const char *const *environment, char *state, size_t size) {
   static struct efs_outcome outcome;
   const char *words[] = {site->efs, "status", "--json", job->name, NULL};
   efs_run(words, environment, 60, NULL, NULL, &outcome);
@@ -23,20 +24,34 @@ static void state_of(const struct efs_site *site, const struct efs_job *job, con
 
 int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
   char state[64];
-  state_of(site, job, environment, state, sizeof state);
+  efs_state_of(site, job, environment, state, sizeof state);
   return strcmp(state, "kept") == 0;
 }
 
-/* Who looks at what is kept, and acts on what he saw, holds it: a job that chooses, and the sweep. -1: it cannot be had. */
-static int lock_kept(const struct efs_site *site) {
-  const int at = open(site->state, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (at >= 0 && flock(at, LOCK_EX) == 0) return at;
-  if (at >= 0) close(at);
+#define PATIENCE 60 /* seconds for the lock: each look at an instance has an end, but there may be many */
+
+/* Who looks at what is kept, and acts on what he saw, holds it: a job that chooses, and the sweep. A file of root's, which
+ * nobody else can open, and so not lock. -1: it cannot be had within `seconds`. */
+static int lock_kept(const struct efs_site *site, int seconds) {
+  const time_t until = time(NULL) + seconds;
+  char path[2 * EFS_PATH];
+  struct stat st;
+  int fd, locked;
+  if (efs_format(path, sizeof path, "%s/.lock", site->state) != 0) return -1;
+  fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  if (fd < 0) return -1;
+  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & 077) != 0) {
+    close(fd);
+    return -1;
+  }
+  while (!(locked = flock(fd, LOCK_EX | LOCK_NB) == 0) && errno == EWOULDBLOCK && time(NULL) < until) usleep(200000);
+  if (locked) return fd;
+  close(fd);
   return -1;
 }
 
-/* A job here has chosen it, and its epilog, which stops it by this name, is still to come. */
-static int has_job(const struct efs_site *site, const char *instance) {
+/* A job here has chosen it, and its epilog, which stops it by this name, is still to come. `but` is none of these. */
+static int has_job(const struct efs_site *site, const char *instance, const struct efs_job *but) {
   DIR *state = opendir(site->state);
   const struct dirent *entry;
   int found = 0;
@@ -44,6 +59,7 @@ static int has_job(const struct efs_site *site, const char *instance) {
     char directory[2 * EFS_PATH], name[EFS_PATH], result[EFS_TEXT], more;
     unsigned id, restart;
     if (sscanf(entry->d_name, "%u.%u%c", &id, &restart, &more) != 2 || efs_format(directory, sizeof directory, "%s/%s", site->state, entry->d_name) != 0) continue;
+    if (but != NULL && strcmp(directory, but->directory) == 0) continue;
     if (efs_read_file(directory, "instance", name, sizeof name) != 0 || strcmp(name, instance) != 0) continue;
     found = efs_read_file(directory, "result", result, sizeof result) != 0 || strncmp(result, "running ", 8) == 0;
   }
@@ -58,7 +74,7 @@ static int may_attach(const struct efs_site *site, const struct efs_job *job, co
     efs_format(why, size, "there is nothing of yours on %s that was kept as %s. An earlier job keeps it with --efs-keep=%s; ask for the same node (-w) with --efs-attach. It may have been removed after %d hours, or by a restart of the node", site->node, name, name, site->keep);
     return 0;
   }
-  state_of(site, job, environment, state, sizeof state);
+  efs_state_of(site, job, environment, state, sizeof state);
   if (strcmp(state, "kept") == 0) return 1;
   if (strcmp(state, "dead") == 0)
     efs_format(why, size, "what is there as %s on %s was left by a job that died, or whose results are not back. Have it brought out: efs salvage %s", name, site->node, job->name);
@@ -82,35 +98,11 @@ static int may_keep(const struct efs_site *site, const struct efs_job *job, cons
   return 0;
 }
 
-int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char *flags, const char *const *environment, char *why, size_t size) {
-  char name[EFS_KEPT_NAME + 1];
-  struct efs_job chosen = *job;
-  int lock, good;
-  const int attaches = efs_flag(flags, "attach=", name, sizeof name), keeps = !attaches && efs_flag(flags, "keep=", name, sizeof name);
-  efs_sweep_kept(site);
-  if (!attaches && !keeps) return 0;
-  why[0] = '\0';
-  if (site->keep == 0) efs_format(why, size, "this site keeps nothing on its nodes (--efs-keep)");
-  else if (!efs_is_kept_name(name)) efs_format(why, size, "that is no name for --efs-keep or --efs-attach");
-  if (why[0] != '\0') return -1;
-  efs_format(chosen.name, EFS_PATH, "slurm-kept.%u.%s-%.32s", (unsigned)job->uid, name, site->node);
-  lock = lock_kept(site);
-  if (has_job(site, chosen.name))
-    efs_format(why, size, "what is kept as %s on %s is in use by another job of yours. Submit with --dependency=afterany:JOB", name, site->node);
-  else if (!(attaches ? may_attach(site, &chosen, name, environment, why, size) : may_keep(site, &chosen, name, environment, why, size)))
-    slurm_info("efs: job %u: %s is refused to it", job->id, chosen.name);
-  else if (lock < 0 || efs_write_file(job->directory, "instance", chosen.name, 0644, 0) != 0)
-    efs_format(why, size, "the state of the job cannot be kept on this node");
-  good = why[0] == '\0';
-  if (good) *job = chosen;
-  if (lock >= 0) close(lock);
-  return good ? 0 : -1;
-}
-
-void efs_note_kept(const struct efs_site *site, const struct efs_job *job) {
-  char id[32];
-  efs_format(id, sizeof id, "%u", job->id);
-  if (strncmp(job->name, "slurm-kept.", strlen("slurm-kept.")) == 0) efs_write_file(site->state, record_of(job), id, 0644, 0);
+int efs_is_own_life(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+  char state[64];
+  if (!efs_is_there(site, job) || has_job(site, job->name, job)) return 0;
+  efs_state_of(site, job, environment, state, sizeof state);
+  return strcmp(state, "kept") != 0 && strcmp(state, "dead") != 0;
 }
 
 /* What is in use, or holds results that are nowhere else, stays: efs clean sees to that. */
@@ -123,22 +115,67 @@ static void sweep_one(const struct efs_site *site, const char *record) {
   memset(&job, 0, sizeof job);
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   efs_format(job.name, EFS_PATH, "slurm-%.400s", record);
-  if (has_job(site, job.name)) return;
+  if (has_job(site, job.name, NULL)) return;
   if (efs_is_there(site, &job)) efs_run(words, environment, 60, NULL, NULL, &outcome);
   if (efs_is_there(site, &job)) return;
   slurm_info("efs: %s was kept for more than %d hours, or is gone: removed", job.name, site->keep);
   if (efs_format(path, sizeof path, "%s/%s", site->state, record) == 0) unlink(path);
 }
 
-void efs_sweep_kept(const struct efs_site *site) {
+static void sweep_locked(const struct efs_site *site) {
   DIR *state = opendir(site->state);
   const struct dirent *entry;
   struct stat st;
-  const int lock = lock_kept(site);
-  while (lock >= 0 && state != NULL && (entry = readdir(state)) != NULL) {
+  while (state != NULL && (entry = readdir(state)) != NULL) {
     if (strncmp(entry->d_name, "kept.", 5) != 0 || fstatat(dirfd(state), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
     if (time(NULL) - st.st_mtime > (time_t)site->keep * 3600) sweep_one(site, entry->d_name);
   }
   if (state != NULL) closedir(state);
+}
+
+/* With the lock. */
+static int choose_locked(const struct efs_site *site, struct efs_job *job, const char *name, int attaches, const char *const *environment, char *why, size_t size) {
+  struct efs_job chosen = *job;
+  efs_format(chosen.name, EFS_PATH, "slurm-kept.%u.%s-%.32s", (unsigned)job->uid, name, site->node);
+  if (has_job(site, chosen.name, NULL))
+    efs_format(why, size, "what is kept as %s on %s is in use by another job of yours. Submit with --dependency=afterany:JOB", name, site->node);
+  else if (!(attaches ? may_attach(site, &chosen, name, environment, why, size) : may_keep(site, &chosen, name, environment, why, size)))
+    slurm_info("efs: job %u: %s is refused to it", job->id, chosen.name);
+  else if (efs_write_file(job->directory, "instance", chosen.name, 0644, 0) != 0)
+    efs_format(why, size, "the state of the job cannot be kept on this node");
+  if (why[0] != '\0') return -1;
+  *job = chosen;
+  return 0;
+}
+
+int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char *flags, const char *const *environment, char *why, size_t size) {
+  char name[EFS_KEPT_NAME + 1];
+  int lock, done;
+  const int attaches = efs_flag(flags, "attach=", name, sizeof name), keeps = !attaches && efs_flag(flags, "keep=", name, sizeof name);
+  why[0] = '\0';
+  if ((attaches || keeps) && site->keep == 0) efs_format(why, size, "this site keeps nothing on its nodes (--efs-keep)");
+  else if ((attaches || keeps) && !efs_is_kept_name(name)) efs_format(why, size, "that is no name for --efs-keep or --efs-attach");
+  if (why[0] != '\0') return -1;
+  lock = lock_kept(site, attaches || keeps ? PATIENCE : 0); /* other jobs do not wait: the next one sweeps */
+  if (lock >= 0) sweep_locked(site);
+  done = !attaches && !keeps ? 0 : lock >= 0 ? choose_locked(site, job, name, attaches, environment, why, size) : -1;
   if (lock >= 0) close(lock);
+  if (done != 0 && why[0] == '\0') efs_format(why, size, "what is kept on %s (--efs-keep, --efs-attach) cannot be looked at: %s/.lock is not to be had. Submit again; if it stays so, tell the administrators", site->node, site->state);
+  return done;
+}
+
+void efs_note_kept(const struct efs_site *site, const struct efs_job *job) {
+  char id[32];
+  efs_format(id, sizeof id, "%u", job->id);
+  if (strncmp(job->name, "slurm-kept.", strlen("slurm-kept.")) == 0) efs_write_file(site->state, record_of(job), id, 0644, 0);
+}
+
+void efs_sweep_kept(const struct efs_site *site) {
+  const int lock = lock_kept(site, PATIENCE);
+  if (lock < 0) {
+    slurm_info("efs: %s/.lock is not to be had: what is kept is not looked at", site->state);
+    return;
+  }
+  sweep_locked(site);
+  close(lock);
 }

@@ -13,9 +13,12 @@ struct wait {
   const struct efs_job *job;
   const char *const *environment;
   unsigned node, nodes;
-  int cancelled;
+  int cancelled, waits;
+  time_t told;
   char last[256];
 };
+
+#define BETWEEN_ESTIMATES 60 /* seconds: each is a file on the PFS, of each node */
 
 /* The line of `efs status` that says what it waits for. A job has one comment, for which the nodes do not fight: of several
  * the first one writes it, until one fails. */
@@ -28,8 +31,10 @@ static void tell_progress(struct wait *wait) {
   efs_run(words, wait->environment, 60, NULL, NULL, &outcome);
   found = strstr(outcome.text, "  turn     waits");
   if (found != NULL) efs_format(line, sizeof line, "%.*s", (int)strcspn(found + 11, "\n"), found + 11);
-  if (strcmp(line, wait->last) == 0) return;
+  if (strcmp(line, wait->last) == 0 || (wait->last[0] != '\0' && wait->waits == (found != NULL) && time(NULL) - wait->told < BETWEEN_ESTIMATES)) return;
   efs_copy(wait->last, sizeof wait->last, line);
+  wait->waits = found != NULL;
+  wait->told = time(NULL);
   efs_publish(wait->site, wait->job, "staging-in", line);
   if (wait->nodes <= 1) efs_comment(wait->site, wait->job, line);
   if (wait->nodes <= 1 || wait->node != 0) return;
@@ -60,26 +65,38 @@ static void fail_job(const struct efs_site *site, const struct efs_job *job, con
 /* What the job cannot help: it goes back into the queue (task.c). */
 static void put_off(const struct efs_site *site, const struct efs_job *job, const char *text) { end_as(site, job, "put-off", "put-off", text); }
 
-/* Minutes of the job's time limit that went into staging are given back, by the first node alone. */
-static void give_back(const struct efs_site *site, const struct efs_job *job, time_t began) {
+/* "SECONDS MINUTES": since the epoch, and what of the limit is given back already. */
+static void note_began(const struct efs_job *job, long long began, long minutes) {
+  char text[64];
+  efs_format(text, sizeof text, "%lld %ld", began, minutes);
+  efs_write_file(job->directory, "began", text, 0644, 0);
+}
+
+void efs_give_back(const struct efs_site *site, const struct efs_job *job) {
   static struct efs_outcome outcome;
-  const long minutes = ((long)(time(NULL) - began) + 59) / 60;
-  char id[48], more[64];
+  char text[64], id[48], more[64];
   const char *update[] = {site->scontrol, "update", id, more, NULL};
   struct efs_record record;
-  if (time(NULL) - began < 10 || efs_ask_job(site, job->id, &record) != 1) return;
-  if (strcmp(record.limit, "UNLIMITED") == 0 || strcmp(record.host, site->node) != 0) return;
+  long long began, owed;
+  long given;
+  if (efs_read_file(job->directory, "began", text, sizeof text) != 0 || sscanf(text, "%lld %ld", &began, &given) != 2) return;
+  owed = (long long)time(NULL) - began - 60LL * given;
+  if (owed < 10) return;
+  if (efs_ask_job(site, job->id, &record) != 1 || strcmp(record.limit, "UNLIMITED") == 0 || strcmp(record.host, site->node) != 0) {
+    efs_write_file(job->directory, "began", "", 0644, 0); /* the script does not wait for such an answer once more */
+    return;
+  }
   efs_format(id, sizeof id, "JobId=%u", job->id);
-  efs_format(more, sizeof more, "TimeLimit=+%ld", minutes);
-  efs_run(update, NULL, 60, NULL, NULL, &outcome);
+  efs_format(more, sizeof more, "TimeLimit=+%lld", (owed + 59) / 60);
+  efs_run(update, NULL, 20, NULL, NULL, &outcome);
+  if (outcome.code == 0) note_began(job, began, given + (long)((owed + 59) / 60));
 }
 
 static void start(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
   static struct efs_outcome outcome;
   char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], root[4096], results[4096], queue[EFS_PATH + 24], file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT];
   const char *words[16], *given;
-  struct wait wait = {site, job, environment, 0, 1, 0, ""};
-  const time_t began = time(NULL);
+  struct wait wait = {site, job, environment, 0, 1, 0, 0, 0, ""};
   int n = 0;
   if (efs_find_node(site, job->id, &wait.node, &wait.nodes) != 0) {
     put_off(site, job, "slurmctld does not say which nodes the job has; it is away, or does not answer");
@@ -111,7 +128,7 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
     efs_format(result, sizeof result, "running %s", job->mount);
     efs_write_file(job->directory, "result", result, 0644, 0);
     efs_publish(site, job, "running", job->mount);
-    give_back(site, job, began);
+    efs_give_back(site, job);
     return;
   }
   if (wait.cancelled) {
@@ -180,6 +197,7 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
     efs_comment(site, &job, "failed: the directories of efs cannot be used on this node");
     return 0;
   }
+  note_began(&job, (long long)time(NULL), 0);
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   efs_format(id, sizeof id, "SLURM_JOB_ID=%u", job.id);
   efs_format(node, sizeof node, "SLURMD_NODENAME=%s", site->node);

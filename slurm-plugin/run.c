@@ -31,7 +31,29 @@ static const char *const *small_environment(void) {
   return words;
 }
 
-/* Between fork and exec: only what is safe in the child of a process with threads. */
+static void close_from(int first) {
+  int fd;
+#ifdef SYS_close_range
+  if (syscall(SYS_close_range, (unsigned)first, ~0U, 0U) == 0) return;
+#endif
+  for (fd = first; fd < 4096; ++fd) close(fd);
+}
+
+/* Slurm's daemons are spared when memory runs out; what runs for a job is not. */
+static void be_spared_no_more(void) {
+  static const char path[] = "/proc/self/oom_score_adj";
+  char sign = '0';
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || read(fd, &sign, 1) != 1) sign = '0';
+  if (fd >= 0) close(fd);
+  if (sign != '-') return;
+  fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd >= 0 && write(fd, "0", 1) < 0) sign = '0';
+  if (fd >= 0) close(fd);
+}
+
+/* Between fork and exec: only what is safe in the child of a process with threads. The PATH is that of `environment`:
+ * Slurm's prologs have none. */
 static void become_program(const char *const *words, const char *const *environment, int out) {
   sigset_t none;
   const int null = open("/dev/null", O_RDONLY);
@@ -42,11 +64,10 @@ static void become_program(const char *const *words, const char *const *environm
   if (null >= 0) dup2(null, 0);
   dup2(out, 1);
   dup2(out, 2);
-#ifdef SYS_close_range
-  if (syscall(SYS_close_range, 3U, ~0U, 0U) != 0)
-#endif
-    for (fd = 3; fd < 4096; ++fd) close(fd);
-  execvpe(words[0], (char *const *)words, (char *const *)environment);
+  close_from(3);
+  be_spared_no_more();
+  environ = (char **)environment;
+  execvp(words[0], (char *const *)words);
   {
     static const char text[] = "cannot run it: ";
     const char *why = errno == ENOENT ? "no such program" : "not permitted, or not a program";
@@ -119,6 +140,16 @@ void efs_run(const char *const *words, const char *const *environment, int secon
   outcome->code = stopped ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* The pipe alone: a child that hangs in the kernel would hold the job's lock and a task's output for as long. */
+static void keep_pipe_alone(int out) {
+  int null, fd;
+  if (out != 3) dup2(out, 3);
+  null = open("/dev/null", O_RDWR);
+  for (fd = 0; fd < 3; ++fd)
+    if (null < 0 || dup2(null, fd) < 0) close(fd);
+  close_from(4);
+}
+
 int efs_in_child(int (*what)(void *, int), void *with, int seconds, char *text, size_t size) {
   const double until = now() + seconds;
   int ends[2], status = 0, gone = 0;
@@ -127,7 +158,10 @@ int efs_in_child(int (*what)(void *, int), void *with, int seconds, char *text, 
   if (size > 0) text[0] = '\0';
   if (pipe2(ends, O_CLOEXEC) != 0) return -1;
   child = fork();
-  if (child == 0) _exit(what(with, ends[1]) & 0xff);
+  if (child == 0) {
+    keep_pipe_alone(ends[1]);
+    _exit(what(with, 3) & 0xff);
+  }
   close(ends[1]);
   while (child > 0 && !gone && now() < until) {
     gone = has_ended(child, &status);

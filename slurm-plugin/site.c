@@ -37,10 +37,67 @@ static void read_node(char *node) {
   node[strcspn(node, ".")] = '\0'; /* as slurmd does */
 }
 
+/* Seconds, hours: a number above 0 and no more. */
+static int read_number(const char *text, int *number) {
+  char *end;
+  const long value = strtol(text, &end, 10);
+  if (end == text || *end != '\0' || value <= 0 || value > 1000000000) return -1;
+  *number = (int)value;
+  return 0;
+}
+
+static int read_choice(const char *text, int *choice) {
+  const int yes = strcmp(text, "yes") == 0;
+  if (!yes && strcmp(text, "no") != 0) return -1;
+  *choice = yes;
+  return 0;
+}
+
+/* keep=HOURS|no */
+static int read_keep(const char *text, int *hours) {
+  if (strcmp(text, "no") != 0) return read_number(text, hours);
+  *hours = 0;
+  return 0;
+}
+
+static int read_path(const struct efs_site *site, const char *text, char *path) {
+  const int done = expand(text, site->node, path);
+  if (done != 0) path[0] = '\0'; /* no default: what is elsewhere would be looked for there */
+  return done;
+}
+
+static int read_word(struct efs_site *site, const char *word) {
+  const struct key paths[] = {{"efs", site->efs},     {"state", site->state}, {"run", site->run},           {"mount", site->mount}, {"shared", site->shared},
+                              {"queue", site->queue}, {"view", site->view},   {"scontrol", site->scontrol}, {"mail", site->mail}};
+  const struct {
+    const char *name;
+    int *value;
+    int (*read)(const char *, int *);
+  } others[] = {{"poll", &site->poll, read_number}, {"stage-out", &site->stage_out, read_number}, {"plan", &site->plan, read_choice}, {"directives", &site->directives, read_choice}, {"keep", &site->keep, read_keep}};
+  const char *equals = strchr(word, '=');
+  const size_t length = equals == NULL ? 0 : (size_t)(equals - word);
+  size_t i;
+  int done;
+  for (i = 0; i < sizeof paths / sizeof paths[0]; ++i)
+    if (strlen(paths[i].name) == length && strncmp(word, paths[i].name, length) == 0) return read_path(site, equals + 1, paths[i].value) == 0 ? 0 : EFS_SITE_BAD;
+  for (i = 0; i < sizeof others / sizeof others[0]; ++i) {
+    if (strlen(others[i].name) != length || strncmp(word, others[i].name, length) != 0) continue;
+    done = others[i].read(equals + 1, others[i].value);
+    return done == 0 ? 0 : EFS_SITE_BAD;
+  }
+  return EFS_SITE_UNKNOWN;
+}
+
+/* Every task reads it: what a job's output need not show is in the log of the node alone. */
+static void tell(const char *word, int problem) {
+  const spank_context_t context = spank_context();
+  const char *what = problem == EFS_SITE_BAD ? "bad value in" : "unknown argument";
+  if (context == S_CTX_REMOTE) slurm_verbose("efs: plugstack.conf: %s \"%s\"; see spank_efs(8)", what, word);
+  else slurm_error("efs: plugstack.conf: %s \"%s\"; see spank_efs(8)", what, word);
+}
+
 int efs_read_site(struct efs_site *site, int count, char **words) {
-  const struct key keys[] = {{"efs", site->efs},       {"state", site->state}, {"run", site->run}, {"mount", site->mount}, {"shared", site->shared},
-                             {"queue", site->queue},   {"view", site->view},   {"scontrol", site->scontrol}, {"mail", site->mail}};
-  int i;
+  int i, worst = 0;
   memset(site, 0, sizeof *site);
   read_node(site->node);
   efs_copy(site->efs, EFS_PATH, "efs");
@@ -52,23 +109,11 @@ int efs_read_site(struct efs_site *site, int count, char **words) {
   site->plan = 1;
   site->keep = 24;
   for (i = 0; i < count; ++i) {
-    const char *equals = strchr(words[i], '=');
-    const size_t length = equals == NULL ? 0 : (size_t)(equals - words[i]);
-    size_t k;
-    int known = 0;
-    for (k = 0; equals != NULL && k < sizeof keys / sizeof keys[0]; ++k) {
-      if (strlen(keys[k].name) != length || strncmp(words[i], keys[k].name, length) != 0) continue;
-      known = expand(equals + 1, site->node, keys[k].value) == 0;
-    }
-    if (strncmp(words[i], "poll=", 5) == 0) known = (site->poll = atoi(words[i] + 5)) > 0;
-    if (strncmp(words[i], "plan=", 5) == 0) known = (site->plan = strcmp(words[i] + 5, "no") != 0) || 1;
-    if (strncmp(words[i], "directives=", 11) == 0) known = (site->directives = strcmp(words[i] + 11, "yes") == 0) || strcmp(words[i] + 11, "no") == 0;
-    if (strncmp(words[i], "keep=", 5) == 0) known = (site->keep = atoi(words[i] + 5)) > 0 || strcmp(words[i] + 5, "no") == 0;
-    if (known) continue;
-    slurm_error("efs: plugstack.conf: bad argument \"%s\"; see spank_efs(8)", words[i]);
-    return -1;
+    const int problem = read_word(site, words[i]);
+    if (problem != 0) tell(words[i], problem);
+    if (problem > worst) worst = problem;
   }
-  return 0;
+  return worst;
 }
 
 void efs_slurm_program(const struct efs_site *site, const char *name, char *path) {

@@ -20,7 +20,8 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char **words) {
   struct efs_site site;
   const spank_context_t context = spank_context();
   if (context == S_CTX_SLURMD) {
-    if (efs_read_site(&site, count, words) == 0) efs_sweep(&site);
+    efs_read_site(&site, count, words);
+    efs_sweep(&site);
     return 0;
   }
   efs_register_options(spank);
@@ -37,30 +38,35 @@ EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char **words) {
   return efs_allocator_check(spank, &site);
 }
 
-/* A prolog that fails drains the node: it never does. What went wrong is written down, and the tasks fail. */
+/* A prolog that fails drains the node: it never does. What went wrong is written down, and the tasks fail. Where a value of
+ * the site's cannot be, nothing is begun, and the tasks fail, too. */
 EXPORT int slurm_spank_job_prolog(spank_t spank, int count, char **words) {
   struct efs_site site;
-  if (efs_read_site(&site, count, words) == 0) efs_prolog(spank, &site);
+  if (efs_read_site(&site, count, words) != EFS_SITE_BAD) efs_prolog(spank, &site);
   return 0;
 }
 
+/* In any case: what was begun has to end. */
 EXPORT int slurm_spank_job_epilog(spank_t spank, int count, char **words) {
   struct efs_site site;
-  if (efs_read_site(&site, count, words) == 0) efs_epilog(spank, &site);
+  efs_read_site(&site, count, words);
+  efs_epilog(spank, &site);
   return 0;
 }
 
 EXPORT int slurm_spank_user_init(spank_t spank, int count, char **words) {
   struct efs_site site;
-  return efs_read_site(&site, count, words) == 0 ? efs_user_init(spank, &site) : 0;
+  efs_read_site(&site, count, words);
+  return efs_user_init(spank, &site);
 }
 
 EXPORT int slurm_spank_task_init(spank_t spank, int count, char **words) {
   struct efs_site site;
-  return efs_read_site(&site, count, words) == 0 ? efs_task_init(spank, &site) : 0;
+  efs_read_site(&site, count, words);
+  return efs_task_init(spank, &site);
 }
 
 EXPORT int slurm_spank_task_init_privileged(spank_t spank, int count, char **words) {
   struct efs_site site;
-  return efs_read_site(&site, count, words) == 0 ? efs_task_init_privileged(spank, &site) : 0;
+  return efs_task_init_privileged(spank, &site, efs_read_site(&site, count, words) == EFS_SITE_BAD);
 }

@@ -1,6 +1,7 @@
 /* In slurmstepd: the tasks learn where their files are, or fail with the reason. A failure anywhere else than in
  * task_init_privileged would drain the node and let the job succeed. */
 #include <sched.h>
+#include <slurm/slurm.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -33,17 +34,38 @@ int efs_user_init(spank_t spank, const struct efs_site *site) {
   return 0;
 }
 
-/* Every job sees its own mount at the same place, and nobody else's. Mounts made later still arrive (slave). */
+/* Below `directory`, with a name that begins with `with`. */
+static int is_below(const char *path, const char *directory, const char *with) {
+  const size_t length = strlen(directory);
+  return length > 0 && strncmp(path, directory, length) == 0 && path[length] == '/' && strncmp(path + length + 1, with, strlen(with)) == 0;
+}
+
+/* Copies of what other jobs have mounted: where the host's tree is not shared they would stay when those end, and hold them up. */
+static void drop_others(const struct efs_site *site, const struct efs_job *job) {
+  static char points[64][EFS_PATH];
+  char line[4096];
+  FILE *mounts = fopen("/proc/self/mountinfo", "re");
+  int count = 0;
+  while (mounts != NULL && count < 64 && fgets(line, sizeof line, mounts) != NULL) {
+    char *point = points[count];
+    if (sscanf(line, "%*s %*s %*s %*s %511s", point) == 1 && (is_below(point, site->mount, "") || is_below(point, site->run, "slurm-")) && strcmp(point, job->mount) != 0) ++count;
+  }
+  if (mounts != NULL) fclose(mounts);
+  while (count-- > 0) umount2(points[count], MNT_DETACH | UMOUNT_NOFOLLOW);
+}
+
+/* Every job sees its own mount at the same place, and nobody else's. Mounts made later still arrive, and go (slave). */
 static int enter_view(const struct efs_site *site, const struct efs_job *job) {
   if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) return -1;
+  drop_others(site, job);
   if (mount(job->mount, site->view, NULL, MS_BIND, NULL) != 0) return -1;
   return mount("efs-hidden", site->mount, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "size=4k,mode=0711");
 }
 
 /* "yes" of a job with directives (job_submit.lua), its number of its steps. */
-static int says_directives(spank_t spank, const struct efs_site *site, const struct efs_job *job) {
+static int says_directives(spank_t spank, const struct efs_site *site, const struct efs_job *job, int site_is_bad) {
   char value[32], own[32];
-  if (!site->directives || spank_getenv(spank, "EFS_DIRECTIVES", value, sizeof value) != ESPANK_SUCCESS) return 0;
+  if ((!site->directives && !site_is_bad) || spank_getenv(spank, "EFS_DIRECTIVES", value, sizeof value) != ESPANK_SUCCESS) return 0;
   efs_format(own, sizeof own, "%u", job->id);
   return strcmp(value, "yes") == 0 || strcmp(value, own) == 0;
 }
@@ -65,11 +87,20 @@ static int put_off(spank_t spank, const struct efs_site *site, const struct efs_
   return -1;
 }
 
-int efs_task_init_privileged(spank_t spank, const struct efs_site *site) {
+static int is_script(spank_t spank) {
+  uint32_t step = 0;
+  return spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS && step == SLURM_BATCH_SCRIPT;
+}
+
+int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int site_is_bad) {
   struct efs_job job = {0};
   char result[EFS_TEXT], text[EFS_TEXT];
   if (read_result(spank, site, &job, result, sizeof result) != 0) {
-    if (!efs_is_wanted() && !says_directives(spank, site, &job)) return 0;
+    if (!efs_is_wanted() && !says_directives(spank, site, &job, site_is_bad)) return 0;
+    if (site_is_bad) {
+      slurm_error("efs: nothing was staged on %s: plugstack.conf there has a bad value; tell the administrators (see spank_efs(8))", site->node);
+      return -1;
+    }
     /* A job that is requeued while its prolog runs is started on the same node without another one, as its first run. */
     const int restarts = efs_ask_restarts(site, job.id);
     if (restarts > 0) {
@@ -85,7 +116,7 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site) {
     return -1;
   }
   if (strncmp(result, "put-off ", 8) == 0 || strncmp(result, "unasked ", 8) == 0) {
-    if (result[0] == 'u' && !says_directives(spank, site, &job)) return 0;
+    if (result[0] == 'u' && !says_directives(spank, site, &job, site_is_bad)) return 0;
     efs_format(text, sizeof text, "%s: %s", site->node, result + strcspn(result, " ") + 1);
     return put_off(spank, site, &job, text);
   }
@@ -99,6 +130,7 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site) {
     }
     efs_write_file(job.directory, "checked", "yes", 0644, 0);
   }
+  if (is_script(spank)) efs_give_back(site, &job);
   if (site->view[0] != '\0' && enter_view(site, &job) != 0) {
     slurm_error("efs: %s cannot be shown at %s; the directory must be there on every node", job.mount, site->view);
     return -1;

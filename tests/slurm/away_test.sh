@@ -143,5 +143,5 @@ check 'can be cancelled' await 150 all_idle
 check 'no node is drained' not_drained
 check 'nothing is left' quiet "$job"
 resume
-check 'the file system ends' of_pfs stop --no-stage-out pfs
+check 'the file system ends, as soon as those who hung have gone' await 30 of_pfs stop --no-stage-out pfs
 cluster_finish

@@ -53,6 +53,24 @@ release_slot
 leaves_nothing 'slurmd killed in the epilog' "$job"
 result_is 'slurmd killed in the epilog' r
 
+# --- the stage-out takes longer than the site lets it ---
+cluster_plugstack queue="$C/queue" mail="$C/mail.sh" stage-out=20
+work slow
+sed -i '2i\  max-rate: 64 KiB/s' "$W/job.yaml"
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\nfor i in 1 2 3 4 5 6 7 8; do head -c 512K /dev/urandom >$EFS_MOUNT/r$i; done; cat $EFS_MOUNT/r? | cksum >'"$W/sum")
+ends "$job" COMPLETED 'a job with more results than there is time for'
+check 'no time: the node is free' await 100 others_idle
+check_exit 'no time: efs status --job says so' 3 'unsaved: results are not back: time was up' "$EFS" status --job "$job" --shared "$C/shared"
+check 'no time: some are back' test -e "$W/results/r1"
+check 'no time: not all' test ! -e "$W/results/r8"
+check 'no time: the mail hook was called' grep -q "^$job " "$C/mail.log"
+check 'no time: the rest can be brought out' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" salvage "slurm-$job.0-n1"
+check 'no time: whole' test "$(cat "$W"/results/r? | cksum)" = "$(cat "$W/sum")"
+check 'no time: and then it can go' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "slurm-$job.0-n1"
+rm -rf "$C/state.n1/$job.0"; rmdir "$C/mnt.n1/$job" 2>/dev/null
+leaves_nothing 'no time' "$job"
+cluster_plugstack queue="$C/queue" mail="$C/mail.sh"
+
 # --- slurmd is killed in the prolog ---
 hold_slot
 work prolog

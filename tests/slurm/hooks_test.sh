@@ -1,0 +1,277 @@
+#!/bin/bash
+# Hooks of the plugin, each called in a process of its own, without a cluster: what can only be asked for there, such as a caller
+# without a PATH, a lost file of state, a stop that hangs.
+#   hooks_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/../cli/lib.sh" "$@"
+PLUGIN=$BIN/../lib/spank_efs.so
+USER1=games USER2=news
+
+missing=
+[ -e "$PLUGIN" ] || missing+=" spank_efs.so"
+[ "$(id -u)" = 0 ] || missing+=" root"
+[ -c /dev/fuse ] || missing+=" /dev/fuse"
+for user in $USER1 $USER2; do id "$user" >/dev/null 2>&1 || missing+=" the user $user"; done
+[ -n "$missing" ] || cc -std=gnu11 -D_GNU_SOURCE -rdynamic -o "$S/one_hook" "$SOURCE/tests/slurm/one_hook.c" -ldl 2>"$S/cc" || missing+=" a C compiler, and Slurm's headers: $(head -n 1 "$S/cc")"
+if [ -n "$missing" ]; then
+  skip 'the hooks of the plugin' "missing:$missing"
+  finish
+fi
+
+# --- the site: programs of Slurm's that tell what they were asked, an efs that does nothing, and directories ---
+mkdir -p "$S"/{slurm,fake,shared,users} && chmod 755 "$S"/{slurm,fake,shared} && chown $USER1 "$S/users"
+printf '#!/bin/sh\necho "$*" >>%s/scontrol.log\n' "$S" >"$S/slurm/scontrol"
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
+cat >"$S/fake/efs" <<FAKE
+#!/bin/sh
+echo "\$(cat /proc/self/oom_score_adj) \$*" >>$S/efs.log
+[ ! -e "$S/fake.\$1" ] || . "$S/fake.\$1"
+FAKE
+chmod 755 "$S"/slurm/* "$S/fake/efs"
+site=(state="$S/state" run="$EFS_RUNTIME_DIR" mount="$S/mnt" scontrol="$S/slurm/scontrol" poll=1 efs="$EFS")
+uid1=$(id -u $USER1)
+
+# hook NAME [VARIABLE=VALUE...] [-- ARGUMENT...]: of job 7, or HOOK_JOB, with the little that slurmd gives its prolog, and what
+# plugstack.conf has in addition. What it says is in $S/said.
+hook() {
+  local name=$1 set=(); shift
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do set+=("$1"); shift; done
+  [ $# = 0 ] || shift
+  /usr/bin/env -i SLURMD_NODENAME=n1 SLURM_JOB_NODELIST=n1 HOOK_UID="$uid1" HOOK_GID="$(id -g $USER1)" "${set[@]}" "$S/one_hook" "$PLUGIN" "$name" "${site[@]}" "$@" >"$S/said.$name" 2>&1
+}
+prolog() { hook job_prolog SPANK_EFS_JOB="$(cat "$W/job.yaml")" "$@"; }
+epilog() { hook job_epilog "$@"; }
+task() { hook task_init_privileged HOOK_CONTEXT=remote HOOK_OPTION=efs=job.yaml "$@"; }
+result() { cat "$S/state/${1:-7}.0/result" 2>/dev/null; }
+result_is() { result "${2:-7}" | grep -qE "^$1"; }
+no_job() { [ ! -e "$S/state/${1:-7}.0" ] && [ ! -e "$S/mnt/${1:-7}" ]; }
+no_instance() { [ ! -e "$EFS_RUNTIME_DIR/slurm-${1:-7}.0-n1" ]; }
+as_user() { runuser -u $USER1 -- "$@"; }
+# work NAME [LINE...]: the PFS of a job, in W. Lines go to the settings.
+work() {
+  W=$S/$1; shift
+  mkdir -p "$W/in" "$W/results"; echo alpha >"$W/in/a"
+  { printf 'global-settings:\n  root-dir: %s\n  mount-dir: /efs\n  results-dir: %s/results\n' "$W" "$W"
+    [ $# = 0 ] || printf '  %s\n' "$@"
+    printf 'backends: [ [ id: ram, type: DRAM, capacity: 64 MiB ] ]\nresources: [ [ path: in ] ]\n'; } >"$W/job.yaml"
+  chown -R $USER1 "$W"
+}
+# What is over and was not saved on purpose.
+forget() { local job=${1:-7}; "$EFS" clean --force "slurm-$job.0-n1" >/dev/null 2>&1; rm -rf "$S/state/$job.0"; umount -l "$S/mnt/$job" 2>/dev/null; rmdir "$S/mnt/$job" 2>/dev/null; }
+
+# --- what takes long goes on meanwhile, each with a site of its own ---
+aside() {  # aside NAME COMMAND...: with its own state, mounts and instances; its seconds are in $S/NAME.took
+  local name=$1 began=$SECONDS; shift
+  site=("${site[@]}" state="$S/$name/state" run="$S/$name/r" mount="$S/$name/mnt" efs="$S/fake/efs")
+  mkdir -p "$S/$name"
+  "$@" >"$S/$name.said" 2>&1
+  echo $((SECONDS - began)) >"$S/$name.took"
+}
+took() { [ -s "$S/$1.took" ] && [ "$(cat "$S/$1.took")" -le "$2" ]; }
+cat >"$S/fake.stop" <<'FAKE'
+case $EFS_RUNTIME_DIR in */hung*) echo "$EFS_RUNTIME_DIR" >>"${0%/*}/../stops"; exec sleep 200 ;; esac
+FAKE
+# hung RESULT [ARGUMENT...]: an epilog whose stop hangs.
+hung() {
+  local result=$1 top=$(dirname "${site[${#site[@]} - 4]#state=}"); shift
+  mkdir -p "$top/state/7.0" "$top/r/slurm-7.0-n1" "$top/mnt/7"
+  [ -z "$result" ] || echo "$result" >"$top/state/7.0/result"
+  epilog -- "$@"
+}
+work aside
+aside hung-started hung 'running x' stage-out=2 & pids+=($!); aside_pids=($!)
+aside hung-failed hung 'failed x' & pids+=($!); aside_pids+=($!)
+locked() {
+  local state=$S/locked/state holder
+  mkdir -p "$state"
+  python3 -c 'import fcntl, os, signal, sys
+lock = os.open(sys.argv[1] + "/.lock", os.O_RDWR | os.O_CREAT, 0o600); fcntl.flock(lock, fcntl.LOCK_EX); open(sys.argv[1] + "/../held", "w").close(); signal.pause()' "$state" &
+  holder=$!
+  await 20 test -e "$S/locked/held"
+  prolog SPANK_EFS_FLAGS=keep=x
+  kill $holder
+}
+aside locked locked & pids+=($!); aside_pids+=($!)
+
+# --- a prolog of slurmd's has no PATH ---
+work path
+check 'the program is found where the plugin says' unshare -m bash -c "$(declare -f hook prolog); $(declare -p site S PLUGIN uid1 USER1 W); mount --bind '$S/fake' /usr/local/sbin && prolog -- efs=efs"
+check 'and has run' result_is "running $S/mnt/7$"
+check 'it is not one of the system that is spared when memory runs out' grep -qE '^[0-9]+ start --json' "$S/efs.log"
+epilog -- efs="$S/fake/efs"
+rm -f "$S/efs.log"
+if (echo -500 >/proc/self/oom_score_adj) 2>/dev/null; then
+  (echo -500 >/proc/$BASHPID/oom_score_adj; prolog -- efs="$S/fake/efs")
+  check 'not where slurmd is spared, either' grep -qE '^0 start --json' "$S/efs.log"
+  epilog -- efs="$S/fake/efs"
+else skip 'slurmd that is spared when memory runs out' 'oom_score_adj cannot be lowered here'; fi
+
+# --- what a prolog tells, and how often ---
+cat >"$S/fake.start" <<'FAKE'
+[ -e "${0%/*}/../quick" ] || until [ "$(grep -c ' status ' "${0%/*}/../efs.log")" -ge 4 ]; do sleep 0.2; done
+FAKE
+cat >"$S/fake.status" <<'FAKE'
+echo "  turn     waits to stage in, $(grep -c ' status ' "${0%/*}/../efs.log") ahead"
+FAKE
+work progress
+rm -f "$S/efs.log" "$S/scontrol.log"
+prolog -- efs="$S/fake/efs"
+check 'an estimate is told' grep -q 'AdminComment=efs on n1: waits to stage in, 1 ahead' "$S/scontrol.log"
+check 'and not each that follows' test "$(grep -c 'waits to stage in' "$S/scontrol.log")" = 1
+rm "$S/fake.status"
+
+# --- time that other nodes took ---
+rm "$S/scontrol.log"
+echo "$(($(date +%s) - 290)) 0" >"$S/state/7.0/began"
+check 'a step that starts' task HOOK_STEP=0 -- efs="$S/fake/efs"
+check 'gives nothing back' test ! -e "$S/scontrol.log"
+check 'the script, when it starts' task -- efs="$S/fake/efs"
+check 'gives back what its prolog has not' grep -qx 'update JobId=7 TimeLimit=+5' "$S/scontrol.log"
+task -- efs="$S/fake/efs"
+check 'once' test "$(wc -l <"$S/scontrol.log")" = 1
+printf '#!/bin/sh\necho asked >>%s/squeue.log; exit 1\n' "$S" >"$S/slurm/squeue"
+for i in 1 2; do sed -i "s/^[0-9]*/$(($(date +%s) - 900))/" "$S/state/7.0/began"; task -- efs="$S/fake/efs"; done
+check 'where slurmctld does not answer it is asked once' test "$(cat "$S/squeue.log")" = asked
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
+epilog -- efs="$S/fake/efs"
+touch "$S/quick"
+
+# --- another user's lock ---
+work lock
+python3 -c 'import fcntl, os, pwd, signal, sys
+held = open(sys.argv[3], "w")
+os.setuid(pwd.getpwnam(sys.argv[2]).pw_uid)
+fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_SH); held.write("yes"); held.flush(); signal.pause()' "$S/state" $USER2 "$S/held" &
+holder=$!; pids+=($!)
+check "another user locks the plugin's directory" await 20 test -s "$S/held"
+check 'prologs do not wait for him' timeout 30 bash -c "$(declare -f hook prolog); $(declare -p site S PLUGIN uid1 USER1 W); prolog"
+check 'they stage' result_is 'running '
+check_not 'he cannot open what they lock' runuser -u $USER2 -- cat "$S/state/.lock"
+check 'epilogs neither' timeout 30 bash -c "$(declare -f hook epilog); $(declare -p site S PLUGIN uid1 USER1); epilog"
+check 'nothing is left' no_job
+kill $holder; wait $holder 2>/dev/null
+
+# --- words of plugstack.conf ---
+work words
+check 'a prolog with a word of another release' prolog -- nosuch=1
+check 'says so' grep -q 'unknown argument "nosuch=1"' "$S/said.job_prolog"
+check 'and stages' result_is 'running '
+check 'its task starts' task -- nosuch=1
+check_not 'with no word of it in its output' grep -q 'error.*nosuch' "$S/said.task_init_privileged"
+check 'its epilog' epilog -- nosuch=1
+check 'leaves nothing' no_job
+check 'a prolog with a value that cannot be' prolog -- stage-out=soon
+check 'begins nothing' no_job
+check_not 'the tasks fail' task -- stage-out=soon
+check 'and say why' grep -q 'slurm_error: efs: nothing was staged on n1: plugstack.conf there has a bad value' "$S/said.task_init_privileged"
+check 'those of other jobs do not' hook task_init_privileged HOOK_CONTEXT=remote -- stage-out=soon
+prolog
+check 'what is begun ends all the same' epilog -- poll=0
+check 'and leaves nothing' no_job
+
+# --- what is written survives the power ---
+work durable
+prolog HOOK_TELL_SYNC=1
+check 'a result is synced' grep -qE "^synced: [0-9]+ $S/state/7.0/.result.[0-9]+$" "$S/said.job_prolog"
+check 'and its name' grep -qE "^synced: [0-9]+ $S/state/7.0$" "$S/said.job_prolog"
+check 'and that of the job' grep -qE "^synced: [0-9]+ $S/state$" "$S/said.job_prolog"
+as_user sh -c "echo precious >$S/mnt/7/result"
+kill_both slurm-7.0-n1
+rm "$S/state/7.0/result"
+check 'an epilog that does not know whether the job ran' epilog
+check 'leaves what is dead' test -d "$EFS_RUNTIME_DIR/slurm-7.0-n1"
+check 'and tells' result_is 'unsaved .*it is not known whether the job ran'
+check 'the results can be brought out' "$EFS" salvage slurm-7.0-n1
+check 'whole' test "$(cat "$W/results/result")" = precious
+forget
+prolog
+: >"$S/state/7.0/result"
+check 'one that is alive has nothing to save' epilog
+check 'it is stopped' no_instance
+check 'nothing is left' no_job
+
+# --- other entries in the state ---
+prolog
+touch "$S/state/7.0/script" "$S/state/7.0/.result.4711"
+check 'an epilog removes what it does not know' epilog
+check 'nothing is left' no_job
+
+# --- a start that was cut short, of a job that keeps ---
+work cut
+prolog SPANK_EFS_FLAGS=keep=cut
+check 'a job that keeps' test -d "$EFS_RUNTIME_DIR/slurm-kept.$uid1.cut-n1"
+rm "$S/state/7.0/result"
+check 'whose prolog did not come to its end' epilog
+check 'leaves no file system' test ! -e "$EFS_RUNTIME_DIR/slurm-kept.$uid1.cut-n1"
+check 'nor anything else' no_job
+prolog SPANK_EFS_FLAGS=keep=cut; epilog
+check 'what another has kept' json "$("$EFS" status --json "slurm-kept.$uid1.cut-n1")" 'd["state"] == "kept"'
+prolog SPANK_EFS_FLAGS=attach=cut
+rm "$S/state/7.0/result"
+check 'and a job attached to whose prolog did not come to its end' epilog
+check 'is kept still' json "$("$EFS" status --json "slurm-kept.$uid1.cut-n1")" 'd["state"] == "kept"'
+check 'nothing of the job is left' no_job
+prolog SPANK_EFS_FLAGS=attach=cut
+echo 'failed for another reason' >"$S/state/7.0/result"
+epilog
+check 'one that is called failed is stopped, too' json "$("$EFS" status --json "slurm-kept.$uid1.cut-n1")" 'd["state"] == "kept"'
+"$EFS" clean "slurm-kept.$uid1.cut-n1" >/dev/null
+
+# --- the child that asks the shared directory ---
+work child
+prolog -- shared="$S/shared"
+epilog HOOK_TELL_FDS="$S/shared" HOOK_FDS_FILE="$S/fds" -- shared="$S/shared"
+check 'has its pipe, and nothing else of its parent' test "$(awk '$2 != "/dev/null" { print $1, $2 }' "$S/fds" | grep -v '^3 pipe:'; grep -c pipe: "$S/fds")" = 1
+
+# --- the end of a stage-out ---
+work deadline 'max-rate: 64 KiB/s'
+prolog
+as_user sh -c "for i in 1 2 3 4 5; do head -c 256K /dev/urandom >$S/mnt/7/r\$i; done; cat $S/mnt/7/r? | cksum >$W/sum"
+began=$SECONDS
+check 'an epilog whose stage-out takes too long' epilog -- stage-out=6
+check 'ends in time' test $((SECONDS - began)) -le 40
+check 'and says what became of it' result_is 'unsaved results are not back: time was up'
+check 'some are back' test -e "$W/results/r1"
+check 'not all' test ! -e "$W/results/r5"
+check 'the rest can be brought out' "$EFS" salvage slurm-7.0-n1
+check 'whole' test "$(cat "$W"/results/r? | cksum)" = "$(cat "$W/sum")"
+forget
+
+# --- views, where the tree is shared (as systemd has it) and where it is not ---
+viewer() { task HOOK_JOB="$1" HOOK_THEN="cd $S/view; echo r >result; echo \$\$ >$W/viewer.$1; exec /bin/sleep 600" -- view="$S/view"; }
+views() {  # views KIND
+  local own other
+  work "view-$1"
+  prolog -- view="$S/view"
+  prolog HOOK_JOB=8 -- view="$S/view"
+  viewer 7 & viewer 8 &
+  check "$1: a process in the view of each of two jobs" await 20 test -s "$W/viewer.7" -a -s "$W/viewer.8"
+  own=$(cat "$W/viewer.7") other=$(cat "$W/viewer.8"); pids+=("$own" "$other")
+  check "$1: the end of one job" epilog -- view="$S/view"
+  check "$1: ends its process" await 10 gone "$own"
+  check "$1: and leaves nothing" no_job
+  check "$1: its result is back" test "$(cat "$W/results/result")" = r
+  check_not "$1: the other one is left alone" gone "$other"
+  check "$1: and has its mount" mounted "$S/mnt/8"
+  check "$1: with its daemons" json "$("$EFS" status --json slurm-8.0-n1)" 'd["state"] == "running" and d["takeovers"] == 0'
+  kill -KILL "$other" 2>/dev/null; await 10 gone "$other"
+  epilog HOOK_JOB=8 -- view="$S/view"
+  check "$1: then that ends, too" no_job 8
+}
+mkdir "$S/view"
+for kind in private shared; do
+  mount --bind "$S/mnt" "$S/mnt" && mount --make-$kind "$S/mnt"
+  views $kind 2>/dev/null   # the shell tells of each process that is killed
+  umount "$S/mnt"
+done
+
+# --- what went on meanwhile ---
+wait "${aside_pids[@]}"
+check 'a stop that hangs has its time, and no more' took hung-started 80
+check 'and leaves the results where they are' grep -q '^unsaved .*did not end within the time' "$S/hung-started/state/7.0/result"
+check 'one without anything to save has two minutes' took hung-failed 150
+check 'what hung is not forgotten' test -e "$S/hung-failed/state/7.0"
+check 'a job that keeps waits a minute for the lock' took locked 80
+check 'and fails with the reason' grep -q '^failed what is kept on n1 .* cannot be looked at: .*/.lock is not to be had' "$S/locked/state/7.0/result"
+check 'no program is left' await 20 no_daemon
+finish

@@ -1,0 +1,137 @@
+/* A process of Slurm's with one job, for hooks_test.sh: it loads the plugin and calls one hook of it.
+ *   one_hook PLUGIN HOOK [ARGUMENT...]    of plugstack.conf
+ * What the plugin asks of Slurm is answered from the environment: HOOK_CONTEXT (job_script, remote, slurmd), HOOK_JOB, HOOK_UID,
+ * HOOK_GID, HOOK_STEP ("batch" or a number), HOOK_OPTION (NAME=VALUE of the job). After a hook that returns 0, HOOK_THEN is run by a
+ * shell as the job's user, in place of this process. Calls to fsync are told with HOOK_TELL_SYNC, and with HOOK_TELL_FDS=PATH
+ * those who look at PATH tell what they have open. */
+#include <dlfcn.h>
+#include <dirent.h>
+#include <grp.h>
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *say(const char *name, const char *without) { return getenv(name) != NULL ? getenv(name) : without; }
+
+#define LOG(name)                         \
+  void name(const char *format, ...) {    \
+    va_list arguments;                    \
+    va_start(arguments, format);          \
+    fprintf(stderr, #name ": ");          \
+    vfprintf(stderr, format, arguments);  \
+    fprintf(stderr, "\n");                \
+    va_end(arguments);                    \
+  }
+LOG(slurm_error)
+LOG(slurm_info)
+LOG(slurm_verbose)
+LOG(slurm_spank_log)
+
+spank_context_t spank_context(void) {
+  const char *context = say("HOOK_CONTEXT", "job_script");
+  return strcmp(context, "remote") == 0 ? S_CTX_REMOTE : strcmp(context, "slurmd") == 0 ? S_CTX_SLURMD : S_CTX_JOB_SCRIPT;
+}
+
+spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...) {
+  const char *step = say("HOOK_STEP", "batch");
+  spank_err_t known = ESPANK_SUCCESS;
+  va_list arguments;
+  (void)spank;
+  va_start(arguments, item);
+  if (item == S_JOB_ID) *va_arg(arguments, uint32_t *) = (uint32_t)atoi(say("HOOK_JOB", "7"));
+  else if (item == S_JOB_UID) *va_arg(arguments, uid_t *) = (uid_t)atoi(say("HOOK_UID", "0"));
+  else if (item == S_JOB_GID) *va_arg(arguments, gid_t *) = (gid_t)atoi(say("HOOK_GID", "0"));
+  else if (item == S_JOB_STEPID) *va_arg(arguments, uint32_t *) = strcmp(step, "batch") == 0 ? SLURM_BATCH_SCRIPT : (uint32_t)atoi(step);
+  else if (item == S_TASK_ID) *va_arg(arguments, int *) = 0;
+  else if (item == S_SLURM_RESTART_COUNT) *va_arg(arguments, uint32_t *) = 0;
+  else known = ESPANK_BAD_ARG;
+  va_end(arguments);
+  return known;
+}
+
+spank_err_t spank_option_register(spank_t spank, struct spank_option *option) {
+  const char *given = getenv("HOOK_OPTION");
+  const size_t length = strlen(option->name);
+  (void)spank;
+  if (given != NULL && strncmp(given, option->name, length) == 0 && given[length] == '=') option->cb(option->val, given + length + 1, 1);
+  return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_getenv(spank_t spank, const char *name, char *value, int size) {
+  (void)spank;
+  if (getenv(name) == NULL) return ESPANK_ENV_NOEXIST;
+  snprintf(value, (size_t)size, "%s", getenv(name));
+  return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_setenv(spank_t spank, const char *name, const char *value, int overwrite) {
+  (void)spank;
+  return setenv(name, value, overwrite) == 0 ? ESPANK_SUCCESS : ESPANK_ERROR;
+}
+
+spank_err_t spank_job_control_setenv(spank_t spank, const char *name, const char *value, int overwrite) { return spank_setenv(spank, name, value, overwrite); }
+
+/* Of one node. */
+hostlist_t slurm_hostlist_create(const char *list) { return (hostlist_t)strdup(list); }
+void slurm_hostlist_destroy(hostlist_t list) { free(list); }
+int slurm_hostlist_count(hostlist_t list) { return list != NULL ? 1 : 0; }
+int slurm_hostlist_find(hostlist_t list, const char *name) { return strcmp((const char *)list, name) == 0 ? 0 : -1; }
+
+static void show(const char *what, int fd) {
+  char link[64], target[512];
+  ssize_t n;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  n = readlink(link, target, sizeof target - 1);
+  if (n > 0) dprintf(fd == 2 ? 1 : 2, "%s: %d %.*s\n", what, fd, (int)n, target);
+}
+
+int fsync(int fd) {
+  int (*real)(int);
+  *(void **)&real = dlsym(RTLD_NEXT, "fsync");
+  if (getenv("HOOK_TELL_SYNC") != NULL) show("synced", fd);
+  return real(fd);
+}
+
+int stat(const char *path, struct stat *st) {
+  const char *told = getenv("HOOK_TELL_FDS");
+  int (*real)(const char *, struct stat *);
+  *(void **)&real = dlsym(RTLD_NEXT, "stat");
+  if (told != NULL && strcmp(told, path) == 0) {
+    FILE *file = fopen(say("HOOK_FDS_FILE", "/dev/null"), "we");
+    char link[64], target[512];
+    int fd;
+    for (fd = 0; file != NULL && fd < 64; ++fd) {
+      ssize_t n;
+      snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+      n = readlink(link, target, sizeof target - 1);
+      if (n > 0 && fd != fileno(file)) fprintf(file, "%d %.*s\n", fd, (int)n, target);
+    }
+    if (file != NULL) fclose(file);
+  }
+  return real(path, st);
+}
+
+int main(int count, char **words) {
+  char symbol[64];
+  int (*hook)(spank_t, int, char **), done;
+  void *plugin = count < 3 ? NULL : dlopen(words[1], RTLD_NOW);
+  if (plugin == NULL) {
+    fprintf(stderr, "one_hook: %s\n", count < 3 ? "which plugin, which hook?" : dlerror());
+    return 99;
+  }
+  *(void **)&hook = dlsym(plugin, "slurm_spank_init");
+  if (hook != NULL && spank_context() != S_CTX_SLURMD) hook(NULL, count - 3, words + 3); /* it registers the options */
+  snprintf(symbol, sizeof symbol, "slurm_spank_%s", words[2]);
+  *(void **)&hook = dlsym(plugin, symbol);
+  if (hook == NULL) return 99;
+  done = hook(NULL, count - 3, words + 3);
+  if (done != 0 || getenv("HOOK_THEN") == NULL) return done == 0 ? 0 : 1;
+  if (setgroups(0, NULL) != 0 || setgid((gid_t)atoi(say("HOOK_GID", "0"))) != 0 || setuid((uid_t)atoi(say("HOOK_UID", "0"))) != 0) return 99;
+  execl("/bin/sh", "sh", "-c", getenv("HOOK_THEN"), NULL);
+  return 99;
+}
