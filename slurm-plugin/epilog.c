@@ -171,6 +171,9 @@ static void kill_holders(const struct efs_job *job) { signal_those(job, is_holde
 /* They are the user's, who may have stopped them; a stop would wait for them for ever. */
 static void wake_daemons(const struct efs_job *job) { signal_those(job, is_daemon_of, SIGCONT, NULL); }
 
+/* Where the user has taken the socket away: they stage out and end, as after an efs stop. */
+static void end_daemons(const struct efs_job *job) { signal_those(job, is_daemon_of, SIGTERM, NULL); }
+
 static void send_mail(const struct efs_site *site, const struct efs_job *job, const char *text) {
   static struct efs_outcome outcome;
   char id[32], uid[32];
@@ -212,17 +215,21 @@ struct stopping {
   int stages_out;
   int keeps;
   int seconds; /* of a stage-out; 0: it takes what it takes */
+  int merges;  /* another run of the job may have brought out results meanwhile */
 };
 
 /* Once. `until`: when all tries have to be over; 0: never. */
 static void ask_once(const struct efs_site *site, const struct efs_job *job, const struct stopping *how, time_t until, const char *const *environment, struct efs_outcome *outcome) {
   char deadline[32];
-  const char *words[8];
+  const char *words[12];
   const long left = until == 0 ? 0 : (long)(until - time(NULL));
   int n = 0;
   words[n++] = site->efs;
   words[n++] = "stop";
   words[n++] = "--json";
+  words[n++] = "--brief";
+  words[n++] = "--cut-off"; /* the job is over; a stranger's copy of the mount must not hold the node */
+  if (how->merges) words[n++] = "--merge";
   if (!how->stages_out) words[n++] = "--no-stage-out";
   if (how->keeps) words[n++] = "--keep";
   if (how->stages_out && how->seconds > 0) {
@@ -241,6 +248,7 @@ static void ask_to_stop(const struct efs_site *site, const struct efs_job *job, 
     wake_daemons(job);
     if (tries > 0) kill_holders(job);
     ask_once(site, job, how, until, environment, outcome);
+    if (code_of(outcome) == ENOENT) end_daemons(job);
     if (!is_passing(code_of(outcome)) || !efs_is_there(site, job) || (until != 0 && time(NULL) >= until)) return;
     sleep(1);
   }
@@ -304,22 +312,26 @@ static void end_started(const struct efs_site *site, const struct efs_job *job, 
 /* What a start left that failed, or was cut short: there is nothing to save, and what was kept before stays. */
 static void end_unstarted(const struct efs_site *site, const struct efs_job *job, int attaches, const char *const *environment) {
   static struct efs_outcome outcome;
-  const struct stopping how = {0, 0, 0}, to_keep = {1, 1, NOTHING_TO_SAVE - AFTER_DEADLINE};
+  const struct stopping how = {0, 0, 0, 0}, to_keep = {1, 1, NOTHING_TO_SAVE - AFTER_DEADLINE, 1};
   ask_to_stop(site, job, attaches ? &to_keep : &how, environment, &outcome);
   if (outcome.code == -1) slurm_error("efs: job %u: %s does not stop; slurmd's next start tries again", job->id, job->name);
   else efs_remove_job(site, job);
 }
 
+/* Begun again since, on this node or elsewhere; or gone from slurmctld, which may be the same. */
+static int is_superseded(const struct efs_site *site, const struct efs_job *job) { return efs_ask_restarts(site, job->id) != (int)job->restart; }
+
 static void stop_locked(const struct efs_site *site, const struct efs_job *job) {
   char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[160], name[EFS_KEPT_NAME + 1];
   const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
-  struct stopping how = {1, 0, site->stage_out};
+  struct stopping how = {1, 0, site->stage_out, 0};
   int started, attaches;
   if (efs_read_file(job->directory, "result", result, sizeof result) != 0) result[0] = '\0';
   if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0) flags[0] = '\0';
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   how.stages_out = !efs_has_word(flags, "no-stage-out");
   how.keeps = efs_flag(flags, "keep=", name, sizeof name);
+  how.merges = is_superseded(site, job);
   attaches = efs_flag(flags, "attach=", name, sizeof name);
   started = strncmp(result, "running ", 8) == 0 || strncmp(result, "unsaved ", 8) == 0;
   if (strncmp(result, "unasked ", 8) == 0) {

@@ -111,10 +111,8 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   words[n++] = name;
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   words[n++] = mount;
-  if (wait.nodes > 1) {
-    efs_format(number, sizeof number, "--node=%u/%u", wait.node, wait.nodes);
-    words[n++] = number;
-  }
+  efs_format(number, sizeof number, "--node=%u/%u", wait.node, wait.nodes);
+  words[n++] = number;
   given = getenv("SPANK_EFS_ROOT");
   if (given != NULL && given[0] == '/' && efs_format(root, sizeof root, "--root-dir=%s", given) == 0) words[n++] = root;
   given = getenv("SPANK_EFS_RESULTS");

@@ -23,6 +23,7 @@ static int sweep_job(const struct efs_site *site, uint32_t id, uint32_t restart,
   efs_name_job(site, &job);
   if (efs_read_file(job.directory, "result", result, sizeof result) == 0 && strncmp(result, "unsaved ", 8) == 0) return 0; /* somebody has been told */
   over = efs_job_is_over(site, id);
+  if (over == 0) over = efs_ask_restarts(site, id) > (int)restart; /* a later run of it is alive */
   if (over != 1) return over < 0;
   slurm_info("efs: job %u left its file system here; it is stopped now", id);
   efs_stop_job(site, &job);
