@@ -116,6 +116,11 @@ again=$("$EFS" salvage --json salvage 2>/dev/null)
 check 'of what was out before, too' json "$again" "d['receipt']['totals']['kept'] >= 4 and all(e['evidence'] == ('as-found' if e['path'] in ('result', 'hard', 'd/deep/big', 'input/a') else 'verified') for e in d['receipt']['entries'] if e['action'] in ('staged-out', 'kept'))"
 check 'and is a file' test -s "$OUT/efs-salvage-salvage.json"
 check_exit '--all without --to is usage' 2 '--to' "$EFS" salvage --all salvage
+ln -s "$OUT" "$S/salvage/way"
+check_exit 'and so is --to with the same place' 2 'is the job.s results-dir.*another directory' "$EFS" salvage --all --to "$S/salvage/way" salvage
+check_exit '--to with the place of the inputs is, too' 2 'is the job.s root-dir.*another directory' "$EFS" salvage --to "$PFS" salvage
+check 'the inputs are as they were' grep -qx alpha "$PFS/input/a"
+check 'by another name results-dir is as by its own' "$EFS" salvage --to "$S/salvage/way" salvage
 check 'salvage --all --to' "$EFS" salvage --all --to "$S/salvage/all" salvage
 check 'brings inputs as well' bash -c "cmp $PFS/input/sub/b $S/salvage/all/input/sub/b && grep -qx more $S/salvage/all/input/a"
 check 'salvage by job file' "$EFS" salvage --list "$JOB"
