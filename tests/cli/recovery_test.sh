@@ -219,6 +219,37 @@ started "$JOB"
 check 'the next start has everything in place' grep -qx result "$MNT/result"
 check 'and what is new' grep -qx new "$MNT/input/new"
 check 'stop' "$EFS" stop keepfails
+fresh kinds "$PERSISTENT"
+mkdir "$PFS/input/grows" "$PFS/input/stuck"; echo f >"$PFS/input/grows/f"; echo s >"$PFS/input/stuck/s"; echo x >"$PFS/input/x"
+sed -i "s|results-dir: .*|in-place: true\n  deletions: propagate|" "$JOB"
+started "$JOB"
+rm -r "$MNT/input/sub"; echo result >"$MNT/result"
+mkdir "$PFS/input/sub/new"   # meanwhile
+check 'stop --keep of a job that removed a directory' "$EFS" stop --keep kinds
+rm "$PFS/input/x"; mkdir "$PFS/input/x"; echo c >"$PFS/input/x/c"
+rm -r "$PFS/input/grows"; echo file >"$PFS/input/grows"
+check 'a start on it, with inputs of another kind now' "$EFS" start "$JOB"
+check 'a directory that the job removed is back with what is new in it' test -d "$MNT/input/sub/new"
+check 'what became a directory is one' grep -qx c "$MNT/input/x/c"
+check 'what became a file is one' grep -qx file "$MNT/input/grows"
+check 'what the job made' grep -qx result "$MNT/result"
+echo mine >"$MNT/input/stuck/own"
+kill_both kinds
+rm -r "$PFS/input/stuck"; echo file >"$PFS/input/stuck"
+check_exit 'where the job has changed what is in it, the start says how to go on' 1 'input/stuck: is a file on the PFS now, and a directory in the buffer' "$EFS" start "$JOB"
+check 'with a way out' grep -q 'efs salvage kinds --to' <<<"$said"
+rm "$PFS/input/stuck"; mkdir "$PFS/input/stuck"
+started "$JOB"
+check 'as it was, it goes on' grep -qx mine "$MNT/input/stuck/own"
+check 'stop' "$EFS" stop kinds
+fresh elsewhere "$PERSISTENT"
+started "$JOB"; echo result >"$MNT/result"
+kill_both elsewhere
+check 'start with another mount-dir' "$EFS" start -m "$S/elsewhere/other" "$JOB"
+check 'has what was there' grep -qx result "$S/elsewhere/other/result"
+check_not 'the dead mount is gone' mounted "$MNT"
+check_not 'with the directory that efs made' test -e "$MNT"
+check 'stop' "$EFS" stop elsewhere
 fresh keeps "$PERSISTENT"
 started "$JOB"; echo result >"$MNT/result"
 check 'stop --keep' "$EFS" stop --keep keeps
