@@ -253,6 +253,7 @@ check 'stop' "$EFS" stop elsewhere
 fresh keeps "$PERSISTENT"
 started "$JOB"; echo result >"$MNT/result"
 check 'stop --keep' "$EFS" stop --keep keeps
+check_exit 'a second stop says that it was kept' 1 'keeps has been stopped, and its buffer was kept.*efs clean keeps' "$EFS" stop keeps
 check_exit 'clean without a name has nothing to do' 0 'nothing to remove' "$EFS" clean
 check_exit 'with --kept it has' 0 'keeps: removed' "$EFS" clean --kept
 check 'removes it' ended keeps
@@ -283,6 +284,29 @@ fresh intime
 started "$JOB"; echo r >"$MNT/r"
 check 'stop --deadline that is long enough' "$EFS" stop --deadline 100 intime
 check 'is a stop' grep -qx r "$OUT/r"
+
+fresh contested "$PERSISTENT"
+sed -i "s|results-dir: .*|in-place: true|" "$JOB"
+started "$JOB"; echo mine >>"$MNT/input/a"; echo theirs >"$PFS/input/a"
+check_exit 'a conflict names the ways out' 1 'efs set temporary PATH.*--deadline.*--to DIRECTORY' "$EFS" stop contested
+check_exit 'status tells why it is unsaved' 0 'conflict: input/a' "$EFS" status contested
+check_exit 'with a deadline it is a conflict still' 1 'conflict: input/a' "$EFS" stop --deadline 600 contested
+check_not 'and not for want of time' grep -qi 'time was up' <<<"$said"
+check_not 'no stop can be tried again' grep -q 'retry: efs stop' <<<"$said"
+check 'a salvage can' grep -q 'efs salvage contested' <<<"$said"
+check 'elsewhere it succeeds' "$EFS" salvage --to "$S/contested/to" contested
+check 'clean' "$EFS" clean contested
+fresh ahead "$PERSISTENT"
+sed -i "s|results-dir: .*|in-place: true\n  deadline: 60|" "$JOB"
+"$EFS" start -f "$JOB" >"$S/ahead/said" 2>&1 & starter=$!; pids+=("$starter")
+is_running() { json "$(status_of "$1" 2>/dev/null)" "d['state'] == 'running'"; }
+check 'a start in the foreground' await 20 is_running ahead
+echo mine >>"$MNT/input/a"; echo theirs >"$PFS/input/a"
+"$EFS" stop ahead >/dev/null 2>&1
+wait "$starter"; code=$?; pids=()
+check 'whose results are not back does not succeed' test $code = 1
+check 'and says how to get them' grep -q 'efs salvage ahead' "$S/ahead/said"
+check 'clean' "$EFS" clean --force ahead
 
 # --- a full store: how it was left is told all the same ---
 CAPACITY='32 MiB' fresh full "$PERSISTENT"
