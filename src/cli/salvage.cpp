@@ -71,6 +71,19 @@ void mark_salvaged(const image::Image& image) {
   (void)image::write_manifest(image.directories.metadata.get(), manifest);
 }
 
+bool is_same_directory(const std::string& a, const std::string& b) {
+  struct stat one {}, other {};
+  return !b.empty() && ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+// Elsewhere nothing is compared with what an input was staged in from.
+Status refuse_inputs(const config::JobConfig& config, const std::string& to, bool all) {
+  const bool results = is_same_directory(to, config.results_dir);
+  if (results && !all) return {};
+  if (!results && !is_same_directory(to, config.root_dir)) return {};
+  return fail(EINVAL, "--to " + to + " is the job's " + (results ? "results-dir" : "root-dir") + ", in which inputs could be overwritten by older ones; name another directory");
+}
+
 }  // namespace
 
 int salvage(World& world, const SalvageArguments& arguments) {
@@ -86,10 +99,14 @@ int salvage(World& world, const SalvageArguments& arguments) {
     if (world.json) world.out << answer.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
     return exit_good;
   }
-  const std::string to = arguments.to.empty() ? image->config.results_dir : std::filesystem::absolute(arguments.to).lexically_normal().string();
+  std::string to = arguments.to.empty() ? image->config.results_dir : std::filesystem::absolute(arguments.to).lexically_normal().string();
+  if (const Status allowed = refuse_inputs(image->config, to, arguments.all); !arguments.to.empty() && !allowed) return report(world, allowed.error(), exit_usage);
+  // By whatever name: there a salvage is a stage-out, which looks for conflicts.
+  const bool elsewhere = !arguments.to.empty() && !is_same_directory(to, image->config.results_dir);
+  if (!elsewhere) to = image->config.results_dir;
   if (to.empty()) return report(world, {EINVAL, "the job file names no results-dir: say where to with --to"}, exit_usage);
   stage::Progress progress;
-  const auto receipt = image::salvage(*image, {.to = arguments.to.empty() ? "" : to, .all = arguments.all}, progress);
+  const auto receipt = image::salvage(*image, {.to = elsewhere ? to : "", .all = arguments.all}, progress);
   int code = stage::exit_code(receipt);
   const std::string file = to + "/efs-salvage-" + image->manifest.name + ".json";
   std::string trouble;

@@ -20,6 +20,15 @@ std::expected<config::JobConfig, int> load_as_starter(World& world, const JobArg
   return config;
 }
 
+// Nobody but this process may be told: the stop may have been a signal, or an unmount.
+int outcome_of(World& world, const std::string& name) {
+  const auto left = find_instance(name);
+  if (!left || left->alive) return exit_good;
+  const Json status = status_of(*left);
+  if (status.value("left", "") != "unsaved") return exit_good;
+  return report(world, {EIO, name + " has ended, and not all results are back; what is not is in the image " + status.value("store", "") + ". Bring it out: efs salvage " + name + "; or go on with it: efs start"});
+}
+
 }  // namespace
 
 int start(World& world, const JobArguments& arguments) {
@@ -40,7 +49,8 @@ int start(World& world, const JobArguments& arguments) {
   if (!arguments.foreground) return exit_good;
   int ended = 0;
   while (::waitpid(-1, &ended, 0) < 0 && errno == EINTR) {}
-  return WIFEXITED(ended) ? WEXITSTATUS(ended) : exit_failure;
+  if (!WIFEXITED(ended)) return exit_failure;
+  return WEXITSTATUS(ended) == 0 ? outcome_of(world, config->name) : WEXITSTATUS(ended);
 }
 
 }  // namespace efs::cli

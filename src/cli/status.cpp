@@ -60,7 +60,10 @@ std::string wait_of(const Json& turn) {
 
 void print(std::ostream& out, const Json& s) {
   out << s.value("name", "?") << ": " << s.value("state", "?") << "\n";
-  if (s.contains("error")) out << "  " << s["error"].get<std::string>() << "\n";
+  if (s.contains("error")) {
+    const std::string text = s["error"].get<std::string>();
+    out << "  " << text << (text.ends_with('\n') ? "" : "\n");
+  }
   if (s.contains("left")) {
     const std::string name = s.value("name", "?");
     out << "  job file " << s.value("job_file", "") << "\n  store    " << s.value("store", "") << " (" << s.value("left", "") << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n  go on: efs start; bring out: efs salvage " << name

@@ -45,10 +45,40 @@ void wait_for_end(const UniqueFd& lock) {
   while (lock && ::flock(lock.get(), LOCK_SH) != 0 && errno == EINTR) {}
 }
 
+// Does one of the lines that name a file begin and end like this?
+bool has_line(const std::string& summary, std::string_view begin, std::string_view end) {
+  for (std::size_t at = 0; at < summary.size();) {
+    const auto newline = std::min(summary.find('\n', at), summary.size());
+    const auto line = std::string_view(summary).substr(at, newline - at);
+    if (line.starts_with(begin) && line.ends_with(end)) return true;
+    at = newline + 1;
+  }
+  return false;
+}
+
+bool was_cut_short(const std::string& summary) { return has_line(summary, "  not-saved: ", "cancelled"); }
+
+// No daemon is left to be stopped again.
+void name_salvage(std::string& summary, const std::string& name) {
+  const std::string retry = "retry: efs stop " + name;
+  if (const auto at = summary.find(retry); at != summary.npos) summary.replace(at, retry.size(), "bring them out: efs salvage " + name);
+}
+
+std::string ways_out(const std::string& name, bool conflict) {
+  return "What is not back is still in the buffer. When the cause is gone, try again with: efs stop " + name +
+         (conflict ? "\nA conflict ends when the other version is moved away; or with: efs set temporary PATH, if the job's is not wanted; or elsewhere: efs stop --deadline 60 " + name + ", then efs salvage " + name + " --to DIRECTORY" : "") +
+         "\nTo give it up: efs stop --no-stage-out " + name + "\n";
+}
+
+std::string ways_on(const std::string& name, const std::string& image, const std::string& summary) {
+  return std::string(was_cut_short(summary) ? "Time was up. " : "") + "What is not back is in the image " + image + ". Bring it out: efs salvage " + name +
+         (has_line(summary, "  conflict: ", "") ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY" : "") + "; or go on with it: efs start\n";
+}
+
 // Why the exit is not 0, in short: a receipt of many files comes behind it.
 void add_error(Json& answer) {
   const std::string summary = answer.value("summary", "");
-  std::string text = answer.contains("image") ? "time was up; what is not back is in the image " + answer["image"].get<std::string>() + ": " : "";
+  std::string text = answer.contains("image") ? std::string(was_cut_short(summary) ? "time was up; " : "") + "what is not back is in the image " + answer["image"].get<std::string>() + ": " : "";
   for (std::size_t at = 0; at < summary.size() && text.size() < 1500;) {
     const auto end = std::min(summary.find('\n', at), summary.size());
     const auto first = std::min(summary.find_first_not_of(' ', at), end);
@@ -57,6 +87,15 @@ void add_error(Json& answer) {
   }
   if (text.size() > 1500) text = text.substr(0, 1500) + "...";
   answer["error"] = text.empty() ? "not all results are back" : text;
+}
+
+std::string why_not(const control::Instance& instance) {
+  const std::string& name = instance.name;
+  const Json status = status_of(instance);
+  const std::string left = status.value("left", ""), store = status.value("store", instance.directory + "/store");
+  if (left == "kept") return name + " has been stopped, and its buffer was kept in " + store + ": all that should be back is. Go on with it: efs start; bring out what is in it: efs salvage " + name + " --all --to DIRECTORY; remove it: efs clean " + name;
+  const std::string why = left == "unsaved" ? " has been stopped, and not all results are back; they are in " + store : " is gone; what was in its buffer may still be below " + store;
+  return (left == "unsaved" ? "" : "the daemon of ") + name + why + ". Go on with it: efs start; bring it out: efs salvage " + name + "; give it up: efs clean --force " + name;
 }
 
 }  // namespace
@@ -72,15 +111,15 @@ Stopped stop_instance(World& world, const control::Instance& instance, const Sto
     return failed({answer->value("code", EIO), answer->value("error", "stop failed")});
   }
   const int code = answer->value("exit", 0);
+  if (answer->contains("image") && answer->contains("summary")) name_salvage((*answer)["summary"].get_ref<std::string&>(), instance.name);
   if (code != 0 && !answer->contains("error")) add_error(*answer);
   if (!answer->value("kept", false)) wait_for_end(lock);
   if (!world.json && answer->contains("summary")) {
-    (code == 0 ? world.out : world.err) << (*answer)["summary"].get<std::string>();
+    const std::string summary = (*answer)["summary"].get<std::string>();
+    (code == 0 ? world.out : world.err) << summary;
     if (answer->contains("receipt_file")) world.out << "receipt: " << (*answer)["receipt_file"].get<std::string>() << "\n";
-    if (answer->value("kept", false))
-      world.err << "What is not back is still in the buffer. When the cause is gone, try again with: efs stop " << instance.name << "\nTo give it up: efs stop --no-stage-out " << instance.name << "\n";
-    if (answer->contains("image"))
-      world.err << "Time was up. What is not back is in the image " << (*answer)["image"].get<std::string>() << ". Bring it out: efs salvage " << instance.name << "; or go on with it: efs start\n";
+    if (answer->value("kept", false)) world.err << ways_out(instance.name, has_line(summary, "  conflict: ", ""));
+    if (answer->contains("image")) world.err << ways_on(instance.name, (*answer)["image"].get<std::string>(), summary);
   }
   return {code, std::move(*answer)};
 }
@@ -93,8 +132,7 @@ int stop(World& world, const StopArguments& arguments) {
     if (world.json) print_document(world, {{"ok", true}, {"exit", exit_good}, {"staged_out", false}});
     return exit_good;
   }
-  if (!instance->alive)
-    return report(world, {ESRCH, "the daemon of " + instance->name + " is gone; what was in its buffer may still be below " + instance->directory + "/store. Go on with it: efs start; bring it out: efs salvage " + instance->name + "; give it up: efs clean --force " + instance->name});
+  if (!instance->alive) return report(world, {ESRCH, why_not(*instance)});
   const Stopped stopped = stop_instance(world, *instance, arguments);
   if (world.json) print_document(world, stopped.document);
   return stopped.code;

@@ -54,9 +54,7 @@ const Resource* first_list(const JobConfig& config) {
 
 }  // namespace
 
-bool is_input(const JobConfig& config, std::string_view path, bool directory) {
-  return owning_resource(config, path) != nullptr || (!directory && first_list(config) != nullptr);
-}
+bool is_input(const JobConfig& config, std::string_view path) { return owning_resource(config, path) != nullptr; }
 
 std::optional<std::size_t> find_backend(const JobConfig& config, std::string_view id) {
   for (std::size_t i = 0; i < config.backends.size(); ++i)

@@ -141,8 +141,8 @@ FileClass classify(const JobConfig& config, std::string_view path, bool staged_i
 /// The same, and in `why` the rule that decided, for people.
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in, std::string& why);
 
-/// Does a resource name or hold `path`, which was staged in? Of a directory that a list names that is not known.
-bool is_input(const JobConfig& config, std::string_view path, bool directory);
+/// Does a resource that is no list name or hold `path`? What lists name is known to those who read them.
+bool is_input(const JobConfig& config, std::string_view path);
 
 /// Which of the backends a file at `path` goes to: of an input that of the resource that owns it, of a new file that of the
 /// first output rule that matches it, or that of new files.

@@ -35,6 +35,32 @@ std::function<std::optional<unsigned>(const std::string&)> placement_of(const co
   return [&config](const std::string& path) -> std::optional<unsigned> { return static_cast<unsigned>(config::backend_of(config, path, false)); };
 }
 
+Status stuck(const std::string& name, const std::vector<stage::PlanProblem>& problems) {
+  std::string text = "the job cannot go on with what an earlier instance left:";
+  for (const auto& problem : problems) text += "\n  " + problem.path + ": " + problem.reason;
+  return fail(EEXIST, text + "\nMake them on the PFS what they were; or bring the results out (efs salvage " + name + " --to DIRECTORY), remove what is left (efs clean " + name + ") and start afresh");
+}
+
+/// Nothing where no dead mount is.
+Status drop_mount(SupervisorClient& supervisor, const std::string& path) {
+  struct statfs fs {};
+  // ECONNABORTED: the daemon's last thread died while we asked.
+  if (::statfs(path.c_str(), &fs) == 0 || (errno != ENOTCONN && errno != ECONNABORTED)) return {};
+  const auto slash = path.rfind('/');
+  const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!parent) return fail_errno("mount-dir " + path);
+  const Status dropped = supervisor.drop_dead_mount(parent.get(), path.substr(slash + 1));
+  return dropped ? dropped : fail(dropped.error().code, "mount-dir " + path + " has a dead mount: " + describe(dropped.error()));
+}
+
+/// Of an instance that was killed, where this one is to be mounted elsewhere: nobody will know of it any more.
+Status drop_former_mount(SupervisorClient& supervisor, const image::Manifest& before, const std::string& mount_dir) {
+  if (before.mount_dir.empty() || before.mount_dir == mount_dir) return {};
+  EFS_TRY(drop_mount(supervisor, before.mount_dir));
+  if (before.made_mount_dir) ::rmdir(before.mount_dir.c_str());
+  return {};
+}
+
 }  // namespace
 
 Status Instance::start() {
@@ -44,6 +70,7 @@ Status Instance::start() {
   keep_image_ = before.has_value() || before.error().code != ENOENT;
   supervisor_.keep_store(keep_image_);
   EFS_TRY(open_watchers());
+  if (before) EFS_TRY(drop_former_mount(supervisor_, *before, options_.config.mount_dir));
   EFS_TRY(prepare_mount_point());
   EFS_TRY(open_store());
   if (before && before->store != store_.path && image::find_store(before->store)) {
@@ -137,7 +164,7 @@ Status Instance::take_over() {
 Status Instance::open_filesystem(bool takeover) {
   struct stat root {};
   if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
-  made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir);
+  made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir && store_.manifest.mount_dir == options_.config.mount_dir);
   note_merge_start();
   if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_));
   const bool same_boot = !store_.left || store_.manifest.boot_id == image::boot_id();
@@ -168,14 +195,7 @@ void Instance::report_recovery() {
 // Before anything moves: a mount point that cannot be used is found now and not after an hour of staging.
 Status Instance::prepare_mount_point() {
   const std::string& path = options_.config.mount_dir;
-  struct statfs fs {};
-  // ECONNABORTED: the daemon's last thread died while we asked.
-  if (::statfs(path.c_str(), &fs) != 0 && (errno == ENOTCONN || errno == ECONNABORTED)) {
-    const auto slash = path.rfind('/');
-    const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!parent) return fail_errno("mount-dir " + path);
-    if (const Status dropped = supervisor_.drop_dead_mount(parent.get(), path.substr(slash + 1)); !dropped) return fail(dropped.error().code, "mount-dir " + path + " has a dead mount: " + describe(dropped.error()));
-  }
+  EFS_TRY(drop_mount(supervisor_, path));
   if (::mkdir(path.c_str(), 0755) == 0) made_mount_point_ = true;
   else if (errno != EEXIST) return fail_errno("mount-dir " + path);
   mount_point_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -228,9 +248,16 @@ std::uint64_t Instance::spare_in_cache() {
 
 // An earlier instance has staged in, and perhaps worked on, some of it.
 Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
-  const auto items = stage::StagingBuffer(staging).look(plan);
+  auto items = stage::StagingBuffer(staging).look(plan);
   if (!items) return std::unexpected(items.error());
+  for (const auto& directory : stage::displaced_directories(plan.entries, *items)) {
+    auto inside = staging.walk(directory);
+    if (!inside) return std::unexpected(inside.error());
+    for (auto& item : *inside)
+      if (item.path != directory) items->push_back(std::move(item));
+  }
   const auto subtracted = stage::subtract(plan, *items, stage::removed_inputs(options_.config, staging.gone()));
+  if (!subtracted.problems.empty()) return stuck(options_.config.name, subtracted.problems);
   for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));
   const auto rooms = staging.available_by_place();
   stage::place_entries(options_.config, plan, stage::Rooms(rooms.begin(), rooms.end()));

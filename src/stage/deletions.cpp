@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "stage/input_list.hpp"
 #include "stage/partial.hpp"
 #include "stage/paths.hpp"
 #include "stage/selection.hpp"
@@ -28,6 +29,33 @@ ReceiptEntry failure_of(const fs::WalkItem& item, const Error& error) {
   return entry;
 }
 
+/// Do the job file's lists, as they are now, name a path or a directory above it? One that cannot be read names nothing.
+class Listed {
+ public:
+  explicit Listed(const config::JobConfig& config) : config_(config) {}
+  bool holds(std::string_view path) {
+    if (!read_) read();
+    for (auto part = path;; part = parent_view(part)) {
+      if (named_.contains(std::string(part))) return true;
+      if (part.empty()) return false;
+    }
+  }
+
+ private:
+  void read() {
+    read_ = true;
+    for (const auto& resource : config_.resources) {
+      const auto text = resource.is_list ? read_list(posix_pfs(), resource.path) : fail(ENOENT);
+      if (!text) continue;
+      for (auto& input : parse_list(*text, config_.root_dir).inputs) named_.insert(std::move(input.path));
+    }
+  }
+
+  const config::JobConfig& config_;
+  bool read_ = false;
+  std::unordered_set<std::string> named_;
+};
+
 bool is_missing(const Error& error) { return error.code == ENOENT || error.code == ENOTDIR; }
 
 }  // namespace
@@ -35,8 +63,9 @@ bool is_missing(const Error& error) { return error.code == ENOENT || error.code 
 std::vector<fs::WalkItem> removed_inputs(const config::JobConfig& config, const std::vector<fs::WalkItem>& gone) {
   std::vector<fs::WalkItem> inputs;
   if (config.deletions != config::Deletions::propagate) return inputs;
+  Listed listed(config);
   for (const auto& item : gone) {
-    if (class_of(config, item) == config::FileClass::persistent && config::is_input(config, item.path, S_ISDIR(item.attributes.st_mode))) inputs.push_back(item);
+    if (class_of(config, item) == config::FileClass::persistent && (config::is_input(config, item.path) || listed.holds(item.path))) inputs.push_back(item);
   }
   return inputs;
 }

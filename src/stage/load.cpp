@@ -14,9 +14,11 @@
 namespace efs::stage {
 namespace {
 
-/// ctime is left out: a chmod or a new link on the PFS is no other content.
-bool same_version(const std::optional<fs::Origin>& a, const fs::Origin& b) {
-  return a && a->device == b.device && a->inode == b.inode && a->size == b.size && a->mtime == b.mtime;
+/// ctime is left out: a chmod or a new link on the PFS is no other content; and the device: a PFS that is mounted again may
+/// have another number. Of what was changed and brought to results-dir the copy there counts alone.
+bool has_version(const fs::WalkItem& item, const fs::Origin& version) {
+  const auto& known = item.saved ? item.saved : item.origin;
+  return !item.dirty && known && known->inode == version.inode && known->size == version.size && known->mtime == version.mtime;
 }
 
 /// The buffer as stage_in() sees it during a load: what it publishes is kept back until all is there.
@@ -163,7 +165,7 @@ class Load {
       return ++report_.already, true;
     }
     if (type != S_IFREG) return failed(entry.path, {EISDIR, "is in the buffer and is no regular file; remove it there first"}), true;
-    const bool same = !found->dirty && (same_version(found->origin, entry.origin) || same_version(found->saved, entry.origin));
+    const bool same = has_version(*found, entry.origin);
     if (same && found->parts.empty()) return ++report_.already, true;
     if (same) return false;  // more of it, or the whole, takes the place of parts
     if (!request_.replace) {
@@ -252,7 +254,7 @@ class Load {
   /// The whole file, or more of it, may take the place of parts of the same version without being asked.
   fs::Over over_of(const std::string& path, const fs::Origin& origin) {
     auto there = staging_.find(path);
-    const bool parts = there && !there->parts.empty() && !there->dirty && same_version(there->origin, origin);
+    const bool parts = there && !there->parts.empty() && has_version(*there, origin);
     return parts && over() == fs::Over::nothing ? fs::Over::clean : over();
   }
 
@@ -261,7 +263,7 @@ class Load {
     auto part = clipped(request_.part, entry.size);
     if (!part) return failed(entry.path, part.error());
     std::vector<Part> parts{*part};
-    if (auto there = staging_.find(entry.path); there && !there->dirty && same_version(there->origin, entry.origin)) {
+    if (auto there = staging_.find(entry.path); there && has_version(*there, entry.origin)) {
       for (const auto& known : parts_of(there->parts)) parts = united(std::move(parts), known);
     }
     const bool whole = parts.size() == 1 && parts.front().length == entry.size;

@@ -38,6 +38,7 @@ class Planner {
     if (root) {
       root_ = std::move(*root);
       survey_.emplace(pfs_, root_.get());
+      find_own_files();
       for (const auto& resource : config_.resources) add_resource(resource);
     } else {
       problem(config_.root_dir, "root-dir cannot be opened: " + describe(root.error()));
@@ -57,6 +58,16 @@ class Planner {
   std::string absolute(const std::string& relative) const {
     if (relative.empty()) return config_.root_dir;
     return config_.root_dir == "/" ? "/" + relative : config_.root_dir + "/" + relative;
+  }
+
+  /// What this job writes outside of its mount while it runs: by whatever name it is found below root-dir.
+  void find_own_files() {
+    for (const auto& [key, path] : {std::pair{"log-file", &config_.log_file}, std::pair{"status-file", &config_.status_file}, std::pair{"trace", &config_.trace}, std::pair{"access-log", &config_.access_log}}) {
+      if (path->empty()) continue;
+      auto file = pfs_.open(AT_FDCWD, *path, O_PATH);
+      const auto attributes = file ? pfs_.fstat(file->get()) : std::unexpected(file.error());
+      if (attributes && S_ISREG(attributes->st_mode)) own_.try_emplace({attributes->st_dev, attributes->st_ino}, key);
+    }
   }
 
   void add_resource(const config::Resource& resource) {
@@ -179,6 +190,11 @@ class Planner {
         insert(path, EntryType::directory, found.attributes);
         return !whole || add_children(path);
       case S_IFREG:
+        if (const auto own = own_.find({found.attributes.st_dev, found.attributes.st_ino}); own != own_.end()) {
+          if (named) return problem(absolute(path), std::string("is this job's ") + own->second + ", which is written to while the job runs"), false;
+          skip(path, std::string("this job's ") + own->second);
+          return true;
+        }
         insert(path, EntryType::file, found.attributes);
         return true;
       case S_IFLNK:
@@ -186,14 +202,14 @@ class Planner {
         return true;
       default:
         if (named) return problem(absolute(path), "is a socket, FIFO or device: only files, directories and symbolic links can be staged"), false;
-        skip(path, found.attributes.st_mode);
+        skip(path, S_ISFIFO(found.attributes.st_mode) ? "FIFO" : S_ISSOCK(found.attributes.st_mode) ? "socket" : "device");
         return true;
     }
   }
 
-  void skip(const std::string& path, mode_t mode) {
+  void skip(const std::string& path, std::string reason) {
     if (std::ranges::any_of(plan_.skipped, [&](const PlanSkip& known) { return known.path == path; })) return;
-    plan_.skipped.push_back({.path = path, .reason = S_ISFIFO(mode) ? "FIFO" : S_ISSOCK(mode) ? "socket" : "device"});
+    plan_.skipped.push_back({.path = path, .reason = std::move(reason)});
   }
 
   bool add_children(const std::string& path) {
@@ -277,6 +293,15 @@ class Planner {
     if (auto writable = pfs_.access(AT_FDCWD, path, W_OK | X_OK); !writable) {
       problem(config_.results_dir, what + "is not writable: " + describe(writable.error()));
     }
+    if (exists) check_in_place(*attributes);
+  }
+
+  /// The job file compares names, and one directory can have several: a symbolic link, a bind mount.
+  void check_in_place(const struct stat& results) {
+    if (config_.in_place || config_.results_dir == config_.root_dir || !root_) return;
+    const auto root = pfs_.fstat(root_.get());
+    if (!root || root->st_dev != results.st_dev || root->st_ino != results.st_ino) return;
+    problem(config_.results_dir, "results-dir is root-dir " + config_.root_dir + " by another name: results would overwrite inputs; leave results-dir out and say in-place: true if that is meant, else name another directory");
   }
 
   void total() {
@@ -338,6 +363,7 @@ class Planner {
   int priority_ = 0;
   std::string place_;  // the line of a list that asks for it: "FILE:LINE"; "": no list does
   bool reusable_ = false;
+  std::map<std::pair<dev_t, ino_t>, std::string> own_;  // by device and inode, the key of the job file that names it
   std::map<std::string, PlanEntry> entries_;
   std::set<std::string> complete_;  // directories whose children are in entries_
   Plan plan_;

@@ -41,7 +41,7 @@ struct PlanProblem {
   int line = 0;
 };
 
-/// Left out without harm: sockets, FIFOs and devices below a resource.
+/// Left out without harm: sockets, FIFOs and devices below a resource, and the job's own log and what else it writes there.
 struct PlanSkip {
   std::string path;
   std::string reason;

@@ -14,10 +14,14 @@ struct Subtracted {
   std::uint64_t kept_files = 0;       // of the plan, that are there in the same version
   std::uint64_t kept_bytes = 0;
   std::uint64_t job_files = 0;        // of the plan, that the job has changed: its version stays
+  std::vector<PlanProblem> problems;  // neither can be kept: the start must not go on, and nothing is to be removed
 };
 
-/// Takes out of `plan` what `items` (what the buffer says of the plan's names, at least) have: files whose origin is the
-/// PFS' version of now, links with the same target, directories, and everything that the job has changed, or removed where that counts (`removed`, see
+/// Directories in the buffer that the plan has as files or links: subtract() needs to know all that is in them, too. Pure.
+std::vector<std::string> displaced_directories(const std::vector<PlanEntry>& entries, const std::vector<fs::WalkItem>& items);
+
+/// Takes out of `plan` what `items` (what the buffer says of the plan's names, at least, and of what is in displaced_directories()) have: files whose origin is the
+/// PFS' version of now (by whatever device number), links with the same target, directories, and everything that the job has changed, or removed where that counts (`removed`, see
 /// removed_inputs()). The sums of the plan follow. Pure.
 Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed = {});
 

@@ -69,7 +69,7 @@ tests() {
   check_exit "$m: a changed one is refused" 1 'differs from the PFS' efs load --wait c
   check_exit "$m: --replace alone, too" 1 '(--force|unload it first)' efs load --wait --replace c
   check "$m: it is as it was" grep -qx changed <(tail -c 8 "$MNT/c")
-  check_exit "$m: --force goes with --replace" 1 'replace' efs load --wait --force c
+  check_exit "$m: --force goes with --replace" 2 'replace' efs load --wait --force c
   check "$m: with --replace --force" efs load --wait --replace --force c
   check "$m: it is the PFS's" cmp "$PFS/c" "$MNT/c"
   check "$m: and clean" item c "not d[0]['dirty'] and d[0]['staged'] == 'in'"
@@ -176,6 +176,15 @@ log.close()" "$MNT/v" "$PFS/v1" "$PFS/v2" "$MNT/log" "$MNT/input/a" "$MNT/input/
   check "$m: the last version is there" cmp "$PFS/v" "$MNT/v"
   check "$m: the log that was written can be unloaded" efs unload --wait log
   check "$m: whole" cmp "$MNT/log" "$OUT/log"
+
+  # --- what was changed and brought out is the job's version ---
+  echo input >"$PFS/back"
+  check "$m: load" efs load --wait back
+  echo changed >"$MNT/back"
+  check "$m: a change is brought out" efs unload --wait back
+  check_exit "$m: load does not take it for the input" 1 'use --replace' efs load --wait back
+  check_exit "$m: load --replace brings the input" 0 '1 files' efs load --wait --replace back
+  check "$m: really" grep -qx input "$MNT/back"
 
   # --- parts ---
   random "$PFS/p" 100000

@@ -116,6 +116,11 @@ again=$("$EFS" salvage --json salvage 2>/dev/null)
 check 'of what was out before, too' json "$again" "d['receipt']['totals']['kept'] >= 4 and all(e['evidence'] == ('as-found' if e['path'] in ('result', 'hard', 'd/deep/big', 'input/a') else 'verified') for e in d['receipt']['entries'] if e['action'] in ('staged-out', 'kept'))"
 check 'and is a file' test -s "$OUT/efs-salvage-salvage.json"
 check_exit '--all without --to is usage' 2 '--to' "$EFS" salvage --all salvage
+ln -s "$OUT" "$S/salvage/way"
+check_exit 'and so is --to with the same place' 2 'is the job.s results-dir.*another directory' "$EFS" salvage --all --to "$S/salvage/way" salvage
+check_exit '--to with the place of the inputs is, too' 2 'is the job.s root-dir.*another directory' "$EFS" salvage --to "$PFS" salvage
+check 'the inputs are as they were' grep -qx alpha "$PFS/input/a"
+check 'by another name results-dir is as by its own' "$EFS" salvage --to "$S/salvage/way" salvage
 check 'salvage --all --to' "$EFS" salvage --all --to "$S/salvage/all" salvage
 check 'brings inputs as well' bash -c "cmp $PFS/input/sub/b $S/salvage/all/input/sub/b && grep -qx more $S/salvage/all/input/a"
 check 'salvage by job file' "$EFS" salvage --list "$JOB"
@@ -214,9 +219,41 @@ started "$JOB"
 check 'the next start has everything in place' grep -qx result "$MNT/result"
 check 'and what is new' grep -qx new "$MNT/input/new"
 check 'stop' "$EFS" stop keepfails
+fresh kinds "$PERSISTENT"
+mkdir "$PFS/input/grows" "$PFS/input/stuck"; echo f >"$PFS/input/grows/f"; echo s >"$PFS/input/stuck/s"; echo x >"$PFS/input/x"
+sed -i "s|results-dir: .*|in-place: true\n  deletions: propagate|" "$JOB"
+started "$JOB"
+rm -r "$MNT/input/sub"; echo result >"$MNT/result"
+mkdir "$PFS/input/sub/new"   # meanwhile
+check 'stop --keep of a job that removed a directory' "$EFS" stop --keep kinds
+rm "$PFS/input/x"; mkdir "$PFS/input/x"; echo c >"$PFS/input/x/c"
+rm -r "$PFS/input/grows"; echo file >"$PFS/input/grows"
+check 'a start on it, with inputs of another kind now' "$EFS" start "$JOB"
+check 'a directory that the job removed is back with what is new in it' test -d "$MNT/input/sub/new"
+check 'what became a directory is one' grep -qx c "$MNT/input/x/c"
+check 'what became a file is one' grep -qx file "$MNT/input/grows"
+check 'what the job made' grep -qx result "$MNT/result"
+echo mine >"$MNT/input/stuck/own"
+kill_both kinds
+rm -r "$PFS/input/stuck"; echo file >"$PFS/input/stuck"
+check_exit 'where the job has changed what is in it, the start says how to go on' 1 'input/stuck: is a file on the PFS now, and a directory in the buffer' "$EFS" start "$JOB"
+check 'with a way out' grep -q 'efs salvage kinds --to' <<<"$said"
+rm "$PFS/input/stuck"; mkdir "$PFS/input/stuck"
+started "$JOB"
+check 'as it was, it goes on' grep -qx mine "$MNT/input/stuck/own"
+check 'stop' "$EFS" stop kinds
+fresh elsewhere "$PERSISTENT"
+started "$JOB"; echo result >"$MNT/result"
+kill_both elsewhere
+check 'start with another mount-dir' "$EFS" start -m "$S/elsewhere/other" "$JOB"
+check 'has what was there' grep -qx result "$S/elsewhere/other/result"
+check_not 'the dead mount is gone' mounted "$MNT"
+check_not 'with the directory that efs made' test -e "$MNT"
+check 'stop' "$EFS" stop elsewhere
 fresh keeps "$PERSISTENT"
 started "$JOB"; echo result >"$MNT/result"
 check 'stop --keep' "$EFS" stop --keep keeps
+check_exit 'a second stop says that it was kept' 1 'keeps has been stopped, and its buffer was kept.*efs clean keeps' "$EFS" stop keeps
 check_exit 'clean without a name has nothing to do' 0 'nothing to remove' "$EFS" clean
 check_exit 'with --kept it has' 0 'keeps: removed' "$EFS" clean --kept
 check 'removes it' ended keeps
@@ -247,6 +284,29 @@ fresh intime
 started "$JOB"; echo r >"$MNT/r"
 check 'stop --deadline that is long enough' "$EFS" stop --deadline 100 intime
 check 'is a stop' grep -qx r "$OUT/r"
+
+fresh contested "$PERSISTENT"
+sed -i "s|results-dir: .*|in-place: true|" "$JOB"
+started "$JOB"; echo mine >>"$MNT/input/a"; echo theirs >"$PFS/input/a"
+check_exit 'a conflict names the ways out' 1 'efs set temporary PATH.*--deadline.*--to DIRECTORY' "$EFS" stop contested
+check_exit 'status tells why it is unsaved' 0 'conflict: input/a' "$EFS" status contested
+check_exit 'with a deadline it is a conflict still' 1 'conflict: input/a' "$EFS" stop --deadline 600 contested
+check_not 'and not for want of time' grep -qi 'time was up' <<<"$said"
+check_not 'no stop can be tried again' grep -q 'retry: efs stop' <<<"$said"
+check 'a salvage can' grep -q 'efs salvage contested' <<<"$said"
+check 'elsewhere it succeeds' "$EFS" salvage --to "$S/contested/to" contested
+check 'clean' "$EFS" clean contested
+fresh ahead "$PERSISTENT"
+sed -i "s|results-dir: .*|in-place: true\n  deadline: 60|" "$JOB"
+"$EFS" start -f "$JOB" >"$S/ahead/said" 2>&1 & starter=$!; pids+=("$starter")
+is_running() { json "$(status_of "$1" 2>/dev/null)" "d['state'] == 'running'"; }
+check 'a start in the foreground' await 20 is_running ahead
+echo mine >>"$MNT/input/a"; echo theirs >"$PFS/input/a"
+"$EFS" stop ahead >/dev/null 2>&1
+wait "$starter"; code=$?; pids=()
+check 'whose results are not back does not succeed' test $code = 1
+check 'and says how to get them' grep -q 'efs salvage ahead' "$S/ahead/said"
+check 'clean' "$EFS" clean --force ahead
 
 # --- a full store: how it was left is told all the same ---
 CAPACITY='32 MiB' fresh full "$PERSISTENT"

@@ -261,6 +261,36 @@ check_exit 'list and path' 2 "'path' does not go with 'list'" "$EFS" check "$JOB
 job "$JOB" 'resources: [ [ list: a ], [ list: b, flags: persistent ] ]'
 check_exit 'lists with different flags' 2 'different flags' "$EFS" check "$JOB"
 
+fresh listing
+echo one >"$PFS/one"; echo other >"$PFS/other"; printf '%s\n' one input/a >"$PFS/inputs.txt"
+in_place "$JOB" 'resources: [ [ list: inputs.txt, flags: persistent ] ]'
+declare_deletions
+check 'listing: start' "$EFS" start "$JOB"
+check 'listing: load of what is not in the list' "$EFS" load -w other
+rm "$MNT/other" "$MNT/one"
+check_exit 'listing: explain' 1 'stays on the PFS: it is no persistent input' "$EFS" explain "$MNT/other"
+check 'listing: stop' "$EFS" stop listing
+check 'listing: what no list names stays' grep -qx other "$PFS/other"
+check_not 'listing: what one names goes' test -e "$PFS/one"
+
+# --- one directory by two names ---
+fresh alias; ln -s "$PFS" "$S/alias/way"; OUT=$S/alias/way
+job "$JOB" 'resources: [ [ path: input, flags: persistent ] ]'
+check_exit 'alias: plan refuses' 1 'by another name.*in-place: true' "$EFS" plan "$JOB"
+check_exit 'alias: start, too' 1 'by another name.*in-place: true' "$EFS" start "$JOB"
+sed -i 's|^  results-dir:.*|  in-place: true|' "$JOB"
+check 'alias: in place' "$EFS" plan "$JOB"
+
+# --- the job's own log among the inputs ---
+fresh ownlog 'resources: [ [ path: . ] ]'
+sed -i "/results-dir/a\  log-file: $PFS/efs.log" "$JOB"
+: >"$PFS/efs.log"
+check_exit 'ownlog: plan leaves it out and says so' 0 "skipped: efs.log .this job's log-file." "$EFS" plan "$JOB"
+check 'ownlog: start' "$EFS" start "$JOB"
+check 'ownlog: the inputs are there' test -e "$MNT/input/a"
+check_not 'ownlog: the log is not' test -e "$MNT/efs.log"
+check 'ownlog: stop' "$EFS" stop ownlog
+
 # --- extended attributes and ACLs ---
 acl() { getfacl -cpn "$1" 2>/dev/null | grep -v '^$'; }
 same_acl() { [ -e "$1" ] && [ "$(acl "$1")" = "$(acl "$2")" ] || { acl "$1"; echo "---"; acl "$2"; return 1; }; }

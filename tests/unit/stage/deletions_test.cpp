@@ -74,6 +74,34 @@ TEST_CASE("deletions: only declared ones, of persistent inputs", "[stage][out][d
   }
 }
 
+TEST_CASE("deletions: of lists only what they name", "[stage][out][deletions]") {
+  Scene scene;
+  write_file(scene.root + "/d/listed", "1");
+  write_file(scene.root + "/whole/in/it", "2");
+  write_file(scene.root + "/other", "3");
+  write_file(scene.root + "/list", "d/listed\nwhole\n");
+  config::Resource list;
+  list.path = scene.root + "/list";
+  list.is_list = true;
+  list.file_class = config::FileClass::persistent;
+  scene.config.resources.push_back(list);
+  scene.config.deletions = config::Deletions::propagate;
+  std::vector<fs::WalkItem> gone;
+  for (const auto* path : {"d", "d/listed", "other", "whole", "whole/in/it"}) {
+    fs::WalkItem item{.path = path, .origin = fs::Origin{}};
+    item.attributes.st_mode = item.path == "d" || item.path == "whole" ? S_IFDIR : S_IFREG;
+    gone.push_back(item);
+  }
+  const auto paths = [&] {
+    std::string text;
+    for (const auto& item : removed_inputs(scene.config, gone)) text += item.path + " ";
+    return text;
+  };
+  CHECK(paths() == "d/listed whole whole/in/it ");
+  stdfs::remove(scene.root + "/list");
+  CHECK(paths().empty());
+}
+
 TEST_CASE("deletions: a version that changed is a conflict", "[stage][out][deletions]") {
   Removing scene;
   scene.remove("d/a");

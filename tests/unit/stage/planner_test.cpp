@@ -149,6 +149,40 @@ TEST_CASE("plan: results-dir may be missing where it can be made, not where it c
   CHECK(!stdfs::exists(scene.top + "/new"));
 }
 
+TEST_CASE("plan: results-dir that is root-dir by another name", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/f", "data");
+  scene.resource("f");
+  stdfs::create_directory_symlink(scene.root, scene.top + "/alias");
+  scene.config.results_dir = scene.top + "/alias";
+  CHECK(has_problem(scene.plan(), scene.config.results_dir, "is root-dir " + scene.root + " by another name"));
+  scene.config.results_dir = scene.top;
+  CHECK(scene.plan().problems.empty());
+  scene.config.results_dir = scene.root;
+  scene.config.in_place = true;
+  CHECK(scene.plan().problems.empty());
+}
+
+TEST_CASE("plan: what the job itself writes is no input", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/a", "1");
+  write_file(scene.root + "/logs/efs.log", "log");
+  write_file(scene.root + "/access", "log");
+  stdfs::create_directory_symlink(scene.root + "/logs", scene.top + "/way");
+  scene.config.log_file = scene.top + "/way/efs.log";
+  scene.config.access_log = scene.root + "/access";
+  scene.config.trace = scene.root + "/not-there-yet";
+  scene.resource("");
+  const Plan plan = scene.plan();
+  CHECK(plan.problems.empty());
+  CHECK(paths_of(plan) == std::vector<std::string>{"a", "logs"});
+  REQUIRE(plan.skipped.size() == 2);
+  CHECK(describe(plan).contains("skipped: logs/efs.log (this job's log-file)"));
+  CHECK(describe(plan).contains("skipped: access (this job's access-log)"));
+  scene.resource("access");
+  CHECK(has_problem(scene.plan(), scene.root + "/access", "is this job's access-log"));
+}
+
 TEST_CASE("plan: FIFOs and sockets are skipped and listed", "[stage][planner]") {
   Scene scene;
   write_file(scene.root + "/d/f", "1");

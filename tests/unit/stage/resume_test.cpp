@@ -87,6 +87,73 @@ TEST_CASE("where the job put a directory in a file's place, or the reverse, it s
   Plan plan = plan_of({planned("a"), planned("b", EntryType::directory)});
   auto directory = there("a", S_IFDIR), file = there("b");
   directory.dirty = file.dirty = true;
-  subtract(plan, {directory, file});
+  directory.origin.reset();
+  file.origin.reset();
+  CHECK(subtract(plan, {directory, file}).problems.empty());
+  CHECK(paths(plan).empty());
+}
+
+TEST_CASE("below a file of the job's nothing is brought in") {
+  Plan plan = plan_of({planned("d", EntryType::directory), planned("d/e", EntryType::directory), planned("d/e/f"), planned("d/g")});
+  auto file = there("d");
+  file.dirty = true;
+  file.origin.reset();
+  const auto result = subtract(plan, {file});
+  CHECK(paths(plan).empty());
+  CHECK(result.job_files == 2);
+  CHECK(result.problems.empty());
+}
+
+TEST_CASE("an input that became a directory takes the place of the file, if that is clean") {
+  Plan plan = plan_of({planned("d", EntryType::directory), planned("d/f")});
+  auto file = there("d");
+  SECTION("clean") {
+    const auto result = subtract(plan, {file});
+    CHECK(paths(plan) == "d d/f ");
+    CHECK(result.outdated == std::vector<std::string>{"d"});
+  }
+  SECTION("changed by the job") {
+    file.dirty = true;
+    const auto result = subtract(plan, {file});
+    REQUIRE(result.problems.size() == 1);
+    CHECK(result.problems[0].path == "d");
+    CHECK(result.problems[0].reason.starts_with("is a directory on the PFS now, and a file in the buffer"));
+    CHECK(result.outdated.empty());
+  }
+}
+
+TEST_CASE("an input that became a file takes the place of the directory, if all in that is clean") {
+  Plan plan = plan_of({planned("d"), planned("e")});
+  const auto directory = there("d", S_IFDIR), sub = there("d/sub", S_IFDIR);
+  auto file = there("d/sub/f");
+  CHECK(displaced_directories(plan.entries, {directory, there("e")}) == std::vector<std::string>{"d"});
+  SECTION("clean") {
+    const auto result = subtract(plan, {directory, there("e"), sub, file});
+    CHECK(paths(plan) == "d ");
+    CHECK(result.outdated == std::vector<std::string>{"d/sub/f", "d/sub", "d"});
+  }
+  SECTION("with a file of the job's") {
+    file.dirty = true;
+    file.origin.reset();
+    const auto result = subtract(plan, {directory, there("e"), sub, file});
+    REQUIRE(result.problems.size() == 1);
+    CHECK(result.problems[0].path == "d");
+    CHECK(result.outdated.empty());
+  }
+}
+
+TEST_CASE("a directory that the job removed comes back with what is new in it, empty directories too") {
+  Plan plan = plan_of({planned("in", EntryType::directory), planned("in/d", EntryType::directory), planned("in/d/new", EntryType::directory), planned("in/d/old")});
+  const std::vector<fs::WalkItem> items{there("in", S_IFDIR)};
+  const std::vector<fs::WalkItem> removed{there("in/d", S_IFDIR), there("in/d/old")};
+  subtract(plan, items, removed);
+  CHECK(paths(plan) == "in in/d in/d/new ");
+}
+
+TEST_CASE("a PFS that was mounted again has the same versions") {
+  auto mounted_again = planned("f");
+  mounted_again.origin.device = 99;
+  Plan plan = plan_of({mounted_again});
+  CHECK(subtract(plan, {there("f")}).kept_files == 1);
   CHECK(paths(plan).empty());
 }
