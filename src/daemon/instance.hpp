@@ -120,7 +120,7 @@ class Instance {
   static std::optional<std::chrono::steady_clock::time_point> latest_turn(const StopRequest& request);
   void book_saved(const stage::Receipt& receipt);
   void book_salvaged();
-  void book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool));
+  void book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool, const fs::GoneInput*));
   /// The first thing that could not be made durable or written; the rest is done all the same.
   Status leave_image(image::Left left);
   void give_back_what_was_kept();

@@ -14,6 +14,7 @@
 #include "fs/staging.hpp"
 #include "image/image.hpp"
 #include "stage/merge.hpp"
+#include "stage/partial.hpp"
 #include "stage/paths.hpp"
 #include "stage/stage_out.hpp"
 
@@ -182,7 +183,7 @@ void Instance::book_saved(const stage::Receipt& receipt) {
 
 // Where results are in place, the PFS file is also what the buffer's was staged in from. Where that has changed again
 // already, the doubt stays.
-void Instance::book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool)) {
+void Instance::book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool, const fs::GoneInput*)) {
   fs::Staging staging(*filesystem_);
   const auto& config = options_.config;
   const bool in_place = config.in_place || config.results_dir == config.root_dir;
@@ -193,13 +194,13 @@ void Instance::book_back(const std::vector<std::string>& paths, std::span<const 
     struct stat st {};
     if (ours == in_buffer.end() || ::lstat((config.results_dir + "/" + path).c_str(), &st) != 0) continue;
     const struct stat& in = ours->second->attributes;
-    if (S_ISREG(st.st_mode) && (st.st_size != in.st_size || to_ns(st.st_mtim) != to_ns(in.st_mtim))) continue;
+    if (S_ISREG(st.st_mode) && (st.st_size != in.st_size || !stage::same_or_coarser(st.st_mtim, in.st_mtim))) continue;
     const fs::Origin copy{.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
-    if (const Status booked = (staging.*book)(path, copy, in_place); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
+    if (const Status booked = (staging.*book)(path, copy, in_place, ours->second->replaced.get()); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
   }
 }
 
-// A salvage, or a stop that was killed, has booked nothing. What it brought to results-dir has the size and, to the nanosecond, the time of what
+// A salvage, or a stop that was killed, has booked nothing. What it brought to results-dir has the size and the time, as the PFS keeps it, of what
 // the buffer holds, or held: neither tells that nothing was stored since, for programs set times, and stores through a
 // mapping may leave them. So the file stays dirty, and what is there is noted as ours, to be compared or replaced.
 void Instance::book_salvaged() {
@@ -260,7 +261,7 @@ bool Instance::stage_out(const StopRequest& request) {
   }
   alarm.reset();
   const bool keep = is_to_be_kept(request);
-  if (keep || request.until || is_hurried()) book_saved(receipt);
+  if (keep || request.until || is_hurried() || stage::exit_code(receipt) != 0) book_saved(receipt);
   add_unloaded(receipt);
   int code = stage::exit_code(receipt);
   const Sheltered sheltered;

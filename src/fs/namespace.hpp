@@ -18,16 +18,6 @@ namespace efs::fs {
 /// The record that leaves an inode's attributes as they are: where a change of some of them starts.
 SetAttributes attributes_of(const Inode& inode);
 
-/// What is known of something that was staged in and has no name any more.
-struct GoneInput {
-  mode_t type = 0;  // S_IFMT
-  Origin origin;    // of a file
-  std::optional<Origin> saved;  // the copy of that name in results-dir
-  bool linked = false;
-  Keep keep = Keep::by_rule;
-  std::string target;  // of a symbolic link
-};
-
 /// Not thread-safe: guarded by Filesystem's namespace lock.
 class Namespace {
  public:

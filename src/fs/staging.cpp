@@ -287,6 +287,7 @@ Result<std::vector<WalkItem>> Staging::walk(const std::string& below) {
     std::sort(children.begin(), children.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     for (const auto& [name, child] : children) stack.push_back({filesystem_.names_.find(child), path.empty() ? name : path + "/" + name, keep, keep_path});
   }
+  find_replaced(items);
   return items;
 }
 

@@ -19,7 +19,6 @@
 namespace efs::fs {
 
 class Filesystem;
-struct GoneInput;
 struct Inode;
 
 /// The version of a PFS file as it was staged in: what a stage-out compares to see that it is still the same.
@@ -35,6 +34,16 @@ struct Origin {
 /// What a user said of a name while the job ran (efs set); for a directory it holds for all below that says nothing
 /// itself.
 enum class Keep : std::uint8_t { by_rule = 0, temporary = 1, persistent = 2 };
+
+/// What is known of something that was staged in and is not there under its name any more.
+struct GoneInput {
+  mode_t type = 0;  // S_IFMT
+  Origin origin;    // of a file
+  std::optional<Origin> saved;  // the copy of that name in results-dir
+  bool linked = false;
+  Keep keep = Keep::by_rule;
+  std::string target;  // of a symbolic link
+};
 
 struct StagedAttributes {
   mode_t mode = 0;  // permission bits
@@ -71,6 +80,7 @@ struct WalkItem {
   std::optional<Origin> origin;  // present where the inode was staged in (and still has the name it was given)
   bool linked = false;           // with an origin: the PFS had several names of it
   std::optional<Origin> saved;   // present where an unload or a stage-out brought it to results-dir (under this name)
+  std::shared_ptr<const GoneInput> replaced{};  // by walk(): the file or link that was staged in under this name, where the job put this in its place
   Keep keep = Keep::by_rule;     // its own, or of the nearest directory above that has one
   std::string keep_path;         // whose; "" for the root's
   unsigned place = 0;            // of the backend, where the content of a regular file lies
@@ -137,11 +147,11 @@ class Staging {
   Status remove(const std::string& path);
 
   /// As set_saved(), after the unmount: nobody can have changed it.
-  Status mark_saved(const std::string& path, const Origin& copy, bool in_place);
+  Status mark_saved(const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced = nullptr);
 
   /// What results-dir has under that name is a copy of some version of this file: a stage-out may take its place. The file
   /// stays dirty; of a clean one nothing is noted.
-  Status note_copy(const std::string& path, const Origin& copy, bool in_place);
+  Status note_copy(const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced = nullptr);
 
   /// The whole namespace, parents before children, names in byte order; or `below` and what is in it: ENOENT,
   /// ENOTDIR where there is none.
@@ -181,8 +191,9 @@ class Staging {
   Result<struct stat> attributes(std::uint64_t ino);
 
   /// The file is at results-dir in `copy`'s version. It is clean from now on, if its edits are still `edits` and it
-  /// still has that name: else false, and nothing changes. `in_place`: the copy has taken the place of its origin.
-  Result<bool> set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits, const Origin& copy, bool in_place);
+  /// still has that name: else false, and nothing changes. `in_place`: the copy has taken the place of its origin. `replaced`:
+  /// what walk() said, so that this copy is known as ours to what the job puts there next.
+  Result<bool> set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits, const Origin& copy, bool in_place, const GoneInput* replaced = nullptr);
   /// Removes a regular file's name if it is clean and not open for writing: else EBUSY.
   Status remove_clean(const std::string& path);
   Status set_keep(const std::string& path, Keep keep);
@@ -203,7 +214,9 @@ class Staging {
   Status forget_name(const std::string& path);  // nothing that was staged in under it is missed
   Result<std::uint64_t> link_one(std::uint64_t ino, const std::string& path, Over over);
   Status book_names(std::uint64_t ino, std::span<const std::string> names);
-  Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);
+  Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
+  Status book_gone(const std::string& path, const Origin& copy, const GoneInput* replaced);
+  void find_replaced(std::vector<WalkItem>& items) const;
   Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;
 
   Filesystem& filesystem_;

@@ -1,4 +1,5 @@
 // Names that were staged in and that the job removed or renamed.
+#include <unordered_map>
 #include <unordered_set>
 
 #include "fs/filesystem.hpp"
@@ -47,6 +48,24 @@ std::vector<WalkItem> Staging::gone() {
   std::vector<WalkItem> result;
   for (auto& [path, item] : items) result.push_back(std::move(item));
   return result;
+}
+
+void Staging::find_replaced(std::vector<WalkItem>& items) const {
+  filesystem_.mutex_.assert_held_shared();
+  const auto is_file = [](mode_t type) { return S_ISREG(type) || S_ISLNK(type); };
+  std::unordered_map<std::string_view, WalkItem*> wanted;  // names of the job's own, which an input may have had that lives on elsewhere
+  for (auto& item : items) {
+    if (!is_file(item.attributes.st_mode)) continue;
+    const auto gone = filesystem_.names_.gone().find(item.path);
+    if (gone == filesystem_.names_.gone().end() && !item.origin) wanted.emplace(item.path, &item);
+    if (gone != filesystem_.names_.gone().end() && is_file(gone->second.type)) item.replaced = std::make_shared<GoneInput>(gone->second);
+  }
+  if (wanted.empty()) return;
+  filesystem_.names_.for_each([&](const Inode& inode) {
+    if (!is_file(inode.mode) || !inode.extra || !inode.extra->origin || inode.nlink == 0) return;
+    for (const auto& path : split_names(inode.extra->origin_path))
+      if (const auto item = wanted.find(path); item != wanted.end() && item->second->ino != inode.ino) item->second->replaced = std::make_shared<GoneInput>(gone_input_of(inode, path));
+  });
 }
 
 Status Staging::forget_name(const std::string& path) {

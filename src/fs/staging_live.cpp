@@ -196,25 +196,25 @@ Result<struct stat> Staging::attributes(std::uint64_t ino) {
   return filesystem_.stat_of(**found);
 }
 
-Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits, const Origin& copy, bool in_place) {
+Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits, const Origin& copy, bool in_place, const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
   const auto place = locate(filesystem_.names_, path);
   const auto there = place ? filesystem_.names_.child(*place->parent, place->name) : std::unexpected(place.error());
   if (!there || (*there)->ino != ino || (*there)->edits != edits || (*there)->write_opens > 0) return false;
-  EFS_TRY(book_saved(**there, path, copy, in_place));
+  EFS_TRY(book_saved(**there, path, copy, in_place, replaced));
   return true;
 }
 
-Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_place) {
+Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
   const auto place = locate(filesystem_.names_, path);
   if (!place) return std::unexpected(place.error());
   const auto there = filesystem_.names_.child(*place->parent, place->name);
   if (!there) return std::unexpected(there.error());
-  return book_saved(**there, path, copy, in_place);
+  return book_saved(**there, path, copy, in_place, replaced);
 }
 
-Status Staging::note_copy(const std::string& path, const Origin& copy, bool) {
+Status Staging::note_copy(const std::string& path, const Origin& copy, bool, const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
   const auto place = locate(filesystem_.names_, path);
   if (!place) return std::unexpected(place.error());
@@ -222,6 +222,7 @@ Status Staging::note_copy(const std::string& path, const Origin& copy, bool) {
   if (!there) return std::unexpected(there.error());
   SetStaging staging = staging_of(**there);
   if (staging.dirty == 0) return {};  // a note would make it clean under this name, too
+  EFS_TRY(book_gone(path, copy, replaced));
   if (staging.saved == 0 || staging.copy != copy) staging.saved_path = path;
   else if (!is_one_of(staging.saved_path, path)) staging.saved_path += '\0' + path;
   staging.saved = 1;
@@ -229,15 +230,21 @@ Status Staging::note_copy(const std::string& path, const Origin& copy, bool) {
   return filesystem_.commit(0, staging);
 }
 
-Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place) {
+// Should the job remove or replace it yet, this is the version that goes, not the input that it took the place of. That may
+// live under another name, and then nothing says so here yet.
+Status Staging::book_gone(const std::string& path, const Origin& copy, const GoneInput* replaced) {
+  filesystem_.mutex_.assert_held();
+  const auto gone = filesystem_.names_.gone().find(path);
+  if (gone == filesystem_.names_.gone().end() && replaced == nullptr) return {};
+  GoneInput input = gone != filesystem_.names_.gone().end() ? gone->second : *replaced;
+  input.saved = copy;
+  return filesystem_.commit(0, gone_record_of(path, input));
+}
+
+Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
-  // Should the job remove it yet, this is the version that goes, not the input that it took the place of.
-  if (const auto gone = filesystem_.names_.gone().find(path); gone != filesystem_.names_.gone().end()) {
-    GoneInput input = gone->second;
-    input.saved = copy;
-    EFS_TRY(filesystem_.commit(0, gone_record_of(path, input)));
-  }
+  EFS_TRY(book_gone(path, copy, replaced));
   const bool same_copy = staging.dirty == 0 && staging.saved != 0 && staging.copy == copy;
   if (!same_copy) staging.saved_path = path;
   else if (!is_one_of(staging.saved_path, path)) staging.saved_path += '\0' + path;  // a hard link: the copy has both names
@@ -249,7 +256,9 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
     staging.origin = copy;
     // Under the old names it is gone, which its inode does not say any more.
     const auto before = is_one_of(staging.origin_path, path) ? std::vector<std::string>() : split_names(staging.origin_path);
-    for (const auto& name : before) EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+    // (What took its place there may have been brought out and said more.)
+    for (const auto& name : before)
+      if (!filesystem_.names_.gone().contains(name)) EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
     if (!before.empty()) staging.origin_path = staging.saved_path;
   }
   EFS_TRY(filesystem_.commit(0, staging));
@@ -281,6 +290,8 @@ Status Staging::remove_clean(const std::string& path) {
     staging.origin_path = without_name(staging.origin_path, path);
     staging.saved_path = without_name(staging.saved_path, path);
     staging.staged = staging.staged != 0 && !staging.origin_path.empty();
+    // Was it clean for the sake of a copy that had this name, the others still have to be brought out.
+    if (!last && staging.saved != 0 && staging.saved_path.empty()) staging.dirty = 1;
     staging.saved = staging.saved != 0 && !staging.saved_path.empty();
     EFS_TRY(filesystem_.commit(0, staging));
     EFS_TRY(forget_name(path));  // nor did the job remove an input that this file took the place of

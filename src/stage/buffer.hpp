@@ -37,6 +37,10 @@ class Buffer {
   /// Inputs whose names the job took away. None, where that is not the buffer's to know.
   virtual std::vector<fs::WalkItem> gone() { return {}; }
   virtual Result<std::uint64_t> available_bytes() = 0;
+  /// Whether there is such a name, where walk() shows only some.
+  virtual bool has(const std::string&) { return false; }
+  /// False while programs run: what walk() calls clean has been looked at already.
+  virtual bool is_at_rest() const { return true; }
 
   /// Asked when a file has been copied out, before it gets its name: may the copy be taken for the file? `same`: its
   /// size and mtime did not change meanwhile.

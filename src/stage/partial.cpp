@@ -51,6 +51,11 @@ bool same_version(const struct stat& a, const struct stat& b) {
   return a.st_size == b.st_size && to_ns(a.st_mtim) == to_ns(b.st_mtim);
 }
 
+/// Has the copy the size and the time of what the buffer holds? A PFS may keep whole seconds only.
+bool has_stamp(const struct stat& copy, const struct stat& ours) {
+  return copy.st_size == ours.st_size && same_or_coarser(copy.st_mtim, ours.st_mtim);
+}
+
 /// As set_attributes() leaves it.
 bool same_mode(const struct stat& there, const struct stat& wanted) {
   const bool owned = there.st_uid == wanted.st_uid && there.st_gid == wanted.st_gid;
@@ -114,6 +119,12 @@ Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
   return told(done.error(), "setting the symbolic link's attributes");
 }
 
+/// Of a symbolic link that was staged in, or of one that the job put something else in the place of.
+bool is_target_of_origin(const std::string& target, const fs::WalkItem& item) {
+  if (item.origin && S_ISLNK(item.attributes.st_mode)) return target == item.target;
+  return item.replaced && S_ISLNK(item.replaced->type) && target == item.replaced->target;
+}
+
 Result<std::uint64_t> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scratch& scratch, const std::atomic<bool>& cancel) {
   return hash_data({io, fd}, static_cast<std::uint64_t>(item.attributes.st_size), scratch, cancel);
 }
@@ -162,13 +173,18 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
 }
 
 bool is_origin(const struct stat& now, const fs::WalkItem& item) {
-  const auto is_now = [&](const std::optional<fs::Origin>& known) {
+  const auto is_now = [&](const std::optional<fs::Origin>& known, bool linked) {
     if (!known) return false;
     const fs::Origin version{.device = now.st_dev, .inode = now.st_ino, .size = static_cast<std::uint64_t>(now.st_size),
-                             .mtime = to_ns(now.st_mtim), .ctime = item.linked ? known->ctime : to_ns(now.st_ctim)};
+                             .mtime = to_ns(now.st_mtim), .ctime = linked ? known->ctime : to_ns(now.st_ctim)};
     return version == *known;
   };
-  return S_ISREG(now.st_mode) && (is_now(item.origin) || is_now(item.saved));
+  if (is_now(item.saved, item.linked) || is_now(item.origin, item.linked)) return true;
+  return item.replaced && (is_now(item.replaced->saved, item.replaced->linked) || is_now(item.replaced->origin, item.replaced->linked));
+}
+
+bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours) {
+  return theirs.tv_sec == ours.tv_sec && (theirs.tv_nsec == ours.tv_nsec || theirs.tv_nsec == 0);
 }
 
 Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
@@ -202,7 +218,12 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name
   if (!now && now.error().code == ENOENT) return PfsCheck{};
   if (!now) return told(now.error(), "comparing it with its origin");
   if (to_origin && is_origin(*now, item)) return PfsCheck{};
-  if (!S_ISREG(now->st_mode) || !S_ISREG(item.attributes.st_mode) || !same_version(*now, item.attributes) || !same_mode(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
+  if (to_origin && S_ISLNK(now->st_mode)) {
+    const auto target = pfs.readlink(directory, name);
+    if (!target) return told(target.error(), "comparing it with its origin");
+    if (is_target_of_origin(*target, item)) return PfsCheck{};
+  }
+  if (!S_ISREG(now->st_mode) || !S_ISREG(item.attributes.st_mode) || !has_stamp(*now, item.attributes) || !same_mode(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
   auto theirs = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
   if (!theirs) return told(theirs.error(), "comparing it with its origin");
   auto ours = buffer.hold(item.ino);
@@ -211,7 +232,14 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name
   auto our_sum = hash_of(posix_pfs(), ours->fd, item, scratch, cancel);
   if (!their_sum || !our_sum) return told(their_sum ? our_sum.error() : their_sum.error(), "comparing it with its origin");
   if (*their_sum != *our_sum) return PfsCheck{PfsVersion::other, std::nullopt};
-  return PfsCheck{PfsVersion::same_content, *our_sum};
+  auto attributes = pfs.xattrs(theirs->get());
+  if (!attributes) return told(attributes.error(), "comparing it with its origin");
+  const bool owned = now->st_uid == item.attributes.st_uid && now->st_gid == item.attributes.st_gid;
+  if (!to_origin && !item.saved && !item.xattrs.contains(fs::access_acl_name)) attributes->erase(fs::access_acl_name);
+  if (owned && *attributes == item.xattrs) return PfsCheck{PfsVersion::same_content, *our_sum};
+  // What it lacks was set since, or is what the PFS does not take; what it has besides is another's, or was taken from ours since.
+  const bool lacks_only = std::ranges::all_of(*attributes, [&](const auto& one) { return item.xattrs.contains(one.first) && item.xattrs.at(one.first) == one.second; });
+  return PfsCheck{lacks_only || !to_origin ? PfsVersion::same_data : PfsVersion::other, std::nullopt};
 }
 
 }  // namespace efs::stage

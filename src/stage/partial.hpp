@@ -62,18 +62,22 @@ Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs);
 /// partial name, renamed. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV where the PFS cannot; no partial is left.
 Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs);
 
-/// Is `now` the version that the item was staged in from, or that was brought out later? Of a file with several names ctime does not count: it moves when
-/// we replace one of the others.
+/// Is `now` the version that the item was staged in from, or that was brought out later, or that of the input whose name it
+/// took? Of a file with several names ctime does not count: it moves when we replace one of the others.
 bool is_origin(const struct stat& now, const fs::WalkItem& item);
 
+/// Is `theirs` what a PFS makes of the time `ours`? It may keep whole seconds only.
+bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours);
+
 /// How the PFS stands towards an item that is to replace its origin.
-enum class PfsVersion : std::uint8_t { origin_or_none, same_content, other };
+enum class PfsVersion : std::uint8_t { origin_or_none, same_content, same_data, other };
 struct PfsCheck {
   PfsVersion version = PfsVersion::origin_or_none;
   std::optional<std::uint64_t> checksum;  // with same_content
 };
 /// origin_or_none: nothing of this name, or, with `to_origin`, the version that was staged in. same_content: an earlier
-/// stage-out, killed before its receipt, has brought the item out: size, mtime, mode and checksum are the item's.
+/// stage-out, killed before its receipt, has brought the item out: size, mtime, mode, owner, extended attributes and checksum
+/// are the item's. same_data: the same, but for owner or extended attributes: ours, to be replaced.
 Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name, bool to_origin, int directory, Buffer& buffer, PfsIo& pfs,
                                Scratch& scratch, const std::atomic<bool>& cancel);
 /// The same of the item's own name and its origin.

@@ -49,6 +49,7 @@ void ResultWriter::write(std::span<Outgoing> task) {
   const ScratchPool::Loan scratch(scratches_);
   DirectoryCursor directories = cursor();
   for (auto& out : task) {
+    if (out.state == Outgoing::State::settled) continue;
     if (full_) {
       out.settle(Action::not_saved, "not tried: no space left in results-dir");
       out.no_room = true;
@@ -125,7 +126,7 @@ bool ResultWriter::resolve(Outgoing& out, int directory, Scratch& scratch) {
         std::string name = kept_name(leaf_of(out.item->path), config_.name, n);
         auto check = check_version(*out.item, name, false, directory, buffer_, pfs_, scratch, progress_.cancel);
         if (!check) return give_up(out, check.error()), false;
-        if (check->version == PfsVersion::other) continue;  // kept by another run
+        if (check->version == PfsVersion::other || !take_kept_name(out, name)) continue;  // kept by another run, or of another result
         out.name = std::move(name);
         out.entry.placed_as = out.name;
         out.entry.reason = "the PFS's version changed since it was staged in: both are kept, the job's as " + out.name;
@@ -136,6 +137,19 @@ bool ResultWriter::resolve(Outgoing& out, int directory, Scratch& scratch) {
   }
   out.settle(Action::conflict, "it changed on the PFS since it was staged in; the job's version is kept in the buffer only");
   return false;
+}
+
+/// False where another result of this stage-out has it: names that differ behind what a name can hold give the same one.
+bool ResultWriter::take_kept_name(const Outgoing& out, const std::string& name) {
+  const std::string parent = parent_of(out.item->path), path = parent.empty() ? name : parent + "/" + name;
+  if (buffer_.has(path)) return false;
+  const MutexLock lock(mutex_);
+  return kept_names_.try_emplace(path, out.item).first->second == out.item;
+}
+
+void ResultWriter::reserve(const fs::WalkItem& item) {
+  const MutexLock lock(mutex_);
+  kept_names_.try_emplace(item.path, &item);
 }
 
 void ResultWriter::verify(std::span<Outgoing> task) {
@@ -182,6 +196,7 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
 }
 
 bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
+  if (out.state == Outgoing::State::settled) return true;
   const bool there = first.state == Outgoing::State::settled && (first.entry.action == Action::staged_out || first.entry.action == Action::kept);
   if (!there || progress_.cancel) return false;
   auto from = tree_.directory(parent_of(first.item->path));

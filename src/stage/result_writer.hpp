@@ -22,6 +22,9 @@ class ResultWriter {
  public:
   ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size);
 
+  /// Its name is for no other result that on-conflict: keep-both puts beside its file.
+  void reserve(const fs::WalkItem& item);
+
   /// Writes the partials: `written`, `named` where an earlier stage-out has brought the result out, or settled.
   void write(std::span<Outgoing> task);
 
@@ -54,9 +57,10 @@ class ResultWriter {
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   bool hands_down_acl(const std::string& path, int directory);
-  bool replaces_origin(const Outgoing& out) const { return in_place_ && out.item->origin.has_value(); }
+  bool replaces_origin(const Outgoing& out) const { return in_place_ && (out.item->origin || out.item->replaced); }
   bool may_write(Outgoing& out, int directory, Scratch& scratch);
   bool resolve(Outgoing& out, int directory, Scratch& scratch);
+  bool take_kept_name(const Outgoing& out, const std::string& name);
   void found_there(Outgoing& out, std::optional<std::uint64_t> checksum);
 
   const config::JobConfig& config_;
@@ -69,6 +73,7 @@ class ResultWriter {
   std::atomic<bool> full_{false};
   Mutex mutex_;  // rank 90 (leaf)
   std::unordered_map<std::string, bool> acl_directories_ EFS_GUARDED_BY(mutex_);  // hands_down_acl(), where it was asked
+  std::unordered_map<std::string, const fs::WalkItem*> kept_names_ EFS_GUARDED_BY(mutex_);  // taken by these: on-conflict: keep-both
 };
 
 }  // namespace efs::stage

@@ -61,6 +61,7 @@ class StageOut {
     receipt_.read_back = config_.verify == config::Verify::read_back;
     receipt_.started = wall_clock();
     if (auto items = buffer_.walk()) {
+      if (buffer_.is_at_rest()) look_for_copies(*items);
       stage(*items);
     } else {
       receipt_.reason = "the buffer cannot be read: " + describe(items.error());
@@ -71,6 +72,29 @@ class StageOut {
   }
 
  private:
+  /// A clean result that results-dir does not have any more is nowhere but here: it has to be brought out again. (In place an
+  /// input that somebody removed is gone from where it came from.)
+  void look_for_copies(std::vector<fs::WalkItem>& items) {
+    const bool in_place = config_.in_place || config_.results_dir == config_.root_dir;
+    std::vector<fs::WalkItem*> saved;
+    for (auto& item : items) {
+      if (S_ISREG(item.attributes.st_mode) && item.saved && !item.dirty && !(in_place && item.origin)) saved.push_back(&item);
+    }
+    if (saved.empty() || config_.results_dir.empty()) return;
+    const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
+    if (!top && top.error().code != ENOENT) return;  // what is to be brought out will say so
+    crew_.run(saved.size(), most_files, [&](std::size_t begin, std::size_t end) {
+      DirectoryCursor directories([&](const std::string& path) { return pfs_.open_beneath(top->get(), path, directory_flags); });
+      for (auto* item : std::span(saved).subspan(begin, end - begin)) try {
+        const auto directory = top ? directories.at(parent_of(item->path)) : fail(ENOENT);
+        const auto there = directory ? pfs_.lstat(*directory, leaf_of(item->path)) : std::unexpected(directory.error());
+        if (!there && (there.error().code == ENOENT || there.error().code == ENOTDIR)) item->dirty = true;
+      } catch (const std::exception&) {
+        item->dirty = true;
+      }
+    });
+  }
+
   void stage(const std::vector<fs::WalkItem>& items) {
     Selection selection = select_outgoing(config_, items, options_.by_rank);
     receipt_.entries = std::move(selection.settled);
@@ -114,7 +138,9 @@ class StageOut {
     std::unordered_set<std::string_view> reserved;
     for (const auto& item : all) {
       if (item.path.ends_with(partial_suffix)) reserved.insert(item.path);
+      if (leaf_of(item.path).contains(".efs-" + config_.name)) writer_.reserve(item);
     }
+    const std::string receipt = "efs-receipt-" + config_.name + ".json";
     std::uint64_t bytes = 0;
     std::unordered_map<std::uint64_t, std::size_t> first_names;  // of files with several, by inode
     outgoing_.reserve(items.size());
@@ -128,13 +154,18 @@ class StageOut {
       Outgoing& out = further ? further_names_.emplace_back() : outgoing_.emplace_back();
       out.item = item;
       out.name = leaf_of(item->path);
-      out.partial = partial_name(out.name, reserved.contains(item->path + partial_suffix));
+      out.partial = partial_name(out.name, reserved.contains(item->path + partial_suffix) || buffer_.has(item->path + partial_suffix));
       out.entry.path = item->path;
       out.entry.bytes = S_ISREG(item->attributes.st_mode) ? static_cast<std::uint64_t>(item->attributes.st_size) : 0;
       out.entry.mtime = to_ns(item->attributes.st_mtim);
       if (!further) bytes += out.entry.bytes;
     }
     progress_.begin(outgoing_.size() + further_names_.size(), bytes);
+    for (auto* list : {&outgoing_, &further_names_}) {
+      for (auto& out : *list) {
+        if (out.item->path == receipt) out.settle(Action::failed, "the receipt has this name: give the result another one");
+      }
+    }
   }
 
   bool open_tree() {

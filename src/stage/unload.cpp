@@ -11,6 +11,7 @@
 
 #include "base/mutex.hpp"
 #include "base/text.hpp"
+#include "fs/acl.hpp"
 #include "stage/names.hpp"
 #include "stage/partial.hpp"
 #include "stage/results_tree.hpp"
@@ -64,6 +65,8 @@ class UnloadBuffer final : public Buffer {
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Result<std::vector<fs::WalkItem>> walk() override { return items; }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
+  bool has(const std::string& path) override { return staging_.find(path).has_value(); }
+  bool is_at_rest() const override { return false; }
 
   Status confirm(std::uint64_t ino, bool same) override {
     const auto it = proofs_.find(ino);
@@ -166,7 +169,13 @@ class Unload {
     }
     for (auto& [path, item] : chosen_) {
       if (!needs_proof(item)) continue;
-      if (auto now = staging_.attributes(item.ino)) item.attributes = *now;
+      auto now = staging_.find(path);
+      if (!now || now->ino != item.ino) continue;
+      // What a walk alone can tell stays.
+      now->keep = item.keep;
+      now->keep_path = item.keep_path;
+      now->replaced = std::move(item.replaced);
+      item = std::move(*now);
     }
   }
 
@@ -222,7 +231,7 @@ class Unload {
     // Its place on the PFS is another version's: a stop has to see to it again.
     if (!entry.placed_as.empty()) return append(entry.reason, "still marked as changed");
     const auto copy = version_of_copy(item);
-    const auto clean = copy ? staging_.set_saved(item.ino, item.path, proof->edits, *copy, in_place_) : std::unexpected(copy.error());
+    const auto clean = copy ? staging_.set_saved(item.ino, item.path, proof->edits, *copy, in_place_, item.replaced.get()) : std::unexpected(copy.error());
     // The copy is good all the same: it was whole when it was made.
     if (!clean) append(entry.reason, "still marked as changed: " + describe(clean.error()));
     else if (!*clean) append(entry.reason, "still marked as changed: it was opened for writing or renamed after it was copied");
@@ -294,7 +303,9 @@ class Unload {
     if (!old) return std::unexpected(old.error());
     auto before = pfs_.fstat(old->get());
     if (!before) return std::unexpected(before.error());
-    const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path)), .fsync = true};
+    const bool ours = is_origin(*before, item);
+    if (ours && in_place_ && !is_dirty(item)) return part;  // the PFS has it: another version of it would be taken for somebody else's
+    const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), buffer_.has(item.path + partial_suffix)), .fsync = true};
     (void)pfs_.unlink(job.directory, job.partial);  // of one that was killed; unloads of an instance run one after the other
     auto fd = pfs_.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (!fd) return fail(fd.error().code, "creating " + job.partial + ": " + describe(fd.error()));
@@ -307,6 +318,9 @@ class Unload {
     if (!made) return std::unexpected(made.error());
     EFS_TRY(publish_partial(job, {.inode = made->st_ino, .size = *size, .checksum = std::nullopt}, pfs_));
     EFS_TRY(pfs_.fsync(job.directory));
+    // What it took the place of was another's: so is what it has besides the part.
+    const auto version = ours ? version_below(config_.results_dir, item.path) : fail(ESTALE);
+    if (version && version->inode == made->st_ino) EFS_TRY(staging_.note_copy(item.path, *version, in_place_, item.replaced.get()));
     return part;
   }
 
@@ -321,11 +335,24 @@ class Unload {
     EFS_TRY(copy_part({posix_pfs(), container->fd}, {pfs_, fd}, part, scratch, progress_));
     const auto after = staging_.attributes(item.ino);
     EFS_TRY(buffer_.confirm(item.ino, after && after->st_mtim.tv_sec == item.attributes.st_mtim.tv_sec && after->st_mtim.tv_nsec == item.attributes.st_mtim.tv_nsec));
-    if (before.st_uid != ::geteuid()) (void)pfs_.chown(fd, before.st_uid, before.st_gid);
-    EFS_TRY(pfs_.chmod(fd, before.st_mode & 0777U));
+    EFS_TRY(take_attributes(old, before, fd));
     EFS_TRY(pfs_.fsync(fd));
     ++progress_.files_done;
     return std::max(old_size, part.offset + part.length);
+  }
+
+  /// Owner, extended attributes and mode of the version that it takes the place of.
+  Status take_attributes(int old, const struct stat& before, int fd) {
+    auto made = pfs_.fstat(fd);
+    if (!made) return std::unexpected(made.error());
+    bool owned = made->st_uid == before.st_uid && made->st_gid == before.st_gid;
+    if (!owned) owned = pfs_.chown(fd, before.st_uid, before.st_gid).has_value();
+    auto attributes = pfs_.xattrs(old);
+    if (!attributes) return std::unexpected(attributes.error());
+    if (!attributes->contains(fs::access_acl_name)) (void)pfs_.remove_xattr(fd, fs::access_acl_name);  // the directory's default
+    const auto lost = set_xattrs(fd, fs::WalkItem{.path = {}, .xattrs = std::move(*attributes)}, pfs_);
+    if (!lost) return std::unexpected(lost.error());
+    return pfs_.chmod(fd, safe_mode(before.st_mode & 07777U, owned));
   }
 
   const config::JobConfig& config_;

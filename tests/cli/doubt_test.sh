@@ -44,6 +44,34 @@ check 'start again' "$EFS" start "$JOB"
 check 'stop without a conflict' "$EFS" stop again
 check 'the last version is back' grep -qx other "$OUT/result"
 
+# --- a PFS that keeps whole seconds: one's own results are no conflict ---
+mkdir "$S/whole"; truncate -s 32M "$S/image"
+if [ "$(id -u)" = 0 ] && mkfs.ext4 -q -I 128 -O ^has_journal "$S/image" >/dev/null 2>&1 && mount -o loop "$S/image" "$S/whole" 2>/dev/null; then
+  seconds() { fresh "$1" "$PERSISTENT"; mkdir -p "$S/whole/$1"; mv "$PFS/input" "$S/whole/$1/"; PFS=$S/whole/$1; job "$JOB" "$PERSISTENT"; in_place; }
+  seconds rounds
+  started "$JOB"; echo one >>"$MNT/input/a"
+  check 'whole seconds: stop --keep' "$EFS" stop --keep rounds
+  started "$JOB"; echo two >>"$MNT/input/a"
+  check 'whole seconds: the next stop' "$EFS" stop rounds
+  check 'whole seconds: both rounds are there' test "$(tr '\n' ' ' <"$PFS/input/a")" = 'alpha one two '
+  seconds repeated
+  started "$JOB"; echo one >>"$MNT/input/a"; echo one >>"$MNT/input/sub/b"; echo theirs >"$PFS/input/sub/b"
+  check_exit 'whole seconds: a stop with one conflict' 3 'conflict: input/sub/b' "$EFS" stop repeated
+  rm "$PFS/input/sub/b"
+  check 'whole seconds: repeated' "$EFS" stop repeated
+  check 'whole seconds: all is back' grep -qx one "$PFS/input/a" "$PFS/input/sub/b"
+  seconds late
+  started "$JOB"; echo one >>"$MNT/input/a"; echo one >>"$MNT/input/sub/b"; echo theirs >"$PFS/input/sub/b"
+  check_exit 'whole seconds: a stop with a deadline' 3 'conflict: input/sub/b' "$EFS" stop --deadline 60 late
+  rm "$PFS/input/sub/b"
+  check 'whole seconds: salvage' "$EFS" salvage late
+  check 'whole seconds: all is back' grep -qx one "$PFS/input/a" "$PFS/input/sub/b"
+  check 'clean' "$EFS" clean --force late
+  umount "$S/whole"
+else
+  skip 'a PFS that keeps whole seconds' 'needs root, mkfs.ext4 and a loop device'
+fi
+
 # --- contents that somebody has removed ---
 fresh scrubbed 'resources: []'
 started "$JOB"

@@ -279,6 +279,83 @@ check_exit 'load and unload in a job, with another instance about' 0 'task 2: un
 check 'both' grep -qx in "$OUT/res"
 check 'stop of the other' "$EFS" stop other
 
+# --- what is clean, and what is out ---
+place() { fresh "$@"; OUT=$PFS; job "$JOB" 'resources: [ [ path: input, flags: persistent ] ]'; sed -i '/results-dir/a\  in-place: true' "$JOB"; }
+of_receipt() { json "$(cat "$OUT/efs-receipt-$NAME.json")" "[e['action'] for e in d['entries'] if e['path'] == '$1'] == ['$2']"; }
+
+fresh names 'resources: [ [ path: input, flags: persistent ] ]'; mount_job
+echo new >>"$MNT/input/a"; ln "$MNT/input/a" "$MNT/c"
+check 'unload --remove of one of two names' efs unload --wait --remove c
+check 'the other is still changed' item input/a "d[0]['dirty']"
+stop_job 'two names'
+check 'and goes out' grep -qx new "$OUT/input/a"
+
+place linked; ln "$PFS/input/a" "$PFS/input/b"; mount_job
+echo new >>"$MNT/input/a"
+check 'unload --remove in place of one of two names' efs unload --wait --remove input/a
+stop_job 'two names in place'
+check 'both have the new version' grep -qx new "$PFS/input/a" "$PFS/input/b"
+
+if command -v setfattr >/dev/null; then
+  fresh later; mount_job
+  for name in f g h; do echo "$name" >"$MNT/$name"; done
+  check 'unload' efs unload --wait f g h
+  setfattr -n user.t -v 1 "$MNT/f"; setfacl -m u:4711:r "$MNT/g"; [ "$(id -u)" != 0 ] || chown 4711 "$MNT/h"
+  program "fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT); os.write(fd, b'x'); ready(); os.setxattr(sys.argv[1], 'user.t', b'2'); os.close(fd)" "$MNT/open"
+  id=$(efs unload open); await 20 task_is "$id" running
+  program_ends 'a program that sets an attribute while an unload waits for it'
+  efs wait "$id" >/dev/null 2>&1
+  stop_job 'attributes'
+  check 'an attribute that was set after the unload is out' test "$(getfattr --only-values -n user.t "$OUT/f")" = 1
+  check 'so is an ACL' grep -q 'user:4711:r' <<<"$(getfacl -cn "$OUT/g" 2>/dev/null)"
+  [ "$(id -u)" != 0 ] || check 'and an owner' test "$(stat -c %u "$OUT/h")" = 4711
+  check 'and what was set while it waited' test "$(getfattr --only-values -n user.t "$OUT/open")" = 2
+else
+  skip 'attributes after an unload' 'no setfattr here'
+fi
+
+place replaced; echo old >"$PFS/input/y"; echo old >"$PFS/input/z"; ln -s a "$PFS/input/l"; ln -s a "$PFS/input/m"; mount_job
+sed -i s/alpha/job/ "$MNT/input/a"; rm "$MNT/input/y"; echo job >"$MNT/input/y"; mv "$MNT/input/z" "$MNT/input/z.old"; echo job >"$MNT/input/z"
+touch -h "$MNT/input/l"; ln -sfn y "$MNT/input/m"
+check 'what took the place of an input goes there' efs unload --wait input/z
+sed -i s/job/again/ "$MNT/input/z"
+check 'and what took its own' efs unload --wait input/z
+sed -i s/again/last/ "$MNT/input/z"
+check 'a stop books it, too' timeout 60 "$EFS" stop --keep "$NAME"
+check 'PFS: as the job left it' test "$(cat "$PFS/input/a" "$PFS/input/y" "$PFS/input/z" "$PFS/input/z.old" | tr '\n' ' ')" = 'job job last old '
+check 'PFS: symbolic links' test "$(readlink "$PFS/input/l" "$PFS/input/m" | tr '\n' ' ')" = 'a y '
+mount_job
+for name in a y z; do sed -i s/./X/ "$MNT/input/$name"; done
+ln -sfn z "$MNT/input/m"
+stop_job 'the second round'
+check 'no conflict with what the first round brought' test "$(head -qc 1 "$PFS/input/a" "$PFS/input/y" "$PFS/input/z")" = XXX
+
+place theirs; echo old >"$PFS/input/y"; ln -s a "$PFS/input/l"; mount_job
+sed -i s/alpha/job/ "$MNT/input/a"; rm "$MNT/input/y"; echo job >"$MNT/input/y"; ln -sfn y "$MNT/input/l"
+echo theirs >"$PFS/input/a"; echo theirs >"$PFS/input/y"; ln -sfn sub "$PFS/input/l"
+check_exit 'an input that was replaced on both sides is a conflict' 1 'conflict' efs unload --wait input/a
+check_exit 'in a stop' 1 'conflict: input/y' timeout 60 "$EFS" stop "$NAME"
+check 'theirs is there' test "$(cat "$PFS/input/a" "$PFS/input/y" | tr '\n' ' ')$(readlink "$PFS/input/l")" = 'theirs theirs sub'
+rm "$PFS/input/a" "$PFS/input/y" "$PFS/input/l"
+stop_job 'when it is gone'
+check 'ours is' test "$(cat "$PFS/input/a" "$PFS/input/y" | tr '\n' ' ')$(readlink "$PFS/input/l")" = 'job job y'
+
+fresh missing; mount_job
+echo f >"$MNT/f"; echo g >"$MNT/g"; echo h >"$MNT/h"
+check 'unload' efs unload --wait f g
+rm "$OUT/f"
+check 'stop --keep' timeout 60 "$EFS" stop --keep "$NAME"
+check 'what results-dir has lost is there again' grep -qx f "$OUT/f"
+rm "$OUT/h"; mount_job; stop_job 'after a keep'
+check 'also at a later stop' grep -qx h "$OUT/h"
+check 'what is there is not moved again' of_receipt g unchanged
+
+fresh receipt; mount_job
+echo precious >"$MNT/efs-receipt-receipt.json"; echo other >"$MNT/other"
+check_exit 'a result with the name of the receipt' 3 'the receipt has this name' timeout 60 "$EFS" stop "$NAME"
+check 'the others are back' grep -qx other "$OUT/other"
+check 'stop --no-stage-out' timeout 60 "$EFS" stop --no-stage-out "$NAME"
+
 tests passthrough p
 mode=daemon-io
 tests "daemon's path" d

@@ -196,14 +196,14 @@ check 'stop --keep' "$EFS" stop --keep keep
 check 'stages out' worked "$OUT"
 check 'status calls it kept' json "$(status_of keep)" "d['state'] == 'kept'"
 check 'clean without a name leaves it' bash -c "'$EFS' clean; '$EFS' status keep"
-rm "$OUT/result" "$OUT/d/deep/big"
+out=$(stat -c '%i %z' "$OUT/result" "$OUT/d/deep/big")
 started "$JOB"
 check 'the next start has everything in place' worked "$MNT"
 check 'and staged nothing in' grep -qE 'event=resume_plan missing_files=0' "$EFS_RUNTIME_DIR/keep/efsd.log"
 echo second >"$MNT/second"
 check 'stop --keep again' "$EFS" stop --keep keep
 check 'brings what is new' grep -qx second "$OUT/second"
-check 'and not again what was back' test ! -e "$OUT/result" -a ! -e "$OUT/d/deep/big"
+check 'and not again what was back' test "$(stat -c '%i %z' "$OUT/result" "$OUT/d/deep/big")" = "$out"
 mkdir -p "$S/elsewhere/input"
 check_exit 'another job under this name is refused' 1 'another job' "$EFS" start -r "$S/elsewhere" "$JOB"
 check 'clean by name' "$EFS" clean keep

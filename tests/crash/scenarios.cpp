@@ -177,7 +177,8 @@ Step saved(const std::string& path, bool in_place) {
             if (ino == 0) return;
             // From here on it is clean: what is found after power loss is this content or no file.
             if (life.world.find(ino) != nullptr) life.promises[ino] = {life.content(ino), life.records_after};
-            (void)fs::Staging(life.filesystem).mark_saved(path, {.device = 2, .inode = 7}, in_place);
+            const auto items = fs::Staging(life.filesystem).walk(path);
+            (void)fs::Staging(life.filesystem).mark_saved(path, {.device = 2, .inode = 7}, in_place, items && !items->empty() ? items->front().replaced.get() : nullptr);
           }};
 }
 Step tend() {

@@ -200,3 +200,66 @@ TEST_CASE("extended attributes of a staged directory stay through its second rou
   CHECK_FALSE(item.dirty);
   CHECK((item.attributes.st_mode & 07777) == 0750);
 }
+
+TEST_CASE("what took the name of an input says whose it was", "[fs][gone]") {
+  LiveBuffer buffer;
+  auto& fs = *buffer.filesystem;
+  constexpr auto root = fs::root_ino;
+  const auto replaced = [&](const std::string& path) { return buffer.staging->walk(path)->front().replaced; };
+  for (const auto* path : {"over", "removed", "moved", "x", "y"}) stage(buffer, path);
+  REQUIRE(buffer.staging->make_symlink("link", "target", {}));
+  CHECK(replaced("over") == nullptr);
+  (void)buffer.write("new", "new");
+  REQUIRE(fs.rename({}, root, "new", root, "over", 0));
+  REQUIRE(fs.unlink({}, root, "removed"));
+  REQUIRE(fs.unlink({}, root, "link"));
+  REQUIRE(fs.rename({}, root, "moved", root, "moved.old", 0));
+  REQUIRE(fs.rename({}, root, "x", root, "y", RENAME_EXCHANGE));
+  for (const auto* path : {"removed", "link", "moved", "own"}) (void)buffer.write(path, "new");
+  for (const bool again : {false, true}) {
+    if (again) buffer.open();
+    for (const auto* path : {"over", "removed", "moved", "x", "y"}) {
+      INFO(path);
+      REQUIRE(replaced(path) != nullptr);
+      CHECK(replaced(path)->origin == version);
+    }
+    REQUIRE(replaced("link") != nullptr);
+    CHECK(replaced("link")->target == "target");
+    CHECK(replaced("own") == nullptr);
+    CHECK(replaced("moved.old") == nullptr);
+  }
+}
+
+TEST_CASE("a result that took an input's name is known to the one that takes its own", "[fs][gone]") {
+  LiveBuffer buffer;
+  constexpr fs::Origin copy{.device = 1, .inode = 7, .size = 3, .mtime = 8, .ctime = 9};
+  const auto replaced = [&] { return buffer.staging->walk("a")->front().replaced; };
+  for (const bool lives_on : {false, true}) {
+    stage(buffer, "a");
+    if (lives_on) REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "a", fs::root_ino, "old", 0));
+    else REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
+    (void)buffer.write("a", "first");
+    REQUIRE(buffer.staging->mark_saved("a", copy, true, replaced().get()));
+    (void)buffer.write("new", "second");
+    REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "new", fs::root_ino, "a", 0));
+    if (lives_on) buffer.open();
+    REQUIRE(replaced() != nullptr);
+    CHECK(replaced()->saved == copy);
+    REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
+    REQUIRE(buffer.staging->forget_gone({"a"}));
+  }
+}
+
+TEST_CASE("the other names of a changed file stay changed when the one that was brought out goes", "[fs][gone]") {
+  LiveBuffer buffer;
+  stage(buffer, "a");
+  (void)buffer.write("a", "new");
+  REQUIRE(buffer.filesystem->link({}, buffer.ino("a"), fs::root_ino, "c"));
+  REQUIRE(buffer.staging->mark_saved("c", {.device = 9, .inode = 9}, false));
+  CHECK(buffer.staging->find("a")->dirty);
+  CHECK_FALSE(buffer.staging->find("c")->dirty);
+  REQUIRE(buffer.staging->remove_clean("c"));
+  CHECK(buffer.staging->find("a")->dirty);
+  buffer.open();
+  CHECK(buffer.staging->find("a")->dirty);
+}

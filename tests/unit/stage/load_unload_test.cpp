@@ -1,10 +1,14 @@
 // Load and unload on a real file system without a mount, with a PFS whose calls fail.
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
 
 #include "fault_pfs.hpp"
 #include "stage/load.hpp"
+#include "stage/stage_out.hpp"
 #include "stage/unload.hpp"
 #include "support/live_buffer.hpp"
 
@@ -198,4 +202,54 @@ TEST_CASE("a clean file stays where the PFS does not have its version any more")
   CHECK_FALSE(scene.buffer.exists("d/b"));
   CHECK(scene.buffer.exists("f"));
   CHECK(describe_unload(receipt).find("any more") != std::string::npos);
+}
+
+TEST_CASE("a part that is unloaded in place is the job's own version to what comes next") {
+  LiveScene scene;
+  scene.config.results_dir = scene.config.root_dir;
+  scene.config.in_place = true;
+  const std::string file = scene.config.root_dir + "/p";
+  const auto unload_part = [&] { return scene.back({.names = {"p"}, .part = {.offset = 0, .length = 4}}).verdict; };
+  for (const bool theirs : {false, true}) {
+    scene.put("p", std::string(1000, 'p'));
+    REQUIRE(::setxattr(file.c_str(), "user.k", "v", 1, 0) == 0);
+    REQUIRE(::chmod(file.c_str(), 02640) == 0);
+    REQUIRE(scene.in({.names = {"p"}, .replace = theirs, .force = theirs}).ok());
+    CHECK(unload_part() == Verdict::complete);  // of what the PFS has: nothing to do
+    scene.buffer.write("p", std::string(1000, 'q'));
+    if (theirs) scene.put("p", std::string(1000, 't'));
+    REQUIRE(unload_part() == Verdict::complete);
+    CHECK(scene.out("p") == "qqqq" + std::string(996, theirs ? 't' : 'p'));
+    struct stat st {};
+    REQUIRE(::stat(file.c_str(), &st) == 0);
+    CHECK((st.st_mode & 07777U) == 02640U);
+    CHECK(::getxattr(file.c_str(), "user.k", nullptr, 0) == 1);
+    CHECK(scene.buffer.staging->find("p")->dirty);
+    CHECK(scene.back({.names = {"p"}}).entries.at(0).action == (theirs ? Action::conflict : Action::staged_out));
+  }
+}
+
+TEST_CASE("the partial of one result takes no other result's name") {
+  LiveScene scene;
+  scene.buffer.write("x.efs-partial", "precious");
+  scene.buffer.write("x", "x");
+  REQUIRE(scene.back({.names = {"x.efs-partial"}}).verdict == Verdict::complete);
+  REQUIRE(scene.back({.names = {"x"}}).verdict == Verdict::complete);
+  REQUIRE(scene.back({.names = {"x"}, .part = {.offset = 0, .length = 1}}).verdict == Verdict::complete);
+  CHECK(scene.out("x.efs-partial") == "precious");
+}
+
+TEST_CASE("a stop brings out again what results-dir does not have any more") {
+  LiveScene scene;
+  for (const auto* name : {"gone", "there"}) {
+    scene.buffer.write(name, name);
+    REQUIRE(scene.back({.names = {name}}).verdict == Verdict::complete);
+  }
+  stdfs::remove(scene.config.results_dir + "/gone");
+  StagingBuffer buffer(*scene.buffer.staging);
+  Progress progress;
+  const Receipt receipt = stage_out(scene.config, buffer, posix_pfs(), scene.options, progress);
+  CHECK(receipt.totals.staged_out == 1);
+  CHECK(receipt.totals.unchanged == 1);
+  CHECK(scene.out("gone") == "gone");
 }

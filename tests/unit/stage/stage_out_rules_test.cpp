@@ -231,3 +231,93 @@ TEST_CASE("in place, whom only the directory's default ACL names cannot read a p
   CHECK((stat_of(scene.root + "/d/new").st_mode & 07777) == 0640);
   CHECK(::getxattr((scene.root + "/d/new").c_str(), "system.posix_acl_access", nullptr, 0) == -1);
 }
+
+TEST_CASE("stage-out: attributes that came after the content was out are brought out", "[stage][out][resume]") {
+  Scene scene;
+  for (const auto* name : {"attribute", "owner", "same"}) scene.buffer.put(name, S_IFREG, name);
+  REQUIRE(scene.out().verdict == Verdict::complete);
+  scene.buffer.nodes.at("attribute").xattrs["user.colour"] = "green";
+  if (::geteuid() == 0) scene.buffer.nodes.at("owner").attributes.uid = 4711;
+  const Receipt receipt = scene.out();
+  CHECK(action_of(receipt, "same") == Action::kept);
+  CHECK(action_of(receipt, "attribute") == Action::staged_out);
+  const UniqueFd fd(::open((scene.results + "/attribute").c_str(), O_RDONLY | O_CLOEXEC));
+  CHECK(posix_pfs().xattrs(fd.get()).value().contains("user.colour"));
+  if (::geteuid() == 0) CHECK(stat_of(scene.results + "/owner").st_uid == 4711);
+}
+
+TEST_CASE("stage-out: on a PFS that keeps whole seconds one's own results are known", "[stage][out][conflict]") {
+  Scene scene;
+  make_conflict(scene);
+  auto& node = scene.buffer.nodes.at("f");
+  write_file(scene.root + "/f", "ours");
+  ::chmod((scene.root + "/f").c_str(), node.attributes.mode);
+  set_mtime(scene.root + "/f", node.attributes.mtime / 1'000'000'000 * 1'000'000'000);
+  CHECK(action_of(scene.out(), "f") == Action::kept);
+  set_mtime(scene.root + "/f", node.attributes.mtime + 1);
+  CHECK(action_of(scene.out(), "f") == Action::conflict);
+}
+
+TEST_CASE("stage-out: a symbolic link that was staged in may be replaced while it leads where it led", "[stage][out][conflict]") {
+  Scene scene;
+  scene.config.results_dir = scene.root;
+  scene.config.in_place = true;
+  for (const auto* name : {"touched", "theirs"}) stdfs::create_symlink("target", scene.root + "/" + name);
+  scene.resource("");
+  REQUIRE(scene.in().ok());
+  for (const auto* name : {"touched", "theirs"}) {
+    scene.buffer.nodes.at(name).dirty = true;
+    scene.buffer.nodes.at(name).origin = fs::Origin{};
+    scene.buffer.nodes.at(name).attributes.mtime = 1'600'000'000'000'000'000;
+  }
+  stdfs::remove(scene.root + "/theirs");
+  stdfs::create_symlink("elsewhere", scene.root + "/theirs");
+  const Receipt receipt = scene.out();
+  CHECK(action_of(receipt, "touched") == Action::staged_out);
+  CHECK(to_ns(stat_of(scene.root + "/touched").st_mtim) == 1'600'000'000'000'000'000);
+  CHECK(action_of(receipt, "theirs") == Action::conflict);
+}
+
+TEST_CASE("on-conflict: keep-both keeps both of two results whose long names are alike", "[stage][out][conflict]") {
+  Scene scene;
+  scene.options.workers = 1;
+  scene.config.results_dir = scene.root;
+  scene.config.in_place = true;
+  scene.config.on_conflict = config::OnConflict::keep_both;
+  const std::string a = std::string(250, 'm') + "a", b = std::string(250, 'm') + "b";
+  for (const auto& name : {a, b}) write_file(scene.root + "/" + name, "one");
+  scene.resource("");
+  REQUIRE(scene.in().ok());
+  for (const auto& name : {a, b}) {
+    scene.buffer.overwrite(name, "ours, of " + name.substr(250));
+    write_file(scene.root + "/" + name, "theirs");
+  }
+  const Receipt receipt = scene.out();
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(content_of(scene.root + "/" + entry_of(receipt, a)->placed_as) == "ours, of a");
+  CHECK(content_of(scene.root + "/" + entry_of(receipt, b)->placed_as) == "ours, of b");
+  const auto before = snapshot_of(scene.root);
+  CHECK(scene.out().totals.kept == 2);
+  CHECK(snapshot_of(scene.root) == before);
+}
+
+TEST_CASE("stage-out: a result with the receipt's name fails, and says so", "[stage][out]") {
+  Scene scene;
+  scene.buffer.put("efs-receipt-job.json", S_IFREG, "precious");
+  scene.buffer.put("other", S_IFREG, "other");
+  const Receipt receipt = scene.out();
+  CHECK(action_of(receipt, "efs-receipt-job.json") == Action::failed);
+  CHECK(entry_of(receipt, "efs-receipt-job.json")->reason.find("receipt") != std::string::npos);
+  CHECK(action_of(receipt, "other") == Action::staged_out);
+  CHECK(!stdfs::exists(scene.results + "/efs-receipt-job.json"));
+}
+
+TEST_CASE("on-conflict: keep-both does not take the name of another result", "[stage][out][conflict]") {
+  Scene scene;
+  make_conflict(scene);
+  scene.config.on_conflict = config::OnConflict::keep_both;
+  scene.buffer.put("f.efs-job", S_IFREG, "a result of its own");
+  CHECK(scene.out().verdict == Verdict::complete);
+  CHECK(content_of(scene.root + "/f.efs-job") == "a result of its own");
+  CHECK(content_of(scene.root + "/f.efs-job.2") == "ours");
+}
