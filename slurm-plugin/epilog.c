@@ -331,9 +331,9 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   how.stages_out = !efs_has_word(flags, "no-stage-out");
   how.keeps = efs_flag(flags, "keep=", name, sizeof name);
-  how.merges = is_superseded(site, job);
   attaches = efs_flag(flags, "attach=", name, sizeof name);
   started = strncmp(result, "running ", 8) == 0 || strncmp(result, "unsaved ", 8) == 0;
+  how.merges = started && is_superseded(site, job);
   if (strncmp(result, "unasked ", 8) == 0) {
     efs_remove_job(site, job);
   } else if (started && !efs_is_there(site, job)) {

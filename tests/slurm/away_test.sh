@@ -48,7 +48,7 @@ slurmctld_is hanging
 
 check 'its prolog asks slurmctld, which hangs' await 20 test -e "$C/asked"
 release_slot
-check 'the job' await 90 has_ended "$job"
+check 'the job' await 150 has_ended "$job"
 check 'runs' test "$(state_of "$job")" = COMPLETED
 check 'and has its input' says "$job" '^alpha$'
 slurmctld_is there
