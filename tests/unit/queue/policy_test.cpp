@@ -116,6 +116,7 @@ std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, doubl
   std::vector<Ticket> waiting;
   std::vector<Running> running;
   std::vector<Finished> finished;
+  std::mt19937_64 order(random());  // who looks first: apart, so that all policies meet the same jobs
   std::exponential_distribution<double> gap(load * settings.slots_in / 10), size(1.0 / 10);  // 10 GiB on average
   double now = 0, next_arrival = 0;
   std::uint64_t number = 0;
@@ -132,7 +133,7 @@ std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, doubl
     }
     for (bool taken = true; taken;) {
       taken = false;
-      std::ranges::shuffle(waiting, random);
+      std::ranges::shuffle(waiting, order);
       for (auto looks = waiting.begin(); looks != waiting.end(); ++looks) {
         const auto ahead = std::ranges::count_if(waiting, [&](const Ticket& other) { return other.number != looks->number && goes_before(settings, other, *looks); });
         if (!may_take(static_cast<std::size_t>(ahead), settings.slots_in - running.size())) continue;
