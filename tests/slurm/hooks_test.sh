@@ -12,11 +12,12 @@ missing=
 [ "$(id -u)" = 0 ] || missing+=" root"
 [ -c /dev/fuse ] || missing+=" /dev/fuse"
 for user in $USER1 $USER2; do id "$user" >/dev/null 2>&1 || missing+=" the user $user"; done
-[ -n "$missing" ] || cc -std=gnu11 -D_GNU_SOURCE -rdynamic -o "$S/one_hook" "$SOURCE/tests/slurm/one_hook.c" -ldl 2>"$S/cc" || missing+=" a C compiler, and Slurm's headers: $(head -n 1 "$S/cc")"
 if [ -n "$missing" ]; then
   skip 'the hooks of the plugin' "missing:$missing"
   finish
 fi
+# Where the plugin was built there are a compiler and Slurm's headers.
+cc -std=gnu11 -D_GNU_SOURCE -rdynamic -o "$S/one_hook" "$SOURCE/tests/slurm/one_hook.c" -ldl 2>"$S/cc" || { fail 'one_hook.c compiles' "$(cat "$S/cc")"; finish; }
 
 # --- the site: programs of Slurm's that tell what they were asked, an efs that does nothing, and directories ---
 mkdir -p "$S"/{slurm,fake,shared,users} && chmod 755 "$S"/{slurm,fake,shared} && chown $USER1 "$S/users"
@@ -135,6 +136,24 @@ check 'where slurmctld does not answer it is asked once' test "$(cat "$S/squeue.
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 epilog -- efs="$S/fake/efs"
 touch "$S/quick"
+
+# --- a run that was begun again meanwhile ---
+work begun
+begun_again() {  # begun_again RESTARTS: what an epilog of run 0 asks efs, when slurmctld knows of so many
+  printf '#!/bin/sh\ncase "$*" in *RestartCnt*) printf "%%-24s%%-12s\\n" 7 %s ;; *) echo "7|RUNNING|10:00|n1|n1" ;; esac\n' "$1" >"$S/slurm/squeue"
+  mkdir -p "$S/state/7.0" "$EFS_RUNTIME_DIR/slurm-7.0-n1" "$S/mnt/7"
+  echo "running $S/mnt/7" >"$S/state/7.0/result"
+  : >"$S/efs.log"
+  epilog -- efs="$S/fake/efs"
+  rmdir "$EFS_RUNTIME_DIR/slurm-7.0-n1"
+  grep ' stop ' "$S/efs.log"
+}
+asked=$(begun_again 0)
+check 'an epilog waits for no copy of the mount' grep -q -- ' --cut-off' <<<"$asked"
+check_not 'and replaces older results where its run is the last' grep -q -- ' --merge' <<<"$asked"
+check 'but not those of a later run' grep -q -- ' --merge' <<<"$(begun_again 1)"
+check 'and leaves nothing' no_job
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 
 # --- another user's lock ---
 work lock
