@@ -33,7 +33,7 @@ def options():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1][7:])
     parser.add_argument("build")
     parser.add_argument("--rate", type=int, default=400)
-    parser.add_argument("--mib", type=int, default=192)
+    parser.add_argument("--mib", type=int, default=512)
     parser.add_argument("--compute", type=float, default=1)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--iterations", type=int, default=0)
@@ -320,9 +320,9 @@ def report(args, results):
     for letter, (mode, rounds) in zip("abc", results.items()):
         print(f"({letter}) {mode:14} last output after {last[mode]:6.1f} s, mean of the jobs {statistics.median(r[1] for r in rounds):6.1f} s; the last round: "
               + "; ".join(", ".join(f"{what} {begin:.1f}-{end:.1f}" for what, begin, end in job) for job in rounds[-1][2]))
-    print(f"interleaved / direct {last['interleaved'] / last['direct']:.2f}, interleaved / uncoordinated {last['interleaved'] / last['uncoordinated']:.2f}, uncoordinated / direct {last['uncoordinated'] / last['direct']:.2f}")
+    print(f"interleaved / direct {last['interleaved'] / last['direct']:.3f}, interleaved / uncoordinated {last['interleaved'] / last['uncoordinated']:.3f}, uncoordinated / direct {last['uncoordinated'] / last['direct']:.3f}")
     uncoordinated, interleaved = (start_delay(results[mode]) for mode in ("uncoordinated", "interleaved"))
-    print(f"mean start delay: uncoordinated {uncoordinated:.1f} s, interleaved {interleaved:.1f} s, interleaved / uncoordinated {interleaved / uncoordinated:.2f}")
+    print(f"mean start delay: uncoordinated {uncoordinated:.1f} s, interleaved {interleaved:.1f} s, interleaved / uncoordinated {interleaved / uncoordinated:.3f}")
     if args.svg:
         svg(args.svg, [(f"({letter}) {mode}", rounds[-1][2]) for letter, (mode, rounds) in zip("abc", results.items())])
         print(f"timelines: {args.svg}")

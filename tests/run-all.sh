@@ -6,8 +6,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=$(cd "${1:-build}" && pwd)
-work=$(mktemp -d) beside=
-trap '[ -z "$beside" ] || kill -- -"$beside" 2>/dev/null; rm -rf "$work"' EXIT
+work=$(mktemp -d) lanes=()
+trap 'for lane in ${lanes[@]+"${lanes[@]}"}; do kill -- -"${lane%%:*}" 2>/dev/null; done; rm -rf "$work"' EXIT
 touch "$work/sums" "$work/failures"
 
 # run NAME COMMAND...: adds the part's closing line to the sums; a part without one counts as one test.
@@ -49,7 +49,29 @@ sanitized() {  # sanitized PRESET TESTS: builds the unit and model tests with a 
 scripts() {  # scripts DIRECTORY ARGUMENTS...: every test script in it
   local test directory=$1
   shift
-  for test in tests/"$directory"/*_test.sh; do [ -e "$test" ] && run "$test" "$test" "$@"; done
+  for test in tests/"$directory"/*_test.sh; do [ -e "$test" ] && run "$test" alone "$test" "$@"; done
+}
+# A test that stops daemons leaves mounts that hang, one that looks at all mounts of the machine hangs with them.
+alone() {
+  case $1 in
+    */away_test.sh | */suites_test.sh) flock "$work/mounts" "$@" ;;
+    *) "$@" ;;
+  esac
+}
+
+# lane NAME COMMAND...: beside all else, in a process group of its own, to be ended with this one; shown by join.
+lane() {
+  local name=$1
+  shift
+  set -m; "$@" >"$work/lane-$name" 2>&1 & lanes+=("$!:$name"); set +m
+}
+join() {
+  local one
+  for one in "${lanes[@]}"; do
+    wait "${one%%:*}" || echo "0 1 0 0 ${one#*:}, beside the other tests, ended early" | tee -a "$work/sums" >>"$work/failures"
+    cat "$work/lane-${one#*:}"
+  done
+  lanes=()
 }
 
 instrumented() {
@@ -65,19 +87,14 @@ run "unit and model tests" catch "$build/bin/efs-tests"
 # libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
 # The crash enumeration and the injected faults bring a store of their own.
 PMEM_IS_PMEM_FORCE=1 run "unit and model tests on mapped segments" catch "$build/bin/efs-tests" '~[crash]~[fault]'
-# Beside the scripts, which mostly wait; in a process group of its own, to be ended with this one.
-if [ -z "${EFS_FAST:-}" ]; then
-  set -m; instrumented >"$work/beside" 2>&1 & beside=$!; set +m
-fi
+# A cluster mostly waits.
+lane slurm scripts slurm "$build/bin"
+[ -n "${EFS_FAST:-}" ] || lane instrumented instrumented
 scripts lint "$build/bin"
 scripts cli "$build/bin"
 scripts package "$build"
 scripts mount "$build/bin" "$build/bin/efs-parity"
-scripts slurm "$build/bin"
-if [ -n "$beside" ]; then
-  wait "$beside" || echo "0 1 0 0 what ran beside the scripts ended early" | tee -a "$work/sums" >>"$work/failures"
-  beside=; cat "$work/beside"
-fi
+join
 
 printf '\nslowest parts, in seconds:\n'; sort -k4nr "$work/sums" | head -n 12 | while read -r _ _ _ seconds name; do printf '%5d  %s\n' "$seconds" "$name"; done
 [ ! -s "$work/failures" ] || { printf '\nwhat failed:\n'; cat "$work/failures"; }

@@ -41,7 +41,7 @@ struct Entry {
 
 /// What tests put in the place of the system's: lock calls that are counted or take long, a clock that they move.
 struct System {
-  std::function<int(int fd, int command, struct flock& lock)> lock = [](int fd, int command, struct flock& lock) { return ::fcntl(fd, command, &lock); };
+  std::function<int(int fd, int command, struct flock& lock)> lock = [](int fd, int command, struct flock& wanted) { return ::fcntl(fd, command, &wanted); };
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
