@@ -111,6 +111,7 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   words[n++] = name;
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   words[n++] = mount;
+  words[n++] = "--options=mode=0700"; /* below mount= nothing else keeps others out */
   efs_format(number, sizeof number, "--node=%u/%u", wait.node, wait.nodes);
   words[n++] = number;
   given = getenv("SPANK_EFS_ROOT");

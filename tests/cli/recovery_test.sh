@@ -323,9 +323,18 @@ check 'stop --keep' "$EFS" stop --keep full
 check 'and it is kept' json "$(status_of full)" "d['state'] == 'kept'"
 check 'with a manifest in the store that says so' grep -q '"left": "kept"' "$EFS_RUNTIME_DIR/full/store/meta/instance.json"
 check 'clean without a name leaves it' bash -c "'$EFS' clean; '$EFS' status full"
+# What it may hold is what the job file says now; less than before cannot be asked of what is there.
+CAPACITY='48 MiB' job "$JOB" "$PERSISTENT"
 started "$JOB"
 check 'what it had' grep -qx r "$MNT/r"
+check 'a larger capacity makes room' test "$(df --output=size -m "$MNT" | tail -n 1)" -ge 40
+check 'for more' dd if=/dev/zero of="$MNT/fill3" bs=64k count=64 status=none
+check 'stop --keep' "$EFS" stop --keep full
+CAPACITY='32 MiB' job "$JOB" "$PERSISTENT"
+started "$JOB"
+check 'a smaller one changes nothing' test "$(df --output=size -m "$MNT" | tail -n 1)" -ge 40
 check 'stop' "$EFS" stop full
+check 'all is brought out' test "$(stat -c %s "$OUT/fill3")" = 4194304
 
 # --- damaged images ---
 fresh damaged
