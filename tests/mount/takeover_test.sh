@@ -243,11 +243,15 @@ starts() {  # the worker of a start is killed at its nth system call: it fails a
   echo "starts: $down failed, $after came up with a successor, $((i - down - after)) as if nothing had been"
 }
 
+passthrough() { random_kills passthrough passthrough; }
+daemon() { random_kills daemon daemon -o daemon-io; }
+user() { random_kills user passthrough --user 65534; }
+
 # One part alone: EFS_PART=stages
 if [ -n "${EFS_PART:-}" ]; then "$EFS_PART"; finish; fi
-random_kills passthrough passthrough
-random_kills daemon daemon -o daemon-io
-random_kills user passthrough --user 65534
+passthrough
+daemon
+user
 kill_points
 stages
 under_way
