@@ -1,5 +1,5 @@
 /* Telling people and other nodes: the AdminComment of the job, and a record per node in the site's shared directory,
- *   SHARED/jobs/JOB.RESTART/NODE    one line of JSON: node, job, state, text, time
+ *   SHARED/jobs/JOB.RESTART/NODE    one line of JSON: node, job, restart, uid, state, text, time, instance, queue
  * which belongs to the account that owns SHARED. */
 #include <dirent.h>
 #include <errno.h>
@@ -56,11 +56,14 @@ static int publish_as_owner(void *what, int out) {
 }
 
 void efs_publish(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text) {
-  char quoted[EFS_TEXT], line[2 * EFS_TEXT];
+  char quoted[EFS_TEXT], queue[2 * EFS_PATH], line[3 * EFS_TEXT];
   struct news news = {site, job, line};
   if (site->shared[0] == '\0') return;
   efs_json_quote(text, quoted, sizeof quoted);
-  if (efs_format(line, sizeof line, "{\"node\":\"%s\",\"job\":%u,\"restart\":%u,\"uid\":%u,\"state\":\"%s\",\"text\":%s,\"time\":%lld}\n", site->node, job->id, job->restart, (unsigned)job->uid, state, quoted, (long long)time(NULL)) != 0) return;
+  efs_json_quote(site->queue, queue, sizeof queue);
+  if (efs_format(line, sizeof line, "{\"node\":\"%s\",\"job\":%u,\"restart\":%u,\"uid\":%u,\"state\":\"%s\",\"text\":%s,\"time\":%lld,\"instance\":\"%s\",\"queue\":%s}\n", site->node, job->id, job->restart, (unsigned)job->uid,
+                 state, quoted, (long long)time(NULL), job->name, queue) != 0)
+    return;
   if (efs_in_child(publish_as_owner, &news, ANSWER_TIME, NULL, 0) != 0)
     slurm_error("efs: job %u: %s cannot take the state of this node: it must belong to root or an account of the site's, be closed to others, and answer", job->id, site->shared);
 }
