@@ -93,6 +93,14 @@ lock = os.open(sys.argv[1] + "/.lock", os.O_RDWR | os.O_CREAT, 0o600); fcntl.flo
   kill $holder
 }
 aside locked locked & pids+=($!); aside_pids+=($!)
+# Of another job than the other ones: who is signalled is found by its name. The program is the real one.
+without_socket() {
+  prolog HOOK_JOB=9 -- efs="$EFS"
+  as_user sh -c "echo precious >$S/unheard/mnt/9/result; rm $S/unheard/r/slurm-9.0-n1/control.sock"
+  epilog HOOK_JOB=9 -- efs="$EFS"
+}
+work socket
+aside unheard without_socket & pids+=($!); aside_pids+=($!)
 
 # --- a prolog of slurmd's has no PATH ---
 work path
@@ -226,6 +234,22 @@ check 'an epilog waits for no copy of the mount' grep -q -- ' --cut-off' <<<"$as
 check_not 'and replaces older results where its run is the last' grep -q -- ' --merge' <<<"$asked"
 check 'but not those of a later run' grep -q -- ' --merge' <<<"$(begun_again 1)"
 check 'and leaves nothing' no_job
+sweep_is_over() { ! grep -lzxF init $(grep -lzxF "$S/one_hook" /proc/[0-9]*/cmdline 2>/dev/null) /dev/null >/dev/null 2>&1; }
+swept() {  # swept RESTARTS: what a slurmd that starts asks efs of run 0, which it finds, when slurmctld knows of so many and the job runs
+  printf '#!/bin/sh\ncase "$*" in *RestartCnt*) printf "%%-24s%%-12s\n" 7 %s ;; *) echo "7|RUNNING|10:00|n2|n2" ;; esac\n' "$1" >"$S/slurm/squeue"
+  mkdir -p "$S/state/7.0" "$EFS_RUNTIME_DIR/slurm-7.0-n1" "$S/mnt/7"
+  echo "running $S/mnt/7" >"$S/state/7.0/result"
+  : >"$S/efs.log"
+  hook init HOOK_CONTEXT=slurmd -- efs="$S/fake/efs"
+  await 30 sweep_is_over
+  rmdir "$EFS_RUNTIME_DIR/slurm-7.0-n1"
+  grep ' stop ' "$S/efs.log"
+}
+check 'slurmd, when it starts, stops a run that was begun again elsewhere' grep -q -- ' stop .*--merge.* slurm-7.0-n1$' <<<"$(swept 1)"
+check 'and leaves nothing' no_job
+check 'not one that runs here' test -z "$(swept 0)"
+check 'which stays' test -e "$S/state/7.0/result"
+rm -r "$S/state/7.0" "$S/mnt/7"
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 
 # --- another user's lock ---
@@ -365,5 +389,8 @@ check 'one without anything to save has two minutes' took hung-failed 150
 check 'what hung is not forgotten' test -e "$S/hung-failed/state/7.0"
 check 'a job that keeps waits a minute for the lock' took locked 80
 check 'and fails with the reason' grep -q '^failed what is kept on n1 .* cannot be looked at: .*/.lock is not to be had' "$S/locked/state/7.0/result"
+check 'an epilog ends daemons whose socket the user has removed' await 20 no_daemon "$S/unheard/r"
+check 'and leaves nothing' test ! -e "$S/unheard/state/9.0" -a ! -e "$S/unheard/mnt/9" -a ! -e "$S/unheard/r/slurm-9.0-n1"
+check 'they have staged out' test "$(cat "$S/socket/results/result")" = precious
 check 'no program is left' await 20 no_daemon
 finish
