@@ -339,6 +339,54 @@ prolog -- shared="$S/shared"
 epilog HOOK_TELL_FDS="$S/shared" HOOK_FDS_FILE="$S/fds" -- shared="$S/shared"
 check 'has its pipe, and nothing else of its parent' test "$(awk '$2 != "/dev/null" { print $1, $2 }' "$S/fds" | grep -v '^3 pipe:'; grep -c pipe: "$S/fds")" = 1
 
+# --- what other nodes have said ---
+work others
+prolog -- shared="$S/shared"
+said_by() { printf '{"node":"%s","job":7,"restart":0,"uid":1,"state":"%s","text":"no such %s","time":0}\n' "$1" "$2" "$1" >"$S/shared/jobs/7.0/${3:-}$1"; }
+opened() { grep -c "^$S/shared/jobs/7.0/.*n[0-9]" "$S/opened" || :; }
+for i in $(seq 2 60); do said_by n$i running; done
+: >"$S/opened"
+check 'a task whose other nodes are all good' task HOOK_TELL_OPENS="$S/opened" -- shared="$S/shared"
+check 'reads none of what they say' test "$(opened)" = 0
+rm "$S/state/7.0/checked"
+mkdir "$S/shared/jobs/7.0/.failed"
+for i in $(seq 10 60); do said_by n$i failed .failed/; done
+check_not 'one of which some have failed, fails' task HOOK_TELL_OPENS="$S/opened" -- shared="$S/shared"
+check 'and says why' grep -qE 'slurm_error: efs: stage-in failed on (n[0-9]*): no such \1$' "$S/said.task_init_privileged"
+check 'and has read no more than that' test "$(opened)" = 1
+rm -r "$S/shared/jobs/7.0/.failed"; mkdir "$S/shared/jobs/7.0/.failed"
+said_by n5 put-off .failed/
+task -- shared="$S/shared"
+check 'or is put off' grep -q 'slurm_error: efs: nothing was staged on n5: no such n5' "$S/said.task_init_privileged"
+epilog -- shared="$S/shared"
+rm -r "$S/shared/jobs/7.0"
+prolog SPANK_EFS_JOB='resources: [' -- shared="$S/shared"
+check 'a node that fails says so to the others' grep -q '"state":"failed"' "$S/shared/jobs/7.0/.failed/n1"
+check 'who see it' json "$("$EFS" status --json --job 7 --shared "$S/shared")" 'not d["ok"] and [n["node"] for n in d["nodes"]] == ["n1"]'
+epilog -- shared="$S/shared"
+check 'nothing is left' no_job
+
+# --- many nodes, and arrays of many tasks ---
+work many
+answers() { cat >"$S/answer"; printf '#!/bin/sh\nexec cat %s/answer\n' "$S" >"$S/slurm/squeue"; }
+names() { seq -f "node-of-a-long-name-%.0f" -s, "$1" "$2"; }
+echo "7|$(names 1 800),n1,$(names 801 900)" | answers
+check 'a node of many, of which slurmctld alone tells' prolog SLURM_JOB_NODELIST=other -- efs="$S/fake/efs"
+check 'finds its place' grep -q ' start .*--node=800/901 ' "$S/efs.log"
+epilog -- efs="$S/fake/efs"
+echo "7|n1,$(names 1 4000)" | answers
+prolog SLURM_JOB_NODELIST=other
+check 'a list that is too long is not cut' result_is "failed the list of the job's nodes is longer than 64 KiB"
+epilog
+seq -f '%.0f|RUNNING|1:00|n2' 100 5100 | cat - <(echo '7|PENDING|10:00|n1') <(seq -f '%.0f|RUNNING|1:00|n2' 6000 6999) | answers
+rm "$S/quick"; : >"$S/efs.log"
+prolog -- efs="$S/fake/efs"
+check 'a task of a large array is found among them' result_is 'put-off .*the job was over'
+touch "$S/quick"
+epilog
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
+check 'nothing is left' no_job
+
 # --- the end of a stage-out ---
 work deadline 'max-rate: 64 KiB/s'
 prolog
