@@ -35,8 +35,10 @@ static int ask(const struct efs_site *site, uint32_t id, const char *format, con
   const char *words[] = {squeue, "--noheader", "--all", "--states=all", jobs, format, NULL};
   efs_slurm_program(site, "squeue", squeue);
   efs_format(jobs, sizeof jobs, "--jobs=%u", id);
+  outcome->wanted = begin;
   efs_run(words, NULL, ANSWER_TIME, NULL, NULL, outcome);
   if (outcome->code > 0 && strstr(outcome->text, "Invalid job id") != NULL) return 0;
+  if (outcome->code == 0 && outcome->cut) return EFS_TOO_LONG;
   *line = outcome->code == 0 ? line_of(outcome->text, begin) : NULL;
   return *line != NULL ? 1 : -1;
 }
@@ -46,11 +48,10 @@ int efs_ask_job(const struct efs_site *site, uint32_t id, struct efs_record *rec
   char begin[32], *line = NULL;
   int known;
   efs_format(begin, sizeof begin, "%u|", id);
-  known = ask(site, id, "--format=%A|%T|%l|%B|%N", begin, &outcome, &line);
+  known = ask(site, id, "--format=%A|%T|%l|%B", begin, &outcome, &line);
   if (known != 1) return known;
   if (keep_field(&line, record->state, sizeof record->state) != 0 || keep_field(&line, record->limit, sizeof record->limit) != 0) return -1;
-  if (keep_field(&line, record->host, sizeof record->host) != 0 || keep_field(&line, record->nodes, sizeof record->nodes) != 0) return -1;
-  return 1;
+  return keep_field(&line, record->host, sizeof record->host) == 0 ? 1 : -1;
 }
 
 int efs_job_is_over(const struct efs_site *site, uint32_t id) {
@@ -88,6 +89,30 @@ int efs_ask_restarts(const struct efs_site *site, uint32_t id) {
   return ask(site, id, "--Format=JobID:24,RestartCnt:12", begin, &outcome, &line) == 1 ? (int)strtoul(line, NULL, 10) : -1;
 }
 
+/* A value in "cpu=4,mem=600M,node=2,billing=4". */
+static int find_resource(const char *resources, const char *key, char *value, size_t size) {
+  const size_t length = strlen(key);
+  const char *p;
+  for (p = resources; *p != '\0'; p += strcspn(p, ","), p += *p == ',')
+    if (strncmp(p, key, length) == 0 && p[length] == '=') return efs_format(value, size, "%.*s", (int)strcspn(p + length + 1, ", "), p + length + 1);
+  return -1;
+}
+
+int efs_ask_allocated(const struct efs_site *site, uint32_t id, struct efs_allocated *allocated) {
+  static struct efs_outcome outcome;
+  char begin[32], cpus[32], nodes[32], *line = NULL;
+  int known;
+  efs_format(begin, sizeof begin, "%-24u", id);
+  known = ask(site, id, "--Format=JobID:24,MinMemory:24,tres-alloc:256", begin, &outcome, &line);
+  if (known != 1) return known;
+  if (strlen(line) <= 24 || sscanf(line, "%31s", allocated->least) != 1) return -1;
+  if (find_resource(line + 24, "mem", allocated->sum, sizeof allocated->sum) != 0) return -1;
+  if (find_resource(line + 24, "cpu", cpus, sizeof cpus) != 0 || find_resource(line + 24, "node", nodes, sizeof nodes) != 0) return -1;
+  allocated->cpus = strtoull(cpus, NULL, 10);
+  allocated->nodes = strtoull(nodes, NULL, 10);
+  return 1;
+}
+
 /* The place of the node in the list; -1: it is none, or not with this node. */
 static int find_in(const char *list, const char *name, unsigned *node, unsigned *nodes) {
   __auto_type hosts = slurm_hostlist_create(list); /* its type depends on the release */
@@ -103,12 +128,14 @@ static int find_in(const char *list, const char *name, unsigned *node, unsigned 
 int efs_find_node(const struct efs_site *site, uint32_t id, unsigned *node, unsigned *nodes) {
   static const char *const names[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
   const time_t until = time(NULL) + PATIENCE;
-  struct efs_record record;
+  static struct efs_outcome outcome;
+  char begin[32], *nodes_list = NULL;
   size_t i;
   int known;
   for (i = 0; i < sizeof names / sizeof names[0]; ++i)
     if (getenv(names[i]) != NULL && find_in(getenv(names[i]), site->node, node, nodes) == 0) return 0;
-  do known = efs_ask_job(site, id, &record);
-  while (known < 0 && begins_again(until));
-  return known == 1 ? find_in(record.nodes, site->node, node, nodes) : -1;
+  efs_format(begin, sizeof begin, "%u|", id);
+  do known = ask(site, id, "--format=%A|%N", begin, &outcome, &nodes_list);
+  while (known == -1 && begins_again(until));
+  return known == 1 ? find_in(nodes_list, site->node, node, nodes) : known == EFS_TOO_LONG ? known : -1;
 }

@@ -93,6 +93,15 @@ lock = os.open(sys.argv[1] + "/.lock", os.O_RDWR | os.O_CREAT, 0o600); fcntl.flo
   kill $holder
 }
 aside locked locked & pids+=($!); aside_pids+=($!)
+# Of a job like no other on this machine: who is signalled is found by its name. The program is the real one. Without a signal the
+# stage-out would have its time.
+without_socket() {
+  prolog HOOK_JOB=4000009 -- efs="$EFS"
+  as_user sh -c "echo precious >$S/unheard/mnt/4000009/result; rm $S/unheard/r/slurm-4000009.0-n1/control.sock"
+  epilog HOOK_JOB=4000009 -- efs="$EFS" stage-out=180
+}
+work socket
+aside unheard without_socket & pids+=($!); aside_pids+=($!)
 
 # --- a prolog of slurmd's has no PATH ---
 work path
@@ -137,6 +146,79 @@ printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 epilog -- efs="$S/fake/efs"
 touch "$S/quick"
 
+# --- memory ---
+work memory
+# The answers of slurmctld: sinfo, scontrol show config and partition, and what the job was given.
+cluster() { printf 'SelectTypeParameters    = %s\nJobSubmitPlugins        = %s\n%s\n' "${1:-CR_CORE_MEMORY}" "${3:-(null)}" "${2:-DefMemPerNode           = UNLIMITED}" >"$S/config"; }
+partitions() { printf 'PartitionName=%s\n' "$@" >"$S/partition"; }
+given() { printf '%-24s%-24s%-256s\n' 7 "$@" >"$S/given"; }
+printf '#!/bin/sh\necho "4000 2"; echo "2000 1"\n' >"$S/slurm/sinfo"
+printf '#!/bin/sh\necho "$*" >>%s/scontrol.log\n[ "$3" != show ] || exec cat "%s/$4"\n' "$S" "$S" >"$S/slurm/scontrol"
+printf '#!/bin/sh\ncase "$*" in *tres-alloc*) exec cat %s/given ;; *) echo "7|RUNNING|10:00|n1|n1" ;; esac\n' "$S" >"$S/slurm/squeue"
+chmod 755 "$S"/slurm/*
+submits() { hook init_post_opt HOOK_CONTEXT=allocator HOOK_OPTION="efs=$W/job.yaml" "$@" -- plan=no; }
+refuses() {  # refuses NAME MEMORY WHENCE [OPTION...]: sbatch says that 64 MiB are more than that
+  local name=$1 text="job on a node, $2 \($3\)"; shift 3
+  check_not "$name" submits "$@"
+  check "$name: with the reason" grep -qE "capacity 64 MiB.*$text.*Ask for more memory" "$S/said.init_post_opt"
+}
+takes() { check "$1" submits "${@:2}"; }
+plain='all Default=YES OverSubscribe=NO SelectTypeParameters=NONE DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED'
+cluster; partitions "$plain"
+takes 'where nothing is said and nothing limits it'
+refuses 'a job with too little' '32 MiB' '--mem' HOOK_OPT_mem=32M
+takes 'one with all memory of a node' HOOK_OPT_mem=0
+refuses 'memory for one CPU' '62 MiB' '--mem-per-cpu, for at most 2 CPUs' HOOK_OPT_mem-per-cpu=31M
+takes 'for enough CPUs' HOOK_OPT_mem-per-cpu=31M HOOK_OPT_cpus-per-task=2
+refuses 'for all tasks that a node may have' '60 MiB' '--mem-per-cpu, for at most 6 CPUs' HOOK_OPT_mem-per-cpu=10M HOOK_OPT_ntasks=3
+takes 'which are more' HOOK_OPT_mem-per-cpu=10M HOOK_OPT_ntasks=4
+refuses 'or no more than it says for a node' '40 MiB' '--mem-per-cpu, for at most 4 CPUs' HOOK_OPT_mem-per-cpu=10M HOOK_OPT_ntasks=4 HOOK_OPT_ntasks-per-node=2
+takes 'not where it has all CPUs of a node' HOOK_OPT_mem-per-cpu=10M HOOK_OPT_exclusive=exclusive
+takes 'nor where its GPUs say' HOOK_OPT_mem-per-gpu=10M
+cluster CR_CORE_MEMORY 'DefMemPerNode           = 48'
+refuses "the cluster's default" '48 MiB' DefMemPerNode
+takes 'which is none where the job says more' HOOK_OPT_mem=64M
+takes 'nor at another cluster' HOOK_OPT_clusters=other
+partitions "$plain" 'big OverSubscribe=NO SelectTypeParameters=NONE DefMemPerNode=100'
+takes 'nor in a partition that has more' HOOK_OPT_partition=big
+takes 'or may have' HOOK_OPT_partition=all,big
+takes 'nor in one that is not known' HOOK_OPT_partition=nosuch
+takes 'nor in that of a reservation' HOOK_OPT_reservation=mine
+cluster CR_CORE_MEMORY 'DefMemPerNode           = 48' lua
+takes 'nor where a plugin may give more'
+cluster CR_CORE_MEMORY 'DefMemPerCPU            = 16'
+refuses "the cluster's default for a CPU" '32 MiB' 'DefMemPerCPU, for at most 2 CPUs'
+partitions 'all Default=YES OverSubscribe=EXCLUSIVE SelectTypeParameters=NONE DefMemPerNode=UNLIMITED'
+takes 'not where nodes are given whole'
+cluster CR_CORE
+takes 'memory that Slurm does not give jobs is no limit' HOOK_OPT_mem=32M
+printf '#!/bin/sh\necho "48 2"\n' >"$S/slurm/sinfo"
+check_not 'but what nodes have is' submits
+check 'and says so' grep -q 'is more than any node has, 48 MiB' "$S/said.init_post_opt"
+
+job_with_memory() {  # job_with_memory WORD MEMORY ALLOCATED [VARIABLE...]: what a prolog makes of it
+  : >"$S/scontrol.log"
+  if [ "$2" = unknown ]; then rm "$S/given"; else given "$2" "$3"; fi
+  prolog "${@:4}"
+  check "$1" result_is "$expected"
+  epilog
+}
+expected='failed .*job.yaml:[0-9]+: capacity 64 MiB of backend ram.*job on a node, 32 MiB \(what Slurm has given the job\).*Ask for more memory'
+cluster
+job_with_memory 'a job whose memory is less fails before anything is staged' 32M cpu=1,mem=32M,node=1,billing=1
+check 'it is in the comment' grep -q 'AdminComment=.*32 MiB' "$S/scontrol.log"
+job_with_memory 'one of two nodes, each with that' 32M cpu=2,mem=64M,node=2,billing=2
+job_with_memory 'one of two nodes, by its CPUs here' 16M cpu=5,mem=80M,node=2,billing=5 SLURM_JOB_CPUS_PER_NODE=2,3
+expected='running '
+job_with_memory 'one that has as much is staged' 64M cpu=1,mem=64M,node=1,billing=1
+job_with_memory 'one with more CPUs here, too' 16M cpu=5,mem=80M,node=2,billing=5 SLURM_JOB_CPUS_PER_NODE=4,1
+job_with_memory 'one with all memory of its nodes' 0 cpu=5,mem=80M,node=2,billing=5 SLURM_JOB_CPUS_PER_NODE=4,1
+cluster CR_CORE
+job_with_memory 'memory that Slurm does not give jobs is no limit there, either' 32M cpu=1,mem=32M,node=1,billing=1
+cluster
+job_with_memory 'nor one that slurmctld does not tell' unknown ''
+check 'nothing is left' no_job
+
 # --- a run that was begun again meanwhile ---
 work begun
 begun_again() {  # begun_again RESTARTS: what an epilog of run 0 asks efs, when slurmctld knows of so many
@@ -153,6 +235,22 @@ check 'an epilog waits for no copy of the mount' grep -q -- ' --cut-off' <<<"$as
 check_not 'and replaces older results where its run is the last' grep -q -- ' --merge' <<<"$asked"
 check 'but not those of a later run' grep -q -- ' --merge' <<<"$(begun_again 1)"
 check 'and leaves nothing' no_job
+sweep_is_over() { ! grep -lzxF init $(grep -lzxF "$S/one_hook" /proc/[0-9]*/cmdline 2>/dev/null) /dev/null >/dev/null 2>&1; }
+swept() {  # swept RESTARTS: what a slurmd that starts asks efs of run 0, which it finds, when slurmctld knows of so many and the job runs
+  printf '#!/bin/sh\ncase "$*" in *RestartCnt*) printf "%%-24s%%-12s\n" 7 %s ;; *) echo "7|RUNNING|10:00|n2|n2" ;; esac\n' "$1" >"$S/slurm/squeue"
+  mkdir -p "$S/state/7.0" "$EFS_RUNTIME_DIR/slurm-7.0-n1" "$S/mnt/7"
+  echo "running $S/mnt/7" >"$S/state/7.0/result"
+  : >"$S/efs.log"
+  hook init HOOK_CONTEXT=slurmd -- efs="$S/fake/efs"
+  await 30 sweep_is_over
+  rmdir "$EFS_RUNTIME_DIR/slurm-7.0-n1"
+  grep ' stop ' "$S/efs.log"
+}
+check 'slurmd, when it starts, stops a run that was begun again elsewhere' grep -q -- ' stop .*--merge.* slurm-7.0-n1$' <<<"$(swept 1)"
+check 'and leaves nothing' no_job
+check 'not one that runs here' test -z "$(swept 0)"
+check 'which stays' test -e "$S/state/7.0/result"
+rm -r "$S/state/7.0" "$S/mnt/7"
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 
 # --- another user's lock ---
@@ -242,6 +340,54 @@ prolog -- shared="$S/shared"
 epilog HOOK_TELL_FDS="$S/shared" HOOK_FDS_FILE="$S/fds" -- shared="$S/shared"
 check 'has its pipe, and nothing else of its parent' test "$(awk '$2 != "/dev/null" { print $1, $2 }' "$S/fds" | grep -v '^3 pipe:'; grep -c pipe: "$S/fds")" = 1
 
+# --- what other nodes have said ---
+work others
+prolog -- shared="$S/shared"
+said_by() { printf '{"node":"%s","job":7,"restart":0,"uid":1,"state":"%s","text":"no such %s","time":0}\n' "$1" "$2" "$1" >"$S/shared/jobs/7.0/${3:-}$1"; }
+opened() { grep -c "^$S/shared/jobs/7.0/.*n[0-9]" "$S/opened" || :; }
+for i in $(seq 2 60); do said_by n$i running; done
+: >"$S/opened"
+check 'a task whose other nodes are all good' task HOOK_TELL_OPENS="$S/opened" -- shared="$S/shared"
+check 'reads none of what they say' test "$(opened)" = 0
+rm "$S/state/7.0/checked"
+mkdir "$S/shared/jobs/7.0/.failed"
+for i in $(seq 10 60); do said_by n$i failed .failed/; done
+check_not 'one of which some have failed, fails' task HOOK_TELL_OPENS="$S/opened" -- shared="$S/shared"
+check 'and says why' grep -qE 'slurm_error: efs: stage-in failed on (n[0-9]*): no such \1$' "$S/said.task_init_privileged"
+check 'and has read no more than that' test "$(opened)" = 1
+rm -r "$S/shared/jobs/7.0/.failed"; mkdir "$S/shared/jobs/7.0/.failed"
+said_by n5 put-off .failed/
+task -- shared="$S/shared"
+check 'or is put off' grep -q 'slurm_error: efs: nothing was staged on n5: no such n5' "$S/said.task_init_privileged"
+epilog -- shared="$S/shared"
+rm -r "$S/shared/jobs/7.0"
+prolog SPANK_EFS_JOB='resources: [' -- shared="$S/shared"
+check 'a node that fails says so to the others' grep -q '"state":"failed"' "$S/shared/jobs/7.0/.failed/n1"
+check 'who see it' json "$("$EFS" status --json --job 7 --shared "$S/shared")" 'not d["ok"] and [n["node"] for n in d["nodes"]] == ["n1"]'
+epilog -- shared="$S/shared"
+check 'nothing is left' no_job
+
+# --- many nodes, and arrays of many tasks ---
+work many
+answers() { cat >"$S/answer"; printf '#!/bin/sh\nexec cat %s/answer\n' "$S" >"$S/slurm/squeue"; }
+names() { seq -f "node-of-a-long-name-%.0f" -s, "$1" "$2"; }
+echo "7|$(names 1 800),n1,$(names 801 900)" | answers
+check 'a node of many, of which slurmctld alone tells' prolog SLURM_JOB_NODELIST=other -- efs="$S/fake/efs"
+check 'finds its place' grep -q ' start .*--node=800/901 ' "$S/efs.log"
+epilog -- efs="$S/fake/efs"
+echo "7|n1,$(names 1 4000)" | answers
+prolog SLURM_JOB_NODELIST=other
+check 'a list that is too long is not cut' result_is "failed the list of the job's nodes is longer than 64 KiB"
+epilog
+seq -f '%.0f|RUNNING|1:00|n2' 100 5100 | cat - <(echo '7|PENDING|10:00|n1') <(seq -f '%.0f|RUNNING|1:00|n2' 6000 6999) | answers
+rm "$S/quick"; : >"$S/efs.log"
+prolog -- efs="$S/fake/efs"
+check 'a task of a large array is found among them' result_is 'put-off .*the job was over'
+touch "$S/quick"
+epilog
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
+check 'nothing is left' no_job
+
 # --- the end of a stage-out ---
 work deadline 'max-rate: 64 KiB/s'
 prolog
@@ -292,5 +438,9 @@ check 'one without anything to save has two minutes' took hung-failed 150
 check 'what hung is not forgotten' test -e "$S/hung-failed/state/7.0"
 check 'a job that keeps waits a minute for the lock' took locked 80
 check 'and fails with the reason' grep -q '^failed what is kept on n1 .* cannot be looked at: .*/.lock is not to be had' "$S/locked/state/7.0/result"
+check 'an epilog ends daemons whose socket the user has removed' await 20 no_daemon "$S/unheard/r"
+check 'and leaves nothing' test ! -e "$S/unheard/state/4000009.0" -a ! -e "$S/unheard/mnt/4000009" -a ! -e "$S/unheard/r/slurm-4000009.0-n1"
+check 'they have staged out' test "$(cat "$S/socket/results/result")" = precious
+for pid in $(daemons "$S/unheard/r"); do kill -KILL "$pid"; done
 check 'no program is left' await 20 no_daemon
 finish
