@@ -92,6 +92,8 @@ int efs_is_there(const struct efs_site *site, const struct efs_job *job); /* 1: 
 int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char *flags, const char *const *environment, char *why, size_t size);
 void efs_state_of(const struct efs_site *site, const struct efs_job *job, const char *const *environment, char *state, size_t size); /* as efs status says: "running", "kept", "dead", ... */
 int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, const char *const *environment); /* 1: stopped, whole, and there for the next */
+/* The same of one that was just asked to be kept: up to ten seconds, for a daemon takes a moment to go. */
+int efs_will_be_kept(const struct efs_site *site, const struct efs_job *job, const char *const *environment);
 /* 1: its instance is alive, or says nothing, and it is this job's and no other's. */
 int efs_is_own_life(const struct efs_site *site, const struct efs_job *job, const char *const *environment);
 void efs_note_kept(const struct efs_site *site, const struct efs_job *job);

@@ -255,9 +255,9 @@ static void ask_to_stop(const struct efs_site *site, const struct efs_job *job, 
 }
 
 /* It has stopped, whole, and stays for another job of the user's; for how long, a record says. */
-static int is_kept(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+static int is_kept(const struct efs_site *site, const struct efs_job *job, const struct efs_outcome *stop, const char *const *environment) {
   char text[EFS_TEXT];
-  if (!efs_is_kept_now(site, job, environment)) return 0;
+  if (!(stop->code == 0 ? efs_will_be_kept(site, job, environment) : efs_is_kept_now(site, job, environment))) return 0;
   efs_note_kept(site, job);
   efs_format(text, sizeof text, "results are back, and the files stay on %s as %s", site->node, job->name);
   efs_publish(site, job, "kept", text);
@@ -298,7 +298,7 @@ static void end_started(const struct efs_site *site, const struct efs_job *job, 
   char error[EFS_TEXT];
   efs_publish(site, job, "staging-out", "");
   ask_to_stop(site, job, how, environment, &outcome);
-  if (how->keeps && is_kept(site, job, environment)) {
+  if (how->keeps && is_kept(site, job, &outcome, environment)) {
     efs_remove_job(site, job);
   } else if (code_of(&outcome) == ENOENT && !efs_is_there(site, job)) {
     efs_publish(site, job, "done", "it was stopped in another way; its receipt says what is back"); /* end_daemons() */

@@ -22,6 +22,15 @@ void efs_state_of(const struct efs_site *site, const struct efs_job *job, const 
   if (efs_json_text(outcome.text, "state", state, size) != 0) efs_copy(state, size, "in a state that cannot be told");
 }
 
+int efs_will_be_kept(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+  int tries;
+  for (tries = 0; tries < 20 && efs_is_there(site, job); ++tries) {
+    if (efs_is_kept_now(site, job, environment)) return 1;
+    usleep(500000);
+  }
+  return 0;
+}
+
 int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
   char state[64];
   efs_state_of(site, job, environment, state, sizeof state);
@@ -89,7 +98,7 @@ static const char *record_of(const struct efs_job *job) { return job->name + str
 static int is_own(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
   char text[32], id[32];
   efs_format(id, sizeof id, "%u", job->id);
-  return efs_read_file(site->state, record_of(job), text, sizeof text) == 0 && strcmp(text, id) == 0 && efs_is_kept_now(site, job, environment);
+  return efs_read_file(site->state, record_of(job), text, sizeof text) == 0 && strcmp(text, id) == 0 && efs_will_be_kept(site, job, environment);
 }
 
 static int may_keep(const struct efs_site *site, const struct efs_job *job, const char *name, const char *const *environment, char *why, size_t size) {
