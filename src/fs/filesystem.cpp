@@ -210,8 +210,9 @@ Result<Entry> Filesystem::entry_of(const Inode& inode, Container* opened) const 
 Result<Entry> Filesystem::referenced(std::uint64_t ino) {
   Inode* found = names_.find(ino);
   if (found == nullptr) return fail(ENOENT);
-  ++found->lookups;
-  return entry_of(*found);
+  auto entry = entry_of(*found);
+  if (entry) ++found->lookups;  // whoever is told of an error gives nothing back
+  return entry;
 }
 
 // R1: content that is not known to be on the medium must be there before a record takes away that the file is clean, or that
