@@ -35,6 +35,7 @@ Status Filesystem::recover() {
     // Programs wait while a successor takes over: a snapshot has time until it has work of its own.
     compact_at_ = options_.smallest_compaction + (options_.takeover && journal_ ? journal_->size() : 0);
   }
+  if (broken_ && !options_.takeover) return fail(EIO, "the journal cannot be written to");
   return options_.read_only || broken_ ? Status{} : sync_journal();
 }
 
