@@ -11,6 +11,7 @@
 #include "cli/cli.hpp"
 #include "image/check.hpp"
 #include "image/salvage.hpp"
+#include "stage/pfs_io.hpp"
 
 namespace efs::cli {
 namespace {
@@ -110,7 +111,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   int code = stage::exit_code(receipt);
   const std::string file = to + "/efs-salvage-" + image->manifest.name + ".json";
   std::string trouble;
-  if (const Status written = stage::write_receipt(receipt, file); !written) {
+  if (const Status written = stage::write_receipt(receipt, file, stage::posix_pfs()); !written) {
     trouble = "The receipt could not be written: " + file + ": " + describe(written.error());
     if (code == 0) code = exit_failure;
   }

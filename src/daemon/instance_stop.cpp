@@ -268,7 +268,8 @@ bool Instance::stage_out(const StopRequest& request) {
   Json outcome = control::result_line({{"staged_out", true}, {"summary", stage::describe(receipt)}});
   if (!options_.config.results_dir.empty()) {
     const std::string path = options_.config.results_dir + "/efs-receipt-" + options_.config.name + ".json";
-    if (const Status written = stage::write_receipt(receipt, path)) {
+    stage::PacedPfs plain = paced_pfs(progress_.cancel);  // each node's receipt is its own: nothing to merge
+    if (const Status written = stage::write_receipt(receipt, path, plain)) {
       outcome["receipt_file"] = path;
     } else {
       outcome["summary"] = outcome["summary"].get<std::string>() + "\nThe receipt could not be written: " + path + ": " + describe(written.error());

@@ -69,7 +69,10 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
     scratch_.clear();
     encode(record, scratch_);
     if (!spare_memory_.fill() || !can_allocate(8192 + 4 * scratch_.size())) return fail(ENOMEM);
-    EFS_TRY(journal_->append(request, scratch_, reserve));
+    if (Status appended = journal_->append(request, scratch_, reserve); !appended) {
+      if (appended.error().code == EIO) note_failed_append(appended.error());
+      return appended;
+    }
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }
@@ -79,6 +82,14 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   if (!applied) log::error("event=apply_failed reason=\"{}\"", reason_of(applied.error()));
   compact_if_due();
   return applied;
+}
+
+// Want of space, memory or descriptors passes. A medium that cannot be written to has perhaps lost what it was given before:
+// as after a failed sync nothing more is built on it.
+void Filesystem::note_failed_append(const Error& error) {
+  broken_ = true;
+  log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"", reason_of(error));
+  note_failed_sync();
 }
 
 // The record is in the journal. So it takes effect, with the memory that was kept back for this if need be, or nothing
@@ -210,8 +221,9 @@ Result<Entry> Filesystem::entry_of(const Inode& inode, Container* opened) const 
 Result<Entry> Filesystem::referenced(std::uint64_t ino) {
   Inode* found = names_.find(ino);
   if (found == nullptr) return fail(ENOENT);
-  ++found->lookups;
-  return entry_of(*found);
+  auto entry = entry_of(*found);
+  if (entry) ++found->lookups;  // whoever is told of an error gives nothing back
+  return entry;
 }
 
 // R1: content that is not known to be on the medium must be there before a record takes away that the file is clean, or that

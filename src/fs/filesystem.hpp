@@ -220,6 +220,8 @@ class Filesystem {
   void free_released();
   /// For whoever recovers after us: a sync that succeeds proves nothing any more.
   void note_failed_sync();
+  /// The medium refused a record: read-only from now on.
+  void note_failed_append(const Error& error) EFS_REQUIRES(mutex_);
   /// Returns when what was replayed survives power loss, or when nothing will be changed any more.
   Status secure_journal() EFS_REQUIRES(mutex_);
   /// The line: the record is in the journal, then in the namespace; only then may it be answered. An error: nothing has
@@ -309,7 +311,7 @@ class Filesystem {
 
   Mutex sync_mutex_;   // rank 8: one sync of the journal at a time, so that one serves all who wait
   std::atomic<std::uint64_t> durable_{0};  // sequence up to which records survive power loss
-  std::atomic<bool> broken_{false};        // the medium failed a sync: nothing more is promised, so nothing is changed
+  std::atomic<bool> broken_{false};        // the medium failed a sync or an append: nothing more is promised, so nothing is changed
   std::atomic<KernelView*> kernel_{nullptr};
   std::atomic<Sharer*> sharer_{nullptr};
   Mutex parting_;  // rank 7: one container at a time is taken out of what is shared

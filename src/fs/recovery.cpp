@@ -35,6 +35,7 @@ Status Filesystem::recover() {
     // Programs wait while a successor takes over: a snapshot has time until it has work of its own.
     compact_at_ = options_.smallest_compaction + (options_.takeover && journal_ ? journal_->size() : 0);
   }
+  if (broken_ && !options_.takeover) return fail(EIO, "the journal cannot be written to");
   return options_.read_only || broken_ ? Status{} : sync_journal();
 }
 
@@ -109,7 +110,7 @@ void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
     inode.lookups = 0;
     const Reaped reaped = reap(ino);
     ++recovery_.nameless;
-    if (!has_container) continue;
+    if (!reaped.gone || !has_container) continue;
     containers.erase(container);
     if (!reaped.waits && !options_.read_only) backend_.remove(ino);
   }
@@ -124,7 +125,7 @@ Status Filesystem::match_containers(const std::vector<std::uint64_t>& there) {
   const bool keeps = backend_.durability() != Durability::volatile_memory;
   std::vector<std::uint64_t> missing, doubtful;
   names_.for_each([&](Inode& inode) EFS_REQUIRES(mutex_) {
-    if (!inode.is_regular()) return;
+    if (!inode.is_regular() || (inode.nlink == 0 && inode.lookups == 0)) return;  // without a name: the next start frees it, where there was no memory to
     const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
     const bool lost = !std::binary_search(there.begin(), there.end(), inode.ino);
     // A clean file must be what the PFS has: after power loss only what was settled is known to be that.

@@ -16,17 +16,6 @@ namespace {
 
 constexpr std::size_t longest_name = 255;
 
-/// Creates with `make` what must not exist; a partial that does is a killed stage-out's, and is removed.
-template <typename Make>
-auto make_afresh(PfsIo& pfs, const PartialJob& job, Make make) {
-  auto made = make();
-  if (made || made.error().code != EEXIST) return made;
-  if (auto removed = pfs.unlink(job.directory, job.partial); !removed) {
-    return decltype(made)(told(removed.error(), "removing the partial of an earlier stage-out"));
-  }
-  return make();
-}
-
 /// Owner, extended attributes, mode, times; the owner first, for changing it clears setuid bits and capabilities. Returns what
 /// the PFS does not take, as set_xattrs().
 Result<std::string> set_attributes(int fd, const fs::WalkItem& item, const struct stat& now, PfsIo& pfs) {
@@ -96,7 +85,7 @@ Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs
   const bool ours = wanted.st_uid == ::geteuid() && wanted.st_gid == ::getegid();
   // Nor whom only the directory's default ACL names: a mode without group bits masks that.
   const mode_t mode = ours && !job.inherits_acl ? wanted.st_mode & 0777U : 0600U;
-  auto fd = make_afresh(pfs, job, [&] { return pfs.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode); });
+  auto fd = make_afresh(pfs, job.directory, job.partial, [&] { return pfs.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode); });
   if (!fd) return told(fd.error(), "creating it");
   auto written = fill_partial(job, fd->get(), buffer, pfs, scratch, progress);
   if (!written) (void)pfs.unlink(job.directory, job.partial);
@@ -105,7 +94,7 @@ Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs
 
 Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
   const auto& wanted = job.item.attributes;
-  auto made = make_afresh(pfs, job, [&] { return pfs.symlink(job.item.target, job.directory, job.partial); });
+  auto made = make_afresh(pfs, job.directory, job.partial, [&] { return pfs.symlink(job.item.target, job.directory, job.partial); });
   if (!made) return told(made.error(), "creating the symbolic link");
   auto now = pfs.lstat(job.directory, job.partial);
   Status done = now ? Status() : std::unexpected(now.error());
@@ -203,7 +192,7 @@ Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, 
 }
 
 Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs) {
-  auto made = make_afresh(pfs, job, [&] { return pfs.link(from_at, from, job.directory, job.partial); });
+  auto made = make_afresh(pfs, job.directory, job.partial, [&] { return pfs.link(from_at, from, job.directory, job.partial); });
   if (!made) return fail(made.error().code, "linking it: " + describe(made.error()));
   auto done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name);
   if (done) return done;

@@ -40,6 +40,16 @@ struct PartialJob {
   bool inherits_acl = false;  // from its directory, and must not: it has the item's ACL or none
 };
 
+/// Creates with `make` what must not exist. What has the name of a partial was left by one that was killed, or is in the way
+/// (a pipe, a link): it is removed, never opened.
+template <typename Make>
+auto make_afresh(PfsIo& pfs, int directory, const std::string& partial, Make make) {
+  auto made = make();
+  if (made || made.error().code != EEXIST) return made;
+  if (auto removed = pfs.unlink(directory, partial); !removed) return decltype(made)(told(removed.error(), "removing the partial of an earlier stage-out"));
+  return make();
+}
+
 /// Writes data, owner and extended attributes (both where permitted), mode and times of a file, or a symbolic link. A partial left by a stage-out
 /// that was killed is replaced. After an error no partial is left, unless removing it failed too. Not durable
 /// without `fsync`. Thread-safe for different items.

@@ -1,8 +1,6 @@
 #include "stage/receipt.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,11 +9,14 @@
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 
 #include "base/checksum.hpp"
 #include "base/text.hpp"
-#include "base/unique_fd.hpp"
+#include "stage/partial.hpp"
+#include "stage/paths.hpp"
+#include "stage/pfs_io.hpp"
 
 namespace efs::stage {
 namespace {
@@ -165,21 +166,36 @@ std::string json_text(const Receipt& receipt) {
   return text;
 }
 
-Status write_all(int fd, const std::string& text) {
-  for (std::size_t done = 0; done < text.size();) {
-    const auto part = ::write(fd, text.data() + done, text.size() - done);
-    if (part < 0 && errno == EINTR) continue;
-    if (part < 0) return fail_errno("writing the receipt");
-    done += static_cast<std::size_t>(part);
+Status write_all(PfsIo& pfs, int fd, std::span<const std::byte> bytes) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const auto part = pfs.write(fd, bytes.subspan(done), done);
+    if (!part) return told(part.error(), "writing it");
+    if (*part == 0) return fail(EIO, "writing it: the PFS takes no more");
+    done += *part;
   }
   return {};
 }
 
-Status fill_partial(const std::string& partial, const std::string& text) {
-  const UniqueFd fd(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644));
-  if (!fd) return fail_errno("creating " + partial);
-  EFS_TRY(write_all(fd.get(), text));
-  if (::fsync(fd.get()) != 0) return fail_errno("fsync of " + partial);
+/// Text into the new file `fd`, durable on return.
+Result<PartialFile> fill_receipt(PfsIo& pfs, int fd, const std::string& text) {
+  EFS_TRY(write_all(pfs, fd, std::as_bytes(std::span(text))));
+  if (auto synced = pfs.fsync(fd); !synced) return told(synced.error(), "fsync");
+  auto now = pfs.fstat(fd);
+  if (!now) return told(now.error(), "reading back its attributes");
+  return PartialFile{.inode = now->st_ino, .size = text.size(), .checksum = std::nullopt};
+}
+
+Status write_beside(PfsIo& pfs, int directory, const std::string& name, const std::string& partial, const std::string& text) {
+  auto fd = make_afresh(pfs, directory, partial, [&] { return pfs.open(directory, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644); });
+  if (!fd) return told(fd.error(), "creating its partial");
+  const auto written = fill_receipt(pfs, fd->get(), text);
+  if (!written) {
+    (void)pfs.unlink(directory, partial);
+    return std::unexpected(written.error());
+  }
+  const fs::WalkItem none;
+  EFS_TRY(publish_partial({.item = none, .directory = directory, .partial = partial, .name = name}, *written, pfs));
+  if (auto synced = pfs.fsync(directory); !synced) return told(synced.error(), "fsync of its directory");
   return {};
 }
 
@@ -276,21 +292,14 @@ std::string describe(const Receipt& receipt, std::size_t names) {
   return text;
 }
 
-Status write_receipt(const Receipt& receipt, const std::string& path) {
+Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs) {
   try {
-    const std::string text = json_text(receipt) + "\n";
-    const std::string partial = path + ".efs-partial";
-    Status done = fill_partial(partial, text);
-    if (done && ::rename(partial.c_str(), path.c_str()) != 0) done = fail_errno("renaming " + partial);
-    if (!done) {
-      ::unlink(partial.c_str());
-      return done;
-    }
-    const auto slash = path.rfind('/');
-    const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-    const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd || ::fsync(fd.get()) != 0) return fail_errno("fsync of " + directory);
-    return {};
+    const std::string name = leaf_of(path);
+    const std::string parent = path.contains('/') ? path.substr(0, path.size() - name.size()) : ".";
+    const bool taken = std::ranges::any_of(receipt.entries, [&](const ReceiptEntry& entry) { return entry.path == name + partial_suffix; });
+    const auto directory = pfs.open(AT_FDCWD, parent, directory_flags);
+    if (!directory) return told(directory.error(), "opening its directory");
+    return write_beside(pfs, directory->get(), name, partial_name(name, taken), json_text(receipt) + "\n");
   } catch (const std::exception& exception) {
     return fail(ENOMEM, std::string("writing the receipt: ") + exception.what());
   }

@@ -14,6 +14,8 @@
 
 namespace efs::stage {
 
+class PfsIo;
+
 enum class Action : std::uint8_t {
   staged_out,  // whole and durable under its real name
   unchanged,   // clean: nothing to do
@@ -89,7 +91,8 @@ nlohmann::json to_json(const Receipt& receipt);
 std::string describe(const Receipt& receipt, std::size_t names = 20);
 
 /// Writes the JSON to `path`: a partial beside it, fsync, rename, fsync of the directory. On an error `path` is as it
-/// was before (after a failed fsync of the directory: new, but perhaps not durable) and the partial is gone.
-Status write_receipt(const Receipt& receipt, const std::string& path);
+/// was before (after a failed fsync of the directory: new, but perhaps not durable) and the partial is gone, unless removing it
+/// failed too. What lies under the partial's name is no result of this receipt, and is removed without being opened.
+Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs);
 
 }  // namespace efs::stage

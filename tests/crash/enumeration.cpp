@@ -268,7 +268,7 @@ std::uint64_t Life::find(const std::string& path) {
   std::uint64_t at = fs::root_ino;
   for (std::size_t begin = 0; begin < path.size();) {
     const auto slash = std::min(path.find('/', begin), path.size());
-    auto entry = filesystem.lookup(at, path.substr(begin, slash - begin));
+    auto entry = note(filesystem.lookup(at, path.substr(begin, slash - begin)));
     if (!entry) return 0;
     (void)filesystem.forget(entry->ino, 1);
     at = entry->ino;

@@ -26,7 +26,15 @@ struct Life {
   fs::Filesystem& filesystem;
   std::map<std::uint64_t, Promise> promises;
   std::size_t records_after = 0;  // of the reference, after the step that runs: for promises that come with a record
+  std::vector<int> errors{};      // that the step which runs has been answered with
 
+  /// Passes an answer on; what it says of an error is kept.
+  template <typename Answer>
+  Answer note(Answer answer) {
+    const SparedAllocations spared;
+    if (!answer) errors.push_back(answer.error().code);
+    return answer;
+  }
   /// The inode of "a/b"; 0 where there is none.
   std::uint64_t find(const std::string& path);
   std::string content(std::uint64_t ino) { return world.find(ino)->visible; }

@@ -21,32 +21,32 @@ Place place(Life& life, const std::string& path) {
 Step create(const std::string& path, mode_t mode = S_IFREG | 0644) {
   return {"create " + path, [=](Life& life) {
             const auto at = place(life, path);
-            if (auto made = life.filesystem.make_node({}, at.parent, at.name, mode, 0)) (void)life.filesystem.forget(made->ino, 1);
+            if (auto made = life.note(life.filesystem.make_node({}, at.parent, at.name, mode, 0))) (void)life.filesystem.forget(made->ino, 1);
           }};
 }
 Step mkdir(const std::string& path) { return create(path, S_IFDIR | 0755); }
 Step symlink(const std::string& path, const std::string& target) {
   return {"symlink " + path, [=](Life& life) {
             const auto at = place(life, path);
-            if (auto made = life.filesystem.make_symlink({}, at.parent, at.name, target)) (void)life.filesystem.forget(made->ino, 1);
+            if (auto made = life.note(life.filesystem.make_symlink({}, at.parent, at.name, target))) (void)life.filesystem.forget(made->ino, 1);
           }};
 }
 Step link(const std::string& from, const std::string& to) {
   return {"link " + to, [=](Life& life) {
             const auto at = place(life, to);
-            if (auto made = life.filesystem.link({}, life.find(from), at.parent, at.name)) (void)life.filesystem.forget(made->ino, 1);
+            if (auto made = life.note(life.filesystem.link({}, life.find(from), at.parent, at.name))) (void)life.filesystem.forget(made->ino, 1);
           }};
 }
 Step unlink(const std::string& path) {
   return {"unlink " + path, [=](Life& life) {
             const auto at = place(life, path);
-            (void)life.filesystem.unlink({}, at.parent, at.name);
+            life.note(life.filesystem.unlink({}, at.parent, at.name));
           }};
 }
 Step rmdir(const std::string& path) {
   return {"rmdir " + path, [=](Life& life) {
             const auto at = place(life, path);
-            (void)life.filesystem.rmdir({}, at.parent, at.name);
+            life.note(life.filesystem.rmdir({}, at.parent, at.name));
           }};
 }
 Step rename(const std::string& from, const std::string& to, unsigned flags = 0) {
@@ -56,22 +56,22 @@ Step rename(const std::string& from, const std::string& to, unsigned flags = 0) 
             // R6: where it replaces a file, what takes its place is there whole with the record.
             if (source != 0 && target != 0 && source != target && life.world.find(source) != nullptr && life.world.find(target) != nullptr && !life.promises.contains(source))
               life.promises[source] = {life.content(source), life.records_after};
-            (void)life.filesystem.rename({}, a.parent, a.name, b.parent, b.name, flags);
+            life.note(life.filesystem.rename({}, a.parent, a.name, b.parent, b.name, flags));
           }};
 }
 Step write(const std::string& path, const std::string& text, std::uint64_t offset = 0) {
   return {"write " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino == 0 || !life.filesystem.open({}, ino, O_RDWR)) return;
+            if (ino == 0 || !life.note(life.filesystem.open({}, ino, O_RDWR))) return;
             life.promises.erase(ino);
-            (void)life.filesystem.write({}, ino, std::as_bytes(std::span(text)), offset);
+            life.note(life.filesystem.write({}, ino, std::as_bytes(std::span(text)), offset));
           }};
 }
 // By passthrough: after the open the file system hears nothing.
 Step kernel_write(const std::string& path, const std::string& text) {
   return {"kernel writes " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino == 0 || !life.filesystem.open({}, ino, O_WRONLY)) return;
+            if (ino == 0 || !life.note(life.filesystem.open({}, ino, O_WRONLY))) return;
             life.promises.erase(ino);
             auto& data = *life.world.find(ino);
             data.visible = text;
@@ -83,13 +83,13 @@ Step truncate(const std::string& path, std::uint64_t size) {
             const auto ino = life.find(path);
             if (ino == 0) return;
             life.promises.erase(ino);
-            (void)life.filesystem.setattr({}, ino, {.size = size});
+            life.note(life.filesystem.setattr({}, ino, {.size = size}));
           }};
 }
 Step fsync(const std::string& path) {
   return {"fsync " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino != 0 && life.world.find(ino) != nullptr && life.filesystem.fsync(ino, false)) life.promises[ino] = {life.content(ino), 0};
+            if (ino != 0 && life.world.find(ino) != nullptr && life.note(life.filesystem.fsync(ino, false))) life.promises[ino] = {life.content(ino), 0};
           }};
 }
 // Where it cannot fail it syncs every record, whatever the file.
@@ -98,53 +98,53 @@ Step surely(Step step) {
   return step;
 }
 Step fsyncdir() {
-  return surely({"fsyncdir", [](Life& life) { (void)life.filesystem.fsync_metadata(); }});
+  return surely({"fsyncdir", [](Life& life) { life.note(life.filesystem.fsync_metadata()); }});
 }
 Step chmod(const std::string& path, mode_t mode) {
   return {"chmod " + path, [=](Life& life) {
-            if (const auto ino = life.find(path); ino != 0) (void)life.filesystem.setattr({}, ino, {.mode = mode});
+            if (const auto ino = life.find(path); ino != 0) life.note(life.filesystem.setattr({}, ino, {.mode = mode}));
           }};
 }
 Step set_xattr(const std::string& path, const std::string& value) {
-  return {"setxattr " + path, [=](Life& life) { (void)life.filesystem.setxattr({}, life.find(path), "user.k", value, 0); }};
+  return {"setxattr " + path, [=](Life& life) { life.note(life.filesystem.setxattr({}, life.find(path), "user.k", value, 0)); }};
 }
 Step remove_xattr(const std::string& path) {
-  return {"removexattr " + path, [=](Life& life) { (void)life.filesystem.removexattr({}, life.find(path), "user.k"); }};
+  return {"removexattr " + path, [=](Life& life) { life.note(life.filesystem.removexattr({}, life.find(path), "user.k")); }};
 }
 // O_TMPFILE, written, synced, and given a name.
 Step nameless_then_linked(const std::string& path) {
   return surely({"O_TMPFILE, linked as " + path, [=](Life& life) {
                    const auto at = place(life, path);
-                   auto made = life.filesystem.make_nameless({}, at.parent, 0600);
+                   auto made = life.note(life.filesystem.make_nameless({}, at.parent, 0600));
                    if (!made) return;
                    const std::string text = "from nowhere";
-                   (void)life.filesystem.write({}, made->ino, std::as_bytes(std::span(text)), 0);
-                   if (life.filesystem.fsync(made->ino, false)) life.promises[made->ino] = {text, 0};
-                   (void)life.filesystem.link({}, made->ino, at.parent, at.name);
+                   life.note(life.filesystem.write({}, made->ino, std::as_bytes(std::span(text)), 0));
+                   if (life.note(life.filesystem.fsync(made->ino, false))) life.promises[made->ino] = {life.content(made->ino), 0};
+                   life.note(life.filesystem.link({}, made->ino, at.parent, at.name));
                    (void)life.filesystem.forget(made->ino, 2);
-                   (void)life.filesystem.fsync_metadata();
+                   life.note(life.filesystem.fsync_metadata());
                  }});
 }
 // Removed while somebody has it open, and closed later.
 Step unlink_while_open(const std::string& path) {
   return {"unlink while open " + path, [=](Life& life) {
             const auto at = place(life, path);
-            auto entry = life.filesystem.lookup(at.parent, at.name);
+            auto entry = life.note(life.filesystem.lookup(at.parent, at.name));
             if (!entry) return;
-            (void)life.filesystem.unlink({}, at.parent, at.name);
-            (void)life.filesystem.fsync_metadata();
+            life.note(life.filesystem.unlink({}, at.parent, at.name));
+            life.note(life.filesystem.fsync_metadata());
             (void)life.filesystem.forget(entry->ino, 1);
           }};
 }
 Step stage_directory(const std::string& path) {
-  return {"stage in directory " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).make_directory(path, {.mode = 0750}); }};
+  return {"stage in directory " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).make_directory(path, {.mode = 0750})); }};
 }
 Step stage_symlink(const std::string& path) {
-  return {"stage in symlink " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).make_symlink(path, "target", {}); }};
+  return {"stage in symlink " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).make_symlink(path, "target", {})); }};
 }
 // A filled container without a name. A clean file is what the PFS has, or it is not there.
 std::uint64_t fill(Life& life, const std::string& path, const std::string& content) {
-  auto file = fs::Staging(life.filesystem).begin_open_file_at(static_cast<unsigned char>(path.back()) % life.world.places.size());
+  auto file = life.note(fs::Staging(life.filesystem).begin_open_file_at(static_cast<unsigned char>(path.back()) % life.world.places.size()));
   if (!file) return 0;
   auto& data = *life.world.find(file->ino);
   data.visible = content;
@@ -156,20 +156,20 @@ Step stage_file(const std::string& path, const std::string& content) {
   return {"stage in " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
             const auto ino = fill(life, path, content);
-            if (ino != 0 && !staging.publish_file(ino, path, {.mode = 0644}, {.device = 1, .inode = ino, .size = content.size()})) staging.abandon(ino);
+            if (ino != 0 && !life.note(staging.publish_file(ino, path, {.mode = 0644}, {.device = 1, .inode = ino, .size = content.size()}))) staging.abandon(ino);
           }};
 }
 Step stage_link(const std::string& existing, const std::string& path) {
-  return {"stage in link " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).link_files(existing, std::span(&path, 1), fs::Over::nothing); }};
+  return {"stage in link " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).link_files(existing, std::span(&path, 1), fs::Over::nothing)); }};
 }
 Step take_back(const std::string& path) {
-  return {"remove clean " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).remove_clean(path); }};
+  return {"remove clean " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).remove_clean(path)); }};
 }
 Step forget_gone(const std::string& path) {
-  return {"forget " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).forget_gone({path}); }};
+  return {"forget " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).forget_gone({path})); }};
 }
 Step settle() {
-  return {"settle", [](Life& life) { (void)life.filesystem.settle(); }};
+  return {"settle", [](Life& life) { life.note(life.filesystem.settle()); }};
 }
 Step saved(const std::string& path, bool in_place) {
   return {"book as saved " + path, [=](Life& life) {
@@ -177,27 +177,27 @@ Step saved(const std::string& path, bool in_place) {
             if (ino == 0) return;
             // From here on it is clean: what is found after power loss is this content or no file.
             if (life.world.find(ino) != nullptr) life.promises[ino] = {life.content(ino), life.records_after};
-            const auto items = fs::Staging(life.filesystem).walk(path);
-            (void)fs::Staging(life.filesystem).mark_saved(path, {.device = 2, .inode = 7}, in_place, items && !items->empty() ? items->front().replaced.get() : nullptr);
+            const auto items = life.note(fs::Staging(life.filesystem).walk(path));
+            life.note(fs::Staging(life.filesystem).mark_saved(path, {.device = 2, .inode = 7}, in_place, items && !items->empty() ? items->front().replaced.get() : nullptr));
           }};
 }
 Step tend() {
   return {"tend", [](Life& life) { life.filesystem.tend(); }};
 }
 Step new_connection() {
-  return {"new connection", [](Life& life) { (void)life.filesystem.new_connection(); }};
+  return {"new connection", [](Life& life) { life.note(life.filesystem.new_connection()); }};
 }
 Step set_owner_and_times(const std::string& path) {
-  return {"chown, utimens " + path, [=](Life& life) { (void)life.filesystem.setattr({}, life.find(path), {.uid = 5, .gid = 6, .atime = 1, .mtime = 2}); }};
+  return {"chown, utimens " + path, [=](Life& life) { life.note(life.filesystem.setattr({}, life.find(path), {.uid = 5, .gid = 6, .atime = 1, .mtime = 2})); }};
 }
 Step allocate(const std::string& path) {
-  return {"allocate " + path, [=](Life& life) { (void)life.filesystem.allocate({}, life.find(path), 0, 0, 4096); }};
+  return {"allocate " + path, [=](Life& life) { life.note(life.filesystem.allocate({}, life.find(path), 0, 0, 4096)); }};
 }
 // u::rw-,u:5:r--,g::r--,m::r--,o::---
 Step set_acl(const std::string& path, const char* name) {
   return {"ACL of " + path, [=](Life& life) {
             static constexpr unsigned char list[] = {2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 5, 0, 0, 0, 4, 0, 4, 0, 255, 255, 255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255};
-            (void)life.filesystem.setxattr({}, life.find(path), name, std::string(reinterpret_cast<const char*>(list), sizeof list), 0);
+            life.note(life.filesystem.setxattr({}, life.find(path), name, std::string(reinterpret_cast<const char*>(list), sizeof list), 0));
           }};
 }
 Step fill_pool() {
@@ -211,33 +211,41 @@ Step load(const std::string& path, const std::string& content, fs::Over over, co
   return {"load " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
             const auto ino = fill(life, path, content);
-            if (ino != 0 && !staging.publish_over(staged_file(ino, path, content), over, parts)) staging.abandon(ino);
+            if (ino != 0 && !life.note(staging.publish_over(staged_file(ino, path, content), over, parts))) staging.abandon(ino);
           }};
 }
 Step stage_several(const std::vector<std::string>& paths, std::size_t xattr_bytes) {
   return {"stage in several", [=](Life& life) {
             fs::Staging staging(life.filesystem);
             std::vector<fs::StagedFile> files;
-            for (const auto& path : paths) {
-              const auto ino = fill(life, path, "content of " + path);
-              if (ino == 0) continue;
-              files.push_back(staged_file(ino, path, "content of " + path));
-              files.back().xattrs["user.large"] = std::string(xattr_bytes, 'x');
-            }
             Status failed;
-            for (std::size_t i = staging.publish_files(files, failed); i < files.size(); ++i) staging.abandon(files[i].ino);
+            try {
+              for (const auto& path : paths) {
+                const auto ino = fill(life, path, "content of " + path);
+                if (ino == 0) continue;
+                files.push_back(staged_file(ino, path, "content of " + path));
+                files.back().xattrs["user.large"] = std::string(xattr_bytes, 'x');
+              }
+              for (std::size_t i = staging.publish_files(files, failed); i < files.size(); ++i) staging.abandon(files[i].ino);
+            } catch (const std::bad_alloc&) {
+              const SparedAllocations spared;
+              for (const auto& file : files)
+                if (!staging.find(file.path)) staging.abandon(file.ino);
+              throw;
+            }
+            life.note(failed);
           }};
 }
 // What a start after a stop that was killed finds in results-dir.
 Step note_copy(const std::string& path) {
-  return {"note the copy of " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).note_copy(path, {.device = 2, .inode = 11}, false); }};
+  return {"note the copy of " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).note_copy(path, {.device = 2, .inode = 11}, false)); }};
 }
 // One that is begun and given up: its number is used, and no record knows.
 Step stage_nothing() {
   return {"stage in and give up", [](Life& life) {
             fs::Staging staging(life.filesystem);
-            if (const auto ino = staging.begin_file()) staging.abandon(*ino);
-            if (const auto file = staging.begin_open_file()) staging.abandon(file->ino);
+            if (const auto ino = life.note(staging.begin_file())) staging.abandon(*ino);
+            if (const auto file = life.note(staging.begin_open_file())) staging.abandon(file->ino);
           }};
 }
 // A container that the cache has, too: written long ago, and synced by nobody.
@@ -249,44 +257,44 @@ Step adopt(const std::string& path, const std::string& content) {
             const int fd = 1000 + static_cast<int>(life.world.shared.size());
             life.world.shared[fd] = data;
             fs::Staging staging(life.filesystem);
-            const auto file = staging.adopt_file(fd);
+            const auto file = life.note(staging.adopt_file(fd));
             if (!file) return;
             life.promises[file->ino] = {content, 0};
-            if (!staging.publish_file(file->ino, path, {.mode = 0644}, {.device = 1, .inode = file->ino, .size = content.size()})) staging.abandon(file->ino);
+            if (!life.note(staging.publish_file(file->ino, path, {.mode = 0644}, {.device = 1, .inode = file->ino, .size = content.size()}))) staging.abandon(file->ino);
           }};
 }
 Step load_links(const std::string& existing, const std::vector<std::string>& names) {
-  return {"load links of " + existing, [=](Life& life) { (void)fs::Staging(life.filesystem).link_files(existing, names, fs::Over::anything); }};
+  return {"load links of " + existing, [=](Life& life) { life.note(fs::Staging(life.filesystem).link_files(existing, names, fs::Over::anything)); }};
 }
 Step load_directory(const std::string& path) {
   return {"load directory " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
-            (void)staging.add_directory(path, {.mode = 0700}, {{"user.d", "x"}});
-            (void)staging.settle_directory(path, {.mode = 0700, .atime = 3, .mtime = 4});
+            life.note(staging.add_directory(path, {.mode = 0700}, {{"user.d", "x"}}));
+            life.note(staging.settle_directory(path, {.mode = 0700, .atime = 3, .mtime = 4}));
           }};
 }
 Step stage_xattrs(const std::string& path) {
-  return {"stage in xattrs of " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).set_xattrs(path, {{"user.one", "1"}, {"user.two", "2"}}); }};
+  return {"stage in xattrs of " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).set_xattrs(path, {{"user.one", "1"}, {"user.two", "2"}})); }};
 }
 Step load_symlink(const std::string& path) {
-  return {"load symlink " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).add_symlink(path, "target", {}); }};
+  return {"load symlink " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).add_symlink(path, "target", {})); }};
 }
 Step keep(const std::string& path) {
-  return {"keep " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).set_keep(path, fs::Keep::persistent); }};
+  return {"keep " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).set_keep(path, fs::Keep::persistent)); }};
 }
 Step unstage(const std::string& path) {
-  return {"take out " + path, [=](Life& life) { (void)fs::Staging(life.filesystem).remove(path); }};
+  return {"take out " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).remove(path)); }};
 }
 // An unload: booked only where nobody has changed the file since.
 Step unload(const std::string& path) {
   return {"unload " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
             const auto ino = life.find(path);
-            const auto edits = staging.edits(ino);
-            const auto writers = staging.writers(ino);
+            const auto edits = life.note(staging.edits(ino));
+            const auto writers = life.note(staging.writers(ino));
             if (!edits || !writers || writers->open > 0) return;  // it would not be booked
             if (life.world.find(ino) != nullptr) life.promises[ino] = {life.content(ino), life.records_after};
-            (void)staging.set_saved(ino, path, *edits, {.device = 2, .inode = 9}, false);
+            life.note(staging.set_saved(ino, path, *edits, {.device = 2, .inode = 9}, false));
           }};
 }
 Step close_after_write(const std::string& path) {
@@ -297,25 +305,25 @@ Step look(const std::string& directory, const std::string& name) {
   return {"look at " + directory + "/" + name, [=](Life& life) {
             const auto parent = life.find(directory), ino = life.find(directory + "/" + name);
             std::vector<std::byte> bytes(64);
-            (void)life.filesystem.readdir(parent, 0, 10);
-            (void)life.filesystem.getattr(ino);
-            (void)life.filesystem.readlink(ino);
-            (void)life.filesystem.listxattr(ino);
-            (void)life.filesystem.getxattr(ino, "user.k");
-            if (life.filesystem.open({}, ino, O_RDONLY)) {
-              (void)life.filesystem.read(ino, bytes, 0);
-              (void)life.filesystem.seek(ino, 0, SEEK_DATA);
+            life.note(life.filesystem.readdir(parent, 0, 10));
+            life.note(life.filesystem.getattr(ino));
+            life.note(life.filesystem.readlink(ino));
+            life.note(life.filesystem.listxattr(ino));
+            life.note(life.filesystem.getxattr(ino, "user.k"));
+            if (life.note(life.filesystem.open({}, ino, O_RDONLY))) {
+              life.note(life.filesystem.read(ino, bytes, 0));
+              life.note(life.filesystem.seek(ino, 0, SEEK_DATA));
               life.filesystem.release(ino, O_RDONLY);
             }
             (void)life.filesystem.statfs();
             fs::Staging staging(life.filesystem);
-            (void)staging.walk();
+            life.note(staging.walk());
             (void)staging.gone();
-            (void)staging.find(directory + "/" + name);
-            (void)staging.attributes(ino);
-            (void)staging.hold(ino);
-            (void)staging.open_container(ino, O_RDONLY);
-            (void)staging.available_bytes();
+            life.note(staging.find(directory + "/" + name));
+            life.note(staging.attributes(ino));
+            life.note(staging.hold(ino));
+            life.note(staging.open_container(ino, O_RDONLY));
+            life.note(staging.available_bytes());
             (void)staging.available_by_place();
           }};
 }

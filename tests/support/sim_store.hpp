@@ -375,7 +375,9 @@ class SimBackend final : public Backend {
     const auto data = std::make_shared<SimWorld::Data>();
     data->life = world_.lives();
     place_.containers[id] = data;
-    return open(id);
+    auto made = open(id);
+    if (!made) place_.containers.erase(id);
+    return made;
   }
   Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
     EFS_TRY(world_.call("open"));
@@ -388,7 +390,9 @@ class SimBackend final : public Backend {
     const auto found = world_.shared.find(fd);
     if (found == world_.shared.end()) return fail(EXDEV);
     if (!place_.containers.emplace(id, found->second).second) return fail(EEXIST);
-    return open(id);
+    auto made = open(id);
+    if (!made) place_.containers.erase(id);
+    return made;
   }
   std::uint64_t remove(std::uint64_t id) override {
     if (world_.ended()) return 0;  // a destructor: its process is no more

@@ -84,9 +84,14 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, 
     return std::unexpected(done.error());
   }
   Inode* made = names_.find(node.ino);
-  ++made->lookups;
   made->unshared = true;
-  return entry_of(*made, content.container.get());
+  auto entry = entry_of(*made, content.container.get());
+  if (entry) {
+    ++made->lookups;
+  } else if (const Reaped reaped = reap(node.ino); reaped.container != 0 && !reaped.waits) {  // it has no name, and the kernel never hears of it
+    backend_.remove(reaped.container);
+  }
+  return entry;
 }
 
 Result<unsigned> Filesystem::place_of_new(const Inode& parent, const std::string& name) {

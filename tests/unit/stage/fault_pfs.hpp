@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <functional>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "stage/pfs_io.hpp"
@@ -16,12 +18,14 @@ class FaultPfs final : public PfsIo {
   using Hook = std::function<int(std::uint64_t number, const std::string& call, const std::string& object)>;
   explicit FaultPfs(Hook hook, PfsIo& real = posix_pfs()) : hook_(std::move(hook)), real_(real) {}
   std::uint64_t calls() const { return calls_; }
+  /// What has failed, by one name for each function of PfsIo. To be asked when no call is under way.
+  const std::set<std::string>& failed() const { return failed_; }
 
   Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode) override {
     return run("open", path, [&] { return real_.open(at, path, flags, mode); });
   }
   Result<UniqueFd> open_beneath(int root, const std::string& path, int flags, mode_t mode) override {
-    return run("open", path, [&] { return real_.open_beneath(root, path, flags, mode); });
+    return run("open", path, [&] { return real_.open_beneath(root, path, flags, mode); }, "open_beneath");
   }
   Result<std::size_t> read(int fd, std::span<std::byte> into, std::uint64_t offset) override {
     return run("read", "", [&] { return real_.read(fd, into.first(std::min(into.size(), most)), offset); });
@@ -52,7 +56,7 @@ class FaultPfs final : public PfsIo {
   Status rmdir(int at, const std::string& name) override { return run("rmdir", name, [&] { return real_.rmdir(at, name); }); }
   Status remove_xattr(int fd, const std::string& name) override { return run("removexattr", name, [&] { return real_.remove_xattr(fd, name); }); }
   Status unlink(int at, const std::string& name) override { return run("unlink", name, [&] { return real_.unlink(at, name); }); }
-  Status remove(int at, const std::string& name, const struct stat& seen) override { return run("unlink", name, [&] { return real_.remove(at, name, seen); }); }
+  Status remove(int at, const std::string& name, const struct stat& seen) override { return run("unlink", name, [&] { return real_.remove(at, name, seen); }, "remove"); }
   Result<std::map<std::string, std::string>> xattrs(int fd) override { return run("xattrs", "", [&] { return real_.xattrs(fd); }); }
   Status set_xattr(int fd, const std::string& name, const std::string& value) override {
     return run("setxattr", name, [&] { return real_.set_xattr(fd, name, value); });
@@ -61,10 +65,10 @@ class FaultPfs final : public PfsIo {
   Status chown(int fd, uid_t uid, gid_t gid) override { return run("chown", "", [&] { return real_.chown(fd, uid, gid); }); }
   Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override { return run("times", "", [&] { return real_.set_times(fd, atime, mtime); }); }
   Status chown_name(int at, const std::string& name, uid_t uid, gid_t gid) override {
-    return run("chown", name, [&] { return real_.chown_name(at, name, uid, gid); });
+    return run("chown", name, [&] { return real_.chown_name(at, name, uid, gid); }, "chown_name");
   }
   Status set_times_name(int at, const std::string& name, Nanoseconds atime, Nanoseconds mtime) override {
-    return run("times", name, [&] { return real_.set_times_name(at, name, atime, mtime); });
+    return run("times", name, [&] { return real_.set_times_name(at, name, atime, mtime); }, "set_times_name");
   }
   Status fsync(int fd) override { return run("fsync", "", [&] { return real_.fsync(fd); }); }
   Status syncfs(int fd) override { return run("syncfs", "", [&] { return real_.syncfs(fd); }); }
@@ -76,14 +80,20 @@ class FaultPfs final : public PfsIo {
 
  private:
   template <typename Call>
-  auto run(const char* name, const std::string& object, Call call) -> decltype(call()) {
-    if (const int code = hook_(calls_++, name, object); code != 0) return fail(code);
+  auto run(const char* name, const std::string& object, Call call, const char* function = nullptr) -> decltype(call()) {
+    if (const int code = hook_(calls_++, name, object); code != 0) {
+      const std::lock_guard lock(mutex_);
+      failed_.insert(function != nullptr ? function : name);
+      return fail(code);
+    }
     return call();
   }
 
   Hook hook_;
   PfsIo& real_;
   std::atomic<std::uint64_t> calls_{0};
+  std::mutex mutex_;  // guards failed_
+  std::set<std::string> failed_;
 };
 
 }  // namespace efs::stage::test

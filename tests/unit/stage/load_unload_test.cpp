@@ -5,6 +5,7 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
+#include <set>
 
 #include "fault_pfs.hpp"
 #include "stage/load.hpp"
@@ -62,20 +63,26 @@ struct LiveScene {
 TEST_CASE("whichever call to the PFS fails, a load shows all or nothing and loses no space") {
   std::uint64_t number = 0;
   std::size_t failures = 0;
+  std::set<std::string> failed;
   for (std::atomic<bool> reached = true; reached; ++number) {
     LiveScene scene;
+    stdfs::create_hard_link(scene.config.root_dir + "/d/b", scene.config.root_dir + "/d/second name");
+    ::setxattr((scene.config.root_dir + "/d/a").c_str(), "user.k", "value", 5, 0);
     reached = false;
-    FaultPfs pfs([&](std::uint64_t n, const std::string&, const std::string&) { 
+    FaultPfs pfs([&](std::uint64_t n, const std::string&, const std::string&) {
       if (n != number) return 0;
       reached = true;
       return EIO;
     });
     const LoadReport report = scene.in({.names = {"d"}}, pfs);
+    failed.insert(pfs.failed().begin(), pfs.failed().end());
     INFO("call " << number);
     if (report.ok()) {
       CHECK(scene.buffer.read("d/a") == std::string(3000, 'a'));
       CHECK(scene.buffer.read("d/b") == std::string(70000, 'b'));
       CHECK(scene.buffer.exists("d/l"));
+      CHECK(scene.buffer.ino("d/second name") == scene.buffer.ino("d/b"));
+      CHECK(scene.buffer.staging->find("d/a")->xattrs.contains("user.k"));
     } else {
       ++failures;
       CHECK_FALSE(scene.buffer.exists("d"));
@@ -83,16 +90,23 @@ TEST_CASE("whichever call to the PFS fails, a load shows all or nothing and lose
     }
   }
   CHECK(failures > 10);
+  const std::set<std::string> all{"open", "open_beneath", "read", "fstat", "lstat", "list", "readlink", "xattrs"};
+  CHECK(failed == all);
 }
 
 TEST_CASE("whichever call to the PFS fails, an unload leaves the old result or the whole new one, and the truth in its receipt") {
   std::uint64_t number = 0;
   std::size_t failures = 0;
+  std::set<std::string> failed;
   for (std::atomic<bool> reached = true; reached; ++number) {
     LiveScene scene;
     const std::string content(70000, 'n');
     scene.buffer.write("f", content);
+    REQUIRE(scene.buffer.filesystem->setxattr({}, scene.buffer.ino("f"), "user.k", "value", 0));
+    REQUIRE(scene.buffer.filesystem->link({}, scene.buffer.ino("f"), fs::root_ino, "f2"));
+    REQUIRE(scene.buffer.filesystem->make_symlink({}, fs::root_ino, "l", "f"));
     std::ofstream(scene.config.results_dir + "/f") << "old";
+    std::ofstream(scene.config.results_dir + "/f2") << "old";
     reached = false;
     std::atomic<bool> unlink_failed = false;
     FaultPfs pfs([&](std::uint64_t n, const std::string& call, const std::string&) {
@@ -101,17 +115,23 @@ TEST_CASE("whichever call to the PFS fails, an unload leaves the old result or t
       reached = true;
       return EIO;
     });
-    const Receipt receipt = scene.back({.names = {"f"}}, pfs);
+    const Receipt receipt = scene.back({.names = {"f", "f2", "l"}}, pfs);
+    failed.insert(pfs.failed().begin(), pfs.failed().end());
     INFO("call " << number);
-    const std::string there = scene.out("f");
-    CHECK((there == "old" || there == content));
     const bool claimed = receipt.verdict == Verdict::complete;
-    if (claimed) CHECK(there == content);
-    else CHECK(scene.buffer.staging->find("f")->dirty);
+    for (const char* name : {"f", "f2"}) {
+      const std::string there = scene.out(name);
+      CHECK((there == "old" || there == content));
+      if (claimed) CHECK(there == content);
+    }
+    if (claimed) CHECK(stdfs::is_symlink(scene.config.results_dir + "/l"));
+    else CHECK((scene.buffer.staging->find("f")->dirty || scene.buffer.staging->find("l")->dirty));
     if (!unlink_failed) CHECK(scene.partials() == 0);
     if (!claimed) ++failures;
   }
   CHECK(failures > 5);
+  const std::set<std::string> all{"open", "open_beneath", "write", "fstat", "lstat", "symlink", "link", "rename", "setxattr", "times", "set_times_name", "fsync"};
+  CHECK(failed == all);
 }
 
 TEST_CASE("a file that is opened for writing while it is copied does not go out, or goes out unverified") {

@@ -1,6 +1,9 @@
 #include "stage/stage_in.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <sys/xattr.h>
+
+#include <set>
 
 #include "fault_pfs.hpp"
 #include "scene.hpp"
@@ -138,15 +141,24 @@ TEST_CASE("stage-in: cancelled in the middle", "[stage][in]") {
 
 TEST_CASE("stage-in: every PFS call fails once; what is published is whole, the inputs are as before", "[stage][in][faults]") {
   for (const int code : {EIO, ENOSPC}) {
+    std::set<std::string> failed;
     for (std::uint64_t n = 0;; ++n) {
       Scene scene;
       scene.options.workers = 1;
       write_file(scene.root + "/d/a", random_text(150'000, 1));
+      stdfs::create_hard_link(scene.root + "/d/a", scene.root + "/d/another name");
+      ::setxattr((scene.root + "/d/a").c_str(), "user.k", "value", 5, 0);
+      ::setxattr((scene.root + "/d").c_str(), "user.k", "value", 5, 0);
       write_file(scene.root + "/d/b", "small");
       ::truncate((scene.root + "/d/b").c_str(), 50'000);
       stdfs::create_symlink("a", scene.root + "/d/l");
       scene.resource("d");
       scene.resource("d/?");
+      write_file(scene.root + "/listed", "what the list names");
+      write_file(scene.top + "/list", "listed\n");
+      scene.resource("");
+      scene.config.resources.back().path = scene.top + "/list";
+      scene.config.resources.back().is_list = true;
       const auto before = snapshot_of(scene.root);
       FaultPfs pfs([&](std::uint64_t number, const auto&, const auto&) { return number == n ? code : 0; });
       const Plan plan = make_plan(scene.config, pfs).value();
@@ -157,9 +169,13 @@ TEST_CASE("stage-in: every PFS call fails once; what is published is whole, the 
       }
       REQUIRE((snapshot_of(scene.root) == before));
       REQUIRE(scene.buffer.pending() == 0);
-      if (report.ok()) REQUIRE(scene.buffer.nodes.size() == 4);
+      if (report.ok()) REQUIRE(scene.buffer.nodes.size() == 6);
+      if (report.ok()) REQUIRE((scene.buffer.nodes.at("d/a").xattrs.contains("user.k") && scene.buffer.nodes.at("d").xattrs.contains("user.k")));
+      failed.insert(pfs.failed().begin(), pfs.failed().end());
       if (pfs.calls() <= n) break;
     }
+    const std::set<std::string> all{"open", "open_beneath", "read", "seek", "fstat", "lstat", "access", "list", "readlink", "xattrs"};
+    CHECK(failed == all);
   }
 }
 

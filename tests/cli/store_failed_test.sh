@@ -1,0 +1,75 @@
+#!/bin/bash
+# A store whose medium fails under a mount: programs are told, status and log say so, and a stop brings out what is there.
+#   store_failed_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+LIBRARY=$BIN/../lib/libefs-failing-store.so
+[ -e "$LIBRARY" ] || { echo "$LIBRARY is not built" >&2; exit 2; }
+
+# start_failing: an instance whose medium fails while $S/fault is there.
+start_failing() { LD_PRELOAD=$LIBRARY EFS_FAIL_WHILE=$S/fault ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" start "$JOB"; }
+# exhaust FILE: changes until one fails, and its errno. The journal needs more space some time.
+exhaust() { python3 -c 'import errno, os, sys
+for n in range(2000):
+    try: os.setxattr(sys.argv[1], "user.k", b"x" * 60000)
+    except OSError as e: print(errno.errorcode[e.errno]); break' "$1"; }
+json_status() { json "$(status_of "$1")" "$2"; }
+read_only() { json "$(status_of "$1")" 'd["read_only"]'; }
+failures() { grep -c 'event=journal_failed' "$EFS_RUNTIME_DIR/$1/efsd.log"; }
+
+fresh broken
+check 'start' start_failing
+echo result >"$MNT/r"; echo filler >"$MNT/filler"; mkdir "$MNT/d"; echo deep >"$MNT/d/r"
+check_not 'a store that works' read_only broken
+touch "$S/fault"
+check 'the change that the medium refuses fails with its error' test "$(exhaust "$MNT/filler")" = EIO
+check_exit 'no name can be made' 1 'Read-only file system' touch "$MNT/new"
+check_exit 'none can be moved' 1 'Read-only file system' mv "$MNT/r" "$MNT/s"
+check_exit 'none can be removed' 1 'Read-only file system' rm "$MNT/r"
+check_exit 'and no mode be changed' 1 'Read-only file system' chmod 600 "$MNT/d"
+check 'what is there can be read' grep -qx result "$MNT/r"
+check_exit 'status says so' 0 'THE STORE HAS FAILED' "$EFS" status broken
+check 'in JSON, too' read_only broken
+check 'the log has it, once' test "$(failures broken)" = 1
+rm "$S/fault"
+check_exit 'a medium that works again proves nothing' 1 'Read-only file system' touch "$MNT/new"
+check 'a stop brings everything out' "$EFS" stop broken
+check 'the result' grep -qx result "$OUT/r"
+check 'and what is deeper' grep -qx deep "$OUT/d/r"
+check 'with a receipt' json "$(cat "$OUT/efs-receipt-broken.json")" 'd["verdict"] == "complete"'
+check 'nothing is left' ended broken
+
+# A successor cannot write a new journal either: it reads on.
+if kernel_has_it; then
+  fresh successor
+  check 'start' start_failing
+  echo result >"$MNT/r"; echo filler >"$MNT/filler"
+  touch "$S/fault"
+  check 'the medium fails' test "$(exhaust "$MNT/filler")" = EIO
+  kill -KILL "$(field "$(status_of successor)" 'd["worker_pid"]')"
+  check 'a successor' await 20 json_status successor 'd["takeovers"] == 1'
+  check 'is read-only' await 20 read_only successor
+  check_exit 'and says so to programs' 1 'Read-only file system' touch "$MNT/new"
+  check 'what is there can be read' grep -qx result "$MNT/r"
+  check 'a stop brings it out' "$EFS" stop successor
+  check 'the result' grep -qx result "$OUT/r"
+  rm "$S/fault"
+else
+  skip 'a successor of a store that has failed' 'needs Linux 6.9'
+fi
+
+# Both processes die: whoever goes on writes the journal anew, or does not begin.
+fresh both
+check 'start' start_failing
+echo result >"$MNT/r"; echo filler >"$MNT/filler"
+touch "$S/fault"
+check 'the medium fails' test "$(exhaust "$MNT/filler")" = EIO
+kill_both both
+check_not 'no start while it does' start_failing
+rm "$S/fault"
+check 'a start when it works again' start_failing
+check 'goes on' grep -qx result "$MNT/r"
+check 'with a store that can be changed' touch "$MNT/new"
+check 'stop' "$EFS" stop both
+check 'the result' grep -qx result "$OUT/r"
+finish
