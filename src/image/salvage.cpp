@@ -106,7 +106,7 @@ Result<Holdings> holdings_of(Image& image) {
   return holdings;
 }
 
-stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress) {
+stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress, stage::PfsIo& pfs) {
   config::JobConfig config = image.config;
   if (!options.to.empty()) {
     config.results_dir = options.to;
@@ -121,12 +121,13 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   stage::StagingBuffer buffer(staging);
   Everything everything(buffer);
   const auto items = staging.walk();
-  const auto merging = (config.nodes > 1 || config.merge_since != 0) && options.to.empty() ? stage::merging_pfs(config.merge_since, items ? stage::saved_copies(*items) : std::vector<fs::Origin>()) : nullptr;
-  stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, merging ? *merging : stage::posix_pfs(), {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
+  if (!items) return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));
+  const auto merging = (config.nodes > 1 || config.merge_since != 0) && options.to.empty() ? stage::merging_pfs(config.merge_since, stage::saved_copies(*items)) : nullptr;
+  stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, merging ? *merging : pfs, {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
   receipt.note = note_of(image);
   receipt.retry = "efs salvage";
   if (config.deletions != image.config.deletions) receipt.note += "; inputs that the job removed were left where they are";
-  if (items) vouch(image, receipt, *items);
+  vouch(image, receipt, *items);
   return receipt;
 }
 

@@ -44,7 +44,9 @@ void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
     work();
   } catch (const std::exception& exception) {
     for (auto& out : task) {
-      if (out.state != Outgoing::State::settled) out.settle(Action::failed, exception.what());
+      if (out.state == Outgoing::State::settled) continue;
+      out.partial_left = out.state != Outgoing::State::named;  // it may be there
+      out.settle(Action::failed, exception.what());
     }
   }
 }
@@ -72,8 +74,8 @@ class StageOut {
   }
 
  private:
-  /// A clean result that results-dir does not have any more is nowhere but here: it has to be brought out again. (In place an
-  /// input that somebody removed is gone from where it came from.)
+  /// A clean result that results-dir does not have any more is nowhere but here: it has to be brought out again, and so has one
+  /// of which that cannot be told. (In place an input that somebody removed is gone from where it came from.)
   void look_for_copies(std::vector<fs::WalkItem>& items) {
     const bool in_place = config_.in_place || config_.results_dir == config_.root_dir;
     std::vector<fs::WalkItem*> saved;
@@ -82,13 +84,12 @@ class StageOut {
     }
     if (saved.empty() || config_.results_dir.empty()) return;
     const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
-    if (!top && top.error().code != ENOENT) return;  // what is to be brought out will say so
     crew_.run(saved.size(), most_files, [&](std::size_t begin, std::size_t end) {
       DirectoryCursor directories([&](const std::string& path) { return pfs_.open_beneath(top->get(), path, directory_flags); });
       for (auto* item : std::span(saved).subspan(begin, end - begin)) try {
-        const auto directory = top ? directories.at(parent_of(item->path)) : fail(ENOENT);
+        const auto directory = top ? directories.at(parent_of(item->path)) : std::unexpected(top.error());
         const auto there = directory ? pfs_.lstat(*directory, leaf_of(item->path)) : std::unexpected(directory.error());
-        if (!there && (there.error().code == ENOENT || there.error().code == ENOTDIR)) item->dirty = true;
+        if (!there) item->dirty = true;
       } catch (const std::exception&) {
         item->dirty = true;
       }
