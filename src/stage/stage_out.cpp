@@ -7,6 +7,7 @@
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "stage/crew.hpp"
 #include "stage/deletions.hpp"
@@ -116,6 +117,8 @@ class StageOut {
       for (auto* list : {&outgoing_, &further_names_}) {
         for (auto& out : *list) out.settle(Action::not_saved, receipt_.reason);
       }
+      for (const auto& directory : selection.directories)
+        if (directory.reported) directory_left(*directory.item, Action::not_saved, receipt_.reason);
     }
     for (auto* list : {&outgoing_, &further_names_}) {
       for (auto& out : *list) receipt_.entries.push_back(std::move(out.entry));
@@ -181,13 +184,17 @@ class StageOut {
 
   void directory_failed(const fs::WalkItem& item, const Error& error) {
     writer_.note_full(error);
+    directory_left(item, Action::failed, describe(error));
+    failed_directories_.insert(item.path);
+  }
+
+  void directory_left(const fs::WalkItem& item, Action action, std::string reason) {
     ReceiptEntry entry;
     entry.path = item.path;
-    entry.action = Action::failed;
+    entry.action = action;
     entry.mtime = to_ns(item.attributes.st_mtim);
-    entry.reason = describe(error);
+    entry.reason = std::move(reason);
     receipt_.entries.push_back(std::move(entry));
-    failed_directories_.insert(item.path);
   }
 
   void make_directories(const std::vector<DirectoryToMake>& directories) {
@@ -298,7 +305,7 @@ class StageOut {
     out.no_room = out.partial_left = false;
     out.fsync = true;
     out.entry.code = 0;
-    out.entry.reason.clear();
+    const std::string before = std::exchange(out.entry.reason, {});
     const std::span<Outgoing> one(&out, 1);
     guarded(one, [&] {
       if (first != nullptr && writer_.link(out, *first)) return;
@@ -308,6 +315,8 @@ class StageOut {
     });
     writer_.remove_partials(one);
     sync_names(one);
+    const bool is_out = out.entry.action == Action::staged_out || out.entry.action == Action::kept;
+    if (!is_out && before.contains(out.partial) && !out.entry.reason.contains(out.partial)) out.entry.reason += "; before: " + before;  // what it left is there still
     ++progress_.files_done;
   }
 
