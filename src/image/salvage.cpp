@@ -4,6 +4,7 @@
 
 #include "fs/staging.hpp"
 #include "stage/merge.hpp"
+#include "stage/partial.hpp"
 #include "stage/selection.hpp"
 #include "stage/stage_out.hpp"
 
@@ -57,10 +58,16 @@ std::string lost_reason(const Image& image) {
 
 // What the records say is checksummed. What programs wrote into containers went past everybody who could vouch for it.
 void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::WalkItem>& items) {
-  std::map<std::string_view, mode_t> types;
-  for (const auto& item : items) types[item.path] = item.attributes.st_mode & S_IFMT;
-  for (auto& entry : receipt.entries)
-    if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) entry.evidence = types[entry.path] == S_IFREG ? "as-found" : "verified";
+  std::map<std::string_view, const fs::WalkItem*> known;
+  for (const auto& item : items) known[item.path] = &item;
+  for (auto& entry : receipt.entries) {
+    if (entry.action != stage::Action::staged_out && entry.action != stage::Action::kept) continue;
+    const fs::WalkItem& item = *known.at(entry.path);
+    entry.evidence = S_ISREG(item.attributes.st_mode) ? "as-found" : "verified";
+    if (!stage::is_foreign(item)) continue;
+    entry.action = stage::Action::failed;
+    entry.reason = "what was brought out is not what was staged in, though no program has changed it: somebody has exchanged its container, or cut it short; the PFS has it";
+  }
   for (const auto& path : image.filesystem->recovery().emptied) {
     stage::ReceiptEntry entry;
     entry.path = path;

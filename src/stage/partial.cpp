@@ -194,6 +194,11 @@ bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours)
   return theirs.tv_sec == ours.tv_sec && (theirs.tv_nsec == ours.tv_nsec || theirs.tv_nsec == 0);
 }
 
+bool is_foreign(const fs::WalkItem& item) {
+  if (!S_ISREG(item.attributes.st_mode) || item.dirty || item.saved || !item.origin || !item.parts.empty()) return false;
+  return static_cast<std::uint64_t>(item.attributes.st_size) != item.origin->size || !same_or_coarser(item.attributes.st_mtim, to_timespec(item.origin->mtime));
+}
+
 Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
                                const std::atomic<bool>& cancel) {
   return check_version(item, leaf_of(item.path), true, directory, buffer, pfs, scratch, cancel);
