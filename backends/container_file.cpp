@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 
 #include "base/slow_work.hpp"
 
@@ -181,7 +182,12 @@ Result<std::unique_ptr<Segment>> ContainerFile::map(std::uint64_t offset, std::s
   // Without MAP_SYNC (a page-cache file system under PMEM_IS_PMEM_FORCE) fsync keeps the promise instead.
   if (address == MAP_FAILED) address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), static_cast<off_t>(offset));
   if (address == MAP_FAILED) return fail_errno();
-  return std::make_unique<MappedSegment>(address, length);
+  try {
+    return std::make_unique<MappedSegment>(address, length);
+  } catch (const std::bad_alloc&) {  // nobody else knows the mapping
+    ::munmap(address, length);
+    throw;
+  }
 }
 
 }  // namespace efs

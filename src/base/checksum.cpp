@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <new>
 
 namespace efs {
 
@@ -12,7 +13,10 @@ std::uint64_t checksum(std::span<const std::byte> data) { return XXH3_64bits(dat
 
 struct Checksum::State {
   XXH3_state_t* xxh = XXH3_createState();
-  State() { XXH3_64bits_reset(xxh); }
+  State() {
+    if (xxh == nullptr) throw std::bad_alloc();
+    XXH3_64bits_reset(xxh);
+  }
   ~State() { XXH3_freeState(xxh); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;

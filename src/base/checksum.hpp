@@ -13,7 +13,8 @@ namespace efs {
 /// XXH3-64 of a block of memory.
 std::uint64_t checksum(std::span<const std::byte> data);
 
-/// XXH3-64 of a stream; the value equals checksum() of the concatenation, and `xxhsum -H3`. Not thread-safe.
+/// XXH3-64 of a stream; the value equals checksum() of the concatenation, and `xxhsum -H3`. Not thread-safe. Without memory its
+/// constructor throws std::bad_alloc.
 class Checksum {
  public:
   Checksum();

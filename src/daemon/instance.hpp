@@ -149,6 +149,7 @@ class Instance {
   void tell_turn(control::Json& task) const;
   void remember_unloaded(const stage::Receipt& receipt);
   void add_unloaded(stage::Receipt& receipt);
+  void tell_lost_content(stage::Receipt& receipt);
   control::Json status_now();
   control::Json progress_now();
   control::Json status_file_now();

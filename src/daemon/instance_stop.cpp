@@ -240,6 +240,18 @@ Status Instance::merge_from_now_on() {
   return {};
 }
 
+// Where people look: what is empty because power loss took it, and was not written to since.
+void Instance::tell_lost_content(stage::Receipt& receipt) {
+  if (filesystem_->recovery().emptied.empty()) return;
+  fs::Staging staging(*filesystem_);
+  for (auto& entry : receipt.entries) {
+    const auto item = entry.bytes == 0 ? staging.find(entry.path) : fail(ENOENT);
+    if (!item || !staging.lost_its_content(*item)) continue;
+    entry.reason += (entry.reason.empty() ? "" : "; ") + std::string("power loss took its content before the first fsync: it is empty");
+    receipt.note += (receipt.note.empty() ? "empty, as power loss took the content before the first fsync: " : ", ") + entry.path;
+  }
+}
+
 bool Instance::stage_out(const StopRequest& request) {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
@@ -263,9 +275,10 @@ bool Instance::stage_out(const StopRequest& request) {
   const bool keep = is_to_be_kept(request);
   if (keep || request.until || is_hurried() || stage::exit_code(receipt) != 0) book_saved(receipt);
   add_unloaded(receipt);
+  tell_lost_content(receipt);
   int code = stage::exit_code(receipt);
   const Sheltered sheltered;
-  Json outcome = control::result_line({{"staged_out", true}, {"summary", stage::describe(receipt)}});
+  Json outcome = control::result_line({{"staged_out", true}, {"summary", stage::describe(receipt) + (receipt.note.empty() ? "" : receipt.note + "\n")}});
   if (!options_.config.results_dir.empty()) {
     const std::string path = options_.config.results_dir + "/efs-receipt-" + options_.config.name + ".json";
     stage::PacedPfs plain = paced_pfs(progress_.cancel);  // each node's receipt is its own: nothing to merge

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <fstream>
 
@@ -81,6 +83,14 @@ void Tasks::note(const Json& line) {
   (void)!::write(book_.get(), text.data(), text.size());  // without it the task is unknown to a successor
 }
 
+// Takes no memory: a task has to end also where there is none.
+void Tasks::note_end(std::uint64_t id) noexcept {
+  if (!book_) return;
+  std::array<char, 48> text{};
+  const int length = std::snprintf(text.data(), text.size(), "{\"ended\":%llu}\n", static_cast<unsigned long long>(id));
+  (void)!::write(book_.get(), text.data(), static_cast<std::size_t>(length));  // without it a successor calls it lost
+}
+
 Tasks::~Tasks() {
   close(false);
   {
@@ -99,9 +109,16 @@ Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
   task->kind = kind;
   task->what = std::move(what);
   task->work = std::move(work);
-  tasks_.emplace(task->id, task);
-  note({{"task", task->id}, {"kind", name_of(kind)}, {"what", task->what}});
-  waiting_[lane_of(kind)].push_back(task);
+  auto& queue = waiting_[lane_of(kind)];
+  queue.push_back(task);
+  try {
+    tasks_.emplace(task->id, task);
+    note({{"task", task->id}, {"kind", name_of(kind)}, {"what", task->what}});
+  } catch (const std::bad_alloc&) {  // whoever asked is told, and none is there that never begins
+    tasks_.erase(task->id);
+    queue.pop_back();
+    throw;
+  }
   changed_.notify_all();
   return task->id;
 }
@@ -135,7 +152,7 @@ void Tasks::run_lane(TaskKind kind) {
     const bool good = outcome.value("ok", false);
     const bool stopped = !good && task->progress.cancel && outcome.value("code", 0) == ECANCELED;
     end(*task, good ? TaskState::done : stopped ? TaskState::cancelled : TaskState::failed, std::move(outcome));
-    note({{"ended", task->id}});
+    note_end(task->id);
     log::info("event=task_ended task={} kind={} state={}", task->id, name_of(kind), name_of(task->state));
   }
   mutex_.unlock();
@@ -194,7 +211,7 @@ void Tasks::cancel_locked(Task& task) {
   Json outcome = control::error_line({ECANCELED, "cancelled before it began"});
   std::erase_if(queue, [&](const TaskPointer& other) { return other.get() == &task; });
   end(task, TaskState::cancelled, std::move(outcome));
-  note({{"ended", task.id}});
+  note_end(task.id);
 }
 
 Status Tasks::cancel(std::uint64_t id) {

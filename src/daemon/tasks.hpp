@@ -89,6 +89,7 @@ class Tasks {
   static control::Json summary_of(const Task& task);
   bool idle() const EFS_REQUIRES(mutex_);
   void note(const control::Json& line) EFS_REQUIRES(mutex_);
+  void note_end(std::uint64_t id) noexcept EFS_REQUIRES(mutex_);
 
   const std::string book_path_;
   Mutex mutex_;  // rank 6; nothing is called under it, but that a line of the book is written

@@ -104,7 +104,7 @@ class Filesystem {
     store::ReplayEnd journal;
     std::uint64_t nameless = 0;           // files that were open without a name: freed, but for those that a takeover keeps
     std::uint64_t unknown_containers = 0; // containers that no record knows: freed
-    std::vector<std::string> emptied;     // power loss took the container before the first fsync: now empty
+    std::vector<std::string> emptied;     // power loss took the container before the first fsync: now empty; sorted
     bool sync_failed = false;             // a sync of this store has failed before
     std::vector<std::string> dropped;     // clean, and nothing says that the content is whole: the PFS has it
   };

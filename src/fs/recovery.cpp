@@ -47,7 +47,7 @@ Status Filesystem::replay() {
     recovery_.journal = *end;
     return {};
   }
-  auto journal = store::Journal::open(medium_, journal_name, carry_out);
+  auto journal = store::Journal::open(medium_, journal_name, carry_out, options_.after_power_loss);
   if (!journal) {
     if (journal.error().code == EIO) note_failed_sync();  // it may be the sync of what it cleared
     return std::unexpected(journal.error());
@@ -168,6 +168,7 @@ void Filesystem::note_emptied(std::vector<std::uint64_t> inodes) {
   names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES(mutex_) {
     if (std::binary_search(inodes.begin(), inodes.end(), inode.ino)) recovery_.emptied.push_back(names_.path_of(parent, name));
   });
+  std::ranges::sort(recovery_.emptied);
 }
 
 Status Filesystem::drop_names(const std::vector<std::uint64_t>& inodes) {

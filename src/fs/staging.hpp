@@ -143,6 +143,9 @@ class Staging {
   /// All extended attributes of a directory, before the mount; it stays clean.
   Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs);
 
+  /// Power loss took its content before the first fsync, as the recovery of this process found, and it is empty still.
+  bool lost_its_content(const WalkItem& item) const;
+
   /// Takes a name away that nobody may be using: before the mount, for what is staged in anew. ENOTEMPTY as rmdir(2).
   Status remove(const std::string& path);
 

@@ -25,6 +25,11 @@ Result<WalkItem> Staging::find(const std::string& path) {
   return item_of(*step->inode, path, step->keep, step->keep_path);
 }
 
+bool Staging::lost_its_content(const WalkItem& item) const {
+  const auto& lost = filesystem_.recovery().emptied;
+  return S_ISREG(item.attributes.st_mode) && item.attributes.st_size == 0 && std::ranges::binary_search(lost, item.path);
+}
+
 Status Staging::publish_over(const StagedFile& file, Over over, const std::string& parts) {
   const auto& [ino, path, attributes, origin, xattrs] = file;
   EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));

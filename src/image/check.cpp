@@ -10,6 +10,7 @@
 #include "fs/namespace.hpp"
 #include "fs/seal.hpp"
 #include "image/image.hpp"
+#include "stage/partial.hpp"
 
 namespace efs::image {
 namespace {
@@ -52,7 +53,9 @@ class Check {
     report_.records = end->records;
     report_.journal_bytes = end->size;
     if (end->cut_short) find(Severity::damage, "journal", "it is cut short: " + std::to_string(end->size) + " bytes are not a whole number of chunks");
-    if (end->torn)
+    if (end->followed && !rebooted_)
+      find(Severity::damage, "journal", "behind record " + std::to_string(end->sequence) + " lies something that does not verify, and good records follow: it was damaged, or put together of parts; the " + std::to_string(end->records) + " records before it are good");
+    else if (end->torn)
       find(Severity::leftover, "journal", "behind record " + std::to_string(end->sequence) + " lies something that does not verify: a record that power loss caught, or damage; the " + std::to_string(end->records) + " records before it are good");
     return true;
   }
@@ -123,7 +126,16 @@ class Check {
     else if (inode == nullptr) find(Severity::leftover, object, "no record knows it (" + std::to_string(st->st_size) + " bytes): a stage-in or a load that was not finished");
     else if (!inode->is_regular()) find(Severity::leftover, object, "belongs to something that has no content");
     else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that was open without a name");
+    else if (const auto wrong = contradiction(*inode, *st); !wrong.empty()) find(Severity::damage, paths_[id], object + " is not what was staged in: " + wrong);
     else check_sharers(*st, object);
+  }
+
+  // A clean file is what the PFS had: nobody has written to its container. Of others nothing is known that could be compared.
+  static std::string contradiction(const fs::Inode& inode, const struct stat& st) {
+    if (inode.dirty || !inode.extra || !inode.extra->origin || inode.extra->saved || !inode.extra->parts.empty()) return "";
+    const fs::Origin& origin = *inode.extra->origin;
+    if (static_cast<std::uint64_t>(st.st_size) != origin.size) return "it has " + std::to_string(st.st_size) + " bytes instead of " + std::to_string(origin.size);
+    return stage::same_or_coarser(st.st_mtim, to_timespec(origin.mtime)) ? "" : "it has another mtime";
   }
 
   // A name outside of the store is the cache's, which relies on what is sealed only.

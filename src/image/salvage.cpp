@@ -4,6 +4,7 @@
 
 #include "fs/staging.hpp"
 #include "stage/merge.hpp"
+#include "stage/partial.hpp"
 #include "stage/selection.hpp"
 #include "stage/stage_out.hpp"
 
@@ -57,10 +58,16 @@ std::string lost_reason(const Image& image) {
 
 // What the records say is checksummed. What programs wrote into containers went past everybody who could vouch for it.
 void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::WalkItem>& items) {
-  std::map<std::string_view, mode_t> types;
-  for (const auto& item : items) types[item.path] = item.attributes.st_mode & S_IFMT;
-  for (auto& entry : receipt.entries)
-    if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) entry.evidence = types[entry.path] == S_IFREG ? "as-found" : "verified";
+  std::map<std::string_view, const fs::WalkItem*> known;
+  for (const auto& item : items) known[item.path] = &item;
+  for (auto& entry : receipt.entries) {
+    if (entry.action != stage::Action::staged_out && entry.action != stage::Action::kept) continue;
+    const fs::WalkItem& item = *known.at(entry.path);
+    entry.evidence = S_ISREG(item.attributes.st_mode) ? "as-found" : "verified";
+    if (!stage::is_foreign(item)) continue;
+    entry.action = stage::Action::failed;
+    entry.reason = "what was brought out is not what was staged in, though no program has changed it: somebody has exchanged its container, or cut it short; the PFS has it";
+  }
   for (const auto& path : image.filesystem->recovery().emptied) {
     stage::ReceiptEntry entry;
     entry.path = path;
@@ -106,7 +113,7 @@ Result<Holdings> holdings_of(Image& image) {
   return holdings;
 }
 
-stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress) {
+stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress, stage::PfsIo& pfs) {
   config::JobConfig config = image.config;
   if (!options.to.empty()) {
     config.results_dir = options.to;
@@ -121,12 +128,13 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   stage::StagingBuffer buffer(staging);
   Everything everything(buffer);
   const auto items = staging.walk();
-  const auto merging = (config.nodes > 1 || config.merge_since != 0) && options.to.empty() ? stage::merging_pfs(config.merge_since, items ? stage::saved_copies(*items) : std::vector<fs::Origin>()) : nullptr;
-  stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, merging ? *merging : stage::posix_pfs(), {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
+  if (!items) return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));
+  const auto merging = (config.nodes > 1 || config.merge_since != 0) && options.to.empty() ? stage::merging_pfs(config.merge_since, stage::saved_copies(*items)) : nullptr;
+  stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, merging ? *merging : pfs, {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
   receipt.note = note_of(image);
   receipt.retry = "efs salvage";
   if (config.deletions != image.config.deletions) receipt.note += "; inputs that the job removed were left where they are";
-  if (items) vouch(image, receipt, *items);
+  vouch(image, receipt, *items);
   return receipt;
 }
 

@@ -7,8 +7,10 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <exception>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -70,7 +72,7 @@ class Run {
  public:
   Run(std::size_t count, std::size_t grain, unsigned most, const Crew::Work& work) : count_(count), grain_(grain), most_(most), work_(work) {}
 
-  /// Begins with so many threads, the caller's included; how many it came to.
+  /// Begins with so many threads, the caller's included; how many it came to. Throws what the work threw first.
   unsigned carry_out(unsigned first) {
     {
       const MutexLock lock(mutex_);
@@ -85,6 +87,9 @@ class Run {
       ended_ = true;
       threads.swap(threads_);
     }
+    for (auto& thread : threads) thread.join();
+    const MutexLock lock(mutex_);
+    if (thrown_) std::rethrow_exception(thrown_);
     return static_cast<unsigned>(threads.size()) + 1;
   }
 
@@ -95,14 +100,24 @@ class Run {
   }
 
  private:
-  void take_part() {
+  void take_part() noexcept {
     Meter meter;
     while (true) {
       const std::size_t begin = next_.fetch_add(grain_);
       if (begin >= count_) return;
-      work_(begin, std::min(begin + grain_, count_));
+      try {
+        work_(begin, std::min(begin + grain_, count_));
+      } catch (...) {
+        return end(std::current_exception());
+      }
       consider(meter.lap());
     }
+  }
+
+  void end(std::exception_ptr thrown) {
+    const MutexLock lock(mutex_);
+    if (!thrown_) thrown_ = std::move(thrown);
+    next_ = count_;
   }
 
   /// More threads, if the present ones have been waiting.
@@ -147,6 +162,7 @@ class Run {
   Nanoseconds wall_ EFS_GUARDED_BY(mutex_) = 0;  // since the last decision, all threads together
   Nanoseconds waited_ EFS_GUARDED_BY(mutex_) = 0;
   std::optional<bool> slow_ EFS_GUARDED_BY(mutex_);  // the last decision
+  std::exception_ptr thrown_ EFS_GUARDED_BY(mutex_);  // by the work, first
   std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);  // last: they end before what they use
 };
 

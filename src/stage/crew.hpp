@@ -20,8 +20,8 @@ class Crew {
   using Work = std::function<void(std::size_t begin, std::size_t end)>;
 
   /// Calls `work` for all items in pieces of at most `grain`, beginning in order, on several threads, the caller's among
-  /// them; returns when all are done. Few items make smaller pieces, so that each can have a thread. `work` must
-  /// not throw. One run at a time.
+  /// them; returns when all are done. Few items make smaller pieces, so that each can have a thread. Where `work` throws no
+  /// further piece is begun, and the first of what was thrown is thrown here when all threads have ended. One run at a time.
   void run(std::size_t count, std::size_t grain, const Work& work);
 
   /// The most threads that a run has had so far, the caller's included.

@@ -107,6 +107,10 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
   text += "  it is in     " + where + (S_ISREG(item->attributes.st_mode) ? ", " + format_bytes(answer["allocated"].get<std::uint64_t>()) + " allocated" : "") + "\n";
   text += "  class        " + std::string(name_of(file_class)) + ": " + why + "\n";
   text += "  state        " + std::string(is_dirty(*item) ? "dirty" : "clean") + (item->origin ? ", staged in from " + config.root_dir + "/" + item->path : "") + "\n";
+  if (staging.lost_its_content(*item)) {
+    answer["content_lost"] = true;
+    text += "  content      power loss took it before the first fsync: the file is empty since\n";
+  }
   if (!item->parts.empty()) text += "  parts        only " + item->parts + " (offset+length) were loaded; the rest reads as zeros\n";
   if (S_ISREG(item->attributes.st_mode)) {
     if (const auto writers = staging.writers(item->ino)) {

@@ -16,6 +16,13 @@ namespace {
 
 constexpr std::size_t longest_name = 255;
 
+/// The partial goes, as `error` says why; where it cannot, the error tells of it as well.
+std::unexpected<Error> without_partial(const PartialJob& job, Error error, PfsIo& pfs) {
+  const Status gone = pfs.unlink(job.directory, job.partial);
+  if (!gone && gone.error().code != ENOENT) error.what = describe(error) + "; " + left_behind(job.partial, gone.error());
+  return std::unexpected(std::move(error));
+}
+
 /// Owner, extended attributes, mode, times; the owner first, for changing it clears setuid bits and capabilities. Returns what
 /// the PFS does not take, as set_xattrs().
 Result<std::string> set_attributes(int fd, const fs::WalkItem& item, const struct stat& now, PfsIo& pfs) {
@@ -88,7 +95,7 @@ Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs
   auto fd = make_afresh(pfs, job.directory, job.partial, [&] { return pfs.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode); });
   if (!fd) return told(fd.error(), "creating it");
   auto written = fill_partial(job, fd->get(), buffer, pfs, scratch, progress);
-  if (!written) (void)pfs.unlink(job.directory, job.partial);
+  if (!written) return without_partial(job, written.error(), pfs);
   return written;
 }
 
@@ -104,8 +111,7 @@ Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
   }
   if (done) done = pfs.set_times_name(job.directory, job.partial, to_ns(wanted.st_atim), to_ns(wanted.st_mtim));
   if (done) return PartialFile{.inode = now->st_ino, .size = job.item.target.size(), .checksum = std::nullopt};
-  (void)pfs.unlink(job.directory, job.partial);
-  return told(done.error(), "setting the symbolic link's attributes");
+  return without_partial(job, told(done.error(), "setting the symbolic link's attributes").error(), pfs);
 }
 
 /// Of a symbolic link that was staged in, or of one that the job put something else in the place of.
@@ -139,6 +145,8 @@ std::string partial_name(const std::string& name, bool taken) {
   return ".efs-" + to_hex(checksum(std::as_bytes(std::span(name)))) + partial_suffix;
 }
 
+std::string left_behind(const std::string& partial, const Error& error) { return "its partial " + partial + " stays behind: " + describe(error); }
+
 std::string kept_name(const std::string& name, const std::string& job, unsigned n) {
   const std::string suffix = ".efs-" + job + (n > 1 ? "." + std::to_string(n) : "");
   return name.substr(0, longest_name - std::min(suffix.size(), longest_name - 1)) + suffix;
@@ -157,8 +165,7 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
   }
   if (done) done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name);
   if (done) return done;
-  (void)pfs.unlink(job.directory, job.partial);
-  return told(done.error(), "giving it its name");
+  return without_partial(job, told(done.error(), "giving it its name").error(), pfs);
 }
 
 bool is_origin(const struct stat& now, const fs::WalkItem& item) {
@@ -174,6 +181,11 @@ bool is_origin(const struct stat& now, const fs::WalkItem& item) {
 
 bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours) {
   return theirs.tv_sec == ours.tv_sec && (theirs.tv_nsec == ours.tv_nsec || theirs.tv_nsec == 0);
+}
+
+bool is_foreign(const fs::WalkItem& item) {
+  if (!S_ISREG(item.attributes.st_mode) || item.dirty || item.saved || !item.origin || !item.parts.empty()) return false;
+  return static_cast<std::uint64_t>(item.attributes.st_size) != item.origin->size || !same_or_coarser(item.attributes.st_mtim, to_timespec(item.origin->mtime));
 }
 
 Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
@@ -196,8 +208,7 @@ Status link_partial(int from_at, const std::string& from, const PartialJob& job,
   if (!made) return fail(made.error().code, "linking it: " + describe(made.error()));
   auto done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name);
   if (done) return done;
-  (void)pfs.unlink(job.directory, job.partial);
-  return told(done.error(), "giving it its name");
+  return without_partial(job, told(done.error(), "giving it its name").error(), pfs);
 }
 
 Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name, bool to_origin, int directory, Buffer& buffer, PfsIo& pfs,

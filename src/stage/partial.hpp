@@ -19,6 +19,9 @@ inline constexpr const char* partial_suffix = ".efs-partial";
 /// "NAME.efs-partial", or a hashed name of the same suffix where that would be too long or is `taken` by a result.
 std::string partial_name(const std::string& name, bool taken = false);
 
+/// What is told of a partial that could not be removed.
+std::string left_behind(const std::string& partial, const Error& error);
+
 /// The name of the job's version where both are kept: "NAME.efs-JOB", the n-th with ".N" behind it.
 std::string kept_name(const std::string& name, const std::string& job, unsigned n);
 
@@ -51,7 +54,7 @@ auto make_afresh(PfsIo& pfs, int directory, const std::string& partial, Make mak
 }
 
 /// Writes data, owner and extended attributes (both where permitted), mode and times of a file, or a symbolic link. A partial left by a stage-out
-/// that was killed is replaced. After an error no partial is left, unless removing it failed too. Not durable
+/// that was killed is replaced. After an error no partial is left, unless removing it failed too, which the error tells. Not durable
 /// without `fsync`. Thread-safe for different items.
 Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress);
 
@@ -78,6 +81,10 @@ bool is_origin(const struct stat& now, const fs::WalkItem& item);
 
 /// Is `theirs` what a PFS makes of the time `ours`? It may keep whole seconds only.
 bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours);
+
+/// Of a clean file: is its container, by size and mtime, not the one that was filled? Nobody has written to it, so somebody has
+/// put another one in its place, or cut it short. Of what is dirty nothing can be told.
+bool is_foreign(const fs::WalkItem& item);
 
 /// How the PFS stands towards an item that is to replace its origin.
 enum class PfsVersion : std::uint8_t { origin_or_none, same_content, same_data, other };

@@ -226,7 +226,9 @@ void ResultWriter::remove_partials(std::span<Outgoing> batch) {
   DirectoryCursor directories = cursor();
   for (auto& out : batch) {
     if (!out.partial_left) continue;
-    if (auto directory = directories.at(parent_of(out.item->path))) (void)pfs_.unlink(*directory, out.partial);
+    const auto directory = directories.at(parent_of(out.item->path));
+    const Status gone = directory ? pfs_.unlink(*directory, out.partial) : std::unexpected(directory.error());
+    if (!gone && gone.error().code != ENOENT) out.entry.reason += "; " + left_behind(out.partial, gone.error());
   }
 }
 

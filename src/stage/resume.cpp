@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "stage/hard_links.hpp"
+#include "stage/partial.hpp"
 #include "stage/paths.hpp"
 
 namespace efs::stage {
@@ -30,7 +31,7 @@ Fate fate_of(const PlanEntry& entry, const fs::WalkItem* item) {
   if (!is_clean(*item)) return Fate::of_the_job;
   if (directory || !item->parts.empty()) return Fate::replace;
   if (entry.type == EntryType::symlink) return type == S_IFLNK && item->target == entry.target ? Fate::keep : Fate::replace;
-  return type == S_IFREG && is_same_version(*item->origin, entry.origin) ? Fate::keep : Fate::replace;
+  return type == S_IFREG && is_same_version(*item->origin, entry.origin) && !is_foreign(*item) ? Fate::keep : Fate::replace;
 }
 
 /// Files with several names some of which are in the buffer: the others become names of that file.

@@ -21,7 +21,7 @@ struct Subtracted {
 std::vector<std::string> displaced_directories(const std::vector<PlanEntry>& entries, const std::vector<fs::WalkItem>& items);
 
 /// Takes out of `plan` what `items` (what the buffer says of the plan's names, at least, and of what is in
-/// displaced_directories()) have: files whose origin is the PFS' version of now (by whatever device number), links with the
+/// displaced_directories()) have: files whose origin is the PFS' version of now (by whatever device number) and whose container is theirs (is_foreign()), links with the
 /// same target, directories, and everything that the job has changed, or removed where that counts (`removed`, see
 /// removed_inputs()). The sums of the plan follow. Pure.
 Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed = {});

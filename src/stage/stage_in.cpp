@@ -208,7 +208,7 @@ class StageIn {
     return {};
   }
 
-  void run_task(const Task& task) noexcept {
+  void run_task(const Task& task) {
     if (stopped()) return;
     try {
       ScratchPool::Loan scratch(scratches_);
@@ -220,7 +220,7 @@ class StageIn {
       }
       if (stopped()) return;
       publish(task, pending);
-    } catch (const std::exception& exception) {  // the crew takes no exceptions
+    } catch (const std::exception& exception) {
       failed(task.front()->path, {ENOMEM, exception.what()});
     }
   }

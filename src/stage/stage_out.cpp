@@ -7,6 +7,7 @@
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "stage/crew.hpp"
 #include "stage/deletions.hpp"
@@ -44,7 +45,9 @@ void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
     work();
   } catch (const std::exception& exception) {
     for (auto& out : task) {
-      if (out.state != Outgoing::State::settled) out.settle(Action::failed, exception.what());
+      if (out.state == Outgoing::State::settled) continue;
+      out.partial_left = out.state != Outgoing::State::named;  // it may be there
+      out.settle(Action::failed, exception.what());
     }
   }
 }
@@ -72,8 +75,8 @@ class StageOut {
   }
 
  private:
-  /// A clean result that results-dir does not have any more is nowhere but here: it has to be brought out again. (In place an
-  /// input that somebody removed is gone from where it came from.)
+  /// A clean result that results-dir does not have any more is nowhere but here: it has to be brought out again, and so has one
+  /// of which that cannot be told. (In place an input that somebody removed is gone from where it came from.)
   void look_for_copies(std::vector<fs::WalkItem>& items) {
     const bool in_place = config_.in_place || config_.results_dir == config_.root_dir;
     std::vector<fs::WalkItem*> saved;
@@ -82,13 +85,12 @@ class StageOut {
     }
     if (saved.empty() || config_.results_dir.empty()) return;
     const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
-    if (!top && top.error().code != ENOENT) return;  // what is to be brought out will say so
     crew_.run(saved.size(), most_files, [&](std::size_t begin, std::size_t end) {
       DirectoryCursor directories([&](const std::string& path) { return pfs_.open_beneath(top->get(), path, directory_flags); });
       for (auto* item : std::span(saved).subspan(begin, end - begin)) try {
-        const auto directory = top ? directories.at(parent_of(item->path)) : fail(ENOENT);
+        const auto directory = top ? directories.at(parent_of(item->path)) : std::unexpected(top.error());
         const auto there = directory ? pfs_.lstat(*directory, leaf_of(item->path)) : std::unexpected(directory.error());
-        if (!there && (there.error().code == ENOENT || there.error().code == ENOTDIR)) item->dirty = true;
+        if (!there) item->dirty = true;
       } catch (const std::exception&) {
         item->dirty = true;
       }
@@ -115,6 +117,8 @@ class StageOut {
       for (auto* list : {&outgoing_, &further_names_}) {
         for (auto& out : *list) out.settle(Action::not_saved, receipt_.reason);
       }
+      for (const auto& directory : selection.directories)
+        if (directory.reported) directory_left(*directory.item, Action::not_saved, receipt_.reason);
     }
     for (auto* list : {&outgoing_, &further_names_}) {
       for (auto& out : *list) receipt_.entries.push_back(std::move(out.entry));
@@ -180,13 +184,17 @@ class StageOut {
 
   void directory_failed(const fs::WalkItem& item, const Error& error) {
     writer_.note_full(error);
+    directory_left(item, Action::failed, describe(error));
+    failed_directories_.insert(item.path);
+  }
+
+  void directory_left(const fs::WalkItem& item, Action action, std::string reason) {
     ReceiptEntry entry;
     entry.path = item.path;
-    entry.action = Action::failed;
+    entry.action = action;
     entry.mtime = to_ns(item.attributes.st_mtim);
-    entry.reason = describe(error);
+    entry.reason = std::move(reason);
     receipt_.entries.push_back(std::move(entry));
-    failed_directories_.insert(item.path);
   }
 
   void make_directories(const std::vector<DirectoryToMake>& directories) {
@@ -297,7 +305,7 @@ class StageOut {
     out.no_room = out.partial_left = false;
     out.fsync = true;
     out.entry.code = 0;
-    out.entry.reason.clear();
+    const std::string before = std::exchange(out.entry.reason, {});
     const std::span<Outgoing> one(&out, 1);
     guarded(one, [&] {
       if (first != nullptr && writer_.link(out, *first)) return;
@@ -307,6 +315,8 @@ class StageOut {
     });
     writer_.remove_partials(one);
     sync_names(one);
+    const bool is_out = out.entry.action == Action::staged_out || out.entry.action == Action::kept;
+    if (!is_out && before.contains(out.partial) && !out.entry.reason.contains(out.partial)) out.entry.reason += "; before: " + before;  // what it left is there still
     ++progress_.files_done;
   }
 

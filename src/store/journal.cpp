@@ -80,7 +80,7 @@ Result<Journal> Journal::create(std::shared_ptr<Medium> medium, const std::strin
   return std::unexpected(status.error());
 }
 
-Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay) {
+Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, bool after_power_loss) {
   Journal journal;
   journal.medium_ = std::move(medium);
   journal.name_ = name;
@@ -91,6 +91,8 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
   if (journal.end_.cut_short) EFS_TRY(journal.grow(whole_chunks(journal.end_.size)));
   EFS_TRY(journal.map_chunk(0));
   EFS_TRY(journal.replay_all(replay));
+  if (journal.end_.followed && !after_power_loss)
+    return fail(EUCLEAN, "journal " + name + ": it is damaged behind record " + std::to_string(journal.end_.sequence) + ", and good records follow; nothing of them is removed. efs salvage brings out what was there before them");
   EFS_TRY(journal.clear_behind_tail());
   EFS_TRY(journal.medium_->remove(new_name(name)));
   journal.replayed_ = journal.end_;
@@ -160,7 +162,19 @@ Status Journal::replay_all(const Replay& replay) {
   end_.sequence = sequence_;
   if (tail < allocated_ && tail / journal_chunk != chunk_index_) EFS_TRY(map_chunk(tail / journal_chunk));
   if (tail < allocated_) end_.torn = !all_zero({chunk_ + tail % journal_chunk, journal_chunk - tail % journal_chunk});
+  end_.followed = end_.torn && is_followed();
   return {};
+}
+
+// By one in the same chunk: where only the last record is not whole, none is.
+bool Journal::is_followed() {
+  for (std::uint64_t within = end_.tail % journal_chunk; within + sizeof(RecordHeader) <= journal_chunk; within += record_alignment) {
+    RecordHeader header{};
+    std::memcpy(&header, chunk_ + within, sizeof header);
+    if (header.sequence <= sequence_ || header.length == 0 || header.length > max_payload || within + record_size(header.length) > journal_chunk) continue;
+    if (header.checksum == record_checksum(header, std::span(chunk_ + within + sizeof header, header.length), scratch_)) return true;
+  }
+  return false;
 }
 
 // The record that comes next takes the sequence of the one that did not verify; what is left of the records behind

@@ -31,6 +31,7 @@ struct ReplayEnd {
   std::uint64_t tail = 0;       // bytes: where the next record goes
   std::uint64_t size = 0;       // bytes of the file
   bool torn = false;            // something is behind the last good record: a store that power loss caught, or damage
+  bool followed = false;        // torn, and good records lie behind that: no death of ours leaves that, power loss may
   bool cut_short = false;       // the file does not end where a chunk ends
 };
 
@@ -45,8 +46,9 @@ class Journal {
   /// An existing journal: calls `replay` for every record that verifies, in order, and stops at the first that does
   /// not (rule R2). What lies behind that is cleared, durably, before this returns: a record of before must never
   /// verify behind one of after. A snapshot that was not finished is removed. Appends continue there, without a
-  /// reserve until set_reserve(). EPROTO with a text where the header is not ours or `replay` refuses a record.
-  static Result<Journal> open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay);
+  /// reserve until set_reserve(). EPROTO with a text where the header is not ours or `replay` refuses a record. EUCLEAN where good
+  /// records follow what does not verify, and no power loss can explain that: then nothing is changed.
+  static Result<Journal> open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, bool after_power_loss = true);
 
   /// The same without changing a byte.
   static Result<ReplayEnd> scan(Medium& medium, const std::string& name, const Replay& replay);
@@ -93,6 +95,7 @@ class Journal {
   void put(std::span<const std::byte> bytes, std::uint64_t at);
   Status read_header();
   Status replay_all(const Replay& replay);
+  bool is_followed();
   Status clear_behind_tail();
 
   std::shared_ptr<Medium> medium_;

@@ -189,6 +189,21 @@ check 'stop' "$EFS" stop disk
 check 'brings it back' worked "$OUT"
 check 'the store is gone' bash -c "! ls -d $S/disk/store/efs-* 2>/dev/null"
 
+# --- power loss took a container: who looks is told ---
+fresh emptied "$PERSISTENT"
+mkdir "$S/emptied/store"
+job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/emptied/store ] ]"
+started "$JOB"; echo whole >"$MNT/whole"; echo "without a sync" >"$MNT/lost"
+kill_both emptied
+rm "$(grep -rlx 'without a sync' "$S/emptied/store/efs-0-emptied/data" | head -n 1)"
+check_exit 'without power loss a start is refused' 1 'contents of 1 files are gone.*lost' "$EFS" start "$JOB"
+sed 's/"boot_id": "[^"]*"/"boot_id": "another"/' -i "$S/emptied/store/efs-0-emptied/meta/instance.json"
+started "$JOB"
+check_exit 'explain tells whose content power loss took' 0 'power loss took it' "$EFS" explain -i emptied "$MNT/lost"
+check_exit 'so does the stop' 0 'power loss took the content.*: lost' "$EFS" stop emptied
+check 'and the receipt' json "$(cat "$OUT/efs-receipt-emptied.json")" "[e['path'] for e in d['entries'] if 'power loss' in e.get('reason', '')] == ['lost']"
+check 'the rest is back' grep -qx whole "$OUT/whole"
+
 # --- keep ---
 fresh keep "$PERSISTENT"
 started "$JOB"; work

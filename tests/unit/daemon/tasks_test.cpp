@@ -5,6 +5,7 @@
 #include <future>
 
 #include "base/log.hpp"
+#include "support/failing_new.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -50,6 +51,29 @@ TEST_CASE("a task runs, ends and keeps its outcome") {
   CHECK(tasks.wait(id + 1, long_enough).error().code == ESRCH);
   CHECK(tasks.cancel(id + 1).error().code == ESRCH);
   CHECK(tasks.list().size() == 1);
+}
+
+TEST_CASE("a task ends without memory, whichever allocation fails") {
+  const test::TempDirectory directory;
+  const auto opened = Tasks::open(directory.path() + "/tasks");
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
+  tasks.inherit(false);
+  for (std::uint64_t n = 1; n < 40; ++n) {
+    std::optional<test::FailingNew> failing;  // of the task's thread, from its end on
+    const auto id = *tasks.start(TaskKind::unload, "a file", [&](stage::Progress&) -> Json {
+      Json outcome = control::result_line();
+      failing.emplace(n);
+      return outcome;
+    });
+    REQUIRE(tasks.wait(id, long_enough) == true);
+    CHECK(state(tasks, id) == "done");
+    // Nothing of the last one is left in that thread.
+    REQUIRE(tasks.wait(*tasks.start(TaskKind::unload, "next", [](stage::Progress&) {
+      const test::FailingNew none(0);
+      return control::result_line();
+    }), long_enough) == true);
+  }
 }
 
 TEST_CASE("an exception is the task's failure and nobody else's") {

@@ -176,8 +176,7 @@ TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image
   }
   CHECK(refused > 5);
   CHECK(recovered > 50);
-  // And for good: what is recovered after power loss can be gone on with. Without one the removals that the journal has lost
-  // look like contents that somebody took away, which is refused.
+  // And for good: what is recovered after power loss can be gone on with. Without one good records behind a bad one are refused.
   std::string flipped = whole;
   flipped[used_bytes(whole) / 2] = static_cast<char>(flipped[used_bytes(whole) / 2] ^ 1);
   std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << flipped;

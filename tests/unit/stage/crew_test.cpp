@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -52,6 +53,31 @@ TEST_CASE("crew: threads that wait get company, up to the limit", "[stage][crew]
     });
     CHECK(open);
     CHECK(crew.widest() == most);
+  }
+}
+
+TEST_CASE("crew: what the work throws, on whichever thread, is thrown by the run when all have ended", "[stage][crew]") {
+  for (const unsigned most : {1U, 8U}) {
+    for (const std::size_t bad : {0UL, 7UL, 399UL}) {
+      std::atomic<int> inside{0};
+      std::atomic<std::size_t> done{0};
+      Crew crew(most);
+      INFO("most " << most << " bad " << bad);
+      CHECK_THROWS_AS(crew.run(400, 1,
+                               [&](std::size_t begin, std::size_t) {
+                                 ++inside;
+                                 std::this_thread::sleep_for(std::chrono::microseconds(100));  // what a PFS takes: others come
+                                 --inside;
+                                 if (begin == bad) throw std::bad_alloc();
+                                 ++done;
+                               }),
+                      std::bad_alloc);
+      CHECK(inside == 0);
+      CHECK(done <= 399);
+      std::atomic<std::size_t> after{0};
+      crew.run(400, 1, [&](std::size_t begin, std::size_t end) { after += end - begin; });
+      CHECK(after == 400);
+    }
   }
 }
 

@@ -33,6 +33,8 @@ fs::WalkItem there(const PlanEntry& entry) {
   fs::WalkItem item;
   item.path = entry.path;
   item.attributes.st_mode = S_IFREG | 0644;
+  item.attributes.st_size = static_cast<off_t>(entry.origin.size);
+  item.attributes.st_mtim = to_timespec(entry.origin.mtime);
   item.origin = entry.origin;
   return item;
 }

@@ -2,6 +2,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include "base/clock.hpp"
+
 using namespace efs;
 using namespace efs::stage;
 
@@ -23,6 +25,8 @@ fs::WalkItem there(const std::string& path, mode_t type = S_IFREG) {
   fs::WalkItem item;
   item.path = path;
   item.attributes.st_mode = type | 0644;
+  item.attributes.st_size = static_cast<off_t>(version.size);
+  item.attributes.st_mtim = to_timespec(version.mtime);
   item.origin = version;
   item.target = "target";
   return item;
@@ -63,6 +67,16 @@ TEST_CASE("what is there in the same version is not staged again") {
   CHECK(plan.files == 1);
   CHECK(result.kept_files == 1);
   CHECK(result.outdated.empty());
+}
+
+TEST_CASE("a clean file whose container is not what was staged in is staged in anew") {
+  auto shorter = there("shorter"), other = there("other");
+  shorter.attributes.st_size = 9;
+  other.attributes.st_mtim = to_timespec(1'000'000'000);
+  Plan plan = plan_of({planned("other"), planned("same"), planned("shorter")});
+  const auto result = subtract(plan, {other, there("same"), shorter});
+  CHECK(paths(plan) == "other shorter ");
+  CHECK(result.outdated == std::vector<std::string>{"other", "shorter"});
 }
 
 TEST_CASE("a clean file of another version is replaced, one that the job changed is not") {

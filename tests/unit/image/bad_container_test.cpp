@@ -1,0 +1,258 @@
+// Containers and journals that somebody exchanged, cut short, copied or removed: told by name where that can be known.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "image/check.hpp"
+#include "image/salvage.hpp"
+#include "stage/resume.hpp"
+#include "store/format.hpp"
+#include "support/dead_image.hpp"
+
+using namespace efs;
+using image::Severity;
+using stage::Action;
+using test::DeadImage;
+namespace stdfs = std::filesystem;
+
+namespace {
+
+// "OBJECT: TEXT" of the findings of that severity.
+std::string findings(const DeadImage& dead, Severity severity) {
+  const auto report = image::check_image(dead.store());
+  REQUIRE(report);
+  std::string text;
+  for (const auto& finding : report->findings)
+    if (finding.severity == severity) text += finding.object + ": " + finding.text + "\n";
+  return text;
+}
+std::string damage_in(const DeadImage& dead) { return findings(dead, Severity::damage); }
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+stage::Receipt brought_out(const DeadImage& dead, const image::SalvageOptions& options = {}) {
+  dead.fill_results();
+  auto image = image::open_image(dead.store());
+  REQUIRE(image);
+  stage::Progress progress;
+  return image::salvage(*image, options, progress);
+}
+
+const stage::ReceiptEntry& told_of(const stage::Receipt& receipt, const std::string& path) {
+  const auto found = std::ranges::find(receipt.entries, path, &stage::ReceiptEntry::path);
+  REQUIRE(found != receipt.entries.end());
+  return *found;
+}
+
+// As a start does, with the machine up all the time.
+struct Started {
+  explicit Started(const DeadImage& dead, bool after_power_loss = false)
+      : meta(dead.open_meta()), backend(test::open_containers(dead.store())), filesystem(fs::Filesystem::open(*backend, {.metadata_directory = meta.get(), .after_power_loss = after_power_loss})) {}
+  UniqueFd meta;
+  std::unique_ptr<Backend> backend;
+  Result<std::unique_ptr<fs::Filesystem>> filesystem;
+};
+
+// Which inputs a start would stage in anew.
+std::vector<std::string> outdated_at_start(const DeadImage& dead) {
+  Started started(dead);
+  REQUIRE(started.filesystem);
+  fs::Staging staging(**started.filesystem);
+  const auto items = staging.walk();
+  REQUIRE(items);
+  stage::Plan plan;
+  for (const auto& item : *items)
+    if (item.origin && S_ISREG(item.attributes.st_mode)) {
+      stage::PlanEntry entry;
+      entry.path = item.path;
+      entry.type = stage::EntryType::file;
+      entry.origin = *item.origin;
+      plan.entries.push_back(entry);
+    }
+  return stage::subtract(plan, *items).outdated;
+}
+
+void exchange_files(const std::string& one, const std::string& other) {
+  stdfs::rename(one, one + "-aside");
+  stdfs::rename(other, one);
+  stdfs::rename(one + "-aside", other);
+}
+
+// Offsets of the records of a journal, and where they end.
+std::vector<std::size_t> record_offsets(const std::string& journal) {
+  std::vector<std::size_t> offsets;
+  std::size_t at = sizeof(store::JournalHeader);
+  for (store::RecordHeader header{}; ; at += (sizeof header + header.length + 7) / 8 * 8) {
+    offsets.push_back(at);
+    std::memcpy(&header, journal.data() + at, sizeof header);
+    if (header.length == 0) return offsets;
+  }
+}
+
+void write_over(const std::string& path, const std::string& content) { std::ofstream(path, std::ios::binary | std::ios::trunc) << content; }
+
+}  // namespace
+
+TEST_CASE("an image that nobody touched has no damage", "[image][containers]") {
+  const DeadImage dead;
+  CHECK(damage_in(dead) == "");
+  CHECK(outdated_at_start(dead).empty());
+}
+
+TEST_CASE("a container that is missing is told by check-image and salvage, and no start makes it empty", "[image][containers]") {
+  const DeadImage dead;
+  stdfs::remove(dead.container("d/big"));
+  CHECK(has(damage_in(dead), "d/big: its container " + std::to_string(dead.ino("d/big")) + " is missing"));
+  const auto receipt = brought_out(dead);
+  CHECK(receipt.verdict != stage::Verdict::complete);
+  CHECK(told_of(receipt, "d/big").action == Action::failed);
+  CHECK_FALSE(stdfs::exists(dead.results() + "/d/big"));
+  CHECK(told_of(receipt, "linked").action == Action::staged_out);
+  const Started started(dead);
+  REQUIRE_FALSE(started.filesystem);
+  CHECK(started.filesystem.error().code == EUCLEAN);
+  CHECK(has(started.filesystem.error().what, "d/big"));
+}
+
+TEST_CASE("after power loss what lost its container is empty, and known as such while it is", "[image][containers]") {
+  const DeadImage dead;
+  stdfs::remove(dead.container("d/big"));
+  stdfs::remove(dead.container("linked"));
+  Started started(dead, true);
+  REQUIRE(started.filesystem);
+  CHECK((*started.filesystem)->recovery().emptied == std::vector<std::string>{"d/also-linked", "d/big", "linked"});
+  fs::Staging staging(**started.filesystem);
+  CHECK(staging.lost_its_content(*staging.find("d/big")));
+  CHECK_FALSE(staging.lost_its_content(*staging.find("d/empty")));
+  const auto ino = dead.ino("d/big");
+  REQUIRE((*started.filesystem)->write({}, ino, std::as_bytes(std::span("anew", 4)), 0));
+  CHECK_FALSE(staging.lost_its_content(*staging.find("d/big")));
+}
+
+TEST_CASE("a container under another number is no file's, and its original stays", "[image][containers]") {
+  const DeadImage dead;
+  stdfs::copy_file(dead.container("d/big"), dead.store() + "/data/ff/0000000000000fff");
+  CHECK(damage_in(dead) == "");
+  CHECK(has(findings(dead, Severity::leftover), "container 4095: no record knows it"));
+  CHECK(brought_out(dead).verdict == stage::Verdict::complete);
+  stdfs::remove(dead.store() + "/data/ff/0000000000000fff");
+  stdfs::create_hard_link(dead.container("d/big"), dead.store() + "/data/ff/0000000000000fff");
+  CHECK(has(damage_in(dead), "would share their content"));
+}
+
+TEST_CASE("a clean file whose container was exchanged, cut short or taken from another instance is found, and staged in anew", "[image][containers]") {
+  const DeadImage dead;
+  SECTION("exchanged with another file's") { exchange_files(dead.container("input/clean"), dead.container("linked")); }
+  SECTION("cut short") { stdfs::resize_file(dead.container("input/clean"), 5); }
+  SECTION("one of the same size, of another instance") {
+    const std::string container = dead.container("input/clean");
+    write_over(container + "-aside", std::string(stdfs::file_size(container), 'f'));
+    stdfs::rename(container + "-aside", container);
+  }
+  CHECK(has(damage_in(dead), "input/clean: container " + std::to_string(dead.ino("input/clean")) + " is not what was staged in"));
+  const test::TempDirectory elsewhere("/dev/shm");
+  const auto receipt = brought_out(dead, {.to = elsewhere.path() + "/to", .all = true});
+  CHECK(receipt.verdict == stage::Verdict::partial);
+  CHECK(told_of(receipt, "input/clean").action == Action::failed);
+  CHECK(has(told_of(receipt, "input/clean").reason, "not what was staged in"));
+  CHECK(outdated_at_start(dead) == std::vector<std::string>{"input/clean"});
+}
+
+TEST_CASE("containers of two changed files that were exchanged are not told apart", "[image][containers]") {
+  const DeadImage dead;
+  exchange_files(dead.container("linked"), dead.container("d/big"));
+  CHECK(damage_in(dead) == "");
+  const auto receipt = brought_out(dead);
+  CHECK(told_of(receipt, "linked").evidence == "as-found");
+}
+
+TEST_CASE("a journal whose records were exchanged or left out is refused, and nothing is removed", "[image][journal]") {
+  const DeadImage dead;
+  const std::string whole = test::text_of(dead.journal());
+  const auto at = record_offsets(whole);
+  REQUIRE(at.size() > 20);
+  std::string bad = whole;
+  SECTION("two exchanged") {
+    const std::string one = whole.substr(at[10], at[11] - at[10]), other = whole.substr(at[11], at[12] - at[11]);
+    bad.replace(at[10], one.size() + other.size(), other + one);
+  }
+  SECTION("one twice") {
+    bad.insert(at[10], whole.substr(at[9], at[10] - at[9]));
+    bad.resize(whole.size());
+  }
+  SECTION("one left out") {
+    bad.erase(at[10], at[11] - at[10]);
+    bad.resize(whole.size());
+  }
+  SECTION("one damaged") { bad[at[10] + 20] = static_cast<char>(bad[at[10] + 20] ^ 1); }
+  write_over(dead.journal(), bad);
+  CHECK(has(damage_in(dead), "journal: behind record 10 lies something that does not verify, and good records follow"));
+  CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
+  const auto before = test::everything_below(dead.store());
+  {
+    const Started started(dead);
+    REQUIRE_FALSE(started.filesystem);
+    CHECK(started.filesystem.error().code == EUCLEAN);
+    CHECK(has(started.filesystem.error().what, "damaged behind record 10"));
+  }
+  CHECK((test::everything_below(dead.store() + "/meta") == [&] {
+    std::map<std::string, std::string> meta;
+    for (const auto& [path, text] : before)
+      if (path.starts_with("/meta/")) meta[path.substr(5)] = text;
+    return meta;
+  }()));
+  CHECK(stdfs::exists(dead.container("d/big")));
+  const auto receipt = brought_out(dead);
+  CHECK(has(receipt.note, "10 records verified; what lies behind the last of them does not verify"));
+  // What power loss may have done is recovered.
+  const Started after(dead, true);
+  CHECK(after.filesystem);
+}
+
+TEST_CASE("the last record twice, or half of one behind it, is what a death may leave", "[image][journal]") {
+  const DeadImage dead;
+  const std::string whole = test::text_of(dead.journal());
+  const auto at = record_offsets(whole);
+  std::string bad = whole;
+  const std::string last = whole.substr(at[at.size() - 2], at.back() - at[at.size() - 2]);
+  SECTION("twice") { bad.replace(at.back(), last.size(), last); }
+  SECTION("half of one") { bad.replace(at.back(), last.size() / 2, last.substr(0, last.size() / 2)); }
+  write_over(dead.journal(), bad);
+  CHECK(damage_in(dead) == "");
+  CHECK(has(findings(dead, Severity::leftover), "journal: behind record"));
+  CHECK(brought_out(dead).verdict == stage::Verdict::complete);
+  const Started started(dead);
+  REQUIRE(started.filesystem);
+  CHECK((*started.filesystem)->recovery().journal.torn);
+}
+
+TEST_CASE("a journal of another instance, or an older one of this, is told where containers do not fit it", "[image][journal]") {
+  const DeadImage dead;
+  SECTION("another's, with files that are not here") {
+    const test::TempDirectory other("/dev/shm");
+    stdfs::create_directories(other.path() + "/meta");
+    {
+      const UniqueFd meta(::open((other.path() + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      const auto backend = test::open_containers(other.path());
+      const auto filesystem = fs::Filesystem::open(*backend, {.metadata_directory = meta.get()}).value();
+      for (int i = 0; i < 600; ++i) REQUIRE(filesystem->make_node({}, fs::root_ino, "other-" + std::to_string(i), S_IFREG | 0644, 0));
+    }
+    stdfs::copy_file(other.path() + "/meta/journal", dead.journal(), stdfs::copy_options::overwrite_existing);
+    CHECK(has(damage_in(dead), "other-599: its container"));
+    const Started started(dead);
+    REQUIRE_FALSE(started.filesystem);
+    CHECK(started.filesystem.error().code == EUCLEAN);
+  }
+  SECTION("an older one") {
+    const std::string whole = test::text_of(dead.journal());
+    const auto at = record_offsets(whole);
+    std::string older = whole.substr(0, at[at.size() - 3]);
+    older.resize(whole.size());
+    write_over(dead.journal(), older);
+    CHECK(has(findings(dead, Severity::leftover) + findings(dead, Severity::note), "container"));
+  }
+}

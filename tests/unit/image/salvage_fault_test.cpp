@@ -1,0 +1,171 @@
+// Salvage under faults: every call to the PFS fails once, and from one call on all of them do; reads and writes are short.
+#include "image/salvage.hpp"
+
+#include <sys/xattr.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+
+#include "support/dead_image.hpp"
+#include "unit/stage/fault_pfs.hpp"
+
+using namespace efs;
+using stage::Action;
+using stage::test::FaultPfs;
+using test::DeadImage;
+namespace stdfs = std::filesystem;
+
+namespace {
+
+std::size_t open_descriptors() { return static_cast<std::size_t>(std::distance(stdfs::directory_iterator("/proc/self/fd"), stdfs::directory_iterator{})); }
+
+stage::Receipt salvage(const DeadImage& dead, stage::PfsIo& pfs = stage::posix_pfs()) {
+  auto image = image::open_image(dead.store());
+  REQUIRE(image);
+  image->config.workers = 1;
+  stage::Progress progress;
+  return image::salvage(*image, {}, progress, pfs);
+}
+
+bool is_out(Action action) { return action == Action::staged_out || action == Action::kept || action == Action::removed; }
+
+/// What results-dir has once all is out, by the walk of the image: the whole content, or "-> TARGET", or "directory".
+using Outcome = std::map<std::string, std::string>;
+
+Outcome what_is_at(const std::string& directory, const std::set<std::string>& paths) {
+  Outcome found;
+  for (const auto& path : paths) {
+    const stdfs::path real = directory + "/" + path;
+    const auto type = stdfs::symlink_status(real).type();
+    if (type == stdfs::file_type::symlink) found[path] = "-> " + stdfs::read_symlink(real).string();
+    else if (type == stdfs::file_type::directory) found[path] = "directory";
+    else if (type == stdfs::file_type::regular) found[path] = test::text_of(real.string());
+  }
+  return found;
+}
+
+struct Expected {
+  std::set<std::string> paths;  // that a salvage brings out, or removes
+  Outcome whole;
+};
+
+Expected expected_of(const DeadImage& dead) {
+  dead.fill_results();
+  const auto receipt = salvage(dead);
+  INFO(stage::describe(receipt));
+  REQUIRE(receipt.verdict == stage::Verdict::complete);
+  Expected expected;
+  for (const auto& entry : receipt.entries)
+    if (is_out(entry.action)) expected.paths.insert(entry.path);
+  expected.whole = what_is_at(dead.results(), expected.paths);
+  return expected;
+}
+
+std::set<std::string> partials_at(const std::string& directory) {
+  std::set<std::string> found;
+  for (const auto& entry : stdfs::recursive_directory_iterator(directory, stdfs::directory_options::skip_permission_denied))
+    if (entry.path().string().ends_with(".efs-partial") && test::text_of(entry.path()) != DeadImage::stale) found.insert(entry.path().filename());
+  return found;
+}
+
+std::string check(const DeadImage& dead, const Expected& expected, const stage::Receipt& receipt, const Outcome& before) {
+  const Outcome now = what_is_at(dead.results(), expected.paths);
+  std::map<std::string, const stage::ReceiptEntry*> entries;
+  bool all_out = true;
+  std::string reasons;
+  for (const auto& entry : receipt.entries) {
+    entries[entry.path] = &entry;
+    reasons += entry.reason + "\n";
+  }
+  for (const auto& path : expected.paths) {
+    const auto there = now.contains(path) ? now.at(path) : "nothing", was = before.contains(path) ? before.at(path) : "nothing", whole = expected.whole.contains(path) ? expected.whole.at(path) : "nothing";
+    if (there != whole && there != was) return path + " is neither what it was nor whole";
+    if (!entries.contains(path)) return path + " is not in the receipt";
+    const auto& entry = *entries.at(path);
+    if (is_out(entry.action) && there != whole) return path + " is called out and is not";
+    if (!is_out(entry.action) && entry.reason.empty()) return path + " is not out without a reason";
+    all_out = all_out && is_out(entry.action);
+  }
+  if (!all_out && (receipt.verdict == stage::Verdict::complete || stage::exit_code(receipt) == 0)) return "a success without all results";
+  for (const auto& partial : partials_at(dead.results()))
+    if (reasons.find(partial) == std::string::npos) return "nothing tells of " + partial;
+  return "";
+}
+
+struct Faults {
+  int code = EIO;
+  bool for_good = false;
+  std::size_t most = SIZE_MAX;  // bytes of a read or write
+  bool in_place = false;
+};
+
+// One image serves all, as long as it stays the same; in place the inputs are part of it.
+void every_call_fails(const Faults& faults) {
+  std::optional<DeadImage> dead(std::in_place, DeadImage::Kind{.in_place = faults.in_place});
+  Expected expected = expected_of(*dead);
+  if (faults.in_place) dead.emplace(DeadImage::Kind{.in_place = true});
+  std::uint64_t failures = 0;
+  for (std::uint64_t n = 0;; ++n) {
+    dead->fill_results();
+    const auto image = test::everything_below(dead->store());
+    const Outcome before = what_is_at(dead->results(), expected.paths);
+    const auto descriptors = open_descriptors();
+    std::string failed;
+    FaultPfs pfs([&](std::uint64_t number, const std::string& call, const std::string& object) {
+      if (number == n) failed = call + " " + object;
+      return number == n || (faults.for_good && number > n) ? faults.code : 0;
+    });
+    pfs.most = faults.most;
+    const auto receipt = salvage(*dead, pfs);
+    INFO("call " << n << " (" << failed << ") fails with " << faults.code << (faults.for_good ? ", and all after it" : "") << ": " << stage::describe(receipt));
+    REQUIRE(check(*dead, expected, receipt, before) == "");
+    REQUIRE(open_descriptors() == descriptors);
+    REQUIRE((test::everything_below(dead->store()) == image));
+    if (receipt.verdict != stage::Verdict::complete) ++failures;
+    const auto again = salvage(*dead);
+    INFO("again: " << stage::describe(again));
+    REQUIRE(again.verdict == stage::Verdict::complete);
+    REQUIRE((what_is_at(dead->results(), expected.paths) == expected.whole));
+    REQUIRE(partials_at(dead->results()).empty());
+    if (pfs.calls() <= n) {
+      REQUIRE(receipt.verdict == stage::Verdict::complete);
+      break;
+    }
+    if (faults.in_place) dead.emplace(DeadImage::Kind{.in_place = true});
+  }
+  CHECK(failures > 30);
+}
+
+}  // namespace
+
+TEST_CASE("salvage: what it brings out of an image with every kind of file", "[image][salvage]") {
+  const DeadImage dead;
+  const auto expected = expected_of(dead);
+  CHECK(expected.paths == std::set<std::string>{"d", "d/also-linked", "d/big", "d/empty", "d/empty-directory", "d/link", "d/sparse", "input/changed", "linked", "replaced", "saved", "saved-and-there"});
+  CHECK(expected.whole.at("d/sparse") == "start" + std::string(59'995, '\0'));
+  CHECK(expected.whole.at("input/changed") == "as the job left it");
+  CHECK(expected.whole.at("replaced") == "new");
+  struct stat one {}, other {};
+  REQUIRE(::stat((dead.results() + "/linked").c_str(), &one) == 0);
+  REQUIRE(::stat((dead.results() + "/d/also-linked").c_str(), &other) == 0);
+  CHECK(one.st_ino == other.st_ino);
+  char value[32];
+  CHECK(::getxattr((dead.results() + "/d/big").c_str(), "user.of", value, sizeof value) == 6);
+}
+
+TEST_CASE("salvage: every PFS call fails once", "[image][salvage][faults]") {
+  for (const int code : {EIO, ENOSPC, EACCES}) every_call_fails({.code = code});
+}
+
+TEST_CASE("salvage: from one PFS call on all fail", "[image][salvage][faults]") {
+  for (const int code : {EIO, ENOSPC, EACCES}) every_call_fails({.code = code, .for_good = true});
+}
+
+TEST_CASE("salvage: reads and writes are short, and every PFS call fails once", "[image][salvage][faults]") {
+  every_call_fails({.most = 20'000});
+}
+
+TEST_CASE("salvage in place, with inputs that the job removed: every PFS call fails, once and for good", "[image][salvage][faults]") {
+  for (const int code : {EIO, ENOSPC}) every_call_fails({.code = code, .in_place = true});
+  every_call_fails({.for_good = true, .in_place = true});
+}
