@@ -150,14 +150,19 @@ static void say_awaited(char *text) {
 /* `efs check`, for the messages; again with --json for where the directories are. */
 static int check(spank_t spank, const struct efs_site *site, const char *file) {
   static struct efs_outcome outcome;
-  char mount[EFS_PATH + 32], value[4096], memory[64], node[64];
+  struct efs_memory memory;
+  char mount[EFS_PATH + 32], value[4096], of_job[96], whence[EFS_WHENCE + 24], of_node[96];
   const char *people[8] = {site->efs, "check", mount, file};
   const char *programs[] = {site->efs, "check", "--json", mount, file, NULL};
   const char *plan[] = {site->efs, "plan", "--at-submission", mount, file, NULL};
   int n = 4;
   efs_format(mount, sizeof mount, "--mount-dir=%s/job", site->mount);
-  if (efs_job_memory(value, sizeof value) == 0 && efs_format(memory, sizeof memory, "--memory=%.32s", value) == 0) people[n++] = memory;
-  if (efs_largest_node(site, value, sizeof value) == 0 && efs_format(node, sizeof node, "--node-memory=%.32s", value) == 0) people[n++] = node;
+  efs_memory_at_submission(site, &memory);
+  if (memory.job[0] != '\0' && efs_format(of_job, sizeof of_job, "--memory=%s", memory.job) == 0 && efs_format(whence, sizeof whence, "--memory-source=%s", memory.whence) == 0) {
+    people[n++] = of_job;
+    people[n++] = whence;
+  }
+  if (memory.node[0] != '\0' && efs_format(of_node, sizeof of_node, "--node-memory=%s", memory.node) == 0) people[n++] = of_node;
   efs_run(people, (const char *const *)environ, 0, NULL, NULL, &outcome);
   if (outcome.code == 127) {
     slurm_error("efs: %s: %s; tell the administrators (plugstack.conf, efs=)", site->efs, outcome.text);

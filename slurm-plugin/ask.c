@@ -88,6 +88,30 @@ int efs_ask_restarts(const struct efs_site *site, uint32_t id) {
   return ask(site, id, "--Format=JobID:24,RestartCnt:12", begin, &outcome, &line) == 1 ? (int)strtoul(line, NULL, 10) : -1;
 }
 
+/* A value in "cpu=4,mem=600M,node=2,billing=4". */
+static int find_resource(const char *resources, const char *key, char *value, size_t size) {
+  const size_t length = strlen(key);
+  const char *p;
+  for (p = resources; *p != '\0'; p += strcspn(p, ","), p += *p == ',')
+    if (strncmp(p, key, length) == 0 && p[length] == '=') return efs_format(value, size, "%.*s", (int)strcspn(p + length + 1, ", "), p + length + 1);
+  return -1;
+}
+
+int efs_ask_allocated(const struct efs_site *site, uint32_t id, struct efs_allocated *allocated) {
+  static struct efs_outcome outcome;
+  char begin[32], cpus[32], nodes[32], *line = NULL;
+  int known;
+  efs_format(begin, sizeof begin, "%-24u", id);
+  known = ask(site, id, "--Format=JobID:24,MinMemory:24,tres-alloc:256", begin, &outcome, &line);
+  if (known != 1) return known;
+  if (strlen(line) <= 24 || sscanf(line, "%31s", allocated->least) != 1) return -1;
+  if (find_resource(line + 24, "mem", allocated->sum, sizeof allocated->sum) != 0) return -1;
+  if (find_resource(line + 24, "cpu", cpus, sizeof cpus) != 0 || find_resource(line + 24, "node", nodes, sizeof nodes) != 0) return -1;
+  allocated->cpus = strtoull(cpus, NULL, 10);
+  allocated->nodes = strtoull(nodes, NULL, 10);
+  return 1;
+}
+
 /* The place of the node in the list; -1: it is none, or not with this node. */
 static int find_in(const char *list, const char *name, unsigned *node, unsigned *nodes) {
   __auto_type hosts = slurm_hostlist_create(list); /* its type depends on the release */

@@ -106,6 +106,13 @@ struct efs_record {
   char nodes[8192]; /* "n[1-3]" */
 };
 int efs_ask_job(const struct efs_site *site, uint32_t id, struct efs_record *record);
+/* What the job was given, on all its nodes, in Slurm's units. */
+struct efs_allocated {
+  char least[32]; /* "300M": memory asked for, for each node or for each CPU */
+  char sum[32];   /* memory of all nodes */
+  unsigned long long cpus, nodes;
+};
+int efs_ask_allocated(const struct efs_site *site, uint32_t id, struct efs_allocated *allocated);
 /* How often slurmctld has put the job back into the queue; -1: nobody can say. */
 int efs_ask_restarts(const struct efs_site *site, uint32_t id);
 int efs_job_is_over(const struct efs_site *site, uint32_t id); /* 1: yes; 0: no; -1: nobody can say */
@@ -116,11 +123,18 @@ int efs_find_node(const struct efs_site *site, uint32_t id, unsigned *node, unsi
 int efs_has_directives(const struct efs_site *site, const struct efs_job *job); /* -1: nobody can say */
 int efs_read_directives(const struct efs_site *site, const struct efs_job *job, char *text, size_t size); /* the job file that they make; -1: they are none; 1: slurmctld does not give them */
 
-/* memory.c */
-/* "4GiB": what the job asks for on a node, as the options of sbatch say; -1: it does not, or nobody can tell. */
-int efs_job_memory(char *text, size_t size);
-/* The memory of the cluster's largest node; likewise. */
-int efs_largest_node(const struct efs_site *site, char *text, size_t size);
+/* memory.c: sizes as "64MiB", "" where nobody can tell. */
+#define EFS_WHENCE 96
+struct efs_memory {
+  char job[64];            /* what the job gets on a node, at most; "" also where memory is nothing that Slurm gives jobs */
+  char whence[EFS_WHENCE]; /* the option or setting that says so */
+  char node[64];           /* of the cluster's largest node */
+};
+void efs_memory_at_submission(const struct efs_site *site, struct efs_memory *memory);
+/* On one of its nodes: what the job was given there, as far as slurmctld can tell. -1: it cannot. Whether it means anything
+ * says efs_memory_is_counted(), 1: Slurm gives jobs memory. */
+int efs_memory_of_job(const struct efs_site *site, uint32_t id, char *text, size_t size);
+int efs_memory_is_counted(const struct efs_site *site);
 
 /* run.c */
 struct efs_outcome {

@@ -18,6 +18,7 @@ struct wait {
   char last[256];
 };
 
+enum { BAD_JOB_FILE = 2 }; /* exit code of efs check */
 #define BETWEEN_ESTIMATES 60 /* seconds: each is a file on the PFS, of each node */
 
 /* The line of `efs status` that says what it waits for. A job has one comment, for which the nodes do not fight: of several
@@ -138,6 +139,22 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   fail_job(site, job, error);
 }
 
+/* What sbatch could not know, or was not asked: a store in memory is no larger than what the job was given on this node. 0, or -1
+ * and the job has failed. */
+static int check_memory(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+  static struct efs_outcome outcome;
+  char size[64], mount[EFS_PATH + 16], memory[96], file[EFS_PATH + 16], error[EFS_TEXT];
+  const char *words[] = {site->efs, "check", "--json", mount, memory, "--memory-source=what Slurm has given the job", file, NULL};
+  if (efs_memory_of_job(site, job->id, size, sizeof size) != 0) return 0;
+  efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
+  efs_format(memory, sizeof memory, "--memory=%s", size);
+  efs_format(file, sizeof file, "%s/job.yaml", job->directory);
+  efs_run(words, environment, 60, NULL, NULL, &outcome);
+  if (outcome.code != BAD_JOB_FILE || efs_json_text(outcome.text, "error", error, sizeof error) != 0 || !efs_memory_is_counted(site)) return 0;
+  fail_job(site, job, error);
+  return -1;
+}
+
 /* 0, or -1 and the job has failed. */
 static int choose_instance(const struct efs_site *site, struct efs_job *job, const char *flags, const char *const *environment) {
   char why[EFS_TEXT];
@@ -201,7 +218,7 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
   efs_format(node, sizeof node, "SLURMD_NODENAME=%s", site->node);
   if (flags == NULL || strlen(flags) >= 160) flags = text == NULL ? "directives" : "";
   efs_write_file(job.directory, "flags", flags, 0644, 0);
-  if (keep_job_file(site, &job, text) != 0) return 0;
+  if (keep_job_file(site, &job, text) != 0 || check_memory(site, &job, environment) != 0) return 0;
   efs_publish(site, &job, "staging-in", "");
   if (choose_instance(site, &job, flags, environment) == 0) start(site, &job, environment);
   return 0;

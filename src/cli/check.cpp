@@ -27,17 +27,24 @@ namespace {
 
 // What is declared to be stored in memory must fit there: pages that the job's programs write are charged to the job.
 Status check_memory(const JobArguments& arguments, const config::JobConfig& config) {
-  const config::Backend& backend = config.backends.front();
-  if (backend.type != config::BackendType::dram || !backend.capacity) return {};
+  std::uint64_t capacity = 0;
+  std::string ids;
+  int count = 0;
+  for (const auto& backend : config.backends) {
+    if (backend.type != config::BackendType::dram || !backend.capacity) continue;
+    capacity += *backend.capacity;
+    ids += (count++ == 0 ? "" : ", ") + backend.id;
+  }
+  if (count == 0) return {};
   const auto declared = std::ranges::find_if(config.effective, [](const config::EffectiveValue& v) { return v.key == "capacity"; });
   const std::string place = declared != config.effective.end() && !declared->where.empty() ? declared->where : arguments.job_file;
-  const std::string what = place + ": capacity " + format_bytes(*backend.capacity) + " of backend " + backend.id + ", which is in memory, is more than ";
+  const std::string what = place + ": capacity " + format_bytes(capacity) + (count == 1 ? " of backend " + ids + ", which is" : " of the backends " + ids + ", which are") + " in memory, is more than ";
   const auto exceeds = [&](const std::string& given) {
     const auto limit = config::parse_size(given);
-    return limit && *backend.capacity > *limit;
+    return limit && capacity > *limit;
   };
   if (exceeds(arguments.memory))
-    return fail(EINVAL, what + "the memory of the job on a node, " + format_bytes(*config::parse_size(arguments.memory)) + " (--mem): what the job stores is charged to it. Ask for more memory (--mem), or lower the capacity");
+    return fail(EINVAL, what + "the memory of the job on a node, " + format_bytes(*config::parse_size(arguments.memory)) + " (" + arguments.memory_source + "): what the job stores is charged to it. Ask for more memory (--mem), or lower the capacity");
   if (exceeds(arguments.node_memory))
     return fail(EINVAL, what + "any node has, " + format_bytes(*config::parse_size(arguments.node_memory)) + ". Lower the capacity, or store on a disk (type: NVRAM-NVML) or on more nodes");
   return {};

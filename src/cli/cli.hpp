@@ -40,6 +40,7 @@ struct JobArguments {
   bool foreground = false;
   bool show = false;
   std::string memory, node_memory;  // check: of the batch job on a node, and of the largest node; "": not known
+  std::string memory_source = "--mem";
 };
 
 /// What the verbs for files share.

@@ -137,6 +137,7 @@ int main(int argc, char** argv) {
   CLI::App* check_job_verb = verb("check", "report all problems of a job file", [&] { return check(world, job); });
   add_job_options(*check_job_verb, job, false);
   check_job_verb->add_option("--memory", job.memory, "what the batch job asks for on a node (--mem of sbatch): no capacity in memory may be more");
+  check_job_verb->add_option("--memory-source", job.memory_source, "which option or setting that comes from, for the message (default: --mem)");
   check_job_verb->add_option("--node-memory", job.node_memory, "memory of the largest node: likewise");
   unsigned job_id = 0;
   std::string shared;

@@ -95,9 +95,15 @@ fi
 fresh memory
 check_exit 'a capacity that the memory of the job holds' 0 'good' "$EFS" check --memory '128 MiB' --node-memory 1GiB "$JOB"
 check_exit 'one that it does not hold' 2 'memory.yaml:[0-9]+: capacity 128 MiB of backend ram, .*job on a node, 127 MiB .*--mem' "$EFS" check --memory 127MiB "$JOB"
+check_exit 'and where that comes from' 2 'job on a node, 1 MiB \(DefMemPerNode\)' "$EFS" check --memory 1MiB --memory-source DefMemPerNode "$JOB"
 check_exit 'one that no node holds' 2 'any node has, 100 MiB' "$EFS" check --memory 1GiB --node-memory 100MiB "$JOB"
 check 'it tells programs' json "$("$EFS" check --json --memory 1MiB "$JOB")" 'not d["ok"] and "127" not in d["error"] and "1 MiB" in d["error"]'
 check_exit 'a memory that is no size' 2 'lots is no size' "$EFS" check --memory lots "$JOB"
+fresh both "backends:
+  - {id: one, type: DRAM, capacity: 64 MiB}
+  - {id: two, type: DRAM, capacity: 32 MiB}"
+check_exit 'several in memory together' 2 'both.yaml:[0-9]+: capacity 96 MiB of the backends one, two, which are in memory, is more than .*95 MiB' "$EFS" check --memory 95MiB "$JOB"
+check_exit 'that fit together' 0 good "$EFS" check --memory 96MiB "$JOB"
 fresh disk "backends:
   - id: disk
     type: NVRAM-NVML

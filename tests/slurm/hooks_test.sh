@@ -137,6 +137,79 @@ printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 epilog -- efs="$S/fake/efs"
 touch "$S/quick"
 
+# --- memory ---
+work memory
+# The answers of slurmctld: sinfo, scontrol show config and partition, and what the job was given.
+cluster() { printf 'SelectTypeParameters    = %s\nJobSubmitPlugins        = %s\n%s\n' "${1:-CR_CORE_MEMORY}" "${3:-(null)}" "${2:-DefMemPerNode           = UNLIMITED}" >"$S/config"; }
+partitions() { printf 'PartitionName=%s\n' "$@" >"$S/partition"; }
+given() { printf '%-24s%-24s%-256s\n' 7 "$@" >"$S/given"; }
+printf '#!/bin/sh\necho "4000 2"; echo "2000 1"\n' >"$S/slurm/sinfo"
+printf '#!/bin/sh\necho "$*" >>%s/scontrol.log\n[ "$3" != show ] || exec cat "%s/$4"\n' "$S" "$S" >"$S/slurm/scontrol"
+printf '#!/bin/sh\ncase "$*" in *tres-alloc*) exec cat %s/given ;; *) echo "7|RUNNING|10:00|n1|n1" ;; esac\n' "$S" >"$S/slurm/squeue"
+chmod 755 "$S"/slurm/*
+submits() { hook init_post_opt HOOK_CONTEXT=allocator HOOK_OPTION="efs=$W/job.yaml" "$@" -- plan=no; }
+refuses() {  # refuses NAME MEMORY WHENCE [OPTION...]: sbatch says that 64 MiB are more than that
+  local name=$1 text="job on a node, $2 \($3\)"; shift 3
+  check_not "$name" submits "$@"
+  check "$name: with the reason" grep -qE "capacity 64 MiB.*$text.*Ask for more memory" "$S/said.init_post_opt"
+}
+takes() { check "$1" submits "${@:2}"; }
+plain='all Default=YES OverSubscribe=NO SelectTypeParameters=NONE DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED'
+cluster; partitions "$plain"
+takes 'where nothing is said and nothing limits it'
+refuses 'a job with too little' '32 MiB' '--mem' HOOK_OPT_mem=32M
+takes 'one with all memory of a node' HOOK_OPT_mem=0
+refuses 'memory for one CPU' '62 MiB' '--mem-per-cpu, for at most 2 CPUs' HOOK_OPT_mem-per-cpu=31M
+takes 'for enough CPUs' HOOK_OPT_mem-per-cpu=31M HOOK_OPT_cpus-per-task=2
+refuses 'for all tasks that a node may have' '60 MiB' '--mem-per-cpu, for at most 6 CPUs' HOOK_OPT_mem-per-cpu=10M HOOK_OPT_ntasks=3
+takes 'which are more' HOOK_OPT_mem-per-cpu=10M HOOK_OPT_ntasks=4
+refuses 'or no more than it says for a node' '40 MiB' '--mem-per-cpu, for at most 4 CPUs' HOOK_OPT_mem-per-cpu=10M HOOK_OPT_ntasks=4 HOOK_OPT_ntasks-per-node=2
+takes 'not where it has all CPUs of a node' HOOK_OPT_mem-per-cpu=10M HOOK_OPT_exclusive=exclusive
+takes 'nor where its GPUs say' HOOK_OPT_mem-per-gpu=10M
+cluster CR_CORE_MEMORY 'DefMemPerNode           = 48'
+refuses "the cluster's default" '48 MiB' DefMemPerNode
+takes 'which is none where the job says more' HOOK_OPT_mem=64M
+takes 'nor at another cluster' HOOK_OPT_clusters=other
+partitions "$plain" 'big OverSubscribe=NO SelectTypeParameters=NONE DefMemPerNode=100'
+takes 'nor in a partition that has more' HOOK_OPT_partition=big
+takes 'or may have' HOOK_OPT_partition=all,big
+takes 'nor in one that is not known' HOOK_OPT_partition=nosuch
+takes 'nor in that of a reservation' HOOK_OPT_reservation=mine
+cluster CR_CORE_MEMORY 'DefMemPerNode           = 48' lua
+takes 'nor where a plugin may give more'
+cluster CR_CORE_MEMORY 'DefMemPerCPU            = 16'
+refuses "the cluster's default for a CPU" '32 MiB' 'DefMemPerCPU, for at most 2 CPUs'
+partitions 'all Default=YES OverSubscribe=EXCLUSIVE SelectTypeParameters=NONE DefMemPerNode=UNLIMITED'
+takes 'not where nodes are given whole'
+cluster CR_CORE
+takes 'memory that Slurm does not give jobs is no limit' HOOK_OPT_mem=32M
+printf '#!/bin/sh\necho "48 2"\n' >"$S/slurm/sinfo"
+check_not 'but what nodes have is' submits
+check 'and says so' grep -q 'is more than any node has, 48 MiB' "$S/said.init_post_opt"
+
+job_with_memory() {  # job_with_memory WORD MEMORY ALLOCATED [VARIABLE...]: what a prolog makes of it
+  : >"$S/scontrol.log"
+  if [ "$2" = unknown ]; then rm "$S/given"; else given "$2" "$3"; fi
+  prolog "${@:4}"
+  check "$1" result_is "$expected"
+  epilog
+}
+expected='failed .*job.yaml:[0-9]+: capacity 64 MiB of backend ram.*job on a node, 32 MiB \(what Slurm has given the job\).*Ask for more memory'
+cluster
+job_with_memory 'a job whose memory is less fails before anything is staged' 32M cpu=1,mem=32M,node=1,billing=1
+check 'it is in the comment' grep -q 'AdminComment=.*32 MiB' "$S/scontrol.log"
+job_with_memory 'one of two nodes, each with that' 32M cpu=2,mem=64M,node=2,billing=2
+job_with_memory 'one of two nodes, by its CPUs here' 16M cpu=5,mem=80M,node=2,billing=5 SLURM_JOB_CPUS_PER_NODE=2,3
+expected='running '
+job_with_memory 'one that has as much is staged' 64M cpu=1,mem=64M,node=1,billing=1
+job_with_memory 'one with more CPUs here, too' 16M cpu=5,mem=80M,node=2,billing=5 SLURM_JOB_CPUS_PER_NODE=4,1
+job_with_memory 'one with all memory of its nodes' 0 cpu=5,mem=80M,node=2,billing=5 SLURM_JOB_CPUS_PER_NODE=4,1
+cluster CR_CORE
+job_with_memory 'memory that Slurm does not give jobs is no limit there, either' 32M cpu=1,mem=32M,node=1,billing=1
+cluster
+job_with_memory 'nor one that slurmctld does not tell' unknown ''
+check 'nothing is left' no_job
+
 # --- a run that was begun again meanwhile ---
 work begun
 begun_again() {  # begun_again RESTARTS: what an epilog of run 0 asks efs, when slurmctld knows of so many

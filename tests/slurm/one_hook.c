@@ -1,9 +1,9 @@
 /* A process of Slurm's with one job, for hooks_test.sh: it loads the plugin and calls one hook of it.
  *   one_hook PLUGIN HOOK [ARGUMENT...]    of plugstack.conf
- * What the plugin asks of Slurm is answered from the environment: HOOK_CONTEXT (job_script, remote, slurmd), HOOK_JOB, HOOK_UID,
- * HOOK_GID, HOOK_STEP ("batch" or a number), HOOK_OPTION (NAME=VALUE of the job). After a hook that returns 0, HOOK_THEN is run by a
- * shell as the job's user, in place of this process. Calls to fsync are told with HOOK_TELL_SYNC, and with HOOK_TELL_FDS=PATH
- * those who look at PATH tell what they have open. */
+ * What the plugin asks of Slurm is answered from the environment: HOOK_CONTEXT (job_script, remote, slurmd, allocator), HOOK_JOB, HOOK_UID,
+ * HOOK_GID, HOOK_STEP ("batch" or a number), HOOK_OPTION (NAME=VALUE of the job), HOOK_OPT_mem and so on (sbatch's own options).
+ * After a hook that returns 0, HOOK_THEN is run by a shell as the job's user, in place of this process. Calls to fsync are told
+ * with HOOK_TELL_SYNC, and with HOOK_TELL_FDS=PATH those who look at PATH tell what they have open. */
 #include <dlfcn.h>
 #include <dirent.h>
 #include <grp.h>
@@ -34,6 +34,7 @@ LOG(slurm_spank_log)
 
 spank_context_t spank_context(void) {
   const char *context = say("HOOK_CONTEXT", "job_script");
+  if (strcmp(context, "allocator") == 0) return S_CTX_ALLOCATOR;
   return strcmp(context, "remote") == 0 ? S_CTX_REMOTE : strcmp(context, "slurmd") == 0 ? S_CTX_SLURMD : S_CTX_JOB_SCRIPT;
 }
 
@@ -76,11 +77,22 @@ spank_err_t spank_setenv(spank_t spank, const char *name, const char *value, int
 
 spank_err_t spank_job_control_setenv(spank_t spank, const char *name, const char *value, int overwrite) { return spank_setenv(spank, name, value, overwrite); }
 
+/* The table of sbatch's own options. */
+char opt[1];
+static char *own_option(const char *name) {
+  char variable[64];
+  snprintf(variable, sizeof variable, "HOOK_OPT_%s", name);
+  return getenv(variable);
+}
+char *slurm_option_get(void *table, const char *name) { return table == opt && own_option(name) != NULL ? strdup(own_option(name)) : NULL; }
+_Bool slurm_option_isset(void *table, const char *name) { return table == opt && own_option(name) != NULL; }
+
 /* Of one node. */
-hostlist_t slurm_hostlist_create(const char *list) { return (hostlist_t)strdup(list); }
-void slurm_hostlist_destroy(hostlist_t list) { free(list); }
-int slurm_hostlist_count(hostlist_t list) { return list != NULL ? 1 : 0; }
-int slurm_hostlist_find(hostlist_t list, const char *name) { return strcmp((const char *)list, name) == 0 ? 0 : -1; }
+typedef __typeof__(slurm_hostlist_create("")) hosts; /* depends on the release */
+hosts slurm_hostlist_create(const char *list) { return (hosts)strdup(list); }
+void slurm_hostlist_destroy(hosts list) { free(list); }
+int slurm_hostlist_count(hosts list) { return list != NULL ? 1 : 0; }
+int slurm_hostlist_find(hosts list, const char *name) { return strcmp((const char *)list, name) == 0 ? 0 : -1; }
 
 static void show(const char *what, int fd) {
   char link[64], target[512];

@@ -97,16 +97,31 @@ check 'more capacity than memory is refused, with both numbers' refused 'job.yam
 check 'and the way out' refused 'Ask for more memory \(--mem\), or lower the capacity'
 job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\n#SBATCH --mem 33M\ntrue')
 check 'also in the script' refused 'on a node, 33 MiB'
-job=$(submit $USER1 --efs-stage-in=in/a --efs-capacity=3GiB <<<$'#!/bin/bash\ntrue')
+job=$(submit $USER1 --efs-stage-in=in/a --efs-capacity=3GiB --mem=0 <<<$'#!/bin/bash\ntrue')
 check 'more than any node has, too' refused 'capacity 3 GiB.* is more than any node has, 1.953 GiB'
 scontrol update PartitionName=all Hidden=YES
-job=$(submit $USER1 --efs-stage-in=in/a --efs-capacity=3GiB <<<$'#!/bin/bash\ntrue')
+job=$(submit $USER1 --efs-stage-in=in/a --efs-capacity=3GiB --mem=0 <<<$'#!/bin/bash\ntrue')
 check 'nodes of hidden partitions count' refused 'is more than any node has, 1.953 GiB'
 scontrol update PartitionName=all Hidden=NO
 check 'srun refuses, too' test -z "$(cd "$W" && as $USER1 srun -Q --mem=32M --efs=job.yaml echo ran 2>/dev/null)"
+job=$(submit $USER1 --efs=job.yaml --mem-per-cpu=20M -n3 <<<$'#!/bin/bash\ntrue')
+check 'more than the memory of its CPUs, too' refused 'on a node, 60 MiB \(--mem-per-cpu, for at most 3 CPUs\)'
+job=$(submit $USER1 --efs-stage-in=in/a --efs-capacity=301MiB <<<$'#!/bin/bash\ntrue')
+check "more than the cluster's default, where it asks for none" refused 'on a node, 300 MiB \(DefMemPerNode\)'
 job=$(submit $USER1 --efs=job.yaml --mem=64M <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
 ends "$job" COMPLETED 'a job with just enough memory'
 await 30 all_idle
+job=$(submit $USER1 --efs=job.yaml --mem-per-cpu=32M -N2 -n2 --hold <<<$'#!/bin/bash\necho ran')
+job2=$(submit $USER1 --efs=job.yaml --mem-per-cpu=32M -N2 -n3 --distribution=cyclic --hold <<<$'#!/bin/bash\necho ran')
+await 20 scontrol release "$job"
+ends "$job" FAILED 'a job whose tasks, and so its memory, are spread over nodes'
+check 'says how little it has there' says "$job" 'stage-in failed on n[12]: .*capacity 64 MiB.*job on a node, 32 MiB \(what Slurm has given the job\).*Ask for more memory'
+check_not 'and does not run' says "$job" '^ran$'
+check 'nothing is left' quiet "$job"
+scontrol release "$job2"
+ends "$job2" FAILED 'one where that is so on one node alone'
+check 'says on which' says "$job2" 'stage-in failed on n2: .*job on a node, 32 MiB'
+check 'nothing is left' quiet "$job2"
 
 work awaited 'resources: [ [ path: in/a, from-job: true ] ]'
 rm "$W/in/a"
