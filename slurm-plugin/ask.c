@@ -35,8 +35,10 @@ static int ask(const struct efs_site *site, uint32_t id, const char *format, con
   const char *words[] = {squeue, "--noheader", "--all", "--states=all", jobs, format, NULL};
   efs_slurm_program(site, "squeue", squeue);
   efs_format(jobs, sizeof jobs, "--jobs=%u", id);
+  outcome->wanted = begin;
   efs_run(words, NULL, ANSWER_TIME, NULL, NULL, outcome);
   if (outcome->code > 0 && strstr(outcome->text, "Invalid job id") != NULL) return 0;
+  if (outcome->code == 0 && outcome->cut) return EFS_TOO_LONG;
   *line = outcome->code == 0 ? line_of(outcome->text, begin) : NULL;
   return *line != NULL ? 1 : -1;
 }
@@ -46,11 +48,10 @@ int efs_ask_job(const struct efs_site *site, uint32_t id, struct efs_record *rec
   char begin[32], *line = NULL;
   int known;
   efs_format(begin, sizeof begin, "%u|", id);
-  known = ask(site, id, "--format=%A|%T|%l|%B|%N", begin, &outcome, &line);
+  known = ask(site, id, "--format=%A|%T|%l|%B", begin, &outcome, &line);
   if (known != 1) return known;
   if (keep_field(&line, record->state, sizeof record->state) != 0 || keep_field(&line, record->limit, sizeof record->limit) != 0) return -1;
-  if (keep_field(&line, record->host, sizeof record->host) != 0 || keep_field(&line, record->nodes, sizeof record->nodes) != 0) return -1;
-  return 1;
+  return keep_field(&line, record->host, sizeof record->host) == 0 ? 1 : -1;
 }
 
 int efs_job_is_over(const struct efs_site *site, uint32_t id) {
@@ -127,12 +128,14 @@ static int find_in(const char *list, const char *name, unsigned *node, unsigned 
 int efs_find_node(const struct efs_site *site, uint32_t id, unsigned *node, unsigned *nodes) {
   static const char *const names[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
   const time_t until = time(NULL) + PATIENCE;
-  struct efs_record record;
+  static struct efs_outcome outcome;
+  char begin[32], *nodes_list = NULL;
   size_t i;
   int known;
   for (i = 0; i < sizeof names / sizeof names[0]; ++i)
     if (getenv(names[i]) != NULL && find_in(getenv(names[i]), site->node, node, nodes) == 0) return 0;
-  do known = efs_ask_job(site, id, &record);
-  while (known < 0 && begins_again(until));
-  return known == 1 ? find_in(record.nodes, site->node, node, nodes) : -1;
+  efs_format(begin, sizeof begin, "%u|", id);
+  do known = ask(site, id, "--format=%A|%N", begin, &outcome, &nodes_list);
+  while (known == -1 && begins_again(until));
+  return known == 1 ? find_in(nodes_list, site->node, node, nodes) : known == EFS_TOO_LONG ? known : -1;
 }

@@ -98,12 +98,12 @@ void efs_note_kept(const struct efs_site *site, const struct efs_job *job);
 void efs_sweep_kept(const struct efs_site *site); /* removes what has been kept for too long */
 
 /* ask.c: what slurmctld knows of a job. 1: an answer; 0: there is no such job; -1: nobody can say, after some 20 s, or a
- * minute of asking again where the job cannot do without. */
+ * minute of asking again where the job cannot do without; EFS_TOO_LONG: there is no room for the answer. */
+enum { EFS_TOO_LONG = -2 };
 struct efs_record {
   char state[32];
   char limit[64]; /* of its time: "UNLIMITED", "10:00" */
   char host[EFS_PATH]; /* where the script runs */
-  char nodes[8192]; /* "n[1-3]" */
 };
 int efs_ask_job(const struct efs_site *site, uint32_t id, struct efs_record *record);
 /* What the job was given, on all its nodes, in Slurm's units. */
@@ -117,7 +117,7 @@ int efs_ask_allocated(const struct efs_site *site, uint32_t id, struct efs_alloc
 int efs_ask_restarts(const struct efs_site *site, uint32_t id);
 int efs_job_is_over(const struct efs_site *site, uint32_t id); /* 1: yes; 0: no; -1: nobody can say */
 int efs_admin_comment(const struct efs_site *site, uint32_t id, char *comment, size_t size);
-int efs_find_node(const struct efs_site *site, uint32_t id, unsigned *node, unsigned *nodes); /* which of the job's nodes this one is. -1: nobody can say */
+int efs_find_node(const struct efs_site *site, uint32_t id, unsigned *node, unsigned *nodes); /* which of the job's nodes this one is: 0, or as above */
 
 /* directives.c */
 int efs_has_directives(const struct efs_site *site, const struct efs_job *job); /* -1: nobody can say */
@@ -138,6 +138,8 @@ int efs_memory_is_counted(const struct efs_site *site);
 
 /* run.c */
 struct efs_outcome {
+  const char *wanted; /* set by the caller: where there is no room for all, the lines that do not begin so go; NULL: the last bytes go */
+  int cut;  /* what was wanted did not fit */
   int code; /* exit code; 128 + signal; 127: not run; -1: stopped, for `tick` said so */
   char text[65536];
 };

@@ -300,6 +300,9 @@ static void end_started(const struct efs_site *site, const struct efs_job *job, 
   ask_to_stop(site, job, how, environment, &outcome);
   if (how->keeps && is_kept(site, job, environment)) {
     efs_remove_job(site, job);
+  } else if (code_of(&outcome) == ENOENT && !efs_is_there(site, job)) {
+    efs_publish(site, job, "done", "it was stopped in another way; its receipt says what is back"); /* end_daemons() */
+    efs_remove_job(site, job);
   } else if (outcome.code == 0 || (code_of(&outcome) == ESRCH && is_cleaned(site, job, environment))) {
     efs_publish(site, job, "done", how->stages_out ? "all results are back" : "nothing was staged out, as asked for");
     efs_remove_job(site, job);

@@ -1,5 +1,6 @@
 /* Telling people and other nodes: the AdminComment of the job, and a record per node in the site's shared directory,
- *   SHARED/jobs/JOB.RESTART/NODE    one line of JSON: node, job, state, text, time
+ *   SHARED/jobs/JOB.RESTART/NODE    one line of JSON: node, job, restart, uid, state, text, time, instance, queue
+ *   SHARED/jobs/JOB.RESTART/.failed/NODE    the same, of a node that cannot run the job: what the other nodes look for
  * which belongs to the account that owns SHARED. */
 #include <dirent.h>
 #include <errno.h>
@@ -37,45 +38,60 @@ static int job_directory(const struct efs_site *site, const struct efs_job *job,
 struct news {
   const struct efs_site *site;
   const struct efs_job *job;
-  const char *line;
+  const char *state, *line;
 };
+
+/* Does the state of one node end the job on all? 2: by no fault of the job's. */
+static int is_failure(const char *state) { return strcmp(state, "failed") == 0 ? 1 : strcmp(state, "put-off") == 0 || strcmp(state, "cancelled") == 0 ? 2 : 0; }
+
+static int failures_directory(const struct efs_site *site, const struct efs_job *job, char *path) {
+  char directory[EFS_PATH];
+  return job_directory(site, job, directory) != 0 ? -1 : efs_format(path, EFS_PATH, "%s/.failed", directory);
+}
 
 /* In a child that has become the owner of the shared directory: root may be nobody on the PFS, and that may hang. */
 static int publish_as_owner(void *what, int out) {
   const struct news *news = what;
   const struct efs_site *site = news->site;
   const struct efs_job *job = news->job;
-  char jobs[EFS_PATH], directory[EFS_PATH];
+  char jobs[EFS_PATH], directory[EFS_PATH], failures[EFS_PATH];
   struct stat st;
   (void)out;
   if (stat(site->shared, &st) != 0 || (st.st_mode & 022) != 0 || (job->uid != 0 && st.st_uid == job->uid)) return 1;
   if (setgroups(0, NULL) != 0 || setresgid(st.st_gid, st.st_gid, st.st_gid) != 0 || setresuid(st.st_uid, st.st_uid, st.st_uid) != 0) return 1;
-  if (efs_format(jobs, EFS_PATH, "%.400s/jobs", site->shared) != 0 || job_directory(site, job, directory) != 0) return 1;
+  if (efs_format(jobs, EFS_PATH, "%.400s/jobs", site->shared) != 0 || job_directory(site, job, directory) != 0 || failures_directory(site, job, failures) != 0) return 1;
   if ((mkdir(jobs, 0755) != 0 && errno != EEXIST) || (mkdir(directory, 0755) != 0 && errno != EEXIST)) return 1;
-  return efs_write_file(directory, site->node, news->line, 0644, geteuid()) == 0 ? 0 : 1;
+  if (efs_write_file(directory, site->node, news->line, 0644, geteuid()) != 0) return 1;
+  if (is_failure(news->state) == 0) return 0;
+  if (mkdir(failures, 0755) != 0 && errno != EEXIST) return 1;
+  return efs_write_file(failures, site->node, news->line, 0644, geteuid()) == 0 ? 0 : 1;
 }
 
 void efs_publish(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text) {
-  char quoted[EFS_TEXT], line[2 * EFS_TEXT];
-  struct news news = {site, job, line};
+  char quoted[EFS_TEXT], queue[2 * EFS_PATH], line[3 * EFS_TEXT];
+  struct news news = {site, job, state, line};
   if (site->shared[0] == '\0') return;
   efs_json_quote(text, quoted, sizeof quoted);
-  if (efs_format(line, sizeof line, "{\"node\":\"%s\",\"job\":%u,\"restart\":%u,\"uid\":%u,\"state\":\"%s\",\"text\":%s,\"time\":%lld}\n", site->node, job->id, job->restart, (unsigned)job->uid, state, quoted, (long long)time(NULL)) != 0) return;
+  efs_json_quote(site->queue, queue, sizeof queue);
+  if (efs_format(line, sizeof line, "{\"node\":\"%s\",\"job\":%u,\"restart\":%u,\"uid\":%u,\"state\":\"%s\",\"text\":%s,\"time\":%lld,\"instance\":\"%s\",\"queue\":%s}\n", site->node, job->id, job->restart, (unsigned)job->uid,
+                 state, quoted, (long long)time(NULL), job->name, queue) != 0)
+    return;
   if (efs_in_child(publish_as_owner, &news, ANSWER_TIME, NULL, 0) != 0)
     slurm_error("efs: job %u: %s cannot take the state of this node: it must belong to root or an account of the site's, be closed to others, and answer", job->id, site->shared);
 }
 
-/* In a child, for the same reason. Prints NODE: TEXT of the first that failed. */
+/* In a child, for the same reason. Prints NODE: TEXT of one that failed. Each of the job's nodes does this, so it reads no more than
+ * that one record. */
 static int look_for_failure(void *what, int out) {
   const struct news *news = what;
-  char path[EFS_PATH], line[2 * EFS_TEXT], state[32], said[EFS_TEXT], text[EFS_TEXT];
+  char path[EFS_PATH], line[3 * EFS_TEXT], state[32], said[EFS_TEXT], text[EFS_TEXT];
   const struct dirent *entry;
-  DIR *directory = job_directory(news->site, news->job, path) == 0 ? opendir(path) : NULL;
+  DIR *directory = failures_directory(news->site, news->job, path) == 0 ? opendir(path) : NULL;
   int found = 0;
   while (found == 0 && directory != NULL && (entry = readdir(directory)) != NULL) {
     if (entry->d_name[0] == '.' || efs_read_file(path, entry->d_name, line, sizeof line) != 0) continue;
     if (efs_json_text(line, "state", state, sizeof state) != 0) continue;
-    found = strcmp(state, "failed") == 0 ? 1 : strcmp(state, "put-off") == 0 || strcmp(state, "cancelled") == 0 ? 2 : 0;
+    found = is_failure(state);
     if (found == 0) continue;
     if (efs_json_text(line, "text", said, sizeof said) != 0) said[0] = '\0';
     efs_one_line(said);
@@ -87,7 +103,7 @@ static int look_for_failure(void *what, int out) {
 }
 
 int efs_find_failure(const struct efs_site *site, const struct efs_job *job, char *text, size_t size) {
-  struct news news = {site, job, NULL};
+  struct news news = {site, job, "", NULL};
   const int found = site->shared[0] == '\0' ? 0 : efs_in_child(look_for_failure, &news, ANSWER_TIME, text, size);
   if (found < 0) slurm_info("efs: job %u: %s does not tell how the other nodes fared", job->id, site->shared);
   return found < 0 ? 0 : found;

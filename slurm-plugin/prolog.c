@@ -99,7 +99,12 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   const char *words[16], *given;
   struct wait wait = {site, job, environment, 0, 1, 0, 0, 0, ""};
   int n = 0;
-  if (efs_find_node(site, job->id, &wait.node, &wait.nodes) != 0) {
+  const int known = efs_find_node(site, job->id, &wait.node, &wait.nodes);
+  if (known == EFS_TOO_LONG) {
+    fail_job(site, job, "the list of the job's nodes is longer than 64 KiB, and slurmd does not say it; ask for fewer nodes, or for such as Slurm can write as ranges");
+    return;
+  }
+  if (known != 0) {
     put_off(site, job, "slurmctld does not say which nodes the job has; it is away, or does not answer");
     return;
   }

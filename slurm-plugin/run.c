@@ -76,13 +76,31 @@ static void become_program(const char *const *words, const char *const *environm
   _exit(127);
 }
 
+/* Of the whole lines those that begin so; how many bytes are left. */
+static size_t keep_lines(char *text, size_t length, const char *begin) {
+  size_t from = 0, kept = 0;
+  while (from < length) {
+    const char *end = memchr(text + from, '\n', length - from);
+    const size_t size = end == NULL ? length - from : (size_t)(end + 1 - (text + from));
+    const int stays = end == NULL || strncmp(text + from, begin, strlen(begin)) == 0;
+    if (stays) memmove(text + kept, text + from, size);
+    if (stays) kept += size;
+    from += size;
+  }
+  return kept;
+}
+
 static void keep_text(struct efs_outcome *outcome, size_t *length, int fd, int *open_end) {
   char buffer[4096];
   const ssize_t n = read(fd, buffer, sizeof buffer);
-  size_t room = sizeof outcome->text - 1 - *length;
+  const size_t most = sizeof outcome->text - 1;
+  size_t room;
   if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) *open_end = 0;
   if (n <= 0) return;
-  if ((size_t)n < room) room = (size_t)n; /* what is more is dropped, but read */
+  if ((size_t)n > most - *length && outcome->wanted != NULL) *length = keep_lines(outcome->text, *length, outcome->wanted);
+  room = most - *length;
+  if ((size_t)n > room) outcome->cut = 1;
+  else room = (size_t)n; /* what is more is dropped, but read */
   memcpy(outcome->text + *length, buffer, room);
   *length += room;
   outcome->text[*length] = '\0';
@@ -102,6 +120,7 @@ void efs_run(const char *const *words, const char *const *environment, int secon
   double next = now() + seconds, kill_at = 0;
   pid_t child;
   outcome->code = 127;
+  outcome->cut = 0;
   outcome->text[0] = '\0';
   if (environment == NULL) environment = small_environment();
   if (pipe2(ends, O_CLOEXEC) != 0) return;

@@ -1,11 +1,14 @@
-// efs status --job N: what the nodes of a batch job have written down for each other (slurm-plugin/notice.c).
+// efs status --job N: what the nodes of a batch job have written down for each other (slurm-plugin/notice.c), and where those that
+// stage now stand in the queue, which they name. Within a job nobody may write such things down.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
 
+#include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "queue/overview.hpp"
 
 namespace efs::cli {
 namespace {
@@ -44,6 +47,43 @@ Json records(const std::string& directory) {
   return all;
 }
 
+// As efs status says it of an instance.
+std::string describe(const queue::Line& line, std::size_t ahead) {
+  const queue::Ticket& t = line.ticket;
+  const std::string direction = queue::name_of(t.direction);
+  if (t.slot >= 0) return "stages " + direction + (t.bytes > 0 ? ", " + std::to_string(std::min<std::uint64_t>(100, t.done * 100 / t.bytes)) + "% moved" : "");
+  return "waits to stage " + direction + ", " + std::to_string(ahead) + " ahead" + (line.wait >= 0 ? ", about " + format_seconds(line.wait) : "");
+}
+
+using Turns = std::map<std::pair<std::string, std::string>, std::string>;  // by instance and node
+
+void add_turns(const queue::Side& side, Turns& turns) {
+  for (const auto& line : side.holders) turns[{line.ticket.job, line.ticket.node}] = describe(line, 0);
+  for (std::size_t i = 0; i < side.waiters.size(); ++i) turns[{side.waiters[i].ticket.job, side.waiters[i].ticket.node}] = describe(side.waiters[i], i);
+}
+
+// What cannot be looked at tells nothing.
+Turns turns_at(const std::string& directory) {
+  Turns turns;
+  const auto overview = queue::look_at(directory);
+  if (!overview) return turns;
+  add_turns(overview->in, turns);
+  add_turns(overview->out, turns);
+  return turns;
+}
+
+void add_turns(Json& all) {
+  std::map<std::string, Turns> by_queue;
+  for (auto& record : all) {
+    const std::string directory = record.value("queue", ""), state = record.value("state", "");
+    if (directory.empty() || (state != "running" && state != "staging-in" && state != "staging-out")) continue;
+    auto known = by_queue.find(directory);
+    if (known == by_queue.end()) known = by_queue.emplace(directory, turns_at(directory)).first;
+    const auto turn = known->second.find({record.value("instance", ""), record.value("node", "")});
+    if (turn != known->second.end()) record["turn"] = turn->second;
+  }
+}
+
 int code_of(const Json& all) {
   int code = exit_good;
   for (const auto& record : all) {
@@ -60,7 +100,8 @@ int job_status(World& world, unsigned job, const std::string& shared) {
   const std::string directory = shared.empty() ? "" : records_of(shared, job);
   if (shared.empty()) return report(world, {EINVAL, "where the nodes write the state of jobs is not known: name the site's directory with --shared, or set EFS_SHARED"}, exit_usage);
   if (directory.empty()) return report(world, {ENOENT, "no node has written anything about job " + std::to_string(job) + " below " + shared + ": it waits for its nodes, uses no efs, or is long over"});
-  const Json all = records(directory);
+  Json all = records(directory);
+  add_turns(all);
   const int code = code_of(all);
   if (world.json) {
     world.out << Json{{"ok", code == exit_good}, {"job", job}, {"nodes", all}, {"exit", code}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
@@ -68,7 +109,8 @@ int job_status(World& world, unsigned job, const std::string& shared) {
   }
   for (const auto& record : all) {
     world.out << "job " << job << " on " << record.value("node", "?") << ": " << record.value("state", "?");
-    if (!record.value("text", "").empty()) world.out << ": " << record.value("text", "");
+    const std::string text = record.value("turn", record.value("text", ""));
+    if (!text.empty()) world.out << ": " << text;
     world.out << "\n";
   }
   return code;

@@ -53,6 +53,14 @@ check 'and tells programs' json "$("$EFS" queue --json "$QUEUE")" 'd["ok"] and d
 check_exit 'efs status says what it waits for' 0 'turn +waits to stage in, 0 ahead' "$EFS" status turn
 check 'the state is staging-in' json "$("$EFS" status --json turn)" 'd["state"] == "staging-in" and d["turn"]["standing"] == "waiting"'
 check_not 'nothing is mounted yet' mounted "$MNT"
+# What the Slurm plugin writes down for a job, whose instance this is.
+mkdir -p "$S/shared/jobs/7.0"
+record() { printf '{"node":"%s","job":7,"restart":0,"uid":0,"state":"%s","text":"%s","time":0,"instance":"turn","queue":"%s"}\n' "$1" "$2" "$3" "${4-$QUEUE}" >"$S/shared/jobs/7.0/$1"; }
+node=$(hostname)
+record "$node" staging-in 'staging in'
+check_exit 'efs status --job says it as of now' 0 "^job 7 on $node: staging-in: waits to stage in, 0 ahead" env EFS_SHARED="$S/shared" "$EFS" status --job 7
+record "$node" staging-in 'staging in' ''
+check_exit 'where the queue is known' 0 "^job 7 on $node: staging-in: staging in$" env EFS_SHARED="$S/shared" "$EFS" status --job 7
 free_slot
 ends_well 'a holder that is killed frees its slot' "$starter"
 check 'the inputs are there' test "$(cat "$MNT/input/a")" = alpha
@@ -62,10 +70,18 @@ echo r >"$MNT/result"
 timeout 60 "$EFS" stop turn >"$S/turn/stopped" 2>&1 &
 stopper=$!
 check 'a stage-out waits for its own slot' await 20 waiting_out 1
+record "$node" running "$MNT"
+record other running /elsewhere
+check_exit 'efs status --job tells of a stage-out within the job' 0 "^job 7 on $node: running: waits to stage out, 0 ahead" env EFS_SHARED="$S/shared" "$EFS" status --job 7
+check 'of that node alone' grep -qx 'job 7 on other: running: /elsewhere' <<<"$said"
+check 'and tells programs' json "$("$EFS" status --json --job 7 --shared "$S/shared")" 'd["ok"] and [n["turn"] for n in d["nodes"] if n["node"] != "other"] == ["waits to stage out, 0 ahead"] and len([n for n in d["nodes"] if "turn" in n]) == 1'
+record other unsaved 'results are not back'
+check_exit 'the exit code is what it was' 3 'on other: unsaved' env EFS_SHARED="$S/shared" "$EFS" status --job 7
 fresh other
 check 'a stage-in does not wait for it' timeout 30 "$EFS" start --interleaving "$QUEUE" "$JOB"
 free_slot
 ends_well 'the stage-out goes on' "$stopper"
+check_exit 'and is over' 3 "^job 7 on $node: running: $S/turn/mnt\$" env EFS_SHARED="$S/shared" "$EFS" status --job 7
 check 'the result is back' test "$(cat "$S/turn/out/result")" = r
 check 'efs stop' "$EFS" stop other
 check 'no ticket is left' test "$(tickets)" = 0

@@ -178,6 +178,16 @@ check 'nothing is left' quiet "$job"
 ends "$after" COMPLETED 'the job that waits for it'
 check 'finds the result' grep -qx r "$W/after"
 
+work injobturn
+hold_slot out
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job -N2 -w n1,n2 <<<$'#!/bin/bash\nsrun bash -c \'echo "node $SLURM_NODEID" >$EFS_MOUNT/out.$SLURM_NODEID\'')
+tells_of() { "$EFS" status --job "$job" --shared "$C/shared" | grep -cE 'running: waits to stage out, [01] ahead' | grep -qx "$1"; }
+check 'a stage-out in a job waits for its turn, and efs status --job says so, of both nodes' await 60 tells_of 2
+check 'the job runs' is_running "$job"
+release_slot
+ends "$job" COMPLETED 'the job'
+check 'nothing is left' quiet "$job"
+
 work injobfails
 job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job --hold -w n1 <<<$'#!/bin/bash\necho precious >$EFS_MOUNT/result\nchmod 555 '"$W/results")
 after=$(submit $USER1 -d "afterok:$job" --kill-on-invalid-dep=yes <<<$'#!/bin/bash\ntrue')

@@ -93,6 +93,14 @@ lock = os.open(sys.argv[1] + "/.lock", os.O_RDWR | os.O_CREAT, 0o600); fcntl.flo
   kill $holder
 }
 aside locked locked & pids+=($!); aside_pids+=($!)
+# Of another job than the other ones: who is signalled is found by its name. The program is the real one.
+without_socket() {
+  prolog HOOK_JOB=9 -- efs="$EFS"
+  as_user sh -c "echo precious >$S/unheard/mnt/9/result; rm $S/unheard/r/slurm-9.0-n1/control.sock"
+  epilog HOOK_JOB=9 -- efs="$EFS"
+}
+work socket
+aside unheard without_socket & pids+=($!); aside_pids+=($!)
 
 # --- a prolog of slurmd's has no PATH ---
 work path
@@ -226,6 +234,22 @@ check 'an epilog waits for no copy of the mount' grep -q -- ' --cut-off' <<<"$as
 check_not 'and replaces older results where its run is the last' grep -q -- ' --merge' <<<"$asked"
 check 'but not those of a later run' grep -q -- ' --merge' <<<"$(begun_again 1)"
 check 'and leaves nothing' no_job
+sweep_is_over() { ! grep -lzxF init $(grep -lzxF "$S/one_hook" /proc/[0-9]*/cmdline 2>/dev/null) /dev/null >/dev/null 2>&1; }
+swept() {  # swept RESTARTS: what a slurmd that starts asks efs of run 0, which it finds, when slurmctld knows of so many and the job runs
+  printf '#!/bin/sh\ncase "$*" in *RestartCnt*) printf "%%-24s%%-12s\n" 7 %s ;; *) echo "7|RUNNING|10:00|n2|n2" ;; esac\n' "$1" >"$S/slurm/squeue"
+  mkdir -p "$S/state/7.0" "$EFS_RUNTIME_DIR/slurm-7.0-n1" "$S/mnt/7"
+  echo "running $S/mnt/7" >"$S/state/7.0/result"
+  : >"$S/efs.log"
+  hook init HOOK_CONTEXT=slurmd -- efs="$S/fake/efs"
+  await 30 sweep_is_over
+  rmdir "$EFS_RUNTIME_DIR/slurm-7.0-n1"
+  grep ' stop ' "$S/efs.log"
+}
+check 'slurmd, when it starts, stops a run that was begun again elsewhere' grep -q -- ' stop .*--merge.* slurm-7.0-n1$' <<<"$(swept 1)"
+check 'and leaves nothing' no_job
+check 'not one that runs here' test -z "$(swept 0)"
+check 'which stays' test -e "$S/state/7.0/result"
+rm -r "$S/state/7.0" "$S/mnt/7"
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 
 # --- another user's lock ---
@@ -315,6 +339,54 @@ prolog -- shared="$S/shared"
 epilog HOOK_TELL_FDS="$S/shared" HOOK_FDS_FILE="$S/fds" -- shared="$S/shared"
 check 'has its pipe, and nothing else of its parent' test "$(awk '$2 != "/dev/null" { print $1, $2 }' "$S/fds" | grep -v '^3 pipe:'; grep -c pipe: "$S/fds")" = 1
 
+# --- what other nodes have said ---
+work others
+prolog -- shared="$S/shared"
+said_by() { printf '{"node":"%s","job":7,"restart":0,"uid":1,"state":"%s","text":"no such %s","time":0}\n' "$1" "$2" "$1" >"$S/shared/jobs/7.0/${3:-}$1"; }
+opened() { grep -c "^$S/shared/jobs/7.0/.*n[0-9]" "$S/opened" || :; }
+for i in $(seq 2 60); do said_by n$i running; done
+: >"$S/opened"
+check 'a task whose other nodes are all good' task HOOK_TELL_OPENS="$S/opened" -- shared="$S/shared"
+check 'reads none of what they say' test "$(opened)" = 0
+rm "$S/state/7.0/checked"
+mkdir "$S/shared/jobs/7.0/.failed"
+for i in $(seq 10 60); do said_by n$i failed .failed/; done
+check_not 'one of which some have failed, fails' task HOOK_TELL_OPENS="$S/opened" -- shared="$S/shared"
+check 'and says why' grep -qE 'slurm_error: efs: stage-in failed on (n[0-9]*): no such \1$' "$S/said.task_init_privileged"
+check 'and has read no more than that' test "$(opened)" = 1
+rm -r "$S/shared/jobs/7.0/.failed"; mkdir "$S/shared/jobs/7.0/.failed"
+said_by n5 put-off .failed/
+task -- shared="$S/shared"
+check 'or is put off' grep -q 'slurm_error: efs: nothing was staged on n5: no such n5' "$S/said.task_init_privileged"
+epilog -- shared="$S/shared"
+rm -r "$S/shared/jobs/7.0"
+prolog SPANK_EFS_JOB='resources: [' -- shared="$S/shared"
+check 'a node that fails says so to the others' grep -q '"state":"failed"' "$S/shared/jobs/7.0/.failed/n1"
+check 'who see it' json "$("$EFS" status --json --job 7 --shared "$S/shared")" 'not d["ok"] and [n["node"] for n in d["nodes"]] == ["n1"]'
+epilog -- shared="$S/shared"
+check 'nothing is left' no_job
+
+# --- many nodes, and arrays of many tasks ---
+work many
+answers() { cat >"$S/answer"; printf '#!/bin/sh\nexec cat %s/answer\n' "$S" >"$S/slurm/squeue"; }
+names() { seq -f "node-of-a-long-name-%.0f" -s, "$1" "$2"; }
+echo "7|$(names 1 800),n1,$(names 801 900)" | answers
+check 'a node of many, of which slurmctld alone tells' prolog SLURM_JOB_NODELIST=other -- efs="$S/fake/efs"
+check 'finds its place' grep -q ' start .*--node=800/901 ' "$S/efs.log"
+epilog -- efs="$S/fake/efs"
+echo "7|n1,$(names 1 4000)" | answers
+prolog SLURM_JOB_NODELIST=other
+check 'a list that is too long is not cut' result_is "failed the list of the job's nodes is longer than 64 KiB"
+epilog
+seq -f '%.0f|RUNNING|1:00|n2' 100 5100 | cat - <(echo '7|PENDING|10:00|n1') <(seq -f '%.0f|RUNNING|1:00|n2' 6000 6999) | answers
+rm "$S/quick"; : >"$S/efs.log"
+prolog -- efs="$S/fake/efs"
+check 'a task of a large array is found among them' result_is 'put-off .*the job was over'
+touch "$S/quick"
+epilog
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
+check 'nothing is left' no_job
+
 # --- the end of a stage-out ---
 work deadline 'max-rate: 64 KiB/s'
 prolog
@@ -365,5 +437,8 @@ check 'one without anything to save has two minutes' took hung-failed 150
 check 'what hung is not forgotten' test -e "$S/hung-failed/state/7.0"
 check 'a job that keeps waits a minute for the lock' took locked 80
 check 'and fails with the reason' grep -q '^failed what is kept on n1 .* cannot be looked at: .*/.lock is not to be had' "$S/locked/state/7.0/result"
+check 'an epilog ends daemons whose socket the user has removed' await 20 no_daemon "$S/unheard/r"
+check 'and leaves nothing' test ! -e "$S/unheard/state/9.0" -a ! -e "$S/unheard/mnt/9" -a ! -e "$S/unheard/r/slurm-9.0-n1"
+check 'they have staged out' test "$(cat "$S/socket/results/result")" = precious
 check 'no program is left' await 20 no_daemon
 finish

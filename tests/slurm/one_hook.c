@@ -3,9 +3,11 @@
  * What the plugin asks of Slurm is answered from the environment: HOOK_CONTEXT (job_script, remote, slurmd, allocator), HOOK_JOB, HOOK_UID,
  * HOOK_GID, HOOK_STEP ("batch" or a number), HOOK_OPTION (NAME=VALUE of the job), HOOK_OPT_mem and so on (sbatch's own options).
  * After a hook that returns 0, HOOK_THEN is run by a shell as the job's user, in place of this process. Calls to fsync are told
- * with HOOK_TELL_SYNC, and with HOOK_TELL_FDS=PATH those who look at PATH tell what they have open. */
+ * with HOOK_TELL_SYNC, what is opened goes to the file HOOK_TELL_OPENS, and with HOOK_TELL_FDS=PATH those who look at PATH tell what
+ * they have open. */
 #include <dlfcn.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
@@ -87,12 +89,23 @@ static char *own_option(const char *name) {
 char *slurm_option_get(void *table, const char *name) { return table == opt && own_option(name) != NULL ? strdup(own_option(name)) : NULL; }
 _Bool slurm_option_isset(void *table, const char *name) { return table == opt && own_option(name) != NULL; }
 
-/* Of one node. */
+/* Names with commas between them. */
 typedef __typeof__(slurm_hostlist_create("")) hosts; /* depends on the release */
 hosts slurm_hostlist_create(const char *list) { return (hosts)strdup(list); }
 void slurm_hostlist_destroy(hosts list) { free(list); }
-int slurm_hostlist_count(hosts list) { return list != NULL ? 1 : 0; }
-int slurm_hostlist_find(hosts list, const char *name) { return strcmp((const char *)list, name) == 0 ? 0 : -1; }
+int slurm_hostlist_count(hosts list) {
+  const char *p;
+  int count = list != NULL;
+  for (p = (const char *)list; p != NULL && *p != '\0'; ++p) count += *p == ',';
+  return count;
+}
+int slurm_hostlist_find(hosts list, const char *name) {
+  const char *p;
+  int at = 0;
+  for (p = (const char *)list; *p != '\0'; p += strcspn(p, ","), p += *p == ',', ++at)
+    if (strcspn(p, ",") == strlen(name) && strncmp(p, name, strlen(name)) == 0) return at;
+  return -1;
+}
 
 static void show(const char *what, int fd) {
   char link[64], target[512];
@@ -107,6 +120,24 @@ int fsync(int fd) {
   *(void **)&real = dlsym(RTLD_NEXT, "fsync");
   if (getenv("HOOK_TELL_SYNC") != NULL) show("synced", fd);
   return real(fd);
+}
+
+/* In a file, for who opens may have no other way to tell. */
+int open(const char *path, int flags, ...) {
+  const char *told = getenv("HOOK_TELL_OPENS");
+  int (*real)(const char *, int, ...);
+  va_list arguments;
+  mode_t mode;
+  va_start(arguments, flags);
+  mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(arguments, mode_t) : 0;
+  va_end(arguments);
+  *(void **)&real = dlsym(RTLD_NEXT, "open");
+  if (told != NULL) {
+    const int file = real(told, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    dprintf(file, "%s\n", path);
+    close(file);
+  }
+  return real(path, flags, mode);
 }
 
 int stat(const char *path, struct stat *st) {
