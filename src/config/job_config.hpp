@@ -64,6 +64,7 @@ struct Resource {
   int priority = 0;  // higher ones are staged in first
   bool reusable = false;  // clean, it stays in the node's cache for later jobs
   int line = 0;  // of the job file, for messages
+  bool open = false;  // its path has patterns of a job that is only being submitted
 };
 
 /// The class of files that do not exist when the job starts.
@@ -126,6 +127,9 @@ struct JobConfig {
   std::vector<OutputRule> outputs;
   std::vector<EffectiveValue> effective;  // for people
   Circumstances circumstances;            // where load_for_user() or reload() made it
+  // Before the job (Surroundings::before_job):
+  bool root_open = false, results_open = false;  // these directories have patterns that only its nodes know
+  std::string snapshot;                          // the job file as its nodes shall read it
 };
 
 /// Does `path` (relative, "a/b/c") match `pattern` as glob(7) with ** for any number of components, none included?

@@ -84,6 +84,7 @@ void read_list(const Section& section, Resource& resource, const JobConfig& conf
   const auto* value = section.find("list");
   if (!value || !is_usable_path(*value, "list", problems)) return;
   if (config.root_dir.empty() && !value->text.starts_with('/')) return;  // reported: nothing to judge by
+  resource.open = value->open || (config.root_open && !value->text.starts_with('/'));
   resource.path = *absolute_path(value->text.starts_with('/') ? value->text : config.root_dir + "/" + value->text);
   for (const auto& other : config.resources) {
     if (!other.is_list) continue;
@@ -120,6 +121,7 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
     const auto* value = section.require("path", problems);
     const auto path = value ? path_below_root(*value, config.root_dir, problems) : std::nullopt;
     if (path) {
+      resource.open = value->open;
       resource.is_glob = has_wildcard(*path);
       resource.path = path->empty() ? config.root_dir : config.root_dir + "/" + *path;
       if (const auto [first, is_new] = first_lines.try_emplace(*path, resource.line); !is_new) {

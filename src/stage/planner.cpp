@@ -34,8 +34,10 @@ class Planner {
     // Of all together only where it is known of each.
     if (std::ranges::all_of(rooms, [](const auto& room) { return room.has_value(); }))
       for (const auto& room : rooms) plan_.capacity = plan_.capacity.value_or(0) + *room;
-    auto root = pfs_.open(AT_FDCWD, config_.root_dir, directory_flags);
-    if (root) {
+    auto root = pfs_.open(AT_FDCWD, known_part(config_.root_dir, config_.root_open), directory_flags);
+    if (root && config_.root_open) {
+      skip(config_.root_dir, for_the_nodes);
+    } else if (root) {
       root_ = std::move(*root);
       survey_.emplace(pfs_, root_.get());
       find_own_files();
@@ -51,6 +53,15 @@ class Planner {
   }
 
  private:
+  static constexpr const char* for_the_nodes = "has patterns that only the job's nodes know: looked at when the job starts";
+
+  /// What lies above the first pattern; all of it where there is none.
+  static std::string known_part(const std::string& path, bool open) {
+    if (!open) return path;
+    const std::string above = parent_of(path.substr(0, path.find_first_of("%*?[")));
+    return above.empty() && path.starts_with('/') ? "/" : above;
+  }
+
   void problem(const std::string& path, std::string reason) {
     if (!place_.empty()) return plan_.problems.push_back({.path = place_, .reason = path + " " + reason, .line = line_});
     plan_.problems.push_back({.path = path, .reason = std::move(reason), .line = line_});
@@ -75,7 +86,9 @@ class Planner {
     priority_ = resource.priority;
     reusable_ = resource.reusable;
     const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";
-    if (resource.is_list) {
+    if (resource.open) {
+      add_open(resource, prefix);
+    } else if (resource.is_list) {
       add_list(resource.path);
     } else if (resource.path == config_.root_dir) {
       add_children("");
@@ -87,6 +100,15 @@ class Planner {
       add_path(resource.path.substr(prefix.size()));
     }
     line_ = 0;
+  }
+
+  /// Before the job: what holds it has to be there.
+  void add_open(const config::Resource& resource, const std::string& prefix) {
+    const bool below_root = !resource.is_list && resource.path.starts_with(prefix);
+    const std::string path = below_root ? resource.path.substr(prefix.size()) : resource.path, known = known_part(path, true);
+    const auto directory = below_root ? pfs_.open_beneath(root_.get(), known, directory_flags) : pfs_.open(AT_FDCWD, known, directory_flags);
+    if (!directory) return problem(below_root ? absolute(known) : known, missing(directory.error()));
+    skip(path, for_the_nodes);
   }
 
   /// What the list names, looked at side by side.
@@ -278,9 +300,9 @@ class Planner {
   void check_results_dir() {
     if (config_.results_dir.empty()) return;
     // stage-out creates what is missing, so the nearest ancestor that exists decides.
-    std::string path = config_.results_dir;
+    std::string path = known_part(config_.results_dir, config_.results_open);
     auto there = pfs_.open(AT_FDCWD, path, O_PATH);
-    const bool exists = there.has_value();
+    const bool exists = there.has_value() && !config_.results_open;
     while (!there && there.error().code == ENOENT && path.size() > 1) {
       path = parent_of(path).empty() ? "/" : parent_of(path);
       there = pfs_.open(AT_FDCWD, path, O_PATH);

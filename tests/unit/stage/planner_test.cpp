@@ -206,3 +206,37 @@ TEST_CASE("plan: JSON", "[stage][planner]") {
   CHECK(json["entries"].size() == 1);
   CHECK(json["capacity"] == 1U << 20U);
 }
+
+TEST_CASE("plan before the job: what holds an input that only the nodes know has to be there", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/sub/in.n1", "1");
+  for (const char* path : {"in.%N", "sub/%N/x", "*/%t", "gone/%N"}) {
+    scene.resource(path);
+    scene.config.resources.back().open = true;
+  }
+  scene.resource("none");
+  const Plan plan = scene.plan();
+  CHECK(plan.entries.empty());
+  CHECK(plan.problems.size() == 2);
+  CHECK(has_problem(plan, scene.root + "/gone", "does not exist"));
+  CHECK(has_problem(plan, scene.root + "/none", "does not exist"));
+  REQUIRE(plan.skipped.size() == 3);
+  CHECK(plan.skipped[0].path == "in.%N");
+  CHECK(plan.skipped[0].reason.contains("when the job starts"));
+}
+
+TEST_CASE("plan before the job: directories with patterns", "[stage][planner]") {
+  Scene scene;
+  scene.resource("none");
+  scene.config.root_dir = scene.root + "/%j/in";
+  scene.config.resources.back().path = scene.config.root_dir + "/none";
+  scene.config.root_open = true;
+  scene.config.results_dir = scene.config.results_dir + "/%N";
+  scene.config.results_open = true;
+  CHECK(scene.plan().problems.empty());
+  scene.config.root_dir = scene.root + "/gone/%j";
+  CHECK(has_problem(scene.plan(), scene.config.root_dir, "root-dir cannot be opened"));
+  write_file(scene.root + "/file", "1");
+  scene.config.results_dir = scene.root + "/file/%N";
+  CHECK(has_problem(scene.plan(), scene.config.results_dir, "not a directory"));
+}
