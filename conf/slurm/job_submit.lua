@@ -9,7 +9,7 @@
 --   #EFS stage_out type=file|directory source=$EFS_MOUNT/PATH destination=PATH
 --
 -- Directives stand before the first command of the script, as #SBATCH lines do. Relative paths of the PFS are relative to
--- the directory of the submission. Inputs have one directory above them all, and so have results: the name below it is
+-- the directory of the submission; patterns such as %N are replaced on the nodes (efs-job(5)). Inputs have one directory above them all, and so have results: the name below it is
 -- the name in the mount. A list is a text file of the user's with an input in each line, relative to that directory or
 -- below it; it is read when the job starts. What cannot be understood is refused, with its line. slurmctld looks at no file: an input that is
 -- missing fails the job when it starts.
@@ -54,6 +54,11 @@ end
 
 local function absolute(path, work_dir) return normal(path:sub(1, 1) == "/" and path or work_dir .. "/" .. path) end
 
+-- So written that efs, which expands paths on the nodes, finds the text itself.
+local function literal(text) return (text:gsub("[%%$]", "%0%0")) end
+
+local function has_variable(path) return path:gsub("%$%$", ""):find("%$") ~= nil or path:sub(1, 1) == "~" end
+
 -- What stands behind the mount point's variable; nil where it does not begin with one.
 local function in_mount(path)
   for _, name in ipairs({"EFS_MOUNT", "DW_JOB_PRIVATE"}) do
@@ -94,7 +99,7 @@ local function add_stage_in(job, words, work_dir)
   local why = words.type ~= "list" and check_kind(words)
   if why then return why end
   if not words.source then return "stage_in needs source=PATH" end
-  if words.source:sub(1, 1) == "$" then return "source of stage_in is a path of the PFS; variables are not known here" end
+  if has_variable(words.source) then return "source of stage_in is a path of the PFS; variables are not known here" end
   if words.type == "list" then return add_list(job, words, work_dir) end
   local source, root, name = absolute(words.source, work_dir)
   if words.destination then
@@ -119,6 +124,7 @@ local function add_stage_out(job, words, work_dir)
   if not words.source or not words.destination then return "stage_out needs source=$EFS_MOUNT/PATH and destination=PATH" end
   local name = in_mount(words.source)
   if not name or name == "" then return "source of stage_out must be a path below $EFS_MOUNT" end
+  if has_variable(words.destination) then return "destination of stage_out is a path of the PFS; variables are not known here" end
   local destination = absolute(words.destination, work_dir)
   local results = above(destination, name)
   if not results then return "a result keeps its name: " .. destination .. " does not end in " .. name end
@@ -161,7 +167,7 @@ end
 
 -- The job file's lines of a script's directives; nil where there are none; nil and why where one is wrong.
 function efs.read(script, work_dir)
-  if work_dir:find("%c") then work_dir = nil end
+  if work_dir:find("%c") then work_dir = nil else work_dir = literal(work_dir) end
   local job, found, commands, number = {ins = {}, lists = {}, outs = {}}, false, false, 0
   for line in (script .. "\n"):gmatch("(.-)\r?\n") do
     number = number + 1
