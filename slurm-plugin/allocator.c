@@ -67,7 +67,7 @@ static int read_job_file(const char *path, const char *name, struct text *text) 
   return 0;
 }
 
-/* PATH[:DIR]; a colon within PATH cannot be said. */
+/* PATH[:DIR], SRC[:DST]; a colon within PATH cannot be said. */
 static const char *split(const char *word, char *path) {
   const char *colon = strchr(word, ':');
   if (colon == NULL) return efs_copy(path, EFS_PATH, word) == 0 ? "" : NULL;
@@ -77,11 +77,30 @@ static const char *split(const char *word, char *path) {
   return colon + 1;
 }
 
+static int is_renamed(const char *word) {
+  char path[EFS_PATH];
+  const char *to = split(word, path);
+  return to != NULL && *to != '\0' && strcmp(to, path) != 0;
+}
+
+/* SRC[:DST] */
+static int append_input(struct text *text, const char *word) {
+  char path[EFS_PATH];
+  const char *to = split(word, path);
+  if (to == NULL) return -1;
+  append(text, "  - path: ");
+  append_quoted(text, path);
+  if (is_renamed(word)) append(text, "\n    as: ");
+  if (is_renamed(word)) append_quoted(text, to);
+  append(text, "\n");
+  return 0;
+}
+
 /* A job file from options alone: root-dir is the directory of the submission. */
 static int make_job_file(const struct efs_options *given, struct text *text) {
   char here[EFS_PATH], path[EFS_PATH];
   const char *results = NULL, *to;
-  int i;
+  int i, renamed = 0;
   if (getcwd(here, sizeof here) == NULL) {
     slurm_error("efs: the directory of the submission cannot be told, or its path is longer than %d bytes; use a job file", EFS_PATH - 1);
     return -1;
@@ -96,21 +115,18 @@ static int make_job_file(const struct efs_options *given, struct text *text) {
     }
     results = to;
   }
+  for (i = 0; i < given->ins; ++i) renamed = renamed || is_renamed(given->in[i]);
+  if (renamed && results == NULL && given->outs > 0) {
+    slurm_error("efs: --efs-stage-in=SRC:DST: say where results go, for they cannot replace inputs of other names: --efs-stage-out=PATH:DIR");
+    return -1;
+  }
   append(text, "global-settings:\n  mount-dir: /efs\n  root-dir: ");
   append_escaped(text, here);
-  append(text, results == NULL ? "\n  in-place: true\n" : "\n  results-dir: ");
+  append(text, results != NULL ? "\n  results-dir: " : renamed ? "" : "\n  in-place: true\n");
   if (results != NULL) append_quoted(text, results);
   append(text, "\nresources:\n");
-  for (i = 0; i < given->ins; ++i) {
-    to = split(given->in[i], path);
-    if (to == NULL || (*to != '\0' && strcmp(to, path) != 0)) {
-      slurm_error("efs: --efs-stage-in=%s: an input keeps its name below %s; leave out what is behind the colon", given->in[i], here);
-      return -1;
-    }
-    append(text, "  - path: ");
-    append_quoted(text, path);
-    append(text, "\n");
-  }
+  for (i = 0; i < given->ins; ++i)
+    if (append_input(text, given->in[i]) != 0) return -1;
   append(text, "outputs:\n");
   for (i = 0; i < given->outs; ++i) {
     split(given->out[i], path);

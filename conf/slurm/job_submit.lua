@@ -10,7 +10,7 @@
 --
 -- Directives stand before the first command of the script, as #SBATCH lines do. Relative paths of the PFS are relative to
 -- the directory of the submission; patterns such as %N are replaced on the nodes (efs-job(5)). Inputs have one directory above them all, and so have results: the name below it is
--- the name in the mount. A list is a text file of the user's with an input in each line, relative to that directory or
+-- the name in the mount, but for inputs that have another in their destination. A list is a text file of the user's with an input in each line, relative to that directory or
 -- below it; it is read when the job starts. What cannot be understood is refused, with its line. slurmctld looks at no file: an input that is
 -- missing fails the job when it starts.
 --
@@ -95,6 +95,21 @@ local function add_list(job, words, work_dir)
   return take_root(job, job.root or normal(work_dir))
 end
 
+local function is_below(path, top) return path:sub(1, #top + 1) == top .. "/" end
+
+-- An input that appears under another name. Below the directory of the inputs before it, that of the submission, or else its own.
+local function add_renamed(job, source, name, work_dir)
+  local root = job.root or normal(work_dir)
+  if name == "" then return "name something below the mount point" end
+  if not is_below(source, root) then
+    if job.root then return "all inputs hang below one directory: " .. job.root .. ", and " .. source .. " does not" end
+    root = source:match("^(.+)/[^/]*$")
+    if not root then return source .. " has no directory above it but /" end
+  end
+  job.ins[#job.ins + 1] = {path = source:sub(#root + 2), as = name}
+  job.root, job.renamed = root, true
+end
+
 local function add_stage_in(job, words, work_dir)
   local why = words.type ~= "list" and check_kind(words)
   if why then return why end
@@ -106,7 +121,7 @@ local function add_stage_in(job, words, work_dir)
     name = in_mount(words.destination)
     if not name then return "destination of stage_in must begin with $EFS_MOUNT/" end
     root = above(source, name)
-    if not root then return "an input keeps its name: " .. source .. " does not end in " .. name end
+    if not root then return add_renamed(job, source, name, work_dir) end
   else
     root = normal(work_dir)
     if source ~= root and source:sub(1, #root + 1) ~= root .. "/" then return source .. " is not below " .. root .. "; say where it goes: destination=$EFS_MOUNT/PATH" end
@@ -115,7 +130,7 @@ local function add_stage_in(job, words, work_dir)
   if name == "" then return "name something below " .. root .. ", not all of it" end
   why = take_root(job, root)
   if why then return why end
-  job.ins[#job.ins + 1] = name
+  job.ins[#job.ins + 1] = {path = name}
 end
 
 local function add_stage_out(job, words, work_dir)
@@ -148,8 +163,12 @@ local function quote(text) return '"' .. text:gsub('[\\"]', "\\%0") .. '"' end
 
 local function job_file(job, work_dir)
   local lines = {"global-settings:", "  mount-dir: /efs", "  root-dir: " .. quote(job.root or normal(work_dir)),
-                 job.results and "  results-dir: " .. quote(job.results) or "  in-place: true", "resources:"}
-  for _, name in ipairs(job.ins) do lines[#lines + 1] = "  - path: " .. quote(name) end
+                 job.results and "  results-dir: " .. quote(job.results) or not job.renamed and "  in-place: true" or nil}
+  lines[#lines + 1] = "resources:"
+  for _, input in ipairs(job.ins) do
+    lines[#lines + 1] = "  - path: " .. quote(input.path)
+    if input.as then lines[#lines + 1] = "    as: " .. quote(input.as) end
+  end
   for _, file in ipairs(job.lists) do lines[#lines + 1] = "  - list: " .. quote(file) end
   lines[#lines + 1] = "outputs:"
   for _, name in ipairs(job.outs) do lines[#lines + 1] = "  - path: " .. quote(name) end

@@ -118,7 +118,7 @@ class Expansion {
 
 }  // namespace
 
-bool is_expanded(std::string_view key) { return key == "path" || key == "list" || std::ranges::find(expanded_keys, key) != expanded_keys.end(); }
+bool is_expanded(std::string_view key) { return key == "path" || key == "list" || key == "as" || std::ranges::find(expanded_keys, key) != expanded_keys.end(); }
 
 std::string escape(std::string_view text) {
   std::string escaped;

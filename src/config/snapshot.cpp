@@ -23,7 +23,7 @@ std::string yaml_string(std::string_view text) {
 }
 
 // Paths below root-dir or the mount point; all others are directories and files of their own.
-bool is_relative_key(std::string_view key) { return key == "path" || key == "list" || key == "name"; }
+bool is_relative_key(std::string_view key) { return key == "path" || key == "list" || key == "as" || key == "name"; }
 
 std::string text_for_nodes(std::string_view key, const Value& value) {
   if (!is_expanded(key)) return value.text;

@@ -77,8 +77,19 @@ outputs:
   gives 'a list of no name' 'refused: line 2: stage_in needs source' '#EFS stage_in type=list'
   gives 'no type' 'refused: line 2: stage_in needs type' '#EFS stage_in source=a'
   gives 'no source' 'refused: line 2: stage_in needs source' '#EFS stage_in type=file'
-  gives 'another name' 'refused: line 2: an input keeps its name' '#EFS stage_in type=file source=/pfs/a destination=$EFS_MOUNT/b'
-  gives 'half a name' 'refused: line 2: an input keeps its name' '#EFS stage_in type=file source=/pfs/aa destination=$EFS_MOUNT/a'
+  is 'another name' 'global-settings:
+  mount-dir: /efs
+  root-dir: "/pfs"
+resources:
+  - path: "a"
+    as: "in/b"
+outputs:
+  - path: "**"
+    flags: temporary' '#EFS stage_in type=file source=/pfs/a destination=$EFS_MOUNT/in/b'
+  gives 'half a name' 'as: "a"' '#EFS stage_in type=file source=/pfs/aa destination=$EFS_MOUNT/a'
+  gives 'another name of what is here' 'path: "sub/a"' '#EFS stage_in type=file source=sub/a destination=$EFS_MOUNT/b'
+  gives 'beside an input of elsewhere' 'refused: line 3: all inputs hang below one directory' '#EFS stage_in type=file source=/x/b destination=$EFS_MOUNT/b' '#EFS stage_in type=file source=/y/c destination=$EFS_MOUNT/d'
+  gives 'the mount itself' 'refused: line 2: name something below' '#EFS stage_in type=directory source=/pfs/u/a destination=$EFS_MOUNT'
   gives 'a destination outside' 'refused: line 2: destination of stage_in must begin' '#EFS stage_in type=file source=/pfs/a destination=/tmp/a'
   gives 'patterns of the nodes' 'path: "in[.]%N"' '#EFS stage_in type=file source=in.%N'
   gives 'a variable in a path' 'refused: line 2: .*variables are not known here' '#EFS stage_in type=file source=in/${X}'

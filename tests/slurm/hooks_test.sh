@@ -259,6 +259,8 @@ epilog
 mkdir "$W/50%j" && echo x >"$W/50%j/a" && chown -R $USER1 "$W"
 check 'a directory of submission with a percent sign' eval '(cd "$W/50%j" && submits HOOK_OPTION=efs-stage-in=a HOOK_THEN="printf \"%s\n\" \"\$EFS_JOB\" >../submitted")'
 check 'is no pattern' grep -qF "root-dir: \"$W/50%%j\"" "$W/submitted"
+check 'inputs with another name' submits HOOK_OPTION=efs-stage-in=in/a:first HOOK_THEN="printf '%s\n' \"\$EFS_JOB\" >$W/submitted"
+check 'have it on the mount' grep -qF 'as: "first"' "$W/submitted"
 check_not 'a variable that is not set' submits HOOK_OPTION='efs-stage-in=$NOSUCH'
 check 'is told at submission' grep -q 'environment variable NOSUCH is not set' "$S/said.init_post_opt"
 check 'no temporary file is left' test -z "$(find /tmp -maxdepth 1 -name 'efs-submit.*' -newer "$W/50%j")"
