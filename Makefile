@@ -13,7 +13,7 @@ help:
 	@echo "make build    build into build/: programs in build/bin, libraries in build/lib"
 	@echo "make check    deps, build, and all tests"
 	@echo "make suites   the public test suites pjdfstest and fsx, by cargo, for 'make check' to run"
-	@echo "make soak     the tests that take long: a million entries, every stage of an operation to die at, four hours of random operations (EFS_SOAK_SECONDS)"
+	@echo "make soak     the tests that take long: a million entries, thousands of killed workers, every stage of an operation to die at, four hours of random operations (EFS_SOAK_SECONDS)"
 	@echo "make demo     deps, build, and a real job through efs"
 	@echo "make bench    the figures: the mount against its backing tmpfs, staging against cp"
 	@echo "make bench-interleaving  three jobs and a slow file server: directly, uncoordinated, in turns"

@@ -114,6 +114,7 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   words[n++] = name;
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   words[n++] = mount;
+  words[n++] = "--options=mode=0700"; /* below mount= nothing else keeps others out */
   efs_format(number, sizeof number, "--node=%u/%u", world->node, world->nodes);
   words[n++] = number;
   if (site->queue[0] != '\0' && efs_format(queue, sizeof queue, "--interleaving=%s", site->queue) == 0) words[n++] = queue;

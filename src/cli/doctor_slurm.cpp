@@ -45,6 +45,7 @@ std::string whole(double seconds) { return std::to_string(static_cast<long>(seco
 
 Finding judge_prolog_flags(const Config& config) {
   const std::string flags = value_of(config, "PrologFlags"), text = flags.empty() ? "(none)" : flags;
+  if (has_word(flags, "RunInJob")) return {Level::problem, "PrologFlags", text + ": with RunInJob the end of a job kills its file system before the results are back", "slurm.conf: PrologFlags=Alloc,DeferBatch, without RunInJob; then restart slurmctld and the slurmds"};
   if (has_word(flags, "Alloc") && has_word(flags, "DeferBatch")) return {Level::ok, "PrologFlags", text, ""};
   return {Level::problem, "PrologFlags", text + ": scripts begin before all nodes have their inputs, and jobs fail with a message that says so", "slurm.conf: PrologFlags=Alloc,DeferBatch; then restart slurmctld and the slurmds"};
 }

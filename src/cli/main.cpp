@@ -45,7 +45,7 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
     return;
   }
   path("--trace", a.overrides.trace, "write a trace of every operation to this file; all I/O goes through the daemon then");
-  verb.add_option("-o,--options", a.options, "mount options: nosuid,nodev,noexec,ro,fsname=,daemon-io,spin=,...");
+  verb.add_option("-o,--options", a.options, "mount options: nosuid,nodev,noexec,ro,mode=,fsname=,daemon-io,spin=,...");
   verb.add_option("-u,--user", a.user, "the job's user (root only)");
   verb.add_option("--node", a.node, "NUMBER/NODES: which node of a job on several nodes this is")->check(is_node);
   verb.add_option("--interleaving", a.interleaving, "directory of the queue in which stagings take turns at the PFS")->envname("EFS_INTERLEAVING");

@@ -25,6 +25,13 @@ constexpr std::array flags{
     Flag{"defaults", 0, 0}, Flag{"auto", 0, 0}, Flag{"noauto", 0, 0}, Flag{"user", 0, 0}, Flag{"_netdev", 0, 0}, Flag{"nofail", 0, 0},
     Flag{"allow_other", 0, 0}, Flag{"default_permissions", 0, 0}};
 
+std::optional<std::uint32_t> parse_mode(std::string_view octal) {
+  std::uint32_t mode = 0;
+  const auto [end, problem] = std::from_chars(octal.data(), octal.data() + octal.size(), mode, 8);
+  if (problem != std::errc() || end != octal.data() + octal.size() || mode > 01777 || (mode & 0700) != 0700) return std::nullopt;
+  return mode;
+}
+
 }  // namespace
 
 Result<MountOptions> parse_mount_options(const std::string& list) {
@@ -41,11 +48,15 @@ Result<MountOptions> parse_mount_options(const std::string& list) {
       const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), options.spin);
       if (problem != std::errc() || end != number.data() + number.size() || options.spin > longest_spin)
         return fail(EINVAL, "mount option " + word + ": microseconds from 0 (never) to " + std::to_string(longest_spin) + " are expected, as in spin=50");
+    } else if (word.starts_with("mode=")) {
+      const auto mode = parse_mode(std::string_view(word).substr(5));
+      if (!mode) return fail(EINVAL, "mount option " + word + ": permission bits in octal are expected, the owner's among them, as in mode=0700");
+      options.mode = *mode;
     } else if (const auto* flag = std::find_if(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == word; }); flag != flags.end()) {
       options.flags = (options.flags | flag->set) & ~flag->clear;
     } else {
-      std::array<std::string_view, flags.size() + 3> names{"fsname=", "daemon-io", "spin="};
-      std::transform(flags.begin(), flags.end(), names.begin() + 3, [](const Flag& f) { return f.name; });
+      std::array<std::string_view, flags.size() + 4> names{"fsname=", "daemon-io", "spin=", "mode="};
+      std::transform(flags.begin(), flags.end(), names.begin() + 4, [](const Flag& f) { return f.name; });
       const auto near = nearest(word, names);
       return fail(EINVAL, "unknown mount option " + word + (near.empty() ? "" : " (did you mean " + std::string(near) + "?)"));
     }

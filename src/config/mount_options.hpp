@@ -2,6 +2,7 @@
 // The -o options of `efs start`, efsd and mount(8).
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -16,6 +17,7 @@ struct MountOptions {
   bool daemon_io = false;
   std::uint32_t spin = 50;  // microseconds that the daemon looks for the next request before it sleeps; 0: none
   std::string source;       // fsname=
+  std::optional<std::uint32_t> mode;  // of the root directory of a new file system; nullopt: root-dir's
 };
 
 /// A comma-separated list. EINVAL with a text for what is unknown.

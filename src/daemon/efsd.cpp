@@ -154,7 +154,7 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
   log::setup(config->log_file.empty() ? directory + "/efsd.log" : config->log_file, arguments.debug ? "debug" : config->log_level);
   (void)!::chdir("/");
   SupervisorClient supervisor(std::move(channel));
-  InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags, .spin = std::chrono::microseconds(mount.spin),
+  InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags, .root_mode = mount.mode, .spin = std::chrono::microseconds(mount.spin),
                           .source = mount.source.empty() ? "efs#" + config->name : mount.source, .supervisor = ::getppid(), .takeovers = predecessors.count, .predecessor = predecessors.last};
   Instance instance(std::move(options), supervisor, turns);
   if (const Status listening = instance.listen(); !listening) return tell(arguments.ready_fd, describe(listening.error())), 1;

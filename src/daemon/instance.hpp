@@ -39,6 +39,7 @@ struct InstanceOptions {
   bool privileged = false;    // the supervisor is root
   bool daemon_io = false;     // no passthrough, whatever the kernel offers
   std::uint64_t mount_flags = 0;
+  std::optional<std::uint32_t> root_mode;  // nullopt: as root-dir has it
   std::chrono::microseconds spin{50};  // see fuse/request_loop.hpp
   std::string source;         // as mount(8) shows it
   pid_t supervisor = 0;
@@ -117,7 +118,7 @@ class Instance {
   bool stage_out(const StopRequest& request);
   static std::chrono::steady_clock::time_point end_of(double seconds);
   std::optional<std::chrono::steady_clock::time_point> usual_end(const StopRequest& request) const;
-  static std::optional<std::chrono::steady_clock::time_point> latest_turn(const StopRequest& request);
+  static TurnLimits turn_limits(const StopRequest& request);
   void book_saved(const stage::Receipt& receipt);
   void book_salvaged();
   void book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool, const fs::GoneInput*));

@@ -171,7 +171,7 @@ Status Instance::open_filesystem(bool takeover) {
   const auto& backends = options_.config.backends;
   std::vector<std::uint64_t> segment_sizes;
   for (const auto& backend : backends) segment_sizes.push_back(backend.segment_size);
-  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = root.st_mode & 07777, .uid = ::geteuid(), .gid = ::getegid(),
+  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = options_.root_mode.value_or(root.st_mode & 07777), .uid = ::geteuid(), .gid = ::getegid(),
                                                            .after_power_loss = !same_boot, .takeover = takeover,
                                                            .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = segment_sizes.front(), .segment_sizes = segment_sizes, .place_of_new = placement_of(options_.config)});
   if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));

@@ -225,10 +225,10 @@ void Instance::book_salvaged() {
 }
 
 // With a deadline the first quarter of the time may go into waiting for a turn.
-std::optional<std::chrono::steady_clock::time_point> Instance::latest_turn(const StopRequest& request) {
-  if (!request.until) return std::nullopt;
+TurnLimits Instance::turn_limits(const StopRequest& request) {
+  if (!request.until) return {};
   const auto now = std::chrono::steady_clock::now();
-  return now + (*request.until - now) / 4;
+  return {.latest = now + (*request.until - now) / 4, .end = request.until};
 }
 
 // What this instance has brought out itself is its own to replace.
@@ -252,7 +252,7 @@ bool Instance::stage_out(const StopRequest& request) {
   how.by_rank = request.until.has_value();
   std::unique_ptr<TimerThread> alarm;
   if (request.until) alarm = cancel_at(*request.until);
-  const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_, latest_turn(request));
+  const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_, turn_limits(request));
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
   receipt.retries = pfs.retried();
   {

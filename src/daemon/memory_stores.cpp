@@ -32,6 +32,14 @@ bool MemoryStores::has_mounted(const UniqueFd& point) const {
   return ::fstat(point.get(), &store) == 0 && ::fstat(instance_, &instance) == 0 && ::fstatfs(point.get(), &fs) == 0 && fs.f_type == TMPFS_MAGIC && store.st_dev != instance.st_dev;
 }
 
+// What an earlier instance left may be asked to hold more now, but not less: there is no telling what would have no room.
+void MemoryStores::refit(const std::string& where, unsigned long flags, std::uint64_t bytes) {
+  (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | MS_BIND | flags, nullptr);
+  struct statfs fs {};
+  if (::statfs(where.c_str(), &fs) == 0 && static_cast<std::uint64_t>(fs.f_blocks) * static_cast<std::uint64_t>(fs.f_bsize) < bytes)
+    (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | flags, ("size=" + std::to_string(bytes)).c_str());
+}
+
 Result<MemoryStores::Given> MemoryStores::give(const Ask& ask) {
   if (ask.number >= mounted_.size()) return fail(EINVAL, "too many stores in memory");
   if (mounted_[ask.number]) return root_of(ask.number, true);  // a successor
@@ -45,7 +53,7 @@ Result<MemoryStores::Given> MemoryStores::give(const Ask& ask) {
   const unsigned long flags = MS_NOSUID | MS_NODEV | (ask.noatime ? MS_NOATIME : 0);
   // Huge pages double the speed of first touch and are given to files that can fill them only.
   if (left)
-    (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | MS_BIND | flags, nullptr);
+    refit(where, flags, ask.bytes);
   else if (::mount("efs-store", where.c_str(), "tmpfs", flags, (common + ",huge=within_size").c_str()) != 0 &&
            ::mount("efs-store", where.c_str(), "tmpfs", flags, common.c_str()) != 0)
     return fail_errno("cannot mount a tmpfs for the store");

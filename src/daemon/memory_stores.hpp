@@ -29,12 +29,14 @@ class MemoryStores {
     bool left = false;  // it was there before
     dev_t device = 0;
   };
-  /// Call with root's rights. Each is mounted once; whoever asks again gets the same.
+  /// Call with root's rights. Each is mounted once; whoever asks again gets the same. One that an earlier supervisor left
+  /// grows to `bytes` where it is smaller; it never shrinks.
   Result<Given> give(const Ask& ask);
 
  private:
   Result<UniqueFd> point_of(const Ask& ask) const;
   bool has_mounted(const UniqueFd& point) const;
+  static void refit(const std::string& where, unsigned long flags, std::uint64_t bytes);
   Result<Given> root_of(unsigned number, bool left) const;
 
   const int instance_;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <memory>
 
@@ -28,6 +29,7 @@ struct Ask {
   std::uint32_t verb = take_turn;
   std::uint32_t turn = 0;  // the worker's number of it
   std::uint64_t bytes = 0;
+  double seconds_left = 0;  // until the transfer must be over; 0: no such end
 };
 
 struct Answer {
@@ -67,7 +69,7 @@ class Keeping {
     turn_.reset();
     if (ask.verb != take_turn) return;
     number_ = ask.turn;
-    auto drawn = refused.empty() ? queue::Turn::draw(options.directory, {.job = options.job, .node = options.node, .direction = direction_, .bytes = ask.bytes, .uid = uid}) : fail(EPERM, refused);
+    auto drawn = refused.empty() ? queue::Turn::draw(options.directory, {.job = options.job, .node = options.node, .direction = direction_, .bytes = ask.bytes, .seconds_left = std::isfinite(ask.seconds_left) ? ask.seconds_left : 0, .uid = uid}) : fail(EPERM, refused);
     if (!drawn) return answer({.standing = Standing::unserialised, .reason = refused.empty() ? describe(drawn.error()) : refused});
     turn_.emplace(std::move(*drawn));
     next_look_ = Clock::now();
@@ -178,8 +180,8 @@ TurnClient::TurnClient(KeeperLines keeper, std::string why_not, std::chrono::dur
 }
 
 // A keeper that hangs does not read: nobody waits for it.
-bool TurnClient::send(const Line& to, std::uint32_t verb, std::uint64_t bytes) {
-  const Ask ask{.verb = verb, .turn = to.asked, .bytes = bytes};
+bool TurnClient::send(const Line& to, std::uint32_t verb, std::uint64_t bytes, double seconds_left) {
+  const Ask ask{.verb = verb, .turn = to.asked, .bytes = bytes, .seconds_left = seconds_left};
   return to.keeper && ::send(to.keeper.get(), &ask, sizeof ask, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof ask);
 }
 
@@ -222,7 +224,7 @@ std::optional<TurnClient::Shown> TurnClient::view(queue::Direction direction) co
 
 struct TurnClient::Waiting {
   Shown shown;
-  std::optional<Time> latest;
+  TurnLimits limits;
   Time since = Clock::now(), heard = since;
   std::chrono::duration<double> longest_wait{};
   bool cancelled = false;
@@ -257,7 +259,7 @@ void TurnClient::look(Line& from, Waiting& waiting, const stage::Progress& progr
   if (waiting.is_over()) return;
   const auto now = Clock::now();
   if (progress.cancel) waiting.cancelled = true;
-  else if (waiting.latest && now >= *waiting.latest) waiting.go_ahead("no turn could be had early enough before the deadline");
+  else if (waiting.limits.latest && now >= *waiting.limits.latest) waiting.go_ahead("no turn could be had early enough before the deadline");
   else if (now - waiting.heard > silence_ || now - waiting.since > waiting.longest_wait + grace) waiting.go_ahead("the queue does not answer: its file system hangs");
 }
 
@@ -268,7 +270,8 @@ void TurnClient::wait_until_over(Line& from, Waiting& waiting, std::uint64_t byt
   }
   ++from.asked;
   if (!why_not_.empty()) return waiting.go_ahead(why_not_);
-  if (!send(from, take_turn, bytes)) return waiting.go_ahead("the process that keeps the turn is gone, or hangs");
+  const double left = waiting.limits.end ? std::max(1e-3, std::chrono::duration<double>(*waiting.limits.end - waiting.since).count()) : 0;
+  if (!send(from, take_turn, bytes, left)) return waiting.go_ahead("the process that keeps the turn is gone, or hangs");
   while (!waiting.is_over()) {
     show(waiting.shown.direction, waiting.shown);
     look(from, waiting, progress);
@@ -278,12 +281,12 @@ void TurnClient::wait_until_over(Line& from, Waiting& waiting, std::uint64_t byt
   longest_wait_ = waiting.longest_wait;
 }
 
-Result<TurnClient::Held> TurnClient::take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress, std::optional<Time> latest) {
+Result<TurnClient::Held> TurnClient::take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress, const TurnLimits& limits) {
   Line& ours = line(direction);
   if (!ours.keeper && ours.asked == 0 && why_not_.empty()) return Held();
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
-  Waiting waiting{.shown = {.direction = direction, .since = to_ns(now)}, .latest = latest};
+  Waiting waiting{.shown = {.direction = direction, .since = to_ns(now)}, .limits = limits};
   wait_until_over(ours, waiting, bytes, progress);
   if (waiting.cancelled) {
     show(direction, std::nullopt);

@@ -33,6 +33,11 @@ using KeeperLines = std::array<UniqueFd, 2>;
 /// instance can do without.
 Result<KeeperLines> start_keeper(const QueueOptions& options, const User& user);
 
+struct TurnLimits {
+  std::optional<std::chrono::steady_clock::time_point> latest;  // when a transfer goes ahead without a turn
+  std::optional<std::chrono::steady_clock::time_point> end;     // when it must be over, for the queue's policy to know
+};
+
 /// The worker's side. Of each direction one turn at a time, by one thread; view() from any. Never waits for a keeper that
 /// hangs at the PFS.
 class TurnClient {
@@ -57,7 +62,7 @@ class TurnClient {
   };
   /// Waits for a turn; at once where no turns are taken or the keeper is gone. ECANCELED once `progress.cancel` is set.
   /// After `latest`, and where the queue does not answer for its own longest wait, it goes ahead without one.
-  Result<Held> take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress, std::optional<Time> latest = std::nullopt);
+  Result<Held> take(queue::Direction direction, std::uint64_t bytes, const stage::Progress& progress, const TurnLimits& limits = {});
 
   struct Shown {
     queue::Direction direction{};
@@ -81,7 +86,7 @@ class TurnClient {
   void hear(Line& from, Waiting& waiting) const;
   void look(Line& from, Waiting& waiting, const stage::Progress& progress) const;
   void wait_until_over(Line& from, Waiting& waiting, std::uint64_t bytes, const stage::Progress& progress);
-  static bool send(const Line& to, std::uint32_t verb, std::uint64_t bytes);
+  static bool send(const Line& to, std::uint32_t verb, std::uint64_t bytes, double seconds_left = 0);
   static void release(Line& of);
   static std::string drain(const Line& of);
   void hear_held(queue::Direction direction);

@@ -12,6 +12,7 @@ namespace efs::queue {
 namespace {
 
 constexpr double slowest_look = 10;  // seconds
+constexpr double longest_left = 1e8;  // seconds
 constexpr double slow_for_long = 60;  // seconds below least-rate, after which a slot goes to the next
 constexpr std::size_t cleaned_at_grant = 16;  // tickets that are asked for whether their owners live
 constexpr std::size_t near_the_front = 2;  // times the slots
@@ -45,12 +46,13 @@ Status Turn::draw_number(const Request& request) {
   State state = directory_->state();
   for (const auto direction : {Direction::in, Direction::out})
     for (const auto& entry : directory_->list(direction)) state.next = std::max(state.next, entry.number + 1);
-  ticket_ = {.number = state.next, .direction = request.direction, .job = request.job, .node = request.node, .uid = request.uid, .bytes = request.bytes, .deadline = request.deadline};
+  ticket_ = {.number = state.next, .direction = request.direction, .job = request.job, .node = request.node, .uid = request.uid, .bytes = request.bytes};
   if (!directory_->lock_ticket(ticket_.number)) return fail_errno("queue " + directory_->path() + "/locks");
   ++state.next;
   directory_->save(state);
   EFS_TRY(write_file());
   ticket_.drawn = now_;
+  if (request.seconds_left > 0) ticket_.deadline = now_ + static_cast<Nanoseconds>(std::min(request.seconds_left, longest_left) * 1e9);
   return write_file();
 }
 

@@ -17,7 +17,7 @@ struct Request {
   std::string job, node;
   Direction direction = Direction::in;
   std::uint64_t bytes = 0;
-  Nanoseconds deadline = 0;  // wall clock; 0: none
+  double seconds_left = 0;   // until it must be done, for Policy::deadline; 0: no such end
   std::uint32_t uid = 0;     // of the job's user, to show
 };
 

@@ -49,6 +49,8 @@ finds 'a good shared directory' ok 'plugin, shared=' "$S/shared"
 config 'PrologFlags = Alloc'
 finds 'a missing flag' problem PrologFlags 'Alloc: .*PrologFlags=Alloc,DeferBatch'
 check_exit 'a problem gives 1' 1 '^problem +PrologFlags' "$EFS" doctor
+config 'PrologFlags = Alloc,Contain,DeferBatch,RunInJob'
+finds 'prologs in the job' problem PrologFlags 'kills its file system.*without RunInJob'
 config 'BatchStartTimeout = 10 sec'
 finds 'the default of BatchStartTimeout' problem BatchStartTimeout '10 s: .*requeued'
 config 'PrologEpilogTimeout = 60 sec'

@@ -236,11 +236,12 @@ check 'its store can be dropped' drop_store orphan
 # --- the flags of the ancestor, mount options, mount(8) ---
 fresh flags
 other=$S/flags/other; mkdir -p "$other/input"; echo other >"$other/input/a"
-"$EFS" start -c "$JOB" -r "$other" -m "$S/flags/there" -l "$S/flags/log" -o noatime,fsname=mine,noexec -d -f >/dev/null 2>&1 & runner=$!; pids+=($runner)
+"$EFS" start -c "$JOB" -r "$other" -m "$S/flags/there" -l "$S/flags/log" -o noatime,fsname=mine,mode=0711,noexec -d -f >/dev/null 2>&1 & runner=$!; pids+=($runner)
 answers() { json "$(status_of flags)" "d['state'] == 'running'"; }
 check '-f runs' await 20 answers
 check '-r wins over the file' grep -qx other "$S/flags/there/input/a"
 check '-m wins over the file; -o reaches the mount' grep -q "^mine $S/flags/there fuse.efs [^ ]*nosuid,nodev,noexec,noatime" /proc/self/mounts
+check 'the root directory has the mode of -o' test "$(stat -c %a "$S/flags/there")" = 711
 check '-l names the log, -d writes into it' test -s "$S/flags/log"
 check '-f stays' kill -0 $runner
 check 'stop' "$EFS" stop flags

@@ -280,6 +280,22 @@ check 'the image is kept' json "$(status_of late)" "d['left'] == 'unsaved'"
 check 'salvage brings it out' "$EFS" salvage late
 check 'all of it' bash -c "grep -qx important $OUT/first/z && for i in 1 2 3; do cmp $OUT/a\$i <(head -c 60000000 /dev/zero) || exit 1; done"
 check 'clean' "$EFS" clean late
+# One that bites half way: what goes first is back, whole; the rest is in the image.
+fresh bites 'resources: [ [ path: input ] ]' 'outputs: [ [ path: first, flags: persistent ], [ path: "**", flags: persistent ] ]'
+sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"
+started "$JOB"
+mkdir "$MNT/first"; head -c 1000000 /dev/urandom >"$MNT/first/z"
+for i in 1 2 3 4; do head -c 20000000 /dev/urandom >"$MNT/a$i"; done
+sums=$(cd "$MNT" && cksum first/z a*) first=$(cksum <"$MNT/first/z")
+said=$(timeout 60 "$EFS" stop --json --deadline 4 bites 2>/dev/null); code=$?
+check 'a deadline half way does not succeed' test $code -ne 0 -a $code -ne 124
+check 'what goes first is back' test "$(cksum <"$OUT/first/z")" = "$first"
+check 'and listed so' json "$said" "[e['action'] for e in d['receipt']['entries'] if e['path'] == 'first/z'] == ['staged-out']"
+check 'what had no time left is listed' json "$said" "[e for e in d['receipt']['entries'] if e['action'] == 'not-saved' and e['path'].startswith('a')] != []"
+check 'no name leads to half a file' bash -c "cd '$OUT' && for f in a*; do case \$f in *.efs-partial | 'a*') ;; *) [ \$(stat -c %s \$f) = 20000000 ] || exit 1 ;; esac; done"
+check 'salvage brings out the rest' "$EFS" salvage bites
+check 'every byte' test "$(cd "$OUT" && cksum first/z a?)" = "$sums"
+check 'clean' "$EFS" clean bites
 fresh intime
 started "$JOB"; echo r >"$MNT/r"
 check 'stop --deadline that is long enough' "$EFS" stop --deadline 100 intime
@@ -323,9 +339,18 @@ check 'stop --keep' "$EFS" stop --keep full
 check 'and it is kept' json "$(status_of full)" "d['state'] == 'kept'"
 check 'with a manifest in the store that says so' grep -q '"left": "kept"' "$EFS_RUNTIME_DIR/full/store/meta/instance.json"
 check 'clean without a name leaves it' bash -c "'$EFS' clean; '$EFS' status full"
+# What it may hold is what the job file says now; less than before cannot be asked of what is there.
+CAPACITY='48 MiB' job "$JOB" "$PERSISTENT"
 started "$JOB"
 check 'what it had' grep -qx r "$MNT/r"
+check 'a larger capacity makes room' test "$(df --output=size -m "$MNT" | tail -n 1)" -ge 40
+check 'for more' dd if=/dev/zero of="$MNT/fill3" bs=64k count=64 status=none
+check 'stop --keep' "$EFS" stop --keep full
+CAPACITY='32 MiB' job "$JOB" "$PERSISTENT"
+started "$JOB"
+check 'a smaller one changes nothing' test "$(df --output=size -m "$MNT" | tail -n 1)" -ge 40
 check 'stop' "$EFS" stop full
+check 'all is brought out' test "$(stat -c %s "$OUT/fill3")" = 4194304
 
 # --- damaged images ---
 fresh damaged

@@ -10,6 +10,9 @@ passed=0 failed=0 skipped=0
 work=$(mktemp -d /tmp/efs-fuzz.XXXXXX) || exit 2
 trap 'rm -rf "$work"' EXIT
 
+# The examples that are parsed by other tests are good beginnings for this one.
+also_from() { [ "$1" != job_file ] || echo "$source/conf" "$source/conf/site"; }
+
 # target NAME SOURCE... -- LIBRARY...
 target() {
   local name=$1 sources=(); shift
@@ -19,11 +22,11 @@ target() {
     echo "FAIL $name does not build"; head -n 20 "$work/log"; failed=$((failed + 1)); return
   fi
   mkdir -p "$work/corpus-$name"
-  if "$work/$name" -max_total_time="$seconds" -max_len=32768 -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$work/$name-" -print_final_stats=1 "$work/corpus-$name" "$source/tests/fuzz/corpus/$name" >"$work/log" 2>&1; then
+  if "$work/$name" -max_total_time="$seconds" -max_len=32768 -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$work/$name-" -print_final_stats=1 "$work/corpus-$name" "$source/tests/fuzz/corpus/$name" $(also_from "$name") >"$work/log" 2>&1; then
     passed=$((passed + 1)); grep -E 'number_of_executed_units|new_units_added' "$work/log" | sed "s/^/$name /"
   else
     echo "FAIL $name"; tail -n 30 "$work/log"; failed=$((failed + 1))
-    for input in "$work/$name"-*; do [ -e "$input" ] && { echo "$name: the input, in base64:"; base64 "$input" | head -n 50; }; done
+    for input in "$work/$name"-*; do [ -e "$input" ] && { echo "$name: the input, in base64:"; base64 "$input"; }; done
   fi
 }
 

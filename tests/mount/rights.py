@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares what each thread of a process may do with the table under "Processes" in src/README.md.
 
-usage: rights.py README COLUMN ROLE PID USER   COLUMN: 1, 2 or 3 of the table; ROLE: supervisor, worker or keeper
+usage: rights.py README COLUMN ROLE PID USER   COLUMN: 1, 2 or 3 of the table; ROLE: supervisor, worker, keeper or program
 Exit code 0: every thread has just the rights that the table says; 1: what differs is printed.
 """
 import os

@@ -37,6 +37,19 @@ check 'for a user: a successor' await 20 replaced
 processes 'for a user, after a takeover' 1 $user "$("$EFS" status --json given)"
 check 'for a user: stop' "$EFS" stop given
 
+fresh program; mkdir "$MNT"; chown $user:$user "$MNT" "$OUT"
+mkfifo "$S/program/go"; chmod 666 "$S/program/go"
+"$EFS" run --user $user "$JOB" -- sh -c 'echo $$ >"$EFS_MOUNT/pid"; read -r _' <"$S/program/go" >"$S/program/said" 2>&1 & runner=$!; pids+=($runner)
+exec 6>"$S/program/go"
+check 'for a user: a program runs' await 20 test -s "$MNT/pid"
+check 'for a user: the program' rights 1 program "$(cat "$MNT/pid")" $user
+for private in "" /store /store/data /store/meta /control.sock /status.json /job.yaml /efsd.log /store/meta/journal; do
+  check "for a user: .$private is his alone" eval '[[ $(stat -c "%u %a" "$EFS_RUNTIME_DIR/program$private") =~ ^"$user "[67]00$ ]]'
+done
+exec 6>&-
+wait $runner; code=$?; pids=()
+check 'for a user: efs run' test $code = 1   # read met the end
+
 # --- started by root for root ---
 fresh roots
 check 'for root: start' "$EFS" start --interleaving "$S/queue" "$JOB"

@@ -195,23 +195,27 @@ again_and_again() {  # every worker is killed before it has answered anything ne
   check 'again and again: it goes back' grep -qx precious "$OUT/file"
 }
 
-staging_out() {  # killed while results go back: the next stop finishes it
+staging_out() {  # killed while results go back: the stop goes on with the successor
   fresh late 'resources: []'
-  check 'stage-out: start' "$EFS" start "$JOB"
+  sed -i '/results-dir/a\  max-rate: 10 MB/s' "$JOB"
+  check 'stage-out: start' "$EFS" start "$JOB" -l "$S/late/log"
   supervisor=$(supervisor)
-  for i in {1..40}; do head -c 3000000 /dev/urandom >"$MNT/f$i"; done
-  local sums; sums=$(cd "$MNT" && cksum f*)
+  for i in {1..40}; do head -c 1000000 /dev/urandom >"$MNT/f$i"; done
+  local sums pid; sums=$(cd "$MNT" && cksum f*)
   "$EFS" stop late >"$S/late/said" 2>&1 & local stop=$!
-  await 20 eval 'state | grep -q staging-out'
-  kill -KILL "$(worker)" 2>/dev/null
-  wait $stop
-  if [ -d "$EFS_RUNTIME_DIR/late" ]; then check 'stage-out: the next stop finishes it' await 20 "$EFS" stop late; fi
+  check 'stage-out: it is under way' await 20 eval 'state | grep -q staging-out && [ -n "$(ls "$OUT")" ]'
+  pid=$(worker)
+  check 'stage-out: the worker is killed' kill -KILL "$pid"
+  wait $stop; local code=$?
+  check 'stage-out: there was a successor' grep -q 'event=takeover .*killed by signal 9' "$S/late/log"
+  if [ $code = 0 ]; then ok; else fail 'stage-out: the stop goes on with it' "$(cat "$S/late/said")"; fi
+  check 'stage-out: it has ended' await 20 ended late
   check 'stage-out: every byte is there' test "$(cd "$OUT" && cksum f*)" = "$sums"
 }
 
 # The worker of a start, as soon as it is there: $pid.
 youngest_worker() { for supervisor in $(daemons); do pid=$(worker 2>/dev/null) && return; done; return 1; }
-starts() {  # the worker of a start is killed at its nth system call: it comes up all the same, or the next start goes on
+starts() {  # the worker of a start is killed at its nth system call: it fails and the next start goes on, or the mount was there
   local i n point code pid killer after=0 down=0
   for ((i = 0; i < points / 2; i++)); do
     fresh "start$i" 'resources: [ [ path: input ] ]'
@@ -235,14 +239,19 @@ starts() {  # the worker of a start is killed at its nth system call: it comes u
     check "starts: killed at $point: the inputs are there" diff -r "$PFS/input" "$MNT/input"
     check "starts: killed at $point: stop" "$EFS" stop "$NAME"
   done
+  check 'starts: some are killed on their way' test $down -gt 0
   echo "starts: $down failed, $after came up with a successor, $((i - down - after)) as if nothing had been"
 }
 
+passthrough() { random_kills passthrough passthrough; }
+daemon() { random_kills daemon daemon -o daemon-io; }
+user() { random_kills user passthrough --user 65534; }
+
 # One part alone: EFS_PART=stages
 if [ -n "${EFS_PART:-}" ]; then "$EFS_PART"; finish; fi
-random_kills passthrough passthrough
-random_kills daemon daemon -o daemon-io
-random_kills user passthrough --user 65534
+passthrough
+daemon
+user
 kill_points
 stages
 under_way

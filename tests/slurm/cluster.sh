@@ -68,6 +68,8 @@ BatchStartTimeout=600
 NodeName=$list NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((base + 2))-$((base + 1 + nodes)) CPUs=4 RealMemory=2000
 PartitionName=all Nodes=$list Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 CONF
+  # From 24.05 on slurmd wants to know of cgroups, though nothing here uses any; before that the word is unknown.
+  [ "$(printf '24.05\n%s\n' "$(slurmd -V | grep -oE '[0-9]+\.[0-9]+' | head -n 1)" | sort -V | head -n 1)" != 24.05 ] || echo CgroupPlugin=disabled >"$C/cgroup.conf"
   [ -z "${CLUSTER_CONF:-}" ] || printf '%s\n' "$CLUSTER_CONF" >>"$C/slurm.conf"   # of one test
   [ -z "${CLUSTER_FILES:-}" ] || cp "$CLUSTER_FILES" "$C/"                          # beside it
   [ "$nodes" != 1 ] || sed -i "s/Port=$((base + 2))-$((base + 2))/Port=$((base + 2))/" "$C/slurm.conf"

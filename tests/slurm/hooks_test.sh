@@ -93,11 +93,12 @@ lock = os.open(sys.argv[1] + "/.lock", os.O_RDWR | os.O_CREAT, 0o600); fcntl.flo
   kill $holder
 }
 aside locked locked & pids+=($!); aside_pids+=($!)
-# Of another job than the other ones: who is signalled is found by its name. The program is the real one.
+# Of a job like no other on this machine: who is signalled is found by its name. The program is the real one. Without a signal the
+# stage-out would have its time.
 without_socket() {
-  prolog HOOK_JOB=9 -- efs="$EFS"
-  as_user sh -c "echo precious >$S/unheard/mnt/9/result; rm $S/unheard/r/slurm-9.0-n1/control.sock"
-  epilog HOOK_JOB=9 -- efs="$EFS"
+  prolog HOOK_JOB=4000009 -- efs="$EFS"
+  as_user sh -c "echo precious >$S/unheard/mnt/4000009/result; rm $S/unheard/r/slurm-4000009.0-n1/control.sock"
+  epilog HOOK_JOB=4000009 -- efs="$EFS" stage-out=180
 }
 work socket
 aside unheard without_socket & pids+=($!); aside_pids+=($!)
@@ -487,7 +488,8 @@ check 'what hung is not forgotten' test -e "$S/hung-failed/state/7.0"
 check 'a job that keeps waits a minute for the lock' took locked 80
 check 'and fails with the reason' grep -q '^failed what is kept on n1 .* cannot be looked at: .*/.lock is not to be had' "$S/locked/state/7.0/result"
 check 'an epilog ends daemons whose socket the user has removed' await 20 no_daemon "$S/unheard/r"
-check 'and leaves nothing' test ! -e "$S/unheard/state/9.0" -a ! -e "$S/unheard/mnt/9" -a ! -e "$S/unheard/r/slurm-9.0-n1"
+check 'and leaves nothing' test ! -e "$S/unheard/state/4000009.0" -a ! -e "$S/unheard/mnt/4000009" -a ! -e "$S/unheard/r/slurm-4000009.0-n1"
 check 'they have staged out' test "$(cat "$S/socket/results/result")" = precious
+for pid in $(daemons "$S/unheard/r"); do kill -KILL "$pid"; done
 check 'no program is left' await 20 no_daemon
 finish

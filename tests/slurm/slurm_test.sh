@@ -288,11 +288,12 @@ check 'nothing is left' quiet "$job"
 check 'its results are back' test "$(cat "$W/results/result")" = r
 
 work users
-chmod 700 "$W/in"
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\nsleep 600')
 check 'a job runs' await 30 is_running "$job"
 check 'and is mounted' await 30 mounted "$C/mnt.n1/$job"   # it is called running before its prolog is over
-check_not 'another user sees in its mount what he sees on the PFS, no more' as $USER2 ls "$C/mnt.n1/$job/in"
+check_not 'another user sees nothing of its mount, whatever the modes within' as $USER2 ls "$C/mnt.n1/$job"
+check_not 'nor what he knows the name of' as $USER2 cat "$C/mnt.n1/$job/in/a"
+check 'the user himself does' as $USER1 cat "$C/mnt.n1/$job/in/a"
 check_not 'nor read its job file' as $USER2 cat "$C/state.n1/$job.0/job.yaml"
 scancel "$job"
 check 'nothing is left' quiet "$job"

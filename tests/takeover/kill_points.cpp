@@ -65,6 +65,7 @@ std::vector<std::uint64_t> stage_offsets(const std::string& program) {
       if (text.find(stage) != text.npos) found.push_back(std::strtoull(line, nullptr, 16));
   }
   if (names != nullptr) ::pclose(names);
+  if (found.empty()) std::fprintf(stderr, "%s: none of the functions between record and answer has a name (is it stripped?)\n", program.c_str()), std::exit(2);
   return found;
 }
 

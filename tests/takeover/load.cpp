@@ -51,6 +51,7 @@ class Worker {
       files(round);
       directories(round);
       held(round);
+      leaf();
       walk(round);
     }
   }
@@ -150,8 +151,13 @@ class Worker {
     require(map_ != MAP_FAILED, std::string("mmap: ") + std::strerror(errno));
     locked_ = TIMED(::open("locked", O_CREAT | O_EXCL | O_RDWR, 0600));
     TIMED(::flock(locked_, LOCK_EX));
+    struct flock part = a_part();
+    TIMED(::fcntl(locked_, F_OFD_SETLK, &part));
     TIMED(::mkdir("walked", 0755));
     for (int i = 0; i < 300; ++i) put("walked/" + std::to_string(i), "", O_CREAT | O_EXCL | O_WRONLY);
+    TIMED(::mkdir("leafed", 0755));
+    for (std::size_t i = 0; i < leaves; ++i) put("leafed/" + std::to_string(i), "", O_CREAT | O_EXCL | O_WRONLY);
+    leafed_ = TIMED(::open("leafed", O_RDONLY | O_DIRECTORY));
   }
 
   void held(std::uint64_t round) {
@@ -165,7 +171,26 @@ class Worker {
     require(TIMED(::pread(mapped_file_, read.data(), 1000, static_cast<off_t>(place))) == 1000 && read.compare(0, 1000, text, 0, 1000) == 0, "a mapping and its file differ");
     const int other = TIMED(::open("locked", O_RDWR));
     require(::flock(other, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK, "a lock was lost");
+    struct flock part = a_part();
+    require(::fcntl(other, F_OFD_SETLK, &part) != 0 && errno == EAGAIN, "a lock of a part was lost");
     TIMED(::close(other));
+  }
+
+  static struct flock a_part() { return {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 100, .l_len = 50, .l_pid = 0}; }
+
+  // One directory that stays open: a few names a round, so that deaths come between them; all of them, each once, and again.
+  void leaf() {
+    alignas(dirent64) std::array<char, 1024> entries;
+    const ssize_t size = TIMED(::getdents64(leafed_, entries.data(), entries.size()));
+    for (ssize_t at = 0; at < size;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(entries.data() + at);
+      if (entry->d_name[0] != '.') require(seen_.insert(entry->d_name).second, std::string("an open directory gave a name twice: ") + entry->d_name);
+      at += entry->d_reclen;
+    }
+    if (size != 0) return;
+    require(seen_.size() == leaves, "an open directory gave " + std::to_string(seen_.size()) + " of " + std::to_string(leaves) + " names");
+    seen_.clear();
+    TIMED(::lseek(leafed_, 0, SEEK_SET));
   }
 
   // Reads a directory in small steps with changes beside: each name that stays must come exactly once.
@@ -190,7 +215,9 @@ class Worker {
   std::mt19937 random_;
   const unsigned index_;
   Shared& shared_;
-  int unlinked_ = -1, mapped_file_ = -1, locked_ = -1;
+  static constexpr std::size_t leaves = 500;
+  int unlinked_ = -1, mapped_file_ = -1, locked_ = -1, leafed_ = -1;
+  std::set<std::string> seen_;  // of leafed
   char* map_ = nullptr;
 };
 

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -54,6 +55,24 @@ std::string in_turn(std::initializer_list<std::string> all) {
   std::string joined;
   for (const auto& one : all) joined += one;
   return joined;
+}
+
+// Of acl(5), in the kernel's form: the owner and user 1 may write, but for what the mask takes from the latter.
+int set_acl(const char* name, const char* kind) {
+  struct Entry {
+    std::uint16_t tag, permissions;
+    std::uint32_t id;
+  };
+  struct {
+    std::uint32_t version = 2;
+    std::array<Entry, 5> entries{Entry{0x01, 6, ~0U}, Entry{0x02, 6, 1}, Entry{0x04, 4, ~0U}, Entry{0x10, 4, ~0U}, Entry{0x20, 0, ~0U}};
+  } const acl;
+  return ::setxattr(name, kind, &acl, sizeof acl, 0);
+}
+
+std::string mode_of(const char* name) {
+  struct stat st {};
+  return ::stat(name, &st) != 0 ? gave(-1) : std::to_string(st.st_mode) + "; ";
 }
 
 std::string read_all(int fd) {
@@ -131,6 +150,16 @@ std::vector<Operation> all() {
       {"getxattr", [](const Place& p) { a_file(p); ::setxattr("f", "user.a", "value", 5, 0); }, none, [](const Place&, int) {
          std::array<char, 64> value{};
          return in_turn({gave(::getxattr("f", "user.a", value.data(), value.size())), std::string(value.data()), gave(::getxattr("f", "user.b", value.data(), value.size()))});
+       }},
+      {"listxattr", [](const Place& p) { a_file(p); ::setxattr("f", "user.a", "value", 5, 0), ::setxattr("f", "user.bc", "value", 5, 0); }, none, [](const Place&, int) {
+         std::array<char, 64> names{};
+         return in_turn({gave(::listxattr("f", names.data(), names.size())), gave(::listxattr("f", nullptr, 0))});
+       }},
+      {"an access ACL", a_file, none, [](const Place&, int) { return in_turn({gave(set_acl("f", "system.posix_acl_access")), mode_of("f"), gave(::removexattr("f", "system.posix_acl_access")), mode_of("f")}); }},
+      {"a default ACL", a_directory, none, [](const Place&, int) {
+         const std::string set = gave(set_acl("d", "system.posix_acl_default"));
+         const int fd = ::open("d/f", O_CREAT | O_EXCL | O_WRONLY, 0666);
+         return in_turn({set, done(fd), gave(::close(fd)), mode_of("d/f"), gave(::getxattr("d/f", "system.posix_acl_access", nullptr, 0))});
        }},
       {"fsync", a_file, written, [](const Place&, int held) { return in_turn({gave(::fsync(held)), gave(::fdatasync(held))}); }},
       {"fsync of a directory", a_directory, [](const Place&) { return ::open("d", O_RDONLY); }, [](const Place&, int held) { return gave(::fsync(held)); }},

@@ -79,6 +79,22 @@ TEST_CASE("a smaller one goes first where the policy says so", "[queue]") {
   CHECK(standing(large) == Standing::granted);
 }
 
+TEST_CASE("the nearest end goes first where the policy says so", "[queue]") {
+  const Scene scene("policy: deadline\nlongest-wait: 3600");
+  const auto drawn_by = [&](const std::string& job, double seconds_left) {
+    auto turn = Turn::draw(scene.path(), {.job = job, .node = "n1", .bytes = 1, .seconds_left = seconds_left});
+    REQUIRE(turn);
+    return std::move(*turn);
+  };
+  auto endless = drawn_by("endless", 0), late = drawn_by("late", 1000), soon = drawn_by("soon", 10);
+  CHECK(standing(endless) == Standing::waiting);
+  CHECK(standing(late) == Standing::waiting);
+  CHECK(standing(soon) == Standing::granted);
+  soon.release();
+  CHECK(standing(endless) == Standing::waiting);
+  CHECK(standing(late) == Standing::granted);
+}
+
 TEST_CASE("who waits too long goes ahead without a turn and leaves the queue", "[queue]") {
   const Scene scene("longest-wait: 0.001");
   scene.set("");
@@ -349,7 +365,7 @@ TEST_CASE("a keeper that says nothing is not waited for", "[queue]") {
 TEST_CASE("nor before a deadline, nor by who is cancelled", "[queue]") {
   Silent silent(1e6);
   stage::Progress progress;
-  CHECK(silent.client.take(Direction::out, 5, progress, std::chrono::steady_clock::now()));
+  CHECK(silent.client.take(Direction::out, 5, progress, {.latest = std::chrono::steady_clock::now()}));
   std::jthread other([&progress] { progress.cancel = true; });
   CHECK(silent.client.take(Direction::in, 5, progress).error().code == ECANCELED);
 }
@@ -358,8 +374,33 @@ TEST_CASE("a keeper that does not read holds up nobody", "[queue]") {
   Silent silent(1e6);
   stage::Progress progress;
   const auto at_once = std::chrono::steady_clock::now();
-  for (int i = 0; i < 600; ++i) REQUIRE(silent.client.take(Direction::in, 5, progress, at_once));  // more than the line takes
-  CHECK(silent.client.take(Direction::out, 5, progress, at_once));
+  for (int i = 0; i < 600; ++i) REQUIRE(silent.client.take(Direction::in, 5, progress, {.latest = at_once}));  // more than the line takes
+  CHECK(silent.client.take(Direction::out, 5, progress, {.latest = at_once}));
+}
+
+TEST_CASE("the queue knows when a transfer must be over", "[queue]") {
+  const test::TempDirectory scratch;
+  const auto user = find_user(std::to_string(::geteuid()));
+  REQUIRE(user);
+  auto keeper = start_keeper({.directory = scratch.path(), .job = "a", .node = "n"}, *user);
+  REQUIRE(keeper);
+  TurnClient client(std::move(*keeper), "");
+  stage::Progress progress;
+  const auto endless = client.take(Direction::in, 5, progress);
+  const auto held = client.take(Direction::out, 5, progress, {.end = std::chrono::steady_clock::now() + std::chrono::seconds(500)});
+  REQUIRE((endless && held));
+  const auto directory = queue::Directory::open(scratch.path(), true);
+  REQUIRE(directory);
+  const auto deadline_of = [&](Direction direction) {
+    const auto entries = directory->list(direction);
+    REQUIRE(entries.size() == 1);
+    const auto ticket = directory->read(entries.front());
+    REQUIRE(ticket);
+    return ticket->deadline == 0 ? 0 : ticket->deadline - ticket->drawn;
+  };
+  CHECK(deadline_of(Direction::in) == 0);
+  CHECK(deadline_of(Direction::out) > 0);
+  CHECK(deadline_of(Direction::out) <= 500'000'000'000);
 }
 
 TEST_CASE("a turn that is over before the transfer is told as such", "[queue]") {
