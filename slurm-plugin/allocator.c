@@ -1,7 +1,6 @@
 /* At submission, as the user: what can be known now is said now. The job file's text travels in the job control
  * environment, so that what was checked is what runs:
- *   EFS_JOB      the text of the job file, or of one made from the options
- *   EFS_ROOT EFS_RESULTS   as resolved in the directory of the submission
+ *   EFS_JOB      the job file, or one made from the options, as resolved in the directory and the environment of the submission
  *   EFS_FLAGS    words: no-stage-out, in-job, keep=NAME, attach=NAME */
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,24 +30,36 @@ static void append(struct text *text, const char *words) {
 }
 
 static void append_quoted(struct text *text, const char *words) {
-  char quoted[6 * EFS_PATH];
+  char quoted[12 * EFS_PATH];
   efs_json_quote(words, quoted, sizeof quoted); /* JSON's strings are YAML's */
   append(text, quoted);
 }
 
-static int read_job_file(const char *path, struct text *text) {
+static void append_escaped(struct text *text, const char *words) {
+  char escaped[2 * EFS_PATH];
+  size_t n = 0;
+  for (; *words != '\0' && n + 3 < sizeof escaped; ++words) {
+    if (*words == '%' || *words == '$') escaped[n++] = *words; /* twice: none of efs' patterns */
+    escaped[n++] = *words;
+  }
+  escaped[n] = '\0';
+  append_quoted(text, escaped);
+}
+
+/* What is in the file at `path`, which users know as `name`. */
+static int read_job_file(const char *path, const char *name, struct text *text) {
   struct stat st;
   ssize_t n;
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-    slurm_error("efs: cannot read the job file %s", path);
+    slurm_error("efs: cannot read the job file %s", name);
     if (fd >= 0) close(fd);
     return -1;
   }
   n = read(fd, text->bytes, text->size);
   close(fd);
   if (n < 0 || (size_t)n >= text->size || memchr(text->bytes, 0, (size_t)n) != NULL) {
-    slurm_error("efs: %s is larger than %d KiB, or not text; name directories or globs instead of single files", path, EFS_LARGEST_JOB / 1024);
+    slurm_error("efs: %s is larger than %d KiB, or not text; name directories or globs instead of single files", name, EFS_LARGEST_JOB / 1024);
     return -1;
   }
   text->bytes[n] = '\0';
@@ -56,7 +67,7 @@ static int read_job_file(const char *path, struct text *text) {
   return 0;
 }
 
-/* PATH[:DIR]; a colon within PATH cannot be said. */
+/* PATH[:DIR], SRC[:DST]; a colon within PATH cannot be said. */
 static const char *split(const char *word, char *path) {
   const char *colon = strchr(word, ':');
   if (colon == NULL) return efs_copy(path, EFS_PATH, word) == 0 ? "" : NULL;
@@ -66,11 +77,30 @@ static const char *split(const char *word, char *path) {
   return colon + 1;
 }
 
+static int is_renamed(const char *word) {
+  char path[EFS_PATH];
+  const char *to = split(word, path);
+  return to != NULL && *to != '\0' && strcmp(to, path) != 0;
+}
+
+/* SRC[:DST] */
+static int append_input(struct text *text, const char *word) {
+  char path[EFS_PATH];
+  const char *to = split(word, path);
+  if (to == NULL) return -1;
+  append(text, "  - path: ");
+  append_quoted(text, path);
+  if (is_renamed(word)) append(text, "\n    as: ");
+  if (is_renamed(word)) append_quoted(text, to);
+  append(text, "\n");
+  return 0;
+}
+
 /* A job file from options alone: root-dir is the directory of the submission. */
 static int make_job_file(const struct efs_options *given, struct text *text) {
   char here[EFS_PATH], path[EFS_PATH];
   const char *results = NULL, *to;
-  int i;
+  int i, renamed = 0;
   if (getcwd(here, sizeof here) == NULL) {
     slurm_error("efs: the directory of the submission cannot be told, or its path is longer than %d bytes; use a job file", EFS_PATH - 1);
     return -1;
@@ -85,21 +115,18 @@ static int make_job_file(const struct efs_options *given, struct text *text) {
     }
     results = to;
   }
+  for (i = 0; i < given->ins; ++i) renamed = renamed || is_renamed(given->in[i]);
+  if (renamed && results == NULL && given->outs > 0) {
+    slurm_error("efs: --efs-stage-in=SRC:DST: say where results go, for they cannot replace inputs of other names: --efs-stage-out=PATH:DIR");
+    return -1;
+  }
   append(text, "global-settings:\n  mount-dir: /efs\n  root-dir: ");
-  append_quoted(text, here);
-  append(text, results == NULL ? "\n  in-place: true\n" : "\n  results-dir: ");
+  append_escaped(text, here);
+  append(text, results != NULL ? "\n  results-dir: " : renamed ? "" : "\n  in-place: true\n");
   if (results != NULL) append_quoted(text, results);
   append(text, "\nresources:\n");
-  for (i = 0; i < given->ins; ++i) {
-    to = split(given->in[i], path);
-    if (to == NULL || (*to != '\0' && strcmp(to, path) != 0)) {
-      slurm_error("efs: --efs-stage-in=%s: an input keeps its name below %s; leave out what is behind the colon", given->in[i], here);
-      return -1;
-    }
-    append(text, "  - path: ");
-    append_quoted(text, path);
-    append(text, "\n");
-  }
+  for (i = 0; i < given->ins; ++i)
+    if (append_input(text, given->in[i]) != 0) return -1;
   append(text, "outputs:\n");
   for (i = 0; i < given->outs; ++i) {
     split(given->out[i], path);
@@ -116,16 +143,19 @@ static int make_job_file(const struct efs_options *given, struct text *text) {
   return 0;
 }
 
+/* A file of the user's own; its path to `path`. -1: it cannot be made. */
 static int write_temporary(const struct text *text, char *path, size_t size) {
   const char *directory = getenv("TMPDIR");
   int fd;
   ssize_t n;
   if (efs_format(path, size, "%.400s/efs-submit.XXXXXX", directory != NULL && directory[0] == '/' ? directory : "/tmp") != 0) return -1;
   fd = mkstemp(path);
-  if (fd < 0) return -1;
-  n = write(fd, text->bytes, text->length);
-  close(fd);
-  return n == (ssize_t)text->length ? 0 : -1;
+  n = fd < 0 ? -1 : write(fd, text->bytes, text->length);
+  if (fd >= 0) close(fd);
+  if (fd >= 0 && n != (ssize_t)text->length) unlink(path);
+  if (n == (ssize_t)text->length) return 0;
+  slurm_error("efs: cannot write %s", path);
+  return -1;
 }
 
 static void say(const char *text, int error) {
@@ -147,39 +177,42 @@ static void say_awaited(char *text) {
     if (strstr(line, "awaited from an earlier job") != NULL) slurm_spank_log("efs: warning: %s", line + strspn(line, " "));
 }
 
-/* `efs check`, for the messages; again with --json for where the directories are. */
-static int check(spank_t spank, const struct efs_site *site, const char *file) {
+/* `efs check`, for the messages; it writes what the nodes shall read to `snapshot`. Then `efs plan`, for the inputs. */
+static int check(const struct efs_site *site, const char *file, const char *snapshot) {
   static struct efs_outcome outcome;
   struct efs_memory memory;
-  char mount[EFS_PATH + 32], value[4096], of_job[96], whence[EFS_WHENCE + 24], of_node[96];
-  const char *people[8] = {site->efs, "check", mount, file};
-  const char *programs[] = {site->efs, "check", "--json", mount, file, NULL};
-  const char *plan[] = {site->efs, "plan", "--at-submission", mount, file, NULL};
-  int n = 4;
+  char mount[EFS_PATH + 32], nodes[EFS_PATH + 32], of_job[96], whence[EFS_WHENCE + 24], of_node[96];
+  const char *people[10] = {site->efs, "check", "--at-submission", mount, nodes, file};
+  const char *plan[7] = {site->efs, "plan", "--at-submission", mount, file};
+  int n = 6;
   efs_format(mount, sizeof mount, "--mount-dir=%s/job", site->mount);
+  efs_format(nodes, sizeof nodes, "--snapshot=%s", snapshot);
   efs_memory_at_submission(site, &memory);
   if (memory.job[0] != '\0' && efs_format(of_job, sizeof of_job, "--memory=%s", memory.job) == 0 && efs_format(whence, sizeof whence, "--memory-source=%s", memory.whence) == 0) {
     people[n++] = of_job;
     people[n++] = whence;
   }
-  if (memory.node[0] != '\0' && efs_format(of_node, sizeof of_node, "--node-memory=%s", memory.node) == 0) people[n++] = of_node;
+  if (memory.node[0] != '\0' && efs_format(of_node, sizeof of_node, "--node-memory=%s", memory.node) == 0) people[n++] = plan[5] = of_node;
   efs_run(people, (const char *const *)environ, 0, NULL, NULL, &outcome);
   if (outcome.code == 127) {
     slurm_error("efs: %s: %s; tell the administrators (plugstack.conf, efs=)", site->efs, outcome.text);
     return -1;
   }
-  if (outcome.code != 0) {
-    say(outcome.text, 1);
-    return -1;
-  }
-  efs_run(programs, (const char *const *)environ, 0, NULL, NULL, &outcome);
-  if (efs_json_text(outcome.text, "root_dir", value, sizeof value) == 0) spank_job_control_setenv(spank, "EFS_ROOT", value, 1);
-  if (efs_json_text(outcome.text, "results_dir", value, sizeof value) == 0) spank_job_control_setenv(spank, "EFS_RESULTS", value, 1);
-  if (!site->plan) return 0;
-  efs_run(plan, (const char *const *)environ, 0, NULL, NULL, &outcome);
+  if (outcome.code == 0 && site->plan) efs_run(plan, (const char *const *)environ, 0, NULL, NULL, &outcome);
   if (outcome.code != 0) say(outcome.text, 1);
   else if (strstr(outcome.text, "awaited from an earlier job") != NULL) say_awaited(outcome.text);
   return outcome.code == 0 ? 0 : -1;
+}
+
+/* `text` becomes what the nodes shall read; users know the file as `name`. */
+static int resolve(const struct efs_site *site, const char *file, const char *name, struct text *text) {
+  static const struct text nothing = {"", 0, 0, 0};
+  char snapshot[EFS_PATH];
+  int good;
+  if (write_temporary(&nothing, snapshot, sizeof snapshot) != 0) return -1;
+  good = check(site, file, snapshot) == 0 && read_job_file(snapshot, name, text) == 0;
+  unlink(snapshot);
+  return good ? 0 : -1;
 }
 
 static int hand_over(spank_t spank, const struct text *text, const struct efs_options *given) {
@@ -232,15 +265,14 @@ int efs_allocator_check(spank_t spank, const struct efs_site *site) {
   int good;
   if (given->bad || check_options(given, site) != 0) return -1;
   if (!efs_is_wanted()) return 0;
-  if ((given->job[0] != '\0' ? read_job_file(given->job, &text) : make_job_file(given, &text)) != 0) return -1;
+  if ((given->job[0] != '\0' ? read_job_file(given->job, given->job, &text) : make_job_file(given, &text)) != 0) return -1;
   if (text.full) {
     slurm_error("efs: too many options; use a job file");
     return -1;
   }
-  if (given->job[0] != '\0') return check(spank, site, given->job) == 0 ? hand_over(spank, &text, given) : -1;
-  good = write_temporary(&text, file, sizeof file) == 0;
-  if (!good) slurm_error("efs: cannot write %s", file);
-  good = good && check(spank, site, file) == 0;
+  if (given->job[0] != '\0') return resolve(site, given->job, given->job, &text) == 0 ? hand_over(spank, &text, given) : -1;
+  if (write_temporary(&text, file, sizeof file) != 0) return -1;
+  good = resolve(site, file, "what the options say", &text) == 0;
   unlink(file);
   return good ? hand_over(spank, &text, given) : -1;
 }

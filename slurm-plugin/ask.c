@@ -1,5 +1,5 @@
 /* What slurmctld knows of a job. It may be away, or hang: every question has an end, and "nobody can say" is an answer.
- * Only fields are asked for that no user can write: a job may be called "JobState=RUNNING". */
+ * Only fields are asked for that no user can write, for a job may be called "JobState=RUNNING"; its name, in a question of its own. */
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,15 +71,45 @@ static int begins_again(time_t until) {
   return 1;
 }
 
-int efs_admin_comment(const struct efs_site *site, uint32_t id, char *comment, size_t size) {
-  static struct efs_outcome outcome;
+/* What a job cannot do without; `format` begins with JobID:24. */
+static int ask_patiently(const struct efs_site *site, uint32_t id, const char *format, struct efs_outcome *outcome, char **line) {
   const time_t until = time(NULL) + PATIENCE;
-  char begin[32], *line = NULL;
+  char begin[32];
   int known;
   efs_format(begin, sizeof begin, "%-24u", id);
-  do known = ask(site, id, "--Format=JobID:24,admin_comment:128", begin, &outcome, &line);
-  while (known < 0 && begins_again(until));
+  do known = ask(site, id, format, begin, outcome, line);
+  while (known == -1 && begins_again(until));
+  return known;
+}
+
+int efs_admin_comment(const struct efs_site *site, uint32_t id, char *comment, size_t size) {
+  static struct efs_outcome outcome;
+  char *line = NULL;
+  const int known = ask_patiently(site, id, "--Format=JobID:24,admin_comment:128", &outcome, &line);
   return known != 1 ? known : efs_copy(comment, size, line) == 0 ? 1 : -1;
+}
+
+int efs_ask_array(const struct efs_site *site, uint32_t id, char array[EFS_NUMBER], char task[EFS_NUMBER]) {
+  static struct efs_outcome outcome;
+  char *line = NULL;
+  unsigned number, index;
+  const int known = ask_patiently(site, id, "--Format=JobID:24,ArrayJobID:24,ArrayTaskID:24", &outcome, &line);
+  array[0] = task[0] = '\0';
+  if (known == 1 && sscanf(line, "%u %u", &number, &index) == 2) { /* of a job in no array the second is no number */
+    efs_format(array, EFS_NUMBER, "%u", number);
+    efs_format(task, EFS_NUMBER, "%u", index);
+  }
+  return known;
+}
+
+int efs_ask_name(const struct efs_site *site, uint32_t id, char *name, size_t size) {
+  static struct efs_outcome outcome;
+  char *line = NULL;
+  size_t length;
+  const int known = ask_patiently(site, id, "--Format=JobID:24,Name:1024", &outcome, &line);
+  if (known != 1) return known;
+  for (length = strlen(line); length > 0 && line[length - 1] == ' ';) line[--length] = '\0';
+  return efs_copy(name, size, line) == 0 ? 1 : 0;
 }
 
 int efs_ask_restarts(const struct efs_site *site, uint32_t id) {

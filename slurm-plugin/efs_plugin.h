@@ -118,6 +118,10 @@ int efs_ask_allocated(const struct efs_site *site, uint32_t id, struct efs_alloc
 /* How often slurmctld has put the job back into the queue; -1: nobody can say. */
 int efs_ask_restarts(const struct efs_site *site, uint32_t id);
 int efs_job_is_over(const struct efs_site *site, uint32_t id); /* 1: yes; 0: no; -1: nobody can say */
+/* Number and index of a job in an array; "" of one in none. */
+#define EFS_NUMBER 16
+int efs_ask_array(const struct efs_site *site, uint32_t id, char array[EFS_NUMBER], char task[EFS_NUMBER]);
+int efs_ask_name(const struct efs_site *site, uint32_t id, char *name, size_t size); /* the user has chosen it; 0 also where it is too long */
 int efs_admin_comment(const struct efs_site *site, uint32_t id, char *comment, size_t size);
 int efs_find_node(const struct efs_site *site, uint32_t id, unsigned *node, unsigned *nodes); /* which of the job's nodes this one is: 0, or as above */
 

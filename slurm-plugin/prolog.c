@@ -8,11 +8,17 @@
 
 #include "efs_plugin.h"
 
+/* What efs is told on this node: what root knows of the job, for the patterns of its job file, and nothing that came with it. */
+struct world {
+  unsigned node, nodes;
+  char runtime[EFS_PATH + 24], id[32], name_of_node[EFS_PATH + 24], index[32], array[EFS_NUMBER + 24], task[EFS_NUMBER + 24], name[EFS_PATH + 24];
+  const char *words[10];
+};
+
 struct wait {
   const struct efs_site *site;
   const struct efs_job *job;
-  const char *const *environment;
-  unsigned node, nodes;
+  const struct world *world;
   int cancelled, waits;
   time_t told;
   char last[256];
@@ -29,7 +35,7 @@ static void tell_progress(struct wait *wait) {
   const char *words[] = {wait->site->efs, "status", wait->job->name, NULL};
   char line[256] = "staging in";
   const char *found;
-  efs_run(words, wait->environment, 60, NULL, NULL, &outcome);
+  efs_run(words, wait->world->words, 60, NULL, NULL, &outcome);
   found = strstr(outcome.text, "  turn     waits");
   if (found != NULL) efs_format(line, sizeof line, "%.*s", (int)strcspn(found + 11, "\n"), found + 11);
   if (strcmp(line, wait->last) == 0 || (wait->last[0] != '\0' && wait->waits == (found != NULL) && time(NULL) - wait->told < BETWEEN_ESTIMATES)) return;
@@ -37,9 +43,9 @@ static void tell_progress(struct wait *wait) {
   wait->waits = found != NULL;
   wait->told = time(NULL);
   efs_publish(wait->site, wait->job, "staging-in", line);
-  if (wait->nodes <= 1) efs_comment(wait->site, wait->job, line);
-  if (wait->nodes <= 1 || wait->node != 0) return;
-  efs_format(comment, sizeof comment, "%s (the first of %u nodes; see efs status --job %u)", line, wait->nodes, wait->job->id);
+  if (wait->world->nodes <= 1) efs_comment(wait->site, wait->job, line);
+  if (wait->world->nodes <= 1 || wait->world->node != 0) return;
+  efs_format(comment, sizeof comment, "%s (the first of %u nodes; see efs status --job %u)", line, wait->world->nodes, wait->job->id);
   efs_comment(wait->site, wait->job, comment);
 }
 
@@ -93,21 +99,12 @@ void efs_give_back(const struct efs_site *site, const struct efs_job *job) {
   if (outcome.code == 0) note_began(job, began, given + (long)((owed + 59) / 60));
 }
 
-static void start(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+static void start(const struct efs_site *site, const struct efs_job *job, const struct world *world) {
   static struct efs_outcome outcome;
-  char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], root[4096], results[4096], queue[EFS_PATH + 24], file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT];
-  const char *words[16], *given;
-  struct wait wait = {site, job, environment, 0, 1, 0, 0, 0, ""};
+  char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], queue[EFS_PATH + 24], file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT];
+  const char *words[16];
+  struct wait wait = {site, job, world, 0, 0, 0, ""};
   int n = 0;
-  const int known = efs_find_node(site, job->id, &wait.node, &wait.nodes);
-  if (known == EFS_TOO_LONG) {
-    fail_job(site, job, "the list of the job's nodes is longer than 64 KiB, and slurmd does not say it; ask for fewer nodes, or for such as Slurm can write as ranges");
-    return;
-  }
-  if (known != 0) {
-    put_off(site, job, "slurmctld does not say which nodes the job has; it is away, or does not answer");
-    return;
-  }
   words[n++] = site->efs;
   words[n++] = "start";
   words[n++] = "--json";
@@ -118,17 +115,13 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   words[n++] = mount;
   words[n++] = "--options=mode=0700"; /* below mount= nothing else keeps others out */
-  efs_format(number, sizeof number, "--node=%u/%u", wait.node, wait.nodes);
+  efs_format(number, sizeof number, "--node=%u/%u", world->node, world->nodes);
   words[n++] = number;
-  given = getenv("SPANK_EFS_ROOT");
-  if (given != NULL && given[0] == '/' && efs_format(root, sizeof root, "--root-dir=%s", given) == 0) words[n++] = root;
-  given = getenv("SPANK_EFS_RESULTS");
-  if (given != NULL && given[0] == '/' && efs_format(results, sizeof results, "--results-dir=%s", given) == 0) words[n++] = results;
   if (site->queue[0] != '\0' && efs_format(queue, sizeof queue, "--interleaving=%s", site->queue) == 0) words[n++] = queue;
   efs_format(file, sizeof file, "%s/job.yaml", job->directory);
   words[n++] = file;
   words[n] = NULL;
-  efs_run(words, environment, site->poll, tick, &wait, &outcome);
+  efs_run(words, world->words, site->poll, tick, &wait, &outcome);
   if (outcome.code == 0) {
     efs_format(result, sizeof result, "running %s", job->mount);
     efs_write_file(job->directory, "result", result, 0644, 0);
@@ -183,15 +176,60 @@ static void clear_the_way(const struct efs_site *site, struct efs_job *job) {
 }
 
 /* The job file that the options or the directives made, kept for the user alone; or the job has failed. */
-static int keep_job_file(const struct efs_site *site, const struct efs_job *job, const char *text) {
+static int keep_job_file(const struct efs_site *site, const struct efs_job *job, const char **text) {
   static char directives[EFS_LARGEST_JOB];
-  const int told = text == NULL ? efs_read_directives(site, job, directives, sizeof directives) : 0;
-  if (text == NULL && told == 0) text = directives;
-  if (text != NULL && strlen(text) <= EFS_LARGEST_JOB && efs_write_file(job->directory, "job.yaml", text, 0400, job->uid) == 0) return 0;
+  const int told = *text == NULL ? efs_read_directives(site, job, directives, sizeof directives) : 0;
+  if (*text == NULL && told == 0) *text = directives;
+  if (*text != NULL && strlen(*text) <= EFS_LARGEST_JOB && efs_write_file(job->directory, "job.yaml", *text, 0400, job->uid) == 0) return 0;
   if (told > 0) put_off(site, job, "the directives of the script cannot be read back from slurmctld");
   else if (told < 0) fail_job(site, job, "the directives of the script cannot be read back");
   else fail_job(site, job, "the job file cannot be kept on this node");
   return -1;
+}
+
+/* What every job has. */
+static void begin_world(struct world *world, const struct efs_site *site, const struct efs_job *job) {
+  static const char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+  int n = 0;
+  memset(world, 0, sizeof *world);
+  efs_format(world->runtime, sizeof world->runtime, "EFS_RUNTIME_DIR=%s", site->run);
+  efs_format(world->id, sizeof world->id, "SLURM_JOB_ID=%u", job->id);
+  efs_format(world->name_of_node, sizeof world->name_of_node, "SLURMD_NODENAME=%s", site->node);
+  world->words[n++] = path;
+  world->words[n++] = world->runtime;
+  world->words[n++] = world->id;
+  world->words[n++] = world->name_of_node;
+}
+
+static void add_word(struct world *world, char *word, size_t size, const char *name, const char *value) {
+  int n = 0;
+  while (world->words[n] != NULL) ++n;
+  if (value[0] != '\0' && efs_format(word, size, "%s=%s", name, value) == 0) world->words[n] = word;
+}
+
+/* Which of the job's nodes this one is; or the job is put off, or has failed. */
+static int find_place(struct world *world, const struct efs_site *site, const struct efs_job *job) {
+  char index[EFS_NUMBER];
+  const int known = efs_find_node(site, job->id, &world->node, &world->nodes);
+  if (known == EFS_TOO_LONG) fail_job(site, job, "the list of the job's nodes is longer than 64 KiB, and slurmd does not say it; ask for fewer nodes, or for such as Slurm can write as ranges");
+  else if (known != 0) put_off(site, job, "slurmctld does not say which nodes the job has; it is away, or does not answer");
+  efs_format(index, sizeof index, "%u", world->node);
+  add_word(world, world->index, sizeof world->index, "SLURM_NODEID", index);
+  return known == 0 ? 0 : -1;
+}
+
+/* And what slurmctld has to be asked for, where the job file may have use for it; likewise. */
+static int ask_for_world(struct world *world, const struct efs_site *site, const struct efs_job *job, const char *text) {
+  char array[EFS_NUMBER] = "", task[EFS_NUMBER] = "", name[EFS_PATH] = "";
+  const int has_array = strstr(text, "%a") != NULL || strstr(text, "%A") != NULL, has_name = strstr(text, "%x") != NULL;
+  if ((has_array && efs_ask_array(site, job->id, array, task) < 0) || (has_name && efs_ask_name(site, job->id, name, sizeof name) < 0)) {
+    put_off(site, job, "slurmctld does not say what the job is called; it is away, or does not answer");
+    return -1;
+  }
+  add_word(world, world->array, sizeof world->array, "SLURM_ARRAY_JOB_ID", array);
+  add_word(world, world->task, sizeof world->task, "SLURM_ARRAY_TASK_ID", task);
+  add_word(world, world->name, sizeof world->name, "SLURM_JOB_NAME", name);
+  return 0;
 }
 
 /* Most jobs have no directives. Those that have know it themselves (task.c), and are put off. */
@@ -203,9 +241,8 @@ static int note_unasked(const struct efs_site *site, struct efs_job *job) {
 
 int efs_prolog(spank_t spank, const struct efs_site *site) {
   struct efs_job job;
+  struct world world;
   const char *text = getenv("SPANK_EFS_JOB"), *flags = getenv("SPANK_EFS_FLAGS");
-  char runtime[EFS_PATH + 24], id[32], node[EFS_PATH + 24], path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-  const char *environment[] = {path, runtime, id, node, NULL};
   if ((text == NULL && !site->directives) || efs_describe_job(spank, site, &job) != 0) return 0;
   if (text == NULL) {
     const int has = efs_has_directives(site, &job);
@@ -219,13 +256,12 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
     return 0;
   }
   note_began(&job, (long long)time(NULL), 0);
-  efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
-  efs_format(id, sizeof id, "SLURM_JOB_ID=%u", job.id);
-  efs_format(node, sizeof node, "SLURMD_NODENAME=%s", site->node);
+  begin_world(&world, site, &job);
   if (flags == NULL || strlen(flags) >= 160) flags = text == NULL ? "directives" : "";
   efs_write_file(job.directory, "flags", flags, 0644, 0);
-  if (keep_job_file(site, &job, text) != 0 || check_memory(site, &job, environment) != 0) return 0;
+  if (keep_job_file(site, &job, &text) != 0 || find_place(&world, site, &job) != 0 || ask_for_world(&world, site, &job, text) != 0) return 0;
+  if (check_memory(site, &job, world.words) != 0) return 0;
   efs_publish(site, &job, "staging-in", "");
-  if (choose_instance(site, &job, flags, environment) == 0) start(site, &job, environment);
+  if (choose_instance(site, &job, flags, world.words) == 0) start(site, &job, &world);
   return 0;
 }

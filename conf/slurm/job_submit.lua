@@ -9,8 +9,8 @@
 --   #EFS stage_out type=file|directory source=$EFS_MOUNT/PATH destination=PATH
 --
 -- Directives stand before the first command of the script, as #SBATCH lines do. Relative paths of the PFS are relative to
--- the directory of the submission. Inputs have one directory above them all, and so have results: the name below it is
--- the name in the mount. A list is a text file of the user's with an input in each line, relative to that directory or
+-- the directory of the submission; patterns such as %N are replaced on the nodes (efs-job(5)). Inputs have one directory above them all, and so have results: the name below it is
+-- the name in the mount, but for inputs that have another in their destination. A list is a text file of the user's with an input in each line, relative to that directory or
 -- below it; it is read when the job starts. What cannot be understood is refused, with its line. slurmctld looks at no file: an input that is
 -- missing fails the job when it starts.
 --
@@ -54,6 +54,11 @@ end
 
 local function absolute(path, work_dir) return normal(path:sub(1, 1) == "/" and path or work_dir .. "/" .. path) end
 
+-- So written that efs, which expands paths on the nodes, finds the text itself.
+local function literal(text) return (text:gsub("[%%$]", "%0%0")) end
+
+local function has_variable(path) return path:gsub("%$%$", ""):find("%$") ~= nil or path:sub(1, 1) == "~" end
+
 -- What stands behind the mount point's variable; nil where it does not begin with one.
 local function in_mount(path)
   for _, name in ipairs({"EFS_MOUNT", "DW_JOB_PRIVATE"}) do
@@ -90,18 +95,33 @@ local function add_list(job, words, work_dir)
   return take_root(job, job.root or normal(work_dir))
 end
 
+local function is_below(path, top) return path:sub(1, #top + 1) == top .. "/" end
+
+-- An input that appears under another name. Below the directory of the inputs before it, that of the submission, or else its own.
+local function add_renamed(job, source, name, work_dir)
+  local root = job.root or normal(work_dir)
+  if name == "" then return "name something below the mount point" end
+  if not is_below(source, root) then
+    if job.root then return "all inputs hang below one directory: " .. job.root .. ", and " .. source .. " does not" end
+    root = source:match("^(.+)/[^/]*$")
+    if not root then return source .. " has no directory above it but /" end
+  end
+  job.ins[#job.ins + 1] = {path = source:sub(#root + 2), as = name}
+  job.root, job.renamed = root, true
+end
+
 local function add_stage_in(job, words, work_dir)
   local why = words.type ~= "list" and check_kind(words)
   if why then return why end
   if not words.source then return "stage_in needs source=PATH" end
-  if words.source:sub(1, 1) == "$" then return "source of stage_in is a path of the PFS; variables are not known here" end
+  if has_variable(words.source) then return "source of stage_in is a path of the PFS; variables are not known here" end
   if words.type == "list" then return add_list(job, words, work_dir) end
   local source, root, name = absolute(words.source, work_dir)
   if words.destination then
     name = in_mount(words.destination)
     if not name then return "destination of stage_in must begin with $EFS_MOUNT/" end
     root = above(source, name)
-    if not root then return "an input keeps its name: " .. source .. " does not end in " .. name end
+    if not root then return add_renamed(job, source, name, work_dir) end
   else
     root = normal(work_dir)
     if source ~= root and source:sub(1, #root + 1) ~= root .. "/" then return source .. " is not below " .. root .. "; say where it goes: destination=$EFS_MOUNT/PATH" end
@@ -110,7 +130,7 @@ local function add_stage_in(job, words, work_dir)
   if name == "" then return "name something below " .. root .. ", not all of it" end
   why = take_root(job, root)
   if why then return why end
-  job.ins[#job.ins + 1] = name
+  job.ins[#job.ins + 1] = {path = name}
 end
 
 local function add_stage_out(job, words, work_dir)
@@ -119,6 +139,7 @@ local function add_stage_out(job, words, work_dir)
   if not words.source or not words.destination then return "stage_out needs source=$EFS_MOUNT/PATH and destination=PATH" end
   local name = in_mount(words.source)
   if not name or name == "" then return "source of stage_out must be a path below $EFS_MOUNT" end
+  if has_variable(words.destination) then return "destination of stage_out is a path of the PFS; variables are not known here" end
   local destination = absolute(words.destination, work_dir)
   local results = above(destination, name)
   if not results then return "a result keeps its name: " .. destination .. " does not end in " .. name end
@@ -142,8 +163,12 @@ local function quote(text) return '"' .. text:gsub('[\\"]', "\\%0") .. '"' end
 
 local function job_file(job, work_dir)
   local lines = {"global-settings:", "  mount-dir: /efs", "  root-dir: " .. quote(job.root or normal(work_dir)),
-                 job.results and "  results-dir: " .. quote(job.results) or "  in-place: true", "resources:"}
-  for _, name in ipairs(job.ins) do lines[#lines + 1] = "  - path: " .. quote(name) end
+                 job.results and "  results-dir: " .. quote(job.results) or not job.renamed and "  in-place: true" or nil}
+  lines[#lines + 1] = "resources:"
+  for _, input in ipairs(job.ins) do
+    lines[#lines + 1] = "  - path: " .. quote(input.path)
+    if input.as then lines[#lines + 1] = "    as: " .. quote(input.as) end
+  end
   for _, file in ipairs(job.lists) do lines[#lines + 1] = "  - list: " .. quote(file) end
   lines[#lines + 1] = "outputs:"
   for _, name in ipairs(job.outs) do lines[#lines + 1] = "  - path: " .. quote(name) end
@@ -161,7 +186,7 @@ end
 
 -- The job file's lines of a script's directives; nil where there are none; nil and why where one is wrong.
 function efs.read(script, work_dir)
-  if work_dir:find("%c") then work_dir = nil end
+  if work_dir:find("%c") then work_dir = nil else work_dir = literal(work_dir) end
   local job, found, commands, number = {ins = {}, lists = {}, outs = {}}, false, false, 0
   for line in (script .. "\n"):gmatch("(.-)\r?\n") do
     number = number + 1

@@ -1,4 +1,11 @@
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
 #include <iomanip>
 #include <iostream>
 
@@ -25,13 +32,26 @@ void show_values(World& world, const config::JobConfig& config) {
 
 namespace {
 
+// Also a directory of a backend on a tmpfs, there or still to be made. The root of a node without disks is one, and tells nothing
+// of where the job's node has its persistent memory.
+bool is_in_memory(const config::Backend& backend) {
+  if (backend.type == config::BackendType::dram) return true;
+  struct stat root {}, st {};
+  std::filesystem::path path = backend.daxfs;
+  while (::stat(path.c_str(), &st) != 0 && path.has_relative_path()) path = path.parent_path();
+  struct statfs fs {};
+  if (::stat("/", &root) != 0 || st.st_dev == root.st_dev || ::statfs(path.c_str(), &fs) != 0) return false;
+  return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
+}
+
 // What is declared to be stored in memory must fit there: pages that the job's programs write are charged to the job.
 Status check_memory(const JobArguments& arguments, const config::JobConfig& config) {
+  if (arguments.memory.empty() && arguments.node_memory.empty()) return {};
   std::uint64_t capacity = 0;
   std::string ids;
   int count = 0;
   for (const auto& backend : config.backends) {
-    if (backend.type != config::BackendType::dram || !backend.capacity) continue;
+    if (!backend.capacity || !is_in_memory(backend)) continue;
     capacity += *backend.capacity;
     ids += (count++ == 0 ? "" : ", ") + backend.id;
   }
@@ -50,6 +70,12 @@ Status check_memory(const JobArguments& arguments, const config::JobConfig& conf
   return {};
 }
 
+Status write_whole(const std::string& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out << text << std::flush;
+  return out ? Status{} : fail(errno != 0 ? errno : EIO, "cannot write " + file);
+}
+
 }  // namespace
 
 int check(World& world, const JobArguments& arguments) {
@@ -58,6 +84,8 @@ int check(World& world, const JobArguments& arguments) {
   for (const auto& given : {arguments.memory, arguments.node_memory})
     if (!given.empty() && !config::parse_size(given)) return report(world, {EINVAL, given + " is no size such as 4 GiB"}, exit_usage);
   if (const Status fits = check_memory(arguments, *config); !fits) return report(world, fits.error(), exit_usage);
+  if (!arguments.snapshot.empty())
+    if (const Status written = write_whole(arguments.snapshot, config->snapshot); !written) return report(world, written.error());
   if (world.json) {
     Json document{{"ok", true}, {"file", arguments.job_file}, {"name", config->name}, {"root_dir", config->root_dir}, {"mount_dir", config->mount_dir}, {"results_dir", config->results_dir}};
     if (arguments.show) document["values"] = values_of(*config);

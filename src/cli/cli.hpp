@@ -36,10 +36,11 @@ struct JobArguments {
   std::string node;          // NUMBER/NODES of a job on several nodes
   std::string interleaving;  // directory of the queue; wins over the job file
   bool debug = false;
-  bool at_submission = false;  // plan: what an earlier job makes may be missing
+  bool at_submission = false;  // check and plan: before the job is there, and perhaps not on a node like its own
+  std::string snapshot;        // check: file for what its nodes shall read; "": none. Needs at_submission
   bool foreground = false;
   bool show = false;
-  std::string memory, node_memory;  // check: of the batch job on a node, and of the largest node; "": not known
+  std::string memory, node_memory;  // check, and the latter plan: of the batch job on a node, and of the largest node; "": not known
   std::string memory_source = "--mem";
 };
 

@@ -29,7 +29,7 @@ int report(World& world, const Error& error, int code) {
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments) {
   const auto user = find_user(arguments.user.empty() ? std::to_string(::geteuid()) : arguments.user);
   if (!user) return std::unexpected(report(world, user.error()));
-  auto config = config::load_for_user(arguments.job_file, arguments.overrides, *user);
+  auto config = config::load_for_user(arguments.job_file, arguments.overrides, *user, arguments.at_submission);
   if (config) return *config;
   if (world.json) {
     Json problems = Json::array();

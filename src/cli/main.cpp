@@ -133,12 +133,16 @@ int main(int argc, char** argv) {
   start_verb->add_flag("-f,--foreground", job.foreground, "stay until the instance ends");
   CLI::App* plan_verb = verb("plan", "show what would move and whether it fits; moves nothing", [&] { return plan(world, job); });
   add_job_options(*plan_verb, job, false);
-  plan_verb->add_flag("--at-submission", job.at_submission, "what is marked from-job may be missing");
+  const char* before_job = "before the job is there: patterns such as %j are left to its nodes, what is marked from-job may be missing";
+  plan_verb->add_flag("--at-submission", job.at_submission, before_job);
+  plan_verb->add_option("--node-memory", job.node_memory, "with --at-submission: memory of the largest node, half of which a store in memory has without a capacity");
   CLI::App* check_job_verb = verb("check", "report all problems of a job file", [&] { return check(world, job); });
   add_job_options(*check_job_verb, job, false);
   check_job_verb->add_option("--memory", job.memory, "what the batch job asks for on a node (--mem of sbatch): no capacity in memory may be more");
   check_job_verb->add_option("--memory-source", job.memory_source, "which option or setting that comes from, for the message (default: --mem)");
   check_job_verb->add_option("--node-memory", job.node_memory, "memory of the largest node: likewise");
+  CLI::Option* submitting = check_job_verb->add_flag("--at-submission", job.at_submission, before_job);
+  check_job_verb->add_option("--snapshot", job.snapshot, "write to this file what the job's nodes shall read: the job file with the values of the environment in it")->needs(submitting);
   unsigned job_id = 0;
   std::string shared;
   CLI::App* status_verb = verb("status", "show instances", [&] { return job_id != 0 ? job_status(world, job_id, shared) : status(world, which); });

@@ -20,14 +20,21 @@ void forgive_from_job(const config::JobConfig& config, stage::Plan& plan) {
   std::erase_if(plan.problems, is_awaited);
 }
 
+// What the stores of the job will take. This may be a login node, whose own memory says nothing.
+stage::Rooms rooms_of(const JobArguments& arguments, const config::JobConfig& config) {
+  const auto memory = arguments.at_submission ? config::parse_size(arguments.node_memory) : std::optional(available_memory());
+  stage::Rooms rooms;
+  for (const auto& backend : config.backends) rooms.push_back(memory ? config::capacity_of(backend, *memory) : backend.capacity);
+  return rooms;
+}
+
 }  // namespace
 
 int plan(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
   if (!config) return config.error();
-  stage::Rooms rooms;
-  for (const auto& backend : config->backends) rooms.push_back(config::capacity_of(backend, available_memory()));
-  auto plan = stage::make_plan(*config, stage::posix_pfs(), rooms);
+  if (!arguments.node_memory.empty() && !config::parse_size(arguments.node_memory)) return report(world, {EINVAL, arguments.node_memory + " is no size such as 4 GiB"}, exit_usage);
+  auto plan = stage::make_plan(*config, stage::posix_pfs(), rooms_of(arguments, *config));
   if (!plan) return report(world, plan.error());
   if (arguments.at_submission) forgive_from_job(*config, *plan);
   const std::string no_takeover = no_takeover_reason(kernel_release());

@@ -33,7 +33,7 @@ const Resource* owning_resource(const JobConfig& config, std::string_view path) 
   std::size_t owner_depth = 0;
   for (const auto& resource : config.resources) {
     if (resource.is_list) continue;  // what it names is known to the planner only
-    const auto name = part_below(resource.path, config.root_dir);
+    const auto name = place_of(config, resource);
     const auto depth = deepest_match(path, [&](auto part) { return resource.is_glob ? glob_match(name, part) : part == name; });
     if (!depth) continue;
     const bool deeper = !owner || *depth > owner_depth;
@@ -53,6 +53,26 @@ const Resource* first_list(const JobConfig& config) {
 }
 
 }  // namespace
+
+std::string_view place_of(const JobConfig& config, const Resource& resource) {
+  return resource.as.empty() ? part_below(resource.path, config.root_dir) : std::string_view(resource.as);
+}
+
+std::string source_of(const JobConfig& config, std::string_view path) {
+  const Resource* owner = nullptr;
+  const auto holds = [&](const Resource& resource) {
+    const auto place = place_of(config, resource);
+    return place.empty() || is_within(path, place);
+  };
+  for (const auto& resource : config.resources) {
+    if (resource.is_list || resource.is_glob || !holds(resource)) continue;
+    if (owner == nullptr || place_of(config, resource).size() > place_of(config, *owner).size()) owner = &resource;
+  }
+  if (owner == nullptr || owner->as.empty()) return std::string(path);
+  const std::string source(part_below(owner->path, config.root_dir));
+  const auto below = part_below(path, owner->as);
+  return source + (source.empty() || below.empty() ? "" : "/") + std::string(below);
+}
 
 bool is_input(const JobConfig& config, std::string_view path) { return owning_resource(config, path) != nullptr; }
 

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 25> settings_keys{"name",   "root-dir",  
                                                          "access-log", "access-log-size", "workers",     "transfer-size", "on-conflict", "verify",    "max-rate",    "max-ops", "retries",
                                                          "interleaving", "deadline", "deletions", "new-files", "on-full", "cache", "cache-capacity"};
 constexpr std::array<std::string_view, 6> backend_keys{"id", "type", "capacity", "daxfs", "segment-size", "enforce"};
-constexpr std::array<std::string_view, 8> resource_keys{"path", "list", "backend", "flags", "distribute", "from-job", "priority", "reusable"};
+constexpr std::array<std::string_view, 9> resource_keys{"path", "list", "as", "backend", "flags", "distribute", "from-job", "priority", "reusable"};
 constexpr std::array<std::string_view, 3> output_keys{"path", "flags", "backend"};
 constexpr std::array<std::string_view, 5> site_keys{"runtime-dir", "global-settings", "backends", "limits", "fixed"};
 constexpr std::array<std::string_view, 3> limit_keys{"capacity", "workers", "transfer-size"};

@@ -19,6 +19,9 @@ struct Value {
   std::string text;
   Mark mark;
   Source source = Source::job_file;
+  // Before the job (Surroundings::before_job), of what is expanded:
+  std::string for_nodes = {};  // what its nodes expand to `text`, and to their values where it has patterns that only they know
+  bool open = false;           // it has some; in `text` they stay as they are
 };
 
 /// global-settings, or one entry of backends, resources or outputs.

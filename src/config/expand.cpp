@@ -13,8 +13,9 @@ struct Directive {
   const char* variable;
 };
 constexpr std::array directives{Directive{'j', "SLURM_JOB_ID"},   Directive{'A', "SLURM_ARRAY_JOB_ID"}, Directive{'a', "SLURM_ARRAY_TASK_ID"},
-                                Directive{'u', "SLURM_JOB_USER"}, Directive{'x', "SLURM_JOB_NAME"},     Directive{'N', "SLURMD_NODENAME"}};
-constexpr const char* known_directives = "known are %j %A %a %u %x %N; a percent sign is written %%";
+                                Directive{'u', "SLURM_JOB_USER"}, Directive{'x', "SLURM_JOB_NAME"},     Directive{'N', "SLURMD_NODENAME"},
+                                Directive{'t', "SLURM_NODEID"}};
+constexpr const char* known_directives = "known are %j %A %a %u %x %N %t; a percent sign is written %%";
 
 bool begins_name(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_'; }
 bool is_in_name(char c) { return begins_name(c) || (c >= '0' && c <= '9'); }
@@ -22,30 +23,45 @@ bool has_control(std::string_view text) {
   return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7F; });
 }
 
-// One value. Each step takes what it understands from the front of rest_, appends to result_, and is false where the
+// One value. Each step takes what it understands from the front of rest_, appends to the result, and is false where the
 // problem is reported.
 class Expansion {
  public:
   Expansion(const Value& value, std::string_view key, const Surroundings& surroundings, ProblemList& problems)
-      : value_(value), key_(key), surroundings_(surroundings), problems_(problems), rest_(value.text) {}
+      : value_(value), key_(key), surroundings_(surroundings), problems_(problems), rest_(value.text), result_(value) {}
 
-  std::string run() {
-    if (rest_.starts_with('~') && !take_home()) return {};
-    while (!rest_.empty()) {
-      const char c = rest_.front();
-      rest_.remove_prefix(1);
-      if (c == '%') {
-        if (!take_directive()) return {};
-      } else if (c == '$') {
-        if (!take_variable()) return {};
-      } else {
-        result_ += c;
-      }
-    }
-    return result_;
+  Value run() {
+    result_.text.clear();
+    if (!take_all()) result_.text.clear();
+    return std::move(result_);
   }
 
  private:
+  bool take_all() {
+    if (rest_.starts_with('~') && !take_home()) return false;
+    while (!rest_.empty()) {
+      const char c = rest_.front();
+      rest_.remove_prefix(1);
+      if (c != '%' && c != '$') put(std::string_view(&c, 1));
+      else if (!(c == '%' ? take_directive() : take_variable())) return false;
+    }
+    return true;
+  }
+
+  bool put(std::string_view text) {
+    result_.text += text;
+    if (surroundings_.before_job) result_.for_nodes += escape(text);
+    return true;
+  }
+
+  // Left to the nodes, and `text` is what is known of it here.
+  bool leave(const std::string& name, const std::string& text) {
+    result_.text += text;
+    result_.for_nodes += name;
+    result_.open = result_.open || text == name;
+    return true;
+  }
+
   bool report(const std::string& text, const std::string& suggestion) {
     problems_.add(value_.mark, text + " in " + in_quotes(key_), suggestion);
     return false;
@@ -54,30 +70,30 @@ class Expansion {
   bool take_home() {
     if (rest_ != "~" && !rest_.starts_with("~/")) return report("'~' with a name", "only ~/ is expanded; write the path out, or a name that begins with ~ as ./~...");
     if (surroundings_.home.empty()) return report("'~' has no value", "the user has no home directory; write the path out");
-    result_ += surroundings_.home;
     rest_.remove_prefix(1);
-    return true;
+    return put(surroundings_.home);
   }
 
   bool take_directive() {
     const char letter = rest_.empty() ? '\0' : rest_.front();
     if (!rest_.empty()) rest_.remove_prefix(1);
-    if (letter == '%') return result_ += '%', true;
+    if (letter == '%') return put("%");
     const auto* found = std::ranges::find(directives, letter, &Directive::letter);
     if (found == directives.end()) return report(letter == '\0' ? "a single % at the end" : "unknown " + in_quotes(std::string("%") + letter), known_directives);
     const std::string name = std::string("%") + letter;
+    // What the environment says of a job is of another one, from within which this one is submitted.
+    if (surroundings_.before_job) return leave(name, letter == 'u' && !surroundings_.user.empty() ? surroundings_.user : name);
     std::string text = surroundings_.find(found->variable).value_or("");
     // The name of the user and of the node are known without Slurm.
     if (text.empty() && letter == 'u') text = surroundings_.user;
     if (text.empty() && letter == 'N') text = surroundings_.node;
     if (text.empty()) return report(name + " has no value: " + found->variable + " is not set", "set it, or take " + name + " out; Slurm sets it in jobs" + (letter == 'A' || letter == 'a' ? " of an array" : ""));
     if (text.contains('/') || text == "." || text == ".." || has_control(text)) return report(name + " is " + in_quotes(text) + " (" + found->variable + "), which cannot be part of a name", "choose another one without '/'");
-    result_ += text;
-    return true;
+    return put(text);
   }
 
   bool take_variable() {
-    if (rest_.starts_with('$')) return result_ += '$', rest_.remove_prefix(1), true;
+    if (rest_.starts_with('$')) return rest_.remove_prefix(1), put("$");
     const bool braces = rest_.starts_with('{');
     if (braces) rest_.remove_prefix(1);
     const auto end = std::ranges::find_if_not(rest_, is_in_name);
@@ -89,8 +105,7 @@ class Expansion {
     // An empty one would move what follows to another place: "$SCRATCH/out" must not be "/out".
     if (!text || text->empty()) return report("the environment variable " + name + " is " + (text ? "empty" : "not set"), "set it, or write the value out; a dollar sign is written $$");
     if (has_control(*text)) return report("the environment variable " + name + " holds a control character", "no path of a job file can");
-    result_ += *text;
-    return true;
+    return put(*text);
   }
 
   const Value& value_;
@@ -98,21 +113,27 @@ class Expansion {
   const Surroundings& surroundings_;
   ProblemList& problems_;
   std::string_view rest_;
-  std::string result_;
+  Value result_;
 };
 
 }  // namespace
 
-bool is_expanded(std::string_view key) { return key == "path" || key == "list" || std::ranges::find(expanded_keys, key) != expanded_keys.end(); }
+bool is_expanded(std::string_view key) { return key == "path" || key == "list" || key == "as" || std::ranges::find(expanded_keys, key) != expanded_keys.end(); }
 
-std::string expand(const Value& value, std::string_view key, const Surroundings& surroundings, ProblemList& problems) {
+std::string escape(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) escaped.append(c == '%' || c == '$' ? 2 : 1, c);
+  return escaped;
+}
+
+Value expand(const Value& value, std::string_view key, const Surroundings& surroundings, ProblemList& problems) {
   return Expansion(value, key, surroundings, problems).run();
 }
 
 void expand(Section& section, const Surroundings& surroundings, ProblemList& problems) {
   for (auto at = section.values.begin(); at != section.values.end();) {
     if (is_expanded(at->first) && at->second.source != Source::command_line) {
-      at->second.text = expand(at->second, at->first, surroundings, problems);
+      at->second = expand(at->second, at->first, surroundings, problems);
       if (at->second.text.empty()) {
         section.bad.insert(at->first);
         at = section.values.erase(at);

@@ -12,14 +12,18 @@ namespace efs::config {
 /// Is the value of this key (a path, or the name) expanded at all?
 bool is_expanded(std::string_view key);
 
-/// `value.text` with everything in it replaced:
+/// `value` with everything in its text replaced:
 ///   %j %A %a %u %x %N  as in Slurm's file names (sbatch(1)); their values never hold a '/'
+///   %t             the number of the node in the job
 ///   $NAME ${NAME}      the environment
 ///   ~ at the start     the home directory of the job's user
 ///   %% $$              % and $
 /// What has no value is reported at the value's place, with its name, and the text is "" then. Values are not
-/// expanded again.
-std::string expand(const Value& value, std::string_view key, const Surroundings& surroundings, ProblemList& problems);
+/// expanded again. Before the job the first two lines, but for %u, stay as they are.
+Value expand(const Value& value, std::string_view key, const Surroundings& surroundings, ProblemList& problems);
+
+/// `text` so written that it expands to itself.
+std::string escape(std::string_view text);
 
 /// Expands in place; values of keys that cannot be expanded become bad.
 void expand(Section& section, const Surroundings& surroundings, ProblemList& problems);

@@ -55,6 +55,7 @@ std::optional<std::uint64_t> capacity_of(const Backend& backend, std::uint64_t m
 /// root_dir itself is never part of the pattern.
 struct Resource {
   std::string path;  // absolute, below root_dir, or root_dir itself: all of it; with is_list of a file anywhere
+  std::string as = {};  // where it appears, relative to the mount point; "": where it is below root_dir. Not of globs and lists
   std::string backend;
   FileClass file_class = FileClass::temporary;
   bool is_glob = false;
@@ -64,6 +65,7 @@ struct Resource {
   int priority = 0;  // higher ones are staged in first
   bool reusable = false;  // clean, it stays in the node's cache for later jobs
   int line = 0;  // of the job file, for messages
+  bool open = false;  // its path has patterns of a job that is only being submitted
 };
 
 /// The class of files that do not exist when the job starts.
@@ -126,6 +128,9 @@ struct JobConfig {
   std::vector<OutputRule> outputs;
   std::vector<EffectiveValue> effective;  // for people
   Circumstances circumstances;            // where load_for_user() or reload() made it
+  // Before the job (Surroundings::before_job):
+  bool root_open = false, results_open = false;  // these directories have patterns that only its nodes know
+  std::string snapshot;                          // the job file as its nodes shall read it
 };
 
 /// Does `path` (relative, "a/b/c") match `pattern` as glob(7) with ** for any number of components, none included?
@@ -140,6 +145,12 @@ FileClass classify(const JobConfig& config, std::string_view path, bool staged_i
 
 /// The same, and in `why` the rule that decided, for people.
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in, std::string& why);
+
+/// Where a resource that is no list appears, relative to the mount point: a pattern, if it is one.
+std::string_view place_of(const JobConfig& config, const Resource& resource);
+
+/// Where on the PFS, relative to root_dir, an input comes from that appears at `path`.
+std::string source_of(const JobConfig& config, std::string_view path);
 
 /// Does a resource that is no list name or hold `path`? What lists name is known to those who read them.
 bool is_input(const JobConfig& config, std::string_view path);

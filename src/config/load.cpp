@@ -40,11 +40,12 @@ std::expected<JobConfig, std::vector<Problem>> load(const std::string& file, con
   return parse(*text, file, overrides, surroundings);
 }
 
-std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file, const Overrides& overrides, const User& user) {
+std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file, const Overrides& overrides, const User& user, bool before_job) {
   auto surroundings = surroundings_of_process(user);
   auto site = load_site(surroundings);
   if (!site) return std::unexpected(std::move(site.error()));
   surroundings.site = std::move(*site);
+  surroundings.before_job = before_job;
   Circumstances used{.variables = {}, .settings = overrides.settings, .user = surroundings.user, .home = surroundings.home, .node = surroundings.node};
   surroundings.variable = [&used, all = surroundings.variable](const std::string& name) {
     auto value = all(name);

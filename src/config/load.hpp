@@ -41,8 +41,9 @@ std::expected<JobConfig, std::vector<Problem>> parse(const std::string& text, co
 /// Reads `file` and parses it; an unreadable file is one Problem.
 std::expected<JobConfig, std::vector<Problem>> load(const std::string& file, const Overrides& overrides = {}, const Surroundings& surroundings = {});
 
-/// load() as the programs do it: for a job of `user`, with the environment of this process and the site file.
-std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file, const Overrides& overrides, const User& user);
+/// load() as the programs do it: for a job of `user`, with the environment of this process and the site file; perhaps before
+/// the job, when it is submitted.
+std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file, const Overrides& overrides, const User& user, bool before_job = false);
 
 /// parse() of a job file that load_for_user() once read, by somebody else and later: with what was around it then, and the
 /// site file of now, unless the file does not go with that any more.

@@ -25,7 +25,7 @@ void refuse_fixed(const Value& value, std::string_view key, const Value& site, P
 std::string meaning_of(const Value& value, std::string_view key, const Surroundings& surroundings) {
   ProblemList ignored;
   if (is_expanded(key)) {
-    const auto text = value.source == Source::command_line ? value.text : expand(value, key, surroundings, ignored);
+    const auto text = value.source == Source::command_line ? value.text : expand(value, key, surroundings, ignored).text;
     return key == "name" || text.empty() ? text : absolute_path(text).value_or(text);
   }
   const auto size = parse_size(value.text);

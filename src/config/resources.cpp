@@ -79,11 +79,13 @@ void read_list(const Section& section, Resource& resource, const JobConfig& conf
     if (section.find(key)) problems.add(section.mark_of(key), in_quotes(key) + " does not go with 'list'", why);
   };
   refuse("path", "make two resources of it");
+  refuse("as", "what a list names keeps its place below root-dir");
   refuse("distribute", "every node gets what a list names");
   refuse("from-job", "a list is read when the job is submitted, too");
   const auto* value = section.find("list");
   if (!value || !is_usable_path(*value, "list", problems)) return;
   if (config.root_dir.empty() && !value->text.starts_with('/')) return;  // reported: nothing to judge by
+  resource.open = value->open || (config.root_open && !value->text.starts_with('/'));
   resource.path = *absolute_path(value->text.starts_with('/') ? value->text : config.root_dir + "/" + value->text);
   for (const auto& other : config.resources) {
     if (!other.is_list) continue;
@@ -98,6 +100,17 @@ void read_placement(const Section& settings, JobConfig& config, ProblemList& pro
   static constexpr std::array words{Word{"error", static_cast<int>(OnFull::error)}, Word{"spill", static_cast<int>(OnFull::spill)}};
   config.on_full = read_word(settings, "on-full", words, config.on_full, problems);
   config.new_files = find_backend(config, read_backend_id(settings, "new-files", config.backends.front().id, config, problems)).value_or(0);
+}
+
+// Where the resource appears, if not where it is below root-dir.
+void read_as(const Section& section, Resource& resource, const JobConfig& config, ProblemList& problems) {
+  const auto* value = section.find("as");
+  if (!value || !is_usable_path(*value, "as", problems)) return;
+  const auto path = value->text.starts_with('/') ? std::nullopt : relative_path(value->text);
+  if (!path || path->empty() || has_wildcard(*path)) problems.add(value->mark, "'as' is " + in_quotes(value->text), "name a path below the mount point, as in inputs/mesh.h5");
+  else if (resource.is_glob) problems.add(value->mark, "'as' does not go with a pattern", "name the directory above its files, or each of them");
+  else if (config.in_place) problems.add(value->mark, "'as' does not go with in-place: a result would not go to where its input is", "name a results-dir");
+  else resource.as = *path;
 }
 
 void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
@@ -120,11 +133,13 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
     const auto* value = section.require("path", problems);
     const auto path = value ? path_below_root(*value, config.root_dir, problems) : std::nullopt;
     if (path) {
+      resource.open = value->open;
       resource.is_glob = has_wildcard(*path);
       resource.path = path->empty() ? config.root_dir : config.root_dir + "/" + *path;
-      if (const auto [first, is_new] = first_lines.try_emplace(*path, resource.line); !is_new) {
-        problems.add(value->mark, "resource " + in_quotes(value->text) + " is listed twice", "it is already at line " + std::to_string(first->second));
-      }
+      read_as(section, resource, config, problems);
+      const auto [first, is_new] = first_lines.try_emplace(resource.as.empty() ? *path : resource.as, resource.line);
+      if (!is_new && resource.as.empty()) problems.add(value->mark, "resource " + in_quotes(value->text) + " is listed twice", "it is already at line " + std::to_string(first->second));
+      else if (!is_new) problems.add(section.mark_of("as"), "another resource is at " + in_quotes(resource.as) + ", too", "it is at line " + std::to_string(first->second));
     }
     config.resources.push_back(std::move(resource));
   }

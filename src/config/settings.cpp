@@ -32,6 +32,7 @@ std::string read_name(const Section& settings, const std::string& file, ProblemL
   const auto* value = settings.find("name");
   if (!value) return default_name(file);
   const std::string& name = value->text;
+  if (value->open) return name;
   bool good = name.size() <= longest_name && !name.starts_with('.') && !name.starts_with('-');
   for (const char c : name) good = good && is_name_character(c);
   if (!good) {
@@ -50,6 +51,11 @@ std::string read_level(const Section& settings, const std::string& fallback, Pro
   static constexpr std::array words{Word{"error", 0}, Word{"warn", 1}, Word{"info", 2}, Word{"debug", 3}};
   const auto* word = find_word(settings, "log-level", words, problems);
   return word ? std::string(word->name) : fallback;
+}
+
+bool is_open(const Section& settings, std::string_view key) {
+  const auto* value = settings.find(key);
+  return value != nullptr && value->open;
 }
 
 // The three directories. "/" is refused: below it everything would be input, hidden or overwritten.
@@ -75,6 +81,8 @@ void read_settings(const Section& settings, const std::string& file, JobConfig& 
   config.root_dir = read_directory(settings, "root-dir", problems);
   config.mount_dir = read_directory(settings, "mount-dir", problems);
   config.results_dir = read_directory(settings, "results-dir", problems);
+  config.root_open = is_open(settings, "root-dir");
+  config.results_open = is_open(settings, "results-dir");
   config.in_place = read_in_place(settings, problems);
   config.log_file = read_path(settings, "log-file", problems);
   config.interleaving = read_path(settings, "interleaving", problems);
@@ -86,7 +94,9 @@ void read_settings(const Section& settings, const std::string& file, JobConfig& 
   config.access_log_size = read_size(settings, "access-log-size", least_access_log, no_limit, problems).value_or(config.access_log_size);
   config.workers = static_cast<unsigned>(read_number(settings, "workers", 1, most_workers, static_cast<int>(config.workers), problems));
   config.transfer_size = read_size(settings, "transfer-size", least_transfer, most_transfer, problems).value_or(config.transfer_size);
-  if (config.in_place && !settings.find("results-dir") && !settings.bad.contains("results-dir")) config.results_dir = config.root_dir;
+  if (!config.in_place || settings.find("results-dir") || settings.bad.contains("results-dir")) return;
+  config.results_dir = config.root_dir;
+  config.results_open = config.root_open;
 }
 
 }  // namespace efs::config

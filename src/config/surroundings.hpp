@@ -19,6 +19,7 @@ struct Surroundings {
   std::string home;  // his home directory
   std::string node;  // name of this node, without domain
   std::shared_ptr<const Site> site;
+  bool before_job = false;  // a batch job that is being submitted: its number, its nodes and the like are not known yet
 
   std::optional<std::string> find(const std::string& name) const { return variable ? variable(name) : std::nullopt; }
 };

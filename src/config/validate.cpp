@@ -6,6 +6,7 @@
 #include "config/expand.hpp"
 #include "config/paths.hpp"
 #include "config/precedence.hpp"
+#include "config/snapshot.hpp"
 
 namespace efs::config {
 namespace {
@@ -102,6 +103,7 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
   check_daxfs(document.backends, config, problems);
   if (surroundings.site) apply_limits(*surroundings.site, document, config, problems);
   config.effective = effective_values(document, config, surroundings);
+  if (surroundings.before_job) config.snapshot = write_snapshot(document, problems);
   return config;
 }
 

@@ -99,7 +99,7 @@ void Instance::open_cache() {
   auto cache = stage::Cache::open(config.cache, config.cache_capacity);
   if (!cache) return log::warn("event=cache_unusable reason=\"{}\" note=\"nothing is reused\"", describe(cache.error()));
   cache_ = std::move(*cache);
-  sharer_ = std::make_unique<stage::InputSharer>(*cache_, config.root_dir);
+  sharer_ = std::make_unique<stage::InputSharer>(*cache_, config);
 }
 
 // When the job began, by the PFS's clock: what is newer in results-dir at the end is another node's. The manifest keeps

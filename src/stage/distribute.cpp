@@ -8,19 +8,16 @@ namespace {
 
 // The resource that names the path or holds it most deeply, as for its class.
 const config::Resource* resource_of(const config::JobConfig& config, const std::string& path) {
-  const std::string whole = config.root_dir + "/" + path;
   const config::Resource* best = nullptr;
+  const auto place = [&](const config::Resource& resource) { return config::place_of(config, resource); };
   const auto holds = [&](const config::Resource& resource) {
-    if (resource.is_glob) {
-      const std::string pattern = resource.path.substr(config.root_dir.size() + 1);
-      for (std::string part = path; !part.empty(); part.resize(part.rfind('/') == part.npos ? 0 : part.rfind('/')))
-        if (config::glob_match(pattern, part)) return true;
-      return false;
-    }
-    return whole == resource.path || resource.path == config.root_dir || whole.starts_with(resource.path + "/");
+    if (!resource.is_glob) return place(resource).empty() || path == place(resource) || path.starts_with(std::string(place(resource)) + "/");
+    for (std::string part = path; !part.empty(); part.resize(part.rfind('/') == part.npos ? 0 : part.rfind('/')))
+      if (config::glob_match(place(resource), part)) return true;
+    return false;
   };
   for (const auto& resource : config.resources)
-    if (!resource.is_list && holds(resource) && (best == nullptr || resource.path.size() > best->path.size())) best = &resource;
+    if (!resource.is_list && holds(resource) && (best == nullptr || place(resource).size() > place(*best).size())) best = &resource;
   return best;
 }
 

@@ -66,7 +66,7 @@ std::string fate_of_gone(const config::JobConfig& config, const std::string& nam
 }
 
 Json absent(const config::JobConfig& config, const std::string& name, fs::Staging& staging, PfsIo& pfs) {
-  const std::string there = (config.root_dir == "/" ? "" : config.root_dir) + "/" + name;
+  const std::string there = (config.root_dir == "/" ? "" : config.root_dir) + "/" + config::source_of(config, name);
   const auto attributes = pfs.lstat(AT_FDCWD, there);
   Json answer{{"path", name}, {"in_buffer", false}, {"on_pfs", attributes.has_value()}};
   std::string text = name + ": not in the buffer\n";
@@ -106,7 +106,7 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
   std::string text = (name.empty() ? "." : name) + ": " + type_of(item->attributes.st_mode) + ", " + format_bytes(static_cast<std::uint64_t>(item->attributes.st_size)) + "\n";
   text += "  it is in     " + where + (S_ISREG(item->attributes.st_mode) ? ", " + format_bytes(answer["allocated"].get<std::uint64_t>()) + " allocated" : "") + "\n";
   text += "  class        " + std::string(name_of(file_class)) + ": " + why + "\n";
-  text += "  state        " + std::string(is_dirty(*item) ? "dirty" : "clean") + (item->origin ? ", staged in from " + config.root_dir + "/" + item->path : "") + "\n";
+  text += "  state        " + std::string(is_dirty(*item) ? "dirty" : "clean") + (item->origin ? ", staged in from " + config.root_dir + "/" + config::source_of(config, item->path) : "") + "\n";
   if (staging.lost_its_content(*item)) {
     answer["content_lost"] = true;
     text += "  content      power loss took it before the first fsync: the file is empty since\n";

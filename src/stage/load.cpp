@@ -107,8 +107,10 @@ class Load {
     config.results_dir.clear();
     for (const auto& name : request_.names) {
       config::Resource resource;
-      resource.path = name.empty() ? config.root_dir : (config.root_dir == "/" ? "" : config.root_dir) + "/" + name;
-      resource.is_glob = config::has_wildcard(name) && !pfs_.lstat(AT_FDCWD, resource.path);
+      const std::string source = config::source_of(config_, name);
+      if (source != name) resource.as = name;
+      resource.path = source.empty() ? config.root_dir : (config.root_dir == "/" ? "" : config.root_dir) + "/" + source;
+      resource.is_glob = config::has_wildcard(name) && resource.as.empty() && !pfs_.lstat(AT_FDCWD, resource.path);
       resource.reusable = is_reusable(resource.path);
       config.resources.push_back(std::move(resource));
     }
@@ -287,7 +289,7 @@ class Load {
     progress_.begin(1, bytes);
     auto root = pfs_.open(AT_FDCWD, config_.root_dir, directory_flags);
     if (!root) return std::unexpected(root.error());
-    auto source = pfs_.open_beneath(root->get(), entry.path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    auto source = pfs_.open_beneath(root->get(), entry.from(), O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (!source) return std::unexpected(source.error());
     Scratch scratch(options_.transfer_size);
     for (const auto& part : parts) EFS_TRY(copy_part({pfs_, source->get()}, {posix_pfs(), container}, part, scratch, progress_));

@@ -31,6 +31,7 @@ nlohmann::json entry_json(const Plan& plan, const PlanEntry& entry) {
     if (!plan.shares.empty()) json["backend"] = plan.shares.at(entry.place).backend;
     json["reusable"] = entry.reusable;
   }
+  if (entry.source) json["source"] = *entry.source;
   if (!entry.link_to.empty()) json["link_to"] = entry.link_to;
   if (entry.type == EntryType::symlink) json["target"] = entry.target;
   return json;

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/text.hpp"
+#include "config/paths.hpp"
 #include "stage/paths.hpp"
 #include "stage/placement.hpp"
 #include "stage/survey.hpp"
@@ -34,8 +35,10 @@ class Planner {
     // Of all together only where it is known of each.
     if (std::ranges::all_of(rooms, [](const auto& room) { return room.has_value(); }))
       for (const auto& room : rooms) plan_.capacity = plan_.capacity.value_or(0) + *room;
-    auto root = pfs_.open(AT_FDCWD, config_.root_dir, directory_flags);
-    if (root) {
+    auto root = pfs_.open(AT_FDCWD, known_part(config_.root_dir, config_.root_open), directory_flags);
+    if (root && config_.root_open) {
+      skip(config_.root_dir, for_the_nodes);
+    } else if (root) {
       root_ = std::move(*root);
       survey_.emplace(pfs_, root_.get());
       find_own_files();
@@ -51,6 +54,15 @@ class Planner {
   }
 
  private:
+  static constexpr const char* for_the_nodes = "has patterns that only the job's nodes know: looked at when the job starts";
+
+  /// What lies above the first pattern; all of it where there is none.
+  static std::string known_part(const std::string& path, bool open) {
+    if (!open) return path;
+    const std::string above = parent_of(path.substr(0, path.find_first_of("%*?[")));
+    return above.empty() && path.starts_with('/') ? "/" : above;
+  }
+
   void problem(const std::string& path, std::string reason) {
     if (!place_.empty()) return plan_.problems.push_back({.path = place_, .reason = path + " " + reason, .line = line_});
     plan_.problems.push_back({.path = path, .reason = std::move(reason), .line = line_});
@@ -75,10 +87,13 @@ class Planner {
     priority_ = resource.priority;
     reusable_ = resource.reusable;
     const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";
-    if (resource.is_list) {
+    as_ = resource.as.empty() ? nullptr : &resource;
+    if (resource.open) {
+      add_open(resource, prefix);
+    } else if (resource.is_list) {
       add_list(resource.path);
     } else if (resource.path == config_.root_dir) {
-      add_children("");
+      add_root();
     } else if (!resource.path.starts_with(prefix)) {
       problem(resource.path, "is not below root-dir " + config_.root_dir);
     } else if (resource.is_glob) {
@@ -87,6 +102,48 @@ class Planner {
       add_path(resource.path.substr(prefix.size()));
     }
     line_ = 0;
+    as_ = nullptr;
+  }
+
+  void add_root() {
+    if (as_ != nullptr) {
+      const auto attributes = add_places() ? pfs_.fstat(root_.get()) : std::unexpected(Error{EINVAL, ""});  // told of
+      if (!attributes) return;
+      insert("", EntryType::directory, *attributes);
+    }
+    add_children("");
+  }
+
+  /// Where on the mount appears what the PFS has at `path`.
+  std::string placed(const std::string& path) const {
+    if (as_ == nullptr) return path;
+    const auto below = config::part_below(absolute(path), as_->path);
+    return below.empty() ? as_->as : as_->as + "/" + std::string(below);
+  }
+
+  /// The directories above it on the mount: such as root-dir has of these names, or else like root-dir itself.
+  bool add_places() {
+    for (auto slash = as_->as.find('/'); slash != std::string::npos; slash = as_->as.find('/', slash + 1)) {
+      const std::string above = as_->as.substr(0, slash);
+      if (const auto known = entries_.find(above); known != entries_.end()) {
+        if (known->second.type == EntryType::directory) continue;
+        return problem(as_->path, "cannot be at " + as_->as + ": " + absolute(known->second.from()) + " is at " + above), false;
+      }
+      const auto directory = pfs_.open_beneath(root_.get(), above, directory_flags);
+      const auto attributes = pfs_.fstat(directory ? directory->get() : root_.get());
+      if (!attributes) return problem(config_.root_dir, "cannot be read: " + describe(attributes.error())), false;
+      insert_at(above, directory ? std::nullopt : std::optional<std::string>(""), EntryType::directory, *attributes);
+    }
+    return true;
+  }
+
+  /// Before the job: what holds it has to be there.
+  void add_open(const config::Resource& resource, const std::string& prefix) {
+    const bool below_root = !resource.is_list && resource.path.starts_with(prefix);
+    const std::string path = below_root ? resource.path.substr(prefix.size()) : resource.path, known = known_part(path, true);
+    const auto directory = below_root ? pfs_.open_beneath(root_.get(), known, directory_flags) : pfs_.open(AT_FDCWD, known, directory_flags);
+    if (!directory) return problem(below_root ? absolute(known) : known, missing(directory.error()));
+    skip(path, for_the_nodes);
   }
 
   /// What the list names, looked at side by side.
@@ -130,7 +187,11 @@ class Planner {
   bool add_parents(const std::string& path) {
     for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
       const std::string parent = path.substr(0, slash);
-      if (const auto known = entries_.find(parent); known != entries_.end() && known->second.type == EntryType::directory) continue;
+      if (const auto known = entries_.find(parent); as_ == nullptr && known != entries_.end()) {
+        const bool directory = known->second.type == EntryType::directory;
+        if (!directory && known->second.source) return problem(absolute(path), absolute(known->second.from()) + " is at " + parent), false;
+        if (directory && !known->second.source) continue;
+      }
       auto directory = pfs_.open_beneath(root_.get(), parent_of(parent), directory_flags);
       if (!directory) return problem(absolute(parent_of(parent)), "cannot be read: " + describe(directory.error())), false;
       auto attributes = pfs_.lstat(directory->get(), leaf_of(parent));
@@ -140,9 +201,9 @@ class Planner {
         return false;
       }
       if (!S_ISDIR(attributes->st_mode)) return problem(absolute(path), absolute(parent) + " is not a directory"), false;
-      insert(parent, EntryType::directory, *attributes);
+      if (as_ == nullptr) insert(parent, EntryType::directory, *attributes);
     }
-    return true;
+    return as_ == nullptr || add_places();
   }
 
   static std::string missing(const Error& error) {
@@ -150,8 +211,13 @@ class Planner {
   }
 
   PlanEntry& insert(const std::string& path, EntryType type, const struct stat& attributes) {
+    return insert_at(placed(path), as_ == nullptr ? std::nullopt : std::optional(path), type, attributes);
+  }
+
+  PlanEntry& insert_at(const std::string& path, std::optional<std::string> source, EntryType type, const struct stat& attributes) {
     PlanEntry entry;
     entry.path = path;
+    entry.source = std::move(source);
     entry.type = type;
     if (type == EntryType::file) {
       entry.size = static_cast<std::uint64_t>(attributes.st_size);
@@ -180,8 +246,9 @@ class Planner {
       case Found::Problem::target: return problem(absolute(path), "cannot be read: " + describe(found.error)), false;
       case Found::Problem::listing: return problem(absolute(path), "directory cannot be read: " + describe(found.error)), false;
     }
-    const auto known = entries_.find(path);
-    if (known != entries_.end() && known->second.type != EntryType::directory) {
+    const auto known = entries_.find(placed(path));
+    if (known != entries_.end() && (known->second.type != EntryType::directory || !S_ISDIR(found.attributes.st_mode))) {
+      if (known->second.from() != path) return problem(absolute(path), "would be at " + known->first + ", and so would " + absolute(known->second.from())), false;
       ask_again(known->second);
       return true;
     }
@@ -213,10 +280,10 @@ class Planner {
   }
 
   bool add_children(const std::string& path) {
-    if (!complete_.insert(path).second) return ask_again(path), true;  // an overlapping resource was here before
+    if (!complete_.insert({placed(path), path}).second) return ask_again(placed(path)), true;  // an overlapping resource was here before
     bool all = true;
     for (const auto& found : survey_->below(path)) {
-      if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode)) complete_.insert(found.path);
+      if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode)) complete_.insert({placed(found.path), found.path});
       all = add_found(found, false, false) && all;
     }
     return all;
@@ -278,9 +345,9 @@ class Planner {
   void check_results_dir() {
     if (config_.results_dir.empty()) return;
     // stage-out creates what is missing, so the nearest ancestor that exists decides.
-    std::string path = config_.results_dir;
+    std::string path = known_part(config_.results_dir, config_.results_open);
     auto there = pfs_.open(AT_FDCWD, path, O_PATH);
-    const bool exists = there.has_value();
+    const bool exists = there.has_value() && !config_.results_open;
     while (!there && there.error().code == ENOENT && path.size() > 1) {
       path = parent_of(path).empty() ? "/" : parent_of(path);
       there = pfs_.open(AT_FDCWD, path, O_PATH);
@@ -341,7 +408,7 @@ class Planner {
 
   /// Whole grains that the file's holes save; 0 where the PFS does not tell.
   std::uint64_t hole_bytes(const PlanEntry& entry) {
-    auto file = pfs_.open_beneath(root_.get(), entry.path, O_RDONLY | O_NONBLOCK);
+    auto file = pfs_.open_beneath(root_.get(), entry.from(), O_RDONLY | O_NONBLOCK);
     if (!file) return 0;
     std::uint64_t data = 0;
     for (std::uint64_t at = 0; at < entry.size;) {
@@ -365,7 +432,8 @@ class Planner {
   bool reusable_ = false;
   std::map<std::pair<dev_t, ino_t>, std::string> own_;  // by device and inode, the key of the job file that names it
   std::map<std::string, PlanEntry> entries_;
-  std::set<std::string> complete_;  // directories whose children are in entries_
+  const config::Resource* as_ = nullptr;  // the resource that is being added, where it appears elsewhere than on the PFS
+  std::set<std::pair<std::string, std::string>> complete_;  // directories, here and on the PFS, whose children are in entries_
   Plan plan_;
 };
 

@@ -18,7 +18,8 @@ enum class EntryType : std::uint8_t { directory, file, symlink };
 
 /// One name to stage in.
 struct PlanEntry {
-  std::string path;  // relative to root_dir
+  std::string path;  // relative to the mount point
+  std::optional<std::string> source = std::nullopt;  // where it comes from, relative to root_dir; nullopt: as `path`
   EntryType type = EntryType::file;
   std::uint64_t size = 0;       // bytes; 0 for directories
   std::uint64_t allocated = 0;  // bytes on the PFS: less than size for sparse files
@@ -32,6 +33,8 @@ struct PlanEntry {
   bool linked = false;  // the PFS has more names of this file, perhaps not below a resource
   std::string link_to;  // "", or another name of the same file: one of the plan without a link_to, or one in the buffer
   bool reusable = false;  // one of them says so: it may come from the cache, and go there
+
+  const std::string& from() const { return source ? *source : path; }
 };
 
 /// Why the job must not start: the object, what is wrong with it, and where the job file asks for it (0: nowhere).

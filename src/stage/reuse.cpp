@@ -10,14 +10,14 @@ std::string path_on_pfs(const std::string& root_dir, const std::string& path) { 
 }  // namespace
 
 void InputSharer::part(int container, const std::string& staged_as) {
-  for (const auto& name : fs::split_names(staged_as)) cache_.part(container, path_on_pfs(root_dir_, name));
+  for (const auto& name : fs::split_names(staged_as)) cache_.part(container, path_on_pfs(config_.root_dir, config::source_of(config_, name)));
 }
 
 Reuse::File Reuse::look_at(const PlanEntry& entry, const Result<struct stat>& source) const {
   File file;
   if (cache_ == nullptr || !entry.reusable || entry.size == 0 || !source || !S_ISREG(source->st_mode)) return file;
   file.since = to_ns(to_timespec(file_time_now()));
-  file.key = CacheKey{.path = path_on_pfs(root_dir_, entry.path),
+  file.key = CacheKey{.path = path_on_pfs(root_dir_, entry.from()),
                       .version = {.device = source->st_dev, .inode = source->st_ino, .size = static_cast<std::uint64_t>(source->st_size), .mtime = to_ns(source->st_mtim), .ctime = to_ns(source->st_ctim)}};
   return file;
 }

@@ -15,15 +15,15 @@
 
 namespace efs::stage {
 
-/// The cache as it is told of changes by the file system of the inputs below `root_dir`. Thread-safe.
+/// The cache as it is told of changes by the file system of the job's inputs; `config` outlives it. Thread-safe.
 class InputSharer final : public Sharer {
  public:
-  InputSharer(Cache& cache, std::string root_dir) : cache_(cache), root_dir_(std::move(root_dir)) {}
+  InputSharer(Cache& cache, const config::JobConfig& config) : cache_(cache), config_(config) {}
   void part(int container, const std::string& staged_as) override;
 
  private:
   Cache& cache_;
-  const std::string root_dir_;
+  const config::JobConfig& config_;
 };
 
 /// Thread-safe. `cache` may be null: then nothing is found and nothing kept.

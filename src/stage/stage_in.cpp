@@ -192,19 +192,19 @@ class StageIn {
     }
     crew_.run(directories.size(), task_files, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end && !stopped(); ++i) {
-        if (auto done = copy_xattrs(directories[i]->path); !done) failed(directories[i]->path, std::move(done.error()));
+        if (auto done = copy_xattrs(*directories[i]); !done) failed(directories[i]->from(), std::move(done.error()));
       }
     });
   }
 
-  Status copy_xattrs(const std::string& path) {
-    auto directory = pfs_.open_beneath(root_.get(), path, directory_flags);
+  Status copy_xattrs(const PlanEntry& entry) {
+    auto directory = pfs_.open_beneath(root_.get(), entry.from(), directory_flags);
     // One that may be passed but not read is no input itself, only on the way to one.
     if (!directory && directory.error().code == EACCES) return {};
     if (!directory) return told(directory.error(), "opening the directory");
     auto xattrs = pfs_.xattrs(directory->get());
     if (!xattrs) return told(xattrs.error(), "reading its extended attributes");
-    if (auto done = buffer_.set_xattrs(path, *xattrs); !done) return told(done.error(), "setting its extended attributes in the buffer");
+    if (auto done = buffer_.set_xattrs(entry.path, *xattrs); !done) return told(done.error(), "setting its extended attributes in the buffer");
     return {};
   }
 
@@ -216,12 +216,12 @@ class StageIn {
       PendingFiles pending(buffer_);
       for (const auto* entry : task) {
         if (stopped()) return;
-        if (auto done = read_file(*entry, directory, *scratch, pending); !done) return failed(entry->path, std::move(done.error()));
+        if (auto done = read_file(*entry, directory, *scratch, pending); !done) return failed(entry->from(), std::move(done.error()));
       }
       if (stopped()) return;
       publish(task, pending);
     } catch (const std::exception& exception) {
-      failed(task.front()->path, {ENOMEM, exception.what()});
+      failed(task.front()->from(), {ENOMEM, exception.what()});
     }
   }
 
@@ -237,9 +237,9 @@ class StageIn {
   }
 
   Status read_file(const PlanEntry& entry, DirectoryCursor& directory, Scratch& scratch, PendingFiles& pending) {
-    auto at = directory.at(parent_of(entry.path));
+    auto at = directory.at(parent_of(entry.from()));
     // O_NONBLOCK: should a FIFO have taken the file's place, opening it must not wait for a writer.
-    auto source = at ? pfs_.open_beneath(*at, leaf_of(entry.path), O_RDONLY | O_NONBLOCK | O_NOCTTY) : std::unexpected(at.error());
+    auto source = at ? pfs_.open_beneath(*at, leaf_of(entry.from()), O_RDONLY | O_NONBLOCK | O_NOCTTY) : std::unexpected(at.error());
     if (!source) return told(source.error(), source.error().code == ENOENT ? "vanished since it was planned" : "opening");
     Reuse::File known = reuse_.look_at(entry, entry.reusable ? pfs_.fstat(source->get()) : fail(ENOENT));
     const auto from_cache = reuse_.take(known, entry.place, scratch, progress_);

@@ -245,7 +245,7 @@ class Unload {
   Status still_there(const fs::WalkItem& item) {
     const auto& known = item.saved ? item.saved : item.origin;
     if (!known) return fail(EBUSY, "the buffer may have the only copy");
-    auto now = version_below(item.saved ? config_.results_dir : config_.root_dir, item.path);
+    auto now = item.saved ? version_below(config_.results_dir, item.path) : version_below(config_.root_dir, config::source_of(config_, item.path));
     const bool same = now && now->inode == known->inode && now->device == known->device && now->size == known->size && now->mtime == known->mtime;
     return same ? Status() : fail(ESTALE, "the PFS does not have this version any more");
   }

@@ -39,6 +39,28 @@ check 'what efs has expanded the daemon does not expand again' "$EFS" start "$JO
 check 'a percent sign of the command line stays' cmp "$PFS/input/a" "$S/percent/100%/input/a"
 check 'stop' "$EFS" stop percent
 
+# --- before the job ---
+mkdir -p "$S/submit/pfs/sub"
+PFS=$S/submit/pfs MNT=$S/submit/mnt JOB=$S/submit/submit.yaml
+echo alpha >"$PFS/a"
+export SHORT=$S/submit PART=sub
+printf '%s\n' 'global-settings:' '  root-dir: $SHORT/pfs' '  mount-dir: $SHORT/mnt' '  results-dir: out/%N' "backends: [ [ id: ram, capacity: 128 MiB ] ]" 'resources:' '  - path: in.%N' '  - path: $PART/%x_%a.%A.%j' '  - path: a' >"$JOB"
+check_exit 'patterns of a job that is not there' 2 'submit.yaml:8:11: %x has no value' "$EFS" check "$JOB"
+check_exit 'stay at submission' 0 good "$EFS" check --at-submission "$JOB"
+check_exit 'and in what the nodes read' 0 good sh -c 'cd "$1" && "$2" check --at-submission --snapshot=snapshot "$3"' sh "$S/submit" "$EFS" "$JOB"
+check 'where variables are expanded' grep -qF "root-dir: \"$S/submit/pfs\"" "$S/submit/snapshot"
+check 'and directories absolute' grep -qF "results-dir: \"$S/submit/out/%N\"" "$S/submit/snapshot"
+check 'each in its line' test "$(grep -nF 'path: "sub/%x_%a.%A.%j"' "$S/submit/snapshot" | cut -d: -f1)" = 8
+check_exit 'elsewhere it means the same' 1 "$PFS/in.n5" env -u SHORT -u PART SLURM_JOB_NAME=heat SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_JOB_ID=7 SLURMD_NODENAME=n5 "$EFS" plan "$S/submit/snapshot"
+check 'for each input' grep -q "$PFS/sub/heat_2.7.4711" <<<"$said"
+check_exit 'plan finds the rest' 0 'skipped: in.%N .*when the job starts' "$EFS" plan --at-submission "$JOB"
+check 'with what is there' grep -qE '1 files?' <<<"$said"
+rmdir "$PFS/sub"
+check_exit 'and what holds it' 1 "$PFS/sub: does not exist" "$EFS" plan --at-submission "$JOB"
+check_exit 'a snapshot is of a submission' 2 'at-submission' "$EFS" check --snapshot="$S/x" "$JOB"
+check_exit 'one that cannot be written' 1 'cannot write .*none/x' "$EFS" check --at-submission --snapshot="$S/none/x" "$JOB"
+unset SHORT PART
+
 # --- precedence ---
 fresh order
 printf 'global-settings: {workers: 2}\n' >"$EFS_SITE_FILE"
@@ -110,4 +132,19 @@ fresh disk "backends:
     daxfs: $S
     capacity: 128 MiB"
 check_exit 'a store on a disk is not memory' 0 'good' "$EFS" check --memory 1MiB "$JOB"
+if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ]; then
+  fresh shm "backends:
+  - {id: one, type: DRAM, capacity: 64 MiB}
+  - {id: two, type: NVRAM-NVML, daxfs: /dev/shm/$(basename "$S")-none/two, capacity: 32 MiB}"
+  check_exit 'a store on a tmpfs is' 2 'capacity 96 MiB of the backends one, two, which are in memory' "$EFS" check --memory 95MiB "$JOB"
+  check_exit 'and one that fits' 0 good "$EFS" check --memory 96MiB "$JOB"
+else skip 'a store on a tmpfs' 'no /dev/shm'; fi
+
+# --- and of the nodes, where the job file has no capacity ---
+fresh roomy; sed -i '/^backends:/,/capacity/d' "$JOB"
+head -c 40M /dev/urandom >"$PFS/input/big"
+check 'what this host has says nothing of the nodes' json "$("$EFS" plan --json --at-submission "$JOB")" 'd["ok"] and "capacity" not in d'
+check_exit 'inputs that half of the largest node takes' 0 '' "$EFS" plan --at-submission --node-memory 100MiB "$JOB"
+check_exit 'and that it does not take' 1 'inputs need 40.* and the buffer takes 39 MiB' "$EFS" plan --at-submission --node-memory 78MiB "$JOB"
+check_exit 'a memory of nodes that is no size' 2 'lots is no size' "$EFS" plan --at-submission --node-memory lots "$JOB"
 finish

@@ -294,7 +294,7 @@ check 'ownlog: stop' "$EFS" stop ownlog
 # --- extended attributes and ACLs ---
 acl() { getfacl -cpn "$1" 2>/dev/null | grep -v '^$'; }
 same_acl() { [ -e "$1" ] && [ "$(acl "$1")" = "$(acl "$2")" ] || { acl "$1"; echo "---"; acl "$2"; return 1; }; }
-attribute() { getfattr --only-values -n "$2" "$1" 2>/dev/null; }
+attribute() { getfattr --absolute-names --only-values -n "$2" "$1" 2>/dev/null; }
 has_tools() { command -v setfacl >/dev/null && command -v setfattr >/dev/null; }
 acls() {  # acls NAME [OPTION...]: of a user's instance, the tree is his
   fresh "$1"; shift
@@ -348,5 +348,34 @@ if has_tools && [ "$(id -u)" = 0 ]; then
 else
   skip 'owners' 'needs root, setfacl and setfattr'
 fi
+
+# --- inputs under other names ---
+fresh renamed 'resources: [ [ path: input, as: deep/in, flags: persistent ], [ path: input/a, as: alpha.txt ] ]'
+setfattr -n user.of -v input "$PFS/input" 2>/dev/null && setfattr -n user.of -v b "$PFS/input/sub/b" && has_xattrs=1 || has_xattrs=
+check 'plan: names on the mount, and where they come from' json "$("$EFS" plan --json "$JOB")" '{(e["path"], e.get("source")) for e in d["entries"]} >= {("alpha.txt", "input/a"), ("deep/in/sub/b", "input/sub/b")}'
+check 'start: inputs under other names' "$EFS" start "$JOB"
+check 'a directory' cmp "$PFS/input/sub/b" "$MNT/deep/in/sub/b"
+check 'a file' cmp "$PFS/input/a" "$MNT/alpha.txt"
+check 'not where they were' test ! -e "$MNT/input"
+[ -z "$has_xattrs" ] || check 'with their attributes' test "$(getfattr --absolute-names --only-values -n user.of "$MNT/deep/in")$(getfattr --absolute-names --only-values -n user.of "$MNT/deep/in/sub/b")" = inputb
+check_exit 'explain says where from' 0 "staged in from $PFS/input/sub/b" "$EFS" explain -i renamed deep/in/sub/b
+echo new >"$PFS/input/late"
+check 'load by the name on the mount' "$EFS" load -i renamed --wait deep/in/late
+check 'brings it there' grep -qx new "$MNT/deep/in/late"
+check 'unload --remove of what the PFS has' "$EFS" unload -i renamed --wait --remove deep/in/late
+check 'it is gone' test ! -e "$MNT/deep/in/late"
+echo changed >>"$MNT/deep/in/a"
+echo dropped >>"$MNT/alpha.txt"
+kill_both renamed
+echo beta2 >"$PFS/input/sub/b"
+check 'start on what was left under other names' "$EFS" start "$JOB"
+check 'what is changed stays' grep -qx changed "$MNT/deep/in/a"
+check 'what the PFS has anew comes' grep -qx beta2 "$MNT/deep/in/sub/b"
+check 'stop: other names' "$EFS" stop renamed
+check 'results have the names of the mount' grep -qx changed "$OUT/deep/in/a"
+check 'and only what is changed is there' test ! -e "$OUT/deep/in/sub/b" -a ! -e "$OUT/alpha.txt"
+check 'inputs are as they were' grep -qx alpha "$PFS/input/a"
+in_place "$JOB" 'resources: [ [ path: input, as: in ] ]'
+check_exit 'in place they cannot be' 2 "'as' does not go with in-place" "$EFS" check "$JOB"
 
 finish

@@ -18,9 +18,9 @@ local lines, why = efs_directives.read(script, "/pfs/u")
 print(lines and table.concat(lines, "\n") or why and "refused: " .. why or "nothing")' >"$S/try.lua"
     "$lua" "$S/try.lua" "$JOB_SUBMIT" "$S/script" 2>&1
   }
-  # made_in DIRECTORY: why a script with a directive is not taken there.
+  # made_in DIRECTORY: where the inputs of a script with a directive are there, or why it is not taken.
   made_in() {
-    printf '%s\n' 'slurm = {SUCCESS = 0, ERROR = -1, log_user = function() end}' 'dofile(arg[1])' 'print((select(2, efs_directives.read("#!/bin/sh\n#EFS stage_in type=file source=a\n", arg[2]))))' >"$S/where.lua"
+    printf '%s\n' 'slurm = {SUCCESS = 0, ERROR = -1, log_user = function() end}' 'dofile(arg[1])' 'local lines, why = efs_directives.read("#!/bin/sh\n#EFS stage_in type=file source=a\n", arg[2])' 'print(why or lines[3])' >"$S/where.lua"
     "$lua" "$S/where.lua" "$JOB_SUBMIT" "$1" 2>&1
   }
   gives() {  # gives NAME PATTERN LINE...
@@ -77,9 +77,25 @@ outputs:
   gives 'a list of no name' 'refused: line 2: stage_in needs source' '#EFS stage_in type=list'
   gives 'no type' 'refused: line 2: stage_in needs type' '#EFS stage_in source=a'
   gives 'no source' 'refused: line 2: stage_in needs source' '#EFS stage_in type=file'
-  gives 'another name' 'refused: line 2: an input keeps its name' '#EFS stage_in type=file source=/pfs/a destination=$EFS_MOUNT/b'
-  gives 'half a name' 'refused: line 2: an input keeps its name' '#EFS stage_in type=file source=/pfs/aa destination=$EFS_MOUNT/a'
+  is 'another name' 'global-settings:
+  mount-dir: /efs
+  root-dir: "/pfs"
+resources:
+  - path: "a"
+    as: "in/b"
+outputs:
+  - path: "**"
+    flags: temporary' '#EFS stage_in type=file source=/pfs/a destination=$EFS_MOUNT/in/b'
+  gives 'half a name' 'as: "a"' '#EFS stage_in type=file source=/pfs/aa destination=$EFS_MOUNT/a'
+  gives 'another name of what is here' 'path: "sub/a"' '#EFS stage_in type=file source=sub/a destination=$EFS_MOUNT/b'
+  gives 'beside an input of elsewhere' 'refused: line 3: all inputs hang below one directory' '#EFS stage_in type=file source=/x/b destination=$EFS_MOUNT/b' '#EFS stage_in type=file source=/y/c destination=$EFS_MOUNT/d'
+  gives 'the mount itself' 'refused: line 2: name something below' '#EFS stage_in type=directory source=/pfs/u/a destination=$EFS_MOUNT'
   gives 'a destination outside' 'refused: line 2: destination of stage_in must begin' '#EFS stage_in type=file source=/pfs/a destination=/tmp/a'
+  gives 'patterns of the nodes' 'path: "in[.]%N"' '#EFS stage_in type=file source=in.%N'
+  gives 'a variable in a path' 'refused: line 2: .*variables are not known here' '#EFS stage_in type=file source=in/${X}'
+  gives 'in that of a result' 'refused: line 2: .*variables are not known here' '#EFS stage_out type=file source=$EFS_MOUNT/r destination=$HOME/r'
+  gives 'a home directory' 'refused: line 2: .*variables are not known here' '#EFS stage_in type=file source=~/in'
+  gives 'a dollar sign' 'path: "a[$][$]b"' '#EFS stage_in type=file source=a$$b'
   gives 'a variable of another name' 'refused: line 2: destination of stage_in must begin' '#EFS stage_in type=file source=/pfs/a destination=$EFS_MOUNTED/a'
   gives 'two roots' 'refused: line 3: all inputs hang below one directory' '#EFS stage_in type=file source=a' '#EFS stage_in type=file source=/x/b destination=$EFS_MOUNT/b'
   gives 'elsewhere without a destination' 'refused: line 2: /x/b is not below /pfs/u' '#EFS stage_in type=file source=/x/b'
@@ -94,7 +110,8 @@ outputs:
   gives 'behind the first command' 'refused: line 3: a directive behind the first command' 'cd /' '#EFS stage_in type=file source=a'
   gives 'what is not for users' 'refused: line 2: #EFS. is not for users' '#EFS| resources:'
   check 'a directory whose name would be a line of the script' grep -q 'line 2: the directory of the submission has control characters' <(made_in $'/pfs/a\nrm -rf x')
-  check 'a usual directory is none' grep -qx nil <(made_in /pfs/a)
+  check 'a usual directory is none' grep -qx '  root-dir: "/pfs/a"' <(made_in /pfs/a)
+  check 'a percent sign in its name is no pattern, a dollar sign no variable' grep -qxF '  root-dir: "/pfs/50%%j/$$x"' <(made_in '/pfs/50%j/$x')
   # What comes of it is a job file.
   said '#EFS jobdw capacity=64MiB' '#EFS stage_in type=file source="in/ä b"' '#EFS stage_out type=directory source=$EFS_MOUNT/r destination=/pfs/out/r' >"$S/made.yaml"
   check_exit 'efs check finds it good' 0 'made.yaml: good' "$EFS" check "$S/made.yaml"

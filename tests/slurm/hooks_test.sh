@@ -219,6 +219,55 @@ cluster
 job_with_memory 'nor one that slurmctld does not tell' unknown ''
 check 'nothing is left' no_job
 
+# --- job files with variables and patterns ---
+work patterns
+cat >"$S/slurm/squeue" <<FAKE
+#!/bin/sh
+echo "\$*" >>$S/squeue.log
+case "\$*" in
+  *ArrayTaskID*) printf '%-24s%-24s%-24s\n' 7 5 "\$(cat $S/task)" ;;
+  *Name:*) printf '%-24s%-1024s\n' 7 "\$(cat $S/name)" ;;
+  *) echo '7|RUNNING|10:00|n1|n1' ;;
+esac
+FAKE
+printf '#!/bin/sh\necho "4000 2"\n' >"$S/slurm/sinfo"
+echo 3 >"$S/task"; echo 'my job' >"$S/name"
+mkdir -p "$W/$USER1/in"; echo mine >"$W/$USER1/in/my job.3"; chown -R $USER1 "$W"
+printf '%s\n' 'global-settings:' '  root-dir: $TOP/%u' '  mount-dir: /efs' '  results-dir: results/%A.%j.%t.%N' 'backends: [ [ id: ram, capacity: 64 MiB ] ]' 'resources: [ [ path: "in/%x.%a" ] ]' >"$W/job.yaml"
+submitted() { (cd "$W" && submits TOP="$W" HOME=/nowhere "$@" HOOK_THEN='printf "%s\n" "$EFS_JOB" >submitted'); }
+check 'a job file with patterns is taken' submitted
+echo 'resources: [ [ path: in/a ] ]' >"$W/job.yaml"
+: >"$S/squeue.log"
+staged() { hook job_prolog SPANK_EFS_JOB="$(cat "$W/submitted")" "$@"; }
+staged SPANK_EFS_ROOT="$S" SPANK_EFS_RESULTS="$S/other" SPANK_SLURM_ARRAY_TASK_ID=9 SPANK_SLURM_JOB_NAME=other SLURM_JOB_NODELIST=n0,n1
+check 'it is what runs, whatever became of the file' result_is 'running '
+check 'with the input that is meant' grep -qx mine "$S/mnt/7/in/my job.3"
+as_user touch "$S/mnt/7/r"
+epilog SLURM_JOB_NODELIST=n0,n1
+check 'and the results where they are meant to be' test -e "$W/results/5.7.1.n1/r"
+check 'not where the environment says' test ! -e "$S/other"
+echo N/A >"$S/task"; staged
+check 'a job of no array' result_is 'failed .*:6:.*%a has no value: SLURM_ARRAY_TASK_ID is not set'
+epilog
+echo 3 >"$S/task"; echo ../../x >"$S/name"; staged
+check 'a name that leads elsewhere' result_is 'failed .*cannot be part of a name'
+epilog
+work plain-again
+: >"$S/squeue.log"
+prolog
+check_not 'nothing is asked that nobody needs' grep -qE 'Array|Name:' "$S/squeue.log"
+epilog
+mkdir "$W/50%j" && echo x >"$W/50%j/a" && chown -R $USER1 "$W"
+check 'a directory of submission with a percent sign' eval '(cd "$W/50%j" && submits HOOK_OPTION=efs-stage-in=a HOOK_THEN="printf \"%s\n\" \"\$EFS_JOB\" >../submitted")'
+check 'is no pattern' grep -qF "root-dir: \"$W/50%%j\"" "$W/submitted"
+check 'inputs with another name' submits HOOK_OPTION=efs-stage-in=in/a:first HOOK_THEN="printf '%s\n' \"\$EFS_JOB\" >$W/submitted"
+check 'have it on the mount' grep -qF 'as: "first"' "$W/submitted"
+check_not 'a variable that is not set' submits HOOK_OPTION='efs-stage-in=$NOSUCH'
+check 'is told at submission' grep -q 'environment variable NOSUCH is not set' "$S/said.init_post_opt"
+check 'no temporary file is left' test -z "$(find /tmp -maxdepth 1 -name 'efs-submit.*' -newer "$W/50%j")"
+check 'nothing is left' no_job
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
+
 # --- a run that was begun again meanwhile ---
 work begun
 begun_again() {  # begun_again RESTARTS: what an epilog of run 0 asks efs, when slurmctld knows of so many

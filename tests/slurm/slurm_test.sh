@@ -77,6 +77,24 @@ job=$(submit $USER1 --efs=job.yaml --array=1-2 -o "$W/out.%A_%a" <<<$'#!/bin/bas
 array_done() { [ "$(ls "$W/results" | grep -c '^r\.')" = 2 ] && all_idle; }
 check 'an array: every task has its own file system' await 60 array_done
 
+work patterns 'resources: [ [ path: "$PART/%x.%a" ] ]'
+sed -i 's|/results$|/results/%x.%A.%a.%N.%t|' "$W/job.yaml"
+for i in 1 2; do echo "input $i" >"$W/in/heat.$i"; done
+export PART=in
+job=$(submit $USER1 --efs=job.yaml --array=1-2 -J heat -o "$W/out.%A_%a" <<<$'#!/bin/bash\ncp $EFS_MOUNT/in/heat.* $EFS_MOUNT/r')
+unset PART
+array_done() { [ "$(cat "$W"/results/heat."$job".[12].n[123].0/r 2>/dev/null | sort | tr '\n' ' ')" = 'input 1 input 2 ' ] && all_idle; }
+check 'an array with patterns: every task has its own inputs and results' await 60 array_done || cat "$W"/out.*
+
+work snapshot
+job=$(submit $USER1 --hold --efs=job.yaml <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; ls $EFS_MOUNT/in/sub; touch $EFS_MOUNT/r')
+printf 'global-settings: [ root-dir: %s, mount-dir: /efs, results-dir: %s/elsewhere ]\nresources: [ [ path: in/a ] ]\n' "$W" "$W" >"$W/job.yaml"
+scontrol release "$job"
+ends "$job" COMPLETED 'a job whose file was changed while it waited'
+check 'has what was submitted' says "$job" '^b$'
+check 'nothing is left' quiet "$job"
+check 'its results are where they were meant to be' test -e "$W/results/r" -a ! -e "$W/elsewhere"
+
 # --- refused at submission ---
 refused() { [ -z "$job" ] && grep -qE -- "$1" "$W/said"; }
 work bad

@@ -20,7 +20,7 @@ Surroundings process_with(std::map<std::string, std::string> variables = {}) {
 }
 
 const std::map<std::string, std::string> slurm{{"SLURM_JOB_ID", "4711"},    {"SLURM_ARRAY_JOB_ID", "4700"}, {"SLURM_ARRAY_TASK_ID", "11"},
-                                               {"SLURM_JOB_USER", "sl-ann"}, {"SLURM_JOB_NAME", "heat"},      {"SLURMD_NODENAME", "n9"},
+                                               {"SLURM_JOB_USER", "sl-ann"}, {"SLURM_JOB_NAME", "heat"},      {"SLURMD_NODENAME", "n9"},       {"SLURM_NODEID", "3"},
                                                {"SCRATCH", "/pfs/scratch"},  {"A_1", "one"},                   {"EMPTY", ""}, {"BELL", "a\ab"}, {"DOLLAR", "$SCRATCH%j"}};
 
 std::string text_with(const std::string& results) { return "global-settings:\n  root-dir: /r\n  mount-dir: /m\n  results-dir: \"" + results + "\"\n"; }
@@ -52,6 +52,7 @@ TEST_CASE("the directives of Slurm's file names") {
   CHECK(expanded("/o/%j") == "/o/4711");
   CHECK(expanded("/o/%A_%a") == "/o/4700_11");
   CHECK(expanded("/o/%u-%x-%N.d") == "/o/sl-ann-heat-n9.d");
+  CHECK(expanded("/o/part.%t") == "/o/part.3");
   CHECK(expanded("/o/100%%") == "/o/100%");
   CHECK(expanded("/o/%%j") == "/o/%j");
 }
@@ -88,7 +89,7 @@ TEST_CASE("what has no value is named, with the way out") {
 }
 
 TEST_CASE("a directive without a value names the variable") {
-  for (const auto& [directive, name] : std::map<std::string, std::string>{{"%j", "SLURM_JOB_ID"}, {"%A", "SLURM_ARRAY_JOB_ID"}, {"%a", "SLURM_ARRAY_TASK_ID"}, {"%x", "SLURM_JOB_NAME"}}) {
+  for (const auto& [directive, name] : std::map<std::string, std::string>{{"%j", "SLURM_JOB_ID"}, {"%A", "SLURM_ARRAY_JOB_ID"}, {"%a", "SLURM_ARRAY_TASK_ID"}, {"%x", "SLURM_JOB_NAME"}, {"%t", "SLURM_NODEID"}}) {
     const auto text = expanded("/o/" + directive, process_with());
     INFO(text);
     CHECK(text.starts_with("problem: job.yaml:4:16: " + directive + " has no value: " + name + " is not set in 'results-dir'"));
@@ -135,4 +136,96 @@ TEST_CASE("problems behind an expanded value keep their places") {
   CHECK((config.error()[0].line == 4 && config.error()[0].column == 11));
   CHECK((config.error()[1].line == 5 && config.error()[1].column == 12));
   CHECK((config.error()[2].line == 6 && config.error()[2].column == 11));
+}
+
+namespace {
+
+// The same job file where it is submitted.
+Surroundings submission() {
+  auto surroundings = process_with(slurm);
+  surroundings.before_job = true;
+  return surroundings;
+}
+
+JobConfig good(const std::string& text, const Surroundings& surroundings) {
+  const auto config = parse(text, "job.yaml", {}, surroundings);
+  if (!config) FAIL(to_string(config.error().front(), "job.yaml") << " in " << text);
+  return *config;
+}
+
+}  // namespace
+
+TEST_CASE("before the job, patterns of it stay") {
+  const auto config = good(text_with("/o/%j-%A-%a-%x-%N-%t/%u/50%%/$SCRATCH"), submission());
+  CHECK(config.results_dir == "/o/%j-%A-%a-%x-%N-%t/ann/50%/pfs/scratch");  // the submission may be within another job: its user is no news
+  CHECK(config.results_open);
+  CHECK_FALSE(config.root_open);
+  CHECK_FALSE(good(text_with("/o/%u/50%%"), submission()).results_open);
+  CHECK(good("global-settings: {root-dir: /r/%j, mount-dir: /m, in-place: true, name: run-%j}\n", submission()).results_open);
+  CHECK_FALSE(parse(text_with("/o/%z"), "job.yaml", {}, submission()));
+  CHECK_FALSE(parse(text_with("/o/$NOSUCH"), "job.yaml", {}, submission()));
+}
+
+TEST_CASE("what the nodes read is what was submitted, with the environment in it") {
+  const std::string text = R"(# a job
+resources:
+  - path: "in.%N/*.dat"
+    flags: persistent
+  - path: $A_1.x
+    distribute: partition
+  - {list: "lists/%a"}
+
+global-settings: [
+  root-dir: $SCRATCH/%x,
+  mount-dir: /m,
+  results-dir: "~/50%%/$DOLLAR/\"%u\"",
+  log-file: logs/%j,
+  transfer-size: 1 MiB ]
+backends:
+  - id: "a: [b"
+    capacity: 64 MiB
+outputs: [[path: "out/$$x-%t", flags: temporary], [path: ./~y]]
+)";
+  const auto submitted = good(text, submission());
+  const auto on_node = good(submitted.snapshot, process_with({{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NAME", "heat"}, {"SLURMD_NODENAME", "n9"}, {"SLURM_NODEID", "0"}, {"SLURM_ARRAY_TASK_ID", "4"}}));
+  CHECK(on_node.root_dir == "/pfs/scratch/heat");
+  CHECK(on_node.results_dir == "/home/ann/50%/$SCRATCH%j/\"ann\"");
+  CHECK(on_node.log_file.ends_with("/logs/5"));
+  CHECK(on_node.log_file == submitted.log_file.substr(0, submitted.log_file.size() - 2) + "5");
+  CHECK(on_node.transfer_size == 1u << 20);
+  REQUIRE(on_node.resources.size() == 3);
+  CHECK(on_node.resources[0].path == "/pfs/scratch/heat/in.n9/*.dat");
+  CHECK(on_node.resources[0].file_class == FileClass::persistent);
+  CHECK(on_node.resources[1].path == "/pfs/scratch/heat/one.x");
+  CHECK(on_node.resources[1].distribute == Distribute::partition);
+  CHECK(on_node.resources[2].path == "/pfs/scratch/heat/lists/4");
+  CHECK(on_node.resources[2].is_list);
+  CHECK(on_node.backends[0].id == "a: [b");
+  REQUIRE(on_node.outputs.size() == 2);
+  CHECK(on_node.outputs[0].pattern == "out/$x-0");
+  CHECK(on_node.outputs[1].pattern == "~y");
+  for (std::size_t i = 0; i < 3; ++i) CHECK(on_node.resources[i].line == submitted.resources[i].line);
+  const auto later = parse(submitted.snapshot, "job.yaml", {}, process_with({{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NAME", "heat"}, {"SLURMD_NODENAME", "n9"}, {"SLURM_NODEID", "0"}}));
+  REQUIRE_FALSE(later);
+  CHECK(later.error().front().line == 7);  // of the list
+}
+
+TEST_CASE("what the nodes read has values of the environment and of the command line, and none of the site") {
+  auto surroundings = submission();
+  surroundings.variable = [](const std::string& name) { return name == "EFS_WORKERS" ? std::optional<std::string>("3") : std::nullopt; };
+  const auto submitted = parse(text_with("/o"), "job.yaml", {.results_dir = "/100%/$x"}, surroundings);
+  REQUIRE(submitted);
+  const auto on_node = good(submitted->snapshot, process_with());
+  CHECK(on_node.workers == 3);
+  CHECK(on_node.results_dir == "/100%/$x");
+}
+
+TEST_CASE("what no job file can hold is refused before the job") {
+  auto surroundings = process_with({{"LATIN", "/p/\xe9"}});
+  CHECK(parse(text_with("$LATIN/o"), "job.yaml", {}, surroundings));
+  surroundings.before_job = true;
+  const auto config = parse(text_with("$LATIN/o"), "job.yaml", {}, surroundings);
+  REQUIRE_FALSE(config);
+  CHECK(config.error().front().line == 4);
+  CHECK(config.error().front().text.contains("which no job file can hold"));
 }

@@ -34,6 +34,42 @@ TEST_CASE("their values are checked", "[config]") {
   CHECK(bad.error()[2].text.contains("from-job"));
 }
 
+TEST_CASE("as: where an input appears, and where it comes from", "[config]") {
+  const auto given = parse(job("", "    as: ./in//put/\n    flags: persistent\n  - {path: deep/x, as: in/put/other}\n  - path: '*.h5'\n"), "job.yaml");
+  REQUIRE(given);
+  CHECK(given->resources[0].path == "/pfs/run/input");
+  CHECK(given->resources[0].as == "in/put");
+  CHECK(place_of(*given, given->resources[0]) == "in/put");
+  CHECK(place_of(*given, given->resources[2]) == "*.h5");
+  CHECK(source_of(*given, "in/put") == "input");
+  CHECK(source_of(*given, "in/put/a/b") == "input/a/b");
+  CHECK(source_of(*given, "in/put/other") == "deep/x");
+  CHECK(source_of(*given, "in/putter") == "in/putter");
+  CHECK(source_of(*given, "input/a") == "input/a");
+  CHECK(classify(*given, "in/put/a", true) == FileClass::persistent);
+  CHECK(classify(*given, "in/put/other", true) == FileClass::temporary);
+  CHECK_FALSE(is_input(*given, "input/a"));
+}
+
+TEST_CASE("as: where it cannot be", "[config]") {
+  for (const char* as : {"/abs", "..", "a/../..", ".", "'a*'"}) {
+    INFO(as);
+    const auto bad = parse(job("", std::string("    as: ") + as + "\n"), "job.yaml");
+    REQUIRE_FALSE(bad);
+    CHECK(bad.error().size() == 1);
+    CHECK(bad.error()[0].text.contains("'as'"));
+  }
+  const auto first = [](const std::string& text) {
+    const auto bad = parse(text, "job.yaml");
+    return bad ? std::string("good") : bad.error().front().text;
+  };
+  CHECK(first(job("", "  - {path: 'x*', as: y}\n")).contains("'as' does not go with a pattern"));
+  CHECK(first(job("", "  - {list: names, as: y}\n")).contains("'as' does not go with 'list'"));
+  CHECK(first(job("", "  - {path: x, as: input}\n")).contains("another resource is at 'input'"));
+  CHECK(first(job("", "  - {path: input, as: copy}\n")) == "good");
+  CHECK(first("global-settings: {root-dir: /r, mount-dir: /m, in-place: true}\nresources: [{path: a, as: b}]\n").contains("in-place"));
+}
+
 TEST_CASE("reusable, cache and cache-capacity", "[config]") {
   const auto plain = parse(job("", ""), "job.yaml");
   REQUIRE(plain);

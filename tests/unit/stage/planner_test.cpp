@@ -206,3 +206,86 @@ TEST_CASE("plan: JSON", "[stage][planner]") {
   CHECK(json["entries"].size() == 1);
   CHECK(json["capacity"] == 1U << 20U);
 }
+
+TEST_CASE("plan before the job: what holds an input that only the nodes know has to be there", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/sub/in.n1", "1");
+  for (const char* path : {"in.%N", "sub/%N/x", "*/%t", "gone/%N"}) {
+    scene.resource(path);
+    scene.config.resources.back().open = true;
+  }
+  scene.resource("none");
+  const Plan plan = scene.plan();
+  CHECK(plan.entries.empty());
+  CHECK(plan.problems.size() == 2);
+  CHECK(has_problem(plan, scene.root + "/gone", "does not exist"));
+  CHECK(has_problem(plan, scene.root + "/none", "does not exist"));
+  REQUIRE(plan.skipped.size() == 3);
+  CHECK(plan.skipped[0].path == "in.%N");
+  CHECK(plan.skipped[0].reason.contains("when the job starts"));
+}
+
+TEST_CASE("plan before the job: directories with patterns", "[stage][planner]") {
+  Scene scene;
+  scene.resource("none");
+  scene.config.root_dir = scene.root + "/%j/in";
+  scene.config.resources.back().path = scene.config.root_dir + "/none";
+  scene.config.root_open = true;
+  scene.config.results_dir = scene.config.results_dir + "/%N";
+  scene.config.results_open = true;
+  CHECK(scene.plan().problems.empty());
+  scene.config.root_dir = scene.root + "/gone/%j";
+  CHECK(has_problem(scene.plan(), scene.config.root_dir, "root-dir cannot be opened"));
+  write_file(scene.root + "/file", "1");
+  scene.config.results_dir = scene.root + "/file/%N";
+  CHECK(has_problem(scene.plan(), scene.config.results_dir, "not a directory"));
+}
+
+TEST_CASE("plan: inputs that appear elsewhere", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/set/run1/a", "1");
+  write_file(scene.root + "/set/run1/sub/b", "22");
+  write_file(scene.root + "/top/keep", "3");
+  stdfs::permissions(scene.root + "/top", stdfs::perms::owner_all);
+  const auto as = [&](const std::string& path, const std::string& place) {
+    scene.resource(path);
+    scene.config.resources.back().as = place;
+  };
+  as("set/run1", "top/in");
+  as("set/run1/a", "new/name");
+  Plan plan = scene.plan();
+  CHECK(plan.problems.empty());
+  CHECK(paths_of(plan) == std::vector<std::string>{"new", "new/name", "top", "top/in", "top/in/a", "top/in/sub", "top/in/sub/b"});
+  REQUIRE(plan.entries.size() == 7);
+  CHECK(plan.entries[0].from().empty());  // as root-dir
+  CHECK(plan.entries[1].from() == "set/run1/a");
+  CHECK(plan.entries[2].from() == "top");
+  CHECK(plan.entries[2].attributes.mode == 0700);
+  CHECK(plan.entries[3].from() == "set/run1");
+  CHECK(plan.entries[6].from() == "set/run1/sub/b");
+  CHECK(plan.bytes == 4);
+  scene.resource("top");
+  plan = scene.plan();
+  CHECK(plan.problems.empty());
+  CHECK(plan.entries.size() == 8);  // both are there
+  write_file(scene.root + "/top/in/a", "other");
+  CHECK(has_problem(scene.plan(), scene.root + "/top/in/a", "would be at top/in/a, and so would " + scene.root + "/set/run1/a"));
+}
+
+TEST_CASE("plan: what appears elsewhere has to have room there", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/a", "1");
+  write_file(scene.root + "/b", "1");
+  scene.resource("a");
+  scene.resource("b");
+  scene.config.resources.back().as = "a/b";
+  CHECK(has_problem(scene.plan(), scene.root + "/b", "cannot be at a/b: " + scene.root + "/a is at a"));
+  write_file(scene.root + "/c/d", "1");
+  scene.config.resources.back().as = "c";
+  scene.resource("c/d");
+  CHECK(has_problem(scene.plan(), scene.root + "/c/d", scene.root + "/b is at c"));
+  scene.config.resources.pop_back();
+  scene.config.resources.back().path = scene.root + "/none";
+  scene.config.resources.back().as = "x/y";
+  CHECK(has_problem(scene.plan(), scene.root + "/none", "does not exist"));
+}

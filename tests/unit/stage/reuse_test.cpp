@@ -30,7 +30,7 @@ struct Job {
   StageReport report;
 
   Job(Scene& scene, Cache* cache, int refuse = 0) {
-    if (cache != nullptr) sharer = std::make_unique<InputSharer>(*cache, scene.config.root_dir);
+    if (cache != nullptr) sharer = std::make_unique<InputSharer>(*cache, scene.config);
     live.filesystem->share_with(sharer.get());
     std::atomic<std::uint64_t> counted{0};
     FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string& object) {
