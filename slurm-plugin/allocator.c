@@ -141,10 +141,27 @@ static void say(const char *text, int error) {
   }
 }
 
-static void say_awaited(char *text) {
-  char *line, *rest;
-  for (line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
-    if (strstr(line, "awaited from an earlier job") != NULL) slurm_spank_log("efs: warning: %s", line + strspn(line, " "));
+/* Of what `efs plan --json` found: what is only missing yet is a warning, problems are errors. */
+static void say_found(const char *plan, const char *what) {
+  static char item[16384]; /* a path in JSON may take six times its bytes */
+  char path[EFS_TEXT], reason[EFS_TEXT], awaited[8], line[16];
+  unsigned i;
+  const int problems = strcmp(what, "problems") == 0;
+  for (i = 0; efs_json_item(plan, what, i, item, sizeof item) == 0; ++i) {
+    if (efs_json_text(item, "path", path, sizeof path) != 0 || efs_json_text(item, "reason", reason, sizeof reason) != 0) continue;
+    if (!problems && efs_json_value(item, "awaited", awaited, sizeof awaited) == 0 && strcmp(awaited, "true") == 0) slurm_spank_log("efs: warning: %s: %s", path, reason);
+    if (!problems) continue;
+    if (efs_json_value(item, "line", line, sizeof line) == 0 && strcmp(line, "0") != 0) slurm_error("efs: %s: %s (line %s of the job file)", path, reason, line);
+    else slurm_error("efs: %s: %s", path, reason);
+  }
+}
+
+static void say_plan(const struct efs_outcome *outcome) {
+  static char error[65536];
+  if (efs_json_text(outcome->text, "error", error, sizeof error) == 0) say(error, 1);
+  else if (efs_json_value(outcome->text, "ok", error, sizeof error) != 0) say(outcome->text, 1); /* it did not come so far */
+  say_found(outcome->text, "problems");
+  say_found(outcome->text, "skipped");
 }
 
 /* `efs check`, for the messages; again with --json for where the directories are. */
@@ -153,7 +170,7 @@ static int check(spank_t spank, const struct efs_site *site, const char *file) {
   char mount[EFS_PATH + 32], value[4096], memory[64], node[64];
   const char *people[8] = {site->efs, "check", mount, file};
   const char *programs[] = {site->efs, "check", "--json", mount, file, NULL};
-  const char *plan[] = {site->efs, "plan", "--at-submission", mount, file, NULL};
+  const char *plan[] = {site->efs, "plan", "--json", "--brief", "--at-submission", mount, file, NULL};
   int n = 4;
   efs_format(mount, sizeof mount, "--mount-dir=%s/job", site->mount);
   if (efs_job_memory(value, sizeof value) == 0 && efs_format(memory, sizeof memory, "--memory=%.32s", value) == 0) people[n++] = memory;
@@ -172,8 +189,7 @@ static int check(spank_t spank, const struct efs_site *site, const char *file) {
   if (efs_json_text(outcome.text, "results_dir", value, sizeof value) == 0) spank_job_control_setenv(spank, "EFS_RESULTS", value, 1);
   if (!site->plan) return 0;
   efs_run(plan, (const char *const *)environ, 0, NULL, NULL, &outcome);
-  if (outcome.code != 0) say(outcome.text, 1);
-  else if (strstr(outcome.text, "awaited from an earlier job") != NULL) say_awaited(outcome.text);
+  say_plan(&outcome);
   return outcome.code == 0 ? 0 : -1;
 }
 

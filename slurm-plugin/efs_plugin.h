@@ -140,6 +140,8 @@ void efs_run(const char *const *words, const char *const *environment, int secon
 int efs_copy(char *to, size_t size, const char *from); /* -1: too long; `to` is "" then */
 int efs_format(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int efs_json_text(const char *json, const char *key, char *value, size_t size); /* string member of the outermost object */
+int efs_json_value(const char *json, const char *key, char *value, size_t size); /* any member of it, as it stands there, whole */
+int efs_json_item(const char *json, const char *key, unsigned number, char *value, size_t size); /* likewise, of an array that is a member of it */
 void efs_json_quote(const char *text, char *quoted, size_t size);
 int efs_is_kept_name(const char *name); /* letters, digits, . _ -, at most EFS_KEPT_NAME; begins with a letter or digit */
 int efs_has_word(const char *flags, const char *word); /* 1: it is one of the words; a value may be called the same */

@@ -20,20 +20,33 @@ struct wait {
 
 #define BETWEEN_ESTIMATES 60 /* seconds: each is a file on the PFS, of each node */
 
-/* The line of `efs status` that says what it waits for. A job has one comment, for which the nodes do not fight: of several
- * the first one writes it, until one fails. */
+/* What `efs status --json` says of its turn. 1: it waits for one. */
+static int describe_turn(const char *status, char *line, size_t size) {
+  char turn[1024], standing[32], ahead[32] = "some", seconds[32];
+  long left;
+  if (efs_json_value(status, "turn", turn, sizeof turn) != 0 || efs_json_text(turn, "standing", standing, sizeof standing) != 0 || strcmp(standing, "waiting") != 0) return 0;
+  efs_json_value(turn, "ahead", ahead, sizeof ahead);
+  if (efs_json_value(turn, "wait_seconds", seconds, sizeof seconds) != 0) return efs_format(line, size, "waits to stage in, %s ahead", ahead) == 0;
+  left = (long)strtod(seconds, NULL);
+  if (left < 60) efs_format(line, size, "waits to stage in, %s ahead, about %ld s", ahead, left);
+  else if (left < 3600) efs_format(line, size, "waits to stage in, %s ahead, about %ldm%02lds", ahead, left / 60, left % 60);
+  else efs_format(line, size, "waits to stage in, %s ahead, about %ldh%02ldm", ahead, left / 3600, left / 60 % 60);
+  return 1;
+}
+
+/* What it waits for. A job has one comment, for which the nodes do not fight: of several the first one writes it, until one
+ * fails. */
 static void tell_progress(struct wait *wait) {
   static struct efs_outcome outcome;
   char comment[320];
-  const char *words[] = {wait->site->efs, "status", wait->job->name, NULL};
+  const char *words[] = {wait->site->efs, "status", "--json", wait->job->name, NULL};
   char line[256] = "staging in";
-  const char *found;
+  int waits;
   efs_run(words, wait->environment, 60, NULL, NULL, &outcome);
-  found = strstr(outcome.text, "  turn     waits");
-  if (found != NULL) efs_format(line, sizeof line, "%.*s", (int)strcspn(found + 11, "\n"), found + 11);
-  if (strcmp(line, wait->last) == 0 || (wait->last[0] != '\0' && wait->waits == (found != NULL) && time(NULL) - wait->told < BETWEEN_ESTIMATES)) return;
+  waits = describe_turn(outcome.text, line, sizeof line);
+  if (strcmp(line, wait->last) == 0 || (wait->last[0] != '\0' && wait->waits == waits && time(NULL) - wait->told < BETWEEN_ESTIMATES)) return;
   efs_copy(wait->last, sizeof wait->last, line);
-  wait->waits = found != NULL;
+  wait->waits = waits;
   wait->told = time(NULL);
   efs_publish(wait->site, wait->job, "staging-in", line);
   if (wait->nodes <= 1) efs_comment(wait->site, wait->job, line);

@@ -37,6 +37,7 @@ struct JobArguments {
   std::string interleaving;  // directory of the queue; wins over the job file
   bool debug = false;
   bool at_submission = false;  // plan: what an earlier job makes may be missing
+  bool brief = false;          // plan: JSON without what would move, which is as long as there are files
   bool foreground = false;
   bool show = false;
   std::string memory, node_memory;  // check: of the batch job on a node, and of the largest node; "": not known

@@ -134,6 +134,7 @@ int main(int argc, char** argv) {
   CLI::App* plan_verb = verb("plan", "show what would move and whether it fits; moves nothing", [&] { return plan(world, job); });
   add_job_options(*plan_verb, job, false);
   plan_verb->add_flag("--at-submission", job.at_submission, "what is marked from-job may be missing");
+  plan_verb->add_flag("--brief", job.brief, "with --json: without the entries, one for each input");
   CLI::App* check_job_verb = verb("check", "report all problems of a job file", [&] { return check(world, job); });
   add_job_options(*check_job_verb, job, false);
   check_job_verb->add_option("--memory", job.memory, "what the batch job asks for on a node (--mem of sbatch): no capacity in memory may be more");

@@ -209,7 +209,7 @@ class Planner {
 
   void skip(const std::string& path, std::string reason) {
     if (std::ranges::any_of(plan_.skipped, [&](const PlanSkip& known) { return known.path == path; })) return;
-    plan_.skipped.push_back({.path = path, .reason = std::move(reason)});
+    plan_.skipped.push_back({.path = path, .reason = std::move(reason), .awaited = false});
   }
 
   bool add_children(const std::string& path) {

@@ -41,10 +41,18 @@ struct PlanProblem {
   int line = 0;
 };
 
-/// Left out without harm: sockets, FIFOs and devices below a resource, and the job's own log and what else it writes there.
+/// Left out without harm: sockets, FIFOs and devices below a resource, the job's own log and what else it writes there, and
+/// what is not there yet.
 struct PlanSkip {
   std::string path;
   std::string reason;
+  bool awaited = false;  // an earlier job makes it
+};
+
+/// A file of a partitioned resource, and the one node that gets it.
+struct Dealt {
+  std::string path;
+  unsigned node = 0;
 };
 
 /// What one of several backends has to take.

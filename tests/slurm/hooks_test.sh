@@ -112,12 +112,12 @@ cat >"$S/fake.start" <<'FAKE'
 [ -e "${0%/*}/../quick" ] || until [ "$(grep -c ' status ' "${0%/*}/../efs.log")" -ge 4 ]; do sleep 0.2; done
 FAKE
 cat >"$S/fake.status" <<'FAKE'
-echo "  turn     waits to stage in, $(grep -c ' status ' "${0%/*}/../efs.log") ahead"
+echo '{"name":"x","turn":{"ahead":'"$(grep -c ' status ' "${0%/*}/../efs.log")"',"direction":"in","since":0.5,"standing":"waiting","wait_seconds":3725.9},"state":"staging-in"}'
 FAKE
 work progress
 rm -f "$S/efs.log" "$S/scontrol.log"
 prolog -- efs="$S/fake/efs"
-check 'an estimate is told' grep -q 'AdminComment=efs on n1: waits to stage in, 1 ahead' "$S/scontrol.log"
+check 'an estimate is told' grep -q 'AdminComment=efs on n1: waits to stage in, 1 ahead, about 1h02m$' "$S/scontrol.log"
 check 'and not each that follows' test "$(grep -c 'waits to stage in' "$S/scontrol.log")" = 1
 rm "$S/fake.status"
 
