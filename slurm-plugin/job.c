@@ -3,6 +3,7 @@
  *                        result    "running MOUNT", "failed TEXT", "unsaved TEXT", "put-off TEXT", "unasked TEXT"
  *                        flags     words: no-stage-out, in-job, keep=NAME, attach=NAME, directives
  *                        instance  its name, where it is one that outlives the job
+ *                        node      "0 2": which of the job's nodes this one is, and of how many
  *                        checked   all nodes are good
  *                        began     when its prolog did, and how many minutes of the time limit are given back
  *   STATE/.lock          who looks at what is kept holds it (keep.c)

@@ -124,6 +124,8 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   words[n++] = name;
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   words[n++] = mount;
+  efs_format(number, sizeof number, "%u %u", wait.node, wait.nodes);
+  efs_write_file(job->directory, "node", number, 0644, 0);
   efs_format(number, sizeof number, "--node=%u/%u", wait.node, wait.nodes);
   words[n++] = number;
   given = getenv("SPANK_EFS_ROOT");

@@ -16,10 +16,30 @@ static int read_result(spank_t spank, const struct efs_site *site, struct efs_jo
   return efs_read_file(job->directory, "result", result, size);
 }
 
+/* Which node this is: 0 for the first of the job. -1: not known. */
+static int read_place(const struct efs_job *job, unsigned *node, unsigned *nodes) {
+  char text[64];
+  return efs_read_file(job->directory, "node", text, sizeof text) == 0 && sscanf(text, "%u %u", node, nodes) == 2 ? 0 : -1;
+}
+
+static void tell_place(spank_t spank, const struct efs_site *site, const struct efs_job *job) {
+  char text[2 * EFS_PATH];
+  unsigned node, nodes;
+  if (read_place(job, &node, &nodes) != 0) return;
+  efs_format(text, sizeof text, "%u", node);
+  spank_setenv(spank, "EFS_NODE", text, 1);
+  efs_format(text, sizeof text, "%u", nodes);
+  spank_setenv(spank, "EFS_NODES", text, 1);
+  /* efs has written it, where inputs were dealt out; a job that this one submits must not inherit it. */
+  if (efs_format(text, sizeof text, "%s/%s/parts", site->run, job->name) == 0 && access(text, R_OK) == 0) spank_setenv(spank, "EFS_PARTS", text, 1);
+  else spank_unsetenv(spank, "EFS_PARTS");
+}
+
 int efs_user_init(spank_t spank, const struct efs_site *site) {
   struct efs_job job;
-  char result[EFS_TEXT], own[32];
+  char result[EFS_TEXT], own[32], before[EFS_PATH], private[EFS_PATH];
   const char *mount;
+  int is_ours;
   if (read_result(spank, site, &job, result, sizeof result) != 0 || strncmp(result, "running ", 8) != 0) return 0;
   mount = site->view[0] != '\0' ? site->view : result + 8;
   /* Jobs that this one submits inherit it: it must not speak of them. */
@@ -27,9 +47,12 @@ int efs_user_init(spank_t spank, const struct efs_site *site) {
     efs_format(own, sizeof own, "%u", job.id);
     spank_setenv(spank, "EFS_DIRECTIVES", own, 1);
   }
+  /* What it inherits from the script, on another node, or from the job that submitted this one, is ours; else it is the user's. */
+  is_ours = spank_getenv(spank, "EFS_MOUNT", before, sizeof before) == ESPANK_SUCCESS && spank_getenv(spank, "DW_JOB_PRIVATE", private, sizeof private) == ESPANK_SUCCESS && strcmp(before, private) == 0;
   spank_setenv(spank, "EFS_MOUNT", mount, 1);
-  spank_setenv(spank, "DW_JOB_PRIVATE", mount, 0);
+  spank_setenv(spank, "DW_JOB_PRIVATE", mount, is_ours);
   spank_setenv(spank, "EFS_INSTANCE", job.name, 1);
+  tell_place(spank, site, &job);
   if (strcmp(site->run, EFS_USUAL_RUN) != 0) spank_setenv(spank, "EFS_RUNTIME_DIR", site->run, 1); /* else efs looks there by itself */
   return 0;
 }

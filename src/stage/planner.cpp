@@ -307,7 +307,7 @@ class Planner {
   void total() {
     for (auto& [path, entry] : entries_) plan_.entries.push_back(std::move(entry));
     entries_.clear();
-    deal_out(config_, plan_.entries);
+    plan_.parts = deal_out(config_, plan_.entries);
     group_links(plan_.entries);
     sum_up(plan_);
   }

@@ -137,6 +137,18 @@ printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 epilog -- efs="$S/fake/efs"
 touch "$S/quick"
 
+# --- where what is ---
+work place
+prolog
+check 'a task' hook user_init HOOK_CONTEXT=remote EFS_PARTS=another HOOK_THEN="env >$W/env"
+for line in "EFS_MOUNT=$S/mnt/7" "DW_JOB_PRIVATE=$S/mnt/7" EFS_NODE=0 EFS_NODES=1; do check "has $line" grep -qx "$line" "$W/env"; done
+check_not 'and no list of parts, for nothing was dealt out' grep -q '^EFS_PARTS=' "$W/env"
+hook user_init HOOK_CONTEXT=remote DW_JOB_PRIVATE=/mine HOOK_THEN="env >$W/env"
+check 'what the user has set stays' grep -qx DW_JOB_PRIVATE=/mine "$W/env"
+hook user_init HOOK_CONTEXT=remote EFS_MOUNT=/before DW_JOB_PRIVATE=/before HOOK_THEN="env >$W/env"
+check 'what comes from another node, or another job, does not' grep -qx "DW_JOB_PRIVATE=$S/mnt/7" "$W/env"
+epilog
+
 # --- a run that was begun again meanwhile ---
 work begun
 begun_again() {  # begun_again RESTARTS: what an epilog of run 0 asks efs, when slurmctld knows of so many
