@@ -2,7 +2,7 @@
  * environment, so that what was checked is what runs:
  *   EFS_JOB      the text of the job file, or of one made from the options
  *   EFS_ROOT EFS_RESULTS   as resolved in the directory of the submission
- *   EFS_FLAGS    words: no-stage-out, in-job, keep=NAME, attach=NAME */
+ *   EFS_FLAGS    words: no-stage-out, in-job, keep=NAME (without one: the job's number, which nobody knows yet), attach=NAME */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,10 +222,6 @@ static int check_options(const struct efs_options *given, const struct efs_site 
   }
   if (given->in_job && site->view[0] != '\0') { /* the script's own namespace would hold the mount */
     slurm_error("efs: --efs-stage-out=in-job is not possible at this site, which shows each job its files at %s (view=); they are staged out after the job", site->view);
-    return -1;
-  }
-  if (given->keeps && given->keep[0] == '\0' && given->attach[0] == '\0') {
-    slurm_error("efs: --efs-keep needs a name for what it keeps: --efs-keep=NAME; a later job says --efs-attach=NAME");
     return -1;
   }
   if (given->keep[0] != '\0' && given->attach[0] != '\0' && strcmp(given->keep, given->attach) != 0) {

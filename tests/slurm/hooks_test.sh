@@ -248,6 +248,12 @@ epilog
 check 'one that is called failed is stopped, too' json "$("$EFS" status --json "slurm-kept.$uid1.cut-n1")" 'd["state"] == "kept"'
 "$EFS" clean "slurm-kept.$uid1.cut-n1" >/dev/null
 
+prolog SPANK_EFS_FLAGS=keep=; epilog
+check 'a job that keeps without a name keeps under its number' json "$("$EFS" status --json "slurm-kept.$uid1.7-n1")" 'd["state"] == "kept"'
+prolog SPANK_EFS_FLAGS='keep= attach=7'; epilog
+check 'one that attaches, under the name that it attaches to' json "$("$EFS" status --json "slurm-kept.$uid1.7-n1")" 'd["state"] == "kept"'
+"$EFS" clean "slurm-kept.$uid1.7-n1" >/dev/null
+
 # --- the child that asks the shared directory ---
 work child
 prolog -- shared="$S/shared"
