@@ -206,8 +206,7 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
   }
   clear_the_way(site, &job);
   if (efs_make_job(site, &job) != 0) {
-    efs_publish(site, &job, "failed", "the directories of efs cannot be used on this node; tell the administrators");
-    efs_comment(site, &job, "failed: the directories of efs cannot be used on this node");
+    fail_job(site, &job, "the directories of efs (state=, run= and mount= in plugstack.conf) cannot be used on this node; tell the administrators");
     return 0;
   }
   note_began(&job, (long long)time(NULL), 0);

@@ -93,15 +93,19 @@ static int says_directives(spank_t spank, const struct efs_site *site, const str
   return strcmp(value, "yes") == 0 || strcmp(value, own) == 0;
 }
 
+static int is_first_task(spank_t spank) {
+  int task = 0;
+  return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
+}
+
 /* Back into the queue; held once it has been put off so often that it would go round for ever. Of the tasks on a node the
  * first one asks for it. */
 static int put_off(spank_t spank, const struct efs_site *site, const struct efs_job *job, const char *where_and_why) {
   static struct efs_outcome outcome;
   char id[32];
-  int task = 0;
   const int held = job->restart >= MOST_TRIES;
   const char *words[] = {site->scontrol, held ? "requeuehold" : "requeue", id, NULL};
-  if (spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task != 0) return -1;
+  if (!is_first_task(spank)) return -1;
   slurm_error("efs: nothing was staged on %s", where_and_why);
   efs_format(id, sizeof id, "%u", job->id);
   efs_run(words, NULL, 30, NULL, NULL, &outcome);
@@ -115,6 +119,38 @@ static int is_script(spank_t spank) {
   return spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS && step == SLURM_BATCH_SCRIPT;
 }
 
+/* There is no result. Of the tasks on a node the first one finds out why, as far as it can be seen now: 1, and it has said so. */
+static int has_said_why(const struct efs_site *site, struct efs_job *job) {
+  char text[EFS_TEXT];
+  int can_be_used;
+  if (efs_find_failure(site, job, text, sizeof text) == 1) {
+    slurm_error("efs: stage-in failed on %s", text);
+    return 1;
+  }
+  if (efs_find_job(site, job)) return 0;
+  can_be_used = efs_make_job(site, job) == 0 && efs_write_file(job->directory, "result", "", 0644, 0) == 0;
+  efs_remove_job(site, job);
+  if (!can_be_used) slurm_error("efs: nothing was staged on %s: %s, %s or %s cannot be used there, or is full; tell the administrators", site->node, site->state, site->run, site->mount);
+  return !can_be_used;
+}
+
+/* What the prolog should have left is not there. */
+static int fail_without_result(spank_t spank, const struct efs_site *site, struct efs_job *job) {
+  char text[EFS_TEXT];
+  int restarts;
+  if (!is_first_task(spank) || has_said_why(site, job)) return -1;
+  /* A job that is requeued while its prolog runs is started on the same node without another one, as its first run. */
+  restarts = efs_ask_restarts(site, job->id);
+  if (restarts > 0) {
+    job->restart = (uint32_t)restarts;
+    efs_format(text, sizeof text, "%s: Slurm has run no prolog for this run of the job", site->node);
+    return put_off(spank, site, job, text);
+  }
+  if (efs_find_job(site, job)) slurm_error("efs: nothing was staged on %s: its prolog did not come to its end, or could not write below %s; tell the administrators", site->node, site->state);
+  else slurm_error("efs: nothing was staged on %s: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch (see spank_efs(8))", site->node);
+  return -1;
+}
+
 int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int site_is_bad) {
   struct efs_job job = {0};
   char result[EFS_TEXT], text[EFS_TEXT];
@@ -124,15 +160,7 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int sit
       slurm_error("efs: nothing was staged on %s: plugstack.conf there has a bad value; tell the administrators (see spank_efs(8))", site->node);
       return -1;
     }
-    /* A job that is requeued while its prolog runs is started on the same node without another one, as its first run. */
-    const int restarts = efs_ask_restarts(site, job.id);
-    if (restarts > 0) {
-      job.restart = (uint32_t)restarts;
-      efs_format(text, sizeof text, "%s: Slurm has run no prolog for this run of the job", site->node);
-      return put_off(spank, site, &job, text);
-    }
-    slurm_error("efs: nothing was staged on %s: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch (see spank_efs(8))", site->node);
-    return -1;
+    return fail_without_result(spank, site, &job);
   }
   if (strncmp(result, "failed ", 7) == 0) {
     slurm_error("efs: stage-in failed on %s: %s", site->node, result + 7);

@@ -149,6 +149,32 @@ hook user_init HOOK_CONTEXT=remote EFS_MOUNT=/before DW_JOB_PRIVATE=/before HOOK
 check 'what comes from another node, or another job, does not' grep -qx "DW_JOB_PRIVATE=$S/mnt/7" "$W/env"
 epilog
 
+# --- why nothing was staged ---
+work why
+ln -s /tmp "$S/link"
+because() {  # because NAME PATTERN [ARGUMENT...]: a prolog and a task say so, and nothing is left
+  local name=$1 pattern=$2; shift 2
+  check "$name: the prolog does not fail" prolog -- "$@"
+  check_not "$name: the task does" task -- "$@"
+  check "$name: and says why" grep -qE "^slurm_error: efs: $pattern" "$S/said.task_init_privileged"
+  check "$name: the epilog" epilog -- "$@"
+  check "$name: nothing is left" no_job
+}
+because 'mount= is a symbolic link' 'stage-in failed on n1: the directories of efs .state=, run= and mount= in plugstack.conf. cannot be used' mount="$S/link"
+because 'run= is one' 'stage-in failed on n1: the directories of efs' run="$S/link"
+because 'state= is one' "nothing was staged on n1: $S/link, .* cannot be used there, or is full; tell the administrators" state="$S/link"
+because 'state= is one, and there is shared=' 'stage-in failed on n1: the directories of efs' state="$S/link" shared="$S/shared"
+rm -r "$S/shared/jobs"
+mkdir "$S/full" && mount -t tmpfs -o nr_inodes=1,mode=755 full "$S/full"
+because 'state= is full' "nothing was staged on n1: $S/full, .* cannot be used there, or is full" state="$S/full"
+mount -o remount,nr_inodes=2 "$S/full"
+because 'it is full when the job has its directory' "nothing was staged on n1: its prolog did not come to its end, or could not write below $S/full" state="$S/full"
+umount "$S/full"
+because 'there is no efs' 'stage-in failed on n1: efs start gave 127: cannot run it: no such program' efs=/none
+check_not 'without a prolog a task fails' task
+check 'and says what the site must set' grep -q 'nothing was staged on n1: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch' "$S/said.task_init_privileged"
+check 'nothing is left of the look' no_job
+
 # --- a run that was begun again meanwhile ---
 work begun
 begun_again() {  # begun_again RESTARTS: what an epilog of run 0 asks efs, when slurmctld knows of so many
