@@ -18,6 +18,7 @@ struct wait {
   char last[256];
 };
 
+enum { FLAGS_SIZE = 160 };
 #define BETWEEN_ESTIMATES 60 /* seconds: each is a file on the PFS, of each node */
 
 /* What `efs status --json` says of its turn. 1: it waits for one. */
@@ -193,9 +194,23 @@ static int note_unasked(const struct efs_site *site, struct efs_job *job) {
   return 0;
 }
 
+static int is_plain_path(const char *path) {
+  const size_t length = strlen(path);
+  return path[0] == '/' && strstr(path, "/../") == NULL && (length < 3 || strcmp(path + length - 3, "/..") != 0);
+}
+
+/* What is wrong with what the allocator has handed over, or the user in its place. NULL: nothing. */
+static const char *find_fault(const char *text, const char *flags) {
+  const char *root = getenv("SPANK_EFS_ROOT"), *results = getenv("SPANK_EFS_RESULTS");
+  if (text != NULL && strlen(text) > EFS_LARGEST_JOB) return "the job file that sbatch handed over is too large";
+  if (flags != NULL && strlen(flags) >= FLAGS_SIZE) return "the flags that sbatch handed over are too long";
+  if ((root != NULL && !is_plain_path(root)) || (results != NULL && !is_plain_path(results))) return "a directory that sbatch handed over is no absolute path, or has .. in it";
+  return NULL;
+}
+
 int efs_prolog(spank_t spank, const struct efs_site *site) {
   struct efs_job job;
-  const char *text = getenv("SPANK_EFS_JOB"), *flags = getenv("SPANK_EFS_FLAGS");
+  const char *text = getenv("SPANK_EFS_JOB"), *flags = getenv("SPANK_EFS_FLAGS"), *fault = find_fault(text, flags);
   char runtime[EFS_PATH + 24], id[32], node[EFS_PATH + 24], path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
   const char *environment[] = {path, runtime, id, node, NULL};
   if ((text == NULL && !site->directives) || efs_describe_job(spank, site, &job) != 0) return 0;
@@ -213,7 +228,11 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   efs_format(id, sizeof id, "SLURM_JOB_ID=%u", job.id);
   efs_format(node, sizeof node, "SLURMD_NODENAME=%s", site->node);
-  if (flags == NULL || strlen(flags) >= 160) flags = text == NULL ? "directives" : "";
+  if (fault != NULL) {
+    fail_job(site, &job, fault);
+    return 0;
+  }
+  if (flags == NULL) flags = text == NULL ? "directives" : "";
   efs_write_file(job.directory, "flags", flags, 0644, 0);
   if (keep_job_file(site, &job, text) != 0) return 0;
   efs_publish(site, &job, "staging-in", "");

@@ -175,6 +175,29 @@ check_not 'without a prolog a task fails' task
 check 'and says what the site must set' grep -q 'nothing was staged on n1: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch' "$S/said.task_init_privileged"
 check 'nothing is left of the look' no_job
 
+# --- what a user may have put in the place of what sbatch hands over ---
+work hostile
+places() { find "$S/state" "$S/mnt" "$EFS_RUNTIME_DIR" "$S/users" "$W" "$S/shared" | sort; }
+refused() {  # refused NAME PATTERN VARIABLE=VALUE...
+  local name=$1 pattern=$2 before; shift 2
+  before=$(places)
+  check "$name: the prolog does not fail" prolog "$@"
+  check "$name: it is refused" result_is "failed .*$pattern"
+  check_not "$name: the task fails" task "$@"
+  check "$name: the epilog does not" epilog "$@"
+  check "$name: nothing is left, nor made elsewhere" test "$(places)" = "$before"
+}
+long() { head -c "$1" /dev/zero | tr '\0' x; }
+refused 'a relative root-dir' 'no absolute path, or has \.\.' SPANK_EFS_ROOT=in
+refused 'a root-dir that leads upwards' 'no absolute path, or has \.\.' SPANK_EFS_ROOT="$W/../users"
+refused 'a results-dir that does' 'no absolute path, or has \.\.' SPANK_EFS_RESULTS="$W/.."
+refused 'flags that are too long' 'flags .* are too long' SPANK_EFS_FLAGS="no-stage-out $(long 200)"
+refused 'a name that leads elsewhere' 'that is no name for --efs-keep' SPANK_EFS_FLAGS=keep=../x
+refused 'one to attach to' 'that is no name for --efs-keep or --efs-attach' SPANK_EFS_FLAGS='attach=../../x'
+refused 'a job file that is too large' 'job file .* is too large' SPANK_EFS_JOB="# $(long 98304)"
+refused 'one that is no text' 'job.yaml:1:' SPANK_EFS_JOB=$'\x01\xff\xfe{\x02'
+refused 'none' 'job.yaml' SPANK_EFS_JOB=
+
 # --- a run that was begun again meanwhile ---
 work begun
 begun_again() {  # begun_again RESTARTS: what an epilog of run 0 asks efs, when slurmctld knows of so many
