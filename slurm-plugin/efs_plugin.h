@@ -35,6 +35,7 @@ struct efs_site {
   char view[EFS_PATH];     /* view=     where every job sees its own mount (default none: no private namespace) */
   char scontrol[EFS_PATH]; /* scontrol= the program (default scontrol); others of Slurm are beside it */
   char mail[EFS_PATH];     /* mail=     program that is called when results are not back (default none) */
+  char licence[EFS_PATH];  /* licence=  that jobs hold while they stage in (default none) */
   char node[EFS_PATH];
   int poll;                /* poll=     seconds between looks at the job's state (default 5) */
   int plan;                /* plan=yes|no  look for the inputs at submission (default yes) */
@@ -110,6 +111,8 @@ int efs_ask_job(const struct efs_site *site, uint32_t id, struct efs_record *rec
 int efs_ask_restarts(const struct efs_site *site, uint32_t id);
 int efs_job_is_over(const struct efs_site *site, uint32_t id); /* 1: yes; 0: no; -1: nobody can say */
 int efs_admin_comment(const struct efs_site *site, uint32_t id, char *comment, size_t size);
+/* "name:1,other:2", of all that the job holds; "" where it is none. -1: nobody can say, or it is longer. */
+int efs_ask_licences(const struct efs_site *site, uint32_t id, char *licences, size_t size);
 int efs_find_node(const struct efs_site *site, uint32_t id, unsigned *node, unsigned *nodes); /* which of the job's nodes this one is. -1: nobody can say */
 
 /* directives.c */
@@ -159,6 +162,8 @@ int efs_prolog(spank_t spank, const struct efs_site *site);
 /* Minutes of the time limit that went into staging, as far as they are not given back yet: on the node of the job's script
  * alone, in its prolog, and, as other nodes may have taken longer, when the script starts. */
 void efs_give_back(const struct efs_site *site, const struct efs_job *job);
+/* The licence that the job had for its stage-in (job_submit.lua), where the site has one: on one node, when all have staged in. */
+void efs_give_back_licence(const struct efs_site *site, const struct efs_job *job);
 int efs_epilog(spank_t spank, const struct efs_site *site);
 void efs_stop_job(const struct efs_site *site, const struct efs_job *job);
 int efs_user_init(spank_t spank, const struct efs_site *site);

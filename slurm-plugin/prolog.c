@@ -143,6 +143,7 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
     efs_write_file(job->directory, "result", result, 0644, 0);
     efs_publish(site, job, "running", job->mount);
     efs_give_back(site, job);
+    if (wait.nodes <= 1) efs_give_back_licence(site, job);
     return;
   }
   if (wait.cancelled) {

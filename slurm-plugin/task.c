@@ -154,6 +154,7 @@ static int fail_without_result(spank_t spank, const struct efs_site *site, struc
 int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int site_is_bad) {
   struct efs_job job = {0};
   char result[EFS_TEXT], text[EFS_TEXT];
+  unsigned node, nodes;
   if (read_result(spank, site, &job, result, sizeof result) != 0) {
     if (!efs_is_wanted() && !says_directives(spank, site, &job, site_is_bad)) return 0;
     if (site_is_bad) {
@@ -180,6 +181,7 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int sit
       return -1;
     }
     efs_write_file(job.directory, "checked", "yes", 0644, 0);
+    if (read_place(&job, &node, &nodes) == 0 && node == 0 && nodes > 1) efs_give_back_licence(site, &job);
   }
   if (is_script(spank)) efs_give_back(site, &job);
   if (site->view[0] != '\0' && enter_view(site, &job) != 0) {

@@ -137,6 +137,25 @@ printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 epilog -- efs="$S/fake/efs"
 touch "$S/quick"
 
+# --- the licence of a stage-in ---
+work licence
+licences() { printf '#!/bin/sh\ncase "$*" in *Licenses*) printf "%%-24s%%-512s\n" 7 "%s" ;; *) echo "7|RUNNING|10:00|n1|n1" ;; esac\n' "$1" >"$S/slurm/squeue"; }
+given_back() {  # given_back LICENCES [ARGUMENT...]: what a prolog makes of them
+  licences "$1"; shift
+  : >"$S/scontrol.log"
+  prolog -- efs="$S/fake/efs" licence=efs_stagein "$@"
+  epilog -- efs="$S/fake/efs"
+  sed -n 's/^update JobId=7 Licenses=/left: /p' "$S/scontrol.log"
+}
+check 'a job gives its licence back' test "$(given_back efs_stagein:1)" = 'left: '
+check 'and keeps others' test "$(given_back matlab:2,efs_stagein:1,efs_stagein_x)" = 'left: matlab:2,efs_stagein_x'
+check 'one without asks for nothing' test -z "$(given_back '(null)')"
+check 'nor does one with others' test -z "$(given_back 'efs_stage:1,matlab')"
+check 'a list that may be cut off is left alone' test -z "$(given_back "efs_stagein:1,$(printf 'x%.0s' {1..520})")"
+check 'where the site has none nobody is asked' test -z "$(given_back efs_stagein:1 licence=)"
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
+check 'nothing is left' no_job
+
 # --- where what is ---
 work place
 prolog
@@ -248,6 +267,20 @@ check 'those of other jobs do not' hook task_init_privileged HOOK_CONTEXT=remote
 prolog
 check 'what is begun ends all the same' epilog -- poll=0
 check 'and leaves nothing' no_job
+
+# The fragment for sites: all that it has is known, and what stands in its line is taken.
+fragment=$SOURCE/conf/slurm/plugstack.conf
+named=($(grep -oE '^# +[a-z-]+=' "$fragment" | tr -d '# '))
+check 'the fragment tells of the arguments' test "${#named[@]}" -ge 15
+declare -A value=([poll=]=3 [stage-out=]=60 [keep=]=12 [plan=]=no [directives=]=no [efs=]=$EFS [state=]=$S/state [run=]=$EFS_RUNTIME_DIR [mount=]=$S/mnt [scontrol=]=$S/slurm/scontrol [shared=]= [queue=]= [view=]= [mail=]=)
+read -ra line < <(sed -n 's,^required [^ ]*,,p' "$fragment")
+check 'and has a line' test "${#line[@]}" -ge 1
+for i in "${named[@]}"; do line+=("$i${value[$i]-}"); done
+check 'a prolog with all of them' prolog -- "${line[@]}"
+check_not 'knows them, and takes their values' grep -qE 'unknown argument|bad value' "$S/said.job_prolog"
+check 'it stages' result_is 'running '
+check 'its epilog' epilog -- "${line[@]}"
+check 'leaves nothing' no_job
 
 # --- what is written survives the power ---
 work durable
