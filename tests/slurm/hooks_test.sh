@@ -137,6 +137,14 @@ printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 epilog -- efs="$S/fake/efs"
 touch "$S/quick"
 
+work elsewhere
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n2|n[1-2]"\n' >"$S/slurm/squeue"
+: >"$S/scontrol.log"
+prolog -- efs="$S/fake/efs"
+for i in 1 2; do echo "$(($(date +%s) - 290)) 0" >"$S/state/7.0/began"; task -- efs="$S/fake/efs"; done
+check_not 'a node that is not that of the script gives nothing back' grep -q TimeLimit "$S/scontrol.log"
+epilog -- efs="$S/fake/efs"
+
 # --- the licence of a stage-in ---
 work licence
 licences() { printf '#!/bin/sh\ncase "$*" in *Licenses*) printf "%%-24s%%-512s\n" 7 "%s" ;; *) echo "7|RUNNING|10:00|n1|n1" ;; esac\n' "$1" >"$S/slurm/squeue"; }
