@@ -370,7 +370,7 @@ check 'nothing is left' await 30 job_is_gone "$job"
 check 'results are back' test -e "$W/results/r.1"
 check 'it has looked for the job of another user on its node' says "$job" '^looked$'
 check_not 'and sees nothing of it' says "$job" '^sees '
-check 'which is there all the time, for him outside of jobs, too' as $USER1 cat "$C/mnt.n1/$other/in/a"
+check 'which is there all the time, outside of jobs' mounted "$C/mnt.n1/$other"
 touch "$others/go"; W=$others
 ends "$other" COMPLETED 'that job'
 check 'and saw its own files' says "$other" '^in$'
