@@ -1,7 +1,7 @@
 /* At submission, as the user: what can be known now is said now. The job file's text travels in the job control
  * environment, so that what was checked is what runs:
  *   EFS_JOB      the job file, or one made from the options, as resolved in the directory and the environment of the submission
- *   EFS_FLAGS    words: no-stage-out, in-job, keep=NAME, attach=NAME */
+ *   EFS_FLAGS    words: no-stage-out, in-job, keep=NAME (without one: the job's number, which nobody knows yet), attach=NAME */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,10 +171,27 @@ static void say(const char *text, int error) {
   }
 }
 
-static void say_awaited(char *text) {
-  char *line, *rest;
-  for (line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
-    if (strstr(line, "awaited from an earlier job") != NULL) slurm_spank_log("efs: warning: %s", line + strspn(line, " "));
+/* Of what `efs plan --json` found: what is only missing yet is a warning, problems are errors. */
+static void say_found(const char *plan, const char *what) {
+  static char item[16384]; /* a path in JSON may take six times its bytes */
+  char path[EFS_TEXT], reason[EFS_TEXT], awaited[8], line[16];
+  unsigned i;
+  const int problems = strcmp(what, "problems") == 0;
+  for (i = 0; efs_json_item(plan, what, i, item, sizeof item) == 0; ++i) {
+    if (efs_json_text(item, "path", path, sizeof path) != 0 || efs_json_text(item, "reason", reason, sizeof reason) != 0) continue;
+    if (!problems && efs_json_value(item, "awaited", awaited, sizeof awaited) == 0 && strcmp(awaited, "true") == 0) slurm_spank_log("efs: warning: %s: %s", path, reason);
+    if (!problems) continue;
+    if (efs_json_value(item, "line", line, sizeof line) == 0 && strcmp(line, "0") != 0) slurm_error("efs: %s: %s (line %s of the job file)", path, reason, line);
+    else slurm_error("efs: %s: %s", path, reason);
+  }
+}
+
+static void say_plan(const struct efs_outcome *outcome) {
+  static char error[65536];
+  if (efs_json_text(outcome->text, "error", error, sizeof error) == 0) say(error, 1);
+  else if (efs_json_value(outcome->text, "ok", error, sizeof error) != 0) say(outcome->text, 1); /* it did not come so far */
+  say_found(outcome->text, "problems");
+  say_found(outcome->text, "skipped");
 }
 
 /* `efs check`, for the messages; it writes what the nodes shall read to `snapshot`. Then `efs plan`, for the inputs. */
@@ -183,7 +200,7 @@ static int check(const struct efs_site *site, const char *file, const char *snap
   struct efs_memory memory;
   char mount[EFS_PATH + 32], nodes[EFS_PATH + 32], of_job[96], whence[EFS_WHENCE + 24], of_node[96];
   const char *people[10] = {site->efs, "check", "--at-submission", mount, nodes, file};
-  const char *plan[7] = {site->efs, "plan", "--at-submission", mount, file};
+  const char *plan[9] = {site->efs, "plan", "--json", "--brief", "--at-submission", mount, file};
   int n = 6;
   efs_format(mount, sizeof mount, "--mount-dir=%s/job", site->mount);
   efs_format(nodes, sizeof nodes, "--snapshot=%s", snapshot);
@@ -192,15 +209,19 @@ static int check(const struct efs_site *site, const char *file, const char *snap
     people[n++] = of_job;
     people[n++] = whence;
   }
-  if (memory.node[0] != '\0' && efs_format(of_node, sizeof of_node, "--node-memory=%s", memory.node) == 0) people[n++] = plan[5] = of_node;
+  if (memory.node[0] != '\0' && efs_format(of_node, sizeof of_node, "--node-memory=%s", memory.node) == 0) people[n++] = plan[7] = of_node;
   efs_run(people, (const char *const *)environ, 0, NULL, NULL, &outcome);
   if (outcome.code == 127) {
     slurm_error("efs: %s: %s; tell the administrators (plugstack.conf, efs=)", site->efs, outcome.text);
     return -1;
   }
-  if (outcome.code == 0 && site->plan) efs_run(plan, (const char *const *)environ, 0, NULL, NULL, &outcome);
-  if (outcome.code != 0) say(outcome.text, 1);
-  else if (strstr(outcome.text, "awaited from an earlier job") != NULL) say_awaited(outcome.text);
+  if (outcome.code != 0) {
+    say(outcome.text, 1);
+    return -1;
+  }
+  if (!site->plan) return 0;
+  efs_run(plan, (const char *const *)environ, 0, NULL, NULL, &outcome);
+  say_plan(&outcome);
   return outcome.code == 0 ? 0 : -1;
 }
 
@@ -244,10 +265,6 @@ static int check_options(const struct efs_options *given, const struct efs_site 
   }
   if (given->in_job && site->view[0] != '\0') { /* the script's own namespace would hold the mount */
     slurm_error("efs: --efs-stage-out=in-job is not possible at this site, which shows each job its files at %s (view=); they are staged out after the job", site->view);
-    return -1;
-  }
-  if (given->keeps && given->keep[0] == '\0' && given->attach[0] == '\0') {
-    slurm_error("efs: --efs-keep needs a name for what it keeps: --efs-keep=NAME; a later job says --efs-attach=NAME");
     return -1;
   }
   if (given->keep[0] != '\0' && given->attach[0] != '\0' && strcmp(given->keep, given->attach) != 0) {

@@ -112,6 +112,19 @@ int efs_ask_name(const struct efs_site *site, uint32_t id, char *name, size_t si
   return efs_copy(name, size, line) == 0 ? 1 : 0;
 }
 
+/* A list that fills its field may be cut off. */
+int efs_ask_licences(const struct efs_site *site, uint32_t id, char *licences, size_t size) {
+  static struct efs_outcome outcome;
+  char begin[32], *line = NULL;
+  size_t length;
+  efs_format(begin, sizeof begin, "%-24u", id);
+  if (ask(site, id, "--Format=JobID:24,Licenses:512", begin, &outcome, &line) != 1) return -1;
+  length = strcspn(line, " ");
+  if (length >= 512) return -1;
+  line[length] = '\0';
+  return efs_copy(licences, size, strcmp(line, "(null)") == 0 || strcmp(line, "N/A") == 0 ? "" : line);
+}
+
 int efs_ask_restarts(const struct efs_site *site, uint32_t id) {
   static struct efs_outcome outcome;
   char begin[32], *line = NULL;

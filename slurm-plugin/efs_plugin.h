@@ -35,6 +35,7 @@ struct efs_site {
   char view[EFS_PATH];     /* view=     where every job sees its own mount (default none: no private namespace) */
   char scontrol[EFS_PATH]; /* scontrol= the program (default scontrol); others of Slurm are beside it */
   char mail[EFS_PATH];     /* mail=     program that is called when results are not back (default none) */
+  char licence[EFS_PATH];  /* licence=  that jobs hold while they stage in (default none) */
   char node[EFS_PATH];
   int poll;                /* poll=     seconds between looks at the job's state (default 5) */
   int plan;                /* plan=yes|no  look for the inputs at submission (default yes) */
@@ -123,6 +124,8 @@ int efs_job_is_over(const struct efs_site *site, uint32_t id); /* 1: yes; 0: no;
 int efs_ask_array(const struct efs_site *site, uint32_t id, char array[EFS_NUMBER], char task[EFS_NUMBER]);
 int efs_ask_name(const struct efs_site *site, uint32_t id, char *name, size_t size); /* the user has chosen it; 0 also where it is too long */
 int efs_admin_comment(const struct efs_site *site, uint32_t id, char *comment, size_t size);
+/* "name:1,other:2", of all that the job holds; "" where it is none. -1: nobody can say, or it is longer. */
+int efs_ask_licences(const struct efs_site *site, uint32_t id, char *licences, size_t size);
 int efs_find_node(const struct efs_site *site, uint32_t id, unsigned *node, unsigned *nodes); /* which of the job's nodes this one is: 0, or as above */
 
 /* directives.c */
@@ -162,6 +165,8 @@ void efs_run(const char *const *words, const char *const *environment, int secon
 int efs_copy(char *to, size_t size, const char *from); /* -1: too long; `to` is "" then */
 int efs_format(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int efs_json_text(const char *json, const char *key, char *value, size_t size); /* string member of the outermost object */
+int efs_json_value(const char *json, const char *key, char *value, size_t size); /* any member of it, as it stands there, whole */
+int efs_json_item(const char *json, const char *key, unsigned number, char *value, size_t size); /* likewise, of an array that is a member of it */
 void efs_json_quote(const char *text, char *quoted, size_t size);
 int efs_is_kept_name(const char *name); /* letters, digits, . _ -, at most EFS_KEPT_NAME; begins with a letter or digit */
 int efs_has_word(const char *flags, const char *word); /* 1: it is one of the words; a value may be called the same */
@@ -179,6 +184,8 @@ int efs_prolog(spank_t spank, const struct efs_site *site);
 /* Minutes of the time limit that went into staging, as far as they are not given back yet: on the node of the job's script
  * alone, in its prolog, and, as other nodes may have taken longer, when the script starts. */
 void efs_give_back(const struct efs_site *site, const struct efs_job *job);
+/* The licence that the job had for its stage-in (job_submit.lua), where the site has one: on one node, when all have staged in. */
+void efs_give_back_licence(const struct efs_site *site, const struct efs_job *job);
 int efs_epilog(spank_t spank, const struct efs_site *site);
 void efs_stop_job(const struct efs_site *site, const struct efs_job *job);
 int efs_user_init(spank_t spank, const struct efs_site *site);

@@ -3,6 +3,7 @@
  *                        result    "running MOUNT", "failed TEXT", "unsaved TEXT", "put-off TEXT", "unasked TEXT"
  *                        flags     words: no-stage-out, in-job, keep=NAME, attach=NAME, directives
  *                        instance  its name, where it is one that outlives the job
+ *                        node      "0 2": which of the job's nodes this one is, and of how many
  *                        checked   all nodes are good
  *                        began     when its prolog did, and how many minutes of the time limit are given back
  *   STATE/.lock          who looks at what is kept holds it (keep.c)
@@ -74,8 +75,9 @@ static int sync_state(const struct efs_site *site) {
 }
 
 int efs_make_job(const struct efs_site *site, const struct efs_job *job) {
-  if (make_own(site->state, 0755) != 0 || make_own(site->run, 0755) != 0 || make_own(site->mount, 0711) != 0 || make_own(job->directory, 0711) != 0) {
-    slurm_error("efs: %s or %s cannot be used: they must be directories of root's that nobody else can write", site->state, site->mount);
+  /* First what can tell the tasks of a failure of the others. */
+  if (make_own(site->state, 0755) != 0 || make_own(job->directory, 0711) != 0 || make_own(site->run, 0755) != 0 || make_own(site->mount, 0711) != 0) {
+    slurm_error("efs: %s, %s or %s cannot be used: they must be directories of root's that nobody else can write", site->state, site->run, site->mount);
     return -1;
   }
   if (sync_state(site) != 0) slurm_error("efs: %s: cannot be made durable: %s", site->state, strerror(errno));

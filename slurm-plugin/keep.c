@@ -162,6 +162,7 @@ int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char
   int lock, done;
   const int attaches = efs_flag(flags, "attach=", name, sizeof name), keeps = !attaches && efs_flag(flags, "keep=", name, sizeof name);
   why[0] = '\0';
+  if (keeps && name[0] == '\0') efs_format(name, sizeof name, "%u", job->id);
   if ((attaches || keeps) && site->keep == 0) efs_format(why, size, "this site keeps nothing on its nodes (--efs-keep)");
   else if ((attaches || keeps) && !efs_is_kept_name(name)) efs_format(why, size, "that is no name for --efs-keep or --efs-attach");
   if (why[0] != '\0') return -1;

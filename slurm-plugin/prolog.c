@@ -24,23 +24,36 @@ struct wait {
   char last[256];
 };
 
-enum { BAD_JOB_FILE = 2 }; /* exit code of efs check */
+enum { FLAGS_SIZE = 160, BAD_JOB_FILE = 2 }; /* exit code of efs check */
 #define BETWEEN_ESTIMATES 60 /* seconds: each is a file on the PFS, of each node */
 
-/* The line of `efs status` that says what it waits for. A job has one comment, for which the nodes do not fight: of several
- * the first one writes it, until one fails. */
+/* What `efs status --json` says of its turn. 1: it waits for one. */
+static int describe_turn(const char *status, char *line, size_t size) {
+  char turn[1024], standing[32], ahead[32] = "some", seconds[32];
+  long left;
+  if (efs_json_value(status, "turn", turn, sizeof turn) != 0 || efs_json_text(turn, "standing", standing, sizeof standing) != 0 || strcmp(standing, "waiting") != 0) return 0;
+  efs_json_value(turn, "ahead", ahead, sizeof ahead);
+  if (efs_json_value(turn, "wait_seconds", seconds, sizeof seconds) != 0) return efs_format(line, size, "waits to stage in, %s ahead", ahead) == 0;
+  left = (long)strtod(seconds, NULL);
+  if (left < 60) efs_format(line, size, "waits to stage in, %s ahead, about %ld s", ahead, left);
+  else if (left < 3600) efs_format(line, size, "waits to stage in, %s ahead, about %ldm%02lds", ahead, left / 60, left % 60);
+  else efs_format(line, size, "waits to stage in, %s ahead, about %ldh%02ldm", ahead, left / 3600, left / 60 % 60);
+  return 1;
+}
+
+/* What it waits for. A job has one comment, for which the nodes do not fight: of several the first one writes it, until one
+ * fails. */
 static void tell_progress(struct wait *wait) {
   static struct efs_outcome outcome;
   char comment[320];
-  const char *words[] = {wait->site->efs, "status", wait->job->name, NULL};
+  const char *words[] = {wait->site->efs, "status", "--json", wait->job->name, NULL};
   char line[256] = "staging in";
-  const char *found;
+  int waits;
   efs_run(words, wait->world->words, 60, NULL, NULL, &outcome);
-  found = strstr(outcome.text, "  turn     waits");
-  if (found != NULL) efs_format(line, sizeof line, "%.*s", (int)strcspn(found + 11, "\n"), found + 11);
-  if (strcmp(line, wait->last) == 0 || (wait->last[0] != '\0' && wait->waits == (found != NULL) && time(NULL) - wait->told < BETWEEN_ESTIMATES)) return;
+  waits = describe_turn(outcome.text, line, sizeof line);
+  if (strcmp(line, wait->last) == 0 || (wait->last[0] != '\0' && wait->waits == waits && time(NULL) - wait->told < BETWEEN_ESTIMATES)) return;
   efs_copy(wait->last, sizeof wait->last, line);
-  wait->waits = found != NULL;
+  wait->waits = waits;
   wait->told = time(NULL);
   efs_publish(wait->site, wait->job, "staging-in", line);
   if (wait->world->nodes <= 1) efs_comment(wait->site, wait->job, line);
@@ -115,6 +128,8 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   words[n++] = mount;
   words[n++] = "--options=mode=0700"; /* below mount= nothing else keeps others out */
+  efs_format(number, sizeof number, "%u %u", world->node, world->nodes);
+  efs_write_file(job->directory, "node", number, 0644, 0);
   efs_format(number, sizeof number, "--node=%u/%u", world->node, world->nodes);
   words[n++] = number;
   if (site->queue[0] != '\0' && efs_format(queue, sizeof queue, "--interleaving=%s", site->queue) == 0) words[n++] = queue;
@@ -127,6 +142,7 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
     efs_write_file(job->directory, "result", result, 0644, 0);
     efs_publish(site, job, "running", job->mount);
     efs_give_back(site, job);
+    if (wait.nodes <= 1) efs_give_back_licence(site, job);
     return;
   }
   if (wait.cancelled) {
@@ -239,10 +255,17 @@ static int note_unasked(const struct efs_site *site, struct efs_job *job) {
   return 0;
 }
 
+/* What is wrong with what the allocator has handed over, or the user in its place. NULL: nothing. */
+static const char *find_fault(const char *text, const char *flags) {
+  if (text != NULL && strlen(text) > EFS_LARGEST_JOB) return "the job file that sbatch handed over is too large";
+  if (flags != NULL && strlen(flags) >= FLAGS_SIZE) return "the flags that sbatch handed over are too long";
+  return NULL;
+}
+
 int efs_prolog(spank_t spank, const struct efs_site *site) {
   struct efs_job job;
   struct world world;
-  const char *text = getenv("SPANK_EFS_JOB"), *flags = getenv("SPANK_EFS_FLAGS");
+  const char *text = getenv("SPANK_EFS_JOB"), *flags = getenv("SPANK_EFS_FLAGS"), *fault = find_fault(text, flags);
   if ((text == NULL && !site->directives) || efs_describe_job(spank, site, &job) != 0) return 0;
   if (text == NULL) {
     const int has = efs_has_directives(site, &job);
@@ -251,13 +274,16 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
   }
   clear_the_way(site, &job);
   if (efs_make_job(site, &job) != 0) {
-    efs_publish(site, &job, "failed", "the directories of efs cannot be used on this node; tell the administrators");
-    efs_comment(site, &job, "failed: the directories of efs cannot be used on this node");
+    fail_job(site, &job, "the directories of efs (state=, run= and mount= in plugstack.conf) cannot be used on this node; tell the administrators");
     return 0;
   }
   note_began(&job, (long long)time(NULL), 0);
   begin_world(&world, site, &job);
-  if (flags == NULL || strlen(flags) >= 160) flags = text == NULL ? "directives" : "";
+  if (fault != NULL) {
+    fail_job(site, &job, fault);
+    return 0;
+  }
+  if (flags == NULL) flags = text == NULL ? "directives" : "";
   efs_write_file(job.directory, "flags", flags, 0644, 0);
   if (keep_job_file(site, &job, &text) != 0 || find_place(&world, site, &job) != 0 || ask_for_world(&world, site, &job, text) != 0) return 0;
   if (check_memory(site, &job, world.words) != 0) return 0;

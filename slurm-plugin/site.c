@@ -68,7 +68,8 @@ static int read_path(const struct efs_site *site, const char *text, char *path) 
 
 static int read_word(struct efs_site *site, const char *word) {
   const struct key paths[] = {{"efs", site->efs},     {"state", site->state}, {"run", site->run},           {"mount", site->mount}, {"shared", site->shared},
-                              {"queue", site->queue}, {"view", site->view},   {"scontrol", site->scontrol}, {"mail", site->mail}};
+                              {"queue", site->queue}, {"view", site->view},   {"scontrol", site->scontrol}, {"mail", site->mail},
+                              {"licence", site->licence}};
   const struct {
     const char *name;
     int *value;

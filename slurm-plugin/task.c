@@ -16,10 +16,30 @@ static int read_result(spank_t spank, const struct efs_site *site, struct efs_jo
   return efs_read_file(job->directory, "result", result, size);
 }
 
+/* Which node this is: 0 for the first of the job. -1: not known. */
+static int read_place(const struct efs_job *job, unsigned *node, unsigned *nodes) {
+  char text[64];
+  return efs_read_file(job->directory, "node", text, sizeof text) == 0 && sscanf(text, "%u %u", node, nodes) == 2 ? 0 : -1;
+}
+
+static void tell_place(spank_t spank, const struct efs_site *site, const struct efs_job *job) {
+  char text[2 * EFS_PATH];
+  unsigned node, nodes;
+  if (read_place(job, &node, &nodes) != 0) return;
+  efs_format(text, sizeof text, "%u", node);
+  spank_setenv(spank, "EFS_NODE", text, 1);
+  efs_format(text, sizeof text, "%u", nodes);
+  spank_setenv(spank, "EFS_NODES", text, 1);
+  /* efs has written it, where inputs were dealt out; a job that this one submits must not inherit it. */
+  if (efs_format(text, sizeof text, "%s/%s/parts", site->run, job->name) == 0 && access(text, R_OK) == 0) spank_setenv(spank, "EFS_PARTS", text, 1);
+  else spank_unsetenv(spank, "EFS_PARTS");
+}
+
 int efs_user_init(spank_t spank, const struct efs_site *site) {
   struct efs_job job;
-  char result[EFS_TEXT], own[32];
+  char result[EFS_TEXT], own[32], before[EFS_PATH], private[EFS_PATH];
   const char *mount;
+  int is_ours;
   if (read_result(spank, site, &job, result, sizeof result) != 0 || strncmp(result, "running ", 8) != 0) return 0;
   mount = site->view[0] != '\0' ? site->view : result + 8;
   /* Jobs that this one submits inherit it: it must not speak of them. */
@@ -27,9 +47,12 @@ int efs_user_init(spank_t spank, const struct efs_site *site) {
     efs_format(own, sizeof own, "%u", job.id);
     spank_setenv(spank, "EFS_DIRECTIVES", own, 1);
   }
+  /* What it inherits from the script, on another node, or from the job that submitted this one, is ours; else it is the user's. */
+  is_ours = spank_getenv(spank, "EFS_MOUNT", before, sizeof before) == ESPANK_SUCCESS && spank_getenv(spank, "DW_JOB_PRIVATE", private, sizeof private) == ESPANK_SUCCESS && strcmp(before, private) == 0;
   spank_setenv(spank, "EFS_MOUNT", mount, 1);
-  spank_setenv(spank, "DW_JOB_PRIVATE", mount, 0);
+  spank_setenv(spank, "DW_JOB_PRIVATE", mount, is_ours);
   spank_setenv(spank, "EFS_INSTANCE", job.name, 1);
+  tell_place(spank, site, &job);
   if (strcmp(site->run, EFS_USUAL_RUN) != 0) spank_setenv(spank, "EFS_RUNTIME_DIR", site->run, 1); /* else efs looks there by itself */
   return 0;
 }
@@ -70,15 +93,19 @@ static int says_directives(spank_t spank, const struct efs_site *site, const str
   return strcmp(value, "yes") == 0 || strcmp(value, own) == 0;
 }
 
+static int is_first_task(spank_t spank) {
+  int task = 0;
+  return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
+}
+
 /* Back into the queue; held once it has been put off so often that it would go round for ever. Of the tasks on a node the
  * first one asks for it. */
 static int put_off(spank_t spank, const struct efs_site *site, const struct efs_job *job, const char *where_and_why) {
   static struct efs_outcome outcome;
   char id[32];
-  int task = 0;
   const int held = job->restart >= MOST_TRIES;
   const char *words[] = {site->scontrol, held ? "requeuehold" : "requeue", id, NULL};
-  if (spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task != 0) return -1;
+  if (!is_first_task(spank)) return -1;
   slurm_error("efs: nothing was staged on %s", where_and_why);
   efs_format(id, sizeof id, "%u", job->id);
   efs_run(words, NULL, 30, NULL, NULL, &outcome);
@@ -92,24 +119,49 @@ static int is_script(spank_t spank) {
   return spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS && step == SLURM_BATCH_SCRIPT;
 }
 
+/* There is no result. Of the tasks on a node the first one finds out why, as far as it can be seen now: 1, and it has said so. */
+static int has_said_why(const struct efs_site *site, struct efs_job *job) {
+  char text[EFS_TEXT];
+  int can_be_used;
+  if (efs_find_failure(site, job, text, sizeof text) == 1) {
+    slurm_error("efs: stage-in failed on %s", text);
+    return 1;
+  }
+  if (efs_find_job(site, job)) return 0;
+  can_be_used = efs_make_job(site, job) == 0 && efs_write_file(job->directory, "result", "", 0644, 0) == 0;
+  efs_remove_job(site, job);
+  if (!can_be_used) slurm_error("efs: nothing was staged on %s: %s, %s or %s cannot be used there, or is full; tell the administrators", site->node, site->state, site->run, site->mount);
+  return !can_be_used;
+}
+
+/* What the prolog should have left is not there. */
+static int fail_without_result(spank_t spank, const struct efs_site *site, struct efs_job *job) {
+  char text[EFS_TEXT];
+  int restarts;
+  if (!is_first_task(spank) || has_said_why(site, job)) return -1;
+  /* A job that is requeued while its prolog runs is started on the same node without another one, as its first run. */
+  restarts = efs_ask_restarts(site, job->id);
+  if (restarts > 0) {
+    job->restart = (uint32_t)restarts;
+    efs_format(text, sizeof text, "%s: Slurm has run no prolog for this run of the job", site->node);
+    return put_off(spank, site, job, text);
+  }
+  if (efs_find_job(site, job)) slurm_error("efs: nothing was staged on %s: its prolog did not come to its end, or could not write below %s; tell the administrators", site->node, site->state);
+  else slurm_error("efs: nothing was staged on %s: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch (see spank_efs(8))", site->node);
+  return -1;
+}
+
 int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int site_is_bad) {
   struct efs_job job = {0};
   char result[EFS_TEXT], text[EFS_TEXT];
+  unsigned node, nodes;
   if (read_result(spank, site, &job, result, sizeof result) != 0) {
     if (!efs_is_wanted() && !says_directives(spank, site, &job, site_is_bad)) return 0;
     if (site_is_bad) {
       slurm_error("efs: nothing was staged on %s: plugstack.conf there has a bad value; tell the administrators (see spank_efs(8))", site->node);
       return -1;
     }
-    /* A job that is requeued while its prolog runs is started on the same node without another one, as its first run. */
-    const int restarts = efs_ask_restarts(site, job.id);
-    if (restarts > 0) {
-      job.restart = (uint32_t)restarts;
-      efs_format(text, sizeof text, "%s: Slurm has run no prolog for this run of the job", site->node);
-      return put_off(spank, site, &job, text);
-    }
-    slurm_error("efs: nothing was staged on %s: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch (see spank_efs(8))", site->node);
-    return -1;
+    return fail_without_result(spank, site, &job);
   }
   if (strncmp(result, "failed ", 7) == 0) {
     slurm_error("efs: stage-in failed on %s: %s", site->node, result + 7);
@@ -129,6 +181,7 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int sit
       return -1;
     }
     efs_write_file(job.directory, "checked", "yes", 0644, 0);
+    if (read_place(&job, &node, &nodes) == 0 && node == 0 && nodes > 1) efs_give_back_licence(site, &job);
   }
   if (is_script(spank)) efs_give_back(site, &job);
   if (site->view[0] != '\0' && enter_view(site, &job) != 0) {

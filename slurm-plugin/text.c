@@ -40,15 +40,16 @@ static const char *skip_string(const char *p, char *value, size_t size) {
   return *p == '"' ? p + 1 : p;
 }
 
-int efs_json_text(const char *json, const char *key, char *value, size_t size) {
+/* The value of a member of the outermost object. NULL: there is none. */
+static const char *find_member(const char *json, const char *key) {
   char name[64];
   int depth = 0;
   const char *p = strchr(json, '{');
-  if (p == NULL) return -1;
+  if (p == NULL) return NULL;
   while (*p != '\0') {
     if (*p == '{' || *p == '[') ++depth;
     else if (*p == '}' || *p == ']') {
-      if (--depth == 0) return -1;
+      if (--depth == 0) return NULL;
     }
     if (*p != '"') {
       ++p;
@@ -58,13 +59,62 @@ int efs_json_text(const char *json, const char *key, char *value, size_t size) {
     p += strspn(p, " \t\n");
     if (*p != ':') continue;
     p += 1 + strspn(p + 1, " \t\n");
-    if (depth == 1 && *p == '"' && strcmp(name, key) == 0) {
-      skip_string(p, value, size);
-      return 0;
-    }
+    if (depth == 1 && strcmp(name, key) == 0) return p;
     if (*p == '"') p = skip_string(p, NULL, 0);
   }
-  return -1;
+  return NULL;
+}
+
+/* The end of the value that begins at `p`. NULL: it is cut off. */
+static const char *skip_value(const char *p) {
+  int depth = 0;
+  for (; *p != '\0'; ++p) {
+    if (*p == '"') {
+      p = skip_string(p, NULL, 0);
+      if (p[-1] != '"') return NULL;
+      --p;
+    } else if (*p == '{' || *p == '[') {
+      ++depth;
+    } else if (*p == '}' || *p == ']') {
+      if (depth == 0) return p;
+      --depth;
+    } else if (depth == 0 && (*p == ',' || isspace((unsigned char)*p))) {
+      return p;
+    }
+  }
+  return NULL;
+}
+
+static int copy_value(const char *p, char *value, size_t size, const char **end) {
+  *end = skip_value(p);
+  if (*end == NULL || *end == p || (size_t)(*end - p) >= size) return -1;
+  memcpy(value, p, (size_t)(*end - p));
+  value[*end - p] = '\0';
+  return 0;
+}
+
+int efs_json_text(const char *json, const char *key, char *value, size_t size) {
+  const char *p = find_member(json, key);
+  if (p == NULL || *p != '"') return -1;
+  skip_string(p, value, size);
+  return 0;
+}
+
+int efs_json_value(const char *json, const char *key, char *value, size_t size) {
+  const char *p = find_member(json, key), *end;
+  return p == NULL ? -1 : copy_value(p, value, size, &end);
+}
+
+int efs_json_item(const char *json, const char *key, unsigned number, char *value, size_t size) {
+  const char *p = find_member(json, key), *end;
+  if (p == NULL || *p != '[') return -1;
+  for (++p;; p = end + (*end == ',')) {
+    p += strspn(p, " \t\n");
+    end = skip_value(p);
+    if (end == NULL || end == p) return -1;
+    if (number-- == 0) return copy_value(p, value, size, &end);
+    end += strspn(end, " \t\n");
+  }
 }
 
 /* Bytes of the UTF-8 character at `p`; 0: none is there. */

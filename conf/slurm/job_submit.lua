@@ -1,6 +1,8 @@
--- Directives for efs in batch scripts, in the manner of DataWarp's; a site's choice beside the options of sbatch.
+-- Directives for efs in batch scripts, in the manner of DataWarp's; a site's choice beside the options of sbatch. And, if the
+-- site wants it, a licence for each job with efs, so that slurmctld bounds how many stage in at a time (efs.licence, below).
 --   slurm.conf:      JobSubmitPlugins=lua   (this file beside slurm.conf; or a job_submit.lua of yours that loads it with
---                    dofile and calls efs_directives.submit(job_desc), which gives nil, or why the job is refused)
+--                    dofile and calls efs_directives.submit(job_desc), which gives nil, or why the job is refused; likewise
+--                    efs_directives.modify(job_desc, job_rec, uid) in slurm_job_modify)
 --   plugstack.conf:  directives=yes         (in the line of spank_efs.so)
 --
 --   #EFS jobdw capacity=SIZE [type=scratch] [access_mode=private]
@@ -17,6 +19,13 @@
 -- The job file that comes of it goes to the end of the script, as comments, where the plugin's prolog finds it.
 
 local efs = {word = "#EFS", admin_comment = "efs: directives"}
+
+-- Instead of turns at the PFS (queue= in plugstack.conf), or besides: slurmctld starts no more jobs with efs than there are
+-- licences of this name; the others stay pending, and hold no nodes. A job gives its licence back when its inputs are there.
+--   slurm.conf:      Licenses=efs_stagein:4          (and more, with commas between them)
+--   plugstack.conf:  licence=efs_stagein             (in the line of spank_efs.so; without it jobs hold theirs to their end)
+-- One licence for each job, whatever its nodes. A run that is requeued has given its own back, and goes without.
+-- efs.licence = "efs_stagein"
 
 local known = {
   jobdw = {capacity = true, type = true, access_mode = true},
@@ -209,18 +218,59 @@ function efs.read(script, work_dir)
   return job_file(job, work_dir)
 end
 
+-- By options of sbatch, salloc or srun.
+local function has_options(job_desc)
+  for _, word in pairs(job_desc.spank_job_env or {}) do
+    if tostring(word):match("EFS_JOB=") then return true end
+  end
+  return false
+end
+
+-- A list of licences with one of ours, which is asked for here alone; nil and why where that cannot be.
+local function with_licence(licences)
+  local words = {}
+  if (licences or ""):find("|", 1, true) then return nil, "-L " .. licences .. ": licences of which one is enough do not go with efs at this site" end
+  for word in (licences or ""):gmatch("[^,]+") do
+    if word:match("^[^:=@]*") ~= efs.licence then words[#words + 1] = word end
+  end
+  words[#words + 1] = efs.licence .. ":1"
+  return table.concat(words, ",")
+end
+
 -- nil, or why the job is refused.
-function efs.submit(job_desc)
+local function take_licence(job_desc)
+  local licences, why = with_licence(job_desc.licenses)
+  if licences then job_desc.licenses = licences end
+  return why
+end
+
+-- nil, or why the job is refused.
+local function take_directives(job_desc)
   if job_desc.script == nil then return nil end
   local lines, why = efs.read(job_desc.script, job_desc.work_dir or "/")
   if why then return why end
   if lines == nil then return nil end
-  for _, word in pairs(job_desc.spank_job_env or {}) do
-    if tostring(word):match("EFS_JOB=") then return "the script has directives, and there are options --efs...; take one of them" end
-  end
+  if has_options(job_desc) then return "the script has directives, and there are options --efs...; take one of them" end
   job_desc.script = job_desc.script .. "\n" .. efs.word .. "| " .. table.concat(lines, "\n" .. efs.word .. "| ") .. "\n"
   job_desc.admin_comment = efs.admin_comment
   job_desc.environment["EFS_DIRECTIVES"] = "yes"
+  return nil
+end
+
+-- nil, or why the job is refused.
+function efs.submit(job_desc)
+  local why = take_directives(job_desc)
+  if why then return why end
+  if efs.licence and (job_desc.admin_comment == efs.admin_comment or has_options(job_desc)) then return take_licence(job_desc) end
+  return nil
+end
+
+-- A job that waits keeps its licence, whatever its user makes of the others. nil, or why that is refused.
+function efs.modify(job_desc, job_rec, uid)
+  if not efs.licence or uid == 0 or not job_desc.licenses then return nil end
+  for word in (job_rec.licenses or ""):gmatch("[^,]+") do
+    if word:match("^[^:=@]*") == efs.licence then return take_licence(job_desc) end
+  end
   return nil
 end
 
@@ -233,6 +283,11 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
   return slurm.ERROR
 end
 
-function slurm_job_modify(job_desc, job_rec, part_list, modify_uid) return slurm.SUCCESS end
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+  local why = efs.modify(job_desc, job_rec, modify_uid)
+  if why == nil then return slurm.SUCCESS end
+  slurm.log_user("efs: %s", why)
+  return slurm.ERROR
+end
 
 return slurm.SUCCESS

@@ -38,6 +38,7 @@ struct JobArguments {
   bool debug = false;
   bool at_submission = false;  // check and plan: before the job is there, and perhaps not on a node like its own
   std::string snapshot;        // check: file for what its nodes shall read; "": none. Needs at_submission
+  bool brief = false;          // plan: JSON without what would move, which is as long as there are files
   bool foreground = false;
   bool show = false;
   std::string memory, node_memory;  // check, and the latter plan: of the batch job on a node, and of the largest node; "": not known

@@ -136,6 +136,7 @@ int main(int argc, char** argv) {
   const char* before_job = "before the job is there: patterns such as %j are left to its nodes, what is marked from-job may be missing";
   plan_verb->add_flag("--at-submission", job.at_submission, before_job);
   plan_verb->add_option("--node-memory", job.node_memory, "with --at-submission: memory of the largest node, half of which a store in memory has without a capacity");
+  plan_verb->add_flag("--brief", job.brief, "with --json: without the entries, one for each input");
   CLI::App* check_job_verb = verb("check", "report all problems of a job file", [&] { return check(world, job); });
   add_job_options(*check_job_verb, job, false);
   check_job_verb->add_option("--memory", job.memory, "what the batch job asks for on a node (--mem of sbatch): no capacity in memory may be more");

@@ -16,7 +16,7 @@ void forgive_from_job(const config::JobConfig& config, stage::Plan& plan) {
     return std::ranges::any_of(config.resources, [&](const config::Resource& resource) { return resource.from_job && resource.line == problem.line; });
   };
   for (const auto& problem : plan.problems)
-    if (is_awaited(problem)) plan.skipped.push_back({problem.path, "awaited from an earlier job: " + problem.reason});
+    if (is_awaited(problem)) plan.skipped.push_back({.path = problem.path, .reason = "awaited from an earlier job: " + problem.reason, .awaited = true});
   std::erase_if(plan.problems, is_awaited);
 }
 
@@ -39,6 +39,7 @@ int plan(World& world, const JobArguments& arguments) {
   if (arguments.at_submission) forgive_from_job(*config, *plan);
   const std::string no_takeover = no_takeover_reason(kernel_release());
   if (world.json) {
+    if (arguments.brief) plan->entries.clear();
     Json line = stage::to_json(*plan);
     line["ok"] = plan->problems.empty();
     line["takeover"] = no_takeover.empty();

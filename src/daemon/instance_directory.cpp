@@ -55,7 +55,7 @@ Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const std:
   if (::mkdirat(made.directory.get(), "store", 0700) != 0 && errno != EEXIST) return fail_errno(path + "/store");
   made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!made.store) return fail_errno(path + "/store");
-  ::unlinkat(made.directory.get(), "control.sock", 0);
+  for (const char* left : {"control.sock", "parts"}) ::unlinkat(made.directory.get(), left, 0);
   made.was_there = true;
   return made;
 }
@@ -90,14 +90,14 @@ void remove_instance_directory(InstanceDirectory& made, const std::string& name)
   std::vector<UniqueFd> store_roots;
   for (unsigned number = 0; number < control::most_stores; ++number) store_roots.emplace_back(::openat(made.directory.get(), control::store_name(number).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   (void)control::drop_stores(made.directory.get());
-  for (const char* file : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "tasks", "lock"}) ::unlinkat(made.directory.get(), file, 0);
+  for (const char* file : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "parts", "parts.efs-partial", "tasks", "lock"}) ::unlinkat(made.directory.get(), file, 0);
   ::unlinkat(made.base.get(), name.c_str(), AT_REMOVEDIR);
   made.lock.reset();
   made.directory_lock.reset();
 }
 
 void leave_instance_directory(const InstanceDirectory& made) {
-  for (const char* name : {"control.sock", "job.yaml", "status.json", "status.json.efs-partial", "tasks"}) ::unlinkat(made.directory.get(), name, 0);
+  for (const char* name : {"control.sock", "job.yaml", "status.json", "status.json.efs-partial", "parts", "parts.efs-partial", "tasks"}) ::unlinkat(made.directory.get(), name, 0);
 }
 
 }  // namespace efs::daemon

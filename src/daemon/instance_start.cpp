@@ -13,10 +13,12 @@
 #include "base/thread.hpp"
 #include "config/mount_options.hpp"
 #include "daemon/instance.hpp"
+#include "daemon/status_file.hpp"
 #include "fs/staging.hpp"
 #include "image/image.hpp"
 #include "stage/buffer.hpp"
 #include "stage/deletions.hpp"
+#include "stage/distribute.hpp"
 #include "stage/merge.hpp"
 #include "stage/placement.hpp"
 #include "stage/planner.hpp"
@@ -227,6 +229,7 @@ Status Instance::plan_and_stage_in() {
     for (const auto& problem : plan->problems) text += "\n  " + problem.path + ": " + problem.reason;
     return fail(EINVAL, text);
   }
+  if (!plan->parts.empty()) EFS_TRY(replace_file(options_.directory + "/parts", stage::lines_of(plan->parts), 0600));
   if (store_.left) EFS_TRY(subtract_what_is_there(*plan, staging));
   enter(State::staging_in);
   const auto turn = turns_.take(queue::Direction::in, plan->bytes, progress_);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/line_file.hpp"
+
 namespace efs::stage {
 namespace {
 
@@ -23,8 +25,8 @@ const config::Resource* resource_of(const config::JobConfig& config, const std::
 
 }  // namespace
 
-void deal_out(const config::JobConfig& config, std::vector<PlanEntry>& entries) {
-  if (config.nodes < 2) return;
+std::vector<Dealt> deal_out(const config::JobConfig& config, std::vector<PlanEntry>& entries) {
+  if (config.nodes < 2) return {};
   std::vector<const PlanEntry*> dealt;
   for (const auto& entry : entries) {
     const auto* resource = entry.type == EntryType::file ? resource_of(config, entry.path) : nullptr;
@@ -32,13 +34,23 @@ void deal_out(const config::JobConfig& config, std::vector<PlanEntry>& entries) 
   }
   std::ranges::stable_sort(dealt, [](const PlanEntry* a, const PlanEntry* b) { return a->size > b->size; });
   std::vector<std::uint64_t> load(config.nodes, 0);
+  std::vector<Dealt> parts;
   std::set<std::string> others;
   for (const auto* entry : dealt) {
     const auto least = std::ranges::min_element(load);
     *least += entry->size + 4096;  // many empty files are work, too
-    if (static_cast<unsigned>(least - load.begin()) != config.node) others.insert(entry->path);
+    parts.push_back({.path = entry->path, .node = static_cast<unsigned>(least - load.begin())});
+    if (parts.back().node != config.node) others.insert(entry->path);
   }
   std::erase_if(entries, [&](const PlanEntry& entry) { return others.contains(entry.path); });
+  std::ranges::sort(parts, {}, &Dealt::path);
+  return parts;
+}
+
+std::string lines_of(const std::vector<Dealt>& parts) {
+  std::string lines;
+  for (const auto& part : parts) lines += std::to_string(part.node) + " " + escape_line(part.path, '\n') + "\n";
+  return lines;
 }
 
 }  // namespace efs::stage

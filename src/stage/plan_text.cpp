@@ -66,7 +66,7 @@ nlohmann::json to_json(const Plan& plan) {
   for (const auto& problem : plan.problems) {
     json["problems"].push_back({{"path", problem.path}, {"reason", problem.reason}, {"line", problem.line}});
   }
-  for (const auto& skip : plan.skipped) json["skipped"].push_back({{"path", skip.path}, {"reason", skip.reason}});
+  for (const auto& skip : plan.skipped) json["skipped"].push_back({{"path", skip.path}, {"reason", skip.reason}, {"awaited", skip.awaited}});
   return json;
 }
 

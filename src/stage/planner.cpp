@@ -276,7 +276,7 @@ class Planner {
 
   void skip(const std::string& path, std::string reason) {
     if (std::ranges::any_of(plan_.skipped, [&](const PlanSkip& known) { return known.path == path; })) return;
-    plan_.skipped.push_back({.path = path, .reason = std::move(reason)});
+    plan_.skipped.push_back({.path = path, .reason = std::move(reason), .awaited = false});
   }
 
   bool add_children(const std::string& path) {
@@ -374,7 +374,7 @@ class Planner {
   void total() {
     for (auto& [path, entry] : entries_) plan_.entries.push_back(std::move(entry));
     entries_.clear();
-    deal_out(config_, plan_.entries);
+    plan_.parts = deal_out(config_, plan_.entries);
     group_links(plan_.entries);
     sum_up(plan_);
   }

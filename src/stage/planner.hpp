@@ -44,10 +44,18 @@ struct PlanProblem {
   int line = 0;
 };
 
-/// Left out without harm: sockets, FIFOs and devices below a resource, and the job's own log and what else it writes there.
+/// Left out without harm: sockets, FIFOs and devices below a resource, the job's own log and what else it writes there, and
+/// what is not there yet.
 struct PlanSkip {
   std::string path;
   std::string reason;
+  bool awaited = false;  // an earlier job makes it
+};
+
+/// A file of a partitioned resource, and the one node that gets it.
+struct Dealt {
+  std::string path;
+  unsigned node = 0;
 };
 
 /// What one of several backends has to take.
@@ -76,6 +84,7 @@ struct Plan {
   std::string cache;  // the base directory; "": there is none
   std::optional<std::uint64_t> capacity;
   bool deletions = false;  // persistent inputs that the job removes go from results_dir, too
+  std::vector<Dealt> parts;           // of several nodes, in byte order of paths
   std::vector<Share> shares;          // of each backend, where there are several
   std::vector<PlanProblem> problems;  // all that were found; empty: the job may start
   std::vector<PlanSkip> skipped;

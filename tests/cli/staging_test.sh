@@ -224,6 +224,32 @@ check_exit 'deletions without results are refused' 2 "nothing goes back" "$EFS" 
 sed -i 's/deletions: propagate/deletions: propagat/' "$JOB"
 check_exit 'a bad value has a suggestion' 2 "did you mean 'propagate'" "$EFS" check "$JOB"
 
+# --- parts of several nodes ---
+fresh parts 'resources: [ [ path: input ], [ path: dealt, distribute: partition ] ]'
+mkdir "$PFS/dealt"; head -c 9000 /dev/zero >"$PFS/dealt/large"; for i in 1 2 3; do echo $i >"$PFS/dealt/small $i"; done; echo odd >"$PFS/dealt/"$'a\\b\nc'
+check 'the second of two nodes' "$EFS" start --node 1/2 "$JOB"
+parts=$(field "$("$EFS" status --json parts)" 'd["directory"]')/parts
+check 'who has what is written down' test "$(cat "$parts")" = '1 dealt/a\134b\012c
+0 dealt/large
+1 dealt/small 1
+1 dealt/small 2
+1 dealt/small 3'
+check 'and so it is' test -e "$MNT/dealt/small 1" -a -e "$MNT/dealt/"$'a\\b\nc' -a ! -e "$MNT/dealt/large" -a -e "$MNT/input/a"
+check 'stop' "$EFS" stop --keep parts
+check 'what is kept is not divided' test ! -e "$parts"
+check 'goes on as one node' "$EFS" start "$JOB"
+check 'and has no parts' test ! -e "$parts" -a -e "$MNT/dealt/large"
+check 'stop' "$EFS" stop parts
+check 'nothing is left' test ! -e "${parts%/*}"
+
+# --- what an earlier job makes ---
+fresh awaited 'resources: [ [ path: input ], [ path: later, from-job: true ] ]'
+mkfifo "$PFS/input/pipe"
+text=$("$EFS" plan --json --brief --at-submission "$JOB")
+check 'a plan at submission tells what is awaited' json "$text" '[(s["path"].endswith("/later"), s["awaited"]) for s in d["skipped"]] == [(False, False), (True, True)] and d["ok"] and d["files"] == 2'
+check 'in brief, without the entries' json "$text" 'd["entries"] == []'
+check 'else with them' json "$("$EFS" plan --json --at-submission "$JOB")" 'len(d["entries"]) > 2'
+
 # --- lists ---
 fresh listed 'resources: [ [ list: inputs.txt, flags: persistent ] ]'
 mkdir -p "$PFS/a dir/sub"; echo one >"$PFS/one"; echo two >"$PFS/two words"; echo star >"$PFS/*"; echo deep >"$PFS/a dir/sub/deep"; echo other >"$PFS/other"

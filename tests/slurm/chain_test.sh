@@ -11,8 +11,6 @@ uid1=$(id -u $USER1)
 
 # --- refused at submission ---
 work bad
-job=$(submit $USER1 --efs=job.yaml --efs-keep <<<$'#!/bin/bash\ntrue')
-check 'to keep without a name' refused '--efs-keep=NAME'
 job=$(submit $USER1 --efs=job.yaml --efs-keep=../x <<<$'#!/bin/bash\ntrue')
 check 'under a name that is none' refused 'efs-keep: a name has letters'
 job=$(submit $USER1 --efs-attach=x <<<$'#!/bin/bash\ntrue')
@@ -23,6 +21,22 @@ job=$(submit $USER1 --efs=job.yaml --efs-keep=x --efs-no-stage-out <<<$'#!/bin/b
 check 'to keep what is not back' refused 'goes neither'
 job=$(submit $USER1 --efs-stage-out=in-job <<<$'#!/bin/bash\ntrue')
 check 'a stage-out of nothing' refused 'need --efs=JOB.yaml'
+
+# --- a name of its own ---
+work unnamed
+job=$(submit $USER1 -w n1 <<<$'#!/bin/bash\n#SBATCH --efs=job.yaml\n#SBATCH --efs-keep\necho first >$EFS_MOUNT/r1; echo "i $EFS_INSTANCE"')
+ends "$job" COMPLETED 'a job that keeps without a name'
+check 'keeps under its number' says "$job" "^i slurm-kept.$uid1.$job-n1$"
+check 'the node is free' quiet "$job"
+second=$(submit $USER1 --efs=job.yaml --efs-attach="$job" -w n1 <<<$'#!/bin/bash\ncat $EFS_MOUNT/r1')
+ends "$second" COMPLETED 'a job that attaches to that'
+check 'has what the first left' says "$second" '^first$'
+check 'nothing is left' quiet "$second"
+job=$(submit $USER1 -w n1 <<<$'#!/bin/bash\n#SBATCH --efs=job.yaml\n#SBATCH --efs-keep=named\necho "i $EFS_INSTANCE"')
+ends "$job" COMPLETED 'a job that names it in its script'
+check 'has that name' says "$job" "^i slurm-kept.$uid1.named-n1$"
+check 'the node is free' quiet "$job"
+EFS_RUNTIME_DIR=$C/run.n1 "$EFS" clean "slurm-kept.$uid1.named-n1" >/dev/null
 
 # --- keep and attach ---
 work chain

@@ -62,21 +62,19 @@ KillWait=3
 MinJobAge=600
 PropagateResourceLimits=NONE
 PropagatePrioProcess=0
-PlugStackConfig=$C/plugstack.conf
-PrologFlags=Alloc,DeferBatch
-BatchStartTimeout=600
 NodeName=$list NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((base + 2))-$((base + 1 + nodes)) CPUs=4 RealMemory=2000
 PartitionName=all Nodes=$list Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 CONF
   # From 24.05 on slurmd wants to know of cgroups, though nothing here uses any; before that the word is unknown.
   [ "$(printf '24.05\n%s\n' "$(slurmd -V | grep -oE '[0-9]+\.[0-9]+' | head -n 1)" | sort -V | head -n 1)" != 24.05 ] || echo CgroupPlugin=disabled >"$C/cgroup.conf"
+  sed "s,^PlugStackConfig=.*,PlugStackConfig=$C/plugstack.conf,; s,^BatchStartTimeout=.*,BatchStartTimeout=600," "$SOURCE/conf/slurm/slurm.conf" >>"$C/slurm.conf"   # as sites do
   [ -z "${CLUSTER_CONF:-}" ] || printf '%s\n' "$CLUSTER_CONF" >>"$C/slurm.conf"   # of one test
   [ -z "${CLUSTER_FILES:-}" ] || cp "$CLUSTER_FILES" "$C/"                          # beside it
   [ "$nodes" != 1 ] || sed -i "s/Port=$((base + 2))-$((base + 2))/Port=$((base + 2))/" "$C/slurm.conf"
 }
 
 cluster_plugstack() {  # cluster_plugstack [ARGUMENT...]: takes effect for the next job
-  echo "required $PLUGIN efs=$EFS state=$C/state.%n run=$C/run.%n mount=$C/mnt.%n shared=$C/shared poll=1 $*" >"$C/plugstack.conf"
+  sed "s,^required .*,required $PLUGIN efs=$EFS state=$C/state.%n run=$C/run.%n mount=$C/mnt.%n shared=$C/shared poll=1 $*," "$SOURCE/conf/slurm/plugstack.conf" >"$C/plugstack.conf"
 }
 
 cluster_slurmd() {  # cluster_slurmd NODE: its pid is in $C/slurmd.NODE.pid

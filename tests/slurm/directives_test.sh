@@ -112,6 +112,25 @@ outputs:
   check 'a directory whose name would be a line of the script' grep -q 'line 2: the directory of the submission has control characters' <(made_in $'/pfs/a\nrm -rf x')
   check 'a usual directory is none' grep -qx '  root-dir: "/pfs/a"' <(made_in /pfs/a)
   check 'a percent sign in its name is no pattern, a dollar sign no variable' grep -qxF '  root-dir: "/pfs/50%%j/$$x"' <(made_in '/pfs/50%j/$x')
+  # licence LICENCES [FIELD]: what a job with options, or none where FIELD is "plain", has then; or why it is refused.
+  licence() {
+    printf '%s\n' 'slurm = {SUCCESS = 0, ERROR = -1, log_user = function() end}' 'dofile(arg[1])' 'efs_directives.licence = "efs_stagein"' \
+      'local job = {licenses = arg[2] ~= "" and arg[2] or nil, spank_job_env = arg[3] ~= "plain" and {"EFS_JOB=x"} or {"OTHER=EFS_JOB"}}' 'print(efs_directives.submit(job) or job.licenses)' >"$S/licence.lua"
+    "$lua" "$S/licence.lua" "$JOB_SUBMIT" "$1" "${2:-}" 2>&1
+  }
+  check 'a licence for a job with efs' test "$(licence '')" = efs_stagein:1
+  check 'beside others' test "$(licence a:2,b)" = a:2,b,efs_stagein:1
+  check 'one, whatever it asks for' test "$(licence efs_stagein:4,a,efs_stagein@s:2,efs_stagein_x)" = a,efs_stagein_x,efs_stagein:1
+  check 'none for another job' test "$(licence a plain)" = a
+  check 'not with alternatives' grep -q 'licences of which one is enough' <(licence 'a|b')
+  changed() {  # changed UID OLD NEW: what a change of a job's licences comes to
+    printf '%s\n' 'slurm = {SUCCESS = 0, ERROR = -1, log_user = function() end}' 'dofile(arg[1])' 'efs_directives.licence = "efs_stagein"' \
+      'local job = {licenses = arg[4]}' 'print(efs_directives.modify(job, {licenses = arg[3]}, tonumber(arg[2])) or job.licenses)' >"$S/modify.lua"
+    "$lua" "$S/modify.lua" "$JOB_SUBMIT" "$@" 2>&1
+  }
+  check 'a user cannot give it away' test "$(changed 1 a,efs_stagein:1 b)" = b,efs_stagein:1
+  check 'root can' test "$(changed 0 a,efs_stagein:1 b)" = b
+  check 'what has none gets none' test "$(changed 1 a,efs_stagein_x b)" = b
   # What comes of it is a job file.
   said '#EFS jobdw capacity=64MiB' '#EFS stage_in type=file source="in/ä b"' '#EFS stage_out type=directory source=$EFS_MOUNT/r destination=/pfs/out/r' >"$S/made.yaml"
   check_exit 'efs check finds it good' 0 'made.yaml: good' "$EFS" check "$S/made.yaml"
@@ -124,7 +143,7 @@ if ! ls /usr/lib/*/slurm*/job_submit_lua.so >/dev/null 2>&1; then
   skip 'directives in slurmctld' 'no job_submit_lua.so'
   finish
 fi
-CLUSTER_CONF=JobSubmitPlugins=lua CLUSTER_FILES=$JOB_SUBMIT
+CLUSTER_CONF=$'JobSubmitPlugins=lua\nLicenses=efs_stagein:1,matlab:4' CLUSTER_FILES=$JOB_SUBMIT
 . "$(dirname "$0")/scene.sh" "$@"
 lua_tests
 refused() { [ -z "$job" ] && grep -qE -- "$1" "$W/said"; }
@@ -157,7 +176,7 @@ job=$(submit $USER1 --efs=job.yaml <<<$'#!/bin/bash\n#EFS stage_in type=file sou
 check 'so are directives beside options' refused 'take one of them'
 job=$(submit $USER1 <<<$'#!/bin/bash\n#EFS stage_in type=file source=nowhere\necho ran')
 ends "$job" FAILED 'a missing input'
-check 'is told in the output' says "$job" 'efs: stage-in failed on n[123]: .*nowhere'
+check 'is told in the output' says "$job" 'efs: stage-in failed on n[1-4]: .*nowhere'
 printf 'in/a\nin/sub\n' >"$W/names"
 job=$(submit $USER1 <<<$'#!/bin/bash\n#EFS stage_in type=list source=names\ncat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b; ls $EFS_MOUNT')
 ends "$job" COMPLETED 'a job whose inputs are in a list'
@@ -176,7 +195,7 @@ check 'which runs' grep -qx ran "$W/inner"
 hold_slot
 job=$(submit $USER1 <<<$'#!/bin/bash\n#EFS stage_in type=file source=in/a\ncat $EFS_MOUNT/in/a')
 check 'a job with directives waits for its turn' await 30 waiters_are 1
-is_marked() { comment_of "$job" | grep -q '^efs: directives; efs on n[123]: waits to stage in'; }
+is_marked() { comment_of "$job" | grep -q '^efs: directives; efs on n[1-4]: waits to stage in'; }
 check 'what it waits for does not wipe out its mark' await 20 is_marked
 release_slot
 ends "$job" COMPLETED 'it goes on'
@@ -187,6 +206,38 @@ check 'is as ever' says "$job" '^alpha$'
 job=$(submit $USER1 -J 'x AdminComment=efs: directives' <<<$'#!/bin/bash\necho "mount:$EFS_MOUNT:"')
 ends "$job" COMPLETED 'a job that pretends to have directives'
 check 'is left alone' says "$job" '^mount::$'
+
+# --- the licence of a stage-in ---
+sed -i 's/^-- efs.licence = "efs_stagein"$/efs.licence = "efs_stagein"/' "$C/job_submit.lua"   # as the file says
+cluster_plugstack directives=yes queue="$C/queue" licence=efs_stagein
+work licence
+licences_of() { squeue -h --states=all -j "$1" -O Licenses:64 | tr -d ' '; }
+licences_are() { [ "$(licences_of "$1")" = "$2" ]; }
+waits_for_one() { [ "$(squeue -h -j "$1" -o '%T %r')" = 'PENDING Licenses' ]; }
+hold_slot
+first=$(submit $USER1 --efs=job.yaml -w n1,n2 -L matlab:2,efs_stagein:3 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; until [ -e '"$W/go"$' ]; do sleep 0.2; done')
+check 'a job with efs has a licence, and what it asked for besides' licences_are "$first" matlab:2,efs_stagein:1
+check 'it stages in' await 40 waiters_are 2
+second=$(submit $USER1 -w n3 <<<$'#!/bin/bash\n#EFS stage_in type=file source=in/a\ncat $EFS_MOUNT/in/a')
+check 'another one, with directives, waits for it, and holds no node' await 20 waits_for_one "$second"
+check 'its user cannot do without' as $USER1 scontrol update JobId="$second" Licenses=matlab:1
+check 'it has that besides' licences_are "$second" matlab:1,efs_stagein:1
+plain=$(submit $USER1 -w n4 -L matlab:1 <<<$'#!/bin/bash\necho ran')
+ends "$plain" COMPLETED 'a job without efs'
+check 'has the licences that it asked for' licences_are "$plain" matlab:1
+job=$(submit $USER1 --efs=job.yaml -L 'matlab|efs_stagein' <<<$'#!/bin/bash\ntrue')
+check 'licences of which one is enough are refused' refused '-L matlab.efs_stagein: licences of which one is enough do not go with efs'
+check 'the other one waits still' waits_for_one "$second"
+release_slot
+ends "$second" COMPLETED 'when the inputs of the first are there the second'
+check 'has its input' says "$second" '^alpha$'
+check 'the first runs on' is_running "$first"
+check 'with the licences that it asked for' licences_are "$first" matlab:2
+touch "$W/go"
+ends "$first" COMPLETED 'the first'
+check 'all licences are free' test "$(scontrol -o show license efs_stagein | grep -oE 'Used=[0-9]+')" = Used=0
+held=$(cd "$W" && as $USER1 salloc -Q --efs=job.yaml sh -c 'echo "<$(squeue -h -j $SLURM_JOB_ID -O Licenses:64 | tr -d " ")>"')
+check 'an allocation on one node holds none when it begins' grep -qxE '<(\(null\))?>' <(echo "$held")
 
 # --- efs doctor on a node of a real cluster ---
 check 'efs doctor finds the plugin and the settings of this cluster good' json "$("$EFS" doctor --json 2>/dev/null)" 'all({c["what"]: c["level"] for c in d["checks"]}[k] == "ok" for k in ("plugin", "PrologFlags", "PrologEpilogTimeout", "UnkillableStepTimeout", "plugin, shared=", "plugin, queue="))'

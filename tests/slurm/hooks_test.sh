@@ -121,12 +121,12 @@ cat >"$S/fake.start" <<'FAKE'
 [ -e "${0%/*}/../quick" ] || until [ "$(grep -c ' status ' "${0%/*}/../efs.log")" -ge 4 ]; do sleep 0.2; done
 FAKE
 cat >"$S/fake.status" <<'FAKE'
-echo "  turn     waits to stage in, $(grep -c ' status ' "${0%/*}/../efs.log") ahead"
+echo '{"name":"x","turn":{"ahead":'"$(grep -c ' status ' "${0%/*}/../efs.log")"',"direction":"in","since":0.5,"standing":"waiting","wait_seconds":3725.9},"state":"staging-in"}'
 FAKE
 work progress
 rm -f "$S/efs.log" "$S/scontrol.log"
 prolog -- efs="$S/fake/efs"
-check 'an estimate is told' grep -q 'AdminComment=efs on n1: waits to stage in, 1 ahead' "$S/scontrol.log"
+check 'an estimate is told' grep -q 'AdminComment=efs on n1: waits to stage in, 1 ahead, about 1h02m$' "$S/scontrol.log"
 check 'and not each that follows' test "$(grep -c 'waits to stage in' "$S/scontrol.log")" = 1
 rm "$S/fake.status"
 
@@ -268,6 +268,91 @@ check 'no temporary file is left' test -z "$(find /tmp -maxdepth 1 -name 'efs-su
 check 'nothing is left' no_job
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 
+work elsewhere
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n2|n[1-2]"\n' >"$S/slurm/squeue"
+: >"$S/scontrol.log"
+prolog -- efs="$S/fake/efs"
+for i in 1 2; do echo "$(($(date +%s) - 290)) 0" >"$S/state/7.0/began"; task -- efs="$S/fake/efs"; done
+check_not 'a node that is not that of the script gives nothing back' grep -q TimeLimit "$S/scontrol.log"
+epilog -- efs="$S/fake/efs"
+
+# --- the licence of a stage-in ---
+work licence
+licences() { printf '#!/bin/sh\ncase "$*" in *Licenses*) printf "%%-24s%%-512s\n" 7 "%s" ;; *) echo "7|RUNNING|10:00|n1|n1" ;; esac\n' "$1" >"$S/slurm/squeue"; }
+given_back() {  # given_back LICENCES [ARGUMENT...]: what a prolog makes of them
+  licences "$1"; shift
+  : >"$S/scontrol.log"
+  prolog -- efs="$S/fake/efs" licence=efs_stagein "$@"
+  epilog -- efs="$S/fake/efs"
+  sed -n 's/^update JobId=7 Licenses=/left: /p' "$S/scontrol.log"
+}
+check 'a job gives its licence back' test "$(given_back efs_stagein:1)" = 'left: '
+check 'and keeps others' test "$(given_back matlab:2,efs_stagein:1,efs_stagein_x)" = 'left: matlab:2,efs_stagein_x'
+check 'one without asks for nothing' test -z "$(given_back '(null)')"
+check 'nor does one with others' test -z "$(given_back 'efs_stage:1,matlab')"
+check 'a list that may be cut off is left alone' test -z "$(given_back "efs_stagein:1,$(printf 'x%.0s' {1..520})")"
+check 'where the site has none nobody is asked' test -z "$(given_back efs_stagein:1 licence=)"
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
+check 'nothing is left' no_job
+
+# --- where what is ---
+work place
+prolog
+check 'a task' hook user_init HOOK_CONTEXT=remote EFS_PARTS=another HOOK_THEN="env >$W/env"
+for line in "EFS_MOUNT=$S/mnt/7" "DW_JOB_PRIVATE=$S/mnt/7" EFS_NODE=0 EFS_NODES=1; do check "has $line" grep -qx "$line" "$W/env"; done
+check_not 'and no list of parts, for nothing was dealt out' grep -q '^EFS_PARTS=' "$W/env"
+hook user_init HOOK_CONTEXT=remote DW_JOB_PRIVATE=/mine HOOK_THEN="env >$W/env"
+check 'what the user has set stays' grep -qx DW_JOB_PRIVATE=/mine "$W/env"
+hook user_init HOOK_CONTEXT=remote EFS_MOUNT=/before DW_JOB_PRIVATE=/before HOOK_THEN="env >$W/env"
+check 'what comes from another node, or another job, does not' grep -qx "DW_JOB_PRIVATE=$S/mnt/7" "$W/env"
+epilog
+
+# --- why nothing was staged ---
+work why
+ln -s /tmp "$S/link"
+because() {  # because NAME PATTERN [ARGUMENT...]: a prolog and a task say so, and nothing is left
+  local name=$1 pattern=$2; shift 2
+  check "$name: the prolog does not fail" prolog -- "$@"
+  check_not "$name: the task does" task -- "$@"
+  check "$name: and says why" grep -qE "^slurm_error: efs: $pattern" "$S/said.task_init_privileged"
+  check "$name: the epilog" epilog -- "$@"
+  check "$name: nothing is left" no_job
+}
+because 'mount= is a symbolic link' 'stage-in failed on n1: the directories of efs .state=, run= and mount= in plugstack.conf. cannot be used' mount="$S/link"
+because 'run= is one' 'stage-in failed on n1: the directories of efs' run="$S/link"
+because 'state= is one' "nothing was staged on n1: $S/link, .* cannot be used there, or is full; tell the administrators" state="$S/link"
+because 'state= is one, and there is shared=' 'stage-in failed on n1: the directories of efs' state="$S/link" shared="$S/shared"
+rm -r "$S/shared/jobs"
+mkdir "$S/full" && mount -t tmpfs -o nr_inodes=1,mode=755 full "$S/full"
+because 'state= is full' "nothing was staged on n1: $S/full, .* cannot be used there, or is full" state="$S/full"
+mount -o remount,nr_inodes=2 "$S/full"
+because 'it is full when the job has its directory' "nothing was staged on n1: its prolog did not come to its end, or could not write below $S/full" state="$S/full"
+umount "$S/full"
+because 'there is no efs' 'stage-in failed on n1: efs start gave 127: cannot run it: no such program' efs=/none
+check_not 'without a prolog a task fails' task
+check 'and says what the site must set' grep -q 'nothing was staged on n1: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch' "$S/said.task_init_privileged"
+check 'nothing is left of the look' no_job
+
+# --- what a user may have put in the place of what sbatch hands over ---
+work hostile
+places() { find "$S/state" "$S/mnt" "$EFS_RUNTIME_DIR" "$S/users" "$W" "$S/shared" | sort; }
+refused() {  # refused NAME PATTERN VARIABLE=VALUE...
+  local name=$1 pattern=$2 before; shift 2
+  before=$(places)
+  check "$name: the prolog does not fail" prolog "$@"
+  check "$name: it is refused" result_is "failed .*$pattern"
+  check_not "$name: the task fails" task "$@"
+  check "$name: the epilog does not" epilog "$@"
+  check "$name: nothing is left, nor made elsewhere" test "$(places)" = "$before"
+}
+long() { head -c "$1" /dev/zero | tr '\0' x; }
+refused 'flags that are too long' 'flags .* are too long' SPANK_EFS_FLAGS="no-stage-out $(long 200)"
+refused 'a name that leads elsewhere' 'that is no name for --efs-keep' SPANK_EFS_FLAGS=keep=../x
+refused 'one to attach to' 'that is no name for --efs-keep or --efs-attach' SPANK_EFS_FLAGS='attach=../../x'
+refused 'a job file that is too large' 'job file .* is too large' SPANK_EFS_JOB="# $(long 98304)"
+refused 'one that is no text' 'job.yaml:1:' SPANK_EFS_JOB=$'\x01\xff\xfe{\x02'
+refused 'none' 'job.yaml' SPANK_EFS_JOB=
+
 # --- a run that was begun again meanwhile ---
 work begun
 begun_again() {  # begun_again RESTARTS: what an epilog of run 0 asks efs, when slurmctld knows of so many
@@ -335,6 +420,20 @@ prolog
 check 'what is begun ends all the same' epilog -- poll=0
 check 'and leaves nothing' no_job
 
+# The fragment for sites: all that it has is known, and what stands in its line is taken.
+fragment=$SOURCE/conf/slurm/plugstack.conf
+named=($(grep -oE '^# +[a-z-]+=' "$fragment" | tr -d '# '))
+check 'the fragment tells of the arguments' test "${#named[@]}" -ge 15
+declare -A value=([poll=]=3 [stage-out=]=60 [keep=]=12 [plan=]=no [directives=]=no [efs=]=$EFS [state=]=$S/state [run=]=$EFS_RUNTIME_DIR [mount=]=$S/mnt [scontrol=]=$S/slurm/scontrol [shared=]= [queue=]= [view=]= [mail=]=)
+read -ra line < <(sed -n 's,^required [^ ]*,,p' "$fragment")
+check 'and has a line' test "${#line[@]}" -ge 1
+for i in "${named[@]}"; do line+=("$i${value[$i]-}"); done
+check 'a prolog with all of them' prolog -- "${line[@]}"
+check_not 'knows them, and takes their values' grep -qE 'unknown argument|bad value' "$S/said.job_prolog"
+check 'it stages' result_is 'running '
+check 'its epilog' epilog -- "${line[@]}"
+check 'leaves nothing' no_job
+
 # --- what is written survives the power ---
 work durable
 prolog HOOK_TELL_SYNC=1
@@ -382,6 +481,12 @@ echo 'failed for another reason' >"$S/state/7.0/result"
 epilog
 check 'one that is called failed is stopped, too' json "$("$EFS" status --json "slurm-kept.$uid1.cut-n1")" 'd["state"] == "kept"'
 "$EFS" clean "slurm-kept.$uid1.cut-n1" >/dev/null
+
+prolog SPANK_EFS_FLAGS=keep=; epilog
+check 'a job that keeps without a name keeps under its number' json "$("$EFS" status --json "slurm-kept.$uid1.7-n1")" 'd["state"] == "kept"'
+prolog SPANK_EFS_FLAGS='keep= attach=7'; epilog
+check 'one that attaches, under the name that it attaches to' json "$("$EFS" status --json "slurm-kept.$uid1.7-n1")" 'd["state"] == "kept"'
+"$EFS" clean "slurm-kept.$uid1.7-n1" >/dev/null
 
 # --- the child that asks the shared directory ---
 work child

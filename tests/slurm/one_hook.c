@@ -77,6 +77,11 @@ spank_err_t spank_setenv(spank_t spank, const char *name, const char *value, int
   return setenv(name, value, overwrite) == 0 ? ESPANK_SUCCESS : ESPANK_ERROR;
 }
 
+spank_err_t spank_unsetenv(spank_t spank, const char *name) {
+  (void)spank;
+  return unsetenv(name) == 0 ? ESPANK_SUCCESS : ESPANK_ERROR;
+}
+
 spank_err_t spank_job_control_setenv(spank_t spank, const char *name, const char *value, int overwrite) { return spank_setenv(spank, name, value, overwrite); }
 
 /* The table of sbatch's own options. */

@@ -1,4 +1,4 @@
-# Sourced by the tests of the plugin, with the directory of the programs: a cluster of three nodes, and what the tests say
+# Sourced by the tests of the plugin, with the directory of the programs: a cluster of four nodes, and what the tests say
 # of jobs. Where there is no Slurm it says so and ends the test.
 . "$(dirname "${BASH_SOURCE[0]}")/../cli/lib.sh" "$@"
 PLUGIN=$BIN/../lib/spank_efs.so
@@ -22,8 +22,8 @@ trap 'cluster_stop; clean' EXIT
 mkdir -p "$C"
 cluster_plugstack queue="$C/queue" mail="$C/mail.sh"
 printf '#!/bin/sh\necho "$@" >>%s/mail.log\n' "$C" >"$C/mail.sh" && chmod 755 "$C/mail.sh"
-cluster_start 3 || { cat "$C"/*.log | tail -n 40; fail 'a cluster of three nodes comes up'; finish; }
-check 'a cluster of three nodes comes up' all_idle
+cluster_start 4 || { cat "$C"/*.log | tail -n 40; fail 'a cluster of four nodes comes up'; finish; }
+check 'a cluster of four nodes comes up' all_idle
 
 # work NAME [LINE...]: a directory on the PFS for a job of USER1, with inputs and job.yaml; in W. Lines replace the resources.
 work() {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The Slurm plugin on a real cluster of three nodes, made and ended here: what users ask for, what goes wrong, and that no node
+# The Slurm plugin on a real cluster of four nodes, made and ended here: what users ask for, what goes wrong, and that no node
 # is drained by any of it.
 #   slurm_test.sh BIN_DIR
 set -uo pipefail
@@ -11,20 +11,40 @@ check 'and needs the C library alone' test "$(objdump -p "$PLUGIN" | awk '$1 == 
 
 # --- what users do ---
 work good
-job=$(submit $USER1 --efs=job.yaml -N2 <<'SCRIPT'
+job=$(submit $USER1 --efs=job.yaml -N2 -n4 --ntasks-per-node=2 <<'SCRIPT'
 #!/bin/bash
-srun bash -c 'cat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b; echo "$SLURM_NODEID $(stat -f -c %T $EFS_MOUNT)"; echo "node $SLURM_NODEID" >$EFS_MOUNT/out.$SLURM_NODEID'
+srun bash -c 'cat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b; echo "$SLURM_NODEID $(stat -f -c %T $EFS_MOUNT)"; echo "node $SLURM_NODEID" >$EFS_MOUNT/out.$SLURM_NODEID
+echo "task $SLURM_NODEID $EFS_NODE of $EFS_NODES $([ "$DW_JOB_PRIVATE" = "$EFS_MOUNT" ] && cat $DW_JOB_PRIVATE/in/a) ${EFS_PARTS-whole}"'
 SCRIPT
 )
 ends "$job" COMPLETED 'a job on two nodes'
-check 'inputs are on both nodes before the first line' test "$(grep -c '^alpha$' "$W/out.$job")$(grep -c '^beta$' "$W/out.$job")" = 22
+check 'inputs are on both nodes before the first line' test "$(grep -c '^alpha$' "$W/out.$job")$(grep -c '^beta$' "$W/out.$job")" = 44
+check 'every task knows where its files and which of the nodes it is' test "$(grep '^task' "$W/out.$job" | sort | tr '\n' ';')" = 'task 0 0 of 2 alpha whole;task 0 0 of 2 alpha whole;task 1 1 of 2 alpha whole;task 1 1 of 2 alpha whole;'
 check 'what they see is a mount of efs' says "$job" '^0 fuse'
 check 'after it nothing is left of it' quiet "$job"
 check 'results of both nodes are back' test "$(cat "$W/results/out.0" "$W/results/out.1")" = $'node 0\nnode 1'
 check 'they belong to the user' test "$(stat -c %U "$W/results/out.0")" = $USER1
 check 'each node has its receipt' test "$(ls "$W/results" | grep -c '^efs-receipt-')" = 2
+for receipt in "$W"/results/efs-receipt-*; do
+  check 'whose verdict and totals are right' json "$(cat "$receipt")" 'd["verdict"] == "complete" and d["totals"]["staged-out"] == 1 and d["totals"]["bytes_staged_out"] == 7 and d["totals"]["failed"] == d["totals"]["not-saved"] == d["totals"]["conflict"] == d["totals"]["bytes_left"] == 0'
+done
 check_exit 'efs status --job tells of both nodes' 0 'on n2: done' "$EFS" status --job "$job" --shared "$C/shared"
 check 'and tells programs' json "$("$EFS" status --json --job "$job" --shared "$C/shared")" 'd["ok"] and [n["state"] for n in d["nodes"]] == ["done", "done"]'
+
+work before
+here=$(hostname -s)   # who submits, too, has the program
+install -d "$C/bin.n1" "$C/bin.n2" "$C/bin.$here"
+ln -s "$EFS" "$C/bin.n1/efs"; ln -s "$EFS" "$C/bin.$here/efs"
+printf '#!/bin/sh\n[ "$1" != start ] || until [ -e %s/go ]; do sleep 0.1; done\nexec %s "$@"\n' "$C" "$EFS" >"$C/bin.n2/efs" && chmod 755 "$C/bin.n2/efs"
+cluster_plugstack efs="$C/bin.%n/efs"
+job=$(submit $USER1 --efs=job.yaml -w n1,n2 <<<$'#!/bin/bash\ncat '"$C"$'/mnt.n1/$SLURM_JOB_ID/in/a '"$C"$'/mnt.n2/$SLURM_JOB_ID/in/a\ntouch '"$W/began")
+check 'a job of which one node has its inputs' await 40 has_written "$job" in/a
+check_not 'does not begin' await 5 test -e "$W/began"
+touch "$C/go"
+ends "$job" COMPLETED 'when the other one has them it'
+check 'has them on both nodes at its first line' test "$(cat "$W/out.$job")" = $'alpha\nalpha'
+check 'nothing is left' quiet "$job"
+cluster_plugstack queue="$C/queue" mail="$C/mail.sh"
 
 work options
 job=$(submit $USER1 --efs-stage-in=in/a --efs-stage-in=in/sub --efs-stage-out='*.txt':"$W/results" --efs-capacity=32MiB <<'SCRIPT'
@@ -188,14 +208,27 @@ check 'nothing is left' quiet "$job"
 check 'no node is drained' not_drained
 release_slot
 
+work moving
+sed -i 's,^global-settings:,&\n  max-rate: 64 KiB/s,' "$W/job.yaml"
+head -c 4M /dev/urandom >"$W/in/large"
+job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho ran')
+moves() { json "$(status_on n1 "slurm-$job.0-n1")" 'd["state"] == "staging-in" and 0 < d["bytes_done"] < d["bytes_total"]'; }
+check 'the bytes of a stage-in move' await 40 moves
+scancel "$job"
+check 'scancel ends it before they are all there' await 20 job_is_gone "$job"
+ends "$job" CANCELLED 'the job'
+check 'no instance of it is left' test ! -e "$C/run.n1/slurm-$job.0-n1"
+check_not 'and its script has not run' says "$job" '^ran$'
+check 'the node is free' await 30 all_idle
+
 # --- turns ---
 work turns
 hold_slot
-first=$(submit $USER1 --efs=job.yaml -w n1 -t 10 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
-check 'the first waits' await 30 waiters_are 1
-second=$(submit $USER1 --efs=job.yaml -w n2 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
-check 'the second waits' await 30 waiters_are 2
-check 'in their order' json "$("$EFS" queue --json "$C/queue")" "[w['node'] for w in d['in']['waiters']] == ['n1', 'n2'] and d['in']['waiters'][0]['uid'] == $(id -u $USER1)"
+first=$(submit $USER1 --efs=job.yaml -w n1,n2 -t 10 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+check 'the first waits, on both its nodes' await 30 waiters_are 2
+second=$(submit $USER1 --efs=job.yaml -w n3 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
+check 'the second waits' await 30 waiters_are 3
+check 'in their order' json "$("$EFS" queue --json "$C/queue")" "sorted(w['node'] for w in d['in']['waiters'][:2]) == ['n1', 'n2'] and d['in']['waiters'][2]['node'] == 'n3' and d['in']['waiters'][0]['uid'] == $(id -u $USER1)"
 check 'a user sees the queue' as $USER2 "$EFS" queue "$C/queue"
 check_not 'and cannot take its lock' as $USER2 cat "$C/queue/locks"
 waited_long() { json "$("$EFS" queue --json "$C/queue")" '__import__("time").time() - d["in"]["waiters"][0]["since"] > 12'; }
@@ -204,7 +237,7 @@ release_slot
 ends "$first" COMPLETED 'the first'
 ends "$second" COMPLETED 'the second'
 check 'both had their inputs' test "$(cat "$W/out.$first" "$W/out.$second")" = $'alpha\nalpha'
-check 'the time that it waited is given back, once' test "$(job_field "$first" TimeLimit)" = 00:11:00
+check 'the time that it waited is given back, once for both nodes' test "$(job_field "$first" TimeLimit)" = 00:11:00
 check 'nothing is left of the first' quiet "$first"
 check 'the queue is empty' test -z "$(ls "$C/queue/in" "$C/queue/out" | grep '^[wh]')"
 
@@ -304,11 +337,13 @@ for i in 1 2 3 4 5 6; do head -c 100000 /dev/urandom >"$W/in/p$i"; done
 rm -r "$W/in/a" "$W/in/sub"
 job=$(submit $USER1 --efs=job.yaml -N3 <<'SCRIPT'
 #!/bin/bash
-srun bash -c 'ls $EFS_MOUNT/in | sed "s/^/part /"; echo same >$EFS_MOUNT/same; echo $SLURM_NODEID >$EFS_MOUNT/own.$SLURM_NODEID'
+srun bash -c 'ls $EFS_MOUNT/in | sed "s/^/part /"; echo same >$EFS_MOUNT/same; echo $SLURM_NODEID >$EFS_MOUNT/own.$SLURM_NODEID; cp $EFS_PARTS parts.$EFS_NODE; ls $EFS_MOUNT/in | sed "s,^,$EFS_NODE in/," >has.$EFS_NODE'
 SCRIPT
 )
 ends "$job" COMPLETED 'a partitioned input'
 check 'every file is on one node' test "$(grep '^part' "$W/out.$job" | sort | uniq -c | awk '{print $1}' | sort -u)" = 1
+check 'every node knows which node has which' test "$(sort "$W"/has.[012])" = "$(sort "$W/parts.0")"
+check 'and they agree' cmp "$W/parts.0" "$W/parts.2"
 check 'and all are there' test "$(grep -c '^part' "$W/out.$job")" = 6
 check 'nothing is left' quiet "$job"
 check 'the same result of all nodes is no conflict' test "$(cat "$W/results/same" "$W"/results/own.*)" = $'same\n0\n1\n2'
@@ -349,11 +384,29 @@ check 'its result is back' test "$(cat "$W/results/result")" = r
 # --- a private view ---
 install -d "$C/view"
 cluster_plugstack view="$C/view"
+work other
+chown -R $USER2 "$W"
+other=$(submit $USER2 --efs=job.yaml -w n1 <<<$'#!/bin/bash\nls $EFS_MOUNT; until [ -e '"$W/go"$' ]; do sleep 0.2; done')
+check 'another user has a job on the node' await 40 has_written "$other" in/a
+others=$W
 work view
-job=$(submit $USER1 --efs=job.yaml -N2 <<<$'#!/bin/bash\nsrun bash -c \'echo "at $EFS_MOUNT"; cat $EFS_MOUNT/in/a; echo r >$EFS_MOUNT/r.$SLURM_NODEID\'\nls '"$C"'/mnt.n1 '"$C"'/mnt.n2 | sed "s/^/sees /"')
+job=$(submit $USER1 --efs=job.yaml -w n1,n2 <<SCRIPT
+#!/bin/bash
+srun bash -c 'echo "at \$EFS_MOUNT"; cat \$EFS_MOUNT/in/a; echo r >\$EFS_MOUNT/r.\$SLURM_NODEID'
+cat $C/mnt.n1/$other/in/a && echo sees a file of the other
+grep -F $C/mnt.n1/$other /proc/self/mountinfo && echo sees the mount of the other
+echo looked
+SCRIPT
+)
 ends "$job" COMPLETED 'a job with a private view'
 check 'sees its files at the same place on all nodes' test "$(grep -c "^at $C/view$" "$W/out.$job")$(grep -c '^alpha$' "$W/out.$job")" = 22
-check 'nothing is left' quiet "$job"
+check 'nothing is left' await 30 job_is_gone "$job"
 check 'results are back' test -e "$W/results/r.1"
+check 'it has looked for the job of another user on its node' says "$job" '^looked$'
+check_not 'and sees nothing of it' says "$job" '^sees '
+check 'which is there all the time, outside of jobs' mounted "$C/mnt.n1/$other"
+touch "$others/go"; W=$others
+ends "$other" COMPLETED 'that job'
+check 'and saw its own files' says "$other" '^in$'
 
 cluster_finish

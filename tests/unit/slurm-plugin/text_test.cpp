@@ -30,6 +30,39 @@ TEST_CASE("a member of the outermost object is found, and no other", "[slurm-plu
   CHECK(text_of(R"({"error":")" + std::string(1000, 'a') + "\"}", "error") == std::string(63, 'a'));
 }
 
+std::string value_of(const std::string& json, const char* key) {
+  std::array<char, 64> value{};
+  return efs_json_value(json.c_str(), key, value.data(), value.size()) == 0 ? value.data() : "<none>";
+}
+
+std::string item_of(const std::string& json, const char* key, unsigned number) {
+  std::array<char, 64> value{};
+  return efs_json_item(json.c_str(), key, number, value.data(), value.size()) == 0 ? value.data() : "<none>";
+}
+
+TEST_CASE("members of any kind come whole, or not at all", "[slurm-plugin]") {
+  const std::string json = R"({"a":{"n":[1,{"x":"}]"}],"t":"\\"}, "n" : -12.5e3 ,"t":true,"s":"a,b","l":[ {"p":"x,]"} , 2,[3,4],"z"],"e":[],"last":7})";
+  CHECK(value_of(json, "a") == R"({"n":[1,{"x":"}]"}],"t":"\\"})");
+  CHECK(value_of(json, "n") == "-12.5e3");
+  CHECK(value_of(json, "t") == "true");
+  CHECK(value_of(json, "s") == R"("a,b")");
+  CHECK(value_of(json, "last") == "7");
+  CHECK(value_of(json, "x") == "<none>");
+  CHECK(value_of(R"({"a":")" + std::string(64, 'x') + "\"}", "a") == "<none>");
+  CHECK(item_of(json, "l", 0) == R"({"p":"x,]"})");
+  CHECK(item_of(json, "l", 1) == "2");
+  CHECK(item_of(json, "l", 2) == "[3,4]");
+  CHECK(item_of(json, "l", 3) == R"("z")");
+  CHECK(item_of(json, "l", 4) == "<none>");
+  CHECK(item_of(json, "e", 0) == "<none>");
+  CHECK(item_of(json, "a", 0) == "<none>");
+  for (std::size_t length = 0; length < json.size(); ++length) {
+    const std::string cut = json.substr(0, length);
+    for (const char* key : {"a", "n", "s", "l"}) CHECK((value_of(cut, key) == "<none>" || value_of(cut, key) == value_of(json, key)));
+    for (unsigned i = 0; i < 5; ++i) CHECK((item_of(cut, "l", i) == "<none>" || item_of(cut, "l", i) == item_of(json, "l", i)));
+  }
+}
+
 TEST_CASE("what is cut off or garbled is survived", "[slurm-plugin]") {
   const auto seed = efs::test::seed();
   INFO("EFS_TEST_SEED=" << seed);
@@ -41,6 +74,8 @@ TEST_CASE("what is cut off or garbled is survived", "[slurm-plugin]") {
     std::string garbled = whole;
     for (int n = 0; n < 3; ++n) garbled[random() % garbled.size()] = static_cast<char>(random() % 255 + 1);
     found += text_of(garbled, "error") != "<none>" ? 1 : 0;
+    (void)value_of(garbled, "z");
+    (void)item_of(garbled, "a", random() % 3);
   }
   CHECK(found > 0);
   CHECK(found < 20'000);

@@ -60,5 +60,25 @@ TEST_CASE("partitioned files go to exactly one node each, in fair shares; the re
   CHECK(most - least <= (1u << 19));  // no more than one large file
 }
 
+TEST_CASE("every node tells the same of where the parts are, and it is so", "[distribute]") {
+  constexpr unsigned nodes = 3;
+  std::string lines;
+  for (unsigned node = 0; node < nodes; ++node) {
+    auto entries = inputs();
+    const auto parts = deal_out(job(node, nodes), entries);
+    CHECK(parts.size() == 42);
+    CHECK(std::ranges::is_sorted(parts, {}, &Dealt::path));
+    for (const auto& part : parts) {
+      INFO(part.path);
+      CHECK(std::ranges::any_of(entries, [&](const PlanEntry& entry) { return entry.path == part.path; }) == (part.node == node));
+    }
+    if (node > 0) CHECK(lines_of(parts) == lines);
+    lines = lines_of(parts);
+  }
+  auto entries = inputs();
+  CHECK(deal_out(job(0, 1), entries).empty());
+  CHECK(lines_of({{.path = "in/a b", .node = 0}, {.path = "in/\n\\", .node = 12}}) == "0 in/a b\n12 in/\\012\\134\n");
+}
+
 }  // namespace
 }  // namespace efs::stage
