@@ -11,6 +11,7 @@
 #include "stage/load.hpp"
 #include "stage/stage_in.hpp"
 #include "stage/stage_out.hpp"
+#include "support/no_threads.hpp"
 #include "support/sim_store.hpp"
 #include "support/temp.hpp"
 #include "unit/stage/fault_pfs.hpp"
@@ -195,6 +196,7 @@ bool one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, std::ui
 
 TEST_CASE("power loss at any event of a stage-in, a load and a stage-out, and at any call to the PFS", "[crash]") {
   const auto seed = test::seed();
+  const test::NoThreads none;  // all calls come from one thread, and the end of the world goes through it
   const Pfs pfs;
   for (const auto durability : {Durability::cache_line, Durability::page}) {
     std::uint64_t n = 1;
