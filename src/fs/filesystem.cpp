@@ -127,7 +127,6 @@ void Filesystem::compact_inherited() {
 
 Status Filesystem::compact() try {
   bool switched = false;
-  const std::uint64_t sequence = journal_->sequence();
   const Status done = journal_->replace([this](store::Journal& next) EFS_REQUIRES(mutex_) -> Status {
     Status status;
     names_.snapshot([&](const Record& record) {
@@ -147,7 +146,7 @@ Status Filesystem::compact() try {
     });
     return status;
   }, &switched);
-  if (done) durable_ = std::max(durable_.load(), sequence);
+  if (done) durable_ = std::max(durable_.load(), journal_->sequence());
   else if (switched) {  // power loss could bring the old journal back, without what follows
     broken_ = true;
     note_failed_sync();
@@ -235,7 +234,7 @@ Status Filesystem::settle_before(const Record& record) {
   const bool becomes_dirty = (change != nullptr && change->dirty != 0) || (staging != nullptr && staging->dirty != 0);
   const bool loses_copy = staging != nullptr && staging->staged == 0 && staging->saved == 0;
   const Inode* inode = becomes_dirty || loses_copy ? names_.find(change != nullptr ? change->ino : staging->ino) : nullptr;
-  if (inode == nullptr || inode->dirty || inode->settled || !inode->is_regular() || backend_.durability() == Durability::volatile_memory) return {};
+  if (inode == nullptr || inode->dirty || inode->settled || !inode->is_regular() || backend_.durability() == Durability::volatile_memory || !options_.rules.sync_before_dirty) return {};
   slow_work_begins();
   auto container = backend_.open(inode->ino);
   if (!container) return std::unexpected(container.error());
@@ -307,7 +306,7 @@ Status Filesystem::clear_privilege(const Caller& caller, Inode& inode) {
 
 Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
   const Inode* inode = names_.find(ino);
-  if (inode == nullptr || inode->nlink > 0 || inode->lookups > 0 || ino == root_ino) return {};
+  if (inode == nullptr || inode->nlink > 0 || (inode->lookups > 0 && options_.rules.free_after_reader) || ino == root_ino) return {};
   // R3: on a page-cache file system the record that took the last name may be lost with the power, and must then find
   // its container.
   const bool waits = !options_.read_only && inode->is_regular() && backend_.durability() == Durability::page && options_.rules.free_after_durable;

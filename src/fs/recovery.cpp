@@ -47,7 +47,7 @@ Status Filesystem::replay() {
     recovery_.journal = *end;
     return {};
   }
-  auto journal = store::Journal::open(medium_, journal_name, carry_out, options_.after_power_loss);
+  auto journal = store::Journal::open(medium_, journal_name, carry_out, options_.after_power_loss, options_.rules.stop_at_damage);
   if (!journal) {
     if (journal.error().code == EIO) note_failed_sync();  // it may be the sync of what it cleared
     return std::unexpected(journal.error());
@@ -57,13 +57,14 @@ Status Filesystem::replay() {
   return {};
 }
 
-// What is freed later may be known to records that are in the page cache only. After a failed sync, ours or a predecessor's, the
+// What is freed later may be known to records that are in the page cache only; on persistent memory who died may have been storing
+// the last one, and what is appended behind a record that power loss takes is lost with it. After a failed sync, ours or a predecessor's, the
 // kernel may call lost pages clean, and the next sync would succeed without them: then all is written anew, to another file.
 Status Filesystem::secure_journal() {
   const auto noted = medium_->open(failure_name, true);
   recovery_.sync_failed = noted || noted.error().code != ENOENT;
   if (!recovery_.sync_failed) {
-    const Status synced = backend_.durability() == Durability::page ? journal_->sync() : Status{};
+    const Status synced = backend_.durability() != Durability::volatile_memory ? journal_->sync() : Status{};
     if (!synced) note_failed_sync();
     return synced;
   }

@@ -22,7 +22,7 @@ Status Filesystem::book_settled(std::span<const Unsettled> synced) {
   for (const auto& one : synced) {
     const Inode* inode = names_.find(one.ino);
     // Who was opened for writing meanwhile may hold what was not synced, also where an unload made it clean again.
-    if (inode == nullptr || inode->dirty || inode->settled || inode->edits != one.edits) continue;
+    if (inode == nullptr || inode->dirty || inode->settled || (inode->edits != one.edits && options_.rules.book_unchanged)) continue;
     record.inodes.append(reinterpret_cast<const char*>(&one.ino), sizeof one.ino);
   }
   return record.inodes.empty() ? Status{} : commit(0, record);
@@ -73,7 +73,7 @@ std::vector<Filesystem::Unsettled> Filesystem::unsynced(const Inode& moved, bool
     const auto clean = unsettled(inode);
     const bool done = std::any_of(synced.begin(), synced.end(), [&](const Unsettled& one) { return one.ino == inode.ino && (!clean || one.edits == clean->edits); });
     // What was dirty when it was synced may have been written to and unloaded since: booked is only what was clean.
-    if (!done && (clean || (anyway && inode.is_regular()))) wanted.push_back(clean.value_or(Unsettled{inode.ino, not_while_clean}));
+    if (!done && (clean || (anyway && inode.is_regular() && !inode.settled))) wanted.push_back(clean.value_or(Unsettled{inode.ino, not_while_clean}));
   };
   look_at(moved, replaces);
   // Once: what is loaded into it while we sync would hold up the rename for ever.

@@ -29,7 +29,15 @@ bool is_unsettled(const fs::Inode& inode) {
   return inode.is_regular() && !inode.dirty && inode.extra && (inode.extra->origin || !inode.extra->saved_path.empty()) && !inode.settled;
 }
 
-// Everything that a record can say, but for times. Clean files of which nothing says that they are whole count as not
+// Those that somebody set; of the others each run has its own, and those of a regular file are its container's.
+std::string times_of(const fs::Inode& inode) {
+  constexpr Nanoseconds long_ago = 1'000'000'000'000'000'000;
+  if (inode.is_regular()) return {};
+  const auto atime = to_ns(to_timespec(inode.atime)), mtime = to_ns(to_timespec(inode.mtime));
+  return (atime < long_ago ? " atime " + std::to_string(atime) : "") + (mtime < long_ago ? " mtime " + std::to_string(mtime) : "");
+}
+
+// Everything that a record can say, but for times of now. Clean files of which nothing says that they are whole count as not
 // there: power loss takes them.
 std::string state_of(const Namespace& names) {
   std::vector<std::string> lines;
@@ -38,11 +46,14 @@ std::string state_of(const Namespace& names) {
       const fs::Inode& inode = *names.find(entry.ino);
       if (is_unsettled(inode)) return true;
       std::ostringstream line;
-      line << path << name << " ino " << inode.ino << " mode " << std::oct << inode.mode << std::dec << " owner " << inode.uid << ":" << inode.gid << " links " << inode.nlink << (inode.dirty ? " dirty" : "");
+      line << path << name << " ino " << inode.ino << " mode " << std::oct << inode.mode << std::dec << " owner " << inode.uid << ":" << inode.gid << " links " << inode.nlink << (inode.dirty ? " dirty" : "") << times_of(inode);
+      if (inode.rdev != 0) line << " device " << inode.rdev;
       if (inode.extra) {
         if (!inode.extra->target.empty()) line << " -> " << inode.extra->target;
-        if (!inode.extra->saved_path.empty()) line << " saved as " << inode.extra->saved_path;
+        if (!inode.extra->saved_path.empty()) line << " saved as " << inode.extra->saved_path << " " << (inode.extra->saved ? inode.extra->saved->inode : 0);
         if (inode.extra->origin) line << " origin " << inode.extra->origin->inode << " " << inode.extra->origin_path;
+        if (!inode.extra->parts.empty()) line << " parts " << inode.extra->parts;
+        if (inode.extra->keep != fs::Keep::by_rule) line << " keep " << static_cast<int>(inode.extra->keep);
         for (const auto& [key, value] : inode.extra->xattrs) line << " " << key << "=" << value;
       }
       lines.push_back(line.str());
@@ -51,7 +62,7 @@ std::string state_of(const Namespace& names) {
     });
   };
   visit(names.root(), "");
-  for (const auto& [path, input] : names.gone()) lines.push_back("gone " + path + " origin " + std::to_string(input.origin.inode) + (input.saved ? " saved" : ""));
+  for (const auto& [path, input] : names.gone()) lines.push_back("gone " + path + " origin " + std::to_string(input.origin.inode) + (input.saved ? " saved" : "") + " keep " + std::to_string(static_cast<int>(input.keep)));
   std::sort(lines.begin(), lines.end());
   std::string state = "root " + std::to_string(names.root().mode) + "\n";
   for (const auto& line : lines) state += line + "\n";
@@ -161,45 +172,132 @@ std::string check_state(const Reference& reference, const Life& life, std::size_
   return {};
 }
 
-// The file system must be one to go on with: new files, under numbers that may have been those of others that were lost,
-// some synced and some not, and one more power loss.
-std::string go_on(SimWorld& world, const Enumeration& how) {
-  std::map<std::uint64_t, std::string> made;
-  std::uint64_t kept = 0;
-  const unsigned life = world.lives();
-  {
-    auto backend = open_store(world);
-    if (!backend) return "going on: the store: " + describe(backend.error()) + "\n";
-    auto filesystem = Filesystem::open(**backend, options_of(how, world, false));
-    if (!filesystem) return "going on: " + describe(filesystem.error()) + "\n";
-    for (const char* name : {"~a", "~b", "~c", "~"}) {
-      auto file = (*filesystem)->make_node({}, fs::root_ino, name, S_IFREG | 0640, 0);
-      if (!file) return "going on: create: " + describe(file.error()) + "\n";
-      kept = file->ino;
-      made[kept] = std::string("kept ") + name;
-      if (!(*filesystem)->write({}, kept, std::as_bytes(std::span(made[kept])), 0)) return "going on: write\n";
-      (void)(*filesystem)->forget(kept, 1);
-    }
-    if (const Status synced = (*filesystem)->fsync(kept, false); !synced) return "going on: fsync: " + describe(synced.error()) + "\n";
-  }
-  Namespace before = empty_namespace();
-  if (!replay(world, before)) return "going on: replay\n";
-  world.crash();
-  auto backend = open_store(world);
-  if (!backend) return "after going on: the store: " + describe(backend.error()) + "\n";
-  auto filesystem = Filesystem::open(**backend, options_of(how, world, true));
-  if (!filesystem) return "after going on: " + describe(filesystem.error()) + "\n";
-  Namespace after = empty_namespace();
-  if (!replay(world, after)) return "after going on: replay\n";
-  if (state_of(before) != state_of(after)) return "after going on:\n" + state_of(after) + "was:\n" + state_of(before);
-  for (const auto& [ino, content] : made)
-    if (world.find(ino)->life < life) return "after going on: file " + std::to_string(ino) + " has the container of one that was lost\n";
-  if (world.find(kept)->visible != made[kept]) return "after going on: the new file lost its content\n";
-  return check_shape(after, world);
+// What goes on after a recovery: the state after each answer, the first of those that power loss may bring back, and content.
+struct GoingOn {
+  std::vector<std::string> states;
+  std::size_t promised = 0;
+  std::map<std::uint64_t, std::string> contents;  // of files that are as they were
+  std::map<std::uint64_t, std::string> made;      // new ones
+  std::uint64_t synced = 0;                       // of the new ones
+};
+
+constexpr char stranger = '\1';  // in no file
+
+void answered(SimWorld& world, GoingOn& going, bool durable) {
+  Namespace names = empty_namespace();
+  if (!replay(world, names)) std::abort();
+  going.states.push_back(state_of(names));
+  if (durable) going.promised = going.states.size() - 1;
 }
 
+// A staging that is given up: its container was durable, and its removal need not be.
+void give_up(SimWorld& world, Backend& backend, Filesystem& filesystem) {
+  fs::Staging staging(filesystem);
+  const auto file = staging.begin_open_file();
+  if (!file) return;
+  auto& data = *world.find(file->ino);
+  data.visible = std::string(64, stranger);
+  data.synced = false;
+  (void)backend.sync_all();
+  staging.abandon(file->ino);
+}
+
+// New files, under numbers that may have been those of others that were lost, some synced and some not.
+std::string make_files(SimWorld& world, const Enumeration& how, Filesystem& filesystem, GoingOn& going) {
+  for (const char* name : {"~a", "~b", "~c", "~"}) {
+    auto file = filesystem.make_node({}, fs::root_ino, name, S_IFREG | 0640, 0);
+    if (!file) return "going on: create: " + describe(file.error()) + "\n";
+    going.made[file->ino] = std::string("kept ") + name;
+    answered(world, going, how.durability == Durability::cache_line);
+    if (!filesystem.write({}, file->ino, std::as_bytes(std::span(going.made[file->ino])), 0)) return "going on: write\n";
+    (void)filesystem.forget(file->ino, 1);
+    if (std::string(name) != "~") continue;
+    if (const Status synced = filesystem.fsync(file->ino, false); !synced) return "going on: fsync: " + describe(synced.error()) + "\n";
+    going.synced = file->ino;
+    answered(world, going, true);
+  }
+  return {};
+}
+
+std::string check_going_on(SimWorld& world, const GoingOn& going, unsigned life) {
+  Namespace after = empty_namespace();
+  if (!replay(world, after)) return "after going on: replay\n";
+  const std::string state = state_of(after);
+  if (std::find(going.states.begin() + static_cast<std::ptrdiff_t>(going.promised), going.states.end(), state) == going.states.end()) return "after going on:\n" + state + "was, when it was promised:\n" + going.states[going.promised];
+  if (std::string wrong = check_shape(after, world); !wrong.empty()) return "after going on: " + wrong;
+  for (const auto& [ino, content] : going.contents)
+    if (const auto data = world.find(ino); data != nullptr && data->visible != content) return "after going on: file " + std::to_string(ino) + " has another content\n";
+  for (const auto& [ino, content] : going.made) {
+    const auto data = world.find(ino);
+    if (data != nullptr && (data->life < life || data->visible.find(stranger) != std::string::npos)) return "after going on: file " + std::to_string(ino) + " has the container of one that was lost\n";
+    if (ino == going.synced && data->visible != content) return "after going on: the new file lost its content\n";
+  }
+  return {};
+}
+
+struct Opened {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Filesystem> filesystem;
+  void close() {
+    filesystem.reset();
+    backend.reset();
+  }
+};
+
+Result<Opened> open_it(SimWorld& world, const Enumeration& how, bool after_power_loss) {
+  Opened opened;
+  auto store = open_store(world);
+  if (!store) return std::unexpected(store.error());
+  opened.backend = std::move(*store);
+  auto filesystem = Filesystem::open(*opened.backend, options_of(how, world, after_power_loss));
+  if (!filesystem) return std::unexpected(filesystem.error());
+  opened.filesystem = std::move(*filesystem);
+  return opened;
+}
+
+// The file system that was recovered must be one to go on with, until the power goes once more: at an event, or when all is done.
+std::string go_on(SimWorld& world, const Enumeration& how, Opened open, const std::map<std::uint64_t, Promise>& promises) {
+  GoingOn going;
+  const unsigned life = world.lives();
+  std::string wrong;
+  const bool found = open.filesystem->recovery().found;
+  if (!found) going.states.push_back(state_of(empty_namespace()));
+  answered(world, going, found || how.durability == Durability::cache_line);
+  world.for_each_container([&](std::uint64_t id, const SimWorld::Data& data) {
+    if (!how.killed || (promises.contains(id) && promises.at(id).from_record == 0)) going.contents[id] = data.visible;
+  });
+  const bool restarts = how.lies.deaf_at == 0 && world.chance();  // it would sync what the recovery has not
+  // Soon, where an event of the recovery is missing: what follows does what it did not.
+  if (how.lies.deaf_life == 1) world.end_before(world.events() + 1 + world.random()() % 4);
+  else if (world.chance()) world.end_before(world.events() + 1 + world.random()() % 16);
+  try {
+    give_up(world, *open.backend, *open.filesystem);
+    if (restarts) {
+      open.close();
+      auto again = open_it(world, how, false);
+      if (again) open = std::move(*again);
+      else wrong = "going on: " + describe(again.error()) + "\n";
+    }
+    if (wrong.empty()) wrong = make_files(world, how, *open.filesystem, going);
+  } catch (const PowerLoss&) {
+    answered(world, going, false);  // what was on its way may have come
+  }
+  world.end_before(0);  // what follows is our own tidying
+  open.close();
+  if (!wrong.empty()) return wrong;
+  world.crash();
+  const auto recovered = open_it(world, how, true);
+  if (!recovered) return "after going on: " + describe(recovered.error()) + "\n";
+  return check_going_on(world, going, life);
+}
+
+// Behind each step that has events: what was answered counts, and nothing that follows has begun.
+constexpr const char* answer = "answer";
+
+bool makes_durable(const std::string& event) { return event != "rename" && event != "remove" && event != answer; }
+
 // One life that ends before event `n`. True in `complete` where the scenario was over before that.
-std::string one_end(const Scenario& scenario, const Enumeration& how, const Reference& reference, std::uint64_t n, std::uint64_t seed, bool& complete) {
+std::string one_end(const Scenario& scenario, const Enumeration& how, const Reference& reference, std::uint64_t n, std::uint64_t seed, bool& complete, std::vector<const char*>* events_of_recovery = nullptr) {
   SimWorld world = world_of(how, seed);
   world.lie(how.lies);
   world.end_before(n);
@@ -220,8 +318,15 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
       for (const auto& step : scenario) {
         ++steps;
         high = life->records_after = reference.records[steps];
+        const std::uint64_t before = world.events();
         step.run(*life);
+        if (world.ended()) throw PowerLoss{};  // somebody took it for a failure
+        if (!life->wrong.empty()) {
+          world.end_before(0);
+          return "step " + std::to_string(steps) + " (" + step.name + "): " + life->wrong + "\n";
+        }
         if (how.durability == Durability::cache_line || step.syncs) low = high;
+        if (world.events() != before) (void)world.event(answer);
       }
       complete = true;
     } catch (const PowerLoss&) {
@@ -230,34 +335,29 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
     world.end_before(0);  // what follows is our own tidying
     if (life != nullptr) promises = life->promises;
   }
-  world.crash();
-  std::unique_ptr<Backend> backend;
-  const auto fresh = [&]() -> Result<std::unique_ptr<Filesystem>> {
-    auto store = open_store(world);
-    if (!store) return std::unexpected(store.error());
-    backend = std::move(*store);
-    return Filesystem::open(*backend, options_of(how, world, true));
-  };
-  if (world.chance()) {  // the power goes once more, in the middle of the recovery
+  if (how.killed) world.go_on();
+  else world.crash();
+  if (!how.killed && how.lies.deaf_life == 0 && world.chance()) {  // the power goes once more, in the middle of the recovery
     world.end_before(1 + world.random()() % 6);
     try {
-      (void)fresh();
+      (void)open_it(world, how, true);
     } catch (const PowerLoss&) {}
     world.crash();
   }
   std::string wrong;
   {
-    auto recovered = fresh();
+    auto recovered = open_it(world, how, !how.killed);
     if (!recovered) {
       wrong = "recovery: " + describe(recovered.error()) + "\n";
     } else {
-      const Life life{world, **recovered, promises, 0};
+      if (events_of_recovery != nullptr) *events_of_recovery = world.names();
+      const Life life{world, *recovered->filesystem, promises, 0};
       wrong = check_state(reference, life, low, high, world);
-      fs::Staging staging(**recovered);
+      fs::Staging staging(*recovered->filesystem);
       if (const auto walked = staging.walk(); wrong.empty() && !walked) wrong = "walk: " + describe(walked.error()) + "\n";
+      if (wrong.empty()) wrong = go_on(world, how, std::move(*recovered), promises);
     }
   }
-  if (wrong.empty()) wrong = go_on(world, how);
   if (wrong.empty()) return {};
   return "seed " + std::to_string(seed) + ", end before event " + std::to_string(n) + (steps == 0 ? " (making the file system)" : " in or before step " + std::to_string(steps) + " (" + scenario[steps - 1].name + ")") + ":\n" + wrong;
 }
@@ -302,15 +402,64 @@ std::vector<Event> events_of(const Scenario& scenario, const Enumeration& how) {
   auto filesystem = Filesystem::open(*backend, options_of(how, world, false));
   Life life{world, **filesystem, {}, 0};
   std::vector<Event> events;
-  const auto note = [&](std::size_t step) {
-    for (std::size_t i = events.size(); i < world.names().size(); ++i) events.push_back({world.names()[i], step});
+  std::map<std::string, unsigned> steps;
+  const auto note = [&](const std::string& step) {
+    std::map<std::string, unsigned> count;
+    ++steps[step];
+    const std::size_t first = events.size();
+    for (std::size_t i = first; i < world.names().size(); ++i) events.push_back({i + 1, world.names()[i], step, steps[step], ++count[world.names()[i]], ""});
+    for (std::size_t i = events.size(); i-- > first + 1;) events[i - 1].after = " " + events[i].name + events[i].after;
   };
-  note(0);
-  for (std::size_t step = 0; step < scenario.size(); ++step) {
-    scenario[step].run(life);
-    note(step + 1);
+  note("");
+  for (const auto& step : scenario) {
+    const std::uint64_t before = world.events();
+    step.run(life);
+    if (world.events() != before) (void)world.event(answer);
+    note(step.name);
   }
   return events;
+}
+
+std::vector<Event> unnoticed(const Scenario& scenario, Enumeration how, const std::function<bool(const Event&)>& chosen) {
+  const Reference reference = reference_of(scenario, how);
+  const auto events = events_of(scenario, how);
+  std::mt19937_64 random(how.seed);
+  constexpr std::uint64_t behind = 12;  // ends: what is missing shows soon, or the next event of its kind has made up for it
+  const auto noticed = [&](const Event& event) {
+    how.lies = {.deaf = {}, .deaf_at = event.number};
+    bool complete = false;
+    for (unsigned round = 0; round < how.rounds; ++round)
+      for (std::uint64_t n = event.number + 1; n <= std::min(event.number + behind, events.size() + 1); ++n)
+        if (!one_end(scenario, how, reference, n, random(), complete).empty()) return true;
+    return false;
+  };
+  std::vector<Event> found;
+  for (const auto& event : events)
+    if (makes_durable(event.name) && chosen(event) && !noticed(event)) found.push_back(event);
+  return found;
+}
+
+std::map<std::string, std::size_t> noticed_in_recovery(const Scenario& scenario, Enumeration how) {
+  const Reference reference = reference_of(scenario, how);
+  std::mt19937_64 random(how.seed);
+  std::map<std::string, std::size_t> found;
+  bool complete = false;
+  for (std::uint64_t n = 1; !complete; ++n)
+    for (unsigned round = 0; round < how.rounds; ++round) {
+      std::vector<const char*> events;
+      std::string before;
+      for (std::uint64_t k = 1; k == 1 || k <= events.size(); ++k) {
+        const auto seed = random();  // of each its own, until the recovery is one that comes so far
+        how.lies = {.deaf = {}, .deaf_at = k, .deaf_life = 1};
+        const bool noticed = !one_end(scenario, how, reference, n, seed, complete, &events).empty();
+        if (events.size() < k) break;
+        before.clear();
+        for (std::uint64_t i = 0; i < k; ++i)
+          if (i == 0 || std::string(events[i]) != events[i - 1]) before += (before.empty() ? "" : ", ") + std::string(events[i]);
+        if (makes_durable(events[k - 1])) found[before] += noticed ? 1 : 0;
+      }
+    }
+  return found;
 }
 
 }  // namespace efs::test

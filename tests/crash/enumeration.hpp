@@ -27,6 +27,7 @@ struct Life {
   std::map<std::uint64_t, Promise> promises;
   std::size_t records_after = 0;  // of the reference, after the step that runs: for promises that come with a record
   std::vector<int> errors{};      // that the step which runs has been answered with
+  std::string wrong = {};         // what a step itself has seen
 
   /// Passes an answer on; what it says of an error is kept.
   template <typename Answer>
@@ -53,6 +54,7 @@ struct Enumeration {
   unsigned rounds = 4;  // random remains for each end of the world
   unsigned places = 1;  // of the store; with several, names decide where new files go, and the first is soon full
   std::uint64_t smallest_compaction = 16u << 20;
+  bool killed = false;  // only the processes end; the power goes later, when the next ones are at work
   fs::Filesystem::Rules rules;
   Lies lies;
 };
@@ -65,11 +67,23 @@ std::string check_journal(SimWorld& world);
 /// the world were tried.
 std::optional<std::string> enumerate(const Scenario& scenario, const Enumeration& how, std::size_t* ends = nullptr);
 
-/// The events of a run without an end, and the step of each; 0: the making of the file system.
+/// One event of a run without an end.
 struct Event {
+  std::uint64_t number = 0;
   std::string name;
-  std::size_t step = 0;
+  std::string step;   // in which it is; "": the making of the file system
+  unsigned time = 0;  // the first, second ... step of this name
+  unsigned nth = 0;   // of its name in the step: 1 is the first
+  std::string after;  // the events of that step that follow it, each with a space before it
 };
 std::vector<Event> events_of(const Scenario& scenario, const Enumeration& how);
+
+/// The events that nobody misses: each that `chosen` wants is removed by itself, and the world ended before each of those that come soon behind it,
+/// `how.rounds` times, until that is noticed. Those that only mark a place (rename, remove) make nothing durable and are left out.
+std::vector<Event> unnoticed(const Scenario& scenario, Enumeration how, const std::function<bool(const Event&)>& chosen);
+
+/// The same for the events of the recovery after each end of the world. Each is told by what the recovery did before it and itself,
+/// "drain, journal sync" (an event that repeats itself is named once), with the number of times that its removal was noticed.
+std::map<std::string, std::size_t> noticed_in_recovery(const Scenario& scenario, Enumeration how);
 
 }  // namespace efs::test

@@ -78,6 +78,13 @@ Step kernel_write(const std::string& path, const std::string& text) {
             data.synced = false;
           }};
 }
+// A file that is still as it was, and dirty.
+Step open_for_writing(const std::string& path) {
+  return {"open for writing " + path, [=](Life& life) {
+            const auto ino = life.find(path);
+            if (ino != 0 && life.filesystem.open({}, ino, O_WRONLY)) life.filesystem.release(ino, O_WRONLY);
+          }};
+}
 Step truncate(const std::string& path, std::uint64_t size) {
   return {"truncate " + path, [=](Life& life) {
             const auto ino = life.find(path);
@@ -131,8 +138,10 @@ Step unlink_while_open(const std::string& path) {
             const auto at = place(life, path);
             auto entry = life.note(life.filesystem.lookup(at.parent, at.name));
             if (!entry) return;
-            life.note(life.filesystem.unlink({}, at.parent, at.name));
-            life.note(life.filesystem.fsync_metadata());
+             const auto container = life.world.find(entry->ino);
+             life.note(life.filesystem.unlink({}, at.parent, at.name));
+             life.note(life.filesystem.fsync_metadata());
+             if (life.world.find(entry->ino) != container) life.wrong = "the container of a file that is still open is gone";  // R3
             (void)life.filesystem.forget(entry->ino, 1);
           }};
 }
@@ -332,22 +341,22 @@ Step look(const std::string& directory, const std::string& name) {
 
 Scenario every_operation() {
   return {
-      stage_directory("in"), stage_file("in/a", std::string(300, 'a')), stage_file("in/b", std::string(5000, 'b')), stage_symlink("in/l"), stage_link("in/b", "in/b2"), stage_file("in/c", "comes and goes"), settle(),
+      stage_directory("in"), stage_file("in/a", std::string(300, 'a')), stage_file("in/b", std::string(5000, 'b')), stage_symlink("in/l"), stage_link("in/b", "in/b2"), stage_file("in/c", "comes and goes"), surely(settle()),
       stage_file("in/late", "not settled before the end"), mkdir("d"), create("d/f"), write("d/f", std::string(200, 'f')), surely(fsync("d/f")), set_xattr("d/f", "value"),
       kernel_write("d/f", std::string(150, 'k')), surely(fsync("d/f")), write("d/f", "x", 20), create("d/g"), kernel_write("d/g", "second version"), rename("d/g", "d/f"),
       create("d/h"), write("d/h", "third"), link("d/h", "h2"), unlink("d/h"), rename("h2", "d/f"), fsyncdir(), create("fifo", S_IFIFO | 0600), symlink("s", "d/f"), chmod("d/f", 0600),
-      truncate("d/f", 3), surely(fsync("d/f")), create("x"), kernel_write("x", "exchanged"), rename("x", "in/a", RENAME_EXCHANGE), set_xattr("d/f", "again"), remove_xattr("d/f"), nameless_then_linked("t"), unlink_while_open("t"),
-      write("in/b", "changed", 100), surely(fsync("in/b")), saved("in/b", true), saved("d/f", false), settle(), write("d/f", "again"), note_copy("d/f"), mkdir("d/e"), rename("d/e", "e"), mkdir("full"), rename("e", "full"), rmdir("full"),
+      truncate("d/f", 3), surely(fsync("d/f")), create("x"), kernel_write("x", "exchanged"), rename("x", "in/a", RENAME_EXCHANGE), set_xattr("d/f", "again"), remove_xattr("d/f"), nameless_then_linked("t"), surely(unlink_while_open("t")),
+      write("in/b", "changed", 100), surely(fsync("in/b")), saved("in/b", true), saved("d/f", false), surely(settle()), write("d/f", "again"), note_copy("d/f"), mkdir("d/e"), rename("d/e", "e"), mkdir("full"), rename("e", "full"), rmdir("full"),
       create("y"), write("y", "gone soon"), surely(fsync("y")), unlink("y"), create("z"), tend(), unlink("z"), unlink("in/late"), tend(), tend(), tend(), tend(), tend(), tend(), rename("d/f", "final"), take_back("in/c"), unlink("in/b2"), rename("in/l", "moved"), unlink("moved"), forget_gone("in/late"), fsyncdir()};
 }
 
 Scenario every_staging() {
   const std::string one(700, '1'), two(900, '2');
   return {
-      new_connection(), stage_directory("in"), stage_xattrs("in"), stage_several({"in/a", "in/b", "in/c"}, 300), adopt("in/shared", one), stage_nothing(), settle(), load_directory("d"), load("d/n", one, fs::Over::nothing),
+      new_connection(), stage_directory("in"), stage_xattrs("in"), stage_several({"in/a", "in/b", "in/c"}, 300), adopt("in/shared", one), stage_nothing(), surely(settle()), load_directory("d"), load("d/n", one, fs::Over::nothing),
       set_acl("d", "system.posix_acl_default"), fill_pool(), create("d/w"), write("d/w", two), close_after_write("d/w"), set_acl("d/w", "system.posix_acl_access"), set_owner_and_times("d/w"), allocate("d/w"), surely(fsync("d/w")), look("d", "w"),
       load("d/w", two, fs::Over::anything), load("in/a", two, fs::Over::clean), load("d/part", one, fs::Over::nothing, "0+100"), load_links("d/w", {"d/w2", "in/b"}), load_symlink("d/s"), look("d", "s"), keep("d/w2"), create("x"), write("x", one), close_after_write("x"),
-      unload("x"), settle(), unload("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), unlink("d/part"), new_connection(), fsyncdir()};
+      unload("x"), surely(settle()), unload("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), unlink("d/part"), new_connection(), fsyncdir()};
 }
 
 Scenario visible_operations() {
@@ -356,6 +365,8 @@ Scenario visible_operations() {
 }
 
 Scenario new_file_with_fsync() { return {mkdir("d"), create("d/f"), write("d/f", std::string(300, 'f')), surely(fsync("d/f"))}; }
+
+Scenario opened_while_unsettled() { return {stage_directory("in"), stage_file("in/a", std::string(300, 'a')), open_for_writing("in/a"), fsyncdir()}; }
 
 Scenario bulky_attributes() {
   return {stage_directory("in"), stage_several({"in/bulky"}, 140'000), settle(), fsyncdir()};

@@ -20,6 +20,9 @@ Scenario visible_operations();
 /// A new file, written, and one fsync of it.
 Scenario new_file_with_fsync();
 
+/// A staged file that is not settled when it is opened for writing.
+Scenario opened_while_unsettled();
+
 /// A file whose extended attributes take several records.
 Scenario bulky_attributes();
 

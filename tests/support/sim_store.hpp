@@ -5,9 +5,12 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,19 +22,23 @@
 
 #include "backends/backend.hpp"
 #include "backends/virtual_device.hpp"
+#include "base/unique_fd.hpp"
 #include "store/medium.hpp"
 #include "support/failing_new.hpp"
 
 namespace efs::test {
 
-/// The power is gone. Thrown through everything; nothing that it passes is used again.
-struct PowerLoss {};
+/// The power is gone. Thrown through everything; nothing that it passes is used again. Where somebody takes it for a failure
+/// (staging does), the world stays as it was: ended().
+struct PowerLoss : std::exception {};
 
 /// What a world may do wrong, to see that the checks notice.
 struct Lies {
   std::string deaf;        // events of this name do nothing (and say that they did): "drain", "journal sync", ...
-  std::uint64_t deaf_at = 0;  // only the one with this number, in the first life; 0: all
+  std::uint64_t deaf_at = 0;  // instead: only the one with this number, of any name; 0: none
+  unsigned deaf_life = 0;     // in this life: 0 is the first, 1 the recovery and what follows it
   bool keeps_old = false;     // stores of zeros are lost: what lies behind the tail stays
+  bool switch_in_two = false; // a rename first takes the name away, then gives it
 };
 
 class SimWorld {
@@ -47,18 +54,20 @@ class SimWorld {
   std::uint64_t events() const { return count_; }
   const std::vector<const char*>& names() const { return names_; }
   bool loses_zeros() const { return lies_.keeps_old; }
+  bool switches_in_two() const { return lies_.switch_in_two; }
   void lie(Lies lies) { lies_ = std::move(lies); }
 
   /// True: the event takes place.
   bool event(const char* name) {
     if (dead_) throw PowerLoss{};
+    look();
     ++count_;
     names_.push_back(name);
     if (count_ == end_) {
       dead_ = true;
       throw PowerLoss{};
     }
-    return lies_.deaf != name || (lies_.deaf_at != 0 && lies_.deaf_at != count_);
+    return lies_.deaf_at == 0 ? lies_.deaf != name : lies_.deaf_at != count_ || lies_.deaf_life != lives_;
   }
 
   /// The call with number n (1 is the first) fails with `code`, and with `on` all that follow, too. 0: none does.
@@ -103,6 +112,32 @@ class SimWorld {
     std::string visible, durable;
     bool synced = true;  // equal
     unsigned life = 0;   // in which it was made: power losses so far
+    UniqueFd file;       // once somebody has asked for a descriptor: has what is visible, and is written to behind our back
+
+    int descriptor() {
+      if (file) return file.get();
+      file.reset(::memfd_create("container", MFD_CLOEXEC));
+      if (!file || ::fchmod(file.get(), 0600) != 0) std::abort();
+      show();
+      return file.get();
+    }
+    /// Takes what was written to the descriptor.
+    void look() {
+      struct stat st {};
+      if (!file || ::fstat(file.get(), &st) != 0) return;
+      std::string now(static_cast<std::size_t>(st.st_size), '\0');
+      if (::pread(file.get(), now.data(), now.size(), 0) != static_cast<ssize_t>(now.size()) || now == visible) return;
+      visible = std::move(now);
+      synced = false;
+    }
+    /// The reverse. Times stay.
+    void show() {
+      struct stat st {};
+      if (!file || ::fstat(file.get(), &st) != 0) return;
+      const timespec times[2] = {st.st_atim, st.st_mtim};
+      if (::ftruncate(file.get(), static_cast<off_t>(visible.size())) != 0 || ::pwrite(file.get(), visible.data(), visible.size(), 0) != static_cast<ssize_t>(visible.size())) std::abort();
+      ::futimens(file.get(), times);
+    }
   };
   using DataPtr = std::shared_ptr<Data>;
   struct Place {  // of the store: a file system of its own
@@ -112,6 +147,7 @@ class SimWorld {
   std::vector<Place> places;
   unsigned lives() const { return lives_; }
   bool ended() const { return dead_; }
+  bool gives_descriptors = false;  // of containers
   std::map<int, DataPtr> shared;  // files of others that can be adopted as containers, by descriptor
 
   /// The container; null: there is none.
@@ -131,8 +167,14 @@ class SimWorld {
     file.durable_size = file.size;
   }
 
+  /// Only the processes ended: all that was visible is.
+  void go_on() {
+    ++lives_;
+    begin();
+  }
   /// What a machine finds when the power is back.
   void crash() {
+    look();
     // Names of the journal's directory: an ordered log of which the file system had written any part.
     while (!names_on_the_way.empty() && chance()) {
       names_on_the_way.front()(durable_files);
@@ -141,9 +183,10 @@ class SimWorld {
     names_on_the_way.clear();
     files = durable_files;
     for (auto& [name, file] : files) {
-      // A line that was on its way is there or not, or in part: eight bytes are the unit of a store.
+      // A line that was on its way is there or not, or in part: eight bytes are the unit of a store. Often all are.
+      const bool all = random_() % 4 == 0;
       for (const auto line : file->dirty)
-        if (const auto kind = random_() % 3; kind != 0) copy_line(*file, line, kind == 1 ? ~0U : static_cast<unsigned>(random_()));
+        if (const auto kind = all ? 1 : random_() % 3; kind != 0) copy_line(*file, line, kind == 1 ? ~0U : static_cast<unsigned>(random_()));
       file->dirty.clear();
       if (file->durable_size < file->size && chance()) file->durable_size = file->size;
       file->size = file->durable_size;
@@ -154,14 +197,21 @@ class SimWorld {
     }
     for (auto& place : places) crash_place(place);
     ++lives_;
+    begin();
+  }
+
+ private:
+  void begin() {
     dead_ = false;
     end_ = 0;
     count_ = 0;
     names_.clear();
-    if (lies_.deaf_at != 0) lies_ = {};
+    if (lies_.deaf_at != 0 && lives_ > lies_.deaf_life) lies_ = {};
   }
-
- private:
+  // What was written to descriptors until the power went.
+  void look() {
+    if (gives_descriptors && !dead_) for_each_container([](std::uint64_t, Data& data) { data.look(); });
+  }
   // Containers: each creation and removal by itself may have made it. A number that was used again leads to the container
   // that had it before, to the new one, or to none.
   void crash_place(Place& place) {
@@ -180,6 +230,7 @@ class SimWorld {
       if (!data->synced) mix(*data);
       data->visible = data->durable;
       data->synced = true;
+      data->show();
     }
     place.containers = place.durable_containers = found;
   }
@@ -240,6 +291,7 @@ class SimFile final : public store::MediumFile {
     return file_->visible.at(offset);
   }
   void store(std::byte* to, std::span<const std::byte> from) override {
+    if (world_.ended()) return;
     if (world_.loses_zeros() && std::ranges::all_of(from, [](std::byte b) { return b == std::byte{0}; })) return;
     std::memcpy(to, from.data(), from.size());
     const auto at = static_cast<std::uint64_t>(to - file_->visible.at(0));
@@ -286,6 +338,7 @@ class SimMedium final : public store::Medium {
     const auto file = world_.files.at(from);
     world_.files.erase(from);
     world_.files[to] = file;
+    if (world_.switches_in_two()) world_.names_on_the_way.emplace_back([=](auto& names) { names.erase(to); });
     world_.names_on_the_way.emplace_back([=](auto& names) {
       names.erase(from);
       names[to] = file;
@@ -320,6 +373,7 @@ class SimBackend final : public Backend {
     SimContainer(SimWorld& world, SimWorld::DataPtr data) : world_(world), data_(std::move(data)) {}
     Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) override {
       EFS_TRY(world_.call("read"));
+      data_->look();
       if (offset >= data_->visible.size()) return 0;
       const auto n = std::min<std::size_t>(into.size(), data_->visible.size() - offset);
       std::memcpy(into.data(), data_->visible.data() + offset, n);
@@ -327,15 +381,19 @@ class SimBackend final : public Backend {
     }
     Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) override {
       EFS_TRY(world_.call("write"));
+      data_->look();
       if (data_->visible.size() < offset + from.size()) data_->visible.resize(offset + from.size());
       std::memcpy(data_->visible.data() + offset, from.data(), from.size());
       data_->synced = false;
+      data_->show();
       return from.size();
     }
     Status truncate(std::uint64_t size) override {
       EFS_TRY(world_.call("truncate"));
+      data_->look();
       data_->visible.resize(size);
       data_->synced = false;
+      data_->show();
       return {};
     }
     Status allocate(int, std::uint64_t, std::uint64_t) override { return world_.call("allocate"); }
@@ -346,6 +404,7 @@ class SimBackend final : public Backend {
     Result<struct stat> attributes() override {
       EFS_TRY(world_.call("attributes"));
       struct stat st {};
+      if (world_.gives_descriptors && ::fstat(data_->descriptor(), &st) == 0) return st;
       st.st_size = static_cast<off_t>(data_->visible.size());
       return st;
     }
@@ -357,7 +416,7 @@ class SimBackend final : public Backend {
       return {};
     }
     Result<std::unique_ptr<Segment>> map(std::uint64_t, std::size_t) override { return fail(ENOTSUP); }
-    int descriptor() const override { return -1; }
+    int descriptor() const override { return world_.gives_descriptors ? data_->descriptor() : -1; }
     static void settle(SimWorld::Data& data) {
       data.durable = data.visible;
       data.synced = true;

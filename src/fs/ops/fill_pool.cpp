@@ -45,6 +45,7 @@ Result<std::uint64_t> Filesystem::reserve_numbers(std::size_t count) {
 
 Result<std::uint64_t> Filesystem::new_number() {
   constexpr std::size_t ahead = 256;
+  if (!options_.rules.reserve_numbers) return names_.next_ino();
   if (numbers_.next == numbers_.end) {
     const auto first = reserve_numbers(ahead);
     if (!first) return std::unexpected(first.error());

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include "backends/fsdax.hpp"
 #include "crash/scenarios.hpp"
@@ -49,10 +50,10 @@ std::string names_of(Filesystem& filesystem) {
 }
 
 // A store with some history; every state that its names were in.
-std::set<std::string> write_history(const Store& store) {
+std::set<std::string> write_history(const Store& store, std::uint64_t smallest_compaction = 8U << 20U) {
   auto backend = backend_of(store);
   UniqueFd meta(::open(store.meta.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  auto filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = meta.get()}));
+  auto filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = meta.get(), .smallest_compaction = smallest_compaction}));
   std::set<std::string> states{names_of(*filesystem)};
   const auto make = [&](std::uint64_t parent, const std::string& name, mode_t mode) {
     auto made = filesystem->make_node({}, parent, name, mode, 0);
@@ -195,6 +196,48 @@ TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image
     CHECK((*filesystem)->make_node({}, fs::root_ino, "life-" + std::to_string(life), S_IFREG | 0644, 0));
     for (int before = 0; before <= life; ++before) CHECK((*filesystem)->lookup(fs::root_ino, "life-" + std::to_string(before)));
   }
+}
+
+// It has no history: where it ends early, what is there of it is part of what it was made of.
+TEST_CASE("a damaged snapshot is refused, or recovered up to the damage", "[image]") {
+  const auto seed = test::seed();
+  INFO("EFS_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  const Store store;
+  std::set<std::string> lines;
+  for (const auto& state : write_history(store, 12'000)) {
+    std::istringstream text(state);
+    for (std::string path, ino, links; text >> path >> ino >> links;) lines.insert(path + " " + ino);
+  }
+  const std::string whole = read_all(store.journal());
+  store::JournalHeader header{};
+  std::memcpy(&header, whole.data(), sizeof header);
+  REQUIRE(header.first_sequence > 1);
+  int refused = 0, recovered = 0;
+  for (int i = 0; i < 50; ++i) {
+    std::string what;
+    const std::string bad = damage(whole, random, what);
+    INFO("round " << i << ": " << what);
+    std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << bad;
+    UniqueFd meta(::open(store.meta.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    auto backend = backend_of(store, true);
+    auto looked = Filesystem::open(*backend, {.metadata_directory = meta.get(), .read_only = true});
+    const auto checked = image::check_image(store.directory.path());
+    REQUIRE(checked);
+    if (!looked) {
+      ++refused;
+      CHECK_FALSE(describe(looked.error()).empty());
+      CHECK(checked->worst() == image::Severity::damage);
+      continue;
+    }
+    ++recovered;
+    const auto items = fs::Staging(**looked).walk();
+    REQUIRE(items);
+    for (const auto& item : *items) CHECK(lines.contains(item.path + " " + std::to_string(item.ino)));
+    CHECK(read_all(store.journal()) == bad);
+  }
+  CHECK(refused > 0);
+  CHECK(recovered > 15);
 }
 
 TEST_CASE("records that no request can have asked for are refused and leave the namespace as it was", "[image]") {

@@ -4,7 +4,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
+#include <functional>
 
+#include "base/checksum.hpp"
 #include "store/format.hpp"
 #include "support/temp.hpp"
 
@@ -83,6 +85,76 @@ TEST_CASE("a damaged or foreign header is refused with a text") {
   REQUIRE_FALSE(journal);
   CHECK(journal.error().code == EPROTO);
   CHECK(journal.error().what.find("not a journal") != std::string::npos);
+}
+
+namespace {
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// What another version would have written, whole: the checksum is right.
+void change_header(const std::string& path, const std::function<void(efs::store::JournalHeader&)>& change) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  efs::store::JournalHeader header{};
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
+  change(header);
+  header.checksum = efs::checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(efs::store::JournalHeader, checksum)));
+  file.seekp(0);
+  file.write(reinterpret_cast<const char*>(&header), sizeof header);
+}
+
+}  // namespace
+
+TEST_CASE("a journal or a snapshot of another version is refused with its number, and is left as it is") {
+  for (const bool snapshot : {false, true}) {
+    const efs::test::TempDirectory directory("/dev/shm");
+    const auto fd = directory.open();
+    const auto medium = efs::store::directory_medium(fd.get());
+    {
+      auto journal = Journal::create(medium, "j");
+      REQUIRE(journal);
+      REQUIRE(journal->append(0, bytes("one"), 0));
+      if (snapshot) REQUIRE(journal->replace([](Journal& next) -> Status { return next.append(0, std::as_bytes(std::span("one", 3)), 0); }));
+    }
+    const std::string path = directory.path() + "/j";
+    using Header = efs::store::JournalHeader;
+    const auto now = efs::store::journal_version;
+    const std::pair<std::uint32_t, std::function<void(Header&)>> others[] = {
+        {now + 1, [](Header& h) { ++h.version; }}, {now - 1, [](Header& h) { --h.version; }}, {now, [](Header& h) { h.chunk *= 2; }}, {now, [](Header& h) { h.header_size += 64; }}};
+    for (const auto& [version, change] : others) {
+      const std::string before = content(path);
+      change_header(path, change);
+      const std::string changed = content(path);
+      const auto nothing = [](const Record&) -> Status { FAIL("a record of another version was replayed"); return {}; };
+      const auto opened = Journal::open(medium, "j", nothing);
+      const auto scanned = Journal::scan(*medium, "j", nothing);
+      REQUIRE_FALSE(opened);
+      REQUIRE_FALSE(scanned);
+      for (const auto& error : {opened.error(), scanned.error()}) {
+        CHECK(error.code == EPROTO);
+        CHECK(error.what == "journal j: written by another version of efs (format " + std::to_string(version) + ")");
+      }
+      CHECK(content(path) == changed);
+      std::ofstream(path, std::ios::binary | std::ios::trunc) << before;
+    }
+    std::size_t records = 0;
+    CHECK(Journal::open(medium, "j", [&](const Record&) -> Status { ++records; return {}; }));
+    CHECK(records == 1);
+  }
+}
+
+TEST_CASE("a snapshot of another version that never became the journal is removed") {
+  const efs::test::TempDirectory directory("/dev/shm");
+  const auto fd = directory.open();
+  const auto medium = efs::store::directory_medium(fd.get());
+  REQUIRE(Journal::create(medium, "j"));
+  const std::string beside = directory.path() + "/j.new";
+  std::ofstream(beside, std::ios::binary) << std::ifstream(directory.path() + "/j", std::ios::binary).rdbuf();
+  change_header(beside, [](efs::store::JournalHeader& header) { ++header.version; });
+  CHECK(Journal::open(medium, "j", [](const Record&) -> Status { return {}; }));
+  CHECK_FALSE(std::ifstream(beside));
 }
 
 TEST_CASE("replace switches to the new journal whole, and keeps the old one when it fails") {
