@@ -151,6 +151,7 @@ struct efs_outcome {
   int cut;  /* what was wanted did not fit */
   int code; /* exit code; 128 + signal; 127: not run; -1: stopped, for `tick` said so */
   char text[65536];
+  const struct efs_job *as; /* in: root runs it as this job's user; NULL: as itself */
 };
 /* Does something that may hang in another process; what it prints into its descriptor is the text. -1: it took longer than
  * `seconds`, or cannot be done; else what it returned. */

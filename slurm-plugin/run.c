@@ -1,6 +1,7 @@
 /* Running a program: no shell, a small environment, bounded output, and a way to stop it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -52,9 +53,11 @@ static void be_spared_no_more(void) {
   if (fd >= 0) close(fd);
 }
 
+static int become_user(const struct efs_job *job) { return setgroups(0, NULL) == 0 && setresgid(job->gid, job->gid, job->gid) == 0 && setresuid(job->uid, job->uid, job->uid) == 0; }
+
 /* Between fork and exec: only what is safe in the child of a process with threads. The PATH is that of `environment`:
  * Slurm's prologs have none. */
-static void become_program(const char *const *words, const char *const *environment, int out) {
+static void become_program(const char *const *words, const char *const *environment, const struct efs_job *as, int out) {
   sigset_t none;
   const int null = open("/dev/null", O_RDONLY);
   int fd;
@@ -66,6 +69,7 @@ static void become_program(const char *const *words, const char *const *environm
   dup2(out, 2);
   close_from(3);
   be_spared_no_more();
+  if (as != NULL && geteuid() == 0 && !become_user(as)) _exit(126);
   environ = (char **)environment;
   execvp(words[0], (char *const *)words);
   {
@@ -125,7 +129,7 @@ void efs_run(const char *const *words, const char *const *environment, int secon
   if (environment == NULL) environment = small_environment();
   if (pipe2(ends, O_CLOEXEC) != 0) return;
   child = fork();
-  if (child == 0) become_program(words, environment, ends[1]);
+  if (child == 0) become_program(words, environment, outcome->as, ends[1]);
   close(ends[1]);
   if (child < 0) {
     close(ends[0]);

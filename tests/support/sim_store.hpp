@@ -43,7 +43,7 @@ struct Lies {
 
 class SimWorld {
  public:
-  SimWorld(Durability durability, std::uint64_t seed, std::size_t places = 1) : places(places), durability_(durability), random_(seed) { names_.reserve(1U << 14); }
+  SimWorld(Durability durability, std::uint64_t seed, std::size_t places_ = 1) : places(places_), durability_(durability), random_(seed) { names_.reserve(1U << 14); }
 
   Durability durability() const { return durability_; }
   std::mt19937_64& random() { return random_; }

@@ -147,7 +147,7 @@ Surroundings submission() {
   return surroundings;
 }
 
-JobConfig good(const std::string& text, const Surroundings& surroundings) {
+JobConfig parsed(const std::string& text, const Surroundings& surroundings) {
   const auto config = parse(text, "job.yaml", {}, surroundings);
   if (!config) FAIL(to_string(config.error().front(), "job.yaml") << " in " << text);
   return *config;
@@ -156,12 +156,12 @@ JobConfig good(const std::string& text, const Surroundings& surroundings) {
 }  // namespace
 
 TEST_CASE("before the job, patterns of it stay") {
-  const auto config = good(text_with("/o/%j-%A-%a-%x-%N-%t/%u/50%%/$SCRATCH"), submission());
+  const auto config = parsed(text_with("/o/%j-%A-%a-%x-%N-%t/%u/50%%/$SCRATCH"), submission());
   CHECK(config.results_dir == "/o/%j-%A-%a-%x-%N-%t/ann/50%/pfs/scratch");  // the submission may be within another job: its user is no news
   CHECK(config.results_open);
   CHECK_FALSE(config.root_open);
-  CHECK_FALSE(good(text_with("/o/%u/50%%"), submission()).results_open);
-  CHECK(good("global-settings: {root-dir: /r/%j, mount-dir: /m, in-place: true, name: run-%j}\n", submission()).results_open);
+  CHECK_FALSE(parsed(text_with("/o/%u/50%%"), submission()).results_open);
+  CHECK(parsed("global-settings: {root-dir: /r/%j, mount-dir: /m, in-place: true, name: run-%j}\n", submission()).results_open);
   CHECK_FALSE(parse(text_with("/o/%z"), "job.yaml", {}, submission()));
   CHECK_FALSE(parse(text_with("/o/$NOSUCH"), "job.yaml", {}, submission()));
 }
@@ -186,8 +186,8 @@ backends:
     capacity: 64 MiB
 outputs: [[path: "out/$$x-%t", flags: temporary], [path: ./~y]]
 )";
-  const auto submitted = good(text, submission());
-  const auto on_node = good(submitted.snapshot, process_with({{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NAME", "heat"}, {"SLURMD_NODENAME", "n9"}, {"SLURM_NODEID", "0"}, {"SLURM_ARRAY_TASK_ID", "4"}}));
+  const auto submitted = parsed(text, submission());
+  const auto on_node = parsed(submitted.snapshot, process_with({{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NAME", "heat"}, {"SLURMD_NODENAME", "n9"}, {"SLURM_NODEID", "0"}, {"SLURM_ARRAY_TASK_ID", "4"}}));
   CHECK(on_node.root_dir == "/pfs/scratch/heat");
   CHECK(on_node.results_dir == "/home/ann/50%/$SCRATCH%j/\"ann\"");
   CHECK(on_node.log_file.ends_with("/logs/5"));
@@ -215,7 +215,7 @@ TEST_CASE("what the nodes read has values of the environment and of the command 
   surroundings.variable = [](const std::string& name) { return name == "EFS_WORKERS" ? std::optional<std::string>("3") : std::nullopt; };
   const auto submitted = parse(text_with("/o"), "job.yaml", {.results_dir = "/100%/$x"}, surroundings);
   REQUIRE(submitted);
-  const auto on_node = good(submitted->snapshot, process_with());
+  const auto on_node = parsed(submitted->snapshot, process_with());
   CHECK(on_node.workers == 3);
   CHECK(on_node.results_dir == "/100%/$x");
 }

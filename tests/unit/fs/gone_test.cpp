@@ -12,7 +12,7 @@ namespace {
 
 constexpr fs::Origin version{.device = 1, .inode = 2, .size = 3, .mtime = 4, .ctime = 5};
 
-void stage(LiveBuffer& buffer, const std::string& path, fs::Origin origin = version) {
+void stage_one(LiveBuffer& buffer, const std::string& path, fs::Origin origin = version) {
   const auto ino = *buffer.staging->begin_file();
   REQUIRE(buffer.staging->publish_file(ino, path, {.mode = 0644}, origin));
 }
@@ -30,7 +30,7 @@ TEST_CASE("what a job removes or renames is gone, also after a restart", "[fs][g
   auto& fs = *buffer.filesystem;
   REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
   REQUIRE(buffer.staging->make_directory("e", {.mode = 0755}));
-  for (const auto* path : {"d/a", "d/b", "c", "x", "y"}) stage(buffer, path);
+  for (const auto* path : {"d/a", "d/b", "c", "x", "y"}) stage_one(buffer, path);
   REQUIRE(buffer.staging->make_symlink("l", "target", {}));
   CHECK(gone(buffer).empty());
   const auto d = buffer.ino("d");
@@ -55,7 +55,7 @@ TEST_CASE("what a job removes or renames is gone, also after a restart", "[fs][g
   CHECK(items[4].target == "target");
   // Back under its name it is not gone, nor is what is staged in anew.
   REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "moved", fs::root_ino, "d", 0));
-  stage(buffer, "d/a");
+  stage_one(buffer, "d/a");
   CHECK(gone(buffer) == "e l x ");
   REQUIRE(buffer.staging->forget_gone({"l", "x"}));
   CHECK(gone(buffer) == "e ");
@@ -94,7 +94,7 @@ TEST_CASE("a snapshot keeps what is gone, with its class and copy", "[fs][gone]"
 
 TEST_CASE("what efs takes away itself is not gone", "[fs][gone]") {
   LiveBuffer buffer;
-  for (const auto* path : {"unloaded", "outdated", "linked", "replaced"}) stage(buffer, path);
+  for (const auto* path : {"unloaded", "outdated", "linked", "replaced"}) stage_one(buffer, path);
   const std::vector<std::string> names{"linked2"};
   REQUIRE(buffer.staging->link_files("linked", names, Over::nothing));
   REQUIRE(buffer.staging->remove_clean("unloaded"));
@@ -113,8 +113,8 @@ TEST_CASE("what efs takes away itself is not gone", "[fs][gone]") {
 
 TEST_CASE("an input whose place was taken is not missed when its follower is unloaded", "[fs][gone]") {
   LiveBuffer buffer;
-  stage(buffer, "removed");
-  stage(buffer, "kept");
+  stage_one(buffer, "removed");
+  stage_one(buffer, "kept");
   constexpr fs::Origin copy{.device = 1, .inode = 7, .size = 3, .mtime = 8, .ctime = 9};
   for (const auto* name : {"removed", "kept"}) {
     const auto ino = buffer.write("new", "new");
@@ -132,7 +132,7 @@ TEST_CASE("an input whose place was taken is not missed when its follower is unl
 
 TEST_CASE("one of several names is gone while the file lives", "[fs][gone]") {
   LiveBuffer buffer;
-  stage(buffer, "a");
+  stage_one(buffer, "a");
   const std::vector<std::string> names{"b", "c"};
   REQUIRE(buffer.staging->link_files("a", names, Over::nothing));
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "b"));
@@ -149,7 +149,7 @@ TEST_CASE("one of several names is gone while the file lives", "[fs][gone]") {
 
 TEST_CASE("a further name that could not be made is not gone", "[fs][gone]") {
   LiveBuffer buffer;
-  stage(buffer, "a");
+  stage_one(buffer, "a");
   (void)buffer.write("c", "the job's own");
   const std::vector<std::string> names{"b", "c", "d"};
   CHECK(buffer.staging->link_files("a", names, Over::nothing).error().code == EEXIST);
@@ -163,11 +163,11 @@ TEST_CASE("a further name that could not be made is not gone", "[fs][gone]") {
 
 TEST_CASE("a further name that is loaded again is gone with the version that was loaded", "[fs][gone]") {
   LiveBuffer buffer;
-  stage(buffer, "b");
+  stage_one(buffer, "b");
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "b"));
   fs::Origin later = version;
   later.mtime = 40;
-  stage(buffer, "a", later);
+  stage_one(buffer, "a", later);
   const std::vector<std::string> names{"b"};
   REQUIRE(buffer.staging->link_files("a", names, Over::nothing));
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "b"));
@@ -177,7 +177,7 @@ TEST_CASE("a further name that is loaded again is gone with the version that was
 
 TEST_CASE("a renamed file that was brought out in place is still gone under its old name", "[fs][gone]") {
   LiveBuffer buffer;
-  stage(buffer, "a");
+  stage_one(buffer, "a");
   REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "a", fs::root_ino, "b", 0));
   REQUIRE(buffer.staging->mark_saved("b", {.device = 9, .inode = 9}, true));
   CHECK(gone(buffer) == "a ");
@@ -206,7 +206,7 @@ TEST_CASE("what took the name of an input says whose it was", "[fs][gone]") {
   auto& fs = *buffer.filesystem;
   constexpr auto root = fs::root_ino;
   const auto replaced = [&](const std::string& path) { return buffer.staging->walk(path)->front().replaced; };
-  for (const auto* path : {"over", "removed", "moved", "x", "y"}) stage(buffer, path);
+  for (const auto* path : {"over", "removed", "moved", "x", "y"}) stage_one(buffer, path);
   REQUIRE(buffer.staging->make_symlink("link", "target", {}));
   CHECK(replaced("over") == nullptr);
   (void)buffer.write("new", "new");
@@ -235,7 +235,7 @@ TEST_CASE("a result that took an input's name is known to the one that takes its
   constexpr fs::Origin copy{.device = 1, .inode = 7, .size = 3, .mtime = 8, .ctime = 9};
   const auto replaced = [&] { return buffer.staging->walk("a")->front().replaced; };
   for (const bool lives_on : {false, true}) {
-    stage(buffer, "a");
+    stage_one(buffer, "a");
     if (lives_on) REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "a", fs::root_ino, "old", 0));
     else REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
     (void)buffer.write("a", "first");
@@ -252,7 +252,7 @@ TEST_CASE("a result that took an input's name is known to the one that takes its
 
 TEST_CASE("the other names of a changed file stay changed when the one that was brought out goes", "[fs][gone]") {
   LiveBuffer buffer;
-  stage(buffer, "a");
+  stage_one(buffer, "a");
   (void)buffer.write("a", "new");
   REQUIRE(buffer.filesystem->link({}, buffer.ino("a"), fs::root_ino, "c"));
   REQUIRE(buffer.staging->mark_saved("c", {.device = 9, .inode = 9}, false));
