@@ -21,7 +21,9 @@ void take_all_memory() {
   for (auto& one : small) one = std::malloc(24);
   const rlimit nothing{.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
   ::setrlimit(RLIMIT_AS, &nothing);
-  for (std::size_t bytes = 1U << 20U; bytes >= 128; bytes /= 2)
+  for (std::size_t bytes = 1U << 20U; bytes > 4096; bytes /= 2)
+    while (std::malloc(bytes) != nullptr) {}
+  for (std::size_t bytes = 4096; bytes >= 128; bytes -= 16)  // what was freed before is kept by size
     while (std::malloc(bytes) != nullptr) {}
   for (void* one : small) std::free(one);
 }
