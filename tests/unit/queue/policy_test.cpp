@@ -106,8 +106,26 @@ struct Finished {
   std::uint64_t bytes = 0;
 };
 
+// Seconds after it was drawn from which on nobody who is drawn goes before it, by what policy.hpp says of each policy.
+double bound_of(const Settings& settings, const Ticket& waiter) {
+  switch (settings.policy) {
+    case Policy::fifo: return 0;
+    case Policy::smallest_first: return static_cast<double>(waiter.bytes) / gib * settings.ageing;
+    case Policy::deadline: return settings.longest_wait;
+  }
+  return 0;
+}
+
+// Nobody starves: those who have just been served were drawn before the bound of each who waits on.
+bool is_fair(const Settings& settings, const std::vector<Ticket>& served, const std::vector<Ticket>& waiting) {
+  return std::ranges::all_of(waiting, [&](const Ticket& waiter) {
+    const double latest = static_cast<double>(waiter.drawn) / second + bound_of(settings, waiter);
+    return std::ranges::all_of(served, [&](const Ticket& one) { return static_cast<double>(one.drawn) / second <= latest + 1e-6; });
+  });
+}
+
 // Jobs arrive at random and move at 1 GiB/s per slot; waiters look whenever a slot is free, in an order that is random, as
-// real ones do. Returns how long each waited; checks on the way that no more slots are held than there are.
+// real ones do. Returns how long each waited; checks on the way that no more slots are held than there are, and who goes first.
 std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, double load, std::mt19937_64& random) {
   struct Running {
     double ends;
@@ -131,6 +149,7 @@ std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, doubl
       now = first_end->ends;
       running.erase(first_end);
     }
+    std::vector<Ticket> served;
     for (bool taken = true; taken;) {
       taken = false;
       std::ranges::shuffle(waiting, order);
@@ -140,12 +159,14 @@ std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, doubl
         const double seconds = static_cast<double>(looks->bytes) / gib;
         finished.push_back({.waited = now - static_cast<double>(looks->drawn) / second, .bytes = looks->bytes});
         running.push_back({now + seconds, *looks});
+        served.push_back(*looks);
         waiting.erase(looks);
         taken = true;
         break;
       }
     }
     REQUIRE(running.size() <= settings.slots_in);
+    REQUIRE(is_fair(settings, served, waiting));
     if (running.size() < settings.slots_in) REQUIRE(waiting.empty());  // no slot stays idle while somebody waits
   }
   return finished;
