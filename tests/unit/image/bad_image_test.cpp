@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 #include <sstream>
 
@@ -142,17 +143,14 @@ void check_shape(const fs::Namespace& names) {
   });
 }
 
-}  // namespace
-
-TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image]") {
-  const auto seed = test::seed();
-  INFO("EFS_TEST_SEED=" << seed);
-  std::mt19937_64 random(seed);
-  const Store store;
-  const auto states = write_history(store);
-  const std::string whole = read_all(store.journal());
+struct Met {
   int refused = 0, recovered = 0;
-  for (int i = 0; i < 150; ++i) {
+};
+
+// Damages the store's journal, `whole`, in many ways: each is refused with a text, or recovered for `found` to look at. A look changes nothing.
+Met damage_each(const Store& store, const std::string& whole, std::mt19937_64& random, int rounds, const std::function<void(Filesystem&)>& found) {
+  Met met;
+  for (int i = 0; i < rounds; ++i) {
     std::string what;
     const std::string bad = damage(whole, random, what);
     INFO("round " << i << ": " << what);
@@ -162,21 +160,36 @@ TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image
     auto looked = Filesystem::open(*backend, {.metadata_directory = meta.get(), .read_only = true});
     const auto checked = image::check_image(store.directory.path());
     REQUIRE(checked);
-    if (!looked) {
-      ++refused;
+    if (looked) {
+      ++met.recovered;
+      found(**looked);
+      CHECK(read_all(store.journal()) == bad);
+    } else {
+      ++met.refused;
       CHECK_FALSE(describe(looked.error()).empty());
       CHECK(checked->worst() == image::Severity::damage);
-      continue;
     }
-    ++recovered;
-    // A look drops what has no container any more; the names must be those of a moment that was.
-    const bool known = states.contains(names_of(**looked));
-    CHECK((known || !(*looked)->recovery().emptied.empty()));
-    CHECK_FALSE((*looked)->make_node({}, fs::root_ino, "new", S_IFREG | 0644, 0));
-    CHECK(read_all(store.journal()) == bad);  // a look changes nothing
   }
-  CHECK(refused > 5);
-  CHECK(recovered > 50);
+  return met;
+}
+
+}  // namespace
+
+TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image]") {
+  const auto seed = test::seed();
+  INFO("EFS_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  const Store store;
+  const auto states = write_history(store);
+  const std::string whole = read_all(store.journal());
+  const Met met = damage_each(store, whole, random, 150, [&](Filesystem& filesystem) {
+    // A look drops what has no container any more; the names must be those of a moment that was.
+    const bool known = states.contains(names_of(filesystem));
+    CHECK((known || !filesystem.recovery().emptied.empty()));
+    CHECK_FALSE(filesystem.make_node({}, fs::root_ino, "new", S_IFREG | 0644, 0));
+  });
+  CHECK(met.refused > 5);
+  CHECK(met.recovered > 50);
   // And for good: what is recovered after power loss can be gone on with. Without one good records behind a bad one are refused.
   std::string flipped = whole;
   flipped[used_bytes(whole) / 2] = static_cast<char>(flipped[used_bytes(whole) / 2] ^ 1);
@@ -213,31 +226,13 @@ TEST_CASE("a damaged snapshot is refused, or recovered up to the damage", "[imag
   store::JournalHeader header{};
   std::memcpy(&header, whole.data(), sizeof header);
   REQUIRE(header.first_sequence > 1);
-  int refused = 0, recovered = 0;
-  for (int i = 0; i < 50; ++i) {
-    std::string what;
-    const std::string bad = damage(whole, random, what);
-    INFO("round " << i << ": " << what);
-    std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << bad;
-    UniqueFd meta(::open(store.meta.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    auto backend = backend_of(store, true);
-    auto looked = Filesystem::open(*backend, {.metadata_directory = meta.get(), .read_only = true});
-    const auto checked = image::check_image(store.directory.path());
-    REQUIRE(checked);
-    if (!looked) {
-      ++refused;
-      CHECK_FALSE(describe(looked.error()).empty());
-      CHECK(checked->worst() == image::Severity::damage);
-      continue;
-    }
-    ++recovered;
-    const auto items = fs::Staging(**looked).walk();
+  const Met met = damage_each(store, whole, random, 50, [&](Filesystem& filesystem) {
+    const auto items = fs::Staging(filesystem).walk();
     REQUIRE(items);
     for (const auto& item : *items) CHECK(lines.contains(item.path + " " + std::to_string(item.ino)));
-    CHECK(read_all(store.journal()) == bad);
-  }
-  CHECK(refused > 0);
-  CHECK(recovered > 15);
+  });
+  CHECK(met.refused > 0);
+  CHECK(met.recovered > 15);
 }
 
 TEST_CASE("records that no request can have asked for are refused and leave the namespace as it was", "[image]") {

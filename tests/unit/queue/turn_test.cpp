@@ -349,6 +349,14 @@ struct Silent {
   }
 };
 
+KeeperLines keeper_at(const std::string& directory) {
+  const auto user = find_user(std::to_string(::geteuid()));
+  REQUIRE(user);
+  auto keeper = start_keeper({.directory = directory, .job = "a", .node = "n"}, *user);
+  REQUIRE(keeper);
+  return std::move(*keeper);
+}
+
 TEST_CASE("a keeper that says nothing is not waited for", "[queue]") {
   Silent silent(0.3);
   stage::Progress progress;
@@ -380,11 +388,7 @@ TEST_CASE("a keeper that does not read holds up nobody", "[queue]") {
 
 TEST_CASE("the queue knows when a transfer must be over", "[queue]") {
   const test::TempDirectory scratch;
-  const auto user = find_user(std::to_string(::geteuid()));
-  REQUIRE(user);
-  auto keeper = start_keeper({.directory = scratch.path(), .job = "a", .node = "n"}, *user);
-  REQUIRE(keeper);
-  TurnClient client(std::move(*keeper), "");
+  TurnClient client(keeper_at(scratch.path()), "");
   stage::Progress progress;
   const auto endless = client.take(Direction::in, 5, progress);
   const auto held = client.take(Direction::out, 5, progress, {.end = std::chrono::steady_clock::now() + std::chrono::seconds(500)});
@@ -406,11 +410,7 @@ TEST_CASE("the queue knows when a transfer must be over", "[queue]") {
 TEST_CASE("a turn that is over before the transfer is told as such", "[queue]") {
   const test::TempDirectory scratch;
   std::ofstream(scratch.path() + "/settings") << "longest-hold: 0.001\nheartbeat: 0.01\n";
-  const auto user = find_user(std::to_string(::geteuid()));
-  REQUIRE(user);
-  auto keeper = start_keeper({.directory = scratch.path(), .job = "a", .node = "n"}, *user);
-  REQUIRE(keeper);
-  TurnClient client(std::move(*keeper), "");
+  TurnClient client(keeper_at(scratch.path()), "");
   stage::Progress progress;
   const auto held = client.take(Direction::in, 5, progress);
   REQUIRE(held);
@@ -421,11 +421,7 @@ TEST_CASE("a turn that is over before the transfer is told as such", "[queue]") 
 
 TEST_CASE("one turn of each direction at a time", "[queue]") {
   const test::TempDirectory scratch;
-  const auto user = find_user(std::to_string(::geteuid()));
-  REQUIRE(user);
-  auto keeper = start_keeper({.directory = scratch.path(), .job = "a", .node = "n"}, *user);
-  REQUIRE(keeper);
-  TurnClient client(std::move(*keeper), "");
+  TurnClient client(keeper_at(scratch.path()), "");
   stage::Progress progress;
   for (int i = 0; i < 3; ++i) {
     const auto in = client.take(Direction::in, 5, progress);
