@@ -30,7 +30,8 @@ run() {
 catch() {
   local said code count bad skips
   said=$("$@" --reporter compact --colour-mode none 2>&1); code=$?
-  tail -n 60 <<<"$said"
+  grep -aE ': (failed|warning):|FAILED' <<<"$said" | tail -n 40   # what tests log would hide it
+  tail -n 20 <<<"$said"
   grep -E ': skipped' <<<"$said" | sed 's/^/SKIP /'
   grep -E '^test cases:|^All tests passed' <<<"$said" >/dev/null || { echo "FAIL $1 ended before it could count (code $code)"; echo "0 passed, 1 failed, 0 skipped"; return 1; }
   count=$("$@" --list-tests --verbosity quiet 2>/dev/null | grep -c .)
