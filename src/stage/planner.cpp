@@ -117,7 +117,8 @@ class Planner {
   /// Where on the mount appears what the PFS has at `path`.
   std::string placed(const std::string& path) const {
     if (as_ == nullptr) return path;
-    const auto below = config::part_below(absolute(path), as_->path);
+    const std::string whole = absolute(path);
+    const auto below = config::part_below(whole, as_->path);
     return below.empty() ? as_->as : as_->as + "/" + std::string(below);
   }
 
