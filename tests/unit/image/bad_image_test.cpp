@@ -76,8 +76,10 @@ std::set<std::string> write_history(const Store& store, std::uint64_t smallest_c
 }
 
 std::string read_all(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;  // by blocks: it is mebibytes, and often
+  text << in.rdbuf();
+  return std::move(text).str();
 }
 
 // Where the records end: no use in damaging zeros.
