@@ -53,7 +53,13 @@ static void be_spared_no_more(void) {
   if (fd >= 0) close(fd);
 }
 
-static int become_user(const struct efs_job *job) { return setgroups(0, NULL) == 0 && setresgid(job->gid, job->gid, job->gid) == 0 && setresuid(job->uid, job->uid, job->uid) == 0; }
+enum { NO_GROUP = 65534 };
+
+/* Slurm may not tell the group, and -1 would leave root's. */
+static int become_user(const struct efs_job *job) {
+  const gid_t group = job->gid == (gid_t)-1 ? NO_GROUP : job->gid;
+  return setgroups(0, NULL) == 0 && setresgid(group, group, group) == 0 && setresuid(job->uid, job->uid, job->uid) == 0;
+}
 
 /* Between fork and exec: only what is safe in the child of a process with threads. The PATH is that of `environment`:
  * Slurm's prologs have none. */
