@@ -14,7 +14,8 @@ fi
 FLAGS='-fsyntax-only -Wno-everything -Wthread-safety -Wthread-safety-beta -Werror=thread-safety -Werror=thread-safety-beta'
 
 # sources: one line for each source of the tree that gets to see base/mutex.hpp, directly or not (the others hold no lock):
-# its path and the flags that tell where its headers are.
+# the file that the build compiles for it (itself, or one by CMAKE_UNITY_BUILD that includes it and others: their headers
+# are read once), the flags that tell where its headers are, and after a tab its path.
 sources() { python3 - "$COMMANDS" "$SOURCE" <<'END'
 import functools, json, os, re, shlex, sys
 commands, tree = sys.argv[1], os.path.realpath(sys.argv[2])
@@ -40,21 +41,22 @@ def header_flags(command):
     return kept
 
 for command in json.load(open(commands)):
-    for path in map(os.path.realpath, compiled(os.path.join(command["directory"], command["file"]))):
+    whole = os.path.join(command["directory"], command["file"])
+    for path in map(os.path.realpath, compiled(whole)):
         if path in seen or not path.startswith((tree + "/src/", tree + "/backends/")): continue
         seen.add(path)
-        if sees_mutex(path): print(shlex.join([path] + header_flags(command["command"])))
+        if sees_mutex(path): print(shlex.join([whole] + header_flags(command["command"])) + "\t" + path)
 END
 }
 list=$S/sources
 sources >"$list" || exit 2
 
-# analysed LIST: runs the analysis over the list in parallel, says what it finds.
-analysed() { xargs -P "$(nproc)" -d '\n' -I{} sh -c "$CLANG $FLAGS {}" <"$1"; }
+# analysed LIST: runs the analysis over what the list has compiled, in parallel, says what it finds.
+analysed() { cut -f 1 "$1" | sort -u | xargs -P "$(nproc)" -d '\n' -I{} sh -c "$CLANG $FLAGS {}"; }
 
 # --- the check can fail ---
 # planted NAME BODY PATTERN: a member function with this body, in a class with a guarded member, is found.
-mutex_flags=$(grep -F /base/thread_pool.cpp "$list" | sed 's/^[^ ]* //')
+mutex_flags=$(grep -F /base/thread_pool.cpp "$list" | cut -f 1 | sed 's/^[^ ]* //')
 planted() {
   local name=$1 file=$S/planted.cpp
   cat >"$file" <<END
@@ -89,7 +91,7 @@ check 'there are sources to look at' test "$(wc -l <"$list")" -ge 30
 # Every file that names a lock or what it guards is among them, were it only by its own header.
 users=$(grep -lE 'EFS_(GUARDED_BY|REQUIRES)|(Mutex|Write|Read)Lock ' -r "$(realpath "$SOURCE")"/{src,backends} --include=*.cpp)
 check 'and some that lock' test "$(wc -l <<<"$users")" -ge 10
-for user in $users; do check "it is looked at: ${user#"$SOURCE"/}" grep -q "^$user " "$list"; done
+for user in $users; do check "it is looked at: ${user#"$SOURCE"/}" grep -qP "\t\Q$user\E$" "$list"; done
 check 'what a mutex guards is touched under it only' analysed "$list"
 # What the analysis cannot see: a plain std::mutex has no annotations.
 check_not 'there is no mutex without annotations' grep -rn 'std::\(shared_\)\?mutex \|std::condition_variable ' "$SOURCE/src" "$SOURCE/backends" --include=*.cpp --include=*.hpp --exclude=mutex.hpp

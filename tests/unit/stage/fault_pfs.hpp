@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -11,15 +12,23 @@
 
 namespace efs::stage::test {
 
+/// One call of a transfer: the nth (from 0) of one function of PfsIo.
+struct NthCall {
+  std::string function;  // as PfsIo has it; "": none
+  std::uint64_t number = 0;
+  int code = 0;  // its error
+};
+
 /// Before every call `hook(number, call, object)` is asked; a code other than 0 is that call's error, and the call is
 /// not made. `object` is the name given, or "" for calls on descriptors. Thread-safe if the hook is.
 class FaultPfs final : public PfsIo {
  public:
   using Hook = std::function<int(std::uint64_t number, const std::string& call, const std::string& object)>;
   explicit FaultPfs(Hook hook, PfsIo& real = posix_pfs()) : hook_(std::move(hook)), real_(real) {}
+  explicit FaultPfs(NthCall chosen, PfsIo& real = posix_pfs()) : hook_([](auto, const auto&, const auto&) { return 0; }), real_(real), chosen_(std::move(chosen)) {}
   std::uint64_t calls() const { return calls_; }
-  /// What has failed, by one name for each function of PfsIo. To be asked when no call is under way.
-  const std::set<std::string>& failed() const { return failed_; }
+  /// How often each function was called. To be asked when no call is under way.
+  const std::map<std::string, std::uint64_t>& calls_of() const { return calls_of_; }
 
   Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode) override {
     return run("open", path, [&] { return real_.open(at, path, flags, mode); });
@@ -54,16 +63,16 @@ class FaultPfs final : public PfsIo {
   }
   Status rename(int at, const std::string& from, const std::string& to) override { return run("rename", to, [&] { return real_.rename(at, from, to); }); }
   Status rmdir(int at, const std::string& name) override { return run("rmdir", name, [&] { return real_.rmdir(at, name); }); }
-  Status remove_xattr(int fd, const std::string& name) override { return run("removexattr", name, [&] { return real_.remove_xattr(fd, name); }); }
+  Status remove_xattr(int fd, const std::string& name) override { return run("removexattr", name, [&] { return real_.remove_xattr(fd, name); }, "remove_xattr"); }
   Status unlink(int at, const std::string& name) override { return run("unlink", name, [&] { return real_.unlink(at, name); }); }
   Status remove(int at, const std::string& name, const struct stat& seen) override { return run("unlink", name, [&] { return real_.remove(at, name, seen); }, "remove"); }
   Result<std::map<std::string, std::string>> xattrs(int fd) override { return run("xattrs", "", [&] { return real_.xattrs(fd); }); }
   Status set_xattr(int fd, const std::string& name, const std::string& value) override {
-    return run("setxattr", name, [&] { return real_.set_xattr(fd, name, value); });
+    return run("setxattr", name, [&] { return real_.set_xattr(fd, name, value); }, "set_xattr");
   }
   Status chmod(int fd, mode_t mode) override { return run("chmod", "", [&] { return real_.chmod(fd, mode); }); }
   Status chown(int fd, uid_t uid, gid_t gid) override { return run("chown", "", [&] { return real_.chown(fd, uid, gid); }); }
-  Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override { return run("times", "", [&] { return real_.set_times(fd, atime, mtime); }); }
+  Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override { return run("times", "", [&] { return real_.set_times(fd, atime, mtime); }, "set_times"); }
   Status chown_name(int at, const std::string& name, uid_t uid, gid_t gid) override {
     return run("chown", name, [&] { return real_.chown_name(at, name, uid, gid); }, "chown_name");
   }
@@ -81,19 +90,40 @@ class FaultPfs final : public PfsIo {
  private:
   template <typename Call>
   auto run(const char* name, const std::string& object, Call call, const char* function = nullptr) -> decltype(call()) {
-    if (const int code = hook_(calls_++, name, object); code != 0) {
-      const std::lock_guard lock(mutex_);
-      failed_.insert(function != nullptr ? function : name);
-      return fail(code);
-    }
+    if (const int code = hook_(calls_++, name, object); code != 0) return fail(code);
+    if (is_chosen(function != nullptr ? function : name)) return fail(chosen_.code);
     return call();
+  }
+
+  bool is_chosen(const std::string& function) {
+    const std::lock_guard lock(mutex_);
+    return calls_of_[function]++ == chosen_.number && function == chosen_.function;
   }
 
   Hook hook_;
   PfsIo& real_;
+  const NthCall chosen_{};
   std::atomic<std::uint64_t> calls_{0};
-  std::mutex mutex_;  // guards failed_
-  std::set<std::string> failed_;
+  std::mutex mutex_;  // guards calls_of_
+  std::map<std::string, std::uint64_t> calls_of_;
 };
+
+/// Lets every call of a transfer fail once: `round` does the whole of it anew with the PFS that it is given, first with one
+/// in which nothing fails. Goes through the calls of one function after another, since the order of all hangs on threads.
+/// Returns the functions that failed. (What is called after a failure only cannot fail: one call of a round does.)
+template <typename Round>
+std::set<std::string> each_call_fails(int code, Round round) {
+  const auto calls_with = [&](const NthCall& chosen) {
+    FaultPfs pfs(chosen);
+    round(pfs, chosen);
+    return pfs.calls_of();
+  };
+  std::set<std::string> failed;
+  for (const auto& [function, calls] : calls_with({})) {
+    failed.insert(function);
+    for (std::uint64_t number = 0; calls_with({function, number, code})[function] > number; ++number) {}
+  }
+  return failed;
+}
 
 }  // namespace efs::stage::test
