@@ -22,33 +22,31 @@ unproven() {
     END { due() }' "$1"
 }
 
-# named PAGE: "FILE<tab>NAME" of every marker.
-named() {
-  sed -n 's/^\.\\"tested //p' "$1" | python3 -c '
-import re, sys
-for line in sys.stdin:
-    file, _, rest = line.partition(" ")
-    names = re.findall(r"\047([^\047]+)\047", rest)
-    for name in names: print(file + "\t" + name)
-    if not names or re.sub(r"\047[^\047]+\047", "", rest).strip(): print(line.strip() + "\tbadly written")'
-}
+# missing PAGE [SOURCES]: what its markers name that is not there: a test case, a check of a script (or a whole line of it), or
+# a line of another file of the tests.
+missing() { python3 - "$1" "${2:-$SOURCE}" <<'END'
+import functools, os, re, sys
+page, sources = sys.argv[1:]
 
-# has FILE NAME: a test case, a check of a script (or a whole line of it), or a line of another file of the tests.
-has() {
-  case $1 in
-    *_test.cpp) grep -qF "TEST_CASE(\"$2" "$1" ;;
-    *_test.sh) grep -v '^ *#' "$1" | python3 -c '
-import sys
-name = sys.argv[1]
-sys.exit(not any("\047" + name + "\047" in line or "\"" + name + "\"" in line or line.strip() == name for line in sys.stdin))' "$2" ;;
-    *) grep -v '^ *//' "$1" | grep -F -- "$2" >/dev/null ;;
-  esac
-}
-missing() {
-  local file name
-  while IFS=$'\t' read -r file name; do
-    if [ ! -f "$SOURCE/$file" ]; then echo "no file $file"; else has "$SOURCE/$file" "$name" || echo "$file has no '$name'"; fi
-  done < <(named "$1")
+@functools.cache
+def lines(path, comment):
+    return [line for line in open(path).read().splitlines() if not line.lstrip(" ").startswith(comment)]
+
+def has(path, name):
+    if path.endswith("_test.cpp"): return any(f'TEST_CASE("{name}' in line for line in lines(path, "\0"))
+    if path.endswith("_test.sh"): return any(f"'{name}'" in line or f'"{name}"' in line or line.strip() == name for line in lines(path, "#"))
+    return any(name in line for line in lines(path, "//"))
+
+for line in open(page):
+    if not line.startswith('.\\"tested '): continue
+    file, _, rest = line[len('.\\"tested '):].rstrip("\n").partition(" ")
+    names = re.findall("'([^']+)'", rest)
+    if not names or re.sub("'[^']+'", "", rest).strip(): print(f"{file} {rest}: badly written")
+    if not os.path.isfile(f"{sources}/{file}"): print(f"no file {file}")
+    else:
+        for name in names:
+            if not has(f"{sources}/{file}", name): print(f"{file} has no '{name}'")
+END
 }
 nothing() { local said; said=$("$@"); [ -z "$said" ] || { echo "$said"; return 1; }; }
 
@@ -73,9 +71,14 @@ check "a sentence without a test is found, whichever it is$unnoticed" test -z "$
 sed "s/^Names, attributes, and links are records with checksums\.$/& They never fail./" "$page" >"$S/page"
 check 'a sentence that hides behind another is found' grep -q 'two sentences in a line' <<<"$(unproven "$S/page")"
 printf '.\\"tested tests/cli/life_test.sh nothing\n' | cat "$page" - >"$S/page"
-check 'a marker without a name is found' grep -qx 'no file tests/cli/life_test.sh nothing' <<<"$(missing "$S/page")"
-sed 's/^TEST_CASE("power loss/TEST_CASE("/' "$SOURCE/tests/crash/crash_test.cpp" >"$S/crash_test.cpp"
-check_not 'a name in a comment or an argument is none' has "$S/crash_test.cpp" 'power loss in random sequences'
+check 'a marker without a name is found' grep -qx 'tests/cli/life_test.sh nothing: badly written' <<<"$(missing "$S/page")"
+mkdir "$S/tests" && printf "# check 'in a comment'\ncheck 'for real' true\n" >"$S/tests/one_test.sh"
+printf '// in a comment\nREQUIRE(run("in an argument"));\nTEST_CASE("for real") {\n' >"$S/tests/one_test.cpp"
+for file in one_test.sh one_test.cpp; do
+  printf '.\\"tested tests/%s '"'in a comment' 'in an argument' 'for real'"'\n' "$file" >"$S/page"
+  printf "tests/$file has no '%s'\n" 'in a comment' 'in an argument' >"$S/expected"
+  check "a name in a comment or an argument is none ($file)" cmp "$S/expected" <(missing "$S/page" "$S")
+done
 
 # --- the page ---
 check 'there are promises' test "$(wc -l <"$S/markers")" -gt 35
