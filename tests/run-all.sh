@@ -44,7 +44,8 @@ catch() {
 
 sanitized() {  # sanitized PRESET TESTS: builds the unit and model tests with a sanitizer and runs them
   cmake --preset "$1" -B "$build-$1" >/dev/null && cmake --build "$build-$1" -j "$(nproc)" --target efs-tests >/dev/null || return 1
-  ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS=halt_on_error=1 catch "$build-$1/bin/efs-tests" "$2"
+  # The plain build lets everything fail, at every place; these look for what that does to memory, and take a part of the places.
+  EFS_SAMPLE=5 ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS=halt_on_error=1 catch "$build-$1/bin/efs-tests" "$2"
 }
 
 scripts() {  # scripts DIRECTORY ARGUMENTS...: every test script in it
@@ -75,22 +76,31 @@ join() {
   lanes=()
 }
 
-instrumented() {
-  run "fuzzing" tests/fuzz/fuzz_test.sh
+unit() {
+  run "unit and model tests" catch "$build/bin/efs-tests"
+  # libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
+  # The crash enumeration and the injected faults bring a store of their own.
+  PMEM_IS_PMEM_FORCE=1 run "unit and model tests on mapped segments" catch "$build/bin/efs-tests" '~[crash]~[fault]'
+}
+
+# What only computes gives way to what waits for answers.
+address() {
+  renice -n 10 "$BASHPID" >/dev/null
   # A process that a sanitizer has made large is slow to fork: what forks a thousand times has one of its own. Such children,
   # the crash enumeration and the injected faults have one thread; the thread sanitizer has nothing to find there.
   run "address and undefined sanitizers" sanitized asan '~[killed]'
   run "address and undefined sanitizers, processes killed" sanitized asan '[killed]'
+}
+threads() {
+  renice -n 10 "$BASHPID" >/dev/null
   run "thread sanitizer" sanitized tsan '~[crash]~[fault]~[killed]'
+  run "fuzzing" tests/fuzz/fuzz_test.sh
 }
 
-run "unit and model tests" catch "$build/bin/efs-tests"
-# libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
-# The crash enumeration and the injected faults bring a store of their own.
-PMEM_IS_PMEM_FORCE=1 run "unit and model tests on mapped segments" catch "$build/bin/efs-tests" '~[crash]~[fault]'
 # A cluster mostly waits.
 lane slurm scripts slurm "$build/bin"
-[ -n "${EFS_FAST:-}" ] || lane instrumented instrumented
+lane unit unit
+if [ -z "${EFS_FAST:-}" ]; then lane address address; lane threads threads; fi
 scripts lint "$build/bin"
 scripts cli "$build/bin"
 scripts package "$build"

@@ -386,7 +386,7 @@ std::string check_journal(SimWorld& world) {
 std::optional<std::string> enumerate(const Scenario& scenario, const Enumeration& how, std::size_t* ends) {
   const Reference reference = reference_of(scenario, how);
   std::mt19937_64 random(how.seed);
-  for (std::uint64_t n = 1;; ++n) {
+  for (std::uint64_t n = 1 + how.first;; n += how.step) {
     bool complete = false;
     for (unsigned round = 0; round < how.rounds; ++round) {
       if (ends != nullptr) ++*ends;

@@ -300,9 +300,11 @@ void every_recovery(const test::Scenario& scenario, const Fault& fault, Way way)
   std::string wrong;
   const std::string expected = listing_when_opened(*left_by(scenario, fault, way), fault, way, wrong);
   REQUIRE(wrong == "");
-  for (std::uint64_t n = 1;; ++n) {
+  const auto seed = test::seed();
+  const test::Sample sample(seed);
+  for (std::uint64_t n = 1 + sample.first;; n += sample.step) {
     const Outcome outcome = with_failing_recovery(scenario, fault, way, expected, n);
-    INFO("number " << n << ", way " << static_cast<int>(way) << ", code " << fault.code << ": " << outcome.where);
+    INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ", number " << n << ", way " << static_cast<int>(way) << ", code " << fault.code << ": " << outcome.where);
     CHECK(outcome.wrong == "");
     if (outcome.met && outcome.wrong.empty()) continue;
     CHECK(n > 4);
@@ -312,13 +314,15 @@ void every_recovery(const test::Scenario& scenario, const Fault& fault, Way way)
 
 template <typename Run>
 void every_one(Run run, const Fault& fault, const std::vector<test::Scenario>& scenarios = all_scenarios()) {
+  const auto seed = test::seed();
+  const test::Sample sample(seed);
   std::uint64_t all = 0;
   for (const auto& scenario : scenarios) {
     const Reference reference = reference_of(scenario, fault);
-    std::uint64_t n = 0;
-    while (true) {
-      const Outcome outcome = run(scenario, reference, ++n);
-      INFO("number " << n << ": " << outcome.where);
+    std::uint64_t n = 1 + sample.first;
+    for (;; n += sample.step) {
+      const Outcome outcome = run(scenario, reference, n);
+      INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ", number " << n << ": " << outcome.where);
       CHECK(outcome.wrong == "");
       if (!outcome.met) break;
     }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <catch2/catch_message.hpp>
 #include <cstdint>
 #include <cstdlib>
@@ -39,5 +40,17 @@ inline std::uint64_t seed() {
   if (const char* given = std::getenv("EFS_TEST_SEED")) return std::strtoull(given, nullptr, 10);
   return std::random_device{}();
 }
+
+/// Which numbers of a long enumeration to try: all; where a run of each is slow, EFS_SAMPLE=K has one of every K, from one that
+/// the seed draws.
+struct Sample {
+  explicit Sample(std::uint64_t from_seed) : first(from_seed % step) {}
+
+  std::uint64_t step = [] {
+    const char* given = std::getenv("EFS_SAMPLE");
+    return std::max<std::uint64_t>(given != nullptr ? std::strtoull(given, nullptr, 10) : 1, 1);
+  }();
+  std::uint64_t first;  // counted from 0
+};
 
 }  // namespace efs::test
