@@ -8,7 +8,7 @@
 namespace efs::fs {
 
 /// Thread-safe. Calls may wait for requests of the kernel to be answered (it takes the directory's lock), so no lock
-/// that a request needs is held around them, and no thread that serves requests makes them. Errors are the
+/// that a request needs is held around them, and no thread that serves requests makes them (fuse/mapped_pages.hpp has the one exception). Errors are the
 /// implementation's to log: a kernel that never knew the name is none.
 class KernelView {
  public:

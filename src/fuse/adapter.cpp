@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "fuse/convert.hpp"
 #include "fuse/library.hpp"
+#include "fuse/mapped_pages.hpp"
 #include "fuse/session.hpp"
 
 namespace efs::fuse {
@@ -121,11 +122,11 @@ void forget_multi(fuse_req_t request, std::size_t count, fuse_forget_data* forge
   fuse_reply_none(request);
 }
 
-void getattr(fuse_req_t request, fuse_ino_t ino, fuse_file_info*) { reply_attributes(request, files(request).getattr(ino)); }
+void getattr(fuse_req_t request, fuse_ino_t ino, fuse_file_info*) { reply_attributes(request, attributes(door(request), ino)); }
 
 #if EFS_HAVE_STATX
 void statx(fuse_req_t request, fuse_ino_t ino, int, int, fuse_file_info*) {
-  const auto entry = files(request).getattr(ino);
+  const auto entry = attributes(door(request), ino);
   if (!entry) return refuse(request, entry.error());
   struct statx result = to_statx(*entry);
   fuse_reply_statx(request, 0, &result, attribute_timeout(*entry));
@@ -326,7 +327,7 @@ void fallocate(fuse_req_t request, fuse_ino_t ino, int mode, off_t offset, off_t
 }
 
 void lseek(fuse_req_t request, fuse_ino_t ino, off_t offset, int whence, fuse_file_info*) {
-  const auto at = files(request).seek(ino, static_cast<std::uint64_t>(offset), whence);
+  const auto at = seek(door(request), ino, static_cast<std::uint64_t>(offset), whence);
   if (at) fuse_reply_lseek(request, static_cast<off_t>(*at));
   else fuse_reply_err(request, at.error().code);
 }

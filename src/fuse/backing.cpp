@@ -106,6 +106,13 @@ Result<int> BackingTable::acquire(std::uint64_t ino, bool wanted, Container* con
   return id;
 }
 
+bool BackingTable::keeps_to_daemon(std::uint64_t ino) const {
+  if (registrar_ == nullptr) return true;
+  MutexLock lock(mutex_);
+  const auto known = slots_.find(ino);
+  return known != slots_.end() && known->second.id == 0;
+}
+
 // The kernel keeps the container open for as long as it is registered, so this waits until it is not: an empty question
 // is answered after everything that was said before it.
 void BackingTable::let_go(std::uint64_t ino) {

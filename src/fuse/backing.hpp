@@ -74,6 +74,8 @@ class BackingTable final : public Housekeeping {
   void let_go(std::uint64_t ino);
   /// The inode is gone; its container held so many bytes.
   void drop(std::uint64_t ino, std::uint64_t bytes);
+  /// The daemon does this inode's I/O, as far as it is open.
+  bool keeps_to_daemon(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
   bool enabled() const { return registrar_ != nullptr; }
   void disable() { registrar_ = nullptr; }
 
@@ -102,7 +104,7 @@ class BackingTable final : public Housekeeping {
   void close(const Ids& ids);
 
   BackingRegistrar* registrar_;
-  Mutex mutex_;  // rank 35; a single inode is registered under it, so that no two opens register it twice
+  mutable Mutex mutex_;  // rank 35; a single inode is registered under it, so that no two opens register it twice
   std::unordered_map<std::uint64_t, Slot> slots_ EFS_GUARDED_BY(mutex_);
   std::list<std::uint64_t> idle_ EFS_GUARDED_BY(mutex_);  // inodes of slots; the last one that was used first
   std::list<std::uint64_t> open_ EFS_GUARDED_BY(mutex_);  // those of the others: a place in a list costs no memory later

@@ -1,6 +1,7 @@
 #pragma once
 // One mounted FUSE connection: receives requests, hands each to the adapter, ends with the unmount.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -28,6 +29,7 @@ struct Door {
   fuse_session* session = nullptr;  // for notifications
   Observer observer;
   Counters& counters = observer.counters;
+  std::atomic_flag writes_back{};  // a thread waits for the kernel to write pages back (mapped_pages.hpp)
 };
 
 /// What a successor needs to go on with a connection: the INIT request that opened it, as the kernel sent it.

@@ -11,7 +11,7 @@ parity=$BIN/efs-parity
 # The words behind a marker, one per line.
 named() { sed -n "s/^\.\\\\\"$2 //p" "$1" | tr ' ' '\n' | grep .; }
 # Exceptions: the names before the first bracket in the tags of that section.
-exceptions() { sed -n '/^\.SH EXCEPTIONS/,/^\.SH SEE/p' "$1" | sed -n 's/^\([a-z0-9\\, -]*\) (\(both\|daemon\|passthrough\))$/\1/p' | tr -d '\\' | tr ',' '\n' | tr -d ' ' | sort -u; }
+exceptions() { sed -n '/^\.SH EXCEPTIONS/,/^\.SH SEE/p' "$1" | sed -n 's/^\([a-z0-9\\, -]*\) (\(both\|daemon\|passthrough\)\(, on ext4\)\{0,1\})$/\1/p' | tr -d '\\' | tr ',' '\n' | tr -d ' ' | sort -u; }
 differences() { sed -n 's/^\([^#:]*\): .*/\1/p' "$1"/tests/mount/expect-*.txt | sort -u; }
 
 unknown_cases() {

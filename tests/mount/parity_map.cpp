@@ -68,6 +68,34 @@ constexpr Case cases[] = {
        c.content("f");
      },
      anyone},
+    {"mmap-store-into-hole",
+     [](Ctx& c) {
+       constexpr std::size_t size = 1U << 20U;
+       // No more than that: the kernel's pages may be larger than those of the native file system.
+       const auto look = [&](const std::string& when, std::initializer_list<std::size_t> stored) {
+         const int reader = c.get("f", O_RDONLY);
+         struct stat st {};
+         c.must("stat", ::stat("f", &st));
+         c.check(when + ": has blocks", st.st_blocks > 0);
+         for (const std::size_t at : stored) c.check(when + ": data at " + std::to_string(at), ::lseek(reader, static_cast<off_t>(at), SEEK_DATA) == static_cast<off_t>(at));
+         ::close(reader);
+       };
+       const int fd = c.open("f", O_RDWR | O_CREAT);
+       c.call("truncate", ::ftruncate(fd, size));
+       char* at = map(c, "mmap", fd, size);
+       look("before", {});
+       store(at + size / 2, "stored");
+       look("stored", {size / 2});
+       store(at + size - 100, "stored later");
+       look("stored once more", {size / 2, size - 100});
+       ::close(fd);
+       store(at + size / 2, "with the mapping alone");
+       look("without a descriptor", {size / 2, size - 100});
+       c.call("munmap", ::munmap(at, size));
+       look("after", {size / 2, size - 100});
+       c.content("f");
+     },
+     anyone},
     {"mmap-errors",
      [](Ctx& c) {
        c.put("f", std::string(page, 'x'));

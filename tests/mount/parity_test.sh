@@ -1,30 +1,36 @@
 #!/bin/bash
-# The parity program (parity.cpp) on a tmpfs and on a mount with the same options: with passthrough, on the daemon's own
-# path, and as an ordinary user. Declared differences: expect-passthrough.txt, expect-daemon.txt, expect-user.txt.
+# The parity program (parity.cpp) on a tmpfs and on a mount with the same options: with passthrough and on the daemon's own
+# path; as root, as an ordinary user on root's mount, and as one on his own by fusermount3; with containers in memory and on
+# ext4. Declared differences: expect-*.txt.
 #   parity_test.sh BIN_DIR PARITY
 set -uo pipefail
+# A mount namespace of our own, in which everybody may open /dev/fuse as he may on a machine that offers FUSE to users.
+if [ "${EFS_TEST_NAMESPACE:-}" != yes ]; then exec env EFS_TEST_NAMESPACE=yes unshare -m --propagation private bash "$0" "$@"; fi
+unset EFS_TEST_NAMESPACE
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 [ $# -eq 2 ] && [ -x "$2" ] || { echo "usage: $0 BIN_DIR PARITY" >&2; exit 2; }
 parity=$2
 expect=$(cd "$(dirname "$0")" && pwd)
 
-# compare NAME IO START_OPTIONS... -- PARITY_OPTIONS...
+declared() { local file; for file; do cat "$expect/expect-$file.txt"; done; }
+# compare NAME IO START_OPTIONS... -- PARITY_OPTIONS...; who mounts: $as, in memory or: $store
 compare() {
   local name=$1 io=$2 text code; shift 2
   local start=(); while [ "$1" != -- ]; do start+=("$1"); shift; done; shift
-  CAPACITY='2 GiB' fresh "$name" 'resources: []'
+  if [ -n "${store:-}" ]; then fresh "$name" "backends: [ {id: disk, type: NVRAM-NVML, daxfs: $store, capacity: all} ]" 'resources: []'
+  else CAPACITY='2 GiB' fresh "$name" 'resources: []'; fi
   mkdir "$MNT" "$S/$name/native"; chmod 1777 "$PFS"
-  [ "$name" != user ] || chown 65534:65534 "$MNT" "$OUT"
+  case $name in *user* | own) chown 65534:65534 "$MNT" "$OUT" ;; esac
   mount -t tmpfs -o nosuid,nodev,mode=1777,size=2g native "$S/$name/native"
-  check "$name: start" "$EFS" start "$JOB" "${start[@]}"
-  check "$name: I/O" json "$("$EFS" status --json "$name")" "d['io'] == '$io'"
-  text=$("$parity" "$S/$name/native" "$MNT" "$@"); code=$?
+  check "$name: start" ${as:-} "$EFS" start "$JOB" "${start[@]}"
+  check "$name: I/O" json "$(${as:-} "$EFS" status --json "$name")" "d['io'] == '$io'"
+  text=$(${as:-} "$parity" "$S/$name/native" "$MNT" "$@"); code=$?
   printf '%s\n' "$text" | grep -v '^DIFF [^ ]* (declared)' | sed "s/^/$name: /"
   skipped=$((skipped + $(sed -nE 's/^[0-9]+ passed, [0-9]+ failed, ([0-9]+) skipped$/\1/p' <<<"$text" | tail -n 1 | grep . || echo 0)))
   [ $code -ne 0 ] || ok
   [ $code -eq 0 ] || failed=$((failed + 1))
-  check "$name: the daemon lives" json "$("$EFS" status --json "$name")" "d['state'] == 'running'"
-  check "$name: stop" "$EFS" stop --no-stage-out "$name"
+  check "$name: the daemon lives" json "$(${as:-} "$EFS" status --json "$name")" "d['state'] == 'running'"
+  check "$name: stop" ${as:-} "$EFS" stop --no-stage-out "$name"
   umount "$S/$name/native"
 }
 
@@ -35,4 +41,27 @@ export PMEM_IS_PMEM_FORCE=1
 compare mapped daemon -o daemon-io -- --expect "$expect/expect-daemon.txt"
 unset PMEM_IS_PMEM_FORCE
 compare user passthrough --user 65534 -- --expect "$expect/expect-user.txt" --user 65534
+declared user user-daemon >"$S/expect-user-daemon"
+compare user-daemon daemon --user 65534 -o daemon-io -- --expect "$S/expect-user-daemon" --user 65534
+
+# A user who mounts by himself.
+if [ "$(id -u)" = 0 ] && command -v fusermount3 >/dev/null; then
+  chmod 755 "$S"; install -d -o 65534 -g 65534 -m 700 "$S/u"
+  mkdir "$S/dev" && mount -t tmpfs -o mode=755,size=64k dev "$S/dev" && mknod -m 666 "$S/dev/fuse" c 10 229 && mount --bind "$S/dev/fuse" /dev/fuse
+  as="setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all env EFS_RUNTIME_DIR=$S/u HOME=/" compare own daemon -- --expect "$S/expect-user-daemon"
+  umount /dev/fuse "$S/dev"
+else
+  skip 'a mount of a user' 'needs root, to become one, and fusermount3'
+fi
+
+mkdir "$S/disk"
+if [ "$(id -u)" = 0 ] && truncate -s 4G "$S/image" && mkfs.ext4 -q "$S/image" && mount -o loop "$S/image" "$S/disk"; then
+  mkdir "$S/disk/store"
+  declared passthrough disk >"$S/expect-disk"; declared daemon disk | grep -v '(not on the daemon.s path)' >"$S/expect-disk-daemon"
+  store=$S/disk/store compare disk passthrough -- --expect "$S/expect-disk"
+  store=$S/disk/store compare disk-daemon daemon -o daemon-io -- --expect "$S/expect-disk-daemon"
+  umount "$S/disk"
+else
+  skip 'containers on ext4' 'needs root, mkfs.ext4 and a loop device'
+fi
 finish
