@@ -82,7 +82,7 @@ Status discard(const Instance& instance) {
   const UniqueFd lock(::openat(directory.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (::flock(directory.get(), LOCK_EX | LOCK_NB) != 0 || (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)) return fail(EBUSY, instance.name + " is alive");
   if (const Status dropped = drop_stores(directory.get()); !dropped) return fail(dropped.error().code, instance.directory + "/" + describe(dropped.error()));
-  for (const char* name : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "parts", "parts.efs-partial", "tasks", "lock"}) ::unlinkat(directory.get(), name, 0);
+  for (const char* name : files_of_an_instance) ::unlinkat(directory.get(), name, 0);
   return ::rmdir(instance.directory.c_str()) == 0 ? Status{} : fail_errno(instance.directory);
 }
 

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct Instance {
 /// Stores in memory are mounted in the instance's directory: "store", and "store.N" for the backend of number N.
 inline constexpr unsigned most_stores = 8;
 std::string store_name(unsigned number);
+
+/// All that efs puts into the directory of an instance, beside its stores. The lock is the last: while it is there, the rest may be.
+inline constexpr std::array files_of_an_instance{"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "parts", "parts.efs-partial", "tasks", "receipt.json", "receipt.json.efs-partial", "lock"};
 
 /// Takes the stores in memory of this instance's directory away, lazily: their memory is free when nobody uses them any more.
 /// By name below the descriptor: a link in a name's place is removed, not followed. Needs root where any is mounted.

@@ -159,6 +159,9 @@ class Instance {
   void finish_stop(const StopRequest& request, control::Json outcome);
   bool is_to_be_kept(const StopRequest& request);
   bool is_hurried();
+  void add_brought_before(stage::Receipt& receipt);
+  /// Writes the receipt, and says in `outcome` where it is and what is in it. False: not where it belongs.
+  bool leave_receipt(const stage::Receipt& receipt, control::Json& outcome);
   std::unique_ptr<TimerThread> cancel_at(std::chrono::steady_clock::time_point end);
   void fail_with(control::Json failure);
   void tell_failure(control::Json failure);

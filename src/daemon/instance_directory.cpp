@@ -90,7 +90,7 @@ void remove_instance_directory(InstanceDirectory& made, const std::string& name)
   std::vector<UniqueFd> store_roots;
   for (unsigned number = 0; number < control::most_stores; ++number) store_roots.emplace_back(::openat(made.directory.get(), control::store_name(number).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   (void)control::drop_stores(made.directory.get());
-  for (const char* file : {"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "parts", "parts.efs-partial", "tasks", "lock"}) ::unlinkat(made.directory.get(), file, 0);
+  for (const char* file : control::files_of_an_instance) ::unlinkat(made.directory.get(), file, 0);
   ::unlinkat(made.base.get(), name.c_str(), AT_REMOVEDIR);
   made.lock.reset();
   made.directory_lock.reset();

@@ -166,6 +166,23 @@ void Instance::note_over() {
   if (!noted) log::warn("event=manifest_not_written reason=\"{}\"", describe(noted.error()));
 }
 
+// A stop that comes after one that failed finds clean what that one brought out: its receipt takes the place of the first one's.
+void Instance::add_brought_before(stage::Receipt& receipt) {
+  MutexLock lock(mutex_);
+  if (!last_receipt_) return;
+  std::unordered_map<std::string_view, const stage::ReceiptEntry*> before;
+  for (const auto& entry : last_receipt_->entries)
+    if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) before.emplace(entry.path, &entry);
+  for (auto& entry : receipt.entries) {
+    const auto found = before.find(entry.path);
+    if (found == before.end() || entry.action != stage::Action::unchanged) continue;
+    entry = *found->second;
+    entry.action = stage::Action::kept;
+    if (entry.reason.empty()) entry.reason = "an earlier stage-out has brought it out";
+  }
+  stage::settle(receipt);
+}
+
 // What is back is clean from now on, so that the next stop leaves it alone.
 void Instance::book_saved(const stage::Receipt& receipt) {
   std::vector<std::string> back, removed;
@@ -274,21 +291,13 @@ bool Instance::stage_out(const StopRequest& request) {
   alarm.reset();
   const bool keep = is_to_be_kept(request);
   if (keep || request.until || is_hurried() || stage::exit_code(receipt) != 0) book_saved(receipt);
+  add_brought_before(receipt);
   add_unloaded(receipt);
   tell_lost_content(receipt);
   int code = stage::exit_code(receipt);
   const Sheltered sheltered;
-  Json outcome = control::result_line({{"staged_out", true}, {"summary", stage::describe(receipt) + (receipt.note.empty() ? "" : receipt.note + "\n")}});
-  if (!options_.config.results_dir.empty()) {
-    const std::string path = options_.config.results_dir + "/efs-receipt-" + options_.config.name + ".json";
-    stage::PacedPfs plain = paced_pfs(progress_.cancel);  // each node's receipt is its own: nothing to merge
-    if (const Status written = stage::write_receipt(receipt, path, plain)) {
-      outcome["receipt_file"] = path;
-    } else {
-      outcome["summary"] = outcome["summary"].get<std::string>() + "\nThe receipt could not be written: " + path + ": " + describe(written.error());
-      if (code == 0) code = 1;
-    }
-  }
+  Json outcome = control::result_line({{"staged_out", true}});
+  if (!leave_receipt(receipt, outcome) && code == 0) code = 1;
   log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
   {
     MutexLock lock(mutex_);
@@ -308,6 +317,35 @@ bool Instance::stage_out(const StopRequest& request) {
   else if (code != 0) outcome["image"] = store_.path;
   finish_stop(request, std::move(outcome));
   return over;
+}
+
+// Where it belongs, or, for as long as something is to be done about it, in the instance's directory.
+bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
+  std::string note = receipt.note.empty() ? "" : receipt.note + "\n";
+  std::size_t names = stage::names_shown;
+  bool written = true;
+  if (options_.config.results_dir.empty()) {
+    names = stage::names_shown_without_receipt;
+  } else {
+    const std::string path = options_.config.results_dir + "/efs-receipt-" + options_.config.name + ".json";
+    stage::PacedPfs plain = paced_pfs(progress_.cancel);  // each node's receipt is its own: nothing to merge
+    const Status there = stage::write_receipt(receipt, path, plain);
+    written = there.has_value();
+    if (written) {
+      outcome["receipt_file"] = path;
+    } else {
+      note += "The receipt could not be written: " + path + ": " + describe(there.error()) + "\n";
+      const std::string second = options_.directory + "/receipt.json";
+      if (stage::write_receipt(receipt, second, stage::posix_pfs())) {
+        outcome["receipt_file"] = second;
+        note += "Meanwhile it is here: " + second + "\n";
+      } else {
+        names = stage::names_shown_without_receipt;
+      }
+    }
+  }
+  outcome["summary"] = stage::describe(receipt, names) + note;
+  return written;
 }
 
 // Where no thread can be had the stage-out goes on without an end, as it would without a deadline: better than none at all.

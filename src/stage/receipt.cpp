@@ -207,7 +207,7 @@ void list_names(std::string& text, const Receipt& receipt, Action action, std::s
     ++listed;
     text += std::string("  ") + name_of(action) + ": " + entry.path + (entry.reason.empty() ? "" : ": " + entry.reason) + "\n";
   }
-  if (all > listed) text += "  ... and " + std::to_string(all - listed) + " more " + name_of(action) + " (all are in the receipt)\n";
+  if (all > listed) text += "  ... and " + std::to_string(all - listed) + " more " + name_of(action) + (names == names_shown ? " (all are in the receipt)\n" : "\n");
 }
 
 }  // namespace

@@ -84,11 +84,14 @@ Receipt failed_receipt(const config::JobConfig& config, std::string reason);
 /// 0 complete, 3 some files failed, 1 nothing could be done.
 int exit_code(const Receipt& receipt);
 
+/// Of each kind in a text for people: where a receipt has all, and where there is none (bounded by what an answer can hold).
+inline constexpr std::size_t names_shown = 20, names_shown_without_receipt = 2000;
+
 /// "format": "efs-receipt-1". Bytes of a path that are not UTF-8 show as U+FFFD.
 nlohmann::json to_json(const Receipt& receipt);
 
 /// For people: totals, and by name every file that is not back and why, at most `names` of each kind.
-std::string describe(const Receipt& receipt, std::size_t names = 20);
+std::string describe(const Receipt& receipt, std::size_t names = names_shown);
 
 /// Writes the JSON to `path`: a partial beside it, fsync, rename, fsync of the directory. On an error `path` is as it
 /// was before (after a failed fsync of the directory: new, but perhaps not durable) and the partial is gone, unless removing it

@@ -124,10 +124,40 @@ echo 'run 1, whole' >"$OUT/r"
 check_exit 'a late stop replaces nothing that is newer than it' 3 'another node or run' "$EFS" stop --merge runs
 check 'the later run has its result' grep -q 'run 1, whole' "$OUT/r"
 check 'what nobody else made is back' grep -q 'run 0' "$OUT/only"
-check_exit 'the other version stays in the image' 1 'salvage' "$EFS" stop --merge --deadline 30 runs
+check_exit 'the other version stays in the image' 3 'salvage' "$EFS" stop --merge --deadline 30 runs
 check 'to be brought out elsewhere' "$EFS" salvage runs --to "$S/apart"
 check 'as it was' grep -q 'run 0, half' "$S/apart/r"
 "$EFS" clean --force runs >/dev/null
+
+# --- a full PFS, and the receipt ---
+fresh crowd
+if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=64k,mode=777 full "$OUT"; then
+  started "$JOB"
+  for i in $(seq 60); do head -c 4096 /dev/urandom >"$MNT/r$i"; done
+  held() { field "$("$EFS" stop --json crowd)" 'd["receipt_file"]'; }
+  check 'a receipt that a full PFS does not take is in the instance' test "$(held)" = "$EFS_RUNTIME_DIR/crowd/receipt.json"
+  R=$EFS_RUNTIME_DIR/crowd/receipt.json
+  check 'it names each result that is safe, and each that is not' json "$(cat "$R")" "d['totals']['staged-out'] > 5 and d['totals']['failed'] + d['totals']['not-saved'] > 5 and len({e['path'] for e in d['entries'] if e['path'].startswith('r')}) == 60"
+  check_exit 'people are told where' 3 "Meanwhile it is here: $R" "$EFS" stop crowd
+  cp "$R" "$S/first"
+  mount -o remount,size=1m "$OUT"
+  check 'with room the rest comes' "$EFS" stop crowd
+  check 'the last receipt has all, with checksums' python3 - "$S/first" "$OUT/efs-receipt-crowd.json" <<'END'
+import json, sys
+first, last = ({e["path"]: e for e in json.load(open(path))["entries"]} for path in sys.argv[1:])
+safe = [path for path, e in first.items() if e["action"] in ("staged-out", "kept") and e["path"].startswith("r")]
+assert safe and all(last[path]["action"] == "kept" and last[path]["checksum"] == first[path]["checksum"] for path in safe), last
+assert all(e["checksum"] for path, e in last.items() if path.startswith("r")), last
+END
+  umount "$OUT"
+else
+  skip 'a full PFS' 'needs root'
+fi
+fresh nowhere 'resources: [ [ path: input, flags: temporary ] ]' 'outputs: [ [ path: "**", flags: temporary ] ]'
+sed -i '/results-dir/d' "$JOB"
+started "$JOB"
+for i in $(seq 50); do : >"$MNT/t$i"; done
+check 'without results-dir the text names all that is dropped' test "$("$EFS" stop nowhere 2>&1 | grep -c 'dropped: t')" = 50
 
 # --- efs run, and who calls it ---
 fresh caller
