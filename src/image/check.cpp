@@ -53,7 +53,9 @@ class Check {
     report_.records = end->records;
     report_.journal_bytes = end->size;
     if (end->cut_short) find(Severity::damage, "journal", "it is cut short: " + std::to_string(end->size) + " bytes are not a whole number of chunks");
-    if (end->followed && !rebooted_)
+    if (end->incomplete)
+      find(Severity::damage, "journal", "it ends at record " + std::to_string(end->sequence) + ", before the end of the snapshot with which it began: it is damaged or cut short; the " + std::to_string(end->records) + " records before that are good, and which files the others had nothing can tell");
+    else if (end->followed && !rebooted_)
       find(Severity::damage, "journal", "behind record " + std::to_string(end->sequence) + " lies something that does not verify, and good records follow: it was damaged, or put together of parts; the " + std::to_string(end->records) + " records before it are good");
     else if (end->torn)
       find(Severity::leftover, "journal", "behind record " + std::to_string(end->sequence) + " lies something that does not verify: a record that power loss caught, or damage; the " + std::to_string(end->records) + " records before it are good");

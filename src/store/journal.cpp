@@ -26,8 +26,8 @@ std::uint64_t record_checksum(const RecordHeader& header, std::span<const std::b
   return checksum(summed);
 }
 
-JournalHeader make_header(std::uint64_t first_sequence) {
-  JournalHeader header{.magic = journal_magic, .version = journal_version, .header_size = sizeof(JournalHeader), .first_sequence = first_sequence, .chunk = journal_chunk, .unused = {}, .checksum = 0};
+JournalHeader make_header(std::uint64_t first_sequence, std::uint64_t complete_to) {
+  JournalHeader header{.magic = journal_magic, .version = journal_version, .header_size = sizeof(JournalHeader), .first_sequence = first_sequence, .chunk = journal_chunk, .complete_to = complete_to, .unused = {}, .checksum = 0};
   header.checksum = checksum(bytes_of(header, offsetof(JournalHeader, checksum)));
   return header;
 }
@@ -52,16 +52,25 @@ Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::
   if (!file) return std::unexpected(file.error());
   journal.file_ = std::move(*file);
   EFS_TRY(journal.grow(journal_chunk));
-  EFS_TRY(journal.map_chunk(0));
-  journal.put(bytes_of(make_header(first_sequence)), 0);
+  journal.end_.first_sequence = first_sequence;
+  EFS_TRY(journal.write_header(unfinished));
   journal.end_.tail = sizeof(JournalHeader);
   journal.sequence_ = first_sequence - 1;
   journal.batch_ = true;
   return journal;
 }
 
-// R5: the rename is the switch; before it the old journal counts, after it the new one. What it leads to is durable.
+Status Journal::write_header(std::uint64_t complete_to) {
+  if (chunk_ == nullptr || chunk_index_ != 0) EFS_TRY(map_chunk(0));
+  end_.complete_to = complete_to;
+  put(bytes_of(make_header(end_.first_sequence, complete_to)), 0);
+  return {};
+}
+
+// R5: the rename is the switch; before it the old journal counts, after it the new one. What it leads to is durable, and so all
+// of it has to be there whenever it is read.
 Status Journal::take_the_name(bool* switched) {
+  EFS_TRY(write_header(sequence_));
   file_->drain();
   batch_ = false;
   EFS_TRY(file_->sync());
@@ -91,14 +100,23 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
   if (journal.end_.cut_short) EFS_TRY(journal.grow(whole_chunks(journal.end_.size)));
   EFS_TRY(journal.map_chunk(0));
   EFS_TRY(journal.replay_all(replay, verify));
-  if (journal.end_.followed && !after_power_loss)
-    return fail(EUCLEAN, "journal " + name + ": it is damaged behind record " + std::to_string(journal.end_.sequence) + ", and good records follow; nothing of them is removed. efs salvage brings out what was there before them");
+  EFS_TRY(journal.refuse_damage(after_power_loss));
   EFS_TRY(journal.clear_behind_tail());
   EFS_TRY(journal.medium_->remove(new_name(name)));
   // R5: who made the switch may have died before this, and what is appended here must not be in a journal that power loss takes.
   EFS_TRY(journal.medium_->sync_names());
   journal.replayed_ = journal.end_;
   return journal;
+}
+
+Status Journal::refuse_damage(bool after_power_loss) const {
+  const std::string last = std::to_string(end_.sequence);
+  if (end_.incomplete)
+    return fail(EUCLEAN, "journal " + name_ + ": it ends at record " + last + " and " + (end_.complete_to == unfinished ? "was never finished" : "had all up to " + std::to_string(end_.complete_to) + " when it was written") +
+                             ": it is damaged or cut short, and nothing can tell what is missing; nothing is removed. efs salvage brings out what is left");
+  if (end_.followed && !after_power_loss)
+    return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last + ", and good records follow; nothing of them is removed. efs salvage brings out what was there before them");
+  return {};
 }
 
 Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay) {
@@ -132,6 +150,7 @@ Status Journal::read_header() {
     return fail(EPROTO, "journal " + name_ + ": written by another version of efs (format " + std::to_string(header.version) + ")");
   end_.tail = sizeof(JournalHeader);
   end_.first_sequence = header.first_sequence;
+  end_.complete_to = header.complete_to;
   sequence_ = end_.sequence = header.first_sequence - 1;
   return {};
 }
@@ -162,6 +181,7 @@ Status Journal::replay_all(const Replay& replay, bool verify) {
     tail += record_size(header.length);
   }
   end_.sequence = sequence_;
+  end_.incomplete = sequence_ < end_.complete_to;
   if (tail < allocated_ && tail / journal_chunk != chunk_index_) EFS_TRY(map_chunk(tail / journal_chunk));
   if (tail < allocated_) end_.torn = !all_zero({chunk_ + tail % journal_chunk, journal_chunk - tail % journal_chunk});
   end_.followed = end_.torn && is_followed();

@@ -31,6 +31,8 @@ struct ReplayEnd {
   std::uint64_t tail = 0;       // bytes: where the next record goes
   std::uint64_t size = 0;       // bytes of the file
   bool torn = false;            // something is behind the last good record: a store that power loss caught, or damage
+  std::uint64_t complete_to = 0;  // the last record that was in it when it got its name
+  bool incomplete = false;      // it ends before that: neither a death nor power loss leaves that
   bool followed = false;        // torn, and good records lie behind that: no death of ours leaves that, power loss may
   bool cut_short = false;       // the file does not end where a chunk ends
 };
@@ -46,8 +48,9 @@ class Journal {
   /// An existing journal: calls `replay` for every record that verifies, in order, and stops at the first that does
   /// not (rule R2). What lies behind that is cleared, durably, before this returns: a record of before must never
   /// verify behind one of after. A snapshot that was not finished is removed. Appends continue there, without a
-  /// reserve until set_reserve(). EPROTO with a text where the header is not ours or `replay` refuses a record. EUCLEAN where good
-  /// records follow what does not verify, and no power loss can explain that: then nothing is changed.
+  /// reserve until set_reserve(). EPROTO with a text where the header is not ours or `replay` refuses a record. EUCLEAN where the
+  /// journal ends before it is complete, or good records follow what does not verify and no power loss can explain that: then
+  /// nothing is changed.
   /// `verify` false breaks R2, for the crash tests: checksums are not looked at.
   static Result<Journal> open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, bool after_power_loss = true, bool verify = true);
 
@@ -91,11 +94,13 @@ class Journal {
   Journal() = default;
   static Result<Journal> make_beside(std::shared_ptr<Medium> medium, const std::string& name, std::uint64_t first_sequence);
   Status take_the_name(bool* switched);
+  Status write_header(std::uint64_t complete_to);
   Status grow(std::uint64_t wanted_end);
   Status map_chunk(std::uint64_t index);
   void put(std::span<const std::byte> bytes, std::uint64_t at);
   Status read_header();
   Status replay_all(const Replay& replay, bool verify = true);
+  Status refuse_damage(bool after_power_loss) const;
   bool is_followed();
   Status clear_behind_tail();
 

@@ -52,6 +52,7 @@ class DeadImage {
   struct Kind {
     bool in_place = false;  // with `deletions: propagate`
     std::string name = "job";
+    bool snapshot = false;  // the journal begins with one
   };
   DeadImage() : DeadImage(Kind{}) {}
   explicit DeadImage(const Kind& kind) : kind_(kind) {
@@ -60,6 +61,7 @@ class DeadImage {
     put(pfs() + "/input/clean", "never touched");
     put(pfs() + "/input/sub/removed", "the job removes it");
     work();
+    if (kind_.snapshot) make_snapshot();
     write_manifest();
   }
 
@@ -109,6 +111,13 @@ class DeadImage {
   UniqueFd open_meta() const { return UniqueFd(::open((store() + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)); }
 
  private:
+  // Of all that there is, with one record behind it.
+  void make_snapshot() {
+    const UniqueFd meta = open_meta();
+    const auto backend = open_containers(store());
+    const auto filesystem = fs::Filesystem::open(*backend, {.metadata_directory = meta.get(), .smallest_compaction = 1}).value();
+    for (const char* name : {"in-the-snapshot", "behind-it"}) make(*filesystem, fs::root_ino, name, S_IFREG | 0644);
+  }
   std::uint64_t make(fs::Filesystem& filesystem, std::uint64_t parent, const std::string& path, mode_t mode, const std::string& content = {}) {
     const auto made = filesystem.make_node({}, parent, std::filesystem::path(path).filename(), mode, 0).value();
     if (!content.empty()) (void)filesystem.write({}, made.ino, std::as_bytes(std::span(content)), 0).value();

@@ -4,20 +4,20 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "image/check.hpp"
 #include "image/salvage.hpp"
 #include "stage/resume.hpp"
-#include "store/format.hpp"
 #include "support/dead_image.hpp"
+#include "support/journal_file.hpp"
 
 using namespace efs;
 using image::Severity;
 using stage::Action;
 using test::DeadImage;
+using test::record_offsets;
 namespace stdfs = std::filesystem;
 
 namespace {
@@ -80,17 +80,6 @@ void exchange_files(const std::string& one, const std::string& other) {
   stdfs::rename(one, one + "-aside");
   stdfs::rename(other, one);
   stdfs::rename(one + "-aside", other);
-}
-
-// Offsets of the records of a journal, and where they end.
-std::vector<std::size_t> record_offsets(const std::string& journal) {
-  std::vector<std::size_t> offsets;
-  std::size_t at = sizeof(store::JournalHeader);
-  for (store::RecordHeader header{}; ; at += (sizeof header + header.length + 7) / 8 * 8) {
-    offsets.push_back(at);
-    std::memcpy(&header, journal.data() + at, sizeof header);
-    if (header.length == 0) return offsets;
-  }
 }
 
 void write_over(const std::string& path, const std::string& content) { std::ofstream(path, std::ios::binary | std::ios::trunc) << content; }
@@ -211,6 +200,25 @@ TEST_CASE("a journal whose records were exchanged or left out is refused, and no
   // What power loss may have done is recovered.
   const Started after(dead, true);
   CHECK(after.filesystem);
+}
+
+TEST_CASE("of a snapshot that is cut short a salvage brings out what is left, and does not call it all", "[image][journal]") {
+  const DeadImage dead({.snapshot = true});
+  CHECK(damage_in(dead) == "");
+  const std::string whole = test::text_of(dead.journal());
+  const auto at = record_offsets(whole);
+  const auto header = test::header_of(whole);
+  const std::size_t records = header.complete_to - header.first_sequence + 1;
+  REQUIRE(records > 10);
+  write_over(dead.journal(), test::cut_at(whole, at[records - 1], false));
+  CHECK(has(damage_in(dead), "before the end of the snapshot with which it began"));
+  CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
+  const auto receipt = brought_out(dead);
+  CHECK(receipt.verdict == stage::Verdict::partial);
+  CHECK(told_of(receipt, ".").action == Action::failed);
+  CHECK(has(receipt.note, "files may be missing"));
+  CHECK(told_of(receipt, "linked").action == Action::staged_out);
+  CHECK(test::text_of(dead.results() + "/linked") == "with two names");
 }
 
 TEST_CASE("the last record twice, or half of one behind it, is what a death may leave", "[image][journal]") {
