@@ -174,7 +174,7 @@ Severity CheckReport::worst() const {
 }
 
 Result<CheckReport> check_image(const std::string& path) {
-  auto store = find_store(path);
+  auto store = find_own_store(path);
   if (!store) return std::unexpected(store.error());
   auto lock = lock_store(*store, false);
   if (!lock) return std::unexpected(lock.error());
@@ -182,7 +182,7 @@ Result<CheckReport> check_image(const std::string& path) {
 }
 
 Status repair_image(const std::string& path) {
-  auto store = find_store(path);
+  auto store = find_own_store(path);
   if (!store) return std::unexpected(store.error());
   auto lock = lock_store(*store, true);
   if (!lock) return std::unexpected(lock.error());

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "backends/fsdax.hpp"
 #include "backends/virtual_device.hpp"
@@ -12,15 +13,22 @@ namespace {
 
 UniqueFd open_directory(int at, const char* name) { return UniqueFd(::openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)); }
 
+bool is_of(uid_t owner, const UniqueFd& fd) {
+  struct stat st {};
+  return ::fstat(fd.get(), &st) == 0 && st.st_uid == owner;
+}
+
+// Whose the directory is decides with whose rights it is worked on: what lies in it is to be of the same user.
 Result<Directories> open_store(UniqueFd root, const std::string& path) {
   Directories store{.path = path, .root = std::move(root), .metadata = {}, .data = {}, .owner = 0};
   store.metadata = open_directory(store.root.get(), "meta");
-  struct stat st {};
-  if (!store.metadata || ::fstatat(store.metadata.get(), "journal", &st, AT_SYMLINK_NOFOLLOW) != 0) return fail(ENOENT, path + ": no image of efs is there");
+  struct stat top {}, journal {};
+  if (!store.metadata || ::fstatat(store.metadata.get(), "journal", &journal, AT_SYMLINK_NOFOLLOW) != 0) return fail(ENOENT, path + ": no image of efs is there");
   store.data = open_directory(store.root.get(), "data");
   if (!store.data) return fail(EPROTO, path + ": an image without containers (no directory data)");
-  if (::fstat(store.root.get(), &st) != 0) return fail_errno(path);
-  store.owner = st.st_uid;
+  if (::fstat(store.root.get(), &top) != 0) return fail_errno(path);
+  store.owner = top.st_uid;
+  if (journal.st_uid != store.owner || !is_of(store.owner, store.metadata) || !is_of(store.owner, store.data)) return fail(EPERM, path + ": what is in it does not belong to its owner: somebody else has put it there");
   return store;
 }
 
@@ -31,7 +39,10 @@ Result<Directories> find_store(const std::string& path) {
   if (!root) return fail_errno(path);
   struct stat st {};
   if (::fstatat(root.get(), "meta/journal", &st, AT_SYMLINK_NOFOLLOW) == 0) return open_store(std::move(root), path);
-  if (auto below = open_directory(root.get(), "store"); below && ::fstatat(below.get(), "meta/journal", &st, AT_SYMLINK_NOFOLLOW) == 0) return open_store(std::move(below), path + "/store");
+  if (auto below = open_directory(root.get(), "store"); below && ::fstatat(below.get(), "meta/journal", &st, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (::fstat(root.get(), &st) != 0 || !is_of(st.st_uid, below)) return fail(EPERM, path + "/store does not belong to the owner of " + path);
+    return open_store(std::move(below), path + "/store");
+  }
   const auto manifest = read_manifest(root.get());
   if (!manifest) return fail(ENOENT, path + ": no image of efs is there");
   UniqueFd elsewhere(::open(manifest->store.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -92,6 +103,12 @@ Result<Backends> open_backends(const Directories& store, const Manifest& manifes
   return all;
 }
 
+Result<Directories> find_own_store(const std::string& path) {
+  auto store = find_store(path);
+  if (store && ::geteuid() == 0 && store->owner != 0) return fail(EPERM, store->path + " belongs to user " + std::to_string(store->owner) + ", and root works on it as that user only");
+  return store;
+}
+
 Result<UniqueFd> lock_store(const Directories& store, bool exclusive) {
   UniqueFd fd(::openat(store.metadata.get(), "lock", (exclusive ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!fd) {
@@ -107,7 +124,7 @@ Result<UniqueFd> lock_store(const Directories& store, bool exclusive) {
 
 Result<Image> open_image(const std::string& path) {
   Image image;
-  auto found = find_store(path);
+  auto found = find_own_store(path);
   if (!found) return std::unexpected(found.error());
   image.directories = std::move(*found);
   auto lock = lock_store(image.directories, false);

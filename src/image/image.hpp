@@ -33,6 +33,10 @@ Result<Backends> open_backends(const Directories& store, const Manifest& manifes
 /// text where no store is found there.
 Result<Directories> find_store(const std::string& path);
 
+/// The same for who reads what is in it or changes it: EPERM where that is root and the store another user's. What is there
+/// is the user's word, and may have become another store since it was looked for.
+Result<Directories> find_own_store(const std::string& path);
+
 /// Holds the store against its next user: exclusively for one who changes it. EBUSY while another does.
 Result<UniqueFd> lock_store(const Directories& store, bool exclusive);
 
