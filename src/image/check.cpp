@@ -48,7 +48,7 @@ class Check {
       auto record = fs::decode(stored.payload);
       if (!record) return std::unexpected(record.error());
       return names_.apply(*record);
-    });
+    }, manifest_.instance);
     if (!end) return find(Severity::damage, "journal", describe(end.error())), false;
     report_.records = end->records;
     report_.journal_bytes = end->size;
@@ -193,7 +193,7 @@ Status repair_image(const std::string& path) {
   if (!manifest) return std::unexpected(manifest.error());
   auto backends = open_backends(*store, *manifest, false);
   if (!backends) return std::unexpected(backends.error());
-  auto filesystem = fs::Filesystem::open(*backends->backend, {.metadata_directory = store->metadata.get(), .after_power_loss = manifest->boot_id != boot_id()});
+  auto filesystem = fs::Filesystem::open(*backends->backend, {.metadata_directory = store->metadata.get(), .after_power_loss = manifest->boot_id != boot_id(), .instance = manifest->instance});
   return filesystem ? Status{} : std::unexpected(filesystem.error());
 }
 

@@ -5,11 +5,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+
 #include "backends/fsdax.hpp"
 #include "backends/virtual_device.hpp"
 
 namespace efs::image {
 namespace {
+
+constexpr const char* owner_mark = "instance";
 
 UniqueFd open_directory(int at, const char* name) { return UniqueFd(::openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)); }
 
@@ -72,16 +77,33 @@ Result<UniqueFd> data_of(const Directories& store, const Manifest& manifest, uns
   if (st.st_uid != store.owner) return fail(EPERM, "it belongs to another user");
   const auto own = read_manifest(root.get());
   if (!own) return fail(own.error().code, "it is not what it was (" + describe(own.error()) + ")");
-  if (own->name != manifest.name || own->store != manifest.store || own->place != place) return fail(EPROTO, "it is another instance's");
+  if (own->name != manifest.name || own->store != manifest.store || own->place != place || own->instance.contradicts(manifest.instance)) return fail(EPROTO, "it is another instance's");
   UniqueFd data = open_directory(root.get(), "data");
   if (!data) return fail(ENOENT, "it has no directory data");
+  EFS_TRY(refuse_other_containers(data.get(), manifest.instance, "its data"));
   return data;
 }
 
 }  // namespace
 
+Status mark_containers(int data, const store::InstanceId& instance) {
+  const std::string text = store::to_string(instance);
+  if (::unlinkat(data, owner_mark, 0) != 0 && errno != ENOENT) return fail_errno(std::string("data/") + owner_mark);
+  if (::symlinkat(text.c_str(), data, owner_mark) != 0 || ::fsync(data) != 0) return fail_errno(std::string("data/") + owner_mark);
+  return {};
+}
+
+Status refuse_other_containers(int data, const store::InstanceId& instance, const std::string& path) {
+  std::array<char, 64> text{};
+  const ssize_t length = ::readlinkat(data, owner_mark, text.data(), text.size());
+  const auto there = length > 0 ? store::instance_id_of({text.data(), static_cast<std::size_t>(length)}) : store::InstanceId{};
+  if (!there.contradicts(instance)) return {};
+  return fail(EUCLEAN, path + ": the containers are another instance's (" + store::to_string(there) + ", and this store is that of " + store::to_string(instance) + "); somebody has put them here, and nothing is changed. Put the store's own ones back");
+}
+
 Result<Backends> open_backends(const Directories& store, const Manifest& manifest, bool read_only) {
   Backends all;
+  EFS_TRY(refuse_other_containers(store.data.get(), manifest.instance, store.path + "/data"));
   auto first = open_one(UniqueFd(::fcntl(store.data.get(), F_DUPFD_CLOEXEC, 0)), manifest.kind, read_only);
   if (!first) return std::unexpected(first.error());
   if (manifest.members.size() < 2) {
@@ -142,7 +164,7 @@ Result<Image> open_image(const std::string& path) {
   if (!backends) return std::unexpected(backends.error());
   image.backend = std::move(backends->backend);
   image.missing = std::move(backends->missing);
-  auto filesystem = fs::Filesystem::open(*image.backend, {.metadata_directory = metadata, .after_power_loss = image.rebooted, .read_only = true});
+  auto filesystem = fs::Filesystem::open(*image.backend, {.metadata_directory = metadata, .after_power_loss = image.rebooted, .read_only = true, .instance = image.manifest.instance});
   if (!filesystem) return fail(filesystem.error().code, image.directories.path + ": " + describe(filesystem.error()));
   image.filesystem = std::move(*filesystem);
   return image;

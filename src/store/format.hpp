@@ -21,11 +21,11 @@ struct JournalHeader {
   std::uint64_t first_sequence;  // of the first record that follows
   std::uint64_t chunk;
   std::uint64_t complete_to;     // the last record that was in it when it got its name; unfinished: it has never got one
-  std::array<std::uint8_t, 16> unused;
+  std::array<std::uint8_t, 16> instance;  // of the store: see instance_id.hpp
   std::uint64_t checksum;        // XXH3 of all before it
 };
 static_assert(sizeof(JournalHeader) == 64);
-static_assert(offsetof(JournalHeader, version) == 8 && offsetof(JournalHeader, first_sequence) == 16 && offsetof(JournalHeader, chunk) == 24 && offsetof(JournalHeader, complete_to) == 32 && offsetof(JournalHeader, checksum) == 56);
+static_assert(offsetof(JournalHeader, version) == 8 && offsetof(JournalHeader, first_sequence) == 16 && offsetof(JournalHeader, chunk) == 24 && offsetof(JournalHeader, complete_to) == 32 && offsetof(JournalHeader, instance) == 40 && offsetof(JournalHeader, checksum) == 56);
 static_assert(std::endian::native == std::endian::little, "the medium is little-endian and the code copies native integers");
 
 struct RecordHeader {

@@ -26,8 +26,8 @@ std::uint64_t record_checksum(const RecordHeader& header, std::span<const std::b
   return checksum(summed);
 }
 
-JournalHeader make_header(std::uint64_t first_sequence, std::uint64_t complete_to) {
-  JournalHeader header{.magic = journal_magic, .version = journal_version, .header_size = sizeof(JournalHeader), .first_sequence = first_sequence, .chunk = journal_chunk, .complete_to = complete_to, .unused = {}, .checksum = 0};
+JournalHeader make_header(std::uint64_t first_sequence, std::uint64_t complete_to, const InstanceId& instance) {
+  JournalHeader header{.magic = journal_magic, .version = journal_version, .header_size = sizeof(JournalHeader), .first_sequence = first_sequence, .chunk = journal_chunk, .complete_to = complete_to, .instance = instance.bytes, .checksum = 0};
   header.checksum = checksum(bytes_of(header, offsetof(JournalHeader, checksum)));
   return header;
 }
@@ -43,7 +43,7 @@ std::string new_name(const std::string& name) { return name + ".new"; }
 std::uint64_t Journal::record_size(std::size_t payload) { return aligned(sizeof(RecordHeader) + payload); }
 
 // A journal without records under the name "NAME.new".
-Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::string& name, std::uint64_t first_sequence) {
+Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::string& name, std::uint64_t first_sequence, const InstanceId& instance) {
   EFS_TRY(medium->remove(new_name(name)));
   Journal journal;
   journal.medium_ = std::move(medium);
@@ -53,6 +53,7 @@ Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::
   journal.file_ = std::move(*file);
   EFS_TRY(journal.grow(journal_chunk));
   journal.end_.first_sequence = first_sequence;
+  journal.end_.instance = instance;
   EFS_TRY(journal.write_header(unfinished));
   journal.end_.tail = sizeof(JournalHeader);
   journal.sequence_ = first_sequence - 1;
@@ -63,7 +64,7 @@ Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::
 Status Journal::write_header(std::uint64_t complete_to) {
   if (chunk_ == nullptr || chunk_index_ != 0) EFS_TRY(map_chunk(0));
   end_.complete_to = complete_to;
-  put(bytes_of(make_header(end_.first_sequence, complete_to)), 0);
+  put(bytes_of(make_header(end_.first_sequence, complete_to, end_.instance)), 0);
   return {};
 }
 
@@ -79,17 +80,17 @@ Status Journal::take_the_name(bool* switched) {
   return medium_->sync_names();
 }
 
-Result<Journal> Journal::create(std::shared_ptr<Medium> medium, const std::string& name) {
+Result<Journal> Journal::create(std::shared_ptr<Medium> medium, const std::string& name, const InstanceId& instance) {
   if (auto there = medium->open(name, true); there || there.error().code != ENOENT) return there ? fail(EEXIST, "journal " + name) : std::unexpected(there.error());
   bool switched = false;
-  auto journal = make_beside(medium, name, 1);
+  auto journal = make_beside(medium, name, 1, instance);
   Status status = journal ? journal->take_the_name(&switched) : std::unexpected(journal.error());
   if (status) return journal;
   (void)medium->remove(switched ? name : new_name(name));
   return std::unexpected(status.error());
 }
 
-Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, bool after_power_loss, bool verify) {
+Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, const JournalOptions& options) {
   Journal journal;
   journal.medium_ = std::move(medium);
   journal.name_ = name;
@@ -97,16 +98,22 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
   if (!file) return std::unexpected(file.error());
   journal.file_ = std::move(*file);
   EFS_TRY(journal.read_header());
+  EFS_TRY(journal.refuse_other(options.instance));
   if (journal.end_.cut_short) EFS_TRY(journal.grow(whole_chunks(journal.end_.size)));
   EFS_TRY(journal.map_chunk(0));
-  EFS_TRY(journal.replay_all(replay, verify));
-  EFS_TRY(journal.refuse_damage(after_power_loss));
+  EFS_TRY(journal.replay_all(replay, options.verify));
+  EFS_TRY(journal.refuse_damage(options.after_power_loss));
   EFS_TRY(journal.clear_behind_tail());
   EFS_TRY(journal.medium_->remove(new_name(name)));
   // R5: who made the switch may have died before this, and what is appended here must not be in a journal that power loss takes.
   EFS_TRY(journal.medium_->sync_names());
   journal.replayed_ = journal.end_;
   return journal;
+}
+
+Status Journal::refuse_other(const InstanceId& instance) const {
+  if (!end_.instance.contradicts(instance)) return {};
+  return fail(EUCLEAN, "journal " + name_ + ": it is another instance's (" + to_string(end_.instance) + ", and this store is that of " + to_string(instance) + "); somebody has put it here, and nothing is changed. Put the store's own one back");
 }
 
 Status Journal::refuse_damage(bool after_power_loss) const {
@@ -119,13 +126,14 @@ Status Journal::refuse_damage(bool after_power_loss) const {
   return {};
 }
 
-Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay) {
+Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay, const InstanceId& instance) {
   Journal journal;
   journal.name_ = name;
   auto file = medium.open(name, true);
   if (!file) return std::unexpected(file.error());
   journal.file_ = std::move(*file);
   EFS_TRY(journal.read_header());
+  EFS_TRY(journal.refuse_other(instance));
   journal.allocated_ = whole_chunks(journal.end_.size);
   EFS_TRY(journal.replay_all(replay));
   return journal.end_;
@@ -151,6 +159,7 @@ Status Journal::read_header() {
   end_.tail = sizeof(JournalHeader);
   end_.first_sequence = header.first_sequence;
   end_.complete_to = header.complete_to;
+  end_.instance.bytes = header.instance;
   sequence_ = end_.sequence = header.first_sequence - 1;
   return {};
 }
@@ -277,7 +286,7 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
 
 Status Journal::replace(const std::function<Status(Journal&)>& write, bool* switched) {
   bool done = false;
-  auto next = make_beside(medium_, name_, sequence_ + 1);
+  auto next = make_beside(medium_, name_, sequence_ + 1, end_.instance);
   Status status = next ? write(*next) : std::unexpected(next.error());
   if (status) status = next->take_the_name(&done);
   if (switched != nullptr) *switched = done;

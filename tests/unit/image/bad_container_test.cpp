@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <filesystem>
 #include <fstream>
 
@@ -51,7 +52,7 @@ const stage::ReceiptEntry& told_of(const stage::Receipt& receipt, const std::str
 // As a start does, with the machine up all the time.
 struct Started {
   explicit Started(const DeadImage& dead, bool after_power_loss = false)
-      : meta(dead.open_meta()), backend(test::open_containers(dead.store())), filesystem(fs::Filesystem::open(*backend, {.metadata_directory = meta.get(), .after_power_loss = after_power_loss})) {}
+      : meta(dead.open_meta()), backend(test::open_containers(dead.store())), filesystem(fs::Filesystem::open(*backend, {.metadata_directory = meta.get(), .after_power_loss = after_power_loss, .instance = dead.instance()})) {}
   UniqueFd meta;
   std::unique_ptr<Backend> backend;
   Result<std::unique_ptr<fs::Filesystem>> filesystem;
@@ -238,29 +239,41 @@ TEST_CASE("the last record twice, or half of one behind it, is what a death may 
   CHECK((*started.filesystem)->recovery().journal.torn);
 }
 
-TEST_CASE("a journal of another instance, or an older one of this, is told where containers do not fit it", "[image][journal]") {
-  const DeadImage dead;
-  SECTION("another's, with files that are not here") {
-    const test::TempDirectory other("/dev/shm");
-    stdfs::create_directories(other.path() + "/meta");
-    {
-      const UniqueFd meta(::open((other.path() + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-      const auto backend = test::open_containers(other.path());
-      const auto filesystem = fs::Filesystem::open(*backend, {.metadata_directory = meta.get()}).value();
-      for (int i = 0; i < 600; ++i) REQUIRE(filesystem->make_node({}, fs::root_ino, "other-" + std::to_string(i), S_IFREG | 0644, 0));
-    }
-    stdfs::copy_file(other.path() + "/meta/journal", dead.journal(), stdfs::copy_options::overwrite_existing);
-    CHECK(has(damage_in(dead), "other-599: its container"));
+// Of the same job, with the same files and the same sizes: nothing but the id tells them apart.
+TEST_CASE("a journal, containers or a manifest of another instance are refused, and nothing is changed", "[image][journal]") {
+  const bool snapshot = GENERATE(false, true);
+  const DeadImage dead({.snapshot = snapshot}), other({.snapshot = snapshot});
+  std::string part;
+  SECTION("the journal") { part = "/meta/journal"; }
+  SECTION("the containers") { part = "/data"; }
+  SECTION("the manifest") { part = "/meta/instance.json"; }
+  stdfs::rename(dead.store() + part, dead.store() + part + ".own");
+  stdfs::copy(other.store() + part, dead.store() + part, stdfs::copy_options::recursive | stdfs::copy_options::copy_symlinks);
+  if (part == "/meta/instance.json") dead.write_manifest_of(other.instance());  // all but the id is right
+  CHECK(has(damage_in(dead), "another instance's (" + store::to_string(part == "/meta/instance.json" ? dead.instance() : other.instance())));
+  CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
+  const auto before = test::everything_below(dead.store());
+  const auto image = image::open_image(dead.store());
+  REQUIRE_FALSE(image);
+  CHECK(image.error().code == EUCLEAN);
+  if (part == "/meta/journal") {
     const Started started(dead);
     REQUIRE_FALSE(started.filesystem);
     CHECK(started.filesystem.error().code == EUCLEAN);
   }
-  SECTION("an older one") {
-    const std::string whole = test::text_of(dead.journal());
-    const auto at = record_offsets(whole);
-    std::string older = whole.substr(0, at[at.size() - 3]);
-    older.resize(whole.size());
-    write_over(dead.journal(), older);
-    CHECK(has(findings(dead, Severity::leftover) + findings(dead, Severity::note), "container"));
-  }
+  CHECK(test::everything_below(dead.store()) == before);
+  stdfs::remove_all(dead.store() + part);
+  stdfs::rename(dead.store() + part + ".own", dead.store() + part);
+  CHECK(damage_in(dead) == "");
+  CHECK(brought_out(dead).verdict == stage::Verdict::complete);
+}
+
+TEST_CASE("an older journal of the same instance is told where containers do not fit it", "[image][journal]") {
+  const DeadImage dead;
+  const std::string whole = test::text_of(dead.journal());
+  const auto at = record_offsets(whole);
+  std::string older = whole.substr(0, at[at.size() - 3]);
+  older.resize(whole.size());
+  write_over(dead.journal(), older);
+  CHECK(has(findings(dead, Severity::leftover) + findings(dead, Severity::note), "container"));
 }

@@ -207,7 +207,7 @@ TEST_CASE("a journal that ends before what it began with is refused, whatever be
     CHECK(scanned->records == left);
     CHECK(scanned->incomplete == (left < 3));
     for (const bool after_power_loss : {true, false}) {
-      const auto opened = Journal::open(medium, "j", nothing, after_power_loss);
+      const auto opened = Journal::open(medium, "j", nothing, {.after_power_loss = after_power_loss});
       CHECK(opened.has_value() == (left >= 3));
       if (!opened) CHECK(opened.error().code == EUCLEAN);
       CHECK(content(path) == cut);
