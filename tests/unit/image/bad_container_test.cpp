@@ -100,6 +100,7 @@ TEST_CASE("a container that is missing is told by check-image and salvage, and n
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict != stage::Verdict::complete);
   CHECK(told_of(receipt, "d/big").action == Action::failed);
+  CHECK(has(told_of(receipt, "d/big").reason, "somebody has removed it"));
   CHECK_FALSE(stdfs::exists(dead.results() + "/d/big"));
   CHECK(told_of(receipt, "linked").action == Action::staged_out);
   const Started started(dead);
