@@ -34,6 +34,24 @@ std::string format_seconds(double seconds) {
   return text.data();
 }
 
+std::string printable(std::string_view text, bool lines) {
+  std::string shown;
+  shown.reserve(text.size());
+  const auto octal = [&](unsigned char c) {
+    shown += '\\';
+    for (const int shift : {6, 3, 0}) shown += static_cast<char>('0' + (c >> shift & 7));
+  };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;  // controls, too, in UTF-8
+    if (c1) octal(c), octal(next), ++i;
+    else if ((c < 0x20 && !(lines && c == '\n')) || c == 0x7f) octal(c);
+    else shown += text[i];
+  }
+  return shown;
+}
+
 // Levenshtein's distance, one row at a time.
 static std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);

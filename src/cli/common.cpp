@@ -22,7 +22,7 @@ void print_document(World& world, const Json& document) { world.out << document.
 
 int report(World& world, const Error& error, int code) {
   if (world.json) print_document(world, error_document(error, code));
-  else world.err << "efs: " << describe(error) << "\n";
+  else world.err << "efs: " << printable(describe(error), true) << "\n";
   return code;
 }
 

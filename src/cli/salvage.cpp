@@ -33,7 +33,11 @@ std::optional<std::string> store_of_job(const std::string& job_file) {
 // A directory, an instance, or a job file. Refused while the instance lives.
 Result<std::string> image_path(const std::string& which) {
   struct stat st {};
-  if (which.find('/') != std::string::npos && ::stat(which.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && image::find_store(which)) return which;
+  if (which.find('/') != std::string::npos && ::stat(which.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
+    const auto store = image::find_store(which);
+    if (store) return which;
+    if (store.error().code == EPERM) return std::unexpected(store.error());
+  }
   const auto instance = find_instance(which);
   if (instance && instance->alive) return fail(EBUSY, instance->name + " is running; stop it first: efs stop " + instance->name);
   if (instance) return instance->directory;
@@ -93,7 +97,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   if (!image) return report(world, image.error());
   auto holdings = image::holdings_of(*image);
   if (!holdings) return report(world, holdings.error());
-  if (!world.json) world.out << text_of(*image, *holdings);
+  if (!world.json) world.out << printable(text_of(*image, *holdings), true);
   Json answer{{"ok", true}, {"name", image->manifest.name}, {"store", image->directories.path}, {"left", image::name_of(image->manifest.left)}, {"restarted", image->rebooted}, {"files", holdings->files},
               {"bytes", holdings->bytes}, {"unsaved_files", holdings->unsaved_files}, {"unsaved_bytes", holdings->unsaved_bytes}};
   if (arguments.list) {
@@ -124,10 +128,10 @@ int salvage(World& world, const SalvageArguments& arguments) {
     world.out << answer.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
     return code;
   }
-  (code == 0 ? world.out : world.err) << stage::describe(receipt) << receipt.note << "\n";
-  if (trouble.empty()) world.out << "receipt: " << file << "\n";
-  else world.err << trouble << "\n";
-  if (code == 0) world.out << "The image stays until: efs clean " << image->manifest.name << "\n";
+  (code == 0 ? world.out : world.err) << printable(stage::describe(receipt) + receipt.note, true) << "\n";
+  if (trouble.empty()) world.out << "receipt: " << printable(file) << "\n";
+  else world.err << printable(trouble, true) << "\n";
+  if (code == 0) world.out << "The image stays until: efs clean " << printable(image->manifest.name) << "\n";
   return code;
 }
 
@@ -150,8 +154,8 @@ int check_image(World& world, const std::string& which, bool repair) {
               << "\n";
     return code;
   }
-  for (const auto& finding : checked->findings) world.out << image::name_of(finding.severity) << ": " << finding.object << ": " << finding.text << "\n";
-  world.out << checked->path << ": " << checked->records << " records, " << checked->files << " files, " << checked->directories << " directories, " << checked->others << " others, " << checked->containers << " containers with "
+  for (const auto& finding : checked->findings) world.out << image::name_of(finding.severity) << ": " << printable(finding.object) << ": " << printable(finding.text, true) << "\n";
+  world.out << printable(checked->path) << ": " << checked->records << " records, " << checked->files << " files, " << checked->directories << " directories, " << checked->others << " others, " << checked->containers << " containers with "
             << format_bytes(checked->bytes) << (code == exit_good ? "; whole\n" : worst == image::Severity::leftover ? "; whole, with leftovers (--repair removes them)\n" : "; damaged\n");
   return code;
 }

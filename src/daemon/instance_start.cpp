@@ -174,7 +174,7 @@ Status Instance::open_filesystem(bool takeover) {
   std::vector<std::uint64_t> segment_sizes;
   for (const auto& backend : backends) segment_sizes.push_back(backend.segment_size);
   auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = options_.root_mode.value_or(root.st_mode & 07777), .uid = ::geteuid(), .gid = ::getegid(),
-                                                           .after_power_loss = !same_boot, .takeover = takeover,
+                                                           .after_power_loss = !same_boot, .takeover = takeover, .instance = store_.instance,
                                                            .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = segment_sizes.front(), .segment_sizes = segment_sizes, .place_of_new = placement_of(options_.config)});
   if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));
   filesystem_ = std::move(*filesystem);

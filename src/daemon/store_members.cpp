@@ -8,6 +8,7 @@
 
 #include "backends/virtual_device.hpp"
 #include "base/log.hpp"
+#include "image/image.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -47,7 +48,7 @@ Status look_at_orphans(const Ground& ground, Backend& backend, const Store& stor
 // It was left, with its data, by who left the first one.
 Status belongs_to(const Ground& ground, unsigned number, const Store& store, const std::string& id) {
   const auto manifest = image::read_manifest(ground.root.get());
-  if (manifest && manifest->place == number && manifest->store == store.path && manifest->name == store.manifest.name) return {};
+  if (manifest && manifest->place == number && manifest->store == store.path && manifest->name == store.manifest.name && !manifest->instance.contradicts(store.instance)) return {};
   return fail(ENOENT, "backend " + id + ": what " + ground.path + " holds is not of the instance that left " + store.path + (manifest ? "" : " (" + describe(manifest.error()) + ")") + "; see which files it had with efs salvage, or remove all with efs clean");
 }
 
@@ -61,11 +62,18 @@ Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, 
   member.lock.reset(::openat(root, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!member.lock) return fail_errno(ground.path + "/lock");
   if (::flock(member.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EBUSY, "the store " + ground.path + " is in use by another instance");
-  if (store.left) EFS_TRY(belongs_to(ground, number, store, member.id));
+  if (store.left) {
+    EFS_TRY(belongs_to(ground, number, store, member.id));
+    EFS_TRY(image::refuse_other_containers(ground.options.directory.get(), store.instance, ground.path + "/data"));
+  }
+  const UniqueFd data(::fcntl(ground.options.directory.get(), F_DUPFD_CLOEXEC, 0));
   member.kind = ground.options.kind;
   auto backend = make_fsdax(std::move(ground.options));
   if (!backend) return std::unexpected(backend.error());
-  if (!store.left) EFS_TRY(look_at_orphans(ground, **backend, store, member.id));
+  if (!store.left) {
+    EFS_TRY(look_at_orphans(ground, **backend, store, member.id));
+    EFS_TRY(image::mark_containers(data.get(), store.instance));
+  }
   if (how.privileged) EFS_TRY(how.supervisor.store_at(member.lock.get()));
   return backend;
 }

@@ -17,6 +17,7 @@
 #include "base/text.hpp"
 #include "control/instances.hpp"
 #include "daemon/store_members.hpp"
+#include "image/image.hpp"
 #include "image/removal.hpp"
 
 namespace efs::daemon {
@@ -61,6 +62,18 @@ Status look_at_left(Store& store, const config::JobConfig& config) {
   return {};
 }
 
+// What is new is this instance's; what was left must be what its manifest says.
+Status settle_whose(Store& store, int data) {
+  if (store.left) {
+    store.instance = store.manifest.instance;
+    return image::refuse_other_containers(data, store.instance, store.path + "/data");
+  }
+  const auto drawn = store::draw_instance_id();
+  if (!drawn) return std::unexpected(drawn.error());
+  store.instance = *drawn;
+  return image::mark_containers(data, store.instance);
+}
+
 // The ground's root holds the journal's directory and the containers'.
 Result<Store> finish(Ground ground, const config::JobConfig& config) {
   Store store;
@@ -80,6 +93,7 @@ Result<Store> finish(Ground ground, const config::JobConfig& config) {
   if (store.was_removed) EFS_TRY(image::finish_removal(root, store.metadata.get(), store.path));
   EFS_TRY(look_at_left(store, config));
   store.kind = ground.options.kind;
+  EFS_TRY(settle_whose(store, ground.options.directory.get()));
   auto backend = make_fsdax(std::move(ground.options));
   if (!backend) return std::unexpected(backend.error());
   store.backend = std::move(*backend);
@@ -148,7 +162,7 @@ Result<Store> set_up_store(const SetUp& how) {
 
 Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, image::Left left, bool made_mount_dir) {
   image::Manifest manifest{.name = config.name, .uid = ::geteuid(), .root_dir = config.root_dir, .mount_dir = config.mount_dir, .results_dir = config.results_dir, .log_file = config.log_file,
-                           .job_file = config.source, .store = store.path, .kind = store.kind, .boot_id = image::boot_id(), .left = left, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .made_mount_dir = made_mount_dir,
+                           .job_file = config.source, .store = store.path, .kind = store.kind, .instance = store.instance, .boot_id = image::boot_id(), .left = left, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .made_mount_dir = made_mount_dir,
                            .members = manifests_of(store, config), .circumstances = config.circumstances};
   // The others first: once the journal's place has a manifest, each of them can be told from what it is not.
   for (std::size_t i = 0; i < store.others.size(); ++i) {

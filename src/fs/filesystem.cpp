@@ -39,7 +39,7 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
   std::unique_ptr<Filesystem> fs(new Filesystem(backend, options));
   if (!options.read_only) {
     WriteLock lock(fs->mutex_);
-    auto fresh = store::Journal::create(fs->medium_, journal_name);
+    auto fresh = store::Journal::create(fs->medium_, journal_name, options.instance);
     if (!fresh && fresh.error().code != EEXIST) return std::unexpected(fresh.error());
     if (fresh) {
       fs->journal_ = std::move(*fresh);

@@ -94,6 +94,7 @@ class Filesystem {
     bool after_power_loss = false;  // the machine went down since the store was written (recovery only)
     bool read_only = false;         // a look at an image: nothing is changed, changes answer EROFS
     bool takeover = false;  // recovery for a mount that lives: the kernel knows inodes, and sends again what was not answered
+    store::InstanceId instance = {};  // of the store: a journal of another one is refused, EUCLEAN
     Rules rules = {};
     bool keeps_atime = false;  // noatime, or mounted read-only
     std::uint64_t segment_size = MappedFile::default_segment_size;  // bytes: see MappedFile

@@ -42,12 +42,12 @@ Status Filesystem::recover() {
 Status Filesystem::replay() {
   const auto carry_out = [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status { return replay_one(stored); };
   if (options_.read_only) {
-    auto end = store::Journal::scan(*medium_, journal_name, carry_out);
+    auto end = store::Journal::scan(*medium_, journal_name, carry_out, options_.instance);
     if (!end) return std::unexpected(end.error());
     recovery_.journal = *end;
     return {};
   }
-  auto journal = store::Journal::open(medium_, journal_name, carry_out, options_.after_power_loss, options_.rules.stop_at_damage);
+  auto journal = store::Journal::open(medium_, journal_name, carry_out, {.after_power_loss = options_.after_power_loss, .verify = options_.rules.stop_at_damage, .instance = options_.instance});
   if (!journal) {
     if (journal.error().code == EIO) note_failed_sync();  // it may be the sync of what it cleared
     return std::unexpected(journal.error());

@@ -48,12 +48,14 @@ class Check {
       auto record = fs::decode(stored.payload);
       if (!record) return std::unexpected(record.error());
       return names_.apply(*record);
-    });
+    }, manifest_.instance);
     if (!end) return find(Severity::damage, "journal", describe(end.error())), false;
     report_.records = end->records;
     report_.journal_bytes = end->size;
     if (end->cut_short) find(Severity::damage, "journal", "it is cut short: " + std::to_string(end->size) + " bytes are not a whole number of chunks");
-    if (end->followed && !rebooted_)
+    if (end->incomplete)
+      find(Severity::damage, "journal", "it ends at record " + std::to_string(end->sequence) + ", before the end of the snapshot with which it began: it is damaged or cut short; the " + std::to_string(end->records) + " records before that are good, and which files the others had nothing can tell");
+    else if (end->followed && !rebooted_)
       find(Severity::damage, "journal", "behind record " + std::to_string(end->sequence) + " lies something that does not verify, and good records follow: it was damaged, or put together of parts; the " + std::to_string(end->records) + " records before it are good");
     else if (end->torn)
       find(Severity::leftover, "journal", "behind record " + std::to_string(end->sequence) + " lies something that does not verify: a record that power loss caught, or damage; the " + std::to_string(end->records) + " records before it are good");
@@ -172,7 +174,7 @@ Severity CheckReport::worst() const {
 }
 
 Result<CheckReport> check_image(const std::string& path) {
-  auto store = find_store(path);
+  auto store = find_own_store(path);
   if (!store) return std::unexpected(store.error());
   auto lock = lock_store(*store, false);
   if (!lock) return std::unexpected(lock.error());
@@ -180,7 +182,7 @@ Result<CheckReport> check_image(const std::string& path) {
 }
 
 Status repair_image(const std::string& path) {
-  auto store = find_store(path);
+  auto store = find_own_store(path);
   if (!store) return std::unexpected(store.error());
   auto lock = lock_store(*store, true);
   if (!lock) return std::unexpected(lock.error());
@@ -191,7 +193,7 @@ Status repair_image(const std::string& path) {
   if (!manifest) return std::unexpected(manifest.error());
   auto backends = open_backends(*store, *manifest, false);
   if (!backends) return std::unexpected(backends.error());
-  auto filesystem = fs::Filesystem::open(*backends->backend, {.metadata_directory = store->metadata.get(), .after_power_loss = manifest->boot_id != boot_id()});
+  auto filesystem = fs::Filesystem::open(*backends->backend, {.metadata_directory = store->metadata.get(), .after_power_loss = manifest->boot_id != boot_id(), .instance = manifest->instance});
   return filesystem ? Status{} : std::unexpected(filesystem.error());
 }
 

@@ -3,6 +3,10 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
 
 #include "backends/fsdax.hpp"
 #include "backends/virtual_device.hpp"
@@ -10,17 +14,26 @@
 namespace efs::image {
 namespace {
 
+constexpr const char* owner_mark = "instance";
+
 UniqueFd open_directory(int at, const char* name) { return UniqueFd(::openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)); }
 
+bool is_of(uid_t owner, const UniqueFd& fd) {
+  struct stat st {};
+  return ::fstat(fd.get(), &st) == 0 && st.st_uid == owner;
+}
+
+// Whose the directory is decides with whose rights it is worked on: what lies in it is to be of the same user.
 Result<Directories> open_store(UniqueFd root, const std::string& path) {
   Directories store{.path = path, .root = std::move(root), .metadata = {}, .data = {}, .owner = 0};
   store.metadata = open_directory(store.root.get(), "meta");
-  struct stat st {};
-  if (!store.metadata || ::fstatat(store.metadata.get(), "journal", &st, AT_SYMLINK_NOFOLLOW) != 0) return fail(ENOENT, path + ": no image of efs is there");
+  struct stat top {}, journal {};
+  if (!store.metadata || ::fstatat(store.metadata.get(), "journal", &journal, AT_SYMLINK_NOFOLLOW) != 0) return fail(ENOENT, path + ": no image of efs is there");
   store.data = open_directory(store.root.get(), "data");
   if (!store.data) return fail(EPROTO, path + ": an image without containers (no directory data)");
-  if (::fstat(store.root.get(), &st) != 0) return fail_errno(path);
-  store.owner = st.st_uid;
+  if (::fstat(store.root.get(), &top) != 0) return fail_errno(path);
+  store.owner = top.st_uid;
+  if (journal.st_uid != store.owner || !is_of(store.owner, store.metadata) || !is_of(store.owner, store.data)) return fail(EPERM, path + ": what is in it does not belong to its owner: somebody else has put it there");
   return store;
 }
 
@@ -31,7 +44,10 @@ Result<Directories> find_store(const std::string& path) {
   if (!root) return fail_errno(path);
   struct stat st {};
   if (::fstatat(root.get(), "meta/journal", &st, AT_SYMLINK_NOFOLLOW) == 0) return open_store(std::move(root), path);
-  if (auto below = open_directory(root.get(), "store"); below && ::fstatat(below.get(), "meta/journal", &st, AT_SYMLINK_NOFOLLOW) == 0) return open_store(std::move(below), path + "/store");
+  if (auto below = open_directory(root.get(), "store"); below && ::fstatat(below.get(), "meta/journal", &st, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (::fstat(root.get(), &st) != 0 || !is_of(st.st_uid, below)) return fail(EPERM, path + "/store does not belong to the owner of " + path);
+    return open_store(std::move(below), path + "/store");
+  }
   const auto manifest = read_manifest(root.get());
   if (!manifest) return fail(ENOENT, path + ": no image of efs is there");
   UniqueFd elsewhere(::open(manifest->store.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -61,16 +77,33 @@ Result<UniqueFd> data_of(const Directories& store, const Manifest& manifest, uns
   if (st.st_uid != store.owner) return fail(EPERM, "it belongs to another user");
   const auto own = read_manifest(root.get());
   if (!own) return fail(own.error().code, "it is not what it was (" + describe(own.error()) + ")");
-  if (own->name != manifest.name || own->store != manifest.store || own->place != place) return fail(EPROTO, "it is another instance's");
+  if (own->name != manifest.name || own->store != manifest.store || own->place != place || own->instance.contradicts(manifest.instance)) return fail(EPROTO, "it is another instance's");
   UniqueFd data = open_directory(root.get(), "data");
   if (!data) return fail(ENOENT, "it has no directory data");
+  EFS_TRY(refuse_other_containers(data.get(), manifest.instance, "its data"));
   return data;
 }
 
 }  // namespace
 
+Status mark_containers(int data, const store::InstanceId& instance) {
+  const std::string text = store::to_string(instance);
+  if (::unlinkat(data, owner_mark, 0) != 0 && errno != ENOENT) return fail_errno(std::string("data/") + owner_mark);
+  if (::symlinkat(text.c_str(), data, owner_mark) != 0 || ::fsync(data) != 0) return fail_errno(std::string("data/") + owner_mark);
+  return {};
+}
+
+Status refuse_other_containers(int data, const store::InstanceId& instance, const std::string& path) {
+  std::array<char, 64> text{};
+  const ssize_t length = ::readlinkat(data, owner_mark, text.data(), text.size());
+  const auto there = length > 0 ? store::instance_id_of({text.data(), static_cast<std::size_t>(length)}) : store::InstanceId{};
+  if (!there.contradicts(instance)) return {};
+  return fail(EUCLEAN, path + ": the containers are another instance's (" + store::to_string(there) + ", and this store is that of " + store::to_string(instance) + "); somebody has put them here, and nothing is changed. Put the store's own ones back");
+}
+
 Result<Backends> open_backends(const Directories& store, const Manifest& manifest, bool read_only) {
   Backends all;
+  EFS_TRY(refuse_other_containers(store.data.get(), manifest.instance, store.path + "/data"));
   auto first = open_one(UniqueFd(::fcntl(store.data.get(), F_DUPFD_CLOEXEC, 0)), manifest.kind, read_only);
   if (!first) return std::unexpected(first.error());
   if (manifest.members.size() < 2) {
@@ -92,6 +125,12 @@ Result<Backends> open_backends(const Directories& store, const Manifest& manifes
   return all;
 }
 
+Result<Directories> find_own_store(const std::string& path) {
+  auto store = find_store(path);
+  if (store && ::geteuid() == 0 && store->owner != 0) return fail(EPERM, store->path + " belongs to user " + std::to_string(store->owner) + ", and root works on it as that user only");
+  return store;
+}
+
 Result<UniqueFd> lock_store(const Directories& store, bool exclusive) {
   UniqueFd fd(::openat(store.metadata.get(), "lock", (exclusive ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!fd) {
@@ -107,7 +146,7 @@ Result<UniqueFd> lock_store(const Directories& store, bool exclusive) {
 
 Result<Image> open_image(const std::string& path) {
   Image image;
-  auto found = find_store(path);
+  auto found = find_own_store(path);
   if (!found) return std::unexpected(found.error());
   image.directories = std::move(*found);
   auto lock = lock_store(image.directories, false);
@@ -125,7 +164,7 @@ Result<Image> open_image(const std::string& path) {
   if (!backends) return std::unexpected(backends.error());
   image.backend = std::move(backends->backend);
   image.missing = std::move(backends->missing);
-  auto filesystem = fs::Filesystem::open(*image.backend, {.metadata_directory = metadata, .after_power_loss = image.rebooted, .read_only = true});
+  auto filesystem = fs::Filesystem::open(*image.backend, {.metadata_directory = metadata, .after_power_loss = image.rebooted, .read_only = true, .instance = image.manifest.instance});
   if (!filesystem) return fail(filesystem.error().code, image.directories.path + ": " + describe(filesystem.error()));
   image.filesystem = std::move(*filesystem);
   return image;

@@ -33,6 +33,16 @@ Result<Backends> open_backends(const Directories& store, const Manifest& manifes
 /// text where no store is found there.
 Result<Directories> find_store(const std::string& path);
 
+/// The same for who reads what is in it or changes it: EPERM where that is root and the store another user's. What is there
+/// is the user's word, and may have become another store since it was looked for.
+Result<Directories> find_own_store(const std::string& path);
+
+/// Says in a directory of containers whose they are, by a symbolic link `instance` that leads nowhere. Durable on return.
+Status mark_containers(int data, const store::InstanceId& instance);
+
+/// EUCLEAN with a text where they are another instance's. `path`: of the directory, for the text.
+Status refuse_other_containers(int data, const store::InstanceId& instance, const std::string& path);
+
 /// Holds the store against its next user: exclusively for one who changes it. EBUSY while another does.
 Result<UniqueFd> lock_store(const Directories& store, bool exclusive);
 

@@ -133,6 +133,7 @@ Result<Manifest> read_manifest(int directory) {
     m.store = json.at("store");
     m.kind = json.at("kind");
     m.boot_id = json.at("boot_id");
+    m.instance = store::instance_id_of(json.value("instance", ""));
     m.node = json.value("node_number", 0U);
     m.nodes = json.value("nodes", 1U);
     m.merge_since = json.value("merge_since", Nanoseconds{0});
@@ -160,6 +161,7 @@ Status write_manifest(int directory, const Manifest& m) {
                             {"variables", m.circumstances.variables}, {"settings", m.circumstances.settings}, {"user", m.circumstances.user}, {"home", m.circumstances.home}, {"node", m.circumstances.node}};
   for (const auto& member : m.members) json["members"].push_back({{"id", member.id}, {"path", member.path}, {"kind", member.kind}});
   if (m.place != 0) json["place"] = m.place;
+  if (m.instance.known()) json["instance"] = store::to_string(m.instance);
   return write_in_turns(directory, manifest_name, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 

@@ -14,6 +14,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "config/job_config.hpp"
+#include "store/instance_id.hpp"
 
 namespace efs::image {
 
@@ -40,6 +41,7 @@ struct Manifest {
   std::string job_file;  // as it was named, for people
   std::string store;     // absolute: the directory that holds meta and data
   std::string kind;      // dram or fsdax
+  store::InstanceId instance;  // of the store, which a later instance of the name goes on with
   std::string boot_id;   // of the machine when it was last in use: another one now means power loss or reboot
   Left left = Left::in_use;
   unsigned node = 0, nodes = 1;  // of the job's; and when it began, by the PFS's clock: stage/merge.hpp

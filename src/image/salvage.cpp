@@ -45,15 +45,23 @@ class Everything final : public stage::Buffer {
 
 // What the job removed goes only where nothing that it made instead can have been lost, and from no place that it did not know.
 bool may_remove(const Image& image, const SalvageOptions& options) {
-  return options.to.empty() && !image.rebooted && image.missing.empty() && image.filesystem->recovery().emptied.empty();
+  return options.to.empty() && !image.rebooted && image.missing.empty() && image.filesystem->recovery().emptied.empty() && !image.filesystem->recovery().journal.incomplete;
 }
 
 // Which backend a file was in is known by its container only.
 std::string lost_reason(const Image& image) {
-  if (image.missing.empty()) return "power loss took its content before the first fsync";
+  if (image.missing.empty()) return image.rebooted ? "power loss took its content before the first fsync" : "its content is gone: somebody has removed it from the store";
   std::string reason = "its content was in a backend that is gone";
   for (const auto& missing : image.missing) reason += "; " + missing;
   return reason;
+}
+
+stage::ReceiptEntry failed_entry(const std::string& path, const std::string& reason) {
+  stage::ReceiptEntry entry;
+  entry.path = path;
+  entry.action = stage::Action::failed;
+  entry.reason = reason;
+  return entry;
 }
 
 // What the records say is checksummed. What programs wrote into containers went past everybody who could vouch for it.
@@ -68,13 +76,9 @@ void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::Wa
     entry.action = stage::Action::failed;
     entry.reason = "what was brought out is not what was staged in, though no program has changed it: somebody has exchanged its container, or cut it short; the PFS has it";
   }
-  for (const auto& path : image.filesystem->recovery().emptied) {
-    stage::ReceiptEntry entry;
-    entry.path = path;
-    entry.action = stage::Action::failed;
-    entry.reason = lost_reason(image);
-    receipt.entries.push_back(std::move(entry));
-  }
+  const auto& met = image.filesystem->recovery();
+  if (met.journal.incomplete) receipt.entries.push_back(failed_entry(".", "the journal is damaged or cut short: it had names of which nothing is known any more"));
+  for (const auto& path : met.emptied) receipt.entries.push_back(failed_entry(path, lost_reason(image)));
   stage::settle(receipt);
 }
 
@@ -82,6 +86,7 @@ std::string note_of(const Image& image) {
   const auto& recovery = image.filesystem->recovery();
   std::string note = "salvaged from " + image.directories.path + ": " + std::to_string(recovery.journal.records) + " records verified";
   if (recovery.journal.torn) note += "; what lies behind the last of them does not verify and was left out";
+  if (recovery.journal.incomplete) note += "; the journal ends before the end of the snapshot with which it began: files may be missing here";
   note += image.rebooted ? "; the machine was restarted since: content that was not synced may be older or in part" : "; the machine was not restarted since: content is as the programs left it";
   for (const auto& missing : image.missing) note += "; backend " + missing;
   if (!recovery.dropped.empty()) note += "; " + std::to_string(recovery.dropped.size()) + " clean files were left out, as power loss may have taken their content (the PFS has them)";

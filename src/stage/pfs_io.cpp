@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "base/mutex.hpp"
+#include "config/paths.hpp"
 #include "fs/acl.hpp"
 #include "stage/merge.hpp"
 
@@ -47,15 +48,14 @@ Result<UniqueFd> walk_beneath(int root, std::string_view path, int flags, mode_t
   int at = root;
   for (auto slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/')) {
     const std::string name(path.substr(0, slash));
-    if (name == "..") return fail(EXDEV);
+    path.remove_prefix(slash + 1);
+    if (name.empty()) continue;
     auto next = fd_of(retried([&] { return ::openat(at, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
     if (!next) return next;
     held = std::move(*next);
     at = held.get();
-    path.remove_prefix(slash + 1);
   }
-  if (path == "..") return fail(EXDEV);
-  const std::string name(path);
+  const std::string name(path.empty() ? "." : path);
   return fd_of(retried([&] { return ::openat(at, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode); }));
 }
 
@@ -66,6 +66,8 @@ class PosixPfs : public PfsIo {
   }
 
   Result<UniqueFd> open_beneath(int root, const std::string& path, int flags, mode_t mode) override {
+    // openat2 would take a path that comes back; the walk, none.
+    if (path.starts_with('/') || config::has_dot_dot(path)) return fail(EXDEV);
     const std::string& relative = path.empty() ? here_ : path;
     open_how how{};
     how.flags = static_cast<std::uint64_t>(flags | O_NOFOLLOW | O_CLOEXEC);

@@ -30,7 +30,7 @@ class PfsIo {
   /// openat(2) with O_CLOEXEC.
   virtual Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode = 0) = 0;
   /// The same for a relative path of any depth that stays below `root` and passes no symbolic link: ELOOP or
-  /// ENOTDIR where one is met. "" is the root itself.
+  /// ENOTDIR where one is met; EXDEV where the path is absolute or a component is "..". "" is the root itself.
   virtual Result<UniqueFd> open_beneath(int root, const std::string& path, int flags, mode_t mode = 0) = 0;
 
   /// May be short, as pread(2) and pwrite(2) are.

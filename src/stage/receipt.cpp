@@ -205,7 +205,7 @@ void list_names(std::string& text, const Receipt& receipt, Action action, std::s
   for (const auto& entry : receipt.entries) {
     if (entry.action != action || ++all > names) continue;
     ++listed;
-    text += std::string("  ") + name_of(action) + ": " + entry.path + (entry.reason.empty() ? "" : ": " + entry.reason) + "\n";
+    text += std::string("  ") + name_of(action) + ": " + printable(entry.path) + (entry.reason.empty() ? "" : ": " + printable(entry.reason, true)) + "\n";
   }
   if (all > listed) text += "  ... and " + std::to_string(all - listed) + " more " + name_of(action) + (names == names_shown ? " (all are in the receipt)\n" : "\n");
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The journal's bytes. Little-endian, version 2; described in src/store/README.md.
+// The journal's bytes. Little-endian, version 3; described in src/store/README.md.
 
 #include <array>
 #include <bit>
@@ -9,9 +9,10 @@
 namespace efs::store {
 
 inline constexpr std::array<char, 8> journal_magic{'E', 'F', 'S', 'J', 'R', 'N', 'L', '\0'};
-inline constexpr std::uint32_t journal_version = 2;
+inline constexpr std::uint32_t journal_version = 3;
 inline constexpr std::uint64_t journal_chunk = 4u << 20;  // bytes; no record crosses a multiple of it
 inline constexpr std::uint64_t record_alignment = 8;
+inline constexpr std::uint64_t unfinished = UINT64_MAX;
 
 struct JournalHeader {
   std::array<char, 8> magic;
@@ -19,11 +20,12 @@ struct JournalHeader {
   std::uint32_t header_size;
   std::uint64_t first_sequence;  // of the first record that follows
   std::uint64_t chunk;
-  std::array<std::uint8_t, 24> unused;
+  std::uint64_t complete_to;     // the last record that was in it when it got its name; unfinished: it has never got one
+  std::array<std::uint8_t, 16> instance;  // of the store: see instance_id.hpp
   std::uint64_t checksum;        // XXH3 of all before it
 };
 static_assert(sizeof(JournalHeader) == 64);
-static_assert(offsetof(JournalHeader, version) == 8 && offsetof(JournalHeader, first_sequence) == 16 && offsetof(JournalHeader, chunk) == 24 && offsetof(JournalHeader, checksum) == 56);
+static_assert(offsetof(JournalHeader, version) == 8 && offsetof(JournalHeader, first_sequence) == 16 && offsetof(JournalHeader, chunk) == 24 && offsetof(JournalHeader, complete_to) == 32 && offsetof(JournalHeader, instance) == 40 && offsetof(JournalHeader, checksum) == 56);
 static_assert(std::endian::native == std::endian::little, "the medium is little-endian and the code copies native integers");
 
 struct RecordHeader {

@@ -26,8 +26,8 @@ std::uint64_t record_checksum(const RecordHeader& header, std::span<const std::b
   return checksum(summed);
 }
 
-JournalHeader make_header(std::uint64_t first_sequence) {
-  JournalHeader header{.magic = journal_magic, .version = journal_version, .header_size = sizeof(JournalHeader), .first_sequence = first_sequence, .chunk = journal_chunk, .unused = {}, .checksum = 0};
+JournalHeader make_header(std::uint64_t first_sequence, std::uint64_t complete_to, const InstanceId& instance) {
+  JournalHeader header{.magic = journal_magic, .version = journal_version, .header_size = sizeof(JournalHeader), .first_sequence = first_sequence, .chunk = journal_chunk, .complete_to = complete_to, .instance = instance.bytes, .checksum = 0};
   header.checksum = checksum(bytes_of(header, offsetof(JournalHeader, checksum)));
   return header;
 }
@@ -43,7 +43,7 @@ std::string new_name(const std::string& name) { return name + ".new"; }
 std::uint64_t Journal::record_size(std::size_t payload) { return aligned(sizeof(RecordHeader) + payload); }
 
 // A journal without records under the name "NAME.new".
-Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::string& name, std::uint64_t first_sequence) {
+Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::string& name, std::uint64_t first_sequence, const InstanceId& instance) {
   EFS_TRY(medium->remove(new_name(name)));
   Journal journal;
   journal.medium_ = std::move(medium);
@@ -52,16 +52,26 @@ Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::
   if (!file) return std::unexpected(file.error());
   journal.file_ = std::move(*file);
   EFS_TRY(journal.grow(journal_chunk));
-  EFS_TRY(journal.map_chunk(0));
-  journal.put(bytes_of(make_header(first_sequence)), 0);
+  journal.end_.first_sequence = first_sequence;
+  journal.end_.instance = instance;
+  EFS_TRY(journal.write_header(unfinished));
   journal.end_.tail = sizeof(JournalHeader);
   journal.sequence_ = first_sequence - 1;
   journal.batch_ = true;
   return journal;
 }
 
-// R5: the rename is the switch; before it the old journal counts, after it the new one. What it leads to is durable.
+Status Journal::write_header(std::uint64_t complete_to) {
+  if (chunk_ == nullptr || chunk_index_ != 0) EFS_TRY(map_chunk(0));
+  end_.complete_to = complete_to;
+  put(bytes_of(make_header(end_.first_sequence, complete_to, end_.instance)), 0);
+  return {};
+}
+
+// R5: the rename is the switch; before it the old journal counts, after it the new one. What it leads to is durable, and so all
+// of it has to be there whenever it is read.
 Status Journal::take_the_name(bool* switched) {
+  EFS_TRY(write_header(sequence_));
   file_->drain();
   batch_ = false;
   EFS_TRY(file_->sync());
@@ -70,17 +80,17 @@ Status Journal::take_the_name(bool* switched) {
   return medium_->sync_names();
 }
 
-Result<Journal> Journal::create(std::shared_ptr<Medium> medium, const std::string& name) {
+Result<Journal> Journal::create(std::shared_ptr<Medium> medium, const std::string& name, const InstanceId& instance) {
   if (auto there = medium->open(name, true); there || there.error().code != ENOENT) return there ? fail(EEXIST, "journal " + name) : std::unexpected(there.error());
   bool switched = false;
-  auto journal = make_beside(medium, name, 1);
+  auto journal = make_beside(medium, name, 1, instance);
   Status status = journal ? journal->take_the_name(&switched) : std::unexpected(journal.error());
   if (status) return journal;
   (void)medium->remove(switched ? name : new_name(name));
   return std::unexpected(status.error());
 }
 
-Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, bool after_power_loss, bool verify) {
+Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, const JournalOptions& options) {
   Journal journal;
   journal.medium_ = std::move(medium);
   journal.name_ = name;
@@ -88,11 +98,11 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
   if (!file) return std::unexpected(file.error());
   journal.file_ = std::move(*file);
   EFS_TRY(journal.read_header());
+  EFS_TRY(journal.refuse_other(options.instance));
   if (journal.end_.cut_short) EFS_TRY(journal.grow(whole_chunks(journal.end_.size)));
   EFS_TRY(journal.map_chunk(0));
-  EFS_TRY(journal.replay_all(replay, verify));
-  if (journal.end_.followed && !after_power_loss)
-    return fail(EUCLEAN, "journal " + name + ": it is damaged behind record " + std::to_string(journal.end_.sequence) + ", and good records follow; nothing of them is removed. efs salvage brings out what was there before them");
+  EFS_TRY(journal.replay_all(replay, options.verify));
+  EFS_TRY(journal.refuse_damage(options.after_power_loss));
   EFS_TRY(journal.clear_behind_tail());
   EFS_TRY(journal.medium_->remove(new_name(name)));
   // R5: who made the switch may have died before this, and what is appended here must not be in a journal that power loss takes.
@@ -101,13 +111,29 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
   return journal;
 }
 
-Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay) {
+Status Journal::refuse_other(const InstanceId& instance) const {
+  if (!end_.instance.contradicts(instance)) return {};
+  return fail(EUCLEAN, "journal " + name_ + ": it is another instance's (" + to_string(end_.instance) + ", and this store is that of " + to_string(instance) + "); somebody has put it here, and nothing is changed. Put the store's own one back");
+}
+
+Status Journal::refuse_damage(bool after_power_loss) const {
+  const std::string last = std::to_string(end_.sequence);
+  if (end_.incomplete)
+    return fail(EUCLEAN, "journal " + name_ + ": it ends at record " + last + " and " + (end_.complete_to == unfinished ? "was never finished" : "had all up to " + std::to_string(end_.complete_to) + " when it was written") +
+                             ": it is damaged or cut short, and nothing can tell what is missing; nothing is removed. efs salvage brings out what is left");
+  if (end_.followed && !after_power_loss)
+    return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last + ", and good records follow; nothing of them is removed. efs salvage brings out what was there before them");
+  return {};
+}
+
+Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay, const InstanceId& instance) {
   Journal journal;
   journal.name_ = name;
   auto file = medium.open(name, true);
   if (!file) return std::unexpected(file.error());
   journal.file_ = std::move(*file);
   EFS_TRY(journal.read_header());
+  EFS_TRY(journal.refuse_other(instance));
   journal.allocated_ = whole_chunks(journal.end_.size);
   EFS_TRY(journal.replay_all(replay));
   return journal.end_;
@@ -132,6 +158,8 @@ Status Journal::read_header() {
     return fail(EPROTO, "journal " + name_ + ": written by another version of efs (format " + std::to_string(header.version) + ")");
   end_.tail = sizeof(JournalHeader);
   end_.first_sequence = header.first_sequence;
+  end_.complete_to = header.complete_to;
+  end_.instance.bytes = header.instance;
   sequence_ = end_.sequence = header.first_sequence - 1;
   return {};
 }
@@ -162,6 +190,7 @@ Status Journal::replay_all(const Replay& replay, bool verify) {
     tail += record_size(header.length);
   }
   end_.sequence = sequence_;
+  end_.incomplete = sequence_ < end_.complete_to;
   if (tail < allocated_ && tail / journal_chunk != chunk_index_) EFS_TRY(map_chunk(tail / journal_chunk));
   if (tail < allocated_) end_.torn = !all_zero({chunk_ + tail % journal_chunk, journal_chunk - tail % journal_chunk});
   end_.followed = end_.torn && is_followed();
@@ -257,7 +286,7 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
 
 Status Journal::replace(const std::function<Status(Journal&)>& write, bool* switched) {
   bool done = false;
-  auto next = make_beside(medium_, name_, sequence_ + 1);
+  auto next = make_beside(medium_, name_, sequence_ + 1, end_.instance);
   Status status = next ? write(*next) : std::unexpected(next.error());
   if (status) status = next->take_the_name(&done);
   if (switched != nullptr) *switched = done;

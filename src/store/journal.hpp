@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "store/instance_id.hpp"
 #include "store/medium.hpp"
 
 namespace efs::store {
@@ -31,8 +32,17 @@ struct ReplayEnd {
   std::uint64_t tail = 0;       // bytes: where the next record goes
   std::uint64_t size = 0;       // bytes of the file
   bool torn = false;            // something is behind the last good record: a store that power loss caught, or damage
+  InstanceId instance;          // whose it is, by its own word
+  std::uint64_t complete_to = 0;  // the last record that was in it when it got its name
+  bool incomplete = false;      // it ends before that: neither a death nor power loss leaves that
   bool followed = false;        // torn, and good records lie behind that: no death of ours leaves that, power loss may
   bool cut_short = false;       // the file does not end where a chunk ends
+};
+
+struct JournalOptions {
+  bool after_power_loss = true;  // else what no death of ours leaves is damage
+  bool verify = true;            // false breaks R2, for the crash tests: checksums are not looked at
+  InstanceId instance;           // of the store: a journal of another one is refused
 };
 
 /// Not thread-safe: the caller's namespace lock orders appends (and so the sequence).
@@ -41,18 +51,18 @@ class Journal {
   static constexpr std::size_t max_payload = 256 * 1024;  // bytes
 
   /// An empty journal named `name` (EEXIST if there is one): made beside it and renamed when it is whole and durable.
-  static Result<Journal> create(std::shared_ptr<Medium> medium, const std::string& name);
+  static Result<Journal> create(std::shared_ptr<Medium> medium, const std::string& name, const InstanceId& instance = {});
 
   /// An existing journal: calls `replay` for every record that verifies, in order, and stops at the first that does
   /// not (rule R2). What lies behind that is cleared, durably, before this returns: a record of before must never
   /// verify behind one of after. A snapshot that was not finished is removed. Appends continue there, without a
-  /// reserve until set_reserve(). EPROTO with a text where the header is not ours or `replay` refuses a record. EUCLEAN where good
-  /// records follow what does not verify, and no power loss can explain that: then nothing is changed.
-  /// `verify` false breaks R2, for the crash tests: checksums are not looked at.
-  static Result<Journal> open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, bool after_power_loss = true, bool verify = true);
+  /// reserve until set_reserve(). EPROTO with a text where the header is not ours or `replay` refuses a record. EUCLEAN where the
+  /// journal is another instance's, ends before it is complete, or good records follow what does not verify and no power loss
+  /// can explain that: then nothing is changed.
+  static Result<Journal> open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, const JournalOptions& options = {});
 
-  /// The same without changing a byte.
-  static Result<ReplayEnd> scan(Medium& medium, const std::string& name, const Replay& replay);
+  /// The same without changing a byte; damage is told in the answer.
+  static Result<ReplayEnd> scan(Medium& medium, const std::string& name, const Replay& replay, const InstanceId& instance = {});
 
   /// Appends and, on persistent memory, persists: when it returns the record survives what the store survives.
   /// `reserve` changes what is kept back for later releases: a record that creates a name passes what its removal
@@ -89,13 +99,16 @@ class Journal {
 
  private:
   Journal() = default;
-  static Result<Journal> make_beside(std::shared_ptr<Medium> medium, const std::string& name, std::uint64_t first_sequence);
+  static Result<Journal> make_beside(std::shared_ptr<Medium> medium, const std::string& name, std::uint64_t first_sequence, const InstanceId& instance);
   Status take_the_name(bool* switched);
+  Status write_header(std::uint64_t complete_to);
   Status grow(std::uint64_t wanted_end);
   Status map_chunk(std::uint64_t index);
   void put(std::span<const std::byte> bytes, std::uint64_t at);
   Status read_header();
   Status replay_all(const Replay& replay, bool verify = true);
+  Status refuse_other(const InstanceId& instance) const;
+  Status refuse_damage(bool after_power_loss) const;
   bool is_followed();
   Status clear_behind_tail();
 

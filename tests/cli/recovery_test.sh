@@ -395,6 +395,25 @@ started "$JOB"
 check 'with the journal back it goes on' worked "$MNT"
 check 'stop' "$EFS" stop damaged
 
+# --- parts of another instance's: nothing but what they say of themselves tells them apart ---
+fresh other; started "$JOB"; work; kill_both other
+fresh swapped; started "$JOB"; work; kill_both swapped
+store=$EFS_RUNTIME_DIR/swapped/store other=$EFS_RUNTIME_DIR/other/store
+put_in() {  # put_in PART WHAT
+  mv "$store/$1" "$store/$1.own"; cp -a "$other/$1" "$store/$1"
+  check_exit "$2 of another instance: check-image" 1 'damage: .*another instance' "$EFS" check-image swapped
+  check_exit "$2 of another instance: salvage" 1 'another instance' "$EFS" salvage swapped
+  check_exit "$2 of another instance: no start" 1 'another instance' "$EFS" start "$JOB"
+  check "$2 of another instance: nothing was removed" diff -r --no-dereference "$other/$1" "$store/$1"
+  rm -r "$store/$1"; mv "$store/$1.own" "$store/$1"
+}
+put_in meta/journal 'a journal'
+put_in data containers
+started "$JOB"
+check 'with its own it goes on' worked "$MNT"
+check 'stop' "$EFS" stop swapped
+check 'and the other' "$EFS" clean --force other
+
 # --- snapshots in a running daemon ---
 fresh grown
 started "$JOB"

@@ -36,7 +36,7 @@ if [ -z "$compiler" ] || ! echo 'extern "C" int LLVMFuzzerTestOneInput(const uns
 else
   base=(base/checksum.cpp base/result.cpp)
   log=(-lxxhash)
-  target replay store/journal.cpp store/medium.cpp fs/namespace.cpp fs/snapshot.cpp fs/inode.cpp fs/record.cpp "${base[@]}" -- -lpmem "${log[@]}"
+  target replay store/instance_id.cpp store/journal.cpp store/medium.cpp fs/namespace.cpp fs/snapshot.cpp fs/inode.cpp fs/record.cpp "${base[@]}" -- -lpmem "${log[@]}"
   target job_file $(cd "$source/src" && ls config/*.cpp) base/text.cpp "${base[@]}" -- -lyaml-cpp "${log[@]}"
   target control control/protocol.cpp base/result.cpp -- 
 fi

@@ -53,7 +53,7 @@ void append(std::vector<std::byte>& to, const void* data, std::size_t length) {
 }
 
 std::vector<std::byte> journal_of(std::span<const std::byte> input) {
-  store::JournalHeader header{.magic = store::journal_magic, .version = store::journal_version, .header_size = sizeof header, .first_sequence = 1, .chunk = store::journal_chunk, .unused = {}, .checksum = 0};
+  store::JournalHeader header{.magic = store::journal_magic, .version = store::journal_version, .header_size = sizeof header, .first_sequence = 1, .chunk = store::journal_chunk, .complete_to = 0, .instance = {}, .checksum = 0};
   header.checksum = checksum({reinterpret_cast<const std::byte*>(&header), offsetof(store::JournalHeader, checksum)});
   std::vector<std::byte> journal;
   append(journal, &header, sizeof header);

@@ -83,6 +83,13 @@ stages() {  # of every operation on a quiet mount; all of them: tests/soak/kill_
   every_stage stages-daemon spin=0,daemon-io --random "$random" --seed "$seed"
 }
 
+successors() {  # killed while they take over; all stages of that: tests/soak/kill_points.sh
+  local i
+  every_stage takeovers spin=0 --kill successor --random "$points" --seed "$seed"
+  every_stage takeovers-daemon spin=0,daemon-io --kill successor --random $((points / 2)) --seed "$seed"
+  for ((i = 0; i < 1 + points / 16; i++)); do given_up "given-up$i" spin=0 $((seed + i)); done
+}
+
 # Loads and unloads: what was under way, and what can be proved afterwards of files that are open.
 under_way() {
   local id waiter code pid count
@@ -254,6 +261,7 @@ daemon
 user
 kill_points
 stages
+successors
 under_way
 starts
 real_programs

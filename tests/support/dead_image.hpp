@@ -52,6 +52,7 @@ class DeadImage {
   struct Kind {
     bool in_place = false;  // with `deletions: propagate`
     std::string name = "job";
+    bool snapshot = false;  // the journal begins with one
   };
   DeadImage() : DeadImage(Kind{}) {}
   explicit DeadImage(const Kind& kind) : kind_(kind) {
@@ -60,6 +61,8 @@ class DeadImage {
     put(pfs() + "/input/clean", "never touched");
     put(pfs() + "/input/sub/removed", "the job removes it");
     work();
+    if (kind_.snapshot) make_snapshot();
+    mark_containers();
     write_manifest();
   }
 
@@ -67,6 +70,7 @@ class DeadImage {
   std::string journal() const { return store() + "/meta/journal"; }
   std::string pfs() const { return top_.path() + "/pfs"; }
   std::string results() const { return kind_.in_place ? pfs() : top_.path() + "/out"; }
+  const store::InstanceId& instance() const { return instance_; }
   /// Where the container of a file lies.
   std::string container(const std::string& path) const {
     char text[64];
@@ -89,7 +93,8 @@ class DeadImage {
   static void put(const std::string& path, const std::string& content) { std::ofstream(path, std::ios::binary) << content; }
 
   /// The manifest says that it was left on this machine, and since when it is up.
-  void write_manifest(const std::string& boot = boot_id()) const {
+  void write_manifest(const std::string& boot = boot_id()) const { write_manifest_of(instance_, boot); }
+  void write_manifest_of(const store::InstanceId& instance, const std::string& boot = boot_id()) const {
     const UniqueFd meta = open_meta();
     image::Manifest manifest;
     manifest.name = kind_.name;
@@ -100,6 +105,7 @@ class DeadImage {
     manifest.job_file = "job.yaml";
     manifest.store = store();
     manifest.kind = "fsdax";
+    manifest.instance = instance;
     manifest.boot_id = boot;
     const std::string results_line = kind_.in_place ? "  in-place: true\n  deletions: propagate\n" : "  results-dir: " + results() + "\n";
     const std::string job = "global-settings:\n  root-dir: " + pfs() + "\n  mount-dir: " + manifest.mount_dir + "\n" + results_line + "backends:\n  - id: ram\n    type: DRAM\n    capacity: 128 MiB\nresources: [ [ path: input, flags: persistent ] ]\n";
@@ -109,6 +115,17 @@ class DeadImage {
   UniqueFd open_meta() const { return UniqueFd(::open((store() + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)); }
 
  private:
+  // Of all that there is, with one record behind it.
+  void make_snapshot() {
+    const UniqueFd meta = open_meta();
+    const auto backend = open_containers(store());
+    const auto filesystem = fs::Filesystem::open(*backend, {.metadata_directory = meta.get(), .smallest_compaction = 1, .instance = instance_}).value();
+    for (const char* name : {"in-the-snapshot", "behind-it"}) make(*filesystem, fs::root_ino, name, S_IFREG | 0644);
+  }
+  void mark_containers() {
+    const UniqueFd data(::open((store() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    must(image::mark_containers(data.get(), instance_));
+  }
   std::uint64_t make(fs::Filesystem& filesystem, std::uint64_t parent, const std::string& path, mode_t mode, const std::string& content = {}) {
     const auto made = filesystem.make_node({}, parent, std::filesystem::path(path).filename(), mode, 0).value();
     if (!content.empty()) (void)filesystem.write({}, made.ino, std::as_bytes(std::span(content)), 0).value();
@@ -120,7 +137,7 @@ class DeadImage {
   void work() {
     const UniqueFd meta = open_meta();
     const auto backend = open_containers(store());
-    const auto filesystem = fs::Filesystem::open(*backend, {.metadata_directory = meta.get()}).value();
+    const auto filesystem = fs::Filesystem::open(*backend, {.metadata_directory = meta.get(), .instance = instance_}).value();
     fs::Staging staging(*filesystem);
     config::JobConfig config;
     config.name = kind_.name;
@@ -157,6 +174,7 @@ class DeadImage {
   }
 
   const Kind kind_;
+  const store::InstanceId instance_ = store::draw_instance_id().value();
   TempDirectory top_{"/dev/shm"};
   std::map<std::string, std::uint64_t> inodes_;
 };

@@ -1,7 +1,10 @@
 // Does each operation with a quiet worker and kills it at every stage: at each of its system calls, before it and after it,
 // and at the functions between which a request goes from one state to the next. What the operation gives, and what is
 // there afterwards, must be what a native file system gives.
-//   efs-kill-points [--random N] [--steps N] [--seed N] [--only NAME] SUPERVISOR EFSD EFS INSTANCE MOUNT NATIVE PFS RESULTS
+//   efs-kill-points [--kill WHOM] [--random N] [--steps N] [--seed N] [--only NAME] SUPERVISOR EFSD EFS INSTANCE MOUNT NATIVE PFS RESULTS
+// --kill worker: as above. --kill successor: the worker at a stage that is drawn, and then the one that takes over at each
+// of its own, from its first instruction on. --kill all: each successor at the same stage, until the supervisor gives up:
+// who waits for the mount must get an error then.
 // --random: N of the points, drawn. --steps: N more kills for each operation, each after a number of instructions that is
 // drawn: within the copy of a record, too. Exit code 0: nobody noticed; 1: somebody did; 2: usage.
 #include <dirent.h>
@@ -23,8 +26,10 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -54,18 +59,23 @@ constexpr long never = -1;
 constexpr const char* stages[] = {"efs2fs10Filesystem6commitE", "efs2fs10Filesystem14apply_appendedE", "efs2fs10Filesystem14compact_if_dueE", "efs5store7Journal6appendE", "efs5store7Journal3putE",
                                   "efs2fs9Namespace5applyE", "efs2fs10Filesystem4reapE", "efs2fs10Filesystem16remove_containerE", "efs4fuse12BackingTable7acquireE", "efs4fuse12BackingTable7releaseE"};
 
-std::vector<std::uint64_t> stage_offsets(const std::string& program) {
+// Of a takeover: where one part of the state is restored and the next is not.
+constexpr const char* takeover_stages[] = {"efs6daemon8Instance9take_overE", "efs6daemon8Instance10open_storeE", "efs6daemon8Instance15open_filesystemE", "efs6daemon5Tasks7inheritE", "efs2fs10Filesystem7recoverE", "efs2fs10Filesystem6replayE",
+                                           "efs2fs10Filesystem14secure_journalE", "efs2fs10Filesystem15rebuild_reserveE", "efs2fs10Filesystem15settle_namelessE", "efs2fs10Filesystem16match_containersE", "efs2fs10Filesystem18compact_inheritedE",
+                                           "efs5store7Journal17clear_behind_tailE", "efs5store7Journal13take_the_nameE", "efs4fuse7Session7inheritE", "efs4fuse7Session9take_overE", "efs4fuse12BackingTable7inheritE", "efs2fs10Filesystem6commitE"};
+
+std::vector<std::uint64_t> stage_offsets(const std::string& program, std::span<const char* const> wanted) {
   FILE* names = ::popen(("nm --defined-only " + program + " 2>/dev/null").c_str(), "r");
   std::vector<std::uint64_t> found;
   char line[4096];
   while (names != nullptr && std::fgets(line, sizeof line, names) != nullptr) {
     const std::string_view text(line);
     if (text.size() < 20 || (text[17] != 'T' && text[17] != 't' && text[17] != 'W') || text.find(".cold") != text.npos) continue;
-    for (const char* stage : stages)
+    for (const char* stage : wanted)
       if (text.find(stage) != text.npos) found.push_back(std::strtoull(line, nullptr, 16));
   }
   if (names != nullptr) ::pclose(names);
-  if (found.empty()) std::fprintf(stderr, "%s: none of the functions between record and answer has a name (is it stripped?)\n", program.c_str()), std::exit(2);
+  if (found.empty()) std::fprintf(stderr, "%s: none of the functions at which a stage begins has a name (is it stripped?)\n", program.c_str()), std::exit(2);
   return found;
 }
 
@@ -76,16 +86,60 @@ pid_t child_of(pid_t supervisor) {
   return pid;
 }
 
-/// A process that is traced from attach() until it is killed.
+/// From here on the supervisor's next child is stopped before its first instruction, and traced. The supervisor itself is left
+/// alone as soon as there is one.
+class Birth {
+ public:
+  explicit Birth(pid_t supervisor) : supervisor_(supervisor) {
+    if (::ptrace(PTRACE_SEIZE, supervisor, nullptr, reinterpret_cast<void*>(PTRACE_O_TRACEFORK)) != 0) give_up("ptrace of the supervisor");
+  }
+  /// Whether this news, of waitpid(2), was of it.
+  bool takes(pid_t pid, int status) {
+    if (pid == supervisor_ && !WIFSTOPPED(status)) return supervisor_gone_ = true;
+    if (pid == supervisor_ && status >> 8 == (SIGTRAP | PTRACE_EVENT_FORK << 8)) {
+      unsigned long child = 0;
+      ::ptrace(PTRACE_GETEVENTMSG, pid, nullptr, &child);
+      child_ = static_cast<pid_t>(child);
+      ::ptrace(PTRACE_DETACH, pid, nullptr, nullptr);
+      return true;
+    }
+    if (pid == supervisor_) return ::ptrace(PTRACE_CONT, pid, nullptr, reinterpret_cast<void*>(static_cast<long>(status >> 16 != 0 ? 0 : WSTOPSIG(status)))), true;
+    if (!WIFSTOPPED(status) || status >> 16 != PTRACE_EVENT_STOP) return false;
+    stopped_.insert(pid);  // the child, of which the supervisor has told or will tell; or a thread of one that is being killed
+    return true;
+  }
+  /// The child; 0 where the supervisor ends instead. `bystanders`: our own children, less those that end meanwhile.
+  pid_t child(std::set<pid_t>& bystanders) {
+    int status = 0;
+    while (!supervisor_gone_ && (child_ == 0 || !stopped_.contains(child_))) {
+      const pid_t pid = ::waitpid(-1, &status, __WALL);
+      if (pid < 0) give_up("no successor");
+      if (!takes(pid, status)) bystanders.erase(pid);
+    }
+    return supervisor_gone_ ? 0 : child_;
+  }
+
+ private:
+  const pid_t supervisor_;
+  pid_t child_ = 0;
+  bool supervisor_gone_ = false;
+  std::set<pid_t> stopped_;
+};
+
+/// A process that is traced from its constructor until it is killed.
 class Victim {
  public:
   Victim(pid_t pid, const std::vector<std::uint64_t>& stages_of) : pid_(pid) {
     attach();
-    std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
-    std::uint64_t base = 0;
-    maps >> std::hex >> base;
-    for (const auto offset : stages_of) set(base + offset);
-    for (const auto thread : threads_) go_on(thread, 0);
+    begin(stages_of);
+  }
+  /// The child of a Birth.
+  struct Newborn {
+    pid_t pid;
+  };
+  Victim(Newborn born, const std::vector<std::uint64_t>& stages_of) : pid_(born.pid), threads_{born.pid} {
+    ::ptrace(PTRACE_SETOPTIONS, pid_, nullptr, reinterpret_cast<void*>(PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE));
+    begin(stages_of);
   }
 
   /// Lets it run for a moment; the number of stops in it, at most `most`: then it is stopped at the last of them.
@@ -99,9 +153,7 @@ class Victim {
         ::usleep(100);
         continue;
       }
-      if (thread == bystander) {
-        bystander_status = status;
-        bystander = 0;
+      if (bystanders.erase(thread) != 0) {
         last = Clock::now();
         continue;
       }
@@ -132,19 +184,28 @@ class Victim {
     return stops;
   }
 
-  void kill() {
+  /// `next`: takes what is told of the successor meanwhile.
+  void kill(Birth* next = nullptr) {
     ::kill(pid_, SIGKILL);
     int status = 0;
     for (pid_t ended = 0; (ended = ::waitpid(-1, &status, __WALL)) > 0;) {
-      if (ended == bystander) bystander_status = status, bystander = 0;
-      else if (ended == pid_ && (WIFSIGNALED(status) || WIFEXITED(status))) return;
+      if (ended == pid_ && (WIFSIGNALED(status) || WIFEXITED(status))) return;
+      if (bystanders.erase(ended) == 0 && next != nullptr) next->takes(ended, status);
     }
   }
 
-  pid_t bystander = 0;  // our own child
-  int bystander_status = 0;
+  pid_t pid() const { return pid_; }
+
+  std::set<pid_t> bystanders;  // our own children, until they have ended
 
  private:
+  void begin(const std::vector<std::uint64_t>& stages_of) {
+    std::ifstream maps("/proc/" + std::to_string(pid_) + "/maps");
+    std::uint64_t base = 0;
+    maps >> std::hex >> base;
+    for (const auto offset : stages_of) set(base + offset);
+    for (const auto thread : threads_) go_on(thread, 0);
+  }
   void attach() {
     // Again until no thread is new: they may start threads meanwhile.
     for (bool fresh = true; fresh;) {
@@ -255,12 +316,14 @@ class Actor {
 
 class Test {
  public:
-  Test(pid_t supervisor, const std::string& efsd, Place place, std::string mount, std::string native) : supervisor_(supervisor), stages_(stage_offsets(efsd)), place_(std::move(place)), mount_(std::move(mount)), native_(std::move(native)) {
-    std::printf("%zu functions are watched besides the system calls\n", stages_.size());
+  Test(pid_t supervisor, const std::string& efsd, Place place, std::string mount, std::string native)
+      : supervisor_(supervisor), stages_(stage_offsets(efsd, stages)), takeover_stages_(stage_offsets(efsd, takeover_stages)), place_(std::move(place)), mount_(std::move(mount)), native_(std::move(native)) {
+    std::printf("%zu functions are watched besides the system calls, %zu of a takeover\n", stages_.size(), takeover_stages_.size());
   }
 
   /// What the operation gives where nothing dies.
-  Outcome reference(const Operation& operation) {
+  const Outcome& reference(const Operation& operation) {
+    if (const auto known = expected_.find(&operation); known != expected_.end()) return known->second;
     enter(native_, true);
     operation.prepare(place_);
     Actor actor(operation, place_);
@@ -268,36 +331,66 @@ class Test {
     Outcome outcome{.gave = actor.said(), .left = takeover::listing()};
     ::waitpid(actor.pid, nullptr, 0);
     leave();
-    return outcome;
+    return expected_[&operation] = outcome;
   }
 
   /// The operation, with the worker killed at its stop `n` or, if there are not so many, at its end; how many there were.
-  long kill_at(const Operation& operation, long n, bool steps, const Outcome& expected) {
-    const pid_t worker = await_worker();
-    enter(mount_, false);
-    operation.prepare(place_);
-    Actor actor(operation, place_);
-    Victim victim(worker, steps ? std::vector<std::uint64_t>{} : stages_);
-    victim.bystander = actor.pid;
-    (void)victim.run(never, false, [] { return true; });  // what the preparation has left to do
-    actor.act();
-    const auto end = Clock::now() + patience;
-    const long stops = victim.run(n, steps, [&] { return victim.bystander == 0 || Clock::now() > end; });
-    std::this_thread::sleep_until(last_kill_ + pace);
-    victim.kill();
-    last_kill_ = Clock::now();
-    last_ = worker;
-    Outcome outcome{.gave = actor.said(), .left = ""};
-    if (victim.bystander != 0) ::kill(actor.pid, SIGKILL), ::waitpid(actor.pid, nullptr, 0);
-    await_worker();
-    outcome.left = takeover::listing();
-    leave();
-    ++kills;
-    if (outcome == expected) return stops;
-    ++failures;
-    std::printf("FAIL %s: killed at %ld (%s)\n  gave     %s\n  expected %s\n  left     %s\n  expected %s\n", operation.name, n, steps ? "instructions" : "stops", outcome.gave.c_str(), expected.gave.c_str(), outcome.left.c_str(), expected.left.c_str());
-    std::fflush(stdout);
+  long kill_at(const Operation& operation, long n, bool steps) {
+    const Outcome& expected = reference(operation);
+    Began began = begin(operation, steps);
+    const long stops = began.worker.run(n, steps, is_over(began.worker));
+    kill(began.worker);
+    judge(operation, *began.actor, began.worker.bystanders, expected, "killed at " + std::to_string(n) + (steps ? " (instructions)" : " (stops)"));
     return stops;
+  }
+
+  /// The same, with the worker killed at `first` and its successor at its own stop `n`.
+  long kill_successor_at(const Operation& operation, long first, long n) {
+    const Outcome& expected = reference(operation);
+    Began began = begin(operation, false);
+    (void)began.worker.run(first, false, is_over(began.worker));
+    Birth birth(supervisor_);
+    kill(began.worker, &birth);
+    std::set<pid_t> bystanders = std::move(began.worker.bystanders);
+    const pid_t born = birth.child(bystanders);
+    if (born == 0) give_up("the supervisor has ended");
+    Victim successor(Victim::Newborn{born}, takeover_stages_);
+    successor.bystanders = std::move(bystanders);
+    successor.bystanders.insert(ask_mount());
+    const long stops = successor.run(n, false, is_over(successor));
+    kill(successor);
+    judge(operation, *began.actor, successor.bystanders, expected, "killed at " + std::to_string(first) + ", its successor at " + std::to_string(n));
+    return stops;
+  }
+
+  /// The same, and every further successor at its stop `n`, too, until there is none any more. Whoever waits must be told.
+  void kill_all_at(const Operation& operation, long first, long n) {
+    constexpr int too_many = 60;  // 10 that have answered nothing new are given up (daemon/restart_policy.hpp)
+    Began began = begin(operation, false);
+    (void)began.worker.run(first, false, is_over(began.worker));
+    auto birth = std::make_unique<Birth>(supervisor_);
+    kill(began.worker, birth.get());
+    std::set<pid_t> bystanders = std::move(began.worker.bystanders);
+    int died = 1;
+    for (pid_t born = 0; died < too_many && (born = birth->child(bystanders)) != 0; ++died) {
+      Victim successor(Victim::Newborn{born}, takeover_stages_);
+      successor.bystanders = std::move(bystanders);
+      (void)successor.run(n, false, is_over(successor));
+      birth = std::make_unique<Birth>(supervisor_);
+      kill(successor, birth.get());
+      bystanders = std::move(successor.bystanders);
+    }
+    const std::string gave = began.actor->said();
+    reap(bystanders);
+    leave();
+    std::printf("%s, killed at %ld: %d workers died at their %ld; it gave %s\n", operation.name, first, died, n, gave.substr(0, 100).c_str());
+    if (died == too_many || gave.empty() || gave.ends_with("hangs")) ++failures, std::printf("FAIL %s\n", died == too_many ? "it is never given up" : "whoever waits hangs");
+  }
+
+  /// How many stops the operation has.
+  long stops_of(const Operation& operation) {
+    if (const auto known = stops_.find(&operation); known != stops_.end()) return known->second;
+    return stops_[&operation] = kill_at(operation, never, false);
   }
 
   long kills = 0, failures = 0;
@@ -314,6 +407,55 @@ class Test {
     errno = ETIMEDOUT;
     give_up("no successor");
   }
+  // The operation up to where it begins, under a worker that is stopped at nothing else.
+  struct Began {
+    std::unique_ptr<Actor> actor;
+    Victim worker;
+  };
+  Began begin(const Operation& operation, bool steps) {
+    const pid_t worker = await_worker();
+    enter(mount_, false);
+    operation.prepare(place_);
+    auto actor = std::make_unique<Actor>(operation, place_);
+    Began began{std::move(actor), Victim(worker, steps ? std::vector<std::uint64_t>{} : stages_)};
+    began.worker.bystanders = {began.actor->pid};
+    (void)began.worker.run(never, false, [] { return true; });  // what the preparation has left to do
+    began.actor->act();
+    return began;
+  }
+  static std::function<bool()> is_over(const Victim& victim) {
+    return [&victim, end = Clock::now() + patience] { return victim.bystanders.empty() || Clock::now() > end; };
+  }
+  void kill(Victim& victim, Birth* next = nullptr) {
+    std::this_thread::sleep_until(last_kill_ + pace);
+    victim.kill(next);
+    last_kill_ = Clock::now();
+    last_ = victim.pid();
+    ++kills;
+  }
+  // A process that has asked for a name that nobody knows when it ends.
+  pid_t ask_mount() {
+    const std::string probe = mount_ + "/probe" + std::to_string(++probes_);
+    const pid_t pid = ::fork();
+    if (pid != 0) return pid;
+    ::alarm(60);
+    (void)!::access(probe.c_str(), F_OK);
+    ::_exit(0);
+  }
+  static void reap(const std::set<pid_t>& bystanders) {
+    for (const pid_t pid : bystanders) ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
+  }
+  void judge(const Operation& operation, Actor& actor, const std::set<pid_t>& bystanders, const Outcome& expected, const std::string& how) {
+    Outcome outcome{.gave = actor.said(), .left = ""};
+    reap(bystanders);
+    await_worker();
+    outcome.left = takeover::listing();
+    leave();
+    if (outcome == expected) return;
+    ++failures;
+    std::printf("FAIL %s: %s\n  gave     %s\n  expected %s\n  left     %s\n  expected %s\n", operation.name, how.c_str(), outcome.gave.c_str(), expected.gave.c_str(), outcome.left.c_str(), expected.left.c_str());
+    std::fflush(stdout);
+  }
   void enter(const std::string& where, bool native) {
     place_.native = native;
     place_.name = (native ? "n" : "k") + std::to_string(++places_);
@@ -326,7 +468,9 @@ class Test {
   }
 
   const pid_t supervisor_;
-  const std::vector<std::uint64_t> stages_;
+  const std::vector<std::uint64_t> stages_, takeover_stages_;
+  std::map<const Operation*, Outcome> expected_;
+  std::map<const Operation*, long> stops_;
   Place place_;
   const std::string mount_, native_;
   pid_t last_ = 0;
@@ -334,55 +478,99 @@ class Test {
   unsigned places_ = 0, probes_ = 0;
 };
 
+struct Arguments {
+  std::string whom = "worker";
+  std::string only;
+  long random = 0, steps = 0;
+  unsigned seed = 1;
+};
+
+std::vector<const Operation*> chosen(const std::string& only) {
+  std::vector<const Operation*> all;
+  for (const auto& operation : takeover::operations())
+    if (only.empty() || only == operation.name) all.push_back(&operation);
+  return all;
+}
+
 struct Point {
   const Operation* operation;
   long at;
 };
 
+void draw_some(std::vector<Point>& points, long random, std::mt19937& draw) {
+  if (random <= 0) return;
+  std::shuffle(points.begin(), points.end(), draw);
+  points.resize(std::min(points.size(), static_cast<std::size_t>(random)));
+}
+
+void kill_workers(Test& test, const Arguments& arguments, std::mt19937& draw) {
+  std::vector<Point> points;
+  long total = 0;
+  const auto operations = chosen(arguments.only);
+  for (const auto* operation : operations) {
+    const long stops = test.stops_of(*operation);
+    for (long n = 1; n <= stops; ++n) points.push_back({operation, n});
+    total += stops + 1;
+    std::printf("%s: %ld stages\n", operation->name, stops);
+    if (arguments.steps == 0) continue;
+    const long instructions = test.kill_at(*operation, never, true);
+    for (long i = 0; i < arguments.steps && instructions > 0; ++i) test.kill_at(*operation, 1 + static_cast<long>(draw() % static_cast<unsigned long>(instructions)), true);
+    std::printf("%s: %ld instructions\n", operation->name, instructions);
+    std::fflush(stdout);
+  }
+  draw_some(points, arguments.random, draw);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (i % 500 == 499) std::printf("%zu of %zu points\n", i + 1, points.size());
+    test.kill_at(*points[i].operation, points[i].at, false);
+  }
+  std::printf("%zu operations of %ld points, %ld kills, %ld failures\n", operations.size(), total, test.kills, test.failures);
+}
+
+// Each of a takeover's stages once, under operations in turn.
+void kill_successors(Test& test, const Arguments& arguments, std::mt19937& draw) {
+  const auto operations = chosen(arguments.only);
+  const auto drawn_stop = [&](const Operation& operation) { return 1 + static_cast<long>(draw() % static_cast<unsigned long>(test.stops_of(operation) + 1)); };
+  const long stops = test.kill_successor_at(*operations.front(), drawn_stop(*operations.front()), never);
+  std::printf("a takeover: %ld stages\n", stops);
+  std::vector<Point> points;
+  for (long n = 1; n <= stops; ++n) points.push_back({operations[(static_cast<std::size_t>(n) + arguments.seed) % operations.size()], n});
+  draw_some(points, arguments.random, draw);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (i % 500 == 499) std::printf("%zu of %zu points\n", i + 1, points.size());
+    test.kill_successor_at(*points[i].operation, drawn_stop(*points[i].operation), points[i].at);
+  }
+  std::printf("a takeover of %ld points, %ld kills, %ld failures\n", stops, test.kills, test.failures);
+}
+
+// The end of the instance, so one point only.
+void kill_all(Test& test, const Arguments& arguments, std::mt19937& draw) {
+  const auto operations = chosen(arguments.only);
+  const auto& operation = *operations[draw() % operations.size()];
+  const long first = 1 + static_cast<long>(draw() % static_cast<unsigned long>(test.stops_of(operation) + 1));
+  const long stops = test.kill_successor_at(operation, first, never);
+  test.kill_all_at(operation, first, 1 + static_cast<long>(draw() % static_cast<unsigned long>(stops)));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  long random = 0, steps = 0;
-  unsigned seed = 1;
-  std::string only;
+  Arguments arguments;
   int at = 1;
   for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
     const std::string option = argv[at];
-    if (option == "--random") random = std::atol(argv[at + 1]);
-    else if (option == "--steps") steps = std::atol(argv[at + 1]);
-    else if (option == "--seed") seed = static_cast<unsigned>(std::atol(argv[at + 1]));
-    else if (option == "--only") only = argv[at + 1];
+    if (option == "--random") arguments.random = std::atol(argv[at + 1]);
+    else if (option == "--steps") arguments.steps = std::atol(argv[at + 1]);
+    else if (option == "--seed") arguments.seed = static_cast<unsigned>(std::atol(argv[at + 1]));
+    else if (option == "--only") arguments.only = argv[at + 1];
+    else if (option == "--kill") arguments.whom = argv[at + 1];
     else return 2;
   }
-  if (argc - at != 8) return 2;
+  const std::map<std::string, void (*)(Test&, const Arguments&, std::mt19937&)> ways{{"worker", kill_workers}, {"successor", kill_successors}, {"all", kill_all}};
+  if (argc - at != 8 || !ways.contains(arguments.whom) || chosen(arguments.only).empty()) return 2;
   ::umask(022);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  std::mt19937 draw(seed);
+  std::mt19937 draw(arguments.seed);
   Test test(static_cast<pid_t>(std::atoi(argv[at])), argv[at + 1], Place{.native = false, .name = "", .efs = argv[at + 2], .instance = argv[at + 3], .pfs = argv[at + 6], .results = argv[at + 7]}, argv[at + 4], argv[at + 5]);
-  std::map<const Operation*, Outcome> expected;
-  std::vector<Point> points;
-  long total = 0;
-  for (const auto& operation : takeover::operations()) {
-    if (!only.empty() && only != operation.name) continue;
-    expected[&operation] = test.reference(operation);
-    const long stops = test.kill_at(operation, never, false, expected[&operation]);
-    for (long n = 1; n <= stops; ++n) points.push_back({&operation, n});
-    total += stops + 1;
-    std::printf("%s: %ld stages\n", operation.name, stops);
-    if (steps == 0) continue;
-    const long instructions = test.kill_at(operation, never, true, expected[&operation]);
-    for (long i = 0; i < steps && instructions > 0; ++i) test.kill_at(operation, 1 + static_cast<long>(draw() % static_cast<unsigned long>(instructions)), true, expected[&operation]);
-    std::printf("%s: %ld instructions\n", operation.name, instructions);
-    std::fflush(stdout);
-  }
-  if (random > 0) {
-    std::shuffle(points.begin(), points.end(), draw);
-    points.resize(std::min(points.size(), static_cast<std::size_t>(random)));
-  }
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    if (i % 500 == 499) std::printf("%zu of %zu points\n", i + 1, points.size());
-    test.kill_at(*points[i].operation, points[i].at, false, expected[points[i].operation]);
-  }
-  std::printf("%zu operations of %ld points, %ld kills, %ld failures\n", expected.size(), total, test.kills, test.failures);
+  ways.at(arguments.whom)(test, arguments, draw);
   return test.failures == 0 ? 0 : 1;
 }

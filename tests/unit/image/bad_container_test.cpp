@@ -4,20 +4,21 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <cstring>
+#include <catch2/generators/catch_generators.hpp>
 #include <filesystem>
 #include <fstream>
 
 #include "image/check.hpp"
 #include "image/salvage.hpp"
 #include "stage/resume.hpp"
-#include "store/format.hpp"
 #include "support/dead_image.hpp"
+#include "support/journal_file.hpp"
 
 using namespace efs;
 using image::Severity;
 using stage::Action;
 using test::DeadImage;
+using test::record_offsets;
 namespace stdfs = std::filesystem;
 
 namespace {
@@ -51,7 +52,7 @@ const stage::ReceiptEntry& told_of(const stage::Receipt& receipt, const std::str
 // As a start does, with the machine up all the time.
 struct Started {
   explicit Started(const DeadImage& dead, bool after_power_loss = false)
-      : meta(dead.open_meta()), backend(test::open_containers(dead.store())), filesystem(fs::Filesystem::open(*backend, {.metadata_directory = meta.get(), .after_power_loss = after_power_loss})) {}
+      : meta(dead.open_meta()), backend(test::open_containers(dead.store())), filesystem(fs::Filesystem::open(*backend, {.metadata_directory = meta.get(), .after_power_loss = after_power_loss, .instance = dead.instance()})) {}
   UniqueFd meta;
   std::unique_ptr<Backend> backend;
   Result<std::unique_ptr<fs::Filesystem>> filesystem;
@@ -82,17 +83,6 @@ void exchange_files(const std::string& one, const std::string& other) {
   stdfs::rename(one + "-aside", other);
 }
 
-// Offsets of the records of a journal, and where they end.
-std::vector<std::size_t> record_offsets(const std::string& journal) {
-  std::vector<std::size_t> offsets;
-  std::size_t at = sizeof(store::JournalHeader);
-  for (store::RecordHeader header{}; ; at += (sizeof header + header.length + 7) / 8 * 8) {
-    offsets.push_back(at);
-    std::memcpy(&header, journal.data() + at, sizeof header);
-    if (header.length == 0) return offsets;
-  }
-}
-
 void write_over(const std::string& path, const std::string& content) { std::ofstream(path, std::ios::binary | std::ios::trunc) << content; }
 
 }  // namespace
@@ -110,6 +100,7 @@ TEST_CASE("a container that is missing is told by check-image and salvage, and n
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict != stage::Verdict::complete);
   CHECK(told_of(receipt, "d/big").action == Action::failed);
+  CHECK(has(told_of(receipt, "d/big").reason, "somebody has removed it"));
   CHECK_FALSE(stdfs::exists(dead.results() + "/d/big"));
   CHECK(told_of(receipt, "linked").action == Action::staged_out);
   const Started started(dead);
@@ -213,6 +204,25 @@ TEST_CASE("a journal whose records were exchanged or left out is refused, and no
   CHECK(after.filesystem);
 }
 
+TEST_CASE("of a snapshot that is cut short a salvage brings out what is left, and does not call it all", "[image][journal]") {
+  const DeadImage dead({.snapshot = true});
+  CHECK(damage_in(dead) == "");
+  const std::string whole = test::text_of(dead.journal());
+  const auto at = record_offsets(whole);
+  const auto header = test::header_of(whole);
+  const std::size_t records = header.complete_to - header.first_sequence + 1;
+  REQUIRE(records > 10);
+  write_over(dead.journal(), test::cut_at(whole, at[records - 1], false));
+  CHECK(has(damage_in(dead), "before the end of the snapshot with which it began"));
+  CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
+  const auto receipt = brought_out(dead);
+  CHECK(receipt.verdict == stage::Verdict::partial);
+  CHECK(told_of(receipt, ".").action == Action::failed);
+  CHECK(has(receipt.note, "files may be missing"));
+  CHECK(told_of(receipt, "linked").action == Action::staged_out);
+  CHECK(test::text_of(dead.results() + "/linked") == "with two names");
+}
+
 TEST_CASE("the last record twice, or half of one behind it, is what a death may leave", "[image][journal]") {
   const DeadImage dead;
   const std::string whole = test::text_of(dead.journal());
@@ -230,29 +240,41 @@ TEST_CASE("the last record twice, or half of one behind it, is what a death may 
   CHECK((*started.filesystem)->recovery().journal.torn);
 }
 
-TEST_CASE("a journal of another instance, or an older one of this, is told where containers do not fit it", "[image][journal]") {
-  const DeadImage dead;
-  SECTION("another's, with files that are not here") {
-    const test::TempDirectory other("/dev/shm");
-    stdfs::create_directories(other.path() + "/meta");
-    {
-      const UniqueFd meta(::open((other.path() + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-      const auto backend = test::open_containers(other.path());
-      const auto filesystem = fs::Filesystem::open(*backend, {.metadata_directory = meta.get()}).value();
-      for (int i = 0; i < 600; ++i) REQUIRE(filesystem->make_node({}, fs::root_ino, "other-" + std::to_string(i), S_IFREG | 0644, 0));
-    }
-    stdfs::copy_file(other.path() + "/meta/journal", dead.journal(), stdfs::copy_options::overwrite_existing);
-    CHECK(has(damage_in(dead), "other-599: its container"));
+// Of the same job, with the same files and the same sizes: nothing but the id tells them apart.
+TEST_CASE("a journal, containers or a manifest of another instance are refused, and nothing is changed", "[image][journal]") {
+  const bool snapshot = GENERATE(false, true);
+  const DeadImage dead({.snapshot = snapshot}), other({.snapshot = snapshot});
+  std::string part;
+  SECTION("the journal") { part = "/meta/journal"; }
+  SECTION("the containers") { part = "/data"; }
+  SECTION("the manifest") { part = "/meta/instance.json"; }
+  stdfs::rename(dead.store() + part, dead.store() + part + ".own");
+  stdfs::copy(other.store() + part, dead.store() + part, stdfs::copy_options::recursive | stdfs::copy_options::copy_symlinks);
+  if (part == "/meta/instance.json") dead.write_manifest_of(other.instance());  // all but the id is right
+  CHECK(has(damage_in(dead), "another instance's (" + store::to_string(part == "/meta/instance.json" ? dead.instance() : other.instance())));
+  CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
+  const auto before = test::everything_below(dead.store());
+  const auto image = image::open_image(dead.store());
+  REQUIRE_FALSE(image);
+  CHECK(image.error().code == EUCLEAN);
+  if (part == "/meta/journal") {
     const Started started(dead);
     REQUIRE_FALSE(started.filesystem);
     CHECK(started.filesystem.error().code == EUCLEAN);
   }
-  SECTION("an older one") {
-    const std::string whole = test::text_of(dead.journal());
-    const auto at = record_offsets(whole);
-    std::string older = whole.substr(0, at[at.size() - 3]);
-    older.resize(whole.size());
-    write_over(dead.journal(), older);
-    CHECK(has(findings(dead, Severity::leftover) + findings(dead, Severity::note), "container"));
-  }
+  CHECK(test::everything_below(dead.store()) == before);
+  stdfs::remove_all(dead.store() + part);
+  stdfs::rename(dead.store() + part + ".own", dead.store() + part);
+  CHECK(damage_in(dead) == "");
+  CHECK(brought_out(dead).verdict == stage::Verdict::complete);
+}
+
+TEST_CASE("an older journal of the same instance is told where containers do not fit it", "[image][journal]") {
+  const DeadImage dead;
+  const std::string whole = test::text_of(dead.journal());
+  const auto at = record_offsets(whole);
+  std::string older = whole.substr(0, at[at.size() - 3]);
+  older.resize(whole.size());
+  write_over(dead.journal(), older);
+  CHECK(has(findings(dead, Severity::leftover) + findings(dead, Severity::note), "container"));
 }

@@ -18,6 +18,7 @@
 #include "fs/staging.hpp"
 #include "image/check.hpp"
 #include "store/format.hpp"
+#include "support/journal_file.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -225,9 +226,7 @@ TEST_CASE("a damaged snapshot is refused, or recovered up to the damage", "[imag
     for (std::string path, ino, links; text >> path >> ino >> links;) lines.insert(path + " " + ino);
   }
   const std::string whole = read_all(store.journal());
-  store::JournalHeader header{};
-  std::memcpy(&header, whole.data(), sizeof header);
-  REQUIRE(header.first_sequence > 1);
+  REQUIRE(test::header_of(whole).first_sequence > 1);
   const Met met = damage_each(store, whole, random, 50, [&](Filesystem& filesystem) {
     const auto items = fs::Staging(filesystem).walk();
     REQUIRE(items);
@@ -235,6 +234,51 @@ TEST_CASE("a damaged snapshot is refused, or recovered up to the damage", "[imag
   });
   CHECK(met.refused > 0);
   CHECK(met.recovered > 15);
+}
+
+// Every record that is left verifies, and what the others had would look like containers that nobody knows.
+TEST_CASE("a snapshot that is cut at any of its records is refused, and nothing is removed", "[image]") {
+  const Store store;
+  (void)write_history(store, 12'000);
+  const std::string whole = read_all(store.journal());
+  const auto header = test::header_of(whole);
+  REQUIRE(header.first_sequence > 1);
+  const auto offsets = test::record_offsets(whole);
+  const std::size_t in_snapshot = header.complete_to - header.first_sequence + 1;
+  REQUIRE(in_snapshot > 40);
+  REQUIRE(offsets.size() - 1 > in_snapshot);  // others follow
+  UniqueFd meta(::open(store.meta.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const auto containers = [&] {
+    std::size_t count = 0;
+    CHECK(backend_of(store)->for_each([&](std::uint64_t) { ++count; }));
+    return count;
+  };
+  const std::size_t there = containers();
+  for (const bool shorter : {false, true})
+    for (std::size_t left = 0; left < in_snapshot; ++left) {
+      INFO(left << " records are left of " << in_snapshot << (shorter ? ", and the file ends there" : ""));
+      const std::string cut = test::cut_at(whole, offsets[left], shorter);
+      std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << cut;
+      for (const bool after_power_loss : {false, true}) {
+        auto backend = backend_of(store);
+        const auto refused = Filesystem::open(*backend, {.metadata_directory = meta.get(), .after_power_loss = after_power_loss});
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().code == EUCLEAN);
+        CHECK(read_all(store.journal()).substr(0, cut.size()) == cut);
+      }
+      CHECK(containers() == there);
+      const auto checked = image::check_image(store.directory.path());
+      REQUIRE(checked);
+      CHECK(checked->worst() == image::Severity::damage);
+      auto backend = backend_of(store, true);
+      const auto looked = Filesystem::open(*backend, {.metadata_directory = meta.get(), .read_only = true});
+      REQUIRE(looked);
+      CHECK((*looked)->recovery().journal.incomplete);
+      CHECK((*looked)->recovery().journal.records == left);
+    }
+  std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << test::cut_at(whole, offsets[in_snapshot], false);
+  auto backend = backend_of(store);
+  CHECK(Filesystem::open(*backend, {.metadata_directory = meta.get(), .after_power_loss = true}));  // which takes what was appended
 }
 
 TEST_CASE("records that no request can have asked for are refused and leave the namespace as it was", "[image]") {

@@ -8,6 +8,7 @@
 
 #include "base/checksum.hpp"
 #include "store/format.hpp"
+#include "support/journal_file.hpp"
 #include "support/temp.hpp"
 
 using efs::Status;
@@ -176,6 +177,46 @@ TEST_CASE("replace switches to the new journal whole, and keeps the old one when
   CHECK(sequences == std::vector<std::uint64_t>{101, 102});
   struct stat st {};
   CHECK(::fstatat(fd.get(), "j.new", &st, 0) != 0);
+}
+
+TEST_CASE("a journal that ends before what it began with is refused, whatever became of the machine, and one that was never finished") {
+  const efs::test::TempDirectory directory("/dev/shm");
+  const auto fd = directory.open();
+  const auto medium = efs::store::directory_medium(fd.get());
+  const std::string path = directory.path() + "/j";
+  std::string unfinished;
+  {
+    auto journal = Journal::create(medium, "j");
+    REQUIRE(journal);
+    REQUIRE(journal->replace([&](Journal& next) -> Status {
+      for (const char* text : {"one", "two", "three"}) REQUIRE(next.append(0, std::as_bytes(std::span(text, 3)), 0));
+      unfinished = content(path + ".new");
+      return {};
+    }));
+    for (const char* text : {"four", "five"}) REQUIRE(journal->append(0, bytes(text), 0));
+  }
+  const std::string whole = content(path);
+  const auto offsets = efs::test::record_offsets(whole);
+  REQUIRE(offsets.size() == 6);
+  const auto nothing = [](const Record&) -> Status { return {}; };
+  for (std::size_t left = 0; left < offsets.size(); ++left) {
+    const std::string cut = efs::test::cut_at(whole, offsets[left], false);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << cut;
+    const auto scanned = Journal::scan(*medium, "j", nothing);
+    REQUIRE(scanned);
+    CHECK(scanned->records == left);
+    CHECK(scanned->incomplete == (left < 3));
+    for (const bool after_power_loss : {true, false}) {
+      const auto opened = Journal::open(medium, "j", nothing, {.after_power_loss = after_power_loss});
+      CHECK(opened.has_value() == (left >= 3));
+      if (!opened) CHECK(opened.error().code == EUCLEAN);
+      CHECK(content(path) == cut);
+    }
+  }
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << unfinished;
+  const auto opened = Journal::open(medium, "j", nothing);
+  REQUIRE_FALSE(opened);
+  CHECK(opened.error().what.find("was never finished") != std::string::npos);
 }
 
 TEST_CASE("the reserve keeps room for removals") {
