@@ -19,13 +19,15 @@ struct wait {
   const struct efs_site *site;
   const struct efs_job *job;
   const struct world *world;
-  int cancelled, waits;
+  time_t asks; /* slurmctld, the next time */
+  int cancelled, late, waits;
   time_t told;
   char last[256];
 };
 
 enum { FLAGS_SIZE = 160, BAD_JOB_FILE = 2 }; /* exit code of efs check */
 #define BETWEEN_ESTIMATES 60 /* seconds: each is a file on the PFS, of each node */
+#define LONGEST_TELLING 60   /* seconds: who has no more left for his work does not tell of it */
 
 /* What `efs status --json` says of its turn. 1: it waits for one. */
 static int describe_turn(const char *status, char *line, size_t size) {
@@ -62,11 +64,16 @@ static void tell_progress(struct wait *wait) {
   efs_comment(wait->site, wait->job, comment);
 }
 
+/* Each second. */
 static int tick(void *what) {
   struct wait *wait = what;
+  wait->late = efs_seconds_left() == 0;
+  if (wait->late) return 1;
+  if (time(NULL) < wait->asks) return 0;
   /* Nobody tells a prolog that its job was cancelled. */
   wait->cancelled = efs_job_is_over(wait->site, wait->job->id) == 1;
-  if (!wait->cancelled) tell_progress(wait);
+  if (!wait->cancelled && efs_seconds_left() > LONGEST_TELLING) tell_progress(wait);
+  wait->asks = time(NULL) + wait->site->poll;
   return wait->cancelled;
 }
 
@@ -112,11 +119,17 @@ void efs_give_back(const struct efs_site *site, const struct efs_job *job) {
   if (outcome.code == 0) note_began(job, began, given + (long)((owed + 59) / 60));
 }
 
+static void fail_late(const struct efs_site *site, const struct efs_job *job) {
+  char text[EFS_TEXT];
+  efs_format(text, sizeof text, "the inputs were not there within the time that slurmd gives a prolog here (PrologEpilogTimeout, %u s); tell the administrators", efs_hook_limit());
+  fail_job(site, job, text);
+}
+
 static void start(const struct efs_site *site, const struct efs_job *job, const struct world *world) {
   static struct efs_outcome outcome;
   char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], queue[EFS_PATH + 24], file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT];
   const char *words[16];
-  struct wait wait = {site, job, world, 0, 0, 0, ""};
+  struct wait wait = {.site = site, .job = job, .world = world, .asks = time(NULL) + site->poll};
   int n = 0;
   words[n++] = site->efs;
   words[n++] = "start";
@@ -136,7 +149,7 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   efs_format(file, sizeof file, "%s/job.yaml", job->directory);
   words[n++] = file;
   words[n] = NULL;
-  efs_run(words, world->words, site->poll, tick, &wait, &outcome);
+  efs_run(words, world->words, 1, tick, &wait, &outcome);
   if (outcome.code == 0) {
     efs_format(result, sizeof result, "running %s", job->mount);
     efs_write_file(job->directory, "result", result, 0644, 0);
@@ -148,6 +161,10 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   if (wait.cancelled) {
     /* Tasks of it that start all the same are those of a job that was requeued, or that slurmctld, killed, took for pending. */
     end_as(site, job, "put-off", "cancelled", "the stage-in was given up, for the job was over or requeued");
+    return;
+  }
+  if (wait.late) {
+    fail_late(site, job);
     return;
   }
   if (efs_json_text(outcome.text, "error", error, sizeof error) != 0) efs_format(error, sizeof error, "efs start gave %d: %.1500s", outcome.code, outcome.text);

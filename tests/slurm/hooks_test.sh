@@ -38,7 +38,7 @@ hook() {
   local name=$1 set=(); shift
   while [ $# -gt 0 ] && [ "$1" != -- ]; do set+=("$1"); shift; done
   [ $# = 0 ] || shift
-  /usr/bin/env -i SLURMD_NODENAME=n1 SLURM_JOB_NODELIST=n1 HOOK_UID="$uid1" HOOK_GID="$(id -g $USER1)" "${set[@]}" "$S/one_hook" "$PLUGIN" "$name" "${site[@]}" "$@" >"$S/said.$name" 2>&1
+  /usr/bin/env -i SLURMD_NODENAME=n1 SLURM_JOB_NODELIST=n1 HOOK_UID="$uid1" HOOK_GID="$(id -g $USER1)" "${set[@]}" "$S/one_hook" "$PLUGIN" "$name" "${site[@]}" "$@" >"${SAID:-$S}/said.$name" 2>&1
 }
 prolog() { hook job_prolog SPANK_EFS_JOB="$(cat "$W/job.yaml")" "$@"; }
 epilog() { hook job_epilog "$@"; }
@@ -62,7 +62,7 @@ forget() { local job=${1:-7}; "$EFS" clean --force "slurm-$job.0-n1" >/dev/null 
 
 # --- what takes long goes on meanwhile, each with a site of its own ---
 aside() {  # aside NAME COMMAND...: with its own state, mounts and instances; its seconds are in $S/NAME.took
-  local name=$1 began=$SECONDS; shift
+  local name=$1 began=$SECONDS SAID=$S/$1; shift
   site=("${site[@]}" state="$S/$name/state" run="$S/$name/r" mount="$S/$name/mnt" efs="$S/fake/efs")
   mkdir -p "$S/$name"
   "$@" >"$S/$name.said" 2>&1
@@ -93,6 +93,23 @@ lock = os.open(sys.argv[1] + "/.lock", os.O_RDWR | os.O_CREAT, 0o600); fcntl.flo
   kill $holder
 }
 aside locked locked & pids+=($!); aside_pids+=($!)
+# slurmd kills a prolog or an epilog that takes longer than PrologEpilogTimeout, and drains the node.
+mkdir "$S/slow" && printf '#!/bin/sh\ncase $1 in start | stop) exec sleep 200 ;; esac\n' >"$S/slow/efs" && chmod -R 755 "$S/slow"
+printf '#!/bin/sh\n' >"$S/slow/scontrol"; cp "$S/slurm/squeue" "$S/slow/"; chmod 755 "$S/slow"/*   # of their own, for what others ask is counted
+slow_start() { prolog HOOK_TIMEOUT=30 -- efs="$S/slow/efs" scontrol="$S/slow/scontrol" poll=100; }
+begun() { mkdir -p "$S/$1/state/7.0" "$S/$1/r/slurm-7.0-n1" "$S/$1/mnt/7" && echo 'running x' >"$S/$1/state/7.0/result"; }
+slow_stop() { begun slow-stop; epilog HOOK_TIMEOUT=45 -- efs="$S/slow/efs" scontrol="$S/slow/scontrol"; }
+busy() {
+  local holder
+  begun busy
+  python3 -c 'import fcntl, os, signal, sys
+fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); open(sys.argv[1] + "/held", "w").close(); signal.alarm(60); signal.pause()' "$S/busy/state/7.0" &
+  holder=$!
+  await 20 test -e "$S/busy/state/7.0/held"
+  epilog HOOK_TIMEOUT=15 -- scontrol="$S/slow/scontrol"
+  kill $holder
+}
+for one in slow-start slow-stop busy; do aside $one "${one/-/_}" & pids+=($!); aside_pids+=($!); done
 # Of a job like no other on this machine: who is signalled is found by its name. The program is the real one. Without a signal the
 # stage-out would have its time.
 without_socket() {
@@ -597,6 +614,12 @@ check 'a stop that hangs has its time, and no more' took hung-started 80
 check 'and leaves the results where they are' grep -q '^unsaved .*did not end within the time' "$S/hung-started/state/7.0/result"
 check 'one without anything to save has two minutes' took hung-failed 150
 check 'what hung is not forgotten' test -e "$S/hung-failed/state/7.0"
+check 'a stage-in that is slow ends before slurmd would kill its prolog' took slow-start 30
+check 'and fails, with the reason' grep -q '^failed .*within the time that slurmd gives a prolog here (PrologEpilogTimeout, 30 s)' "$S/slow-start/state/7.0/result"
+check 'a stop that is slow ends before slurmd would kill its epilog' took slow-stop 45
+check 'and leaves the results where they are' grep -q '^unsaved .*PrologEpilogTimeout' "$S/slow-stop/state/7.0/result"
+check 'an epilog does not wait longer than that for another one' took busy 15
+check 'and takes nothing from it' grep -qx 'running x' "$S/busy/state/7.0/result"
 check 'a job that keeps waits a minute for the lock' took locked 80
 check 'and fails with the reason' grep -q '^failed what is kept on n1 .* cannot be looked at: .*/.lock is not to be had' "$S/locked/state/7.0/result"
 check 'an epilog ends daemons whose socket the user has removed' await 20 no_daemon "$S/unheard/r"
