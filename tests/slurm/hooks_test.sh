@@ -136,6 +136,7 @@ else skip 'slurmd that is spared when memory runs out' 'oom_score_adj cannot be 
 # --- what a prolog tells, and how often ---
 cat >"$S/fake.start" <<'FAKE'
 [ -e "${0%/*}/../quick" ] || until [ "$(grep -c ' status ' "${0%/*}/../efs.log")" -ge 4 ]; do sleep 0.2; done
+cp "${0%/*}/../shared/jobs/7.0/n1" "${0%/*}/../told" 2>/dev/null || :
 FAKE
 cat >"$S/fake.status" <<'FAKE'
 echo '{"name":"x","turn":{"ahead":'"$(grep -c ' status ' "${0%/*}/../efs.log")"',"direction":"in","since":0.5,"standing":"waiting","wait_seconds":3725.9},"state":"staging-in"}'
@@ -145,10 +146,35 @@ rm -f "$S/efs.log" "$S/scontrol.log"
 prolog -- efs="$S/fake/efs"
 check 'an estimate is told' grep -q 'AdminComment=efs on n1: waits to stage in, 1 ahead, about 1h02m$' "$S/scontrol.log"
 check 'and not each that follows' test "$(grep -c 'waits to stage in' "$S/scontrol.log")" = 1
-rm "$S/fake.status"
+check 'when the inputs are there it says so' test "$(grep 'AdminComment' "$S/scontrol.log" | tail -n 1)" = 'update JobId=7 AdminComment=efs on n1: staged in'
+epilog -- efs="$S/fake/efs"
+# First the job waits, then its bytes move; one of two nodes tells of them.
+cat >"$S/fake.status" <<'FAKE'
+done=$(grep -c ' status ' "${0%/*}/../efs.log")
+[ "$done" -gt 1 ] || { echo '{"turn":{"ahead":2,"direction":"in","since":0.5,"standing":"waiting"},"bytes_done":0,"bytes_total":400,"state":"staging-in"}'; exit; }
+echo '{"name":"x","bytes_done":'"$done"',"bytes_total":400,"eta_seconds":3725.9,"turn":{"ahead":0,"standing":"holds"},"state":"staging-in"}'
+FAKE
+told() { rm -f "$S/efs.log" "$S/scontrol.log"; prolog "$@" -- efs="$S/fake/efs" shared="$S/shared"; epilog -- efs="$S/fake/efs" shared="$S/shared"; }
+told
+check 'while it waits it is told' grep -q 'AdminComment=efs on n1: waits to stage in, 2 ahead$' "$S/scontrol.log"
+check 'and when its bytes move, how many have, and for how long still' grep -q 'AdminComment=efs on n1: staging in, 0% moved, about 1h02m left$' "$S/scontrol.log"
+check 'not each of them' test "$(grep -c 'moved' "$S/scontrol.log")" = 1
+sed -i 's/"bytes_total":400,"eta/"bytes_total":4,"eta/' "$S/fake.status"
+told SLURM_JOB_NODELIST=n1,n2
+check 'of two nodes the first one tells, of itself' grep -q 'AdminComment=efs on n1: staging in, 50% moved, about 1h02m left (the first of 2 nodes; see efs status --job 7)$' "$S/scontrol.log"
+told SLURM_JOB_NODELIST=n0,n1
+check_not 'the second one asks nothing of slurmctld' grep -q AdminComment "$S/scontrol.log"
+check 'but says it where other nodes see it' grep -q 'staging in, 50% moved, about 1h02m left' "$S/told"
+said_by() { printf '{"node":"%s","job":7,"restart":0,"uid":1,"state":"%s","text":"no such %s","time":0}\n' "$1" "$2" "$1" >"$S/shared/jobs/7.0/${3:-}$1"; }   # said_by NODE STATE [.failed/]
+mkdir -p "$S/shared/jobs/7.0/.failed"
+said_by n2 failed .failed/
+told SLURM_JOB_NODELIST=n1,n2
+check_not 'nor does the first one where another has failed, which has said why' grep -q AdminComment "$S/scontrol.log"
+rm "$S/fake.status"; rm -rf "$S/shared/jobs"
+prolog -- efs="$S/fake/efs"
 
 # --- time that other nodes took ---
-rm "$S/scontrol.log"
+rm -f "$S/scontrol.log"
 echo "$(($(date +%s) - 290)) 0" >"$S/state/7.0/began"
 check 'a step that starts' task HOOK_STEP=0 -- efs="$S/fake/efs"
 check 'gives nothing back' test ! -e "$S/scontrol.log"
@@ -521,7 +547,6 @@ check 'has its pipe, and nothing else of its parent' test "$(awk '$2 != "/dev/nu
 # --- what other nodes have said ---
 work others
 prolog -- shared="$S/shared"
-said_by() { printf '{"node":"%s","job":7,"restart":0,"uid":1,"state":"%s","text":"no such %s","time":0}\n' "$1" "$2" "$1" >"$S/shared/jobs/7.0/${3:-}$1"; }
 opened() { grep -c "^$S/shared/jobs/7.0/.*n[0-9]" "$S/opened" || :; }
 for i in $(seq 2 60); do said_by n$i running; done
 : >"$S/opened"
