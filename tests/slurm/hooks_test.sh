@@ -263,6 +263,16 @@ given 64M cpu=1,mem=64M,node=1,billing=1; prolog -- efs="$S/asked/efs"
 check 'the job file is looked at as its user' test "$(head -n 1 "$W/who")" = "$(id -u $USER1)"
 check_not 'and in no group of root' grep -qw 0 <(tail -n +2 "$W/who")
 epilog
+prolog HOOK_GID= -- efs="$S/asked/efs"
+check 'where Slurm does not tell his group' test "$(head -n 1 "$W/who")" = "$(id -u $USER1)"
+check 'it is that which the system knows' test "$(tail -n +2 "$W/who")" = "$(id -g $USER1)"
+epilog
+nobodys=4000009; chown $nobodys "$W/who"
+prolog HOOK_GID= HOOK_UID=$nobodys -- efs="$S/asked/efs"
+check 'of a user whom it does not know' test "$(head -n 1 "$W/who")" = $nobodys
+check 'none that anybody has' test "$(tail -n +2 "$W/who")" = 65534
+epilog HOOK_UID=$nobodys
+check 'nothing is left' no_job
 cluster CR_CORE
 job_with_memory 'memory that Slurm does not give jobs is no limit there, either' 32M cpu=1,mem=32M,node=1,billing=1
 cluster
