@@ -145,6 +145,13 @@ void efs_memory_at_submission(const struct efs_site *site, struct efs_memory *me
 int efs_memory_of_job(const struct efs_site *site, uint32_t id, char *text, size_t size);
 int efs_memory_is_counted(const struct efs_site *site);
 
+/* patience.c: what slurmd lets a prolog or an epilog take (PrologEpilogTimeout); then it kills it, and drains the node. */
+#define EFS_NO_END 2147483647
+void efs_begin_hook(void); /* in one of them; nothing else has an end */
+/* Seconds for its work, whole ones, the time to tell how it ended not among them; 0: it is time to end; EFS_NO_END: it takes what it takes. */
+int efs_seconds_left(void);
+unsigned efs_hook_limit(void); /* PrologEpilogTimeout; 0: none */
+
 /* run.c */
 struct efs_outcome {
   const char *wanted; /* set by the caller: where there is no room for all, the lines that do not begin so go; NULL: the last bytes go */

@@ -216,7 +216,18 @@ struct stopping {
   int keeps;
   int seconds; /* of a stage-out; 0: it takes what it takes */
   int merges;  /* another run of the job may have brought out results meanwhile */
+  int after;   /* seconds that the stop may take beyond them */
 };
+
+/* No more than slurmd leaves. */
+static void bound(struct stopping *how) {
+  const int left = efs_seconds_left(), half = left / 2;
+  how->after = !how->stages_out ? 0 : AFTER_DEADLINE;
+  if (!how->stages_out) how->seconds = NOTHING_TO_SAVE;
+  if (left == EFS_NO_END || (how->seconds > 0 && how->seconds + how->after <= left)) return;
+  if (how->after > half) how->after = half;
+  how->seconds = left - how->after > 0 ? left - how->after : 1;
+}
 
 /* Once. `until`: when all tries have to be over; 0: never. */
 static void ask_once(const struct efs_site *site, const struct efs_job *job, const struct stopping *how, time_t until, const char *const *environment, struct efs_outcome *outcome) {
@@ -233,7 +244,7 @@ static void ask_once(const struct efs_site *site, const struct efs_job *job, con
   if (!how->stages_out) words[n++] = "--no-stage-out";
   if (how->keeps) words[n++] = "--keep";
   if (how->stages_out && how->seconds > 0) {
-    efs_format(deadline, sizeof deadline, "--deadline=%ld", left > AFTER_DEADLINE + 1 ? left - AFTER_DEADLINE : 1L);
+    efs_format(deadline, sizeof deadline, "--deadline=%ld", left > how->after + 1 ? left - how->after : 1L);
     words[n++] = deadline;
   }
   words[n++] = job->name;
@@ -241,9 +252,11 @@ static void ask_once(const struct efs_site *site, const struct efs_job *job, con
   efs_run(words, environment, until == 0 ? 0 : left > 0 ? (int)left : 1, NULL, NULL, outcome);
 }
 
-static void ask_to_stop(const struct efs_site *site, const struct efs_job *job, const struct stopping *how, const char *const *environment, struct efs_outcome *outcome) {
-  const time_t until = !how->stages_out ? time(NULL) + NOTHING_TO_SAVE : how->seconds > 0 ? time(NULL) + how->seconds + AFTER_DEADLINE : 0;
+static void ask_to_stop(const struct efs_site *site, const struct efs_job *job, struct stopping *how, const char *const *environment, struct efs_outcome *outcome) {
+  time_t until;
   int tries;
+  bound(how);
+  until = how->seconds > 0 ? time(NULL) + how->seconds + how->after : 0;
   for (tries = 0; tries < 10; ++tries) {
     wake_daemons(job);
     if (tries > 0) kill_holders(job);
@@ -273,7 +286,7 @@ static int is_cleaned(const struct efs_site *site, const struct efs_job *job, co
 }
 
 static void say_why(const struct efs_outcome *outcome, char *error, size_t size) {
-  if (outcome->code == -1) efs_format(error, size, "efs stop did not end within the time that the site gives it (stage-out=)");
+  if (outcome->code == -1) efs_format(error, size, "efs stop did not end within the time that the site gives it (%s)", efs_hook_limit() > 0 ? "stage-out=, or Slurm's PrologEpilogTimeout" : "stage-out=");
   else if (efs_json_text(outcome->text, "error", error, size) != 0 && efs_json_text(outcome->text, "summary", error, size) != 0)
     efs_format(error, size, "efs stop gave %d: %.1500s", outcome->code, outcome->text);
 }
@@ -293,7 +306,7 @@ static void leave_unknown(const struct efs_site *site, const struct efs_job *job
 }
 
 /* What a job that has begun ends with. */
-static void end_started(const struct efs_site *site, const struct efs_job *job, const struct stopping *how, const char *const *environment) {
+static void end_started(const struct efs_site *site, const struct efs_job *job, struct stopping *how, const char *const *environment) {
   static struct efs_outcome outcome;
   char error[EFS_TEXT];
   efs_publish(site, job, "staging-out", "");
@@ -315,7 +328,7 @@ static void end_started(const struct efs_site *site, const struct efs_job *job, 
 /* What a start left that failed, or was cut short: there is nothing to save, and what was kept before stays. */
 static void end_unstarted(const struct efs_site *site, const struct efs_job *job, int attaches, const char *const *environment) {
   static struct efs_outcome outcome;
-  const struct stopping how = {0, 0, 0, 0}, to_keep = {1, 1, NOTHING_TO_SAVE - AFTER_DEADLINE, 1};
+  struct stopping how = {.stages_out = 0}, to_keep = {.stages_out = 1, .keeps = 1, .seconds = NOTHING_TO_SAVE - AFTER_DEADLINE, .merges = 1};
   ask_to_stop(site, job, attaches ? &to_keep : &how, environment, &outcome);
   if (outcome.code == -1) slurm_error("efs: job %u: %s does not stop; slurmd's next start tries again", job->id, job->name);
   else efs_remove_job(site, job);
@@ -327,7 +340,7 @@ static int is_superseded(const struct efs_site *site, const struct efs_job *job)
 static void stop_locked(const struct efs_site *site, const struct efs_job *job) {
   char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[160], name[EFS_KEPT_NAME + 1];
   const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
-  struct stopping how = {1, 0, site->stage_out, 0};
+  struct stopping how = {.stages_out = 1, .seconds = site->stage_out};
   int started, attaches;
   if (efs_read_file(job->directory, "result", result, sizeof result) != 0) result[0] = '\0';
   if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0) flags[0] = '\0';
@@ -353,6 +366,14 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   }
 }
 
+/* 0, or -1 and there is no time to wait for who has it. */
+static int lock_patiently(int at) {
+  int locked;
+  if (efs_seconds_left() == EFS_NO_END) return flock(at, LOCK_EX);
+  while ((locked = flock(at, LOCK_EX | LOCK_NB)) != 0 && errno == EWOULDBLOCK && efs_seconds_left() > 0) usleep(200000);
+  return locked;
+}
+
 /* One at a time: the sweep of a slurmd that has just come back may meet the epilog. */
 void efs_stop_job(const struct efs_site *site, const struct efs_job *job) {
   struct stat st;
@@ -360,7 +381,8 @@ void efs_stop_job(const struct efs_site *site, const struct efs_job *job) {
   if (site->run[0] == '\0' || site->mount[0] == '\0') return; /* plugstack.conf is wrong: nobody knows where it is */
   at = open(job->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (at < 0) return;
-  if (flock(at, LOCK_EX) == 0 && lstat(job->directory, &st) == 0) stop_locked(site, job);
+  if (lock_patiently(at) != 0) slurm_info("efs: job %u: another process is about to end %s; there is no time to wait for it", job->id, job->name);
+  else if (lstat(job->directory, &st) == 0) stop_locked(site, job);
   close(at);
 }
 

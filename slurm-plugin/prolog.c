@@ -15,58 +15,103 @@ struct world {
   const char *words[10];
 };
 
+/* What it does until the inputs are there. */
+enum standing { BEGINS, WAITS, MOVES };
+
+/* What was told last, in one of the places where it is told. */
+struct told {
+  time_t when;
+  enum standing standing;
+  char line[256];
+};
+
 struct wait {
   const struct efs_site *site;
   const struct efs_job *job;
   const struct world *world;
-  int cancelled, waits;
-  time_t told;
-  char last[256];
+  time_t asks; /* slurmctld, the next time */
+  int cancelled, late;
+  struct told record, comment;
 };
 
 enum { FLAGS_SIZE = 160, BAD_JOB_FILE = 2 }; /* exit code of efs check */
-#define BETWEEN_ESTIMATES 60 /* seconds: each is a file on the PFS, of each node */
+#define BETWEEN_RECORDS 60   /* seconds: each is a file on the PFS, of each node */
+#define RECORDS_PER_SECOND 10 /* of all nodes of a job, where they are many */
+#define BETWEEN_COMMENTS 30  /* seconds: each is a question to slurmctld, of one node */
+#define LONGEST_TELLING 60   /* seconds: who has no more left for his work does not tell of it */
+
+/* It comes from a daemon of the user's. */
+static long whole(const char *number, long most) {
+  const double value = strtod(number, NULL);
+  return !(value > 0) ? 0 : value < (double)most ? (long)value : most;
+}
+
+static void say_seconds(const char *number, char *text, size_t size) {
+  const long seconds = whole(number, 1000000000);
+  if (seconds < 60) efs_format(text, size, "about %ld s", seconds);
+  else if (seconds < 3600) efs_format(text, size, "about %ldm%02lds", seconds / 60, seconds % 60);
+  else efs_format(text, size, "about %ldh%02ldm", seconds / 3600, seconds / 60 % 60);
+}
 
 /* What `efs status --json` says of its turn. 1: it waits for one. */
 static int describe_turn(const char *status, char *line, size_t size) {
-  char turn[1024], standing[32], ahead[32] = "some", seconds[32];
-  long left;
+  char turn[1024], standing[32], ahead[32] = "some", seconds[32], left[64];
   if (efs_json_value(status, "turn", turn, sizeof turn) != 0 || efs_json_text(turn, "standing", standing, sizeof standing) != 0 || strcmp(standing, "waiting") != 0) return 0;
   efs_json_value(turn, "ahead", ahead, sizeof ahead);
   if (efs_json_value(turn, "wait_seconds", seconds, sizeof seconds) != 0) return efs_format(line, size, "waits to stage in, %s ahead", ahead) == 0;
-  left = (long)strtod(seconds, NULL);
-  if (left < 60) efs_format(line, size, "waits to stage in, %s ahead, about %ld s", ahead, left);
-  else if (left < 3600) efs_format(line, size, "waits to stage in, %s ahead, about %ldm%02lds", ahead, left / 60, left % 60);
-  else efs_format(line, size, "waits to stage in, %s ahead, about %ldh%02ldm", ahead, left / 3600, left / 60 % 60);
+  say_seconds(seconds, left, sizeof left);
+  return efs_format(line, size, "waits to stage in, %s ahead, %s", ahead, left) == 0;
+}
+
+/* And of the bytes. 1: they move, and it is known for how long still. */
+static int describe_bytes(const char *status, char *line, size_t size) {
+  const long most = 1000000000000000000 / 100;
+  char done[32], total[32], seconds[32], left[64];
+  if (efs_json_value(status, "bytes_done", done, sizeof done) != 0 || efs_json_value(status, "bytes_total", total, sizeof total) != 0) return 0;
+  if (efs_json_value(status, "eta_seconds", seconds, sizeof seconds) != 0 || whole(total, most) == 0) return 0;
+  say_seconds(seconds, left, sizeof left);
+  return efs_format(line, size, "staging in, %ld%% moved, %s left", 100 * whole(done, most) / whole(total, most), left) == 0;
+}
+
+/* What is new, at once where it does another thing now; else no sooner than `seconds` after what was told last. */
+static int is_due(struct told *told, enum standing standing, const char *line, unsigned seconds) {
+  if (strcmp(line, told->line) == 0 || (told->line[0] != '\0' && told->standing == standing && time(NULL) - told->when < (time_t)seconds)) return 0;
+  efs_copy(told->line, sizeof told->line, line);
+  told->standing = standing;
+  told->when = time(NULL);
   return 1;
 }
 
-/* What it waits for. A job has one comment, for which the nodes do not fight: of several the first one writes it, until one
- * fails. */
-static void tell_progress(struct wait *wait) {
-  static struct efs_outcome outcome;
-  char comment[320];
-  const char *words[] = {wait->site->efs, "status", "--json", wait->job->name, NULL};
-  char line[256] = "staging in";
-  int waits;
-  efs_run(words, wait->world->words, 60, NULL, NULL, &outcome);
-  waits = describe_turn(outcome.text, line, sizeof line);
-  if (strcmp(line, wait->last) == 0 || (wait->last[0] != '\0' && wait->waits == waits && time(NULL) - wait->told < BETWEEN_ESTIMATES)) return;
-  efs_copy(wait->last, sizeof wait->last, line);
-  wait->waits = waits;
-  wait->told = time(NULL);
-  efs_publish(wait->site, wait->job, "staging-in", line);
-  if (wait->world->nodes <= 1) efs_comment(wait->site, wait->job, line);
-  if (wait->world->nodes <= 1 || wait->world->node != 0) return;
-  efs_format(comment, sizeof comment, "%s (the first of %u nodes; see efs status --job %u)", line, wait->world->nodes, wait->job->id);
-  efs_comment(wait->site, wait->job, comment);
+/* A job has one comment, for which the nodes do not fight: of several the first one writes it, until one fails. */
+static void comment_progress(const struct wait *wait, const char *line) {
+  char comment[320], text[EFS_TEXT];
+  if (wait->world->nodes > 1 && efs_find_failure(wait->site, wait->job, text, sizeof text) != 0) return;
+  if (wait->world->nodes > 1) efs_format(comment, sizeof comment, "%s (the first of %u nodes; see efs status --job %u)", line, wait->world->nodes, wait->job->id);
+  efs_comment(wait->site, wait->job, wait->world->nodes > 1 ? comment : line);
 }
 
+static void tell_progress(struct wait *wait) {
+  static struct efs_outcome outcome;
+  const char *words[] = {wait->site->efs, "status", "--json", wait->job->name, NULL};
+  char line[256] = "staging in";
+  enum standing standing = BEGINS;
+  efs_run(words, wait->world->words, 60, NULL, NULL, &outcome);
+  if (describe_turn(outcome.text, line, sizeof line)) standing = WAITS;
+  else if (describe_bytes(outcome.text, line, sizeof line)) standing = MOVES;
+  if (is_due(&wait->record, standing, line, BETWEEN_RECORDS + wait->world->nodes / RECORDS_PER_SECOND)) efs_publish(wait->site, wait->job, "staging-in", line);
+  if (wait->world->node == 0 && is_due(&wait->comment, standing, line, BETWEEN_COMMENTS)) comment_progress(wait, line);
+}
+
+/* Each second. */
 static int tick(void *what) {
   struct wait *wait = what;
+  wait->late = efs_seconds_left() == 0;
+  if (wait->late) return 1;
+  if (time(NULL) < wait->asks) return 0;
   /* Nobody tells a prolog that its job was cancelled. */
   wait->cancelled = efs_job_is_over(wait->site, wait->job->id) == 1;
-  if (!wait->cancelled) tell_progress(wait);
+  if (!wait->cancelled && efs_seconds_left() > LONGEST_TELLING) tell_progress(wait);
+  wait->asks = time(NULL) + wait->site->poll;
   return wait->cancelled;
 }
 
@@ -112,11 +157,17 @@ void efs_give_back(const struct efs_site *site, const struct efs_job *job) {
   if (outcome.code == 0) note_began(job, began, given + (long)((owed + 59) / 60));
 }
 
+static void fail_late(const struct efs_site *site, const struct efs_job *job) {
+  char text[EFS_TEXT];
+  efs_format(text, sizeof text, "the inputs were not there within the time that slurmd gives a prolog here (PrologEpilogTimeout, %u s); tell the administrators", efs_hook_limit());
+  fail_job(site, job, text);
+}
+
 static void start(const struct efs_site *site, const struct efs_job *job, const struct world *world) {
   static struct efs_outcome outcome;
   char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], queue[EFS_PATH + 24], file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT];
   const char *words[16];
-  struct wait wait = {site, job, world, 0, 0, 0, ""};
+  struct wait wait = {.site = site, .job = job, .world = world, .asks = time(NULL) + site->poll};
   int n = 0;
   words[n++] = site->efs;
   words[n++] = "start";
@@ -136,18 +187,23 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   efs_format(file, sizeof file, "%s/job.yaml", job->directory);
   words[n++] = file;
   words[n] = NULL;
-  efs_run(words, world->words, site->poll, tick, &wait, &outcome);
+  efs_run(words, world->words, 1, tick, &wait, &outcome);
   if (outcome.code == 0) {
     efs_format(result, sizeof result, "running %s", job->mount);
     efs_write_file(job->directory, "result", result, 0644, 0);
     efs_publish(site, job, "running", job->mount);
     efs_give_back(site, job);
+    if (wait.comment.line[0] != '\0') comment_progress(&wait, "staged in");
     if (world->nodes <= 1) efs_give_back_licence(site, job);
     return;
   }
   if (wait.cancelled) {
     /* Tasks of it that start all the same are those of a job that was requeued, or that slurmctld, killed, took for pending. */
     end_as(site, job, "put-off", "cancelled", "the stage-in was given up, for the job was over or requeued");
+    return;
+  }
+  if (wait.late) {
+    fail_late(site, job);
     return;
   }
   if (efs_json_text(outcome.text, "error", error, sizeof error) != 0) efs_format(error, sizeof error, "efs start gave %d: %.1500s", outcome.code, outcome.text);

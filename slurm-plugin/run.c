@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,14 +57,18 @@ static void be_spared_no_more(void) {
 enum { NO_GROUP = 65534 };
 
 /* Slurm may not tell the group, and -1 would leave root's. */
-static int become_user(const struct efs_job *job) {
-  const gid_t group = job->gid == (gid_t)-1 ? NO_GROUP : job->gid;
+static gid_t group_of(const struct efs_job *job) {
+  const struct passwd *user = job->gid == (gid_t)-1 ? getpwuid(job->uid) : NULL;
+  return job->gid != (gid_t)-1 ? job->gid : user != NULL ? user->pw_gid : NO_GROUP;
+}
+
+static int become_user(const struct efs_job *job, gid_t group) {
   return setgroups(0, NULL) == 0 && setresgid(group, group, group) == 0 && setresuid(job->uid, job->uid, job->uid) == 0;
 }
 
 /* Between fork and exec: only what is safe in the child of a process with threads. The PATH is that of `environment`:
  * Slurm's prologs have none. */
-static void become_program(const char *const *words, const char *const *environment, const struct efs_job *as, int out) {
+static void become_program(const char *const *words, const char *const *environment, const struct efs_job *as, gid_t group, int out) {
   sigset_t none;
   const int null = open("/dev/null", O_RDONLY);
   int fd;
@@ -75,7 +80,7 @@ static void become_program(const char *const *words, const char *const *environm
   dup2(out, 2);
   close_from(3);
   be_spared_no_more();
-  if (as != NULL && geteuid() == 0 && !become_user(as)) _exit(126);
+  if (as != NULL && geteuid() == 0 && !become_user(as, group)) _exit(126);
   environ = (char **)environment;
   execvp(words[0], (char *const *)words);
   {
@@ -128,6 +133,7 @@ void efs_run(const char *const *words, const char *const *environment, int secon
   int ends[2], status = 0, open_end = 1, stopped = 0, gone = 0;
   size_t length = 0;
   double next = now() + seconds, kill_at = 0;
+  const gid_t group = outcome->as == NULL ? NO_GROUP : group_of(outcome->as); /* before the fork: it may take locks */
   pid_t child;
   outcome->code = 127;
   outcome->cut = 0;
@@ -135,7 +141,7 @@ void efs_run(const char *const *words, const char *const *environment, int secon
   if (environment == NULL) environment = small_environment();
   if (pipe2(ends, O_CLOEXEC) != 0) return;
   child = fork();
-  if (child == 0) become_program(words, environment, outcome->as, ends[1]);
+  if (child == 0) become_program(words, environment, outcome->as, group, ends[1]);
   close(ends[1]);
   if (child < 0) {
     close(ends[0]);

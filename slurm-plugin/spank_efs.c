@@ -42,6 +42,7 @@ EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char **words) {
  * the site's cannot be, nothing is begun, and the tasks fail, too. */
 EXPORT int slurm_spank_job_prolog(spank_t spank, int count, char **words) {
   struct efs_site site;
+  efs_begin_hook();
   if (efs_read_site(&site, count, words) != EFS_SITE_BAD) efs_prolog(spank, &site);
   return 0;
 }
@@ -49,6 +50,7 @@ EXPORT int slurm_spank_job_prolog(spank_t spank, int count, char **words) {
 /* In any case: what was begun has to end. */
 EXPORT int slurm_spank_job_epilog(spank_t spank, int count, char **words) {
   struct efs_site site;
+  efs_begin_hook();
   efs_read_site(&site, count, words);
   efs_epilog(spank, &site);
   return 0;

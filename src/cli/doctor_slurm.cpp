@@ -62,7 +62,7 @@ Finding judge_epilog(const Config& config, double staging) {
   const auto limit = seconds_of(config, "PrologEpilogTimeout");
   if (!limit) return {Level::ok, "PrologEpilogTimeout", "is not set", ""};
   if (*limit >= 2 * staging) return {Level::ok, "PrologEpilogTimeout", whole(*limit) + " s", ""};
-  return {Level::problem, "PrologEpilogTimeout", whole(*limit) + " s: a stage-in or stage-out that takes longer drains the node", "slurm.conf: leave it out, or set it above " + whole(2 * staging)};
+  return {Level::problem, "PrologEpilogTimeout", whole(*limit) + " s: a stage-in that takes longer fails its job, and of a stage-out that takes longer the rest stays on the node", "slurm.conf: leave it out, or set it above " + whole(2 * staging)};
 }
 
 Finding judge_unkillable(const Config& config) {

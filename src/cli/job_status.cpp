@@ -51,7 +51,8 @@ Json records(const std::string& directory) {
 std::string describe(const queue::Line& line, std::size_t ahead) {
   const queue::Ticket& t = line.ticket;
   const std::string direction = queue::name_of(t.direction);
-  if (t.slot >= 0) return "stages " + direction + (t.bytes > 0 ? ", " + std::to_string(std::min<std::uint64_t>(100, t.done * 100 / t.bytes)) + "% moved" : "");
+  const std::string moved = t.bytes > 0 ? ", " + std::to_string(std::min<std::uint64_t>(100, t.done * 100 / t.bytes)) + "% moved" : "";
+  if (t.slot >= 0) return "stages " + direction + moved + (line.left >= 0 ? ", about " + format_seconds(line.left) + " left" : "");
   return "waits to stage " + direction + ", " + std::to_string(ahead) + " ahead" + (line.wait >= 0 ? ", about " + format_seconds(line.wait) : "");
 }
 

@@ -93,7 +93,7 @@ void print(std::ostream& out, const Json& s) {
     if (s.contains(key)) out << "  " << (key[0] == 't' ? "trace    " : "accesses ") << s[key].value("file", "") << (s[key].contains("error") ? " ended: " + s[key]["error"].get<std::string>() : "") << "\n";
   const std::string state = s.value("state", "");
   if (state == "staging-in" || state == "staging-out")
-    out << "  moved    " << format_bytes(s.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(s.value("bytes_total", std::uint64_t{0})) << "\n";
+    out << "  moved    " << format_bytes(s.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(s.value("bytes_total", std::uint64_t{0})) << (s.contains("eta_seconds") ? ", about " + format_seconds(s["eta_seconds"].get<double>()) + " left" : "") << "\n";
   const Json tasks = s.value("tasks", Json::array());
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const Json& task = tasks[i];

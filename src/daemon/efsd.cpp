@@ -135,7 +135,7 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
     sigaddset(&signals, signal);
     ::signal(signal, SIG_DFL);
   }
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);  // the supervisor keeps SIGCHLD for itself
   // A login's soft limits are for its programs: those of select(2), and those that write too much. An own file that is too large
   // is an error like any other.
   for (const auto what : {RLIMIT_NOFILE, RLIMIT_FSIZE}) raise_to_hard(what);
@@ -227,7 +227,8 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
   int status = 0;
   bool ended = false;  // by itself, with or without success; else it died and nobody goes on
   while (true) {
-    (void)supervisor.serve(child.channel.get());
+    WorkerWatch watch(child.pid);
+    (void)supervisor.serve(child.channel.get(), &watch);
     child.channel.reset();
     while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {}
     const auto left = supervisor.left();

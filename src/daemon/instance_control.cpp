@@ -23,6 +23,14 @@ Json to_json(const TurnClient::Shown& turn) {
   return line;
 }
 
+// Until all has been moved, at the rate so far; null: nobody can tell, or not yet.
+Json seconds_left(const stage::ProgressSnapshot& p) {
+  constexpr double soonest = 2;  // seconds: what moved at once says little of what follows
+  const double seconds = p.started > 0 ? static_cast<double>(to_ns(to_timespec(file_time_now())) - p.started) / 1e9 : 0;
+  const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
+  return done > 0 && seconds >= soonest ? Json(std::max(0.0, (total - done) * seconds / done)) : Json();
+}
+
 }  // namespace
 
 Json Instance::handle(const Json& request, const control::Server::Progress& progress) {
@@ -101,7 +109,10 @@ Json Instance::progress_now() {
   if (state_ == State::unmounting && mount_elsewhere_) line["note"] = "another mount namespace (a container?) still has the mount: waiting until it is left";
   // While programs run turns are of tasks.
   const auto& turn = state_ == State::staging_in ? turn_in : turn_out;
-  if (turn && (state_ == State::staging_in || state_ == State::staging_out)) line["turn"] = to_json(*turn);
+  const bool moving = state_ == State::staging_in || state_ == State::staging_out;
+  if (turn && moving) line["turn"] = to_json(*turn);
+  if (moving && !(turn && turn->standing == queue::Standing::waiting))
+    if (Json left = seconds_left(p); !left.is_null()) line["eta_seconds"] = std::move(left);
   return line;
 }
 
@@ -121,10 +132,9 @@ Json Instance::status_file_now() {
   json["state"] = name_of(state_);
   json["error"] = start_failure_.contains("error") ? start_failure_["error"] : last_outcome_.contains("error") ? last_outcome_["error"] : state_ == State::unsaved && last_outcome_.contains("summary") ? last_outcome_["summary"] : Json();
   const bool moving = state_ == State::staging_in || state_ == State::staging_out;
-  const double seconds = p.started > 0 ? static_cast<double>(to_ns(to_timespec(file_time_now())) - p.started) / 1e9 : 0;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
   json["progress"] = !moving ? Json() : total > 0 ? Json(done / total) : Json(0.0);
-  json["eta_seconds"] = moving && done > 0 && seconds > 0 ? Json(std::max(0.0, (total - done) * seconds / done)) : Json();
+  json["eta_seconds"] = moving ? seconds_left(p) : Json();
   return json;
 }
 

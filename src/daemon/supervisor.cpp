@@ -93,9 +93,10 @@ unsigned long kernel_flags(std::uint64_t flags, bool root) {
 
 }  // namespace
 
-Status Supervisor::serve(int channel) {
+Status Supervisor::serve(int channel, WorkerWatch* watch) {
   Status status;
   while (true) {
+    if (watch != nullptr) watch->wait(channel);
     auto received = receive(channel);
     if (!received) status = std::unexpected(received.error());
     if (!received || !*received) break;

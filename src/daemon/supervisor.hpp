@@ -18,6 +18,7 @@
 #include "base/unique_fd.hpp"
 #include "daemon/channel.hpp"
 #include "daemon/memory_stores.hpp"
+#include "daemon/worker_watch.hpp"
 
 namespace efs::daemon {
 
@@ -35,8 +36,8 @@ class Supervisor {
  public:
   explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
 
-  /// Answers the worker until it closes its end.
-  Status serve(int channel);
+  /// Answers the worker until it closes its end; `watch`: sees to it meanwhile.
+  Status serve(int channel, WorkerWatch* watch = nullptr);
   /// The worker asked for it: what the store holds may be the only copy.
   bool keeps_store() const { return keep_store_; }
 

@@ -13,6 +13,14 @@ using Json = nlohmann::json;
 
 Nanoseconds now() { return to_ns(to_timespec(file_time_now())); }
 
+// By the file server's clock: what it had moved when it last said so, and when that was.
+double estimate_left(const Ticket& ticket, double silence, Nanoseconds seen) {
+  const double seconds = static_cast<double>(seen - ticket.granted) / 1e9 - silence;
+  if (ticket.granted == 0 || ticket.done == 0 || seconds <= 0) return -1;
+  const auto rest = static_cast<double>(ticket.bytes - std::min(ticket.done, ticket.bytes));
+  return std::max(0.0, rest * seconds / static_cast<double>(ticket.done) - silence);
+}
+
 Side look_at_side(const Directory& directory, const Settings& settings, Direction direction) {
   Side side{.slots = direction == Direction::in ? settings.slots_in : settings.slots_out, .rate = directory.state().rate(direction)};
   for (const auto& entry : directory.list(direction)) {
@@ -20,7 +28,10 @@ Side look_at_side(const Directory& directory, const Settings& settings, Directio
     auto ticket = directory.read(entry);
     if (!ticket) continue;
     if (!entry.holds) ticket->slot = -1;
-    Line line{.ticket = std::move(*ticket), .silence = std::max(0.0, directory.silence(entry, now()))};
+    const auto seen = now();
+    const double silence = directory.silence(entry, seen);
+    Line line{.ticket = std::move(*ticket), .silence = std::max(0.0, silence)};
+    if (entry.holds) line.left = estimate_left(line.ticket, silence, seen);
     (entry.holds ? side.holders : side.waiters).push_back(std::move(line));
   }
   std::ranges::sort(side.waiters, [&](const Line& a, const Line& b) { return goes_before(settings, a.ticket, b.ticket); });
@@ -39,6 +50,7 @@ Json to_json(const Line& line) {
   if (t.slot >= 0) json["slot"] = t.slot;
   if (t.deadline != 0) json["deadline"] = static_cast<double>(t.deadline) / 1e9;
   if (line.wait >= 0) json["wait_seconds"] = line.wait;
+  if (line.left >= 0) json["left_seconds"] = line.left;
   return json;
 }
 
@@ -69,6 +81,7 @@ std::string describe(const Line& line, const Settings& settings) {
   std::string text = "  " + std::string(t.slot >= 0 ? "holds " : "waits ") + plain(t.job) + " on " + plain(t.node) + ", user " + std::to_string(t.uid) + ", " + format_bytes(t.bytes) + ", since " +
                      clock_time(t.slot >= 0 ? t.granted : t.drawn);
   if (t.slot >= 0 && t.bytes > 0) text += ", " + std::to_string(std::min<std::uint64_t>(100, t.done * 100 / t.bytes)) + "% moved";
+  if (line.left >= 0) text += ", about " + format_seconds(line.left) + " left";
   if (t.slot < 0) text += line.wait >= 0 ? ", turn in about " + format_seconds(line.wait) : ", turn: not known yet";
   if (line.silence > settings.stale_after) text += ", silent for " + format_seconds(line.silence);
   return text + "\n";

@@ -13,6 +13,7 @@ namespace efs::queue {
 struct Line {
   Ticket ticket;
   double wait = -1;     // of a waiter: estimated seconds until its turn; negative: unknown
+  double left = -1;     // of a holder: estimated seconds until all is moved, at its rate so far; negative: unknown
   double silence = 0;   // seconds since its last sign of life, by this machine's clock
 };
 

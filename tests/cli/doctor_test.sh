@@ -54,7 +54,7 @@ finds 'prologs in the job' problem PrologFlags 'kills its file system.*without R
 config 'BatchStartTimeout = 10 sec'
 finds 'the default of BatchStartTimeout' problem BatchStartTimeout '10 s: .*requeued'
 config 'PrologEpilogTimeout = 60 sec'
-finds 'a time-out that drains' problem PrologEpilogTimeout 'drains the node'
+finds 'a time-out that is short' problem PrologEpilogTimeout 'fails its job'
 config 'SLURM_VERSION = 23.11.4'
 finds 'a plugin of another release' problem plugin 'built for Slurm 22.05, and this is 23.11'
 config 'JobContainerType = job_container/tmpfs'

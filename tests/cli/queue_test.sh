@@ -86,6 +86,25 @@ check 'the result is back' test "$(cat "$S/turn/out/result")" = r
 check 'efs stop' "$EFS" stop other
 check 'no ticket is left' test "$(tickets)" = 0
 
+# --- how far one is that has its turn, and for how long still ---
+echo 'heartbeat: 1' >"$QUEUE/settings"
+fresh moving
+sed -i '2i\  max-rate: 1 MiB/s' "$JOB"
+head -c 40M /dev/urandom >"$PFS/input/large"
+start_behind --interleaving "$QUEUE"
+moves() { json "$("$EFS" queue --json "$QUEUE")" 'd["in"]["holders"][0]["bytes_done"] > 0 and d["in"]["holders"][0]["left_seconds"] > 0'; }
+check 'a stage-in that has its turn says how long it still takes' await 30 moves
+check_exit 'efs queue, too' 0 'holds moving on .*, [0-9]+% moved, about [0-9a-z. ]+ left$' "$EFS" queue "$QUEUE"
+record "$node" staging-in 'staging in'; sed -i 's/"turn"/"moving"/' "$S/shared/jobs/7.0/$node"; rm -f "$S/shared/jobs/7.0/other"
+check_exit 'and efs status --job' 0 "^job 7 on $node: staging-in: stages in, [0-9]+% moved, about [0-9a-z. ]+ left\$" env EFS_SHARED="$S/shared" "$EFS" status --job 7
+left_is_told() { json "$("$EFS" status --json moving)" 'd.get("eta_seconds", 0) > 0'; }
+check 'and for programs efs status' await 20 left_is_told
+check_exit 'and for people' 0 '^  moved    [0-9].* of 40 MiB, about [0-9a-z. ]+ left$' "$EFS" status moving
+kill -TERM "$(pgrep -P "$starter")"
+wait "$starter"
+check 'it can be given up' await 20 ended moving
+rm "$QUEUE/settings"
+
 # --- somebody dies or gives up ---
 hold_slot
 fresh quitter

@@ -431,4 +431,23 @@ v = os.getxattr(sys.argv[1], "user.big"); sys.exit(v != bytes([499 % 250 + 1]) *
 PY
 check 'stop' "$EFS" stop grown
 
+# --- a worker that its own user stops: the call of a program that waits for it cannot be killed ---
+if [ "$(id -u)" = 0 ] && id nobody >/dev/null 2>&1; then
+  fresh asleep
+  chown -R nobody "$S/asleep"
+  started -u nobody --mount-dir "$MNT" "$JOB"
+  as_nobody() { setpriv --reuid nobody --clear-groups "$@"; }
+  text=$(status_of asleep)
+  supervisor=$(field "$text" 'd["supervisor_pid"]') worker=$(field "$text" 'd["worker_pid"]')
+  check_not 'a user cannot stop the supervisor' as_nobody kill -STOP "$supervisor"
+  as_nobody "$SOURCE/tests/cli/stuck.py" "$MNT" "$worker" >"$S/asleep/stuck" & user=$!; pids+=($user)
+  check 'but the worker, which is his, so that nobody can kill who waits for it' await 100 test -s "$S/asleep/stuck"
+  check 'it goes on, and he ends' await 40 gone $user
+  check 'it has the files that it had' grep -qx alpha "$MNT/input/a"
+  check 'the log says so' grep -q "event=worker_continued pid=$worker " "$EFS_RUNTIME_DIR/asleep/efsd.log"
+  check 'nobody has taken over' json "$(status_of asleep)" 'd["takeovers"] == 0'
+  as_nobody kill -STOP "$worker"
+  check 'a stop does not wait for ever, either' timeout 60 "$EFS" stop asleep
+else skip 'a worker that its own user stops' 'needs root and the user nobody'; fi
+
 finish

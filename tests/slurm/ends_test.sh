@@ -6,7 +6,7 @@ set -uo pipefail
 . "$(dirname "$0")/scene.sh" "$@"
 waiting_out() { [ "$("$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["out"]["waiters"]))')" = "$1" ]; }
 others_idle() { [ -z "$(sinfo -h -N -o '%N %t' | grep -vE "idle|$timed_node")" ]; }   # while the first job runs
-timed_node=n3
+timed_node='n3|n4'
 # no_trace JOB: neither a mount, nor a process, nor an instance.
 no_trace() {
   local left
@@ -34,6 +34,23 @@ runs_again() { again_soon "$1"; has_ended "$1" && [ "$(job_field "$1" Restarts)"
 work timeout
 timed=$(submit $USER1 --efs=job.yaml -w n3 -t 1 <<<"$sleeper")
 timed_work=$W
+
+# --- slurmd gives a prolog and an epilog less time than they need: on a node of its own, looked at later ---
+short_time() {  # its stagings take no turns, for they would hold up the others
+  sed "s,^PlugStackConfig=.*,PlugStackConfig=$C/plugstack.n4,; \$ a PrologEpilogTimeout=$1" "$C/slurm.conf" >"$C/slurm.n4.conf"
+  sed 's, queue=[^ ]*,,' "$C/plugstack.conf" >"$C/plugstack.n4"
+  cluster_kill "$C/slurmd.n4.pid" slurmd TERM
+  SLURM_CONF=$C/slurm.n4.conf SLURMD_NODENAME=n4 slurmd -f "$C/slurm.n4.conf" -N n4 -b
+}
+slowly() { sed -i '2i\  max-rate: 64 KiB/s' "$W/job.yaml"; }
+short_time 45
+work slowin
+slowly
+head -c 4M /dev/urandom >"$W/in/large"; chown $USER1 "$W/in/large"
+slow_in=$(submit $USER1 --efs=job.yaml -w n4 <<<$'#!/bin/bash\necho ran')
+work slowout
+slowly
+slow_out=$(submit $USER1 --efs=job.yaml -w n4 <<<$'#!/bin/bash\nfor i in 1 2 3 4 5 6 7 8; do head -c 512K /dev/urandom >$EFS_MOUNT/r$i; done; cat $EFS_MOUNT/r? | cksum >'"$W/sum")
 
 # --- cancelled in the epilog: too late ---
 hold_slot out
@@ -152,6 +169,62 @@ job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/re
 check 'a job that stops its own daemons' await 60 test -e "$W/stopped"
 leaves_nothing 'the daemons are stopped' "$job"
 result_is 'the daemons are stopped' r
+
+# --- slurmd gives a prolog and an epilog less time than they need: what became of it ---
+W=$S/slowin
+ends "$slow_in" FAILED 'a job whose stage-in takes longer than slurmd lets its prolog'
+check 'its output says why' says "$slow_in" 'efs: stage-in failed on n4: .*PrologEpilogTimeout, 45 s'
+check_not 'its script did not run' says "$slow_in" '^ran$'
+W=$S/slowout
+ends "$slow_out" COMPLETED 'one whose stage-out takes longer than slurmd lets its epilog'
+on_n4_is() { [ "$(sinfo -h -n n4 -o %t)" = "$1" ]; }
+check 'the node is free' await 100 on_n4_is idle
+check_exit 'efs status --job says so' 3 'unsaved: results are not back: time was up' "$EFS" status --job "$slow_out" --shared "$C/shared"
+check 'some are back' test -e "$W/results/r1"
+check 'not all' test ! -e "$W/results/r8"
+salvaged() { EFS_RUNTIME_DIR=$C/run.n4 "$EFS" "$1" "slurm-$slow_out.0-n4"; }
+check 'the rest can be brought out' salvaged salvage
+check 'whole' test "$(cat "$W"/results/r? | cksum)" = "$(cat "$W/sum")"
+check 'and then it can go' salvaged clean
+rm -rf "$C/state.n4/$slow_out.0"; rmdir "$C/mnt.n4/$slow_out" 2>/dev/null
+check 'nothing is left of the one' no_trace "$slow_in"
+check 'nor of the other' no_trace "$slow_out"
+check 'no node is drained' not_drained
+
+# --- and where slurmd kills them all the same ---
+hook_of() {  # hook_of JOB prolog|epilog: slurmd's process for it
+  local pid
+  for pid in $(grep -lzxF "$2" $(grep -lzxF spank /proc/[0-9]*/cmdline 2>/dev/null) /dev/null 2>/dev/null | cut -d/ -f3); do ! grep -qzxF "SLURM_JOB_ID=$1" "/proc/$pid/environ" || echo "$pid"; done
+}
+stages() { json "$(status_on n4 "slurm-$1.0-n4")" "d['state'] == '$2' and d['bytes_done'] > 0"; }
+as_slurmd_kills() { kill -KILL -- "-$(hook_of "$1" "$2")"; }
+drained_for() { sinfo -h -n n4 -o '%t %E' | grep -qiE "^dr[a-z]* .*$1"; }
+n4_again() { scontrol update nodename=n4 state=resume; await 30 on_n4_is idle; }
+work killedin
+slowly
+head -c 4M /dev/urandom >"$W/in/large"; chown $USER1 "$W/in/large"
+job=$(submit $USER1 --efs=job.yaml -w n4 <<<$'#!/bin/bash\necho ran')
+check 'a job in its prolog' await 40 stages "$job" staging-in
+check 'which slurmd kills' as_slurmd_kills "$job" prolog
+check 'drains the node, for Slurm will have it so' await 40 drained_for 'prolog'
+is_pending() { [ "$(state_of "$job")" = PENDING ]; }
+check 'its job waits, held' await 40 is_pending
+check 'its file system goes' await 40 no_trace "$job"
+scancel "$job"
+check 'nothing is left' await 40 job_is_gone "$job"
+check 'the node can be resumed' n4_again
+work killedout
+slowly
+job=$(submit $USER1 --efs=job.yaml -w n4 <<<$'#!/bin/bash\nfor i in 1 2 3 4; do head -c 256K /dev/urandom >$EFS_MOUNT/r$i; done; cat $EFS_MOUNT/r? | cksum >'"$W/sum")
+check 'a job in its epilog' await 60 stages "$job" staging-out
+check 'which slurmd kills' as_slurmd_kills "$job" epilog
+check 'drains the node, too' await 40 drained_for 'epilog'
+check 'its results come back' await 60 no_trace "$job"
+check 'whole' test "$(cat "$W"/results/r? | cksum)" = "$(cat "$W/sum")"
+check 'the node can be resumed' n4_again
+short_time 45   # what that job was is forgotten when slurmd starts
+check 'nothing is left' await 40 job_is_gone "$job"
+check_exit 'and efs status --job says what became of it' 0 'done' "$EFS" status --job "$job" --shared "$C/shared"
 
 # --- the step daemon is killed ---
 work stepd

@@ -38,7 +38,7 @@ hook() {
   local name=$1 set=(); shift
   while [ $# -gt 0 ] && [ "$1" != -- ]; do set+=("$1"); shift; done
   [ $# = 0 ] || shift
-  /usr/bin/env -i SLURMD_NODENAME=n1 SLURM_JOB_NODELIST=n1 HOOK_UID="$uid1" HOOK_GID="$(id -g $USER1)" "${set[@]}" "$S/one_hook" "$PLUGIN" "$name" "${site[@]}" "$@" >"$S/said.$name" 2>&1
+  /usr/bin/env -i SLURMD_NODENAME=n1 SLURM_JOB_NODELIST=n1 HOOK_UID="$uid1" HOOK_GID="$(id -g $USER1)" "${set[@]}" "$S/one_hook" "$PLUGIN" "$name" "${site[@]}" "$@" >"${SAID:-$S}/said.$name" 2>&1
 }
 prolog() { hook job_prolog SPANK_EFS_JOB="$(cat "$W/job.yaml")" "$@"; }
 epilog() { hook job_epilog "$@"; }
@@ -62,7 +62,7 @@ forget() { local job=${1:-7}; "$EFS" clean --force "slurm-$job.0-n1" >/dev/null 
 
 # --- what takes long goes on meanwhile, each with a site of its own ---
 aside() {  # aside NAME COMMAND...: with its own state, mounts and instances; its seconds are in $S/NAME.took
-  local name=$1 began=$SECONDS; shift
+  local name=$1 began=$SECONDS SAID=$S/$1; shift
   site=("${site[@]}" state="$S/$name/state" run="$S/$name/r" mount="$S/$name/mnt" efs="$S/fake/efs")
   mkdir -p "$S/$name"
   "$@" >"$S/$name.said" 2>&1
@@ -93,6 +93,23 @@ lock = os.open(sys.argv[1] + "/.lock", os.O_RDWR | os.O_CREAT, 0o600); fcntl.flo
   kill $holder
 }
 aside locked locked & pids+=($!); aside_pids+=($!)
+# slurmd kills a prolog or an epilog that takes longer than PrologEpilogTimeout, and drains the node.
+mkdir "$S/slow" && printf '#!/bin/sh\ncase $1 in start | stop) exec sleep 200 ;; esac\n' >"$S/slow/efs" && chmod -R 755 "$S/slow"
+printf '#!/bin/sh\n' >"$S/slow/scontrol"; cp "$S/slurm/squeue" "$S/slow/"; chmod 755 "$S/slow"/*   # of their own, for what others ask is counted
+slow_start() { prolog HOOK_TIMEOUT=30 -- efs="$S/slow/efs" scontrol="$S/slow/scontrol" poll=100; }
+begun() { mkdir -p "$S/$1/state/7.0" "$S/$1/r/slurm-7.0-n1" "$S/$1/mnt/7" && echo 'running x' >"$S/$1/state/7.0/result"; }
+slow_stop() { begun slow-stop; epilog HOOK_TIMEOUT=45 -- efs="$S/slow/efs" scontrol="$S/slow/scontrol"; }
+busy() {
+  local holder
+  begun busy
+  python3 -c 'import fcntl, os, signal, sys
+fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); open(sys.argv[1] + "/held", "w").close(); signal.alarm(60); signal.pause()' "$S/busy/state/7.0" &
+  holder=$!
+  await 20 test -e "$S/busy/state/7.0/held"
+  epilog HOOK_TIMEOUT=15 -- scontrol="$S/slow/scontrol"
+  kill $holder
+}
+for one in slow-start slow-stop busy; do aside $one "${one/-/_}" & pids+=($!); aside_pids+=($!); done
 # Of a job like no other on this machine: who is signalled is found by its name. The program is the real one. Without a signal the
 # stage-out would have its time.
 without_socket() {
@@ -119,6 +136,7 @@ else skip 'slurmd that is spared when memory runs out' 'oom_score_adj cannot be 
 # --- what a prolog tells, and how often ---
 cat >"$S/fake.start" <<'FAKE'
 [ -e "${0%/*}/../quick" ] || until [ "$(grep -c ' status ' "${0%/*}/../efs.log")" -ge 4 ]; do sleep 0.2; done
+cp "${0%/*}/../shared/jobs/7.0/n1" "${0%/*}/../told" 2>/dev/null || :
 FAKE
 cat >"$S/fake.status" <<'FAKE'
 echo '{"name":"x","turn":{"ahead":'"$(grep -c ' status ' "${0%/*}/../efs.log")"',"direction":"in","since":0.5,"standing":"waiting","wait_seconds":3725.9},"state":"staging-in"}'
@@ -128,10 +146,35 @@ rm -f "$S/efs.log" "$S/scontrol.log"
 prolog -- efs="$S/fake/efs"
 check 'an estimate is told' grep -q 'AdminComment=efs on n1: waits to stage in, 1 ahead, about 1h02m$' "$S/scontrol.log"
 check 'and not each that follows' test "$(grep -c 'waits to stage in' "$S/scontrol.log")" = 1
-rm "$S/fake.status"
+check 'when the inputs are there it says so' test "$(grep 'AdminComment' "$S/scontrol.log" | tail -n 1)" = 'update JobId=7 AdminComment=efs on n1: staged in'
+epilog -- efs="$S/fake/efs"
+# First the job waits, then its bytes move; one of two nodes tells of them.
+cat >"$S/fake.status" <<'FAKE'
+done=$(grep -c ' status ' "${0%/*}/../efs.log")
+[ "$done" -gt 1 ] || { echo '{"turn":{"ahead":2,"direction":"in","since":0.5,"standing":"waiting"},"bytes_done":0,"bytes_total":400,"state":"staging-in"}'; exit; }
+echo '{"name":"x","bytes_done":'"$done"',"bytes_total":400,"eta_seconds":3725.9,"turn":{"ahead":0,"standing":"holds"},"state":"staging-in"}'
+FAKE
+told() { rm -f "$S/efs.log" "$S/scontrol.log"; prolog "$@" -- efs="$S/fake/efs" shared="$S/shared"; epilog -- efs="$S/fake/efs" shared="$S/shared"; }
+told
+check 'while it waits it is told' grep -q 'AdminComment=efs on n1: waits to stage in, 2 ahead$' "$S/scontrol.log"
+check 'and when its bytes move, how many have, and for how long still' grep -q 'AdminComment=efs on n1: staging in, 0% moved, about 1h02m left$' "$S/scontrol.log"
+check 'not each of them' test "$(grep -c 'moved' "$S/scontrol.log")" = 1
+sed -i 's/"bytes_total":400,"eta/"bytes_total":4,"eta/' "$S/fake.status"
+told SLURM_JOB_NODELIST=n1,n2
+check 'of two nodes the first one tells, of itself' grep -q 'AdminComment=efs on n1: staging in, 50% moved, about 1h02m left (the first of 2 nodes; see efs status --job 7)$' "$S/scontrol.log"
+told SLURM_JOB_NODELIST=n0,n1
+check_not 'the second one asks nothing of slurmctld' grep -q AdminComment "$S/scontrol.log"
+check 'but says it where other nodes see it' grep -q 'staging in, 50% moved, about 1h02m left' "$S/told"
+said_by() { printf '{"node":"%s","job":7,"restart":0,"uid":1,"state":"%s","text":"no such %s","time":0}\n' "$1" "$2" "$1" >"$S/shared/jobs/7.0/${3:-}$1"; }   # said_by NODE STATE [.failed/]
+mkdir -p "$S/shared/jobs/7.0/.failed"
+said_by n2 failed .failed/
+told SLURM_JOB_NODELIST=n1,n2
+check_not 'nor does the first one where another has failed, which has said why' grep -q AdminComment "$S/scontrol.log"
+rm "$S/fake.status"; rm -rf "$S/shared/jobs"
+prolog -- efs="$S/fake/efs"
 
 # --- time that other nodes took ---
-rm "$S/scontrol.log"
+rm -f "$S/scontrol.log"
 echo "$(($(date +%s) - 290)) 0" >"$S/state/7.0/began"
 check 'a step that starts' task HOOK_STEP=0 -- efs="$S/fake/efs"
 check 'gives nothing back' test ! -e "$S/scontrol.log"
@@ -220,6 +263,16 @@ given 64M cpu=1,mem=64M,node=1,billing=1; prolog -- efs="$S/asked/efs"
 check 'the job file is looked at as its user' test "$(head -n 1 "$W/who")" = "$(id -u $USER1)"
 check_not 'and in no group of root' grep -qw 0 <(tail -n +2 "$W/who")
 epilog
+prolog HOOK_GID= -- efs="$S/asked/efs"
+check 'where Slurm does not tell his group' test "$(head -n 1 "$W/who")" = "$(id -u $USER1)"
+check 'it is that which the system knows' test "$(tail -n +2 "$W/who")" = "$(id -g $USER1)"
+epilog
+nobodys=4000009; chown $nobodys "$W/who"
+prolog HOOK_GID= HOOK_UID=$nobodys -- efs="$S/asked/efs"
+check 'of a user whom it does not know' test "$(head -n 1 "$W/who")" = $nobodys
+check 'none that anybody has' test "$(tail -n +2 "$W/who")" = 65534
+epilog HOOK_UID=$nobodys
+check 'nothing is left' no_job
 cluster CR_CORE
 job_with_memory 'memory that Slurm does not give jobs is no limit there, either' 32M cpu=1,mem=32M,node=1,billing=1
 cluster
@@ -504,7 +557,6 @@ check 'has its pipe, and nothing else of its parent' test "$(awk '$2 != "/dev/nu
 # --- what other nodes have said ---
 work others
 prolog -- shared="$S/shared"
-said_by() { printf '{"node":"%s","job":7,"restart":0,"uid":1,"state":"%s","text":"no such %s","time":0}\n' "$1" "$2" "$1" >"$S/shared/jobs/7.0/${3:-}$1"; }
 opened() { grep -c "^$S/shared/jobs/7.0/.*n[0-9]" "$S/opened" || :; }
 for i in $(seq 2 60); do said_by n$i running; done
 : >"$S/opened"
@@ -597,6 +649,12 @@ check 'a stop that hangs has its time, and no more' took hung-started 80
 check 'and leaves the results where they are' grep -q '^unsaved .*did not end within the time' "$S/hung-started/state/7.0/result"
 check 'one without anything to save has two minutes' took hung-failed 150
 check 'what hung is not forgotten' test -e "$S/hung-failed/state/7.0"
+check 'a stage-in that is slow ends before slurmd would kill its prolog' took slow-start 30
+check 'and fails, with the reason' grep -q '^failed .*within the time that slurmd gives a prolog here (PrologEpilogTimeout, 30 s)' "$S/slow-start/state/7.0/result"
+check 'a stop that is slow ends before slurmd would kill its epilog' took slow-stop 45
+check 'and leaves the results where they are' grep -q '^unsaved .*PrologEpilogTimeout' "$S/slow-stop/state/7.0/result"
+check 'an epilog does not wait longer than that for another one' took busy 15
+check 'and takes nothing from it' grep -qx 'running x' "$S/busy/state/7.0/result"
 check 'a job that keeps waits a minute for the lock' took locked 80
 check 'and fails with the reason' grep -q '^failed what is kept on n1 .* cannot be looked at: .*/.lock is not to be had' "$S/locked/state/7.0/result"
 check 'an epilog ends daemons whose socket the user has removed' await 20 no_daemon "$S/unheard/r"

@@ -1,7 +1,8 @@
 /* A process of Slurm's with one job, for hooks_test.sh: it loads the plugin and calls one hook of it.
  *   one_hook PLUGIN HOOK [ARGUMENT...]    of plugstack.conf
  * What the plugin asks of Slurm is answered from the environment: HOOK_CONTEXT (job_script, remote, slurmd, allocator), HOOK_JOB, HOOK_UID,
- * HOOK_GID, HOOK_STEP ("batch" or a number), HOOK_OPTION (NAME=VALUE of the job), HOOK_OPT_mem and so on (sbatch's own options).
+ * HOOK_GID ("": it is not told), HOOK_STEP ("batch" or a number), HOOK_TIMEOUT (PrologEpilogTimeout), HOOK_OPTION (NAME=VALUE of the
+ * job), HOOK_OPT_mem and so on (sbatch's own options).
  * After a hook that returns 0, HOOK_THEN is run by a shell as the job's user, in place of this process. Calls to fsync are told
  * with HOOK_TELL_SYNC, what is opened goes to the file HOOK_TELL_OPENS, and with HOOK_TELL_FDS=PATH those who look at PATH tell what
  * they have open. */
@@ -48,6 +49,7 @@ spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...) {
   va_start(arguments, item);
   if (item == S_JOB_ID) *va_arg(arguments, uint32_t *) = (uint32_t)atoi(say("HOOK_JOB", "7"));
   else if (item == S_JOB_UID) *va_arg(arguments, uid_t *) = (uid_t)atoi(say("HOOK_UID", "0"));
+  else if (item == S_JOB_GID && say("HOOK_GID", "0")[0] == '\0') known = ESPANK_NOT_AVAIL;
   else if (item == S_JOB_GID) *va_arg(arguments, gid_t *) = (gid_t)atoi(say("HOOK_GID", "0"));
   else if (item == S_JOB_STEPID) *va_arg(arguments, uint32_t *) = strcmp(step, "batch") == 0 ? SLURM_BATCH_SCRIPT : (uint32_t)atoi(step);
   else if (item == S_TASK_ID) *va_arg(arguments, int *) = 0;
@@ -83,6 +85,9 @@ spank_err_t spank_unsetenv(spank_t spank, const char *name) {
 }
 
 spank_err_t spank_job_control_setenv(spank_t spank, const char *name, const char *value, int overwrite) { return spank_setenv(spank, name, value, overwrite); }
+
+/* What slurmd's processes have read of slurm.conf. */
+slurm_conf_t slurm_conf = {.prolog_epilog_timeout = NO_VAL16};
 
 /* The table of sbatch's own options. */
 char opt[1];
@@ -172,6 +177,7 @@ int main(int count, char **words) {
     fprintf(stderr, "one_hook: %s\n", count < 3 ? "which plugin, which hook?" : dlerror());
     return 99;
   }
+  if (getenv("HOOK_TIMEOUT") != NULL) slurm_conf.prolog_epilog_timeout = (uint16_t)atoi(getenv("HOOK_TIMEOUT"));
   *(void **)&hook = dlsym(plugin, "slurm_spank_init");
   if (hook != NULL && spank_context() != S_CTX_SLURMD) hook(NULL, count - 3, words + 3); /* it registers the options */
   snprintf(symbol, sizeof symbol, "slurm_spank_%s", words[2]);

@@ -214,6 +214,8 @@ head -c 4M /dev/urandom >"$W/in/large"
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho ran')
 moves() { json "$(status_on n1 "slurm-$job.0-n1")" 'd["state"] == "staging-in" and 0 < d["bytes_done"] < d["bytes_total"]'; }
 check 'the bytes of a stage-in move' await 40 moves
+comment_moves() { comment_of "$job" | grep -qE '^efs on n1: staging in, [0-9]+% moved, about [0-9ms ]+ left ?$'; }
+check 'the admin comment says how many, and for how long still' await 30 comment_moves
 scancel "$job"
 check 'scancel ends it before they are all there' await 20 job_is_gone "$job"
 ends "$job" CANCELLED 'the job'
