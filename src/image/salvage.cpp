@@ -37,6 +37,7 @@ class Everything final : public stage::Buffer {
       }
     return items;
   }
+  Result<std::vector<fs::WalkItem>> inputs() override { return inner_.inputs(); }
   Result<std::uint64_t> available_bytes() override { return inner_.available_bytes(); }
 
  private:

@@ -64,6 +64,12 @@ class UnloadBuffer final : public Buffer {
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Result<std::vector<fs::WalkItem>> walk() override { return items; }
+  Result<std::vector<fs::WalkItem>> inputs() override {
+    auto all = staging_.walk();
+    if (all)
+      for (auto& item : staging_.gone()) all->push_back(std::move(item));
+    return all;
+  }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
   bool has(const std::string& path) override { return staging_.find(path).has_value(); }
   bool is_at_rest() const override { return false; }
