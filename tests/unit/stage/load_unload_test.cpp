@@ -217,6 +217,7 @@ TEST_CASE("a part that is unloaded in place is the job's own version to what com
     REQUIRE(scene.in({.names = {"p"}, .replace = theirs, .force = theirs}).ok());
     CHECK(unload_part() == Verdict::complete);  // of what the PFS has: nothing to do
     scene.buffer.write("p", std::string(1000, 'q'));
+    scene.config.on_conflict = theirs ? config::OnConflict::overwrite : config::OnConflict::fail;
     if (theirs) scene.put("p", std::string(1000, 't'));
     REQUIRE(unload_part() == Verdict::complete);
     CHECK(scene.out("p") == "qqqq" + std::string(996, theirs ? 't' : 'p'));
@@ -225,8 +226,95 @@ TEST_CASE("a part that is unloaded in place is the job's own version to what com
     CHECK((st.st_mode & 07777U) == 02640U);
     CHECK(::getxattr(file.c_str(), "user.k", nullptr, 0) == 1);
     CHECK(scene.buffer.staging->find("p")->dirty);
+    scene.config.on_conflict = config::OnConflict::fail;
     CHECK(scene.back({.names = {"p"}}).entries.at(0).action == (theirs ? Action::conflict : Action::staged_out));
   }
+}
+
+TEST_CASE("a part goes into nobody else's version unless the job file says so") {
+  LiveScene scene;
+  scene.config.results_dir = scene.config.root_dir;
+  scene.config.in_place = true;
+  scene.put("p", std::string(1000, 'p'));
+  REQUIRE(scene.in({.names = {"p"}}).ok());
+  scene.buffer.write("p", std::string(1000, 'q'));
+  scene.put("p", std::string(1000, 't'));
+  const auto part_of_p = [&](PfsIo& pfs) { return scene.back({.names = {"p"}, .part = {.offset = 0, .length = 4}}, pfs).entries.at(0); };
+  for (const auto policy : {config::OnConflict::fail, config::OnConflict::keep_both}) {
+    scene.config.on_conflict = policy;
+    const auto entry = part_of_p(posix_pfs());
+    CHECK(entry.action == Action::conflict);
+    CHECK(entry.reason.contains("changed on the PFS"));
+    CHECK(entry.reason.contains("unload all of it") == (policy == config::OnConflict::keep_both));
+    CHECK(scene.out("p") == std::string(1000, 't'));
+  }
+  scene.config.on_conflict = config::OnConflict::overwrite;
+  CHECK(part_of_p(posix_pfs()).reason.contains("laid over a version that changed"));
+  CHECK(scene.out("p") == "qqqq" + std::string(996, 't'));
+}
+
+TEST_CASE("a part does not take the place of a version that comes while it is laid over the old one") {
+  for (const bool in_place : {false, true}) {
+    LiveScene scene;
+    if (in_place) scene.config.results_dir = scene.config.root_dir;
+    scene.config.in_place = in_place;
+    scene.config.on_conflict = config::OnConflict::overwrite;
+    scene.put("p", std::string(1000, 'p'));
+    REQUIRE(scene.in({.names = {"p"}}).ok());
+    scene.buffer.write("p", std::string(1000, 'q'));
+    if (!in_place) REQUIRE(scene.back({.names = {"p"}}).verdict == Verdict::complete);
+    FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
+      if (call == "fsync") std::ofstream(scene.config.results_dir + "/p", std::ios::binary) << "theirs";
+      return 0;
+    });
+    const Receipt receipt = scene.back({.names = {"p"}, .part = {.offset = 0, .length = 4}}, pfs);
+    CHECK(receipt.entries.at(0).action == Action::conflict);
+    CHECK(error_code(receipt) == ESTALE);
+    CHECK(scene.out("p") == "theirs");
+    CHECK(scene.partials() == 0);
+  }
+}
+
+TEST_CASE("no part goes into an input where results-dir leads to one") {
+  LiveScene scene;
+  REQUIRE(scene.in({.names = {"d"}}).ok());
+  scene.config.results_dir = scene.config.root_dir + "/d";
+  scene.buffer.write("a", std::string(10, 'x'));
+  const auto entry = scene.back({.names = {"a"}, .part = {.offset = 0, .length = 4}}).entries.at(0);
+  CHECK(entry.action == Action::conflict);
+  CHECK(entry.reason.contains("an input of this job"));
+  CHECK(scene.back({.names = {"a"}}).entries.at(0).action == Action::conflict);
+  CHECK(scene.out("a") == std::string(3000, 'a'));
+}
+
+TEST_CASE("verify: read-back holds for a part, too, and its receipt has the checksum of the whole") {
+  LiveScene scene;
+  scene.config.verify = config::Verify::read_back;
+  scene.buffer.write("p", std::string(1000, 'p'));
+  REQUIRE(scene.back({.names = {"p"}}).verdict == Verdict::complete);
+  scene.buffer.write("p", std::string(2000, 'q'));
+  // The PFS loses a byte between the sync and the read.
+  bool rot = true;
+  FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string& object) {
+    const std::string partial = scene.config.results_dir + "/p.efs-partial";
+    if (rot && call == "open" && object == "p.efs-partial" && stdfs::exists(partial) && stdfs::file_size(partial) == 1200) {
+      std::fstream file(partial, std::ios::binary | std::ios::in | std::ios::out);
+      file << "R";
+    }
+    return 0;
+  });
+  const UnloadRequest request{.names = {"p"}, .part = {.offset = 900, .length = 300}};
+  const Receipt rotten = scene.back(request, pfs);
+  CHECK(rotten.read_back);
+  CHECK(rotten.entries.at(0).action == Action::failed);
+  CHECK(rotten.entries.at(0).reason.contains("other data"));
+  CHECK(scene.out("p") == std::string(1000, 'p'));
+  CHECK(scene.partials() == 0);
+  rot = false;
+  const Receipt good = scene.back(request, pfs);
+  const std::string whole = std::string(900, 'p') + std::string(300, 'q');
+  CHECK(scene.out("p") == whole);
+  CHECK(good.entries.at(0).checksum == checksum(std::as_bytes(std::span(whole))));
 }
 
 TEST_CASE("the partial of one result takes no other result's name") {
