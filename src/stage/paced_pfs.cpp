@@ -22,6 +22,8 @@ Nanoseconds jittered(Nanoseconds pause) {
 
 }  // namespace
 
+Pace pace_of(const config::JobConfig& config) { return {.max_rate = config.max_rate, .max_ops = config.max_ops, .retries = config.retries}; }
+
 Nanoseconds RateLimit::take(std::uint64_t units, Nanoseconds now) {
   if (per_second_ == 0) return 0;
   const MutexLock lock(mutex_);

@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/mutex.hpp"
+#include "config/job_config.hpp"
 #include "stage/pfs_io.hpp"
 
 namespace efs::stage {
@@ -17,6 +18,9 @@ struct Pace {
   unsigned retries = 0;        // repetitions of one call at most
   Nanoseconds first_pause = 100'000'000;  // before the first repetition; doubled each time, up to 10 s
 };
+
+/// As the job file says.
+Pace pace_of(const config::JobConfig& config);
 
 /// One queue for all threads: each call is given its moment, and waits for it. Thread-safe.
 class RateLimit {

@@ -307,6 +307,12 @@ check_exit 'alias: start, too' 1 'by another name.*in-place: true' "$EFS" start 
 sed -i 's|^  results-dir:.*|  in-place: true|' "$JOB"
 check 'alias: in place' "$EFS" plan "$JOB"
 
+# --- max-ops counts before the start, too ---
+fresh paced; for i in $(seq 40); do : >"$PFS/input/f$i"; done
+job "$JOB" 'resources: [ [ path: input ] ]'
+check 'paced: plan' timeout 60 "$EFS" plan "$JOB"
+check_exit 'paced: at one call a second it takes longer than two seconds' 124 '' timeout 2 "$EFS" plan --set max-ops=1/s "$JOB"
+
 # --- results among the inputs ---
 fresh among; OUT=$PFS/input
 job "$JOB" 'resources: [ [ path: input ] ]'
