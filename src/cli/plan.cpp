@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <atomic>
 #include <iostream>
 
 #include "base/boot.hpp"
 #include "base/memory.hpp"
 #include "cli/cli.hpp"
+#include "stage/paced_pfs.hpp"
 #include "stage/planner.hpp"
 
 namespace efs::cli {
@@ -34,7 +36,11 @@ int plan(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
   if (!config) return config.error();
   if (!arguments.node_memory.empty() && !config::parse_size(arguments.node_memory)) return report(world, {EINVAL, arguments.node_memory + " is no size such as 4 GiB"}, exit_usage);
-  auto plan = stage::make_plan(*config, stage::posix_pfs(), rooms_of(arguments, *config));
+  const stage::Pace pace = stage::pace_of(*config);
+  const std::atomic<bool> never = false;
+  stage::Throttle throttle(pace);
+  stage::PacedPfs pfs(stage::posix_pfs(), pace, throttle, never);
+  auto plan = stage::make_plan(*config, pfs, rooms_of(arguments, *config));
   if (!plan) return report(world, plan.error());
   if (arguments.at_submission) forgive_from_job(*config, *plan);
   const std::string no_takeover = no_takeover_reason(kernel_release());

@@ -43,6 +43,25 @@ void check_nesting(const Section& settings, const JobConfig& config, ProblemList
   }
 }
 
+// What lies above the first pattern of a path.
+std::string_view fixed_part(std::string_view path) {
+  const auto wildcard = path.find_first_of("*?[");
+  return wildcard == path.npos ? path : path.substr(0, path.rfind('/', wildcard));
+}
+
+// May a result come to lie where an input does? Of what only names tell; stage::make_plan() asks the file system.
+void check_results_and_inputs(const Section& settings, const JobConfig& config, ProblemList& problems) {
+  const std::string& results = config.results_dir;
+  if (config.root_dir.empty() || results.empty() || config.results_open || results == config.root_dir || !is_within(results, config.root_dir)) return;
+  for (const auto& resource : config.resources) {
+    if (resource.is_list || resource.open) continue;
+    const bool in_it = !resource.is_glob && is_within(results, resource.path), holds_it = is_within(resource.is_glob ? fixed_part(resource.path) : resource.path, results);
+    if (!in_it && !holds_it) continue;
+    const std::string how = results == resource.path ? "is the same as" : in_it ? "is inside" : "holds";
+    return problems.add(settings.mark_of("results-dir"), "'results-dir' " + how + " the resource " + in_quotes(resource.path) + ": a result could overwrite an input", "choose a directory beside the resources");
+  }
+}
+
 // That results overwrite inputs must be said, by in-place; and in-place must not say what is not so.
 void check_in_place(const Section& settings, const JobConfig& config, ProblemList& problems) {
   if (config.root_dir.empty() || config.results_dir.empty()) return;
@@ -98,6 +117,7 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
   read_outputs(document.outputs, config, problems);
   check_nesting(document.settings, config, problems);
   check_in_place(document.settings, config, problems);
+  check_results_and_inputs(document.settings, config, problems);
   check_results_dir(document.settings, config, problems);
   check_deletions(document.settings, config, problems);
   check_daxfs(document.backends, config, problems);

@@ -12,14 +12,6 @@ namespace efs::daemon {
 
 using control::Json;
 
-namespace {
-
-stage::Pace pace_of(const config::JobConfig& config) {
-  return {.max_rate = config.max_rate, .max_ops = config.max_ops, .retries = config.retries};
-}
-
-}  // namespace
-
 const char* name_of(State state) {
   switch (state) {
     case State::planning: return "planning";
@@ -35,14 +27,14 @@ const char* name_of(State state) {
 }
 
 Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns)
-    : options_(std::move(options)), supervisor_(supervisor), turns_(turns), throttle_(pace_of(options_.config)) {}
+    : options_(std::move(options)), supervisor_(supervisor), turns_(turns), throttle_(stage::pace_of(options_.config)) {}
 
 // Answers under way look at members that are declared behind the server: it goes first, and waits for them.
 Instance::~Instance() { server_.reset(); }
 
 stage::Options Instance::stage_options() const { return {.workers = options_.config.workers, .transfer_size = options_.config.transfer_size, .cache = cache_.get()}; }
 
-stage::PacedPfs Instance::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) { return {pfs, pace_of(options_.config), throttle_, cancel}; }
+stage::PacedPfs Instance::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) { return {pfs, stage::pace_of(options_.config), throttle_, cancel}; }
 
 Status Instance::listen() {
   auto tasks = Tasks::open(options_.directory + "/tasks");

@@ -167,6 +167,14 @@ void Namespace::remember_if_last(const Inode& inode) {
   }
 }
 
+// Before an inode loses its name to another: programs write a new version beside a file and rename it over the old one, and what
+// the user said of the name (efs set) still holds. What only parts were loaded of is temporary by itself.
+void Namespace::hand_over_class(Inode& inode, const Inode& replaced) {
+  if (!replaced.extra || replaced.extra->keep == Keep::by_rule) return;
+  if (!replaced.extra->parts.empty() && replaced.extra->keep == Keep::temporary) return;
+  if (InodeExtra& extra = inode.more(); extra.keep == Keep::by_rule) extra.keep = replaced.extra->keep;
+}
+
 void Namespace::came_in(const Inode& inode) {
   if (gone_.empty() || !inode.extra || !inode.extra->origin) return;
   for (const auto& path : split_names(inode.extra->origin_path)) gone_.erase(path);
@@ -213,7 +221,7 @@ Status Namespace::apply_one(const Rename& r) {
   } else {
     Inode* replaced = target == nullptr ? nullptr : find(target->ino);
     if (replaced != nullptr && (replaced->is_directory() != source.is_directory() || (replaced->is_directory() && !replaced->directory->empty()))) return impossible("rename");
-    if (replaced != nullptr) remember_if_last(*replaced);
+    if (replaced != nullptr) remember_if_last(*replaced), hand_over_class(source, *replaced);
     to->directory->take(*from->directory, r.name, r.new_name);
     if (replaced != nullptr) lose_name(*replaced, *to, r.time);
     moved(source, *from, *to, std::move(name), r.time);
@@ -291,7 +299,7 @@ Status Namespace::apply_one(const Replace& r) {
   const auto* there = parent->directory->find(r.name);
   Inode* replaced = there == nullptr ? nullptr : find(there->ino);
   if (replaced != nullptr && replaced->is_directory()) return impossible("replace");
-  if (replaced != nullptr) remember_if_last(*replaced);
+  if (replaced != nullptr) remember_if_last(*replaced), hand_over_class(*inode, *replaced);
   came_in(*inode);
   parent->directory->put(r.name, r.ino);
   if (replaced != nullptr) lose_name(*replaced, *parent, r.time);

@@ -51,7 +51,7 @@ struct Unlink {
   template <typename F> void fields(F&& f) { f(parent, time, name); }
 };
 
-/// rename(2); an existing target loses its name in the same record. flags: RENAME_EXCHANGE or 0.
+/// rename(2); an existing target loses its name in the same record, and its class where the other has none of its own. flags: RENAME_EXCHANGE or 0.
 struct Rename {
   std::uint64_t parent = 0, new_parent = 0;
   std::uint32_t flags = 0;
@@ -123,7 +123,7 @@ struct SetStaging {
   }
 };
 
-/// A file gets a name, and who has that name loses it in the same record.
+/// A file gets a name, and who has that name loses it in the same record: as in Rename.
 struct Replace {
   std::uint64_t ino = 0, parent = 0;
   FileTime time;

@@ -199,6 +199,8 @@ class Staging {
   Result<bool> set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits, const Origin& copy, bool in_place, const GoneInput* replaced = nullptr);
   /// Removes a regular file's name if it is clean and not open for writing: else EBUSY.
   Status remove_clean(const std::string& path);
+  /// The same for what a load has just made, whatever it is, if the name still leads to `ino`: else ESTALE; ENOTEMPTY as rmdir(2).
+  Status take_back(const std::string& path, std::uint64_t ino);
   Status set_keep(const std::string& path, Keep keep);
 
  private:
@@ -210,10 +212,12 @@ class Staging {
     std::string keep_path;
   };
   Result<std::uint64_t> new_number();
+  Status remove_name(const std::string& path, std::uint64_t only);
   // Under the namespace lock.
   Result<WalkStep> start_of_walk(const std::string& below) const;
   WalkItem gone_item(const std::string& path, const GoneInput& input) const;
   bool is_missing(const std::string& path) const;
+  Status may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const;
   Status forget_name(const std::string& path);  // nothing that was staged in under it is missed
   Result<std::uint64_t> link_one(std::uint64_t ino, const std::string& path, Over over);
   Status book_names(std::uint64_t ino, std::span<const std::string> names);

@@ -271,7 +271,23 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
   return {};
 }
 
-Status Staging::remove_clean(const std::string& path) {
+Status Staging::remove_clean(const std::string& path) { return remove_name(path, 0); }
+
+Status Staging::take_back(const std::string& path, std::uint64_t ino) { return remove_name(path, ino); }
+
+Status Staging::may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const {
+  filesystem_.mutex_.assert_held_shared();
+  if (ino == 0 && !inode.is_regular()) return fail(EINVAL, path + ": is no regular file");
+  if (ino != 0 && inode.ino != ino) return fail(ESTALE, path + ": is another by now");
+  if (inode.is_directory() && !inode.directory->empty()) return fail(ENOTEMPTY, path + ": has something in it");
+  const auto item = item_of(inode, path, Keep::by_rule, "");
+  if (!item) return std::unexpected(item.error());
+  if (item->dirty || (!item->origin && !item->saved) || inode.write_opens > 0) return fail(EBUSY, path + ": the buffer may have the only copy");
+  return {};
+}
+
+// A regular file, or with `only` that inode.
+Status Staging::remove_name(const std::string& path, std::uint64_t only) {
   std::uint64_t parent = 0, ino = 0;
   std::string name;
   bool last = false;
@@ -282,14 +298,11 @@ Status Staging::remove_clean(const std::string& path) {
     if (!place) return std::unexpected(place.error());
     const auto there = filesystem_.names_.child(*place->parent, place->name);
     if (!there) return fail(there.error().code, path + ": not in the buffer");
-    if (!(*there)->is_regular()) return fail(EINVAL, path + ": is no regular file");
-    const auto item = item_of(**there, path, Keep::by_rule, "");
-    if (!item) return std::unexpected(item.error());
-    if (item->dirty || (!item->origin && !item->saved) || (*there)->write_opens > 0) return fail(EBUSY, path + ": the buffer may have the only copy");
+    EFS_TRY(may_go(**there, path, only));
     parent = place->parent->ino;
     name = place->name;
     ino = (*there)->ino;
-    last = (*there)->nlink == 1;
+    last = (*there)->nlink == 1 || (*there)->is_directory();
     // First, and for good: the PFS has it and keeps it. Without its origin it counts as changed, should we die in between.
     SetStaging staging = staging_of(**there);
     staging.origin_path = without_name(staging.origin_path, path);

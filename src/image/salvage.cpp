@@ -4,6 +4,7 @@
 
 #include "fs/staging.hpp"
 #include "stage/merge.hpp"
+#include "stage/paced_pfs.hpp"
 #include "stage/partial.hpp"
 #include "stage/selection.hpp"
 #include "stage/stage_out.hpp"
@@ -37,6 +38,7 @@ class Everything final : public stage::Buffer {
       }
     return items;
   }
+  Result<std::vector<fs::WalkItem>> inputs() override { return inner_.inputs(); }
   Result<std::uint64_t> available_bytes() override { return inner_.available_bytes(); }
 
  private:
@@ -135,7 +137,11 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   const auto items = staging.walk();
   if (!items) return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));
   const auto merging = (config.nodes > 1 || config.merge_since != 0) && options.to.empty() ? stage::merging_pfs(config.merge_since, stage::saved_copies(*items)) : nullptr;
-  stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, merging ? *merging : pfs, {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
+  const stage::Pace pace = stage::pace_of(config);
+  stage::Throttle throttle(pace);
+  stage::PacedPfs paced(merging ? *merging : pfs, pace, throttle, progress.cancel);
+  stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, paced, {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
+  receipt.retries = paced.retried();
   receipt.note = note_of(image);
   receipt.retry = "efs salvage";
   if (config.deletions != image.config.deletions) receipt.note += "; inputs that the job removed were left where they are";

@@ -24,7 +24,7 @@ Result<Holdings> holdings_of(Image& image);
 
 /// Writes by the machinery of a stage-out (partial, fsync, rename) and says of each entry what vouches for it:
 /// "verified" names and attributes from checksummed records, "as-found" content that nothing vouches for. The receipt is
-/// not written to a file. The image stays as it is. `pfs`: where no results of other nodes are to be heeded.
+/// not written to a file. The image stays as it is. Keeps to the job file's max-rate, max-ops and retries. `pfs`: where no results of other nodes are to be heeded.
 stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress, stage::PfsIo& pfs = stage::posix_pfs());
 
 }  // namespace efs::image

@@ -36,6 +36,13 @@ class Buffer {
   virtual Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) = 0;
   /// Inputs whose names the job took away. None, where that is not the buffer's to know.
   virtual std::vector<fs::WalkItem> gone() { return {}; }
+  /// All that was staged in, whether it is there yet or not (and whatever else is there).
+  virtual Result<std::vector<fs::WalkItem>> inputs() {
+    auto items = walk();
+    if (items)
+      for (auto& item : gone()) items->push_back(std::move(item));
+    return items;
+  }
   virtual Result<std::uint64_t> available_bytes() = 0;
   /// Whether there is such a name, where walk() shows only some.
   virtual bool has(const std::string&) { return false; }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <map>
+#include <ranges>
 
 #include "base/mutex.hpp"
 #include "base/text.hpp"
@@ -211,8 +212,48 @@ class Load {
     publish(plan, buffer.take());
   }
 
+  /// What this load gave a name.
+  struct Published {
+    std::string path;
+    std::uint64_t ino = 0;
+    bool in_place_of = false;  // of another, which is gone
+    std::optional<std::uint64_t> bytes = std::nullopt;  // of a file
+  };
+
+  void note(const std::string& path, std::uint64_t ino, bool in_place_of = false, std::optional<std::uint64_t> bytes = std::nullopt) {
+    published_.push_back({.path = path, .ino = ino, .in_place_of = in_place_of, .bytes = bytes});
+    if (!bytes) return;
+    ++report_.files;
+    report_.bytes += *bytes;
+  }
+
+  /// Of a directory or a link that was just made.
+  void note_made(const std::string& path) {
+    if (const auto there = staging_.find(path)) note(path, there->ino);
+  }
+
+  /// A name that a program took, or a change that it made, while all was read: to be found before the first name appears.
+  void look_again(const Plan& plan) {
+    const auto already = report_.already;
+    for (const auto& entry : plan.entries)
+      if (!report_.failure) (void)is_there(entry);
+    report_.already = already;
+  }
+
+  /// Where the burst failed nothing of it stays but what took another's place, and what a program has changed, or put something into.
+  void take_back() {
+    for (const auto& one : std::views::reverse(published_)) {
+      if (one.in_place_of || !staging_.take_back(one.path, one.ino) || !one.bytes) continue;
+      --report_.files;
+      report_.bytes -= *one.bytes;
+    }
+    Error& error = report_.failure->error;
+    if (report_.files > 0) error.what = describe(error) + " (" + std::to_string(report_.files) + " other files were loaded)";
+  }
+
   /// All names, in a burst: directories, links, files.
   void publish(const Plan& plan, std::vector<fs::StagedFile> files) {
+    look_again(plan);
     std::vector<const PlanEntry*> made;
     for (const auto& entry : plan.entries) {
       if (report_.failure) break;
@@ -220,36 +261,37 @@ class Load {
       if (entry.type == EntryType::directory) {
         auto added = staging_.add_directory(entry.path, entry.attributes, directory_xattrs_[entry.path]);
         if (!added) done = std::unexpected(added.error());
-        else if (*added) made.push_back(&entry);
+        else if (*added) made.push_back(&entry), note_made(entry.path);
       } else if (entry.type == EntryType::symlink) {
         done = staging_.add_symlink(entry.path, entry.target, entry.attributes);
+        if (done) note_made(entry.path);
       }
       if (!done) failed(entry.path, done.error());
     }
     std::ranges::sort(files, {}, &fs::StagedFile::path);
     for (const auto& file : files) publish_one(file);
     for (const auto& entry : plan.entries) link_one(entry);
+    if (report_.failure) take_back();
     // Children first: each name made inside a directory has moved its times.
     for (auto it = made.rbegin(); it != made.rend(); ++it) (void)staging_.settle_directory((*it)->path, (*it)->attributes);
   }
 
   void publish_one(const fs::StagedFile& file) {
     if (report_.failure) return staging_.abandon(file.ino);
+    const bool there = staging_.find(file.path).has_value();
     Status done = staging_.publish_over(file, over_of(file.path, file.origin));
-    if (done) {
-      ++report_.files;
-      report_.bytes += file.origin.size;
-      return;
-    }
+    if (done) return note(file.path, file.ino, there, file.origin.size);
     staging_.abandon(file.ino);
-    if (report_.files > 0) done.error().what += " (" + std::to_string(report_.files) + " other files were loaded)";
     failed(file.path, std::move(done.error()));
   }
 
   /// A further name of a file that publish_one() has given its first.
   void link_one(const PlanEntry& entry) {
     if (entry.link_to.empty() || report_.failure) return;
-    if (auto done = staging_.link_files(entry.link_to, std::span(&entry.path, 1), over_of(entry.path, entry.origin)); done) ++report_.files;
+    const auto first = staging_.find(entry.link_to);
+    const bool there = staging_.find(entry.path).has_value();
+    auto done = staging_.link_files(entry.link_to, std::span(&entry.path, 1), over_of(entry.path, entry.origin));
+    if (done) note(entry.path, first ? first->ino : 0, there, 0);
     else failed(entry.path, std::move(done.error()));
   }
 
@@ -278,6 +320,7 @@ class Load {
     if (done) publish(plan, {});  // the directories above
     if (done && !report_.failure) done = staging_.publish_over(file, over_of(entry.path, entry.origin), whole ? "" : to_text(parts));
     if (!done) failed(entry.path, done.error());
+    if (report_.failure) take_back();
     if (report_.failure) return staging_.abandon(file.ino);
     ++report_.files;
     report_.bytes = progress_.bytes_done;
@@ -311,6 +354,7 @@ class Load {
   const Options& options_;
   Progress& progress_;
   std::map<std::string, std::map<std::string, std::string>> directory_xattrs_;  // by path, of those that have any
+  std::vector<Published> published_;
   LoadReport report_;
 };
 

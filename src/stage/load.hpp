@@ -34,8 +34,9 @@ struct LoadReport {
 /// Loads, on `workers` threads that end before it returns. Files that are there already in the PFS's version stay.
 /// Refused before anything moves: what is missing or unreadable, what is there in another version without `replace`
 /// (EEXIST), what would lose a change without `force` (EBUSY), what does not fit (ENOSPC). After an error or a cancel
-/// nothing has appeared and no space is taken, except where a program took a name in the very last step: then the
-/// error says how many files are there.
+/// nothing is there and no space is taken. Names that fail in the very last step (a program took one) take back those
+/// that were given before, which could be seen for a moment; but for what took another's place and what a program has
+/// changed since: the error says how many files these are.
 ///
 /// With a part, `names` is one file. It appears with the size that it has on the PFS and holes for the rest, is
 /// temporary, never goes back whole, and `efs ls` and `efs explain` say which parts it has. Loading another part of

@@ -22,6 +22,8 @@ Nanoseconds jittered(Nanoseconds pause) {
 
 }  // namespace
 
+Pace pace_of(const config::JobConfig& config) { return {.max_rate = config.max_rate, .max_ops = config.max_ops, .retries = config.retries}; }
+
 Nanoseconds RateLimit::take(std::uint64_t units, Nanoseconds now) {
   if (per_second_ == 0) return 0;
   const MutexLock lock(mutex_);
@@ -58,6 +60,10 @@ void PacedPfs::wait(Nanoseconds duration) const {
   }
 }
 
+void PacedPfs::charge(std::uint64_t calls) {
+  if (pace_.max_ops != 0 && calls != 0) (void)throttle_.operations.take(calls, steady_now());
+}
+
 template <typename Call>
 auto PacedPfs::paced(CallKind kind, std::uint64_t bytes, Call call) -> decltype(call()) {
   Nanoseconds pause = pace_.first_pause;
@@ -74,10 +80,14 @@ auto PacedPfs::paced(CallKind kind, std::uint64_t bytes, Call call) -> decltype(
 }
 
 Result<UniqueFd> PacedPfs::open(int at, const std::string& path, int flags, mode_t mode) {
-  return paced((flags & O_CREAT) != 0 ? CallKind::once : CallKind::reading, 0, [&] { return pfs_.open(at, path, flags, mode); });
+  auto opened = paced((flags & O_CREAT) != 0 ? CallKind::once : CallKind::reading, 0, [&] { return pfs_.open(at, path, flags, mode); });
+  if (opened) charge(1);
+  return opened;
 }
 Result<UniqueFd> PacedPfs::open_beneath(int root, const std::string& path, int flags, mode_t mode) {
-  return paced((flags & O_CREAT) != 0 ? CallKind::once : CallKind::reading, 0, [&] { return pfs_.open_beneath(root, path, flags, mode); });
+  auto opened = paced((flags & O_CREAT) != 0 ? CallKind::once : CallKind::reading, 0, [&] { return pfs_.open_beneath(root, path, flags, mode); });
+  if (opened) charge(1);
+  return opened;
 }
 Result<std::size_t> PacedPfs::read(int fd, std::span<std::byte> into, std::uint64_t offset) {
   return paced(CallKind::reading, into.size(), [&] { return pfs_.read(fd, into, offset); });
@@ -101,7 +111,9 @@ Status PacedPfs::access(int at, const std::string& name, int mode) {
   return paced(CallKind::reading, 0, [&] { return pfs_.access(at, name, mode); });
 }
 Result<std::vector<std::string>> PacedPfs::list(int directory) {
-  return paced(CallKind::reading, 0, [&] { return pfs_.list(directory); });
+  auto names = paced(CallKind::reading, 0, [&] { return pfs_.list(directory); });
+  charge(2);  // it opens the directory anew, and closes it
+  return names;
 }
 Result<std::string> PacedPfs::readlink(int at, const std::string& name) {
   return paced(CallKind::reading, 0, [&] { return pfs_.readlink(at, name); });
@@ -128,7 +140,9 @@ Status PacedPfs::rmdir(int at, const std::string& name) {
   return paced(CallKind::once, 0, [&] { return pfs_.rmdir(at, name); });
 }
 Result<std::map<std::string, std::string>> PacedPfs::xattrs(int fd) {
-  return paced(CallKind::reading, 0, [&] { return pfs_.xattrs(fd); });
+  auto found = paced(CallKind::reading, 0, [&] { return pfs_.xattrs(fd); });
+  if (found) charge(found->size());  // the list of names is one call, each value another
+  return found;
 }
 Status PacedPfs::set_xattr(int fd, const std::string& name, const std::string& value) {
   return paced(CallKind::idempotent, 0, [&] { return pfs_.set_xattr(fd, name, value); });

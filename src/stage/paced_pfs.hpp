@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/mutex.hpp"
+#include "config/job_config.hpp"
 #include "stage/pfs_io.hpp"
 
 namespace efs::stage {
@@ -17,6 +18,9 @@ struct Pace {
   unsigned retries = 0;        // repetitions of one call at most
   Nanoseconds first_pause = 100'000'000;  // before the first repetition; doubled each time, up to 10 s
 };
+
+/// As the job file says.
+Pace pace_of(const config::JobConfig& config);
 
 /// One queue for all threads: each call is given its moment, and waits for it. Thread-safe.
 class RateLimit {
@@ -48,7 +52,8 @@ struct Throttle {
 enum class CallKind : std::uint8_t { reading, idempotent, once };
 bool may_pass(int code, CallKind kind);
 
-/// Thread-safe. Pauses end early once `cancel` is set. Owns none of them.
+/// Thread-safe. Pauses end early once `cancel` is set. Owns none of them. What one of its calls is of several to the PFS is known
+/// when it is done: then the next caller waits for it. A close counts with its open.
 class PacedPfs final : public PfsIo {
  public:
   PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel);
@@ -94,6 +99,7 @@ class PacedPfs final : public PfsIo {
   template <typename Call>
   auto paced(CallKind kind, std::uint64_t bytes, Call call) -> decltype(call());
   void wait(Nanoseconds duration) const;
+  void charge(std::uint64_t calls);
 
   PfsIo& pfs_;
   const Pace pace_;

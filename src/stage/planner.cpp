@@ -54,6 +54,9 @@ class Planner {
   }
 
  private:
+  using Identity = std::pair<dev_t, ino_t>;
+  static Identity identity_of(const struct stat& st) { return {st.st_dev, st.st_ino}; }
+
   static constexpr const char* for_the_nodes = "has patterns that only the job's nodes know: looked at when the job starts";
 
   /// What lies above the first pattern; all of it where there is none.
@@ -202,6 +205,7 @@ class Planner {
         return false;
       }
       if (!S_ISDIR(attributes->st_mode)) return problem(absolute(path), absolute(parent) + " is not a directory"), false;
+      above_inputs_.try_emplace(identity_of(*attributes), parent);
       if (as_ == nullptr) insert(parent, EntryType::directory, *attributes);
     }
     return as_ == nullptr || add_places();
@@ -361,15 +365,54 @@ class Planner {
     if (auto writable = pfs_.access(AT_FDCWD, path, W_OK | X_OK); !writable) {
       problem(config_.results_dir, what + "is not writable: " + describe(writable.error()));
     }
-    if (exists) check_in_place(*attributes);
+    if (!config_.in_place && config_.results_dir != config_.root_dir && root_) check_apart(there->get(), exists);
   }
 
-  /// The job file compares names, and one directory can have several: a symbolic link, a bind mount.
-  void check_in_place(const struct stat& results) {
-    if (config_.in_place || config_.results_dir == config_.root_dir || !root_) return;
-    const auto root = pfs_.fstat(root_.get());
-    if (!root || root->st_dev != results.st_dev || root->st_ino != results.st_ino) return;
-    problem(config_.results_dir, "results-dir is root-dir " + config_.root_dir + " by another name: results would overwrite inputs; leave results-dir out and say in-place: true if that is meant, else name another directory");
+  /// Results must not overwrite inputs. The job file compares names, and one directory can have several: a symbolic link, a bind
+  /// mount. `results` is results-dir, or what exists above it.
+  void check_apart(int results, bool exists) {
+    const auto up_from_root = up_from(root_.get()), up_from_results = up_from(results);
+    if (!up_from_root || !up_from_results) return problem(config_.results_dir, "results-dir cannot be compared with root-dir: " + describe((up_from_root ? up_from_results : up_from_root).error()));
+    const Identity& here = up_from_results->front();
+    if (exists && here == up_from_root->front())
+      return problem(config_.results_dir, "results-dir is root-dir " + config_.root_dir + " by another name: results would overwrite inputs; leave results-dir out and say in-place: true if that is meant, else name another directory");
+    if (exists && std::ranges::find(*up_from_root, here) != up_from_root->end())
+      return problem(config_.results_dir, "root-dir " + config_.root_dir + " is inside results-dir: a result could overwrite an input; name another directory");
+    const auto inputs = input_directories(up_from_root->front());
+    for (const auto& directory : *up_from_results) {
+      if (const auto in = inputs.find(directory); in != inputs.end())
+        return problem(config_.results_dir, "results-dir is inside the input " + absolute(in->second) + ": a result could overwrite an input; name a directory beside the inputs");
+    }
+    if (const auto above = above_inputs_.find(here); exists && above != above_inputs_.end())
+      problem(config_.results_dir, "results-dir holds inputs (it is " + absolute(above->second) + "): a result could overwrite an input; name a directory beside the inputs");
+  }
+
+  /// A directory and all above it, by whatever names. (What may not be passed hides the rest.)
+  Result<std::vector<Identity>> up_from(int directory) {
+    std::vector<Identity> all;
+    UniqueFd held;
+    for (int at = directory;;) {
+      const auto attributes = pfs_.fstat(at);
+      if (!attributes) return std::unexpected(attributes.error());
+      if (!all.empty() && all.back() == identity_of(*attributes)) return all;
+      all.push_back(identity_of(*attributes));
+      auto above = pfs_.open(at, "..", O_PATH | O_DIRECTORY);
+      if (!above && above.error().code == EACCES) return all;
+      if (!above) return std::unexpected(above.error());
+      held = std::move(*above);
+      at = held.get();
+    }
+  }
+
+  /// Those that come with all that is in them, and where they are below root-dir.
+  std::map<Identity, std::string> input_directories(const Identity& root) const {
+    std::map<Identity, std::string> inputs;
+    for (const auto& [place, path] : complete_) {
+      const auto entry = entries_.find(place);
+      if (path.empty()) inputs.try_emplace(root, path);
+      else if (entry != entries_.end()) inputs.try_emplace({entry->second.origin.device, entry->second.origin.inode}, path);
+    }
+    return inputs;
   }
 
   void total() {
@@ -431,7 +474,8 @@ class Planner {
   int priority_ = 0;
   std::string place_;  // the line of a list that asks for it: "FILE:LINE"; "": no list does
   bool reusable_ = false;
-  std::map<std::pair<dev_t, ino_t>, std::string> own_;  // by device and inode, the key of the job file that names it
+  std::map<Identity, std::string> above_inputs_;  // directories that named inputs are in, and where they are below root-dir
+  std::map<Identity, std::string> own_;  // by device and inode, the key of the job file that names it
   std::map<std::string, PlanEntry> entries_;
   const config::Resource* as_ = nullptr;  // the resource that is being added, where it appears elsewhere than on the PFS
   std::set<std::pair<std::string, std::string>> complete_;  // directories, here and on the PFS, whose children are in entries_

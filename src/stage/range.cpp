@@ -49,7 +49,7 @@ std::vector<Part> united(std::vector<Part> parts, Part added) {
   return result;
 }
 
-Status copy_part(const End& source, const End& destination, Part part, Scratch& scratch, Progress& progress) {
+Status copy_part(const End& source, const End& destination, Part part, Scratch& scratch, Progress& progress, Checksum* sum) {
   const auto buffer = scratch.buffer(0);
   const std::uint64_t end = part.offset + part.length;
   for (std::uint64_t at = part.offset; at < end;) {
@@ -63,6 +63,7 @@ Status copy_part(const End& source, const End& destination, Part part, Scratch& 
       if (*put == 0) return fail(EIO, "writing: the file system took nothing");
       done += *put;
     }
+    if (sum != nullptr) sum->update(buffer.first(*got));
     at += *got;
     progress.bytes_done += *got;
   }

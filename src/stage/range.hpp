@@ -27,7 +27,7 @@ std::vector<Part> parts_of(const std::string& text);
 /// All bytes of both.
 std::vector<Part> united(std::vector<Part> parts, Part added);
 
-/// Copies a part to the same offsets. Errors: as copy_data.
-Status copy_part(const End& source, const End& destination, Part part, Scratch& scratch, Progress& progress);
+/// Copies a part to the same offsets; on success `sum`, where one is given, has been fed it. Errors: as copy_data.
+Status copy_part(const End& source, const End& destination, Part part, Scratch& scratch, Progress& progress, Checksum* sum = nullptr);
 
 }  // namespace efs::stage

@@ -27,7 +27,7 @@ bool cannot_link(const Error& error) {
 
 ResultWriter::ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size)
     : config_(config), buffer_(buffer), pfs_(pfs), tree_(tree), progress_(progress), in_place_(config.in_place || config.results_dir == config.root_dir),
-      scratches_(transfer_size) {}
+      inputs_(config, buffer, pfs), scratches_(transfer_size) {}
 
 DirectoryCursor ResultWriter::cursor() const {
   return DirectoryCursor([this](const std::string& path) { return tree_.directory(path); });
@@ -101,8 +101,20 @@ bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
     found_there(out, check->checksum);
   } else if (check->version == PfsVersion::other && replaces_origin(out)) {
     return resolve(out, directory, scratch);
+  } else if (!in_place_ && check->version != PfsVersion::origin_or_none && is_over_input(out, directory)) {
+    return false;
   }
   return out.state == Outgoing::State::waiting;
+}
+
+/// The result is settled where what has its name is an input of the job: no name of results-dir should lead there, but one may.
+bool ResultWriter::is_over_input(Outgoing& out, int directory) {
+  const auto there = pfs_.lstat(directory, out.name);
+  if (!there && there.error().code == ENOENT) return false;
+  const auto input = there ? inputs_.is_input(*there) : std::unexpected(there.error());
+  if (!input) return give_up(out, {input.error().code, "comparing what is there with the inputs: " + describe(input.error())}), true;
+  if (*input) out.settle(Action::conflict, "results-dir has an input of this job under its name; the job's version is kept in the buffer only");
+  return *input;
 }
 
 /// Its name may not be durable yet: like one just renamed, it waits for the sync of its directory.
@@ -209,6 +221,7 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   // Another version than was staged in: to be written like any other, which knows what is to be done then.
   const bool conflict = !linked && present && replaces_origin(out) && config_.on_conflict != config::OnConflict::overwrite && !is_origin(*present, *out.item);
   if (conflict) return false;
+  if (!linked && present && !in_place_ && is_over_input(out, to->get())) return true;
   if (!linked) {
     auto done = link_partial(from->get(), first.name, job_of(out, to->get()), pfs_);
     if (!done && cannot_link(done.error())) return false;

@@ -11,6 +11,7 @@
 #include "base/mutex.hpp"
 #include "config/job_config.hpp"
 #include "stage/directory_cursor.hpp"
+#include "stage/input_guard.hpp"
 #include "stage/outgoing.hpp"
 #include "stage/results_tree.hpp"
 #include "stage/transfer.hpp"
@@ -58,6 +59,7 @@ class ResultWriter {
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   bool hands_down_acl(const std::string& path, int directory);
   bool replaces_origin(const Outgoing& out) const { return in_place_ && (out.item->origin || out.item->replaced); }
+  bool is_over_input(Outgoing& out, int directory);
   bool may_write(Outgoing& out, int directory, Scratch& scratch);
   bool resolve(Outgoing& out, int directory, Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);
@@ -69,6 +71,7 @@ class ResultWriter {
   ResultsTree& tree_;
   Progress& progress_;
   const bool in_place_;
+  InputGuard inputs_;
   ScratchPool scratches_;
   std::atomic<bool> full_{false};
   Mutex mutex_;  // rank 90 (leaf)

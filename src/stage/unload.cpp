@@ -12,6 +12,7 @@
 #include "base/mutex.hpp"
 #include "base/text.hpp"
 #include "fs/acl.hpp"
+#include "stage/input_guard.hpp"
 #include "stage/names.hpp"
 #include "stage/partial.hpp"
 #include "stage/results_tree.hpp"
@@ -64,6 +65,12 @@ class UnloadBuffer final : public Buffer {
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Result<std::vector<fs::WalkItem>> walk() override { return items; }
+  Result<std::vector<fs::WalkItem>> inputs() override {
+    auto all = staging_.walk();
+    if (all)
+      for (auto& item : staging_.gone()) all->push_back(std::move(item));
+    return all;
+  }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
   bool has(const std::string& path) override { return staging_.find(path).has_value(); }
   bool is_at_rest() const override { return false; }
@@ -100,6 +107,7 @@ class Unload {
     } else if (has_turn()) {
       choose();
       prove();
+      receipt_.read_back = config_.verify == config::Verify::read_back;
       if (request_.part.whole()) copy_all();
       else copy_part_of_one();
     }
@@ -275,11 +283,11 @@ class Unload {
     ReceiptEntry entry;
     entry.path = item.path;
     entry.mtime = to_ns(item.attributes.st_mtim);
-    const auto written = write_part(item);
+    const auto written = write_part(item, entry);
     if (written) {
       entry.action = Action::staged_out;
       entry.bytes = written->length;
-      entry.reason = "bytes " + std::to_string(written->offset) + " to " + std::to_string(written->offset + written->length);
+      entry.reason = "bytes " + std::to_string(written->offset) + " to " + std::to_string(written->offset + written->length) + entry.reason;
       if (const Proof* proof = buffer_.proof_of(item.ino); proof != nullptr && !proof->doubt.empty()) {
         entry.unverified = true;
         append(entry.reason, "copied as it was, unverified: " + doubt_of(*proof));
@@ -291,8 +299,39 @@ class Unload {
     receipt_.entries.push_back(std::move(entry));
   }
 
-  /// The file of results-dir with the part laid over it, in its place.
-  Result<Part> write_part(const fs::WalkItem& item) {
+  std::unexpected<Error> conflict(ReceiptEntry& entry, std::string reason) {
+    entry.action = Action::conflict;
+    return fail(ESTALE, std::move(reason));
+  }
+
+  /// As ResultWriter does, of a whole file: what somebody else wrote is not ours to change unless the job file says so.
+  Status may_lay_over(const fs::WalkItem& item, const struct stat& before, bool ours, ReceiptEntry& entry) {
+    if (in_place_) {
+      if (ours || (!item.origin && !item.replaced)) return {};
+      if (config_.on_conflict == config::OnConflict::overwrite) {
+        entry.reason = "; laid over a version that changed on the PFS since it was staged in";
+        return {};
+      }
+      const bool both = config_.on_conflict == config::OnConflict::keep_both;
+      return conflict(entry, std::string("it changed on the PFS since it was staged in; the job's version is kept in the buffer only") + (both ? "; unload all of it to have both" : ""));
+    }
+    const auto input = inputs_.is_input(before);
+    if (!input) return std::unexpected(input.error());
+    if (*input) return conflict(entry, "results-dir has an input of this job under its name; the job's version is kept in the buffer only");
+    return {};
+  }
+
+  /// As late as can be: laying the part over it may have taken minutes.
+  Status is_still(const fs::WalkItem& item, int directory, const struct stat& before, ReceiptEntry& entry) {
+    const auto now = pfs_.lstat(directory, leaf_of(item.path));
+    if (!now && now.error().code != ENOENT) return std::unexpected(now.error());
+    const bool same = now && now->st_dev == before.st_dev && now->st_ino == before.st_ino && now->st_size == before.st_size && to_ns(now->st_mtim) == to_ns(before.st_mtim) && to_ns(now->st_ctim) == to_ns(before.st_ctim);
+    if (same) return {};
+    return conflict(entry, "somebody changed it in results-dir while the part was laid over it; the job's version is kept in the buffer only");
+  }
+
+  /// The file of results-dir with the part laid over it, in its place. `entry` gets its checksum, or what keeps it from there.
+  Result<Part> write_part(const fs::WalkItem& item, ReceiptEntry& entry) {
     auto part = clipped(request_.part, static_cast<std::uint64_t>(item.attributes.st_size));
     if (!part) return part;
     if (!item.parts.empty() && united(parts_of(item.parts), *part) != parts_of(item.parts)) return fail(EINVAL, "only the parts " + item.parts + " of it were loaded");
@@ -305,40 +344,47 @@ class Unload {
     if (!before) return std::unexpected(before.error());
     const bool ours = is_origin(*before, item);
     if (ours && in_place_ && !is_dirty(item)) return part;  // the PFS has it: another version of it would be taken for somebody else's
+    EFS_TRY(may_lay_over(item, *before, ours, entry));
     const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), buffer_.has(item.path + partial_suffix)), .fsync = true};
     (void)pfs_.unlink(job.directory, job.partial);  // of one that was killed; unloads of an instance run one after the other
     auto fd = pfs_.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (!fd) return fail(fd.error().code, "creating " + job.partial + ": " + describe(fd.error()));
-    auto size = lay_over(item, *part, old->get(), *before, fd->get());
-    if (!size) {
+    Scratch scratch(options_.transfer_size);
+    const auto made = lay_over(item, *part, old->get(), *before, fd->get(), scratch);
+    Status good = made ? Status() : std::unexpected(made.error());
+    if (good && receipt_.read_back) good = read_back(job, *made, pfs_, scratch, progress_.cancel);
+    if (good) good = is_still(item, job.directory, *before, entry);
+    if (!good) {
       (void)pfs_.unlink(job.directory, job.partial);
-      return std::unexpected(size.error());
+      return std::unexpected(good.error());
     }
-    auto made = pfs_.fstat(fd->get());
-    if (!made) return std::unexpected(made.error());
-    EFS_TRY(publish_partial(job, {.inode = made->st_ino, .size = *size, .checksum = std::nullopt}, pfs_));
+    EFS_TRY(publish_partial(job, *made, pfs_));
     EFS_TRY(pfs_.fsync(job.directory));
+    entry.checksum = made->checksum;
     // What it took the place of was another's: so is what it has besides the part.
     const auto version = ours ? version_below(config_.results_dir, item.path) : fail(ESTALE);
-    if (version && version->inode == made->st_ino) EFS_TRY(staging_.note_copy(item.path, *version, in_place_, item.replaced.get()));
+    if (version && version->inode == made->inode) EFS_TRY(staging_.note_copy(item.path, *version, in_place_, item.replaced.get()));
     return part;
   }
 
-  Result<std::uint64_t> lay_over(const fs::WalkItem& item, Part part, int old, const struct stat& before, int fd) {
-    const auto old_size = static_cast<std::uint64_t>(before.st_size);
-    progress_.begin(1, old_size + part.length);
+  Result<PartialFile> lay_over(const fs::WalkItem& item, Part part, int old, const struct stat& before, int fd, Scratch& scratch) {
+    const auto old_size = static_cast<std::uint64_t>(before.st_size), end = part.offset + part.length, size = std::max(old_size, end);
+    progress_.begin(1, size);
     auto container = buffer_.hold(item.ino);
     if (!container) return std::unexpected(container.error());
     if (part.offset > old_size) return fail(EINVAL, "the version in results-dir ends before the part begins: a hole would stand for data");
-    Scratch scratch(options_.transfer_size);
-    if (old_size > 0) EFS_TRY(copy_part({pfs_, old}, {pfs_, fd}, {0, old_size}, scratch, progress_));
-    EFS_TRY(copy_part({posix_pfs(), container->fd}, {pfs_, fd}, part, scratch, progress_));
+    Checksum sum;
+    EFS_TRY(copy_part({pfs_, old}, {pfs_, fd}, {0, part.offset}, scratch, progress_, &sum));
+    EFS_TRY(copy_part({posix_pfs(), container->fd}, {pfs_, fd}, part, scratch, progress_, &sum));
+    EFS_TRY(copy_part({pfs_, old}, {pfs_, fd}, {end, size - end}, scratch, progress_, &sum));
     const auto after = staging_.attributes(item.ino);
     EFS_TRY(buffer_.confirm(item.ino, after && after->st_mtim.tv_sec == item.attributes.st_mtim.tv_sec && after->st_mtim.tv_nsec == item.attributes.st_mtim.tv_nsec));
     EFS_TRY(take_attributes(old, before, fd));
     EFS_TRY(pfs_.fsync(fd));
+    auto made = pfs_.fstat(fd);
+    if (!made) return std::unexpected(made.error());
     ++progress_.files_done;
-    return std::max(old_size, part.offset + part.length);
+    return PartialFile{.inode = made->st_ino, .size = size, .checksum = sum.digest()};
   }
 
   /// Owner, extended attributes and mode of the version that it takes the place of.
@@ -363,6 +409,7 @@ class Unload {
   Progress& progress_;
   const bool in_place_;
   UnloadBuffer buffer_;
+  InputGuard inputs_{config_, buffer_, pfs_};
   std::map<std::string, fs::WalkItem> chosen_;
   Receipt receipt_;
 };

@@ -33,7 +33,8 @@ struct UnloadRequest {
 /// that has one open keeps it.
 ///
 /// With a part: the bytes of that part replace those of the file that results-dir has, in a new version of that file
-/// which takes its place whole; ENOENT where there is none. The file stays dirty, and is not removed.
+/// which takes its place whole; ENOENT where there is none. The file stays dirty, and is not removed. A version of somebody
+/// else's, or one that changes meanwhile, is a conflict as of whole files; on-conflict: keep-both keeps the part back.
 Receipt unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress);
 
 /// For people: totals, and by name what failed, is unverified or stays in the buffer.

@@ -240,7 +240,14 @@ log.close()" "$MNT/v" "$PFS/v1" "$PFS/v2" "$MNT/log" "$MNT/input/a" "$MNT/input/
   check "$m: set default" efs set default tmp/b
   check "$m: is as before" item tmp/b "d[0]['class'] == 'temporary'"
   efs set persistent tmp/b
+  echo ck1 >"$MNT/tmp/ck"; check "$m: set persistent a file that is written anew" efs set persistent tmp/ck
+  echo ck2 >"$MNT/tmp/ck.new"; mv "$MNT/tmp/ck.new" "$MNT/tmp/ck"
+  check_exit "$m: what is renamed over it has its class" 0 'persistent: set while the job ran' efs explain tmp/ck
+  echo l1 >"$PFS/loaded"; check "$m: a file to be loaded again" efs load -w loaded; efs set temporary loaded
+  echo l22 >"$PFS/loaded"; check "$m: is" efs load -w --replace loaded
+  check_exit "$m: and has its class" 0 'temporary: set while the job ran' efs explain loaded
   stop_job "$m: classes"
+  check "$m: the new version is back" grep -qx ck2 "$OUT/tmp/ck"
   check "$m: what was set persistent is back" bash -c "grep -qx changed $OUT/input/a && grep -qx b $OUT/tmp/b && grep -qx s $OUT/save"
   check "$m: what was set temporary is not" bash -c "! test -e $OUT/drop && ! test -e $OUT/tmp/a"
 

@@ -307,6 +307,30 @@ check_exit 'alias: start, too' 1 'by another name.*in-place: true' "$EFS" start 
 sed -i 's|^  results-dir:.*|  in-place: true|' "$JOB"
 check 'alias: in place' "$EFS" plan "$JOB"
 
+# --- max-ops counts before the start, too ---
+fresh paced; for i in $(seq 40); do : >"$PFS/input/f$i"; done
+job "$JOB" 'resources: [ [ path: input ] ]'
+check 'paced: plan' timeout 60 "$EFS" plan "$JOB"
+check_exit 'paced: at one call a second it takes longer than two seconds' 124 '' timeout 2 "$EFS" plan --set max-ops=1/s "$JOB"
+
+# --- results among the inputs ---
+fresh among; OUT=$PFS/input
+job "$JOB" 'resources: [ [ path: input ] ]'
+check_exit 'among: check refuses' 2 "results-dir' is the same as the resource" "$EFS" check "$JOB"
+ln -s "$PFS" "$S/among/way"; OUT=$S/among/way/input
+job "$JOB" 'resources: [ [ path: input ] ]'
+check_exit 'among: by another name plan does' 1 'is inside the input' "$EFS" plan "$JOB"
+check_exit 'among: and start' 1 'is inside the input' "$EFS" start "$JOB"
+check_exit 'among: and run, before anything moves' 1 'is inside the input' "$EFS" run "$JOB" -- sh -c 'echo OVER >$EFS_MOUNT/a'
+check 'among: the input is what it was' grep -qx "$(cat "$PFS/input/a")" "$PFS/input/a"
+ln -s "$S/among" "$S/among/above"; OUT=$S/among/above
+job "$JOB" 'resources: [ [ path: input ] ]'
+check_exit 'among: the directory above root-dir' 1 'is inside results-dir' "$EFS" run "$JOB" -- true
+OUT=$S/among/way/results
+job "$JOB" 'resources: [ [ path: input ] ]'
+check 'among: beside the inputs' "$EFS" run "$JOB" -- sh -c 'echo good >$EFS_MOUNT/a'
+check 'among: the result' grep -qx good "$PFS/results/a"
+
 # --- the job's own log among the inputs ---
 fresh ownlog 'resources: [ [ path: . ] ]'
 sed -i "/results-dir/a\  log-file: $PFS/efs.log" "$JOB"

@@ -288,6 +288,14 @@ Step stage_xattrs(const std::string& path) {
 Step load_symlink(const std::string& path) {
   return {"load symlink " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).add_symlink(path, "target", {})); }};
 }
+// What a load made before one of its other names failed.
+Step load_in_vain(const std::string& path) {
+  return {"load in vain " + path, [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            if (!life.note(staging.add_directory(path, {.mode = 0700}))) return;
+            if (const auto made = staging.find(path)) life.note(staging.take_back(path, made->ino));
+          }};
+}
 Step keep(const std::string& path) {
   return {"keep " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).set_keep(path, fs::Keep::persistent)); }};
 }
@@ -355,7 +363,7 @@ Scenario every_staging() {
   return {
       new_connection(), stage_directory("in"), stage_xattrs("in"), stage_several({"in/a", "in/b", "in/c"}, 300), adopt("in/shared", one), stage_nothing(), surely(settle()), load_directory("d"), load("d/n", one, fs::Over::nothing),
       set_acl("d", "system.posix_acl_default"), fill_pool(), create("d/w"), write("d/w", two), close_after_write("d/w"), set_acl("d/w", "system.posix_acl_access"), set_owner_and_times("d/w"), allocate("d/w"), surely(fsync("d/w")), look("d", "w"),
-      load("d/w", two, fs::Over::anything), load("in/a", two, fs::Over::clean), load("d/part", one, fs::Over::nothing, "0+100"), load_links("d/w", {"d/w2", "in/b"}), load_symlink("d/s"), look("d", "s"), keep("d/w2"), create("x"), write("x", one), close_after_write("x"),
+      load("d/w", two, fs::Over::anything), load("in/a", two, fs::Over::clean), load("d/part", one, fs::Over::nothing, "0+100"), load_links("d/w", {"d/w2", "in/b"}), load_symlink("d/s"), load_in_vain("d/vain"), look("d", "s"), keep("d/w2"), create("x"), write("x", one), close_after_write("x"),
       unload("x"), surely(settle()), unload("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), unlink("d/part"), new_connection(), fsyncdir()};
 }
 

@@ -203,6 +203,13 @@ TEST_CASE("directories within one another") {
   check("/r", "/m", "/m", 44, "'mount-dir' is the same as 'results-dir'");
   check("/r", "/o/m", "/o", 44, "'mount-dir' is inside 'results-dir'");
   check("/o/r", "/m", "/o", 29, "'root-dir' is inside 'results-dir'");
+  const auto check_input = [](const std::string& results, const std::string& resource, const std::string& words) {
+    check_one("global-settings: {root-dir: /r, mount-dir: /m, results-dir: " + results + "}\nresources: [ [ path: \"" + resource + "\" ] ]\n", 1, 61, words, "beside the resources");
+  };
+  check_input("/r/a", "a", "'results-dir' is the same as the resource '/r/a'");
+  check_input("/r/a/b", "a", "'results-dir' is inside the resource '/r/a'");
+  check_input("/r/a", "a/b", "'results-dir' holds the resource '/r/a/b'");
+  check_input("/r/a", "a/*.dat", "'results-dir' holds the resource '/r/a/*.dat'");
   check_setting("log-file", "/m/log", "'log-file' is inside 'mount-dir'");
   check_rest("backends: [ [ id: a, type: NVRAM-NVML, daxfs: /m/d ] ]\n", 5, 47, "'daxfs' is in 'mount-dir'");
 }

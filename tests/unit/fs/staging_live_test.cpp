@@ -1,6 +1,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <cstdio>
+
 #include <catch2/catch_test_macros.hpp>
 #include <future>
 
@@ -70,6 +72,40 @@ TEST_CASE("a published file takes the place of what it may, in one step, and of 
   CHECK(publish(buffer, "d", "x", Over::anything).error().code == EISDIR);
   CHECK(publish(buffer, "nosuch/f", "x", Over::anything).error().code == ENOENT);
   CHECK(buffer.containers() == 1);
+}
+
+TEST_CASE("what the user said of a name holds for what takes its place, unless that has a class of its own") {
+  LiveBuffer buffer;
+  for (const char* name : {"renamed", "own", "exchanged", "moved"}) {
+    buffer.write(name, "old");
+    REQUIRE(buffer.staging->set_keep(name, Keep::persistent));
+    buffer.write(std::string(name) + ".tmp", "new");
+  }
+  REQUIRE(buffer.staging->set_keep("own.tmp", Keep::temporary));
+  const auto rename = [&](const std::string& from, const std::string& to, unsigned flags) { REQUIRE(buffer.filesystem->rename({}, fs::root_ino, from, fs::root_ino, to, flags)); };
+  rename("renamed.tmp", "renamed", 0);
+  rename("own.tmp", "own", 0);
+  rename("exchanged.tmp", "exchanged", RENAME_EXCHANGE);
+  rename("moved.tmp", "moved on", 0);
+  REQUIRE(publish(buffer, "loaded", "one", Over::nothing));
+  REQUIRE(buffer.staging->set_keep("loaded", Keep::persistent));
+  REQUIRE(publish(buffer, "loaded", "two", Over::clean));
+  REQUIRE(publish(buffer, "in part", "one", Over::nothing, "0+1"));
+  REQUIRE(publish(buffer, "in part", "whole", Over::clean));
+  for (int round = 0; round < 2; ++round) {
+    INFO("round " << round);
+    const auto keep_of = [&](const std::string& name) { return buffer.staging->find(name)->keep; };
+    CHECK(buffer.read("renamed") == "new");
+    CHECK(keep_of("renamed") == Keep::persistent);
+    CHECK(keep_of("own") == Keep::temporary);
+    CHECK(keep_of("exchanged") == Keep::by_rule);
+    CHECK(keep_of("exchanged.tmp") == Keep::persistent);
+    CHECK(keep_of("moved on") == Keep::by_rule);
+    CHECK(buffer.read("loaded") == "two");
+    CHECK(keep_of("loaded") == Keep::persistent);
+    CHECK(keep_of("in part") == Keep::by_rule);
+    buffer.open();
+  }
 }
 
 TEST_CASE("who has a replaced file open keeps it, and its container goes with him") {

@@ -5,6 +5,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <set>
+#include <utility>
 
 #include "support/dead_image.hpp"
 #include "unit/stage/fault_pfs.hpp"
@@ -19,10 +20,11 @@ namespace {
 
 std::size_t open_descriptors() { return static_cast<std::size_t>(std::distance(stdfs::directory_iterator("/proc/self/fd"), stdfs::directory_iterator{})); }
 
-stage::Receipt salvage(const DeadImage& dead, stage::PfsIo& pfs = stage::posix_pfs()) {
+stage::Receipt salvage(const DeadImage& dead, stage::PfsIo& pfs = stage::posix_pfs(), unsigned retries = 0) {
   auto image = image::open_image(dead.store());
   REQUIRE(image);
   image->config.workers = 1;
+  image->config.retries = retries;
   stage::Progress progress;
   return image::salvage(*image, {}, progress, pfs);
 }
@@ -170,4 +172,15 @@ TEST_CASE("salvage: reads and writes are short, and every PFS call fails once", 
 TEST_CASE("salvage in place, with inputs that the job removed: every PFS call fails, once and for good", "[image][salvage][faults]") {
   for (const int code : {EIO, ENOSPC}) every_call_fails({.code = code, .in_place = true});
   every_call_fails({.for_good = true, .in_place = true});
+}
+
+TEST_CASE("salvage: what passes is repeated, as the job file says", "[image][salvage]") {
+  const DeadImage dead;
+  dead.fill_results();
+  bool failed = false;
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) { return call == "lstat" && !std::exchange(failed, true) ? EIO : 0; });
+  const auto receipt = salvage(dead, pfs, 1);
+  CHECK(failed);
+  CHECK(receipt.verdict == stage::Verdict::complete);
+  CHECK(receipt.retries == 1);
 }

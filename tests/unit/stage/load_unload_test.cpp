@@ -5,9 +5,11 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include "fault_pfs.hpp"
+#include "fs/kernel_view.hpp"
 #include "stage/load.hpp"
 #include "stage/stage_out.hpp"
 #include "stage/unload.hpp"
@@ -56,6 +58,18 @@ struct LiveScene {
   efs::test::LiveBuffer buffer;
   config::JobConfig config;
   Options options{.workers = 2, .transfer_size = 64U << 10U};
+};
+
+/// What programs do when they see a name.
+struct NamesTold final : fs::KernelView {
+  NamesTold(fs::Filesystem& filesystem, std::function<void(const std::string&)> told) : filesystem_(filesystem), told_(std::move(told)) { filesystem_.attach(this); }
+  ~NamesTold() override { filesystem_.attach(nullptr); }
+  void name_changed(std::uint64_t, const std::string& name) override { told_(name); }
+  void name_removed(std::uint64_t, const std::string&, std::uint64_t, bool) override {}
+  void attributes_changed(std::uint64_t) override {}
+  void let_go(std::uint64_t) override {}
+  fs::Filesystem& filesystem_;
+  std::function<void(const std::string&)> told_;
 };
 
 }  // namespace
@@ -153,10 +167,43 @@ TEST_CASE("a name that a program takes during a load stays the program's") {
   REQUIRE_FALSE(report.ok());
   CHECK(report.failure->error.code == EEXIST);
   CHECK(report.failure->path == "d/b");
-  CHECK(report.failure->error.what.find("1 other files were loaded") != std::string::npos);
+  CHECK(report.files == 0);
   CHECK(scene.buffer.read("d/b").empty());
-  CHECK(scene.buffer.read("d/a") == std::string(3000, 'a'));
-  CHECK(scene.buffer.containers() == 2);
+  CHECK_FALSE(scene.buffer.exists("d/a"));
+  CHECK(scene.buffer.containers() == 1);
+}
+
+TEST_CASE("a load whose names fail in the last step takes back those that it gave, but for what has changed or took another's place") {
+  enum class Meanwhile { nothing, changed, replaced };
+  for (const auto meanwhile : {Meanwhile::nothing, Meanwhile::changed, Meanwhile::replaced}) {
+    INFO("case " << static_cast<int>(meanwhile));
+    LiveScene scene;
+    stdfs::create_directory(scene.config.root_dir + "/d/sub");
+    stdfs::create_hard_link(scene.config.root_dir + "/d/a", scene.config.root_dir + "/d/a0");
+    if (meanwhile == Meanwhile::replaced) {
+      REQUIRE(scene.in({.names = {"d/a"}}).ok());
+      scene.put("d/a", "another version");
+    }
+    auto& filesystem = *scene.buffer.filesystem;
+    // Once d/a is there a program takes the next name.
+    NamesTold kernel(filesystem, [&](const std::string& name) {
+      if (name != "a" || scene.buffer.exists("d/b")) return;
+      (void)filesystem.make_node({}, scene.buffer.ino("d"), "b", S_IFREG | 0600, 0);
+      if (meanwhile == Meanwhile::changed) (void)filesystem.open({}, scene.buffer.ino("d/a"), O_WRONLY);
+    });
+    const LoadReport report = scene.in({.names = {"d/a", "d/b", "d/l", "d/sub"}, .replace = meanwhile == Meanwhile::replaced});
+    REQUIRE_FALSE(report.ok());
+    CHECK(report.failure->path == "d/b");
+    const bool stays = meanwhile != Meanwhile::nothing;
+    CHECK(report.failure->error.what.contains("1 other files were loaded") == stays);
+    CHECK(report.files == (stays ? 1 : 0));
+    CHECK(scene.buffer.exists("d/a") == stays);
+    CHECK(scene.buffer.read("d/b").empty());
+    CHECK_FALSE(scene.buffer.exists("d/l"));
+    CHECK_FALSE(scene.buffer.exists("d/sub"));
+    CHECK(scene.buffer.containers() == (stays ? 2 : 1));
+    CHECK(scene.buffer.staging->gone().empty());
+  }
 }
 
 TEST_CASE("a file that changes on the PFS while it is loaded is not loaded") {
@@ -217,6 +264,7 @@ TEST_CASE("a part that is unloaded in place is the job's own version to what com
     REQUIRE(scene.in({.names = {"p"}, .replace = theirs, .force = theirs}).ok());
     CHECK(unload_part() == Verdict::complete);  // of what the PFS has: nothing to do
     scene.buffer.write("p", std::string(1000, 'q'));
+    scene.config.on_conflict = theirs ? config::OnConflict::overwrite : config::OnConflict::fail;
     if (theirs) scene.put("p", std::string(1000, 't'));
     REQUIRE(unload_part() == Verdict::complete);
     CHECK(scene.out("p") == "qqqq" + std::string(996, theirs ? 't' : 'p'));
@@ -225,8 +273,95 @@ TEST_CASE("a part that is unloaded in place is the job's own version to what com
     CHECK((st.st_mode & 07777U) == 02640U);
     CHECK(::getxattr(file.c_str(), "user.k", nullptr, 0) == 1);
     CHECK(scene.buffer.staging->find("p")->dirty);
+    scene.config.on_conflict = config::OnConflict::fail;
     CHECK(scene.back({.names = {"p"}}).entries.at(0).action == (theirs ? Action::conflict : Action::staged_out));
   }
+}
+
+TEST_CASE("a part goes into nobody else's version unless the job file says so") {
+  LiveScene scene;
+  scene.config.results_dir = scene.config.root_dir;
+  scene.config.in_place = true;
+  scene.put("p", std::string(1000, 'p'));
+  REQUIRE(scene.in({.names = {"p"}}).ok());
+  scene.buffer.write("p", std::string(1000, 'q'));
+  scene.put("p", std::string(1000, 't'));
+  const auto part_of_p = [&](PfsIo& pfs) { return scene.back({.names = {"p"}, .part = {.offset = 0, .length = 4}}, pfs).entries.at(0); };
+  for (const auto policy : {config::OnConflict::fail, config::OnConflict::keep_both}) {
+    scene.config.on_conflict = policy;
+    const auto entry = part_of_p(posix_pfs());
+    CHECK(entry.action == Action::conflict);
+    CHECK(entry.reason.contains("changed on the PFS"));
+    CHECK(entry.reason.contains("unload all of it") == (policy == config::OnConflict::keep_both));
+    CHECK(scene.out("p") == std::string(1000, 't'));
+  }
+  scene.config.on_conflict = config::OnConflict::overwrite;
+  CHECK(part_of_p(posix_pfs()).reason.contains("laid over a version that changed"));
+  CHECK(scene.out("p") == "qqqq" + std::string(996, 't'));
+}
+
+TEST_CASE("a part does not take the place of a version that comes while it is laid over the old one") {
+  for (const bool in_place : {false, true}) {
+    LiveScene scene;
+    if (in_place) scene.config.results_dir = scene.config.root_dir;
+    scene.config.in_place = in_place;
+    scene.config.on_conflict = config::OnConflict::overwrite;
+    scene.put("p", std::string(1000, 'p'));
+    REQUIRE(scene.in({.names = {"p"}}).ok());
+    scene.buffer.write("p", std::string(1000, 'q'));
+    if (!in_place) REQUIRE(scene.back({.names = {"p"}}).verdict == Verdict::complete);
+    FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
+      if (call == "fsync") std::ofstream(scene.config.results_dir + "/p", std::ios::binary) << "theirs";
+      return 0;
+    });
+    const Receipt receipt = scene.back({.names = {"p"}, .part = {.offset = 0, .length = 4}}, pfs);
+    CHECK(receipt.entries.at(0).action == Action::conflict);
+    CHECK(error_code(receipt) == ESTALE);
+    CHECK(scene.out("p") == "theirs");
+    CHECK(scene.partials() == 0);
+  }
+}
+
+TEST_CASE("no part goes into an input where results-dir leads to one") {
+  LiveScene scene;
+  REQUIRE(scene.in({.names = {"d"}}).ok());
+  scene.config.results_dir = scene.config.root_dir + "/d";
+  scene.buffer.write("a", std::string(10, 'x'));
+  const auto entry = scene.back({.names = {"a"}, .part = {.offset = 0, .length = 4}}).entries.at(0);
+  CHECK(entry.action == Action::conflict);
+  CHECK(entry.reason.contains("an input of this job"));
+  CHECK(scene.back({.names = {"a"}}).entries.at(0).action == Action::conflict);
+  CHECK(scene.out("a") == std::string(3000, 'a'));
+}
+
+TEST_CASE("verify: read-back holds for a part, too, and its receipt has the checksum of the whole") {
+  LiveScene scene;
+  scene.config.verify = config::Verify::read_back;
+  scene.buffer.write("p", std::string(1000, 'p'));
+  REQUIRE(scene.back({.names = {"p"}}).verdict == Verdict::complete);
+  scene.buffer.write("p", std::string(2000, 'q'));
+  // The PFS loses a byte between the sync and the read.
+  bool rot = true;
+  FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string& object) {
+    const std::string partial = scene.config.results_dir + "/p.efs-partial";
+    if (rot && call == "open" && object == "p.efs-partial" && stdfs::exists(partial) && stdfs::file_size(partial) == 1200) {
+      std::fstream file(partial, std::ios::binary | std::ios::in | std::ios::out);
+      file << "R";
+    }
+    return 0;
+  });
+  const UnloadRequest request{.names = {"p"}, .part = {.offset = 900, .length = 300}};
+  const Receipt rotten = scene.back(request, pfs);
+  CHECK(rotten.read_back);
+  CHECK(rotten.entries.at(0).action == Action::failed);
+  CHECK(rotten.entries.at(0).reason.contains("other data"));
+  CHECK(scene.out("p") == std::string(1000, 'p'));
+  CHECK(scene.partials() == 0);
+  rot = false;
+  const Receipt good = scene.back(request, pfs);
+  const std::string whole = std::string(900, 'p') + std::string(300, 'q');
+  CHECK(scene.out("p") == whole);
+  CHECK(good.entries.at(0).checksum == checksum(std::as_bytes(std::span(whole))));
 }
 
 TEST_CASE("the partial of one result takes no other result's name") {

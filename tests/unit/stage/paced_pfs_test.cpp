@@ -1,8 +1,11 @@
 // Patience and modesty towards the PFS, on a PFS that fails by plan.
 
+#include <sys/xattr.h>
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <array>
+#include <chrono>
 
 #include "fault_pfs.hpp"
 #include "scene.hpp"
@@ -91,6 +94,32 @@ TEST_CASE("paced PFS: a cancel ends the patience", "[stage][paced]") {
   PacedPfs paced(faulty, hurried, throttle, cancel);
   CHECK(!paced.open(AT_FDCWD, scene.root + "/f", O_RDONLY));
   CHECK(calls == 3);
+}
+
+TEST_CASE("paced PFS: calls within calls count, and so do closes", "[stage][paced]") {
+  constexpr Nanoseconds second = 1'000'000'000;
+  Scene scene;
+  write_file(scene.root + "/f", "content");
+  const std::string file = scene.root + "/f";
+  for (const char* name : {"user.a", "user.b", "user.c"}) REQUIRE(::setxattr(file.c_str(), name, "v", 1, 0) == 0);
+  const Pace slow{.max_ops = 1};
+  Throttle throttle(slow);
+  // Nobody waits where all was cancelled; the queue is so long that the time of day moves nothing.
+  const std::atomic<bool> cancel{true};
+  PacedPfs paced(posix_pfs(), slow, throttle, cancel);
+  (void)throttle.operations.take(1'000'000, std::chrono::steady_clock::now().time_since_epoch().count());
+  const auto end_of_queue = [&] { return throttle.operations.take(0, 0); };
+  const auto cost_of = [&](const auto& call) {
+    const Nanoseconds before = end_of_queue();
+    REQUIRE(call());
+    return (end_of_queue() - before) / second;
+  };
+  const UniqueFd directory(::open(scene.root.c_str(), O_RDONLY | O_DIRECTORY)), fd(::open(file.c_str(), O_RDONLY));
+  CHECK(cost_of([&] { return paced.fstat(fd.get()); }) == 1);
+  CHECK(cost_of([&] { return paced.open(AT_FDCWD, file, O_RDONLY); }) == 2);
+  CHECK(cost_of([&] { return paced.open_beneath(directory.get(), "f", O_RDONLY); }) == 2);
+  CHECK(cost_of([&] { return paced.list(directory.get()); }) == 3);
+  CHECK(cost_of([&] { return paced.xattrs(fd.get()); }) == 4);
 }
 
 TEST_CASE("rate limit: every unit has its moment", "[stage][paced]") {

@@ -149,6 +149,36 @@ TEST_CASE("plan: results-dir may be missing where it can be made, not where it c
   CHECK(!stdfs::exists(scene.top + "/new"));
 }
 
+TEST_CASE("plan: results-dir inside root-dir lies beside the inputs, by whatever name", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/input/sub/f", "data");
+  write_file(scene.root + "/single/f", "data");
+  write_file(scene.root + "/other/f", "data");
+  write_file(scene.root + "/results/old", "data");
+  stdfs::create_directory_symlink(scene.root, scene.top + "/alias");
+  scene.resource("input");
+  scene.resource("single/f");
+  scene.resource("other/f");
+  scene.config.resources.back().as = "elsewhere";
+  for (const std::string& top : {scene.root, scene.top + "/alias"}) {
+    const auto refused = [&](const std::string& below, const std::string& words) {
+      scene.config.results_dir = top + below;
+      INFO(scene.config.results_dir);
+      CHECK(has_problem(scene.plan(), scene.config.results_dir, words));
+    };
+    refused("/input", "is inside the input " + scene.root + "/input");
+    refused("/input/sub", "is inside the input " + scene.root + "/input");
+    refused("/input/still/to be made", "is inside the input " + scene.root + "/input");
+    refused("/single", "holds inputs (it is " + scene.root + "/single)");
+    refused("/other", "holds inputs (it is " + scene.root + "/other)");
+    for (const auto* below : {"/results", "/results/of today", "/single/results"}) {
+      scene.config.results_dir = top + below;
+      INFO(scene.config.results_dir);
+      CHECK(scene.plan().problems.empty());
+    }
+  }
+}
+
 TEST_CASE("plan: results-dir that is root-dir by another name", "[stage][planner]") {
   Scene scene;
   write_file(scene.root + "/f", "data");
@@ -156,8 +186,11 @@ TEST_CASE("plan: results-dir that is root-dir by another name", "[stage][planner
   stdfs::create_directory_symlink(scene.root, scene.top + "/alias");
   scene.config.results_dir = scene.top + "/alias";
   CHECK(has_problem(scene.plan(), scene.config.results_dir, "is root-dir " + scene.root + " by another name"));
-  scene.config.results_dir = scene.top;
-  CHECK(scene.plan().problems.empty());
+  stdfs::create_directory_symlink(scene.top, scene.top + "/above");
+  for (const auto& above : {scene.top, scene.top + "/above"}) {
+    scene.config.results_dir = above;
+    CHECK(has_problem(scene.plan(), above, "root-dir " + scene.root + " is inside results-dir"));
+  }
   scene.config.results_dir = scene.root;
   scene.config.in_place = true;
   CHECK(scene.plan().problems.empty());

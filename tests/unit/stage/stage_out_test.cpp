@@ -4,6 +4,7 @@
 #include <catch2/generators/catch_generators.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <set>
 #include <thread>
@@ -88,6 +89,38 @@ TEST_CASE("stage-out: only what is dirty goes; what is dropped is listed", "[sta
   CHECK(!stdfs::exists(scene.results + "/scratch"));
   CHECK(!stdfs::exists(scene.results + "/out/a.log"));
   CHECK((snapshot_of(scene.root) == before));
+}
+
+TEST_CASE("stage-out: not in place, no result takes the place of an input, wherever results-dir leads", "[stage][out]") {
+  Scene scene;
+  write_file(scene.root + "/d/same", "input");
+  write_file(scene.root + "/d/changed", "input");
+  write_file(scene.root + "/d/second", "input");
+  write_file(scene.root + "/d/stranger", "no input");
+  stdfs::create_symlink("nowhere", scene.root + "/d/link");
+  scene.resource("d/same");
+  scene.resource("d/changed");
+  scene.resource("d/second");
+  REQUIRE(scene.in().ok());
+  scene.config.results_dir = scene.root + "/d";  // what the planner refuses, had it seen that it is
+  write_file(scene.root + "/d/changed", "input, changed since");
+  scene.buffer.put("first", S_IFREG, "ours");
+  REQUIRE(scene.buffer.link_files("first", std::array<std::string, 1>{"second"}));
+  for (const auto* name : {"same", "changed", "stranger", "link", "new"}) scene.buffer.put(name, S_IFREG, "ours");
+  const Receipt receipt = scene.out();
+  CHECK(receipt.verdict == Verdict::partial);
+  for (const auto* name : {"same", "changed", "second"}) {
+    INFO(name);
+    CHECK(action_of(receipt, name) == Action::conflict);
+    CHECK(entry_of(receipt, name)->reason.contains("an input of this job"));
+    CHECK(content_of(scene.root + "/d/" + name).starts_with("input"));
+  }
+  for (const auto* name : {"first", "stranger", "link", "new"}) {
+    INFO(name);
+    CHECK(action_of(receipt, name) == Action::staged_out);
+    CHECK(content_of(scene.root + "/d/" + name) == "ours");
+  }
+  CHECK(partials_below(scene.root) == 0);
 }
 
 TEST_CASE("stage-out: in place, a changed PFS copy is a conflict and stays", "[stage][out]") {
