@@ -70,7 +70,7 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   const Error no_child{errno, child < 0 ? "cannot start the program: " + std::string(std::strerror(errno)) : ""};
   if (child < 0 && !world.json) report(world, no_child, exit_cannot_run);
   const int program = child < 0 ? int{exit_cannot_run} : wait_for(child);
-  control::Instance instance{.name = config->name, .directory = started->value("directory", "")};
+  control::Instance instance{.name = config->name, .directory = started->value("directory", ""), .alive = true};
   struct stat st {};
   instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
   Stopped stopped = stop_instance(world, instance, {});

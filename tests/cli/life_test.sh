@@ -101,6 +101,7 @@ check 'run --json is one document' json "$("$EFS" run --json "$JOB" -- true 2>/d
 said=$("$EFS" run --json "$JOB" -- sh -c 'exec 3<"$EFS_MOUNT"; sleep 600 <&3 >/dev/null 2>&1 & echo $! >'"$S/holder" 2>/dev/null); code=$?
 check 'run --json with a stop that fails' test $code -eq 125
 check 'is one document with the reason' json "$said" "d['ok'] is False and d['exit'] == 125 and d['program_exit'] == 0 and d['stop_exit'] == 1 and d['stop']['ok'] is False and 'in use' in d['stop']['error']"
+check 'the reason names the holder' json "$said" "'\n  $(cat "$S/holder") ' in d['stop']['error']"
 kill -KILL "$(cat "$S/holder")"; await 10 gone "$(cat "$S/holder")"
 check 'the instance is still there to be stopped' "$EFS" stop "$NAME"
 check_exit 'run without a program is usage' 2 . "$EFS" run "$JOB"
@@ -178,6 +179,10 @@ if [ "$(id -u)" = 0 ]; then
   check 'unmounted' umount "$S/second/else"
   check 'it is in the way no longer' timeout 20 "$EFS" stop second
   check 'and nothing was lost' grep -qx x "$OUT/x"
+  check_exit 'a second place that the program of run made' 125 "mounted at a second place, $S/second/else" timeout 20 "$EFS" run "$JOB" -- sh -c "mount --bind \"\$EFS_MOUNT\" $S/second/else; echo y >\"\$EFS_MOUNT/y\""
+  check 'unmounted ' umount "$S/second/else"
+  check 'a stop goes on from there' timeout 20 "$EFS" stop second
+  check 'and nothing was lost ' grep -qx y "$OUT/y"
   mount -t tmpfs p "$S/second/p" && mount --make-shared "$S/second/p" && mount --rbind "$S/second/p" "$S/second/q" && mkdir "$S/second/p/mnt"
   check 'start where mounts propagate' "$EFS" start -m "$S/second/p/mnt" "$JOB"
   check 'they do' mounted "$S/second/q/mnt"
