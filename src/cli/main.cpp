@@ -8,6 +8,7 @@
 #include <functional>
 #include <iostream>
 
+#include "base/standard_fds.hpp"
 #include "cli/cli.hpp"
 #include "config/site.hpp"
 
@@ -103,6 +104,7 @@ void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  efs::fill_standard_fds();
   World world{std::cout, std::cerr, ::isatty(2) == 1, false};
   JobArguments job;
   std::vector<std::string> command;

@@ -162,6 +162,16 @@ echo late >"$MNT/late"
 check 'stop works when they are gone' "$EFS" stop busy
 check 'and nothing was lost' grep -qx late "$OUT/late"
 
+# --- standard input, output and error closed, as of a daemon or from cron ---
+fresh closed
+for what in '<&-' '>&-' '<&- >&-' '<&- >&- 2>&-'; do
+  check "start with $what" bash -c "exec timeout 20 $EFS start $JOB $what"
+  check "stop with $what" bash -c "exec timeout 20 $EFS stop closed $what"
+  check "run with $what" bash -c "exec timeout 20 $EFS run $JOB -- sh -c 'echo r >\"\$EFS_MOUNT/r\"' $what"
+  check "its result is back, with $what" rm "$OUT/r"
+  await 10 ended closed || "$EFS" stop --no-stage-out closed
+done
+
 # --- without stage-out ---
 fresh drop
 started "$JOB"; echo x >"$MNT/x"
