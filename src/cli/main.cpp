@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <iterator>
 
 #include "base/standard_fds.hpp"
 #include "cli/cli.hpp"
@@ -22,6 +23,36 @@ std::string is_node(const std::string& text) {
   char more = 0;
   const bool good = std::sscanf(text.c_str(), "%u/%u%c", &node, &nodes, &more) == 2 && node < nodes && nodes <= 1'000'000;
   return good ? "" : "\"" + text + "\" is no NUMBER/NODES such as 0/4";
+}
+
+// CLI11 takes a word such as [a,b], {} or %% apart where an option takes several. They are names and arguments like others, so
+// they go through it behind this character.
+constexpr char guard = '\x01';
+
+std::vector<std::string> guarded(int argc, char** argv) {
+  std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+  for (auto& word : words)
+    if (word.empty() || word == "%%" || word.starts_with(guard) || (word.starts_with('[') && word.ends_with(']')) || (word.starts_with('{') && word.ends_with('}'))) word.insert(0, 1, guard);
+  return words;
+}
+
+void unguard(std::string& word) {
+  if (word.starts_with(guard)) word.erase(0, 1);
+}
+
+// Options of one value are mended by CLI11 itself; lists only after it has looked at them.
+void unguard_single_values(CLI::App& app) {
+  for (CLI::App* sub : app.get_subcommands({}))
+    for (CLI::Option* option : sub->get_options())
+      if (!option->get_allow_extra_args() && option->get_items_expected_max() > 0) option->transform(CLI::Validator([](std::string& word) { return unguard(word), std::string(); }, ""));
+}
+
+// Of `efs run`, what stands behind the first "--": the program's words, none of which are ours.
+std::vector<std::string> cut_command(std::vector<std::string>& words) {
+  const auto mark = words.empty() || words.front() != "run" ? words.end() : std::ranges::find(words, "--");
+  std::vector<std::string> command(mark == words.end() ? mark : mark + 1, words.end());
+  words.erase(mark, words.end());
+  return command;
 }
 
 void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
@@ -128,7 +159,7 @@ int main(int argc, char** argv) {
   };
   CLI::App* run_verb = verb("run", "mount, stage in, run a program, stage out, unmount", [&] { return run(world, job, command); });
   add_job_options(*run_verb, job, true);
-  run_verb->add_option("command", command, "the program and its arguments, after --")->required();
+  run_verb->add_option("command", command, "the program and its arguments, after --");
   run_verb->footer("Exit code: the program's if not 0; 125: it succeeded but results are not back; 126, 127: it could not be run.");
   CLI::App* start_verb = verb("start", "mount and stage in; returns when the inputs are there", [&] { return start(world, job); });
   add_job_options(*start_verb, job, true);
@@ -199,11 +230,21 @@ int main(int argc, char** argv) {
   top_verb->add_flag("--once", watched.once, "show totals once and end, as with --json");
   add_file_verbs(verb, world, files);
 
+  unguard_single_values(app);
+  std::vector<std::string> words = guarded(argc, argv);
+  std::vector<std::string> program = cut_command(words);
   try {
-    app.parse(argc, argv);
+    std::ranges::reverse(words);  // as CLI11 wants them
+    app.parse(std::move(words));
+    std::ranges::move(program, std::back_inserter(command));
+    for (auto* list : {&command, &files.paths, &cleaning.which, &caching.paths}) std::ranges::for_each(*list, unguard);
+    if (app.got_subcommand(run_verb) && command.empty()) throw CLI::RequiredError("command");
   } catch (const CLI::ParseError& problem) {
-    const int code = app.exit(problem, std::cout, std::cerr);
-    return code == 0 ? exit_good : exit_usage;
+    if (problem.get_exit_code() == 0) return app.exit(problem, std::cout, std::cerr);  // --help, --version
+    std::string text = problem.what();
+    std::erase(text, guard);
+    world.err << text << "\nRun with --help for more information.\n";
+    return exit_usage;
   }
   if (job.job_file.empty())
     if (const char* given = std::getenv("EFS_CONFIG")) job.job_file = given;

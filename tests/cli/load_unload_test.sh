@@ -48,6 +48,12 @@ tests() {
   check "$m: a path of the PFS" cmp "$PFS/h" "$MNT/h"
   rm "$MNT/h"; check "$m: load by the path on the mount" efs load --wait "$MNT/h"
   check "$m: is there again" cmp "$PFS/h" "$MNT/h"
+  random "$PFS/[h,i]" 1000; random "$PFS/{}" 1000
+  check_exit "$m: a name in brackets is one name" 0 'done: 1 files' efs load --wait '[h,i]'
+  check_exit "$m: and so is one in braces" 0 'done: 1 files' efs load --wait '{}'
+  check "$m: they are there" bash -c "cmp '$PFS/[h,i]' '$MNT/[h,i]' && cmp '$PFS/{}' '$MNT/{}'"
+  check_exit "$m: they are told of by their names" 0 '^\[h,i\]' efs explain '[h,i]'
+  rm "$MNT/[h,i]" "$MNT/{}"
   check_exit "$m: load of what is not there" 1 'nosuch: does not exist' efs load --wait nosuch
   check_exit "$m: a pattern without a match" 1 'no file matches' efs load --wait 'nosuch*'
   check_exit "$m: a path elsewhere" 1 'neither on the mount' efs load -i "$NAME" --wait /etc/passwd
