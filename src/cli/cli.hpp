@@ -126,8 +126,11 @@ void show_values(World& world, const config::JobConfig& config);
 Json values_of(const config::JobConfig& config);
 /// Reports an error in the world's form; returns `code`.
 int report(World& world, const Error& error, int code = exit_failure);
-/// The instance named by job file, mount point or name; with "" the only one running.
-Result<control::Instance> find_instance(const std::string& which);
+/// Which is taken where an argument says several, of which some live and others do not.
+enum class Meant : std::uint8_t { living, dead };
+/// The instance named by job file, mount point or name; with "" the only one running. EINVAL with their names where several
+/// are meant, ENOENT where none is.
+Result<control::Instance> find_instance(const std::string& which, Meant meant = Meant::living);
 /// The status of one instance; of one that is dead, its state and why.
 Json status_of(const control::Instance& instance);
 /// The instance that is meant; with no name, the one on whose mount or below whose root-dir the first path lies, else the

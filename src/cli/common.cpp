@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <thread>
 
 #include "base/text.hpp"
@@ -77,9 +78,19 @@ std::string names_of(const std::vector<control::Instance>& instances) {
   return text;
 }
 
+// Where several are what `which` says: those that are meant first, the others where there is none of them. Which of several is
+// for the user to say: what is done to one may not be what he wants for another.
+Result<control::Instance> only_one_of(std::vector<control::Instance> found, const std::string& which, Meant meant) {
+  const auto others = std::ranges::partition(found, [&](const control::Instance& instance) { return instance.alive == (meant == Meant::living); });
+  if (others.begin() != found.begin()) found.erase(others.begin(), others.end());
+  if (found.size() == 1) return found.front();
+  if (found.front().name == which) return fail(EINVAL, "several instances have the name " + which + ", in " + found[0].directory + " and " + found[1].directory + "; name one by its mount point");
+  return fail(EINVAL, which + " means several instances; name one: " + names_of(found));
+}
+
 }  // namespace
 
-Result<control::Instance> find_instance(const std::string& which) {
+Result<control::Instance> find_instance(const std::string& which, Meant meant) {
   const auto instances = control::list_instances();
   if (which.empty()) {
     if (instances.size() == 1) return instances.front();
@@ -90,13 +101,14 @@ Result<control::Instance> find_instance(const std::string& which) {
   }
   // A name is the directory's, which nobody can choose who may not make one. What an instance says of itself comes after it, and
   // counts only for paths that are there: its user may have it say anything.
-  for (const auto& instance : instances)
-    if (instance.name == which) return instance;
+  std::vector<control::Instance> found;
+  const auto collect = [&](const auto& is_it) { std::ranges::copy_if(instances, std::back_inserter(found), is_it); };
+  collect([&](const control::Instance& instance) { return instance.name == which; });
   struct stat st {};
   const bool is_path = which.find('/') != which.npos || ::lstat(which.c_str(), &st) == 0 || errno != ENOENT;  // a dead mount, too
-  for (const auto& instance : instances)
-    if (is_path && has_path(instance, which)) return instance;
-  return fail(ENOENT, "no instance has the name, mount point or job file " + which + (instances.empty() ? "; none is running" : "; running: " + names_of(instances)));
+  if (found.empty() && is_path) collect([&](const control::Instance& instance) { return has_path(instance, which); });
+  if (found.empty()) return fail(ENOENT, "no instance has the name, mount point or job file " + which + (instances.empty() ? "; none is running" : "; running: " + names_of(instances)));
+  return only_one_of(std::move(found), which, meant);
 }
 
 Result<control::Instance> find_instance_for(const FileArguments& arguments) {

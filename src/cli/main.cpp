@@ -55,6 +55,12 @@ std::vector<std::string> cut_command(std::vector<std::string>& words) {
   return command;
 }
 
+// CLI11 takes -1 for the largest number that there is.
+std::string is_number(const std::string& text) { return text.empty() || text.find_first_not_of("0123456789") != text.npos ? "\"" + text + "\" is no number of bytes" : ""; }
+
+// An instance that is named with nothing is no wish for the only one: a variable of the caller's script is not set.
+std::string is_named(const std::string& text) { return text.empty() || text == std::string(1, guard) ? "the name is empty; is a variable not set? Without the argument the only instance is meant" : ""; }
+
 void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   const auto path = [&](const char* flags, std::optional<std::string>& into, const char* help) {
     verb.add_option_function<std::string>(flags, [&into](const std::string& text) { into = text; }, help);
@@ -97,7 +103,7 @@ template <typename Verb>
 void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
   const auto file_verb = [&](const char* name, const char* help, int (*what)(World&, const FileArguments&)) {
     CLI::App* sub = verb(name, help, [&world, &a, what] { return what(world, a); });
-    sub->add_option("-i,--instance", a.instance, "name, mount point or job file of the instance (default: the one that the path lies in, or the only one)");
+    sub->add_option("-i,--instance", a.instance, "name, mount point or job file of the instance (default: the one that the path lies in, or the only one)")->check(is_named);
     return sub;
   };
   const auto paths = [&](CLI::App* sub, bool needed) {
@@ -180,7 +186,7 @@ int main(int argc, char** argv) {
   unsigned job_id = 0;
   std::string shared;
   CLI::App* status_verb = verb("status", "show instances", [&] { return job_id != 0 ? job_status(world, job_id, shared) : status(world, which); });
-  status_verb->add_option("instance", which, "name, mount point or job file");
+  status_verb->add_option("instance", which, "name, mount point or job file")->check(is_named);
   status_verb->add_option("--job", job_id, "a batch job instead: what its nodes say; exit code 1: it failed, 3: results are not back");
   status_verb->add_option("--shared", shared, "with --job: the site's directory for the state of jobs")->envname("EFS_SHARED");
   status_verb->add_flag("-a,--all", all, "all instances, those too that are dead or were kept (the default)");
@@ -188,7 +194,7 @@ int main(int argc, char** argv) {
     stopping.stage_out = !no_stage_out;
     return stop(world, stopping);
   });
-  stop_verb->add_option("instance", stopping.which, "name, mount point or job file");
+  stop_verb->add_option("instance", stopping.which, "name, mount point or job file")->check(is_named);
   stop_verb->add_flag("--no-stage-out", no_stage_out, "drop everything that is not back yet");
   stop_verb->add_flag("--keep", stopping.keep, "leave the buffer on the node for the next start under this name");
   stop_verb->add_option("--deadline", stopping.deadline, "seconds until the instance must be gone; what is not back by then stays in its image")->check(CLI::PositiveNumber);
@@ -196,16 +202,16 @@ int main(int argc, char** argv) {
   stop_verb->add_flag("--brief", stopping.brief, "with --json: without the receipt, which has an entry for each file");
   stop_verb->add_flag("--merge", stopping.merge, "replace no result that is newer than the start of the instance");
   CLI::App* salvage_verb = verb("salvage", "bring out what the buffer of a dead instance holds", [&] { return salvage(world, salvaging); });
-  salvage_verb->add_option("image", salvaging.which, "instance, job file, or directory of a store")->required();
+  salvage_verb->add_option("image", salvaging.which, "instance, job file, or directory of a store")->required()->check(is_named);
   salvage_verb->add_option("--to", salvaging.to, "where to (default: the job's results-dir)");
   salvage_verb->add_flag("--all", salvaging.all, "everything, inputs and temporary files too");
   salvage_verb->add_flag("--list", salvaging.list, "only say what is there");
   CLI::App* check_verb = verb("check-image", "verify the image of an instance that is not running", [&] { return check_image(world, which, repair); });
-  check_verb->add_option("image", which, "instance, job file, or directory of a store")->required();
+  check_verb->add_option("image", which, "instance, job file, or directory of a store")->required()->check(is_named);
   check_verb->add_flag("--repair", repair, "remove what is provably left over");
   check_verb->footer("Exit codes: 0 whole, 1 damaged or not to be looked at, 3 leftovers.");
   CLI::App* clean_verb = verb("clean", "remove what dead instances left behind", [&] { return clean(world, cleaning); });
-  clean_verb->add_option("instance", cleaning.which, "names (default: all that are dead)");
+  clean_verb->add_option("instance", cleaning.which, "names (default: all that are dead)")->check(is_named);
   clean_verb->add_flag("--force", cleaning.force, "also where results would be lost");
   clean_verb->add_flag("--kept", cleaning.kept, "without a name: also those that were kept for another start");
 
@@ -225,7 +231,7 @@ int main(int argc, char** argv) {
       ->add_option("job_file", examined, "look at the stores of this job file, too");
   TopArguments watched;
   CLI::App* top_verb = verb("top", "show what instances do, again and again", [&] { return top(world, watched); });
-  top_verb->add_option("instance", watched.which, "name, mount point or job file");
+  top_verb->add_option("instance", watched.which, "name, mount point or job file")->check(is_named);
   top_verb->add_option("-i,--interval", watched.interval, "seconds between two looks (default 2)")->check(CLI::Range(0.1, 3600.0));
   top_verb->add_flag("--once", watched.once, "show totals once and end, as with --json");
   add_file_verbs(verb, world, files);
