@@ -11,9 +11,9 @@ namespace {
 void print(std::ostream& out, const Json& item) {
   const std::string type = item.value("type", ""), staged = item.value("staged", "");
   const std::string state = item.value("dirty", false) ? "dirty" : staged == "out" ? "unloaded" : "clean";
-  out << std::left << std::setw(11) << item.value("class", "") << std::setw(9) << state << std::right << std::setw(11) << (type == "file" ? format_bytes(item.value("size", std::uint64_t{0})) : "-") << "  " << item.value("path", "");
+  out << std::left << std::setw(11) << item.value("class", "") << std::setw(9) << state << std::right << std::setw(11) << (type == "file" ? format_bytes(item.value("size", std::uint64_t{0})) : "-") << "  " << printable(item.value("path", ""));
   if (type == "directory") out << "/";
-  if (item.contains("target")) out << " -> " << item.value("target", "");
+  if (item.contains("target")) out << " -> " << printable(item.value("target", ""));
   if (item.contains("parts")) out << " (only " << item.value("parts", "") << ")";
   out << "\n";
 }

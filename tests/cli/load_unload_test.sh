@@ -240,6 +240,11 @@ log.close()" "$MNT/v" "$PFS/v1" "$PFS/v2" "$MNT/log" "$MNT/input/a" "$MNT/input/
   check "$m: explain --json" json "$(efs explain --json save)" "d['in_buffer'] and d['class'] == 'persistent' and d['dirty'] and not d['writers']['possible']"
   check "$m: ls --json has all" json "$("$EFS" ls --json -i "$NAME")" "{x['path'] for x in d} >= {'drop', 'save', 'input', 'input/a', 'input/sub/b', 'tmp/a'} and all({'type', 'size', 'class', 'dirty', 'staged'} <= set(x) for x in d)"
   check_exit "$m: ls for people" 0 '^persistent +dirty +2 B +save$' efs ls save
+  odd=$'odd\n\e[31m\xc2\x9b\tname'; echo x >"$MNT/$odd"; ln -s $'to\rnowhere' "$MNT/odd-link"
+  check_exit "$m: ls of a name that would move the cursor" 0 ' odd\\012\\033\[31m\\302\\233\\011name$' efs ls "$odd"
+  check "$m: it is one line" test "$(wc -l <<<"$said")" = 1
+  check_exit "$m: and where a link leads to likewise" 0 'odd-link -> to\\015nowhere$' efs ls odd-link
+  rm "$MNT/$odd" "$MNT/odd-link"
   check "$m: ls of a pattern" json "$("$EFS" ls --json -i "$NAME" 'tm*')" "[x['path'] for x in d] == ['tmp', 'tmp/a', 'tmp/b']"
   check_exit "$m: ls of nothing" 1 'nosuch' efs ls nosuch
   check_exit "$m: a class that is none" 2 . efs set eternal save
