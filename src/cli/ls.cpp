@@ -25,16 +25,15 @@ int ls(World& world, const FileArguments& a) {
   if (a.instances) return status(world, "");
   const auto instance = find_instance_for(a);
   if (!instance) return report(world, instance.error());
-  bool first = true;
+  std::string document = "[";  // printed when it is whole: an error takes its place
   const auto answer = ask(*instance, {{"verb", "ls"}, {"paths", a.paths}}, [&](const Json& part) {
     for (const auto& item : part.value("items", Json::array())) {
-      if (world.json) world.out << (first ? "[" : ",\n ") << item.dump(-1, ' ', false, Json::error_handler_t::replace);
+      if (world.json) document += (document.size() > 1 ? "," : "") + item.dump(-1, ' ', false, Json::error_handler_t::replace);
       else print(world.out, item);
-      first = false;
     }
   });
   if (!answer) return report(world, answer.error());
-  if (world.json) world.out << (first ? "[]" : "]") << "\n";
+  if (world.json) world.out << document << "]\n";
   return exit_good;
 }
 

@@ -239,6 +239,7 @@ int main(int argc, char** argv) {
   unguard_single_values(app);
   std::vector<std::string> words = guarded(argc, argv);
   std::vector<std::string> program = cut_command(words);
+  const bool wants_json = std::ranges::find(words, "--json") != words.end();
   try {
     std::ranges::reverse(words);  // as CLI11 wants them
     app.parse(std::move(words));
@@ -249,6 +250,8 @@ int main(int argc, char** argv) {
     if (problem.get_exit_code() == 0) return app.exit(problem, std::cout, std::cerr);  // --help, --version
     std::string text = problem.what();
     std::erase(text, guard);
+    world.json = wants_json;  // it need not have been read yet
+    if (wants_json) return report(world, {EINVAL, text}, exit_usage);
     world.err << text << "\nRun with --help for more information.\n";
     return exit_usage;
   }
