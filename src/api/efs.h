@@ -89,6 +89,7 @@ EFS_API const char *efs_last_error(void);
 #define EFS_API_ESTALE          -20 /* the PFS has another version than was loaded */
 #define EFS_API_EIO             -21
 #define EFS_API_EAGAIN          -22 /* too many tasks, or the instance is being stopped */
+#define EFS_API_ELOST           -23 /* the task was lost with a worker that died and was replaced: ask for it again */
 
 #define EFS_API_ERRMAX 512
 

@@ -138,9 +138,7 @@ Json status_of(const control::Instance& instance);
 Result<control::Instance> find_instance_for(const FileArguments& arguments);
 /// Asks the instance; an answer that is no success is an Error.
 Result<Json> ask(const control::Instance& instance, const Json& request, const std::function<void(const Json&)>& progress = {});
-/// Asks for what takes long, showing how it goes. Where the worker dies meanwhile, its successor is asked again, once it has
-/// replayed the journal: while the supervisor lives there will be one. A refusal is an answer (`ok` is false); an error
-/// here is one of the way there or back.
+/// Asks for what takes long, showing how it goes; see control/asking.hpp.
 Result<Json> ask_until_answered(World& world, const control::Instance& instance, const Json& request);
 /// Numbers of tasks; EINVAL for what is none.
 Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& texts);

@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <iostream>
 #include <iterator>
-#include <thread>
 
 #include "base/text.hpp"
 #include "base/user.hpp"
 #include "cli/cli.hpp"
+#include "control/asking.hpp"
 #include "image/manifest.hpp"
 
 namespace efs::cli {
@@ -141,37 +141,12 @@ Result<Json> ask(const control::Instance& instance, const Json& request, const s
   return answer;
 }
 
-namespace {
-
-// The worker died meanwhile, or is being replaced: its successor has what it had.
-bool is_lost(int code) { return code == ECONNRESET || code == EPIPE || code == ECONNREFUSED || code == ENOENT || code == EAGAIN; }
-
-// An error here is one of the way there or back; what the daemon refuses is an answer. It tells several times a second how
-// far it is: who says nothing for so long will not, or is none.
-Result<Json> ask_once(World& world, const control::Instance& instance, const Json& request) {
+// It tells several times a second how far it is: who says nothing for so long will not, or is none.
+Result<Json> ask_until_answered(World& world, const control::Instance& instance, const Json& request) {
   constexpr int patience = 60;
-  auto client = control::Client::connect(instance.socket(), instance.owner, patience);
-  if (!client) return std::unexpected(client.error());
-  auto answer = client->ask(request, [&](const Json& progress) { show_progress(world, progress); });
+  auto answer = control::ask_until_answered(instance, request, patience, [&](const Json& progress) { show_progress(world, progress); });
   end_progress(world);
   return answer;
-}
-
-}  // namespace
-
-Result<Json> ask_until_answered(World& world, const control::Instance& instance, const Json& request) {
-  constexpr int most_deaths = 10;
-  constexpr auto patience = std::chrono::minutes(2);
-  auto last = std::chrono::steady_clock::now();
-  for (int deaths = 0;;) {
-    auto answer = ask_once(world, instance, request);
-    if (answer || !is_lost(answer.error().code) || !control::is_alive(instance.directory)) return answer;
-    const auto now = std::chrono::steady_clock::now();
-    const bool heard = answer.error().code == ECONNRESET || answer.error().code == EPIPE;
-    if ((heard && ++deaths == most_deaths) || (!heard && now - last > patience)) return answer;
-    if (heard) last = now;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
 }
 
 void show_progress(World& world, const Json& progress) {
