@@ -130,9 +130,19 @@ int call(const Json& request, Json& answer) {
   return told(code_of(answer.value("code", EIO)), answer.value("error", "failed"));
 }
 
-int begin(const char* verb, efs_iocb* cb) {
-  if (cb == nullptr || cb->efs_path == nullptr || *cb->efs_path == '\0') return told(EFS_API_EINVAL, "no path");
-  if (cb->efs_offset < 0) return told(EFS_API_EINVAL, std::string(cb->efs_path) + ": a negative offset");
+/// What is wrong with the control block of a call that knows `flags`; "": nothing.
+std::string mistake_in(const efs_iocb* cb, unsigned flags) {
+  if (cb == nullptr || cb->efs_path == nullptr || *cb->efs_path == '\0') return "no path";
+  if (::strnlen(cb->efs_path, PATH_MAX) == PATH_MAX) return "the path is longer than any can be (" + std::to_string(PATH_MAX - 1) + " bytes)";
+  const std::string path = cb->efs_path;
+  if (cb->efs_offset < 0) return path + ": a negative offset";
+  if ((cb->efs_flags & ~flags) != 0) return path + ": efs_flags has a flag that this call does not know; load takes EFS_LOAD_..., unload EFS_UNLOAD_...";
+  if (std::ranges::any_of(cb->efs_reserved, [](std::uint64_t word) { return word != 0; })) return path + ": efs_reserved is not zero; make control blocks with EFS_IOCB_INIT";
+  return {};
+}
+
+int begin(const char* verb, efs_iocb* cb, unsigned known) {
+  if (std::string mistake = mistake_in(cb, known); !mistake.empty()) return told(EFS_API_EINVAL, std::move(mistake));
   cb->efs_tid = 0;
   const unsigned flags = cb->efs_flags;
   const Json request{{"verb", verb}, {"paths", Json::array({std::string(cb->efs_path)})}, {"backend", cb->efs_backend == nullptr ? "" : cb->efs_backend}, {"offset", static_cast<std::uint64_t>(cb->efs_offset)},
@@ -180,10 +190,10 @@ int guarded(Body body) noexcept {
 extern "C" {
 
 int efs_load(efs_iocb* cb) {
-  return guarded([cb] { return begin("load", cb); });
+  return guarded([cb] { return begin("load", cb, EFS_LOAD_REPLACE | EFS_LOAD_FORCE); });
 }
 int efs_unload(efs_iocb* cb) {
-  return guarded([cb] { return begin("unload", cb); });
+  return guarded([cb] { return begin("unload", cb, EFS_UNLOAD_AS_IS | EFS_UNLOAD_REMOVE); });
 }
 int efs_status(efs_iocb* cb) {
   return guarded([cb] { return look(cb, {{"timeout_ms", 0}}); });

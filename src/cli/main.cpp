@@ -112,8 +112,8 @@ void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
   };
   const auto part = [&](CLI::App* sub) {
     sub->add_flag("-w,--wait", a.wait, "return when it is done, not at once with a task's number");
-    sub->add_option("--offset", a.offset, "only a part of one file: its first byte");
-    sub->add_option("--size", a.size, "and how many (0: to the end)");
+    sub->add_option("--offset", a.offset, "only a part of one file: its first byte")->check(is_number);
+    sub->add_option("--size", a.size, "and how many (0: to the end)")->check(is_number);
   };
   CLI::App* load_verb = file_verb("load", "bring files from the PFS into the buffer while programs run", load);
   paths(load_verb, true);

@@ -59,6 +59,9 @@ tests() {
   check_exit "$m: a path elsewhere" 1 'neither on the mount' efs load -i "$NAME" --wait /etc/passwd
   check_exit "$m: a path with .." 1 '\.\.' efs load --wait ../x
   check_exit "$m: a task that never was" 1 'no task 4711' efs wait 4711
+  check_exit "$m: a negative offset" 2 'no number of bytes' efs load --wait --offset -1 g1
+  check_exit "$m: a negative size" 2 'no number of bytes' efs unload --wait --size -1 g1
+  check_exit "$m: more names than one request holds" 1 'request is [0-9]+ bytes long.*1048576' efs load -i "$NAME" $(printf "input/$(printf 'x%.0s' {1..140})%d " {1..9500})
   check_exit "$m: wait for no number" 2 'no number' efs wait x
 
   # --- conflicts ---
