@@ -9,8 +9,9 @@ check 'install' cmake --install "$BIN/.." --prefix "$S/prefix"
 pc=$(find "$S/prefix" -name efs.pc)
 check 'efs.pc is installed' test -s "$pc"
 export PKG_CONFIG_PATH=${pc%/*}
-flags() { pkg-config --define-variable=prefix="$S/prefix" "$@" efs; }
+flags() { pkg-config "$@" efs; }
 check 'pkg-config knows efs' flags --exists
+check 'where it was installed, not where it was to be' test "$(realpath "$(flags --variable=includedir)")" = "$S/prefix/include"
 library=$(find "$S/prefix" -name 'libefs.so')
 check 'the library has a version' test "$(readelf -d "$library" | grep -c 'SONAME.*libefs.so.1]')" = 1
 check 'and exports the functions of efs.h, no more' test "$(nm -D --defined-only "$library" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort | tr '\n' ' ')" = 'efs_cancel efs_last_error efs_load efs_status efs_strerror efs_unload efs_wait '
