@@ -27,7 +27,7 @@ extern "C" {
 /* What a call is about. Zeroed or made by EFS_IOCB_INIT. The strings stay the caller's and are read by efs_load and
  * efs_unload only. */
 struct efs_iocb {
-  char *efs_backend;   /* id of a backend in the job file; NULL or "": any. An unknown one is EFS_API_EINVAL. */
+  char *efs_backend;   /* of a load: id of a backend in the job file; NULL or "": any. An unknown one is EFS_API_EINVAL. */
   char *efs_path;      /* on the mount, of the PFS below root-dir, or relative to root-dir; file, directory, pattern */
   off_t efs_offset;    /* of the part of one file, bytes */
   size_t efs_size;     /* of the part; 0: to the end. Both 0: all of it. */
@@ -89,6 +89,7 @@ EFS_API const char *efs_last_error(void);
 #define EFS_API_ESTALE          -20 /* the PFS has another version than was loaded */
 #define EFS_API_EIO             -21
 #define EFS_API_EAGAIN          -22 /* too many tasks, or the instance is being stopped */
+#define EFS_API_ELOST           -23 /* the task was lost with a worker that died and was replaced: ask for it again */
 
 #define EFS_API_ERRMAX 512
 

@@ -1,14 +1,18 @@
 // libefs: the C face of the control protocol. Nothing that C++ throws leaves it.
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "api/efs.h"
-#include "control/client.hpp"
-#include "control/instances.hpp"
+#include "control/asking.hpp"
 
 namespace {
 
@@ -19,6 +23,10 @@ using efs::control::Instance;
 using efs::control::Json;
 
 thread_local std::string last_error;
+
+constexpr int patience = 60;      // seconds: who says nothing for so long will not, as for efs(1)
+constexpr int look_patience = 5;  // for each instance that is asked where it is mounted: another one's worker may be stopped
+constexpr auto takeover_patience = std::chrono::minutes(2);
 
 /// The code for an errno that the daemon gave.
 int code_of(int error) {
@@ -35,7 +43,18 @@ int code_of(int error) {
     case ESTALE: return EFS_API_ESTALE;
     case EIO: return EFS_API_EIO;
     case EAGAIN: case ESHUTDOWN: return EFS_API_EAGAIN;
+    case ECONNABORTED: return EFS_API_ELOST;
     default: return EFS_API_ESNAFU;
+  }
+}
+
+/// The code for an errno of the way there or back.
+int code_of_way(int error) {
+  switch (error) {
+    case EPROTO: return EFS_API_EBADRESPONSE;
+    case E2BIG: return EFS_API_EINVAL;
+    case ENOENT: case ECONNREFUSED: case EPERM: case EAGAIN: return EFS_API_ECONNFAILED;
+    default: return EFS_API_ERPCRECVFAILED;
   }
 }
 
@@ -48,56 +67,82 @@ bool lies_in(const std::string& path, const std::string& top) {
   return !top.empty() && path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/' || top == "/");
 }
 
-Result<Json> ask(const Instance& instance, const Json& request) {
-  auto client = Client::connect(instance.socket(), instance.owner);
-  if (!client) return std::unexpected(client.error());
-  return client->ask(request);
+/// Where it was found last: asked first, so that another one that does not answer holds up one call and not all.
+thread_local std::string last_directory;
+
+/// Of those that live, the one on whose mount `given` lies; EAGAIN where one that has no worker just now may be it.
+Result<Instance> instance_at(std::string given, std::vector<Instance> living) {
+  while (given.size() > 1 && given.back() == '/') given.pop_back();
+  std::ranges::stable_partition(living, [](const Instance& instance) { return instance.directory == last_directory; });
+  bool replaced = false;
+  std::string silent;
+  for (const auto& instance : living) {
+    auto client = Client::connect(instance.socket(), instance.owner, instance.directory == last_directory ? patience : look_patience);
+    const auto status = client ? client->ask({{"verb", "status"}}) : Result<Json>(std::unexpected(client.error()));
+    replaced = replaced || (!status && efs::control::is_lost(status.error().code));
+    if (!status) silent += (silent.empty() ? "; these do not answer: " : ", ") + instance.name;
+    if (!status || !lies_in(given, status->value("mount", ""))) continue;
+    last_directory = instance.directory;
+    return instance;
+  }
+  return efs::fail(replaced ? EAGAIN : ENOENT, "EFS_MOUNT is " + given + ", and no instance is mounted there" + silent);
 }
 
 /// The instance of this job: EFS_INSTANCE names it; else the mount point in EFS_MOUNT; else the only one that runs.
 Result<Instance> own_instance() {
   const char* name = std::getenv("EFS_INSTANCE");
   const char* mount = std::getenv("EFS_MOUNT");
-  std::string running;
-  std::size_t count = 0;
-  Instance only;
-  for (const auto& instance : efs::control::list_instances()) {
-    if (!instance.alive) continue;
-    if (name != nullptr && *name != '\0') {
-      if (instance.name == name) return instance;
-    } else if (mount != nullptr && *mount != '\0') {
-      const auto status = ask(instance, {{"verb", "status"}});
-      std::string given = mount;
-      while (given.size() > 1 && given.back() == '/') given.pop_back();
-      if (status && lies_in(given, status->value("mount", "")) ) return instance;
-    }
-    only = instance;
-    running += (running.empty() ? "" : ", ") + instance.name;
-    ++count;
+  std::vector<Instance> living = efs::control::list_instances();
+  std::erase_if(living, [](const Instance& instance) { return !instance.alive; });
+  if (name != nullptr && *name != '\0') {
+    const auto named = std::ranges::find(living, name, &Instance::name);
+    return named != living.end() ? Result<Instance>(*named) : efs::fail(ENOENT, std::string("EFS_INSTANCE is ") + name + ", and no such instance runs");
   }
-  if (name != nullptr && *name != '\0') return efs::fail(ENOENT, std::string("EFS_INSTANCE is ") + name + ", and no such instance runs");
-  if (mount != nullptr && *mount != '\0') return efs::fail(ENOENT, std::string("EFS_MOUNT is ") + mount + ", and no instance is mounted there");
-  if (count == 1) return only;
-  if (count == 0) return efs::fail(ENOENT, "no instance is running");
+  if (mount != nullptr && *mount != '\0') return instance_at(mount, std::move(living));
+  if (living.size() == 1) return living.front();
+  if (living.empty()) return efs::fail(ENOENT, "no instance is running");
+  std::string running;
+  for (const auto& instance : living) running += (running.empty() ? "" : ", ") + instance.name;
   return efs::fail(EINVAL, "several instances are running (" + running + "): set EFS_MOUNT or EFS_INSTANCE");
+}
+
+/// As own_instance(), which it asks again until the worker that has died has a successor.
+Result<Instance> own_instance_soon() {
+  const auto began = std::chrono::steady_clock::now();
+  while (true) {
+    auto instance = own_instance();
+    if (instance || instance.error().code != EAGAIN || std::chrono::steady_clock::now() - began > takeover_patience) return instance;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
 }
 
 /// One request to the job's instance; the answer in `answer`.
 int call(const Json& request, Json& answer) {
-  const auto instance = own_instance();
+  const auto instance = own_instance_soon();
   if (!instance) return told(EFS_API_ECONNFAILED, describe(instance.error()));
-  auto client = Client::connect(instance->socket(), instance->owner);
-  if (!client) return told(EFS_API_ECONNFAILED, describe(client.error()));
-  auto got = client->ask(request);
-  if (!got) return told(got.error().code == EPROTO ? EFS_API_EBADRESPONSE : EFS_API_ERPCRECVFAILED, describe(got.error()));
+  const auto ask = [&](const Json& what) { return efs::control::ask_until_answered(*instance, what, patience); };
+  auto got = ask(request);
+  // A successor that is not there yet: wait for it.
+  if (got && got->value("code", 0) == EAGAIN && ask({{"verb", "wait"}})) got = ask(request);
+  if (!got) return told(code_of_way(got.error().code), describe(got.error()));
   answer = std::move(*got);
   if (answer.value("ok", false)) return EFS_API_SUCCESS;
   return told(code_of(answer.value("code", EIO)), answer.value("error", "failed"));
 }
 
-int begin(const char* verb, efs_iocb* cb) {
-  if (cb == nullptr || cb->efs_path == nullptr || *cb->efs_path == '\0') return told(EFS_API_EINVAL, "no path");
-  if (cb->efs_offset < 0) return told(EFS_API_EINVAL, std::string(cb->efs_path) + ": a negative offset");
+/// What is wrong with the control block of a call that knows `flags`; "": nothing.
+std::string mistake_in(const efs_iocb* cb, unsigned flags) {
+  if (cb == nullptr || cb->efs_path == nullptr || *cb->efs_path == '\0') return "no path";
+  if (::strnlen(cb->efs_path, PATH_MAX) == PATH_MAX) return "the path is longer than any can be (" + std::to_string(PATH_MAX - 1) + " bytes)";
+  const std::string path = cb->efs_path;
+  if (cb->efs_offset < 0) return path + ": a negative offset";
+  if ((cb->efs_flags & ~flags) != 0) return path + ": efs_flags has a flag that this call does not know; load takes EFS_LOAD_..., unload EFS_UNLOAD_...";
+  if (std::ranges::any_of(cb->efs_reserved, [](std::uint64_t word) { return word != 0; })) return path + ": efs_reserved is not zero; make control blocks with EFS_IOCB_INIT";
+  return {};
+}
+
+int begin(const char* verb, efs_iocb* cb, unsigned known) {
+  if (std::string mistake = mistake_in(cb, known); !mistake.empty()) return told(EFS_API_EINVAL, std::move(mistake));
   cb->efs_tid = 0;
   const unsigned flags = cb->efs_flags;
   const Json request{{"verb", verb}, {"paths", Json::array({std::string(cb->efs_path)})}, {"backend", cb->efs_backend == nullptr ? "" : cb->efs_backend}, {"offset", static_cast<std::uint64_t>(cb->efs_offset)},
@@ -145,10 +190,10 @@ int guarded(Body body) noexcept {
 extern "C" {
 
 int efs_load(efs_iocb* cb) {
-  return guarded([cb] { return begin("load", cb); });
+  return guarded([cb] { return begin("load", cb, EFS_LOAD_REPLACE | EFS_LOAD_FORCE); });
 }
 int efs_unload(efs_iocb* cb) {
-  return guarded([cb] { return begin("unload", cb); });
+  return guarded([cb] { return begin("unload", cb, EFS_UNLOAD_AS_IS | EFS_UNLOAD_REMOVE); });
 }
 int efs_status(efs_iocb* cb) {
   return guarded([cb] { return look(cb, {{"timeout_ms", 0}}); });
@@ -192,6 +237,7 @@ const char* efs_strerror(int code) {
     case EFS_API_ESTALE: return "Changed on the parallel file system";
     case EFS_API_EIO: return "Input/output error";
     case EFS_API_EAGAIN: return "Not now: too many tasks, or the instance is being stopped";
+    case EFS_API_ELOST: return "Lost with a daemon that died; ask for it again";
     default: return "Unknown error code";
   }
 }

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "base/result.hpp"
+
 namespace efs::log {
 
 using spdlog::debug;
@@ -13,6 +15,8 @@ using spdlog::info;
 using spdlog::warn;
 
 /// Sends the log to `file` ("": standard error) at `level` (trace debug info warn error off). Replaces what was set up before. Not thread-safe: call it before there are threads.
-void setup(const std::string& file, const std::string& level);
+/// Appends; a file that is not there is made with mode 0600, its directory is not, and a link in its place is not followed.
+/// Where it cannot be opened: why not, and the log goes to standard error.
+Status setup(const std::string& file, const std::string& level);
 
 }  // namespace efs::log

@@ -10,9 +10,18 @@ int cancel(World& world, const FileArguments& a) {
   const auto instance = find_instance_for(a);
   if (!instance) return report(world, instance.error());
   int worst = exit_good;
-  for (const auto number : *numbers)
-    if (const auto answer = ask(*instance, {{"verb", "cancel"}, {"task", number}}); !answer) worst = report(world, answer.error());
-  if (world.json && worst == exit_good) world.out << Json{{"ok", true}}.dump() << "\n";
+  Json document{{"ok", true}};
+  Json all = Json::array();
+  for (const auto number : *numbers) {
+    const auto answer = ask(*instance, {{"verb", "cancel"}, {"task", number}});
+    all.push_back({{"task", number}, {"ok", answer.has_value()}});
+    if (answer) continue;
+    all.back().update(error_document(answer.error()));
+    if (worst == exit_good) document = error_document(answer.error());
+    worst = world.json ? int{exit_failure} : report(world, answer.error());
+  }
+  if (numbers->size() > 1) document["tasks"] = std::move(all);
+  if (world.json) print_document(world, document);
   return worst;
 }
 

@@ -154,7 +154,7 @@ Status clean_instance(const control::Instance& instance, bool force) {
 int clean(World& world, const CleanArguments& arguments) {
   std::vector<control::Instance> chosen;
   for (const auto& name : arguments.which) {
-    auto instance = find_instance(name);
+    auto instance = find_instance(name, Meant::dead);
     if (!instance) return report(world, instance.error());
     chosen.push_back(*instance);
   }

@@ -126,8 +126,11 @@ void show_values(World& world, const config::JobConfig& config);
 Json values_of(const config::JobConfig& config);
 /// Reports an error in the world's form; returns `code`.
 int report(World& world, const Error& error, int code = exit_failure);
-/// The instance named by job file, mount point or name; with "" the only one running.
-Result<control::Instance> find_instance(const std::string& which);
+/// Which is taken where an argument says several, of which some live and others do not.
+enum class Meant : std::uint8_t { living, dead };
+/// The instance named by job file, mount point or name; with "" the only one running. EINVAL with their names where several
+/// are meant, ENOENT where none is.
+Result<control::Instance> find_instance(const std::string& which, Meant meant = Meant::living);
 /// The status of one instance; of one that is dead, its state and why.
 Json status_of(const control::Instance& instance);
 /// The instance that is meant; with no name, the one on whose mount or below whose root-dir the first path lies, else the
@@ -135,9 +138,7 @@ Json status_of(const control::Instance& instance);
 Result<control::Instance> find_instance_for(const FileArguments& arguments);
 /// Asks the instance; an answer that is no success is an Error.
 Result<Json> ask(const control::Instance& instance, const Json& request, const std::function<void(const Json&)>& progress = {});
-/// Asks for what takes long, showing how it goes. Where the worker dies meanwhile, its successor is asked again, once it has
-/// replayed the journal: while the supervisor lives there will be one. A refusal is an answer (`ok` is false); an error
-/// here is one of the way there or back.
+/// Asks for what takes long, showing how it goes; see control/asking.hpp.
 Result<Json> ask_until_answered(World& world, const control::Instance& instance, const Json& request);
 /// Numbers of tasks; EINVAL for what is none.
 Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& texts);

@@ -7,11 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
-#include <thread>
+#include <iterator>
 
 #include "base/text.hpp"
 #include "base/user.hpp"
 #include "cli/cli.hpp"
+#include "control/asking.hpp"
 #include "image/manifest.hpp"
 
 namespace efs::cli {
@@ -77,9 +78,19 @@ std::string names_of(const std::vector<control::Instance>& instances) {
   return text;
 }
 
+// Where several are what `which` says: those that are meant first, the others where there is none of them. Which of several is
+// for the user to say: what is done to one may not be what he wants for another.
+Result<control::Instance> only_one_of(std::vector<control::Instance> found, const std::string& which, Meant meant) {
+  const auto others = std::ranges::partition(found, [&](const control::Instance& instance) { return instance.alive == (meant == Meant::living); });
+  if (others.begin() != found.begin()) found.erase(others.begin(), others.end());
+  if (found.size() == 1) return found.front();
+  if (found.front().name == which) return fail(EINVAL, "several instances have the name " + which + ", in " + found[0].directory + " and " + found[1].directory + "; name one by its mount point");
+  return fail(EINVAL, which + " means several instances; name one: " + names_of(found));
+}
+
 }  // namespace
 
-Result<control::Instance> find_instance(const std::string& which) {
+Result<control::Instance> find_instance(const std::string& which, Meant meant) {
   const auto instances = control::list_instances();
   if (which.empty()) {
     if (instances.size() == 1) return instances.front();
@@ -90,13 +101,14 @@ Result<control::Instance> find_instance(const std::string& which) {
   }
   // A name is the directory's, which nobody can choose who may not make one. What an instance says of itself comes after it, and
   // counts only for paths that are there: its user may have it say anything.
-  for (const auto& instance : instances)
-    if (instance.name == which) return instance;
+  std::vector<control::Instance> found;
+  const auto collect = [&](const auto& is_it) { std::ranges::copy_if(instances, std::back_inserter(found), is_it); };
+  collect([&](const control::Instance& instance) { return instance.name == which; });
   struct stat st {};
   const bool is_path = which.find('/') != which.npos || ::lstat(which.c_str(), &st) == 0 || errno != ENOENT;  // a dead mount, too
-  for (const auto& instance : instances)
-    if (is_path && has_path(instance, which)) return instance;
-  return fail(ENOENT, "no instance has the name, mount point or job file " + which + (instances.empty() ? "; none is running" : "; running: " + names_of(instances)));
+  if (found.empty() && is_path) collect([&](const control::Instance& instance) { return has_path(instance, which); });
+  if (found.empty()) return fail(ENOENT, "no instance has the name, mount point or job file " + which + (instances.empty() ? "; none is running" : "; running: " + names_of(instances)));
+  return only_one_of(std::move(found), which, meant);
 }
 
 Result<control::Instance> find_instance_for(const FileArguments& arguments) {
@@ -129,37 +141,12 @@ Result<Json> ask(const control::Instance& instance, const Json& request, const s
   return answer;
 }
 
-namespace {
-
-// The worker died meanwhile, or is being replaced: its successor has what it had.
-bool is_lost(int code) { return code == ECONNRESET || code == EPIPE || code == ECONNREFUSED || code == ENOENT || code == EAGAIN; }
-
-// An error here is one of the way there or back; what the daemon refuses is an answer. It tells several times a second how
-// far it is: who says nothing for so long will not, or is none.
-Result<Json> ask_once(World& world, const control::Instance& instance, const Json& request) {
+// It tells several times a second how far it is: who says nothing for so long will not, or is none.
+Result<Json> ask_until_answered(World& world, const control::Instance& instance, const Json& request) {
   constexpr int patience = 60;
-  auto client = control::Client::connect(instance.socket(), instance.owner, patience);
-  if (!client) return std::unexpected(client.error());
-  auto answer = client->ask(request, [&](const Json& progress) { show_progress(world, progress); });
+  auto answer = control::ask_until_answered(instance, request, patience, [&](const Json& progress) { show_progress(world, progress); });
   end_progress(world);
   return answer;
-}
-
-}  // namespace
-
-Result<Json> ask_until_answered(World& world, const control::Instance& instance, const Json& request) {
-  constexpr int most_deaths = 10;
-  constexpr auto patience = std::chrono::minutes(2);
-  auto last = std::chrono::steady_clock::now();
-  for (int deaths = 0;;) {
-    auto answer = ask_once(world, instance, request);
-    if (answer || !is_lost(answer.error().code) || !control::is_alive(instance.directory)) return answer;
-    const auto now = std::chrono::steady_clock::now();
-    const bool heard = answer.error().code == ECONNRESET || answer.error().code == EPIPE;
-    if ((heard && ++deaths == most_deaths) || (!heard && now - last > patience)) return answer;
-    if (heard) last = now;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
 }
 
 void show_progress(World& world, const Json& progress) {

@@ -11,9 +11,9 @@ namespace {
 void print(std::ostream& out, const Json& item) {
   const std::string type = item.value("type", ""), staged = item.value("staged", "");
   const std::string state = item.value("dirty", false) ? "dirty" : staged == "out" ? "unloaded" : "clean";
-  out << std::left << std::setw(11) << item.value("class", "") << std::setw(9) << state << std::right << std::setw(11) << (type == "file" ? format_bytes(item.value("size", std::uint64_t{0})) : "-") << "  " << item.value("path", "");
+  out << std::left << std::setw(11) << item.value("class", "") << std::setw(9) << state << std::right << std::setw(11) << (type == "file" ? format_bytes(item.value("size", std::uint64_t{0})) : "-") << "  " << printable(item.value("path", ""));
   if (type == "directory") out << "/";
-  if (item.contains("target")) out << " -> " << item.value("target", "");
+  if (item.contains("target")) out << " -> " << printable(item.value("target", ""));
   if (item.contains("parts")) out << " (only " << item.value("parts", "") << ")";
   out << "\n";
 }
@@ -25,16 +25,15 @@ int ls(World& world, const FileArguments& a) {
   if (a.instances) return status(world, "");
   const auto instance = find_instance_for(a);
   if (!instance) return report(world, instance.error());
-  bool first = true;
+  std::string document = "[";  // printed when it is whole: an error takes its place
   const auto answer = ask(*instance, {{"verb", "ls"}, {"paths", a.paths}}, [&](const Json& part) {
     for (const auto& item : part.value("items", Json::array())) {
-      if (world.json) world.out << (first ? "[" : ",\n ") << item.dump(-1, ' ', false, Json::error_handler_t::replace);
+      if (world.json) document += (document.size() > 1 ? "," : "") + item.dump(-1, ' ', false, Json::error_handler_t::replace);
       else print(world.out, item);
-      first = false;
     }
   });
   if (!answer) return report(world, answer.error());
-  if (world.json) world.out << (first ? "[]" : "]") << "\n";
+  if (world.json) world.out << document << "]\n";
   return exit_good;
 }
 

@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <iterator>
 
+#include "base/standard_fds.hpp"
 #include "cli/cli.hpp"
 #include "config/site.hpp"
 
@@ -22,6 +24,42 @@ std::string is_node(const std::string& text) {
   const bool good = std::sscanf(text.c_str(), "%u/%u%c", &node, &nodes, &more) == 2 && node < nodes && nodes <= 1'000'000;
   return good ? "" : "\"" + text + "\" is no NUMBER/NODES such as 0/4";
 }
+
+// CLI11 takes a word such as [a,b], {} or %% apart where an option takes several. They are names and arguments like others, so
+// they go through it behind this character.
+constexpr char guard = '\x01';
+
+std::vector<std::string> guarded(int argc, char** argv) {
+  std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+  for (auto& word : words)
+    if (word.empty() || word == "%%" || word.starts_with(guard) || (word.starts_with('[') && word.ends_with(']')) || (word.starts_with('{') && word.ends_with('}'))) word.insert(0, 1, guard);
+  return words;
+}
+
+void unguard(std::string& word) {
+  if (word.starts_with(guard)) word.erase(0, 1);
+}
+
+// Options of one value are mended by CLI11 itself; lists only after it has looked at them.
+void unguard_single_values(CLI::App& app) {
+  for (CLI::App* sub : app.get_subcommands({}))
+    for (CLI::Option* option : sub->get_options())
+      if (!option->get_allow_extra_args() && option->get_items_expected_max() > 0) option->transform(CLI::Validator([](std::string& word) { return unguard(word), std::string(); }, ""));
+}
+
+// Of `efs run`, what stands behind the first "--": the program's words, none of which are ours.
+std::vector<std::string> cut_command(std::vector<std::string>& words) {
+  const auto mark = words.empty() || words.front() != "run" ? words.end() : std::ranges::find(words, "--");
+  std::vector<std::string> command(mark == words.end() ? mark : mark + 1, words.end());
+  words.erase(mark, words.end());
+  return command;
+}
+
+// CLI11 takes -1 for the largest number that there is.
+std::string is_number(const std::string& text) { return text.empty() || text.find_first_not_of("0123456789") != text.npos ? "\"" + text + "\" is no number of bytes" : ""; }
+
+// An instance that is named with nothing is no wish for the only one: a variable of the caller's script is not set.
+std::string is_named(const std::string& text) { return text.empty() || text == std::string(1, guard) ? "the name is empty; is a variable not set? Without the argument the only instance is meant" : ""; }
 
 void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   const auto path = [&](const char* flags, std::optional<std::string>& into, const char* help) {
@@ -65,7 +103,7 @@ template <typename Verb>
 void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
   const auto file_verb = [&](const char* name, const char* help, int (*what)(World&, const FileArguments&)) {
     CLI::App* sub = verb(name, help, [&world, &a, what] { return what(world, a); });
-    sub->add_option("-i,--instance", a.instance, "name, mount point or job file of the instance (default: the one that the path lies in, or the only one)");
+    sub->add_option("-i,--instance", a.instance, "name, mount point or job file of the instance (default: the one that the path lies in, or the only one)")->check(is_named);
     return sub;
   };
   const auto paths = [&](CLI::App* sub, bool needed) {
@@ -74,8 +112,8 @@ void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
   };
   const auto part = [&](CLI::App* sub) {
     sub->add_flag("-w,--wait", a.wait, "return when it is done, not at once with a task's number");
-    sub->add_option("--offset", a.offset, "only a part of one file: its first byte");
-    sub->add_option("--size", a.size, "and how many (0: to the end)");
+    sub->add_option("--offset", a.offset, "only a part of one file: its first byte")->check(is_number);
+    sub->add_option("--size", a.size, "and how many (0: to the end)")->check(is_number);
   };
   CLI::App* load_verb = file_verb("load", "bring files from the PFS into the buffer while programs run", load);
   paths(load_verb, true);
@@ -103,6 +141,7 @@ void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  efs::fill_standard_fds();
   World world{std::cout, std::cerr, ::isatty(2) == 1, false};
   JobArguments job;
   std::vector<std::string> command;
@@ -126,7 +165,7 @@ int main(int argc, char** argv) {
   };
   CLI::App* run_verb = verb("run", "mount, stage in, run a program, stage out, unmount", [&] { return run(world, job, command); });
   add_job_options(*run_verb, job, true);
-  run_verb->add_option("command", command, "the program and its arguments, after --")->required();
+  run_verb->add_option("command", command, "the program and its arguments, after --");
   run_verb->footer("Exit code: the program's if not 0; 125: it succeeded but results are not back; 126, 127: it could not be run.");
   CLI::App* start_verb = verb("start", "mount and stage in; returns when the inputs are there", [&] { return start(world, job); });
   add_job_options(*start_verb, job, true);
@@ -147,7 +186,7 @@ int main(int argc, char** argv) {
   unsigned job_id = 0;
   std::string shared;
   CLI::App* status_verb = verb("status", "show instances", [&] { return job_id != 0 ? job_status(world, job_id, shared) : status(world, which); });
-  status_verb->add_option("instance", which, "name, mount point or job file");
+  status_verb->add_option("instance", which, "name, mount point or job file")->check(is_named);
   status_verb->add_option("--job", job_id, "a batch job instead: what its nodes say; exit code 1: it failed, 3: results are not back");
   status_verb->add_option("--shared", shared, "with --job: the site's directory for the state of jobs")->envname("EFS_SHARED");
   status_verb->add_flag("-a,--all", all, "all instances, those too that are dead or were kept (the default)");
@@ -155,7 +194,7 @@ int main(int argc, char** argv) {
     stopping.stage_out = !no_stage_out;
     return stop(world, stopping);
   });
-  stop_verb->add_option("instance", stopping.which, "name, mount point or job file");
+  stop_verb->add_option("instance", stopping.which, "name, mount point or job file")->check(is_named);
   stop_verb->add_flag("--no-stage-out", no_stage_out, "drop everything that is not back yet");
   stop_verb->add_flag("--keep", stopping.keep, "leave the buffer on the node for the next start under this name");
   stop_verb->add_option("--deadline", stopping.deadline, "seconds until the instance must be gone; what is not back by then stays in its image")->check(CLI::PositiveNumber);
@@ -163,16 +202,16 @@ int main(int argc, char** argv) {
   stop_verb->add_flag("--brief", stopping.brief, "with --json: without the receipt, which has an entry for each file");
   stop_verb->add_flag("--merge", stopping.merge, "replace no result that is newer than the start of the instance");
   CLI::App* salvage_verb = verb("salvage", "bring out what the buffer of a dead instance holds", [&] { return salvage(world, salvaging); });
-  salvage_verb->add_option("image", salvaging.which, "instance, job file, or directory of a store")->required();
+  salvage_verb->add_option("image", salvaging.which, "instance, job file, or directory of a store")->required()->check(is_named);
   salvage_verb->add_option("--to", salvaging.to, "where to (default: the job's results-dir)");
   salvage_verb->add_flag("--all", salvaging.all, "everything, inputs and temporary files too");
   salvage_verb->add_flag("--list", salvaging.list, "only say what is there");
   CLI::App* check_verb = verb("check-image", "verify the image of an instance that is not running", [&] { return check_image(world, which, repair); });
-  check_verb->add_option("image", which, "instance, job file, or directory of a store")->required();
+  check_verb->add_option("image", which, "instance, job file, or directory of a store")->required()->check(is_named);
   check_verb->add_flag("--repair", repair, "remove what is provably left over");
   check_verb->footer("Exit codes: 0 whole, 1 damaged or not to be looked at, 3 leftovers.");
   CLI::App* clean_verb = verb("clean", "remove what dead instances left behind", [&] { return clean(world, cleaning); });
-  clean_verb->add_option("instance", cleaning.which, "names (default: all that are dead)");
+  clean_verb->add_option("instance", cleaning.which, "names (default: all that are dead)")->check(is_named);
   clean_verb->add_flag("--force", cleaning.force, "also where results would be lost");
   clean_verb->add_flag("--kept", cleaning.kept, "without a name: also those that were kept for another start");
 
@@ -192,16 +231,29 @@ int main(int argc, char** argv) {
       ->add_option("job_file", examined, "look at the stores of this job file, too");
   TopArguments watched;
   CLI::App* top_verb = verb("top", "show what instances do, again and again", [&] { return top(world, watched); });
-  top_verb->add_option("instance", watched.which, "name, mount point or job file");
+  top_verb->add_option("instance", watched.which, "name, mount point or job file")->check(is_named);
   top_verb->add_option("-i,--interval", watched.interval, "seconds between two looks (default 2)")->check(CLI::Range(0.1, 3600.0));
   top_verb->add_flag("--once", watched.once, "show totals once and end, as with --json");
   add_file_verbs(verb, world, files);
 
+  unguard_single_values(app);
+  std::vector<std::string> words = guarded(argc, argv);
+  std::vector<std::string> program = cut_command(words);
+  const bool wants_json = std::ranges::find(words, "--json") != words.end();
   try {
-    app.parse(argc, argv);
+    std::ranges::reverse(words);  // as CLI11 wants them
+    app.parse(std::move(words));
+    std::ranges::move(program, std::back_inserter(command));
+    for (auto* list : {&command, &files.paths, &cleaning.which, &caching.paths}) std::ranges::for_each(*list, unguard);
+    if (app.got_subcommand(run_verb) && command.empty()) throw CLI::RequiredError("command");
   } catch (const CLI::ParseError& problem) {
-    const int code = app.exit(problem, std::cout, std::cerr);
-    return code == 0 ? exit_good : exit_usage;
+    if (problem.get_exit_code() == 0) return app.exit(problem, std::cout, std::cerr);  // --help, --version
+    std::string text = problem.what();
+    std::erase(text, guard);
+    world.json = wants_json;  // it need not have been read yet
+    if (wants_json) return report(world, {EINVAL, text}, exit_usage);
+    world.err << text << "\nRun with --help for more information.\n";
+    return exit_usage;
   }
   if (job.job_file.empty())
     if (const char* given = std::getenv("EFS_CONFIG")) job.job_file = given;

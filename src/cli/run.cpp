@@ -17,7 +17,7 @@ namespace {
 [[noreturn]] void execute(const std::vector<std::string>& command, const config::JobConfig& config, const JobArguments& arguments) {
   if (!arguments.user.empty() && ::geteuid() == 0) {
     const auto user = find_user(arguments.user);
-    if (!user || !become(*user, false)) ::_exit(exit_cannot_run);
+    if (!user || !become(*user, true)) ::_exit(exit_cannot_run);
   }
   ::setenv("EFS_MOUNT", config.mount_dir.c_str(), 1);
   ::setenv("EFS_CONFIG", std::filesystem::absolute(config.source).c_str(), 1);
@@ -70,10 +70,11 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   const Error no_child{errno, child < 0 ? "cannot start the program: " + std::string(std::strerror(errno)) : ""};
   if (child < 0 && !world.json) report(world, no_child, exit_cannot_run);
   const int program = child < 0 ? int{exit_cannot_run} : wait_for(child);
-  control::Instance instance{.name = config->name, .directory = started->value("directory", "")};
+  control::Instance instance{.name = config->name, .directory = started->value("directory", ""), .alive = true};
   struct stat st {};
   instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
-  Stopped stopped = stop_instance(world, instance, {});
+  World told{world.err, world.err, world.terminal, world.json};  // standard output is the program's
+  Stopped stopped = stop_instance(told, instance, {});
   const int code = program != 0 ? program : stopped.code == 0 ? int{exit_good} : int{exit_not_saved};
   if (world.json) {
     Json document{{"ok", code == exit_good}, {"exit", code}, {"program_exit", program}, {"stop_exit", stopped.code}, {"stop", std::move(stopped.document)}};

@@ -38,7 +38,8 @@ Result<std::string> image_path(const std::string& which) {
     if (store) return which;
     if (store.error().code == EPERM) return std::unexpected(store.error());
   }
-  const auto instance = find_instance(which);
+  const auto instance = find_instance(which, Meant::dead);
+  if (!instance && instance.error().code == EINVAL) return std::unexpected(instance.error());
   if (instance && instance->alive) return fail(EBUSY, instance->name + " is running; stop it first: efs stop " + instance->name);
   if (instance) return instance->directory;
   if (const auto store = store_of_job(which)) {

@@ -20,8 +20,9 @@ std::expected<config::JobConfig, int> load_as_starter(World& world, const JobArg
   return config;
 }
 
-// Nobody but this process may be told: the stop may have been a signal, or an unmount.
-int outcome_of(World& world, const std::string& name) {
+// Nobody but this process may be told: the stop may have been a signal, or an unmount. As text: the document of --json is long out.
+int outcome_of(World world, const std::string& name) {
+  world.json = false;
   const auto left = find_instance(name);
   if (!left || left->alive) return exit_good;
   const Json status = status_of(*left);

@@ -8,22 +8,22 @@
 namespace efs::cli {
 namespace {
 
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+struct Finished {
+  int code = exit_good;
+  Json document;  // for --json; the caller prints it
+};
 
-}  // namespace
-
-int finish_task(World& world, const control::Instance& instance, std::uint64_t task) {
+// Tells how the task went, except with --json.
+Finished finish(World& world, const control::Instance& instance, std::uint64_t task) {
+  const auto failed = [&](const Error& error) { return Finished{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
   auto answer = ask_until_answered(world, instance, {{"verb", "wait-task"}, {"task", task}});
-  if (answer && !answer->value("ok", false)) return report(world, {answer->value("code", EIO), answer->value("error", "failed")});
-  if (!answer) return report(world, answer.error());
+  if (!answer) return failed(answer.error());
+  if (!answer->value("ok", false)) return failed({answer->value("code", EIO), answer->value("error", "failed")});
   answer->erase("event");
   const Json outcome = answer->value("outcome", Json::object());
   const bool good = outcome.value("ok", false);
   const int code = good ? exit_good : outcome.value("exit", static_cast<int>(exit_failure));
-  if (world.json) {
-    world.out << dump(*answer) << "\n";
-    return code;
-  }
+  if (world.json) return {code, std::move(*answer)};
   std::string text = "task " + std::to_string(task) + ": " + answer->value("kind", "") + " " + answer->value("task_state", "");
   if (outcome.contains("summary")) text += ": " + outcome.value("summary", "");
   else if (!good) text += ": " + outcome.value("error", "") + "\n";
@@ -31,7 +31,15 @@ int finish_task(World& world, const control::Instance& instance, std::uint64_t t
     text += ": " + std::to_string(outcome.value("files", 0)) + " files (" + format_bytes(outcome.value("bytes", std::uint64_t{0})) + ") in " + format_seconds(outcome.value("seconds", 0.0)) +
             (outcome.value("already", 0) > 0 ? ", " + std::to_string(outcome.value("already", 0)) + " were there already" : "") + "\n";
   (good ? world.out : world.err) << (good ? "" : "efs: ") << text;
-  return code;
+  return {code, {}};
+}
+
+}  // namespace
+
+int finish_task(World& world, const control::Instance& instance, std::uint64_t task) {
+  const Finished finished = finish(world, instance, task);
+  if (world.json) print_document(world, finished.document);
+  return finished.code;
 }
 
 Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& texts) {
@@ -45,7 +53,7 @@ Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& 
   return numbers;
 }
 
-// Without numbers: every task that has not ended. The worst exit code is ours.
+// Without numbers: every task that has not ended. The worst exit code is ours. In JSON one task is an object, all others a list.
 int wait(World& world, const FileArguments& a) {
   auto numbers = task_numbers(a.paths);
   if (!numbers) return report(world, numbers.error(), exit_usage);
@@ -58,10 +66,13 @@ int wait(World& world, const FileArguments& a) {
       if (const std::string how = task.value("task_state", ""); how == "pending" || how == "running") numbers->push_back(task.value("task", std::uint64_t{0}));
   }
   int worst = exit_good;
+  Json all = Json::array();
   for (const auto number : *numbers) {
-    const int code = finish_task(world, *instance, number);
-    if (worst == exit_good || code == exit_failure) worst = code == exit_good ? worst : code;
+    Finished finished = finish(world, *instance, number);
+    if (worst == exit_good || finished.code == exit_failure) worst = finished.code == exit_good ? worst : finished.code;
+    all.push_back(std::move(finished.document));
   }
+  if (world.json) print_document(world, a.paths.size() == 1 ? all.front() : all);
   return worst;
 }
 

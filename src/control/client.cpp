@@ -50,7 +50,7 @@ Result<Client> Client::connect(const std::string& socket_path, uid_t owner, int 
 }
 
 Result<Json> Client::ask(const Json& request, const std::function<void(const Json&)>& progress) {
-  EFS_TRY(send_line(fd_.get(), request));
+  EFS_TRY(send_line(fd_.get(), request, longest_request));
   LineReader reader(fd_.get());
   while (true) {
     auto line = reader.next();

@@ -16,7 +16,7 @@ class Client {
   /// Where it says nothing for `seconds`: EAGAIN to connect, ETIMEDOUT to answer or go on with it; 0: it takes what it takes.
   static Result<Client> connect(const std::string& socket_path, uid_t owner, int seconds = 0);
 
-  /// Sends `request` and calls `progress` for each progress line; the result line.
+  /// Sends `request` and calls `progress` for each progress line; the result line. E2BIG for a request of more than longest_request.
   Result<Json> ask(const Json& request, const std::function<void(const Json&)>& progress = {});
 
  private:

@@ -6,9 +6,10 @@
 
 namespace efs::control {
 
-Status send_line(int socket, const Json& line) {
+Status send_line(int socket, const Json& line, std::size_t most) {
   // File names need not be UTF-8; JSON must.
   const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (text.size() > most) return fail(E2BIG, "the request is " + std::to_string(text.size()) + " bytes long, and an instance takes " + std::to_string(most) + " at most: name fewer or shorter paths, or a directory or a pattern");
   std::size_t sent = 0;
   while (sent < text.size()) {
     const ssize_t n = ::send(socket, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);

@@ -3,6 +3,7 @@
 // answers are any number of {"event": "progress", ...} and then one {"event": "result", "ok": bool, ...}. Errors
 // are {"ok": false, "code": errno, "error": text, "exit": exit code}. Described in src/control/README.md.
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -12,10 +13,11 @@ namespace efs::control {
 
 using Json = nlohmann::json;
 
-inline constexpr std::size_t longest_line = 64u << 20;  // bytes; a receipt of many files is long
+inline constexpr std::size_t longest_line = 64u << 20;    // bytes; a receipt of many files is long
+inline constexpr std::size_t longest_request = 1u << 20;  // of those that an instance takes
 
-/// One line each way. EPIPE or ECONNRESET where the other side is gone.
-Status send_line(int socket, const Json& line);
+/// One line each way. EPIPE or ECONNRESET where the other side is gone; E2BIG, with nothing sent, for one that is longer than `most`.
+Status send_line(int socket, const Json& line, std::size_t most = SIZE_MAX);
 
 /// Reads lines from a socket; keeps what came with them. Not thread-safe.
 class LineReader {

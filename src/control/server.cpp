@@ -17,7 +17,6 @@ namespace efs::control {
 namespace {
 
 constexpr std::size_t most_connections = 64;
-constexpr std::size_t longest_request = 1u << 20;
 // A connection that says nothing, or does not take its answer, must not keep one of the few places for ever.
 constexpr timeval longest_silence{.tv_sec = 30, .tv_usec = 0};
 // ... and much less where everybody else waits for it.

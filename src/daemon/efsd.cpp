@@ -119,6 +119,13 @@ TurnClient keep_turns(const Arguments& arguments, const User& user) {
   return keeper ? TurnClient(std::move(*keeper), "") : TurnClient({}, describe(keeper.error()));
 }
 
+// "": the log of the instance's directory. A successor, and the supervisor, go on without one: programs wait for them.
+Status set_up_log(const std::string& file, const std::string& directory, const std::string& level) {
+  const Status done = log::setup(file.empty() ? directory + "/efsd.log" : file, level);
+  if (!done) log::warn("event=log_file_unusable file={} reason=\"{}\"", file, describe(done.error()));
+  return done;
+}
+
 void raise_to_hard(decltype(RLIMIT_NOFILE) what) {
   rlimit limit{};
   if (::getrlimit(what, &limit) != 0) return;
@@ -151,7 +158,7 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
   config->source = job_file;
   if (predecessors.count == 0)
     if (const Status kept = keep_job_file(job_file, copy); !kept) return tell(arguments.ready_fd, describe(kept.error())), 1;
-  log::setup(config->log_file.empty() ? directory + "/efsd.log" : config->log_file, arguments.debug ? "debug" : config->log_level);
+  if (const Status logging = set_up_log(config->log_file, directory, arguments.debug ? "debug" : config->log_level); !logging && predecessors.count == 0) return tell(arguments.ready_fd, "log-file " + describe(logging.error())), 1;
   (void)!::chdir("/");
   SupervisorClient supervisor(std::move(channel));
   InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags, .root_mode = mount.mode, .spin = std::chrono::microseconds(mount.spin),
@@ -221,7 +228,7 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
     child.channel.reset();  // with rights that it must not have it answers nothing: the worker gives up
   }
   // Opened with the user's file rights, as the directory is his.
-  log::setup(arguments.log_file.empty() ? arguments.runtime_directory + "/" + arguments.name + "/efsd.log" : arguments.log_file, "info");
+  (void)set_up_log(arguments.log_file, arguments.runtime_directory + "/" + arguments.name, "info");  // the worker says so to the starter
   RestartPolicy policy;
   Predecessors predecessors;
   int status = 0;
@@ -261,7 +268,7 @@ int efsd(int argc, char** argv) {
     std::fprintf(stderr, "efsd: %s\n", describe(arguments.error()).c_str());
     return 2;
   }
-  log::setup("", arguments->debug ? "debug" : "warn");
+  (void)log::setup("", arguments->debug ? "debug" : "warn");
   const auto refuse = [&](const Error& error) {
     tell(arguments->ready_fd, describe(error));
     if (arguments->ready_fd < 0) std::fprintf(stderr, "efsd: %s\n", describe(error).c_str());

@@ -24,6 +24,12 @@ std::string headline(const std::vector<std::string>& names) {
   return text;
 }
 
+Status check_backend(const config::JobConfig& config, const Json& request) {
+  const auto id = request.value("backend", "");
+  if (id.empty() || std::ranges::any_of(config.backends, [&](const auto& known) { return known.id == id; })) return {};
+  return fail(EINVAL, "the job file has no backend " + id.substr(0, 100));
+}
+
 Json outcome_of(const stage::LoadReport& report) {
   if (report.ok()) return control::result_line({{"files", report.files}, {"already", report.already}, {"bytes", report.bytes}, {"seconds", report.seconds}});
   Error error = report.failure->error;
@@ -71,9 +77,7 @@ Result<std::vector<std::string>> Instance::names_in(const Json& request) const {
 Json Instance::handle_load(const Json& request) {
   auto names = names_in(request);
   if (!names) return control::error_line(names.error(), 2);
-  const auto& backends = options_.config.backends;
-  if (const auto backend = request.value("backend", ""); !backend.empty() && std::ranges::none_of(backends, [&](const auto& known) { return known.id == backend; }))
-    return control::error_line({EINVAL, "the job file has no backend " + backend}, 2);
+  if (const Status known = check_backend(options_.config, request); !known) return control::error_line(known.error(), 2);
   stage::LoadRequest what{.names = std::move(*names), .replace = request.value("replace", false), .force = request.value("force", false), .backend = request.value("backend", ""), .part = part_of(request)};
   if (what.force && !what.replace) return control::error_line({EINVAL, "force goes with replace"}, 2);
   std::string text = headline(what.names);
@@ -91,6 +95,7 @@ Json Instance::handle_load(const Json& request) {
 Json Instance::handle_unload(const Json& request) {
   auto names = names_in(request);
   if (!names) return control::error_line(names.error(), 2);
+  if (const Status known = check_backend(options_.config, request); !known) return control::error_line(known.error(), 2);
   if (options_.config.results_dir.empty()) return control::error_line({EINVAL, "the job file names no results-dir: nothing can be unloaded"}, 2);
   stage::UnloadRequest what{.names = std::move(*names), .as_is = request.value("as_is", false), .remove = request.value("remove", false), .part = part_of(request)};
   if (what.remove && !what.part.whole()) return control::error_line({EINVAL, "remove goes with whole files"}, 2);

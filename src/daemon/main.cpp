@@ -1,3 +1,7 @@
+#include "base/standard_fds.hpp"
 #include "daemon/efsd.hpp"
 
-int main(int argc, char** argv) { return efs::daemon::efsd(argc, argv); }
+int main(int argc, char** argv) {
+  efs::fill_standard_fds();
+  return efs::daemon::efsd(argc, argv);
+}

@@ -9,8 +9,9 @@ check 'install' cmake --install "$BIN/.." --prefix "$S/prefix"
 pc=$(find "$S/prefix" -name efs.pc)
 check 'efs.pc is installed' test -s "$pc"
 export PKG_CONFIG_PATH=${pc%/*}
-flags() { pkg-config --define-variable=prefix="$S/prefix" "$@" efs; }
+flags() { pkg-config "$@" efs; }
 check 'pkg-config knows efs' flags --exists
+check 'where it was installed, not where it was to be' test "$(realpath "$(flags --variable=includedir)")" = "$S/prefix/include"
 library=$(find "$S/prefix" -name 'libefs.so')
 check 'the library has a version' test "$(readelf -d "$library" | grep -c 'SONAME.*libefs.so.1]')" = 1
 check 'and exports the functions of efs.h, no more' test "$(nm -D --defined-only "$library" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort | tr '\n' ' ')" = 'efs_cancel efs_last_error efs_load efs_status efs_strerror efs_unload efs_wait '
@@ -34,5 +35,45 @@ for options in '' daemon-io; do
   check "every call ($options)" timeout 100 env EFS_MOUNT="$MNT" "$S/api_check" "$PFS" "$MNT" "$OUT"
   check "stop ($options)" "$EFS" stop "$NAME"
 done
+
+# --- daemons that do not answer, and such as die ---
+cat >"$S/slow.c" <<'EOF'
+#include <efs.h>
+#include <stdio.h>
+int main(void) {  /* a load that takes a while, asked for again as often as it is lost */
+  struct efs_iocb cb = EFS_IOCB_INIT(NULL, "slow", 0, 0);
+  int code = efs_load(&cb);
+  for (int times = 0; code == EFS_API_SUCCESS && times < 3; ++times) {
+    code = efs_wait(&cb, -1);
+    int status = efs_status(&cb);
+    printf("wait %d status %d %s\n", code, status, efs_last_error());
+    if (code != EFS_API_ELOST) break;
+    code = efs_load(&cb);
+  }
+  if (code != EFS_API_SUCCESS) printf("%d %s\n", code, efs_last_error());
+  return -code;
+}
+EOF
+check 'a program that goes on after a takeover compiles' $cc -std=gnu99 -Wall -Wextra -Werror "$S/slow.c" -o "$S/slow" $(flags --cflags --libs)
+worker_of() { field "$(status_of "$1")" 'd["worker_pid"]'; }
+fresh another; started "$JOB"; stopped=$(worker_of another)
+fresh waits; sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"; started "$JOB"
+head -c 12000000 /dev/zero >"$PFS/slow"
+kill -STOP "$stopped"
+check_exit 'the worker of another instance is stopped' 0 '^wait 0 status 0' env EFS_MOUNT="$MNT" timeout 100 "$S/slow"
+kill -CONT "$stopped"
+check 'stop of it' "$EFS" stop another
+if kernel_has_it; then
+  rm "$MNT/slow"
+  EFS_MOUNT=$MNT timeout 200 "$S/slow" >"$S/said" 2>&1 & program=$!; pids+=($program)
+  runs() { json "$(status_of waits)" "any(t['task_state'] == 'running' for t in d['tasks'])"; }
+  await 20 runs; kill -KILL "$(worker_of waits)"
+  wait $program; code=$?; pids=()
+  check 'the worker is killed under efs_wait' test $code = 0
+  check_exit 'which says so' 0 '^wait -23 status -23 .*ask for it again' cat "$S/said"
+  check 'and the load that is asked for again is done' grep -q '^wait 0 status 0' "$S/said"
+  check 'all of it is there' cmp "$PFS/slow" "$MNT/slow"
+else skip 'the worker is killed under efs_wait' 'takeover needs Linux 6.9'; fi
+check 'stop' "$EFS" stop waits
 check_exit 'without an instance' 1 'No instance' env EFS_MOUNT="$MNT" "$S/stage" a b
 finish

@@ -105,6 +105,17 @@ long=$S/$(printf 'x%.0s' {1..100}); mkdir "$long"
 refused 'a runtime directory with a path too long for a socket' 1 "too long" env EFS_RUNTIME_DIR="$long" "$EFS" start "$JOB"
 check 'it stays empty' bash -c "[ -z \"\$(ls -A $long)\" ]"
 
+fresh logs
+mkdir "$S/logs/there"; ln -s there/log "$S/logs/link"
+refused 'a log-file that is a directory' 1 "log-file $S/logs/there: Is a directory" "$EFS" start -l "$S/logs/there" "$JOB"
+refused 'a log-file in a directory that is not there' 1 "log-file $S/logs/nosuch/log: No such file" "$EFS" start -l "$S/logs/nosuch/log" "$JOB"
+refused 'a log-file that is a link' 1 "log-file $S/logs/link: " "$EFS" run -l "$S/logs/link" "$JOB" -- touch "$S/has_run"
+check 'a log-file that is a link: the program did not run' test ! -e "$S/has_run"
+check 'a log-file that can be written' "$EFS" start -l "$S/logs/there/log" "$JOB"
+check 'is its owner'"'"'s alone' test "$(stat -c %a "$S/logs/there/log")" = 600
+check 'and is written to' grep -q 'event=mounted' "$S/logs/there/log"
+check 'stop' "$EFS" stop logs
+
 # --- capacity and backends ---
 CAPACITY='1 MiB' fresh tiny
 refused 'a capacity below the least' 1 '1 MiB is too small; at least 16 MiB' "$EFS" start "$JOB"

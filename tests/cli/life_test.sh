@@ -96,11 +96,26 @@ check_exit 'run of what is no program' 126 'run.yaml' "$EFS" run "$JOB" -- "$JOB
 check_exit 'run of a program that a signal ends' 143 . "$EFS" run "$JOB" -- sh -c 'echo r >"$EFS_MOUNT/killed"; kill -TERM $$'
 check 'results of a killed program are back' grep -qx r "$OUT/killed"
 check_exit 'options of the program are not ours' 0 '^words -n --json$' "$EFS" run "$JOB" -- echo words -n --json
+said=$("$EFS" run "$JOB" -- printf '<%s>\n' '[a,b]' '[]' '' '{}' '[ab]*' '%%' '[0-9]' -- '[x]' 2>/dev/null)
+check 'its arguments are as given' grep -qxF '<[a,b]><[]><><{}><[ab]*><%%><[0-9]><--><[x]>' <<<"$(tr -d '\n' <<<"$said")"
+check_exit 'one argument in brackets' 0 '^\[1,2\]' "$EFS" run "$JOB" -- printf '%s\n' '[1,2]'
+check_exit 'without --, too' 0 '^\[1,2\]' "$EFS" run "$JOB" printf '%s\n' '[1,2]'
+check_exit "the job file may be the environment's" 0 '^words' env EFS_CONFIG="$JOB" "$EFS" run -- echo words
+check 'the output of run is the program'"'"'s alone' test "$("$EFS" run "$JOB" -- sh -c 'echo 42; echo r >"$EFS_MOUNT/42"' 2>/dev/null)" = 42
+check 'what became of the results is told beside it' grep -q '^receipt: ' <<<"$("$EFS" run "$JOB" -- true 2>&1 >/dev/null)"
+check 'set-id programs work for the program as for its caller' test "$("$EFS" run "$JOB" -- grep NoNewPrivs /proc/self/status 2>/dev/null)" = "$(grep NoNewPrivs /proc/self/status)"
+if [ "$(id -u)" = 0 ]; then
+  mkdir "$MNT"; chown 65534 "$MNT" "$OUT"
+  check_exit 'what root runs for a user is that user' 0 '^Uid:[[:space:]]65534[[:space:]]65534[[:space:]]65534' "$EFS" run -u 65534 "$JOB" -- cat /proc/self/status
+  check 'and cannot gain privilege' grep -qE '^NoNewPrivs:[[:space:]]*1$' <<<"$said"
+  rmdir "$MNT"; chown 0 "$OUT"
+fi
 check 'run --json' json "$("$EFS" run --json "$JOB" -- sh -c 'exit 3' 2>/dev/null)" "d['program_exit'] == 3 and d['stop_exit'] == 0 and d['stop']['staged_out']"
 check 'run --json is one document' json "$("$EFS" run --json "$JOB" -- true 2>/dev/null)" "d['ok'] and d['exit'] == 0 and d['stop']['exit'] == 0"
 said=$("$EFS" run --json "$JOB" -- sh -c 'exec 3<"$EFS_MOUNT"; sleep 600 <&3 >/dev/null 2>&1 & echo $! >'"$S/holder" 2>/dev/null); code=$?
 check 'run --json with a stop that fails' test $code -eq 125
 check 'is one document with the reason' json "$said" "d['ok'] is False and d['exit'] == 125 and d['program_exit'] == 0 and d['stop_exit'] == 1 and d['stop']['ok'] is False and 'in use' in d['stop']['error']"
+check 'the reason names the holder' json "$said" "'\n  $(cat "$S/holder") ' in d['stop']['error']"
 kill -KILL "$(cat "$S/holder")"; await 10 gone "$(cat "$S/holder")"
 check 'the instance is still there to be stopped' "$EFS" stop "$NAME"
 check_exit 'run without a program is usage' 2 . "$EFS" run "$JOB"
@@ -161,6 +176,16 @@ echo late >"$MNT/late"
 check 'stop works when they are gone' "$EFS" stop busy
 check 'and nothing was lost' grep -qx late "$OUT/late"
 
+# --- standard input, output and error closed, as of a daemon or from cron ---
+fresh closed
+for what in '<&-' '>&-' '<&- >&-' '<&- >&- 2>&-'; do
+  check "start with $what" bash -c "exec timeout 20 $EFS start $JOB $what"
+  check "stop with $what" bash -c "exec timeout 20 $EFS stop closed $what"
+  check "run with $what" bash -c "exec timeout 20 $EFS run $JOB -- sh -c 'echo r >\"\$EFS_MOUNT/r\"' $what"
+  check "its result is back, with $what" rm "$OUT/r"
+  await 10 ended closed || "$EFS" stop --no-stage-out closed
+done
+
 # --- without stage-out ---
 fresh drop
 started "$JOB"; echo x >"$MNT/x"
@@ -178,6 +203,10 @@ if [ "$(id -u)" = 0 ]; then
   check 'unmounted' umount "$S/second/else"
   check 'it is in the way no longer' timeout 20 "$EFS" stop second
   check 'and nothing was lost' grep -qx x "$OUT/x"
+  check_exit 'a second place that the program of run made' 125 "mounted at a second place, $S/second/else" timeout 20 "$EFS" run "$JOB" -- sh -c "mount --bind \"\$EFS_MOUNT\" $S/second/else; echo y >\"\$EFS_MOUNT/y\""
+  check 'unmounted ' umount "$S/second/else"
+  check 'a stop goes on from there' timeout 20 "$EFS" stop second
+  check 'and nothing was lost ' grep -qx y "$OUT/y"
   mount -t tmpfs p "$S/second/p" && mount --make-shared "$S/second/p" && mount --rbind "$S/second/p" "$S/second/q" && mkdir "$S/second/p/mnt"
   check 'start where mounts propagate' "$EFS" start -m "$S/second/p/mnt" "$JOB"
   check 'they do' mounted "$S/second/q/mnt"

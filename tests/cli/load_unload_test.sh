@@ -48,11 +48,20 @@ tests() {
   check "$m: a path of the PFS" cmp "$PFS/h" "$MNT/h"
   rm "$MNT/h"; check "$m: load by the path on the mount" efs load --wait "$MNT/h"
   check "$m: is there again" cmp "$PFS/h" "$MNT/h"
+  random "$PFS/[h,i]" 1000; random "$PFS/{}" 1000
+  check_exit "$m: a name in brackets is one name" 0 'done: 1 files' efs load --wait '[h,i]'
+  check_exit "$m: and so is one in braces" 0 'done: 1 files' efs load --wait '{}'
+  check "$m: they are there" bash -c "cmp '$PFS/[h,i]' '$MNT/[h,i]' && cmp '$PFS/{}' '$MNT/{}'"
+  check_exit "$m: they are told of by their names" 0 '^\[h,i\]' efs explain '[h,i]'
+  rm "$MNT/[h,i]" "$MNT/{}"
   check_exit "$m: load of what is not there" 1 'nosuch: does not exist' efs load --wait nosuch
   check_exit "$m: a pattern without a match" 1 'no file matches' efs load --wait 'nosuch*'
   check_exit "$m: a path elsewhere" 1 'neither on the mount' efs load -i "$NAME" --wait /etc/passwd
   check_exit "$m: a path with .." 1 '\.\.' efs load --wait ../x
   check_exit "$m: a task that never was" 1 'no task 4711' efs wait 4711
+  check_exit "$m: a negative offset" 2 'no number of bytes' efs load --wait --offset -1 g1
+  check_exit "$m: a negative size" 2 'no number of bytes' efs unload --wait --size -1 g1
+  check_exit "$m: more names than one request holds" 1 'request is [0-9]+ bytes long.*1048576' efs load -i "$NAME" $(printf "input/$(printf 'x%.0s' {1..140})%d " {1..9500})
   check_exit "$m: wait for no number" 2 'no number' efs wait x
 
   # --- conflicts ---
@@ -234,6 +243,11 @@ log.close()" "$MNT/v" "$PFS/v1" "$PFS/v2" "$MNT/log" "$MNT/input/a" "$MNT/input/
   check "$m: explain --json" json "$(efs explain --json save)" "d['in_buffer'] and d['class'] == 'persistent' and d['dirty'] and not d['writers']['possible']"
   check "$m: ls --json has all" json "$("$EFS" ls --json -i "$NAME")" "{x['path'] for x in d} >= {'drop', 'save', 'input', 'input/a', 'input/sub/b', 'tmp/a'} and all({'type', 'size', 'class', 'dirty', 'staged'} <= set(x) for x in d)"
   check_exit "$m: ls for people" 0 '^persistent +dirty +2 B +save$' efs ls save
+  odd=$'odd\n\e[31m\xc2\x9b\tname'; echo x >"$MNT/$odd"; ln -s $'to\rnowhere' "$MNT/odd-link"
+  check_exit "$m: ls of a name that would move the cursor" 0 ' odd\\012\\033\[31m\\302\\233\\011name$' efs ls "$odd"
+  check "$m: it is one line" test "$(wc -l <<<"$said")" = 1
+  check_exit "$m: and where a link leads to likewise" 0 'odd-link -> to\\015nowhere$' efs ls odd-link
+  rm "$MNT/$odd" "$MNT/odd-link"
   check "$m: ls of a pattern" json "$("$EFS" ls --json -i "$NAME" 'tm*')" "[x['path'] for x in d] == ['tmp', 'tmp/a', 'tmp/b']"
   check_exit "$m: ls of nothing" 1 'nosuch' efs ls nosuch
   check_exit "$m: a class that is none" 2 . efs set eternal save

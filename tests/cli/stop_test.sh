@@ -64,6 +64,28 @@ check_exit 'who keeps it busy is named' 1 "$holder sleep" "$EFS" stop linked
 kill "$holder"; wait "$holder" 2>/dev/null
 check 'then it stops' "$EFS" stop linked
 
+# --- an argument that means several, or nothing ---
+fresh twin
+check 'one' "$EFS" start -n twin-a -m "$S/twin/a" "$JOB"
+check 'and another of the same job file' "$EFS" start -n twin-b -m "$S/twin/b" "$JOB"
+echo precious >"$S/twin/a/x"; echo precious >"$S/twin/b/x"
+check_exit 'the job file of two is no name' 1 "$JOB means several.*twin-a, twin-b" "$EFS" stop --no-stage-out "$JOB"
+check_exit 'nor one to show' 1 'twin-a, twin-b' "$EFS" status "$JOB"
+check 'nothing of theirs is dropped' grep -qx precious "$S/twin/a/x" "$S/twin/b/x"
+check 'the mount point of one is' "$EFS" stop "$S/twin/b"
+check 'the other is kept' "$EFS" stop --keep twin-a
+check_exit 'two of which one lives' 0 '' "$EFS" start -n twin-b -m "$S/twin/b" "$JOB"
+check_exit 'of what is salvaged, the one that does not' 0 'twin-a' "$EFS" salvage --list "$JOB"
+check 'the one that lives is meant' json "$("$EFS" stop --json "$JOB")" "d['ok'] and 'twin-b' in d['receipt_file']"
+check 'both are gone' "$EFS" clean twin-a
+fresh unset
+started "$JOB"; echo precious >"$MNT/x"
+for verb in 'stop --no-stage-out' status top salvage check-image clean 'ls -i' 'load x -i'; do
+  check_exit "$verb of a variable that is not set" 2 'empty' "$EFS" $verb ''
+done
+check 'nothing is dropped' grep -qx precious "$MNT/x"
+check 'stop of the only one' "$EFS" stop
+
 # --- mounts in other namespaces ---
 if unshare -m true 2>/dev/null; then
   fresh elsewhere

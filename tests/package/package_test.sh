@@ -15,6 +15,12 @@ check 'install below DESTDIR' env DESTDIR="$S/dest" cmake --install "$build" --p
 for file in bin/efs bin/efsd sbin/mount.fuse.efs share/man/man1/efs.1 share/man/man5/efs-job.5 share/man/man8/efsd.8 share/doc/efs/examples/minimal.yaml share/doc/efs/copyright; do
   check "installs $file" test -s "$S/dest/usr/$file"
 done
+# As on the machine that it is installed on, whose root is DESTDIR here.
+pc=$(find "$S/dest" -name efs.pc)
+pc_flags() { PKG_CONFIG_PATH=${pc%/*} pkg-config "$@" efs; }
+check 'efs.pc leads to what was installed' test "$(realpath "$(pc_flags --variable=prefix)")" = "$S/dest/usr"
+check 'a program of the example compiles with it' ${CC:-cc} -std=gnu99 "$source/conf/api/stage.c" -o "$S/stage" $(pc_flags --cflags --libs)
+check 'and runs with the library' grep -q "$S/dest/usr/" <<<"$(LD_LIBRARY_PATH=$(pc_flags --variable=libdir) ldd "$S/stage" | grep libefs)"
 check 'nothing outside' test "$(ls "$S/dest")" = usr
 check 'the installed program runs' "$S/dest/usr/bin/efs" --version
 rpath=$(readelf -d "$S/dest/usr/bin/efsd" | sed -n 's/.*R.*PATH.*\[\(.*\)\]/\1/p')
@@ -38,6 +44,7 @@ for library in libc6 libyaml-cpp libpmem libxxhash fuse3; do check "depends on $
 if [ $bundled = 1 ]; then check_not 'does not depend on the libfuse that it brings' grep -q libfuse3 <<<"$depends"
 else check 'depends on libfuse' grep -q libfuse3 <<<"$depends"; fi
 check 'unpacks' dpkg-deb -x "$deb" "$S/unpacked"
+check 'efs.pc of the package leads to what is in it' test "$(realpath "$(PKG_CONFIG_PATH=$(dirname "$(find "$S/unpacked" -name efs.pc)") pkg-config --variable=includedir efs)")" = "$S/unpacked/usr/include"
 check 'no path of the build is in it' bash -c "! grep -rlF '$build' $S/unpacked"
 check 'everything belongs to root' bash -c "! dpkg-deb -c $deb | grep -v ' root/root '"
 check 'nothing is writable for others, nothing is set-id' bash -c "! dpkg-deb -c $deb | grep -v '^l' | grep -E '^.{5}w|^.{8}w|^...s|^......s'"

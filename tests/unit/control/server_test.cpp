@@ -60,6 +60,20 @@ TEST_CASE("requests are answered, with progress, and errors carry code and text"
   CHECK(bad->at("code") == ENOENT);
 }
 
+TEST_CASE("a request that is too long is refused before it is sent, and the next one is answered") {
+  const test::TempDirectory directory;
+  const std::string path = directory.path() + "/s";
+  auto server = control::Server::listen(path, ::geteuid(), answer);
+  REQUIRE(server);
+  auto client = control::Client::connect(path, ::geteuid());
+  REQUIRE(client);
+  const auto refused = client->ask({{"verb", "hello"}, {"paths", std::string(control::longest_request, 'x')}});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == E2BIG);
+  const Json longest{{"verb", std::string(control::longest_request - std::string("{\"verb\":\"\"}\n").size(), 'x')}};
+  CHECK(client->ask(longest));
+}
+
 TEST_CASE("hostile input ends that connection only") {
   const test::TempDirectory directory;
   const std::string path = directory.path() + "/s";

@@ -157,7 +157,7 @@ TEST_CASE("a close without a stage-out cancels unloads, too") {
 }
 
 TEST_CASE("waiting tasks are bounded, ended ones forgotten") {
-  log::setup("", "warn");  // not a line for each of a thousand
+  (void)log::setup("", "warn");  // not a line for each of a thousand
   const auto opened = Tasks::open();
   REQUIRE(opened);
   Tasks& tasks = **opened;
@@ -177,7 +177,7 @@ TEST_CASE("waiting tasks are bounded, ended ones forgotten") {
 }
 
 TEST_CASE("a successor knows of the tasks that had not ended") {
-  log::setup("", "off");
+  (void)log::setup("", "off");
   test::TempDirectory directory;
   const std::string book = directory.path() + "/tasks";
   std::uint64_t done = 0, lost = 0;

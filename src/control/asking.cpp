@@ -1,0 +1,35 @@
+#include "control/asking.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+namespace efs::control {
+namespace {
+
+Result<Json> ask_once(const Instance& instance, const Json& request, int seconds, const std::function<void(const Json&)>& progress) {
+  auto client = Client::connect(instance.socket(), instance.owner, seconds);
+  if (!client) return std::unexpected(client.error());
+  return client->ask(request, progress);
+}
+
+}  // namespace
+
+bool is_lost(int code) { return code == ECONNRESET || code == EPIPE || code == ECONNREFUSED || code == ENOENT || code == EAGAIN; }
+
+Result<Json> ask_until_answered(const Instance& instance, const Json& request, int seconds, const std::function<void(const Json&)>& progress) {
+  constexpr int most_deaths = 10;
+  constexpr auto patience = std::chrono::minutes(2);
+  auto last = std::chrono::steady_clock::now();
+  for (int deaths = 0;;) {
+    auto answer = ask_once(instance, request, seconds, progress);
+    if (answer || !is_lost(answer.error().code) || !is_alive(instance.directory)) return answer;
+    const auto now = std::chrono::steady_clock::now();
+    const bool heard = answer.error().code == ECONNRESET || answer.error().code == EPIPE;
+    if ((heard && ++deaths == most_deaths) || (!heard && now - last > patience)) return answer;
+    if (heard) last = now;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+}  // namespace efs::control

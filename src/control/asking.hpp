@@ -1,0 +1,17 @@
+#pragma once
+// Asking an instance whose worker may die meanwhile.
+
+#include "control/client.hpp"
+#include "control/instances.hpp"
+
+namespace efs::control {
+
+/// Is this what an asker sees of a worker that died, or is being replaced? Its successor has what it had.
+bool is_lost(int code);
+
+/// Asks the instance. Where its worker dies meanwhile, its successor is asked again, once it has replayed the journal: while the
+/// supervisor lives there will be one. A refusal is an answer (`ok` is false); an error here is one of the way there or back.
+/// Who says nothing for `seconds` will not: ETIMEDOUT.
+Result<Json> ask_until_answered(const Instance& instance, const Json& request, int seconds, const std::function<void(const Json&)>& progress = {});
+
+}  // namespace efs::control
