@@ -17,7 +17,9 @@
 
 using namespace efs;
 using namespace efs::stage;
+using stage::test::each_call_fails;
 using stage::test::FaultPfs;
+using stage::test::NthCall;
 namespace stdfs = std::filesystem;
 
 namespace {
