@@ -7,30 +7,41 @@
 #include "image/manifest.hpp"
 
 namespace efs::cli {
-Json status_of(const control::Instance& instance) {
-  const auto dead = [&](const std::string& why) {
-    return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "dead"}, {"error", why}};
-  };
-  if (!instance.alive) {
-    const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
-    const bool kept = manifest && manifest->left == image::Left::kept;
-    Json json = dead("its daemon is gone; what was in the buffer may still be below " + (manifest ? manifest->store : instance.directory + "/store"));
-    if (kept) json.erase("error");
-    if (manifest) {
-      json["state"] = kept ? "kept" : "dead";
-      json["left"] = image::name_of(manifest->left);
-      json["store"] = manifest->store;
-      json["job_file"] = manifest->job_file;
-      json["restarted"] = manifest->boot_id != image::boot_id();
-    }
-    return json;
+namespace {
+
+Json dead(const control::Instance& instance, const std::string& why) {
+  return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "dead"}, {"error", why}};
+}
+
+Json what_is_left_of(const control::Instance& instance) {
+  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+  const bool kept = manifest && manifest->left == image::Left::kept;
+  Json json = dead(instance, "its daemon is gone; what was in the buffer may still be below " + (manifest ? manifest->store : instance.directory + "/store"));
+  if (kept) json.erase("error");
+  if (manifest) {
+    json["state"] = kept ? "kept" : "dead";
+    json["left"] = image::name_of(manifest->left);
+    json["store"] = manifest->store;
+    json["job_file"] = manifest->job_file;
+    json["restarted"] = manifest->boot_id != image::boot_id();
   }
+  return json;
+}
+
+Result<Json> ask_status(const control::Instance& instance) {
   constexpr int patience = 30;  // seconds: it may be another user's, and say nothing
   auto client = control::Client::connect(instance.socket(), instance.owner, patience);
-  if (!client) return dead(describe(client.error()));
-  auto status = client->ask({{"verb", "status"}});
-  if (!status) return dead(describe(status.error()));
+  if (!client) return std::unexpected(client.error());
+  return client->ask({{"verb", "status"}});
+}
+
+}  // namespace
+
+Json status_of(const control::Instance& instance) {
+  if (!instance.alive) return what_is_left_of(instance);
+  auto status = ask_status(instance);
+  if (!status) return control::is_alive(instance.directory) ? dead(instance, describe(status.error())) : what_is_left_of(instance);  // it has ended meanwhile
   status->erase("event");
   status->erase("ok");
   return *status;

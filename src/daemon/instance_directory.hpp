@@ -13,7 +13,7 @@ namespace efs::daemon {
 /// Held open for the life of the instance. Two locks say that it lives: of the file `lock`, and of the directory itself, for the
 /// user can remove any file in it.
 struct InstanceDirectory {
-  UniqueFd base, directory, store, lock, directory_lock;
+  UniqueFd base, directory, store, directory_lock, lock;  // the last is given up first: who waits for an end waits for directory_lock
   bool was_there = false;  // an earlier instance may have left its store
 };
 

@@ -288,8 +288,11 @@ check 'stop of it' "$EFS" stop flags
 
 fresh helper
 mkdir "$MNT"
-check 'mount.fuse.efs' env "PATH=$BIN:$PATH" sh "$SOURCE/src/cli/mount.fuse.efs" "$JOB" "$MNT" -n -t fuse.efs -o rw,nosuid,noatime
-check 'mounts there' grep -q " $MNT fuse.efs [^ ]*noatime" /proc/self/mounts
+helper() { env "PATH=$BIN:$PATH" sh "$SOURCE/src/cli/mount.fuse.efs" "$JOB" "$MNT" "$@"; }
+check 'mount.fuse.efs -f does all but mount' helper -n -f -t fuse.efs
+check 'so nothing is there' ended helper
+check 'mount.fuse.efs' helper -n -t fuse.efs -o rw,nosuid -o noatime
+check 'mounts there, with the options of every -o' grep -q " $MNT fuse.efs [^ ]*nosuid[^ ]*noatime" /proc/self/mounts
 check 'with the inputs' cmp "$PFS/input/a" "$MNT/input/a"
 check 'stop by mount point ' "$EFS" stop "$MNT"
 check 'a mount point that was there stays' test -d "$MNT"
