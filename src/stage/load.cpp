@@ -330,7 +330,7 @@ class Load {
     std::uint64_t bytes = 0;
     for (const auto& part : parts) bytes += part.length;
     progress_.begin(1, bytes);
-    auto root = pfs_.open(AT_FDCWD, config_.root_dir, directory_flags);
+    auto root = pfs_.open(AT_FDCWD, config_.root_dir, passage_flags);
     if (!root) return std::unexpected(root.error());
     auto source = pfs_.open_beneath(root->get(), entry.from(), O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (!source) return std::unexpected(source.error());

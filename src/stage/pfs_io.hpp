@@ -20,6 +20,8 @@
 namespace efs::stage {
 
 constexpr int directory_flags = O_RDONLY | O_DIRECTORY;
+/// Of a directory on the way to something: who may search it, and not list it, may pass.
+constexpr int passage_flags = O_PATH | O_DIRECTORY;
 
 /// Thread-safe. `at` is a directory descriptor or AT_FDCWD. Errors carry the errno and no text: callers know the
 /// object and say it. Names given with a directory descriptor never follow a symbolic link in the last component.

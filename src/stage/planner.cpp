@@ -35,7 +35,7 @@ class Planner {
     // Of all together only where it is known of each.
     if (std::ranges::all_of(rooms, [](const auto& room) { return room.has_value(); }))
       for (const auto& room : rooms) plan_.capacity = plan_.capacity.value_or(0) + *room;
-    auto root = pfs_.open(AT_FDCWD, known_part(config_.root_dir, config_.root_open), directory_flags);
+    auto root = pfs_.open(AT_FDCWD, known_part(config_.root_dir, config_.root_open), passage_flags);
     if (root && config_.root_open) {
       skip(config_.root_dir, for_the_nodes);
     } else if (root) {
@@ -133,7 +133,7 @@ class Planner {
         if (known->second.type == EntryType::directory) continue;
         return problem(as_->path, "cannot be at " + as_->as + ": " + absolute(known->second.from()) + " is at " + above), false;
       }
-      const auto directory = pfs_.open_beneath(root_.get(), above, directory_flags);
+      const auto directory = pfs_.open_beneath(root_.get(), above, passage_flags);
       const auto attributes = pfs_.fstat(directory ? directory->get() : root_.get());
       if (!attributes) return problem(config_.root_dir, "cannot be read: " + describe(attributes.error())), false;
       insert_at(above, directory ? std::nullopt : std::optional<std::string>(""), EntryType::directory, *attributes);
@@ -145,7 +145,7 @@ class Planner {
   void add_open(const config::Resource& resource, const std::string& prefix) {
     const bool below_root = !resource.is_list && resource.path.starts_with(prefix);
     const std::string path = below_root ? resource.path.substr(prefix.size()) : resource.path, known = known_part(path, true);
-    const auto directory = below_root ? pfs_.open_beneath(root_.get(), known, directory_flags) : pfs_.open(AT_FDCWD, known, directory_flags);
+    const auto directory = below_root ? pfs_.open_beneath(root_.get(), known, passage_flags) : pfs_.open(AT_FDCWD, known, passage_flags);
     if (!directory) return problem(below_root ? absolute(known) : known, missing(directory.error()));
     skip(path, for_the_nodes);
   }
@@ -196,7 +196,7 @@ class Planner {
         if (!directory && known->second.source) return problem(absolute(path), absolute(known->second.from()) + " is at " + parent), false;
         if (directory && !known->second.source) continue;
       }
-      auto directory = pfs_.open_beneath(root_.get(), parent_of(parent), directory_flags);
+      auto directory = pfs_.open_beneath(root_.get(), parent_of(parent), passage_flags);
       if (!directory) return problem(absolute(parent_of(parent)), "cannot be read: " + describe(directory.error())), false;
       auto attributes = pfs_.lstat(directory->get(), leaf_of(parent));
       if (!attributes) return problem(absolute(path), missing(attributes.error())), false;

@@ -105,7 +105,7 @@ class StageIn {
 
  private:
   void stage_all() {
-    auto root = pfs_.open(AT_FDCWD, plan_.root_dir, directory_flags);
+    auto root = pfs_.open(AT_FDCWD, plan_.root_dir, passage_flags);
     if (!root) return failed("", {root.error().code, plan_.root_dir + ": " + describe(root.error())});
     root_ = std::move(*root);
     if (auto known = find_present(); !known) return failed("", std::move(known.error()));
@@ -212,7 +212,7 @@ class StageIn {
     if (stopped()) return;
     try {
       ScratchPool::Loan scratch(scratches_);
-      DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_.get(), path, directory_flags); });
+      DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_.get(), path, passage_flags); });
       PendingFiles pending(buffer_);
       for (const auto* entry : task) {
         if (stopped()) return;

@@ -48,7 +48,7 @@ void Survey::look_at(Found& found, int directory) {
 std::vector<Found> Survey::look(const std::vector<std::string>& paths) {
   std::vector<Found> all(paths.size());
   crew_.run(paths.size(), names_in_a_row, [&](std::size_t begin, std::size_t end) {
-    DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_, path, directory_flags); });
+    DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_, path, passage_flags); });
     for (std::size_t i = begin; i < end; ++i) {
       all[i].path = paths[i];
       auto at = directory.at(parent_of(paths[i]));

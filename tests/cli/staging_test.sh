@@ -428,4 +428,20 @@ check 'inputs are as they were' grep -qx alpha "$PFS/input/a"
 in_place "$JOB" 'resources: [ [ path: input, as: in ] ]'
 check_exit 'in place they cannot be' 2 "'as' does not go with in-place" "$EFS" check "$JOB"
 
+# --- directories that may be searched and not listed, as of project file systems ---
+if [ "$(id -u)" = 0 ]; then
+  fresh passage 'resources: [ [ path: input/a ], [ path: input/sub ] ]'
+  chmod 755 "$S" "$S/passage"; mkdir "$MNT"; chown 65534 "$MNT" "$OUT"; chmod 711 "$PFS" "$PFS/input"
+  check 'plan as the user' setpriv --reuid 65534 --regid 65534 --clear-groups "$EFS" plan "$JOB"
+  check 'inputs below directories that the user may only pass' "$EFS" start -u 65534 "$JOB"
+  check 'are there' cmp "$PFS/input/sub/b" "$MNT/input/sub/b"
+  echo late >"$PFS/input/late"
+  check 'and can be loaded' "$EFS" load -i passage --wait input/late
+  check 'stop' "$EFS" stop passage
+  in_place "$JOB" 'resources: [ [ path: input ] ]'
+  check_exit 'what has to be listed has to be readable' 1 "$PFS/input: directory cannot be read: Permission denied" "$EFS" start -u 65534 "$JOB"
+else
+  skip 'directories that may only be passed' 'needs root, to be somebody else'
+fi
+
 finish
