@@ -140,32 +140,50 @@ def big(path, size):
 
 
 def staging(scratch, tmpfs, pfs_parent, name, fill, copy, rounds):
-    """Stage-in of a data set and stage-out of the same, dirty, between pfs_parent and memory."""
+    """Stage-in of a data set and stage-out of the same, dirty, between pfs_parent and memory. Who goes first changes from round to
+    round. Where there are many files all copies stay until the end: ext4 searches for free inodes among those that were removed within the last
+    minutes, one by one, so that whoever comes after a removal would pay for it."""
     job = Job(pfs_parent, name, resources=("data",))
     data = f"{job.root}/data"
     os.makedirs(data)
     fill(data)
     run("sync", "-f", job.root)
-    ins, cp_ins, outs, cp_outs = [], [], [], []
-    for _ in range(rounds):
-        target = f"{tmpfs}/copy"
-        cp_ins.append(timed(lambda: (run(*copy, data, target), run("sync", "-f", target))))
+    many = len(os.listdir(data)) > 1
+    ins, cp_ins, outs, cp_outs, later = [], [], [], [], []
+
+    def copied(source, target):
+        return timed(lambda: (run(*copy, source, target), run("sync", "-f", target)))
+
+    def remove(*directories):
+        later.extend(directories) if many else [shutil.rmtree(directory) for directory in directories]
+
+    for turn in range(rounds):
+        target, back = f"{tmpfs}/copy{turn}", f"{pfs_parent}/{name}-back{turn}"
+        if turn % 2 == 0:
+            cp_ins.append(copied(data, target))
         ins.append(timed(job.start))
+        if turn % 2 == 1:
+            cp_ins.append(copied(data, target))
         # Everything is written once more in place, so that all of it must go back.
         for directory, _, files in os.walk(f"{job.mount}/data"):
             for file in files:
                 os.close(os.open(f"{directory}/{file}", os.O_WRONLY))
-        back = f"{pfs_parent}/{name}-back"
-        cp_outs.append(timed(lambda: (run(*copy, target, back), run("sync", "-f", back))))
-        shutil.rmtree(back)
+        if turn % 2 == 0:
+            cp_outs.append(copied(target, back))
+            remove(back)
         outs.append(timed(job.stop))
-        for gone in (target, job.results):
-            shutil.rmtree(gone)
+        os.rename(job.results, f"{job.results}{turn}")
+        remove(f"{job.results}{turn}")
+        if turn % 2 == 1:
+            cp_outs.append(copied(target, back))
+            remove(back)
+        shutil.rmtree(target)
         run("sync", "-f", pfs_parent)
     row(f"stage-in {name}", [1 / t for t in ins], [1 / t for t in cp_ins], "1/s")
     row(f"stage-out {name}", [1 / t for t in outs], [1 / t for t in cp_outs], "1/s")
     print(f"   seconds: in {statistics.median(ins):.2f}, cp {statistics.median(cp_ins):.2f}; out {statistics.median(outs):.2f}, cp {statistics.median(cp_outs):.2f}", flush=True)
-    shutil.rmtree(job.root)
+    for directory in [job.root, *later]:
+        shutil.rmtree(directory)
 
 
 def macro(scratch, tmpfs, memory_pfs, rounds):

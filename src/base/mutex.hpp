@@ -21,9 +21,23 @@
 
 namespace efs {
 
+/// How long this thread has waited for locks of other threads so far: time in which it waited for no device and no file server.
+inline thread_local std::chrono::nanoseconds waited_for_locks{0};
+
+/// `lock()`, counted in waited_for_locks; who need not wait pays nothing.
+template <typename Try, typename Lock>
+void lock_counted(Try try_lock, Lock lock) {
+  if (try_lock()) return;
+  const auto since = std::chrono::steady_clock::now();
+  lock();
+  waited_for_locks += std::chrono::steady_clock::now() - since;
+}
+
 class EFS_ANNOTATE(capability("mutex")) Mutex {
  public:
-  void lock() EFS_ANNOTATE(acquire_capability()) { mutex_.lock(); }
+  void lock() EFS_ANNOTATE(acquire_capability()) {
+    lock_counted([this] { return mutex_.try_lock(); }, [this] { mutex_.lock(); });
+  }
   void unlock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
 
  private:
@@ -57,12 +71,16 @@ class Condition {
 
 class EFS_ANNOTATE(capability("shared_mutex")) SharedMutex {
  public:
-  void lock() EFS_ANNOTATE(acquire_capability()) { mutex_.lock(); }
+  void lock() EFS_ANNOTATE(acquire_capability()) {
+    lock_counted([this] { return mutex_.try_lock(); }, [this] { mutex_.lock(); });
+  }
   void unlock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
   /// Tells the analysis, where it cannot see it (in a callback), that the caller holds it.
   void assert_held() const EFS_ANNOTATE(assert_capability(this)) {}
   void assert_held_shared() const EFS_ANNOTATE(assert_shared_capability(this)) {}
-  void lock_shared() EFS_ANNOTATE(acquire_shared_capability()) { mutex_.lock_shared(); }
+  void lock_shared() EFS_ANNOTATE(acquire_shared_capability()) {
+    lock_counted([this] { return mutex_.try_lock_shared(); }, [this] { mutex_.lock_shared(); });
+  }
   void unlock_shared() EFS_ANNOTATE(release_shared_capability()) { mutex_.unlock_shared(); }
   bool try_lock() EFS_ANNOTATE(try_acquire_capability(true)) { return mutex_.try_lock(); }
   bool try_lock_shared() EFS_ANNOTATE(try_acquire_shared_capability(true)) { return mutex_.try_lock_shared(); }

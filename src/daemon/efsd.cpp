@@ -126,6 +126,13 @@ Status set_up_log(const std::string& file, const std::string& directory, const s
   return done;
 }
 
+/// While there is one thread: for a process that has several the kernel waits milliseconds each time it makes the table larger.
+void widen_descriptor_table() {
+  constexpr int many = 2048;  // containers that are kept open, and what threads hold
+  const int far = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, many);
+  if (far >= 0) ::close(far);
+}
+
 void raise_to_hard(decltype(RLIMIT_NOFILE) what) {
   rlimit limit{};
   if (::getrlimit(what, &limit) != 0) return;
@@ -146,6 +153,7 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
   // A login's soft limits are for its programs: those of select(2), and those that write too much. An own file that is too large
   // is an error like any other.
   for (const auto what : {RLIMIT_NOFILE, RLIMIT_FSIZE}) raise_to_hard(what);
+  widen_descriptor_table();
   ::signal(SIGXFSZ, SIG_IGN);
   if (privileged) (void)!::seteuid(0);  // a successor is forked by a supervisor that has the user's file rights
   TurnClient turns = keep_turns(arguments, user);

@@ -107,12 +107,22 @@ Status Filesystem::apply_appended(const Record& record) {
 // Without room for a snapshot the old journal goes on; ask again when it has grown by a half.
 void Filesystem::compact_if_due() {
   if (compact_at_ == 0 || journal_->size() < compact_at_) return;
+  if (!saves_much()) {
+    compact_at_ = journal_->size() + journal_->size() / 4;
+    return;
+  }
   const Status done = compact();
   // Once for as long as it goes on: it is tried again and again.
   if (!done && !snapshot_failed_) log::warn("event=snapshot_failed reason=\"{}\"", reason_of(done.error()));
   if (done && snapshot_failed_) log::info("event=snapshot_again");
   snapshot_failed_ = !done;
   compact_at_ = std::max(options_.smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 3 / 2);
+}
+
+// A snapshot has about a record for each inode, and holds everybody up while it is written. Of a small journal that takes no time.
+bool Filesystem::saves_much() const {
+  constexpr std::uint64_t small = 4U << 20U;
+  return journal_->size() < small || journal_->records() > names_.size() + names_.size() / 2;
 }
 
 void Filesystem::compact_inherited() {

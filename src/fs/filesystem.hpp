@@ -242,6 +242,7 @@ class Filesystem {
   Result<Entry> referenced(std::uint64_t ino) EFS_REQUIRES(mutex_);
   Status apply_appended(const Record& record) EFS_REQUIRES(mutex_);
   void compact_if_due() EFS_REQUIRES(mutex_);
+  bool saves_much() const EFS_REQUIRES_SHARED(mutex_);
   Status compact() EFS_REQUIRES(mutex_);
   Result<Inode*> inode(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
   Result<Inode*> directory(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);

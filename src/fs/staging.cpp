@@ -3,7 +3,11 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <functional>
+#include <string_view>
+#include <utility>
 
+#include "base/side_by_side.hpp"
 #include "fs/acl.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/staging_place.hpp"
@@ -263,32 +267,48 @@ Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, K
 
 Result<std::vector<WalkItem>> Staging::walk(const std::string& below) {
   ReadLock lock(filesystem_.mutex_);
-  std::vector<WalkItem> items;
   auto start = start_of_walk(below);
   if (!start) return std::unexpected(start.error());
-  // Depth first with a stack of our own: a deep tree must not end the process.
-  std::vector<WalkStep> stack{std::move(*start)};
-  while (!stack.empty()) {
-    auto [inode, path, keep, keep_path] = std::move(stack.back());
-    stack.pop_back();
-    if (inode->ino != root_ino) {
-      auto item = item_of(*inode, path, keep, keep_path);
+  const std::vector<WalkStep> steps = steps_of(std::move(*start));
+  std::vector<WalkItem> items(steps.size());
+  // What takes the time is asking for the attributes of so many containers.
+  EFS_TRY(side_by_side(steps.size(), 1024, [&](std::size_t begin, std::size_t end) -> Status {
+    for (std::size_t i = begin; i < end; ++i) {
+      auto item = item_of(*steps[i].inode, steps[i].path, steps[i].keep, steps[i].keep_path);
       if (!item) return std::unexpected(item.error());
-      keep = item->keep;
-      keep_path = item->keep_path;
-      items.push_back(std::move(*item));
+      items[i] = std::move(*item);
     }
-    if (!inode->is_directory()) continue;
-    std::vector<std::pair<std::string, std::uint64_t>> children;
-    inode->directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
-      children.emplace_back(name, entry.ino);
-      return true;
-    });
-    std::sort(children.begin(), children.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-    for (const auto& [name, child] : children) stack.push_back({filesystem_.names_.find(child), path.empty() ? name : path + "/" + name, keep, keep_path});
-  }
+    return {};
+  }));
   find_replaced(items);
   return items;
+}
+
+/// Parents before children, names in byte order, without the root.
+std::vector<Staging::WalkStep> Staging::steps_of(WalkStep start) const {
+  filesystem_.mutex_.assert_held_shared();
+  std::vector<WalkStep> steps;
+  // Depth first with a stack of our own: a deep tree must not end the process.
+  std::vector<WalkStep> stack{std::move(start)};
+  std::vector<std::pair<std::string_view, std::uint64_t>> children;
+  while (!stack.empty()) {
+    WalkStep step = std::move(stack.back());
+    stack.pop_back();
+    if (step.inode->is_directory()) {
+      children.clear();
+      step.inode->directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
+        children.emplace_back(name, entry.ino);
+        return true;
+      });
+      std::ranges::sort(children, std::greater{}, &std::pair<std::string_view, std::uint64_t>::first);
+      const bool says = step.inode->extra && step.inode->extra->keep != Keep::by_rule && step.inode->ino != root_ino;
+      const Keep keep = says ? step.inode->extra->keep : step.keep;
+      const std::string& keep_path = says ? step.path : step.keep_path;
+      for (const auto& [name, child] : children) stack.push_back({filesystem_.names_.find(child), step.path.empty() ? std::string(name) : step.path + "/" + std::string(name), keep, keep_path});
+    }
+    if (step.inode->ino != root_ino) steps.push_back(std::move(step));
+  }
+  return steps;
 }
 
 Result<std::uint64_t> Staging::available_bytes() { return filesystem_.backend_.space().available; }

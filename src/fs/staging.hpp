@@ -215,6 +215,7 @@ class Staging {
   Status remove_name(const std::string& path, std::uint64_t only);
   // Under the namespace lock.
   Result<WalkStep> start_of_walk(const std::string& below) const;
+  std::vector<WalkStep> steps_of(WalkStep start) const;
   WalkItem gone_item(const std::string& path, const GoneInput& input) const;
   bool is_missing(const std::string& path) const;
   Status may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const;

@@ -34,7 +34,7 @@ class Meter {
  public:
   struct Lap {
     Nanoseconds wall = 0;
-    Nanoseconds waited = 0;  // neither running nor ready to run
+    Nanoseconds waited = 0;  // neither running nor ready to run, nor behind another thread of ours: more of them would not help
   };
 
   Meter() : schedstat_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)), last_(now()) {}
@@ -52,7 +52,7 @@ class Meter {
     Nanoseconds wall = 0;
     Nanoseconds busy = 0;
   };
-  Reading now() const { return {.wall = read_clock(CLOCK_MONOTONIC), .busy = read_clock(CLOCK_THREAD_CPUTIME_ID) + queued()}; }
+  Reading now() const { return {.wall = read_clock(CLOCK_MONOTONIC), .busy = read_clock(CLOCK_THREAD_CPUTIME_ID) + queued() + waited_for_locks.count()}; }
 
   /// Time ready to run without a CPU: the second number of /proc/thread-self/schedstat (0 on kernels that have none).
   Nanoseconds queued() const {

@@ -416,6 +416,7 @@ class Planner {
   }
 
   void total() {
+    plan_.entries.reserve(entries_.size());
     for (auto& [path, entry] : entries_) plan_.entries.push_back(std::move(entry));
     entries_.clear();
     plan_.parts = deal_out(config_, plan_.entries);

@@ -338,11 +338,22 @@ class StageOut {
       tasks.push_back(batch.first(count));
       batch = batch.subspan(count);
     }
+    if (!options_.by_rank) tasks = spread(tasks);
     crew_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
       for (const auto task : std::span(tasks).subspan(begin, end - begin)) {
         guarded(task, [&] { work(task); });
       }
     });
+  }
+
+  /// Neighbours far from one another: a directory takes one new name at a time, and who works beside whom should not wait for that.
+  static std::vector<std::span<Outgoing>> spread(const std::vector<std::span<Outgoing>>& tasks) {
+    std::vector<std::span<Outgoing>> all;
+    all.reserve(tasks.size());
+    const std::size_t stride = (tasks.size() + Crew::automatic_most - 1) / Crew::automatic_most;
+    for (std::size_t first = 0; first < stride; ++first)
+      for (std::size_t at = first; at < tasks.size(); at += stride) all.push_back(tasks[at]);
+    return all;
   }
 
   /// Step 2, for those that were not synced one by one. The descriptor of results_dir is older than the writes, so

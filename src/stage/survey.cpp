@@ -86,7 +86,8 @@ std::vector<Found> Survey::below(const std::string& path) {
     for (const auto& one : found) {
       if (one.problem == Found::Problem::none && S_ISDIR(one.attributes.st_mode)) level.push_back(one.path);
     }
-    std::ranges::move(found, std::back_inserter(all));
+    if (all.empty()) all = std::move(found);
+    else all.insert(all.end(), std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
   }
   return all;
 }

@@ -86,6 +86,8 @@ class Journal {
   /// Bytes of records so far: what a snapshot compares with.
   std::uint64_t size() const { return end_.tail; }
   std::uint64_t sequence() const { return sequence_; }
+  /// Records in the file: the snapshot's, and what followed.
+  std::uint64_t records() const { return sequence_ + 1 - end_.first_sequence; }
   /// How the replay of open() ended.
   const ReplayEnd& replayed() const { return replayed_; }
 

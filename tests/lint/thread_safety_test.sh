@@ -56,7 +56,7 @@ analysed() { cut -f 1 "$1" | sort -u | xargs -P "$(nproc)" -d '\n' -I{} sh -c "$
 
 # --- the check can fail ---
 # planted NAME BODY PATTERN: a member function with this body, in a class with a guarded member, is found.
-mutex_flags=$(grep -F /base/thread_pool.cpp "$list" | cut -f 1 | sed 's/^[^ ]* //')
+mutex_flags=$(grep -F /base/timer_thread.cpp "$list" | cut -f 1 | sed 's/^[^ ]* //')
 planted() {
   local name=$1 file=$S/planted.cpp
   cat >"$file" <<END

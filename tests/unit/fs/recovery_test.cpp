@@ -76,6 +76,26 @@ TEST_CASE("recovery keeps room for removals") {
   CHECK(scene.journal_space() >= scene.filesystem->recovery().journal.tail + removals);
 }
 
+TEST_CASE("a long journal of what is there is no reason for a snapshot, one of what is gone is") {
+  RecoveryScene scene;
+  constexpr std::uint64_t long_journal = 5U << 20U;
+  scene.open({.smallest_compaction = long_journal});
+  const std::string target(4000, 't');
+  const auto fill = [&] {
+    for (int i = 0; i < 2000; ++i) REQUIRE(scene.filesystem->make_symlink({}, fs::root_ino, "l" + std::to_string(i), target));
+  };
+  fill();
+  scene.open({.smallest_compaction = long_journal});
+  CHECK(scene.filesystem->recovery().journal.tail > long_journal);
+  CHECK(scene.filesystem->recovery().journal.first_sequence == 1);
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 2000; ++i) REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "l" + std::to_string(i)));
+    fill();
+  }
+  scene.open({});
+  CHECK(scene.filesystem->recovery().journal.first_sequence > 1);
+}
+
 TEST_CASE("a look changes nothing and answers changes with EROFS") {
   RecoveryScene scene;
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
