@@ -7,6 +7,7 @@ micro: I/O and metadata through the mount (passthrough, and the daemon's path) a
        the options of the store behind it (huge pages), and a tmpfs with the defaults. efs-bench-io alternates between
        all of them within one process; fio, one process per figure, is the independent check.
 macro: stage-in and stage-out against cp and sync -f between the same places.
+       For many files also what the bare system calls reach on all CPUs (efs-bench-files): more nobody can, with files.
 small-files: the same with 100,000 files of 4 KiB (EFS_BENCH_FILES), against cp -a.
 latency: the same with a millisecond (EFS_SLOW_US) added to every call on the PFS, of cp and of efs, and a tenth of the
        files; with the number of those calls.
@@ -149,10 +150,16 @@ def staging(scratch, tmpfs, pfs_parent, name, fill, copy, rounds):
     fill(data)
     run("sync", "-f", job.root)
     many = len(os.listdir(data)) > 1
-    ins, cp_ins, outs, cp_outs, later = [], [], [], [], []
+    ins, cp_ins, outs, cp_outs, bare_ins, bare_outs, later = [], [], [], [], [], [], []
 
     def copied(source, target):
         return timed(lambda: (run(*copy, source, target), run("sync", "-f", target)))
+
+    def bare(direction, source, target, times):
+        if not many:
+            return
+        times.append(timed(lambda: run(f"{BUILD}/bin/efs-bench-files", direction, source, target)))
+        remove(target)
 
     def remove(*directories):
         later.extend(directories) if many else [shutil.rmtree(directory) for directory in directories]
@@ -161,6 +168,7 @@ def staging(scratch, tmpfs, pfs_parent, name, fill, copy, rounds):
         target, back = f"{tmpfs}/copy{turn}", f"{pfs_parent}/{name}-back{turn}"
         if turn % 2 == 0:
             cp_ins.append(copied(data, target))
+        bare("in", data, f"{tmpfs}/bare{turn}", bare_ins)
         ins.append(timed(job.start))
         if turn % 2 == 1:
             cp_ins.append(copied(data, target))
@@ -171,6 +179,7 @@ def staging(scratch, tmpfs, pfs_parent, name, fill, copy, rounds):
         if turn % 2 == 0:
             cp_outs.append(copied(target, back))
             remove(back)
+        bare("out", target, f"{pfs_parent}/{name}-bare{turn}", bare_outs)
         outs.append(timed(job.stop))
         os.rename(job.results, f"{job.results}{turn}")
         remove(f"{job.results}{turn}")
@@ -181,6 +190,9 @@ def staging(scratch, tmpfs, pfs_parent, name, fill, copy, rounds):
         run("sync", "-f", pfs_parent)
     row(f"stage-in {name}", [1 / t for t in ins], [1 / t for t in cp_ins], "1/s")
     row(f"stage-out {name}", [1 / t for t in outs], [1 / t for t in cp_outs], "1/s")
+    if many:
+        row(f"bare calls in {name}", [1 / t for t in bare_ins], [1 / t for t in cp_ins], "1/s")
+        row(f"bare calls out {name}", [1 / t for t in bare_outs], [1 / t for t in cp_outs], "1/s")
     print(f"   seconds: in {statistics.median(ins):.2f}, cp {statistics.median(cp_ins):.2f}; out {statistics.median(outs):.2f}, cp {statistics.median(cp_outs):.2f}", flush=True)
     for directory in [job.root, *later]:
         shutil.rmtree(directory)
@@ -213,7 +225,7 @@ def far_away(scratch, tmpfs, files):
     report = f"{scratch}/slow-calls"
     env = dict(os.environ, LD_PRELOAD=f"{BUILD}/lib/libefs-slow-pfs.so", EFS_SLOW_PFS=pfs, EFS_SLOW_REPORT=report)
     job = Job(pfs, "far", resources=("data",), mount=f"{scratch}/far-mnt")
-    data, target, back = f"{job.root}/data", f"{tmpfs}/copy", f"{pfs}/back"
+    data = f"{job.root}/data"
     os.makedirs(data)
     tree(data, files, 4096)
     ins, cp_ins, outs, cp_outs, calls = [], [], [], [], {}
@@ -223,7 +235,9 @@ def far_away(scratch, tmpfs, files):
         calls[what] = sum(slow_calls(report).values())
         return took
 
-    for _ in range(max(1, ROUNDS - 2)):
+    # As in staging(): what is on the disk stays until the end.
+    for turn in range(max(1, ROUNDS - 2)):
+        target, back = f"{tmpfs}/copy", f"{pfs}/back{turn}"
         cp_ins.append(timed_cp("cp in", data, target))
         ins.append(timed(lambda: job.start(env)))
         slow_calls(report)
@@ -231,11 +245,10 @@ def far_away(scratch, tmpfs, files):
             for one in names:
                 os.close(os.open(f"{directory}/{one}", os.O_WRONLY))
         cp_outs.append(timed_cp("cp out", target, back))
-        shutil.rmtree(back)
         outs.append(timed(lambda: (job.stop(), wait_for_end("far"))))
         calls["efs in and out"] = sum(slow_calls(report).values())
-        for gone in (target, job.results):
-            shutil.rmtree(gone)
+        os.rename(job.results, f"{job.results}{turn}")
+        shutil.rmtree(target)
     row(f"stage-in {name}", [1 / t for t in ins], [1 / t for t in cp_ins], "1/s")
     row(f"stage-out {name}", [1 / t for t in outs], [1 / t for t in cp_outs], "1/s")
     print(f"   seconds: in {statistics.median(ins):.2f}, cp {statistics.median(cp_ins):.2f}; out {statistics.median(outs):.2f}, cp {statistics.median(cp_outs):.2f};"
