@@ -170,6 +170,37 @@ int look(efs_iocb* cb, Json request) {
   return told(code_of(outcome.value("code", EIO)), outcome.value("error", "failed"));
 }
 
+/// What a code of efs.h means.
+const char* meaning_of(int code) {
+  switch (code) {
+    case EFS_API_SUCCESS: return "Success";
+    case EFS_API_ESNAFU: return "Unexpected error";
+    case EFS_API_EINVAL: return "Invalid argument";
+    case EFS_API_EBADREQUEST: return "Bad request";
+    case EFS_API_EBADRESPONSE: return "Bad response of the daemon";
+    case EFS_API_ENOMEM: return "Out of memory";
+    case EFS_API_ECONNFAILED: return "No instance to talk to";
+    case EFS_API_ERPCSENDFAILED: return "The request could not be sent";
+    case EFS_API_ERPCRECVFAILED: return "The answer could not be received";
+    case EFS_API_EPACKFAILED: return "The request could not be encoded";
+    case EFS_API_EUNPACKFAILED: return "The answer could not be decoded";
+    case EFS_API_ETASKPENDING: return "The task waits for others";
+    case EFS_API_ENOSUCHTASK: return "No such task";
+    case EFS_API_ETASKINPROGRESS: return "The task is running";
+    case EFS_API_ENOSUCHPATH: return "No such path";
+    case EFS_API_EPATHEXISTS: return "The path is in the buffer in another version";
+    case EFS_API_ECANCELED: return "The task was cancelled";
+    case EFS_API_EBUSY: return "Changed or open for writing in the buffer";
+    case EFS_API_EACCES: return "Permission denied";
+    case EFS_API_ENOSPC: return "No space left";
+    case EFS_API_ESTALE: return "Changed on the parallel file system";
+    case EFS_API_EIO: return "Input/output error";
+    case EFS_API_EAGAIN: return "Not now: too many tasks, or the instance is being stopped";
+    case EFS_API_ELOST: return "Lost with a daemon that died; ask for it again";
+    default: return "Unknown error code";
+  }
+}
+
 /// The wall that no exception passes.
 template <typename Body>
 int guarded(Body body) noexcept {
@@ -212,34 +243,6 @@ int efs_cancel(efs_iocb* cb) {
 
 const char* efs_last_error(void) { return last_error.c_str(); }
 
-const char* efs_strerror(int code) {
-  switch (code) {
-    case EFS_API_SUCCESS: return "Success";
-    case EFS_API_ESNAFU: return "Unexpected error";
-    case EFS_API_EINVAL: return "Invalid argument";
-    case EFS_API_EBADREQUEST: return "Bad request";
-    case EFS_API_EBADRESPONSE: return "Bad response of the daemon";
-    case EFS_API_ENOMEM: return "Out of memory";
-    case EFS_API_ECONNFAILED: return "No instance to talk to";
-    case EFS_API_ERPCSENDFAILED: return "The request could not be sent";
-    case EFS_API_ERPCRECVFAILED: return "The answer could not be received";
-    case EFS_API_EPACKFAILED: return "The request could not be encoded";
-    case EFS_API_EUNPACKFAILED: return "The answer could not be decoded";
-    case EFS_API_ETASKPENDING: return "The task waits for others";
-    case EFS_API_ENOSUCHTASK: return "No such task";
-    case EFS_API_ETASKINPROGRESS: return "The task is running";
-    case EFS_API_ENOSUCHPATH: return "No such path";
-    case EFS_API_EPATHEXISTS: return "The path is in the buffer in another version";
-    case EFS_API_ECANCELED: return "The task was cancelled";
-    case EFS_API_EBUSY: return "Changed or open for writing in the buffer";
-    case EFS_API_EACCES: return "Permission denied";
-    case EFS_API_ENOSPC: return "No space left";
-    case EFS_API_ESTALE: return "Changed on the parallel file system";
-    case EFS_API_EIO: return "Input/output error";
-    case EFS_API_EAGAIN: return "Not now: too many tasks, or the instance is being stopped";
-    case EFS_API_ELOST: return "Lost with a daemon that died; ask for it again";
-    default: return "Unknown error code";
-  }
-}
+char* efs_strerror(int code) { return const_cast<char*>(meaning_of(code)); }
 
 }  // extern "C"
