@@ -33,10 +33,10 @@ int list(World& world, stage::Cache& cache) {
     used += file.bytes;
     const auto& [path, version] = file.key;
     if (world.json) items.push_back({{"path", path}, {"size", version.size}, {"bytes", file.bytes}, {"last_used", static_cast<double>(to_ns(to_timespec(file.used))) / 1e9}, {"in_use", file.in_use}, {"device", version.device}, {"inode", version.inode}, {"mtime_ns", version.mtime}, {"ctime_ns", version.ctime}});
-    else world.out << local_time(file.used) << (file.in_use ? "  in use  " : "  -       ") << std::right << std::setw(11) << format_bytes(version.size) << "  " << path << "\n";
+    else world.out << local_time(file.used) << (file.in_use ? "  in use  " : "  -       ") << std::right << std::setw(11) << format_bytes(version.size) << "  " << escaped(path) << "\n";
   }
   if (world.json) print_document(world, {{"ok", true}, {"cache", cache.path()}, {"capacity", cache.capacity()}, {"used", used}, {"files", items}});
-  else world.out << cache.path() << ": " << files->size() << " files, " << format_bytes(used) << " of " << format_bytes(cache.capacity()) << "\n";
+  else world.out << escaped(cache.path()) << ": " << files->size() << " files, " << format_bytes(used) << " of " << format_bytes(cache.capacity()) << "\n";
   return exit_good;
 }
 
@@ -54,7 +54,7 @@ int remove(World& world, stage::Cache& cache, const CacheArguments& a) {
   });
   if (!removed) return report(world, removed.error());
   if (world.json) print_document(world, {{"ok", true}, {"cache", cache.path()}, {"files", removed->files}, {"bytes", removed->bytes}});
-  else world.out << cache.path() << ": removed " << removed->files << " files, " << format_bytes(removed->bytes) << "\n";
+  else world.out << escaped(cache.path()) << ": removed " << removed->files << " files, " << format_bytes(removed->bytes) << "\n";
   return exit_good;
 }
 

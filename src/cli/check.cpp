@@ -22,11 +22,11 @@ Json values_of(const config::JobConfig& config) {
 
 void show_values(World& world, const config::JobConfig& config) {
   std::size_t width = 0;
-  for (const auto& v : config.effective) width = std::max(width, v.value.size());
+  for (const auto& v : config.effective) width = std::max(width, escaped(v.value).size());
   std::string section;
   for (const auto& v : config.effective) {
-    if (v.section != section) world.out << (section = v.section) << "\n";
-    world.out << "  " << std::left << std::setw(16) << v.key << std::setw(static_cast<int>(std::min<std::size_t>(width, 48))) << v.value << "  " << name_of(v.source) << (v.where.empty() ? "" : " (" + v.where + ")") << "\n";
+    if (v.section != section) world.out << printable(section = v.section) << "\n";
+    world.out << "  " << std::left << std::setw(16) << v.key << std::setw(static_cast<int>(std::min<std::size_t>(width, 48))) << escaped(v.value) << "  " << name_of(v.source) << (v.where.empty() ? "" : " (" + printable(v.where) + ")") << "\n";
   }
 }
 
@@ -92,7 +92,7 @@ int check(World& world, const JobArguments& arguments) {
     print_document(world, document);
     return exit_good;
   }
-  world.out << arguments.job_file << ": good (job " << config->name << ", " << config->resources.size() << " resources, mounts at " << config->mount_dir << ")\n";
+  world.out << escaped(arguments.job_file) << ": good (job " << escaped(config->name) << ", " << config->resources.size() << " resources, mounts at " << escaped(config->mount_dir) << ")\n";
   const bool reusable = std::ranges::any_of(config->resources, &config::Resource::reusable);
   if (reusable && config->cache.empty()) world.out << "note: 'reusable' has no effect, as no cache is configured (key 'cache')\n";
   if (arguments.show) show_values(world, *config);

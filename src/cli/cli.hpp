@@ -117,9 +117,11 @@ int set(World& world, const FileArguments& arguments);
 // Shared pieces
 /// Loads the job file or reports every problem of it.
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments);
+/// The error that an answer tells of.
+Error error_in(const Json& answer, const char* otherwise);
 /// What --json says of an error.
 Json error_document(const Error& error, int code = exit_failure);
-/// Prints one JSON document, the only one of a command with --json; what is not UTF-8 is replaced.
+/// Prints one JSON document, the only one of a command with --json.
 void print_document(World& world, const Json& document);
 /// The values of a job file with their sources, as `--show` prints them.
 void show_values(World& world, const config::JobConfig& config);

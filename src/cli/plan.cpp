@@ -51,7 +51,7 @@ int plan(World& world, const JobArguments& arguments) {
     line["takeover"] = no_takeover.empty();
     if (!no_takeover.empty()) line["takeover_reason"] = no_takeover;
     if (arguments.show) line["values"] = values_of(*config);
-    world.out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    print_document(world, line);
   } else {
     if (arguments.show) show_values(world, *config);
     world.out << stage::describe(*plan) << "takeover: " << (no_takeover.empty() ? "a worker that dies is replaced, on this kernel" : "none: " + no_takeover) << "\n";

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "base/mounts.hpp"
+#include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "cli/holders.hpp"
 
@@ -22,13 +23,13 @@ std::string mount_of(const control::Instance& instance) {
 }
 
 Error busy_error(const control::Instance& instance, const Json& answer) {
-  std::string text = answer.value("error", "");
+  std::string text = printable(answer.value("error", ""), answer.value("lines", false));
   if (const std::string mount = mount_of(instance); !mount.empty()) {
     const auto holders = holders_of(mount);
-    for (const auto& holder : holders) text += "\n  " + holder;
+    for (const auto& holder : holders) text += "\n  " + escaped(holder);
     text += holders.empty() ? "\n  by processes that you may not look into" : "";
   }
-  return {EBUSY, text + "\nEnd them (or leave the directory) and run efs stop again; nothing was lost"};
+  return {EBUSY, text + "\nEnd them (or leave the directory) and run efs stop again; nothing was lost", true};
 }
 
 // A second place would keep the file system alive behind our back, and the daemon waiting for its end: a bind mount, or
@@ -108,7 +109,7 @@ Stopped stop_instance(World& world, const control::Instance& instance, const Sto
   if (!answer) return failed(answer.error());
   if (!answer->value("ok", false)) {
     if (answer->value("code", 0) == EBUSY) return failed(busy_error(instance, *answer));
-    return failed({answer->value("code", EIO), answer->value("error", "stop failed")});
+    return failed(error_in(*answer, "stop failed"));
   }
   const int code = answer->value("exit", 0);
   if (answer->contains("image") && answer->contains("summary")) name_salvage((*answer)["summary"].get_ref<std::string&>(), instance.name);
@@ -116,10 +117,10 @@ Stopped stop_instance(World& world, const control::Instance& instance, const Sto
   if (!answer->value("kept", false)) wait_for_end(lock);
   if (!world.json && answer->contains("summary")) {
     const std::string summary = (*answer)["summary"].get<std::string>();
-    (code == 0 ? world.out : world.err) << summary;
-    if (answer->contains("receipt_file")) world.out << "receipt: " << (*answer)["receipt_file"].get<std::string>() << "\n";
-    if (answer->value("kept", false)) world.err << ways_out(instance.name, has_line(summary, "  conflict: ", ""));
-    if (answer->contains("image")) world.err << ways_on(instance.name, (*answer)["image"].get<std::string>(), summary);
+    (code == 0 ? world.out : world.err) << printable(summary, true);
+    if (answer->contains("receipt_file")) world.out << "receipt: " << escaped((*answer)["receipt_file"].get<std::string>()) << "\n";
+    if (answer->value("kept", false)) world.err << ways_out(escaped(instance.name), has_line(summary, "  conflict: ", ""));
+    if (answer->contains("image")) world.err << ways_on(escaped(instance.name), escaped((*answer)["image"].get<std::string>()), summary);
   }
   return {code, std::move(*answer)};
 }

@@ -39,8 +39,8 @@ std::function<std::optional<unsigned>(const std::string&)> placement_of(const co
 
 Status stuck(const std::string& name, const std::vector<stage::PlanProblem>& problems) {
   std::string text = "the job cannot go on with what an earlier instance left:";
-  for (const auto& problem : problems) text += "\n  " + problem.path + ": " + problem.reason;
-  return fail(EEXIST, text + "\nMake them on the PFS what they were; or bring the results out (efs salvage " + name + " --to DIRECTORY), remove what is left (efs clean " + name + ") and start afresh");
+  for (const auto& problem : problems) text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
+  return fail_lines(EEXIST, text + "\nMake them on the PFS what they were; or bring the results out (efs salvage " + escaped(name) + " --to DIRECTORY), remove what is left (efs clean " + escaped(name) + ") and start afresh");
 }
 
 /// Nothing where no dead mount is.
@@ -226,8 +226,8 @@ Status Instance::plan_and_stage_in() {
   if (available && plan->needed > *available && cache_) cache_->give_up(plan->needed - *available);
   if (!plan->problems.empty()) {
     std::string text = "the job cannot start:";
-    for (const auto& problem : plan->problems) text += "\n  " + problem.path + ": " + problem.reason;
-    return fail(EINVAL, text);
+    for (const auto& problem : plan->problems) text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
+    return fail_lines(EINVAL, text);
   }
   if (!plan->parts.empty()) EFS_TRY(replace_file(options_.directory + "/parts", stage::lines_of(plan->parts), 0600));
   if (store_.left) EFS_TRY(subtract_what_is_there(*plan, staging));

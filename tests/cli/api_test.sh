@@ -47,6 +47,9 @@ echo gamma >"$PFS/input/c"
 started "$JOB"
 check 'it loads and unloads, by the path on the PFS and the id of the backend' env EFS_MOUNT="$MNT" "$S/echofs_program" nvml:// "$PFS/input/c"
 check 'the file is there' cmp "$PFS/input/c" "$MNT/input/c"
+echo latin >"$PFS/input/caf"$'\351'
+check 'a path that is not UTF-8' env EFS_MOUNT="$MNT" "$S/echofs_program" nvml:// "$PFS/input/caf"$'\351'
+check 'is the one that was meant' cmp "$PFS/input/caf"$'\351' "$MNT/input/caf"$'\351'
 check_exit 'it is told what a path that is not there is' 1 '^load: No such path' env EFS_MOUNT="$MNT" "$S/echofs_program" nvml:// "$PFS/input/none"
 check_exit 'and at once of a backend that is not there' 1 '^efs_load: Invalid argument' env EFS_MOUNT="$MNT" "$S/echofs_program" pmem:// "$PFS/input/c"
 check 'stop' "$EFS" stop ancestor
