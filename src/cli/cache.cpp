@@ -1,6 +1,5 @@
 // efs cache: what the cache of inputs holds, and its removal. Root looks at another user's as that user: the directory and
 // all in it are his.
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -68,23 +67,6 @@ int work(World& world, const CacheArguments& a, const User& user) {
   return a.action == "ls" ? list(world, **cache) : remove(world, **cache, a);
 }
 
-int work_as(World& world, const CacheArguments& a, const User& user) {
-  const pid_t child = ::fork();
-  if (child < 0) return report(world, {errno, "fork"});
-  if (child == 0) {
-    (void)::close_range(3, ~0U, 0);
-    int code = exit_failure;
-    if (const Status done = become(user, true); done) code = work(world, a, user);
-    else report(world, done.error());
-    world.out.flush();
-    world.err.flush();
-    ::_exit(code);
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  return WIFEXITED(status) ? WEXITSTATUS(status) : report(world, {EIO, "the process that worked as " + user.name + " died"});
-}
-
 }  // namespace
 
 int cache(World& world, const CacheArguments& a) {
@@ -94,7 +76,7 @@ int cache(World& world, const CacheArguments& a) {
   if (!user) return report(world, user.error());
   if (user->uid == ::geteuid()) return work(world, a, *user);
   if (::geteuid() != 0) return report(world, {EPERM, "only root can look at the cache of another user"});
-  return work_as(world, a, *user);
+  return as_user(world, *user, [&] { return work(world, a, *user); });
 }
 
 }  // namespace efs::cli

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,6 +49,34 @@ std::expected<config::JobConfig, int> load_job(World& world, const JobArguments&
     for (const auto& p : config.error()) world.err << printable(to_string(p, arguments.job_file)) << "\n";
   }
   return std::unexpected(exit_usage);
+}
+
+int as_user(World& world, const User& user, const std::function<int()>& work) {
+  world.out.flush();
+  world.err.flush();
+  const pid_t child = ::fork();
+  if (child < 0) return report(world, {errno, "fork"});
+  if (child == 0) {
+    (void)::close_range(3, ~0U, 0);
+    int code = exit_failure;
+    if (const Status done = become(user, true); done) code = work();
+    else report(world, done.error());
+    world.out.flush();
+    world.err.flush();
+    ::_exit(code);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  return WIFEXITED(status) ? WEXITSTATUS(status) : report(world, {EIO, "the process that worked as " + user.name + " died"});
+}
+
+int as_job_user(World& world, const JobArguments& arguments, const std::function<int()>& work) {
+  if (arguments.user.empty()) return work();
+  const auto user = find_user(arguments.user);
+  if (!user) return report(world, user.error());
+  if (user->uid == ::geteuid()) return work();
+  if (::geteuid() != 0) return report(world, {EPERM, "--user " + arguments.user + ": only root may look with the rights of somebody else"});
+  return as_user(world, *user, work);
 }
 
 namespace {

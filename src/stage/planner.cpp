@@ -364,8 +364,33 @@ class Planner {
     if (!S_ISDIR(attributes->st_mode)) return problem(config_.results_dir, what + "is not a directory");
     if (auto writable = pfs_.access(AT_FDCWD, path, W_OK | X_OK); !writable) {
       problem(config_.results_dir, what + "is not writable: " + describe(writable.error()));
+    } else if (exists) {
+      for (const auto& rule : config_.outputs)
+        if (rule.file_class == config::FileClass::persistent) check_place_of(rule, there->get());
     }
     if (!config_.in_place && config_.results_dir != config_.root_dir && root_) check_apart(there->get(), exists);
+  }
+
+  /// The directories of results-dir that an output rule names: those that are there already must take results.
+  void check_place_of(const config::OutputRule& rule, int results) {
+    const auto wildcard = rule.pattern.find_first_of("*?[");
+    for (std::size_t slash = rule.pattern.find('/'); slash < wildcard; slash = rule.pattern.find('/', slash + 1)) {
+      const std::string below = rule.pattern.substr(0, slash), path = config_.results_dir + "/" + below;
+      const auto directory = pfs_.open_beneath(results, below, O_PATH | O_NOFOLLOW);
+      if (!directory && directory.error().code == ENOENT) return;  // stage-out makes it
+      const auto attributes = directory ? pfs_.fstat(directory->get()) : std::unexpected(directory.error());
+      const std::string what = "takes no result of the output " + rule.pattern + ": ";
+      if (!attributes) return problem_once(path, what + describe(attributes.error()));
+      if (!S_ISDIR(attributes->st_mode)) return problem_once(path, what + "it is not a directory");
+      const bool last = rule.pattern.find('/', slash + 1) >= wildcard;
+      const auto usable = pfs_.access(AT_FDCWD, path, last ? W_OK | X_OK : X_OK);
+      const bool can_be_changed = !usable && usable.error().code == EACCES && attributes->st_uid == ::geteuid();  // stage-out does so
+      if (!usable && !can_be_changed) return problem_once(path, what + describe(usable.error()));
+    }
+  }
+
+  void problem_once(const std::string& path, std::string reason) {
+    if (std::ranges::none_of(plan_.problems, [&](const PlanProblem& known) { return known.path == path; })) problem(path, std::move(reason));
   }
 
   /// Results must not overwrite inputs. The job file compares names, and one directory can have several: a symbolic link, a bind

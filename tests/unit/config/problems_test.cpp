@@ -127,7 +127,8 @@ TEST_CASE("bad numbers, words and sizes") {
   check_setting("transfer-size", "1 KiB", "out of range", "64 KiB to 64 MiB");
   check_setting("transfer-size", "65 MiB", "out of range", "64 KiB to 64 MiB");
   check_setting("transfer-size", "fast", "'fast' is not a size", "GiB");
-  check_backend("capacity", "0", "out of range", "at least 1 B");
+  check_backend("capacity", "0", "out of range", "at least 16 MiB");
+  check_backend("capacity", "16383 KiB", "out of range", "at least 16 MiB");
   check_backend("capacity", "-2 GiB", "'-2 GiB' is not a size");
   check_backend("capacity", "99999 PiB", "is not a size that 'capacity' can have");
   check_backend("capacity", "2 GiBB", "'2 GiBB'", "\"2 GiB\"");
