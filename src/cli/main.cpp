@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "base/standard_fds.hpp"
+#include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "config/site.hpp"
 
@@ -94,7 +95,7 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
 void use_site_runtime_directory(World& world, bool needs_job) {
   const auto site = efs::config::load_site(efs::config::surroundings_of_process({}));
   if (!site && !needs_job)
-    for (const auto& problem : site.error()) world.err << "efs: warning: " << to_string(problem, "") << "\n";
+    for (const auto& problem : site.error()) world.err << "efs: warning: " << efs::printable(to_string(problem, "")) << "\n";
   if (site && *site && !(*site)->runtime_dir.empty()) ::setenv("EFS_ROOT_RUNTIME_DIR", (*site)->runtime_dir.c_str(), 0);
 }
 

@@ -64,5 +64,24 @@ check_not 'does not appear' grep -q '^  conflict' <<<"$said"
 receipt=$(cat "$OUT/efs-receipt-names.json")
 check 'the receipt is JSON, and its names come back' holds "$receipt" '{raw(e["path"]) for e in d["entries"]} >= {b"new-caf\xe9", b"new-two\nlines", b"new-\\351", b"input/cut\xe2\x82"}'
 check_not 'the log has a line for each event' grep -vE '^[0-9-]+T[0-9:.]+ [a-z]+ pid=[0-9]+ event=' "$S/log"
+# --- paths of job files ---
+fresh lines
+mkdir "$PFS/two"$'\n'"lines"; echo deep >"$PFS/two"$'\n'"lines/a"; echo latin >"$PFS/$latin"
+mv "$PFS" "$PFS"$'\n'; mkdir "$OUT"$'\n' "$MNT"$'\n'
+printf 'global-settings: {root-dir: "%s\\n", mount-dir: "%s\\n", results-dir: "%s\\n"}\nbackends: [ [ id: ram, capacity: 64 MiB ] ]\nresources: [ [ path: "two\\nlines", flags: persistent ], [ path: "caf?" ] ]\noutputs: [ [ path: "new\\n*" ] ]\n' "$PFS" "$MNT" "$OUT" >"$JOB"
+check_exit 'check takes newlines in paths, and shows them' 0 "good .*mounts at $MNT\\\\012" efs check "$JOB"
+check_exit 'plan' 0 "stage out: to $OUT\\\\012\$" efs plan "$JOB"
+check_exit 'a resource that is not there is told of in one line' 1 "problem: .*none\\\\012here\\\\012lines: does not exist" bash -c 'sed "s/two/none\\\\nhere/" "$1" >"$1.yaml"; exec "$2" plan "$1.yaml"' - "$JOB" "$EFS"
+started "$JOB"
+check 'a resource of such a name' grep -qx deep "$MNT"$'\n'/two$'\n'lines/a
+check 'a pattern means a name that is not UTF-8' grep -qx latin "$MNT"$'\n'/"$latin"
+echo changed >"$MNT"$'\n'/two$'\n'lines/a; echo new >"$MNT"$'\n'/new$'\n'; echo dropped >"$MNT"$'\n'/other
+check_exit 'status' 0 "^  mount    $MNT\\\\012\$" efs status lines
+check 'by its mount point' efs status "$MNT"$'\n'
+check_exit 'stop' 0 "to $OUT\\\\012 " efs stop lines
+check 'its results are back' grep -qx changed "$OUT"$'\n'/two$'\n'lines/a
+check 'and what the pattern of an output means' grep -qx new "$OUT"$'\n'/new$'\n'
+check 'what none means is not' test ! -e "$OUT"$'\n'/other
+
 check_exit 'check names the job file' 2 'caf\\351\.yaml: ' efs check $'caf\351.yaml'
 finish

@@ -54,6 +54,10 @@ TEST_CASE("messages name file, place, problem and way out") {
   CHECK(to_string({0, 0, "bad", ""}, "j.yaml") == "j.yaml: bad");
 }
 
+TEST_CASE("what a message quotes ends no line") {
+  check_backend("capacity", R"("2\nGiB\e")", R"('2\012GiB\033' is not a size)");
+}
+
 TEST_CASE("unknown keys, with the nearest known one") {
   check_rest("  workes: 3\n", 5, 3, "unknown key 'workes' in global-settings", "'workers'");
   check_rest("  result-dir: /x\n", 5, 3, "'result-dir'", "'results-dir'");
