@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -27,9 +28,9 @@ Error busy_error(const control::Instance& instance, const Json& answer) {
   if (const std::string mount = mount_of(instance); !mount.empty()) {
     const auto holders = holders_of(mount);
     for (const auto& holder : holders) text += "\n  " + escaped(holder);
-    text += holders.empty() ? "\n  by processes that you may not look into" : "";
+    text += holders.empty() ? "\n  by what you may not look into: processes of others, or in another mount namespace" : "";
   }
-  return {EBUSY, text + "\nEnd them (or leave the directory) and run efs stop again; nothing was lost", true};
+  return {EBUSY, text + "\nEnd them (or leave the directory, unmount, detach) and run efs stop again; nothing was lost", true};
 }
 
 // A second place would keep the file system alive behind our back, and the daemon waiting for its end: a bind mount, or
@@ -101,9 +102,13 @@ std::string why_not(const control::Instance& instance) {
 
 }  // namespace
 
-Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments) {
+Stopped stop_instance(World& world, const control::Instance& given, const StopArguments& arguments) {
+  control::Instance instance = given;
+  std::error_code gone;
+  if (auto directory = std::filesystem::absolute(given.directory, gone); !gone) instance.directory = std::move(directory);
   const auto failed = [&](const Error& error) { return Stopped{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
   if (const Status single = refuse_second_place(instance); !single) return failed(single.error());
+  if (::chdir("/") != 0) return failed({errno, "/"});  // or this process would be what keeps the mount busy
   const UniqueFd lock(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"cut_off", arguments.cut_off}, {"merge", arguments.merge}, {"receipt", world.json && !arguments.brief}});
   if (!answer) return failed(answer.error());
