@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/efs.h"
+#include "base/text.hpp"
 #include "control/asking.hpp"
 
 namespace {
@@ -58,8 +59,8 @@ int code_of_way(int error) {
   }
 }
 
-int told(int code, std::string text) {
-  last_error = std::move(text);
+int told(int code, const std::string& text, bool lines = false) {
+  last_error = efs::printable(text, lines);
   return code;
 }
 
@@ -127,7 +128,7 @@ int call(const Json& request, Json& answer) {
   if (!got) return told(code_of_way(got.error().code), describe(got.error()));
   answer = std::move(*got);
   if (answer.value("ok", false)) return EFS_API_SUCCESS;
-  return told(code_of(answer.value("code", EIO)), answer.value("error", "failed"));
+  return told(code_of(answer.value("code", EIO)), answer.value("error", "failed"), answer.value("lines", false));
 }
 
 /// What is wrong with the control block of a call that knows `flags`; "": nothing.
@@ -142,7 +143,7 @@ std::string mistake_in(const efs_iocb* cb, unsigned flags) {
 }
 
 int begin(const char* verb, efs_iocb* cb, unsigned known) {
-  if (std::string mistake = mistake_in(cb, known); !mistake.empty()) return told(EFS_API_EINVAL, std::move(mistake));
+  if (std::string mistake = mistake_in(cb, known); !mistake.empty()) return told(EFS_API_EINVAL, mistake);
   cb->efs_tid = 0;
   const unsigned flags = cb->efs_flags;
   const Json request{{"verb", verb}, {"paths", Json::array({std::string(cb->efs_path)})}, {"backend", cb->efs_backend == nullptr ? "" : cb->efs_backend}, {"offset", static_cast<std::uint64_t>(cb->efs_offset)},
@@ -167,7 +168,7 @@ int look(efs_iocb* cb, Json request) {
   if (state == "running") return EFS_API_ETASKINPROGRESS;
   const Json outcome = answer.value("outcome", Json::object());
   if (outcome.value("ok", false)) return EFS_API_SUCCESS;
-  return told(code_of(outcome.value("code", EIO)), outcome.value("error", "failed"));
+  return told(code_of(outcome.value("code", EIO)), outcome.value("error", "failed"), outcome.value("lines", false));
 }
 
 /// What a code of efs.h means.

@@ -155,22 +155,35 @@ class Planner {
     const auto text = read_list(pfs_, file);
     if (!text) return problem(file, "the list cannot be read: " + describe(text.error()));
     const auto before = plan_.problems.size();
-    const InputList list = parse_list(*text, config_.root_dir);
+    InputList list = parse_list(*text, config_.root_dir, config_.mount_dir, config_.in_place);
     for (const auto& bad : list.problems) problem(file + ":" + std::to_string(bad.line), bad.reason);
-    std::vector<std::string> paths;
-    std::vector<int> lines;
-    for (const auto& input : list.inputs) {
+    const auto at_line = [&](const ListedInput& input, const auto& work) {
+      const config::Resource elsewhere{.path = absolute(input.path), .as = input.as};
+      as_ = input.as.empty() ? nullptr : &elsewhere;
       place_ = file + ":" + std::to_string(input.line);
-      if (input.path.empty()) add_children("");
-      else if (add_parents(input.path)) paths.push_back(input.path), lines.push_back(input.line);
-    }
+      const bool good = work();
+      as_ = nullptr;
+      place_.clear();
+      return good;
+    };
+    for (const auto& input : list.inputs)
+      if (!input.as.empty()) plan_.listed.emplace(input.as, input.path);
+    std::erase_if(list.inputs, [&](const ListedInput& input) {
+      if (input.as.empty()) note_plain(input.path);
+      return !at_line(input, [&] { return input.path.empty() ? (add_root(), false) : add_parents(input.path); });
+    });
+    std::vector<std::string> paths;
+    for (const auto& input : list.inputs) paths.push_back(input.path);
     const auto all = survey_->look(paths);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      place_ = file + ":" + std::to_string(lines[i]);
-      add_found(all[i], true);
-    }
-    place_.clear();
+    for (std::size_t i = 0; i < all.size(); ++i) at_line(list.inputs[i], [&] { return add_found(all[i], true); });
     shorten_problems(file, before);
+  }
+
+  /// Below a destination, and in its own place all the same.
+  void note_plain(const std::string& path) {
+    if (plan_.listed.empty()) return;
+    for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1))
+      if (plan_.listed.contains(path.substr(0, slash))) return (void)plan_.listed.emplace(path, path);
   }
 
   /// A list of a million paths that are not there is told of by a few of them.
