@@ -13,6 +13,44 @@ _efs_takes_value() {
 _efs_instances() { "${_efs_program:-efs}" status --json 2>/dev/null | grep -o '"name":"[^"]*"' | sed 's/^"name":"//; s/"$//'; }
 # The first positional argument of a verb: instance, job_file, ...
 _efs_positional() { _efs_help "$1" | sed -n '/^Positionals:/,/^$/s/^  \([a-z_]*\)[ ,].*/\1/p' | head -n 1; }
+# The values of an option, or of the first argument, where they are a fixed set: TEXT:{a,b} in the help.
+_efs_choices() { _efs_help "$1" | sed -nE "s/^  (-[^ ]*,)?$2(,-[^ ]*)? [A-Z]+:\\{([^}]*)\\}.*/\\3/p" | tr ',' '\n'; }
+# What --set takes: the keys of global-settings, and the values of those that have a fixed set.
+_efs_settings='name root-dir mount-dir results-dir in-place log-file log-level status-file trace access-log access-log-size workers transfer-size on-conflict verify max-rate max-ops retries interleaving deadline deletions new-files on-full cache cache-capacity'
+_efs_setting_values() {
+  case $1 in
+    in-place) echo true false ;;
+    log-level) echo error warn info debug ;;
+    on-conflict) echo fail keep-both overwrite ;;
+    verify) echo stream read-back ;;
+    deletions) echo ignore propagate ;;
+    on-full) echo error spill ;;
+  esac
+}
+# Does -i name an instance here? (For top it is the interval.)
+_efs_names_instance() { [[ $2 == --instance ]] || { [[ $2 == -i ]] && _efs_help "$1" | grep -q -e '^  -i,--instance'; }; }
+# Is the first argument of the verb, the word with this number, there already?
+_efs_has_argument() {
+  local j
+  for ((j = $2 + 1; j < COMP_CWORD; j++)); do
+    if [[ ${COMP_WORDS[j]} != -* ]]; then return 0; fi
+    if _efs_takes_value "$1" "${COMP_WORDS[j]}"; then ((++j)); fi
+  done
+  return 1
+}
+
+_efs_offer() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2"); }
+# KEY=VALUE: readline takes it apart at the =, where that is in COMP_WORDBREAKS.
+_efs_setting() {
+  local key=$1 word=$2 whole=$3
+  if [[ -z $key ]]; then
+    compopt -o nospace 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -S = -W "$_efs_settings" -- "$word")
+  else
+    _efs_offer "$(_efs_setting_values "$key")" "$word"
+    [[ -z $whole ]] || COMPREPLY=("${COMPREPLY[@]/#/$key=}")
+  fi
+}
 
 _efs_files() { compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen "$@"); }
 _efs_job_files() {
@@ -21,7 +59,7 @@ _efs_job_files() {
 }
 
 _efs() {
-  local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} verb= i
+  local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} verb= verb_at i
   local _efs_program=${COMP_WORDS[0]/#\~/$HOME}
   COMPREPLY=()
   for ((i = 1; i < COMP_CWORD; i++)); do
@@ -32,6 +70,7 @@ _efs() {
     else mapfile -t COMPREPLY < <(compgen -W "$(_efs_verbs)" -- "$word"); fi
     return
   fi
+  verb_at=$i
   if [[ $verb == run ]]; then  # behind -- it is another program's line
     for ((i++; i < COMP_CWORD; i++)); do
       [[ ${COMP_WORDS[i]} == -- ]] || continue
@@ -39,6 +78,12 @@ _efs() {
       return
     done
   fi
+  local before=${COMP_WORDS[COMP_CWORD-2]:-}
+  if [[ $previous == --set && $word == *=* ]]; then _efs_setting "${word%%=*}" "${word#*=}" whole; return; fi
+  if [[ $previous == --set ]]; then _efs_setting '' "$word" ''; return; fi
+  if [[ $word == = && $before == --set ]]; then _efs_setting "$previous" '' ''; return; fi
+  if [[ $previous == = && ${COMP_WORDS[COMP_CWORD-3]:-} == --set ]]; then _efs_setting "$before" "$word" ''; return; fi
+  if _efs_names_instance "$verb" "$previous"; then _efs_offer "$(_efs_instances)" "$word"; return; fi
   case $previous in
     -c|--config) _efs_job_files "$word"; return ;;
     -r|--root-dir|-m|--mount-dir|--results-dir) _efs_files -d -- "$word"; return ;;
@@ -46,15 +91,21 @@ _efs() {
     -u|--user) mapfile -t COMPREPLY < <(compgen -u -- "$word"); return ;;
     -o|--options) mapfile -t COMPREPLY < <(compgen -W 'nosuid nodev noexec noatime ro daemon-io mode= fsname=' -- "$word"); return ;;
   esac
-  if _efs_takes_value "$verb" "$previous"; then return; fi
+  if _efs_takes_value "$verb" "$previous"; then _efs_offer "$(_efs_choices "$verb" "$previous")" "$word"; return; fi
   if [[ $word == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$(_efs_options "$verb")" -- "$word")
     return
   fi
-  case $(_efs_positional "$verb") in
+  local argument choices
+  argument=$(_efs_positional "$verb")
+  choices=$(_efs_choices "$verb" "$argument")
+  if [[ -n $choices ]] && ! _efs_has_argument "$verb" "$verb_at"; then _efs_offer "$choices" "$word"; return; fi
+  case $argument in
     job_file) _efs_job_files "$word" ;;
-    action) [[ $previous == cache ]] && mapfile -t COMPREPLY < <(compgen -W 'ls clean' -- "$word") || _efs_files -f -- "$word" ;;
-    instance) mapfile -t COMPREPLY < <(compgen -W "$(_efs_instances)" -- "$word") ;;
+    instance) _efs_offer "$(_efs_instances)" "$word" ;;
+    image)
+      compopt -o filenames 2>/dev/null
+      mapfile -t COMPREPLY < <(compgen -W "$(_efs_instances)" -- "$word"; compgen -d -- "$word") ;;
     *) _efs_files -f -- "$word" ;;
   esac
 }

@@ -1,6 +1,6 @@
 /* libefs: load files into the job's buffer, and unload them, while the program runs.
  *
- * The calls of echofs' API, finished; programs written for it compile unchanged. See efs-api(3).
+ * The calls of echofs' API, finished; programs written for it include efs-api.h and compile unchanged. See efs-api(3).
  *
  * Thread-safe, except that two threads must not use one control block at a time. No call keeps a connection, a
  * descriptor or a thread. Every function that returns int gives EFS_API_SUCCESS or one of the negative codes below.
@@ -57,8 +57,8 @@ EFS_API int efs_wait(struct efs_iocb *cb, int timeout_ms);
  * status is EFS_API_ECANCELED when it has ended so. EFS_API_SUCCESS also where it had ended before. */
 EFS_API int efs_cancel(struct efs_iocb *cb);
 
-/* What a code means. Never NULL; not to be freed. */
-EFS_API const char *efs_strerror(int code);
+/* What a code means. Never NULL; not to be changed or freed. (Not const, as programs for echofs have it so.) */
+EFS_API char *efs_strerror(int code);
 
 /* What this thread's last call that failed has to say: which file, and the way out. Never NULL; valid until the
  * thread's next call. */
@@ -92,6 +92,7 @@ EFS_API const char *efs_last_error(void);
 #define EFS_API_ELOST           -23 /* the task was lost with a worker that died and was replaced: ask for it again */
 
 #define EFS_API_ERRMAX 512
+#define EFS_API_UNKNOWN (-(EFS_API_ERRMAX)) /* of echofs; does not occur */
 
 #ifdef __cplusplus
 }

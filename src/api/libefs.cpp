@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/efs.h"
+#include "base/text.hpp"
 #include "control/asking.hpp"
 
 namespace {
@@ -58,8 +59,8 @@ int code_of_way(int error) {
   }
 }
 
-int told(int code, std::string text) {
-  last_error = std::move(text);
+int told(int code, const std::string& text, bool lines = false) {
+  last_error = efs::printable(text, lines);
   return code;
 }
 
@@ -127,7 +128,7 @@ int call(const Json& request, Json& answer) {
   if (!got) return told(code_of_way(got.error().code), describe(got.error()));
   answer = std::move(*got);
   if (answer.value("ok", false)) return EFS_API_SUCCESS;
-  return told(code_of(answer.value("code", EIO)), answer.value("error", "failed"));
+  return told(code_of(answer.value("code", EIO)), answer.value("error", "failed"), answer.value("lines", false));
 }
 
 /// What is wrong with the control block of a call that knows `flags`; "": nothing.
@@ -142,7 +143,7 @@ std::string mistake_in(const efs_iocb* cb, unsigned flags) {
 }
 
 int begin(const char* verb, efs_iocb* cb, unsigned known) {
-  if (std::string mistake = mistake_in(cb, known); !mistake.empty()) return told(EFS_API_EINVAL, std::move(mistake));
+  if (std::string mistake = mistake_in(cb, known); !mistake.empty()) return told(EFS_API_EINVAL, mistake);
   cb->efs_tid = 0;
   const unsigned flags = cb->efs_flags;
   const Json request{{"verb", verb}, {"paths", Json::array({std::string(cb->efs_path)})}, {"backend", cb->efs_backend == nullptr ? "" : cb->efs_backend}, {"offset", static_cast<std::uint64_t>(cb->efs_offset)},
@@ -167,7 +168,38 @@ int look(efs_iocb* cb, Json request) {
   if (state == "running") return EFS_API_ETASKINPROGRESS;
   const Json outcome = answer.value("outcome", Json::object());
   if (outcome.value("ok", false)) return EFS_API_SUCCESS;
-  return told(code_of(outcome.value("code", EIO)), outcome.value("error", "failed"));
+  return told(code_of(outcome.value("code", EIO)), outcome.value("error", "failed"), outcome.value("lines", false));
+}
+
+/// What a code of efs.h means.
+const char* meaning_of(int code) {
+  switch (code) {
+    case EFS_API_SUCCESS: return "Success";
+    case EFS_API_ESNAFU: return "Unexpected error";
+    case EFS_API_EINVAL: return "Invalid argument";
+    case EFS_API_EBADREQUEST: return "Bad request";
+    case EFS_API_EBADRESPONSE: return "Bad response of the daemon";
+    case EFS_API_ENOMEM: return "Out of memory";
+    case EFS_API_ECONNFAILED: return "No instance to talk to";
+    case EFS_API_ERPCSENDFAILED: return "The request could not be sent";
+    case EFS_API_ERPCRECVFAILED: return "The answer could not be received";
+    case EFS_API_EPACKFAILED: return "The request could not be encoded";
+    case EFS_API_EUNPACKFAILED: return "The answer could not be decoded";
+    case EFS_API_ETASKPENDING: return "The task waits for others";
+    case EFS_API_ENOSUCHTASK: return "No such task";
+    case EFS_API_ETASKINPROGRESS: return "The task is running";
+    case EFS_API_ENOSUCHPATH: return "No such path";
+    case EFS_API_EPATHEXISTS: return "The path is in the buffer in another version";
+    case EFS_API_ECANCELED: return "The task was cancelled";
+    case EFS_API_EBUSY: return "Changed or open for writing in the buffer";
+    case EFS_API_EACCES: return "Permission denied";
+    case EFS_API_ENOSPC: return "No space left";
+    case EFS_API_ESTALE: return "Changed on the parallel file system";
+    case EFS_API_EIO: return "Input/output error";
+    case EFS_API_EAGAIN: return "Not now: too many tasks, or the instance is being stopped";
+    case EFS_API_ELOST: return "Lost with a daemon that died; ask for it again";
+    default: return "Unknown error code";
+  }
 }
 
 /// The wall that no exception passes.
@@ -212,34 +244,6 @@ int efs_cancel(efs_iocb* cb) {
 
 const char* efs_last_error(void) { return last_error.c_str(); }
 
-const char* efs_strerror(int code) {
-  switch (code) {
-    case EFS_API_SUCCESS: return "Success";
-    case EFS_API_ESNAFU: return "Unexpected error";
-    case EFS_API_EINVAL: return "Invalid argument";
-    case EFS_API_EBADREQUEST: return "Bad request";
-    case EFS_API_EBADRESPONSE: return "Bad response of the daemon";
-    case EFS_API_ENOMEM: return "Out of memory";
-    case EFS_API_ECONNFAILED: return "No instance to talk to";
-    case EFS_API_ERPCSENDFAILED: return "The request could not be sent";
-    case EFS_API_ERPCRECVFAILED: return "The answer could not be received";
-    case EFS_API_EPACKFAILED: return "The request could not be encoded";
-    case EFS_API_EUNPACKFAILED: return "The answer could not be decoded";
-    case EFS_API_ETASKPENDING: return "The task waits for others";
-    case EFS_API_ENOSUCHTASK: return "No such task";
-    case EFS_API_ETASKINPROGRESS: return "The task is running";
-    case EFS_API_ENOSUCHPATH: return "No such path";
-    case EFS_API_EPATHEXISTS: return "The path is in the buffer in another version";
-    case EFS_API_ECANCELED: return "The task was cancelled";
-    case EFS_API_EBUSY: return "Changed or open for writing in the buffer";
-    case EFS_API_EACCES: return "Permission denied";
-    case EFS_API_ENOSPC: return "No space left";
-    case EFS_API_ESTALE: return "Changed on the parallel file system";
-    case EFS_API_EIO: return "Input/output error";
-    case EFS_API_EAGAIN: return "Not now: too many tasks, or the instance is being stopped";
-    case EFS_API_ELOST: return "Lost with a daemon that died; ask for it again";
-    default: return "Unknown error code";
-  }
-}
+char* efs_strerror(int code) { return const_cast<char*>(meaning_of(code)); }
 
 }  // extern "C"

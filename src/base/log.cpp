@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text.hpp"
 #include "base/unique_fd.hpp"
 
 namespace efs::log {
@@ -23,7 +24,8 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t text;
     formatter_->format(message, text);
-    std::string_view rest(text.data(), text.size());
+    const std::string line = printable(std::string_view(text.data(), text.size() - 1)) + "\n";  // a name in it must not begin another
+    std::string_view rest(line);
     while (!rest.empty()) {
       const ssize_t n = ::write(fd_.get(), rest.data(), rest.size());
       if (n < 0 && errno == EINTR) continue;

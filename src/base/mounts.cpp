@@ -149,7 +149,7 @@ bool answers(const std::string& path, int seconds) {
 namespace {
 
 struct MountLine {
-  std::string id, parent, device, root, point;
+  std::string id, parent, device, root, point, type;
 };
 
 std::vector<MountLine> mounts_of_this_namespace() {
@@ -161,6 +161,8 @@ std::vector<MountLine> mounts_of_this_namespace() {
     words >> mount.id >> mount.parent >> mount.device >> mount.root >> mount.point;
     mount.root = unescaped(mount.root);
     mount.point = unescaped(mount.point);
+    for (std::string word; words >> word && word != "-";) {}
+    words >> mount.type;
     all.push_back(std::move(mount));
   }
   return all;
@@ -175,6 +177,15 @@ std::string place_in_parent(const MountLine& mount, const std::vector<MountLine>
 }
 
 }  // namespace
+
+std::vector<std::string> mounts_on(const std::string& path) {
+  const auto all = mounts_of_this_namespace();
+  const auto own = std::ranges::find_if(all, [&](const MountLine& mount) { return mount.point == path && mount.type == "fuse.efs"; });
+  std::vector<std::string> points;
+  for (auto mount = own; mount != all.end(); ++mount)
+    if (mount != own && (mount->point == path || mount->point.starts_with(path + "/"))) points.push_back(mount->point);
+  return points;
+}
 
 std::vector<std::string> other_places_of(const std::string& path) {
   const auto all = mounts_of_this_namespace();

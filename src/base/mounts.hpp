@@ -1,5 +1,5 @@
 #pragma once
-// Mounts whose daemon is dead ("Transport endpoint is not connected" until somebody unmounts them), and where else one is.
+// Mounts whose daemon is dead ("Transport endpoint is not connected" until somebody unmounts them), where else one is, and what is on it.
 
 #include <sys/types.h>
 
@@ -31,6 +31,9 @@ std::vector<EfsMount> efs_mounts();
 /// Whether a look at `path` comes to an end within `seconds`, however it ends: a hard mount of a server that is away waits
 /// for ever. A child looks, and is left behind where it cannot even be killed.
 bool answers(const std::string& path, int seconds);
+
+/// What is mounted, in this process's mount namespace, on the efs that is mounted at `path`, or in it: the mount points.
+std::vector<std::string> mounts_on(const std::string& path);
 
 /// Where else, in this process's mount namespace, the file system that is mounted at `path` is mounted too, without going away
 /// when it is unmounted there (bind mounts; not those that propagation made). No path is walked.

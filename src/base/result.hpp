@@ -13,6 +13,7 @@ namespace efs {
 struct Error {
   int code = EIO;
   std::string what;
+  bool lines = false;  // `what` has several; what it names is escaped(), so that no name can end one
 };
 
 template <typename T>
@@ -20,6 +21,9 @@ using Result = std::expected<T, Error>;
 using Status = Result<void>;
 
 inline std::unexpected<Error> fail(int code, std::string what = {}) { return std::unexpected(Error{code, std::move(what)}); }
+
+/// An error with a text of several lines, in which names are escaped().
+inline std::unexpected<Error> fail_lines(int code, std::string what) { return std::unexpected(Error{code, std::move(what), true}); }
 
 /// The current errno, with the text "WHAT: strerror". Call it before anything else touches errno.
 std::unexpected<Error> fail_errno(const std::string& what);

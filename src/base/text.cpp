@@ -34,22 +34,86 @@ std::string format_seconds(double seconds) {
   return text.data();
 }
 
-std::string printable(std::string_view text, bool lines) {
+namespace {
+
+// The bytes of the character at the front of `text`; 0 where it is not UTF-8: cut short, overlong, a surrogate, beyond U+10FFFF.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const auto follows = [&](std::size_t i) { return (byte(i) & 0xC0) == 0x80; };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead < 0xE0) return follows(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead < 0xF0) {
+    const bool odd = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) >= 0xA0);
+    return !odd && follows(1) && follows(2) ? 3 : 0;
+  }
+  if (lead >= 0xF0 && lead < 0xF5) {
+    const bool odd = (lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) >= 0x90);
+    return !odd && follows(1) && follows(2) && follows(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+// Does a byte in octal begin here?
+bool is_octal(std::string_view text) {
+  const auto digit = [&](std::size_t i, char last) { return text[i] >= '0' && text[i] <= last; };
+  return text.size() >= 4 && text[0] == '\\' && digit(1, '3') && digit(2, '7') && digit(3, '7');
+}
+
+// Is the character at the front of `text` one that controls a terminal? U+0080 to U+009F do, too.
+bool is_control(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  return byte(0) < 0x20 || byte(0) == 0x7F || (byte(0) == 0xC2 && byte(1) < 0xA0);
+}
+
+// With what is not UTF-8, and the characters of which `special` holds, in octal.
+template <typename Special>
+std::string with_octal(std::string_view text, const Special& special) {
   std::string shown;
   shown.reserve(text.size());
-  const auto octal = [&](unsigned char c) {
-    shown += '\\';
-    for (const int shift : {6, 3, 0}) shown += static_cast<char>('0' + (c >> shift & 7));
-  };
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    const bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;  // controls, too, in UTF-8
-    if (c1) octal(c), octal(next), ++i;
-    else if ((c < 0x20 && !(lines && c == '\n')) || c == 0x7f) octal(c);
-    else shown += text[i];
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const auto character = text.substr(0, std::max<std::size_t>(length, 1));
+    if (length == 0 || special(text)) {
+      for (const char c : character) {
+        shown += '\\';
+        for (const int shift : {6, 3, 0}) shown += static_cast<char>('0' + (static_cast<unsigned char>(c) >> shift & 7));
+      }
+    } else {
+      shown += character;
+    }
+    text.remove_prefix(character.size());
   }
   return shown;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, bool lines) {
+  return with_octal(text, [lines](std::string_view rest) { return is_control(rest) && !(lines && rest.front() == '\n'); });
+}
+
+std::string escaped(std::string_view name) {
+  return with_octal(name, [](std::string_view rest) { return is_control(rest) || is_octal(rest); });
+}
+
+std::string in_octal(std::string_view bytes) { return with_octal(bytes, is_octal); }
+
+bool needs_octal(std::string_view bytes) {
+  for (; !bytes.empty(); bytes.remove_prefix(utf8_length(bytes)))
+    if (utf8_length(bytes) == 0 || is_octal(bytes)) return true;
+  return false;
+}
+
+std::string from_octal(std::string_view text) {
+  std::string bytes;
+  bytes.reserve(text.size());
+  while (!text.empty()) {
+    const bool octal = is_octal(text);
+    bytes += octal ? static_cast<char>((text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0')) : text.front();
+    text.remove_prefix(octal ? 4 : 1);
+  }
+  return bytes;
 }
 
 // Levenshtein's distance, one row at a time.

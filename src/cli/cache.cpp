@@ -1,6 +1,5 @@
 // efs cache: what the cache of inputs holds, and its removal. Root looks at another user's as that user: the directory and
 // all in it are his.
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,10 +32,10 @@ int list(World& world, stage::Cache& cache) {
     used += file.bytes;
     const auto& [path, version] = file.key;
     if (world.json) items.push_back({{"path", path}, {"size", version.size}, {"bytes", file.bytes}, {"last_used", static_cast<double>(to_ns(to_timespec(file.used))) / 1e9}, {"in_use", file.in_use}, {"device", version.device}, {"inode", version.inode}, {"mtime_ns", version.mtime}, {"ctime_ns", version.ctime}});
-    else world.out << local_time(file.used) << (file.in_use ? "  in use  " : "  -       ") << std::right << std::setw(11) << format_bytes(version.size) << "  " << path << "\n";
+    else world.out << local_time(file.used) << (file.in_use ? "  in use  " : "  -       ") << std::right << std::setw(11) << format_bytes(version.size) << "  " << escaped(path) << "\n";
   }
   if (world.json) print_document(world, {{"ok", true}, {"cache", cache.path()}, {"capacity", cache.capacity()}, {"used", used}, {"files", items}});
-  else world.out << cache.path() << ": " << files->size() << " files, " << format_bytes(used) << " of " << format_bytes(cache.capacity()) << "\n";
+  else world.out << escaped(cache.path()) << ": " << files->size() << " files, " << format_bytes(used) << " of " << format_bytes(cache.capacity()) << "\n";
   return exit_good;
 }
 
@@ -54,7 +53,7 @@ int remove(World& world, stage::Cache& cache, const CacheArguments& a) {
   });
   if (!removed) return report(world, removed.error());
   if (world.json) print_document(world, {{"ok", true}, {"cache", cache.path()}, {"files", removed->files}, {"bytes", removed->bytes}});
-  else world.out << cache.path() << ": removed " << removed->files << " files, " << format_bytes(removed->bytes) << "\n";
+  else world.out << escaped(cache.path()) << ": removed " << removed->files << " files, " << format_bytes(removed->bytes) << "\n";
   return exit_good;
 }
 
@@ -68,23 +67,6 @@ int work(World& world, const CacheArguments& a, const User& user) {
   return a.action == "ls" ? list(world, **cache) : remove(world, **cache, a);
 }
 
-int work_as(World& world, const CacheArguments& a, const User& user) {
-  const pid_t child = ::fork();
-  if (child < 0) return report(world, {errno, "fork"});
-  if (child == 0) {
-    (void)::close_range(3, ~0U, 0);
-    int code = exit_failure;
-    if (const Status done = become(user, true); done) code = work(world, a, user);
-    else report(world, done.error());
-    world.out.flush();
-    world.err.flush();
-    ::_exit(code);
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  return WIFEXITED(status) ? WEXITSTATUS(status) : report(world, {EIO, "the process that worked as " + user.name + " died"});
-}
-
 }  // namespace
 
 int cache(World& world, const CacheArguments& a) {
@@ -94,7 +76,7 @@ int cache(World& world, const CacheArguments& a) {
   if (!user) return report(world, user.error());
   if (user->uid == ::geteuid()) return work(world, a, *user);
   if (::geteuid() != 0) return report(world, {EPERM, "only root can look at the cache of another user"});
-  return work_as(world, a, *user);
+  return as_user(world, *user, [&] { return work(world, a, *user); });
 }
 
 }  // namespace efs::cli

@@ -11,6 +11,7 @@
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/grounds.hpp"
 
 namespace efs::cli {
 
@@ -22,11 +23,11 @@ Json values_of(const config::JobConfig& config) {
 
 void show_values(World& world, const config::JobConfig& config) {
   std::size_t width = 0;
-  for (const auto& v : config.effective) width = std::max(width, v.value.size());
+  for (const auto& v : config.effective) width = std::max(width, escaped(v.value).size());
   std::string section;
   for (const auto& v : config.effective) {
-    if (v.section != section) world.out << (section = v.section) << "\n";
-    world.out << "  " << std::left << std::setw(16) << v.key << std::setw(static_cast<int>(std::min<std::size_t>(width, 48))) << v.value << "  " << name_of(v.source) << (v.where.empty() ? "" : " (" + v.where + ")") << "\n";
+    if (v.section != section) world.out << printable(section = v.section) << "\n";
+    world.out << "  " << std::left << std::setw(16) << v.key << std::setw(static_cast<int>(std::min<std::size_t>(width, 48))) << escaped(v.value) << "  " << name_of(v.source) << (v.where.empty() ? "" : " (" + printable(v.where) + ")") << "\n";
   }
 }
 
@@ -76,14 +77,28 @@ Status write_whole(const std::string& file, const std::string& text) {
   return out ? Status{} : fail(errno != 0 ? errno : EIO, "cannot write " + file);
 }
 
-}  // namespace
+// What the job file names and this node does not have, or not for this user. Exit code 1: the file is good.
+int report_grounds(World& world, const JobArguments& arguments, const std::vector<stage::PlanProblem>& problems) {
+  if (world.json) {
+    Json all = Json::array();
+    for (const auto& problem : problems) all.push_back({{"line", problem.line}, {"column", 0}, {"text", problem.path + " " + problem.reason}, {"suggestion", ""}});
+    print_document(world, {{"ok", false}, {"file", arguments.job_file}, {"problems", all}, {"exit", exit_failure}});
+    return exit_failure;
+  }
+  for (const auto& problem : problems)
+    world.err << escaped(arguments.job_file) << (problem.line > 0 ? ":" + std::to_string(problem.line) : "") << ": " << printable(problem.path + " " + problem.reason) << "\n";
+  world.err << "On this machine the job cannot start. With --at-submission that is left to its nodes.\n";
+  return exit_failure;
+}
 
-int check(World& world, const JobArguments& arguments) {
+int check_here(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
   if (!config) return config.error();
   for (const auto& given : {arguments.memory, arguments.node_memory})
     if (!given.empty() && !config::parse_size(given)) return report(world, {EINVAL, given + " is no size such as 4 GiB"}, exit_usage);
   if (const Status fits = check_memory(arguments, *config); !fits) return report(world, fits.error(), exit_usage);
+  if (!arguments.at_submission)
+    if (const auto problems = problems_of_grounds(*config); !problems.empty()) return report_grounds(world, arguments, problems);
   if (!arguments.snapshot.empty())
     if (const Status written = write_whole(arguments.snapshot, config->snapshot); !written) return report(world, written.error());
   if (world.json) {
@@ -92,11 +107,17 @@ int check(World& world, const JobArguments& arguments) {
     print_document(world, document);
     return exit_good;
   }
-  world.out << arguments.job_file << ": good (job " << config->name << ", " << config->resources.size() << " resources, mounts at " << config->mount_dir << ")\n";
+  world.out << escaped(arguments.job_file) << ": good (job " << escaped(config->name) << ", " << config->resources.size() << " resources, mounts at " << escaped(config->mount_dir) << ")\n";
   const bool reusable = std::ranges::any_of(config->resources, &config::Resource::reusable);
   if (reusable && config->cache.empty()) world.out << "note: 'reusable' has no effect, as no cache is configured (key 'cache')\n";
   if (arguments.show) show_values(world, *config);
   return exit_good;
+}
+
+}  // namespace
+
+int check(World& world, const JobArguments& arguments) {
+  return as_job_user(world, arguments, [&] { return check_here(world, arguments); });
 }
 
 }  // namespace efs::cli

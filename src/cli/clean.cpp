@@ -173,10 +173,10 @@ int clean(World& world, const CleanArguments& arguments) {
     all.push_back({{"name", instance.name}, {"removed", done.has_value()}});
     if (!done) all.back()["error"] = describe(done.error());
     if (world.json) continue;
-    if (done) world.out << instance.name << ": removed\n";
-    else world.err << "efs: " << describe(done.error()) << "\n";
+    if (done) world.out << escaped(instance.name) << ": removed\n";
+    else report(world, done.error());
   }
-  if (world.json) world.out << Json{{"ok", code == exit_good}, {"exit", code}, {"instances", all}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  if (world.json) print_document(world, {{"ok", code == exit_good}, {"exit", code}, {"instances", all}});
   else if (chosen.empty()) world.out << "nothing to remove\n";
   return code;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/user.hpp"
 #include "config/load.hpp"
 #include "control/client.hpp"
 #include "control/instances.hpp"
@@ -117,9 +118,15 @@ int set(World& world, const FileArguments& arguments);
 // Shared pieces
 /// Loads the job file or reports every problem of it.
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments);
+/// The error that an answer tells of.
+Error error_in(const Json& answer, const char* otherwise);
+/// Does it in a child that has become `user` for good, with his rights and no others. For root.
+int as_user(World& world, const User& user, const std::function<int()>& work);
+/// The same as the job's user (-u), where one is named; reports that he cannot be had.
+int as_job_user(World& world, const JobArguments& arguments, const std::function<int()>& work);
 /// What --json says of an error.
 Json error_document(const Error& error, int code = exit_failure);
-/// Prints one JSON document, the only one of a command with --json; what is not UTF-8 is replaced.
+/// Prints one JSON document, the only one of a command with --json.
 void print_document(World& world, const Json& document);
 /// The values of a job file with their sources, as `--show` prints them.
 void show_values(World& world, const config::JobConfig& config);

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "base/json_text.hpp"
 #include "base/text.hpp"
 #include "base/user.hpp"
 #include "cli/cli.hpp"
@@ -17,13 +19,17 @@
 
 namespace efs::cli {
 
-Json error_document(const Error& error, int code) { return {{"ok", false}, {"code", error.code}, {"error", describe(error)}, {"exit", code}}; }
+Json error_document(const Error& error, int code) {
+  Json document{{"ok", false}, {"code", error.code}, {"error", describe(error)}, {"exit", code}};
+  if (error.lines) document["lines"] = true;
+  return document;
+}
 
-void print_document(World& world, const Json& document) { world.out << document.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n" << std::flush; }
+void print_document(World& world, const Json& document) { world.out << json_to_text(document) << "\n" << std::flush; }
 
 int report(World& world, const Error& error, int code) {
   if (world.json) print_document(world, error_document(error, code));
-  else world.err << "efs: " << printable(describe(error), true) << "\n";
+  else world.err << "efs: " << printable(describe(error), error.lines) << "\n";
   return code;
 }
 
@@ -38,11 +44,39 @@ std::expected<config::JobConfig, int> load_job(World& world, const JobArguments&
       problems.push_back({{"line", p.line}, {"column", p.column}, {"text", p.text}, {"suggestion", p.suggestion}});
       if (!p.origin.empty()) problems.back()["origin"] = p.origin;
     }
-    world.out << Json{{"ok", false}, {"file", arguments.job_file}, {"problems", problems}, {"exit", exit_usage}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    print_document(world, {{"ok", false}, {"file", arguments.job_file}, {"problems", problems}, {"exit", exit_usage}});
   } else {
-    for (const auto& p : config.error()) world.err << to_string(p, arguments.job_file) << "\n";
+    for (const auto& p : config.error()) world.err << printable(to_string(p, arguments.job_file)) << "\n";
   }
   return std::unexpected(exit_usage);
+}
+
+int as_user(World& world, const User& user, const std::function<int()>& work) {
+  world.out.flush();
+  world.err.flush();
+  const pid_t child = ::fork();
+  if (child < 0) return report(world, {errno, "fork"});
+  if (child == 0) {
+    (void)::close_range(3, ~0U, 0);
+    int code = exit_failure;
+    if (const Status done = become(user, true); done) code = work();
+    else report(world, done.error());
+    world.out.flush();
+    world.err.flush();
+    ::_exit(code);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  return WIFEXITED(status) ? WEXITSTATUS(status) : report(world, {EIO, "the process that worked as " + user.name + " died"});
+}
+
+int as_job_user(World& world, const JobArguments& arguments, const std::function<int()>& work) {
+  if (arguments.user.empty()) return work();
+  const auto user = find_user(arguments.user);
+  if (!user) return report(world, user.error());
+  if (user->uid == ::geteuid()) return work();
+  if (::geteuid() != 0) return report(world, {EPERM, "--user " + arguments.user + ": only root may look with the rights of somebody else"});
+  return as_user(world, *user, work);
 }
 
 namespace {
@@ -130,13 +164,15 @@ Result<control::Instance> find_instance_for(const FileArguments& arguments) {
   return fail(EINVAL, path + " lies below the root-dir of several instances: " + names_of(below_root) + "; name one with -i");
 }
 
+Error error_in(const Json& answer, const char* otherwise) { return {answer.value("code", EIO), answer.value("error", otherwise), answer.value("lines", false)}; }
+
 Result<Json> ask(const control::Instance& instance, const Json& request, const std::function<void(const Json&)>& progress) {
   if (!instance.alive) return fail(ESRCH, "the daemon of " + instance.name + " is gone");
   auto client = control::Client::connect(instance.socket(), instance.owner);
   if (!client) return std::unexpected(client.error());
   auto answer = client->ask(request, progress);
   if (!answer) return answer;
-  if (!answer->value("ok", false)) return fail(answer->value("code", EIO), answer->value("error", "failed"));
+  if (!answer->value("ok", false)) return std::unexpected(error_in(*answer, "failed"));
   answer->erase("event");
   return answer;
 }
@@ -154,14 +190,14 @@ void show_progress(World& world, const Json& progress) {
   const double done = progress.value("bytes_done", 0.0), total = progress.value("bytes_total", 0.0), started = progress.value("started", 0.0);
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const double seconds = started > 0 ? now - started : 0;
-  std::string line = "\r\033[K" + progress.value("state", "");
+  std::string line = "\r\033[K" + printable(progress.value("state", ""));
   if (const auto turn = progress.find("turn"); turn != progress.end() && turn->value("standing", "") == "waiting") {
     line += ": waits for its turn at the PFS, " + std::to_string(turn->value("ahead", 0U)) + " ahead";
     if (turn->contains("wait_seconds")) line += ", about " + format_seconds((*turn)["wait_seconds"].get<double>());
     world.err << line << std::flush;
     return;
   }
-  if (progress.contains("note")) line += ": " + progress["note"].get<std::string>();
+  if (progress.contains("note")) line += ": " + printable(progress["note"].get<std::string>());
   if (total > 0 && seconds > 0) {
     const double rate = done / seconds;
     line += ": " + format_bytes(static_cast<std::uint64_t>(done)) + " (" + std::to_string(static_cast<int>(100 * done / total)) + "%) in " + format_seconds(seconds) + " (" +

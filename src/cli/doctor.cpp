@@ -5,6 +5,7 @@
 #include <iostream>
 #include <string_view>
 
+#include "base/text.hpp"
 #include "cli/cli.hpp"
 
 namespace efs::cli {
@@ -13,8 +14,8 @@ namespace {
 void print(World& world, const Finding& finding) {
   std::string level = name_of(finding.level);
   level.resize(9, ' ');
-  world.out << level << finding.what << ": " << finding.text << "\n";
-  if (!finding.advice.empty()) world.out << "         -> " << finding.advice << "\n";
+  world.out << level << printable(finding.what) << ": " << printable(finding.text) << "\n";
+  if (!finding.advice.empty()) world.out << "         -> " << printable(finding.advice) << "\n";
 }
 
 Json to_json(const Finding& finding) {

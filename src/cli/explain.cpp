@@ -1,5 +1,6 @@
 #include <iostream>
 
+#include "base/text.hpp"
 #include "cli/cli.hpp"
 
 namespace efs::cli {
@@ -15,9 +16,9 @@ int explain(World& world, const FileArguments& a) {
     if (!answer) return report(world, answer.error());
     if (!answer->value("in_buffer", false)) code = exit_failure;
     if (world.json) all.push_back(*answer);
-    else world.out << answer->value("text", "");
+    else world.out << printable(answer->value("text", ""), true);
   }
-  if (world.json) world.out << (all.size() == 1 ? all.front() : all).dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  if (world.json) print_document(world, all.size() == 1 ? all.front() : all);
   return code;
 }
 

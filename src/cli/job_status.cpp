@@ -105,14 +105,12 @@ int job_status(World& world, unsigned job, const std::string& shared) {
   add_turns(all);
   const int code = code_of(all);
   if (world.json) {
-    world.out << Json{{"ok", code == exit_good}, {"job", job}, {"nodes", all}, {"exit", code}}.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    print_document(world, {{"ok", code == exit_good}, {"job", job}, {"nodes", all}, {"exit", code}});
     return code;
   }
   for (const auto& record : all) {
-    world.out << "job " << job << " on " << record.value("node", "?") << ": " << record.value("state", "?");
     const std::string text = record.value("turn", record.value("text", ""));
-    if (!text.empty()) world.out << ": " << text;
-    world.out << "\n";
+    world.out << "job " << job << " on " << printable(record.value("node", "?") + ": " + record.value("state", "?") + (text.empty() ? "" : ": " + text)) << "\n";
   }
   return code;
 }

@@ -112,7 +112,7 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   if (result && result->value("ok", false)) return *result;
   // It has cleaned up when it is gone. Where it could not be asked it ends because its starter did not stay.
   while (::waitpid(*pid, nullptr, 0) < 0 && errno == EINTR) {}
-  return std::unexpected(result ? report(world, {result->value("code", EIO), result->value("error", "start failed")}) : report(world, result.error()));
+  return std::unexpected(result ? report(world, error_in(*result, "start failed")) : report(world, result.error()));
 }
 
 }  // namespace efs::cli

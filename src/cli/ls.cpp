@@ -1,6 +1,7 @@
 #include <iomanip>
 #include <iostream>
 
+#include "base/json_text.hpp"
 #include "base/text.hpp"
 #include "cli/cli.hpp"
 
@@ -11,10 +12,10 @@ namespace {
 void print(std::ostream& out, const Json& item) {
   const std::string type = item.value("type", ""), staged = item.value("staged", "");
   const std::string state = item.value("dirty", false) ? "dirty" : staged == "out" ? "unloaded" : "clean";
-  out << std::left << std::setw(11) << item.value("class", "") << std::setw(9) << state << std::right << std::setw(11) << (type == "file" ? format_bytes(item.value("size", std::uint64_t{0})) : "-") << "  " << printable(item.value("path", ""));
+  out << std::left << std::setw(11) << printable(item.value("class", "")) << std::setw(9) << state << std::right << std::setw(11) << (type == "file" ? format_bytes(item.value("size", std::uint64_t{0})) : "-") << "  " << escaped(item.value("path", ""));
   if (type == "directory") out << "/";
-  if (item.contains("target")) out << " -> " << printable(item.value("target", ""));
-  if (item.contains("parts")) out << " (only " << item.value("parts", "") << ")";
+  if (item.contains("target")) out << " -> " << escaped(item.value("target", ""));
+  if (item.contains("parts")) out << " (only " << printable(item.value("parts", "")) << ")";
   out << "\n";
 }
 
@@ -28,7 +29,7 @@ int ls(World& world, const FileArguments& a) {
   std::string document = "[";  // printed when it is whole: an error takes its place
   const auto answer = ask(*instance, {{"verb", "ls"}, {"paths", a.paths}}, [&](const Json& part) {
     for (const auto& item : part.value("items", Json::array())) {
-      if (world.json) document += (document.size() > 1 ? "," : "") + item.dump(-1, ' ', false, Json::error_handler_t::replace);
+      if (world.json) document += (document.size() > 1 ? "," : "") + json_to_text(item);
       else print(world.out, item);
     }
   });

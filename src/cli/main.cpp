@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "base/standard_fds.hpp"
+#include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "config/site.hpp"
 
@@ -78,13 +79,13 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
       a.overrides.settings.emplace_back(text.substr(0, equals), text.substr(equals + 1));
     }
   }, "KEY=VALUE of any key of global-settings, see efs-job(5); can be repeated")->allow_extra_args(false);
+  verb.add_option("-u,--user", a.user, "the job's user (root only)");
   if (!starts) {
     verb.add_flag("--show", a.show, "show every value and where it comes from");
     return;
   }
   path("--trace", a.overrides.trace, "write a trace of every operation to this file; all I/O goes through the daemon then");
   verb.add_option("-o,--options", a.options, "mount options: nosuid,nodev,noexec,ro,mode=,fsname=,daemon-io,spin=,...");
-  verb.add_option("-u,--user", a.user, "the job's user (root only)");
   verb.add_option("--node", a.node, "NUMBER/NODES: which node of a job on several nodes this is")->check(is_node);
   verb.add_option("--interleaving", a.interleaving, "directory of the queue in which stagings take turns at the PFS")->envname("EFS_INTERLEAVING");
   verb.add_flag("-d,--debug", a.debug, "log more");
@@ -94,7 +95,7 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
 void use_site_runtime_directory(World& world, bool needs_job) {
   const auto site = efs::config::load_site(efs::config::surroundings_of_process({}));
   if (!site && !needs_job)
-    for (const auto& problem : site.error()) world.err << "efs: warning: " << to_string(problem, "") << "\n";
+    for (const auto& problem : site.error()) world.err << "efs: warning: " << efs::printable(to_string(problem, "")) << "\n";
   if (site && *site && !(*site)->runtime_dir.empty()) ::setenv("EFS_ROOT_RUNTIME_DIR", (*site)->runtime_dir.c_str(), 0);
 }
 

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <atomic>
 #include <iostream>
+#include <iterator>
 
 #include "base/boot.hpp"
 #include "base/memory.hpp"
 #include "cli/cli.hpp"
+#include "cli/grounds.hpp"
 #include "stage/paced_pfs.hpp"
 #include "stage/planner.hpp"
 
@@ -30,9 +32,7 @@ stage::Rooms rooms_of(const JobArguments& arguments, const config::JobConfig& co
   return rooms;
 }
 
-}  // namespace
-
-int plan(World& world, const JobArguments& arguments) {
+int show_plan(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
   if (!config) return config.error();
   if (!arguments.node_memory.empty() && !config::parse_size(arguments.node_memory)) return report(world, {EINVAL, arguments.node_memory + " is no size such as 4 GiB"}, exit_usage);
@@ -43,6 +43,7 @@ int plan(World& world, const JobArguments& arguments) {
   auto plan = stage::make_plan(*config, pfs, rooms_of(arguments, *config));
   if (!plan) return report(world, plan.error());
   if (arguments.at_submission) forgive_from_job(*config, *plan);
+  else std::ranges::move(problems_of_grounds(*config), std::back_inserter(plan->problems));
   const std::string no_takeover = no_takeover_reason(kernel_release());
   if (world.json) {
     if (arguments.brief) plan->entries.clear();
@@ -51,12 +52,18 @@ int plan(World& world, const JobArguments& arguments) {
     line["takeover"] = no_takeover.empty();
     if (!no_takeover.empty()) line["takeover_reason"] = no_takeover;
     if (arguments.show) line["values"] = values_of(*config);
-    world.out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    print_document(world, line);
   } else {
     if (arguments.show) show_values(world, *config);
     world.out << stage::describe(*plan) << "takeover: " << (no_takeover.empty() ? "a worker that dies is replaced, on this kernel" : "none: " + no_takeover) << "\n";
   }
   return plan->problems.empty() ? exit_good : exit_failure;
+}
+
+}  // namespace
+
+int plan(World& world, const JobArguments& arguments) {
+  return as_job_user(world, arguments, [&] { return show_plan(world, arguments); });
 }
 
 }  // namespace efs::cli

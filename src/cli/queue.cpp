@@ -6,6 +6,7 @@
 
 #include <iostream>
 
+#include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "queue/overview.hpp"
 
@@ -20,9 +21,9 @@ int show_queue(World& world, const std::string& directory) {
   if (world.json) {
     Json line = efs::queue::to_json(*overview);
     line["ok"] = overview->problem.empty();
-    world.out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    print_document(world, line);
   } else {
-    world.out << efs::queue::describe(*overview);
+    world.out << printable(efs::queue::describe(*overview), true);
   }
   return overview->problem.empty() ? exit_good : exit_failure;
 }

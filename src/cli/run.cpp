@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "base/text.hpp"
 #include "base/user.hpp"
 #include "cli/cli.hpp"
 
@@ -26,7 +27,7 @@ namespace {
   argv.push_back(nullptr);
   ::execvp(argv[0], argv.data());
   const int problem = errno;
-  const std::string text = "efs: " + command[0] + ": " + std::strerror(problem) + "\n";
+  const std::string text = "efs: " + printable(command[0]) + ": " + std::strerror(problem) + "\n";
   (void)!::write(2, text.data(), text.size());
   ::_exit(problem == ENOENT ? exit_not_found : exit_cannot_run);
 }

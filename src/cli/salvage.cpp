@@ -102,7 +102,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   Json answer{{"ok", true}, {"name", image->manifest.name}, {"store", image->directories.path}, {"left", image::name_of(image->manifest.left)}, {"restarted", image->rebooted}, {"files", holdings->files},
               {"bytes", holdings->bytes}, {"unsaved_files", holdings->unsaved_files}, {"unsaved_bytes", holdings->unsaved_bytes}};
   if (arguments.list) {
-    if (world.json) world.out << answer.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    if (world.json) print_document(world, answer);
     return exit_good;
   }
   std::string to = arguments.to.empty() ? image->config.results_dir : std::filesystem::absolute(arguments.to).lexically_normal().string();
@@ -126,7 +126,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
     answer["exit"] = code;
     answer["receipt"] = stage::to_json(receipt);
     if (trouble.empty()) answer["receipt_file"] = file;
-    world.out << answer.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    print_document(world, answer);
     return code;
   }
   (code == 0 ? world.out : world.err) << printable(stage::describe(receipt) + receipt.note, true) << "\n";
@@ -149,10 +149,8 @@ int check_image(World& world, const std::string& which, bool repair) {
   if (world.json) {
     Json findings = Json::array();
     for (const auto& finding : checked->findings) findings.push_back({{"severity", image::name_of(finding.severity)}, {"object", finding.object}, {"text", finding.text}});
-    world.out << Json{{"ok", code == exit_good}, {"exit", code}, {"store", checked->path}, {"records", checked->records}, {"files", checked->files}, {"directories", checked->directories}, {"others", checked->others},
-                      {"containers", checked->containers}, {"bytes", checked->bytes}, {"journal_bytes", checked->journal_bytes}, {"findings", findings}}
-                     .dump(-1, ' ', false, Json::error_handler_t::replace)
-              << "\n";
+    print_document(world, {{"ok", code == exit_good}, {"exit", code}, {"store", checked->path}, {"records", checked->records}, {"files", checked->files}, {"directories", checked->directories}, {"others", checked->others},
+                            {"containers", checked->containers}, {"bytes", checked->bytes}, {"journal_bytes", checked->journal_bytes}, {"findings", findings}});
     return code;
   }
   for (const auto& finding : checked->findings) world.out << image::name_of(finding.severity) << ": " << printable(finding.object) << ": " << printable(finding.text, true) << "\n";

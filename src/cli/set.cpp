@@ -9,7 +9,7 @@ int set(World& world, const FileArguments& a) {
   if (!instance) return report(world, instance.error());
   const auto answer = ask(*instance, {{"verb", "set"}, {"class", a.file_class}, {"paths", a.paths}});
   if (!answer) return report(world, answer.error());
-  if (world.json) world.out << answer->dump() << "\n";
+  if (world.json) print_document(world, *answer);
   return exit_good;
 }
 

@@ -49,6 +49,9 @@ Json status_of(const control::Instance& instance) {
 
 namespace {
 
+// A text of the instance's for a person: names in it may hold anything.
+std::string shown(const Json& json, const char* key, const char* otherwise = "") { return escaped(json.value(key, otherwise)); }
+
 void print_counters(std::ostream& out, const Json& c) {
   const auto number = [&](const char* key) { return c.value(key, std::uint64_t{0}); };
   out << "  requests " << number("requests") << " (" << number("errors") << " errors), opens " << number("opens") << " (" << number("passthrough_opens") << " passthrough)\n"
@@ -57,36 +60,36 @@ void print_counters(std::ostream& out, const Json& c) {
 
 void print_backends(std::ostream& out, const Json& s) {
   for (const auto& one : s["backends"]) {
-    out << "  backend  " << one.value("id", "") << ": " << one.value("description", "") << ", used " << format_bytes(one.value("used", std::uint64_t{0})) << " of " << format_bytes(one.value("capacity", std::uint64_t{0}))
+    out << "  backend  " << shown(one, "id") << ": " << shown(one, "description") << ", used " << format_bytes(one.value("used", std::uint64_t{0})) << " of " << format_bytes(one.value("capacity", std::uint64_t{0}))
         << (one.value("io", "") != s.value("io", "") ? ", I/O by the daemon" : "") << (one.value("new_files", false) ? "; new files" : "") << (one.value("journal", false) ? "; the journal" : "") << "\n";
   }
-  out << "  survives no more than " << s.value("durability", "") << " does, all together\n";
+  out << "  survives no more than " << shown(s, "durability") << " does, all together\n";
 }
 
 std::string wait_of(const Json& turn) {
-  std::string text = "waits to stage " + turn.value("direction", "") + ", " + std::to_string(turn.value("ahead", 0U)) + " ahead";
+  std::string text = "waits to stage " + shown(turn, "direction") + ", " + std::to_string(turn.value("ahead", 0U)) + " ahead";
   if (turn.contains("wait_seconds")) text += ", about " + format_seconds(turn["wait_seconds"].get<double>());
   return text;
 }
 
-void print(std::ostream& out, const Json& s) {
-  out << s.value("name", "?") << ": " << s.value("state", "?") << "\n";
+void print_status(std::ostream& out, const Json& s) {
+  out << shown(s, "name", "?") << ": " << shown(s, "state", "?") << "\n";
   if (s.contains("error")) {
-    const std::string text = s["error"].get<std::string>();
+    const std::string text = printable(s["error"].get<std::string>(), true);
     out << "  " << text << (text.ends_with('\n') ? "" : "\n");
   }
   if (s.contains("left")) {
-    const std::string name = s.value("name", "?");
-    out << "  job file " << s.value("job_file", "") << "\n  store    " << s.value("store", "") << " (" << s.value("left", "") << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n  go on: efs start; bring out: efs salvage " << name
+    const std::string name = shown(s, "name", "?");
+    out << "  job file " << shown(s, "job_file") << "\n  store    " << shown(s, "store") << " (" << shown(s, "left") << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n  go on: efs start; bring out: efs salvage " << name
         << "; remove: efs clean " << name << "\n";
   }
   if (s.value("read_only", false)) out << "  THE STORE HAS FAILED: files can be read and are staged out by efs stop, and nothing can be changed; the log says why\n";
   if (const auto deaths = s.value("takeovers", 0U); deaths > 0) out << "  takeovers " << deaths << " (its worker died and was replaced; the log says why)\n";
-  if (!s.value("takeover", true)) out << "  takeover none: " << s.value("takeover_reason", "") << "\n";
-  if (s.contains("mount")) out << "  mount    " << s["mount"].get<std::string>() << "\n  job file " << s.value("job_file", "") << "\n  log      " << s.value("log", "") << "\n";
+  if (!s.value("takeover", true)) out << "  takeover none: " << shown(s, "takeover_reason") << "\n";
+  if (s.contains("mount")) out << "  mount    " << shown(s, "mount") << "\n  job file " << shown(s, "job_file") << "\n  log      " << shown(s, "log") << "\n";
   if (s.contains("backends")) print_backends(out, s);
-  else if (s.contains("backend")) out << "  backend  " << s["backend"].get<std::string>() << "\n";
-  if (s.contains("io")) out << "  I/O      " << s["io"].get<std::string>() << (s.contains("io_reason") ? " (" + s["io_reason"].get<std::string>() + ")" : "") << "\n";
+  else if (s.contains("backend")) out << "  backend  " << shown(s, "backend") << "\n";
+  if (s.contains("io")) out << "  I/O      " << shown(s, "io") << (s.contains("io_reason") ? " (" + shown(s, "io_reason") + ")" : "") << "\n";
   if (s.contains("capacity")) out << "  used     " << format_bytes(s["used"].get<std::uint64_t>()) << " of " << format_bytes(s["capacity"].get<std::uint64_t>()) << "\n";
   if (s.contains("staged_in")) {
     const Json& in = s["staged_in"];
@@ -97,11 +100,11 @@ void print(std::ostream& out, const Json& s) {
   if (s.contains("turn")) {
     const Json& turn = s["turn"];
     const std::string standing = turn.value("standing", "");
-    out << "  turn     " << (standing == "waiting" ? wait_of(turn) : standing == "holds" ? "has its turn" : "goes without a turn: " + turn.value("reason", "")) << "\n";
+    out << "  turn     " << (standing == "waiting" ? wait_of(turn) : standing == "holds" ? "has its turn" : "goes without a turn: " + shown(turn, "reason")) << "\n";
   }
   if (s.contains("counters")) print_counters(out, s["counters"]);
   for (const char* key : {"trace", "access_log"})
-    if (s.contains(key)) out << "  " << (key[0] == 't' ? "trace    " : "accesses ") << s[key].value("file", "") << (s[key].contains("error") ? " ended: " + s[key]["error"].get<std::string>() : "") << "\n";
+    if (s.contains(key)) out << "  " << (key[0] == 't' ? "trace    " : "accesses ") << shown(s[key], "file") << (s[key].contains("error") ? " ended: " + shown(s[key], "error") : "") << "\n";
   const std::string state = s.value("state", "");
   if (state == "staging-in" || state == "staging-out")
     out << "  moved    " << format_bytes(s.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(s.value("bytes_total", std::uint64_t{0})) << (s.contains("eta_seconds") ? ", about " + format_seconds(s["eta_seconds"].get<double>()) + " left" : "") << "\n";
@@ -110,7 +113,7 @@ void print(std::ostream& out, const Json& s) {
     const Json& task = tasks[i];
     const std::string how = task.value("task_state", "");
     if (how != "pending" && how != "running" && i + 5 < tasks.size()) continue;  // of those that have ended the last few
-    out << "  task     " << task.value("task", 0) << ": " << task.value("kind", "") << " of " << task.value("what", "") << ": " << how;
+    out << "  task     " << task.value("task", 0) << ": " << shown(task, "kind") << " of " << shown(task, "what") << ": " << printable(how);
     const Json turn = task.value("turn", Json::object());
     if (turn.value("standing", "") == "waiting") out << ", " << wait_of(turn);
     else if (how == "running") out << ", " << format_bytes(task.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(task.value("bytes_total", std::uint64_t{0}));
@@ -132,9 +135,9 @@ int status(World& world, const std::string& which) {
   Json all = Json::array();
   for (const auto& instance : shown) all.push_back(status_of(instance));
   if (world.json) {
-    world.out << (which.empty() ? all : all.front()).dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    print_document(world, which.empty() ? all : all.front());
   } else {
-    for (const auto& one : all) print(world.out, one);
+    for (const auto& one : all) print_status(world.out, one);
     if (all.empty()) world.out << "no instance is running\n";
   }
   for (const auto& one : all)

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -7,6 +8,7 @@
 #include <iostream>
 
 #include "base/mounts.hpp"
+#include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "cli/holders.hpp"
 
@@ -22,13 +24,13 @@ std::string mount_of(const control::Instance& instance) {
 }
 
 Error busy_error(const control::Instance& instance, const Json& answer) {
-  std::string text = answer.value("error", "");
+  std::string text = printable(answer.value("error", ""), answer.value("lines", false));
   if (const std::string mount = mount_of(instance); !mount.empty()) {
     const auto holders = holders_of(mount);
-    for (const auto& holder : holders) text += "\n  " + holder;
-    text += holders.empty() ? "\n  by processes that you may not look into" : "";
+    for (const auto& holder : holders) text += "\n  " + escaped(holder);
+    text += holders.empty() ? "\n  by what you may not look into: processes of others, or in another mount namespace" : "";
   }
-  return {EBUSY, text + "\nEnd them (or leave the directory) and run efs stop again; nothing was lost"};
+  return {EBUSY, text + "\nEnd them (or leave the directory, unmount, detach) and run efs stop again; nothing was lost", true};
 }
 
 // A second place would keep the file system alive behind our back, and the daemon waiting for its end: a bind mount, or
@@ -100,15 +102,19 @@ std::string why_not(const control::Instance& instance) {
 
 }  // namespace
 
-Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments) {
+Stopped stop_instance(World& world, const control::Instance& given, const StopArguments& arguments) {
+  control::Instance instance = given;
+  std::error_code gone;
+  if (auto directory = std::filesystem::absolute(given.directory, gone); !gone) instance.directory = std::move(directory);
   const auto failed = [&](const Error& error) { return Stopped{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
   if (const Status single = refuse_second_place(instance); !single) return failed(single.error());
+  if (::chdir("/") != 0) return failed({errno, "/"});  // or this process would be what keeps the mount busy
   const UniqueFd lock(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"cut_off", arguments.cut_off}, {"merge", arguments.merge}, {"receipt", world.json && !arguments.brief}});
   if (!answer) return failed(answer.error());
   if (!answer->value("ok", false)) {
     if (answer->value("code", 0) == EBUSY) return failed(busy_error(instance, *answer));
-    return failed({answer->value("code", EIO), answer->value("error", "stop failed")});
+    return failed(error_in(*answer, "stop failed"));
   }
   const int code = answer->value("exit", 0);
   if (answer->contains("image") && answer->contains("summary")) name_salvage((*answer)["summary"].get_ref<std::string&>(), instance.name);
@@ -116,10 +122,10 @@ Stopped stop_instance(World& world, const control::Instance& instance, const Sto
   if (!answer->value("kept", false)) wait_for_end(lock);
   if (!world.json && answer->contains("summary")) {
     const std::string summary = (*answer)["summary"].get<std::string>();
-    (code == 0 ? world.out : world.err) << summary;
-    if (answer->contains("receipt_file")) world.out << "receipt: " << (*answer)["receipt_file"].get<std::string>() << "\n";
-    if (answer->value("kept", false)) world.err << ways_out(instance.name, has_line(summary, "  conflict: ", ""));
-    if (answer->contains("image")) world.err << ways_on(instance.name, (*answer)["image"].get<std::string>(), summary);
+    (code == 0 ? world.out : world.err) << printable(summary, true);
+    if (answer->contains("receipt_file")) world.out << "receipt: " << escaped((*answer)["receipt_file"].get<std::string>()) << "\n";
+    if (answer->value("kept", false)) world.err << ways_out(escaped(instance.name), has_line(summary, "  conflict: ", ""));
+    if (answer->contains("image")) world.err << ways_on(escaped(instance.name), escaped((*answer)["image"].get<std::string>()), summary);
   }
   return {code, std::move(*answer)};
 }

@@ -49,7 +49,7 @@ void print_head(std::ostream& out, bool rates) {
 void print_row(std::ostream& out, const Look& now, const Look* before) {
   const Json& s = now.status;
   const bool has_space = s.contains("capacity");
-  out << std::left << std::setw(20) << s.value("name", "?").substr(0, 19) << std::setw(13) << s.value("state", "?") << std::setw(13) << s.value("io", "-") << std::right << std::setw(11)
+  out << std::left << std::setw(20) << escaped(s.value("name", "?")).substr(0, 19) << std::setw(13) << printable(s.value("state", "?")) << std::setw(13) << printable(s.value("io", "-")) << std::right << std::setw(11)
       << (has_space ? format_bytes(s["used"].get<std::uint64_t>()) : "-") << std::setw(11) << (has_space ? format_bytes(s["capacity"].get<std::uint64_t>()) : "-") << std::setw(9) << staged(s) << std::setw(10)
       << rate(now, before, "requests") << std::setw(9) << rate(now, before, "opens") << std::setw(12) << format_bytes(rate(now, before, "read_bytes")) << std::setw(12) << format_bytes(rate(now, before, "written_bytes"))
       << std::setw(8) << counter(s, "errors") << "\n";
@@ -75,7 +75,7 @@ int top(World& world, const TopArguments& arguments) {
     if (world.json) {
       Json all = Json::array();
       for (const auto& [directory, look] : now) all.push_back(look.status);
-      world.out << all.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+      print_document(world, all);
       return exit_good;
     }
     if (!once) world.out << "\033[H\033[2J";

@@ -11,7 +11,7 @@ int unload(World& world, const FileArguments& a) {
   if (!answer) return report(world, answer.error());
   const auto task = answer->value("task", std::uint64_t{0});
   if (a.wait) return finish_task(world, *instance, task);
-  if (world.json) world.out << answer->dump() << "\n";
+  if (world.json) print_document(world, *answer);
   else world.out << task << "\n";
   return exit_good;
 }

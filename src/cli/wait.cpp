@@ -18,15 +18,15 @@ Finished finish(World& world, const control::Instance& instance, std::uint64_t t
   const auto failed = [&](const Error& error) { return Finished{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
   auto answer = ask_until_answered(world, instance, {{"verb", "wait-task"}, {"task", task}});
   if (!answer) return failed(answer.error());
-  if (!answer->value("ok", false)) return failed({answer->value("code", EIO), answer->value("error", "failed")});
+  if (!answer->value("ok", false)) return failed(error_in(*answer, "failed"));
   answer->erase("event");
   const Json outcome = answer->value("outcome", Json::object());
   const bool good = outcome.value("ok", false);
   const int code = good ? exit_good : outcome.value("exit", static_cast<int>(exit_failure));
   if (world.json) return {code, std::move(*answer)};
-  std::string text = "task " + std::to_string(task) + ": " + answer->value("kind", "") + " " + answer->value("task_state", "");
-  if (outcome.contains("summary")) text += ": " + outcome.value("summary", "");
-  else if (!good) text += ": " + outcome.value("error", "") + "\n";
+  std::string text = "task " + std::to_string(task) + ": " + printable(answer->value("kind", "") + " " + answer->value("task_state", ""));
+  if (outcome.contains("summary")) text += ": " + printable(outcome.value("summary", ""), true);
+  else if (!good) text += ": " + printable(outcome.value("error", ""), outcome.value("lines", false)) + "\n";
   else
     text += ": " + std::to_string(outcome.value("files", 0)) + " files (" + format_bytes(outcome.value("bytes", std::uint64_t{0})) + ") in " + format_seconds(outcome.value("seconds", 0.0)) +
             (outcome.value("already", 0) > 0 ? ", " + std::to_string(outcome.value("already", 0)) + " were there already" : "") + "\n";

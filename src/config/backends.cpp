@@ -46,7 +46,7 @@ Backend read_backend(const Section& section, ProblemList& problems) {
     read_daxfs(section, backend, problems);
   }
   if (const auto* capacity = section.find("capacity"); capacity && capacity->text != "all") {
-    backend.capacity = read_size(section, "capacity", 1, no_limit, problems);
+    backend.capacity = read_size(section, "capacity", smallest_capacity, no_limit, problems);
   }
   backend.segment_size = read_size(section, "segment-size", smallest_segment, largest_segment, problems).value_or(backend.segment_size);
   if (backend.segment_size % page != 0) {

@@ -52,6 +52,13 @@ const Resource* first_list(const JobConfig& config) {
   return list == config.resources.end() ? nullptr : &*list;
 }
 
+// The deepest destination of a list that is `path` or holds it.
+auto listed_place(const JobConfig& config, std::string_view path) {
+  auto found = config.listed.end();
+  if (!config.listed.empty()) (void)deepest_match(path, [&](auto part) { return (found = config.listed.find(std::string(part))) != config.listed.end(); });
+  return found;
+}
+
 }  // namespace
 
 std::string_view place_of(const JobConfig& config, const Resource& resource) {
@@ -67,6 +74,10 @@ std::string source_of(const JobConfig& config, std::string_view path) {
   for (const auto& resource : config.resources) {
     if (resource.is_list || resource.is_glob || !holds(resource)) continue;
     if (owner == nullptr || place_of(config, resource).size() > place_of(config, *owner).size()) owner = &resource;
+  }
+  if (const auto listed = listed_place(config, path); listed != config.listed.end() && (owner == nullptr || listed->first.size() > place_of(config, *owner).size())) {
+    const auto below = part_below(path, listed->first);
+    return listed->second + (listed->second.empty() || below.empty() ? "" : "/") + std::string(below);
   }
   if (owner == nullptr || owner->as.empty()) return std::string(path);
   const std::string source(part_below(owner->path, config.root_dir));

@@ -125,6 +125,7 @@ struct JobConfig {
   std::size_t new_files = 0;               // of backends: where new files go that no rule sends elsewhere
   OnFull on_full = OnFull::error;
   std::vector<Resource> resources;
+  std::map<std::string, std::string> listed;  // destinations of lists, relative to mount_dir, and what is there, relative to root_dir: of the plan, not of the file
   std::vector<OutputRule> outputs;
   std::vector<EffectiveValue> effective;  // for people
   Circumstances circumstances;            // where load_for_user() or reload() made it

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/text.hpp"
+
 namespace efs::config {
 
 void ProblemList::add(Mark mark, std::string text, std::string suggestion) {
@@ -18,15 +20,10 @@ std::vector<Problem> ProblemList::take_sorted() {
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t longest = 60;
-  std::string result = "'";
   std::size_t end = std::min(text.size(), longest);
   // A cut must not split a UTF-8 sequence: continuation bytes are 10xxxxxx.
   while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  for (const char c : text.substr(0, end)) {
-    const auto byte = static_cast<unsigned char>(c);
-    result += byte < 0x20 || byte == 0x7F ? '?' : c;
-  }
-  return result + (end < text.size() ? "...'" : "'");
+  return "'" + printable(text.substr(0, end)) + (end < text.size() ? "...'" : "'");
 }
 
 std::string to_string(const Problem& problem, std::string_view file) {

@@ -31,7 +31,7 @@ class ProblemList {
   std::vector<Problem> problems_;
 };
 
-/// `text` in single quotes for a message: control characters as '?', cut after some sixty bytes.
+/// `text` in single quotes for a message: what controls a terminal in octal, cut after some sixty bytes.
 std::string in_quotes(std::string_view text);
 
 }  // namespace efs::config

@@ -79,7 +79,7 @@ void read_list(const Section& section, Resource& resource, const JobConfig& conf
     if (section.find(key)) problems.add(section.mark_of(key), in_quotes(key) + " does not go with 'list'", why);
   };
   refuse("path", "make two resources of it");
-  refuse("as", "what a list names keeps its place below root-dir");
+  refuse("as", "write the destination behind the path, in the line of the list");
   refuse("distribute", "every node gets what a list names");
   refuse("from-job", "a list is read when the job is submitted, too");
   const auto* value = section.find("list");

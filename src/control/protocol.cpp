@@ -3,12 +3,14 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <string_view>
+
+#include "base/json_text.hpp"
 
 namespace efs::control {
 
 Status send_line(int socket, const Json& line, std::size_t most) {
-  // File names need not be UTF-8; JSON must.
-  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text = json_to_text(line) + "\n";
   if (text.size() > most) return fail(E2BIG, "the request is " + std::to_string(text.size()) + " bytes long, and an instance takes " + std::to_string(most) + " at most: name fewer or shorter paths, or a directory or a pattern");
   std::size_t sent = 0;
   while (sent < text.size()) {
@@ -24,7 +26,7 @@ Result<Json> LineReader::next() {
   std::size_t searched = 0;
   while (true) {
     if (const auto end = pending_.find('\n', searched); end != std::string::npos) {
-      const Json line = Json::parse(pending_.substr(0, end), nullptr, false);
+      const Json line = json_from_text(std::string_view(pending_).substr(0, end));
       pending_.erase(0, end + 1);
       if (!line.is_object()) return fail(EPROTO, "control socket: not a JSON object");
       return line;
@@ -52,7 +54,9 @@ Json result_line(Json fields) {
 }
 
 Json error_line(const Error& error, int exit_code) {
-  return {{"event", "result"}, {"ok", false}, {"code", error.code}, {"error", describe(error)}, {"exit", exit_code}};
+  Json line{{"event", "result"}, {"ok", false}, {"code", error.code}, {"error", describe(error)}, {"exit", exit_code}};
+  if (error.lines) line["lines"] = true;
+  return line;
 }
 
 }  // namespace efs::control

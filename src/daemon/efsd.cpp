@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "base/user.hpp"
 #include "config/load.hpp"
 #include "config/mount_options.hpp"
@@ -273,13 +274,13 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
 int efsd(int argc, char** argv) {
   auto arguments = parse_arguments(argc, argv);
   if (!arguments) {
-    std::fprintf(stderr, "efsd: %s\n", describe(arguments.error()).c_str());
+    std::fprintf(stderr, "efsd: %s\n", printable(describe(arguments.error())).c_str());
     return 2;
   }
   (void)log::setup("", arguments->debug ? "debug" : "warn");
   const auto refuse = [&](const Error& error) {
     tell(arguments->ready_fd, describe(error));
-    if (arguments->ready_fd < 0) std::fprintf(stderr, "efsd: %s\n", describe(error).c_str());
+    if (arguments->ready_fd < 0) std::fprintf(stderr, "efsd: %s\n", printable(describe(error)).c_str());
     return 1;
   };
   auto mount = config::parse_mount_options(arguments->options);

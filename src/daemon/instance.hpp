@@ -102,6 +102,8 @@ class Instance {
   Status prepare_mount_point();
   Status open_filesystem(bool takeover);
   Status plan_and_stage_in();
+  Status keep_listed(std::map<std::string, std::string> listed);
+  void inherit_listed();
   /// Bytes that the cache can give up for this job: where both have all of one file system.
   std::uint64_t spare_in_cache();
   Status subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);

@@ -55,7 +55,7 @@ Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const std:
   if (::mkdirat(made.directory.get(), "store", 0700) != 0 && errno != EEXIST) return fail_errno(path + "/store");
   made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!made.store) return fail_errno(path + "/store");
-  for (const char* left : {"control.sock", "parts"}) ::unlinkat(made.directory.get(), left, 0);
+  for (const char* left : {"control.sock", "parts", "listed"}) ::unlinkat(made.directory.get(), left, 0);
   made.was_there = true;
   return made;
 }
@@ -97,7 +97,7 @@ void remove_instance_directory(InstanceDirectory& made, const std::string& name)
 }
 
 void leave_instance_directory(const InstanceDirectory& made) {
-  for (const char* name : {"control.sock", "job.yaml", "status.json", "status.json.efs-partial", "parts", "parts.efs-partial", "tasks"}) ::unlinkat(made.directory.get(), name, 0);
+  for (const char* name : {"control.sock", "job.yaml", "status.json", "status.json.efs-partial", "parts", "parts.efs-partial", "listed", "listed.efs-partial", "tasks"}) ::unlinkat(made.directory.get(), name, 0);
 }
 
 }  // namespace efs::daemon

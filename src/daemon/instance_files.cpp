@@ -40,7 +40,7 @@ Json outcome_of(const stage::LoadReport& report) {
 
 Json outcome_of(const stage::Receipt& receipt, bool cancelled) {
   const int exit = stage::exit_code(receipt);
-  Json line = exit == 0 ? control::result_line() : control::error_line({cancelled ? ECANCELED : stage::error_code(receipt), stage::describe_unload(receipt)}, exit);
+  Json line = exit == 0 ? control::result_line() : control::error_line({cancelled ? ECANCELED : stage::error_code(receipt), stage::describe_unload(receipt), true}, exit);
   line["summary"] = stage::describe_unload(receipt);
   line["receipt"] = stage::to_json(receipt);
   return line;

@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
+#include "base/json_text.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "base/thread.hpp"
@@ -39,8 +42,8 @@ std::function<std::optional<unsigned>(const std::string&)> placement_of(const co
 
 Status stuck(const std::string& name, const std::vector<stage::PlanProblem>& problems) {
   std::string text = "the job cannot go on with what an earlier instance left:";
-  for (const auto& problem : problems) text += "\n  " + problem.path + ": " + problem.reason;
-  return fail(EEXIST, text + "\nMake them on the PFS what they were; or bring the results out (efs salvage " + name + " --to DIRECTORY), remove what is left (efs clean " + name + ") and start afresh");
+  for (const auto& problem : problems) text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
+  return fail_lines(EEXIST, text + "\nMake them on the PFS what they were; or bring the results out (efs salvage " + escaped(name) + " --to DIRECTORY), remove what is left (efs clean " + escaped(name) + ") and start afresh");
 }
 
 /// Nothing where no dead mount is.
@@ -139,6 +142,7 @@ Status Instance::take_over() {
   EFS_TRY(open_watchers());
   keep_image_ = true;  // until a stop says otherwise
   EFS_TRY(open_store());
+  inherit_listed();
   if (!store_.left) return fail(ENOENT, "the predecessor's store " + store_.path + " is gone");
   EFS_TRY(open_filesystem(true));
   auto connection = supervisor_.resume();
@@ -226,9 +230,10 @@ Status Instance::plan_and_stage_in() {
   if (available && plan->needed > *available && cache_) cache_->give_up(plan->needed - *available);
   if (!plan->problems.empty()) {
     std::string text = "the job cannot start:";
-    for (const auto& problem : plan->problems) text += "\n  " + problem.path + ": " + problem.reason;
-    return fail(EINVAL, text);
+    for (const auto& problem : plan->problems) text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
+    return fail_lines(EINVAL, text);
   }
+  EFS_TRY(keep_listed(std::move(plan->listed)));
   if (!plan->parts.empty()) EFS_TRY(replace_file(options_.directory + "/parts", stage::lines_of(plan->parts), 0600));
   if (store_.left) EFS_TRY(subtract_what_is_there(*plan, staging));
   enter(State::staging_in);
@@ -241,6 +246,20 @@ Status Instance::plan_and_stage_in() {
   MutexLock lock(mutex_);
   staged_in_ = {.files = report.files, .bytes = report.bytes, .files_reused = report.reused_files, .bytes_reused = report.reused_bytes};
   return {};
+}
+
+// A successor does not read the lists again: they may have changed, and the PFS may hang.
+Status Instance::keep_listed(std::map<std::string, std::string> listed) {
+  options_.config.listed = std::move(listed);
+  return options_.config.listed.empty() ? Status{} : replace_file(options_.directory + "/listed", json_to_text(options_.config.listed), 0600);
+}
+
+void Instance::inherit_listed() {
+  std::ifstream file(options_.directory + "/listed", std::ios::binary);
+  if (!file) return;
+  const auto json = json_from_text(std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()));
+  for (const auto& [place, source] : json.items())
+    if (source.is_string()) options_.config.listed[place] = source.get<std::string>();
 }
 
 std::uint64_t Instance::spare_in_cache() {

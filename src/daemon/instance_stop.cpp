@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "base/memory.hpp"
+#include "base/text.hpp"
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
 #include "image/image.hpp"
@@ -308,7 +309,7 @@ bool Instance::stage_out(const StopRequest& request) {
   if (over && !keep_image_) note_over();
   if (over && keep_image_) {
     if (const Status left = leave_image(code == 0 ? image::Left::kept : image::Left::unsaved); !left) {
-      outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + describe(left.error());
+      outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));
       if (code == 0) code = 1;
     }
   }
@@ -334,11 +335,11 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
     if (written) {
       outcome["receipt_file"] = path;
     } else {
-      note += "The receipt could not be written: " + path + ": " + describe(there.error()) + "\n";
+      note += "The receipt could not be written: " + escaped(path) + ": " + printable(describe(there.error())) + "\n";
       const std::string second = options_.directory + "/receipt.json";
       if (stage::write_receipt(receipt, second, stage::posix_pfs())) {
         outcome["receipt_file"] = second;
-        note += "Meanwhile it is here: " + second + "\n";
+        note += "Meanwhile it is here: " + escaped(second) + "\n";
       } else {
         names = stage::names_shown_without_receipt;
       }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/json_text.hpp"
 #include "base/log.hpp"
 #include "base/memory.hpp"
 #include "base/thread.hpp"
@@ -62,7 +63,7 @@ Status StatusFile::write() {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   stamped["updated"] = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec / 1'000'000) / 1000;
-  EFS_TRY(replace_file(path_, stamped.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", mode_));
+  EFS_TRY(replace_file(path_, json_to_text(stamped, 2) + "\n", mode_));
   written_ = std::move(document);
   is_running_ = written_.value("state", "") == "running";
   return {};

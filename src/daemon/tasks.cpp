@@ -11,6 +11,7 @@
 #include <exception>
 #include <fstream>
 
+#include "base/json_text.hpp"
 #include "base/log.hpp"
 #include "base/memory.hpp"
 #include "base/thread.hpp"
@@ -55,7 +56,7 @@ void Tasks::inherit(bool successor) {
   const MutexLock lock(mutex_);
   std::ifstream lines(successor ? book_path_ : "");
   for (std::string text; std::getline(lines, text);) {
-    const Json line = Json::parse(text, nullptr, false);
+    const Json line = json_from_text(text);
     if (!line.is_object()) continue;
     if (line.contains("ended")) {
       tasks_.erase(line.value("ended", std::uint64_t{0}));
@@ -79,7 +80,7 @@ void Tasks::inherit(bool successor) {
 
 void Tasks::note(const Json& line) {
   if (!book_) return;
-  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text = json_to_text(line) + "\n";
   (void)!::write(book_.get(), text.data(), text.size());  // without it the task is unknown to a successor
 }
 

@@ -47,7 +47,7 @@ class Listed {
     for (const auto& resource : config_.resources) {
       const auto text = resource.is_list ? read_list(posix_pfs(), resource.path) : fail(ENOENT);
       if (!text) continue;
-      for (auto& input : parse_list(*text, config_.root_dir).inputs) named_.insert(std::move(input.path));
+      for (auto& input : parse_list(*text, config_.root_dir, config_.mount_dir, config_.in_place).inputs) named_.insert(std::move(input.as.empty() ? input.path : input.as));
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <optional>
 
 namespace efs::stage {
 namespace {
@@ -35,11 +36,11 @@ Result<std::vector<std::string>> words_of(std::string_view line) {
   }
 }
 
-/// Relative to root-dir, without needless slashes and "."; the reason where it is no path below it.
-Result<std::string> path_below(std::string_view given, const std::string& root_dir) {
+/// Relative to `top`, which the job file calls `key`, without needless slashes and "."; the reason where it is no path below it.
+Result<std::string> path_below(std::string_view given, const std::string& top, const char* key) {
   if (given.starts_with('/')) {
-    const std::string prefix = root_dir == "/" ? root_dir : root_dir + "/";
-    if (given != root_dir && !given.starts_with(prefix)) return fail(EINVAL, "is not below root-dir " + root_dir);
+    const std::string prefix = top == "/" ? top : top + "/";
+    if (given != top && !given.starts_with(prefix)) return fail(EINVAL, std::string("is not below ") + key + " " + top);
     given.remove_prefix(std::min(prefix.size(), given.size()));
   }
   std::string path;
@@ -56,34 +57,46 @@ Result<std::string> path_below(std::string_view given, const std::string& root_d
   return path;
 }
 
-Result<std::string> path_in(std::string_view line, const std::string& root_dir) {
+struct Places {
+  const std::string& root_dir;
+  const std::string& mount_dir;
+  bool in_place;
+};
+
+/// What the line names; nothing where it is blank or a comment.
+Result<std::optional<ListedInput>> input_in(std::string_view line, const Places& places) {
   if (line.contains('\0')) return fail(EINVAL, "holds a NUL character: a list is a text file");
   if (line.ends_with('\r')) return fail(EINVAL, "ends with a carriage return; convert the list to Unix line ends");
   auto words = words_of(line);
   if (!words) return std::unexpected(words.error());
-  if (words->empty()) return std::string();
-  if (words->size() > 1) {
-    return fail(EINVAL, "names a second path; inputs keep their place below root-dir, so no destination can be given (a path that holds blanks goes in double quotes)");
-  }
-  auto path = path_below(words->front(), root_dir);
-  if (!path) return fail(path.error().code, words->front().substr(0, 200) + " " + path.error().what);
-  return path->empty() ? "." : *path;
+  if (words->empty()) return std::nullopt;
+  if (words->size() > 2) return fail(EINVAL, "names a third path; a line has a path and perhaps its destination (a path that holds blanks goes in double quotes)");
+  const auto refused = [](const std::string& word, const Error& error) { return fail(error.code, word.substr(0, 200) + " " + error.what); };
+  auto path = path_below(words->front(), places.root_dir, "root-dir");
+  if (!path) return refused(words->front(), path.error());
+  if (words->size() == 1) return ListedInput{.path = std::move(*path)};
+  auto as = path_below(words->back(), places.mount_dir, "mount-dir");
+  if (!as) return refused("the destination " + words->back(), as.error());
+  if (*as == *path) return ListedInput{.path = std::move(*path)};
+  if (as->empty()) return refused("the destination " + words->back(), {EINVAL, "is the mount point itself; name a path below it"});
+  if (places.in_place) return refused("the destination " + words->back(), {EINVAL, "does not go with in-place: a result would not go to where its input is; name a results-dir"});
+  return ListedInput{.path = std::move(*path), .as = std::move(*as)};
 }
 
 }  // namespace
 
-InputList parse_list(std::string_view text, const std::string& root_dir) {
+InputList parse_list(std::string_view text, const std::string& root_dir, const std::string& mount_dir, bool in_place) {
   InputList list;
   std::size_t more = 0;
   int number = 0;
   for (std::size_t at = 0; at < text.size();) {
     const auto end = std::min(text.find('\n', at), text.size());
-    auto path = path_in(text.substr(at, end - at), root_dir);
+    auto input = input_in(text.substr(at, end - at), {root_dir, mount_dir, in_place});
     at = end + 1;
     ++number;
-    if (!path && list.problems.size() < most_problems) list.problems.push_back({path.error().what, number});
-    else if (!path) ++more;
-    else if (!path->empty()) list.inputs.push_back({*path == "." ? std::string() : std::move(*path), number});
+    if (!input && list.problems.size() < most_problems) list.problems.push_back({input.error().what, number});
+    else if (!input) ++more;
+    else if (*input) list.inputs.push_back({.path = std::move((*input)->path), .as = std::move((*input)->as), .line = number});
   }
   if (more > 0) list.problems.push_back({std::to_string(more) + " more lines like those before", number});
   return list;

@@ -69,12 +69,12 @@ Json absent(const config::JobConfig& config, const std::string& name, fs::Stagin
   const std::string there = (config.root_dir == "/" ? "" : config.root_dir) + "/" + config::source_of(config, name);
   const auto attributes = pfs.lstat(AT_FDCWD, there);
   Json answer{{"path", name}, {"in_buffer", false}, {"on_pfs", attributes.has_value()}};
-  std::string text = name + ": not in the buffer\n";
-  if (attributes) text += "  on the PFS   " + std::string(type_of(attributes->st_mode)) + ", " + format_bytes(static_cast<std::uint64_t>(attributes->st_size)) + ": " + there + "\n  to get it    efs load " + name + "\n";
-  else text += "  on the PFS   no: " + there + ": " + describe(attributes.error()) + "\n";
+  std::string text = escaped(name) + ": not in the buffer\n";
+  if (attributes) text += "  on the PFS   " + std::string(type_of(attributes->st_mode)) + ", " + format_bytes(static_cast<std::uint64_t>(attributes->st_size)) + ": " + escaped(there) + "\n  to get it    efs load " + escaped(name) + "\n";
+  else text += "  on the PFS   no: " + escaped(there) + ": " + describe(attributes.error()) + "\n";
   if (const auto fate = fate_of_gone(config, name, staging); !fate.empty()) {
     answer["at_stop"] = fate;
-    text += "  state        it was staged in, and the job removed or renamed it\n  at the stop  " + fate + "\n";
+    text += "  state        it was staged in, and the job removed or renamed it\n  at the stop  " + printable(fate) + "\n";
   }
   answer["text"] = text;
   return answer;
@@ -103,10 +103,10 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
   answer["allocated"] = static_cast<std::uint64_t>(item->attributes.st_blocks) * 512;
   const std::string then = fate(config, *item, file_class);
   answer["at_stop"] = then;
-  std::string text = (name.empty() ? "." : name) + ": " + type_of(item->attributes.st_mode) + ", " + format_bytes(static_cast<std::uint64_t>(item->attributes.st_size)) + "\n";
-  text += "  it is in     " + where + (S_ISREG(item->attributes.st_mode) ? ", " + format_bytes(answer["allocated"].get<std::uint64_t>()) + " allocated" : "") + "\n";
-  text += "  class        " + std::string(name_of(file_class)) + ": " + why + "\n";
-  text += "  state        " + std::string(is_dirty(*item) ? "dirty" : "clean") + (item->origin ? ", staged in from " + config.root_dir + "/" + config::source_of(config, item->path) : "") + "\n";
+  std::string text = (name.empty() ? "." : escaped(name)) + ": " + type_of(item->attributes.st_mode) + ", " + format_bytes(static_cast<std::uint64_t>(item->attributes.st_size)) + "\n";
+  text += "  it is in     " + escaped(where) + (S_ISREG(item->attributes.st_mode) ? ", " + format_bytes(answer["allocated"].get<std::uint64_t>()) + " allocated" : "") + "\n";
+  text += "  class        " + std::string(name_of(file_class)) + ": " + printable(why) + "\n";
+  text += "  state        " + std::string(is_dirty(*item) ? "dirty" : "clean") + (item->origin ? ", staged in from " + escaped(config.root_dir + "/" + config::source_of(config, item->path)) : "") + "\n";
   if (staging.lost_its_content(*item)) {
     answer["content_lost"] = true;
     text += "  content      power loss took it before the first fsync: the file is empty since\n";
@@ -118,7 +118,7 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
       text += "  writers      " + writers_text(*writers) + "\n";
     }
   }
-  text += "  at the stop  it " + then + "\n";
+  text += "  at the stop  it " + printable(then) + "\n";
   answer["text"] = text;
   return answer;
 }

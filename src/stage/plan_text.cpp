@@ -71,24 +71,24 @@ nlohmann::json to_json(const Plan& plan) {
 }
 
 std::string describe(const Plan& plan) {
-  std::string text = plan.name + ": stage in " + std::to_string(plan.files) + " files, " + format_bytes(plan.bytes) + " (" +
-                     std::to_string(plan.inodes) + " inodes) from " + plan.root_dir + "\n";
+  std::string text = escaped(plan.name) + ": stage in " + std::to_string(plan.files) + " files, " + format_bytes(plan.bytes) + " (" +
+                     std::to_string(plan.inodes) + " inodes) from " + escaped(plan.root_dir) + "\n";
   if (plan.capacity) text += "buffer: needs at most " + format_bytes(plan.needed) + " of " + format_bytes(*plan.capacity) + "\n";
   for (const auto& share : plan.shares) {
     const std::string is = std::string(share.memory ? ", memory" : "") + (share.journal ? ", the journal" : "") + (share.new_files ? ", new files" : "");
-    text += "backend " + share.backend + (is.empty() ? "" : " (" + is.substr(2) + ")") + ": " + std::to_string(share.files) + " files, needs at most " + format_bytes(share.needed) + (share.room ? " of " + format_bytes(*share.room) : "");
+    text += "backend " + escaped(share.backend) + (is.empty() ? "" : " (" + is.substr(2) + ")") + ": " + std::to_string(share.files) + " files, needs at most " + format_bytes(share.needed) + (share.room ? " of " + format_bytes(*share.room) : "");
     text += share.spilled > 0 ? "; " + std::to_string(share.spilled) + " of them because their own backend is full\n" : "\n";
   }
-  if (!plan.shares.empty()) text += "durability: no name survives what " + plan.shares.front().backend + " does not, no content what its own backend does not\n";
+  if (!plan.shares.empty()) text += "durability: no name survives what " + escaped(plan.shares.front().backend) + " does not, no content what its own backend does not\n";
   if (plan.reusable_files > 0) {
     text += "reusable: " + std::to_string(plan.reusable_files) + " files, " + format_bytes(plan.reusable_bytes) +
-            (plan.cache.empty() ? "; without effect, as no cache is configured (key 'cache')\n" : "; cache below " + plan.cache + "\n");
+            (plan.cache.empty() ? "; without effect, as no cache is configured (key 'cache')\n" : "; cache below " + escaped(plan.cache) + "\n");
   }
-  text += plan.results_dir.empty() ? "stage out: nothing is persistent\n" : "stage out: to " + plan.results_dir + "\n";
-  if (plan.deletions) text += "deletions: persistent inputs that the job removes or renames are removed from " + plan.results_dir + ", if unchanged there\n";
-  for (const auto& skip : plan.skipped) text += "skipped: " + skip.path + " (" + skip.reason + ")\n";
+  text += plan.results_dir.empty() ? "stage out: nothing is persistent\n" : "stage out: to " + escaped(plan.results_dir) + "\n";
+  if (plan.deletions) text += "deletions: persistent inputs that the job removes or renames are removed from " + escaped(plan.results_dir) + ", if unchanged there\n";
+  for (const auto& skip : plan.skipped) text += "skipped: " + escaped(skip.path) + " (" + printable(skip.reason) + ")\n";
   for (const auto& problem : plan.problems) {
-    text += "problem: " + problem.path + ": " + problem.reason;
+    text += "problem: " + escaped(problem.path) + ": " + printable(problem.reason);
     text += problem.line > 0 ? " (line " + std::to_string(problem.line) + " of the job file)\n" : "\n";
   }
   if (!plan.problems.empty()) text += std::to_string(plan.problems.size()) + " problems: the job cannot start\n";

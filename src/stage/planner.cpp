@@ -155,22 +155,35 @@ class Planner {
     const auto text = read_list(pfs_, file);
     if (!text) return problem(file, "the list cannot be read: " + describe(text.error()));
     const auto before = plan_.problems.size();
-    const InputList list = parse_list(*text, config_.root_dir);
+    InputList list = parse_list(*text, config_.root_dir, config_.mount_dir, config_.in_place);
     for (const auto& bad : list.problems) problem(file + ":" + std::to_string(bad.line), bad.reason);
-    std::vector<std::string> paths;
-    std::vector<int> lines;
-    for (const auto& input : list.inputs) {
+    const auto at_line = [&](const ListedInput& input, const auto& work) {
+      const config::Resource elsewhere{.path = absolute(input.path), .as = input.as};
+      as_ = input.as.empty() ? nullptr : &elsewhere;
       place_ = file + ":" + std::to_string(input.line);
-      if (input.path.empty()) add_children("");
-      else if (add_parents(input.path)) paths.push_back(input.path), lines.push_back(input.line);
-    }
+      const bool good = work();
+      as_ = nullptr;
+      place_.clear();
+      return good;
+    };
+    for (const auto& input : list.inputs)
+      if (!input.as.empty()) plan_.listed.emplace(input.as, input.path);
+    std::erase_if(list.inputs, [&](const ListedInput& input) {
+      if (input.as.empty()) note_plain(input.path);
+      return !at_line(input, [&] { return input.path.empty() ? (add_root(), false) : add_parents(input.path); });
+    });
+    std::vector<std::string> paths;
+    for (const auto& input : list.inputs) paths.push_back(input.path);
     const auto all = survey_->look(paths);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      place_ = file + ":" + std::to_string(lines[i]);
-      add_found(all[i], true);
-    }
-    place_.clear();
+    for (std::size_t i = 0; i < all.size(); ++i) at_line(list.inputs[i], [&] { return add_found(all[i], true); });
     shorten_problems(file, before);
+  }
+
+  /// Below a destination, and in its own place all the same.
+  void note_plain(const std::string& path) {
+    if (plan_.listed.empty()) return;
+    for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1))
+      if (plan_.listed.contains(path.substr(0, slash))) return (void)plan_.listed.emplace(path, path);
   }
 
   /// A list of a million paths that are not there is told of by a few of them.
@@ -364,8 +377,33 @@ class Planner {
     if (!S_ISDIR(attributes->st_mode)) return problem(config_.results_dir, what + "is not a directory");
     if (auto writable = pfs_.access(AT_FDCWD, path, W_OK | X_OK); !writable) {
       problem(config_.results_dir, what + "is not writable: " + describe(writable.error()));
+    } else if (exists) {
+      for (const auto& rule : config_.outputs)
+        if (rule.file_class == config::FileClass::persistent) check_place_of(rule, there->get());
     }
     if (!config_.in_place && config_.results_dir != config_.root_dir && root_) check_apart(there->get(), exists);
+  }
+
+  /// The directories of results-dir that an output rule names: those that are there already must take results.
+  void check_place_of(const config::OutputRule& rule, int results) {
+    const auto wildcard = rule.pattern.find_first_of("*?[");
+    for (std::size_t slash = rule.pattern.find('/'); slash < wildcard; slash = rule.pattern.find('/', slash + 1)) {
+      const std::string below = rule.pattern.substr(0, slash), path = config_.results_dir + "/" + below;
+      const auto directory = pfs_.open_beneath(results, below, O_PATH | O_NOFOLLOW);
+      if (!directory && directory.error().code == ENOENT) return;  // stage-out makes it
+      const auto attributes = directory ? pfs_.fstat(directory->get()) : std::unexpected(directory.error());
+      const std::string what = "takes no result of the output " + rule.pattern + ": ";
+      if (!attributes) return problem_once(path, what + describe(attributes.error()));
+      if (!S_ISDIR(attributes->st_mode)) return problem_once(path, what + "it is not a directory");
+      const bool last = rule.pattern.find('/', slash + 1) >= wildcard;
+      const auto usable = pfs_.access(AT_FDCWD, path, last ? W_OK | X_OK : X_OK);
+      const bool can_be_changed = !usable && usable.error().code == EACCES && attributes->st_uid == ::geteuid();  // stage-out does so
+      if (!usable && !can_be_changed) return problem_once(path, what + describe(usable.error()));
+    }
+  }
+
+  void problem_once(const std::string& path, std::string reason) {
+    if (std::ranges::none_of(plan_.problems, [&](const PlanProblem& known) { return known.path == path; })) problem(path, std::move(reason));
   }
 
   /// Results must not overwrite inputs. The job file compares names, and one directory can have several: a symbolic link, a bind

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -84,6 +85,7 @@ struct Plan {
   std::string cache;  // the base directory; "": there is none
   std::optional<std::uint64_t> capacity;
   bool deletions = false;  // persistent inputs that the job removes go from results_dir, too
+  std::map<std::string, std::string> listed;  // as JobConfig::listed
   std::vector<Dealt> parts;           // of several nodes, in byte order of paths
   std::vector<Share> shares;          // of each backend, where there are several
   std::vector<PlanProblem> problems;  // all that were found; empty: the job may start

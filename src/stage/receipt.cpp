@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/checksum.hpp"
+#include "base/json_text.hpp"
 #include "base/text.hpp"
 #include "stage/partial.hpp"
 #include "stage/paths.hpp"
@@ -63,7 +64,7 @@ class JsonText {
     name(key);
     const auto plain = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
     if (std::ranges::all_of(value, plain)) text_.append("\"").append(value).append("\"");
-    else text_ += nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    else text_ += json_to_text(nlohmann::json(value));
   }
   template <typename Number>
   void number(const char* key, Number value) {
@@ -205,7 +206,7 @@ void list_names(std::string& text, const Receipt& receipt, Action action, std::s
   for (const auto& entry : receipt.entries) {
     if (entry.action != action || ++all > names) continue;
     ++listed;
-    text += std::string("  ") + name_of(action) + ": " + printable(entry.path) + (entry.reason.empty() ? "" : ": " + printable(entry.reason, true)) + "\n";
+    text += std::string("  ") + name_of(action) + ": " + escaped(entry.path) + (entry.reason.empty() ? "" : ": " + printable(entry.reason)) + "\n";
   }
   if (all > listed) text += "  ... and " + std::to_string(all - listed) + " more " + name_of(action) + (names == names_shown ? " (all are in the receipt)\n" : "\n");
 }
@@ -272,22 +273,22 @@ int exit_code(const Receipt& receipt) {
   return 1;
 }
 
-nlohmann::json to_json(const Receipt& receipt) { return nlohmann::json::parse(json_text(receipt)); }
+nlohmann::json to_json(const Receipt& receipt) { return json_from_text(json_text(receipt)); }
 std::string describe(const Receipt& receipt, std::size_t names) {
   const auto& totals = receipt.totals;
-  std::string text = receipt.job + ": stage-out " + name_of(receipt.verdict) + ": " + std::to_string(totals.staged_out) + " staged out (" +
-                     format_bytes(totals.bytes_staged_out) + ") to " + (receipt.results_dir.empty() ? "nowhere" : receipt.results_dir) +
+  std::string text = escaped(receipt.job) + ": stage-out " + name_of(receipt.verdict) + ": " + std::to_string(totals.staged_out) + " staged out (" +
+                     format_bytes(totals.bytes_staged_out) + ") to " + (receipt.results_dir.empty() ? "nowhere" : escaped(receipt.results_dir)) +
                      " in " + format_seconds(static_cast<double>(receipt.ended - receipt.started) * 1e-9) + ", " +
                      std::to_string(totals.unchanged) + " unchanged, " + (totals.kept > 0 ? std::to_string(totals.kept) + " kept, " : std::string()) + std::to_string(totals.dropped) + " dropped, " + (totals.removed > 0 ? std::to_string(totals.removed) + " removed, " : std::string()) +
                      std::to_string(totals.skipped) + " skipped\n";
-  if (!receipt.reason.empty()) text += "  " + receipt.reason + "\n";
+  if (!receipt.reason.empty()) text += "  " + printable(receipt.reason) + "\n";
   for (const auto action : {Action::failed, Action::conflict, Action::not_saved, Action::removed, Action::dropped, Action::skipped}) {
     list_names(text, receipt, action, names);
   }
   const auto left = totals.failed + totals.conflict + totals.not_saved;
   if (left > 0) {
     text += std::to_string(left) + " results (" + format_bytes(totals.bytes_left) +
-            ") are still in the buffer; remove the cause, then retry: " + receipt.retry + " " + receipt.job + "\n";
+            ") are still in the buffer; remove the cause, then retry: " + receipt.retry + " " + escaped(receipt.job) + "\n";
   }
   return text;
 }

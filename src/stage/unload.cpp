@@ -424,15 +424,15 @@ std::string describe_unload(const Receipt& receipt) {
     unverified += entry.unverified ? 1 : 0;
     const bool good = is_there(entry.action);
     if ((good && !entry.unverified && entry.reason.find("kept in the buffer") == std::string::npos && entry.reason.find("still marked") == std::string::npos) || ++named > 20) continue;
-    names += "  " + std::string(name_of(entry.action)) + ": " + entry.path + (entry.reason.empty() ? "" : ": " + entry.reason) + "\n";
+    names += "  " + std::string(name_of(entry.action)) + ": " + escaped(entry.path) + (entry.reason.empty() ? "" : ": " + printable(entry.reason)) + "\n";
   }
   if (named > 20) names += "  ... and " + std::to_string(named - 20) + " more\n";
   const auto& totals = receipt.totals;
-  std::string text = std::to_string(totals.staged_out) + " unloaded (" + format_bytes(totals.bytes_staged_out) + ") to " + receipt.results_dir + ", " + std::to_string(totals.unchanged) + " unchanged";
+  std::string text = std::to_string(totals.staged_out) + " unloaded (" + format_bytes(totals.bytes_staged_out) + ") to " + escaped(receipt.results_dir) + ", " + std::to_string(totals.unchanged) + " unchanged";
   if (totals.kept > 0) text += ", " + std::to_string(totals.kept) + " kept";
   if (unverified > 0) text += ", " + std::to_string(unverified) + " of them unverified";
   if (const auto lost = totals.failed + totals.conflict + totals.not_saved; lost > 0) text += ", " + std::to_string(lost) + " failed";
-  return text + "\n" + (receipt.reason.empty() ? "" : "  " + receipt.reason + "\n") + names;
+  return text + "\n" + (receipt.reason.empty() ? "" : "  " + printable(receipt.reason) + "\n") + names;
 }
 
 int error_code(const Receipt& receipt) {

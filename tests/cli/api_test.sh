@@ -21,6 +21,11 @@ check 'the man page is installed' test -s "$S/prefix/share/man/man3/efs-api.3"
 export LD_LIBRARY_PATH=${library%/*}
 check 'the header is C99' $cc -std=c99 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c "$S/prefix/include/efs.h"
 check 'and C++' c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c++ "$S/prefix/include/efs.h"
+for header in efs.h efs-api.h; do printf '#include <%s>\nchar *text(int code) { return efs_strerror(code); }\n' $header >"$S/header.c"
+  check "$header by itself, with the types of echofs, in C" $cc -std=c99 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $(flags --cflags) -x c "$S/header.c"
+  check "$header in C++" c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $(flags --cflags) -x c++ "$S/header.c"
+done
+check 'a program for echofs compiles as it is' $cc -std=gnu99 -Wall -Wextra -Wpedantic -Werror "$SOURCE/tests/cli/echofs_program.c" -o "$S/echofs_program" $(flags --cflags --libs)
 check 'the example compiles' $cc -std=gnu99 -Wall -Wextra -Wpedantic -Werror "$SOURCE/conf/api/stage.c" -o "$S/stage" $(flags --cflags --libs)
 check 'the checker compiles' $cc -std=gnu99 -Wall -Wextra -Werror "$SOURCE/tests/cli/api_check.c" -o "$S/api_check" $(flags --cflags --libs)
 
@@ -35,6 +40,19 @@ for options in '' daemon-io; do
   check "every call ($options)" timeout 100 env EFS_MOUNT="$MNT" "$S/api_check" "$PFS" "$MNT" "$OUT"
   check "stop ($options)" "$EFS" stop "$NAME"
 done
+
+# --- a program for echofs ---
+fresh ancestor 'backends: [ [ id: "nvml://", type: "DRAM", capacity: "64 MiB" ] ]'
+echo gamma >"$PFS/input/c"
+started "$JOB"
+check 'it loads and unloads, by the path on the PFS and the id of the backend' env EFS_MOUNT="$MNT" "$S/echofs_program" nvml:// "$PFS/input/c"
+check 'the file is there' cmp "$PFS/input/c" "$MNT/input/c"
+echo latin >"$PFS/input/caf"$'\351'
+check 'a path that is not UTF-8' env EFS_MOUNT="$MNT" "$S/echofs_program" nvml:// "$PFS/input/caf"$'\351'
+check 'is the one that was meant' cmp "$PFS/input/caf"$'\351' "$MNT/input/caf"$'\351'
+check_exit 'it is told what a path that is not there is' 1 '^load: No such path' env EFS_MOUNT="$MNT" "$S/echofs_program" nvml:// "$PFS/input/none"
+check_exit 'and at once of a backend that is not there' 1 '^efs_load: Invalid argument' env EFS_MOUNT="$MNT" "$S/echofs_program" pmem:// "$PFS/input/c"
+check 'stop' "$EFS" stop ancestor
 
 # --- daemons that do not answer, and such as die ---
 cat >"$S/slow.c" <<'EOF'

@@ -31,6 +31,11 @@ all_refuse() {
   refused "$1: plan" 1 "$2" "$EFS" plan "$JOB"
   check "$1: the program did not run" test ! -e "$S/has_run"
 }
+# on_this_node NAME PATTERN [COMMAND...]: start, plan and check find what this node does not have, the command as who COMMAND says.
+on_this_node() {
+  local name=$1 pattern=$2 verb; shift 2
+  for verb in start plan check; do refused "$name: $verb" 1 "$pattern" "$@" "$EFS" $verb "$JOB"; done
+}
 # invalid NAME PATTERN: every verb that reads a job file finds what is wrong with it.
 invalid() {
   local verb
@@ -79,14 +84,32 @@ refused 'an unreadable job file' 2 "$JOB.*(Permission denied|cannot be read)" as
 # --- places ---
 fresh noparent
 MNT=$S/noparent/a/b job "$JOB" 'resources: [ [ path: input ] ]'
-refused 'a mount-dir without a parent' 1 "$S/noparent/a/b" "$EFS" start "$JOB"
+on_this_node 'a mount-dir without a parent' "$S/noparent/a/b"
 fresh nonempty
 mkdir "$MNT"; echo precious >"$MNT/precious"
-refused 'a mount-dir that is not empty' 1 "$MNT is not empty" "$EFS" start "$JOB"
+on_this_node 'a mount-dir that is not empty' "$MNT:? is not empty"
+check 'elsewhere it may be' "$EFS" check --at-submission "$JOB"
+check 'and for the plan, too' "$EFS" plan --at-submission "$JOB"
+check_exit 'its line is named' 1 "^$JOB:3: mount-dir $MNT is not empty" "$EFS" check "$JOB"
+check_exit 'in JSON, too' 1 . "$EFS" check --json "$JOB"
+check 'as one problem' json "$said" "[(p['line'], d['ok'], d['exit']) for p in d['problems']] == [(3, False, 1)]"
 check 'a mount-dir that is not empty: its file' grep -qx precious "$MNT/precious"
 fresh mountfile
 touch "$MNT"
-refused 'a mount-dir that is a file' 1 "$MNT" "$EFS" start "$JOB"
+on_this_node 'a mount-dir that is a file' "$MNT"
+fresh foreign
+mkdir -m 777 "$MNT"; chmod -R a+rwX "$S/foreign"
+on_this_node 'a mount-dir of somebody else' "$MNT:? .*(belongs to somebody else)" as_nobody
+fresh subdirectory 'resources: [ [ path: input ] ]' 'outputs: [ [ path: "sub/*.dat" ] ]'
+mkdir -m 555 "$OUT/sub"; chmod 777 "$OUT"; mkdir "$MNT"; chown $nobody "$MNT"
+check_exit 'an output whose directory takes nothing: plan' 1 "$OUT/sub.*takes no result of the output sub/\*.dat: Permission denied" as_nobody "$EFS" plan "$JOB"
+refused 'an output whose directory takes nothing: start' 1 "$OUT/sub.*takes no result" as_nobody "$EFS" start "$JOB"
+check_exit 'root can plan with the rights of the user' 1 "$OUT/sub.*takes no result" "$EFS" plan -u $nobody "$JOB"
+check 'and with its own' "$EFS" plan "$JOB"
+check_exit 'a user cannot plan with those of root' 1 'only root' as_nobody "$EFS" plan -u 0 "$JOB"
+chown $nobody "$OUT/sub"; check 'one of the user is changed by the stage-out' "$EFS" plan -u $nobody "$JOB"
+rmdir "$OUT/sub"; touch "$OUT/sub"
+check_exit 'a file in the place of such a directory' 1 "$OUT/sub.*is not a directory" "$EFS" plan "$JOB"
 fresh results
 OUT=$S/results/file; touch "$OUT"; job "$JOB" 'resources: [ [ path: input ] ]'
 all_refuse 'a results-dir that is a file' "$OUT.*not a directory"
@@ -118,13 +141,13 @@ check 'stop' "$EFS" stop logs
 
 # --- capacity and backends ---
 CAPACITY='1 MiB' fresh tiny
-refused 'a capacity below the least' 1 '1 MiB is too small; at least 16 MiB' "$EFS" start "$JOB"
+invalid 'a capacity below the least' "'capacity' is '1 MiB', out of range .*at least 16 MiB"
 CAPACITY='64 MiB' fresh toosmall
 head -c 100M /dev/zero >"$PFS/input/big"
 all_refuse 'inputs that do not fit' '(64 MiB|capacity).*'
 check 'inputs that do not fit: both figures' grep -qE '(100|95\.).*(MiB|MB)' <<<"$said"
 fresh daxfs 'backends: [ [ id: pm, type: NVRAM-NVML, capacity: 64 MiB, daxfs: /nosuch/dax ] ]' 'resources: [ [ path: input ] ]'
-refused 'a daxfs that is not there' 1 '/nosuch/dax' "$EFS" start "$JOB"
+on_this_node 'a daxfs that is not there' '/nosuch/dax:? is no directory'
 
 # --- job files ---
 fresh bad

@@ -52,8 +52,35 @@ check 'an instance' "$EFS" start "$JOB"
 offers_only 'a running instance to stop' complete efs stop ''
 offers_only 'a running instance to look at' complete efs status com
 offers_only 'by the path of efs' complete "$EFS" stop --no-stage-out ''
+offers_only 'for the instance that a file lies in' complete efs ls -i ''
+offers_only 'by its long name, too' complete efs load --instance com
+offers_only 'and for an image' complete efs salvage comp
+offers_only 'top has an interval' '' efs top -i ''
 check 'stop' "$EFS" stop complete
 offers_only 'none when it has ended' '' efs stop ''
+
+# --- values that are a fixed set ---
+offers_only 'classes' 'persistent temporary default' efs set ''
+offers_only 'a class that is begun' 'temporary' efs set --json te
+offers_only 'behind an option with a value, too' 'persistent temporary default' efs set -i complete ''
+offers_only 'files behind the class' "$S/complete/other.txt" efs set persistent "$S/complete/oth"
+offers_only 'what the cache can' 'ls clean' efs cache ''
+offers_only 'a setting' 'on-conflict=' efs start --set on-c
+offers_only 'its values' 'on-conflict=fail on-conflict=keep-both on-conflict=overwrite' efs start --set on-conflict=
+offers_only 'one that is begun' 'verify=read-back' efs run --set verify=r
+offers_only 'as readline takes it apart' 'fail keep-both overwrite' efs start --set on-conflict =
+offers_only 'a begun one, too' 'read-back' efs plan --set verify = r
+offers_only 'none where any value will do' '' efs start --set workers=
+# They are those of this efs: it says itself what it takes.
+job "$JOB" 'resources: [ [ path: input ] ]'
+keys=$("$EFS" check --show --json "$JOB" | python3 -c 'import json,sys; print(*(v["key"] for v in json.load(sys.stdin)["values"] if v["section"] == "global-settings"))')
+check 'the settings are those of this efs' test "$_efs_settings" = "$keys"
+taken() { "$EFS" check --set "$1=zzzzzzzzzzzz" "$JOB" 2>&1 | sed -n 's/.*(one of: \(.*\))$/\1/p' | tr -d ','; }
+check 'it says what a setting takes' test "$(taken verify)" = 'stream read-back'
+for key in $keys; do
+  case $key in in-place) continue ;; esac   # which has several words for yes
+  check "the values of $key" test "$(_efs_setting_values "$key")" = "$(taken "$key")"
+done
 
 if command -v zsh >/dev/null; then
   check 'zsh reads its completion' zsh -n "$SOURCE/conf/completion/_efs"
@@ -61,6 +88,11 @@ if command -v zsh >/dev/null; then
   for verb in $verbs; do check "zsh knows the verb $verb" grep -q "^$verb:." <<<"$(zsh_says _efs_verbs)"; done
   check 'zsh knows the options of a verb' grep -q '^--no-stage-out:drop' <<<"$(zsh_says _efs_options stop)"
   check 'both forms of an option' test "$(zsh_says _efs_options start | grep -cE '^(-c|--config):the job file')" -eq 2
+  check 'zsh knows the classes' test "$(zsh_says _efs_choices set class | tr '\n' ' ')" = 'persistent temporary default '
+  check 'and the settings' test "$(zsh_says _efs_settings | tr '\n' ' ')" = "$keys "
+  for key in $keys; do check "zsh knows the values of $key" test "$(zsh_says _efs_setting_values "$key" | tr '\n' ' ')" = "$(_efs_setting_values "$key" | sed 's/$/ /')"; done
+  check 'zsh knows where an instance is named' zsh_says _efs_names_instance ls -i
+  check_not 'and where not' zsh_says _efs_names_instance top -i
   check 'zsh knows what a verb takes' test "$(zsh_says _efs_positional stop)" = instance
 else
   skip 'completion for zsh' 'zsh is not installed'

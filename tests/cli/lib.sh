@@ -47,7 +47,8 @@ if not eval(sys.argv[2]): sys.exit("not so: %s in %s" % (sys.argv[2], sys.argv[1
 field() { python3 -c 'import json,sys; d = json.loads(sys.argv[1]); print(eval(sys.argv[2]))' "$1" "$2"; }
 
 mounted() { grep -qF " $1 " /proc/self/mounts; }
-gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null; }
+# gone PID: with all its threads, of which each may still hold its files and locks when the first is a zombie.
+gone() { [ ! -e "/proc/$1" ] || { grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null && [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -le 1 ]; }; }
 # The pids of the daemons of a runtime directory.
 daemons() {
   local found; found=$(grep -lzxF -- --runtime-dir /proc/[0-9]*/cmdline 2>/dev/null)

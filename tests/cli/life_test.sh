@@ -172,8 +172,24 @@ check_exit 'stop names who sits in a directory' 1 "$holder .*directory" "$EFS" s
 check_exit 'stop --json of a busy mount' 1 "$holder" "$EFS" stop --json busy
 check 'is JSON' json "$said" "d['ok'] is False and d['exit'] == 1"
 release
+python3 -c 'import socket, sys, time
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); open(sys.argv[2], "w").close(); time.sleep(1000)' "$MNT/input/sock" "$S/bound" & holder=$!; pids+=("$holder")
+check 'a socket is bound' await 20 test -e "$S/bound"
+check_exit 'stop names it, and whose it is' 1 "$holder python3.* .socket bound at $MNT/input/sock" "$EFS" stop busy
+release
+if [ "$(id -u)" = 0 ]; then
+  mkdir "$MNT/on" && mount -t tmpfs on "$MNT/on"
+  check_exit 'stop names a mount in it' 1 "a mount at $MNT/on .umount" "$EFS" stop busy
+  check_not 'and not itself' grep -qE '[0-9] efs \(' <<<"$said"
+  umount "$MNT/on"
+  truncate -s 1M "$MNT/image"
+  if loop=$(losetup -f --show "$MNT/image" 2>/dev/null); then
+    check_exit 'stop names a loop device' 1 "loop device $loop on $MNT/image" "$EFS" stop busy
+    losetup -d "$loop"; check 'it is detached' await 20 bash -c "! losetup '$loop'"
+  else skip 'stop names a loop device' 'there is none'; fi
+else skip 'stop names mounts and loop devices' 'needs root'; fi
 echo late >"$MNT/late"
-check 'stop works when they are gone' "$EFS" stop busy
+check 'stop works when they are gone, also from within the mount' sh -c 'cd "$1" && exec "$2" stop busy' sh "$MNT" "$EFS"
 check 'and nothing was lost' grep -qx late "$OUT/late"
 
 # --- standard input, output and error closed, as of a daemon or from cron ---

@@ -137,7 +137,7 @@ if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ]; then
   - {id: one, type: DRAM, capacity: 64 MiB}
   - {id: two, type: NVRAM-NVML, daxfs: /dev/shm/$(basename "$S")-none/two, capacity: 32 MiB}"
   check_exit 'a store on a tmpfs is' 2 'capacity 96 MiB of the backends one, two, which are in memory' "$EFS" check --memory 95MiB "$JOB"
-  check_exit 'and one that fits' 0 good "$EFS" check --memory 96MiB "$JOB"
+  check_exit 'and one that fits' 0 good "$EFS" check --at-submission --memory 96MiB "$JOB"
 else skip 'a store on a tmpfs' 'no /dev/shm'; fi
 
 # --- and of the nodes, where the job file has no capacity ---

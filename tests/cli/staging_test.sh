@@ -265,7 +265,8 @@ check 'its flags hold' grep -qx more "$OUT/one"
 # refused LINE PATTERN: a list with this line.
 refused() { printf '%s\n' one "$1" >"$PFS/inputs.txt"; check_exit "a list with $1" 1 "inputs.txt:2: .*$2" "$EFS" plan "$JOB"; }
 refused 'nosuch' 'does not exist'
-refused 'one two' 'no destination can be given'
+refused 'one two three' 'third path'
+refused 'one /elsewhere/two' 'is not below mount-dir'
 refused '../outside' "holds '\.\.'"
 refused '/etc/passwd' 'is not below root-dir'
 refused '"one' 'quote is not closed'
@@ -286,6 +287,32 @@ job "$JOB" 'resources: [ [ list: a, path: b ] ]'
 check_exit 'list and path' 2 "'path' does not go with 'list'" "$EFS" check "$JOB"
 job "$JOB" 'resources: [ [ list: a ], [ list: b, flags: persistent ] ]'
 check_exit 'lists with different flags' 2 'different flags' "$EFS" check "$JOB"
+
+# A line with a destination, as manifests of UnifyFS have it.
+fresh placed 'resources: [ [ list: inputs.txt, flags: persistent ] ]'
+mkdir "$PFS/dir"; echo deep >"$PFS/dir/deep"; echo one >"$PFS/one"; echo two >"$PFS/two words"; echo plain >"$PFS/plain"
+printf '%s\n' "$PFS/one $MNT/first" '"two words" "in/the second"' 'dir elsewhere' plain >"$PFS/inputs.txt"
+check 'placed: plan' json "$("$EFS" plan --json "$JOB")" '{(e["path"], e.get("source")) for e in d["entries"]} >= {("first", "one"), ("in/the second", "two words"), ("elsewhere/deep", "dir/deep"), ("plain", None)} and not any(e["path"] == "one" for e in d["entries"])'
+check 'placed: start' "$EFS" start "$JOB"
+check 'placed: all are where the list says' test "$(cat "$MNT/first" "$MNT/in/the second" "$MNT/elsewhere/deep" "$MNT/plain" | tr '\n' ' ')" = 'one two deep plain '
+check 'placed: and nowhere else' test ! -e "$MNT/one" -a ! -e "$MNT/two words" -a ! -e "$MNT/dir"
+check_exit 'placed: explain says where from' 0 "staged in from $PFS/dir/deep" "$EFS" explain "$MNT/elsewhere/deep"
+echo late >"$PFS/dir/late"; rm "$PFS/inputs.txt"
+check 'placed: load by the name on the mount' "$EFS" load -w "$MNT/elsewhere/late"
+check 'placed: brings it there' grep -qx late "$MNT/elsewhere/late"
+if kernel_has_it; then
+  worker=$(field "$(status_of placed)" 'd["worker_pid"]'); kill -KILL "$worker"; await 20 gone "$worker"
+  check_exit 'placed: a successor knows it, too' 0 "staged in from $PFS/one" "$EFS" explain "$MNT/first"
+  check 'placed: and loads from there' "$EFS" load -w --replace "$MNT/elsewhere/late"
+else skip 'placed: a successor knows it, too' 'takeover needs Linux 6.9'; fi
+echo changed >>"$MNT/first"; echo new >"$MNT/elsewhere/deep"
+check 'placed: stop' "$EFS" stop placed
+check 'placed: results have the names of the mount' test "$(cat "$OUT/first" "$OUT/elsewhere/deep" | tr '\n' ' ')" = 'one changed new '
+check 'placed: and the inputs are as they were' grep -qx deep "$PFS/dir/deep"
+printf '%s\n' 'one place' 'plain place' >"$PFS/inputs.txt"
+check_exit 'placed: two at one place' 1 "inputs.txt:2: .*would be at place, and so would $PFS/one" "$EFS" plan "$JOB"
+in_place "$JOB" 'resources: [ [ list: inputs.txt, flags: persistent ] ]'
+check_exit 'placed: in place there is no destination' 1 'inputs.txt:1: .*does not go with in-place' "$EFS" plan "$JOB"
 
 fresh listing
 echo one >"$PFS/one"; echo other >"$PFS/other"; printf '%s\n' one input/a >"$PFS/inputs.txt"

@@ -59,6 +59,7 @@ ln -s "$S/linked" "$S/way"
 sed -i "s|mount-dir: .*|mount-dir: $S/way/mnt|" "$JOB"
 started "$JOB"
 sleep 600 <"$MNT/input/a" & holder=$!
+check 'check and plan of a job that is running, by that link' sh -c '"$1" check "$2" && "$1" plan "$2"' sh "$EFS" "$JOB"
 check 'somebody reads' await 20 test -e "/proc/$holder/fd/0"
 check_exit 'who keeps it busy is named' 1 "$holder sleep" "$EFS" stop linked
 kill "$holder"; wait "$holder" 2>/dev/null

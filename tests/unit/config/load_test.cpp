@@ -207,6 +207,18 @@ resources: [ [ path: "a/../b//c/" ], [ path: "/r/./d" ], [ path: "." ], [ path: 
   CHECK(config.resources[3].is_glob);
 }
 
+TEST_CASE("a path may hold any character, as names of files do") {
+  const auto config = parsed(R"(global-settings: {root-dir: "/r\nr", mount-dir: "/m\tm", results-dir: "/o\e"}
+resources: [ [ path: "two\nlines" ] ]
+outputs: [ [ path: "out\n/*" ] ]
+)");
+  CHECK(config.root_dir == "/r\nr");
+  CHECK(config.mount_dir == "/m\tm");
+  CHECK(config.results_dir == "/o\033");
+  CHECK(config.resources.at(0).path == "/r\nr/two\nlines");
+  CHECK(config.outputs.at(0).pattern == "out\n/*");
+}
+
 TEST_CASE("relative directories are relative to the working directory") {
   const auto config = parsed("global-settings: {root-dir: in, mount-dir: ./m, results-dir: out/}\n");
   const auto here = std::filesystem::current_path().string();

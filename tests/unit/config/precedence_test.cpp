@@ -147,10 +147,10 @@ TEST_CASE("what the site has fixed nobody changes") {
   CHECK(problem(job("", {}, world({{"EFS_WORKERS", "4"}}, text))).starts_with("EFS_WORKERS: 'workers' is '4', but the site has fixed it"));
   CHECK(problem(job("", {.settings = {{"workers", "4"}}}, world({}, text))).starts_with("--set workers: 'workers' is '4', but the site has fixed it"));
   CHECK(problem(job("", {}, world({}, text), "backends: [[id: x, type: NVRAM-NVML, daxfs: /mine]]\n")).starts_with("job.yaml:2:45: 'daxfs' is '/mine', but the site has fixed it to '/pmem'"));
-  const auto more = job("", {}, world({}, text), "backends: [[id: x, capacity: 8 MiB]]\n");
+  const auto more = job("", {}, world({}, text), "backends: [[id: x, capacity: 32 MiB]]\n");
   REQUIRE(more);
   CHECK(more->backends[0].daxfs == "/pmem");
-  CHECK(more->backends[0].capacity == 8u << 20);
+  CHECK(more->backends[0].capacity == 32u << 20);
   CHECK(problem(job("", {}, world({}, "backends: [[id: p]]\nfixed: backends\n"), "backends: [[id: x]]\n")).contains("the site has fixed the backends"));
 }
 

@@ -54,6 +54,10 @@ TEST_CASE("messages name file, place, problem and way out") {
   CHECK(to_string({0, 0, "bad", ""}, "j.yaml") == "j.yaml: bad");
 }
 
+TEST_CASE("what a message quotes ends no line") {
+  check_backend("capacity", R"("2\nGiB\e")", R"('2\012GiB\033' is not a size)");
+}
+
 TEST_CASE("unknown keys, with the nearest known one") {
   check_rest("  workes: 3\n", 5, 3, "unknown key 'workes' in global-settings", "'workers'");
   check_rest("  result-dir: /x\n", 5, 3, "'result-dir'", "'results-dir'");
@@ -127,7 +131,8 @@ TEST_CASE("bad numbers, words and sizes") {
   check_setting("transfer-size", "1 KiB", "out of range", "64 KiB to 64 MiB");
   check_setting("transfer-size", "65 MiB", "out of range", "64 KiB to 64 MiB");
   check_setting("transfer-size", "fast", "'fast' is not a size", "GiB");
-  check_backend("capacity", "0", "out of range", "at least 1 B");
+  check_backend("capacity", "0", "out of range", "at least 16 MiB");
+  check_backend("capacity", "16383 KiB", "out of range", "at least 16 MiB");
   check_backend("capacity", "-2 GiB", "'-2 GiB' is not a size");
   check_backend("capacity", "99999 PiB", "is not a size that 'capacity' can have");
   check_backend("capacity", "2 GiBB", "'2 GiBB'", "\"2 GiB\"");

@@ -13,7 +13,7 @@ std::string inputs(const std::string& text, const std::string& root = "/pfs/run"
 }
 
 std::string problem(const std::string& line) {
-  const auto list = parse_list("fine\n" + line + "\n", "/pfs/run");
+  const auto list = parse_list("fine\n" + line + "\n", "/pfs/run", "/mnt");
   if (list.problems.size() != 1) return "(" + std::to_string(list.problems.size()) + " problems)";
   return std::to_string(list.problems[0].line) + ": " + list.problems[0].reason;
 }
@@ -29,9 +29,25 @@ TEST_CASE("a list has a path in each line, comments and blank lines", "[stage][l
   CHECK(inputs("/a\n", "/") == "1:a ");
 }
 
+TEST_CASE("a line of a list may have a destination", "[stage][list]") {
+  const auto list = parse_list("a b\n/pfs/run/c /mnt/d/e\n\"f g\" \"h i\"  # j\nk ./k/\n. all\n", "/pfs/run", "/mnt");
+  CHECK(list.problems.empty());
+  std::string said;
+  for (const auto& input : list.inputs) said += input.path + ">" + input.as + " ";
+  CHECK(said == "a>b c>d/e f g>h i k> >all ");
+  const auto in_place = parse_list("a a\nb c\n", "/pfs/run", "/mnt", true);
+  REQUIRE(in_place.problems.size() == 1);
+  CHECK(in_place.problems[0].line == 2);
+  CHECK(in_place.problems[0].reason.starts_with("the destination c does not go with in-place"));
+}
+
 TEST_CASE("what is no path below root-dir is refused, with its line", "[stage][list]") {
-  CHECK(problem("a b").starts_with("2: names a second path"));
-  CHECK(problem("\"a b\" c").starts_with("2: names a second path"));
+  CHECK(problem("a b c").starts_with("2: names a third path"));
+  CHECK(problem("\"a b\" c d").starts_with("2: names a third path"));
+  CHECK(problem("a ../b").starts_with("2: the destination ../b holds '..'"));
+  CHECK(problem("a /pfs/run/b").starts_with("2: the destination /pfs/run/b is not below mount-dir /mnt"));
+  CHECK(problem("a /mnt/").starts_with("2: the destination /mnt/ is the mount point itself"));
+  CHECK(problem("a \"\"").starts_with("2: an empty path"));
   CHECK(problem("\"a").starts_with("2: a quote is not closed"));
   CHECK(problem("\"a\\\"").starts_with("2: a quote is not closed"));
   CHECK(problem("\"a\"b").starts_with("2: something follows"));
@@ -50,7 +66,7 @@ TEST_CASE("what is no path below root-dir is refused, with its line", "[stage][l
 
 TEST_CASE("a list that is no list does not flood the plan", "[stage][list]") {
   std::string text;
-  for (int i = 0; i < 1000; ++i) text += "a b\n";
+  for (int i = 0; i < 1000; ++i) text += "a b c\n";
   const auto list = parse_list(text, "/pfs");
   CHECK(list.problems.size() == 21);
   CHECK(list.problems.back().reason == "980 more lines like those before");

@@ -1,0 +1,72 @@
+#!/bin/bash
+# What sees libfuse builds with one that has neither passthrough nor statx (before 3.17), and uses nothing of what came later:
+# with the distribution's headers where they are as old, and with those of the build made to look as old, in which what is new is poisoned.
+#   older_libfuse_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/../cli/lib.sh" "$@"
+COMMANDS=$BIN/../compile_commands.json
+CXX=$(command -v "${CXX:-c++}") && [ -r "$COMMANDS" ] || { skip 'an older libfuse' 'needs a compiler and a build directory with compile_commands.json'; finish; }
+
+# The flags by which the build finds headers, but for those of libfuse, which come first on a line of their own.
+flags() { python3 - "$COMMANDS" "$SOURCE" <<'END'
+import json, os, shlex, sys
+tree = os.path.realpath(sys.argv[2])
+for command in json.load(open(sys.argv[1])):
+    if "efs-fuse.dir" not in command["command"]: continue
+    words, kept, fuse = shlex.split(command["command"]), [], ""
+    while words:
+        word = words.pop(0)
+        pair = [word, words.pop(0)] if word in ("-isystem", "-I", "-D") else [word]
+        if pair[0] in ("-isystem", "-I") and pair[-1].endswith("/fuse3"): fuse = pair[1]
+        elif word.startswith("-I") and word.endswith("/fuse3"): fuse = word[2:]
+        elif word.startswith(("-I", "-D", "-isystem", "-std=")): kept += pair
+    print(fuse)
+    print(shlex.join(kept))
+    break
+END
+}
+{ read -r present; read -r FLAGS; } < <(flags)
+check 'the build says where libfuse is' test -r "$present/fuse_lowlevel.h"
+
+# Every source that sees libfuse, directly or by a header of ours.
+sources() {
+  local headers
+  headers=$(cd "$SOURCE/src" && grep -lE '#include [<"](fuse_lowlevel\.h|fuse/library\.hpp)' fuse/*.hpp)
+  (cd "$SOURCE/src" && grep -lE "#include \"($(tr '\n' '|' <<<"$headers" | sed 's/|$//'))\"" */*.cpp)
+}
+check 'there are sources' test "$(sources | wc -l)" -ge 4
+check 'what includes libfuse is of the layer fuse' test -z "$(sources | grep -v '^fuse/')"
+
+# built HEADERS SOURCE...: each compiles with these headers; the objects are in $S/objects.
+built() {
+  local headers=$1 source; shift
+  rm -rf "$S/objects"; mkdir "$S/objects"
+  for source; do echo "$source"; done | xargs -P "$(nproc)" -I{} sh -c 'exec "$1" '"$FLAGS"' -isystem "$2" -w -O0 -c "$3" -o "$4/$(basename "$3").o"' sh "$CXX" "$headers" {} "$S/objects"
+}
+# What they need of libfuse.
+needed() { nm -u "$S"/objects/*.o | awk '$1 == "U" && $2 ~ /^fuse_/ { print $2 }' | sort -u; }
+
+old=$S/old
+mkdir "$old" && cp "$present"/*.h "$old"
+sed -i -E 's/(# *define FUSE_MINOR_VERSION +)[0-9]+/\116/' "$old"/*.h
+echo '#pragma GCC poison fuse_passthrough_open fuse_passthrough_close fuse_set_feature_flag fuse_unset_feature_flag fuse_get_feature_flag FUSE_CAP_PASSTHROUGH backing_id max_backing_stack_depth capable_ext want_ext fuse_reply_statx' >>"$old/fuse_lowlevel.h"
+mapfile -t all < <(sources)
+
+# --- the check can fail ---
+sed 's/EFS_HAVE_PASSTHROUGH/1/' "$SOURCE/src/fuse/adapter.cpp" >"$S/adapter.cpp"
+check_not 'what an older one lacks is found' built "$old" "$S/adapter.cpp"
+
+# --- the sources ---
+check 'they build with headers as old as 3.16' built "$old" "${all[@]/#/$SOURCE/src/}"
+check 'and say no word of passthrough' test "$(needed | grep -cE 'passthrough|feature_flag|statx')" = 0
+distribution=/usr/include/fuse3
+minor=$(cat "$distribution"/*.h 2>/dev/null | sed -nE 's/^# *define FUSE_MINOR_VERSION +([0-9]+).*/\1/p' | head -n 1)
+library=$(ls /usr/lib/*/libfuse3.so /usr/lib/libfuse3.so 2>/dev/null | head -n 1)
+if [ -n "$minor" ] && [ "$minor" -lt 17 ] && [ -n "$library" ]; then
+  check "they build with the distribution's, 3.$minor" built "$distribution" "${all[@]/#/$SOURCE/src/}"
+  has() { nm -D --defined-only "$library" | awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u; }
+  check 'which has all that they need' test -z "$(comm -23 <(needed) <(has))"
+else
+  skip "they build with the distribution's" 'it has none that is older than 3.17'
+fi
+finish
