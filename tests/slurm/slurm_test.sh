@@ -29,6 +29,7 @@ for receipt in "$W"/results/efs-receipt-*; do
   check 'whose verdict and totals are right' json "$(cat "$receipt")" 'd["verdict"] == "complete" and d["totals"]["staged-out"] == 1 and d["totals"]["bytes_staged_out"] == 7 and d["totals"]["failed"] == d["totals"]["not-saved"] == d["totals"]["conflict"] == d["totals"]["bytes_left"] == 0'
 done
 check_exit 'efs status --job tells of both nodes' 0 'on n2: done' "$EFS" status --job "$job" --shared "$C/shared"
+check_exit 'also to a user who does not know where the nodes write' 0 'on n2: done' as $USER2 "$EFS" status --job "$job"
 check 'and tells programs' json "$("$EFS" status --json --job "$job" --shared "$C/shared")" 'd["ok"] and [n["state"] for n in d["nodes"]] == ["done", "done"]'
 
 work before
@@ -96,6 +97,7 @@ work array
 job=$(submit $USER1 --efs=job.yaml --array=1-2 -o "$W/out.%A_%a" <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; echo $SLURM_ARRAY_TASK_ID >$EFS_MOUNT/r.$SLURM_ARRAY_TASK_ID')
 array_done() { [ "$(ls "$W/results" | grep -c '^r\.')" = 2 ] && all_idle; }
 check 'an array: every task has its own file system' await 60 array_done
+check_exit 'efs status --job knows a task as squeue writes it' 0 'done: all results are back' "$EFS" status --job "${job}_1"
 
 work patterns 'resources: [ [ path: "$PART/%x.%a" ] ]'
 sed -i 's|/results$|/results/%x.%A.%a.%N.%t|' "$W/job.yaml"
@@ -232,6 +234,7 @@ second=$(submit $USER1 --efs=job.yaml -w n3 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/
 check 'the second waits' await 30 waiters_are 3
 check 'in their order' json "$("$EFS" queue --json "$C/queue")" "sorted(w['node'] for w in d['in']['waiters'][:2]) == ['n1', 'n2'] and d['in']['waiters'][2]['node'] == 'n3' and d['in']['waiters'][0]['uid'] == $(id -u $USER1)"
 check 'a user sees the queue' as $USER2 "$EFS" queue "$C/queue"
+check_exit 'and need not know where it is' 0 "^queue $C/queue, fifo" as $USER2 "$EFS" queue
 check_not 'and cannot take its lock' as $USER2 cat "$C/queue/locks"
 waited_long() { json "$("$EFS" queue --json "$C/queue")" '__import__("time").time() - d["in"]["waiters"][0]["since"] > 12'; }
 await 30 waited_long
