@@ -188,6 +188,14 @@ int efs_find_failure(const struct efs_site *site, const struct efs_job *job, cha
 
 /* one per context; each returns what its hook must return */
 int efs_allocator_check(spank_t spank, const struct efs_site *site);
+struct efs_text {
+  char *bytes;
+  size_t length, size;
+  int full; /* there was no room for all */
+};
+int efs_make_job_file(const struct efs_options *given, struct efs_text *text); /* job_file.c: 0, or -1 and it has said why */
+void efs_note_inherited(void); /* before Slurm has looked at options: it puts them into the environment, too */
+int efs_check_step(void);      /* of srun inside of an allocation */
 int efs_prolog(spank_t spank, const struct efs_site *site);
 /* Minutes of the time limit that went into staging, as far as they are not given back yet: on the node of the job's script
  * alone, in its prolog, and, as other nodes may have taken longer, when the script starts. */

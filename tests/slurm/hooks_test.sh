@@ -328,6 +328,39 @@ check 'no temporary file is left' test -z "$(find /tmp -maxdepth 1 -name 'efs-su
 check 'nothing is left' no_job
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 
+# --- inputs from anywhere, and results that are inputs ---
+work options/job
+far() { (cd "$W" && submits HOOK_OPTION="$1" HOOK_THEN='printf "%s\n" "$EFS_JOB" >submitted'); }
+mkdir -p "$W/../set/deep" "$W/here"; echo far >"$W/../set/deep/f"; echo near >"$W/here/n"; chown -R $USER1 "$W/.."
+check 'an input from elsewhere, with a place on the mount' far "efs-stage-in=$S/options/set/deep/f:data/f"$'\n'"efs-stage-in=here"$'\n'"efs-stage-in=../set/deep:all"
+staged
+check 'is there' grep -qx far "$S/mnt/7/data/f" "$S/mnt/7/all/f"
+check 'those without one keep theirs' grep -qx near "$S/mnt/7/here/n"
+epilog
+check 'that nothing comes back is said' grep -q 'efs: warning: nothing that the job writes .*no --efs-stage-out says what' "$S/said.init_post_opt"
+check_not 'without a place it is refused' far "efs-stage-in=$S/options/set/deep/f"
+check 'which is said, with the way out' grep -qF "efs: --efs-stage-in=$S/options/set/deep/f is not below the directory of the submission, $W; say where the job is to find it: --efs-stage-in=$S/options/set/deep/f:DST" "$S/said.init_post_opt"
+check_not 'inputs with nothing above them all' far "efs-stage-in=/etc/hostname:h"$'\n'"efs-stage-in=here"
+check 'are refused' grep -q 'no directory above them all but /' "$S/said.init_post_opt"
+# named_back NAME OPTIONS DIRECTORY: what is named comes back to that directory, also what is an input, and nothing else.
+named_back() {
+  echo before >"$W/here/n"; echo before >"$W/here/other"; rm -rf "$W/out"; chown -R $USER1 "$W"
+  check "$1" far "$2"
+  check_not "$1: nothing is said" grep -q 'comes back' "$S/said.init_post_opt"
+  staged
+  as_user sh -c "echo after >$S/mnt/7/here/n; echo after >$S/mnt/7/here/other; echo new >$S/mnt/7/new"
+  epilog
+  check "$1: an input that the job has changed comes back where it is named" test "$(cat "$3/here/n")" = after
+  check "$1: not where it is not" test "$(cat "$W/here/other")" = before -a ! -e "$W/out/here/other"
+  check "$1: a new file" test "$(cat "$3/new")" = new
+}
+named_back 'in place' efs-stage-in=here$'\n'efs-stage-out=here/n$'\n'efs-stage-out=new "$W"
+rm "$W/new"
+named_back 'to the directory of the submission' efs-stage-in=here$'\n'efs-stage-out=here/n:.$'\n'efs-stage-out='n*':. "$W"
+named_back 'elsewhere' efs-stage-in=here$'\n'efs-stage-out='here/n*':out$'\n'efs-stage-out=new:out "$W/out"
+check 'which leaves the inputs alone' test "$(cat "$W/here/n")" = before
+check 'nothing is left' no_job
+
 work elsewhere
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n2|n[1-2]"\n' >"$S/slurm/squeue"
 : >"$S/scontrol.log"
@@ -392,6 +425,14 @@ because 'there is no efs' 'stage-in failed on n1: efs start gave 127: cannot run
 check_not 'without a prolog a task fails' task
 check 'and says what the site must set' grep -q 'nothing was staged on n1: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch' "$S/said.task_init_privileged"
 check 'nothing is left of the look' no_job
+
+# --- a step that asks ---
+step() { hook init_post_opt HOOK_CONTEXT=local HOOK_OPTION=efs=job.yaml SLURM_JOB_ID=7 "$@"; }
+check_not 'a step of a job without efs cannot ask for it' step
+check 'and is told who can' grep -q 'give --efs and the like to sbatch or salloc, not to a step' "$S/said.init_post_opt"
+check 'one that has it from its job is let through' step _SLURM_SPANK_OPTION_efs_efs=job.yaml
+check 'or is in a script that has a file system' step EFS_INSTANCE=slurm-7.0-n1
+check 'one that does not ask, too' hook init_post_opt HOOK_CONTEXT=local SLURM_JOB_ID=7
 
 # --- what a user may have put in the place of what sbatch hands over ---
 work hostile

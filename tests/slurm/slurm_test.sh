@@ -47,10 +47,13 @@ check 'has them on both nodes at its first line' test "$(cat "$W/out.$job")" = $
 check 'nothing is left' quiet "$job"
 cluster_plugstack queue="$C/queue" mail="$C/mail.sh"
 
-work options
-job=$(submit $USER1 --efs-stage-in=in/a --efs-stage-in=in/sub --efs-stage-out='*.txt':"$W/results" --efs-capacity=32MiB <<'SCRIPT'
+work options/job
+mkdir "$S/options/far"; echo far >"$S/options/far/f"; chown -R $USER1 "$S/options/far"
+job=$(submit $USER1 --efs-stage-in=in/a --efs-stage-in=in/sub --efs-stage-in="$S/options/far/f:data/f" --efs-stage-out='*.txt':"$W/results" --efs-stage-out="in/sub:$W/results" --efs-capacity=32MiB <<'SCRIPT'
 #!/bin/bash
-cat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b
+cat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b $EFS_MOUNT/data/f
+echo changed >$EFS_MOUNT/in/a
+echo changed >$EFS_MOUNT/in/sub/b
 echo kept >$EFS_MOUNT/r.txt
 echo dropped >$EFS_MOUNT/r.tmp
 df -B1M --output=size $EFS_MOUNT
@@ -58,9 +61,11 @@ SCRIPT
 )
 ends "$job" COMPLETED 'a job that asks by options'
 check 'has both inputs' says "$job" '^beta$'
+check 'and one from elsewhere, where it wants it' says "$job" '^far$'
 check 'has the capacity it asked for' says "$job" ' 3[0-2]$'
 check 'has what it named and no more' quiet "$job"
-check 'results are what it named' test "$(ls "$W/results" | grep -v receipt)" = r.txt
+check 'results are what it named' test "$(cd "$W/results" && find . -type f | grep -v receipt | sort | tr '\n' ' ')" = './in/sub/b ./r.txt '
+check 'also an input that it has changed' test "$(cat "$W/results/in/sub/b" "$W/in/sub/b" "$W/in/a")" = $'changed\nbeta\nalpha'
 
 work script
 job=$(submit $USER1 <<'SCRIPT'
@@ -89,9 +94,14 @@ check 'the epilog finds nothing to do' quiet "$job"
 check_exit 'and efs status --job says so' 0 'has stopped it itself' "$EFS" status --job "$job" --shared "$C/shared"
 
 work plain
-job=$(submit $USER1 <<<$'#!/bin/bash\necho "mount:$EFS_MOUNT:"')
-ends "$job" COMPLETED 'a job without efs'
+job=$(submit $USER1 --hold <<<$'#!/bin/bash\necho "mount:$EFS_MOUNT:"; srun --efs=job.yaml echo ran')
+check_exit 'of a job that waits in the queue of Slurm efs status --job says why' 0 "^job $job waits for its nodes .JobHeldUser.*; its inputs come when it has them" "$EFS" status --job "$job"
+scontrol release "$job"
+ends "$job" FAILED 'a job without efs, of which a step asks for it'
 check 'is left alone' says "$job" '^mount::$'
+check 'the step is told who can ask' says "$job" 'efs: a file system is the job.s, and this one was submitted without; give --efs'
+check_not 'and does not run' says "$job" '^ran$'
+check_exit 'efs status --job says what it knows of such a job' 1 'Slurm has it as FAILED' "$EFS" status --job "$job"
 
 work array
 job=$(submit $USER1 --efs=job.yaml --array=1-2 -o "$W/out.%A_%a" <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; echo $SLURM_ARRAY_TASK_ID >$EFS_MOUNT/r.$SLURM_ARRAY_TASK_ID')
