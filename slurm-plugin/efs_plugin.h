@@ -182,7 +182,9 @@ int efs_flag(const char *flags, const char *key, char *value, size_t size); /* t
 void efs_one_line(char *text); /* newlines to "; ", other control characters to ? */
 
 /* notice.c: telling people and other nodes. None of it can fail a job. */
-void efs_comment(const struct efs_site *site, const struct efs_job *job, const char *text);
+int efs_comment(const struct efs_site *site, const struct efs_job *job, const char *text); /* 0; else slurmctld did not take it: -1: in time, or a code: as of a job that has ended */
+/* Of a job that has ended: slurmctld takes none any more, but the site's accounting does (slurmdbd), where there is one. */
+void efs_comment_in_accounting(const struct efs_site *site, const struct efs_job *job, const char *text);
 void efs_publish(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text);
 int efs_find_failure(const struct efs_site *site, const struct efs_job *job, char *text, size_t size); /* 1: some node failed; 2: some could not stage, and no fault of the job's */
 

@@ -556,6 +556,27 @@ check 'one that is alive has nothing to save' epilog
 check 'it is stopped' no_instance
 check 'nothing is left' no_job
 
+# --- a comment that slurmctld does not take any more ---
+work comment
+printf '#!/bin/sh\necho "$*" >>%s/sacctmgr.log\n' "$S" >"$S/slurm/sacctmgr"; chmod 755 "$S/slurm/sacctmgr"
+cp "$S/slurm/scontrol" "$S/scontrol.good"
+unsaved() {  # unsaved: an epilog whose results do not come back
+  : >"$S/sacctmgr.log"
+  prolog
+  as_user sh -c "echo precious >$S/mnt/7/result; chmod 555 $W/results"
+  epilog
+  as_user chmod 755 "$W/results"
+  "$EFS" stop slurm-7.0-n1 >/dev/null; forget
+}
+unsaved
+check 'a comment that slurmctld takes is not written into the accounting' test ! -s "$S/sacctmgr.log"
+printf '#!/bin/sh\n[ "$1" != update ] || { echo "slurm_update error: Job has already finished" >&2; exit 1; }\nexec %s/scontrol.good "$@"\n' "$S" >"$S/slurm/scontrol"
+unsaved
+check 'one of a job that has ended is' grep -qE '^--immediate --quiet modify job where jobid=7 set AdminComment=efs on n1: results are not back: ' "$S/sacctmgr.log"
+check 'once' test "$(wc -l <"$S/sacctmgr.log")" = 1
+cp "$S/scontrol.good" "$S/slurm/scontrol"; rm "$S/slurm/sacctmgr"
+check 'nothing is left' no_job
+
 # --- other entries in the state ---
 prolog
 touch "$S/state/7.0/script" "$S/state/7.0/.result.4711"
