@@ -86,6 +86,7 @@ int efs_read_file(const char *directory, const char *name, char *text, size_t si
 void efs_remove_job(const struct efs_site *site, const struct efs_job *job);
 int efs_find_job(const struct efs_site *site, struct efs_job *job); /* whatever restart is there: 1 if there is one */
 int efs_is_there(const struct efs_site *site, const struct efs_job *job); /* 1: its instance has a directory */
+int efs_read_place(const struct efs_job *job, unsigned *node, unsigned *nodes); /* which of the job's nodes this one is, 0 the first; -1: not known */
 
 /* keep.c: what a job keeps on the node for a later one of the same user. */
 #define EFS_KEPT_NAME 32 /* bytes of a user's name for it, its end not counted */
@@ -119,6 +120,7 @@ int efs_ask_allocated(const struct efs_site *site, uint32_t id, struct efs_alloc
 /* How often slurmctld has put the job back into the queue; -1: nobody can say. */
 int efs_ask_restarts(const struct efs_site *site, uint32_t id);
 int efs_job_is_over(const struct efs_site *site, uint32_t id); /* 1: yes; 0: no; -1: nobody can say */
+int efs_has_script(const struct efs_site *site, uint32_t id);  /* of sbatch; likewise. salloc and srun have none */
 /* Number and index of a job in an array; "" of one in none. */
 #define EFS_NUMBER 16
 int efs_ask_array(const struct efs_site *site, uint32_t id, char array[EFS_NUMBER], char task[EFS_NUMBER]);
@@ -200,7 +202,8 @@ void efs_note_inherited(void); /* before Slurm has looked at options: it puts th
 int efs_check_step(void);      /* of srun inside of an allocation */
 int efs_prolog(spank_t spank, const struct efs_site *site);
 /* Minutes of the time limit that went into staging, as far as they are not given back yet: on the node of the job's script
- * alone, in its prolog, and, as other nodes may have taken longer, when the script starts. */
+ * alone, in its prolog, and, as other nodes may have taken longer, when the script starts. Of an allocation without a script
+ * on its first node, in the prolog. */
 void efs_give_back(const struct efs_site *site, const struct efs_job *job);
 /* The licence that the job had for its stage-in (job_submit.lua), where the site has one: on one node, when all have staged in. */
 void efs_give_back_licence(const struct efs_site *site, const struct efs_job *job);

@@ -16,16 +16,10 @@ static int read_result(spank_t spank, const struct efs_site *site, struct efs_jo
   return efs_read_file(job->directory, "result", result, size);
 }
 
-/* Which node this is: 0 for the first of the job. -1: not known. */
-static int read_place(const struct efs_job *job, unsigned *node, unsigned *nodes) {
-  char text[64];
-  return efs_read_file(job->directory, "node", text, sizeof text) == 0 && sscanf(text, "%u %u", node, nodes) == 2 ? 0 : -1;
-}
-
 static void tell_place(spank_t spank, const struct efs_site *site, const struct efs_job *job) {
   char text[2 * EFS_PATH];
   unsigned node, nodes;
-  if (read_place(job, &node, &nodes) != 0) return;
+  if (efs_read_place(job, &node, &nodes) != 0) return;
   efs_format(text, sizeof text, "%u", node);
   spank_setenv(spank, "EFS_NODE", text, 1);
   efs_format(text, sizeof text, "%u", nodes);
@@ -181,7 +175,7 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int sit
       return -1;
     }
     efs_write_file(job.directory, "checked", "yes", 0644, 0);
-    if (read_place(&job, &node, &nodes) == 0 && node == 0 && nodes > 1) efs_give_back_licence(site, &job);
+    if (efs_read_place(&job, &node, &nodes) == 0 && node == 0 && nodes > 1) efs_give_back_licence(site, &job);
   }
   if (is_script(spank)) efs_give_back(site, &job);
   if (site->view[0] != '\0' && enter_view(site, &job) != 0) {

@@ -369,6 +369,24 @@ for i in 1 2; do echo "$(($(date +%s) - 290)) 0" >"$S/state/7.0/began"; task -- 
 check_not 'a node that is not that of the script gives nothing back' grep -q TimeLimit "$S/scontrol.log"
 epilog -- efs="$S/fake/efs"
 
+# An allocation without a script: squeue tells the host of salloc.
+work allocation
+allocation() { printf '#!/bin/sh\ncase "$*" in *BatchFlag*) printf "%%-24s%%-8s\n" 7 %s ;; *) echo "7|RUNNING|10:00|%s|n1" ;; esac\n' "$1" "$2" >"$S/slurm/squeue"; }
+mv "$S/fake.start" "$S/start.aside"
+late_start() { printf 'sed -i "s/^[0-9]*/$(($(date +%%s) - 290))/" %s/state/7.0/began\n' "$S" >"$S/fake.start"; }
+gives_back() {  # gives_back BATCHFLAG HOST [VARIABLE...]: how often a prolog whose start took five minutes does
+  allocation "$1" "$2"; : >"$S/scontrol.log"
+  late_start; prolog "${@:3}" -- efs="$S/fake/efs"; epilog -- efs="$S/fake/efs"; rm "$S/fake.start"
+  grep -c 'TimeLimit=+5$' "$S/scontrol.log"
+}
+check 'of an allocation without a script the first node gives back' test "$(gives_back 0 login SLURM_JOB_NODELIST=n1,n2)" = 1
+check 'no other one' test "$(gives_back 0 login SLURM_JOB_NODELIST=n0,n1)" = 0
+check 'not either where salloc was called on it' test "$(gives_back 0 n1 SLURM_JOB_NODELIST=n0,n1)" = 0
+check 'of a job whose script is elsewhere the first node does not' test "$(gives_back 1 n2 SLURM_JOB_NODELIST=n1,n2)" = 0
+check 'but that of the script does' test "$(gives_back 1 n1 SLURM_JOB_NODELIST=n0,n1)" = 1
+mv "$S/start.aside" "$S/fake.start"
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
+
 # --- the licence of a stage-in ---
 work licence
 licences() { printf '#!/bin/sh\ncase "$*" in *Licenses*) printf "%%-24s%%-512s\n" 7 "%s" ;; *) echo "7|RUNNING|10:00|n1|n1" ;; esac\n' "$1" >"$S/slurm/squeue"; }

@@ -242,6 +242,9 @@ first=$(submit $USER1 --efs=job.yaml -w n1,n2 -t 10 <<<$'#!/bin/bash\ncat $EFS_M
 check 'the first waits, on both its nodes' await 30 waiters_are 2
 second=$(submit $USER1 --efs=job.yaml -w n3 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
 check 'the second waits' await 30 waiters_are 3
+(cd "$W" && as $USER1 salloc -Q -w n4 -t 10 --efs=job.yaml sh -c 'echo $SLURM_JOB_ID' >"$W/alloc" 2>&1) &
+alloc=$!
+check 'so does an allocation without a script' await 30 waiters_are 4
 check 'in their order' json "$("$EFS" queue --json "$C/queue")" "sorted(w['node'] for w in d['in']['waiters'][:2]) == ['n1', 'n2'] and d['in']['waiters'][2]['node'] == 'n3' and d['in']['waiters'][0]['uid'] == $(id -u $USER1)"
 check 'a user sees the queue' as $USER2 "$EFS" queue "$C/queue"
 check_exit 'and need not know where it is' 0 "^queue $C/queue, fifo" as $USER2 "$EFS" queue
@@ -253,6 +256,8 @@ ends "$first" COMPLETED 'the first'
 ends "$second" COMPLETED 'the second'
 check 'both had their inputs' test "$(cat "$W/out.$first" "$W/out.$second")" = $'alpha\nalpha'
 check 'the time that it waited is given back, once for both nodes' test "$(job_field "$first" TimeLimit)" = 00:11:00
+wait "$alloc"
+check 'to the allocation, too' test "$(job_field "$(cat "$W/alloc")" TimeLimit)" = 00:11:00
 check 'nothing is left of the first' quiet "$first"
 check 'the queue is empty' test -z "$(ls "$C/queue/in" "$C/queue/out" | grep '^[wh]')"
 
