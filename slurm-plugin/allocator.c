@@ -140,7 +140,7 @@ static int hand_over(spank_t spank, const struct efs_text *text, const struct ef
 }
 
 /* What goes together, and what means something alone. */
-static int check_options(const struct efs_options *given, const struct efs_site *site) {
+static int check_options(const struct efs_options *given) {
   if (!efs_is_wanted()) {
     if (!given->no_stage_out && !given->in_job && !given->keeps && given->attach[0] == '\0' && given->capacity[0] == '\0') return 0;
     slurm_error("efs: --efs-capacity, --efs-no-stage-out, --efs-stage-out=in-job, --efs-keep and --efs-attach need --efs=JOB.yaml or --efs-stage-in");
@@ -152,10 +152,6 @@ static int check_options(const struct efs_options *given, const struct efs_site 
   }
   if (given->no_stage_out && (given->in_job || given->keeps)) {
     slurm_error("efs: --efs-no-stage-out goes neither with --efs-stage-out=in-job nor with --efs-keep, which keeps what is back");
-    return -1;
-  }
-  if (given->in_job && site->view[0] != '\0') { /* the script's own namespace would hold the mount */
-    slurm_error("efs: --efs-stage-out=in-job is not possible at this site, which shows each job its files at %s (view=); they are staged out after the job", site->view);
     return -1;
   }
   if (given->keep[0] != '\0' && given->attach[0] != '\0' && strcmp(given->keep, given->attach) != 0) {
@@ -190,7 +186,7 @@ int efs_allocator_check(spank_t spank, const struct efs_site *site) {
   struct efs_text text = {bytes, 0, sizeof bytes, 0};
   char file[EFS_PATH];
   int good;
-  if (given->bad || check_options(given, site) != 0) return -1;
+  if (given->bad || check_options(given) != 0) return -1;
   if (!efs_is_wanted()) return 0;
   if ((given->job[0] != '\0' ? read_job_file(given->job, given->job, &text) : efs_make_job_file(given, &text)) != 0) return -1;
   if (text.full) {

@@ -165,6 +165,7 @@ struct efs_outcome {
 /* Does something that may hang in another process; what it prints into its descriptor is the text. -1: it took longer than
  * `seconds`, or cannot be done; else what it returned. */
 int efs_in_child(int (*what)(void *, int), void *with, int seconds, char *text, size_t size);
+void efs_keep_alone(int end); /* in a child: this descriptor is its only one, as 3 */
 /* Runs a program and keeps what it prints. `tick` is called every `seconds`; when it returns nonzero the program gets
  * SIGTERM and, 10 s later, SIGKILL; so it does after `seconds` where there is no tick. 0 seconds: it takes what it takes.
  * One that does not end then, as it hangs in the kernel, is left alone.
@@ -212,6 +213,9 @@ void efs_stop_job(const struct efs_site *site, const struct efs_job *job);
 int efs_user_init(spank_t spank, const struct efs_site *site);
 int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int site_is_bad);
 int efs_task_init(spank_t spank, const struct efs_site *site);
+/* in_job.c, before the task is the user's: what its stage-out will need of root. */
+void efs_prepare_in_job(spank_t spank, const struct efs_site *site);
+#define EFS_STAGING_OUT "EFS_STAGING_OUT" /* in the environment of a step that stages out: the number of its job */
 void efs_sweep(const struct efs_site *site);
 
 #endif
