@@ -99,17 +99,23 @@ printf '#!/bin/sh\n' >"$S/slow/scontrol"; cp "$S/slurm/squeue" "$S/slow/"; chmod
 slow_start() { prolog HOOK_TIMEOUT=30 -- efs="$S/slow/efs" scontrol="$S/slow/scontrol" poll=100; }
 begun() { mkdir -p "$S/$1/state/7.0" "$S/$1/r/slurm-7.0-n1" "$S/$1/mnt/7" && echo 'running x' >"$S/$1/state/7.0/result"; }
 slow_stop() { begun slow-stop; epilog HOOK_TIMEOUT=45 -- efs="$S/slow/efs" scontrol="$S/slow/scontrol"; }
-busy() {
-  local holder
-  begun busy
+busy() {  # busy NAME VARIABLE=VALUE...: the job is locked
+  local holder name=$1; shift
+  begun "$name"
   python3 -c 'import fcntl, os, signal, sys
-fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); open(sys.argv[1] + "/held", "w").close(); signal.alarm(60); signal.pause()' "$S/busy/state/7.0" &
+fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); open(sys.argv[1] + "/held", "w").close(); signal.alarm(60); signal.pause()' "$S/$name/state/7.0" &
   holder=$!
-  await 20 test -e "$S/busy/state/7.0/held"
-  epilog HOOK_TIMEOUT=15 -- scontrol="$S/slow/scontrol"
+  await 20 test -e "$S/$name/state/7.0/held"
+  epilog "$@" -- scontrol="$S/slow/scontrol"
   kill $holder
 }
-for one in slow-start slow-stop busy; do aside $one "${one/-/_}" & pids+=($!); aside_pids+=($!); done
+for one in slow-start slow-stop; do aside $one "${one/-/_}" & pids+=($!); aside_pids+=($!); done
+aside busy busy busy HOOK_TIMEOUT=15 & pids+=($!); aside_pids+=($!)
+# Slurm 24.11 does not tell its prologs: the node's slurm.conf does.
+mkdir "$S/conf" "$S/conf/parts"
+printf '#PrologEpilogTimeout=9\nClusterName=x\nInclude parts/*.conf\nBatchStartTimeout=3\n' >"$S/conf/slurm.conf"
+printf 'PrologEpilogTimeout=900\nSlurmdDebug=info prologepilogtimeout = 15 # not 3\nOldPrologEpilogTimeout=7\n' >"$S/conf/parts/times.conf"
+aside busy-conf busy busy-conf SLURM_CONF="$S/conf/slurm.conf" & pids+=($!); aside_pids+=($!)
 # Of a job like no other on this machine: who is signalled is found by its name. The program is the real one. Without a signal the
 # stage-out would have its time.
 without_socket() {
@@ -199,7 +205,8 @@ printf '#!/bin/sh\necho "4000 2"; echo "2000 1"\n' >"$S/slurm/sinfo"
 printf '#!/bin/sh\necho "$*" >>%s/scontrol.log\n[ "$3" != show ] || exec cat "%s/$4"\n' "$S" "$S" >"$S/slurm/scontrol"
 printf '#!/bin/sh\ncase "$*" in *tres-alloc*) exec cat %s/given ;; *) echo "7|RUNNING|10:00|n1|n1" ;; esac\n' "$S" >"$S/slurm/squeue"
 chmod 755 "$S"/slurm/*
-submits() { hook init_post_opt HOOK_CONTEXT=allocator HOOK_OPTION="efs=$W/job.yaml" "$@" -- plan=no; }
+mkdir -m 1777 "$S/tmp"
+submits() { hook init_post_opt HOOK_CONTEXT=allocator TMPDIR="$S/tmp" HOOK_OPTION="efs=$W/job.yaml" "$@" -- plan=no; }
 refuses() {  # refuses NAME MEMORY WHENCE [OPTION...]: sbatch says that 64 MiB are more than that
   local name=$1 text="job on a node, $2 \($3\)"; shift 3
   check_not "$name" submits "$@"
@@ -324,7 +331,7 @@ check 'inputs with another name' submits HOOK_OPTION=efs-stage-in=in/a:first HOO
 check 'have it on the mount' grep -qF 'as: "first"' "$W/submitted"
 check_not 'a variable that is not set' submits HOOK_OPTION='efs-stage-in=$NOSUCH'
 check 'is told at submission' grep -q 'environment variable NOSUCH is not set' "$S/said.init_post_opt"
-check 'no temporary file is left' test -z "$(find /tmp -maxdepth 1 -name 'efs-submit.*' -newer "$W/50%j")"
+check 'no temporary file is left' test -z "$(ls "$S/tmp")"
 check 'nothing is left' no_job
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 
@@ -735,6 +742,8 @@ check 'a stop that is slow ends before slurmd would kill its epilog' took slow-s
 check 'and leaves the results where they are' grep -q '^unsaved .*PrologEpilogTimeout' "$S/slow-stop/state/7.0/result"
 check 'an epilog does not wait longer than that for another one' took busy 15
 check 'and takes nothing from it' grep -qx 'running x' "$S/busy/state/7.0/result"
+check 'nor where slurm.conf alone says how long it may take' took busy-conf 15
+check 'and takes nothing from it, either' grep -qx 'running x' "$S/busy-conf/state/7.0/result"
 check 'a job that keeps waits a minute for the lock' took locked 80
 check 'and fails with the reason' grep -q '^failed what is kept on n1 .* cannot be looked at: .*/.lock is not to be had' "$S/locked/state/7.0/result"
 check 'an epilog ends daemons whose socket the user has removed' await 20 no_daemon "$S/unheard/r"
