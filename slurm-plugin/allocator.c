@@ -13,41 +13,8 @@
 
 extern char **environ;
 
-struct text {
-  char *bytes;
-  size_t length, size;
-  int full;
-};
-
-static void append(struct text *text, const char *words) {
-  const size_t length = strlen(words);
-  if (text->length + length + 1 > text->size) {
-    text->full = 1;
-    return;
-  }
-  memcpy(text->bytes + text->length, words, length + 1);
-  text->length += length;
-}
-
-static void append_quoted(struct text *text, const char *words) {
-  char quoted[12 * EFS_PATH];
-  efs_json_quote(words, quoted, sizeof quoted); /* JSON's strings are YAML's */
-  append(text, quoted);
-}
-
-static void append_escaped(struct text *text, const char *words) {
-  char escaped[2 * EFS_PATH];
-  size_t n = 0;
-  for (; *words != '\0' && n + 3 < sizeof escaped; ++words) {
-    if (*words == '%' || *words == '$') escaped[n++] = *words; /* twice: none of efs' patterns */
-    escaped[n++] = *words;
-  }
-  escaped[n] = '\0';
-  append_quoted(text, escaped);
-}
-
 /* What is in the file at `path`, which users know as `name`. */
-static int read_job_file(const char *path, const char *name, struct text *text) {
+static int read_job_file(const char *path, const char *name, struct efs_text *text) {
   struct stat st;
   ssize_t n;
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -67,84 +34,8 @@ static int read_job_file(const char *path, const char *name, struct text *text) 
   return 0;
 }
 
-/* PATH[:DIR], SRC[:DST]; a colon within PATH cannot be said. */
-static const char *split(const char *word, char *path) {
-  const char *colon = strchr(word, ':');
-  if (colon == NULL) return efs_copy(path, EFS_PATH, word) == 0 ? "" : NULL;
-  if ((size_t)(colon - word) >= EFS_PATH) return NULL;
-  memcpy(path, word, (size_t)(colon - word));
-  path[colon - word] = '\0';
-  return colon + 1;
-}
-
-static int is_renamed(const char *word) {
-  char path[EFS_PATH];
-  const char *to = split(word, path);
-  return to != NULL && *to != '\0' && strcmp(to, path) != 0;
-}
-
-/* SRC[:DST] */
-static int append_input(struct text *text, const char *word) {
-  char path[EFS_PATH];
-  const char *to = split(word, path);
-  if (to == NULL) return -1;
-  append(text, "  - path: ");
-  append_quoted(text, path);
-  if (is_renamed(word)) append(text, "\n    as: ");
-  if (is_renamed(word)) append_quoted(text, to);
-  append(text, "\n");
-  return 0;
-}
-
-/* A job file from options alone: root-dir is the directory of the submission. */
-static int make_job_file(const struct efs_options *given, struct text *text) {
-  char here[EFS_PATH], path[EFS_PATH];
-  const char *results = NULL, *to;
-  int i, renamed = 0;
-  if (getcwd(here, sizeof here) == NULL) {
-    slurm_error("efs: the directory of the submission cannot be told, or its path is longer than %d bytes; use a job file", EFS_PATH - 1);
-    return -1;
-  }
-  for (i = 0; i < given->outs; ++i) {
-    to = split(given->out[i], path);
-    if (to == NULL) return -1;
-    if (*to == '\0') continue;
-    if (results != NULL && strcmp(results, to) != 0) {
-      slurm_error("efs: --efs-stage-out: %s and %s: results of one job go into one directory; use a job file for more", results, to);
-      return -1;
-    }
-    results = to;
-  }
-  for (i = 0; i < given->ins; ++i) renamed = renamed || is_renamed(given->in[i]);
-  if (renamed && results == NULL && given->outs > 0) {
-    slurm_error("efs: --efs-stage-in=SRC:DST: say where results go, for they cannot replace inputs of other names: --efs-stage-out=PATH:DIR");
-    return -1;
-  }
-  append(text, "global-settings:\n  mount-dir: /efs\n  root-dir: ");
-  append_escaped(text, here);
-  append(text, results != NULL ? "\n  results-dir: " : renamed ? "" : "\n  in-place: true\n");
-  if (results != NULL) append_quoted(text, results);
-  append(text, "\nresources:\n");
-  for (i = 0; i < given->ins; ++i)
-    if (append_input(text, given->in[i]) != 0) return -1;
-  append(text, "outputs:\n");
-  for (i = 0; i < given->outs; ++i) {
-    split(given->out[i], path);
-    append(text, "  - path: ");
-    append_quoted(text, path);
-    append(text, "\n");
-  }
-  if (given->outs == 0) append(text, "  - path: \"**\"\n    flags: temporary\n");
-  if (given->capacity[0] != '\0') {
-    append(text, "backends:\n  - id: memory\n    capacity: ");
-    append_quoted(text, given->capacity);
-    append(text, "\n");
-  }
-  return 0;
-}
-
 /* A file of the user's own; its path to `path`. -1: it cannot be made. */
-static int write_temporary(const struct text *text, char *path, size_t size) {
+static int write_temporary(const struct efs_text *text, char *path, size_t size) {
   const char *directory = getenv("TMPDIR");
   int fd;
   ssize_t n;
@@ -226,8 +117,8 @@ static int check(const struct efs_site *site, const char *file, const char *snap
 }
 
 /* `text` becomes what the nodes shall read; users know the file as `name`. */
-static int resolve(const struct efs_site *site, const char *file, const char *name, struct text *text) {
-  static const struct text nothing = {"", 0, 0, 0};
+static int resolve(const struct efs_site *site, const char *file, const char *name, struct efs_text *text) {
+  static const struct efs_text nothing = {"", 0, 0, 0};
   char snapshot[EFS_PATH];
   int good;
   if (write_temporary(&nothing, snapshot, sizeof snapshot) != 0) return -1;
@@ -236,7 +127,7 @@ static int resolve(const struct efs_site *site, const char *file, const char *na
   return good ? 0 : -1;
 }
 
-static int hand_over(spank_t spank, const struct text *text, const struct efs_options *given) {
+static int hand_over(spank_t spank, const struct efs_text *text, const struct efs_options *given) {
   char flags[160];
   const char *kept = given->keep[0] != '\0' ? given->keep : given->attach;
   efs_format(flags, sizeof flags, "%s%s%s%s%s%s", given->no_stage_out ? "no-stage-out " : "", given->in_job ? "in-job " : "", given->keeps ? "keep=" : "", given->keeps ? kept : "",
@@ -249,7 +140,7 @@ static int hand_over(spank_t spank, const struct text *text, const struct efs_op
 }
 
 /* What goes together, and what means something alone. */
-static int check_options(const struct efs_options *given, const struct efs_site *site) {
+static int check_options(const struct efs_options *given) {
   if (!efs_is_wanted()) {
     if (!given->no_stage_out && !given->in_job && !given->keeps && given->attach[0] == '\0' && given->capacity[0] == '\0') return 0;
     slurm_error("efs: --efs-capacity, --efs-no-stage-out, --efs-stage-out=in-job, --efs-keep and --efs-attach need --efs=JOB.yaml or --efs-stage-in");
@@ -263,10 +154,6 @@ static int check_options(const struct efs_options *given, const struct efs_site 
     slurm_error("efs: --efs-no-stage-out goes neither with --efs-stage-out=in-job nor with --efs-keep, which keeps what is back");
     return -1;
   }
-  if (given->in_job && site->view[0] != '\0') { /* the script's own namespace would hold the mount */
-    slurm_error("efs: --efs-stage-out=in-job is not possible at this site, which shows each job its files at %s (view=); they are staged out after the job", site->view);
-    return -1;
-  }
   if (given->keep[0] != '\0' && given->attach[0] != '\0' && strcmp(given->keep, given->attach) != 0) {
     slurm_error("efs: --efs-attach=%s goes on under that name; write --efs-keep alone to keep it once more", given->attach);
     return -1;
@@ -274,20 +161,40 @@ static int check_options(const struct efs_options *given, const struct efs_site 
   return 0;
 }
 
+static int inherited; /* by a step, from its job */
+
+/* Slurm hands options of the allocation, and what was set for its prologs, on in the environment. */
+void efs_note_inherited(void) {
+  static const char *const begins[] = {"_SLURM_SPANK_OPTION_efs_", "SLURM_SPANK_EFS_JOB=", "SPANK_EFS_JOB=", "EFS_INSTANCE="};
+  char **word;
+  size_t i;
+  for (word = environ; *word != NULL; ++word)
+    for (i = 0; i < sizeof begins / sizeof begins[0]; ++i)
+      if (strncmp(*word, begins[i], strlen(begins[i])) == 0) inherited = 1;
+}
+
+/* The allocation has been checked; whoever asks only now is too late, for its prologs are over. */
+int efs_check_step(void) {
+  if (!efs_is_wanted() || inherited) return 0;
+  slurm_error("efs: a file system is the job's, and this one was submitted without; give --efs and the like to sbatch or salloc, not to a step");
+  return -1;
+}
+
 int efs_allocator_check(spank_t spank, const struct efs_site *site) {
   const struct efs_options *given = efs_given_options();
   static char bytes[EFS_LARGEST_JOB];
-  struct text text = {bytes, 0, sizeof bytes, 0};
+  struct efs_text text = {bytes, 0, sizeof bytes, 0};
   char file[EFS_PATH];
   int good;
-  if (given->bad || check_options(given, site) != 0) return -1;
+  if (given->bad || check_options(given) != 0) return -1;
   if (!efs_is_wanted()) return 0;
-  if ((given->job[0] != '\0' ? read_job_file(given->job, given->job, &text) : make_job_file(given, &text)) != 0) return -1;
+  if ((given->job[0] != '\0' ? read_job_file(given->job, given->job, &text) : efs_make_job_file(given, &text)) != 0) return -1;
   if (text.full) {
     slurm_error("efs: too many options; use a job file");
     return -1;
   }
   if (given->job[0] != '\0') return resolve(site, given->job, given->job, &text) == 0 ? hand_over(spank, &text, given) : -1;
+  if (given->outs == 0 && !given->no_stage_out) slurm_spank_log("efs: warning: nothing that the job writes to its file system comes back: no --efs-stage-out says what");
   if (write_temporary(&text, file, sizeof file) != 0) return -1;
   good = resolve(site, file, "what the options say", &text) == 0;
   unlink(file);

@@ -132,6 +132,15 @@ int efs_ask_restarts(const struct efs_site *site, uint32_t id) {
   return ask(site, id, "--Format=JobID:24,RestartCnt:12", begin, &outcome, &line) == 1 ? (int)strtoul(line, NULL, 10) : -1;
 }
 
+int efs_has_script(const struct efs_site *site, uint32_t id) {
+  static struct efs_outcome outcome;
+  char begin[32], *line = NULL;
+  int known;
+  efs_format(begin, sizeof begin, "%-24u", id);
+  known = ask(site, id, "--Format=JobID:24,BatchFlag:8", begin, &outcome, &line);
+  return known == 1 ? strtoul(line, NULL, 10) != 0 : -1;
+}
+
 /* A value in "cpu=4,mem=600M,node=2,billing=4". */
 static int find_resource(const char *resources, const char *key, char *value, size_t size) {
   const size_t length = strlen(key);

@@ -86,6 +86,7 @@ int efs_read_file(const char *directory, const char *name, char *text, size_t si
 void efs_remove_job(const struct efs_site *site, const struct efs_job *job);
 int efs_find_job(const struct efs_site *site, struct efs_job *job); /* whatever restart is there: 1 if there is one */
 int efs_is_there(const struct efs_site *site, const struct efs_job *job); /* 1: its instance has a directory */
+int efs_read_place(const struct efs_job *job, unsigned *node, unsigned *nodes); /* which of the job's nodes this one is, 0 the first; -1: not known */
 
 /* keep.c: what a job keeps on the node for a later one of the same user. */
 #define EFS_KEPT_NAME 32 /* bytes of a user's name for it, its end not counted */
@@ -119,6 +120,7 @@ int efs_ask_allocated(const struct efs_site *site, uint32_t id, struct efs_alloc
 /* How often slurmctld has put the job back into the queue; -1: nobody can say. */
 int efs_ask_restarts(const struct efs_site *site, uint32_t id);
 int efs_job_is_over(const struct efs_site *site, uint32_t id); /* 1: yes; 0: no; -1: nobody can say */
+int efs_has_script(const struct efs_site *site, uint32_t id);  /* of sbatch; likewise. salloc and srun have none */
 /* Number and index of a job in an array; "" of one in none. */
 #define EFS_NUMBER 16
 int efs_ask_array(const struct efs_site *site, uint32_t id, char array[EFS_NUMBER], char task[EFS_NUMBER]);
@@ -163,6 +165,7 @@ struct efs_outcome {
 /* Does something that may hang in another process; what it prints into its descriptor is the text. -1: it took longer than
  * `seconds`, or cannot be done; else what it returned. */
 int efs_in_child(int (*what)(void *, int), void *with, int seconds, char *text, size_t size);
+void efs_keep_alone(int end); /* in a child: this descriptor is its only one, as 3 */
 /* Runs a program and keeps what it prints. `tick` is called every `seconds`; when it returns nonzero the program gets
  * SIGTERM and, 10 s later, SIGKILL; so it does after `seconds` where there is no tick. 0 seconds: it takes what it takes.
  * One that does not end then, as it hangs in the kernel, is left alone.
@@ -182,15 +185,26 @@ int efs_flag(const char *flags, const char *key, char *value, size_t size); /* t
 void efs_one_line(char *text); /* newlines to "; ", other control characters to ? */
 
 /* notice.c: telling people and other nodes. None of it can fail a job. */
-void efs_comment(const struct efs_site *site, const struct efs_job *job, const char *text);
+int efs_comment(const struct efs_site *site, const struct efs_job *job, const char *text); /* 0; else slurmctld did not take it: -1: in time, or a code: as of a job that has ended */
+/* Of a job that has ended: slurmctld takes none any more, but the site's accounting does (slurmdbd), where there is one. */
+void efs_comment_in_accounting(const struct efs_site *site, const struct efs_job *job, const char *text);
 void efs_publish(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text);
 int efs_find_failure(const struct efs_site *site, const struct efs_job *job, char *text, size_t size); /* 1: some node failed; 2: some could not stage, and no fault of the job's */
 
 /* one per context; each returns what its hook must return */
 int efs_allocator_check(spank_t spank, const struct efs_site *site);
+struct efs_text {
+  char *bytes;
+  size_t length, size;
+  int full; /* there was no room for all */
+};
+int efs_make_job_file(const struct efs_options *given, struct efs_text *text); /* job_file.c: 0, or -1 and it has said why */
+void efs_note_inherited(void); /* before Slurm has looked at options: it puts them into the environment, too */
+int efs_check_step(void);      /* of srun inside of an allocation */
 int efs_prolog(spank_t spank, const struct efs_site *site);
 /* Minutes of the time limit that went into staging, as far as they are not given back yet: on the node of the job's script
- * alone, in its prolog, and, as other nodes may have taken longer, when the script starts. */
+ * alone, in its prolog, and, as other nodes may have taken longer, when the script starts. Of an allocation without a script
+ * on its first node, in the prolog. */
 void efs_give_back(const struct efs_site *site, const struct efs_job *job);
 /* The licence that the job had for its stage-in (job_submit.lua), where the site has one: on one node, when all have staged in. */
 void efs_give_back_licence(const struct efs_site *site, const struct efs_job *job);
@@ -199,6 +213,9 @@ void efs_stop_job(const struct efs_site *site, const struct efs_job *job);
 int efs_user_init(spank_t spank, const struct efs_site *site);
 int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int site_is_bad);
 int efs_task_init(spank_t spank, const struct efs_site *site);
+/* in_job.c, before the task is the user's: what its stage-out will need of root. */
+void efs_prepare_in_job(spank_t spank, const struct efs_site *site);
+#define EFS_STAGING_OUT "EFS_STAGING_OUT" /* in the environment of a step that stages out: the number of its job */
 void efs_sweep(const struct efs_site *site);
 
 #endif

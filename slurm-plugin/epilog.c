@@ -186,13 +186,15 @@ static void send_mail(const struct efs_site *site, const struct efs_job *job, co
 
 static void not_saved(const struct efs_site *site, const struct efs_job *job, const char *text) {
   char result[EFS_TEXT];
+  int refused;
   efs_format(result, sizeof result, "unsaved results are not back: %.1500s; still in the buffer of %s (%s)", text, site->node, job->name);
   efs_one_line(result);
   slurm_error("efs: job %u: %s", job->id, result);
   efs_write_file(job->directory, "result", result, 0644, 0);
   efs_publish(site, job, "unsaved", result + strlen("unsaved "));
-  efs_comment(site, job, result + strlen("unsaved "));
+  refused = efs_comment(site, job, result + strlen("unsaved ")) > 0;
   send_mail(site, job, result + strlen("unsaved "));
+  if (refused && efs_seconds_left() > 0) efs_comment_in_accounting(site, job, result + strlen("unsaved "));
 }
 
 /* The errno in what `efs --json` printed; 0 where there is none. Keys are sorted: it comes first. */

@@ -3,12 +3,15 @@
  * waits for forks before it becomes the script: the child becomes it, and the task waits for it, stages out as the user,
  * and ends with the code of both. Where anything goes wrong with that, the epilog stages out as ever. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +19,9 @@
 #include "efs_plugin.h"
 
 enum { NOT_SAVED = 125 }; /* as of efs run */
+#define UNMOUNT_TIME 10    /* seconds */
+
+static int helper = -1; /* the line to it; -1: there is none */
 
 static void say(const char *text) {
   const size_t length = strlen(text);
@@ -38,15 +44,15 @@ static int wait_for(pid_t script, const sigset_t *signals) {
  * itself is not there any more. */
 static int stage_out(const struct efs_site *site, const struct efs_job *job, unsigned nodes) {
   static struct efs_outcome outcome;
-  static char script[] = "d=${EFS_RUNTIME_DIR:-" EFS_USUAL_RUN "}; [ ! -e \"$d/$EFS_INSTANCE\" ] || exec \"$0\" stop $1 \"$EFS_INSTANCE\"";
-  char flags[160], name[EFS_KEPT_NAME + 1], instance[EFS_PATH + 16], runtime[EFS_PATH + 24], id[32], count[32], tasks[32], conf[EFS_PATH + 16], srun[EFS_PATH];
-  const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", instance, runtime, conf, NULL};
-  const char *words[24], *keep = "";
+  static char script[] = "d=${EFS_RUNTIME_DIR:-" EFS_USUAL_RUN "}; [ ! -e \"$d/$EFS_INSTANCE\" ] || exec \"$0\" stop \"$@\" \"$EFS_INSTANCE\"";
+  char flags[160], name[EFS_KEPT_NAME + 1], instance[EFS_PATH + 16], runtime[EFS_PATH + 24], stages[48], id[32], count[32], tasks[32], conf[EFS_PATH + 16], srun[EFS_PATH];
+  const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", instance, runtime, stages, conf, NULL};
+  const char *words[24];
   int n = 0;
-  if (efs_read_file(job->directory, "flags", flags, sizeof flags) == 0 && efs_flag(flags, "keep=", name, sizeof name)) keep = "--keep";
   efs_format(instance, sizeof instance, "EFS_INSTANCE=%s", job->name);
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
-  if (getenv("SLURM_CONF") == NULL || efs_format(conf, sizeof conf, "SLURM_CONF=%s", getenv("SLURM_CONF")) != 0) environment[3] = NULL;
+  efs_format(stages, sizeof stages, EFS_STAGING_OUT "=%u", job->id);
+  if (getenv("SLURM_CONF") == NULL || efs_format(conf, sizeof conf, "SLURM_CONF=%s", getenv("SLURM_CONF")) != 0) environment[4] = NULL;
   efs_format(id, sizeof id, "--jobid=%u", job->id);
   efs_format(count, sizeof count, "--nodes=%u", nodes);
   efs_format(tasks, sizeof tasks, "--ntasks=%u", nodes);
@@ -64,11 +70,21 @@ static int stage_out(const struct efs_site *site, const struct efs_job *job, uns
   words[n++] = "-c";
   words[n++] = script;
   words[n++] = site->efs;
-  words[n++] = keep;
+  if (efs_read_file(job->directory, "flags", flags, sizeof flags) == 0 && efs_flag(flags, "keep=", name, sizeof name)) words[n++] = "--keep";
+  if (site->view[0] != '\0') words[n++] = "--cut-off"; /* steps that still run have views of their own */
   words[n] = NULL;
   efs_run(words, environment, 0, NULL, NULL, &outcome);
   say(outcome.text);
   return outcome.code;
+}
+
+/* The task's own view is a second place of the mount. It is busy where the script has left somebody there: then the stop fails,
+ * as without a view. */
+static void leave_view(void) {
+  struct pollfd line = {helper, POLLIN, 0};
+  char word = 'u';
+  if (helper < 0 || send(helper, &word, 1, MSG_NOSIGNAL) != 1 || poll(&line, 1, UNMOUNT_TIME * 1000) != 1) return;
+  if (recv(helper, &word, 1, 0) < 0) say("efs: the view of the job cannot be left\n");
 }
 
 /* Never returns: this process ends as the task. */
@@ -76,10 +92,12 @@ static void attend(const struct efs_site *site, const struct efs_job *job, unsig
   int status, code;
   signal(SIGCHLD, SIG_DFL);
   prctl(PR_SET_NAME, "efs-in-job");
+  if (helper >= 0) helper = dup2(helper, 3);
 #ifdef SYS_close_range
-  syscall(SYS_close_range, 3U, ~0U, 0U); /* of slurmstepd's */
+  syscall(SYS_close_range, helper < 0 ? 3U : 4U, ~0U, 0U); /* of slurmstepd's */
 #endif
   status = wait_for(script, signals);
+  leave_view();
   code = stage_out(site, job, nodes);
   if (code != 0) say("efs: results are not back; what is not is still in the buffer, and the end of the job tries again. See efs status --job\n");
   if (WIFSIGNALED(status)) {
@@ -99,6 +117,40 @@ static int is_asked_for(spank_t spank, const struct efs_site *site, struct efs_j
   if (efs_describe_job(spank, site, job) != 0 || !efs_find_job(site, job)) return 0;
   if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0 || !efs_has_word(flags, "in-job")) return 0;
   return efs_read_file(job->directory, "result", result, sizeof result) == 0 && strncmp(result, "running ", 8) == 0;
+}
+
+/* The view, and what it is a view of, which is hidden: where the host's tree is not shared that copy of the mount would stay. */
+static int unmount_view(const struct efs_site *site, const struct efs_job *job) {
+  if (umount2(site->view, UMOUNT_NOFOLLOW) != 0) return -1;
+  umount2(site->mount, MNT_DETACH | UMOUNT_NOFOLLOW);
+  umount2(job->mount, MNT_DETACH | UMOUNT_NOFOLLOW);
+  return 0;
+}
+
+/* Of root's, in the task's mount namespace: it unmounts the view when it is told to, and ends with the task in any case. */
+static void help(const struct efs_site *site, const struct efs_job *job, int end) {
+  sigset_t all;
+  char word;
+  sigfillset(&all);
+  sigprocmask(SIG_BLOCK, &all, NULL); /* those for the job's processes are not for it */
+  efs_keep_alone(end);
+  if (chdir("/") != 0) _exit(1);
+  prctl(PR_SET_NAME, "efs-view");
+  if (recv(3, &word, 1, 0) != 1) _exit(0);
+  word = unmount_view(site, job) == 0 ? 'y' : 'n';
+  _exit(send(3, &word, 1, MSG_NOSIGNAL) == 1 ? 0 : 1);
+}
+
+void efs_prepare_in_job(spank_t spank, const struct efs_site *site) {
+  struct efs_job job;
+  int ends[2];
+  pid_t child;
+  if (site->view[0] == '\0' || !is_asked_for(spank, site, &job) || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
+  child = fork();
+  if (child == 0) help(site, &job, ends[1]);
+  close(ends[1]);
+  if (child > 0) helper = ends[0];
+  else close(ends[0]);
 }
 
 int efs_task_init(spank_t spank, const struct efs_site *site) {

@@ -144,6 +144,11 @@ int efs_is_there(const struct efs_site *site, const struct efs_job *job) {
   return efs_format(path, sizeof path, "%s/%s", site->run, job->name) == 0 && lstat(path, &st) == 0;
 }
 
+int efs_read_place(const struct efs_job *job, unsigned *node, unsigned *nodes) {
+  char text[64];
+  return efs_read_file(job->directory, "node", text, sizeof text) == 0 && sscanf(text, "%u %u", node, nodes) == 2 ? 0 : -1;
+}
+
 int efs_find_job(const struct efs_site *site, struct efs_job *job) {
   DIR *state = opendir(site->state);
   const struct dirent *entry;

@@ -18,17 +18,33 @@
 
 #define ANSWER_TIME 30 /* seconds, of the shared directory */
 
-void efs_comment(const struct efs_site *site, const struct efs_job *job, const char *text) {
+static void write_comment(const struct efs_site *site, const struct efs_job *job, const char *text, char *comment, size_t size) {
+  char flags[160];
+  const int marked = efs_read_file(job->directory, "flags", flags, sizeof flags) == 0 && efs_has_word(flags, "directives"); /* the mark stays for other nodes and runs */
+  efs_format(comment, size, "AdminComment=%sefs on %s: %.1500s", marked ? EFS_DIRECTIVES "; " : "", site->node, text);
+  efs_one_line(comment);
+}
+
+int efs_comment(const struct efs_site *site, const struct efs_job *job, const char *text) {
   static struct efs_outcome outcome;
-  char id[48], comment[EFS_TEXT], flags[160];
-  int marked;
+  char id[48], comment[EFS_TEXT];
   const char *words[] = {site->scontrol, "update", id, comment, NULL};
   efs_format(id, sizeof id, "JobId=%u", job->id);
-  marked = efs_read_file(job->directory, "flags", flags, sizeof flags) == 0 && efs_has_word(flags, "directives"); /* the mark stays for other nodes and runs */
-  efs_format(comment, sizeof comment, "AdminComment=%sefs on %s: %.1500s", marked ? EFS_DIRECTIVES "; " : "", site->node, text);
-  efs_one_line(comment);
+  write_comment(site, job, text, comment, sizeof comment);
   efs_run(words, NULL, 30, NULL, NULL, &outcome);
   if (outcome.code != 0) slurm_info("efs: job %u: no admin comment: %.200s", job->id, outcome.text);
+  return outcome.code;
+}
+
+void efs_comment_in_accounting(const struct efs_site *site, const struct efs_job *job, const char *text) {
+  static struct efs_outcome outcome;
+  char sacctmgr[EFS_PATH], id[48], comment[EFS_TEXT];
+  const char *words[] = {sacctmgr, "--immediate", "--quiet", "modify", "job", "where", id, "set", comment, NULL};
+  efs_slurm_program(site, "sacctmgr", sacctmgr);
+  efs_format(id, sizeof id, "jobid=%u", job->id);
+  write_comment(site, job, text, comment, sizeof comment);
+  efs_run(words, NULL, ANSWER_TIME, NULL, NULL, &outcome);
+  if (outcome.code != 0) slurm_info("efs: job %u: no admin comment in the accounting, either: %.200s", job->id, outcome.text);
 }
 
 static int job_directory(const struct efs_site *site, const struct efs_job *job, char *path) {

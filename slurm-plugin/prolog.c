@@ -137,6 +137,14 @@ static void note_began(const struct efs_job *job, long long began, long minutes)
   efs_write_file(job->directory, "began", text, 0644, 0);
 }
 
+/* Only one node gives back. Whoever has no script has another host: that on which its srun or salloc runs. */
+static int is_giver(const struct efs_site *site, const struct efs_job *job, const char *host) {
+  unsigned node, nodes;
+  const int is_first = efs_read_place(job, &node, &nodes) == 0 && node == 0, is_host = strcmp(host, site->node) == 0;
+  if (!is_first && !is_host) return 0;
+  return efs_has_script(site, job->id) == 0 ? is_first : is_host;
+}
+
 void efs_give_back(const struct efs_site *site, const struct efs_job *job) {
   static struct efs_outcome outcome;
   char text[64], id[48], more[64];
@@ -147,7 +155,7 @@ void efs_give_back(const struct efs_site *site, const struct efs_job *job) {
   if (efs_read_file(job->directory, "began", text, sizeof text) != 0 || sscanf(text, "%lld %ld", &began, &given) != 2) return;
   owed = (long long)time(NULL) - began - 60LL * given;
   if (owed < 10) return;
-  if (efs_ask_job(site, job->id, &record) != 1 || strcmp(record.limit, "UNLIMITED") == 0 || strcmp(record.host, site->node) != 0) {
+  if (efs_ask_job(site, job->id, &record) != 1 || strcmp(record.limit, "UNLIMITED") == 0 || !is_giver(site, job, record.host)) {
     efs_write_file(job->directory, "began", "", 0644, 0); /* the script does not wait for such an answer once more */
     return;
   }

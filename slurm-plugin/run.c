@@ -175,10 +175,9 @@ void efs_run(const char *const *words, const char *const *environment, int secon
   outcome->code = stopped ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* The pipe alone: a child that hangs in the kernel would hold the job's lock and a task's output for as long. */
-static void keep_pipe_alone(int out) {
+void efs_keep_alone(int end) {
   int null, fd;
-  if (out != 3) dup2(out, 3);
+  if (end != 3) dup2(end, 3);
   null = open("/dev/null", O_RDWR);
   for (fd = 0; fd < 3; ++fd)
     if (null < 0 || dup2(null, fd) < 0) close(fd);
@@ -194,7 +193,7 @@ int efs_in_child(int (*what)(void *, int), void *with, int seconds, char *text, 
   if (pipe2(ends, O_CLOEXEC) != 0) return -1;
   child = fork();
   if (child == 0) {
-    keep_pipe_alone(ends[1]);
+    efs_keep_alone(ends[1]); /* else one that hangs in the kernel holds the job's lock and a task's output for as long */
     _exit(what(with, 3) & 0xff);
   }
   close(ends[1]);

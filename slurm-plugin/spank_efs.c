@@ -24,6 +24,7 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char **words) {
     efs_sweep(&site);
     return 0;
   }
+  efs_note_inherited();
   efs_register_options(spank);
   return 0;
 }
@@ -31,9 +32,9 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char **words) {
 EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char **words) {
   struct efs_site site;
   const spank_context_t context = spank_context();
-  /* An srun inside an allocation inherits the options; the allocation has been checked. */
-  const int submits = context == S_CTX_ALLOCATOR || (context == S_CTX_LOCAL && getenv("SLURM_JOB_ID") == NULL);
-  if (!submits) return 0;
+  const int is_step = context == S_CTX_LOCAL && getenv("SLURM_JOB_ID") != NULL;
+  if (is_step) return efs_check_step();
+  if (context != S_CTX_ALLOCATOR && context != S_CTX_LOCAL) return 0;
   if (efs_read_site(&site, count, words) != 0) return efs_is_wanted() ? -1 : 0;
   return efs_allocator_check(spank, &site);
 }

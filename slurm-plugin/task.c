@@ -16,16 +16,10 @@ static int read_result(spank_t spank, const struct efs_site *site, struct efs_jo
   return efs_read_file(job->directory, "result", result, size);
 }
 
-/* Which node this is: 0 for the first of the job. -1: not known. */
-static int read_place(const struct efs_job *job, unsigned *node, unsigned *nodes) {
-  char text[64];
-  return efs_read_file(job->directory, "node", text, sizeof text) == 0 && sscanf(text, "%u %u", node, nodes) == 2 ? 0 : -1;
-}
-
 static void tell_place(spank_t spank, const struct efs_site *site, const struct efs_job *job) {
   char text[2 * EFS_PATH];
   unsigned node, nodes;
-  if (read_place(job, &node, &nodes) != 0) return;
+  if (efs_read_place(job, &node, &nodes) != 0) return;
   efs_format(text, sizeof text, "%u", node);
   spank_setenv(spank, "EFS_NODE", text, 1);
   efs_format(text, sizeof text, "%u", nodes);
@@ -77,11 +71,13 @@ static void drop_others(const struct efs_site *site, const struct efs_job *job) 
   while (count-- > 0) umount2(points[count], MNT_DETACH | UMOUNT_NOFOLLOW);
 }
 
-/* Every job sees its own mount at the same place, and nobody else's. Mounts made later still arrive, and go (slave). */
-static int enter_view(const struct efs_site *site, const struct efs_job *job) {
+/* Every job sees its own mount at the same place, and nobody else's. Mounts made later still arrive, and go (slave). A step
+ * that `ends` it does not, for the file system lives as long as it has a second place. */
+static int enter_view(const struct efs_site *site, const struct efs_job *job, int ends) {
   if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) return -1;
   drop_others(site, job);
-  if (mount(job->mount, site->view, NULL, MS_BIND, NULL) != 0) return -1;
+  if (ends) umount2(job->mount, MNT_DETACH | UMOUNT_NOFOLLOW);
+  else if (mount(job->mount, site->view, NULL, MS_BIND, NULL) != 0) return -1;
   return mount("efs-hidden", site->mount, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "size=4k,mode=0711");
 }
 
@@ -91,6 +87,13 @@ static int says_directives(spank_t spank, const struct efs_site *site, const str
   if ((!site->directives && !site_is_bad) || spank_getenv(spank, "EFS_DIRECTIVES", value, sizeof value) != ESPANK_SUCCESS) return 0;
   efs_format(own, sizeof own, "%u", job->id);
   return strcmp(value, "yes") == 0 || strcmp(value, own) == 0;
+}
+
+/* As the batch script's task says it (in_job.c). */
+static int stages_out(spank_t spank, const struct efs_job *job) {
+  char value[32], own[32];
+  efs_format(own, sizeof own, "%u", job->id);
+  return spank_getenv(spank, EFS_STAGING_OUT, value, sizeof value) == ESPANK_SUCCESS && strcmp(value, own) == 0;
 }
 
 static int is_first_task(spank_t spank) {
@@ -181,12 +184,13 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int sit
       return -1;
     }
     efs_write_file(job.directory, "checked", "yes", 0644, 0);
-    if (read_place(&job, &node, &nodes) == 0 && node == 0 && nodes > 1) efs_give_back_licence(site, &job);
+    if (efs_read_place(&job, &node, &nodes) == 0 && node == 0 && nodes > 1) efs_give_back_licence(site, &job);
   }
   if (is_script(spank)) efs_give_back(site, &job);
-  if (site->view[0] != '\0' && enter_view(site, &job) != 0) {
+  if (site->view[0] != '\0' && enter_view(site, &job, stages_out(spank, &job)) != 0) {
     slurm_error("efs: %s cannot be shown at %s; the directory must be there on every node", job.mount, site->view);
     return -1;
   }
+  efs_prepare_in_job(spank, site);
   return 0;
 }

@@ -136,10 +136,10 @@ local function add_stage_in(job, words, work_dir)
     if source ~= root and source:sub(1, #root + 1) ~= root .. "/" then return source .. " is not below " .. root .. "; say where it goes: destination=$EFS_MOUNT/PATH" end
     name = source:sub(#root + 2)
   end
-  if name == "" then return "name something below " .. root .. ", not all of it" end
+  if name == "" and (words.type ~= "directory" or not words.destination) then return "name something below " .. root .. ", not all of it" end
   why = take_root(job, root)
   if why then return why end
-  job.ins[#job.ins + 1] = {path = name}
+  job.ins[#job.ins + 1] = {path = name == "" and "." or name}
 end
 
 local function add_stage_out(job, words, work_dir)
@@ -170,9 +170,15 @@ local adders = {jobdw = add_jobdw, stage_in = add_stage_in, stage_out = add_stag
 -- JSON's strings are YAML's.
 local function quote(text) return '"' .. text:gsub('[\\"]', "\\%0") .. '"' end
 
+-- nil where nothing goes back.
+local function place_of_results(job, root)
+  if job.results and job.results ~= root then return "  results-dir: " .. quote(job.results) end
+  return not job.renamed and "  in-place: true" or nil
+end
+
 local function job_file(job, work_dir)
-  local lines = {"global-settings:", "  mount-dir: /efs", "  root-dir: " .. quote(job.root or normal(work_dir)),
-                 job.results and "  results-dir: " .. quote(job.results) or not job.renamed and "  in-place: true" or nil}
+  local root = job.root or normal(work_dir)
+  local lines = {"global-settings:", "  mount-dir: /efs", "  root-dir: " .. quote(root), place_of_results(job, root)}
   lines[#lines + 1] = "resources:"
   for _, input in ipairs(job.ins) do
     lines[#lines + 1] = "  - path: " .. quote(input.path)
@@ -180,7 +186,10 @@ local function job_file(job, work_dir)
   end
   for _, file in ipairs(job.lists) do lines[#lines + 1] = "  - list: " .. quote(file) end
   lines[#lines + 1] = "outputs:"
-  for _, name in ipairs(job.outs) do lines[#lines + 1] = "  - path: " .. quote(name) end
+  for _, name in ipairs(job.outs) do
+    lines[#lines + 1] = "  - path: " .. quote(name)
+    lines[#lines + 1] = "    inputs: true"
+  end
   if #job.outs == 0 then
     lines[#lines + 1] = '  - path: "**"'
     lines[#lines + 1] = "    flags: temporary"
@@ -215,6 +224,7 @@ function efs.read(script, work_dir)
   end
   if not found then return nil end
   if #job.ins == 0 and #job.lists == 0 and #job.outs == 0 then return nil, "a capacity alone is not enough: stage_in or stage_out must say what for" end
+  if job.renamed and job.results == job.root then return nil, "results cannot go to " .. job.root .. ", where inputs are that have other names on the mount; choose another directory" end
   return job_file(job, work_dir)
 end
 

@@ -64,8 +64,10 @@ int plan(World& world, const JobArguments& arguments);
 int start(World& world, const JobArguments& arguments);
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command);
 int status(World& world, const std::string& which);
-/// What the nodes of a batch job say; `shared` is the site's directory.
-int job_status(World& world, unsigned job, const std::string& shared);
+/// What the nodes of a batch job say, or slurmctld, while it has none. `job`: its number, or ARRAY_TASK; `shared`: the site's
+/// directory, "": as plugstack.conf has it.
+int job_status(World& world, const std::string& job, const std::string& shared);
+/// `directory`: "": as plugstack.conf has it.
 int queue(World& world, const std::string& directory);
 /// What this node lacks for efs, and for the stores of a job file (may be "").
 int doctor(World& world, const std::string& job_file);

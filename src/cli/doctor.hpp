@@ -3,11 +3,12 @@
 // caller may not look at is a warning that says so.
 
 #include <cstdint>
-#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/slurm_site.hpp"
 #include "config/job_config.hpp"
 
 namespace efs::cli {
@@ -41,26 +42,23 @@ Findings examine_slurm();
 // What they judge by
 /// `release` as uname(2) has it.
 Finding judge_kernel(std::string_view release);
+/// `state`: what the kernel says of its switch; "" where it has none.
+Finding judge_uring(std::string_view state);
 
-/// "KEY = VALUE" lines of `scontrol show config`.
-std::map<std::string, std::string> parse_slurm_config(std::string_view text);
 /// `staging`: seconds that a wait for a turn and a stage-in may take together.
-Findings judge_slurm_config(const std::map<std::string, std::string>& config, double staging);
-
-/// The line of plugstack.conf that loads the plugin.
-struct PluginLine {
-  bool required = false;
-  std::string plugin;                            // as written: a path, or a name below PluginDir
-  std::map<std::string, std::string> arguments;  // KEY=VALUE
-};
-/// From plugstack.conf and what it includes, the first of them; "" as `plugin` where none of them loads it.
-PluginLine find_plugin_line(const std::string& plugstack);
+Findings judge_slurm_config(const SlurmConfig& config, double staging);
+/// As slurmd_unit() has it; empty where there is none.
+Findings judge_slurmd_unit(const SlurmConfig& unit);
 
 /// The mount that `path` lies on; all "" where nothing is known.
 struct MountOf {
   std::string point, type, options;  // of mount and file system together
 };
 MountOf mount_of(const std::string& path);
+/// A store in the directory `path`, on that mount.
+Finding judge_medium(const std::string& what, const std::string& path, const MountOf& mount);
+/// The room it has, in bytes: what is free there and what the caller's quota leaves him, where he has one.
+Finding judge_room(const std::string& what, const std::string& path, std::uint64_t free, std::optional<std::uint64_t> quota, std::optional<std::uint64_t> capacity);
 /// A directory that root hands to the plugin: there, root's or an account's of the site, closed to others.
 Finding judge_directory(const std::string& what, const std::string& path, bool must_be_root);
 

@@ -73,14 +73,13 @@ Finding judge_privilege() {
   return {Level::ok, "privilege", "root: mounts and backing files are possible", ""};
 }
 
+}  // namespace
+
 // Nothing here hangs on it: an administrator wants to know.
-Finding judge_uring() {
-  const std::string state = first_line("/sys/module/fuse/parameters/enable_uring");
+Finding judge_uring(std::string_view state) {
   if (state.empty()) return {Level::ok, "FUSE over io_uring", "this kernel does not have it, or does not say so; efs needs none", ""};
   return {Level::ok, "FUSE over io_uring", state == "Y" || state == "1" ? "is on" : "is off; efs needs none", ""};
 }
-
-}  // namespace
 
 Finding judge_kernel(std::string_view release) {
   const std::string text = "Linux " + std::string(release);
@@ -97,7 +96,7 @@ Finding judge_kernel(std::string_view release) {
 Findings examine_kernel() {
   utsname system{};
   ::uname(&system);
-  return {judge_kernel(system.release), judge_fuse_device(), judge_fusermount(), judge_uring(), judge_privilege()};
+  return {judge_kernel(system.release), judge_fuse_device(), judge_fusermount(), judge_uring(first_line("/sys/module/fuse/parameters/enable_uring")), judge_privilege()};
 }
 
 }  // namespace efs::cli

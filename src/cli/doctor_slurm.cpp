@@ -1,9 +1,7 @@
 // Slurm's configuration, as slurmctld tells it, and the plugin's line in plugstack.conf.
-#include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -19,16 +17,10 @@
 namespace efs::cli {
 namespace {
 
-using Config = std::map<std::string, std::string>;
+using Config = SlurmConfig;
 
 constexpr double usual_staging = 600;   // seconds that a stage-in may well take
 constexpr double not_set = 65534;       // what scontrol shows where there is no limit
-constexpr int slurm_is_silent = 20;     // seconds
-
-std::string value_of(const Config& config, const std::string& key) {
-  const auto found = config.find(key);
-  return found == config.end() ? "" : found->second;
-}
 
 // "10 sec"; absent where there is none, or no limit.
 std::optional<double> seconds_of(const Config& config, const std::string& key) {
@@ -83,14 +75,6 @@ Findings judge_users(const Config& config) {
 
 bool is_readable(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
 
-std::string expand_node(std::string path) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  const std::string name(host.data(), std::string(host.data()).find('.') == std::string::npos ? std::string(host.data()).size() : std::string(host.data()).find('.'));
-  for (auto at = path.find("%n"); at != std::string::npos; at = path.find("%n", at + name.size())) path.replace(at, 2, name);
-  return path;
-}
-
 Finding judge_plugin_file(const PluginLine& line, const Config& config) {
   const std::string path = line.plugin.starts_with('/') ? line.plugin : value_of(config, "PluginDir") + "/" + line.plugin;
   if (!answers(path, patience)) return silent("plugin", path);
@@ -113,7 +97,7 @@ Finding judge_plugin_file(const PluginLine& line, const Config& config) {
 
 Findings judge_arguments(const PluginLine& line) {
   Findings found;
-  const auto argument = [&](const std::string& key) { const auto at = line.arguments.find(key); return at == line.arguments.end() ? "" : expand_node(at->second); };
+  const auto argument = [&](const std::string& key) { return argument_of(line, key); };
   if (const std::string program = argument("efs"); !program.empty() && !answers(program, patience)) found.push_back(silent("plugin, efs=", program));
   else if (program.starts_with('/') && ::access(program.c_str(), X_OK) != 0) found.push_back({Level::problem, "plugin, efs=", program + " cannot be run", "install efs there, or correct plugstack.conf"});
   for (const char* key : {"state", "run", "mount"}) {
@@ -148,35 +132,6 @@ double longest_wait_of(const PluginLine& line) {
   return settings ? settings->longest_wait : queue::Settings{}.longest_wait;
 }
 
-std::optional<std::string> output_of(const std::string& command) {
-  FILE* pipe = ::popen(command.c_str(), "re");
-  if (pipe == nullptr) return std::nullopt;
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) text.append(buffer.data(), n);
-  return ::pclose(pipe) == 0 ? std::optional(text) : std::nullopt;
-}
-
-void read_plugstack(const std::string& file, unsigned depth, PluginLine& found) {
-  std::ifstream in(file);
-  for (std::string text; depth < 8 && found.plugin.empty() && std::getline(in, text);) {
-    std::istringstream words(text.substr(0, text.find('#')));
-    std::string kind, plugin;
-    words >> kind >> plugin;
-    if (kind == "include") {
-      glob_t matches{};
-      const std::string pattern = plugin.starts_with('/') ? plugin : file.substr(0, file.rfind('/') + 1) + plugin;
-      if (::glob(pattern.c_str(), 0, nullptr, &matches) == 0)
-        for (std::size_t i = 0; i < matches.gl_pathc && found.plugin.empty(); ++i) read_plugstack(matches.gl_pathv[i], depth + 1, found);
-      ::globfree(&matches);
-    }
-    if ((kind != "required" && kind != "optional") || !plugin.ends_with("spank_efs.so")) continue;
-    found = {kind == "required", plugin, {}};
-    for (std::string word; words >> word;)
-      if (const auto equals = word.find('='); equals != std::string::npos) found.arguments[word.substr(0, equals)] = word.substr(equals + 1);
-  }
-}
-
 Findings examine_plugin(const Config& config, const PluginLine& line, const std::string& plugstack) {
   if (!line.plugin.empty()) {
     Findings found{judge_plugin_file(line, config)};
@@ -190,33 +145,18 @@ Findings examine_plugin(const Config& config, const PluginLine& line, const std:
 
 }  // namespace
 
-Config parse_slurm_config(std::string_view text) {
-  Config config;
-  std::istringstream lines{std::string(text)};
-  for (std::string line; std::getline(lines, line);) {
-    const auto equals = line.find('=');
-    if (equals == std::string::npos) continue;
-    const auto trimmed = [](std::string word) {
-      word.erase(0, word.find_first_not_of(" \t"));
-      word.erase(word.find_last_not_of(" \t") + 1);
-      return word;
-    };
-    const std::string value = trimmed(line.substr(equals + 1));
-    config[trimmed(line.substr(0, equals))] = value == "(null)" ? "" : value;
-  }
-  return config;
-}
-
 Findings judge_slurm_config(const Config& config, double staging) {
   Findings found{judge_prolog_flags(config), judge_batch_start(config, staging), judge_epilog(config, staging), judge_unkillable(config)};
   for (auto& finding : judge_users(config)) found.push_back(std::move(finding));
   return found;
 }
 
-PluginLine find_plugin_line(const std::string& plugstack) {
-  PluginLine found;
-  read_plugstack(plugstack, 0, found);
-  return found;
+// What a prolog has started is in slurmd's own cgroup.
+Findings judge_slurmd_unit(const SlurmConfig& unit) {
+  const std::string mode = value_of(unit, "KillMode");
+  if (mode.empty()) return {};
+  if (mode == "process" || mode == "none") return {{Level::ok, "slurmd.service", "KillMode=" + mode, ""}};
+  return {{Level::problem, "slurmd.service", "KillMode=" + mode + ": when slurmd is restarted systemd kills the file systems of the jobs that run", "systemctl edit slurmd: [Service] KillMode=process, as Slurm's own unit has it; then systemctl daemon-reload"}};
 }
 
 Finding judge_directory(const std::string& what, const std::string& path, bool must_be_root) {
@@ -230,13 +170,14 @@ Finding judge_directory(const std::string& what, const std::string& path, bool m
 }
 
 Findings examine_slurm() {
-  if (!output_of("command -v scontrol")) return {{Level::ok, "Slurm", "there is no scontrol here: nothing to look at", ""}};
-  const auto text = output_of("timeout " + std::to_string(slurm_is_silent) + " scontrol show config 2>/dev/null </dev/null");
-  if (!text) return {{Level::warning, "Slurm", "scontrol show config fails: slurmctld cannot be asked, or this machine belongs to no cluster", "run efs doctor again where scontrol works"}};
-  const Config config = parse_slurm_config(*text);
+  if (!has_slurm()) return {{Level::ok, "Slurm", "there is no scontrol here: nothing to look at", ""}};
+  const auto asked = slurm_config();
+  if (!asked) return {{Level::warning, "Slurm", "scontrol show config fails: slurmctld cannot be asked, or this machine belongs to no cluster", "run efs doctor again where scontrol works"}};
+  const Config& config = *asked;
   const std::string plugstack = value_of(config, "PlugStackConfig");
   const PluginLine line = find_plugin_line(plugstack);
   Findings found = judge_slurm_config(config, usual_staging + longest_wait_of(line));
+  for (auto& finding : judge_slurmd_unit(slurmd_unit())) found.push_back(std::move(finding));
   for (auto& finding : examine_plugin(config, line, plugstack)) found.push_back(std::move(finding));
   return found;
 }

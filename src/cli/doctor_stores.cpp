@@ -39,23 +39,7 @@ std::optional<std::uint64_t> room_in_quota(const std::string& path) {
 Finding judge_space(const std::string& what, const Backend& backend) {
   struct statvfs fs {};
   if (::statvfs(backend.daxfs.c_str(), &fs) != 0) return {Level::problem, what, backend.daxfs + ": " + std::strerror(errno), ""};
-  std::uint64_t room = static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize;
-  const auto quota = room_in_quota(backend.daxfs);
-  const bool by_quota = quota && *quota < room;
-  if (by_quota) room = *quota;
-  const std::string text = format_bytes(room) + (by_quota ? " left by your quota" : " free") + " in " + backend.daxfs;
-  if (backend.capacity && room < *backend.capacity)
-    return {Level::problem, what, text + ", and the capacity is " + format_bytes(*backend.capacity), "free space there, or lower the capacity"};
-  if (room < config::smallest_capacity) return {Level::problem, what, text + ", less than the least (" + format_bytes(config::smallest_capacity) + ")", "free space there"};
-  return {Level::ok, what, text, ""};
-}
-
-Finding judge_medium(const std::string& what, const Backend& backend) {
-  const MountOf mount = mount_of(backend.daxfs);
-  const std::string where = backend.daxfs + " is on " + (mount.type.empty() ? "?" : mount.type) + " (" + mount.point + ")", options = "," + mount.options + ",";
-  if (mount.type == "tmpfs" || mount.type == "ramfs") return {Level::warning, what, where + ": memory, which no restart of the node survives", "right where that is meant; else a directory on persistent memory or a disk"};
-  if (options.contains(",dax,") || options.contains(",dax=always,")) return {Level::ok, what, where + ", mounted with dax: persistent memory without a page cache", ""};
-  return {Level::warning, what, where + ", without dax: through the page cache, and durable from fsync on", "on persistent memory: mount -o dax (ext4, XFS); on a disk this is how it is"};
+  return judge_room(what, backend.daxfs, static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize, room_in_quota(backend.daxfs), backend.capacity);
 }
 
 Findings examine_backend(const Backend& backend) {
@@ -71,7 +55,7 @@ Findings examine_backend(const Backend& backend) {
   if (::stat(backend.daxfs.c_str(), &st) != 0) return {{Level::problem, what, backend.daxfs + ": " + std::strerror(errno), errno == EACCES ? "you may not look there; ask for the rights, or run efs doctor as root" : "make the directory, or mount what it is on"}};
   if (!S_ISDIR(st.st_mode)) return {{Level::problem, what, backend.daxfs + " is no directory", "name a directory as daxfs"}};
   if (::access(backend.daxfs.c_str(), W_OK | X_OK) != 0) return {{Level::problem, what, backend.daxfs + ": you may not write there", "stores are made with the rights of the job's user: mode 1777, as of /tmp"}};
-  Findings found{judge_medium(what, backend), judge_space(what, backend)};
+  Findings found{judge_medium(what, backend.daxfs, mount_of(backend.daxfs)), judge_space(what, backend)};
   if (::geteuid() == 0 && (st.st_mode & 01777) != 01777) found.push_back({Level::warning, what, backend.daxfs + ": not every user may make a store there", "mode 1777, as of /tmp, where it is for all"});
   return found;
 }
@@ -101,6 +85,22 @@ MountOf mount_of(const std::string& path) {
     if (number == device.str()) found = {point, type, options + "," + super};
   }
   return found;
+}
+
+Finding judge_medium(const std::string& what, const std::string& path, const MountOf& mount) {
+  const std::string where = path + " is on " + (mount.type.empty() ? "?" : mount.type) + " (" + mount.point + ")", options = "," + mount.options + ",";
+  if (mount.type == "tmpfs" || mount.type == "ramfs") return {Level::warning, what, where + ": memory, which no restart of the node survives", "right where that is meant; else a directory on persistent memory or a disk"};
+  if (options.contains(",dax,") || options.contains(",dax=always,")) return {Level::ok, what, where + ", mounted with dax: persistent memory without a page cache", ""};
+  return {Level::warning, what, where + ", without dax: through the page cache, and durable from fsync on", "on persistent memory: mount -o dax (ext4, XFS); on a disk this is how it is"};
+}
+
+Finding judge_room(const std::string& what, const std::string& path, std::uint64_t free, std::optional<std::uint64_t> quota, std::optional<std::uint64_t> capacity) {
+  const bool by_quota = quota && *quota < free;
+  const std::uint64_t room = by_quota ? *quota : free;
+  const std::string text = format_bytes(room) + (by_quota ? " left by your quota" : " free") + " in " + path, way_out = by_quota ? "ask for more of it, or free space there" : "free space there";
+  if (capacity && room < *capacity) return {Level::problem, what, text + ", and the capacity is " + format_bytes(*capacity), way_out + ", or lower the capacity"};
+  if (room < config::smallest_capacity) return {Level::problem, what, text + ", less than the least (" + format_bytes(config::smallest_capacity) + ")", way_out};
+  return {Level::ok, what, text, ""};
 }
 
 Findings examine_stores(const std::string& job_file) {

@@ -1,13 +1,16 @@
 // efs status --job N: what the nodes of a batch job have written down for each other (slurm-plugin/notice.c), and where those that
-// stage now stand in the queue, which they name. Within a job nobody may write such things down.
+// stage now stand in the queue, which they name. Within a job nobody may write such things down. Of a job that has no nodes yet
+// slurmctld tells.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
 
+#include "base/mounts.hpp"
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/slurm_site.hpp"
 #include "queue/overview.hpp"
 
 namespace efs::cli {
@@ -15,14 +18,15 @@ namespace {
 
 namespace stdfs = std::filesystem;
 constexpr std::streamsize longest_record = 16384;
+constexpr int answer_time_of_site = 20;  // seconds, for the site's directory
 
 // The directory of the job's last run: JOB.RESTART.
-std::string records_of(const std::string& shared, unsigned job) {
+std::string records_of(const std::string& shared, const std::string& job) {
   std::string best;
   long best_restart = -1;
   std::error_code problem;
   for (stdfs::directory_iterator it(shared + "/jobs", problem), end; !problem && it != end; it.increment(problem)) {
-    const std::string name = it->path().filename().string(), prefix = std::to_string(job) + ".";
+    const std::string name = it->path().filename().string(), prefix = job + ".";
     if (!name.starts_with(prefix)) continue;
     const long restart = std::strtol(name.c_str() + prefix.size(), nullptr, 10);
     if (restart > best_restart) best = it->path().string(), best_restart = restart;
@@ -95,17 +99,29 @@ int code_of(const Json& all) {
   return code;
 }
 
-}  // namespace
+Json document_of(const std::string& job, const Json& nodes, int code) { return {{"ok", code == exit_good}, {"job", std::strtoul(job.c_str(), nullptr, 10)}, {"nodes", nodes}, {"exit", code}}; }
 
-int job_status(World& world, unsigned job, const std::string& shared) {
-  const std::string directory = shared.empty() ? "" : records_of(shared, job);
-  if (shared.empty()) return report(world, {EINVAL, "where the nodes write the state of jobs is not known: name the site's directory with --shared, or set EFS_SHARED"}, exit_usage);
-  if (directory.empty()) return report(world, {ENOENT, "no node has written anything about job " + std::to_string(job) + " below " + shared + ": it waits for its nodes, uses no efs, or is long over"});
+// No node has written anything: it is slurmctld that knows why.
+int status_without_records(World& world, const std::string& job, const std::optional<SlurmJob>& known, const std::string& shared) {
+  const std::string nothing = "no node has written anything about job " + job + " below " + shared;
+  if (!known) return report(world, {ENOENT, nothing + ": it uses no efs, or is long over, or slurmctld cannot be asked here"});
+  if (known->state != "PENDING") return report(world, {ENOENT, nothing + ", and Slurm has it as " + known->state + ": it uses no efs, begins just now, or what was written has been removed"});
+  if (world.json) {
+    Json document = document_of(job, Json::array(), exit_good);
+    document["slurm"] = {{"state", known->state}, {"reason", known->reason}, {"start", known->start}};
+    print_document(world, document);
+    return exit_good;
+  }
+  world.out << "job " << job << " waits for its nodes (" << known->reason << ")" << (known->start.empty() || known->start == "N/A" ? "" : ", which Slurm expects at " + known->start) << "; its inputs come when it has them\n";
+  return exit_good;
+}
+
+int show_records(World& world, const std::string& job, const std::string& directory) {
   Json all = records(directory);
   add_turns(all);
   const int code = code_of(all);
   if (world.json) {
-    print_document(world, {{"ok", code == exit_good}, {"job", job}, {"nodes", all}, {"exit", code}});
+    print_document(world, document_of(job, all, code));
     return code;
   }
   for (const auto& record : all) {
@@ -113,6 +129,21 @@ int job_status(World& world, unsigned job, const std::string& shared) {
     world.out << "job " << job << " on " << printable(record.value("node", "?") + ": " + record.value("state", "?") + (text.empty() ? "" : ": " + text)) << "\n";
   }
   return code;
+}
+
+}  // namespace
+
+int job_status(World& world, const std::string& job, const std::string& given) {
+  const std::string shared = given.empty() ? site_argument("shared") : given;
+  if (shared.empty()) return report(world, {EINVAL, "where the nodes write the state of jobs is not known here: name the site's directory with --shared, or set EFS_SHARED"}, exit_usage);
+  if (!answers(shared, answer_time_of_site)) return report(world, {ETIMEDOUT, shared + ": its file system does not answer for " + std::to_string(answer_time_of_site) + " s; it may hang"});
+  const bool is_task = job.contains('_');
+  auto known = is_task ? ask_slurm(job) : std::nullopt;
+  if (is_task && !known) return report(world, {ENOENT, "slurmctld does not know the task " + job + " (any more), or cannot be asked here: name it by its own number, which is SLURM_JOB_ID in the task"});
+  const std::string number = is_task ? std::to_string(known->id) : job, directory = records_of(shared, number);
+  if (!directory.empty()) return show_records(world, number, directory);
+  if (!is_task) known = ask_slurm(job);
+  return status_without_records(world, number, known, shared);
 }
 
 }  // namespace efs::cli

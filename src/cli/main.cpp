@@ -62,6 +62,13 @@ std::string is_number(const std::string& text) { return text.empty() || text.fin
 // An instance that is named with nothing is no wish for the only one: a variable of the caller's script is not set.
 std::string is_named(const std::string& text) { return text.empty() || text == std::string(1, guard) ? "the name is empty; is a variable not set? Without the argument the only instance is meant" : ""; }
 
+// As squeue writes it.
+std::string is_job(const std::string& text) {
+  const auto rest = text.find_first_not_of("0123456789");
+  const bool good = rest != 0 && !text.empty() && (rest == text.npos || (text[rest] == '_' && rest + 1 < text.size() && text.find_first_not_of("0123456789", rest + 1) == text.npos));
+  return good ? "" : "\"" + text + "\" is no job: write its number, or ARRAY_TASK";
+}
+
 void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   const auto path = [&](const char* flags, std::optional<std::string>& into, const char* help) {
     verb.add_option_function<std::string>(flags, [&into](const std::string& text) { into = text; }, help);
@@ -184,12 +191,11 @@ int main(int argc, char** argv) {
   check_job_verb->add_option("--node-memory", job.node_memory, "memory of the largest node: likewise");
   CLI::Option* submitting = check_job_verb->add_flag("--at-submission", job.at_submission, before_job);
   check_job_verb->add_option("--snapshot", job.snapshot, "write to this file what the job's nodes shall read: the job file with the values of the environment in it")->needs(submitting);
-  unsigned job_id = 0;
-  std::string shared;
-  CLI::App* status_verb = verb("status", "show instances", [&] { return job_id != 0 ? job_status(world, job_id, shared) : status(world, which); });
+  std::string job_id, shared;
+  CLI::App* status_verb = verb("status", "show instances", [&] { return !job_id.empty() ? job_status(world, job_id, shared) : status(world, which); });
   status_verb->add_option("instance", which, "name, mount point or job file")->check(is_named);
-  status_verb->add_option("--job", job_id, "a batch job instead: what its nodes say; exit code 1: it failed, 3: results are not back");
-  status_verb->add_option("--shared", shared, "with --job: the site's directory for the state of jobs")->envname("EFS_SHARED");
+  status_verb->add_option("--job", job_id, "a batch job instead, by its number (or ARRAY_TASK): what its nodes say; exit code 1: it failed, 3: results are not back")->check(is_job);
+  status_verb->add_option("--shared", shared, "with --job: the site's directory for the state of jobs (default: $EFS_SHARED, or that of plugstack.conf)")->envname("EFS_SHARED");
   status_verb->add_flag("-a,--all", all, "all instances, those too that are dead or were kept (the default)");
   CLI::App* stop_verb = verb("stop", "unmount and stage out; returns when the results are back", [&] {
     stopping.stage_out = !no_stage_out;
@@ -226,7 +232,7 @@ int main(int argc, char** argv) {
 
   std::string queue_directory;
   verb("queue", "show who holds a turn at the PFS, who waits, and for how long", [&] { return queue(world, queue_directory); })
-      ->add_option("directory", queue_directory, "directory of the queue")->envname("EFS_INTERLEAVING")->required();
+      ->add_option("directory", queue_directory, "directory of the queue (default: $EFS_INTERLEAVING, or that of plugstack.conf)")->envname("EFS_INTERLEAVING");
   std::string examined;
   verb("doctor", "say what this node lacks for efs, and what to change; changes nothing", [&] { return doctor(world, examined); })
       ->add_option("job_file", examined, "look at the stores of this job file, too");

@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/slurm_site.hpp"
 #include "queue/overview.hpp"
 
 namespace efs::cli {
@@ -31,7 +32,9 @@ int show_queue(World& world, const std::string& directory) {
 }  // namespace
 
 // In a process of its own, for a PFS that hangs holds whoever looks at it. One that cannot be killed is left behind.
-int queue(World& world, const std::string& directory) {
+int queue(World& world, const std::string& given) {
+  const std::string directory = given.empty() ? site_argument("queue") : given;
+  if (directory.empty()) return report(world, {EINVAL, "the queue's directory is not known here: name it, or set EFS_INTERLEAVING"}, exit_usage);
   world.out.flush();
   world.err.flush();
   const pid_t child = ::fork();

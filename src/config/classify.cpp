@@ -20,8 +20,9 @@ std::optional<std::size_t> deepest_match(std::string_view path, Predicate matche
   }
 }
 
-const OutputRule* output_rule(const JobConfig& config, std::string_view path) {
+const OutputRule* output_rule(const JobConfig& config, std::string_view path, bool staged_in) {
   for (const auto& rule : config.outputs) {
+    if (staged_in && !rule.holds_inputs) continue;
     if (deepest_match(path, [&](auto part) { return glob_match(rule.pattern, part); })) return &rule;
   }
   return nullptr;
@@ -100,7 +101,7 @@ std::size_t backend_of(const JobConfig& config, std::string_view path, bool stag
     const auto* owner = owning_resource(config, path);
     return owner == nullptr ? config.new_files : find_backend(config, owner->backend).value_or(0);
   }
-  const auto* rule = output_rule(config, path);
+  const auto* rule = output_rule(config, path, false);
   return rule == nullptr || rule->backend.empty() ? config.new_files : find_backend(config, rule->backend).value_or(config.new_files);
 }
 
@@ -119,16 +120,14 @@ FileClass classify(const JobConfig& config, std::string_view path, bool staged_i
 
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in, std::string& why) {
   if (path.starts_with('/')) path.remove_prefix(1);
-  if (!staged_in) {
-    // Without output rules nothing that the job makes is dropped, not even below a temporary resource.
-    if (config.outputs.empty()) {
-      why = "a new file, and the job file has no output rules: all new files are persistent";
-      return FileClass::persistent;
-    }
-    if (const auto* rule = output_rule(config, path)) {
-      why = "the output rule " + rule->pattern;
-      return rule->file_class;
-    }
+  // Without output rules nothing that the job makes is dropped, not even below a temporary resource.
+  if (!staged_in && config.outputs.empty()) {
+    why = "a new file, and the job file has no output rules: all new files are persistent";
+    return FileClass::persistent;
+  }
+  if (const auto* rule = output_rule(config, path, staged_in)) {
+    why = "the output rule " + rule->pattern + (staged_in ? ", which holds inputs, too" : "");
+    return rule->file_class;
   }
   if (const auto* owner = owning_resource(config, path)) {
     why = "the resource " + owner->path + (owner->line > 0 ? " (line " + std::to_string(owner->line) + " of the job file)" : "");

@@ -68,11 +68,12 @@ struct Resource {
   bool open = false;  // its path has patterns of a job that is only being submitted
 };
 
-/// The class of files that do not exist when the job starts.
+/// The class of files that do not exist when the job starts, and of inputs where it says so.
 struct OutputRule {
   std::string pattern;  // relative to the mount point; glob as above; a directory stands for all below it
   FileClass file_class = FileClass::persistent;
   std::string backend = {};  // the id of one; "": that of new files
+  bool holds_inputs = false;  // also of what was staged in, whatever its resource says
 };
 
 /// Where a value comes from; a later one wins over an earlier one.
@@ -140,8 +141,9 @@ bool glob_match(std::string_view pattern, std::string_view path);
 
 /// The class of the file at `path` (relative to the mount point) by the rules of efs-job.5. A file that was not
 /// staged in: persistent where there is no output rule at all, else as the first rule that matches it or a
-/// directory above it says. What is left: as the resource that names the path or holds it most deeply; else
-/// persistent where there is no output rule and temporary where there is one.
+/// directory above it says. One that was: as the first of those rules says that hold inputs, too. What is left: as the
+/// resource that names the path or holds it most deeply; else persistent where there is no output rule and temporary
+/// where there is one.
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in);
 
 /// The same, and in `why` the rule that decided, for people.

@@ -113,11 +113,16 @@ void read_as(const Section& section, Resource& resource, const JobConfig& config
   else resource.as = *path;
 }
 
+namespace {
+
+constexpr std::array yes_or_no{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1}, Word{"no", 0}};
+
+}  // namespace
+
 void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
   std::map<std::string, int> first_lines;
   for (const auto& section : sections) {
     static constexpr std::array distributions{Word{"replicate", static_cast<int>(Distribute::replicate)}, Word{"partition", static_cast<int>(Distribute::partition)}};
-    static constexpr std::array yes_or_no{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1}, Word{"no", 0}};
     Resource resource{.backend = read_backend_id(section, "backend", config.backends.front().id, config, problems),
                       .file_class = read_flags(section, FileClass::temporary, problems),
                       .distribute = read_word(section, "distribute", distributions, Distribute::replicate, problems),
@@ -147,7 +152,7 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
 
 void read_outputs(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
   for (const auto& section : sections) {
-    OutputRule rule{.file_class = read_flags(section, FileClass::persistent, problems), .backend = read_backend_id(section, "backend", "", config, problems)};
+    OutputRule rule{.file_class = read_flags(section, FileClass::persistent, problems), .backend = read_backend_id(section, "backend", "", config, problems), .holds_inputs = read_word(section, "inputs", yes_or_no, false, problems)};
     if (const auto* value = section.require("path", problems)) {
       // The mount point itself stands for all below it.
       if (const auto pattern = output_pattern(*value, config, problems)) rule.pattern = pattern->empty() ? "**" : *pattern;

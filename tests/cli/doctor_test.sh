@@ -73,6 +73,13 @@ finds 'a shared directory that anybody can write' problem 'plugin, shared=' 'can
 mkdir "$S/queue" && chmod 755 "$S/queue"
 echo 'longest-wait: 20000' >"$S/queue/settings"
 finds 'the longest wait for a turn counts' warning BatchStartTimeout '7200 s: .*20600 s here'
+printf '#!/bin/sh\n[ "$1" != show ] || cat "%s/unit"\n' "$S" >"$S/bin/systemctl"; chmod 755 "$S/bin/systemctl"
+printf 'LoadState=loaded\nKillMode=control-group\n' >"$S/unit"
+finds 'a unit whose restart kills the file systems of jobs' problem slurmd.service 'KillMode=control-group: .*KillMode=process'
+printf 'LoadState=loaded\nKillMode=process\n' >"$S/unit"
+finds 'one that does not' ok slurmd.service 'KillMode=process'
+printf 'LoadState=not-found\nKillMode=control-group\n' >"$S/unit"
+check 'no unit is no problem' json "$("$EFS" doctor --json)" '"slurmd.service" not in [c["what"] for c in d["checks"]]'
 rm "$S/config"
 finds 'a slurmctld that does not answer' warning Slurm 'cannot be asked'
 check 'without Slurm nothing is said of it' json "$(PATH=$S/none /bin/sh -c "'$EFS' doctor --json")" '"PrologFlags" not in [c["what"] for c in d["checks"]]'

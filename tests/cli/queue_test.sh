@@ -61,6 +61,36 @@ record "$node" staging-in 'staging in'
 check_exit 'efs status --job says it as of now' 0 "^job 7 on $node: staging-in: waits to stage in, 0 ahead" env EFS_SHARED="$S/shared" "$EFS" status --job 7
 record "$node" staging-in 'staging in' ''
 check_exit 'where the queue is known' 0 "^job 7 on $node: staging-in: staging in$" env EFS_SHARED="$S/shared" "$EFS" status --job 7
+# What slurmctld knows: of a job without nodes, and where the site's directories are.
+mkdir "$S/bin"
+printf '#!/bin/sh\n[ "$*" = "show config" ] && echo "PlugStackConfig = %s/plugstack.conf"\n' "$S" >"$S/bin/scontrol"
+cat >"$S/bin/squeue" <<'SQUEUE'
+#!/bin/sh
+case "$*" in
+  *--jobs=8\ *) echo '8|PENDING|Licenses|2026-11-22T20:00:00' ;;
+  *--jobs=9\ *) printf '%s\n' '9|RUNNING|None|N/A' '12|PENDING|Resources|N/A' ;;
+  *--jobs=10\ *) printf '%s\n' '11|PENDING|Resources|N/A' '10|PENDING|Priority|N/A' ;;
+  *--jobs=6_3\ *) echo '7|RUNNING|None|N/A' ;;
+  *) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1 ;;
+esac
+SQUEUE
+chmod 755 "$S/bin"/*
+echo "required spank_efs.so efs=$EFS shared=$S/shared queue=$QUEUE" >"$S/plugstack.conf"
+at_site() { PATH=$S/bin:$PATH "$EFS" "$@"; }
+check_exit 'efs status --job knows where the nodes write' 0 "^job 7 on $node: " at_site status --job 7
+check_exit 'a task of an array, as squeue writes it' 0 "^job 7 on $node: " at_site status --job 6_3
+check_exit 'one that slurmctld does not know' 1 'does not know the task 6_4' at_site status --job 6_4
+check_exit 'a job that waits for its nodes' 0 '^job 8 waits for its nodes .Licenses., which Slurm expects at 2026-11-22T20:00:00; its inputs come when it has them$' at_site status --job 8
+check 'and tells programs' json "$(at_site status --json --job 8)" 'd["ok"] and d["nodes"] == [] and d["slurm"] == {"state": "PENDING", "reason": "Licenses", "start": "2026-11-22T20:00:00"}'
+check_exit 'one that has nodes, which say nothing' 1 'Slurm has it as RUNNING: it uses no efs' at_site status --job 9
+check_exit 'an array is not one of its tasks' 0 '^job 10 waits for its nodes .Priority.;' at_site status --job 10
+check_exit 'one that is not known' 1 'no node has written anything about job 4711' at_site status --job 4711
+for bad in x 7x 7_ _7 7_3_1 -7 '7;true'; do check_exit "\"$bad\" is no job" 2 'is no job' "$EFS" status --job="$bad"; done
+check_exit 'efs queue knows where the queue is' 0 "^queue $QUEUE, fifo" at_site queue
+echo '# nothing' >"$S/plugstack.conf"
+check_exit 'without the plugin it has to be told' 2 'directory is not known here: name it' at_site queue
+check_exit 'and so has efs status --job' 2 'not known here: name the site' at_site status --job 7
+rm -r "$S/bin" "$S/plugstack.conf"
 free_slot
 ends_well 'a holder that is killed frees its slot' "$starter"
 check 'the inputs are there' test "$(cat "$MNT/input/a")" = alpha

@@ -277,8 +277,29 @@ check 'efs clean by name' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "$kept"
 install -d "$C/view"
 cluster_plugstack view="$C/view"
 work view
-job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job <<<$'#!/bin/bash\ntrue')
-check 'not where the view would hold the mount' refused 'view='
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job -N2 -w n1,n2 --hold <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; srun bash -c \'echo "node $SLURM_NODEID" >$EFS_MOUNT/out.$SLURM_NODEID\'')
+after=$(submit $USER1 -d "afterok:$job" -o "$W/after" <<<$'#!/bin/bash\ncat '"$W/results/out.0 $W/results/out.1")
+scontrol release "$job"
+ends "$job" COMPLETED 'a job on two nodes with a view, that stages out within it'
+check 'sees its input there' says "$job" '^alpha$'
+check 'both nodes stage out within it' test "$(grep -c '^receipt: ' "$W/out.$job")" = 2
+check 'nothing is left' quiet "$job"
+ends "$after" COMPLETED 'the job that waits for it'
+check 'finds the results' test "$(cat "$W/after")" = $'node 0\nnode 1'
+rm "$W"/results/*
+sed "2i\\  log-file: $W/log" "$W/job.yaml" >"$W/logged.yaml"
+job=$(submit $USER1 --efs=logged.yaml --efs-stage-out=in-job -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result')
+ends "$job" COMPLETED 'one on one node'
+check 'stages out' grep -qw event=staged_out "$W/log"
+check_not 'as soon as its script has ended, for its view has, too' grep -q event=cut_off "$W/log"   # on one host, nodes have copies of other nodes' mounts
+check 'nothing is left' quiet "$job"
+rm "$W"/results/*
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; cd $EFS_MOUNT; setsid sleep 600 </dev/null >/dev/null 2>&1 &')
+ends "$job" FAILED 'one that leaves a process in its view'
+check 'says what the matter is' says "$job" "mounted at a second place, $C/view"
+check 'the end of the job ends that, and its result comes back' quiet "$job"
+check 'result' test "$(cat "$W/results/result")" = r
+rm "$W"/results/*
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; '"$EFS"$' stop $EFS_INSTANCE')
 ends "$job" FAILED 'a script that stops its file system from its view'
 check 'is told why it cannot' says "$job" 'mounted at a second place, '"$C/view"

@@ -44,9 +44,22 @@ resources:
   - path: "sub"
 outputs:
   - path: "r/x"
+    inputs: true
 backends:
   - id: memory
     capacity: "1.5TB"' '#EFS jobdw type=scratch access_mode=private capacity=1.5TB' '#SBATCH -N1' '#EFS stage_in type=file source=in/a' '#EFS stage_in type=directory source=/pfs/u/sub/ destination=$EFS_MOUNT/sub' '' '#EFS stage_out type=file source=$DW_JOB_PRIVATE/r/x destination=/pfs/out/r/x' 'srun x'
+  is 'results beside their inputs' 'global-settings:
+  mount-dir: /efs
+  root-dir: "/pfs/set"
+  in-place: true
+resources:
+  - path: "in"
+outputs:
+  - path: "in/state"
+    inputs: true
+  - path: "out"
+    inputs: true' '#EFS stage_in type=directory source=/pfs/set/in destination=$EFS_MOUNT/in' '#EFS stage_out type=file source=$EFS_MOUNT/in/state destination=/pfs/set/in/state' '#EFS stage_out type=directory source=$EFS_MOUNT/out destination=/pfs/set/out'
+  gives 'results beside inputs of another name' 'refused: results cannot go to /pfs/u, where inputs are' '#EFS stage_in type=file source=/pfs/u/a destination=$EFS_MOUNT/b' '#EFS stage_out type=file source=$EFS_MOUNT/r destination=/pfs/u/r'
   gives 'without results nothing goes back' 'flags: temporary' '#EFS stage_in type=file source=in/a'
   gives 'inputs of elsewhere' 'root-dir: "/data/set"' '#EFS stage_in type=directory source=/data/set/in destination=${EFS_MOUNT}/in'
   gives 'dots in paths' 'path: "a"' '#EFS stage_in type=file source=./x/../a'
@@ -89,7 +102,16 @@ outputs:
   gives 'half a name' 'as: "a"' '#EFS stage_in type=file source=/pfs/aa destination=$EFS_MOUNT/a'
   gives 'another name of what is here' 'path: "sub/a"' '#EFS stage_in type=file source=sub/a destination=$EFS_MOUNT/b'
   gives 'beside an input of elsewhere' 'refused: line 3: all inputs hang below one directory' '#EFS stage_in type=file source=/x/b destination=$EFS_MOUNT/b' '#EFS stage_in type=file source=/y/c destination=$EFS_MOUNT/d'
-  gives 'the mount itself' 'refused: line 2: name something below' '#EFS stage_in type=directory source=/pfs/u/a destination=$EFS_MOUNT'
+  is 'all that is in a directory, on the mount itself' 'global-settings:
+  mount-dir: /efs
+  root-dir: "/pfs/u/a"
+  results-dir: "/pfs/out"
+resources:
+  - path: "."
+outputs:
+  - path: "r"
+    inputs: true' '#EFS stage_in type=directory source=/pfs/u/a/ destination=$EFS_MOUNT/' '#EFS stage_out type=file source=$EFS_MOUNT/r destination=/pfs/out/r'
+  gives 'a file as the mount itself' 'refused: line 2: name something below' '#EFS stage_in type=file source=/pfs/u/a destination=$EFS_MOUNT'
   gives 'a destination outside' 'refused: line 2: destination of stage_in must begin' '#EFS stage_in type=file source=/pfs/a destination=/tmp/a'
   gives 'patterns of the nodes' 'path: "in[.]%N"' '#EFS stage_in type=file source=in.%N'
   gives 'a variable in a path' 'refused: line 2: .*variables are not known here' '#EFS stage_in type=file source=in/${X}'
@@ -134,6 +156,10 @@ outputs:
   # What comes of it is a job file.
   said '#EFS jobdw capacity=64MiB' '#EFS stage_in type=file source="in/ä b"' '#EFS stage_out type=directory source=$EFS_MOUNT/r destination=/pfs/out/r' >"$S/made.yaml"
   check_exit 'efs check finds it good' 0 'made.yaml: good' "$EFS" check "$S/made.yaml"
+  said '#EFS stage_in type=directory source=/pfs/set/in destination=$EFS_MOUNT/in' '#EFS stage_out type=directory source=$EFS_MOUNT/in destination=/pfs/set/in' >"$S/made.yaml"
+  check_exit 'also with results beside their inputs' 0 'made.yaml: good' "$EFS" check "$S/made.yaml"
+  said '#EFS stage_in type=directory source=/pfs/set destination=$EFS_MOUNT' '#EFS stage_out type=file source=$EFS_MOUNT/r destination=/pfs/set/r' >"$S/made.yaml"
+  check_exit 'and with inputs that are all of the mount' 0 'made.yaml: good' "$EFS" check "$S/made.yaml"
 }
 
 if ! ls /usr/lib/*/slurm*/job_submit_lua.so >/dev/null 2>&1; then
@@ -177,6 +203,19 @@ check 'so are directives beside options' refused 'take one of them'
 job=$(submit $USER1 <<<$'#!/bin/bash\n#EFS stage_in type=file source=nowhere\necho ran')
 ends "$job" FAILED 'a missing input'
 check 'is told in the output' says "$job" 'efs: stage-in failed on n[1-4]: .*nowhere'
+mkdir "$S/set"; cp -r "$W/in" "$S/set/"; chown -R $USER1 "$S/set"
+job=$(submit $USER1 <<SCRIPT
+#!/bin/bash
+#EFS stage_in type=directory source=$S/set destination=\$EFS_MOUNT
+#EFS stage_out type=directory source=\$EFS_MOUNT/in/sub destination=$S/set/in/sub
+#EFS stage_out type=file source=\$EFS_MOUNT/new destination=$S/set/new
+cat \$EFS_MOUNT/in/a; echo after >\$EFS_MOUNT/in/sub/b; echo after >\$EFS_MOUNT/in/a; echo new >\$EFS_MOUNT/new
+SCRIPT
+)
+ends "$job" COMPLETED 'a job whose results go beside its inputs'
+check 'has its input' says "$job" '^alpha$'
+check 'nothing is left' quiet "$job"
+check 'what it names comes back, an input too, and no other' test "$(cat "$S/set/in/sub/b" "$S/set/new" "$S/set/in/a")" = $'after\nnew\nalpha'
 printf 'in/a\nin/sub\n' >"$W/names"
 job=$(submit $USER1 <<<$'#!/bin/bash\n#EFS stage_in type=list source=names\ncat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b; ls $EFS_MOUNT')
 ends "$job" COMPLETED 'a job whose inputs are in a list'

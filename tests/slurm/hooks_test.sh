@@ -99,17 +99,23 @@ printf '#!/bin/sh\n' >"$S/slow/scontrol"; cp "$S/slurm/squeue" "$S/slow/"; chmod
 slow_start() { prolog HOOK_TIMEOUT=30 -- efs="$S/slow/efs" scontrol="$S/slow/scontrol" poll=100; }
 begun() { mkdir -p "$S/$1/state/7.0" "$S/$1/r/slurm-7.0-n1" "$S/$1/mnt/7" && echo 'running x' >"$S/$1/state/7.0/result"; }
 slow_stop() { begun slow-stop; epilog HOOK_TIMEOUT=45 -- efs="$S/slow/efs" scontrol="$S/slow/scontrol"; }
-busy() {
-  local holder
-  begun busy
+busy() {  # busy NAME VARIABLE=VALUE...: the job is locked
+  local holder name=$1; shift
+  begun "$name"
   python3 -c 'import fcntl, os, signal, sys
-fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); open(sys.argv[1] + "/held", "w").close(); signal.alarm(60); signal.pause()' "$S/busy/state/7.0" &
+fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); open(sys.argv[1] + "/held", "w").close(); signal.alarm(60); signal.pause()' "$S/$name/state/7.0" &
   holder=$!
-  await 20 test -e "$S/busy/state/7.0/held"
-  epilog HOOK_TIMEOUT=15 -- scontrol="$S/slow/scontrol"
+  await 20 test -e "$S/$name/state/7.0/held"
+  epilog "$@" -- scontrol="$S/slow/scontrol"
   kill $holder
 }
-for one in slow-start slow-stop busy; do aside $one "${one/-/_}" & pids+=($!); aside_pids+=($!); done
+for one in slow-start slow-stop; do aside $one "${one/-/_}" & pids+=($!); aside_pids+=($!); done
+aside busy busy busy HOOK_TIMEOUT=15 & pids+=($!); aside_pids+=($!)
+# Slurm 24.11 does not tell its prologs: the node's slurm.conf does.
+mkdir "$S/conf" "$S/conf/parts"
+printf '#PrologEpilogTimeout=9\nClusterName=x\nInclude parts/*.conf\nBatchStartTimeout=3\n' >"$S/conf/slurm.conf"
+printf 'PrologEpilogTimeout=900\nSlurmdDebug=info prologepilogtimeout = 15 # not 3\nOldPrologEpilogTimeout=7\n' >"$S/conf/parts/times.conf"
+aside busy-conf busy busy-conf SLURM_CONF="$S/conf/slurm.conf" & pids+=($!); aside_pids+=($!)
 # Of a job like no other on this machine: who is signalled is found by its name. The program is the real one. Without a signal the
 # stage-out would have its time.
 without_socket() {
@@ -199,7 +205,8 @@ printf '#!/bin/sh\necho "4000 2"; echo "2000 1"\n' >"$S/slurm/sinfo"
 printf '#!/bin/sh\necho "$*" >>%s/scontrol.log\n[ "$3" != show ] || exec cat "%s/$4"\n' "$S" "$S" >"$S/slurm/scontrol"
 printf '#!/bin/sh\ncase "$*" in *tres-alloc*) exec cat %s/given ;; *) echo "7|RUNNING|10:00|n1|n1" ;; esac\n' "$S" >"$S/slurm/squeue"
 chmod 755 "$S"/slurm/*
-submits() { hook init_post_opt HOOK_CONTEXT=allocator HOOK_OPTION="efs=$W/job.yaml" "$@" -- plan=no; }
+mkdir -m 1777 "$S/tmp"
+submits() { hook init_post_opt HOOK_CONTEXT=allocator TMPDIR="$S/tmp" HOOK_OPTION="efs=$W/job.yaml" "$@" -- plan=no; }
 refuses() {  # refuses NAME MEMORY WHENCE [OPTION...]: sbatch says that 64 MiB are more than that
   local name=$1 text="job on a node, $2 \($3\)"; shift 3
   check_not "$name" submits "$@"
@@ -324,9 +331,42 @@ check 'inputs with another name' submits HOOK_OPTION=efs-stage-in=in/a:first HOO
 check 'have it on the mount' grep -qF 'as: "first"' "$W/submitted"
 check_not 'a variable that is not set' submits HOOK_OPTION='efs-stage-in=$NOSUCH'
 check 'is told at submission' grep -q 'environment variable NOSUCH is not set' "$S/said.init_post_opt"
-check 'no temporary file is left' test -z "$(find /tmp -maxdepth 1 -name 'efs-submit.*' -newer "$W/50%j")"
+check 'no temporary file is left' test -z "$(ls "$S/tmp")"
 check 'nothing is left' no_job
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
+
+# --- inputs from anywhere, and results that are inputs ---
+work options/job
+far() { (cd "$W" && submits HOOK_OPTION="$1" HOOK_THEN='printf "%s\n" "$EFS_JOB" >submitted'); }
+mkdir -p "$W/../set/deep" "$W/here"; echo far >"$W/../set/deep/f"; echo near >"$W/here/n"; chown -R $USER1 "$W/.."
+check 'an input from elsewhere, with a place on the mount' far "efs-stage-in=$S/options/set/deep/f:data/f"$'\n'"efs-stage-in=here"$'\n'"efs-stage-in=../set/deep:all"
+staged
+check 'is there' grep -qx far "$S/mnt/7/data/f" "$S/mnt/7/all/f"
+check 'those without one keep theirs' grep -qx near "$S/mnt/7/here/n"
+epilog
+check 'that nothing comes back is said' grep -q 'efs: warning: nothing that the job writes .*no --efs-stage-out says what' "$S/said.init_post_opt"
+check_not 'without a place it is refused' far "efs-stage-in=$S/options/set/deep/f"
+check 'which is said, with the way out' grep -qF "efs: --efs-stage-in=$S/options/set/deep/f is not below the directory of the submission, $W; say where the job is to find it: --efs-stage-in=$S/options/set/deep/f:DST" "$S/said.init_post_opt"
+check_not 'inputs with nothing above them all' far "efs-stage-in=/etc/hostname:h"$'\n'"efs-stage-in=here"
+check 'are refused' grep -q 'no directory above them all but /' "$S/said.init_post_opt"
+# named_back NAME OPTIONS DIRECTORY: what is named comes back to that directory, also what is an input, and nothing else.
+named_back() {
+  echo before >"$W/here/n"; echo before >"$W/here/other"; rm -rf "$W/out"; chown -R $USER1 "$W"
+  check "$1" far "$2"
+  check_not "$1: nothing is said" grep -q 'comes back' "$S/said.init_post_opt"
+  staged
+  as_user sh -c "echo after >$S/mnt/7/here/n; echo after >$S/mnt/7/here/other; echo new >$S/mnt/7/new"
+  epilog
+  check "$1: an input that the job has changed comes back where it is named" test "$(cat "$3/here/n")" = after
+  check "$1: not where it is not" test "$(cat "$W/here/other")" = before -a ! -e "$W/out/here/other"
+  check "$1: a new file" test "$(cat "$3/new")" = new
+}
+named_back 'in place' efs-stage-in=here$'\n'efs-stage-out=here/n$'\n'efs-stage-out=new "$W"
+rm "$W/new"
+named_back 'to the directory of the submission' efs-stage-in=here$'\n'efs-stage-out=here/n:.$'\n'efs-stage-out='n*':. "$W"
+named_back 'elsewhere' efs-stage-in=here$'\n'efs-stage-out='here/n*':out$'\n'efs-stage-out=new:out "$W/out"
+check 'which leaves the inputs alone' test "$(cat "$W/here/n")" = before
+check 'nothing is left' no_job
 
 work elsewhere
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n2|n[1-2]"\n' >"$S/slurm/squeue"
@@ -335,6 +375,24 @@ prolog -- efs="$S/fake/efs"
 for i in 1 2; do echo "$(($(date +%s) - 290)) 0" >"$S/state/7.0/began"; task -- efs="$S/fake/efs"; done
 check_not 'a node that is not that of the script gives nothing back' grep -q TimeLimit "$S/scontrol.log"
 epilog -- efs="$S/fake/efs"
+
+# An allocation without a script: squeue tells the host of salloc.
+work allocation
+allocation() { printf '#!/bin/sh\ncase "$*" in *BatchFlag*) printf "%%-24s%%-8s\n" 7 %s ;; *) echo "7|RUNNING|10:00|%s|n1" ;; esac\n' "$1" "$2" >"$S/slurm/squeue"; }
+mv "$S/fake.start" "$S/start.aside"
+late_start() { printf 'sed -i "s/^[0-9]*/$(($(date +%%s) - 290))/" %s/state/7.0/began\n' "$S" >"$S/fake.start"; }
+gives_back() {  # gives_back BATCHFLAG HOST [VARIABLE...]: how often a prolog whose start took five minutes does
+  allocation "$1" "$2"; : >"$S/scontrol.log"
+  late_start; prolog "${@:3}" -- efs="$S/fake/efs"; epilog -- efs="$S/fake/efs"; rm "$S/fake.start"
+  grep -c 'TimeLimit=+5$' "$S/scontrol.log"
+}
+check 'of an allocation without a script the first node gives back' test "$(gives_back 0 login SLURM_JOB_NODELIST=n1,n2)" = 1
+check 'no other one' test "$(gives_back 0 login SLURM_JOB_NODELIST=n0,n1)" = 0
+check 'not either where salloc was called on it' test "$(gives_back 0 n1 SLURM_JOB_NODELIST=n0,n1)" = 0
+check 'of a job whose script is elsewhere the first node does not' test "$(gives_back 1 n2 SLURM_JOB_NODELIST=n1,n2)" = 0
+check 'but that of the script does' test "$(gives_back 1 n1 SLURM_JOB_NODELIST=n0,n1)" = 1
+mv "$S/start.aside" "$S/fake.start"
+printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 
 # --- the licence of a stage-in ---
 work licence
@@ -392,6 +450,14 @@ because 'there is no efs' 'stage-in failed on n1: efs start gave 127: cannot run
 check_not 'without a prolog a task fails' task
 check 'and says what the site must set' grep -q 'nothing was staged on n1: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch' "$S/said.task_init_privileged"
 check 'nothing is left of the look' no_job
+
+# --- a step that asks ---
+step() { hook init_post_opt HOOK_CONTEXT=local HOOK_OPTION=efs=job.yaml SLURM_JOB_ID=7 "$@"; }
+check_not 'a step of a job without efs cannot ask for it' step
+check 'and is told who can' grep -q 'give --efs and the like to sbatch or salloc, not to a step' "$S/said.init_post_opt"
+check 'one that has it from its job is let through' step _SLURM_SPANK_OPTION_efs_efs=job.yaml
+check 'or is in a script that has a file system' step EFS_INSTANCE=slurm-7.0-n1
+check 'one that does not ask, too' hook init_post_opt HOOK_CONTEXT=local SLURM_JOB_ID=7
 
 # --- what a user may have put in the place of what sbatch hands over ---
 work hostile
@@ -513,6 +579,27 @@ prolog
 : >"$S/state/7.0/result"
 check 'one that is alive has nothing to save' epilog
 check 'it is stopped' no_instance
+check 'nothing is left' no_job
+
+# --- a comment that slurmctld does not take any more ---
+work comment
+printf '#!/bin/sh\necho "$*" >>%s/sacctmgr.log\n' "$S" >"$S/slurm/sacctmgr"; chmod 755 "$S/slurm/sacctmgr"
+cp "$S/slurm/scontrol" "$S/scontrol.good"
+unsaved() {  # unsaved: an epilog whose results do not come back
+  : >"$S/sacctmgr.log"
+  prolog
+  as_user sh -c "echo precious >$S/mnt/7/result; chmod 555 $W/results"
+  epilog
+  as_user chmod 755 "$W/results"
+  "$EFS" stop slurm-7.0-n1 >/dev/null; forget
+}
+unsaved
+check 'a comment that slurmctld takes is not written into the accounting' test ! -s "$S/sacctmgr.log"
+printf '#!/bin/sh\n[ "$1" != update ] || { echo "slurm_update error: Job has already finished" >&2; exit 1; }\nexec %s/scontrol.good "$@"\n' "$S" >"$S/slurm/scontrol"
+unsaved
+check 'one of a job that has ended is' grep -qE '^--immediate --quiet modify job where jobid=7 set AdminComment=efs on n1: results are not back: ' "$S/sacctmgr.log"
+check 'once' test "$(wc -l <"$S/sacctmgr.log")" = 1
+cp "$S/scontrol.good" "$S/slurm/scontrol"; rm "$S/slurm/sacctmgr"
 check 'nothing is left' no_job
 
 # --- other entries in the state ---
@@ -655,6 +742,8 @@ check 'a stop that is slow ends before slurmd would kill its epilog' took slow-s
 check 'and leaves the results where they are' grep -q '^unsaved .*PrologEpilogTimeout' "$S/slow-stop/state/7.0/result"
 check 'an epilog does not wait longer than that for another one' took busy 15
 check 'and takes nothing from it' grep -qx 'running x' "$S/busy/state/7.0/result"
+check 'nor where slurm.conf alone says how long it may take' took busy-conf 15
+check 'and takes nothing from it, either' grep -qx 'running x' "$S/busy-conf/state/7.0/result"
 check 'a job that keeps waits a minute for the lock' took locked 80
 check 'and fails with the reason' grep -q '^failed what is kept on n1 .* cannot be looked at: .*/.lock is not to be had' "$S/locked/state/7.0/result"
 check 'an epilog ends daemons whose socket the user has removed' await 20 no_daemon "$S/unheard/r"

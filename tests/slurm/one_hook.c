@@ -1,8 +1,8 @@
 /* A process of Slurm's with one job, for hooks_test.sh: it loads the plugin and calls one hook of it.
  *   one_hook PLUGIN HOOK [ARGUMENT...]    of plugstack.conf
- * What the plugin asks of Slurm is answered from the environment: HOOK_CONTEXT (job_script, remote, slurmd, allocator), HOOK_JOB, HOOK_UID,
+ * What the plugin asks of Slurm is answered from the environment: HOOK_CONTEXT (job_script, remote, slurmd, allocator, local), HOOK_JOB, HOOK_UID,
  * HOOK_GID ("": it is not told), HOOK_STEP ("batch" or a number), HOOK_TIMEOUT (PrologEpilogTimeout), HOOK_OPTION (NAME=VALUE of the
- * job), HOOK_OPT_mem and so on (sbatch's own options).
+ * job, in lines), HOOK_OPT_mem and so on (sbatch's own options).
  * After a hook that returns 0, HOOK_THEN is run by a shell as the job's user, in place of this process. Calls to fsync are told
  * with HOOK_TELL_SYNC, what is opened goes to the file HOOK_TELL_OPENS, and with HOOK_TELL_FDS=PATH those who look at PATH tell what
  * they have open. */
@@ -38,6 +38,7 @@ LOG(slurm_spank_log)
 spank_context_t spank_context(void) {
   const char *context = say("HOOK_CONTEXT", "job_script");
   if (strcmp(context, "allocator") == 0) return S_CTX_ALLOCATOR;
+  if (strcmp(context, "local") == 0) return S_CTX_LOCAL;
   return strcmp(context, "remote") == 0 ? S_CTX_REMOTE : strcmp(context, "slurmd") == 0 ? S_CTX_SLURMD : S_CTX_JOB_SCRIPT;
 }
 
@@ -63,7 +64,13 @@ spank_err_t spank_option_register(spank_t spank, struct spank_option *option) {
   const char *given = getenv("HOOK_OPTION");
   const size_t length = strlen(option->name);
   (void)spank;
-  if (given != NULL && strncmp(given, option->name, length) == 0 && given[length] == '=') option->cb(option->val, given + length + 1, 1);
+  for (; given != NULL && *given != '\0'; given += strcspn(given, "\n"), given += *given == '\n') {
+    char value[1024];
+    if (strncmp(given, option->name, length) != 0 || given[length] != '=') continue;
+    snprintf(value, sizeof value, "%.*s", (int)strcspn(given + length + 1, "\n"), given + length + 1);
+    option->cb(option->val, value, 1);
+    setenv("_SLURM_SPANK_OPTION_efs_given", value, 1); /* as Slurm does, of each option that it is given */
+  }
   return ESPANK_SUCCESS;
 }
 

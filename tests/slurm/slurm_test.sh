@@ -29,6 +29,7 @@ for receipt in "$W"/results/efs-receipt-*; do
   check 'whose verdict and totals are right' json "$(cat "$receipt")" 'd["verdict"] == "complete" and d["totals"]["staged-out"] == 1 and d["totals"]["bytes_staged_out"] == 7 and d["totals"]["failed"] == d["totals"]["not-saved"] == d["totals"]["conflict"] == d["totals"]["bytes_left"] == 0'
 done
 check_exit 'efs status --job tells of both nodes' 0 'on n2: done' "$EFS" status --job "$job" --shared "$C/shared"
+check_exit 'also to a user who does not know where the nodes write' 0 'on n2: done' as $USER2 "$EFS" status --job "$job"
 check 'and tells programs' json "$("$EFS" status --json --job "$job" --shared "$C/shared")" 'd["ok"] and [n["state"] for n in d["nodes"]] == ["done", "done"]'
 
 work before
@@ -46,10 +47,13 @@ check 'has them on both nodes at its first line' test "$(cat "$W/out.$job")" = $
 check 'nothing is left' quiet "$job"
 cluster_plugstack queue="$C/queue" mail="$C/mail.sh"
 
-work options
-job=$(submit $USER1 --efs-stage-in=in/a --efs-stage-in=in/sub --efs-stage-out='*.txt':"$W/results" --efs-capacity=32MiB <<'SCRIPT'
+work options/job
+mkdir "$S/options/far"; echo far >"$S/options/far/f"; chown -R $USER1 "$S/options/far"
+job=$(submit $USER1 --efs-stage-in=in/a --efs-stage-in=in/sub --efs-stage-in="$S/options/far/f:data/f" --efs-stage-out='*.txt':"$W/results" --efs-stage-out="in/sub:$W/results" --efs-capacity=32MiB <<'SCRIPT'
 #!/bin/bash
-cat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b
+cat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b $EFS_MOUNT/data/f
+echo changed >$EFS_MOUNT/in/a
+echo changed >$EFS_MOUNT/in/sub/b
 echo kept >$EFS_MOUNT/r.txt
 echo dropped >$EFS_MOUNT/r.tmp
 df -B1M --output=size $EFS_MOUNT
@@ -57,9 +61,11 @@ SCRIPT
 )
 ends "$job" COMPLETED 'a job that asks by options'
 check 'has both inputs' says "$job" '^beta$'
+check 'and one from elsewhere, where it wants it' says "$job" '^far$'
 check 'has the capacity it asked for' says "$job" ' 3[0-2]$'
 check 'has what it named and no more' quiet "$job"
-check 'results are what it named' test "$(ls "$W/results" | grep -v receipt)" = r.txt
+check 'results are what it named' test "$(cd "$W/results" && find . -type f | grep -v receipt | sort | tr '\n' ' ')" = './in/sub/b ./r.txt '
+check 'also an input that it has changed' test "$(cat "$W/results/in/sub/b" "$W/in/sub/b" "$W/in/a")" = $'changed\nbeta\nalpha'
 
 work script
 job=$(submit $USER1 <<'SCRIPT'
@@ -88,14 +94,20 @@ check 'the epilog finds nothing to do' quiet "$job"
 check_exit 'and efs status --job says so' 0 'has stopped it itself' "$EFS" status --job "$job" --shared "$C/shared"
 
 work plain
-job=$(submit $USER1 <<<$'#!/bin/bash\necho "mount:$EFS_MOUNT:"')
-ends "$job" COMPLETED 'a job without efs'
+job=$(submit $USER1 --hold <<<$'#!/bin/bash\necho "mount:$EFS_MOUNT:"; srun --efs=job.yaml echo ran')
+check_exit 'of a job that waits in the queue of Slurm efs status --job says why' 0 "^job $job waits for its nodes .JobHeldUser.*; its inputs come when it has them" "$EFS" status --job "$job"
+scontrol release "$job"
+ends "$job" FAILED 'a job without efs, of which a step asks for it'
 check 'is left alone' says "$job" '^mount::$'
+check 'the step is told who can ask' says "$job" 'efs: a file system is the job.s, and this one was submitted without; give --efs'
+check_not 'and does not run' says "$job" '^ran$'
+check_exit 'efs status --job says what it knows of such a job' 1 'Slurm has it as FAILED' "$EFS" status --job "$job"
 
 work array
 job=$(submit $USER1 --efs=job.yaml --array=1-2 -o "$W/out.%A_%a" <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; echo $SLURM_ARRAY_TASK_ID >$EFS_MOUNT/r.$SLURM_ARRAY_TASK_ID')
 array_done() { [ "$(ls "$W/results" | grep -c '^r\.')" = 2 ] && all_idle; }
 check 'an array: every task has its own file system' await 60 array_done
+check_exit 'efs status --job knows a task as squeue writes it' 0 'done: all results are back' "$EFS" status --job "${job}_1"
 
 work patterns 'resources: [ [ path: "$PART/%x.%a" ] ]'
 sed -i 's|/results$|/results/%x.%A.%a.%N.%t|' "$W/job.yaml"
@@ -230,8 +242,12 @@ first=$(submit $USER1 --efs=job.yaml -w n1,n2 -t 10 <<<$'#!/bin/bash\ncat $EFS_M
 check 'the first waits, on both its nodes' await 30 waiters_are 2
 second=$(submit $USER1 --efs=job.yaml -w n3 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')
 check 'the second waits' await 30 waiters_are 3
+(cd "$W" && as $USER1 salloc -Q -w n4 -t 10 --efs=job.yaml sh -c 'echo $SLURM_JOB_ID' >"$W/alloc" 2>&1) &
+alloc=$!
+check 'so does an allocation without a script' await 30 waiters_are 4
 check 'in their order' json "$("$EFS" queue --json "$C/queue")" "sorted(w['node'] for w in d['in']['waiters'][:2]) == ['n1', 'n2'] and d['in']['waiters'][2]['node'] == 'n3' and d['in']['waiters'][0]['uid'] == $(id -u $USER1)"
 check 'a user sees the queue' as $USER2 "$EFS" queue "$C/queue"
+check_exit 'and need not know where it is' 0 "^queue $C/queue, fifo" as $USER2 "$EFS" queue
 check_not 'and cannot take its lock' as $USER2 cat "$C/queue/locks"
 waited_long() { json "$("$EFS" queue --json "$C/queue")" '__import__("time").time() - d["in"]["waiters"][0]["since"] > 12'; }
 await 30 waited_long
@@ -240,6 +256,8 @@ ends "$first" COMPLETED 'the first'
 ends "$second" COMPLETED 'the second'
 check 'both had their inputs' test "$(cat "$W/out.$first" "$W/out.$second")" = $'alpha\nalpha'
 check 'the time that it waited is given back, once for both nodes' test "$(job_field "$first" TimeLimit)" = 00:11:00
+wait "$alloc"
+check 'to the allocation, too' test "$(job_field "$(cat "$W/alloc")" TimeLimit)" = 00:11:00
 check 'nothing is left of the first' quiet "$first"
 check 'the queue is empty' test -z "$(ls "$C/queue/in" "$C/queue/out" | grep '^[wh]')"
 

@@ -95,4 +95,57 @@ TEST_CASE("a directory that others can change is not for root", "[doctor]") {
   CHECK(mount_of(directory.path() + "/none").type.empty());
 }
 
+TEST_CASE("the switch of FUSE over io_uring is told, and nothing hangs on it", "[doctor]") {
+  CHECK(judge_uring("Y").text == "is on");
+  CHECK(judge_uring("1").text == "is on");
+  CHECK(judge_uring("N").text.starts_with("is off"));
+  CHECK(judge_uring("").text.contains("does not have it"));
+  for (const char* state : {"Y", "N", ""}) CHECK(judge_uring(state).level == Level::ok);
+}
+
+TEST_CASE("a store is judged by what it lies on", "[doctor]") {
+  const auto judge_on = [](const std::string& type, const std::string& options) { return judge_medium("store x", "/mnt/pmem/efs", {"/mnt/pmem", type, options}); };
+  for (const char* options : {"rw,relatime,dax", "rw,dax=always", "rw,dax=always,noatime"}) {
+    CHECK(judge_on("ext4", options).level == Level::ok);
+    CHECK(judge_on("ext4", options).text == "/mnt/pmem/efs is on ext4 (/mnt/pmem), mounted with dax: persistent memory without a page cache");
+  }
+  for (const char* options : {"rw,relatime", "rw,dax=never", "rw,dax=inode", "rw,nodax"}) {
+    CHECK(judge_on("xfs", options).level == Level::warning);
+    CHECK(judge_on("xfs", options).text.contains("without dax"));
+    CHECK(judge_on("xfs", options).advice.contains("mount -o dax"));
+  }
+  CHECK(judge_on("tmpfs", "rw,size=1g").text.contains("no restart of the node survives"));
+}
+
+TEST_CASE("a store has the room that the disk or the caller's quota leaves", "[doctor]") {
+  constexpr std::uint64_t gib = 1u << 30;
+  const auto judge_with = [](std::uint64_t free, std::optional<std::uint64_t> quota, std::optional<std::uint64_t> capacity) { return judge_room("store x", "/scratch", free, quota, capacity); };
+  CHECK(judge_with(10 * gib, std::nullopt, 8 * gib).text == "10 GiB free in /scratch");
+  CHECK(judge_with(10 * gib, 20 * gib, 8 * gib).text == "10 GiB free in /scratch");
+  CHECK(judge_with(10 * gib, 9 * gib, 8 * gib).text == "9 GiB left by your quota in /scratch");
+  CHECK(judge_with(10 * gib, 9 * gib, 8 * gib).level == Level::ok);
+  CHECK(judge_with(10 * gib, 7 * gib, 8 * gib).level == Level::problem);
+  CHECK(judge_with(10 * gib, 7 * gib, 8 * gib).text == "7 GiB left by your quota in /scratch, and the capacity is 8 GiB");
+  CHECK(judge_with(10 * gib, 7 * gib, 8 * gib).advice.starts_with("ask for more of it"));
+  CHECK(judge_with(10 * gib, 0, std::nullopt).level == Level::problem);
+  CHECK(judge_with(7 * gib, std::nullopt, 8 * gib).advice == "free space there, or lower the capacity");
+}
+
+TEST_CASE("a unit of slurmd's that takes jobs' file systems along is found", "[doctor]") {
+  for (const char* mode : {"control-group", "mixed"}) CHECK(level_of(judge_slurmd_unit({{"LoadState", "loaded"}, {"KillMode", mode}}), "slurmd.service") == Level::problem);
+  for (const char* mode : {"process", "none"}) CHECK(level_of(judge_slurmd_unit({{"KillMode", mode}}), "slurmd.service") == Level::ok);
+  CHECK(judge_slurmd_unit({}).empty());
+}
+
+TEST_CASE("what squeue says of a job is read by fields", "[doctor]") {
+  const auto job = parse_slurm_job("1234|PENDING|Licenses|2026-11-22T20:00:00");
+  REQUIRE(job);
+  CHECK(job->id == 1234);
+  CHECK(job->state == "PENDING");
+  CHECK(job->reason == "Licenses");
+  CHECK(job->start == "2026-11-22T20:00:00");
+  CHECK(parse_slurm_job("7|RUNNING|None|N/A|more")->start == "N/A");
+  for (const char* bad : {"", "x|PENDING|None|N/A", "7", "7|PENDING", "7|PENDING|None", "|PENDING|None|N/A", "99999999999|PENDING|None|N/A"}) CHECK_FALSE(parse_slurm_job(bad));
+}
+
 }  // namespace

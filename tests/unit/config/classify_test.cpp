@@ -63,6 +63,21 @@ TEST_CASE("output rules do not concern what was staged in") {
   CHECK(classify(config, "in/a", false) == persistent);
 }
 
+TEST_CASE("but those that hold inputs do, whatever the resource says") {
+  const auto config = job({resource("in", temporary), resource("state", persistent)}, {{.pattern = "in/new", .file_class = persistent}, {.pattern = "in/s*", .file_class = persistent, .holds_inputs = true}, {.pattern = "state/x", .file_class = temporary, .holds_inputs = true}});
+  CHECK(classify(config, "in/state", true) == persistent);
+  CHECK(classify(config, "in/sub/a", true) == persistent);
+  CHECK(classify(config, "in/new", true) == temporary);
+  CHECK(classify(config, "in/a", true) == temporary);
+  CHECK(classify(config, "in/new", false) == persistent);
+  CHECK(classify(config, "in/state", false) == persistent);
+  CHECK(classify(config, "state/x", true) == temporary);
+  CHECK(classify(config, "state/y", true) == persistent);
+  std::string why;
+  (void)classify(config, "in/state", true, why);
+  CHECK(why == "the output rule in/s*, which holds inputs, too");
+}
+
 TEST_CASE("new files below a persistent resource are kept where no output rule matches") {
   const auto config = job({resource("state", persistent), resource("state/scratch", temporary)}, {{"out", persistent}});
   CHECK(classify(config, "state/new", false) == persistent);
