@@ -372,8 +372,8 @@ fresh damaged
 started "$JOB"; work
 kill_both damaged
 store=$EFS_RUNTIME_DIR/damaged/store
-touch "$store/data/ff/00000000000fffff" && mv "$store/data/ff/00000000000fffff" "$store/data/ff/0000000000000fff"
-check_exit 'check-image finds a container that no record knows' 3 'leftover: container 4095' "$EFS" check-image damaged
+echo unfinished >"$store/data/c8/00000000000000c8"
+check_exit 'check-image finds a container that no record knows' 3 'leftover: container 200' "$EFS" check-image damaged
 check 'says it in JSON' json "$("$EFS" check-image --json damaged)" "d['exit'] == 3 and d['findings'][0]['severity'] == 'leftover'"
 check_exit '--repair removes it' 0 'whole' "$EFS" check-image --repair damaged
 container=$(grep -rlx result "$store/data" | head -n 1)
@@ -391,6 +391,10 @@ check_exit 'a damaged header' 1 'damage: journal' "$EFS" check-image damaged
 check_exit 'is no start' 1 'journal' "$EFS" start "$JOB"
 check 'and nothing was removed' test -e "$store/meta/journal"
 cp "$S/journal" "$store/meta/journal"
+mv "$store/meta/journal" "$S/journal-aside"
+check_exit 'containers without a journal' 1 'containers of an earlier instance, whose journal is not there' "$EFS" start "$JOB"
+check 'are not begun anew with' bash -c "[ ! -e '$store/meta/journal' ] && grep -rqlx result '$store/data'"
+mv "$S/journal-aside" "$store/meta/journal"
 started "$JOB"
 check 'with the journal back it goes on' worked "$MNT"
 check 'stop' "$EFS" stop damaged
