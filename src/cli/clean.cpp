@@ -1,5 +1,6 @@
-// efs clean: removes what a dead instance left. Root does so on the user's word (the manifest, the journal and the job
-// file are the user's), so what that word leads to is looked at and removed by a child that has become the user.
+// efs clean: removes what a dead instance left: all of it, or the store where nothing else is left. Root does so on the user's
+// word (the manifest, the journal and the job file are the user's), so what that word leads to is looked at and removed by a
+// child that has become the user.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <optional>
 
 #include "base/mounts.hpp"
 #include "base/text.hpp"
@@ -22,11 +24,6 @@
 
 namespace efs::cli {
 namespace {
-
-Result<image::Manifest> manifest_of(const control::Instance& instance) {
-  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  return directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
-}
 
 // In the child: nothing of root's but the end of the pipe, to which the error goes: its code and its text.
 [[noreturn]] void work_as(const User& user, int out, const std::function<Status()>& work) {
@@ -74,13 +71,12 @@ Status as_owner(uid_t owner, const std::function<Status()>& work) {
   return fail(code, said.substr(blank + 1));
 }
 
-// Why it must not go, or "".
-std::string worth_keeping(const control::Instance& instance) {
-  struct stat st {};
-  if (::stat((instance.directory + "/" + image::manifest_name).c_str(), &st) != 0) return {};  // it never had a store
-  auto image = image::open_image(instance.directory);
+// Why what is at `path` must not go, or "".
+std::string worth_keeping(const std::string& path) {
+  auto image = image::open_image(path);
   if (!image) return image.error().code == ENOENT ? "" : describe(image.error());
   if (image->manifest.left == image::Left::salvaged || image->manifest.left == image::Left::kept) return {};  // all that should be is elsewhere, too
+  if (const auto missing = image::what_is_missing(*image); !missing.empty()) return missing + ", and what else it held nobody can tell";
   // The disk may come back, and then only the journal, which would go now, knows whose they are.
   const auto lost = image->filesystem->recovery().emptied.size();
   if (!image->missing.empty() && lost > 0) return std::to_string(lost) + " files are in a backend that is not there: " + image->missing.front();
@@ -90,10 +86,17 @@ std::string worth_keeping(const control::Instance& instance) {
   return std::to_string(holdings->unsaved_files) + " files and links (" + format_bytes(holdings->unsaved_bytes) + ") are nowhere else";
 }
 
-Status refuse_loss(const control::Instance& instance) {
-  const std::string why = worth_keeping(instance);
+// `name`: what the user calls it by.
+Status refuse_loss(const std::string& path, const std::string& name) {
+  const std::string why = worth_keeping(path);
   if (why.empty()) return {};
-  return fail(ENOTEMPTY, instance.name + " is not removed: " + why + ". Bring it out: efs salvage " + instance.name + "; or go on: efs start; or give it up: efs clean --force " + instance.name);
+  return fail(ENOTEMPTY, name + " is not removed: " + why + ". Bring it out: efs salvage " + name + "; or go on: efs start; or give it up: efs clean --force " + name);
+}
+
+Status refuse_loss(const control::Instance& instance) {
+  struct stat st {};
+  const bool had_store = ::stat((instance.directory + "/" + image::manifest_name).c_str(), &st) == 0;
+  return had_store ? refuse_loss(instance.directory, instance.name) : Status{};
 }
 
 bool is_in(const std::string& path, const std::string& directory) { return path.starts_with(directory + "/"); }
@@ -125,18 +128,50 @@ Status remove_member(const image::Manifest& manifest, unsigned place) {
   return remove_directory(root, path);
 }
 
-Status remove_elsewhere(const control::Instance& instance, const image::Manifest& manifest) {
+// `path`: of the store, whose manifest this is; `directory`: the instance's, which is not removed here, or "".
+Status remove_elsewhere(const std::string& directory, const std::string& path, const image::Manifest& manifest) {
   if (manifest.made_mount_dir) ::rmdir(manifest.mount_dir.c_str());
   // With its journal the others are nobody's: said before they go.
-  if (const auto store = image::find_store(manifest.store); store && store->owner == ::geteuid() && manifest.members.size() > 1) {
+  if (const auto store = image::find_store(path); store && store->owner == ::geteuid() && manifest.members.size() > 1) {
     const auto lock = image::lock_store(*store, true);
     if (!lock) return std::unexpected(lock.error());
     EFS_TRY(image::begin_removal(store->metadata.get()));
   }
   // The first last: it leads to the others.
   for (std::size_t place = manifest.members.size(); place-- > 1;)
-    if (!is_in(manifest.members[place].path, instance.directory)) EFS_TRY(remove_member(manifest, static_cast<unsigned>(place)));
-  return is_in(manifest.store, instance.directory) ? Status{} : remove_store(manifest.store);
+    if (directory.empty() || !is_in(manifest.members[place].path, directory)) EFS_TRY(remove_member(manifest, static_cast<unsigned>(place)));
+  return !directory.empty() && is_in(path, directory) ? Status{} : remove_store(path);
+}
+
+// With the rights of its owner, of whom nothing is followed.
+Status remove_own_store(const std::string& path, bool force) {
+  const auto store = image::find_removable(path);
+  if (!store) return std::unexpected(store.error());
+  if (store->owner != ::geteuid()) return fail(EPERM, path + " belongs to user " + std::to_string(store->owner));
+  if (!force && !image::is_being_removed(store->metadata.get())) EFS_TRY(refuse_loss(store->path, store->path));
+  const auto manifest = image::read_manifest(store->metadata.get());
+  return manifest ? remove_elsewhere("", store->path, *manifest) : remove_store(store->path);
+}
+
+// A store whose instance left nothing else: a restart of the machine has emptied /run.
+Status clean_store(const std::string& path, bool force) {
+  const auto store = image::find_removable(path);
+  if (!store) return std::unexpected(store.error());
+  return as_owner(store->owner, [&] { return remove_own_store(path, force); });
+}
+
+struct Target {
+  std::string name;
+  std::optional<control::Instance> instance;  // else a store alone, whose path is the name
+};
+
+Result<Target> target_of(const std::string& which) {
+  const auto instance = find_instance(which, Meant::dead);
+  if (instance) return Target{instance->name, *instance};
+  const auto store = instance.error().code == ENOENT ? store_of(which) : std::nullopt;
+  if (!store) return std::unexpected(instance.error());
+  if (const auto owner = instance_of_store(*store)) return Target{owner->name, *owner};
+  return Target{*store, std::nullopt};
 }
 
 }  // namespace
@@ -146,34 +181,34 @@ Status clean_instance(const control::Instance& instance, bool force) {
   if (!force) EFS_TRY(as_owner(instance.owner, [&] { return refuse_loss(instance); }));
   if (const auto manifest = manifest_of(instance)) {
     if (const Status dropped = drop_dead_mount(manifest->mount_dir, instance.owner); !dropped && dropped.error().code != EBUSY) return dropped;
-    EFS_TRY(as_owner(instance.owner, [&] { return remove_elsewhere(instance, *manifest); }));
+    EFS_TRY(as_owner(instance.owner, [&] { return remove_elsewhere(instance.directory, manifest->store, *manifest); }));
   }
   return control::discard(instance);  // a mount of root's and an entry of root's directory
 }
 
 int clean(World& world, const CleanArguments& arguments) {
-  std::vector<control::Instance> chosen;
+  std::vector<Target> chosen;
   for (const auto& name : arguments.which) {
-    auto instance = find_instance(name, Meant::dead);
-    if (!instance) return report(world, instance.error());
-    chosen.push_back(*instance);
+    auto target = target_of(name);
+    if (!target) return report(world, target.error());
+    chosen.push_back(std::move(*target));
   }
   if (arguments.which.empty())
     for (const auto& instance : control::list_instances()) {
       if (instance.alive) continue;
       // What was left on purpose goes only when it is asked for.
       const auto manifest = manifest_of(instance);
-      if (arguments.kept || !manifest || manifest->left != image::Left::kept) chosen.push_back(instance);
+      if (arguments.kept || !manifest || manifest->left != image::Left::kept) chosen.push_back({instance.name, instance});
     }
   int code = exit_good;
   Json all = Json::array();
-  for (const auto& instance : chosen) {
-    const Status done = clean_instance(instance, arguments.force);
+  for (const auto& target : chosen) {
+    const Status done = target.instance ? clean_instance(*target.instance, arguments.force) : clean_store(target.name, arguments.force);
     if (!done) code = exit_failure;
-    all.push_back({{"name", instance.name}, {"removed", done.has_value()}});
+    all.push_back({{"name", target.name}, {"removed", done.has_value()}});
     if (!done) all.back()["error"] = describe(done.error());
     if (world.json) continue;
-    if (done) world.out << escaped(instance.name) << ": removed\n";
+    if (done) world.out << escaped(target.name) << ": removed\n";
     else report(world, done.error());
   }
   if (world.json) print_document(world, {{"ok", code == exit_good}, {"exit", code}, {"instances", all}});

@@ -5,6 +5,7 @@
 #include <functional>
 #include <iosfwd>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "config/load.hpp"
 #include "control/client.hpp"
 #include "control/instances.hpp"
+#include "image/manifest.hpp"
 
 namespace efs::cli {
 
@@ -140,6 +142,14 @@ enum class Meant : std::uint8_t { living, dead };
 /// The instance named by job file, mount point or name; with "" the only one running. EINVAL with their names where several
 /// are meant, ENOENT where none is.
 Result<control::Instance> find_instance(const std::string& which, Meant meant = Meant::living);
+/// What a dead instance's directory says of its store; ENOENT.
+Result<image::Manifest> manifest_of(const control::Instance& instance);
+/// Where a job file of an instance that left no directory (a restart of the machine empties /run) would have had its store.
+std::optional<std::string> store_of_job(const std::string& job_file);
+/// The store that is there for a directory or such a job file, also one whose removal began.
+std::optional<std::string> store_of(const std::string& which);
+/// The instance that this store is of, if one is left.
+std::optional<control::Instance> instance_of_store(const std::string& path);
 /// The status of one instance; of one that is dead, its state and why.
 Json status_of(const control::Instance& instance);
 /// The instance that is meant; with no name, the one on whose mount or below whose root-dir the first path lies, else the
@@ -161,6 +171,8 @@ struct Stopped {
 };
 /// Stops an instance and reports the outcome, except with --json.
 Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments);
+/// A line of a listing, of what stage::inventory_entry() says of a name.
+void print_item(std::ostream& out, const Json& item);
 /// Draws a progress line (bytes, rate, time left) over the last one.
 void show_progress(World& world, const Json& progress);
 void end_progress(World& world);

@@ -15,7 +15,6 @@
 #include "base/user.hpp"
 #include "cli/cli.hpp"
 #include "control/asking.hpp"
-#include "image/manifest.hpp"
 
 namespace efs::cli {
 
@@ -96,8 +95,7 @@ bool same_file(const std::string& a, const std::string& b) {
 
 bool has_path(const control::Instance& instance, const std::string& which) {
   if (!instance.alive) {
-    const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+    const auto manifest = manifest_of(instance);
     // No look at the mount point itself: it may be a dead mount.
     return manifest && (manifest->mount_dir == which || same_file(manifest->job_file, which));
   }

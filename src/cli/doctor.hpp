@@ -36,6 +36,8 @@ Findings examine_limits();
 /// The site file and, where `job_file` is not "", that job's stores instead of the site's.
 Findings examine_stores(const std::string& job_file);
 Findings examine_leftovers();
+/// Stores in this directory, of the caller's or for root of anybody's, to which no instance leads: /run was emptied, or is another's.
+Findings lost_stores(const std::string& directory);
 /// Empty where there is no Slurm.
 Findings examine_slurm();
 

@@ -94,23 +94,6 @@ Finding judge_instance(const control::Instance& instance) {
   return {Level::warning, what, "is dead: " + status.value("error", status.value("store", "")), "go on: efs start; bring out: efs salvage " + instance.name + "; remove: efs clean " + instance.name};
 }
 
-// Stores of the caller's in memory that no instance leads to: a directory of instances that was emptied, or is another.
-Findings lost_stores(const std::vector<control::Instance>& instances) {
-  Findings found;
-  const std::string prefix = "efs-" + std::to_string(::geteuid()) + "-";
-  std::error_code problem;
-  for (std::filesystem::directory_iterator it("/dev/shm", problem), end; !problem && it != end; it.increment(problem)) {
-    const std::string name = it->path().filename(), path = it->path();
-    if (!name.starts_with(prefix) || std::ranges::any_of(instances, [&](const auto& instance) { return instance.name == name.substr(prefix.size()); })) continue;
-    struct stat st {};
-    if (::lstat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != ::geteuid()) continue;  // anybody may give a name like ours
-    const UniqueFd lock(::open((path + "/meta/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!lock || ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0) continue;  // none of ours, or in use by an instance elsewhere
-    found.push_back({Level::warning, "store " + as_word(path), "no instance leads to it", "bring out what it holds: efs salvage --to DIRECTORY " + as_word(path) + "; or remove it: rm -r " + as_word(path)});
-  }
-  return found;
-}
-
 // Mounts of efs that nobody serves, or whose daemon hangs; of this user, or of all for root.
 Findings dead_mounts() {
   Findings found;
@@ -123,6 +106,22 @@ Findings dead_mounts() {
 
 }  // namespace
 
+Findings lost_stores(const std::string& directory) {
+  Findings found;
+  std::error_code problem;
+  for (std::filesystem::directory_iterator it(directory, problem), end; !problem && it != end; it.increment(problem)) {
+    const std::string path = it->path();
+    struct stat st {};
+    if (::lstat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || (::geteuid() != 0 && st.st_uid != ::geteuid())) continue;
+    if (!it->path().filename().string().starts_with("efs-" + std::to_string(st.st_uid) + "-")) continue;  // anybody may give a name like ours
+    const UniqueFd lock(::open((path + "/meta/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!lock || ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 || instance_of_store(path)) continue;  // none of ours, in use, or told of already
+    found.push_back({Level::warning, "store " + as_word(path), "no instance leads to it" + (st.st_uid == ::geteuid() ? "" : "; it is of uid " + std::to_string(st.st_uid)),
+                     "bring out what it holds: efs salvage --to DIRECTORY " + as_word(path) + "; or remove it: efs clean " + as_word(path)});
+  }
+  return found;
+}
+
 Findings examine_limits() { return {judge_memory(), judge_files(), judge_processes(), judge_locked_memory(), judge_runtime_directory()}; }
 
 Findings examine_leftovers() {
@@ -130,7 +129,7 @@ Findings examine_leftovers() {
   const auto instances = control::list_instances();
   for (const auto& instance : instances)
     if (!instance.alive) found.push_back(judge_instance(instance));
-  for (auto& store : lost_stores(instances)) found.push_back(std::move(store));
+  for (auto& store : lost_stores("/dev/shm")) found.push_back(std::move(store));
   for (auto& mount : dead_mounts()) found.push_back(std::move(mount));
   if (found.empty()) found.push_back({Level::ok, "leftovers", "no dead instance, no dead mount", ""});
   return found;

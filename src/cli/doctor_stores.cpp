@@ -57,6 +57,7 @@ Findings examine_backend(const Backend& backend) {
   if (::access(backend.daxfs.c_str(), W_OK | X_OK) != 0) return {{Level::problem, what, backend.daxfs + ": you may not write there", "stores are made with the rights of the job's user: mode 1777, as of /tmp"}};
   Findings found{judge_medium(what, backend.daxfs, mount_of(backend.daxfs)), judge_space(what, backend)};
   if (::geteuid() == 0 && (st.st_mode & 01777) != 01777) found.push_back({Level::warning, what, backend.daxfs + ": not every user may make a store there", "mode 1777, as of /tmp, where it is for all"});
+  for (auto& lost : lost_stores(backend.daxfs)) found.push_back(std::move(lost));
   return found;
 }
 

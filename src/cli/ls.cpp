@@ -6,10 +6,9 @@
 #include "cli/cli.hpp"
 
 namespace efs::cli {
-namespace {
 
 // CLASS STATE SIZE PATH; the state is what a stop looks at.
-void print(std::ostream& out, const Json& item) {
+void print_item(std::ostream& out, const Json& item) {
   const std::string type = item.value("type", ""), staged = item.value("staged", "");
   const std::string state = item.value("dirty", false) ? "dirty" : staged == "out" ? "unloaded" : "clean";
   out << std::left << std::setw(11) << printable(item.value("class", "")) << std::setw(9) << state << std::right << std::setw(11) << (type == "file" ? format_bytes(item.value("size", std::uint64_t{0})) : "-") << "  " << escaped(item.value("path", ""));
@@ -18,8 +17,6 @@ void print(std::ostream& out, const Json& item) {
   if (item.contains("parts")) out << " (only " << printable(item.value("parts", "")) << ")";
   out << "\n";
 }
-
-}  // namespace
 
 int ls(World& world, const FileArguments& a) {
   if (a.instances && (!a.paths.empty() || !a.instance.empty())) return report(world, {EINVAL, "--instances lists all instances: it takes no path and no --instance"}, exit_usage);
@@ -30,7 +27,7 @@ int ls(World& world, const FileArguments& a) {
   const auto answer = ask(*instance, {{"verb", "ls"}, {"paths", a.paths}}, [&](const Json& part) {
     for (const auto& item : part.value("items", Json::array())) {
       if (world.json) document += (document.size() > 1 ? "," : "") + json_to_text(item);
-      else print(world.out, item);
+      else print_item(world.out, item);
     }
   });
   if (!answer) return report(world, answer.error());

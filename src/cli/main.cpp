@@ -218,7 +218,7 @@ int main(int argc, char** argv) {
   check_verb->add_flag("--repair", repair, "remove what is provably left over");
   check_verb->footer("Exit codes: 0 whole, 1 damaged or not to be looked at, 3 leftovers.");
   CLI::App* clean_verb = verb("clean", "remove what dead instances left behind", [&] { return clean(world, cleaning); });
-  clean_verb->add_option("instance", cleaning.which, "names (default: all that are dead)")->check(is_named);
+  clean_verb->add_option("instance", cleaning.which, "names, or directories of stores (default: all that are dead)")->check(is_named);
   clean_verb->add_flag("--force", cleaning.force, "also where results would be lost");
   clean_verb->add_flag("--kept", cleaning.kept, "without a name: also those that were kept for another start");
 

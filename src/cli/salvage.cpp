@@ -16,20 +16,6 @@
 namespace efs::cli {
 namespace {
 
-// Where a job file of an instance that left no directory (a reboot empties /run) would have had its store.
-std::optional<std::string> store_of_job(const std::string& job_file) {
-  std::error_code problem;
-  if (!std::filesystem::is_regular_file(job_file, problem)) return std::nullopt;
-  const auto user = find_user(std::to_string(::geteuid()));
-  if (!user) return std::nullopt;
-  const auto config = config::load_for_user(job_file, {}, *user);
-  if (!config) return std::nullopt;
-  const auto& backend = config->backends.front();
-  // The first holds the journal, which leads to the others.
-  const std::string parent = backend.type == config::BackendType::dram ? "/dev/shm" : backend.daxfs;
-  return parent + "/efs-" + std::to_string(::geteuid()) + "-" + config->name;
-}
-
 // A directory, an instance, or a job file. Refused while the instance lives.
 Result<std::string> image_path(const std::string& which) {
   struct stat st {};
@@ -98,10 +84,14 @@ int salvage(World& world, const SalvageArguments& arguments) {
   if (!image) return report(world, image.error());
   auto holdings = image::holdings_of(*image);
   if (!holdings) return report(world, holdings.error());
+  if (arguments.list && !world.json)
+    if (const Status listed = image::list_names(*image, [&](const Json& item) { print_item(world.out, item); }); !listed) return report(world, listed.error());
   if (!world.json) world.out << printable(text_of(*image, *holdings), true);
   Json answer{{"ok", true}, {"name", image->manifest.name}, {"store", image->directories.path}, {"left", image::name_of(image->manifest.left)}, {"restarted", image->rebooted}, {"files", holdings->files},
               {"bytes", holdings->bytes}, {"unsaved_files", holdings->unsaved_files}, {"unsaved_bytes", holdings->unsaved_bytes}};
   if (arguments.list) {
+    answer["items"] = Json::array();
+    if (const Status listed = world.json ? image::list_names(*image, [&](const Json& item) { answer["items"].push_back(item); }) : Status(); !listed) return report(world, listed.error());
     if (world.json) print_document(world, answer);
     return exit_good;
   }
@@ -132,7 +122,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   (code == 0 ? world.out : world.err) << printable(stage::describe(receipt) + receipt.note, true) << "\n";
   if (trouble.empty()) world.out << "receipt: " << printable(file) << "\n";
   else world.err << printable(trouble, true) << "\n";
-  if (code == 0) world.out << "The image stays until: efs clean " << printable(image->manifest.name) << "\n";
+  if (code == 0) world.out << "The image stays until: efs clean " << printable(instance_of_store(image->directories.path) ? image->manifest.name : image->directories.path) << "\n";
   return code;
 }
 

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -217,6 +218,17 @@ std::string how_ended(pid_t pid, int status) {
   return "worker " + std::to_string(pid) + (WIFSIGNALED(status) ? " was killed by signal " + std::to_string(WTERMSIG(status)) : " ended with " + std::to_string(WEXITSTATUS(status)));
 }
 
+// A process for a successor may be had a little later: programs wait for it.
+Result<Child> fork_successor(const Arguments& arguments, const User& user, InstanceDirectory& ours, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+  constexpr int most_tries = 300;  // 30 s
+  for (int tries = 1;; ++tries) {
+    auto child = fork_worker(arguments, user, ours, privileged, mount, predecessors);
+    if (child || tries == most_tries) return child;
+    if (tries == 1) log::warn("event=no_worker reason=\"{}\" note=\"it is tried again for half a minute\"", describe(child.error()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
 // The store stays, and what leads to it: it may hold the only copy of somebody's results. Removing succeeds only where
 // none is mounted.
 void give_up(const Arguments& arguments, InstanceDirectory& made, const std::string& reason) {
@@ -253,8 +265,10 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
     ended = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || predecessors.count == 0);
     if (ended || left == Supervisor::Left::nothing) break;
     predecessors = {predecessors.count + 1, how_ended(child.pid, status)};
-    if (!policy.died(supervisor.take_progress(), RestartPolicy::Clock::now())) break;
-    auto next = fork_worker(arguments, user, made, privileged, mount, predecessors);
+    const auto pause = policy.died(supervisor.take_progress(), RestartPolicy::Clock::now());
+    if (!pause) break;
+    std::this_thread::sleep_for(*pause);
+    auto next = fork_successor(arguments, user, made, privileged, mount, predecessors);
     if (!next) break;
     child = std::move(*next);
   }

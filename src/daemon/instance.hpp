@@ -68,7 +68,8 @@ class Instance {
   struct StopRequest {
     bool stage_out = true;
     bool keep = false;  // leave the store, for the next start
-    std::optional<std::chrono::steady_clock::time_point> until;  // be gone by then; what is not saved stays in the image
+    std::optional<std::chrono::steady_clock::time_point> until;  // end then; what is not saved stays in the image
+    std::optional<std::chrono::steady_clock::time_point> gone_by;  // somewhat later: what was asked for
     bool cut_off = false;  // do not wait for mount namespaces that still have the mount
     bool merge = false;    // replace nothing that is newer than this instance: another run of the job may have made it
     std::uint64_t ticket = 0;  // of whoever waits; 0: nobody
@@ -118,8 +119,8 @@ class Instance {
   stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs = stage::posix_pfs());
   /// True when the life is over: all is back, or time is up.
   bool stage_out(const StopRequest& request);
-  static std::chrono::steady_clock::time_point end_of(double seconds);
-  std::optional<std::chrono::steady_clock::time_point> usual_end(const StopRequest& request) const;
+  static void set_deadline(StopRequest& request, double seconds);
+  void set_usual_deadline(StopRequest& request) const;
   static TurnLimits turn_limits(const StopRequest& request);
   void book_saved(const stage::Receipt& receipt);
   void book_salvaged();
@@ -165,6 +166,13 @@ class Instance {
   /// Writes the receipt, and says in `outcome` where it is and what is in it. False: not where it belongs.
   bool leave_receipt(const stage::Receipt& receipt, control::Json& outcome);
   std::unique_ptr<TimerThread> cancel_at(std::chrono::steady_clock::time_point end);
+  // instance_late.cpp: the PFS does not answer, and time is over
+  std::unique_ptr<TimerThread> leave_at(const StopRequest& request);
+  void leave_without_pfs() noexcept;
+  bool must_leave();
+  /// From here on the end asks the PFS for nothing more. Does not return where leave_without_pfs() has begun.
+  void claim_end();
+  stage::Receipt receipt_of_what_is_left();
   void fail_with(control::Json failure);
   void tell_failure(control::Json failure);
 
@@ -197,6 +205,9 @@ class Instance {
   std::optional<StopRequest> stop_request_ EFS_GUARDED_BY(mutex_);
   std::uint64_t stops_asked_ EFS_GUARDED_BY(mutex_) = 0, stops_done_ EFS_GUARDED_BY(mutex_) = 0;  // tickets: the last given, the last answered
   std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);  // a later stop's deadline, while an earlier one stages out
+  std::unique_ptr<TimerThread> last_resort_ EFS_GUARDED_BY(mutex_);  // takes mutex_: is let go of without it
+  bool end_claimed_ EFS_GUARDED_BY(mutex_) = false;  // by the stop that runs: claim_end()
+  bool leaving_ EFS_GUARDED_BY(mutex_) = false;      // by leave_without_pfs()
   control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);

@@ -45,7 +45,7 @@ Json Instance::handle(const Json& request, const control::Server::Progress& prog
 Json Instance::handle_wait(bool starter, const control::Server::Progress& progress) {
   while (is_starting()) {
     if (!progress(progress_now())) {
-      if (starter) request_stop({.stage_out = false, .keep = keep_image_, .until = {}});  // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
+      if (starter) request_stop({.stage_out = false, .keep = keep_image_, .until = {}, .gone_by = {}});  // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
       return control::error_line({EPIPE, "the asker is gone"});
     }
   }
@@ -70,8 +70,8 @@ bool Instance::is_starting() {
 }
 
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
-  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}, .cut_off = request.value("cut_off", false), .merge = request.value("merge", false)};
-  if (const double seconds = request.value("deadline", 0.0); seconds > 0) wanted.until = end_of(seconds);
+  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}, .gone_by = {}, .cut_off = request.value("cut_off", false), .merge = request.value("merge", false)};
+  if (const double seconds = request.value("deadline", 0.0); seconds > 0) set_deadline(wanted, seconds);
   const std::uint64_t ticket = request_stop(wanted);
   while (is_stopping(ticket)) (void)progress(progress_now());  // the stop goes on when the asker is gone
   Json outcome;

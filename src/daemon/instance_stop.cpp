@@ -23,30 +23,39 @@ namespace efs::daemon {
 
 using control::Json;
 
-std::chrono::steady_clock::time_point Instance::end_of(double seconds) {
+void Instance::set_deadline(StopRequest& request, double seconds) {
+  using Clock = std::chrono::steady_clock;
   // The last writes still have to be made durable and named: begin to end before the end.
   const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);
-  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds - margin));
+  const auto in = [now = Clock::now()](double time) { return now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time)); };
+  request.until = in(seconds - margin);
+  request.gone_by = in(seconds);
 }
 
 // As the job file has it.
-std::optional<std::chrono::steady_clock::time_point> Instance::usual_end(const StopRequest& request) const {
-  if (!request.stage_out || options_.config.deadline == 0) return std::nullopt;
-  return end_of(options_.config.deadline);
+void Instance::set_usual_deadline(StopRequest& request) const {
+  if (request.stage_out && options_.config.deadline != 0) set_deadline(request, options_.config.deadline);
 }
 
 // Waits for a reason to stop and carries it out. True when the life is over.
 bool Instance::serve_until_stopped() {
   StopRequest request;
   bool was_unsaved = false;
+  std::unique_ptr<TimerThread> before;
   {
     MutexLock lock(mutex_);
+    end_claimed_ = false;
     was_unsaved = state_ == State::unsaved;
     // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage out.
     while (!stop_request_ && (!session_ended_ || was_unsaved)) changed_.wait(mutex_);
-    if (stop_request_) request = *stop_request_;
-    else request.until = usual_end(request);
+    if (stop_request_) {
+      request = *stop_request_;
+    } else {
+      set_usual_deadline(request);
+      before = std::exchange(last_resort_, leave_at(request));
+    }
   }
+  before.reset();
   try {
     return stop(request, was_unsaved);
   } catch (const std::exception& problem) {
@@ -299,6 +308,7 @@ bool Instance::stage_out(const StopRequest& request) {
   const Sheltered sheltered;
   Json outcome = control::result_line({{"staged_out", true}});
   if (!leave_receipt(receipt, outcome) && code == 0) code = 1;
+  claim_end();
   log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
   {
     MutexLock lock(mutex_);
@@ -383,6 +393,7 @@ Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
 std::uint64_t Instance::request_stop(StopRequest request) {
   // The unloads that an earlier stop waits for, too: what they have not brought out, the stage-out does, in time.
   if (request.until || !request.stage_out) tasks_->cancel_all();
+  std::unique_ptr<TimerThread> before;
   MutexLock lock(mutex_);
   if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
   // A stage-out under way, which may have all the time in the world, ends in time for this one, which then goes on.
@@ -392,9 +403,10 @@ std::uint64_t Instance::request_stop(StopRequest request) {
     request.keep = request.keep || stop_request_->keep;
     request.cut_off = request.cut_off || stop_request_->cut_off;
     request.merge = request.merge || stop_request_->merge;
-    if (!request.until) request.until = stop_request_->until;
+    if (!request.until) request.until = stop_request_->until, request.gone_by = stop_request_->gone_by;
   }
-  if (!request.until) request.until = usual_end(request);
+  if (!request.until) set_usual_deadline(request);
+  if (request.until) before = std::exchange(last_resort_, leave_at(request));
   request.ticket = ++stops_asked_;
   stop_request_ = request;
   changed_.notify_all();
@@ -403,12 +415,15 @@ std::uint64_t Instance::request_stop(StopRequest request) {
 
 // Of several requests the last one is carried out, and answers those before it.
 void Instance::finish_stop(const StopRequest& request, Json outcome) {
+  claim_end();
+  std::unique_ptr<TimerThread> over;
   MutexLock lock(mutex_);
   last_outcome_ = std::move(outcome);
   if (watchers_) watchers_->poke();
   if (stop_request_ && stop_request_->ticket == request.ticket) stop_request_.reset();
   stops_done_ = std::max(stops_done_, request.ticket);
   hurry_.reset();
+  if (!stop_request_) over = std::move(last_resort_);
   changed_.notify_all();
 }
 

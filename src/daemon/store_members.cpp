@@ -26,7 +26,7 @@ Status same_backends(const Store& store, const config::JobConfig& config) {
   for (const auto& member : store.manifest.members) then.push_back(member.id);
   if (then == now || (then.empty() && now.size() == 1)) return {};
   return fail(EEXIST, "an earlier instance left its store in " + store.path + ", with " + (then.empty() ? "one backend" : "the backends " + listed(then)) + ", and this job file has " + listed(now) +
-                          "; start with the same backends in the same order, bring the data out (efs salvage " + config.name + "), or remove it (efs clean)");
+                          "; start with the same backends in the same order, bring the data out (efs salvage " + config.name + "), or remove it (efs clean " + store.path + ")");
 }
 
 // What lies in a backend whose journal is new.
@@ -55,7 +55,7 @@ Status belongs_to(const Ground& ground, unsigned number, const Store& store, con
 Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, Ground& ground, Store& store, StoreMember& member) {
   const int root = ground.root.get();
   struct stat st {};
-  if (::fstatat(root, "meta", &st, AT_SYMLINK_NOFOLLOW) == 0) return fail(EEXIST, "backend " + member.id + ": " + ground.path + " is the store of another instance; choose another --name, or remove that one (efs clean)");
+  if (::fstatat(root, "meta", &st, AT_SYMLINK_NOFOLLOW) == 0) return fail(EEXIST, "backend " + member.id + ": " + ground.path + " is the store of another instance; choose another --name, or remove that one (efs clean " + ground.path + ")");
   if (::mkdirat(root, "data", 0700) != 0 && errno != EEXIST) return fail_errno(ground.path + "/data");
   ground.options.directory.reset(::openat(root, "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!ground.options.directory) return fail_errno(ground.path + "/data");

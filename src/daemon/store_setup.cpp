@@ -52,7 +52,7 @@ Status look_at_left(Store& store, const config::JobConfig& config) {
   struct stat st {};
   if (::fstatat(store.metadata.get(), "journal", &st, AT_SYMLINK_NOFOLLOW) != 0) return {};  // it died before there was anything
   store.left = true;
-  const std::string way_out = "; bring its data out (efs salvage " + store.path + "), remove it (efs clean), or choose another --name";
+  const std::string way_out = "; bring its data out (efs salvage " + store.path + "), remove it (efs clean " + store.path + "), or choose another --name";
   auto manifest = image::read_manifest(store.metadata.get());
   if (!manifest) return fail(EEXIST, "an earlier instance left its store in " + store.path + ", and whose it is cannot be told (" + describe(manifest.error()) + ")" + way_out);
   store.manifest = std::move(*manifest);
@@ -60,6 +60,14 @@ Status look_at_left(Store& store, const config::JobConfig& config) {
   if (m.root_dir != config.root_dir || m.results_dir != config.results_dir)
     return fail(EEXIST, "another job of the name " + config.name + " left its store in " + store.path + " (root-dir " + m.root_dir + ", results-dir " + m.results_dir + ")" + way_out);
   return {};
+}
+
+// A journal is there before the first container, and goes before the first of them does.
+Status refuse_containers(Backend& backend, const std::string& path) {
+  std::uint64_t containers = 0;
+  EFS_TRY(backend.for_each([&](std::uint64_t) { ++containers; }));
+  if (containers == 0) return {};
+  return fail(EEXIST, "the store " + path + " holds " + std::to_string(containers) + " containers of an earlier instance, whose journal is not there (meta/journal): without it nothing can tell what they are, and nothing of them is removed. Bring it back, or remove the directory");
 }
 
 // What is new is this instance's; what was left must be what its manifest says.
@@ -93,10 +101,12 @@ Result<Store> finish(Ground ground, const config::JobConfig& config) {
   if (store.was_removed) EFS_TRY(image::finish_removal(root, store.metadata.get(), store.path));
   EFS_TRY(look_at_left(store, config));
   store.kind = ground.options.kind;
-  EFS_TRY(settle_whose(store, ground.options.directory.get()));
+  const int data = ground.options.directory.get();
   auto backend = make_fsdax(std::move(ground.options));
   if (!backend) return std::unexpected(backend.error());
   store.backend = std::move(*backend);
+  if (ground.left && !store.left && !store.was_removed) EFS_TRY(refuse_containers(*store.backend, store.path));
+  EFS_TRY(settle_whose(store, data));
   return store;
 }
 

@@ -39,7 +39,7 @@ class Directory {
     if (cookie == 0) cookie = next_cookie_;
     const auto [it, fresh] = names_.insert_or_assign(name, Entry{ino, cookie});
     try {
-      by_cookie_.emplace(cookie, &it->first);
+      by_cookie_.emplace_hint(by_cookie_.end(), cookie, &*it);  // nearly always the last
     } catch (...) {
       names_.erase(it);
       throw;
@@ -66,7 +66,7 @@ class Directory {
     auto place = from.by_cookie_.extract(entry.mapped().cookie);
     entry.key() = std::move(new_name);
     entry.mapped().cookie = place.key() = next_cookie_++;
-    place.mapped() = &names_.insert(std::move(entry)).position->first;
+    place.mapped() = &*names_.insert(std::move(entry)).position;
     by_cookie_.insert(std::move(place));
   }
 
@@ -93,12 +93,18 @@ class Directory {
   template <typename Visit>
   void for_each_after(std::uint64_t cookie, Visit visit) const {
     for (auto it = by_cookie_.upper_bound(cookie); it != by_cookie_.end(); ++it)
-      if (!visit(*it->second, names_.find(*it->second)->second)) return;
+      if (!visit(it->second->first, it->second->second)) return;
+  }
+
+  /// The same for all of them, in no order.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (const auto& [name, entry] : names_) visit(name, entry);
   }
 
  private:
   std::unordered_map<std::string, Entry> names_;
-  std::map<std::uint64_t, const std::string*> by_cookie_;  // keys of names_, which stay where they are
+  std::map<std::uint64_t, const std::pair<const std::string, Entry>*> by_cookie_;  // of names_, which stay where they are
   std::uint64_t next_cookie_ = first_cookie;
   std::string own_name_;
 };

@@ -112,6 +112,7 @@ class Filesystem {
     std::uint64_t unknown_containers = 0; // containers that no record knows: freed
     std::vector<std::string> emptied;     // power loss took the container before the first fsync: now empty; sorted
     bool sync_failed = false;             // a sync of this store has failed before
+    bool not_the_last = false;            // containers have numbers that this journal has not given, and no power loss explains it: a later one was there
     std::vector<std::string> dropped;     // clean, and nothing says that the content is whole: the PFS has it
   };
 
@@ -217,6 +218,7 @@ class Filesystem {
   void rebuild_reserve() EFS_REQUIRES(mutex_);
   void settle_nameless(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
   Status match_containers(const std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
+  Status look_for_later(const std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
   Status fill_in(const std::vector<std::uint64_t>& missing) EFS_REQUIRES(mutex_);
   void note_emptied(std::vector<std::uint64_t> inodes) EFS_REQUIRES(mutex_);
   Status drop_names(const std::vector<std::uint64_t>& inodes) EFS_REQUIRES(mutex_);

@@ -335,10 +335,7 @@ Status Namespace::apply_one(const Settled& r) {
 void Namespace::for_each_name(const std::function<void(const Inode&, const std::string&, Inode&)>& visit) const {
   for (const auto& [ino, inode] : inodes_) {
     if (!inode->is_directory()) continue;
-    inode->directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
-      visit(*inode, name, *find(entry.ino));
-      return true;
-    });
+    inode->directory->for_each([&](const std::string& name, const Directory::Entry& entry) { visit(*inode, name, *find(entry.ino)); });
   }
 }
 

@@ -49,7 +49,7 @@ class Namespace {
   /// Removes an inode that has no name any more.
   void destroy(std::uint64_t ino) { inodes_.erase(ino); }
 
-  /// Calls visit for every name.
+  /// Calls visit for every name, in no order.
   void for_each_name(const std::function<void(const Inode& parent, const std::string& name, Inode& inode)>& visit) const;
 
   /// Calls visit for every inode, also those without a name.

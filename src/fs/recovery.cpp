@@ -22,14 +22,15 @@ Status Filesystem::recover() {
   {
     WriteLock lock(mutex_);
     EFS_TRY(replay());
+    std::vector<std::uint64_t> containers;
+    EFS_TRY(backend_.for_each([&](std::uint64_t id) { containers.push_back(id); }));
+    std::sort(containers.begin(), containers.end());
+    EFS_TRY(look_for_later(containers));
     if (!options_.read_only) {
       EFS_TRY(secure_journal());
       if (journal_) durable_ = journal_->sequence();
       if (journal_) rebuild_reserve();
     }
-    std::vector<std::uint64_t> containers;
-    EFS_TRY(backend_.for_each([&](std::uint64_t id) { containers.push_back(id); }));
-    std::sort(containers.begin(), containers.end());
     settle_nameless(containers);
     EFS_TRY(match_containers(containers));
     // Programs wait while a successor takes over: a snapshot has time until it has work of its own.
@@ -145,6 +146,16 @@ Status Filesystem::match_containers(const std::vector<std::uint64_t>& there) {
   if (used.next > names_.next_unused() && !commit(0, used)) (void)names_.apply(used);
   for (const auto id : unknown) backend_.remove(id);
   return {};
+}
+
+// R4: a number is given by a record before it has a container. So without power loss one that no record has given says that there
+// were records which are not there any more, and the containers may hold all that is left of their files.
+Status Filesystem::look_for_later(const std::vector<std::uint64_t>& containers) {
+  if (options_.after_power_loss || containers.empty() || containers.back() < names_.next_unused()) return {};
+  recovery_.not_the_last = true;
+  if (!journal_) return {};
+  return fail(EUCLEAN, "there is a container with the number " + std::to_string(containers.back()) + ", and the journal has given none above " + std::to_string(names_.next_unused() - 1) +
+                           ": it is not the last one of this store, or has lost its end. Nothing is removed. Put the last one back; efs salvage brings out what this one knows");
 }
 
 // Files whose containers power loss took are empty from now on: they were never synced. Where there was none, somebody has

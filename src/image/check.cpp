@@ -52,7 +52,7 @@ class Check {
     if (!end) return find(Severity::damage, "journal", describe(end.error())), false;
     report_.records = end->records;
     report_.journal_bytes = end->size;
-    if (end->cut_short) find(Severity::damage, "journal", "it is cut short: " + std::to_string(end->size) + " bytes are not a whole number of chunks");
+    if (end->cut_short && !rebooted_) find(Severity::damage, "journal", "it is cut short: it ends at " + std::to_string(end->size) + " bytes, among its records");
     if (end->incomplete)
       find(Severity::damage, "journal", "it ends at record " + std::to_string(end->sequence) + ", before the end of the snapshot with which it began: it is damaged or cut short; the " + std::to_string(end->records) + " records before that are good, and which files the others had nothing can tell");
     else if (end->followed && !rebooted_)
@@ -125,6 +125,8 @@ class Check {
     else if (const auto [twin, first] = inodes_.try_emplace({st->st_dev, st->st_ino}, id); !first) find(Severity::damage, object, "is container " + std::to_string(twin->second) + " under another name: two files would share their content");
     else if (st->st_uid != store_.owner) find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
     else if (inode == nullptr && st->st_size == 0 && id < names_.next_unused()) ++made_ahead_;
+    else if (inode == nullptr && id >= names_.next_unused() && !rebooted_)
+      find(Severity::damage, object, "has a number that the journal has not given (" + std::to_string(st->st_size) + " bytes): that is not the last one of this store, or has lost its end, and the files of which it does not know are lost with it");
     else if (inode == nullptr) find(Severity::leftover, object, "no record knows it (" + std::to_string(st->st_size) + " bytes): a stage-in or a load that was not finished");
     else if (!inode->is_regular()) find(Severity::leftover, object, "belongs to something that has no content");
     else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that was open without a name");

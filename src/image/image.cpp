@@ -144,6 +144,15 @@ Result<UniqueFd> lock_store(const Directories& store, bool exclusive) {
   return fd;
 }
 
+std::string what_is_missing(const Image& image) {
+  const auto& met = image.filesystem->recovery();
+  if (met.journal.incomplete) return "the journal is damaged or cut short: it ends before the end of the snapshot with which it began";
+  if (image.rebooted) return "";  // whatever else there is, power loss may have done
+  if (met.journal.cut_short) return "the journal is cut short";
+  if (met.journal.followed) return "the journal is damaged behind record " + std::to_string(met.journal.sequence) + ", and good records follow that";
+  return met.not_the_last ? "the journal is not the last one of this store, or has lost its end: containers have numbers that it has not given" : "";
+}
+
 Result<Image> open_image(const std::string& path) {
   Image image;
   auto found = find_own_store(path);

@@ -58,6 +58,10 @@ struct Image {
   std::unique_ptr<fs::Filesystem> filesystem;
 };
 
+/// Why the image may have held more than it tells of, for people; "": nothing speaks for that. (What lay in a backend that is gone
+/// is not meant.)
+std::string what_is_missing(const Image& image);
+
 /// Locks, replays and holds it, read-only. An error says what is wrong with the image.
 Result<Image> open_image(const std::string& path);
 

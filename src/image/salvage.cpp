@@ -2,7 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <nlohmann/json.hpp>
+
 #include "fs/staging.hpp"
+#include "stage/inventory.hpp"
 #include "stage/merge.hpp"
 #include "stage/paced_pfs.hpp"
 #include "stage/partial.hpp"
@@ -47,7 +50,7 @@ class Everything final : public stage::Buffer {
 
 // What the job removed goes only where nothing that it made instead can have been lost, and from no place that it did not know.
 bool may_remove(const Image& image, const SalvageOptions& options) {
-  return options.to.empty() && !image.rebooted && image.missing.empty() && image.filesystem->recovery().emptied.empty() && !image.filesystem->recovery().journal.incomplete;
+  return options.to.empty() && !image.rebooted && image.missing.empty() && image.filesystem->recovery().emptied.empty() && what_is_missing(image).empty();
 }
 
 // Which backend a file was in is known by its container only.
@@ -79,7 +82,7 @@ void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::Wa
     entry.reason = "what was brought out is not what was staged in, though no program has changed it: somebody has exchanged its container, or cut it short; the PFS has it";
   }
   const auto& met = image.filesystem->recovery();
-  if (met.journal.incomplete) receipt.entries.push_back(failed_entry(".", "the journal is damaged or cut short: it had names of which nothing is known any more"));
+  if (const auto missing = what_is_missing(image); !missing.empty()) receipt.entries.push_back(failed_entry(".", missing + ": it had names of which nothing is known any more"));
   for (const auto& path : met.emptied) receipt.entries.push_back(failed_entry(path, lost_reason(image)));
   stage::settle(receipt);
 }
@@ -88,7 +91,7 @@ std::string note_of(const Image& image) {
   const auto& recovery = image.filesystem->recovery();
   std::string note = "salvaged from " + image.directories.path + ": " + std::to_string(recovery.journal.records) + " records verified";
   if (recovery.journal.torn) note += "; what lies behind the last of them does not verify and was left out";
-  if (recovery.journal.incomplete) note += "; the journal ends before the end of the snapshot with which it began: files may be missing here";
+  if (const auto missing = what_is_missing(image); !missing.empty()) note += "; " + missing + ": files may be missing here";
   note += image.rebooted ? "; the machine was restarted since: content that was not synced may be older or in part" : "; the machine was not restarted since: content is as the programs left it";
   for (const auto& missing : image.missing) note += "; backend " + missing;
   if (!recovery.dropped.empty()) note += "; " + std::to_string(recovery.dropped.size()) + " clean files were left out, as power loss may have taken their content (the PFS has them)";
@@ -118,6 +121,13 @@ Result<Holdings> holdings_of(Image& image) {
     holdings.unsaved_bytes += entry.bytes;
   }
   return holdings;
+}
+
+Status list_names(Image& image, const std::function<void(const nlohmann::json&)>& tell) {
+  const auto items = fs::Staging(*image.filesystem).walk();
+  if (!items) return std::unexpected(items.error());
+  for (const auto& item : *items) tell(stage::inventory_entry(image.config, item));
+  return {};
 }
 
 stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress, stage::PfsIo& pfs) {

@@ -1,6 +1,8 @@
 #pragma once
 // Bringing out what the buffer of a dead instance holds.
 
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "image/image.hpp"
@@ -21,6 +23,9 @@ struct Holdings {
   std::uint64_t unsaved_files = 0, unsaved_bytes = 0;  // files and links that a stage-out would bring out
 };
 Result<Holdings> holdings_of(Image& image);
+
+/// Each name that is in it, as `efs ls` tells of it (stage::inventory_entry()).
+Status list_names(Image& image, const std::function<void(const nlohmann::json&)>& tell);
 
 /// Writes by the machinery of a stage-out (partial, fsync, rename) and says of each entry what vouches for it:
 /// "verified" names and attributes from checksummed records, "as-found" content that nothing vouches for. The receipt is

@@ -99,6 +99,7 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
   journal.file_ = std::move(*file);
   EFS_TRY(journal.read_header());
   EFS_TRY(journal.refuse_other(options.instance));
+  if (journal.end_.cut_short && !options.after_power_loss) return journal.refuse_cut();
   if (journal.end_.cut_short) EFS_TRY(journal.grow(whole_chunks(journal.end_.size)));
   EFS_TRY(journal.map_chunk(0));
   EFS_TRY(journal.replay_all(replay, options.verify));
@@ -126,6 +127,10 @@ Status Journal::refuse_damage(bool after_power_loss) const {
   return {};
 }
 
+std::unexpected<Error> Journal::refuse_cut() const {
+  return fail(EUCLEAN, "journal " + name_ + ": it is cut short, at " + std::to_string(end_.size) + " bytes, and what is missing nothing can tell; nothing of it is removed. efs salvage brings out what is left");
+}
+
 Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay, const InstanceId& instance) {
   Journal journal;
   journal.name_ = name;
@@ -144,11 +149,11 @@ Status Journal::read_header() {
   auto size = file_->size();
   if (!size) return std::unexpected(size.error());
   end_.size = *size;
-  end_.cut_short = *size % journal_chunk != 0;
   allocated_ = *size / journal_chunk * journal_chunk;
   if (*size < sizeof(JournalHeader)) return fail(EPROTO, "journal " + name_ + ": too short to be a journal of efs");
-  if (allocated_ == 0)
-    if (const Status made = file_->allocate(journal_chunk); !made && made.error().code != EROFS) return made;
+  auto cut = ends_in_records();
+  if (!cut) return std::unexpected(cut.error());
+  end_.cut_short = *cut;
   EFS_TRY(map_chunk(0));
   JournalHeader header{};
   std::memcpy(&header, chunk_, sizeof header);
@@ -162,6 +167,14 @@ Status Journal::read_header() {
   end_.instance.bytes = header.instance;
   sequence_ = end_.sequence = header.first_sequence - 1;
   return {};
+}
+
+// Whole chunks are allocated before they are used; a part of one that a full file system gave has nothing in it.
+Result<bool> Journal::ends_in_records() {
+  const std::uint64_t within = end_.size % journal_chunk;
+  if (within == 0) return false;
+  EFS_TRY(map_chunk(end_.size / journal_chunk));
+  return !all_zero({chunk_, within});
 }
 
 Status Journal::replay_all(const Replay& replay, bool verify) {
@@ -191,21 +204,32 @@ Status Journal::replay_all(const Replay& replay, bool verify) {
   }
   end_.sequence = sequence_;
   end_.incomplete = sequence_ < end_.complete_to;
-  if (tail < allocated_ && tail / journal_chunk != chunk_index_) EFS_TRY(map_chunk(tail / journal_chunk));
-  if (tail < allocated_) end_.torn = !all_zero({chunk_ + tail % journal_chunk, journal_chunk - tail % journal_chunk});
-  end_.followed = end_.torn && is_followed();
+  return look_behind_tail();
+}
+
+// Where only the last record is not whole, no good one follows. In a later chunk the first place is enough: there one begins, if
+// any does.
+Status Journal::look_behind_tail() {
+  const std::uint64_t index = end_.tail / journal_chunk, within = end_.tail % journal_chunk;
+  for (std::uint64_t later = index + 1; later * journal_chunk < allocated_ && !end_.followed; ++later) {
+    EFS_TRY(map_chunk(later));
+    end_.followed = is_later_record(0);
+  }
+  if (end_.tail < allocated_) {
+    if (index != chunk_index_) EFS_TRY(map_chunk(index));
+    end_.torn = !all_zero({chunk_ + within, journal_chunk - within});
+  }
+  for (std::uint64_t at = within; end_.torn && !end_.followed && at + sizeof(RecordHeader) <= journal_chunk; at += record_alignment) end_.followed = is_later_record(at);
+  end_.torn = end_.torn || end_.followed;
   return {};
 }
 
-// By one in the same chunk: where only the last record is not whole, none is.
-bool Journal::is_followed() {
-  for (std::uint64_t within = end_.tail % journal_chunk; within + sizeof(RecordHeader) <= journal_chunk; within += record_alignment) {
-    RecordHeader header{};
-    std::memcpy(&header, chunk_ + within, sizeof header);
-    if (header.sequence <= sequence_ || header.length == 0 || header.length > max_payload || within + record_size(header.length) > journal_chunk) continue;
-    if (header.checksum == record_checksum(header, std::span(chunk_ + within + sizeof header, header.length), scratch_)) return true;
-  }
-  return false;
+// Is a good record there, in the mapped chunk, that is newer than the last one that was replayed?
+bool Journal::is_later_record(std::uint64_t within) {
+  RecordHeader header{};
+  std::memcpy(&header, chunk_ + within, sizeof header);
+  if (header.sequence <= sequence_ || header.length == 0 || header.length > max_payload || within + record_size(header.length) > journal_chunk) return false;
+  return header.checksum == record_checksum(header, std::span(chunk_ + within + sizeof header, header.length), scratch_);
 }
 
 // The record that comes next takes the sequence of the one that did not verify; what is left of the records behind

@@ -36,7 +36,7 @@ struct ReplayEnd {
   std::uint64_t complete_to = 0;  // the last record that was in it when it got its name
   bool incomplete = false;      // it ends before that: neither a death nor power loss leaves that
   bool followed = false;        // torn, and good records lie behind that: no death of ours leaves that, power loss may
-  bool cut_short = false;       // the file does not end where a chunk ends
+  bool cut_short = false;       // the file ends within a chunk that has records: no death of ours leaves that either
 };
 
 struct JournalOptions {
@@ -57,8 +57,8 @@ class Journal {
   /// not (rule R2). What lies behind that is cleared, durably, before this returns: a record of before must never
   /// verify behind one of after. A snapshot that was not finished is removed. Appends continue there, without a
   /// reserve until set_reserve(). EPROTO with a text where the header is not ours or `replay` refuses a record. EUCLEAN where the
-  /// journal is another instance's, ends before it is complete, or good records follow what does not verify and no power loss
-  /// can explain that: then nothing is changed.
+  /// journal is another instance's, ends before it is complete, or is cut short, or good records follow what does not verify, and no
+  /// power loss can explain that: then nothing is changed.
   static Result<Journal> open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, const JournalOptions& options = {});
 
   /// The same without changing a byte; damage is told in the answer.
@@ -111,7 +111,10 @@ class Journal {
   Status replay_all(const Replay& replay, bool verify = true);
   Status refuse_other(const InstanceId& instance) const;
   Status refuse_damage(bool after_power_loss) const;
-  bool is_followed();
+  std::unexpected<Error> refuse_cut() const;
+  Result<bool> ends_in_records();
+  Status look_behind_tail();
+  bool is_later_record(std::uint64_t within);
   Status clear_behind_tail();
 
   std::shared_ptr<Medium> medium_;

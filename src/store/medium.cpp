@@ -30,7 +30,11 @@ class DirectoryFile final : public MediumFile {
     auto now = size();
     if (!now) return std::unexpected(now.error());
     if (wanted <= *now) return {};
-    if (::fallocate(fd_.get(), 0, static_cast<off_t>(*now), static_cast<off_t>(wanted - *now)) != 0) return fail_errno();
+    if (::fallocate(fd_.get(), 0, static_cast<off_t>(*now), static_cast<off_t>(wanted - *now)) != 0) {
+      const auto refused = fail_errno();
+      (void)!::ftruncate(fd_.get(), static_cast<off_t>(*now));  // ext4 keeps what it could give, which nobody would use
+      return refused;
+    }
     // Drained stores must lie in a file that is long enough after power loss, too. Once per chunk, so cheap.
     if (pmem_ && ::fsync(fd_.get()) != 0) return fail_errno(name_);
     return {};

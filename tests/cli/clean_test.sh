@@ -102,6 +102,19 @@ PY
   check 'clean --force' "$EFS" clean --force theirs
   check "removes the user's store elsewhere" test -n "$store" -a ! -e "$store"
   check 'and the rest' ended theirs
+
+  on_disk lone
+  chown -R games "$S/lone"
+  started --user games "$JOB"; runuser -u games -- sh -c "echo r >$MNT/r"
+  kill_both lone
+  rm -rf "${EFS_RUNTIME_DIR:?}/lone"; umount "$MNT"   # as after a restart of the machine
+  store=$(ls -d "$S"/lone/disk/efs-*-lone)
+  check_exit "root's clean of a user's store to which no instance leads" 1 "$store is not removed: .*nowhere else" "$EFS" clean "$store"
+  check_exit 'with --force' 0 "$store: removed" "$EFS" clean --force "$store"
+  check 'removes it' test ! -e "$store"
+  mkdir -p "$S/lone/bait/efs-0-bait"; chown games "$S/lone/bait"
+  check_exit 'a directory that is no store is none' 1 . "$EFS" clean --force "$S/lone/bait/efs-0-bait"
+  check 'and stays' test -d "$S/lone/bait/efs-0-bait"
 else
   skip "root's clean of a user's instance" 'not root, or no user games'
 fi

@@ -157,7 +157,11 @@ if [ -c /dev/fuse ]; then
 else skip 'leftovers' 'no /dev/fuse'; fi
 lost=/dev/shm/efs-$(id -u)-lost-$(basename "$S")
 mkdir -p "$lost/meta" && : >"$lost/meta/lock"
-finds 'a store in memory that no instance leads to' warning "store $lost" 'no instance leads to it.*efs salvage'
+finds 'a store in memory that no instance leads to' warning "store $lost" 'no instance leads to it.*efs salvage.*efs clean'
+mkdir -p "$S/disk/efs-$(id -u)-job/meta" && : >"$S/disk/efs-$(id -u)-job/meta/lock"
+printf 'backends:\n  - id: disk\n    type: NVRAM-NVML\n    daxfs: "%s"\n    capacity: 32 MiB\n' "$S/disk" >"$S/site.yaml"
+finds 'and one on a disk of the site' warning "store $S/disk/efs-$(id -u)-job" 'no instance leads to it.*efs salvage.*efs clean'
+printf 'limits:\n  workers: 16\n' >"$S/site.yaml"
 if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then
   chown games "$lost"
   check 'not one that a stranger has made under such a name' json "$("$EFS" doctor --json)" "not any('$lost' in c['what'] for c in d['checks'])"

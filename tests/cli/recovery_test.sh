@@ -106,6 +106,10 @@ fresh salvage "$PERSISTENT"
 started "$JOB"; work
 kill_both salvage
 check_exit 'salvage --list' 0 'not back yet: [1-9]' "$EFS" salvage --list salvage
+check 'names each file, with what would become of it' grep -qE '^persistent +dirty +.* d/deep/big$' <<<"$said"
+check 'and each link' grep -q ' link -> result$' <<<"$said"
+check 'inputs that are as they were, too' grep -qE '^persistent +clean +.* input/sub/b$' <<<"$said"
+check 'in JSON' json "$("$EFS" salvage --list --json salvage)" "{(e['path'], e['dirty']) for e in d['items']} >= {('result', True), ('input/a', True), ('input/sub/b', False)}"
 check 'writes nothing' test -z "$(ls -A "$OUT")"
 said=$("$EFS" salvage --json salvage 2>/dev/null); code=$?
 check 'salvage' test $code -eq 0
@@ -188,6 +192,22 @@ check 'start goes on after a restart' worked "$MNT"
 check 'stop' "$EFS" stop disk
 check 'brings it back' worked "$OUT"
 check 'the store is gone' bash -c "! ls -d $S/disk/store/efs-* 2>/dev/null"
+
+# --- nothing but the store is left: a restart of the machine has emptied /run ---
+fresh orphan "$PERSISTENT"
+mkdir "$S/orphan/store"
+job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/orphan/store ] ]"
+started "$JOB"; work
+kill_both orphan
+store=$S/orphan/store/efs-0-orphan
+check_exit 'clean takes a store by its directory, where its instance is there' 1 'orphan is not removed: .*nowhere else.*efs clean --force orphan' "$EFS" clean "$store"
+rm -rf "${EFS_RUNTIME_DIR:?}/orphan"; umount "$MNT"
+check_exit 'and where it is not' 1 "$store is not removed: .*nowhere else.*efs salvage $store; .*efs clean --force $store" "$EFS" clean "$store"
+check_exit 'or by the job file' 1 "$store is not removed" "$EFS" clean "$JOB"
+check_exit 'salvage --list says what is in it' 0 '^persistent +dirty +7 B +result$' "$EFS" salvage --list "$store"
+check_exit 'salvage says how to remove it' 0 "until: efs clean $store\$" "$EFS" salvage "$JOB"
+check_exit 'which works' 0 "$store: removed" "$EFS" clean "$store"
+check 'and leaves nothing' test -z "$(ls -A "$S/orphan/store")"
 
 # --- power loss took a container: who looks is told ---
 fresh emptied "$PERSISTENT"
@@ -372,8 +392,8 @@ fresh damaged
 started "$JOB"; work
 kill_both damaged
 store=$EFS_RUNTIME_DIR/damaged/store
-touch "$store/data/ff/00000000000fffff" && mv "$store/data/ff/00000000000fffff" "$store/data/ff/0000000000000fff"
-check_exit 'check-image finds a container that no record knows' 3 'leftover: container 4095' "$EFS" check-image damaged
+echo unfinished >"$store/data/c8/00000000000000c8"
+check_exit 'check-image finds a container that no record knows' 3 'leftover: container 200' "$EFS" check-image damaged
 check 'says it in JSON' json "$("$EFS" check-image --json damaged)" "d['exit'] == 3 and d['findings'][0]['severity'] == 'leftover'"
 check_exit '--repair removes it' 0 'whole' "$EFS" check-image --repair damaged
 container=$(grep -rlx result "$store/data" | head -n 1)
@@ -390,6 +410,21 @@ printf 'X' | dd of="$store/meta/journal" bs=1 seek=3 conv=notrunc 2>/dev/null
 check_exit 'a damaged header' 1 'damage: journal' "$EFS" check-image damaged
 check_exit 'is no start' 1 'journal' "$EFS" start "$JOB"
 check 'and nothing was removed' test -e "$store/meta/journal"
+cp "$S/journal" "$store/meta/journal"
+mv "$store/meta/journal" "$S/journal-aside"
+check_exit 'containers without a journal' 1 'containers of an earlier instance, whose journal is not there' "$EFS" start "$JOB"
+check 'are not begun anew with' bash -c "[ ! -e '$store/meta/journal' ] && grep -rqlx result '$store/data'"
+mv "$S/journal-aside" "$store/meta/journal"
+python3 - "$store/meta/journal" <<'PY'
+import sys
+with open(sys.argv[1], "r+b") as file:  # in the record of a name that others follow
+    at = file.read().index(b"hard"); file.seek(at); file.write(b"H")
+PY
+check_exit 'a record that is damaged, and good ones follow' 1 'good records follow' "$EFS" start "$JOB"
+check_exit 'a salvage does not call that all' 3 'good records follow' "$EFS" salvage damaged
+check 'but brings out what was before' grep -qx result "$OUT/result"
+check_exit 'clean does not remove it' 1 'damaged is not removed.*good records follow.*--force' "$EFS" clean damaged
+check_exit 'nor does clean without a name' 1 'damaged is not removed' "$EFS" clean
 cp "$S/journal" "$store/meta/journal"
 started "$JOB"
 check 'with the journal back it goes on' worked "$MNT"

@@ -123,6 +123,11 @@ check 'clean' efs clean --force planted
 theirs names
 check 'a start' efs start --user games "$JOB"
 runuser -u games -- sh -c "echo controls >\"$MNT/\$(printf 'x\033]0;title\007\ny')\""
+says 'explain names it' 0 'x\\033\]0;title\\007\\012y' efs explain -i names "$(printf 'x\033]0;title\007\ny')"
+check_not 'explain: nothing in it controls the terminal' grep -q $'[\033\007]' "$S/said"
+says 'a load of what is not there' 0 . efs load -i names "$(printf 'z\033]0;title\007')"
+says 'status names its task' 0 'z\\033\]0;title\\007' efs status names
+check_not 'status: nothing in it controls the terminal' grep -q $'[\033\007]' "$S/said"
 kill_both names
 rm "$(find "$STORE/data" -type f -size 9c)"
 for verb in 'check-image' 'salvage'; do

@@ -194,4 +194,31 @@ check_exit 'and where it holds for efs, too, that is an error' 1 '' bash -c 'uli
 check 'which leaves nothing' ended small
 
 clean
+# --- a deadline, and a PFS that hangs: an efs of our own, whose processes are stopped ---
+fresh pfs 'resources: []'
+started "$JOB"; hung=$MNT; mkdir "$hung/out"
+members=$(field "$(status_of pfs)" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')
+for way in option key; do
+  fresh "hangs-$way"
+  sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
+  [ $way = option ] || sed -i '/results-dir/a\  deadline: 2' "$JOB"
+  started "$JOB"; mkdir "$MNT/d"; echo "by $way" >"$MNT/d/$way"
+  both="$(field "$(status_of "$NAME")" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')"
+  kill -STOP $members
+  if [ $way = option ]; then said=$(timeout 60 "$EFS" stop --json --deadline 2 "$NAME" 2>/dev/null); else said=$(timeout 60 "$EFS" stop --json "$NAME" 2>/dev/null); fi
+  check "a deadline by $way: the stop does not wait for a PFS that hangs" test $? = 1
+  check "$way: and says so" json "$said" "'The PFS did not answer in time' in d['summary'] and 'image' in d"
+  check "$way: what may not be back is listed" json "$said" "[e['path'] for e in d['receipt']['entries'] if e['action'] == 'not-saved'] == ['d/$way']"
+  check "$way: in the instance's directory, too" grep -q "d/$way" "$EFS_RUNTIME_DIR/$NAME/receipt.json"
+  for pid in $both; do check "$way: the daemon is gone" await 10 gone "$pid"; done
+  check_not "$way: and the mount" mounted "$MNT"
+  check "$way: the log says why" grep -q 'event=left_without_pfs' "$EFS_RUNTIME_DIR/$NAME/efsd.log"
+  check "$way: the image tells how it was left" json "$(status_of "$NAME")" "d['left'] == 'unsaved'"
+  kill -CONT $members
+  check "$way: a salvage brings out the rest when the PFS answers" "$EFS" salvage "$NAME"
+  check "$way: all of it" grep -qx "by $way" "$hung/out/d/$way"
+  check "$way: clean" "$EFS" clean "$NAME"
+done
+check 'the PFS ends' "$EFS" stop --no-stage-out pfs
+
 finish

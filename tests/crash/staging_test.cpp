@@ -12,7 +12,8 @@
 #include "stage/stage_in.hpp"
 #include "stage/stage_out.hpp"
 #include "support/no_threads.hpp"
-#include "support/sim_store.hpp"
+#include "support/sim_backend.hpp"
+#include "support/sim_medium.hpp"
 #include "support/temp.hpp"
 #include "unit/stage/fault_pfs.hpp"
 

@@ -8,7 +8,8 @@
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
 #include "support/failing_backend.hpp"
-#include "support/sim_store.hpp"
+#include "support/sim_backend.hpp"
+#include "support/sim_medium.hpp"
 
 namespace efs::unsettled_test {
 

@@ -93,6 +93,13 @@ os.unlink(sys.argv[1])' "$MNT/full"
   taken_over() { json "$(own "$EFS" status --json self)" "d['takeovers'] == 1 and d['state'] == 'running' and d['supervisor_pid'] == $supervisor"; }
   check 'fusermount3: kill -9 of the worker: another one takes over' await 20 taken_over
   check 'fusermount3: the mount goes on' timeout 20 setpriv --reuid $user --regid $user --clear-groups sh -c "echo after >$MNT/after && grep -qx after $MNT/after"
+  nproc() { own prlimit --pid "$supervisor" --nproc="$1:"; }
+  most=$(sed -n 's/^Max processes *[0-9a-z]* *\([0-9a-z]*\).*/\1/p' "/proc/$supervisor/limits")
+  check 'fusermount3: no process can be had for a successor' nproc 1
+  kill -KILL "$(field "$(own "$EFS" status --json self)" 'd["worker_pid"]')"
+  check 'fusermount3: it is waited for' await 20 grep -q 'event=no_worker .*fork' "$S/u/self/efsd.log"
+  check 'fusermount3: until there is one' nproc "$most"
+  check 'fusermount3: and the mount goes on' timeout 20 setpriv --reuid $user --regid $user --clear-groups grep -qx after "$MNT/after"
   check 'fusermount3: and stops' own "$EFS" stop --no-stage-out self
 
   mkdir "$S/foreign"

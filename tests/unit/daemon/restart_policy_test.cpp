@@ -12,6 +12,25 @@ TEST_CASE("A worker that dies without having answered anything new is given up a
   CHECK_FALSE(policy.died(false, now += 1s));
 }
 
+TEST_CASE("What kills workers for some seconds does not end it", "[daemon][restart]") {
+  RestartPolicy policy;
+  const RestartPolicy::Clock::time_point begin{};
+  auto now = begin;
+  for (unsigned i = 1; i <= RestartPolicy::at_once; ++i) CHECK(policy.died(false, now += 10ms) == 0ms);
+  std::chrono::milliseconds last{};
+  while (const auto pause = policy.died(false, now += 10ms)) {
+    CHECK(*pause >= last);
+    CHECK(*pause <= RestartPolicy::longest_pause);
+    now += last = *pause;
+  }
+  CHECK(now - begin > 3s);
+  CHECK(now - begin < 10s);
+  // Whoever answers something gets his successor at once.
+  RestartPolicy again;
+  for (int i = 0; i < 6; ++i) (void)again.died(false, now += 10ms);
+  CHECK(again.died(true, now += 10ms) == 0ms);
+}
+
 TEST_CASE("An answered request starts the count again", "[daemon][restart]") {
   RestartPolicy policy;
   RestartPolicy::Clock::time_point now{};

@@ -54,7 +54,7 @@ TEST_CASE("recovery frees containers that no record knows and keeps the others")
   RecoveryScene scene;
   const auto known = scene.filesystem->make_node({}, fs::root_ino, "known", S_IFREG | 0644, 0)->ino;
   const auto unfinished = *fs::Staging(*scene.filesystem).begin_file();
-  REQUIRE(scene.backend->create(1000));  // made ahead, say
+  REQUIRE(scene.backend->create(200));  // made ahead, say
   CHECK(scene.containers() == 3);
   scene.open({});
   CHECK(scene.filesystem->recovery().unknown_containers == 2);
@@ -101,7 +101,7 @@ TEST_CASE("a look changes nothing and answers changes with EROFS") {
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
   const std::string text = "content";
   REQUIRE(scene.filesystem->write({}, ino, std::as_bytes(std::span(text)), 0));
-  REQUIRE(scene.backend->create(1000));
+  REQUIRE(scene.backend->create(200));
   scene.open({.read_only = true});
   CHECK(scene.filesystem->lookup(fs::root_ino, "f"));
   std::string read(text.size(), '?');

@@ -269,7 +269,7 @@ TEST_CASE("a successor and a start after the death of all differ in what the ker
   const auto caller = s.next();
   const auto ino = s.filesystem->make_node(caller, root, "f", S_IFREG | 0600, 0)->ino;
   REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
-  REQUIRE(s.backend->create(1000));  // a load that was under way
+  REQUIRE(s.backend->create(200));  // a load that was under way
   auto resent = caller;
   resent.resent = true;
   SECTION("takeover") {
@@ -283,7 +283,7 @@ TEST_CASE("a successor and a start after the death of all differ in what the ker
     CHECK_FALSE(s.backend->attributes(ino));
     CHECK(s.filesystem->make_node(resent, root, "f", S_IFREG | 0600, 0)->ino != ino);
   }
-  CHECK_FALSE(s.backend->attributes(1000));
+  CHECK_FALSE(s.backend->attributes(200));
 }
 
 TEST_CASE("a file without a name that the kernel has given back is gone after a takeover", "[takeover]") {

@@ -126,12 +126,13 @@ TEST_CASE("after power loss what lost its container is empty, and known as such 
 
 TEST_CASE("a container under another number is no file's, and its original stays", "[image][containers]") {
   const DeadImage dead;
-  stdfs::copy_file(dead.container("d/big"), dead.store() + "/data/ff/0000000000000fff");
+  const std::string another = dead.store() + "/data/c8/00000000000000c8";
+  stdfs::copy_file(dead.container("d/big"), another);
   CHECK(damage_in(dead) == "");
-  CHECK(has(findings(dead, Severity::leftover), "container 4095: no record knows it"));
+  CHECK(has(findings(dead, Severity::leftover), "container 200: no record knows it"));
   CHECK(brought_out(dead).verdict == stage::Verdict::complete);
-  stdfs::remove(dead.store() + "/data/ff/0000000000000fff");
-  stdfs::create_hard_link(dead.container("d/big"), dead.store() + "/data/ff/0000000000000fff");
+  stdfs::remove(another);
+  stdfs::create_hard_link(dead.container("d/big"), another);
   CHECK(has(damage_in(dead), "would share their content"));
 }
 
@@ -199,6 +200,9 @@ TEST_CASE("a journal whose records were exchanged or left out is refused, and no
   CHECK(stdfs::exists(dead.container("d/big")));
   const auto receipt = brought_out(dead);
   CHECK(has(receipt.note, "10 records verified; what lies behind the last of them does not verify"));
+  CHECK(has(receipt.note, "files may be missing"));
+  CHECK(receipt.verdict != stage::Verdict::complete);
+  CHECK(told_of(receipt, ".").action == Action::failed);
   // What power loss may have done is recovered.
   const Started after(dead, true);
   CHECK(after.filesystem);
@@ -267,6 +271,34 @@ TEST_CASE("a journal, containers or a manifest of another instance are refused, 
   stdfs::rename(dead.store() + part + ".own", dead.store() + part);
   CHECK(damage_in(dead) == "");
   CHECK(brought_out(dead).verdict == stage::Verdict::complete);
+}
+
+TEST_CASE("a journal that is older than the numbers of the containers is refused, and nothing is removed", "[image][journal]") {
+  const DeadImage dead;
+  const std::string whole = test::text_of(dead.journal());
+  std::string older = whole;
+  SECTION("the one of the start") {
+    older = whole.substr(0, record_offsets(whole)[1]);
+    older.resize(whole.size());
+    write_over(dead.journal(), older);
+  }
+  SECTION("one of some hundred files ago") { write_over(dead.store() + "/data/ff/0000000000000fff", "of a file that only a later journal knew"); }
+  CHECK(has(damage_in(dead), "has a number that the journal has not given"));
+  CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
+  const auto before = test::everything_below(dead.store() + "/data");
+  {
+    const Started started(dead);
+    REQUIRE_FALSE(started.filesystem);
+    CHECK(started.filesystem.error().code == EUCLEAN);
+    CHECK(has(started.filesystem.error().what, "not the last one of this store"));
+  }
+  CHECK(test::everything_below(dead.store() + "/data") == before);
+  CHECK(test::text_of(dead.journal()) == older);
+  const auto receipt = brought_out(dead);
+  CHECK(receipt.verdict != stage::Verdict::complete);
+  CHECK(has(told_of(receipt, ".").reason, "not the last one of this store"));
+  const Started after(dead, true);  // which takes records, and may bring back what was removed
+  CHECK(after.filesystem);
 }
 
 TEST_CASE("an older journal of the same instance is told where containers do not fit it", "[image][journal]") {

@@ -1,7 +1,11 @@
 #include "store/journal.hpp"
 
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
 #include <functional>
@@ -217,6 +221,117 @@ TEST_CASE("a journal that ends before what it began with is refused, whatever be
   const auto opened = Journal::open(medium, "j", nothing);
   REQUIRE_FALSE(opened);
   CHECK(opened.error().what.find("was never finished") != std::string::npos);
+}
+
+namespace {
+
+// Makes a journal of `chunks` full chunks and some more; the offset of the last record of each of the former, and of what follows it.
+struct Ends {
+  std::size_t last = 0, behind = 0;
+};
+std::vector<Ends> write_chunks(const std::shared_ptr<efs::store::Medium>& medium, std::size_t chunks) {
+  auto journal = Journal::create(medium, "j");
+  REQUIRE(journal);
+  std::vector<Ends> ends(1);
+  for (std::size_t i = 0, at = journal->size(); ends.size() <= chunks || at % efs::store::journal_chunk < 100'000; ++i) {
+    const std::string text(i * 7 % 5000 + 1, 'r');
+    REQUIRE(journal->append(0, bytes(text), 0));
+    const std::size_t size = Journal::record_size(text.size());
+    if ((at + size - 1) / efs::store::journal_chunk != at / efs::store::journal_chunk) {
+      at = (at / efs::store::journal_chunk + 1) * efs::store::journal_chunk;
+      ends.emplace_back();
+    }
+    ends.back() = {.last = at, .behind = at + size};
+    at += size;
+    REQUIRE(journal->size() == at);
+  }
+  ends.pop_back();
+  return ends;
+}
+
+void put_zeros(std::string& in, std::size_t from, std::size_t to) { std::fill(in.begin() + static_cast<std::ptrdiff_t>(from), in.begin() + static_cast<std::ptrdiff_t>(to), '\0'); }
+
+}  // namespace
+
+TEST_CASE("damage at the end of a chunk, or of chunks as a whole, is told by the records of a later one") {
+  const efs::test::TempDirectory directory("/dev/shm");
+  const auto fd = directory.open();
+  const auto medium = efs::store::directory_medium(fd.get());
+  const auto ends = write_chunks(medium, 3);
+  const std::string path = directory.path() + "/j", whole = content(path);
+  constexpr std::size_t chunk = efs::store::journal_chunk;
+  const std::pair<const char*, std::function<void(std::string&)>> damages[] = {
+      {"the last record of a chunk", [&](std::string& j) { j[ends[0].last + 40] = static_cast<char>(j[ends[0].last + 40] ^ 1); }},
+      {"the mark behind it", [&](std::string& j) { put_zeros(j, ends[1].behind, ends[1].behind + 4); }},
+      {"all from some record to the end of its chunk", [&](std::string& j) { put_zeros(j, ends[0].last, chunk); }},
+      {"a chunk", [&](std::string& j) { put_zeros(j, chunk, 2 * chunk); }},
+      {"the end of a chunk and the next", [&](std::string& j) { put_zeros(j, ends[0].last, 2 * chunk); }}};
+  const auto nothing = [](const Record&) -> Status { return {}; };
+  for (const auto& [what, damage] : damages) {
+    INFO(what);
+    std::string bad = whole;
+    damage(bad);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bad;
+    const auto scanned = Journal::scan(*medium, "j", nothing);
+    REQUIRE(scanned);
+    CHECK(scanned->followed);
+    CHECK(scanned->torn);
+    const auto refused = Journal::open(medium, "j", nothing, {.after_power_loss = false});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == EUCLEAN);
+    CHECK(content(path) == bad);
+    auto recovered = Journal::open(medium, "j", nothing, {.after_power_loss = true});
+    REQUIRE(recovered);
+    CHECK(recovered->append(0, bytes("goes on"), 0));
+    const auto again = Journal::scan(*medium, "j", nothing);
+    REQUIRE(again);
+    CHECK_FALSE(again->torn);
+  }
+}
+
+TEST_CASE("a journal that ends among its records is refused, unless power may have failed") {
+  const efs::test::TempDirectory directory("/dev/shm");
+  const auto fd = directory.open();
+  const auto medium = efs::store::directory_medium(fd.get());
+  const auto ends = write_chunks(medium, 1);
+  const std::string path = directory.path() + "/j", whole = content(path);
+  const auto nothing = [](const Record&) -> Status { return {}; };
+  for (const std::size_t left : {std::size_t{1000}, ends[0].last, ends[0].last + 10, efs::store::journal_chunk + 40, efs::store::journal_chunk + 50'000}) {
+    INFO(left << " bytes are left");
+    const std::string cut = whole.substr(0, left);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << cut;
+    const auto scanned = Journal::scan(*medium, "j", nothing);
+    REQUIRE(scanned);
+    CHECK(scanned->cut_short);
+    const auto refused = Journal::open(medium, "j", nothing, {.after_power_loss = false});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == EUCLEAN);
+    CHECK(content(path) == cut);
+    CHECK(Journal::open(medium, "j", nothing, {.after_power_loss = true}));
+  }
+}
+
+TEST_CASE("what a full file system gave of a chunk is no part of a journal, and takes no room to go on without") {
+  const efs::test::TempDirectory directory("/dev/shm");
+  const auto fd = directory.open();
+  const auto medium = efs::store::directory_medium(fd.get());
+  (void)write_chunks(medium, 0);
+  const std::string path = directory.path() + "/j";
+  const auto size = content(path).size() + 12'288;
+  REQUIRE(::truncate(path.c_str(), static_cast<off_t>(size)) == 0);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit full{.rlim_cur = size, .rlim_max = before.rlim_max};
+  const auto signal = ::signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &full) == 0);
+  {
+    auto journal = Journal::open(medium, "j", [](const Record&) -> Status { return {}; }, {.after_power_loss = false});
+    CHECK(journal);
+    if (journal) CHECK_FALSE(journal->replayed().cut_short);
+    if (journal) CHECK(journal->append(0, bytes("there is room in its last chunk"), 0));
+  }
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  ::signal(SIGXFSZ, signal);
 }
 
 TEST_CASE("the reserve keeps room for removals") {

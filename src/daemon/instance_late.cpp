@@ -1,0 +1,103 @@
+// The end of an instance whose PFS does not answer: a call to it may hang for ever, and the time that a stop has is over.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/log.hpp"
+#include "base/memory.hpp"
+#include "base/text.hpp"
+#include "daemon/instance.hpp"
+#include "fs/staging.hpp"
+#include "stage/selection.hpp"
+
+namespace efs::daemon {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using control::Json;
+
+// Behind the deadline: what is under way may still come to its end, and tell all that is back.
+constexpr auto patience = std::chrono::seconds(5);
+// For answers that are on their way to whoever asked for the stop.
+constexpr auto farewell = std::chrono::milliseconds(500);
+constexpr auto longest_farewell = std::chrono::seconds(30);
+
+}  // namespace
+
+// Where no thread can be had the stop waits for the PFS, as it does without a deadline.
+std::unique_ptr<TimerThread> Instance::leave_at(const StopRequest& request) {
+  if (!request.gone_by) return nullptr;
+  auto timer = TimerThread::start(*request.gone_by + patience, [this] { leave_without_pfs(); });
+  return timer ? std::move(*timer) : nullptr;
+}
+
+void Instance::claim_end() {
+  {
+    MutexLock lock(mutex_);
+    end_claimed_ = true;
+    if (!leaving_) return;
+  }
+  while (true) ::pause();  // the other thread ends the process
+}
+
+bool Instance::must_leave() {
+  MutexLock lock(mutex_);
+  leaving_ = !end_claimed_ && (state_ == State::staging_out || state_ == State::unmounting);
+  return leaving_;
+}
+
+// What the PFS has is not known, for nobody is told by it.
+stage::Receipt Instance::receipt_of_what_is_left() {
+  stage::Receipt receipt = stage::failed_receipt(options_.config, "");
+  const auto items = fs::Staging(*filesystem_).walk();
+  if (!items) receipt.reason = "the PFS did not answer in time, and the buffer cannot be read: " + describe(items.error());
+  else
+    for (const auto* item : stage::select_outgoing(options_.config, *items).outgoing) {
+      stage::ReceiptEntry entry;
+      entry.path = item->path;
+      entry.action = stage::Action::not_saved;
+      entry.bytes = S_ISREG(item->attributes.st_mode) ? static_cast<std::uint64_t>(item->attributes.st_size) : 0;
+      entry.reason = "the PFS did not answer in time: nothing says whether it is back";
+      receipt.entries.push_back(std::move(entry));
+    }
+  stage::settle(receipt);
+  return receipt;
+}
+
+// The threads that wait for the PFS end with the process, and the supervisor cleans up behind it: as after a death, but for what
+// is said here of how it was left. What is on the PFS, as a log or a status file may be, comes last.
+void Instance::leave_without_pfs() noexcept try {
+  if (!must_leave()) return;
+  const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(0); });
+  const Sheltered sheltered;
+  keep_image_ = true;
+  supervisor_.keep_store(true);
+  auto receipt = std::make_shared<const stage::Receipt>(receipt_of_what_is_left());
+  Json outcome = control::result_line({{"staged_out", true}, {"exit", std::max(1, stage::exit_code(*receipt))}, {"image", store_.path}});
+  std::string note = "The PFS did not answer in time.\n";
+  if (const std::string file = options_.directory + "/receipt.json"; stage::write_receipt(*receipt, file, stage::posix_pfs())) outcome["receipt_file"] = file;
+  if (const Status left = leave_image(image::Left::unsaved); !left) note += printable(describe(left.error())) + "\n";
+  outcome["summary"] = stage::describe(*receipt) + note;
+  if (made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
+  {
+    MutexLock lock(mutex_);
+    last_receipt_ = std::move(receipt);
+    last_outcome_ = std::move(outcome);
+    stops_done_ = stops_asked_;
+    changed_.notify_all();
+  }
+  std::this_thread::sleep_for(farewell);
+  close_socket();
+  log::error("event=left_without_pfs store={} reason=\"time is up, and a call to the PFS has not come back\"", store_.path);
+  enter(State::ended);
+  close_watchers();
+  ::_exit(0);
+} catch (const std::exception&) {  // no memory: the image is what a death would leave
+  ::_exit(0);
+}
+
+}  // namespace efs::daemon

@@ -1,0 +1,160 @@
+#pragma once
+// The containers of a world that can lose its power.
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "backends/backend.hpp"
+#include "backends/virtual_device.hpp"
+#include "support/sim_world.hpp"
+
+namespace efs::test {
+
+class SimBackend final : public Backend {
+ public:
+  explicit SimBackend(SimWorld& world, std::size_t place = 0) : world_(world), place_(world.places.at(place)) {}
+
+  class SimContainer final : public Container {
+   public:
+    SimContainer(SimWorld& world, SimWorld::DataPtr data) : world_(world), data_(std::move(data)) {}
+    Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) override {
+      EFS_TRY(world_.call("read"));
+      data_->look();
+      if (offset >= data_->visible.size()) return 0;
+      const auto n = std::min<std::size_t>(into.size(), data_->visible.size() - offset);
+      std::memcpy(into.data(), data_->visible.data() + offset, n);
+      return n;
+    }
+    Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) override {
+      EFS_TRY(world_.call("write"));
+      data_->look();
+      if (data_->visible.size() < offset + from.size()) data_->visible.resize(offset + from.size());
+      std::memcpy(data_->visible.data() + offset, from.data(), from.size());
+      data_->synced = false;
+      data_->show();
+      return from.size();
+    }
+    Status truncate(std::uint64_t size) override {
+      EFS_TRY(world_.call("truncate"));
+      data_->look();
+      data_->visible.resize(size);
+      data_->synced = false;
+      data_->show();
+      return {};
+    }
+    Status allocate(int, std::uint64_t, std::uint64_t) override { return world_.call("allocate"); }
+    Result<std::uint64_t> seek(std::uint64_t offset, int) override {
+      EFS_TRY(world_.call("seek"));
+      return offset;
+    }
+    Result<struct stat> attributes() override {
+      EFS_TRY(world_.call("attributes"));
+      struct stat st {};
+      if (world_.gives_descriptors && ::fstat(data_->descriptor(), &st) == 0) return st;
+      st.st_size = static_cast<off_t>(data_->visible.size());
+      return st;
+    }
+    Status set_times(std::optional<FileTime>, std::optional<FileTime>) override { return world_.call("set_times"); }
+    void accessed() override {}
+    Status sync(bool) override {
+      EFS_TRY(world_.call("data sync"));
+      if (world_.event("data sync")) settle(*data_);
+      return {};
+    }
+    Result<std::unique_ptr<Segment>> map(std::uint64_t, std::size_t) override { return fail(ENOTSUP); }
+    int descriptor() const override { return world_.gives_descriptors ? data_->descriptor() : -1; }
+    static void settle(SimWorld::Data& data) {
+      data.durable = data.visible;
+      data.synced = true;
+    }
+
+   private:
+    SimWorld& world_;
+    const SimWorld::DataPtr data_;
+  };
+
+  Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
+    EFS_TRY(world_.call("create"));
+    if (place_.containers.contains(id)) return fail(EEXIST);
+    if (place_.containers.size() >= place_.room) return fail(ENOSPC);
+    const auto data = std::make_shared<SimWorld::Data>();
+    data->life = world_.lives();
+    place_.containers[id] = data;
+    auto made = open(id);
+    if (!made) place_.containers.erase(id);
+    return made;
+  }
+  Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
+    EFS_TRY(world_.call("open"));
+    const auto found = place_.containers.find(id);
+    if (found == place_.containers.end()) return fail(ENOENT);
+    return std::make_shared<SimContainer>(world_, found->second);
+  }
+  Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override {
+    EFS_TRY(world_.call("adopt"));
+    const auto found = world_.shared.find(fd);
+    if (found == world_.shared.end()) return fail(EXDEV);
+    if (!place_.containers.emplace(id, found->second).second) return fail(EEXIST);
+    auto made = open(id);
+    if (!made) place_.containers.erase(id);
+    return made;
+  }
+  std::uint64_t remove(std::uint64_t id) override {
+    if (world_.ended()) return 0;  // a destructor: its process is no more
+    if (place_.containers.contains(id)) world_.event("remove");
+    place_.containers.erase(id);
+    return 0;
+  }
+  Result<struct stat> attributes(std::uint64_t id) override {
+    auto container = open(id);
+    if (!container) return std::unexpected(container.error());
+    return (*container)->attributes();
+  }
+  Status set_times(std::uint64_t id, std::optional<FileTime>, std::optional<FileTime>) override {
+    EFS_TRY(world_.call("set_times by id"));
+    return place_.containers.contains(id) ? Status{} : fail(ENOENT);
+  }
+  Status sync_name(std::uint64_t id) override {
+    EFS_TRY(world_.call("container name sync"));
+    if (!world_.event("container name sync")) return {};
+    if (const auto found = place_.containers.find(id); found != place_.containers.end()) place_.durable_containers[id] = found->second;
+    else place_.durable_containers.erase(id);
+    return {};
+  }
+  Status sync_all() override {
+    EFS_TRY(world_.call("all data sync"));
+    if (!world_.event("all data sync")) return {};
+    for (auto& [id, data] : place_.containers) SimContainer::settle(*data);
+    place_.durable_containers = place_.containers;
+    return {};
+  }
+  Status for_each(const std::function<void(std::uint64_t)>& visit) override {
+    EFS_TRY(world_.call("for_each"));
+    const auto copy = place_.containers;
+    for (const auto& [id, data] : copy) visit(id);
+    return {};
+  }
+  Space space() override { return {.capacity = 1u << 30, .used = 0, .available = place_.containers.size() < place_.room ? 1u << 30 : 0}; }
+  Status admit_writer() override { return {}; }
+  Durability durability() const override { return world_.durability(); }
+  bool offers_descriptor() const override { return false; }
+  std::string description() const override { return "simulated"; }
+
+ private:
+  SimWorld& world_;
+  SimWorld::Place& place_;
+};
+
+/// The backend of a world: of all its places, as one device looks at them now.
+inline Result<std::unique_ptr<Backend>> open_store(SimWorld& world) {
+  if (world.places.size() == 1) return std::make_unique<SimBackend>(world);
+  VirtualDeviceOptions options{.members = {}, .new_containers = 0, .spill = true};
+  for (std::size_t place = 0; place < world.places.size(); ++place) options.members.push_back({.id = std::to_string(place), .backend = std::make_unique<SimBackend>(world, place)});
+  return make_virtual_device(std::move(options));
+}
+
+}  // namespace efs::test
