@@ -49,6 +49,13 @@ Status become(const User& user, bool for_good) {
   return {};
 }
 
+Status become_keeper(const User& user) {
+  if (user.uid != 0 || ::geteuid() != 0) return become(user, true);
+  if (::setresgid(0, 0, 0) != 0 || ::setresuid(0, 0, 0) != 0) return fail_errno("cannot become root");
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  return set_capabilities(bit(CAP_DAC_OVERRIDE), bit(CAP_DAC_OVERRIDE));
+}
+
 Status drop_privilege(const User& user) {
   if (::geteuid() != 0) return {};
   if (user.uid != 0 && (::setresgid(0, user.gid, 0) != 0 || ::setresuid(0, user.uid, 0) != 0)) return fail_errno("cannot take the file rights of " + user.name);

@@ -24,6 +24,10 @@ Result<User> find_user(const std::string& who);
 /// `for_good`: set-id programs give nothing back either (PR_SET_NO_NEW_PRIVS).
 Status become(const User& user, bool for_good);
 
+/// As become() for good, of what does no more than keep files of `user` in one directory: a root keeps the right to reach them, which
+/// is all that a successor of the worker was left with, and nothing else.
+Status become_keeper(const User& user);
+
 /// Keeps, of root's rights, only CAP_SYS_ADMIN in effect (mounting, backing files), with the file rights of `user`:
 /// what the supervisor registers is reopened by the kernel with these. CAP_SYS_RESOURCE must go, or quotas do not
 /// bind passthrough writes. The real and saved uid stay root, so that the user cannot signal the supervisor.

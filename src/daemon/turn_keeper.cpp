@@ -121,7 +121,7 @@ std::string become_owner(const QueueOptions& options, const User& user) {
   if (::stat(options.directory.c_str(), &st) != 0) refused = describe(fail_errno("queue " + options.directory).error());
   else if (::geteuid() == 0 && user.uid != 0 && st.st_uid == user.uid) refused = "queue " + options.directory + " belongs to the job's user, who could hold or fake a turn; give it to an account of the site's";
   const auto owner = refused.empty() ? find_user(std::to_string(st.st_uid)) : Result<User>(user);
-  if (!owner || !become(*owner, true)) ::_exit(0);
+  if (!owner || !become_keeper(*owner)) ::_exit(0);
   return refused;
 }
 

@@ -244,6 +244,19 @@ if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1 && id nobody >/dev/null 2>&1; 
   check_not 'the user cannot open the locks' setpriv --reuid nobody --clear-groups cat "$SITE/locks"
   check 'but sees the queue' setpriv --reuid nobody --clear-groups "$EFS" queue "$SITE"
   check 'efs stop' "$EFS" stop account
+  # A successor is forked with less than the first worker had: it has to be enough for a keeper, whoever owns the queue.
+  for owner in games root; do
+    install -d -o "$owner" -m 755 "$S/$owner-queue"
+    fresh "of-$owner"
+    chown -R nobody "$S/of-$owner"
+    check "root starts a job for a user, with a queue of $owner's" timeout 30 "$EFS" start -u nobody --name "of-$owner" --mount-dir "$MNT" --interleaving "$S/$owner-queue" "$JOB"
+    kill -KILL "$(field "$("$EFS" status --json "of-$owner")" 'd["worker_pid"]')"
+    replaced() { [ "$(field "$("$EFS" status --json "of-$owner")" 'd["takeovers"]')" = 1 ]; }
+    check 'its worker is replaced' await 20 replaced
+    check "the successor's keeper is $owner's" test "$(ps -o user= -p "$(keeper_of "of-$owner")" | tr -d ' ')" = "$owner"
+    check 'and can do nothing else' test "$(sed -n 's/^CapEff:[[:space:]]*//p' "/proc/$(keeper_of "of-$owner")/status")" = "$([ "$owner" = root ] && echo 0000000000000002 || echo 0000000000000000)"
+    check 'efs stop' "$EFS" stop "of-$owner"
+  done
   fresh own
   chown -R nobody "$S/own"
   install -d -o nobody -m 755 "$S/his"
