@@ -38,7 +38,7 @@ else
   log=(-lxxhash)
   target replay store/instance_id.cpp store/journal.cpp store/medium.cpp fs/namespace.cpp fs/snapshot.cpp fs/inode.cpp fs/record.cpp "${base[@]}" -- -lpmem "${log[@]}"
   target job_file $(cd "$source/src" && ls config/*.cpp) base/text.cpp "${base[@]}" -- -lyaml-cpp "${log[@]}"
-  target control control/protocol.cpp base/result.cpp -- 
+  target control control/protocol.cpp base/json_text.cpp base/text.cpp base/result.cpp -- 
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -112,13 +112,16 @@ TEST_CASE("crew: a run after one that waited begins with as many threads", "[sta
     });
     return met;
   };
-  std::atomic<unsigned> slept{0};
-  while (crew.widest() < most && slept < 100'000) {
-    crew.run(1000, 1, [&](std::size_t, std::size_t) {
-      ++slept;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a slow PFS
-    });
-  }
+  const auto sleep_once = [&] {
+    crew.run(1000, 1, [](std::size_t, std::size_t) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });  // a slow PFS
+  };
+  for (int run = 0; run < 100 && crew.widest() < most; ++run) sleep_once();
   REQUIRE(crew.widest() == most);
-  CHECK(meet(most, std::chrono::seconds(60)));
+  // Several times: where other programs take the CPUs the last that a run saw may have been no wait.
+  bool met = false;
+  for (int attempt = 0; attempt < 10 && !met; ++attempt) {
+    sleep_once();
+    met = meet(most, std::chrono::seconds(2));
+  }
+  CHECK(met);
 }
