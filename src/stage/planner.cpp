@@ -4,8 +4,6 @@
 #include "stage/hard_links.hpp"
 #include "stage/input_list.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <exception>
 #include <map>
@@ -16,11 +14,11 @@
 #include "config/paths.hpp"
 #include "stage/paths.hpp"
 #include "stage/placement.hpp"
+#include "stage/results_dir.hpp"
 #include "stage/survey.hpp"
 
 namespace efs::stage {
 namespace {
-
 
 class Planner {
  public:
@@ -46,7 +44,7 @@ class Planner {
     } else {
       problem(config_.root_dir, "root-dir cannot be opened: " + describe(root.error()));
     }
-    check_results_dir();
+    check_results();
     total();
     if (rooms.size() > 1) place(rooms);
     else if (plan_.capacity) check_capacity(*plan_.capacity);
@@ -54,26 +52,13 @@ class Planner {
   }
 
  private:
-  using Identity = std::pair<dev_t, ino_t>;
-  static Identity identity_of(const struct stat& st) { return {st.st_dev, st.st_ino}; }
-
   static constexpr const char* for_the_nodes = "has patterns that only the job's nodes know: looked at when the job starts";
-
-  /// What lies above the first pattern; all of it where there is none.
-  static std::string known_part(const std::string& path, bool open) {
-    if (!open) return path;
-    const std::string above = parent_of(path.substr(0, path.find_first_of("%*?[")));
-    return above.empty() && path.starts_with('/') ? "/" : above;
-  }
 
   void problem(const std::string& path, std::string reason) {
     if (!place_.empty()) return plan_.problems.push_back({.path = place_, .reason = path + " " + reason, .line = line_});
     plan_.problems.push_back({.path = path, .reason = std::move(reason), .line = line_});
   }
-  std::string absolute(const std::string& relative) const {
-    if (relative.empty()) return config_.root_dir;
-    return config_.root_dir == "/" ? "/" + relative : config_.root_dir + "/" + relative;
-  }
+  std::string absolute(const std::string& relative) const { return stage::absolute(config_.root_dir, relative); }
 
   /// What this job writes outside of its mount while it runs: by whatever name it is found below root-dir.
   void find_own_files() {
@@ -360,97 +345,18 @@ class Planner {
     return matched;
   }
 
-  void check_results_dir() {
-    if (config_.results_dir.empty()) return;
-    // stage-out creates what is missing, so the nearest ancestor that exists decides.
-    std::string path = known_part(config_.results_dir, config_.results_open);
-    auto there = pfs_.open(AT_FDCWD, path, O_PATH);
-    const bool exists = there.has_value() && !config_.results_open;
-    while (!there && there.error().code == ENOENT && path.size() > 1) {
-      path = parent_of(path).empty() ? "/" : parent_of(path);
-      there = pfs_.open(AT_FDCWD, path, O_PATH);
-    }
-    const std::string what = exists ? "results-dir " : "results-dir does not exist and cannot be created: " + path + " ";
-    if (!there) return problem(config_.results_dir, "results-dir cannot be reached: " + describe(there.error()));
-    auto attributes = pfs_.fstat(there->get());
-    if (!attributes) return problem(config_.results_dir, what + "cannot be read: " + describe(attributes.error()));
-    if (!S_ISDIR(attributes->st_mode)) return problem(config_.results_dir, what + "is not a directory");
-    if (auto writable = pfs_.access(AT_FDCWD, path, W_OK | X_OK); !writable) {
-      problem(config_.results_dir, what + "is not writable: " + describe(writable.error()));
-    } else if (exists) {
-      for (const auto& rule : config_.outputs)
-        if (rule.file_class == config::FileClass::persistent) check_place_of(rule, there->get());
-    }
-    if (!config_.in_place && config_.results_dir != config_.root_dir && root_) check_apart(there->get(), exists);
+  void check_results() {
+    for (auto& found : check_results_dir(config_, pfs_, root_ ? root_.get() : -1, input_directories())) problem(found.path, std::move(found.reason));
   }
 
-  /// The directories of results-dir that an output rule names: those that are there already must take results.
-  void check_place_of(const config::OutputRule& rule, int results) {
-    const auto wildcard = rule.pattern.find_first_of("*?[");
-    for (std::size_t slash = rule.pattern.find('/'); slash < wildcard; slash = rule.pattern.find('/', slash + 1)) {
-      const std::string below = rule.pattern.substr(0, slash), path = config_.results_dir + "/" + below;
-      const auto directory = pfs_.open_beneath(results, below, O_PATH | O_NOFOLLOW);
-      if (!directory && directory.error().code == ENOENT) return;  // stage-out makes it
-      const auto attributes = directory ? pfs_.fstat(directory->get()) : std::unexpected(directory.error());
-      const std::string what = "takes no result of the output " + rule.pattern + ": ";
-      if (!attributes) return problem_once(path, what + describe(attributes.error()));
-      if (!S_ISDIR(attributes->st_mode)) return problem_once(path, what + "it is not a directory");
-      const bool last = rule.pattern.find('/', slash + 1) >= wildcard;
-      const auto usable = pfs_.access(AT_FDCWD, path, last ? W_OK | X_OK : X_OK);
-      const bool can_be_changed = !usable && usable.error().code == EACCES && attributes->st_uid == ::geteuid();  // stage-out does so
-      if (!usable && !can_be_changed) return problem_once(path, what + describe(usable.error()));
-    }
-  }
-
-  void problem_once(const std::string& path, std::string reason) {
-    if (std::ranges::none_of(plan_.problems, [&](const PlanProblem& known) { return known.path == path; })) problem(path, std::move(reason));
-  }
-
-  /// Results must not overwrite inputs. The job file compares names, and one directory can have several: a symbolic link, a bind
-  /// mount. `results` is results-dir, or what exists above it.
-  void check_apart(int results, bool exists) {
-    const auto up_from_root = up_from(root_.get()), up_from_results = up_from(results);
-    if (!up_from_root || !up_from_results) return problem(config_.results_dir, "results-dir cannot be compared with root-dir: " + describe((up_from_root ? up_from_results : up_from_root).error()));
-    const Identity& here = up_from_results->front();
-    if (exists && here == up_from_root->front())
-      return problem(config_.results_dir, "results-dir is root-dir " + config_.root_dir + " by another name: results would overwrite inputs; leave results-dir out and say in-place: true if that is meant, else name another directory");
-    if (exists && std::ranges::find(*up_from_root, here) != up_from_root->end())
-      return problem(config_.results_dir, "root-dir " + config_.root_dir + " is inside results-dir: a result could overwrite an input; name another directory");
-    const auto inputs = input_directories(up_from_root->front());
-    for (const auto& directory : *up_from_results) {
-      if (const auto in = inputs.find(directory); in != inputs.end())
-        return problem(config_.results_dir, "results-dir is inside the input " + absolute(in->second) + ": a result could overwrite an input; name a directory beside the inputs");
-    }
-    if (const auto above = above_inputs_.find(here); exists && above != above_inputs_.end())
-      problem(config_.results_dir, "results-dir holds inputs (it is " + absolute(above->second) + "): a result could overwrite an input; name a directory beside the inputs");
-  }
-
-  /// A directory and all above it, by whatever names. (What may not be passed hides the rest.)
-  Result<std::vector<Identity>> up_from(int directory) {
-    std::vector<Identity> all;
-    UniqueFd held;
-    for (int at = directory;;) {
-      const auto attributes = pfs_.fstat(at);
-      if (!attributes) return std::unexpected(attributes.error());
-      if (!all.empty() && all.back() == identity_of(*attributes)) return all;
-      all.push_back(identity_of(*attributes));
-      auto above = pfs_.open(at, "..", O_PATH | O_DIRECTORY);
-      if (!above && above.error().code == EACCES) return all;
-      if (!above) return std::unexpected(above.error());
-      held = std::move(*above);
-      at = held.get();
-    }
-  }
-
-  /// Those that come with all that is in them, and where they are below root-dir.
-  std::map<Identity, std::string> input_directories(const Identity& root) const {
-    std::map<Identity, std::string> inputs;
+  InputDirectories input_directories() const {
+    InputDirectories all{.root = false, .whole = {}, .above = above_inputs_};
     for (const auto& [place, path] : complete_) {
       const auto entry = entries_.find(place);
-      if (path.empty()) inputs.try_emplace(root, path);
-      else if (entry != entries_.end()) inputs.try_emplace({entry->second.origin.device, entry->second.origin.inode}, path);
+      if (path.empty()) all.root = true;
+      else if (entry != entries_.end()) all.whole.try_emplace({entry->second.origin.device, entry->second.origin.inode}, path);
     }
-    return inputs;
+    return all;
   }
 
   void total() {

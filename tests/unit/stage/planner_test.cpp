@@ -20,13 +20,6 @@ std::vector<std::string> paths_of(const Plan& plan) {
   return paths;
 }
 
-bool has_problem(const Plan& plan, const std::string& path, const std::string& words) {
-  for (const auto& problem : plan.problems) {
-    if (problem.path == path && problem.reason.find(words) != std::string::npos) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 TEST_CASE("plan: files, directories and globs are expanded, with the parents, each once", "[stage][planner]") {
@@ -138,62 +131,6 @@ TEST_CASE("plan: a missing root is one problem", "[stage][planner]") {
   const Plan plan = scene.plan();
   CHECK(plan.problems.size() == 1);
   CHECK(has_problem(plan, scene.config.root_dir, "root-dir"));
-}
-
-TEST_CASE("plan: results-dir may be missing where it can be made, not where it cannot", "[stage][planner]") {
-  Scene scene;
-  scene.config.results_dir = scene.top + "/new/deep/out";
-  CHECK(scene.plan().problems.empty());
-  FaultPfs pfs([](auto, const std::string& call, const std::string&) { return call == "access" ? EACCES : 0; });
-  CHECK(has_problem(make_plan(scene.config, pfs).value(), scene.config.results_dir, "cannot be created"));
-  CHECK(!stdfs::exists(scene.top + "/new"));
-}
-
-TEST_CASE("plan: results-dir inside root-dir lies beside the inputs, by whatever name", "[stage][planner]") {
-  Scene scene;
-  write_file(scene.root + "/input/sub/f", "data");
-  write_file(scene.root + "/single/f", "data");
-  write_file(scene.root + "/other/f", "data");
-  write_file(scene.root + "/results/old", "data");
-  stdfs::create_directory_symlink(scene.root, scene.top + "/alias");
-  scene.resource("input");
-  scene.resource("single/f");
-  scene.resource("other/f");
-  scene.config.resources.back().as = "elsewhere";
-  for (const std::string& top : {scene.root, scene.top + "/alias"}) {
-    const auto refused = [&](const std::string& below, const std::string& words) {
-      scene.config.results_dir = top + below;
-      INFO(scene.config.results_dir);
-      CHECK(has_problem(scene.plan(), scene.config.results_dir, words));
-    };
-    refused("/input", "is inside the input " + scene.root + "/input");
-    refused("/input/sub", "is inside the input " + scene.root + "/input");
-    refused("/input/still/to be made", "is inside the input " + scene.root + "/input");
-    refused("/single", "holds inputs (it is " + scene.root + "/single)");
-    refused("/other", "holds inputs (it is " + scene.root + "/other)");
-    for (const auto* below : {"/results", "/results/of today", "/single/results"}) {
-      scene.config.results_dir = top + below;
-      INFO(scene.config.results_dir);
-      CHECK(scene.plan().problems.empty());
-    }
-  }
-}
-
-TEST_CASE("plan: results-dir that is root-dir by another name", "[stage][planner]") {
-  Scene scene;
-  write_file(scene.root + "/f", "data");
-  scene.resource("f");
-  stdfs::create_directory_symlink(scene.root, scene.top + "/alias");
-  scene.config.results_dir = scene.top + "/alias";
-  CHECK(has_problem(scene.plan(), scene.config.results_dir, "is root-dir " + scene.root + " by another name"));
-  stdfs::create_directory_symlink(scene.top, scene.top + "/above");
-  for (const auto& above : {scene.top, scene.top + "/above"}) {
-    scene.config.results_dir = above;
-    CHECK(has_problem(scene.plan(), above, "root-dir " + scene.root + " is inside results-dir"));
-  }
-  scene.config.results_dir = scene.root;
-  scene.config.in_place = true;
-  CHECK(scene.plan().problems.empty());
 }
 
 TEST_CASE("plan: what the job itself writes is no input", "[stage][planner]") {

@@ -78,6 +78,13 @@ inline std::size_t partials_below(const std::string& directory) {
   return found;
 }
 
+inline bool has_problem(const Plan& plan, const std::string& path, const std::string& words) {
+  for (const auto& problem : plan.problems) {
+    if (problem.path == path && problem.reason.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
 class Scene {
  public:
   Scene() : top(make_top()), root(top + "/in"), results(top + "/out"), buffer(top + "/buffer") {

@@ -1,0 +1,38 @@
+#pragma once
+// Whether results-dir can take results, and whether it lies apart from the inputs: found before anything moves. (input_guard.hpp
+// asks once more, when a result is about to take its place.)
+
+#include <sys/stat.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/job_config.hpp"
+#include "stage/pfs_io.hpp"
+
+namespace efs::stage {
+
+/// What a directory is, by whatever name: device and inode.
+using Identity = std::pair<dev_t, ino_t>;
+inline Identity identity_of(const struct stat& st) { return {st.st_dev, st.st_ino}; }
+
+/// Directories that inputs come from, and where they are below root-dir.
+struct InputDirectories {
+  bool root = false;  // root-dir comes with all that is in it
+  std::map<Identity, std::string> whole;  // so do these
+  std::map<Identity, std::string> above;  // hold named inputs
+};
+
+struct ResultsDirProblem {
+  std::string path;
+  std::string reason;
+};
+
+/// Reads, never writes. `root`: root-dir, open and borrowed, or -1 where it could not be opened: then nothing is said of inputs.
+/// Empty: results-dir can take results, or there is none. Of results-dir with patterns that only the job's nodes know, what lies
+/// above the patterns is looked at.
+std::vector<ResultsDirProblem> check_results_dir(const config::JobConfig& config, PfsIo& pfs, int root, const InputDirectories& inputs);
+
+}  // namespace efs::stage
