@@ -43,7 +43,10 @@ catch() {
 }
 
 sanitized() {  # sanitized PRESET TESTS: builds the unit and model tests with a sanitizer and runs them
-  cmake --preset "$1" -B "$build-$1" >/dev/null && cmake --build "$build-$1" -j "$(nproc)" --target efs-tests >/dev/null || return 1
+  local compiler=c++
+  # clang instruments for addresses in half the time. (Its thread sanitizer has no room for the tests' own operator new.)
+  if [ "$1" = asan ]; then compiler=$(command -v clang++-19 || echo c++); fi
+  cmake --preset "$1" -B "$build-$1" -DCMAKE_CXX_COMPILER="$compiler" >/dev/null && cmake --build "$build-$1" -j "$(nproc)" --target efs-tests >/dev/null || return 1
   # The plain build lets everything fail, at every place; these look for what that does to memory, and take a part of the places.
   EFS_SAMPLE=5 ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS=halt_on_error=1 catch "$build-$1/bin/efs-tests" "$2"
 }

@@ -68,9 +68,10 @@ class Check {
     std::set<std::uint64_t> reached{fs::root_ino};
     std::vector<std::pair<const fs::Inode*, std::string>> todo{{&names_.root(), ""}};
     while (!todo.empty()) {
-      const auto [at, path] = todo.back();
+      const fs::Inode* const at = todo.back().first;
+      const std::string path = std::move(todo.back().second);
       todo.pop_back();
-      at->directory->for_each_after(0, [&, at = at, path = path](const std::string& name, const fs::Directory::Entry& entry) {
+      at->directory->for_each_after(0, [&](const std::string& name, const fs::Directory::Entry& entry) {
         const fs::Inode* inode = names_.find(entry.ino);
         const std::string below = path.empty() ? name : path + "/" + name;
         if (inode == nullptr) return find(Severity::damage, below, "leads to inode " + std::to_string(entry.ino) + ", which is not there"), true;

@@ -15,6 +15,7 @@
 #include "stage/result_writer.hpp"
 #include "stage/results_tree.hpp"
 #include "stage/selection.hpp"
+#include "stage/spread.hpp"
 
 // The order, and why. For every batch:
 //   1. write all partials                  real names still show the old version, or nothing
@@ -338,22 +339,13 @@ class StageOut {
       tasks.push_back(batch.first(count));
       batch = batch.subspan(count);
     }
-    if (!options_.by_rank) tasks = spread(tasks);
+    // A directory takes one new name at a time, and who works beside whom should not wait for that.
+    if (!options_.by_rank) tasks = spread(tasks, Crew::automatic_most);
     crew_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
       for (const auto task : std::span(tasks).subspan(begin, end - begin)) {
         guarded(task, [&] { work(task); });
       }
     });
-  }
-
-  /// Neighbours far from one another: a directory takes one new name at a time, and who works beside whom should not wait for that.
-  static std::vector<std::span<Outgoing>> spread(const std::vector<std::span<Outgoing>>& tasks) {
-    std::vector<std::span<Outgoing>> all;
-    all.reserve(tasks.size());
-    const std::size_t stride = (tasks.size() + Crew::automatic_most - 1) / Crew::automatic_most;
-    for (std::size_t first = 0; first < stride; ++first)
-      for (std::size_t at = first; at < tasks.size(); at += stride) all.push_back(tasks[at]);
-    return all;
   }
 
   /// Step 2, for those that were not synced one by one. The descriptor of results_dir is older than the writes, so

@@ -39,6 +39,8 @@ check_exit 'status shows mount and I/O' 0 'I/O +passthrough' "$EFS" status one
 check 'status has the figures' json "$(status_of one)" "d['capacity'] >= 100 << 20 and 0 < d['used'] < d['capacity'] and d['counters']['requests'] > 0"
 check 'an output can be written' bash -c "echo result >$MNT/out.txt && mkdir $MNT/d && echo deep >$MNT/d/e"
 before=$(listing "$PFS")
+# To make it larger the kernel lets a process of several threads wait each time.
+check 'the worker has its table of descriptors large from the start' test "$(sed -n 's/^FDSize:[[:space:]]*//p' "/proc/$(worker_of one)/status")" -ge 2048
 # Every wake-up of a thread that waited is a voluntary switch. Somebody else may touch the mount, so one quiet second of
 # several will do; a thread that looks round now and then leaves none.
 switches() { cat /proc/{"$(field "$1" 'd["worker_pid"]')","$(field "$1" 'd["supervisor_pid"]')"}/task/*/status | sed -n 's/^voluntary_ctxt_switches:[[:space:]]*//p' | awk '{ n += $1 } END { print n }'; }

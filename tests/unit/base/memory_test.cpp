@@ -40,7 +40,7 @@ bool in_a_full_process(Test test) {
 
 // A sanitizer's malloc has memory of its own, which no limit of ours exhausts.
 void need_the_usual_malloc() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef EFS_SANITIZED
   SKIP("malloc is a sanitizer's");
 #endif
 }

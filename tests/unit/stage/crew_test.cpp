@@ -6,13 +6,16 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <latch>
 #include <mutex>
 #include <new>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "stage/crew.hpp"
 
+using namespace efs;
 using namespace efs::stage;
 
 TEST_CASE("crew: every item once, in pieces of neighbours, whatever the numbers", "[stage][crew]") {
@@ -54,6 +57,26 @@ TEST_CASE("crew: threads that wait get company, up to the limit", "[stage][crew]
     CHECK(open);
     CHECK(crew.widest() == most);
   }
+}
+
+TEST_CASE("crew: threads that wait for a lock of ours get no company", "[stage][crew]") {
+  constexpr std::size_t items = 400;
+  std::vector<Mutex> mutexes(items);
+  std::latch locked(1);
+  // One of them after the other is let go: each item has to wait for its own.
+  std::thread holder([&] {
+    for (auto& mutex : mutexes) mutex.lock();
+    locked.count_down();
+    for (auto& mutex : mutexes) {
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+      mutex.unlock();
+    }
+  });
+  locked.wait();
+  Crew crew(0);
+  crew.run(items, 1, [&](std::size_t begin, std::size_t) { const MutexLock lock(mutexes[begin]); });
+  holder.join();
+  CHECK(crew.widest() < Crew::automatic_most / 2);  // where others take the CPUs a few come all the same
 }
 
 TEST_CASE("crew: what the work throws, on whichever thread, is thrown by the run when all have ended", "[stage][crew]") {
