@@ -12,7 +12,11 @@ constexpr Nanoseconds second = 1'000'000'000;
 constexpr Nanoseconds longest_pause = 10 * second;
 constexpr Nanoseconds catch_up = second / 10;
 
-Nanoseconds steady_now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+class RealPauses final : public Pauses {
+ public:
+  Nanoseconds now() override { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+  void sleep(Nanoseconds duration) override { std::this_thread::sleep_for(std::chrono::nanoseconds(duration)); }
+};
 
 /// Between three and five quarters of it, so that the threads (and nodes) that failed together do not return together.
 Nanoseconds jittered(Nanoseconds pause) {
@@ -21,6 +25,11 @@ Nanoseconds jittered(Nanoseconds pause) {
 }
 
 }  // namespace
+
+Pauses& real_pauses() {
+  static RealPauses pauses;
+  return pauses;
+}
 
 Pace pace_of(const config::JobConfig& config) { return {.max_rate = config.max_rate, .max_ops = config.max_ops, .retries = config.retries}; }
 
@@ -51,17 +60,15 @@ bool may_pass(int code, CallKind kind) {
   }
 }
 
-PacedPfs::PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel)
-    : pfs_(pfs), pace_(pace), throttle_(throttle), cancel_(cancel) {}
+PacedPfs::PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel, Pauses& pauses)
+    : pfs_(pfs), pace_(pace), throttle_(throttle), cancel_(cancel), pauses_(pauses) {}
 
 void PacedPfs::wait(Nanoseconds duration) const {
-  for (Nanoseconds end = steady_now() + duration, now = end - duration; now < end && !cancel_; now = steady_now()) {
-    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(end - now, catch_up)));
-  }
+  for (Nanoseconds now = pauses_.now(), end = now + duration; now < end && !cancel_; now = pauses_.now()) pauses_.sleep(std::min(end - now, catch_up));
 }
 
 void PacedPfs::charge(std::uint64_t calls) {
-  if (pace_.max_ops != 0 && calls != 0) (void)throttle_.operations.take(calls, steady_now());
+  if (pace_.max_ops != 0 && calls != 0) (void)throttle_.operations.take(calls, pauses_.now());
 }
 
 template <typename Call>
@@ -69,7 +76,7 @@ auto PacedPfs::paced(CallKind kind, std::uint64_t bytes, Call call) -> decltype(
   Nanoseconds pause = pace_.first_pause;
   for (unsigned attempt = 0;; ++attempt, pause = std::min(pause * 2, longest_pause)) {
     if (pace_.max_ops != 0 || pace_.max_rate != 0) {
-      const auto now = steady_now();
+      const auto now = pauses_.now();
       wait(std::max(throttle_.operations.take(1, now), throttle_.bytes.take(bytes, now)));
     }
     auto result = call();

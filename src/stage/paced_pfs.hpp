@@ -37,6 +37,16 @@ class RateLimit {
   Nanoseconds next_ EFS_GUARDED_BY(mutex_) = 0;
 };
 
+/// Where the time of pauses goes by. Thread-safe.
+class Pauses {
+ public:
+  virtual ~Pauses() = default;
+  /// Of a clock that never goes back; its zero means nothing.
+  virtual Nanoseconds now() = 0;
+  virtual void sleep(Nanoseconds duration) = 0;
+};
+Pauses& real_pauses();
+
 /// What all transfers of a job keep to together. Thread-safe.
 struct Throttle {
   explicit Throttle(const Pace& pace) : operations(pace.max_ops), bytes(pace.max_rate) {}
@@ -52,11 +62,11 @@ struct Throttle {
 enum class CallKind : std::uint8_t { reading, idempotent, once };
 bool may_pass(int code, CallKind kind);
 
-/// Thread-safe. Pauses end early once `cancel` is set. Owns none of them. What one of its calls is of several to the PFS is known
+/// Thread-safe. A pause ends a tenth of a second after `cancel` is set, at the latest. Owns none of them. What one of its calls is of several to the PFS is known
 /// when it is done: then the next caller waits for it. A close counts with its open.
 class PacedPfs final : public PfsIo {
  public:
-  PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel);
+  PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel, Pauses& pauses = real_pauses());
 
   /// Repetitions so far.
   std::uint64_t retried() const { return retried_; }
@@ -105,6 +115,7 @@ class PacedPfs final : public PfsIo {
   const Pace pace_;
   Throttle& throttle_;
   const std::atomic<bool>& cancel_;
+  Pauses& pauses_;
   std::atomic<std::uint64_t> retried_{0};
 };
 

@@ -24,6 +24,18 @@ FaultPfs::Hook failing(std::string call, int code, int times) {
   return [=, left = std::make_shared<std::atomic<int>>(times)](auto, const std::string& name, const auto&) { return name == call && (*left)-- > 0 ? code : 0; };
 }
 
+constexpr Nanoseconds second = 1'000'000'000;
+
+/// Time that goes by in sleep alone.
+class CountedPauses final : public Pauses {
+ public:
+  Nanoseconds now() override { return now_; }
+  void sleep(Nanoseconds duration) override { now_ += duration; }
+
+ private:
+  std::atomic<Nanoseconds> now_{1000 * second};
+};
+
 }  // namespace
 
 TEST_CASE("paced PFS: what passes is repeated, and counted", "[stage][paced]") {
@@ -40,6 +52,48 @@ TEST_CASE("paced PFS: what passes is repeated, and counted", "[stage][paced]") {
     INFO("code " << code);
     CHECK(report.ok());
     CHECK(paced.retried() == 3);
+  }
+}
+
+TEST_CASE("paced PFS: each pause is twice as long as the one before, up to ten seconds", "[stage][paced]") {
+  CountedPauses pauses;
+  std::vector<Nanoseconds> called;
+  FaultPfs faulty([&](auto, const auto&, const auto&) {
+    called.push_back(pauses.now());
+    return ETIMEDOUT;
+  });
+  const Pace pace{.retries = 10};
+  Throttle throttle(pace);
+  const std::atomic<bool> cancel{false};
+  PacedPfs paced(faulty, pace, throttle, cancel, pauses);
+  CHECK(!paced.open(AT_FDCWD, "/f", O_RDONLY));
+  REQUIRE(called.size() == 11);
+  for (std::size_t i = 1; i < called.size(); ++i) {
+    const Nanoseconds pause = called[i] - called[i - 1], middle = std::min((second / 10) << (i - 1), 10 * second);
+    INFO("pause " << i << " of " << pause << " ns");
+    CHECK(pause >= middle / 4 * 3);
+    CHECK(pause <= middle / 4 * 5);
+  }
+}
+
+TEST_CASE("paced PFS: the transfers of a job keep to its rates, of bytes and of calls", "[stage][paced]") {
+  Scene scene;
+  const std::string file = scene.root + "/f";
+  write_file(file, std::string(1000, 'x'));
+  const UniqueFd fd(::open(file.c_str(), O_RDWR));
+  std::array<std::byte, 1000> content{};
+  const std::atomic<bool> cancel{false};
+  for (const Pace& pace : {Pace{.max_rate = 10'000}, Pace{.max_ops = 10}}) {
+    CountedPauses pauses;
+    Throttle throttle(pace);
+    PacedPfs one(posix_pfs(), pace, throttle, cancel, pauses), other(posix_pfs(), pace, throttle, cancel, pauses);
+    const Nanoseconds begin = pauses.now();
+    // 2 x 100 calls of 1000 bytes: 20 s at either rate, but for the tenth of a second that is caught up on, and the last call's own.
+    for (int i = 0; i < 100; ++i) {
+      REQUIRE(one.read(fd.get(), content, 0));
+      REQUIRE(other.write(fd.get(), content, 0));
+    }
+    CHECK(pauses.now() - begin == 20 * second - second / 10 - second / 10);
   }
 }
 
@@ -97,7 +151,6 @@ TEST_CASE("paced PFS: a cancel ends the patience", "[stage][paced]") {
 }
 
 TEST_CASE("paced PFS: calls within calls count, and so do closes", "[stage][paced]") {
-  constexpr Nanoseconds second = 1'000'000'000;
   Scene scene;
   write_file(scene.root + "/f", "content");
   const std::string file = scene.root + "/f";
@@ -123,7 +176,6 @@ TEST_CASE("paced PFS: calls within calls count, and so do closes", "[stage][pace
 }
 
 TEST_CASE("rate limit: every unit has its moment", "[stage][paced]") {
-  constexpr Nanoseconds second = 1'000'000'000;
   RateLimit limit(1000);  // a unit a millisecond
   Nanoseconds now = 50 * second;
   // The first may catch up on a tenth of a second: 100 units at once, then one a millisecond.
