@@ -48,7 +48,10 @@ class FaultPfs final : public PfsIo {
   Status truncate(int fd, std::uint64_t size) override { return run("truncate", "", [&] { return real_.truncate(fd, size); }); }
   void start_writeback(int, std::uint64_t, std::uint64_t) override {}
   void will_need(int, std::uint64_t, std::uint64_t) override {}
-  void drop_cache(int fd) override { real_.drop_cache(fd); }
+  void drop_cache(int fd) override {
+    if (on_drop_cache) on_drop_cache();
+    real_.drop_cache(fd);
+  }
   Result<struct stat> fstat(int fd) override { return run("fstat", "", [&] { return real_.fstat(fd); }); }
   Result<struct stat> lstat(int at, const std::string& name) override { return run("lstat", name, [&] { return real_.lstat(at, name); }); }
   Status access(int at, const std::string& name, int mode) override { return run("access", name, [&] { return real_.access(at, name, mode); }); }
@@ -84,6 +87,7 @@ class FaultPfs final : public PfsIo {
   bool syncfs_reports_errors() override { return trust_syncfs; }
   Result<struct statvfs> statvfs(int fd) override { return run("statvfs", "", [&] { return real_.statvfs(fd); }); }
 
+  std::function<void()> on_drop_cache;  // cannot fail
   bool trust_syncfs = true;
   std::size_t most = SIZE_MAX;  // bytes that one read or write moves at most
 

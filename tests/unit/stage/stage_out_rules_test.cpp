@@ -138,6 +138,26 @@ TEST_CASE("verify: read-back finds what the PFS does not hold", "[stage][out][ve
   CHECK(scene.out().totals.staged_out == 1);
 }
 
+TEST_CASE("verify: read-back reads what was synced, and past the cache", "[stage][out][verify]") {
+  Scene scene;
+  scene.options.workers = 1;
+  scene.config.verify = config::Verify::read_back;
+  scene.buffer.put("f", S_IFREG, "content");
+  std::vector<std::string> order;
+  FaultPfs pfs([&](auto, const std::string& call, const std::string& object) {
+    const bool of_the_file = call == "fsync" || call == "syncfs" || call == "read" || (call == "rename" && object == "f");
+    if (of_the_file && !order.empty() && order.back() != call) order.push_back(call);
+    if (call == "write" && order.empty()) order.push_back(call);
+    return 0;
+  });
+  pfs.on_drop_cache = [&] { order.emplace_back("drop_cache"); };
+  CHECK(scene.out(pfs).verdict == Verdict::complete);
+  REQUIRE(order.size() > 5);
+  order.resize(5);
+  if (order[1] == "syncfs") order[1] = "fsync";  // of the one file, or of all
+  CHECK(order == std::vector<std::string>{"write", "fsync", "drop_cache", "read", "rename"});
+}
+
 TEST_CASE("stage-out: several names of one file stay one file", "[stage][out][links]") {
   Scene scene;
   scene.buffer.put("a", S_IFREG, "content");
