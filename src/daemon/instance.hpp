@@ -88,6 +88,7 @@ class Instance {
   void note_over();
   Status open_watchers();
   std::vector<fuse::EventSink*> sinks();
+  void open_session();
   Status open_store();
   /// Without one, or with one that cannot be used, everything is staged in from the PFS.
   void open_cache();

@@ -138,6 +138,11 @@ SupervisorClient* Instance::passthrough_registry() {
   return passthrough ? &supervisor_ : nullptr;
 }
 
+void Instance::open_session() {
+  const bool traced = !options_.config.trace.empty();
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks(), traced);
+}
+
 Status Instance::take_over() {
   EFS_TRY(open_watchers());
   keep_image_ = true;  // until a stop says otherwise
@@ -148,7 +153,7 @@ Status Instance::take_over() {
   auto connection = supervisor_.resume();
   if (!connection && connection.error().code != ENOTCONN) return std::unexpected(connection.error());
   log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers, options_.predecessor, connection.has_value());
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks());
+  open_session();
   if (!connection) {
     {
       MutexLock lock(mutex_);
@@ -306,7 +311,7 @@ void Instance::keep_house() {
 }
 
 Status Instance::mount() {
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks());
+  open_session();
   EFS_TRY(filesystem_->new_connection());
   auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
   if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));

@@ -96,7 +96,13 @@ void init(void* data, fuse_conn_info* connection) {
   if (passthrough) connection->max_backing_stack_depth = 1;
 #endif
   if (!passthrough) self.backing.disable();
-  log::info("event=mounted passthrough={} writeback_cache={} protocol={}.{}", passthrough, wanted(connection, FUSE_CAP_WRITEBACK_CACHE), connection->proto_major, connection->proto_minor);
+#ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP
+  if (self.uncached) want(connection, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
+  self.uncached = self.uncached && wanted(connection, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
+#else
+  self.uncached = false;
+#endif
+  log::info("event=mounted passthrough={} writeback_cache={} uncached={} protocol={}.{}", passthrough, wanted(connection, FUSE_CAP_WRITEBACK_CACHE), self.uncached, connection->proto_major, connection->proto_minor);
 }
 
 void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
@@ -183,6 +189,7 @@ Status open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file
 #if EFS_HAVE_PASSTHROUGH
   info->backing_id = *id;
 #endif
+  info->direct_io = self.uncached && *id == 0 ? 1 : 0;
   info->keep_cache = self.backing.enabled() ? 0 : 1;  // passthrough writes would leave a kept cache stale
   info->noflush = 1;
   return {};

@@ -169,7 +169,10 @@ bool offers_resend(const InitRequest& init) {
   return (said.flags & FUSE_INIT_EXT) != 0 && (std::uint64_t{said.flags2} << 32 & has_resend) != 0;
 }
 
-Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks) : door_{filesystem, BackingTable(registrar), nullptr, Observer(std::move(sinks))}, end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { filesystem.attach(this); }
+Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks, bool uncached)
+    : door_{.filesystem = filesystem, .backing = BackingTable(registrar), .observer = Observer(std::move(sinks)), .uncached = uncached}, end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  filesystem.attach(this);
+}
 Session::~Session() { door_.filesystem.attach(nullptr); }
 
 void Session::publish_session(fuse_session* session) {

@@ -29,6 +29,7 @@ struct Door {
   fuse_session* session = nullptr;  // for notifications
   Observer observer;
   Counters& counters = observer.counters;
+  bool uncached = false;  // reads and writes come as programs make them
   std::atomic_flag writes_back{};  // a thread waits for the kernel to write pages back (mapped_pages.hpp)
 };
 
@@ -40,8 +41,10 @@ bool offers_resend(const InitRequest& init);
 
 class Session final : public fs::KernelView {
  public:
-  /// `registrar`: null for the daemon's path only. `sinks` are told of every request. All must outlive the session.
-  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks = {});
+  /// `registrar`: null for the daemon's path only. `sinks` are told of every request. All must outlive the session. `uncached`:
+  /// each read and write of a program is a request, or several (as far as the kernel can have files that are opened so mapped,
+  /// too: from 6.6 on, and of those without passthrough).
+  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks = {}, bool uncached = false);
   ~Session() override;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
