@@ -2,6 +2,7 @@
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "efs_plugin.h"
@@ -38,7 +39,7 @@ static void append_escaped(struct efs_text *text, const char *words) {
   append_quoted(text, escaped);
 }
 
-/* PATH[:DIR], SRC[:DST]; a colon within PATH cannot be said. */
+/* SRC[:DST]; a colon within SRC cannot be said. */
 static const char *split(const char *word, char *path) {
   const char *colon = strchr(word, ':');
   if (colon == NULL) return efs_copy(path, EFS_PATH, word) == 0 ? "" : NULL;
@@ -147,27 +148,93 @@ static int append_far_input(struct efs_text *text, const char *word, const char 
   return 0;
 }
 
+static const char *leaf_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash == NULL ? path : slash + 1;
+}
+
+/* But for the one of "/". */
+static void drop_slashes(char *path) {
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/') path[--n] = '\0';
+}
+
+/* The directory above `path` that `name` hangs below. -1: it does not end so. */
+static int cut_off(char *path, const char *name) {
+  const size_t length = strlen(path), n = strlen(name);
+  if (n == 0 || length < n || strcmp(path + length - n, name) != 0 || (length > n && path[length - n - 1] != '/')) return -1;
+  path[length - n] = '\0';
+  if (length == n) efs_copy(path, EFS_PATH, ".");
+  drop_slashes(path);
+  return 0;
+}
+
+/* A result keeps its name: of a directory that looks like another one it is said now what will be. -1: it cannot be meant so. */
+static int check_directory(const char *word, const char *name, const char *directory, const char *here) {
+  char path[EFS_PATH];
+  struct stat st;
+  const int is_known = strpbrk(directory, "$%~") == NULL && make_absolute(here, directory, path) == 0;
+  const int there = is_known && stat(path, &st) == 0;
+  if (there && S_ISDIR(st.st_mode)) return 0;
+  if (there || (is_known && strcmp(leaf_of(directory), leaf_of(name)) == 0)) {
+    slurm_error("efs: --efs-stage-out=%s: a result keeps its name: behind the colon stands the directory that it goes to, or where it ends in %s, the whole path; %s %s", word, name, directory,
+                there ? "is there, and is no directory" : "is neither");
+    return -1;
+  }
+  if (is_known && strpbrk(name, "*?[") == NULL) slurm_spank_log("efs: %s is not there and becomes a directory: the result is %s/%s then", directory, directory, name);
+  return 0;
+}
+
+/* Where SRC[:DST] goes to: the directory DST, or what is above SRC in DST; "" where nothing is said. A slash at its end makes
+ * DST a directory in any case. */
+static int find_directory(const char *word, const char *here, char *directory) {
+  char path[EFS_PATH];
+  const char *to = split(word, path), *name = path;
+  const size_t length = to == NULL ? 0 : strlen(to);
+  if (to == NULL || efs_copy(directory, EFS_PATH, to) != 0) return -1;
+  while (name[0] == '.' && name[1] == '/') name += 1 + strspn(name + 1, "/");
+  drop_slashes(path);
+  drop_slashes(directory);
+  if (length == 0 || to[length - 1] == '/' || cut_off(directory, name) == 0) return 0;
+  return check_directory(word, name, directory, here);
+}
+
+static int is_same_directory(const char *here, const char *one, const char *other) {
+  char first[EFS_PATH], second[EFS_PATH];
+  if (is_variable(one) || is_variable(other)) return strcmp(one, other) == 0;
+  return make_absolute(here, one, first) == 0 && make_absolute(here, other, second) == 0 && strcmp(first, second) == 0;
+}
+
+/* Of all results; "" where nothing is said. */
+static int find_results(const struct efs_options *given, const char *here, char *results) {
+  char directory[EFS_PATH];
+  int i;
+  results[0] = '\0';
+  for (i = 0; i < given->outs; ++i) {
+    if (find_directory(given->out[i], here, directory) != 0) return -1;
+    if (directory[0] == '\0') continue;
+    if (results[0] != '\0' && !is_same_directory(here, results, directory)) {
+      slurm_error("efs: --efs-stage-out: %s and %s: results of one job go into one directory, in which they have the names that they have on the mount", results, directory);
+      return -1;
+    }
+    efs_copy(results, EFS_PATH, directory);
+  }
+  return 0;
+}
+
 int efs_make_job_file(const struct efs_options *given, struct efs_text *text) {
-  char here[EFS_PATH], root[EFS_PATH], path[EFS_PATH];
-  const char *results = NULL, *to;
+  char here[EFS_PATH], root[EFS_PATH], path[EFS_PATH], directory[EFS_PATH];
+  const char *results = directory;
   int i, renamed = 0;
   if (getcwd(here, sizeof here) == NULL) {
     slurm_error("efs: the directory of the submission cannot be told, or its path is longer than %d bytes; use a job file", EFS_PATH - 1);
     return -1;
   }
-  for (i = 0; i < given->outs; ++i) {
-    to = split(given->out[i], path);
-    if (to == NULL) return -1;
-    if (*to == '\0') continue;
-    if (results != NULL && strcmp(results, to) != 0) {
-      slurm_error("efs: --efs-stage-out: %s and %s: results of one job go into one directory; use a job file for more", results, to);
-      return -1;
-    }
-    results = to;
-  }
+  if (find_results(given, here, directory) != 0) return -1;
+  if (directory[0] == '\0') results = NULL;
   for (i = 0; i < given->ins; ++i) renamed = renamed || is_renamed(given->in[i]);
   if (renamed && results == NULL && given->outs > 0) {
-    slurm_error("efs: --efs-stage-in=SRC:DST: say where results go, for they cannot replace inputs of other names: --efs-stage-out=PATH:DIR");
+    slurm_error("efs: --efs-stage-in=SRC:DST: say where results go, for they cannot replace inputs of other names: --efs-stage-out=SRC:DST");
     return -1;
   }
   if (find_root(given, here, root) != 0) return -1;

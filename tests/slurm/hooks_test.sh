@@ -366,7 +366,25 @@ rm "$W/new"
 named_back 'to the directory of the submission' efs-stage-in=here$'\n'efs-stage-out=here/n:.$'\n'efs-stage-out='n*':. "$W"
 named_back 'elsewhere' efs-stage-in=here$'\n'efs-stage-out='here/n*':out$'\n'efs-stage-out=new:out "$W/out"
 check 'which leaves the inputs alone' test "$(cat "$W/here/n")" = before
+named_back 'to whole paths' efs-stage-in=here$'\n'efs-stage-out=./here/n:out/here/n$'\n'efs-stage-out="new:$W/out/new" "$W/out"
 check 'nothing is left' no_job
+tells() { grep -qF -- "$1" "$S/said.init_post_opt"; }
+check 'a directory that is not there' far efs-stage-in=here$'\n'efs-stage-out=new:fresh
+check 'is told to become one' tells 'efs: fresh is not there and becomes a directory: the result is fresh/new then'
+for one in new:fresh/ 'n*:fresh' new:out/new new:.; do
+  check "of $one" far efs-stage-in=here$'\n'efs-stage-out="$one"
+  check_not 'nothing is told' tells 'becomes a directory'
+done
+check 'a directory by the name of the result, with a slash' far efs-stage-out=new:out/new/
+check 'is one' grep -q 'results-dir: ".*/out/new"' "$W/submitted"
+check 'without, the whole path of the result,' far efs-stage-out=new:out/new
+check 'is that of its directory' grep -q 'results-dir: ".*/out"' "$W/submitted"
+check_not 'a result with the name of a file that is there' far efs-stage-in=here$'\n'efs-stage-out=new:here/other
+check 'is refused' tells 'efs: --efs-stage-out=new:here/other: a result keeps its name: behind the colon stands the directory that it goes to, or where it ends in new, the whole path; here/other is there, and is no directory'
+check_not 'one with a part of its own path' far efs-stage-in=here$'\n'efs-stage-out=here/n:fresh/n
+check 'is refused, too' tells 'the whole path; fresh/n is neither'
+check_not 'two directories' far efs-stage-out=new:out/new$'\n'efs-stage-out=other:elsewhere/
+check 'are refused' tells 'efs: --efs-stage-out: out and elsewhere: results of one job go into one directory'
 
 work elsewhere
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n2|n[1-2]"\n' >"$S/slurm/squeue"
