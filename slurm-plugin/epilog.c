@@ -109,7 +109,7 @@ static int views(const char *process, const struct efs_job *job) {
   return found;
 }
 
-static int is_daemon_of(const char *process, const struct efs_job *job) {
+static int is_called_for(const char *process, const struct efs_job *job) {
   char path[EFS_PATH], line[8192];
   ssize_t n;
   int fd;
@@ -135,8 +135,11 @@ static int is_daemon(const char *process) {
 
 /* What a job left behind and Slurm did not find. */
 static int is_holder(const char *process, const struct efs_job *job) {
-  return job->uid != 0 && !is_daemon(process) && !is_daemon_of(process, job) && (holds(process, job->mount) || views(process, job));
+  return job->uid != 0 && !is_daemon(process) && !is_called_for(process, job) && (holds(process, job->mount) || views(process, job));
 }
+
+/* Not who merely looks at it, or saves it. */
+static int is_own_daemon(const char *process, const struct efs_job *job) { return is_called_for(process, job) && is_daemon(process); }
 
 static int is_meant(const char *process, const struct efs_job *job, int (*is_one)(const char *, const struct efs_job *)) {
   struct stat st;
@@ -169,10 +172,10 @@ static void signal_those(const struct efs_job *job, int (*is_one)(const char *, 
 static void kill_holders(const struct efs_job *job) { signal_those(job, is_holder, SIGKILL, "killed"); }
 
 /* They are the user's, who may have stopped them; a stop would wait for them for ever. */
-static void wake_daemons(const struct efs_job *job) { signal_those(job, is_daemon_of, SIGCONT, NULL); }
+static void wake_daemons(const struct efs_job *job) { signal_those(job, is_own_daemon, SIGCONT, NULL); }
 
 /* Where the user has taken the socket away: they stage out and end, as after an efs stop. */
-static void end_daemons(const struct efs_job *job) { signal_those(job, is_daemon_of, SIGTERM, NULL); }
+static void end_daemons(const struct efs_job *job) { signal_those(job, is_own_daemon, SIGTERM, NULL); }
 
 static void send_mail(const struct efs_site *site, const struct efs_job *job, const char *text) {
   static struct efs_outcome outcome;

@@ -121,6 +121,8 @@ aside busy-conf busy busy-conf SLURM_CONF="$S/conf/slurm.conf" & pids+=($!); asi
 without_socket() {
   prolog HOOK_JOB=4000009 -- efs="$EFS"
   as_user sh -c "echo precious >$S/unheard/mnt/4000009/result; rm $S/unheard/r/slurm-4000009.0-n1/control.sock"
+  as_user bash -c "echo \$\$ >$S/socket/reader; exec -a 'efs salvage slurm-4000009.0-n1' sleep 600" &
+  reads() { grep -qaF 'salvage slurm-4000009.0-n1' "/proc/$(cat "$S/socket/reader")/cmdline"; }; await 20 reads
   epilog HOOK_JOB=4000009 -- efs="$EFS" stage-out=180
 }
 work socket
@@ -767,6 +769,7 @@ check 'and fails with the reason' grep -q '^failed what is kept on n1 .* cannot 
 check 'an epilog ends daemons whose socket the user has removed' await 20 no_daemon "$S/unheard/r"
 check 'and leaves nothing' test ! -e "$S/unheard/state/4000009.0" -a ! -e "$S/unheard/mnt/4000009" -a ! -e "$S/unheard/r/slurm-4000009.0-n1"
 check 'they have staged out' test "$(cat "$S/socket/results/result")" = precious
+check 'and no other process of his that has its name as an argument' kill "$(cat "$S/socket/reader")"
 for pid in $(daemons "$S/unheard/r"); do kill -KILL "$pid"; done
 check 'no program is left' await 20 no_daemon
 finish
