@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
+#include "base/user.hpp"
 
 namespace efs::queue {
 namespace {
@@ -76,9 +78,19 @@ std::string plain(std::string text) {
   return text;
 }
 
-std::string describe(const Line& line, const Settings& settings) {
+// Of a user, by his number; asked for once, for another machine may have to be asked.
+using Names = std::map<std::uint32_t, std::string>;
+
+const std::string& name_of(std::uint32_t uid, Names& names) {
+  const auto [name, is_new] = names.try_emplace(uid);
+  if (!is_new) return name->second;
+  const auto user = find_user(std::to_string(uid));
+  return name->second = user ? user->name : std::to_string(uid);
+}
+
+std::string describe(const Line& line, const Settings& settings, Names& names) {
   const Ticket& t = line.ticket;
-  std::string text = "  " + std::string(t.slot >= 0 ? "holds " : "waits ") + plain(t.job) + " on " + plain(t.node) + ", user " + std::to_string(t.uid) + ", " + format_bytes(t.bytes) + ", since " +
+  std::string text = "  " + std::string(t.slot >= 0 ? "holds " : "waits ") + plain(t.job) + " on " + plain(t.node) + ", user " + name_of(t.uid, names) + ", " + format_bytes(t.bytes) + ", since " +
                      clock_time(t.slot >= 0 ? t.granted : t.drawn);
   if (t.slot >= 0 && t.bytes > 0) text += ", " + std::to_string(std::min<std::uint64_t>(100, t.done * 100 / t.bytes)) + "% moved";
   if (line.left >= 0) text += ", about " + format_seconds(line.left) + " left";
@@ -87,12 +99,12 @@ std::string describe(const Line& line, const Settings& settings) {
   return text + "\n";
 }
 
-std::string describe(const char* title, const Side& side, const Settings& settings) {
+std::string describe(const char* title, const Side& side, const Settings& settings, Names& names) {
   std::string text = std::string(title) + ": " + std::to_string(side.holders.size()) + " of " + std::to_string(side.slots) + " slots held, " + std::to_string(side.waiters.size()) + " waiting";
   if (side.rate > 0) text += ", " + format_bytes(static_cast<std::uint64_t>(side.rate)) + "/s each";
   text += "\n";
-  for (const auto& line : side.holders) text += describe(line, settings);
-  for (const auto& line : side.waiters) text += describe(line, settings);
+  for (const auto& line : side.holders) text += describe(line, settings, names);
+  for (const auto& line : side.waiters) text += describe(line, settings, names);
   return text;
 }
 
@@ -118,7 +130,9 @@ Json to_json(const Overview& overview) {
 std::string describe(const Overview& overview) {
   std::string text = "queue " + overview.directory + ", " + name_of(overview.settings.policy) + "\n";
   if (!overview.problem.empty()) text += "problem: " + overview.problem + "\n";
-  return text + describe("stage-in", overview.in, overview.settings) + describe("stage-out", overview.out, overview.settings);
+  Names names;
+  text += describe("stage-in", overview.in, overview.settings, names);
+  return text + describe("stage-out", overview.out, overview.settings, names);
 }
 
 }  // namespace efs::queue

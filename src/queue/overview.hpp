@@ -34,7 +34,8 @@ struct Overview {
 /// somebody else removes them; their silence tells.
 Result<Overview> look_at(const std::string& directory);
 
-nlohmann::json to_json(const Overview& overview);
+nlohmann::json to_json(const Overview& overview);  // users by number
+/// Users by name, which the system may have to ask another machine for.
 std::string describe(const Overview& overview);
 
 }  // namespace efs::queue

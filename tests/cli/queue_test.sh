@@ -48,7 +48,7 @@ hold_slot
 fresh turn
 start_behind --interleaving "$QUEUE"
 check 'a stage-in waits while the slot is held' await 20 waiting_in 1
-check_exit 'efs queue shows it' 0 'waits turn on .*user ' "$EFS" queue "$QUEUE"
+check_exit 'efs queue shows it' 0 "waits turn on .*, user $(id -un), 11 B" "$EFS" queue "$QUEUE"
 check 'and tells programs' json "$("$EFS" queue --json "$QUEUE")" 'd["ok"] and d["in"]["slots"] == 1 and d["in"]["waiters"][0]["job"] == "turn" and d["in"]["waiters"][0]["bytes"] == 11 and not d["out"]["waiters"]'
 check_exit 'efs status says what it waits for' 0 'turn +waits to stage in, 0 ahead' "$EFS" status turn
 check 'the state is staging-in' json "$("$EFS" status --json turn)" 'd["state"] == "staging-in" and d["turn"]["standing"] == "waiting"'

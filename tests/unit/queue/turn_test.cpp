@@ -12,6 +12,7 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
@@ -227,7 +228,24 @@ TEST_CASE("the overview shows holders, waiters and the time to their turns", "[q
   CHECK(seen->in.waiters[0].ticket.job == "third");
   CHECK(seen->in.waiters[0].wait > 0);
   CHECK(seen->out.holders.empty());
-  CHECK(describe(*seen).contains("third on n1"));
+  CHECK(describe(*seen).contains("third on n1, user root, 5 B"));
+  CHECK(to_json(*seen)["in"]["waiters"][0]["uid"] == 0);
+}
+
+TEST_CASE("the overview calls users by their names, and one that has none by number", "[queue]") {
+  const Scene scene;
+  std::vector<Turn> turns;
+  for (const std::uint32_t uid : {0U, 2U, 4000000000U}) {
+    auto turn = Turn::draw(scene.path(), {.job = "job-" + std::to_string(uid), .node = "n1", .direction = Direction::in, .uid = uid});
+    REQUIRE(turn);
+    turns.push_back(std::move(*turn));
+  }
+  const auto seen = look_at(scene.path());
+  REQUIRE(seen);
+  const std::string text = describe(*seen);
+  CHECK(text.contains("job-0 on n1, user root, "));
+  CHECK(text.contains("job-2 on n1, user bin, "));
+  CHECK(text.contains("job-4000000000 on n1, user 4000000000, "));
 }
 
 // What the processes of a test share.
