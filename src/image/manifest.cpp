@@ -7,8 +7,8 @@
 #include <array>
 #include <cstdio>  // renameat2
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json_text.hpp"
 #include "base/unique_fd.hpp"
 #include "config/load.hpp"
 
@@ -119,7 +119,7 @@ const char* name_of(Left left) { return left_names.at(static_cast<std::size_t>(l
 Result<Manifest> read_manifest(int directory) {
   auto text = read_text(directory, manifest_name);
   if (!text) return std::unexpected(text.error());
-  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  const auto json = json_from_text(*text);
   if (!json.is_object() || !json.contains("format") || json["format"] != format) return fail(EPROTO, std::string(manifest_name) + ": not of this version of efs");
   Manifest m;
   try {
@@ -162,7 +162,7 @@ Status write_manifest(int directory, const Manifest& m) {
   for (const auto& member : m.members) json["members"].push_back({{"id", member.id}, {"path", member.path}, {"kind", member.kind}});
   if (m.place != 0) json["place"] = m.place;
   if (m.instance.known()) json["instance"] = store::to_string(m.instance);
-  return write_in_turns(directory, manifest_name, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  return write_in_turns(directory, manifest_name, json_to_text(json, 1) + "\n");
 }
 
 Status write_job_file(int directory, const std::string& text) { return write_text(directory, job_file_name, text); }

@@ -1,13 +1,12 @@
 // The line of a ticket's file.
-#include <nlohmann/json.hpp>
-
+#include "base/json_text.hpp"
 #include "queue/directory.hpp"
 
 namespace efs::queue {
 namespace {
 
 using Json = nlohmann::json;
-constexpr std::size_t line_length = 1024;
+constexpr std::size_t line_length = 2048;
 constexpr std::size_t longest_word = 255;
 
 }  // namespace
@@ -21,13 +20,13 @@ std::string ticket_name(const Ticket& ticket) {
 std::string encode(const Ticket& t) {
   const Json line{{"number", t.number}, {"direction", name_of(t.direction)}, {"job", t.job.substr(0, longest_word)}, {"node", t.node.substr(0, longest_word)}, {"uid", t.uid}, {"bytes", t.bytes},
                   {"done", t.done}, {"drawn", t.drawn}, {"deadline", t.deadline}, {"granted", t.granted}, {"slot", t.slot}};
-  std::string text = line.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string text = json_to_text(line);
   if (text.size() + 1 < line_length) text.append(line_length - 1 - text.size(), ' ');
   return text + "\n";
 }
 
 std::optional<Ticket> decode(const std::string& text) {
-  const Json line = Json::parse(text, nullptr, false);
+  const Json line = json_from_text(text);
   if (!line.is_object()) return std::nullopt;
   try {
     Ticket t;

@@ -87,7 +87,7 @@ int exit_code(const Receipt& receipt);
 /// Of each kind in a text for people: where a receipt has all, and where there is none (bounded by what an answer can hold).
 inline constexpr std::size_t names_shown = 20, names_shown_without_receipt = 2000;
 
-/// "format": "efs-receipt-1". Bytes of a path that are not UTF-8 show as U+FFFD.
+/// "format": "efs-receipt-1". Names that are not UTF-8: base/json_text.hpp.
 nlohmann::json to_json(const Receipt& receipt);
 
 /// For people: totals, and by name every file that is not back and why, at most `names` of each kind.

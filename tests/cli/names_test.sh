@@ -83,5 +83,18 @@ check 'its results are back' grep -qx changed "$OUT"$'\n'/two$'\n'lines/a
 check 'and what the pattern of an output means' grep -qx new "$OUT"$'\n'/new$'\n'
 check 'what none means is not' test ! -e "$OUT"$'\n'/other
 
+# --- directories that the command line names, in what a killed instance leaves ---
+fresh left 'resources: [ [ path: input ] ]'
+sed -i '/mount-dir\|results-dir/d' "$JOB"
+mkdir "$S/left/$latin" "$S/left/$latin/mnt" "$S/left/$latin/out"
+check 'start' efs start --mount-dir "$S/left/$latin/mnt" --results-dir "$S/left/$latin/out" "$JOB"
+echo precious >"$S/left/$latin/mnt/result"
+kill_both left
+umount -l "$S/left/$latin/mnt"
+check_exit 'check-image of what a killed instance left' 0 'left' efs check-image left
+check_exit 'salvage brings it to where it belongs' 0 'to .*/left/caf.351/out in ' efs salvage left
+check 'the result is there' grep -qx precious "$S/left/$latin/out/result"
+check 'and it can go' efs clean left
+
 check_exit 'check names the job file' 2 'caf\\351\.yaml: ' efs check $'caf\351.yaml'
 finish

@@ -45,6 +45,30 @@ TEST_CASE("a manifest is written over the spare one, which is as large", "[image
   }
 }
 
+TEST_CASE("a manifest keeps paths that are not UTF-8", "[image]") {
+  const test::TempDirectory place("/dev/shm");
+  const UniqueFd directory(::open(place.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  image::Manifest manifest;
+  manifest.name = "job";
+  manifest.root_dir = "/pfs/caf\xe9";
+  manifest.mount_dir = "/mnt/\\351 caf\xc3\xa9";
+  manifest.results_dir = "/pfs/\xff\xfe/out";
+  manifest.log_file = "/pfs/\xe9\\log";
+  manifest.job_file = "/pfs/\xe9.yaml";
+  manifest.members.push_back({.id = "ram", .path = "/dev/shm/\xe9", .kind = "memory"});
+  manifest.circumstances.variables["HOME"] = "/home/\xe9";
+  REQUIRE(image::write_manifest(directory.get(), manifest));
+  const auto read = image::read_manifest(directory.get());
+  REQUIRE(read);
+  CHECK(read->root_dir == manifest.root_dir);
+  CHECK(read->mount_dir == manifest.mount_dir);
+  CHECK(read->results_dir == manifest.results_dir);
+  CHECK(read->log_file == manifest.log_file);
+  CHECK(read->job_file == manifest.job_file);
+  CHECK(read->members.at(0).path == manifest.members.at(0).path);
+  CHECK(read->circumstances.variables == manifest.circumstances.variables);
+}
+
 TEST_CASE("what lies in the place of the spare manifest is not followed, nor shared", "[image]") {
   const test::TempDirectory place("/dev/shm");
   const UniqueFd directory(::open(place.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
@@ -246,6 +247,19 @@ TEST_CASE("the overview calls users by their names, and one that has none by num
   CHECK(text.contains("job-0 on n1, user root, "));
   CHECK(text.contains("job-2 on n1, user bin, "));
   CHECK(text.contains("job-4000000000 on n1, user 4000000000, "));
+}
+
+TEST_CASE("a ticket keeps names that are not UTF-8, and its length", "[queue]") {
+  Ticket ticket;
+  ticket.job = "caf\xe9 \\351";
+  ticket.node = std::string(255, '\xff');
+  const auto read = decode(encode(ticket));
+  REQUIRE(read);
+  CHECK(read->job == ticket.job);
+  CHECK(read->node == ticket.node);
+  const auto length = encode(ticket).size();
+  ticket.done = ticket.bytes = std::numeric_limits<std::uint64_t>::max();
+  CHECK(encode(ticket).size() == length);
 }
 
 // What the processes of a test share.
