@@ -249,7 +249,7 @@ check 'in their order' json "$("$EFS" queue --json "$C/queue")" "sorted(w['node'
 check 'a user sees the queue' as $USER2 "$EFS" queue "$C/queue"
 check_exit 'and need not know where it is' 0 "^queue $C/queue, fifo" as $USER2 "$EFS" queue
 check_not 'and cannot take its lock' as $USER2 cat "$C/queue/locks"
-waited_long() { json "$("$EFS" queue --json "$C/queue")" '__import__("time").time() - d["in"]["waiters"][0]["since"] > 12'; }
+waited_long() { json "$("$EFS" queue --json "$C/queue")" 'all(__import__("time").time() - w["since"] > 12 for w in d["in"]["waiters"])'; }
 await 30 waited_long
 release_slot
 ends "$first" COMPLETED 'the first'
@@ -344,10 +344,34 @@ work users
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\nsleep 600')
 check 'a job runs' await 30 is_running "$job"
 check 'and is mounted' await 30 mounted "$C/mnt.n1/$job"   # it is called running before its prolog is over
-check_not 'another user sees nothing of its mount, whatever the modes within' as $USER2 ls "$C/mnt.n1/$job"
-check_not 'nor what he knows the name of' as $USER2 cat "$C/mnt.n1/$job/in/a"
+check_exit 'another user sees nothing of its mount, whatever the modes within' 2 'Permission denied' as $USER2 ls "$C/mnt.n1/$job"
+check_exit 'nor what he knows the name of' 1 'Permission denied' as $USER2 cat "$C/mnt.n1/$job/in/a"
 check 'the user himself does' as $USER1 cat "$C/mnt.n1/$job/in/a"
-check_not 'nor read its job file' as $USER2 cat "$C/state.n1/$job.0/job.yaml"
+check_exit 'nor can he read its job file' 1 'Permission denied' as $USER2 cat "$C/state.n1/$job.0/job.yaml"
+check 'which the user himself can' grep -q root-dir <(as $USER1 cat "$C/state.n1/$job.0/job.yaml")
+stage=$W
+install -d -o $USER2 "$S/stranger"; W=$S/stranger
+stranger=$(submit $USER2 -w n1 <<SCRIPT
+#!/bin/bash
+echo "mount:\$EFS_MOUNT:"
+for path in $C/mnt.n1 $C/mnt.n1/$job $C/mnt.n1/$job/in $C/run.n1/slurm-$job.0-n1 $C/run.n1/slurm-$job.0-n1/store; do
+  ls "\$path" >list 2>why && echo "lists \$path: \$(tr '\n' ' ' <list)" || grep -o 'Permission denied' why
+done
+for path in $C/mnt.n1/$job/in/a $C/state.n1/$job.0/job.yaml $C/run.n1/slurm-$job.0-n1/job.yaml $C/run.n1/slurm-$job.0-n1/control.sock; do
+  cat "\$path" 2>why && echo "reads \$path" || grep -o 'Permission denied' why
+done
+echo x >$C/mnt.n1/$job/x && echo writes
+$EFS stop --no-stage-out $C/mnt.n1/$job; EFS_RUNTIME_DIR=$C/run.n1 $EFS stop --no-stage-out slurm-$job.0-n1 && echo stops
+echo looked
+SCRIPT
+)
+ends "$stranger" COMPLETED "another user's job on the node, without efs"
+check 'has looked' says "$stranger" '^looked$'
+check 'has none' says "$stranger" '^mount::$'
+check_not 'sees no file and no name of the other, and can end nothing' says "$stranger" '^(lists|reads|writes|stops|alpha)'
+check 'for nothing lets it in' test "$(grep -c '^Permission denied$' "$W/out.$stranger")" = 9
+W=$stage
+check 'the job whose files they are has them still' as $USER1 cat "$C/mnt.n1/$job/in/a"
 scancel "$job"
 check 'nothing is left' quiet "$job"
 
