@@ -169,34 +169,39 @@ static int cut_off(char *path, const char *name) {
   return 0;
 }
 
-/* A result keeps its name: of a directory that looks like another one it is said now what will be. -1: it cannot be meant so. */
-static int check_directory(const char *word, const char *name, const char *directory, const char *here) {
+/* Is it the DST of this SRC alone? */
+static int is_own(const struct efs_options *given, const char *word, const char *to) {
   char path[EFS_PATH];
-  struct stat st;
-  const int is_known = strpbrk(directory, "$%~") == NULL && make_absolute(here, directory, path) == 0;
-  const int there = is_known && stat(path, &st) == 0;
-  if (there && S_ISDIR(st.st_mode)) return 0;
-  if (there || (is_known && strcmp(leaf_of(directory), leaf_of(name)) == 0)) {
-    slurm_error("efs: --efs-stage-out=%s: a result keeps its name: behind the colon stands the directory that it goes to, or where it ends in %s, the whole path; %s %s", word, name, directory,
-                there ? "is there, and is no directory" : "is neither");
-    return -1;
+  int i;
+  for (i = 0; i < given->outs; ++i) {
+    const char *other = split(given->out[i], path);
+    if (given->out[i] != word && other != NULL && strcmp(other, to) == 0) return 0;
   }
-  if (is_known && strpbrk(name, "*?[") == NULL) slurm_spank_log("efs: %s is not there and becomes a directory: the result is %s/%s then", directory, directory, name);
-  return 0;
+  return 1;
 }
 
-/* Where SRC[:DST] goes to: the directory DST, or what is above SRC in DST; "" where nothing is said. A slash at its end makes
- * DST a directory in any case. */
-static int find_directory(const char *word, const char *here, char *directory) {
+static int is_directory(const char *here, const char *path) {
+  char whole[EFS_PATH];
+  struct stat st;
+  return make_absolute(here, path, whole) == 0 && stat(whole, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Where SRC[:DST] goes to: a directory, and its name there; "" where nothing is said of it. As cp has it, DST is a directory where it is one
+ * now, has a slash at its end, or takes several results; else it is the result's own path. (Of one with variables only efs knows.) Where
+ * it ends in SRC it is that in any case. */
+static int find_place(const struct efs_options *given, const char *word, const char *here, char *directory, char *name) {
   char path[EFS_PATH];
-  const char *to = split(word, path), *name = path;
+  const char *to = split(word, path), *source = path;
   const size_t length = to == NULL ? 0 : strlen(to);
+  name[0] = '\0';
   if (to == NULL || efs_copy(directory, EFS_PATH, to) != 0) return -1;
-  while (name[0] == '.' && name[1] == '/') name += 1 + strspn(name + 1, "/");
+  while (source[0] == '.' && source[1] == '/') source += 1 + strspn(source + 1, "/");
   drop_slashes(path);
   drop_slashes(directory);
-  if (length == 0 || to[length - 1] == '/' || cut_off(directory, name) == 0) return 0;
-  return check_directory(word, name, directory, here);
+  if (length == 0 || to[length - 1] == '/' || cut_off(directory, source) == 0) return 0;
+  if (strpbrk(source, "*?[") != NULL || strpbrk(to, "$%~") != NULL || !is_own(given, word, to) || is_directory(here, directory)) return 0;
+  efs_copy(name, EFS_PATH, leaf_of(directory));
+  return cut_off(directory, name);
 }
 
 static int is_same_directory(const char *here, const char *one, const char *other) {
@@ -207,14 +212,14 @@ static int is_same_directory(const char *here, const char *one, const char *othe
 
 /* Of all results; "" where nothing is said. */
 static int find_results(const struct efs_options *given, const char *here, char *results) {
-  char directory[EFS_PATH];
+  char directory[EFS_PATH], name[EFS_PATH];
   int i;
   results[0] = '\0';
   for (i = 0; i < given->outs; ++i) {
-    if (find_directory(given->out[i], here, directory) != 0) return -1;
+    if (find_place(given, given->out[i], here, directory, name) != 0) return -1;
     if (directory[0] == '\0') continue;
     if (results[0] != '\0' && !is_same_directory(here, results, directory)) {
-      slurm_error("efs: --efs-stage-out: %s and %s: results of one job go into one directory, in which they have the names that they have on the mount", results, directory);
+      slurm_error("efs: --efs-stage-out: %s and %s: results of one job go into one directory", results, directory);
       return -1;
     }
     efs_copy(results, EFS_PATH, directory);
@@ -223,7 +228,7 @@ static int find_results(const struct efs_options *given, const char *here, char 
 }
 
 int efs_make_job_file(const struct efs_options *given, struct efs_text *text) {
-  char here[EFS_PATH], root[EFS_PATH], path[EFS_PATH], directory[EFS_PATH];
+  char here[EFS_PATH], root[EFS_PATH], path[EFS_PATH], directory[EFS_PATH], place[EFS_PATH], name[EFS_PATH];
   const char *results = directory;
   int i, renamed = 0;
   if (getcwd(here, sizeof here) == NULL) {
@@ -251,6 +256,8 @@ int efs_make_job_file(const struct efs_options *given, struct efs_text *text) {
     split(given->out[i], path);
     append(text, "  - path: ");
     append_quoted(text, path);
+    if (find_place(given, given->out[i], here, place, name) == 0 && name[0] != '\0') append(text, "\n    as: ");
+    if (name[0] != '\0') append_quoted(text, name);
     append(text, "\n    inputs: true\n"); /* what is named comes back, also what the job found there */
   }
   if (given->outs == 0) append(text, "  - path: \"**\"\n    flags: temporary\n");

@@ -150,10 +150,12 @@ local function add_stage_out(job, words, work_dir)
   if not name or name == "" then return "source of stage_out must be a path below $EFS_MOUNT" end
   if has_variable(words.destination) then return "destination of stage_out is a path of the PFS; variables are not known here" end
   local destination = absolute(words.destination, work_dir)
-  local results = above(destination, name)
-  if not results then return "a result keeps its name: " .. destination .. " does not end in " .. name end
+  local results, as = above(destination, name)
+  if not results and name:find("[*?[]") then return "what a pattern means keeps its name: " .. destination .. " does not end in " .. name end
+  if not results then results, as = destination:match("^(.+)/([^/]+)$") end
+  if not results then return destination .. " has no directory above it but /" end
   if job.results and job.results ~= results then return "all results go below one directory: " .. job.results .. " before, and here " .. results end
-  job.results, job.outs[#job.outs + 1] = results, name
+  job.results, job.outs[#job.outs + 1] = results, {path = name, as = as}
 end
 
 local function add_jobdw(job, words)
@@ -186,8 +188,9 @@ local function job_file(job, work_dir)
   end
   for _, file in ipairs(job.lists) do lines[#lines + 1] = "  - list: " .. quote(file) end
   lines[#lines + 1] = "outputs:"
-  for _, name in ipairs(job.outs) do
-    lines[#lines + 1] = "  - path: " .. quote(name)
+  for _, result in ipairs(job.outs) do
+    lines[#lines + 1] = "  - path: " .. quote(result.path)
+    if result.as then lines[#lines + 1] = "    as: " .. quote(result.as) end
     lines[#lines + 1] = "    inputs: true"
   end
   if #job.outs == 0 then

@@ -86,6 +86,19 @@ std::string source_of(const JobConfig& config, std::string_view path) {
   return source + (source.empty() || below.empty() ? "" : "/") + std::string(below);
 }
 
+std::string result_path(const JobConfig& config, std::string_view path) {
+  const OutputRule* rule = nullptr;  // the deepest
+  for (const auto& other : config.outputs)
+    if (!other.as.empty() && is_within(path, other.pattern) && (rule == nullptr || other.pattern.size() > rule->pattern.size())) rule = &other;
+  if (rule == nullptr) return std::string(path);
+  const auto below = part_below(path, rule->pattern);
+  return rule->as + (below.empty() ? "" : "/") + std::string(below);
+}
+
+bool renames_results(const JobConfig& config) {
+  return std::ranges::any_of(config.outputs, [](const OutputRule& rule) { return !rule.as.empty(); });
+}
+
 bool is_input(const JobConfig& config, std::string_view path) { return owning_resource(config, path) != nullptr; }
 
 std::optional<std::size_t> find_backend(const JobConfig& config, std::string_view id) {
@@ -108,7 +121,7 @@ std::size_t backend_of(const JobConfig& config, std::string_view path, bool stag
 std::size_t rank(const JobConfig& config, std::string_view path) {
   if (path.starts_with('/')) path.remove_prefix(1);
   for (std::size_t i = 0; i < config.outputs.size(); ++i)
-    if (deepest_match(path, [&](auto part) { return glob_match(config.outputs[i].pattern, part); })) return i;
+    if (deepest_match(path, [&](auto part) { return glob_match(config.outputs[i].pattern, part) || (!part.empty() && part == config.outputs[i].as); })) return i;
   const auto* owner = owning_resource(config, path);
   return config.outputs.size() + (owner == nullptr ? config.resources.size() : static_cast<std::size_t>(owner - config.resources.data()));
 }

@@ -74,6 +74,7 @@ struct OutputRule {
   FileClass file_class = FileClass::persistent;
   std::string backend = {};  // the id of one; "": that of new files
   bool holds_inputs = false;  // also of what was staged in, whatever its resource says
+  std::string as = {};        // what it is called in results-dir; "": as in the buffer, at its place
 };
 
 /// Where a value comes from; a later one wins over an earlier one.
@@ -154,6 +155,11 @@ std::string_view place_of(const JobConfig& config, const Resource& resource);
 
 /// Where on the PFS, relative to root_dir, an input comes from that appears at `path`.
 std::string source_of(const JobConfig& config, std::string_view path);
+
+/// Where in results_dir a result goes that is at `path` in the buffer: there, too, but for an output rule's `as`.
+std::string result_path(const JobConfig& config, std::string_view path);
+/// Is that so for some other path?
+bool renames_results(const JobConfig& config);
 
 /// Does a resource that is no list name or hold `path`? What lists name is known to those who read them.
 bool is_input(const JobConfig& config, std::string_view path);

@@ -150,6 +150,21 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
   }
 }
 
+namespace {
+
+// What the result is called in results-dir.
+void read_result_name(const Section& section, OutputRule& rule, const JobConfig& config, ProblemList& problems) {
+  const auto* value = section.find("as");
+  if (!value || !is_usable_path(*value, "as", problems)) return;
+  const auto name = value->text.starts_with('/') ? std::nullopt : relative_path(value->text);
+  if (!name || name->empty() || name->contains('/') || has_wildcard(*name)) problems.add(value->mark, "'as' of an output is " + in_quotes(value->text), "name what it is called in results-dir, as in final.h5");
+  else if (has_wildcard(rule.pattern)) problems.add(value->mark, "'as' does not go with a pattern", "name the file or directory");
+  else if (std::ranges::find(config.outputs, *name, &OutputRule::as) != config.outputs.end()) problems.add(value->mark, "another output is called " + in_quotes(*name) + ", too", "give it another name");
+  else rule.as = *name;
+}
+
+}  // namespace
+
 void read_outputs(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
   for (const auto& section : sections) {
     OutputRule rule{.file_class = read_flags(section, FileClass::persistent, problems), .backend = read_backend_id(section, "backend", "", config, problems), .holds_inputs = read_word(section, "inputs", yes_or_no, false, problems)};
@@ -157,6 +172,7 @@ void read_outputs(const std::vector<Section>& sections, JobConfig& config, Probl
       // The mount point itself stands for all below it.
       if (const auto pattern = output_pattern(*value, config, problems)) rule.pattern = pattern->empty() ? "**" : *pattern;
     }
+    if (!rule.pattern.empty()) read_result_name(section, rule, config, problems);
     config.outputs.push_back(std::move(rule));
   }
 }

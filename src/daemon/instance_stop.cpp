@@ -199,7 +199,7 @@ void Instance::book_saved(const stage::Receipt& receipt) {
   for (const auto& entry : receipt.entries) {
     if (entry.action == stage::Action::removed) removed.push_back(entry.path);
     const bool is_back = entry.action == stage::Action::staged_out || entry.action == stage::Action::kept;
-    if (is_back && entry.placed_as.empty()) back.push_back(entry.path);
+    if (is_back && (entry.placed_as.empty() || entry.placed_as == config::result_path(options_.config, entry.path))) back.push_back(entry.path);
   }
   const auto items = fs::Staging(*filesystem_).walk();
   if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
@@ -218,12 +218,13 @@ void Instance::book_back(const std::vector<std::string>& paths, std::span<const 
   for (const auto& item : items) in_buffer.emplace(item.path, &item);
   for (const auto& path : paths) {
     const auto ours = in_buffer.find(path);
+    const std::string name = config::result_path(config, path);
     struct stat st {};
-    if (ours == in_buffer.end() || ::lstat((config.results_dir + "/" + path).c_str(), &st) != 0) continue;
+    if (ours == in_buffer.end() || ::lstat((config.results_dir + "/" + name).c_str(), &st) != 0) continue;
     const struct stat& in = ours->second->attributes;
     if (S_ISREG(st.st_mode) && (st.st_size != in.st_size || !stage::same_or_coarser(st.st_mtim, in.st_mtim))) continue;
     const fs::Origin copy{.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
-    if (const Status booked = (staging.*book)(path, copy, in_place, ours->second->replaced.get()); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
+    if (const Status booked = (staging.*book)(path, copy, in_place && name == path, ours->second->replaced.get()); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
   }
 }
 
@@ -242,11 +243,12 @@ void Instance::book_salvaged() {
   for (const auto& item : *items) {
     if (!item.dirty || !S_ISREG(item.attributes.st_mode)) continue;
     struct stat st {};
-    if (auto parent = stage::parent_of(item.path); parent != directory) {
+    const std::string name = config::result_path(options_.config, item.path);
+    if (auto parent = stage::parent_of(name); parent != directory) {
       directory = std::move(parent);
       has_directory = ::lstat((results + "/" + directory).c_str(), &st) == 0;
     }
-    if (has_directory && ::lstat((results + "/" + item.path).c_str(), &st) == 0 && S_ISREG(st.st_mode)) files.push_back(item.path);
+    if (has_directory && ::lstat((results + "/" + name).c_str(), &st) == 0 && S_ISREG(st.st_mode)) files.push_back(item.path);
   }
   book_back(files, *items, &fs::Staging::note_copy);
 }

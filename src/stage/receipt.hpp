@@ -37,7 +37,7 @@ struct ReceiptEntry {
   Nanoseconds mtime = 0;
   double seconds = 0;  // spent on copying it
   std::string reason;
-  std::string placed_as;  // its name on the PFS where that is not its own
+  std::string placed_as;  // where it is not called as in the buffer: its name on the PFS, or by an output rule its path in results-dir
   int code = 0;             // errno of a failure, where it is known; not in the file
   bool unverified = false;  // copied while it could be written to: what was copied is no state that the file ever had, for all we know
   std::string evidence;  // of a salvage: "verified" or "as-found"

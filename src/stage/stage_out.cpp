@@ -12,6 +12,7 @@
 #include "stage/crew.hpp"
 #include "stage/deletions.hpp"
 #include "stage/outgoing.hpp"
+#include "stage/renaming.hpp"
 #include "stage/result_writer.hpp"
 #include "stage/results_tree.hpp"
 #include "stage/selection.hpp"
@@ -169,6 +170,7 @@ class StageOut {
     for (auto* list : {&outgoing_, &further_names_}) {
       for (auto& out : *list) {
         if (out.item->path == receipt) out.settle(Action::failed, "the receipt has this name: give the result another one");
+        if (auto why = buffer_.refusal(out.item->path); !why.empty()) out.settle(Action::conflict, std::move(why));
       }
     }
   }
@@ -399,7 +401,11 @@ class StageOut {
 
 Receipt stage_out(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress) {
   try {
-    return StageOut(config, buffer, pfs, options, progress).run();
+    if (!config::renames_results(config)) return StageOut(config, buffer, pfs, options, progress).run();
+    RenamingBuffer renaming(config, buffer);
+    Receipt receipt = StageOut(config, renaming, pfs, options, progress).run();
+    renaming.give_names_back(receipt);
+    return receipt;
   } catch (const std::exception& exception) {
     return failed_receipt(config, std::string("stage-out: ") + exception.what());
   }

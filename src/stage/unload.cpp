@@ -253,7 +253,7 @@ class Unload {
   Status still_there(const fs::WalkItem& item) {
     const auto& known = item.saved ? item.saved : item.origin;
     if (!known) return fail(EBUSY, "the buffer may have the only copy");
-    auto now = item.saved ? version_below(config_.results_dir, item.path) : version_below(config_.root_dir, config::source_of(config_, item.path));
+    auto now = item.saved ? version_below(config_.results_dir, config::result_path(config_, item.path)) : version_below(config_.root_dir, config::source_of(config_, item.path));
     const bool same = now && now->inode == known->inode && now->device == known->device && now->size == known->size && now->mtime == known->mtime;
     return same ? Status() : fail(ESTALE, "the PFS does not have this version any more");
   }
@@ -280,6 +280,7 @@ class Unload {
       return refuse(request_.names.empty() ? "" : request_.names.front(), EINVAL, "a part can be unloaded of one regular file only");
     }
     const fs::WalkItem& item = chosen_.begin()->second;
+    if (const auto name = config::result_path(config_, item.path); name != item.path) return refuse(item.path, EINVAL, "in results-dir it is called " + name + ": unload all of it");
     ReceiptEntry entry;
     entry.path = item.path;
     entry.mtime = to_ns(item.attributes.st_mtim);

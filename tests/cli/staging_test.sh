@@ -471,4 +471,41 @@ else
   skip 'directories that may only be passed' 'needs root, to be somebody else'
 fi
 
+# --- results that are called otherwise in results-dir ---
+fresh called 'resources: [ [ path: input, flags: persistent ] ]' 'outputs: [ [ path: sub/r, as: final ], [ path: dir, as: run1 ], [ path: "**", flags: temporary ] ]'
+started "$JOB"
+mkdir "$MNT/sub" "$MNT/dir"; echo first >"$MNT/sub/r"; echo deep >"$MNT/dir/f"; echo dropped >"$MNT/other"
+check 'efs unload' "$EFS" unload -w sub/r
+check 'knows the other name' test "$(cat "$OUT/final")" = first -a ! -e "$OUT/sub"
+check_exit 'of a part it is refused' 1 'in results-dir it is called final: unload all of it' "$EFS" unload -w --size 2 sub/r
+echo second >"$MNT/sub/r"
+check_exit 'stop --keep' 0 'stage-out complete' "$EFS" stop --keep called
+check 'they are there under their other names' test "$(cat "$OUT/final" "$OUT/run1/f")" = $'second\ndeep'
+check 'and under no others' test "$(cd "$OUT" && find . -type f | grep -v receipt | sort | tr '\n' ' ')" = './final ./run1/f '
+check 'the receipt says both' json "$(cat "$OUT/efs-receipt-called.json")" '{e["path"]: e.get("placed_as") for e in d["entries"] if e["action"] in ("staged-out", "kept")} == {"sub/r": "final", "dir": "run1", "dir/f": "run1/f"}'
+check_exit 'what is kept has nothing that is not back' 0 'called' "$EFS" check-image called
+started "$JOB"
+check 'a start goes on with their own names' test "$(cat "$MNT/sub/r")" = second
+check_exit 'what is back is clean' 0 ' 0 staged out' "$EFS" stop --keep called
+rm "$OUT/final"
+started "$JOB"
+check_exit 'a result that results-dir lost is brought out again' 0 ' 1 staged out' "$EFS" stop --keep called
+check 'under its other name' test "$(cat "$OUT/final")" = second
+started "$JOB"
+echo third >"$MNT/sub/r"; echo mine >"$MNT/final"
+check_exit 'where the mount has something else of that name' 1 'sub/r: it is to be final in results-dir, and the buffer has something else of that name' "$EFS" stop called
+check 'it stays in the buffer' grep -qx second "$OUT/final"
+kill_both called 2>/dev/null
+umount -l "$MNT" 2>/dev/null
+check_exit 'and so does salvage leave it' 1 'something else of that name' "$EFS" salvage called
+check 'which brings it elsewhere under its own name' "$EFS" salvage called --to "$S/called/elsewhere"
+check 'whole' test "$(cat "$S/called/elsewhere/sub/r")" = third
+check 'efs clean' "$EFS" clean --force called
+started "$JOB"
+mkdir "$MNT/sub"; echo fourth >"$MNT/sub/r"
+kill_both called; umount -l "$MNT"
+check 'salvage gives the other names, too' "$EFS" salvage called
+check 'results' grep -qx fourth "$OUT/final"
+check 'efs clean' "$EFS" clean called
+
 finish

@@ -125,6 +125,19 @@ outputs:
   gives 'all of the directory' 'refused: line 2: name something below' '#EFS stage_in type=directory source=.'
   gives 'results without a place' 'refused: line 2: stage_out needs' '#EFS stage_out type=file source=$EFS_MOUNT/r'
   gives 'results from elsewhere' 'refused: line 2: source of stage_out must be' '#EFS stage_out type=file source=/r destination=/pfs/r'
+  is 'results with other names' 'global-settings:
+  mount-dir: /efs
+  root-dir: "/pfs/u"
+  results-dir: "/pfs/out"
+resources:
+outputs:
+  - path: "r/x.h5"
+    as: "final.h5"
+    inputs: true
+  - path: "y"
+    inputs: true' '#EFS stage_out type=file source=$EFS_MOUNT/r/x.h5 destination=/pfs/out/final.h5' '#EFS stage_out type=directory source=$EFS_MOUNT/y destination=/pfs/out/y'
+  gives 'results of a pattern with another name' 'refused: line 2: what a pattern means keeps its name' '#EFS stage_out type=file source=$EFS_MOUNT/*.h5 destination=/pfs/out/a.h5'
+  gives 'a result above all' 'refused: line 2: /final has no directory above it' '#EFS stage_out type=file source=$EFS_MOUNT/r destination=/final'
   gives 'two results directories' 'refused: line 3: all results go below one' '#EFS stage_out type=file source=$EFS_MOUNT/r destination=/x/r' '#EFS stage_out type=file source=$EFS_MOUNT/s destination=/y/s'
   gives 'a capacity that is none' 'refused: line 2: cannot read the capacity' '#EFS jobdw capacity=lots'
   gives 'shared by all nodes' 'refused: line 2: access_mode=striped' '#EFS jobdw capacity=1GB access_mode=striped'
@@ -209,12 +222,14 @@ job=$(submit $USER1 <<SCRIPT
 #EFS stage_in type=directory source=$S/set destination=\$EFS_MOUNT
 #EFS stage_out type=directory source=\$EFS_MOUNT/in/sub destination=$S/set/in/sub
 #EFS stage_out type=file source=\$EFS_MOUNT/new destination=$S/set/new
-cat \$EFS_MOUNT/in/a; echo after >\$EFS_MOUNT/in/sub/b; echo after >\$EFS_MOUNT/in/a; echo new >\$EFS_MOUNT/new
+#EFS stage_out type=file source=\$EFS_MOUNT/deep/r.h5 destination=$S/set/final.h5
+mkdir \$EFS_MOUNT/deep; echo final >\$EFS_MOUNT/deep/r.h5; cat \$EFS_MOUNT/in/a; echo after >\$EFS_MOUNT/in/sub/b; echo after >\$EFS_MOUNT/in/a; echo new >\$EFS_MOUNT/new
 SCRIPT
 )
 ends "$job" COMPLETED 'a job whose results go beside its inputs'
 check 'has its input' says "$job" '^alpha$'
 check 'nothing is left' quiet "$job"
+check 'a result that has another name there, too' test "$(cat "$S/set/final.h5")" = final -a ! -e "$S/set/deep"
 check 'what it names comes back, an input too, and no other' test "$(cat "$S/set/in/sub/b" "$S/set/new" "$S/set/in/a")" = $'after\nnew\nalpha'
 printf 'in/a\nin/sub\n' >"$W/names"
 job=$(submit $USER1 <<<$'#!/bin/bash\n#EFS stage_in type=list source=names\ncat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b; ls $EFS_MOUNT')

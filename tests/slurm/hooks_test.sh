@@ -370,23 +370,36 @@ named_back 'elsewhere' efs-stage-in=here$'\n'efs-stage-out='here/n*':out$'\n'efs
 check 'which leaves the inputs alone' test "$(cat "$W/here/n")" = before
 named_back 'to whole paths' efs-stage-in=here$'\n'efs-stage-out=./here/n:out/here/n$'\n'efs-stage-out="new:$W/out/new" "$W/out"
 check 'nothing is left' no_job
-tells() { grep -qF -- "$1" "$S/said.init_post_opt"; }
-check 'a directory that is not there' far efs-stage-in=here$'\n'efs-stage-out=new:fresh
-check 'is told to become one' tells 'efs: fresh is not there and becomes a directory: the result is fresh/new then'
-for one in new:fresh/ 'n*:fresh' new:out/new new:.; do
-  check "of $one" far efs-stage-in=here$'\n'efs-stage-out="$one"
-  check_not 'nothing is told' tells 'becomes a directory'
-done
-check 'a directory by the name of the result, with a slash' far efs-stage-out=new:out/new/
-check 'is one' grep -q 'results-dir: ".*/out/new"' "$W/submitted"
-check 'without, the whole path of the result,' far efs-stage-out=new:out/new
-check 'is that of its directory' grep -q 'results-dir: ".*/out"' "$W/submitted"
-check_not 'a result with the name of a file that is there' far efs-stage-in=here$'\n'efs-stage-out=new:here/other
-check 'is refused' tells 'efs: --efs-stage-out=new:here/other: a result keeps its name: behind the colon stands the directory that it goes to, or where it ends in new, the whole path; here/other is there, and is no directory'
-check_not 'one with a part of its own path' far efs-stage-in=here$'\n'efs-stage-out=here/n:fresh/n
-check 'is refused, too' tells 'the whole path; fresh/n is neither'
+# goes OPTION RESULTS NAME: one result goes to that directory, under that name.
+goes() {
+  check "$1" far efs-stage-in=here$'\n'efs-stage-out="$1"
+  check "$1 goes to ${2:-its inputs}" grep -qF "${2:+results-dir: \"$2\"}" "$W/submitted"
+  if [ -n "$3" ]; then check "$1 is called $3" grep -qF "as: \"$3\"" "$W/submitted"; else check_not "$1 keeps its name" grep -q '^as: ' "$W/submitted"; fi
+}
+mkdir -p "$W/there"
+goes new:there "$W/there" ''
+goes new:fresh/ "$W/fresh" ''
+goes new:fresh "" fresh
+goes new:fresh/r.h5 "$W/fresh" r.h5
+goes here/n:fresh/n "$W/fresh" n
+goes here/n:fresh/here/n "$W/fresh" ''
+goes "new:$W/there/new" "$W/there" ''
+goes new:there/new/ "$W/there/new" ''
+goes 'n*:fresh' "$W/fresh" ''
+check 'several results to one place' far efs-stage-out=new:fresh$'\n'efs-stage-out=other:fresh
+check 'go to a directory' grep -qF "results-dir: \"$W/fresh\"" "$W/submitted"
+check_not 'under their own names' grep -q '^as: ' "$W/submitted"
 check_not 'two directories' far efs-stage-out=new:out/new$'\n'efs-stage-out=other:elsewhere/
-check 'are refused' tells 'efs: --efs-stage-out: out and elsewhere: results of one job go into one directory'
+check 'are refused' grep -qF 'efs: --efs-stage-out: out and elsewhere: results of one job go into one directory' "$S/said.init_post_opt"
+rm -rf "$W/out"; mkdir -p "$W/out"; echo before >"$W/here/n"; chown -R $USER1 "$W"
+check 'results with other names' far efs-stage-in=here$'\n'efs-stage-out=here/n:out/n.1$'\n'efs-stage-out=dir:out/dir.1$'\n'efs-stage-out=same:out/
+staged
+as_user sh -c "cd $S/mnt/7 && echo after >here/n && mkdir dir && echo deep >dir/f && echo same >same && echo dropped >n.2"
+epilog
+check 'have them' test "$(cd "$W/out" && cat n.1 dir.1/f same)" = $'after\ndeep\nsame'
+check 'and no others' test "$(cd "$W/out" && find . -type f | grep -v receipt | sort | tr '\n' ' ')" = './dir.1/f ./n.1 ./same '
+check 'the receipt tells both' json "$(cat "$W"/out/efs-receipt-*)" '{e["path"]: e.get("placed_as") for e in d["entries"] if e["action"] == "staged-out"} == {"here/n": "n.1", "dir": "dir.1", "dir/f": "dir.1/f", "same": None}'
+check 'nothing is left' no_job
 
 work elsewhere
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n2|n[1-2]"\n' >"$S/slurm/squeue"

@@ -49,12 +49,13 @@ cluster_plugstack queue="$C/queue" mail="$C/mail.sh"
 
 work options/job
 mkdir "$S/options/far"; echo far >"$S/options/far/f"; chown -R $USER1 "$S/options/far"
-job=$(submit $USER1 --efs-stage-in=in/a --efs-stage-in=in/sub --efs-stage-in="$S/options/far/f:data/f" --efs-stage-out='*.txt':"$W/results" --efs-stage-out="in/sub:$W/results" --efs-capacity=32MiB <<'SCRIPT'
+job=$(submit $USER1 --efs-stage-in=in/a --efs-stage-in=in/sub --efs-stage-in="$S/options/far/f:data/f" --efs-stage-out='*.txt':"$W/results" --efs-stage-out="in/sub:$W/results" --efs-stage-out="deep/r.h5:$W/results/final.h5" --efs-capacity=32MiB <<'SCRIPT'
 #!/bin/bash
 cat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b $EFS_MOUNT/data/f
 echo changed >$EFS_MOUNT/in/a
 echo changed >$EFS_MOUNT/in/sub/b
 echo kept >$EFS_MOUNT/r.txt
+mkdir $EFS_MOUNT/deep; echo final >$EFS_MOUNT/deep/r.h5
 echo dropped >$EFS_MOUNT/r.tmp
 df -B1M --output=size $EFS_MOUNT
 SCRIPT
@@ -64,7 +65,8 @@ check 'has both inputs' says "$job" '^beta$'
 check 'and one from elsewhere, where it wants it' says "$job" '^far$'
 check 'has the capacity it asked for' says "$job" ' 3[0-2]$'
 check 'has what it named and no more' quiet "$job"
-check 'results are what it named' test "$(cd "$W/results" && find . -type f | grep -v receipt | sort | tr '\n' ' ')" = './in/sub/b ./r.txt '
+check 'results are what it named' test "$(cd "$W/results" && find . -type f | grep -v receipt | sort | tr '\n' ' ')" = './final.h5 ./in/sub/b ./r.txt '
+check 'also one that has another name there' test "$(cat "$W/results/final.h5")" = final
 check 'also an input that it has changed' test "$(cat "$W/results/in/sub/b" "$W/in/sub/b" "$W/in/a")" = $'changed\nbeta\nalpha'
 
 work script

@@ -70,6 +70,34 @@ TEST_CASE("as: where it cannot be", "[config]") {
   CHECK(first("global-settings: {root-dir: /r, mount-dir: /m, in-place: true}\nresources: [{path: a, as: b}]\n").contains("in-place"));
 }
 
+TEST_CASE("as of an output: what it is called in results-dir", "[config]") {
+  const auto given = parse(job("", "outputs:\n  - {path: sub/r.h5, as: ./final.h5}\n  - {path: out, as: run12}\n  - {path: out/own, as: other}\n  - path: '*.log'\n"), "job.yaml");
+  REQUIRE(given);
+  CHECK(renames_results(*given));
+  CHECK(result_path(*given, "sub/r.h5") == "final.h5");
+  CHECK(result_path(*given, "sub/r.h5x") == "sub/r.h5x");
+  CHECK(result_path(*given, "out") == "run12");
+  CHECK(result_path(*given, "out/deep/a") == "run12/deep/a");
+  CHECK(result_path(*given, "out/own/a") == "other/a");
+  CHECK(result_path(*given, "a.log") == "a.log");
+  CHECK(rank(*given, "final.h5") == 0);
+  CHECK_FALSE(renames_results(*parse(job("", "outputs:\n  - path: out\n"), "job.yaml")));
+  for (const char* as : {"/abs", "..", ".", "a/b", "'a*'"}) {
+    INFO(as);
+    const auto bad = parse(job("", std::string("outputs:\n  - {path: out, as: ") + as + "}\n"), "job.yaml");
+    REQUIRE_FALSE(bad);
+    CHECK(bad.error().size() == 1);
+    CHECK(bad.error()[0].text.contains("'as' of an output"));
+  }
+  const auto first = [](const std::string& outputs) {
+    const auto bad = parse(job("", "outputs:\n" + outputs), "job.yaml");
+    return bad ? std::string("good") : bad.error().front().text;
+  };
+  CHECK(first("  - {path: '*.h5', as: y}\n").contains("'as' does not go with a pattern"));
+  CHECK(first("  - {path: ., as: y}\n").contains("'as' does not go with a pattern"));
+  CHECK(first("  - {path: a, as: y}\n  - {path: b, as: y}\n").contains("another output is called 'y'"));
+}
+
 TEST_CASE("reusable, cache and cache-capacity", "[config]") {
   const auto plain = parse(job("", ""), "job.yaml");
   REQUIRE(plain);

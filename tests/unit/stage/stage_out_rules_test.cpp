@@ -341,3 +341,99 @@ TEST_CASE("on-conflict: keep-both does not take the name of another result", "[s
   CHECK(content_of(scene.root + "/f.efs-job") == "a result of its own");
   CHECK(content_of(scene.root + "/f.efs-job.2") == "ours");
 }
+
+TEST_CASE("as: a result has another name in results-dir, and its own in the receipt", "[stage][out]") {
+  Scene scene;
+  scene.config.outputs = {{.pattern = "sub/r.h5", .as = "final.h5"}, {.pattern = "out", .as = "run12"}, {.pattern = "*.log"}, {.pattern = "**", .file_class = config::FileClass::temporary}};
+  scene.buffer.put("sub", S_IFDIR);
+  scene.buffer.put("sub/r.h5", S_IFREG, "result", 0640);
+  scene.buffer.put("sub/r.tmp", S_IFREG, "dropped");
+  scene.buffer.put("out", S_IFDIR, {}, 0750);
+  scene.buffer.put("out/a", S_IFREG, "a");
+  scene.buffer.put("out/deep", S_IFDIR);
+  scene.buffer.put("out/deep/link", S_IFLNK, "../a");
+  scene.buffer.put("x.log", S_IFREG, "log");
+  for (const auto action : {Action::staged_out, Action::kept}) {
+    const Receipt receipt = scene.out();
+    REQUIRE(receipt.verdict == Verdict::complete);
+    CHECK(action_of(receipt, "sub/r.h5") == action);
+    CHECK(entry_of(receipt, "sub/r.h5")->placed_as == "final.h5");
+    CHECK(entry_of(receipt, "out/a")->placed_as == "run12/a");
+    CHECK(entry_of(receipt, "x.log")->placed_as.empty());
+    CHECK(entry_of(receipt, "final.h5") == nullptr);
+    CHECK(action_of(receipt, "sub/r.tmp") == Action::dropped);
+    CHECK(content_of(scene.results + "/final.h5") == "result");
+    CHECK((stat_of(scene.results + "/final.h5").st_mode & 07777U) == 0640);
+    CHECK(content_of(scene.results + "/run12/a") == "a");
+    CHECK((stat_of(scene.results + "/run12").st_mode & 07777U) == 0750);
+    CHECK(stdfs::read_symlink(scene.results + "/run12/deep/link") == "../a");
+    CHECK(content_of(scene.results + "/x.log") == "log");
+    CHECK_FALSE(stdfs::exists(scene.results + "/sub"));
+    CHECK_FALSE(stdfs::exists(scene.results + "/out"));
+  }
+}
+
+TEST_CASE("as: two results that change their names with one another", "[stage][out]") {
+  Scene scene;
+  scene.config.outputs = {{.pattern = "a", .as = "b"}, {.pattern = "b", .as = "a"}};
+  scene.buffer.put("a", S_IFREG, "of a");
+  scene.buffer.put("b", S_IFREG, "of b");
+  CHECK(scene.out().verdict == Verdict::complete);
+  CHECK(content_of(scene.results + "/a") == "of b");
+  CHECK(content_of(scene.results + "/b") == "of a");
+}
+
+TEST_CASE("as: a result whose name something else in the buffer has is not brought out, nor that lost", "[stage][out]") {
+  for (const bool temporary : {false, true}) {
+    Scene scene;
+    scene.config.outputs = {{.pattern = "out", .as = "final"}};
+    if (temporary) scene.config.outputs.push_back({.pattern = "final", .file_class = config::FileClass::temporary});
+    else scene.config.outputs.push_back({.pattern = "final"});
+    scene.buffer.put("out", S_IFDIR);
+    scene.buffer.put("out/a", S_IFREG, "of out");
+    scene.buffer.put("final", S_IFREG, "of final");
+    const Receipt receipt = scene.out();
+    CHECK(exit_code(receipt) == 3);
+    CHECK(action_of(receipt, "out/a") == Action::conflict);
+    CHECK(entry_of(receipt, "out/a")->reason.contains("it is to be final/a in results-dir, and the buffer has something else of that name"));
+    CHECK(action_of(receipt, "final") == (temporary ? Action::dropped : Action::staged_out));
+    CHECK(stdfs::exists(scene.results + "/final") != temporary);
+    CHECK_FALSE(stdfs::exists(scene.results + "/out/a"));
+  }
+}
+
+TEST_CASE("as: an input under another name goes whether the job has changed it or not, and stays where it came from", "[stage][out]") {
+  for (const bool in_place : {false, true})
+    for (const bool changed : {false, true}) {
+      Scene scene;
+      scene.config.in_place = in_place;
+      if (in_place) scene.config.results_dir = scene.root;
+      write_file(scene.root + "/a", "before");
+      if (in_place) write_file(scene.root + "/b", "of a run before");
+      scene.resource("a");
+      scene.config.outputs = {{.pattern = "a", .holds_inputs = true, .as = "b"}};
+      REQUIRE(scene.in().ok());
+      if (changed) scene.buffer.overwrite("a", "after");
+      const Receipt receipt = scene.out();
+      CHECK(receipt.verdict == Verdict::complete);
+      CHECK(action_of(receipt, "a") == Action::staged_out);
+      CHECK(content_of(scene.config.results_dir + "/b") == (changed ? "after" : "before"));
+      CHECK(content_of(scene.root + "/a") == "before");
+    }
+}
+
+TEST_CASE("as: no input takes the place of another, by whatever name", "[stage][out]") {
+  Scene scene;
+  scene.config.in_place = true;
+  scene.config.results_dir = scene.root;
+  write_file(scene.root + "/a", "of a");
+  write_file(scene.root + "/b", "of b");
+  scene.resource("a");
+  scene.resource("b");
+  scene.config.outputs = {{.pattern = "new", .as = "b"}};
+  REQUIRE(scene.in().ok());
+  scene.buffer.put("new", S_IFREG, "new");
+  const Receipt receipt = scene.out();
+  CHECK(action_of(receipt, "new") == Action::conflict);
+  CHECK(content_of(scene.root + "/b") == "of b");
+}

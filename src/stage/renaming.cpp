@@ -1,0 +1,48 @@
+#include "stage/renaming.hpp"
+
+#include <algorithm>
+
+#include "stage/paths.hpp"
+#include "stage/selection.hpp"
+
+namespace efs::stage {
+
+Result<std::vector<fs::WalkItem>> RenamingBuffer::walk() {
+  auto items = inner_.walk();
+  if (!items) return items;
+  std::unordered_set<std::string> names;  // at the top, of all that keeps its own
+  for (const auto& item : *items)
+    if (!item.path.contains('/') && config::result_path(config_, item.path) == item.path) names.insert(item.path);
+  for (auto& item : *items) {
+    std::string path = config::result_path(config_, item.path);
+    if (path == item.path) continue;
+    const std::string top = path.substr(0, path.find('/'));
+    if (names.contains(top) || inner_.has(top)) {
+      refused_.insert(item.path);
+      continue;
+    }
+    item.keep = class_of(config_, item) == config::FileClass::persistent ? fs::Keep::persistent : fs::Keep::temporary;
+    item.keep_path = item.path;
+    item.origin.reset();
+    own_names_.emplace(path, item.path);
+    item.path = std::move(path);
+  }
+  std::ranges::stable_sort(*items, {}, &fs::WalkItem::path);
+  return items;
+}
+
+std::string RenamingBuffer::refusal(const std::string& path) {
+  if (!refused_.contains(path)) return {};
+  return "it is to be " + config::result_path(config_, path) + " in results-dir, and the buffer has something else of that name; it is kept in the buffer only";
+}
+
+void RenamingBuffer::give_names_back(Receipt& receipt) const {
+  for (auto& entry : receipt.entries) {
+    const auto own = own_names_.find(entry.path);
+    if (own == own_names_.end()) continue;
+    if (entry.action == Action::staged_out || entry.action == Action::kept) entry.placed_as = entry.path;
+    entry.path = own->second;
+  }
+}
+
+}  // namespace efs::stage
