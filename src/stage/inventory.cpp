@@ -32,7 +32,9 @@ const char* staged(const fs::WalkItem& item) {
 std::string fate(const config::JobConfig& config, const fs::WalkItem& item, config::FileClass file_class) {
   const mode_t type = item.attributes.st_mode & S_IFMT;
   if (type != S_IFREG && type != S_IFDIR && type != S_IFLNK) return "is not staged out: a socket, FIFO or device";
-  if (!is_dirty(item)) {
+  const std::string path = config::result_path(config, item.path);
+  const bool is_input = item.origin && !item.saved;
+  if (!is_dirty(item) && !(is_input && path != item.path)) {
     if (item.saved) return "is not staged out: an unload brought it to results-dir and it has not changed since";
     return type == S_IFDIR ? "is made at results-dir only where something goes into it: it has not changed since the stage-in"
                            : "is not staged out: it has not changed since the stage-in";
@@ -40,9 +42,9 @@ std::string fate(const config::JobConfig& config, const fs::WalkItem& item, conf
   if (file_class == config::FileClass::temporary) return "is dropped at the end: it is temporary";
   if (!item.parts.empty()) return "cannot be staged out: only parts of it were loaded";
   if (config.results_dir.empty()) return "cannot be staged out: the job file names no results-dir";
-  std::string why = item.origin ? "it was opened for writing, or changed, since the stage-in" : "it is new, or has a new name";
+  std::string why = !is_dirty(item) ? "an output rule gives it another name there" : item.origin ? "it was opened for writing, or changed, since the stage-in" : "it is new, or has a new name";
   if (item.saved) why += "; what is there is a version of it that was brought out before";
-  return "is staged out to " + config.results_dir + "/" + item.path + ": " + why;
+  return "is staged out to " + config.results_dir + "/" + path + ": " + why;
 }
 
 std::string writers_text(const fs::Writers& writers) {

@@ -301,7 +301,9 @@ echo late >"$PFS/dir/late"; rm "$PFS/inputs.txt"
 check 'placed: load by the name on the mount' "$EFS" load -w "$MNT/elsewhere/late"
 check 'placed: brings it there' grep -qx late "$MNT/elsewhere/late"
 if kernel_has_it; then
-  worker=$(field "$(status_of placed)" 'd["worker_pid"]'); kill -KILL "$worker"; await 20 gone "$worker"
+  worker=$(field "$(status_of placed)" 'd["worker_pid"]'); kill -KILL "$worker"
+  succeeded() { [ "$(field "$(status_of placed)" 'd["takeovers"]')" = 1 ]; }
+  await 20 succeeded
   check_exit 'placed: a successor knows it, too' 0 "staged in from $PFS/one" "$EFS" explain "$MNT/first"
   check 'placed: and loads from there' "$EFS" load -w --replace "$MNT/elsewhere/late"
 else skip 'placed: a successor knows it, too' 'takeover needs Linux 6.9'; fi
@@ -475,6 +477,7 @@ fi
 fresh called 'resources: [ [ path: input, flags: persistent ] ]' 'outputs: [ [ path: sub/r, as: final ], [ path: dir, as: run1 ], [ path: "**", flags: temporary ] ]'
 started "$JOB"
 mkdir "$MNT/sub" "$MNT/dir"; echo first >"$MNT/sub/r"; echo deep >"$MNT/dir/f"; echo dropped >"$MNT/other"
+check_exit 'efs explain says where a result goes' 0 "is staged out to $OUT/final: it is new" "$EFS" explain sub/r
 check 'efs unload' "$EFS" unload -w sub/r
 check 'knows the other name' test "$(cat "$OUT/final")" = first -a ! -e "$OUT/sub"
 check_exit 'of a part it is refused' 1 'in results-dir it is called final: unload all of it' "$EFS" unload -w --size 2 sub/r
