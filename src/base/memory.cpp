@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -41,6 +42,23 @@ bool can_allocate(std::size_t bytes) noexcept {
   std::free(memory);
   return memory != nullptr;
 }
+
+PresentMemory::PresentMemory(std::size_t bytes) : size_(bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  data_ = static_cast<std::byte*>(memory);
+  if (::madvise(memory, bytes, MADV_POPULATE_WRITE) != 0) {
+    if (errno == ENOMEM) {
+      ::munmap(memory, bytes);
+      throw std::bad_alloc();
+    }
+    constexpr std::size_t page = 4096;  // before Linux 5.14; no page is smaller
+    for (std::size_t at = 0; at < bytes; at += page) static_cast<volatile std::byte*>(data_)[at] = std::byte{};
+  }
+  (void)::mlock(memory, bytes);  // users may lock a few MiB, and what is not locked goes only where there is swap
+}
+
+PresentMemory::~PresentMemory() { ::munmap(data_, size_); }
 
 bool SpareMemory::fill() noexcept {
   if (bytes_ == pieces * piece_bytes) return true;

@@ -36,6 +36,23 @@ class SpareMemory {
   std::size_t bytes_ = 0;
 };
 
+/// Memory whose pages are all there, from the beginning and, as far as the system lets them be locked, for good: whoever stores
+/// there, the kernel included, meets no page fault. Zeros. Throws std::bad_alloc.
+class PresentMemory {
+ public:
+  explicit PresentMemory(std::size_t bytes);
+  ~PresentMemory();
+  PresentMemory(const PresentMemory&) = delete;
+  PresentMemory& operator=(const PresentMemory&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
 /// For code of libraries that does not bear a failed allocation: to destroy a Json takes memory, and what is thrown there ends
 /// the process. While one of these lives, what its thread asks operator new for is found in memory that the process
 /// keeps back for all of them together, if need be. Meant for kilobytes.

@@ -10,6 +10,7 @@
 #include "fuse/library.hpp"
 #include "fuse/mapped_pages.hpp"
 #include "fuse/session.hpp"
+#include "fuse/wire.hpp"
 
 namespace efs::fuse {
 namespace {
@@ -87,7 +88,7 @@ void init(void* data, fuse_conn_info* connection) {
   want(connection, FUSE_CAP_ATOMIC_O_TRUNC, false);    // a truncation is a SETATTR, with its privilege flag
   want(connection, FUSE_CAP_SPLICE_READ, false);
   want(connection, FUSE_CAP_WRITEBACK_CACHE, false);   // never beside passthrough: two caches of one file, and times that only one of them knows
-  connection->max_write = 1u << 20;
+  connection->max_write = largest_write;
   connection->max_readahead = 1u << 20;
   connection->max_background = 64;
   bool passthrough = false;

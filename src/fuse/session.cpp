@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/fuse.h>
-#include <malloc.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -12,7 +11,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -23,6 +21,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/memory.hpp"
 #include "base/mutex.hpp"
 #include "base/thread.hpp"
 #include "fuse/adapter.hpp"
@@ -45,37 +44,35 @@ struct Shared {
   const std::function<void()>& progress;
   std::atomic<bool> progressed{false};
   std::atomic<int> failure{0};  // errno of an error that ended the session
-  std::atomic<std::size_t> buffer_bytes{0};  // what libfuse takes for a request; 0: nothing was received yet
 };
 
-// libfuse's own loop would hide the request's header, and blocks in read(2).
+// libfuse's own loop would hide the request's header, and blocks in read(2). Its buffers are memory that comes page by page: where
+// the kernel meets a page that is not there while it copies a request, and the process has just been killed, it fails the request
+// (EIO) instead of keeping it for a successor (fuse_dev_do_read() and get_user_pages() of Linux 6.18).
 class FuseReader final : public RequestReader {
  public:
-  // libfuse allocates the buffer at the first request, for which a thread that is started for want of others has no use
-  // where memory is short: as the first reader's is, the others' are made beforehand.
-  explicit FuseReader(Shared& shared) : shared_(shared) {
-    const std::size_t bytes = shared.buffer_bytes;
-    if (bytes != 0 && (buffer_.mem = std::malloc(bytes)) == nullptr) throw std::bad_alloc();
-  }
-  ~FuseReader() override { std::free(buffer_.mem); }
+  explicit FuseReader(Shared& shared) : shared_(shared), memory_(largest_request) { buffer_.mem = memory_.data(); }
 
   Got receive() override {
     if (fuse_session_exited(shared_.session) != 0) return Got::end;
-    const int result = fuse_session_receive_buf(shared_.session, &buffer_);
-    if (result == -EAGAIN || result == -EINTR) return Got::nothing;
-    if (result > 0) {
-      if (shared_.buffer_bytes == 0) shared_.buffer_bytes = ::malloc_usable_size(buffer_.mem);
+    const ssize_t got = ::read(fuse_session_fd(shared_.session), memory_.data(), memory_.size());
+    if (got >= static_cast<ssize_t>(sizeof(fuse_in_header))) {
+      buffer_.size = static_cast<std::size_t>(got);
       return Got::request;
     }
-    if (result < 0 && result != -ENODEV) shared_.failure = -result;
+    const int code = got < 0 ? errno : EIO;
+    if (code == EAGAIN || code == EINTR || code == ENOENT) return Got::nothing;  // the last: its caller was interrupted
+    if (code != ENODEV) shared_.failure = code;
+    fuse_session_exit(shared_.session);
     return Got::end;
   }
 
   void handle() override {
-    const auto* header = buffer_.size >= sizeof(fuse_in_header) && (buffer_.flags & FUSE_BUF_IS_FD) == 0 ? static_cast<const fuse_in_header*>(buffer_.mem) : nullptr;
-    request_of_thread = header != nullptr ? header->unique : 0;
+    fuse_in_header header{};
+    std::memcpy(&header, memory_.data(), sizeof header);
+    request_of_thread = header.unique;
     const LendAnswerBuffer lent(answer_);
-    if (header != nullptr && header->opcode == FUSE_INIT && shared_.keep) shared_.keep({static_cast<const std::byte*>(buffer_.mem), static_cast<const std::byte*>(buffer_.mem) + buffer_.size});
+    if (header.opcode == FUSE_INIT && shared_.keep) shared_.keep({memory_.data(), memory_.data() + buffer_.size});
     fuse_session_process_buf(shared_.session, &buffer_);
     const bool is_new = (std::exchange(request_of_thread, 0) & resent_bit) == 0;
     if (is_new && shared_.progress && !shared_.progressed.exchange(true)) shared_.progress();
@@ -88,6 +85,7 @@ class FuseReader final : public RequestReader {
 
  private:
   Shared& shared_;
+  const PresentMemory memory_;
   fuse_buf buffer_{};
   std::vector<std::byte> answer_;
 };

@@ -1,6 +1,7 @@
 #pragma once
 // What the kernel's FUSE protocol has and older headers lack (include/uapi/linux/fuse.h, kernel 6.9).
 
+#include <cstddef>
 #include <cstdint>
 
 namespace efs::fuse {
@@ -11,5 +12,9 @@ inline constexpr std::uint64_t resent_bit = std::uint64_t{1} << 63;
 inline constexpr std::int32_t notify_resend = 7;
 /// INIT flag: the kernel knows that notification.
 inline constexpr std::uint64_t has_resend = std::uint64_t{1} << 39;
+
+/// What a program may write by one request, bytes, and so the most that a request can have, with room for what stands before it.
+inline constexpr std::uint32_t largest_write = 1U << 20U;
+inline constexpr std::size_t largest_request = largest_write + 4096;
 
 }  // namespace efs::fuse

@@ -60,6 +60,13 @@ random_kills() {  # random_kills NAME IO START_OPTIONS...
   check "$name: all of them" test -f "$OUT/p0/b0"
 }
 
+young() {
+  CAPACITY='512 MiB' fresh young 'resources: []'
+  check 'young: start' "$EFS" start "$JOB" -o daemon-io
+  check 'young: no call fails where workers die at their first large requests' python3 "$SOURCE/tests/takeover/young.py" "$MNT" "$(supervisor)" $((kills * 4)) "$seed"
+  check 'young: stop' "$EFS" stop --no-stage-out young
+}
+
 kill_points() {  # at the nth system call of a worker, n spread over one round of everything
   local i pid
   fresh points 'resources: []'
@@ -259,6 +266,7 @@ if [ -n "${EFS_PART:-}" ]; then "$EFS_PART"; finish; fi
 passthrough
 daemon
 user
+young
 kill_points
 stages
 successors

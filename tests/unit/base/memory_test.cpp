@@ -2,13 +2,17 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <span>
 #include <string>
+#include <vector>
 
 using namespace efs;
 
@@ -71,6 +75,15 @@ TEST_CASE("what is given back can be allocated where nothing else can") {
       if (!exhaust() || !spare.give() || !can_allocate(half_a_piece)) return false;
     return true;
   }));
+}
+
+TEST_CASE("memory that is present has all its pages from the beginning") {
+  const PresentMemory memory((1U << 20U) + 4096);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> resident((memory.size() + page - 1) / page);
+  REQUIRE(::mincore(memory.data(), memory.size(), resident.data()) == 0);
+  CHECK(std::ranges::all_of(resident, [](unsigned char state) { return (state & 1U) != 0; }));
+  CHECK(std::ranges::all_of(std::span(memory.data(), memory.size()), [](std::byte byte) { return byte == std::byte{}; }));
 }
 
 TEST_CASE("what cannot be filled keeps nothing back, until the limit is gone") {
