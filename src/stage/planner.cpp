@@ -3,6 +3,7 @@
 #include "stage/distribute.hpp"
 #include "stage/hard_links.hpp"
 #include "stage/input_list.hpp"
+#include "stage/partial.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -249,6 +250,7 @@ class Planner {
       case Found::Problem::target: return problem(absolute(path), "cannot be read: " + describe(found.error)), false;
       case Found::Problem::listing: return problem(absolute(path), "directory cannot be read: " + describe(found.error)), false;
     }
+    if (!named && !S_ISDIR(found.attributes.st_mode) && path.ends_with(partial_suffix)) return skip(path, "part of a result: a stage-out is under way, or was interrupted"), true;
     const auto known = entries_.find(placed(path));
     if (known != entries_.end() && (known->second.type != EntryType::directory || !S_ISDIR(found.attributes.st_mode))) {
       if (known->second.from() != path) return problem(absolute(path), "would be at " + known->first + ", and so would " + absolute(known->second.from())), false;

@@ -153,6 +153,24 @@ TEST_CASE("plan: what the job itself writes is no input", "[stage][planner]") {
   CHECK(has_problem(scene.plan(), scene.root + "/access", "is this job's access-log"));
 }
 
+// In place they lie among the inputs.
+TEST_CASE("plan: what a stage-out that was killed left of results is no input, but by its name", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/d/f", "input");
+  write_file(scene.root + "/d/f.efs-partial", "half of");
+  stdfs::create_symlink("to", scene.root + "/d/link.efs-partial");
+  write_file(scene.root + "/d/own.efs-partial/in-it", "a directory is none");
+  scene.resource("d");
+  scene.resource("d/*");
+  const Plan plan = scene.plan();
+  CHECK(plan.problems.empty());
+  CHECK(paths_of(plan) == std::vector<std::string>{"d", "d/f", "d/own.efs-partial", "d/own.efs-partial/in-it"});
+  CHECK(plan.skipped.size() == 2);
+  CHECK(describe(plan).contains("skipped: d/f.efs-partial (part of a result: a stage-out is under way, or was interrupted)"));
+  scene.resource("d/f.efs-partial");
+  CHECK(std::ranges::count(paths_of(scene.plan()), "d/f.efs-partial") == 1);
+}
+
 TEST_CASE("plan: FIFOs and sockets are skipped and listed", "[stage][planner]") {
   Scene scene;
   write_file(scene.root + "/d/f", "1");
