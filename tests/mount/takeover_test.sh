@@ -134,7 +134,7 @@ under_way() {
   check 'under way: stop' "$EFS" stop underway
 }
 
-real_programs() {  # a database, with and without a write-ahead log, and a compiler
+real_programs() {  # a database, with and without a write-ahead log, a compiler, and one that holds and waits for all that can be held
   local i pid code
   CAPACITY='512 MiB' fresh programs 'resources: []'
   check 'programs: start' "$EFS" start "$JOB"
@@ -145,7 +145,8 @@ real_programs() {  # a database, with and without a write-ahead log, and a compi
   python3 "$SOURCE/tests/takeover/sqlite.py" "$MNT/two" wal <"$S/programs/stop" >"$S/programs/said2" 2>&1 & local two=$!
   printf '#include <stdio.h>\nint main(void) { return puts("built") < 0; }\n' >"$MNT/three/main.c"
   (cd "$MNT/three" && until [ -e done ]; do rm -rf build && mkdir build && cc -c -o build/main.o main.c && cc -o build/main build/main.o && [ "$(build/main)" = built ] || exit 1; done) >"$S/programs/said3" 2>&1 & local three=$!
-  pids+=("$one" "$two" "$three")
+  python3 "$SOURCE/tests/takeover/held.py" "$MNT/four" <"$S/programs/stop" >"$S/programs/said4" 2>&1 & local four=$!
+  pids+=("$one" "$two" "$three" "$four")
   exec 7>"$S/programs/stop"
   for ((i = 0; i < kills; i++)); do
     pid=$(worker) || { fail "programs: a worker after $i kills"; break; }
@@ -155,8 +156,8 @@ real_programs() {  # a database, with and without a write-ahead log, and a compi
   done
   touch "$MNT/three/done"
   exec 7>&-
-  for i in 1 2 3; do
-    local of=($one $two $three)
+  for i in 1 2 3 4; do
+    local of=($one $two $three $four)
     wait "${of[i - 1]}"; code=$?
     if [ $code = 0 ]; then ok; else fail "programs: program $i" "$(cat "$S/programs/said$i")"; fi
   done
