@@ -131,23 +131,7 @@ class Fsdax final : public Backend {
   }
 
   Status for_each(const std::function<void(std::uint64_t id)>& visit) override {
-    for (unsigned i = 0; i < fan_out; ++i) {
-      std::array<char, 4> name{};
-      std::snprintf(name.data(), name.size(), "%02x", i);
-      const int fd = ::openat(options_.directory.get(), name.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-      DIR* directory = fd < 0 ? nullptr : ::fdopendir(fd);
-      if (directory == nullptr) {
-        if (errno == ENOENT) continue;
-        return fail_errno(std::string("container directory ") + name.data());
-      }
-      while (const dirent* entry = ::readdir(directory)) {
-        std::uint64_t id = 0;
-        const std::string_view text = entry->d_name;
-        const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), id, 16);
-        if (problem == std::errc{} && end == text.data() + text.size() && std::string_view(ContainerName(id)).substr(3) == text) visit(id);
-      }
-      ::closedir(directory);
-    }
+    for (unsigned i = 0; i < fan_out; ++i) EFS_TRY(for_each_in(i, visit));
     return {};
   }
 
@@ -196,6 +180,31 @@ class Fsdax final : public Backend {
   }
 
  private:
+  // What has a container's name and is none (a directory, a pipe, a link), or lies in another one's directory, cannot be opened as one.
+  static bool is_container(int directory, unsigned number, const dirent& entry, std::uint64_t& id) {
+    const std::string_view text = entry.d_name;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), id, 16);
+    if (problem != std::errc{} || end != text.data() + text.size() || id % fan_out != number || std::string_view(ContainerName(id)).substr(3) != text) return false;
+    struct stat st {};
+    return entry.d_type == DT_REG || (entry.d_type == DT_UNKNOWN && ::fstatat(directory, entry.d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode));
+  }
+
+  Status for_each_in(unsigned number, const std::function<void(std::uint64_t id)>& visit) const {
+    std::array<char, 4> name{};
+    std::snprintf(name.data(), name.size(), "%02x", number);
+    const int fd = ::openat(options_.directory.get(), name.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR* directory = fd < 0 ? nullptr : ::fdopendir(fd);
+    if (directory == nullptr) return errno == ENOENT ? Status{} : fail_errno(std::string("container directory ") + name.data());
+    std::uint64_t id = 0;
+    errno = 0;
+    for (const dirent* entry = nullptr; (entry = ::readdir(directory)) != nullptr; errno = 0)
+      if (is_container(fd, number, *entry, id)) visit(id);
+    // What is not listed would be taken for lost.
+    const Status all = errno == 0 ? Status{} : fail_errno(std::string("container directory ") + name.data());
+    ::closedir(directory);
+    return all;
+  }
+
   using Cached = std::pair<std::uint64_t, std::shared_ptr<Container>>;
 
   bool counts_bytes() const { return options_.capacity && !options_.kernel_holds_capacity && options_.strict; }

@@ -177,13 +177,13 @@ Status Instance::open_filesystem(bool takeover) {
   if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
   made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir && store_.manifest.mount_dir == options_.config.mount_dir);
   note_merge_start();
-  if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_));
+  if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_, 0));
   const bool same_boot = !store_.left || store_.manifest.boot_id == image::boot_id();
   const auto& backends = options_.config.backends;
   std::vector<std::uint64_t> segment_sizes;
   for (const auto& backend : backends) segment_sizes.push_back(backend.segment_size);
   auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = options_.root_mode.value_or(root.st_mode & 07777), .uid = ::geteuid(), .gid = ::getegid(),
-                                                           .after_power_loss = !same_boot, .takeover = takeover, .instance = store_.instance,
+                                                           .after_power_loss = !same_boot, .takeover = takeover, .instance = store_.instance, .journal_to = store_.manifest.journal_to,
                                                            .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = segment_sizes.front(), .segment_sizes = segment_sizes, .place_of_new = placement_of(options_.config)});
   if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));
   filesystem_ = std::move(*filesystem);
@@ -194,7 +194,7 @@ Status Instance::open_filesystem(bool takeover) {
   if (!store_.left || takeover) return {};
   log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);
   // Only now: a manifest of this boot says that what power loss made doubtful has been dropped.
-  return write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_);
+  return write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_, filesystem_->durable_records());
 }
 
 void Instance::report_recovery() {
@@ -256,6 +256,7 @@ Status Instance::plan_and_stage_in() {
 // A successor does not read the lists again: they may have changed, and the PFS may hang.
 Status Instance::keep_listed(std::map<std::string, std::string> listed) {
   options_.config.listed = std::move(listed);
+  EFS_TRY(image::write_listed(store_.metadata.get(), options_.config.listed));
   return options_.config.listed.empty() ? Status{} : replace_file(options_.directory + "/listed", json_to_text(options_.config.listed), 0600);
 }
 

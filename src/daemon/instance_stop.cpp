@@ -160,7 +160,7 @@ Status Instance::leave_image(image::Left left) {
   if (const Status done = filesystem_->settle(); !done) log::warn("event=not_settled reason=\"{}\"", describe(done.error()));
   const Status synced = filesystem_->fsync_metadata();
   if (!synced) log::error("event=journal_not_synced reason=\"{}\"", describe(synced.error()));
-  const Status written = write_manifests(store_, options_.config, options_.directory, left, false);
+  const Status written = write_manifests(store_, options_.config, options_.directory, left, false, synced ? filesystem_->durable_records() : 0);
   if (!written) log::error("event=manifest_not_written reason=\"{}\"", describe(written.error()));
   if (!synced) return fail(synced.error().code, "the buffer stays in " + store_.path + ", but its journal could not be synced: " + describe(synced.error()));
   if (!written) return fail(written.error().code, "the buffer stays in " + store_.path + ", but that it was left on purpose could not be noted: " + describe(written.error()));

@@ -51,7 +51,8 @@ Result<Store> set_up_store(const SetUp& how);
 
 /// Writes what the store says of itself (src/image/manifest.hpp), there, in each backend and in the instance's directory.
 /// `in_use` writes the job file, too.
-Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, image::Left left, bool made_mount_dir);
+/// `journal_to`: the last record that is durable by now; 0: nothing is known.
+Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, image::Left left, bool made_mount_dir, std::uint64_t journal_to);
 
 /// Removes what set_up_store made in directories that were named.
 void remove_store(const Store& store);

@@ -69,7 +69,8 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
     scratch_.clear();
     encode(record, scratch_);
     if (!spare_memory_.fill() || !can_allocate(8192 + 4 * scratch_.size())) return fail(ENOMEM);
-    if (Status appended = journal_->append(request, scratch_, reserve); !appended) {
+    const std::uint64_t durable = backend_.durability() == Durability::volatile_memory ? 0 : durable_up_to();
+    if (Status appended = journal_->append(request, scratch_, reserve, durable); !appended) {
       if (appended.error().code == EIO) note_failed_append(appended.error());
       return appended;
     }
@@ -82,6 +83,17 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   if (!applied) log::error("event=apply_failed reason=\"{}\"", reason_of(applied.error()));
   compact_if_due();
   return applied;
+}
+
+// Elsewhere than behind a page cache each record survives what the store survives as soon as it is there.
+std::uint64_t Filesystem::durable_up_to() const {
+  if (!journal_ || broken_) return 0;
+  return backend_.durability() == Durability::page ? durable_.load() : journal_->sequence();
+}
+
+std::uint64_t Filesystem::durable_records() const {
+  ReadLock lock(mutex_);
+  return durable_up_to();
 }
 
 // Want of space, memory or descriptors passes. A medium that cannot be written to has perhaps lost what it was given before:

@@ -95,6 +95,7 @@ class Filesystem {
     bool read_only = false;         // a look at an image: nothing is changed, changes answer EROFS
     bool takeover = false;  // recovery for a mount that lives: the kernel knows inodes, and sends again what was not answered
     store::InstanceId instance = {};  // of the store: a journal of another one is refused, EUCLEAN
+    std::uint64_t journal_to = 0;     // the last record that the journal must have: one that ends before it is refused, EUCLEAN
     Rules rules = {};
     bool keeps_atime = false;  // noatime, or mounted read-only
     std::uint64_t segment_size = MappedFile::default_segment_size;  // bytes: see MappedFile
@@ -184,6 +185,8 @@ class Filesystem {
   Result<std::uint64_t> seek(std::uint64_t ino, std::uint64_t offset, int whence);
   Status fsync(std::uint64_t ino, bool data_only);
   Status fsync_metadata();
+  /// The last record of which is known that it survives whatever the store survives; 0: of none.
+  std::uint64_t durable_records() const;
   struct statvfs statfs();
 
   /// Housekeeping, from time to time and from one thread: group commit on a page-cache file system, space of removed files
@@ -230,6 +233,7 @@ class Filesystem {
   void note_failed_sync();
   /// The medium refused a record: read-only from now on.
   void note_failed_append(const Error& error) EFS_REQUIRES(mutex_);
+  std::uint64_t durable_up_to() const EFS_REQUIRES_SHARED(mutex_);
   /// Returns when what was replayed survives power loss, or when nothing will be changed any more.
   Status secure_journal() EFS_REQUIRES(mutex_);
   /// The line: the record is in the journal, then in the namespace; only then may it be answered. An error: nothing has

@@ -43,12 +43,12 @@ Status Filesystem::recover() {
 Status Filesystem::replay() {
   const auto carry_out = [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status { return replay_one(stored); };
   if (options_.read_only) {
-    auto end = store::Journal::scan(*medium_, journal_name, carry_out, options_.instance);
+    auto end = store::Journal::scan(*medium_, journal_name, carry_out, options_.instance, options_.journal_to);
     if (!end) return std::unexpected(end.error());
     recovery_.journal = *end;
     return {};
   }
-  auto journal = store::Journal::open(medium_, journal_name, carry_out, {.after_power_loss = options_.after_power_loss, .verify = options_.rules.stop_at_damage, .instance = options_.instance});
+  auto journal = store::Journal::open(medium_, journal_name, carry_out, {.after_power_loss = options_.after_power_loss, .verify = options_.rules.stop_at_damage, .instance = options_.instance, .complete_to = options_.journal_to});
   if (!journal) {
     if (journal.error().code == EIO) note_failed_sync();  // it may be the sync of what it cleared
     return std::unexpected(journal.error());
@@ -130,14 +130,16 @@ Status Filesystem::match_containers(const std::vector<std::uint64_t>& there) {
     if (!inode.is_regular() || (inode.nlink == 0 && inode.lookups == 0)) return;  // without a name: the next start frees it, where there was no memory to
     const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
     const bool lost = !std::binary_search(there.begin(), there.end(), inode.ino);
+    // An input comes again. What was brought out does not: without power loss somebody has removed its container.
+    const bool comes_again = has_copy && (options_.after_power_loss || !inode.extra->saved);
     // A clean file must be what the PFS has: after power loss only what was settled is known to be that.
-    if (has_copy && (lost || (options_.after_power_loss && !inode.settled && keeps))) doubtful.push_back(inode.ino);
+    if (lost ? comes_again : has_copy && options_.after_power_loss && !inode.settled && keeps) doubtful.push_back(inode.ino);
     else if (lost) missing.push_back(inode.ino);
     // After a failed sync nothing can say any more that they are on the medium.
     else if (has_copy && !inode.settled && keeps && !recovery_.sync_failed) unsettled_.push_back(inode.ino);
   });
+  EFS_TRY(fill_in(missing));  // or refuses, and then nothing is to be dropped
   EFS_TRY(drop_names(doubtful));
-  EFS_TRY(fill_in(missing));
   recovery_.unknown_containers = unknown.size();
   if (!journal_ || !options_.rules.free_unknown || unknown.empty()) return {};
   // Power loss may bring back what is removed here. So its number is nobody else's from now on; where the journal is full, it

@@ -48,17 +48,22 @@ class Check {
       auto record = fs::decode(stored.payload);
       if (!record) return std::unexpected(record.error());
       return names_.apply(*record);
-    }, manifest_.instance);
+    }, manifest_.instance, manifest_.journal_to);
     if (!end) return find(Severity::damage, "journal", describe(end.error())), false;
     report_.records = end->records;
     report_.journal_bytes = end->size;
     if (end->cut_short && !rebooted_) find(Severity::damage, "journal", "it is cut short: it ends at " + std::to_string(end->size) + " bytes, among its records");
+    const std::string behind = "behind record " + std::to_string(end->sequence) + " lies something that does not verify", good = "; the " + std::to_string(end->records) + " records before it are good";
     if (end->incomplete)
-      find(Severity::damage, "journal", "it ends at record " + std::to_string(end->sequence) + ", before the end of the snapshot with which it began: it is damaged or cut short; the " + std::to_string(end->records) + " records before that are good, and which files the others had nothing can tell");
+      find(Severity::damage, "journal", "it ends at record " + std::to_string(end->sequence) + ", and had all up to " + std::to_string(end->complete_to) + ": it is damaged, cut short, or older than its store; the " + std::to_string(end->records) + " records before that are good, and which files the others had nothing can tell");
+    else if (end->settled)
+      find(Severity::damage, "journal", behind + ", and good records follow, which were written when it had reached the medium: it was damaged" + good);
     else if (end->followed && !rebooted_)
-      find(Severity::damage, "journal", "behind record " + std::to_string(end->sequence) + " lies something that does not verify, and good records follow: it was damaged, or put together of parts; the " + std::to_string(end->records) + " records before it are good");
+      find(Severity::damage, "journal", behind + ", and good records follow: it was damaged, or put together of parts" + good);
+    else if (end->spoilt && !rebooted_)
+      find(Severity::damage, "journal", behind + ", and was whole once: a record that was damaged" + good);
     else if (end->torn)
-      find(Severity::leftover, "journal", "behind record " + std::to_string(end->sequence) + " lies something that does not verify: a record that power loss caught, or damage; the " + std::to_string(end->records) + " records before it are good");
+      find(Severity::leftover, "journal", behind + ": a record that power loss or a kill caught, or damage" + good);
     return true;
   }
 
@@ -112,7 +117,7 @@ class Check {
       if (!inode.is_regular() || inode.nlink == 0 || there.contains(inode.ino)) return;
       const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
       if (rebooted_ && has_copy) find(Severity::leftover, paths_[inode.ino], "a clean file without its container; the PFS has it, and a start brings it again");
-      else find(Severity::damage, paths_[inode.ino], "its container " + std::to_string(inode.ino) + " is missing");
+      else find(Severity::damage, paths_[inode.ino], "its container " + std::to_string(inode.ino) + (backends->backend->attributes(inode.ino) ? " is no regular file" : " is missing"));
     });
   }
 
@@ -122,8 +127,7 @@ class Check {
     if (!st) return find(Severity::damage, object, describe(st.error()));
     report_.bytes += static_cast<std::uint64_t>(st->st_blocks) * 512;
     const fs::Inode* inode = names_.find(id);
-    if (!S_ISREG(st->st_mode)) find(Severity::damage, object, "is no regular file");
-    else if (const auto [twin, first] = inodes_.try_emplace({st->st_dev, st->st_ino}, id); !first) find(Severity::damage, object, "is container " + std::to_string(twin->second) + " under another name: two files would share their content");
+    if (const auto [twin, first] = inodes_.try_emplace({st->st_dev, st->st_ino}, id); !first) find(Severity::damage, object, "is container " + std::to_string(twin->second) + " under another name: two files would share their content");
     else if (st->st_uid != store_.owner) find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
     else if (inode == nullptr && st->st_size == 0 && id < names_.next_unused()) ++made_ahead_;
     else if (inode == nullptr && id >= names_.next_unused() && !rebooted_)
@@ -196,7 +200,7 @@ Status repair_image(const std::string& path) {
   if (!manifest) return std::unexpected(manifest.error());
   auto backends = open_backends(*store, *manifest, false);
   if (!backends) return std::unexpected(backends.error());
-  auto filesystem = fs::Filesystem::open(*backends->backend, {.metadata_directory = store->metadata.get(), .after_power_loss = manifest->boot_id != boot_id(), .instance = manifest->instance});
+  auto filesystem = fs::Filesystem::open(*backends->backend, {.metadata_directory = store->metadata.get(), .after_power_loss = manifest->boot_id != boot_id(), .instance = manifest->instance, .journal_to = manifest->journal_to});
   return filesystem ? Status{} : std::unexpected(filesystem.error());
 }
 

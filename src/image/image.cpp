@@ -146,10 +146,13 @@ Result<UniqueFd> lock_store(const Directories& store, bool exclusive) {
 
 std::string what_is_missing(const Image& image) {
   const auto& met = image.filesystem->recovery();
-  if (met.journal.incomplete) return "the journal is damaged or cut short: it ends before the end of the snapshot with which it began";
+  if (met.journal.incomplete) return "the journal is damaged, cut short, or older than its store: it ends before records that it had";
+  const std::string last = std::to_string(met.journal.sequence);
+  if (met.journal.settled) return "the journal is damaged behind record " + last + ", which had reached the medium together with what followed";
   if (image.rebooted) return "";  // whatever else there is, power loss may have done
   if (met.journal.cut_short) return "the journal is cut short";
-  if (met.journal.followed) return "the journal is damaged behind record " + std::to_string(met.journal.sequence) + ", and good records follow that";
+  if (met.journal.followed) return "the journal is damaged behind record " + last + ", and good records follow that";
+  if (met.journal.spoilt) return "the last record of the journal, behind record " + last + ", is damaged";
   return met.not_the_last ? "the journal is not the last one of this store, or has lost its end: containers have numbers that it has not given" : "";
 }
 
@@ -173,7 +176,7 @@ Result<Image> open_image(const std::string& path) {
   if (!backends) return std::unexpected(backends.error());
   image.backend = std::move(backends->backend);
   image.missing = std::move(backends->missing);
-  auto filesystem = fs::Filesystem::open(*image.backend, {.metadata_directory = metadata, .after_power_loss = image.rebooted, .read_only = true, .instance = image.manifest.instance});
+  auto filesystem = fs::Filesystem::open(*image.backend, {.metadata_directory = metadata, .after_power_loss = image.rebooted, .read_only = true, .instance = image.manifest.instance, .journal_to = image.manifest.journal_to});
   if (!filesystem) return fail(filesystem.error().code, image.directories.path + ": " + describe(filesystem.error()));
   image.filesystem = std::move(*filesystem);
   return image;

@@ -16,14 +16,16 @@ namespace efs::image {
 namespace {
 
 constexpr const char* format = "efs-image-1";
+constexpr const char* listed_name = "listed";
 constexpr std::size_t largest = 4u << 20;  // bytes of a job file or manifest
+constexpr std::size_t largest_listed = std::size_t{1} << 30;  // a list may have millions of lines
 constexpr std::array left_names{"in-use", "kept", "unsaved", "salvaged", "over"};
 
-Result<std::string> read_text(int directory, const char* name) {
+Result<std::string> read_text(int directory, const char* name, std::size_t most = largest) {
   const UniqueFd fd(::openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd) return fail_errno(name);
   struct stat st {};
-  if (::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || static_cast<std::size_t>(st.st_size) > largest) return fail(EPROTO, std::string(name) + ": not a file of efs");
+  if (::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || static_cast<std::size_t>(st.st_size) > most) return fail(EPROTO, std::string(name) + ": not a file of efs");
   std::string text(static_cast<std::size_t>(st.st_size), '\0');
   const ssize_t n = ::pread(fd.get(), text.data(), text.size(), 0);
   if (n < 0) return fail_errno(name);
@@ -137,6 +139,7 @@ Result<Manifest> read_manifest(int directory) {
     m.node = json.value("node_number", 0U);
     m.nodes = json.value("nodes", 1U);
     m.merge_since = json.value("merge_since", Nanoseconds{0});
+    m.journal_to = json.value("journal_to", std::uint64_t{0});
     m.made_mount_dir = json.value("made_mount_dir", false);
     m.place = json.value("place", 0U);
     for (const auto& member : json.value("members", nlohmann::json::array())) m.members.push_back({.id = member.at("id"), .path = member.at("path"), .kind = member.at("kind")});
@@ -161,11 +164,17 @@ Status write_manifest(int directory, const Manifest& m) {
                             {"variables", m.circumstances.variables}, {"settings", m.circumstances.settings}, {"user", m.circumstances.user}, {"home", m.circumstances.home}, {"node", m.circumstances.node}};
   for (const auto& member : m.members) json["members"].push_back({{"id", member.id}, {"path", member.path}, {"kind", member.kind}});
   if (m.place != 0) json["place"] = m.place;
+  if (m.journal_to != 0) json["journal_to"] = m.journal_to;
   if (m.instance.known()) json["instance"] = store::to_string(m.instance);
   return write_in_turns(directory, manifest_name, json_to_text(json, 1) + "\n");
 }
 
 Status write_job_file(int directory, const std::string& text) { return write_text(directory, job_file_name, text); }
+
+Status write_listed(int directory, const std::map<std::string, std::string>& listed) {
+  if (!listed.empty()) return write_text(directory, listed_name, json_to_text(listed));
+  return ::unlinkat(directory, listed_name, 0) == 0 || errno == ENOENT ? Status{} : fail_errno(listed_name);
+}
 
 Result<config::JobConfig> job_of(int directory, const Manifest& m) {
   auto text = read_text(directory, job_file_name);
@@ -176,6 +185,12 @@ Result<config::JobConfig> job_of(int directory, const Manifest& m) {
   config->node = m.node;
   config->nodes = m.nodes;
   config->merge_since = m.merge_since;
+  if (const auto listed = read_text(directory, listed_name, largest_listed); listed || listed.error().code != ENOENT) {
+    const auto json = listed ? json_from_text(*listed) : nlohmann::json();
+    if (!json.is_object()) return fail(EPROTO, "the destinations of its lists (meta/" + std::string(listed_name) + "): damaged");
+    for (const auto& [place, source] : json.items())
+      if (source.is_string()) config->listed[place] = source.get<std::string>();
+  }
   return *config;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,7 @@ struct Manifest {
   store::InstanceId instance;  // of the store, which a later instance of the name goes on with
   std::string boot_id;   // of the machine when it was last in use: another one now means power loss or reboot
   Left left = Left::in_use;
+  std::uint64_t journal_to = 0;  // the journal's last record when this was written, durable by then: an older one is refused
   unsigned node = 0, nodes = 1;  // of the job's; and when it began, by the PFS's clock: stage/merge.hpp
   Nanoseconds merge_since = 0;
   bool made_mount_dir = false;  // by the instance, and to be removed by whoever ends it
@@ -64,7 +66,10 @@ Status write_manifest(int directory, const Manifest& manifest);
 /// The job file beside the manifest: `text`, likewise.
 Status write_job_file(int directory, const std::string& text);
 
-/// The job of the image, with the paths and the circumstances of the manifest.
+/// The destinations of the job's lists (JobConfig::listed) beside it, likewise; none: no file.
+Status write_listed(int directory, const std::map<std::string, std::string>& listed);
+
+/// The job of the image, with the paths and the circumstances of the manifest, and the destinations of its lists.
 Result<config::JobConfig> job_of(int directory, const Manifest& manifest);
 
 }  // namespace efs::image

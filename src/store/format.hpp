@@ -30,7 +30,7 @@ static_assert(std::endian::native == std::endian::little, "the medium is little-
 
 struct RecordHeader {
   std::uint32_t length;    // of the payload; 0: no record here; end_of_chunk: go on in the next chunk
-  std::uint32_t unused;
+  std::uint32_t unsettled; // all records up to `sequence` minus this survived power loss when it was appended; 0: not known
   std::uint64_t sequence;
   std::uint64_t request;
   std::uint64_t checksum;  // XXH3 of the 24 bytes before it, then of the payload

@@ -99,6 +99,7 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
   journal.file_ = std::move(*file);
   EFS_TRY(journal.read_header());
   EFS_TRY(journal.refuse_other(options.instance));
+  journal.end_.complete_to = std::max(journal.end_.complete_to, options.complete_to);
   if (journal.end_.cut_short && !options.after_power_loss) return journal.refuse_cut();
   if (journal.end_.cut_short) EFS_TRY(journal.grow(whole_chunks(journal.end_.size)));
   EFS_TRY(journal.map_chunk(0));
@@ -120,10 +121,15 @@ Status Journal::refuse_other(const InstanceId& instance) const {
 Status Journal::refuse_damage(bool after_power_loss) const {
   const std::string last = std::to_string(end_.sequence);
   if (end_.incomplete)
-    return fail(EUCLEAN, "journal " + name_ + ": it ends at record " + last + " and " + (end_.complete_to == unfinished ? "was never finished" : "had all up to " + std::to_string(end_.complete_to) + " when it was written") +
-                             ": it is damaged or cut short, and nothing can tell what is missing; nothing is removed. efs salvage brings out what is left");
+    return fail(EUCLEAN, "journal " + name_ + ": it ends at record " + last + " and " + (end_.complete_to == unfinished ? "was never finished" : "had all up to " + std::to_string(end_.complete_to)) +
+                             ": it is damaged, cut short, or older than its store, and nothing can tell what is missing; nothing is removed. efs salvage brings out what is left");
+  if (end_.settled)
+    return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last + ", which had reached the medium together with what followed it: no power loss explains that; nothing is removed. efs salvage brings out what was there before");
+  if (end_.cut_short && !after_power_loss) return refuse_cut();
   if (end_.followed && !after_power_loss)
     return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last + ", and good records follow; nothing of them is removed. efs salvage brings out what was there before them");
+  if (end_.spoilt && !after_power_loss)
+    return fail(EUCLEAN, "journal " + name_ + ": its last record, behind record " + last + ", is damaged: it was whole once; nothing is removed. efs salvage brings out what was there before it");
   return {};
 }
 
@@ -131,7 +137,7 @@ std::unexpected<Error> Journal::refuse_cut() const {
   return fail(EUCLEAN, "journal " + name_ + ": it is cut short, at " + std::to_string(end_.size) + " bytes, and what is missing nothing can tell; nothing of it is removed. efs salvage brings out what is left");
 }
 
-Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay, const InstanceId& instance) {
+Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay, const InstanceId& instance, std::uint64_t complete_to) {
   Journal journal;
   journal.name_ = name;
   auto file = medium.open(name, true);
@@ -139,6 +145,7 @@ Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const R
   journal.file_ = std::move(*file);
   EFS_TRY(journal.read_header());
   EFS_TRY(journal.refuse_other(instance));
+  journal.end_.complete_to = std::max(journal.end_.complete_to, complete_to);
   journal.allocated_ = whole_chunks(journal.end_.size);
   EFS_TRY(journal.replay_all(replay));
   return journal.end_;
@@ -192,6 +199,7 @@ Status Journal::replay_all(const Replay& replay, bool verify) {
       tail += journal_chunk - within;
       continue;
     }
+    end_.spoilt = header.length != 0;
     if (header.length == 0 || header.length > max_payload || within + record_size(header.length) > journal_chunk) break;
     const std::span payload(chunk_ + within + sizeof header, header.length);
     // R2: the first record that does not verify is the end, also when it looks like one of ours.
@@ -199,43 +207,51 @@ Status Journal::replay_all(const Replay& replay, bool verify) {
     if (const Status done = replay(Record{header.sequence, header.request, payload}); !done)
       return fail(done.error().code, "journal " + name_ + ", record " + std::to_string(header.sequence) + ": " + describe(done.error()));
     sequence_ = header.sequence;
+    end_.spoilt = false;
     ++end_.records;
     tail += record_size(header.length);
   }
   end_.sequence = sequence_;
   end_.incomplete = sequence_ < end_.complete_to;
+  // A chunk is there before the last one is full.
+  end_.cut_short = end_.cut_short || tail + sizeof(RecordHeader) > allocated_;
   return look_behind_tail();
 }
 
-// Where only the last record is not whole, no good one follows. In a later chunk the first place is enough: there one begins, if
-// any does.
+// Where only the last record is not whole, no good one follows. In a later chunk they are looked for from its head on: there one
+// begins, if any does.
 Status Journal::look_behind_tail() {
   const std::uint64_t index = end_.tail / journal_chunk, within = end_.tail % journal_chunk;
-  for (std::uint64_t later = index + 1; later * journal_chunk < allocated_ && !end_.followed; ++later) {
+  for (std::uint64_t later = index + 1; later * journal_chunk < allocated_ && !end_.settled; ++later) {
     EFS_TRY(map_chunk(later));
-    end_.followed = is_later_record(0);
+    for (std::uint64_t at = 0, size = 0; (size = later_record(at)) != 0;) at += size;
   }
   if (end_.tail < allocated_) {
     if (index != chunk_index_) EFS_TRY(map_chunk(index));
     end_.torn = !all_zero({chunk_ + within, journal_chunk - within});
   }
-  for (std::uint64_t at = within; end_.torn && !end_.followed && at + sizeof(RecordHeader) <= journal_chunk; at += record_alignment) end_.followed = is_later_record(at);
+  for (std::uint64_t at = within; end_.torn && !end_.settled && at + sizeof(RecordHeader) <= journal_chunk;) at += std::max(later_record(at), record_alignment);
   end_.torn = end_.torn || end_.followed;
   return {};
 }
 
-// Is a good record there, in the mapped chunk, that is newer than the last one that was replayed?
-bool Journal::is_later_record(std::uint64_t within) {
+// Is a good record there, in the mapped chunk, that is newer than the last one that was replayed? What it takes, or 0.
+std::uint64_t Journal::later_record(std::uint64_t within) {
+  if (within + sizeof(RecordHeader) > journal_chunk) return 0;
   RecordHeader header{};
   std::memcpy(&header, chunk_ + within, sizeof header);
-  if (header.sequence <= sequence_ || header.length == 0 || header.length > max_payload || within + record_size(header.length) > journal_chunk) return false;
-  return header.checksum == record_checksum(header, std::span(chunk_ + within + sizeof header, header.length), scratch_);
+  const bool may_be_one = header.sequence > sequence_ && header.sequence - sequence_ <= allocated_ / sizeof(RecordHeader);
+  if (!may_be_one || header.length == 0 || header.length > max_payload || within + record_size(header.length) > journal_chunk) return 0;
+  if (header.checksum != record_checksum(header, std::span(chunk_ + within + sizeof header, header.length), scratch_)) return 0;
+  end_.followed = true;
+  end_.settled = end_.settled || (header.unsettled != 0 && header.sequence > sequence_ + header.unsettled);
+  return record_size(header.length);
 }
 
 // The record that comes next takes the sequence of the one that did not verify; what is left of the records behind
 // that one would fit behind it.
 Status Journal::clear_behind_tail() {
-  const std::uint64_t end_of_tail = std::max(whole_chunks(end_.tail), journal_chunk);
+  const std::uint64_t end_of_tail = whole_chunks(end_.tail + sizeof(RecordHeader));
   if (allocated_ > end_of_tail) {
     EFS_TRY(file_->cut(end_of_tail));
     EFS_TRY(file_->sync());
@@ -276,7 +292,7 @@ Status Journal::set_reserve(std::uint64_t bytes) {
   return grow(end_.tail + reserved_ + reserved_ / 64 + 4096);
 }
 
-Status Journal::append(std::uint64_t request, std::span<const std::byte> payload, std::int64_t reserve) {
+Status Journal::append(std::uint64_t request, std::span<const std::byte> payload, std::int64_t reserve, std::uint64_t durable) {
   if (payload.empty() || payload.size() > max_payload) return fail(EINVAL, "journal record of " + std::to_string(payload.size()) + " bytes");
   const std::uint64_t size = record_size(payload.size());
   std::uint64_t at = end_.tail;
@@ -287,7 +303,7 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
   // Only a record that returns at least what it takes may live on the reserve.
   const bool gives_back = reserve < 0 && static_cast<std::uint64_t>(-reserve) >= size;
   // 1/64 more than the reserve: what is lost at the ends of chunks when the reserve is used up.
-  const std::uint64_t wanted = at + size + (gives_back ? 0 : reserved + reserved / 64 + 4096);
+  const std::uint64_t wanted = at + size + (gives_back ? sizeof(RecordHeader) : reserved + reserved / 64 + 4096);
   EFS_TRY(grow(wanted));
   if (next_chunk && left >= sizeof(RecordHeader)) {
     const std::uint32_t mark = end_of_chunk;
@@ -295,12 +311,16 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
     put(bytes_of(mark), end_.tail);
   }
   if (at / journal_chunk != chunk_index_ || chunk_ == nullptr) EFS_TRY(map_chunk(at / journal_chunk));
-  RecordHeader header{.length = static_cast<std::uint32_t>(payload.size()), .unused = 0, .sequence = sequence_ + 1, .request = request, .checksum = 0};
+  const std::uint64_t unsettled = durable == 0 ? 0 : sequence_ + 1 - durable;
+  RecordHeader header{.length = static_cast<std::uint32_t>(payload.size()), .unsettled = unsettled > UINT32_MAX ? 0 : static_cast<std::uint32_t>(unsettled), .sequence = sequence_ + 1, .request = request, .checksum = 0};
   header.checksum = record_checksum(header, payload, scratch_);
   const auto head = bytes_of(header);
   scratch_.assign(head.begin(), head.end());
   scratch_.insert(scratch_.end(), payload.begin(), payload.end());
-  put(scratch_, at);
+  // The length last: who dies meanwhile leaves none, and so what has one was whole.
+  constexpr std::size_t first = offsetof(RecordHeader, sequence);
+  put(std::span(scratch_).subspan(first), at + first);
+  put(std::span(scratch_).first(first), at);
   if (!batch_) file_->drain();
   end_.tail = at + size;
   reserved_ = reserved;

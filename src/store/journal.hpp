@@ -33,16 +33,19 @@ struct ReplayEnd {
   std::uint64_t size = 0;       // bytes of the file
   bool torn = false;            // something is behind the last good record: a store that power loss caught, or damage
   InstanceId instance;          // whose it is, by its own word
-  std::uint64_t complete_to = 0;  // the last record that was in it when it got its name
+  std::uint64_t complete_to = 0;  // the last record that was in it when it got its name, or when the store was left
   bool incomplete = false;      // it ends before that: neither a death nor power loss leaves that
   bool followed = false;        // torn, and good records lie behind that: no death of ours leaves that, power loss may
-  bool cut_short = false;       // the file ends within a chunk that has records: no death of ours leaves that either
+  bool spoilt = false;          // what does not verify has a length, which is stored last: no death of ours leaves that, power loss may
+  bool settled = false;         // followed, and what does not verify had survived power loss before those records were: nothing leaves that
+  bool cut_short = false;       // the file ends within a chunk that has records, or where another one is to follow: nor does one leave that
 };
 
 struct JournalOptions {
   bool after_power_loss = true;  // else what no death of ours leaves is damage
   bool verify = true;            // false breaks R2, for the crash tests: checksums are not looked at
   InstanceId instance;           // of the store: a journal of another one is refused
+  std::uint64_t complete_to = 0; // the last record that was durable when the store was left: one that ends before it is refused
 };
 
 /// Not thread-safe: the caller's namespace lock orders appends (and so the sequence).
@@ -57,18 +60,18 @@ class Journal {
   /// not (rule R2). What lies behind that is cleared, durably, before this returns: a record of before must never
   /// verify behind one of after. A snapshot that was not finished is removed. Appends continue there, without a
   /// reserve until set_reserve(). EPROTO with a text where the header is not ours or `replay` refuses a record. EUCLEAN where the
-  /// journal is another instance's, ends before it is complete, or is cut short, or good records follow what does not verify, and no
+  /// journal is another instance's, ends before it is complete, or is cut short, or what does not verify was whole once, and no
   /// power loss can explain that: then nothing is changed.
   static Result<Journal> open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, const JournalOptions& options = {});
 
   /// The same without changing a byte; damage is told in the answer.
-  static Result<ReplayEnd> scan(Medium& medium, const std::string& name, const Replay& replay, const InstanceId& instance = {});
+  static Result<ReplayEnd> scan(Medium& medium, const std::string& name, const Replay& replay, const InstanceId& instance = {}, std::uint64_t complete_to = 0);
 
   /// Appends and, on persistent memory, persists: when it returns the record survives what the store survives.
   /// `reserve` changes what is kept back for later releases: a record that creates a name passes what its removal
   /// will need, a removal passes the negative. A record that releases never fails for want of space.
-  /// ENOSPC: nothing was appended.
-  Status append(std::uint64_t request, std::span<const std::byte> payload, std::int64_t reserve);
+  /// ENOSPC: nothing was appended. `durable`: as far as is known, all records up to that one survive power loss; 0: nothing is known.
+  Status append(std::uint64_t request, std::span<const std::byte> payload, std::int64_t reserve, std::uint64_t durable = 0);
 
   /// What is kept back from now on, allocated on return. ENOSPC: as much as there is.
   Status set_reserve(std::uint64_t bytes);
@@ -114,7 +117,7 @@ class Journal {
   std::unexpected<Error> refuse_cut() const;
   Result<bool> ends_in_records();
   Status look_behind_tail();
-  bool is_later_record(std::uint64_t within);
+  std::uint64_t later_record(std::uint64_t within);
   Status clear_behind_tail();
 
   std::shared_ptr<Medium> medium_;

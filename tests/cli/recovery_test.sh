@@ -300,6 +300,23 @@ started "$JOB"; echo two >>"$MNT/input/a"
 check 'a second round is no conflict' "$EFS" stop inplace
 check 'and has both changes' bash -c "printf 'alpha\none\ntwo\n' | cmp - $PFS/input/a"
 
+# A stage-out in place that is killed leaves partials among the inputs: the next start takes none for one.
+CAPACITY='256 MiB' fresh halves "$PERSISTENT"
+for i in $(seq 1 40); do head -c 500000 /dev/urandom >"$PFS/input/h$i"; done
+sed -i "s|results-dir: .*|in-place: true\n  max-rate: 20 MB/s|" "$JOB"
+started "$JOB"
+for i in $(seq 1 40); do head -c 500000 /dev/urandom >"$MNT/input/h$i"; done
+sums=$(cd "$MNT/input" && cksum h? h??)
+"$EFS" stop halves >/dev/null 2>&1 & stopper=$!; pids+=("$stopper")
+check 'a stage-out in place that is under way' await 20 compgen -G "$PFS/input/*.efs-partial"
+kill_both halves; wait "$stopper" 2>/dev/null; pids=()
+check 'killed, it leaves partials' compgen -G "$PFS/input/*.efs-partial"
+started --set "max-rate=100 GB/s" "$JOB"
+check_not 'which are on no mount' compgen -G "$MNT/input/*.efs-partial"
+check 'stop' "$EFS" stop halves
+check 'every byte is back' test "$(cd "$PFS/input" && cksum h? h??)" = "$sums"
+check_not 'and no partial is left' compgen -G "$PFS/input/*.efs-partial"
+
 # --- deadline ---
 CAPACITY='512 MiB' fresh late 'resources: [ [ path: input ] ]' 'outputs: [ [ path: first, flags: persistent ], [ path: "**", flags: persistent ] ]'
 check_exit 'a job file with an order of outputs' 0 'good' "$EFS" check "$JOB"
@@ -414,6 +431,7 @@ cp "$S/journal" "$store/meta/journal"
 mv "$store/meta/journal" "$S/journal-aside"
 check_exit 'containers without a journal' 1 'containers of an earlier instance, whose journal is not there' "$EFS" start "$JOB"
 check 'are not begun anew with' bash -c "[ ! -e '$store/meta/journal' ] && grep -rqlx result '$store/data'"
+check_exit 'clean does not take them for nothing' 1 'damaged is not removed: [0-9]+ containers with content.*journal.*efs clean --force damaged' "$EFS" clean damaged
 mv "$S/journal-aside" "$store/meta/journal"
 python3 - "$store/meta/journal" <<'PY'
 import sys
@@ -428,7 +446,52 @@ check_exit 'nor does clean without a name' 1 'damaged is not removed' "$EFS" cle
 cp "$S/journal" "$store/meta/journal"
 started "$JOB"
 check 'with the journal back it goes on' worked "$MNT"
+kill_both damaged
+: >"$store/meta/removed"
+started "$JOB"
+check 'the mark of a removal counts without a journal only' worked "$MNT"
+rm "$store/meta/removed"
+cp "$store/meta/journal" "$S/journal"
+echo last >"$MNT/last"
+check 'stop --keep' "$EFS" stop --keep damaged
+cp "$store/meta/journal" "$S/journal-kept"; cp "$S/journal" "$store/meta/journal"
+check_exit 'a journal older than that of the stop' 1 'damage: journal: it ends at record .*older than its store' "$EFS" check-image damaged
+check_exit 'is no start' 1 'it ends at record .*older than its store' "$EFS" start "$JOB"
+check 'and nothing was removed' grep -rqx last "$store/data"
+check_exit 'a salvage does not call that all' 3 'ends before records that it had' "$EFS" salvage damaged
+cp "$S/journal-kept" "$store/meta/journal"
+container=$(grep -rlx last "$store/data" | head -n 1)
+mv "$container" "$S/kept-aside"; mkfifo "$container"
+check_exit 'a pipe in the place of a container is damage' 1 'damage: last: its container .* is no regular file' "$EFS" check-image damaged
+check_exit 'and no start' 1 'contents of 1 files are gone.*of last' "$EFS" start "$JOB"
+rm "$container"; mv "$S/kept-aside" "$container"
+started "$JOB"
+check 'with the last one it goes on' grep -qx last "$MNT/last"
 check 'stop' "$EFS" stop damaged
+
+# --- a restart of the machine is no reason for damage of what had been synced ---
+fresh older "$PERSISTENT"
+mkdir "$S/older/store"
+job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/older/store ] ]"
+started "$JOB"; work
+sync "$MNT/result"; echo more >"$MNT/more"
+kill_both older
+store=$S/older/store/efs-0-older
+sed 's/"boot_id": "[^"]*"/"boot_id": "another"/' -i "$store/meta/instance.json"
+cp "$store/meta/journal" "$S/journal"
+python3 - "$store/meta/journal" <<'PY'
+import sys
+with open(sys.argv[1], "r+b") as file:
+    at = file.read().index(b"hard"); file.seek(at); file.write(b"H")
+PY
+check_exit 'damage of what was synced, after a restart' 1 'damage: journal: .*had reached the medium' "$EFS" check-image "$store"
+check_exit 'is no start' 1 'had reached the medium' "$EFS" start "$JOB"
+check 'and nothing was removed' grep -rqx more "$store/data"
+check_exit 'a salvage does not call it all' 3 'had reached the medium' "$EFS" salvage older
+cp "$S/journal" "$store/meta/journal"
+started "$JOB"
+check 'with the journal as it was it goes on' worked "$MNT"
+check 'stop' "$EFS" stop older
 
 # --- parts of another instance's: nothing but what they say of themselves tells them apart ---
 fresh other; started "$JOB"; work; kill_both other

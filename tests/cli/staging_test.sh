@@ -307,6 +307,7 @@ if kernel_has_it; then
   check_exit 'placed: a successor knows it, too' 0 "staged in from $PFS/one" "$EFS" explain "$MNT/first"
   check 'placed: and loads from there' "$EFS" load -w --replace "$MNT/elsewhere/late"
 else skip 'placed: a successor knows it, too' 'takeover needs Linux 6.9'; fi
+check 'placed: and the store, for a salvage' json "$(cat "$EFS_RUNTIME_DIR/placed/store/meta/listed")" 'd["first"] == "one"'
 echo changed >>"$MNT/first"; echo new >"$MNT/elsewhere/deep"
 check 'placed: stop' "$EFS" stop placed
 check 'placed: results have the names of the mount' test "$(cat "$OUT/first" "$OUT/elsewhere/deep" | tr '\n' ' ')" = 'one changed new '

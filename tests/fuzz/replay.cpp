@@ -60,7 +60,7 @@ std::vector<std::byte> journal_of(std::span<const std::byte> input) {
   for (std::uint64_t sequence = 1; input.size() > 1; ++sequence) {
     const std::size_t length = std::min<std::size_t>(std::to_integer<std::size_t>(input[0]) + 1, input.size() - 1);
     const auto payload = input.subspan(1, length);
-    store::RecordHeader record{.length = static_cast<std::uint32_t>(length), .unused = 0, .sequence = sequence, .request = 0, .checksum = 0};
+    store::RecordHeader record{.length = static_cast<std::uint32_t>(length), .unsettled = 0, .sequence = sequence, .request = 0, .checksum = 0};
     Checksum sum;
     sum.update({reinterpret_cast<const std::byte*>(&record), offsetof(store::RecordHeader, checksum)});
     sum.update(payload);

@@ -109,6 +109,27 @@ TEST_CASE("a container that is missing is told by check-image and salvage, and n
   CHECK(has(started.filesystem.error().what, "d/big"));
 }
 
+TEST_CASE("a container that is missing: of an input the file comes again, of what was brought out it is no start", "[image][containers]") {
+  const DeadImage dead;
+  stdfs::remove(dead.container("input/clean"));
+  {
+    const Started started(dead);
+    REQUIRE(started.filesystem);
+    CHECK((*started.filesystem)->recovery().dropped == std::vector<std::string>{"input/clean"});
+  }
+  stdfs::remove(dead.container("saved"));
+  CHECK(has(damage_in(dead), "saved: its container"));
+  {
+    const Started started(dead);
+    REQUIRE_FALSE(started.filesystem);
+    CHECK(started.filesystem.error().code == EUCLEAN);
+    CHECK(has(started.filesystem.error().what, "of saved"));
+  }
+  const Started after(dead, true);
+  REQUIRE(after.filesystem);
+  CHECK((*after.filesystem)->recovery().dropped == std::vector<std::string>{"saved"});
+}
+
 TEST_CASE("after power loss what lost its container is empty, and known as such while it is", "[image][containers]") {
   const DeadImage dead;
   stdfs::remove(dead.container("d/big"));
@@ -217,7 +238,7 @@ TEST_CASE("of a snapshot that is cut short a salvage brings out what is left, an
   const std::size_t records = header.complete_to - header.first_sequence + 1;
   REQUIRE(records > 10);
   write_over(dead.journal(), test::cut_at(whole, at[records - 1], false));
-  CHECK(has(damage_in(dead), "before the end of the snapshot with which it began"));
+  CHECK(has(damage_in(dead), "it ends at record "));
   CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict == stage::Verdict::partial);
@@ -227,15 +248,30 @@ TEST_CASE("of a snapshot that is cut short a salvage brings out what is left, an
   CHECK(test::text_of(dead.results() + "/linked") == "with two names");
 }
 
-TEST_CASE("the last record twice, or half of one behind it, is what a death may leave", "[image][journal]") {
+TEST_CASE("what a death may leave behind the last record is left out, and what was a whole one is damage", "[image][journal]") {
   const DeadImage dead;
   const std::string whole = test::text_of(dead.journal());
   const auto at = record_offsets(whole);
   std::string bad = whole;
   const std::string last = whole.substr(at[at.size() - 2], at.back() - at[at.size() - 2]);
-  SECTION("twice") { bad.replace(at.back(), last.size(), last); }
-  SECTION("half of one") { bad.replace(at.back(), last.size() / 2, last.substr(0, last.size() / 2)); }
+  bool whole_once = true;
+  SECTION("the last one twice") { bad.replace(at.back(), last.size(), last); }
+  SECTION("the head of one") { bad.replace(at.back(), last.size() / 2, last.substr(0, last.size() / 2)); }
+  SECTION("one without its length, which is stored last") {
+    bad.replace(at.back() + 8, last.size() / 2, last.substr(8, last.size() / 2));
+    whole_once = false;
+  }
   write_over(dead.journal(), bad);
+  if (whole_once) {
+    CHECK(has(damage_in(dead), "and was whole once"));
+    CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
+    CHECK(brought_out(dead).verdict != stage::Verdict::complete);
+    const Started refused(dead);
+    REQUIRE_FALSE(refused.filesystem);
+    CHECK(refused.filesystem.error().code == EUCLEAN);
+    CHECK(Started(dead, true).filesystem);
+    return;
+  }
   CHECK(damage_in(dead) == "");
   CHECK(has(findings(dead, Severity::leftover), "journal: behind record"));
   CHECK(brought_out(dead).verdict == stage::Verdict::complete);

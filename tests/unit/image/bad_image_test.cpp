@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -51,6 +52,8 @@ std::string names_of(Filesystem& filesystem) {
   return text;
 }
 
+std::string content_of(std::uint64_t ino) { return "content of " + std::to_string(ino) + "\n"; }
+
 // A store with some history; every state that its names were in.
 std::set<std::string> write_history(const Store& store, std::uint64_t smallest_compaction = 8U << 20U) {
   auto backend = backend_of(store);
@@ -60,6 +63,8 @@ std::set<std::string> write_history(const Store& store, std::uint64_t smallest_c
   const auto make = [&](std::uint64_t parent, const std::string& name, mode_t mode) {
     auto made = filesystem->make_node({}, parent, name, mode, 0);
     REQUIRE(made);
+    const std::string content = content_of(made->ino);
+    if (S_ISREG(mode)) REQUIRE(filesystem->write({}, made->ino, std::as_bytes(std::span(content)), 0));
     (void)filesystem->forget(made->ino, 1);
     states.insert(names_of(*filesystem));
     return made->ino;
@@ -234,6 +239,107 @@ TEST_CASE("a damaged snapshot is refused, or recovered up to the damage", "[imag
   });
   CHECK(met.refused > 0);
   CHECK(met.recovered > 15);
+}
+
+namespace {
+
+// The numbers of the files that a file system names, and the bytes of each.
+std::map<std::uint64_t, std::string> contents(Filesystem& filesystem) {
+  std::map<std::uint64_t, std::string> all;
+  const auto items = fs::Staging(filesystem).walk();
+  REQUIRE(items);
+  for (const auto& item : *items) {
+    if (!S_ISREG(item.attributes.st_mode)) continue;
+    std::array<std::byte, 100> bytes{};
+    const auto read = filesystem.read(item.ino, bytes, 0);
+    REQUIRE(read);
+    all[item.ino] = {reinterpret_cast<const char*>(bytes.data()), *read};
+  }
+  return all;
+}
+
+std::string container_of(const Store& store, std::uint64_t ino) {
+  char name[32];
+  std::snprintf(name, sizeof name, "/%02llx/%016llx", static_cast<unsigned long long>(ino % 256), static_cast<unsigned long long>(ino));
+  return store.data + name;
+}
+
+std::set<std::uint64_t> containers_in(const Store& store) {
+  std::set<std::uint64_t> all;
+  REQUIRE(backend_of(store, true)->for_each([&](std::uint64_t id) { all.insert(id); }));
+  return all;
+}
+
+// Damages the journal at random and goes on with it. Refused: nothing is changed. Recovered: what is named has its content, and no file of the
+// undamaged journal has lost its container; but where nothing is left that could tell of a later record, or power loss may have been it.
+void go_on_with_damaged(const Store& store, const std::set<std::string>& states, bool after_power_loss, int rounds) {
+  const auto seed = test::seed();
+  INFO("EFS_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  const std::string whole = read_all(store.journal());
+  UniqueFd meta(::open(store.meta.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::map<std::uint64_t, std::string> all;
+  {
+    auto backend = backend_of(store, true);
+    all = contents(**Filesystem::open(*backend, {.metadata_directory = meta.get(), .read_only = true}));
+  }
+  REQUIRE(all.size() > 20);
+  for (const auto& [ino, content] : all) REQUIRE(content == content_of(ino));
+  const auto there = containers_in(store);
+  Met met;
+  for (int i = 0; i < rounds; ++i) {
+    std::string what;
+    const std::string bad = damage(whole, random, what);
+    INFO("round " << i << ": " << what);
+    std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << bad;
+    bool end_is_gone = after_power_loss;
+    {
+      auto backend = backend_of(store);
+      auto opened = Filesystem::open(*backend, {.metadata_directory = meta.get(), .smallest_compaction = 1U << 30U, .after_power_loss = after_power_loss});
+      if (!opened) {
+        ++met.refused;
+        CHECK_FALSE(describe(opened.error()).empty());
+        if (!after_power_loss) CHECK(read_all(store.journal()) == bad);
+        CHECK(containers_in(store) == there);
+        continue;
+      }
+      ++met.recovered;
+      if (!states.empty()) CHECK((states.contains(names_of(**opened)) || !(*opened)->recovery().emptied.empty()));
+      for (const auto& [ino, content] : contents(**opened)) CHECK((content == content_of(ino) || (after_power_loss && content.empty())));
+      const auto tail = (*opened)->recovery().journal.tail;
+      end_is_gone = end_is_gone || (tail + 4 <= bad.size() && bad.compare(tail, 4, std::string(4, '\0')) == 0 && tail < used_bytes(whole));
+    }
+    const auto now = containers_in(store);
+    for (const auto& [ino, content] : all) {
+      if (!now.contains(ino)) CHECK(end_is_gone);
+      std::ofstream(container_of(store, ino), std::ios::binary | std::ios::trunc) << content;  // for the next round
+    }
+    for (const auto ino : now)
+      if (!all.contains(ino)) std::filesystem::remove(container_of(store, ino));
+    for (const auto ino : there)
+      if (!all.contains(ino)) std::ofstream(container_of(store, ino), std::ios::binary | std::ios::app);
+  }
+  CHECK(met.refused > (after_power_loss ? rounds / 20 : rounds / 2));
+  if (after_power_loss) CHECK(met.recovered > rounds / 3);
+}
+
+}  // namespace
+
+TEST_CASE("a damaged journal that is gone on with is refused, or no file that it names is lost", "[image]") {
+  for (const bool after_power_loss : {false, true}) {
+    const Store store;
+    const auto states = write_history(store);
+    go_on_with_damaged(store, states, after_power_loss, 150);
+  }
+}
+
+TEST_CASE("a damaged snapshot that is gone on with is refused, or no file that it names is lost", "[image]") {
+  for (const bool after_power_loss : {false, true}) {
+    const Store store;
+    (void)write_history(store, 12'000);
+    REQUIRE(test::header_of(read_all(store.journal())).first_sequence > 1);
+    go_on_with_damaged(store, {}, after_power_loss, 60);
+  }
 }
 
 // Every record that is left verifies, and what the others had would look like containers that nobody knows.

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/unique_fd.hpp"
+#include "support/dead_image.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -31,10 +32,12 @@ TEST_CASE("a manifest is written over the spare one, which is as large", "[image
     for (const auto left : {image::Left::unsaved, image::Left::salvaged, image::Left::kept, image::Left::kept, image::Left::in_use}) {
       manifest.left = left;
       manifest.made_mount_dir = !manifest.made_mount_dir;
+      manifest.journal_to = UINT64_MAX;
       REQUIRE(image::write_manifest(directory.get(), manifest));
       const auto read = image::read_manifest(directory.get());
       REQUIRE(read);
       CHECK(read->left == left);
+      CHECK(read->journal_to == manifest.journal_to);
       CHECK(read->root_dir == manifest.root_dir);
       const auto now = stat_of("instance.json");
       CHECK((now.st_ino == first.st_ino || now.st_ino == spare.st_ino));
@@ -67,6 +70,27 @@ TEST_CASE("a manifest keeps paths that are not UTF-8", "[image]") {
   CHECK(read->job_file == manifest.job_file);
   CHECK(read->members.at(0).path == manifest.members.at(0).path);
   CHECK(read->circumstances.variables == manifest.circumstances.variables);
+}
+
+TEST_CASE("the destinations of a job's lists are kept with its job file", "[image]") {
+  const test::DeadImage dead;
+  const UniqueFd directory = dead.open_meta();
+  const auto manifest = image::read_manifest(directory.get()).value();
+  const auto listed = [&] {
+    const auto job = image::job_of(directory.get(), manifest);
+    REQUIRE(job);
+    return job->listed;
+  };
+  CHECK(listed().empty());
+  const std::map<std::string, std::string> some{{"there", "from/here"}, {"name that is no text \xff", "two words"}};
+  REQUIRE(image::write_listed(directory.get(), some));
+  CHECK(listed() == some);
+  test::DeadImage::put(dead.store() + "/meta/listed", "{");
+  const auto damaged = image::job_of(directory.get(), manifest);
+  REQUIRE_FALSE(damaged);
+  CHECK(damaged.error().what.find("lists") != std::string::npos);
+  REQUIRE(image::write_listed(directory.get(), {}));
+  CHECK(listed().empty());
 }
 
 TEST_CASE("what lies in the place of the spare manifest is not followed, nor shared", "[image]") {

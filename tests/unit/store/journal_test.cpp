@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <fstream>
 #include <functional>
 
@@ -296,7 +297,7 @@ TEST_CASE("a journal that ends among its records is refused, unless power may ha
   const auto ends = write_chunks(medium, 1);
   const std::string path = directory.path() + "/j", whole = content(path);
   const auto nothing = [](const Record&) -> Status { return {}; };
-  for (const std::size_t left : {std::size_t{1000}, ends[0].last, ends[0].last + 10, efs::store::journal_chunk + 40, efs::store::journal_chunk + 50'000}) {
+  for (const std::size_t left : {std::size_t{1000}, ends[0].last, ends[0].last + 10, efs::store::journal_chunk, efs::store::journal_chunk + 40, efs::store::journal_chunk + 50'000}) {
     INFO(left << " bytes are left");
     const std::string cut = whole.substr(0, left);
     std::ofstream(path, std::ios::binary | std::ios::trunc) << cut;
@@ -309,6 +310,158 @@ TEST_CASE("a journal that ends among its records is refused, unless power may ha
     CHECK(content(path) == cut);
     CHECK(Journal::open(medium, "j", nothing, {.after_power_loss = true}));
   }
+}
+
+namespace {
+
+Status nothing(const Record&) { return {}; }
+
+// A process that dies before its store of number `left`: what it wrote by then is there, and nothing after it.
+class Mortal final : public efs::store::MediumFile {
+ public:
+  Mortal(std::unique_ptr<efs::store::MediumFile> file, int& left) : file_(std::move(file)), left_(left) {}
+  efs::Result<std::uint64_t> size() override { return file_->size(); }
+  Status allocate(std::uint64_t size) override { return file_->allocate(size); }
+  Status cut(std::uint64_t size) override { return file_->cut(size); }
+  efs::Result<std::byte*> map(std::uint64_t offset, std::size_t length) override { return file_->map(offset, length); }
+  void store(std::byte* to, std::span<const std::byte> from) override {
+    if (left_-- > 0) file_->store(to, from);
+  }
+  void drain() override { file_->drain(); }
+  Status sync() override { return file_->sync(); }
+
+ private:
+  const std::unique_ptr<efs::store::MediumFile> file_;
+  int& left_;
+};
+
+class MortalMedium final : public efs::store::Medium {
+ public:
+  MortalMedium(std::shared_ptr<efs::store::Medium> medium, int& left) : medium_(std::move(medium)), left_(left) {}
+  efs::Result<std::unique_ptr<efs::store::MediumFile>> create(const std::string& name) override { return mortal(medium_->create(name)); }
+  efs::Result<std::unique_ptr<efs::store::MediumFile>> open(const std::string& name, bool read_only) override { return mortal(medium_->open(name, read_only)); }
+  Status rename(const std::string& from, const std::string& to) override { return medium_->rename(from, to); }
+  Status remove(const std::string& name) override { return medium_->remove(name); }
+  Status sync_names() override { return medium_->sync_names(); }
+
+ private:
+  efs::Result<std::unique_ptr<efs::store::MediumFile>> mortal(efs::Result<std::unique_ptr<efs::store::MediumFile>> file) {
+    if (!file) return file;
+    return std::make_unique<Mortal>(std::move(*file), left_);
+  }
+  const std::shared_ptr<efs::store::Medium> medium_;
+  int& left_;
+};
+
+}  // namespace
+
+TEST_CASE("the last record: one that a death of ours cut off is cleared, one that was whole and is damaged is refused, unless power may have failed") {
+  const efs::test::TempDirectory directory("/dev/shm");
+  const auto fd = directory.open();
+  const auto medium = efs::store::directory_medium(fd.get());
+  const std::string path = directory.path() + "/j";
+  SECTION("cut off before any of its stores") {
+    const auto finds = [&](bool torn) {
+      auto journal = Journal::open(medium, "j", nothing, {.after_power_loss = false});
+      REQUIRE(journal);
+      CHECK(journal->replayed().torn == torn);
+      return journal->replayed().records;
+    };
+    int left = 1000, stores = 0;
+    {
+      auto journal = Journal::create(std::make_shared<MortalMedium>(medium, left), "j");
+      REQUIRE(journal->append(0, bytes("first"), 0));
+      left = 1000;
+      REQUIRE(journal->append(0, bytes("second"), 0));
+      stores = 1000 - left;
+    }
+    REQUIRE(stores > 1);
+    for (int n = 0; n <= stores; ++n) {
+      left = 1000;
+      auto journal = Journal::open(std::make_shared<MortalMedium>(medium, left), "j", nothing, {.after_power_loss = false});
+      REQUIRE(journal);
+      const auto before = journal->records();
+      left = n;
+      REQUIRE(journal->append(0, bytes("the last one"), 0));
+      journal = efs::fail(EIO);
+      CHECK(finds(n > 0 && n < stores) == before + (n == stores ? 1 : 0));
+    }
+  }
+  SECTION("damaged") {
+    std::uint64_t at = 0, end = 0;
+    {
+      auto journal = Journal::create(medium, "j");
+      for (const char* text : {"one", "two"}) REQUIRE(journal->append(1, bytes(text), 0));
+      at = journal->size();
+      REQUIRE(journal->append(1, bytes("three"), 0));
+      end = at + sizeof(efs::store::RecordHeader) + 5;
+    }
+    const std::string whole = content(path);
+    for (auto where = at; where < end; ++where) {
+      INFO("byte " << where - at);
+      std::string bad = whole;
+      bad[where] = static_cast<char>(bad[where] ^ 0x40);
+      std::ofstream(path, std::ios::binary | std::ios::trunc) << bad;
+      const auto refused = Journal::open(medium, "j", nothing, {.after_power_loss = false});
+      REQUIRE_FALSE(refused);
+      CHECK(refused.error().code == EUCLEAN);
+      CHECK(content(path) == bad);
+      const auto recovered = Journal::open(medium, "j", nothing, {.after_power_loss = true});
+      REQUIRE(recovered);
+      CHECK(recovered->replayed().records == 2);
+    }
+  }
+}
+
+TEST_CASE("damage of what had survived power loss, by the word of the records behind it, is refused whatever became of the machine") {
+  const efs::test::TempDirectory directory("/dev/shm");
+  const auto fd = directory.open();
+  const auto medium = efs::store::directory_medium(fd.get());
+  const std::string path = directory.path() + "/j";
+  const std::size_t size = GENERATE(std::size_t{10}, std::size_t{250'000});  // in one chunk, and over several
+  std::vector<std::uint64_t> at;
+  {
+    auto journal = Journal::create(medium, "j");
+    REQUIRE(journal);
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      at.push_back(journal->size());
+      REQUIRE(journal->append(0, bytes(std::string(size, 'r')), 0, i < 20 ? 0 : 20));
+    }
+  }
+  const std::string whole = content(path);
+  for (const std::size_t damaged : {0U, 5U, 15U, 16U, 18U, 19U, 20U, 30U}) {
+    INFO("record " << damaged + 1);
+    std::string bad = whole;
+    const auto where = std::size_t{at[damaged] + (at[damaged] % efs::store::journal_chunk + 300'000 > efs::store::journal_chunk ? 0 : 8)};
+    bad[where] = static_cast<char>(bad[where] ^ 1);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bad;
+    const auto scanned = Journal::scan(*medium, "j", nothing);
+    REQUIRE(scanned);
+    if (scanned->records != damaged) continue;  // it met the end of a chunk
+    CHECK(scanned->followed);
+    CHECK(scanned->settled == (damaged < 20));
+    const auto opened = Journal::open(medium, "j", nothing, {.after_power_loss = true});
+    CHECK(opened.has_value() == (damaged >= 20));
+    if (damaged < 20) CHECK(content(path) == bad);
+  }
+}
+
+TEST_CASE("a journal that ends before what its store had when it was left is refused") {
+  const efs::test::TempDirectory directory("/dev/shm");
+  const auto fd = directory.open();
+  const auto medium = efs::store::directory_medium(fd.get());
+  {
+    auto journal = Journal::create(medium, "j");
+    for (const char* text : {"one", "two", "three"}) REQUIRE(journal->append(1, bytes(text), 0));
+  }
+  for (const bool after_power_loss : {false, true}) {
+    const auto refused = Journal::open(medium, "j", nothing, {.after_power_loss = after_power_loss, .complete_to = 4});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == EUCLEAN);
+    CHECK(Journal::open(medium, "j", nothing, {.after_power_loss = after_power_loss, .complete_to = 3}));
+  }
+  CHECK(Journal::scan(*medium, "j", nothing, {}, 4)->incomplete);
+  CHECK_FALSE(Journal::scan(*medium, "j", nothing, {}, 3)->incomplete);
 }
 
 TEST_CASE("what a full file system gave of a chunk is no part of a journal, and takes no room to go on without") {
