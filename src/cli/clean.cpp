@@ -88,6 +88,8 @@ std::string worth_keeping(const std::string& path) {
 
 // `name`: what the user calls it by.
 Status refuse_loss(const std::string& path, const std::string& name) {
+  if (const auto contents = image::contents_without_journal(path); contents > 0)
+    return fail(ENOTEMPTY, name + " is not removed: " + std::to_string(contents) + " containers with content are there, and the journal, which knows what they are (meta/journal), is not. Bring it back, or give them up: efs clean --force " + name);
   const std::string why = worth_keeping(path);
   if (why.empty()) return {};
   return fail(ENOTEMPTY, name + " is not removed: " + why + ". Bring it out: efs salvage " + name + "; or go on: efs start; or give it up: efs clean --force " + name);

@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
+#include "backends/fsdax.hpp"
 #include "base/unique_fd.hpp"
 
 namespace efs::image {
@@ -31,6 +33,22 @@ Status remove_entries(int directory, const std::string& path, const char* but) {
 
 UniqueFd open_below(int root, const char* name) { return UniqueFd(::openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)); }
 
+std::uint64_t contents_in(UniqueFd data) {
+  if (!data) return 0;
+  FsdaxOptions options;
+  options.directory = std::move(data);
+  options.read_only = true;
+  const auto backend = make_fsdax(std::move(options));
+  std::uint64_t contents = 0;
+  const auto count = [&](std::uint64_t id) {
+    const auto st = (*backend)->attributes(id);
+    if (!st || st->st_size > 0) ++contents;
+  };
+  // One that cannot be listed is not known to be empty.
+  if (!backend || !(*backend)->for_each(count)) ++contents;
+  return contents;
+}
+
 }  // namespace
 
 Status begin_removal(int metadata) {
@@ -40,7 +58,25 @@ Status begin_removal(int metadata) {
 
 bool is_being_removed(int metadata) {
   struct stat st {};
-  return ::fstatat(metadata, mark_name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+  return ::fstatat(metadata, mark_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && ::fstatat(metadata, journal_name, &st, AT_SYMLINK_NOFOLLOW) != 0;
+}
+
+std::uint64_t contents_without_journal(const std::string& path) {
+  std::set<std::string> roots{path, path + "/store"};
+  for (const std::string& place : {path, path + "/meta"}) {
+    const auto manifest = read_manifest(open_below(AT_FDCWD, place.c_str()).get());
+    if (!manifest) continue;
+    roots.insert(manifest->store);
+    for (const auto& member : manifest->members) roots.insert(member.path);
+  }
+  std::uint64_t contents = 0;
+  for (const auto& place : roots) {
+    const UniqueFd root = open_below(AT_FDCWD, place.c_str()), metadata = open_below(root.get(), "meta");
+    struct stat st {};
+    if (metadata && (is_being_removed(metadata.get()) || ::fstatat(metadata.get(), journal_name, &st, AT_SYMLINK_NOFOLLOW) == 0)) return 0;
+    contents += contents_in(open_below(root.get(), "data"));
+  }
+  return contents;
 }
 
 Result<Directories> find_removable(const std::string& path) {

@@ -12,11 +12,15 @@ namespace efs::image {
 /// Takes the journal in the directory `metadata` out of use, durably. Nothing where there is none.
 Status begin_removal(int metadata);
 
-/// A removal began, and has not ended.
+/// A removal began, and has not ended. Not where there is a journal: somebody has put one back.
 bool is_being_removed(int metadata);
 
 /// The store at `path`, also one whose removal began: image::find_store() finds none there. ENOENT.
 Result<Directories> find_removable(const std::string& path);
+
+/// Containers with content in the store to which `path` leads (as find_store()) and in its other backends, where its journal is not there and no
+/// removal took it: what they are nothing can tell.
+std::uint64_t contents_without_journal(const std::string& path);
 
 /// Removes all that is in the directory `root` of a store, or of one of its backends, after begin_removal(); what tells that
 /// it is being removed goes last. The directory itself stays. `path` is for messages.
