@@ -98,6 +98,8 @@ Status refuse_loss(const std::string& path, const std::string& name) {
 Status refuse_loss(const control::Instance& instance) {
   struct stat st {};
   const bool had_store = ::stat((instance.directory + "/" + image::manifest_name).c_str(), &st) == 0;
+  // A stop had brought everything out, and who was to remove the store died: the store itself does not know of that.
+  if (const auto manifest = manifest_of(instance); manifest && manifest->left == image::Left::over) return {};
   return had_store ? refuse_loss(instance.directory, instance.name) : Status{};
 }
 

@@ -171,6 +171,11 @@ check_exit 'clean refuses where results would be lost' 1 'salvage careful' "$EFS
 check 'the store is still there' "$EFS" salvage --list careful
 check_exit 'clean --force does not' 0 'removed' "$EFS" clean --force careful
 check 'nothing is left of it' ended careful
+fresh over
+started "$JOB"; echo out already >"$MNT/r"
+kill_both over
+sed -i 's/"left": "in-use"/"left": "over"/' "$EFS_RUNTIME_DIR/over/instance.json"
+check_exit 'what a stop had brought out, and had no time to remove, goes without --force' 0 'over: removed' "$EFS" clean over
 check_exit 'salvage of nothing' 1 'left|no instance' "$EFS" salvage careful
 check_exit 'clean of nothing' 0 'nothing' "$EFS" clean
 
