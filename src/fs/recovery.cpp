@@ -43,7 +43,7 @@ Status Filesystem::recover() {
 Status Filesystem::replay() {
   const auto carry_out = [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status { return replay_one(stored); };
   if (options_.read_only) {
-    auto end = store::Journal::scan(*medium_, journal_name, carry_out, options_.instance, options_.journal_to);
+    auto end = store::Journal::scan(*medium_, journal_name, carry_out, {.after_power_loss = options_.after_power_loss, .instance = options_.instance, .complete_to = options_.journal_to});
     if (!end) return std::unexpected(end.error());
     recovery_.journal = *end;
     return {};

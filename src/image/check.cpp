@@ -48,20 +48,20 @@ class Check {
       auto record = fs::decode(stored.payload);
       if (!record) return std::unexpected(record.error());
       return names_.apply(*record);
-    }, manifest_.instance, manifest_.journal_to);
+    }, {.after_power_loss = rebooted_, .instance = manifest_.instance, .complete_to = manifest_.journal_to});
     if (!end) return find(Severity::damage, "journal", describe(end.error())), false;
     report_.records = end->records;
     report_.journal_bytes = end->size;
     if (end->cut_short && !rebooted_) find(Severity::damage, "journal", "it is cut short: it ends at " + std::to_string(end->size) + " bytes, among its records");
     const std::string behind = "behind record " + std::to_string(end->sequence) + " lies something that does not verify", good = "; the " + std::to_string(end->records) + " records before it are good";
-    if (end->incomplete)
-      find(Severity::damage, "journal", "it ends at record " + std::to_string(end->sequence) + ", and had all up to " + std::to_string(end->complete_to) + ": it is damaged, cut short, or older than its store; the " + std::to_string(end->records) + " records before that are good, and which files the others had nothing can tell");
-    else if (end->settled)
+    if (end->settled)
       find(Severity::damage, "journal", behind + ", and good records follow, which were written when it had reached the medium: it was damaged" + good);
     else if (end->followed && !rebooted_)
       find(Severity::damage, "journal", behind + ", and good records follow: it was damaged, or put together of parts" + good);
     else if (end->spoilt && !rebooted_)
       find(Severity::damage, "journal", behind + ", and was whole once: a record that was damaged" + good);
+    else if (end->incomplete)
+      find(Severity::damage, "journal", "it ends at record " + std::to_string(end->sequence) + ", and had all up to " + std::to_string(end->complete_to) + ": it is damaged, cut short, or older than its store; the " + std::to_string(end->records) + " records before that are good, and which files the others had nothing can tell");
     else if (end->torn)
       find(Severity::leftover, "journal", behind + ": a record that power loss or a kill caught, or damage" + good);
     return true;

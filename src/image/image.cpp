@@ -146,13 +146,15 @@ Result<UniqueFd> lock_store(const Directories& store, bool exclusive) {
 
 std::string what_is_missing(const Image& image) {
   const auto& met = image.filesystem->recovery();
-  if (met.journal.incomplete) return "the journal is damaged, cut short, or older than its store: it ends before records that it had";
   const std::string last = std::to_string(met.journal.sequence);
   if (met.journal.settled) return "the journal is damaged behind record " + last + ", which had reached the medium together with what followed";
-  if (image.rebooted) return "";  // whatever else there is, power loss may have done
-  if (met.journal.cut_short) return "the journal is cut short";
-  if (met.journal.followed) return "the journal is damaged behind record " + last + ", and good records follow that";
-  if (met.journal.spoilt) return "the last record of the journal, behind record " + last + ", is damaged";
+  if (!image.rebooted) {  // else power loss may have done that
+    if (met.journal.cut_short) return "the journal is cut short";
+    if (met.journal.followed) return "the journal is damaged behind record " + last + ", and good records follow that";
+    if (met.journal.spoilt) return "the last record of the journal, behind record " + last + ", is damaged";
+  }
+  if (met.journal.incomplete) return "the journal is damaged, cut short, or older than its store: it ends before records that it had";
+  if (image.rebooted) return "";
   return met.not_the_last ? "the journal is not the last one of this store, or has lost its end: containers have numbers that it has not given" : "";
 }
 

@@ -39,4 +39,14 @@ static_assert(sizeof(RecordHeader) == 32 && sizeof(RecordHeader) % record_alignm
 static_assert(offsetof(RecordHeader, sequence) == 8 && offsetof(RecordHeader, request) == 16 && offsetof(RecordHeader, checksum) == 24);
 inline constexpr std::uint32_t end_of_chunk = 0xffffffff;
 
+/// The file beside the journal: which record was appended last. Not durable, and known to nobody after power loss.
+inline constexpr std::array<char, 8> last_magic{'E', 'F', 'S', 'L', 'A', 'S', 'T', '\0'};
+inline constexpr std::uint64_t last_size = 4096;  // bytes of the file
+struct LastRecord {
+  std::array<char, 8> magic;
+  std::array<std::uint8_t, 16> instance;
+  std::uint64_t sequence;
+};
+static_assert(sizeof(LastRecord) == 32 && offsetof(LastRecord, sequence) == 24);
+
 }  // namespace efs::store

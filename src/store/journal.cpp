@@ -37,6 +37,14 @@ bool all_zero(std::span<const std::byte> bytes) {
 }
 
 std::string new_name(const std::string& name) { return name + ".new"; }
+std::string last_name(const std::string& name) { return name + ".last"; }
+
+// The number that was noted for this store; 0: none was.
+std::uint64_t noted_in(std::span<const std::byte> bytes, const InstanceId& instance) {
+  LastRecord last{};
+  std::memcpy(&last, bytes.data(), sizeof last);
+  return last.magic == last_magic && last.instance == instance.bytes ? last.sequence : 0;
+}
 
 }  // namespace
 
@@ -84,6 +92,10 @@ Result<Journal> Journal::create(std::shared_ptr<Medium> medium, const std::strin
   if (auto there = medium->open(name, true); there || there.error().code != ENOENT) return there ? fail(EEXIST, "journal " + name) : std::unexpected(there.error());
   bool switched = false;
   auto journal = make_beside(medium, name, 1, instance);
+  if (journal) {
+    journal->open_last();  // before there is a journal: what was noted of another one is none of its
+    journal->note_last();
+  }
   Status status = journal ? journal->take_the_name(&switched) : std::unexpected(journal.error());
   if (status) return journal;
   (void)medium->remove(switched ? name : new_name(name));
@@ -98,8 +110,7 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
   if (!file) return std::unexpected(file.error());
   journal.file_ = std::move(*file);
   EFS_TRY(journal.read_header());
-  EFS_TRY(journal.refuse_other(options.instance));
-  journal.end_.complete_to = std::max(journal.end_.complete_to, options.complete_to);
+  EFS_TRY(journal.expect(*journal.medium_, options));
   if (journal.end_.cut_short && !options.after_power_loss) return journal.refuse_cut();
   if (journal.end_.cut_short) EFS_TRY(journal.grow(whole_chunks(journal.end_.size)));
   EFS_TRY(journal.map_chunk(0));
@@ -109,8 +120,39 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
   EFS_TRY(journal.medium_->remove(new_name(name)));
   // R5: who made the switch may have died before this, and what is appended here must not be in a journal that power loss takes.
   EFS_TRY(journal.medium_->sync_names());
+  journal.open_last();
+  journal.note_last();
   journal.replayed_ = journal.end_;
   return journal;
+}
+
+// What the journal has to be by the word of others: whose, and how far it goes.
+Status Journal::expect(Medium& medium, const JournalOptions& options) {
+  EFS_TRY(refuse_other(options.instance));
+  end_.complete_to = std::max(end_.complete_to, options.complete_to);
+  if (options.after_power_loss || end_.complete_to == unfinished) return {};
+  const auto file = medium.open(last_name(name_), true);
+  const auto size = file ? (*file)->size() : std::unexpected(file.error());
+  const auto noted = size && *size >= last_size ? (*file)->map(0, last_size) : fail(ENOENT);
+  if (noted) end_.complete_to = std::max(end_.complete_to, noted_in({*noted, last_size}, end_.instance));
+  return {};
+}
+
+// It tells damage and nothing else: who cannot have it goes without.
+void Journal::open_last() {
+  auto file = medium_->open(last_name(name_), false);
+  if (!file) file = medium_->create(last_name(name_));
+  if (!file || !(*file)->allocate(last_size)) return;
+  const auto mapped = (*file)->map(0, last_size);
+  if (!mapped) return;
+  last_file_ = std::move(*file);
+  last_ = *mapped;
+  last_file_->store(last_, bytes_of(LastRecord{.magic = last_magic, .instance = end_.instance.bytes, .sequence = sequence_}));
+}
+
+// In one store of 8 bytes, behind the record: never more than there is.
+void Journal::note_last() {
+  if (last_ != nullptr) last_file_->store(last_ + offsetof(LastRecord, sequence), bytes_of(sequence_));
 }
 
 Status Journal::refuse_other(const InstanceId& instance) const {
@@ -120,9 +162,6 @@ Status Journal::refuse_other(const InstanceId& instance) const {
 
 Status Journal::refuse_damage(bool after_power_loss) const {
   const std::string last = std::to_string(end_.sequence);
-  if (end_.incomplete)
-    return fail(EUCLEAN, "journal " + name_ + ": it ends at record " + last + " and " + (end_.complete_to == unfinished ? "was never finished" : "had all up to " + std::to_string(end_.complete_to)) +
-                             ": it is damaged, cut short, or older than its store, and nothing can tell what is missing; nothing is removed. efs salvage brings out what is left");
   if (end_.settled)
     return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last + ", which had reached the medium together with what followed it: no power loss explains that; nothing is removed. efs salvage brings out what was there before");
   if (end_.cut_short && !after_power_loss) return refuse_cut();
@@ -130,6 +169,9 @@ Status Journal::refuse_damage(bool after_power_loss) const {
     return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last + ", and good records follow; nothing of them is removed. efs salvage brings out what was there before them");
   if (end_.spoilt && !after_power_loss)
     return fail(EUCLEAN, "journal " + name_ + ": its last record, behind record " + last + ", is damaged: it was whole once; nothing is removed. efs salvage brings out what was there before it");
+  if (end_.incomplete)
+    return fail(EUCLEAN, "journal " + name_ + ": it ends at record " + last + " and " + (end_.complete_to == unfinished ? "was never finished" : "had all up to " + std::to_string(end_.complete_to)) +
+                             ": it is damaged, cut short, or older than its store, and nothing can tell what is missing; nothing is removed. efs salvage brings out what is left");
   return {};
 }
 
@@ -137,15 +179,14 @@ std::unexpected<Error> Journal::refuse_cut() const {
   return fail(EUCLEAN, "journal " + name_ + ": it is cut short, at " + std::to_string(end_.size) + " bytes, and what is missing nothing can tell; nothing of it is removed. efs salvage brings out what is left");
 }
 
-Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay, const InstanceId& instance, std::uint64_t complete_to) {
+Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay, const JournalOptions& options) {
   Journal journal;
   journal.name_ = name;
   auto file = medium.open(name, true);
   if (!file) return std::unexpected(file.error());
   journal.file_ = std::move(*file);
   EFS_TRY(journal.read_header());
-  EFS_TRY(journal.refuse_other(instance));
-  journal.end_.complete_to = std::max(journal.end_.complete_to, complete_to);
+  EFS_TRY(journal.expect(medium, options));
   journal.allocated_ = whole_chunks(journal.end_.size);
   EFS_TRY(journal.replay_all(replay));
   return journal.end_;
@@ -325,6 +366,7 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
   end_.tail = at + size;
   reserved_ = reserved;
   ++sequence_;
+  note_last();
   return {};
 }
 
@@ -334,8 +376,13 @@ Status Journal::replace(const std::function<Status(Journal&)>& write, bool* swit
   Status status = next ? write(*next) : std::unexpected(next.error());
   if (status) status = next->take_the_name(&done);
   if (switched != nullptr) *switched = done;
-  if (done) *this = std::move(*next);
-  else (void)medium_->remove(new_name(name_));
+  if (done) {
+    next->last_file_ = std::move(last_file_);
+    next->last_ = last_;
+    *this = std::move(*next);
+    note_last();
+  }
+  if (!done) (void)medium_->remove(new_name(name_));
   return status;
 }
 

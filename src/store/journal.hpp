@@ -33,7 +33,7 @@ struct ReplayEnd {
   std::uint64_t size = 0;       // bytes of the file
   bool torn = false;            // something is behind the last good record: a store that power loss caught, or damage
   InstanceId instance;          // whose it is, by its own word
-  std::uint64_t complete_to = 0;  // the last record that was in it when it got its name, or when the store was left
+  std::uint64_t complete_to = 0;  // the last record that was in it when it got its name, when the store was left, or, while the machine was up, when it died
   bool incomplete = false;      // it ends before that: neither a death nor power loss leaves that
   bool followed = false;        // torn, and good records lie behind that: no death of ours leaves that, power loss may
   bool spoilt = false;          // what does not verify has a length, which is stored last: no death of ours leaves that, power loss may
@@ -65,7 +65,7 @@ class Journal {
   static Result<Journal> open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, const JournalOptions& options = {});
 
   /// The same without changing a byte; damage is told in the answer.
-  static Result<ReplayEnd> scan(Medium& medium, const std::string& name, const Replay& replay, const InstanceId& instance = {}, std::uint64_t complete_to = 0);
+  static Result<ReplayEnd> scan(Medium& medium, const std::string& name, const Replay& replay, const JournalOptions& options = {});
 
   /// Appends and, on persistent memory, persists: when it returns the record survives what the store survives.
   /// `reserve` changes what is kept back for later releases: a record that creates a name passes what its removal
@@ -112,6 +112,9 @@ class Journal {
   void put(std::span<const std::byte> bytes, std::uint64_t at);
   Status read_header();
   Status replay_all(const Replay& replay, bool verify = true);
+  Status expect(Medium& medium, const JournalOptions& options);
+  void open_last();
+  void note_last();
   Status refuse_other(const InstanceId& instance) const;
   Status refuse_damage(bool after_power_loss) const;
   std::unexpected<Error> refuse_cut() const;
@@ -123,6 +126,8 @@ class Journal {
   std::shared_ptr<Medium> medium_;
   std::string name_;
   std::shared_ptr<MediumFile> file_;
+  std::shared_ptr<MediumFile> last_file_;
+  std::byte* last_ = nullptr;        // where the last record's number is noted; null: nowhere
   std::byte* chunk_ = nullptr;       // the mapped chunk
   std::uint64_t chunk_index_ = 0;
   std::uint64_t allocated_ = 0;      // end of the space that is ours, bytes

@@ -45,6 +45,7 @@ class SimFile final : public store::MediumFile {
   }
   void store(std::byte* to, std::span<const std::byte> from) override {
     if (world_.ended()) return;
+    const SparedAllocations spared;  // a store into memory is done or not begun
     if (world_.loses_zeros() && std::ranges::all_of(from, [](std::byte b) { return b == std::byte{0}; })) return;
     std::memcpy(to, from.data(), from.size());
     const auto at = static_cast<std::uint64_t>(to - file_->visible.at(0));

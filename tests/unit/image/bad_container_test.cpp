@@ -311,6 +311,7 @@ TEST_CASE("a journal, containers or a manifest of another instance are refused, 
 
 TEST_CASE("a journal that is older than the numbers of the containers is refused, and nothing is removed", "[image][journal]") {
   const DeadImage dead;
+  stdfs::remove(dead.journal() + ".last");  // it is the numbers alone that tell
   const std::string whole = test::text_of(dead.journal());
   std::string older = whole;
   SECTION("the one of the start") {
@@ -337,12 +338,20 @@ TEST_CASE("a journal that is older than the numbers of the containers is refused
   CHECK(after.filesystem);
 }
 
-TEST_CASE("an older journal of the same instance is told where containers do not fit it", "[image][journal]") {
+TEST_CASE("an older journal of the same instance is refused, or, after a restart, told where containers do not fit it", "[image][journal]") {
   const DeadImage dead;
   const std::string whole = test::text_of(dead.journal());
   const auto at = record_offsets(whole);
   std::string older = whole.substr(0, at[at.size() - 3]);
   older.resize(whole.size());
   write_over(dead.journal(), older);
+  CHECK(has(damage_in(dead), "older than its store"));
+  {
+    const Started refused(dead);
+    REQUIRE_FALSE(refused.filesystem);
+    CHECK(refused.filesystem.error().code == EUCLEAN);
+  }
+  stdfs::remove(dead.journal() + ".last");
+  CHECK(damage_in(dead) == "");
   CHECK(has(findings(dead, Severity::leftover) + findings(dead, Severity::note), "container"));
 }
