@@ -7,6 +7,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "image/check.hpp"
 #include "image/salvage.hpp"
@@ -128,6 +129,36 @@ TEST_CASE("a container that is missing: of an input the file comes again, of wha
   const Started after(dead, true);
   REQUIRE(after.filesystem);
   CHECK((*after.filesystem)->recovery().dropped == std::vector<std::string>{"saved"});
+}
+
+// Whichever container it is: no start goes on without one that does not come again, and none touches the others.
+TEST_CASE("containers that are removed, exchanged for something else or put elsewhere at random are missed by a start, which leaves the others alone", "[image][containers]") {
+  const auto seed = test::seed();
+  INFO("EFS_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  const std::vector<std::string> files{"input/changed", "input/clean", "saved", "saved-and-there", "d/big", "d/sparse", "d/empty", "linked", "replaced"};
+  for (int round = 0; round < 40; ++round) {
+    const DeadImage dead({.snapshot = random() % 2 == 0});
+    const std::string victim = files[random() % files.size()], container = dead.container(victim);
+    std::map<std::string, std::string> before;
+    for (const auto& file : files) before[file] = test::text_of(dead.container(file));
+    const auto how = random() % 6;
+    INFO("round " << round << ": " << victim << ", " << how);
+    stdfs::rename(container, dead.store() + "/aside");
+    switch (how) {
+      case 0: break;
+      case 1: stdfs::create_directory(container); break;
+      case 2: stdfs::create_symlink(dead.container(victim == "d/big" ? "linked" : "d/big"), container); break;
+      case 3: REQUIRE(::mkfifo(container.c_str(), 0600) == 0); break;
+      case 4: stdfs::rename(dead.store() + "/aside", container + "~"); break;
+      default: stdfs::rename(dead.store() + "/aside", dead.store() + "/data/" + (container.contains("/data/00/") ? "01/" : "00/") + stdfs::path(container).filename().string());
+    }
+    const Started started(dead);
+    CHECK(started.filesystem.has_value() == (victim == "input/clean"));
+    for (const auto& [file, content] : before)
+      if (file != victim) CHECK((test::text_of(dead.container(file)) == content && stdfs::is_regular_file(stdfs::symlink_status(dead.container(file)))));
+    CHECK(has(damage_in(dead), victim == "linked" ? "linked: its container" : victim + ": its container") == (victim != "input/clean"));
+  }
 }
 
 TEST_CASE("after power loss what lost its container is empty, and known as such while it is", "[image][containers]") {
