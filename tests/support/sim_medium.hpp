@@ -29,12 +29,8 @@ class SimFile final : public store::MediumFile {
     EFS_TRY(world_.call("journal cut"));
     if (size >= file_->size) return {};
     file_->size = size;
-    file_->durable_size = std::min(file_->durable_size, size);
-    for (const auto line : file_->touched) {
-      if (line * 64 < size) continue;
-      std::memset(file_->visible.at(line * 64), 0, 64);
-      std::memset(file_->durable.at(line * 64), 0, 64);
-    }
+    for (const auto line : file_->touched)
+      if (line * 64 >= size) std::memset(file_->visible.at(line * 64), 0, 64);
     file_->dirty.erase(file_->dirty.lower_bound(size / 64), file_->dirty.end());
     return {};
   }

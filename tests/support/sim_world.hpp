@@ -162,6 +162,7 @@ class SimWorld {
     for (const auto line : file.dirty) copy_line(file, line, ~0U);
     file.dirty.clear();
     file.durable_size = file.size;
+    drop_behind_end(file);
   }
 
   /// Only the processes ended: all that was visible is.
@@ -185,12 +186,10 @@ class SimWorld {
       for (const auto line : file->dirty)
         if (const auto kind = all ? 1 : random_() % 3; kind != 0) copy_line(*file, line, kind == 1 ? ~0U : static_cast<unsigned>(random_()));
       file->dirty.clear();
-      if (file->durable_size < file->size && chance()) file->durable_size = file->size;
+      if (file->durable_size != file->size && chance()) file->durable_size = file->size;
       file->size = file->durable_size;
-      for (const auto line : file->touched) {
-        if (line * 64 >= file->size) std::memset(file->durable.at(line * 64), 0, 64);
-        std::memcpy(file->visible.at(line * 64), file->durable.at(line * 64), 64);
-      }
+      drop_behind_end(*file);
+      for (const auto line : file->touched) std::memcpy(file->visible.at(line * 64), file->durable.at(line * 64), 64);
     }
     for (auto& place : places) crash_place(place);
     ++lives_;
@@ -230,6 +229,10 @@ class SimWorld {
       data->show();
     }
     place.containers = place.durable_containers = found;
+  }
+  static void drop_behind_end(File& file) {
+    for (const auto line : file.touched)
+      if (line * 64 >= file.durable_size) std::memset(file.durable.at(line * 64), 0, 64);
   }
   static void copy_line(File& file, std::uint64_t line, unsigned words) {
     for (std::size_t word = 0; word < 8; ++word)
