@@ -4,10 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>  // renameat2
-#include <fstream>
+#include <span>
+#include <string_view>
 
+#include "base/checksum.hpp"
 #include "base/json_text.hpp"
 #include "base/unique_fd.hpp"
 #include "config/load.hpp"
@@ -31,6 +34,33 @@ Result<std::string> read_text(int directory, const char* name, std::size_t most 
   if (n < 0) return fail_errno(name);
   text.resize(static_cast<std::size_t>(n));
   return text;
+}
+
+std::string checksum_of(std::string_view text) { return to_hex(checksum(std::as_bytes(std::span(text)))); }
+
+// A text with its checksum in a last line, which is a comment where the text is YAML.
+constexpr std::string_view seal_begins = "\n# checksum ";
+constexpr std::size_t seal_size = seal_begins.size() + 16 + 1;
+std::string sealed(const std::string& text) { return text + std::string(seal_begins) + checksum_of(text) + "\n"; }
+
+// EPROTO where it does not verify.
+Result<std::string> unsealed(std::string text, const char* name) {
+  const std::size_t at = text.size() - std::min(text.size(), seal_size);
+  const std::string said = text.substr(at);
+  text.resize(at);
+  if (said != std::string(seal_begins) + checksum_of(text) + "\n") return fail(EPROTO, std::string(name) + ": damaged");
+  return text;
+}
+
+Result<std::string> read_sealed(int directory, const char* name, std::size_t most = largest) {
+  auto text = read_text(directory, name, most);
+  return text ? unsealed(std::move(*text), name) : text;
+}
+
+// Of all but the checksum itself.
+std::string checksum_of(nlohmann::json manifest) {
+  manifest.erase("checksum");
+  return checksum_of(std::string_view(json_to_text(manifest)));
 }
 
 Status put(int fd, const std::string& text) {
@@ -123,6 +153,7 @@ Result<Manifest> read_manifest(int directory) {
   if (!text) return std::unexpected(text.error());
   const auto json = json_from_text(*text);
   if (!json.is_object() || !json.contains("format") || json["format"] != format) return fail(EPROTO, std::string(manifest_name) + ": not of this version of efs");
+  if (json.contains("checksum") && json["checksum"] != checksum_of(json)) return fail(EPROTO, std::string(manifest_name) + ": damaged");
   Manifest m;
   try {
     m.name = json.at("name");
@@ -166,18 +197,19 @@ Status write_manifest(int directory, const Manifest& m) {
   if (m.place != 0) json["place"] = m.place;
   if (m.journal_to != 0) json["journal_to"] = m.journal_to;
   if (m.instance.known()) json["instance"] = store::to_string(m.instance);
+  json["checksum"] = checksum_of(json);
   return write_in_turns(directory, manifest_name, json_to_text(json, 1) + "\n");
 }
 
-Status write_job_file(int directory, const std::string& text) { return write_text(directory, job_file_name, text); }
+Status write_job_file(int directory, const std::string& text) { return write_text(directory, job_file_name, sealed(text)); }
 
 Status write_listed(int directory, const std::map<std::string, std::string>& listed) {
-  if (!listed.empty()) return write_text(directory, listed_name, json_to_text(listed));
+  if (!listed.empty()) return write_text(directory, listed_name, sealed(json_to_text(listed)));
   return ::unlinkat(directory, listed_name, 0) == 0 || errno == ENOENT ? Status{} : fail_errno(listed_name);
 }
 
 Result<config::JobConfig> job_of(int directory, const Manifest& m) {
-  auto text = read_text(directory, job_file_name);
+  auto text = read_sealed(directory, job_file_name);
   if (!text) return std::unexpected(text.error());
   const auto given = [](const std::string& value) { return value.empty() ? std::nullopt : std::optional(value); };
   auto config = config::reload(*text, m.job_file, {.name = m.name, .root_dir = given(m.root_dir), .mount_dir = given(m.mount_dir), .results_dir = given(m.results_dir), .log_file = given(m.log_file)}, m.circumstances);
@@ -185,7 +217,7 @@ Result<config::JobConfig> job_of(int directory, const Manifest& m) {
   config->node = m.node;
   config->nodes = m.nodes;
   config->merge_since = m.merge_since;
-  if (const auto listed = read_text(directory, listed_name, largest_listed); listed || listed.error().code != ENOENT) {
+  if (const auto listed = read_sealed(directory, listed_name, largest_listed); listed || listed.error().code != ENOENT) {
     const auto json = listed ? json_from_text(*listed) : nlohmann::json();
     if (!json.is_object()) return fail(EPROTO, "the destinations of its lists (meta/" + std::string(listed_name) + "): damaged");
     for (const auto& [place, source] : json.items())

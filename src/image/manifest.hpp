@@ -56,7 +56,8 @@ struct Manifest {
 
 using efs::boot_id;
 
-/// ENOENT where there is none; EPROTO with a text where it is none of ours.
+/// ENOENT where there is none; EPROTO with a text where it is none of ours, or its checksum (which who changes it by hand takes
+/// out) does not verify.
 Result<Manifest> read_manifest(int directory);
 
 /// Whole or not at all; durable with its directory. A file beside it, NAME.new, is kept for the next text, so that all but
@@ -69,7 +70,7 @@ Status write_job_file(int directory, const std::string& text);
 /// The destinations of the job's lists (JobConfig::listed) beside it, likewise; none: no file.
 Status write_listed(int directory, const std::map<std::string, std::string>& listed);
 
-/// The job of the image, with the paths and the circumstances of the manifest, and the destinations of its lists.
+/// Both have a checksum in their last line. The job of the image, with the paths and the circumstances of the manifest, and the destinations of its lists.
 Result<config::JobConfig> job_of(int directory, const Manifest& manifest);
 
 }  // namespace efs::image

@@ -304,7 +304,7 @@ if started "$JOB"; then
   kill_both restart
   fusermount3 -uz "$MNT" 2>/dev/null || umount -l "$MNT" 2>/dev/null
   if [ "$(id -u)" = 0 ]; then await 20 umount "$EFS_RUNTIME_DIR/restart/store.1"; else rm -rf "/dev/shm/efs-$(id -u)-restart.1"; fi
-  sed -i 's/"boot_id": "[^"]*"/"boot_id": "another"/' "$DISK"/*/meta/instance.json "$EFS_RUNTIME_DIR/restart/instance.json"
+  sed -i 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' "$DISK"/*/meta/instance.json "$EFS_RUNTIME_DIR/restart/instance.json"
   check_exit 'after a restart of the machine, memory is missing' 1 'backend fast .*is gone.*the machine was restarted' "$EFS" start "$JOB"
   check 'and nothing is mounted in its place' bash -c "! grep -qF $EFS_RUNTIME_DIR/restart/store.1 /proc/self/mounts"
   check_exit 'salvage names what is lost' 3 'n: its content was in a backend that is gone' "$EFS" salvage restart
@@ -324,7 +324,7 @@ if started "$JOB"; then
   check_exit 'data without a journal are not overwritten' 1 'holds the data of an earlier instance, whose journal' "$EFS" start "$JOB"
   check 'and stay' test -n "$(find "$DISK"/*/data -type f -size +0)"
   # After a restart of the machine they can belong to nothing any more.
-  sed -i 's/"boot_id": "[^"]*"/"boot_id": "another"/' "$DISK"/*/instance.json
+  sed -i 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' "$DISK"/*/instance.json
   check_exit 'after a restart of the machine they are dropped' 0 'mounted' "$EFS" start "$JOB"
   check 'and all is new' test ! -e "$MNT/ckpt"
   check 'stop' "$EFS" stop orphan

@@ -82,7 +82,7 @@ if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then
   python3 - "$EFS_RUNTIME_DIR/users" "$store" <<'PY'
 import json, sys
 for name in sys.argv[1] + "/instance.json", sys.argv[1] + "/store/meta/instance.json":
-    d = json.load(open(name)); d["store"] = sys.argv[2]; d["left"] = "kept"; text = json.dumps(d); open(name, "w").write(text)
+    d = json.load(open(name)); d["store"] = sys.argv[2]; d["left"] = "kept"; del d["checksum"]; text = json.dumps(d); open(name, "w").write(text)
 PY
   check "root's clean of a user's instance" "$EFS" clean users
   check "does not remove root's store on the user's word" test -e "$store/meta/journal"

@@ -174,7 +174,7 @@ check 'nothing is left of it' ended careful
 fresh over
 started "$JOB"; echo out already >"$MNT/r"
 kill_both over
-sed -i 's/"left": "in-use"/"left": "over"/' "$EFS_RUNTIME_DIR/over/instance.json"
+sed -i 's/"left": "in-use"/"left": "over"/; /"checksum"/d' "$EFS_RUNTIME_DIR/over/instance.json"
 check_exit 'what a stop had brought out, and had no time to remove, goes without --force' 0 'over: removed' "$EFS" clean over
 check_exit 'salvage of nothing' 1 'left|no instance' "$EFS" salvage careful
 check_exit 'clean of nothing' 0 'nothing' "$EFS" clean
@@ -189,7 +189,7 @@ check 'the store is found by the instance' "$EFS" salvage --list disk
 rm -rf "${EFS_RUNTIME_DIR:?}/disk"; umount "$MNT"    # as after a restart of the machine
 check 'and by the job file alone' "$EFS" salvage --list "$JOB"
 check 'and by its directory' "$EFS" check-image "$S/disk/store/efs-0-disk"
-sed 's/"boot_id": "[^"]*"/"boot_id": "another"/' -i "$S/disk/store/efs-0-disk/meta/instance.json"
+sed 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' -i "$S/disk/store/efs-0-disk/meta/instance.json"
 check 'after a restart the receipt says so' bash -c "'$EFS' salvage --to $S/disk/to $JOB && grep -q 'restarted' $S/disk/to/efs-salvage-disk.json"
 check 'what was synced is there' bash -c "cksum <$S/disk/to/d/deep/big | cmp -s - $S/big.sum"
 started "$JOB"
@@ -222,7 +222,7 @@ started "$JOB"; echo whole >"$MNT/whole"; echo "without a sync" >"$MNT/lost"
 kill_both emptied
 rm "$(grep -rlx 'without a sync' "$S/emptied/store/efs-0-emptied/data" | head -n 1)"
 check_exit 'without power loss a start is refused' 1 'contents of 1 files are gone.*lost' "$EFS" start "$JOB"
-sed 's/"boot_id": "[^"]*"/"boot_id": "another"/' -i "$S/emptied/store/efs-0-emptied/meta/instance.json"
+sed 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' -i "$S/emptied/store/efs-0-emptied/meta/instance.json"
 started "$JOB"
 check_exit 'explain tells whose content power loss took' 0 'power loss took it' "$EFS" explain -i emptied "$MNT/lost"
 check_exit 'so does the stop' 0 'power loss took the content.*: lost' "$EFS" stop emptied
@@ -482,7 +482,7 @@ started "$JOB"; work
 sync "$MNT/result"; echo more >"$MNT/more"
 kill_both older
 store=$S/older/store/efs-0-older
-sed 's/"boot_id": "[^"]*"/"boot_id": "another"/' -i "$store/meta/instance.json"
+sed 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' -i "$store/meta/instance.json"
 cp "$store/meta/journal" "$S/journal"
 python3 - "$store/meta/journal" <<'PY'
 import sys

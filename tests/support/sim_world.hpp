@@ -231,8 +231,7 @@ class SimWorld {
     place.containers = place.durable_containers = found;
   }
   static void drop_behind_end(File& file) {
-    for (const auto line : file.touched)
-      if (line * 64 >= file.durable_size) std::memset(file.durable.at(line * 64), 0, 64);
+    for (auto line = file.touched.lower_bound((file.durable_size + 63) / 64); line != file.touched.end(); ++line) std::memset(file.durable.at(*line * 64), 0, 64);
   }
   static void copy_line(File& file, std::uint64_t line, unsigned words) {
     for (std::size_t word = 0; word < 8; ++word)

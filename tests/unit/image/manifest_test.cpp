@@ -6,12 +6,24 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
 
 #include "base/unique_fd.hpp"
 #include "support/dead_image.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
+
+namespace {
+
+std::string whole_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
 
 TEST_CASE("a manifest is written over the spare one, which is as large", "[image]") {
   const test::TempDirectory place("/dev/shm");
@@ -91,6 +103,48 @@ TEST_CASE("the destinations of a job's lists are kept with its job file", "[imag
   CHECK(damaged.error().what.find("lists") != std::string::npos);
   REQUIRE(image::write_listed(directory.get(), {}));
   CHECK(listed().empty());
+}
+
+TEST_CASE("a manifest or job file of an image that is damaged anywhere is refused, or says what it said", "[image]") {
+  const test::DeadImage dead;
+  const UniqueFd directory = dead.open_meta();
+  const std::map<std::string, std::string> listed{{"there", "from/here"}};
+  REQUIRE(image::write_job_file(directory.get(), "global-settings: { name: job, root-dir: /pfs, mount-dir: /mnt, results-dir: /out }\nresources: [ { path: a, flags: persistent } ]\n"));
+  REQUIRE(image::write_listed(directory.get(), listed));
+  const auto manifest = image::read_manifest(directory.get()).value();
+  // As far as a salvage looks at it.
+  const auto said = [&]() -> std::string {
+    const auto read = image::read_manifest(directory.get());
+    const auto job = read ? image::job_of(directory.get(), *read) : std::unexpected(read.error());
+    if (!job) return {};
+    std::string all = read->name + '|' + read->results_dir + '|' + read->boot_id + '|' + std::to_string(read->uid) + '|' + image::name_of(read->left) + '|' + std::to_string(read->journal_to) + '|' + job->results_dir + '|' + job->mount_dir;
+    for (const auto& resource : job->resources) all += '|' + resource.path + ' ' + std::to_string(static_cast<int>(resource.file_class));
+    for (const auto& [place, source] : job->listed) all += '|' + place + ' ' + source;
+    return all;
+  };
+  const std::string before = said();
+  REQUIRE(!before.empty());
+  for (const char* name : {"instance.json", "job.yaml", "listed"}) {
+    const std::string path = dead.store() + "/meta/" + name, good = whole_text(path);
+    std::size_t refused = 0;
+    for (std::size_t at = 0; at < good.size(); ++at) {
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ (1 << (at % 7)));
+      test::DeadImage::put(path, bad);
+      const std::string now = said();
+      INFO(name << " at byte " << at << " of " << good.size());
+      if (now.empty()) ++refused;
+      else CHECK(now == before);
+    }
+    for (const std::size_t size : {good.size() - 1, good.size() / 2, std::size_t{0}}) {
+      test::DeadImage::put(path, good.substr(0, size));
+      INFO(name << " cut to " << size);
+      if (const std::string now = said(); !now.empty()) CHECK(now == before);
+    }
+    CHECK(refused > 0);
+    test::DeadImage::put(path, good);
+  }
+  CHECK(said() == before);
 }
 
 TEST_CASE("what lies in the place of the spare manifest is not followed, nor shared", "[image]") {
