@@ -60,7 +60,7 @@ TEST_CASE("crew: threads that wait get company, up to the limit", "[stage][crew]
 }
 
 TEST_CASE("crew: threads that wait for a lock of ours get no company", "[stage][crew]") {
-  constexpr std::size_t items = 400;
+  constexpr std::size_t items = 60;  // the thread sanitizer knows of 64 locks that one thread holds
   std::vector<Mutex> mutexes(items);
   std::latch locked(1);
   // One of them after the other is let go: each item has to wait for its own.
@@ -68,7 +68,7 @@ TEST_CASE("crew: threads that wait for a lock of ours get no company", "[stage][
     for (auto& mutex : mutexes) mutex.lock();
     locked.count_down();
     for (auto& mutex : mutexes) {
-      std::this_thread::sleep_for(std::chrono::microseconds(300));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
       mutex.unlock();
     }
   });
@@ -76,7 +76,7 @@ TEST_CASE("crew: threads that wait for a lock of ours get no company", "[stage][
   Crew crew(0);
   crew.run(items, 1, [&](std::size_t begin, std::size_t) { const MutexLock lock(mutexes[begin]); });
   holder.join();
-  CHECK(crew.widest() < Crew::automatic_most / 2);  // where others take the CPUs a few come all the same
+  CHECK(crew.widest() < items / 4);  // where others take the CPUs a few come all the same
 }
 
 TEST_CASE("crew: what the work throws, on whichever thread, is thrown by the run when all have ended", "[stage][crew]") {
