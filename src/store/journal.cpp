@@ -381,8 +381,9 @@ Status Journal::replace(const std::function<Status(Journal&)>& write, bool* swit
     next->last_ = last_;
     *this = std::move(*next);
     note_last();
+  } else {
+    (void)medium_->remove(new_name(name_));
   }
-  if (!done) (void)medium_->remove(new_name(name_));
   return status;
 }
 

@@ -1,5 +1,5 @@
-"""Workers that are killed within milliseconds of their first answer, while programs write as much by one call as a request
-holds: the kernel is then copying into memory that the worker has never used. No call may fail.
+"""Workers are killed, every other one within milliseconds of its first answer, while programs write as much by one call as a
+request holds: the kernel is then copying into memory that the worker has never used. No call may fail.
 
 usage: young.py MOUNT SUPERVISOR_PID KILLS SEED
 """
@@ -43,15 +43,16 @@ def wait_until(condition):
 def main():
     moments = random.Random(SEED)
     answered, over, failures = multiprocessing.Value("L", 0), multiprocessing.Value("b", 0), multiprocessing.Queue()
-    writers = [multiprocessing.Process(target=write, args=(f"young{i}", answered, over, failures)) for i in range(WRITERS)]
+    writers = [multiprocessing.Process(target=write, args=(f"young{i}", answered, over, failures), daemon=True) for i in range(WRITERS)]
     for one in writers:
         one.start()
     dead = None
-    for _ in range(KILLS):
+    for kill in range(KILLS):
         wait_until(lambda: worker() not in (None, dead))
         dead, before = worker(), answered.value
         wait_until(lambda: answered.value != before)
-        moment = time.monotonic() + moments.uniform(0, 0.004)
+        # Every other one grows up: who dies two hundred times in ten seconds is given up, as he should be.
+        moment = time.monotonic() + (moments.uniform(0, 0.004) if kill % 2 == 0 else 0.12)
         wait_until(lambda: time.monotonic() >= moment)
         os.kill(int(dead), signal.SIGKILL)
     before = answered.value
