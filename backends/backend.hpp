@@ -85,8 +85,12 @@ class Backend {
   /// A container that is the open file `fd`, under one more name: nothing is copied, and its bytes are shared with whoever
   /// has the other names (fs/seal.hpp). EXDEV where this store cannot have that file; ENOSPC where it does not fit.
   virtual Result<std::shared_ptr<Container>> adopt(std::uint64_t, int) { return fail(EXDEV); }
-  /// Opened containers are cached in bounded number: the descriptor count never follows the file count.
+  /// Opened containers are cached in bounded number: the descriptor count never follows the file count. EUCLEAN, with
+  /// a text that says so: it is labelled as another one.
   virtual Result<std::shared_ptr<Container>> open(std::uint64_t id) = 0;
+  /// Has the container itself say whose it is, so that one that somebody exchanged is refused by open(). Where it cannot
+  /// (an old kernel, a full store) it goes without. Nobody else may have it (adopt()). Moves its ctime the first time.
+  virtual void label(std::uint64_t) {}
   /// Frees the space once the last reader is gone (rule R3 of src/store/README.md). Idempotent. How much that is, bytes.
   virtual std::uint64_t remove(std::uint64_t id) = 0;
   virtual Result<struct stat> attributes(std::uint64_t id) = 0;

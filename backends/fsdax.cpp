@@ -7,17 +7,21 @@
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <list>
+#include <mutex>
 #include <string_view>
 #include <unordered_map>
 
 #include "backends/container_file.hpp"
+#include "base/log.hpp"
 #include "base/shared_mapping.hpp"
 #include "base/slow_work.hpp"
 #include "base/text.hpp"
@@ -92,7 +96,16 @@ class Fsdax final : public Backend {
     const int mode = options_.read_only ? O_RDONLY | O_NONBLOCK : O_RDWR;
     UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), mode | O_CLOEXEC | O_NOFOLLOW | O_NOATIME));
     if (!fd) return fail_errno();
+    EFS_TRY(refuse_other(fd.get(), id));
     return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page));
+  }
+
+  void label(std::uint64_t id) override {
+    const auto container = open(id);
+    if (!container) return;
+    const int fd = (*container)->descriptor();
+    const std::string text = label_of(id);
+    if (::fgetxattr(fd, label_name, nullptr, 0) < 0 && errno == ENODATA) (void)::fsetxattr(fd, label_name, text.data(), text.size(), XATTR_CREATE);
   }
 
   std::uint64_t remove(std::uint64_t id) override {
@@ -205,6 +218,34 @@ class Fsdax final : public Backend {
     return all;
   }
 
+  // Read late: who makes a store opens it first.
+  std::string label_of(std::uint64_t id) {
+    std::call_once(owner_read_, [this] {
+      std::array<char, 64> text{};
+      const ssize_t length = ::readlinkat(options_.directory.get(), owner_link, text.data(), text.size());
+      owner_.assign(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length)));
+    });
+    return owner_ + "/" + std::string(std::string_view(ContainerName(id)).substr(3));
+  }
+
+  // What has no label contradicts none, nor does a store that is not known.
+  static bool contradict(std::string_view one, std::string_view other) {
+    const auto number = [](std::string_view label) { return label.substr(std::min(label.size(), label.rfind('/'))); };
+    if (number(one) != number(other)) return true;
+    return !one.starts_with('/') && !other.starts_with('/') && one != other;
+  }
+
+  Status refuse_other(int fd, std::uint64_t id) {
+    std::array<char, 96> text{};
+    const ssize_t length = ::fgetxattr(fd, label_name, text.data(), text.size());
+    if (length < 0) return {};
+    const std::string_view label(text.data(), static_cast<std::size_t>(length));
+    const std::string own = label_of(id);
+    if (!contradict(label, own)) return {};
+    if (!options_.read_only && !told_.exchange(true)) log::error("event=container_exchanged container={} label=\"{}\" expected=\"{}\"", std::string_view(ContainerName(id)), printable(label), own);
+    return fail(EUCLEAN, "container " + std::to_string(id) + " is labelled as another one's, \"" + printable(label) + "\" instead of \"" + own + "\": somebody has exchanged containers of this store; put them back");
+  }
+
   using Cached = std::pair<std::uint64_t, std::shared_ptr<Container>>;
 
   bool counts_bytes() const { return options_.capacity && !options_.kernel_holds_capacity && options_.strict; }
@@ -279,6 +320,9 @@ class Fsdax final : public Backend {
   const bool pmem_;
   bool memory_ = false;  // constant after construction
   const std::shared_ptr<CapacityAccount> account_;
+  std::once_flag owner_read_;
+  std::string owner_;  // constant once read
+  std::atomic<bool> told_{false};  // the first is logged, for programs may ask again and again
 
   Mutex cache_mutex_;  // rank 50
   std::list<Cached> recent_ EFS_GUARDED_BY(cache_mutex_);

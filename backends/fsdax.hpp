@@ -8,6 +8,13 @@
 
 namespace efs {
 
+/// A symbolic link to nowhere in the directory: its target is the id of the store whose containers these are. Made by who
+/// makes the store, before the first container.
+inline constexpr const char* owner_link = "instance";
+
+/// Extended attribute of a container that was labelled: "STORE/NUMBER", STORE as in owner_link, 16 hexadecimal digits.
+inline constexpr const char* label_name = "user.efs.container";
+
 struct FsdaxOptions {
   UniqueFd directory;                     // an empty or former store, writable by this process
   std::string kind = "fsdax";             // as description() names it

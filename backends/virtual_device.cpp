@@ -81,6 +81,10 @@ class VirtualDevice final : public Backend {
     return where->open(id);
   }
 
+  void label(std::uint64_t id) override {
+    if (Backend* where = holder(id)) where->label(id);
+  }
+
   std::uint64_t remove(std::uint64_t id) override {
     Backend* where = holder(id);
     if (where == nullptr) return 0;

@@ -302,6 +302,7 @@ Status Filesystem::part_with_sharers(std::uint64_t ino) {
       EFS_TRY(unseal(fd));
     }
   }
+  backend_.label(ino);
   ReadLock lock(mutex_);
   if (Inode* inode = names_.find(ino)) inode->unshared = true;
   return {};

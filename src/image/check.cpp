@@ -136,6 +136,7 @@ class Check {
     else if (!inode->is_regular()) find(Severity::leftover, object, "belongs to something that has no content");
     else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that was open without a name");
     else if (const auto wrong = contradiction(*inode, *st); !wrong.empty()) find(Severity::damage, paths_[id], object + " is not what was staged in: " + wrong);
+    else if (const auto opened = backend.open(id); !opened) find(Severity::damage, paths_[id], describe(opened.error()));
     else check_sharers(*st, object);
   }
 

@@ -14,8 +14,6 @@
 namespace efs::image {
 namespace {
 
-constexpr const char* owner_mark = "instance";
-
 UniqueFd open_directory(int at, const char* name) { return UniqueFd(::openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)); }
 
 bool is_of(uid_t owner, const UniqueFd& fd) {
@@ -88,14 +86,14 @@ Result<UniqueFd> data_of(const Directories& store, const Manifest& manifest, uns
 
 Status mark_containers(int data, const store::InstanceId& instance) {
   const std::string text = store::to_string(instance);
-  if (::unlinkat(data, owner_mark, 0) != 0 && errno != ENOENT) return fail_errno(std::string("data/") + owner_mark);
-  if (::symlinkat(text.c_str(), data, owner_mark) != 0 || ::fsync(data) != 0) return fail_errno(std::string("data/") + owner_mark);
+  if (::unlinkat(data, owner_link, 0) != 0 && errno != ENOENT) return fail_errno(std::string("data/") + owner_link);
+  if (::symlinkat(text.c_str(), data, owner_link) != 0 || ::fsync(data) != 0) return fail_errno(std::string("data/") + owner_link);
   return {};
 }
 
 Status refuse_other_containers(int data, const store::InstanceId& instance, const std::string& path) {
   std::array<char, 64> text{};
-  const ssize_t length = ::readlinkat(data, owner_mark, text.data(), text.size());
+  const ssize_t length = ::readlinkat(data, owner_link, text.data(), text.size());
   const auto there = length > 0 ? store::instance_id_of({text.data(), static_cast<std::size_t>(length)}) : store::InstanceId{};
   if (!there.contradicts(instance)) return {};
   return fail(EUCLEAN, path + ": the containers are another instance's (" + store::to_string(there) + ", and this store is that of " + store::to_string(instance) + "); somebody has put them here, and nothing is changed. Put the store's own ones back");

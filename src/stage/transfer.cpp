@@ -229,6 +229,9 @@ class Copy {
   std::uint64_t flushed_ EFS_GUARDED_BY(mutex_) = 0;
 };
 
+// No more than there are CPUs: those that wait for a file's lock to write to it spin, and take the time of who holds it.
+std::size_t most_threads() { return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, Scratch::count); }
+
 // False where there is no memory for its buffer, or no thread: those that are there do the work.
 bool add_helper(std::jthread& helper, Copy& copy, Scratch& scratch, std::size_t index) {
   try {
@@ -267,7 +270,7 @@ void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) {
 
 Status copy_data(const CopyJob& job, Scratch& scratch, Checksum* sum, Progress& progress) {
   const auto data = std::min(job.size, job.allocated);
-  const std::size_t threads = data < shared_from ? 1 : data < widely_shared_from ? 2 : Scratch::count;
+  const std::size_t threads = data < shared_from ? 1 : data < widely_shared_from ? 2 : most_threads();
   Copy copy(job, scratch.chunk(), threads > 1, sum, progress);
   const auto own = scratch.buffer(0);
   {

@@ -17,7 +17,7 @@
 
 namespace efs::stage {
 
-/// Files with so many bytes of data are copied by two threads, or by as many as there are buffers.
+/// Files with so many bytes of data are copied by two threads, or by as many as there are buffers and CPUs.
 inline constexpr std::uint64_t shared_from = 32U << 20U;
 inline constexpr std::uint64_t widely_shared_from = 256U << 20U;
 

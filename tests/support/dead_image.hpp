@@ -56,13 +56,13 @@ class DeadImage {
   };
   DeadImage() : DeadImage(Kind{}) {}
   explicit DeadImage(const Kind& kind) : kind_(kind) {
-    for (const std::string& directory : {store(), store() + "/meta", pfs(), pfs() + "/input", pfs() + "/input/sub", results()}) std::filesystem::create_directories(directory);
+    for (const std::string& directory : {store(), store() + "/meta", store() + "/data", pfs(), pfs() + "/input", pfs() + "/input/sub", results()}) std::filesystem::create_directories(directory);
     put(pfs() + "/input/changed", "as it came in");
     put(pfs() + "/input/clean", "never touched");
     put(pfs() + "/input/sub/removed", "the job removes it");
+    mark_containers();
     work();
     if (kind_.snapshot) make_snapshot();
-    mark_containers();
     write_manifest();
   }
 

@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 #include <vector>
 
@@ -57,6 +59,31 @@ std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
 }
 
 }  // namespace
+
+TEST_CASE("a container that was labelled is opened under its own number only") {
+  const auto kind = GENERATE(Kind{"/dev/shm"}, Kind{"/tmp"}, Kind{"/tmp", true, true});
+  const test::TempDirectory directory(kind.parent);
+  const std::string data = directory.path() + (kind.several ? "/b/" : "/");
+  {
+    auto backend = make(directory, kind);
+    for (const std::uint64_t id : {1, 2, 3}) REQUIRE(backend->create(id));
+    backend->label(1);
+    backend->label(1);
+    backend->label(2);
+    backend->label(4);  // that is not there
+  }
+  if (::getxattr((data + "01/0000000000000001").c_str(), label_name, nullptr, 0) <= 0) SKIP("no extended attributes on " << kind.parent);
+  CHECK(make(directory, kind)->open(1));
+  std::filesystem::rename(data + "01/0000000000000001", data + "04/0000000000000004");
+  std::filesystem::rename(data + "03/0000000000000003", data + "01/0000000000000001");
+  auto backend = make(directory, kind);
+  const auto other = backend->open(4);
+  REQUIRE_FALSE(other);
+  CHECK(other.error().code == EUCLEAN);
+  CHECK(other.error().what.find("container 4 is labelled as another one's") != std::string::npos);
+  CHECK(backend->open(1));  // without a label it contradicts none
+  CHECK(backend->open(2));
+}
 
 TEST_CASE("containers hold bytes, grow, shrink and have holes") {
   const auto kind = GENERATE(Kind{"/dev/shm"}, Kind{"/dev/shm", true}, Kind{"/tmp"}, Kind{"/tmp", true}, Kind{"/dev/shm", false, true}, Kind{"/tmp", true, true});
