@@ -66,6 +66,7 @@ int plan(World& world, const JobArguments& arguments);
 int start(World& world, const JobArguments& arguments);
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command);
 int status(World& world, const std::string& which);
+int list_all(World& world);  // and stores without an instance
 /// What the nodes of a batch job say, or slurmctld, while it has none. `job`: its number, or ARRAY_TASK; `shared`: the site's
 /// directory, "": as plugstack.conf has it.
 int job_status(World& world, const std::string& job, const std::string& shared);
@@ -150,6 +151,11 @@ std::optional<std::string> store_of_job(const std::string& job_file);
 std::optional<std::string> store_of(const std::string& which);
 /// The instance that this store is of, if one is left.
 std::optional<control::Instance> instance_of_store(const std::string& path);
+/// Paths of the stores in this directory, of the caller's or for root of anybody's, to which no instance leads: /run was
+/// emptied, or is another's. What is in use is none.
+std::vector<std::string> stores_without_instance(const std::string& directory);
+/// The same in all directories that the site's file names for backends, as far as they answer.
+std::vector<std::string> stores_of_site_without_instance();
 /// The status of one instance; of one that is dead, its state and why.
 Json status_of(const control::Instance& instance);
 /// The instance that is meant; with no name, the one on whose mount or below whose root-dir the first path lies, else the

@@ -108,15 +108,10 @@ Findings dead_mounts() {
 
 Findings lost_stores(const std::string& directory) {
   Findings found;
-  std::error_code problem;
-  for (std::filesystem::directory_iterator it(directory, problem), end; !problem && it != end; it.increment(problem)) {
-    const std::string path = it->path();
+  for (const auto& path : stores_without_instance(directory)) {
     struct stat st {};
-    if (::lstat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || (::geteuid() != 0 && st.st_uid != ::geteuid())) continue;
-    if (!it->path().filename().string().starts_with("efs-" + std::to_string(st.st_uid) + "-")) continue;  // anybody may give a name like ours
-    const UniqueFd lock(::open((path + "/meta/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!lock || ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 || instance_of_store(path)) continue;  // none of ours, in use, or told of already
-    found.push_back({Level::warning, "store " + as_word(path), "no instance leads to it" + (st.st_uid == ::geteuid() ? "" : "; it is of uid " + std::to_string(st.st_uid)),
+    const bool own = ::lstat(path.c_str(), &st) != 0 || st.st_uid == ::geteuid();
+    found.push_back({Level::warning, "store " + as_word(path), "no instance leads to it" + (own ? "" : "; it is of uid " + std::to_string(st.st_uid)),
                      "bring out what it holds: efs salvage --to DIRECTORY " + as_word(path) + "; or remove it: efs clean " + as_word(path)});
   }
   return found;

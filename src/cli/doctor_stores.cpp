@@ -65,9 +65,6 @@ Finding of_problem(const std::string& what, const config::Problem& problem, cons
   return {Level::problem, what, config::to_string({problem.line, problem.column, problem.text, "", problem.origin}, file), problem.suggestion.empty() ? "see efs-site(5) and efs-job(5)" : problem.suggestion};
 }
 
-// A job that says nothing has what the site gives to all.
-constexpr const char* silent_job = "global-settings:\n  root-dir: /tmp/efs-doctor/in\n  mount-dir: /tmp/efs-doctor/mount\n  results-dir: /tmp/efs-doctor/out\n";
-
 }  // namespace
 
 MountOf mount_of(const std::string& path) {

@@ -1,13 +1,17 @@
 // Which image is meant, where no instance leads to it.
-#include <sys/stat.h>
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "base/user.hpp"
+#include "base/mounts.hpp"
 #include "cli/cli.hpp"
+#include "cli/doctor.hpp"
+#include "config/site.hpp"
 #include "image/removal.hpp"
 
 namespace efs::cli {
@@ -45,6 +49,36 @@ std::optional<control::Instance> instance_of_store(const std::string& path) {
   const auto instances = control::list_instances();
   const auto found = std::ranges::find_if(instances, is_of);
   return found == instances.end() ? std::nullopt : std::optional(*found);
+}
+
+std::vector<std::string> stores_without_instance(const std::string& directory) {
+  std::vector<std::string> found;
+  std::error_code problem;
+  for (std::filesystem::directory_iterator it(directory, problem), end; !problem && it != end; it.increment(problem)) {
+    const std::string path = it->path();
+    struct stat st {};
+    if (::lstat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || (::geteuid() != 0 && st.st_uid != ::geteuid())) continue;
+    if (!it->path().filename().string().starts_with("efs-" + std::to_string(st.st_uid) + "-")) continue;  // anybody may give a name like ours
+    const UniqueFd lock(::open((path + "/meta/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!lock || ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 || instance_of_store(path)) continue;  // none of ours, in use, or told of already
+    found.push_back(path);
+  }
+  return found;
+}
+
+std::vector<std::string> stores_of_site_without_instance() {
+  std::vector<std::string> found;
+  const auto user = find_user(std::to_string(::geteuid()));
+  auto surroundings = config::surroundings_of_process(user.value_or(User{}));
+  const auto site = config::load_site(surroundings);
+  if (!site || !*site || (*site)->backends.empty()) return found;
+  surroundings.site = *site;
+  const auto job = config::parse(silent_job, "job.yaml", {}, surroundings);
+  if (!job) return found;
+  for (const auto& backend : job->backends)
+    if (backend.type != config::BackendType::dram && answers(backend.daxfs, patience))
+      for (auto& store : stores_without_instance(backend.daxfs)) found.push_back(std::move(store));
+  return found;
 }
 
 }  // namespace efs::cli

@@ -20,7 +20,7 @@ void print_item(std::ostream& out, const Json& item) {
 
 int ls(World& world, const FileArguments& a) {
   if (a.instances && (!a.paths.empty() || !a.instance.empty())) return report(world, {EINVAL, "--instances lists all instances: it takes no path and no --instance"}, exit_usage);
-  if (a.instances) return status(world, "");
+  if (a.instances) return list_all(world);
   const auto instance = find_instance_for(a);
   if (!instance) return report(world, instance.error());
   std::string document = "[";  // printed when it is whole: an error takes its place

@@ -1,9 +1,10 @@
-#include <fcntl.h>
-
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/doctor.hpp"
 #include "image/manifest.hpp"
 
 namespace efs::cli {
@@ -14,8 +15,7 @@ Json dead(const control::Instance& instance, const std::string& why) {
 }
 
 Json what_is_left_of(const control::Instance& instance) {
-  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  const auto manifest = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+  const auto manifest = manifest_of(instance);
   const bool kept = manifest && manifest->left == image::Left::kept;
   Json json = dead(instance, "its daemon is gone; what was in the buffer may still be below " + (manifest ? manifest->store : instance.directory + "/store"));
   if (kept) json.erase("error");
@@ -26,6 +26,18 @@ Json what_is_left_of(const control::Instance& instance) {
     json["job_file"] = manifest->job_file;
     json["restarted"] = manifest->boot_id != image::boot_id();
   }
+  return json;
+}
+
+// Of a store that has no instance's directory any more: its own manifest is beside the journal.
+Json what_is_left_in(const std::string& store) {
+  control::Instance led{.name = std::filesystem::path(store).filename().string(), .directory = store + "/meta", .owner = 0, .alive = false};
+  const auto manifest = manifest_of(led);
+  if (manifest) led.name = manifest->name;
+  Json json = what_is_left_of(led);
+  if (!manifest) json["error"] = "what it is cannot be read (" + describe(manifest.error()) + "); see efs check-image " + as_word(store);
+  json["directory"] = store;
+  json["lost"] = true;
   return json;
 }
 
@@ -79,7 +91,7 @@ void print_status(std::ostream& out, const Json& s) {
     out << "  " << text << (text.ends_with('\n') ? "" : "\n");
   }
   if (s.contains("left")) {
-    const std::string name = shown(s, "name", "?");
+    const std::string name = s.value("lost", false) ? as_word(s.value("directory", "")) : shown(s, "name", "?");
     out << "  job file " << shown(s, "job_file") << "\n  store    " << shown(s, "store") << " (" << shown(s, "left") << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n  go on: efs start; bring out: efs salvage " << name
         << "; remove: efs clean " << name << "\n";
   }
@@ -123,6 +135,21 @@ void print_status(std::ostream& out, const Json& s) {
 
 }  // namespace
 
+namespace {
+
+int show_all(World& world, const Json& all, bool one) {
+  if (world.json) {
+    print_document(world, one ? all.front() : all);
+  } else {
+    for (const auto& instance : all) print_status(world.out, instance);
+    if (all.empty()) world.out << "no instance is running\n";
+  }
+  const bool dead = std::ranges::any_of(all, [](const Json& instance) { return instance.value("state", "") == "dead"; });
+  return dead ? exit_failure : exit_good;
+}
+
+}  // namespace
+
 int status(World& world, const std::string& which) {
   std::vector<control::Instance> shown;
   if (which.empty()) {
@@ -134,15 +161,14 @@ int status(World& world, const std::string& which) {
   }
   Json all = Json::array();
   for (const auto& instance : shown) all.push_back(status_of(instance));
-  if (world.json) {
-    print_document(world, which.empty() ? all : all.front());
-  } else {
-    for (const auto& one : all) print_status(world.out, one);
-    if (all.empty()) world.out << "no instance is running\n";
-  }
-  for (const auto& one : all)
-    if (one.value("state", "") == "dead") return exit_failure;
-  return exit_good;
+  return show_all(world, all, !which.empty());
+}
+
+int list_all(World& world) {
+  Json all = Json::array();
+  for (const auto& instance : control::list_instances()) all.push_back(status_of(instance));
+  for (const auto& store : stores_of_site_without_instance()) all.push_back(what_is_left_in(store));
+  return show_all(world, all, false);
 }
 
 }  // namespace efs::cli

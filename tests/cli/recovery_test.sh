@@ -190,6 +190,13 @@ rm -rf "${EFS_RUNTIME_DIR:?}/disk"; umount "$MNT"    # as after a restart of the
 check 'and by the job file alone' "$EFS" salvage --list "$JOB"
 check 'and by its directory' "$EFS" check-image "$S/disk/store/efs-0-disk"
 sed 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' -i "$S/disk/store/efs-0-disk/meta/instance.json"
+site=$S/disk/site.yaml lost=$S/disk/store/efs-0-disk
+printf 'backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: %s ] ]\n' "$S/disk/store" >"$site"
+check 'and in a directory of the site it is listed with the instances' json "$(EFS_SITE_FILE=$site "$EFS" ls --instances --json)" \
+  "[(i['name'], i['directory'], i['state'], i['restarted'], i['lost']) for i in d if 'lost' in i] == [('disk', '$lost', 'dead', True, True)]"
+check_exit 'with the way out' 1 "bring out: efs salvage $lost; remove: efs clean $lost" env EFS_SITE_FILE="$site" "$EFS" ls --instances
+check 'not where the site has other directories' json "$("$EFS" ls --instances --json)" "not any('lost' in i for i in d)"
+rm "$site"
 check 'after a restart the receipt says so' bash -c "'$EFS' salvage --to $S/disk/to $JOB && grep -q 'restarted' $S/disk/to/efs-salvage-disk.json"
 check 'what was synced is there' bash -c "cksum <$S/disk/to/d/deep/big | cmp -s - $S/big.sum"
 started "$JOB"
@@ -476,12 +483,14 @@ check 'stop' "$EFS" stop damaged
 
 # --- a restart of the machine is no reason for damage of what had been synced ---
 fresh older "$PERSISTENT"
-mkdir "$S/older/store"
-job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/older/store ] ]"
+disk=$S/older
+[ "$(stat -f -c %T "$disk")" != tmpfs ] || disk=$(mktemp -d -p /var/tmp)    # memory has nothing that survives
+mkdir "$disk/store"
+job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $disk/store ] ]"
 started "$JOB"; work
 sync "$MNT/result"; echo more >"$MNT/more"
 kill_both older
-store=$S/older/store/efs-0-older
+store=$disk/store/efs-0-older
 sed 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' -i "$store/meta/instance.json"
 cp "$store/meta/journal" "$S/journal"
 python3 - "$store/meta/journal" <<'PY'
@@ -497,6 +506,7 @@ cp "$S/journal" "$store/meta/journal"
 started "$JOB"
 check 'with the journal as it was it goes on' worked "$MNT"
 check 'stop' "$EFS" stop older
+rm -r "$disk"
 
 # --- parts of another instance's: nothing but what they say of themselves tells them apart ---
 fresh other; started "$JOB"; work; kill_both other
