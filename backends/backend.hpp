@@ -86,12 +86,14 @@ class Backend {
   /// has the other names (fs/seal.hpp). EXDEV where this store cannot have that file; ENOSPC where it does not fit.
   virtual Result<std::shared_ptr<Container>> adopt(std::uint64_t, int) { return fail(EXDEV); }
   /// Opened containers are cached in bounded number: the descriptor count never follows the file count. EUCLEAN, with
-  /// a text that says so: it is labelled as another one.
+  /// a text that says so: it is labelled as another one, or has lost its label.
   virtual Result<std::shared_ptr<Container>> open(std::uint64_t id) = 0;
-  /// Has the container itself say whose it is, so that one that somebody exchanged is refused by open(). Where it cannot
-  /// (an old kernel, a full store) it goes without. Nobody else may have it (adopt()). Moves its ctime the first time.
-  virtual void label(std::uint64_t) {}
+  /// The container that was adopted is this store's alone from now on, and says so as a created one does. Call it while it is sealed.
+  virtual Status label(std::uint64_t) { return {}; }
+  /// Is it labelled as another one?
+  virtual bool is_another(std::uint64_t) { return false; }
   /// Frees the space once the last reader is gone (rule R3 of src/store/README.md). Idempotent. How much that is, bytes.
+  /// What is labelled as another one stays: it may be the only copy of that.
   virtual std::uint64_t remove(std::uint64_t id) = 0;
   virtual Result<struct stat> attributes(std::uint64_t id) = 0;
   /// nullopt leaves a time as it is.

@@ -126,7 +126,7 @@ Result<std::size_t> ContainerFile::write(std::span<const std::byte> from, std::u
 }
 
 void ContainerFile::count_stored() {
-  if (account_->counts()) account_->adjust(allocated());
+  if (account_->counts()) account_->adjust(allocated() - booked_);
 }
 
 Status ContainerFile::truncate(std::uint64_t size) {

@@ -33,9 +33,9 @@ std::array<timespec, 2> times_to_set(std::optional<FileTime> atime, std::optiona
 
 class ContainerFile final : public Container {
  public:
-  /// `pmem`: mappings are persistent memory. `waits`: I/O may wait for a disk.
-  ContainerFile(UniqueFd fd, std::shared_ptr<CapacityAccount> account, bool pmem, bool waits)
-      : fd_(std::move(fd)), account_(std::move(account)), pmem_(pmem), waits_(waits) {}
+  /// `pmem`: mappings are persistent memory. `waits`: I/O may wait for a disk. `booked`: bytes of it that are counted already.
+  ContainerFile(UniqueFd fd, std::shared_ptr<CapacityAccount> account, bool pmem, bool waits, std::int64_t booked = 0)
+      : fd_(std::move(fd)), account_(std::move(account)), pmem_(pmem), waits_(waits), booked_(booked) {}
 
   Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) override;
   Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) override;
@@ -60,6 +60,7 @@ class ContainerFile final : public Container {
   const std::shared_ptr<CapacityAccount> account_;
   const bool pmem_;
   const bool waits_;
+  const std::int64_t booked_;
   Mutex growth_;  // rank 40; serialises counted changes of one container, so that deltas are exact
 };
 

@@ -74,7 +74,13 @@ class Fsdax final : public Backend {
   Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
     UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOATIME, 0600));
     if (!fd) return fail_errno();
-    return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page));
+    if (const Status said = write_label(fd.get(), id); !said) {
+      ::unlinkat(options_.directory.get(), ContainerName(id), 0);
+      return std::unexpected(said.error());
+    }
+    std::int64_t booked = 0;  // for its label, or for what its directory hands down
+    if (struct stat st {}; account_->counts() && ::fstat(fd.get(), &st) == 0) account_->adjust(booked = static_cast<std::int64_t>(st.st_blocks) * 512);
+    return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page, booked));
   }
 
   Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override {
@@ -100,12 +106,18 @@ class Fsdax final : public Backend {
     return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page));
   }
 
-  void label(std::uint64_t id) override {
+  Status label(std::uint64_t id) override {
     const auto container = open(id);
-    if (!container) return;
-    const int fd = (*container)->descriptor();
-    const std::string text = label_of(id);
-    if (::fgetxattr(fd, label_name, nullptr, 0) < 0 && errno == ENODATA) (void)::fsetxattr(fd, label_name, text.data(), text.size(), XATTR_CREATE);
+    if (!container) return std::unexpected(container.error());
+    return write_label((*container)->descriptor(), id);
+  }
+
+  bool is_another(std::uint64_t id) override {
+    if (!labels()) return false;
+    const std::string path = "/proc/self/fd/" + std::to_string(options_.directory.get()) + "/" + static_cast<const char*>(ContainerName(id));
+    std::array<char, 96> text{};
+    const ssize_t length = ::lgetxattr(path.c_str(), label_name, text.data(), text.size());
+    return length < 0 ? errno == ERANGE : contradicts({text.data(), static_cast<std::size_t>(length)}, id);
   }
 
   std::uint64_t remove(std::uint64_t id) override {
@@ -114,6 +126,7 @@ class Fsdax final : public Backend {
     forget(id);
     const std::int64_t freed = static_cast<std::int64_t>(st->st_blocks) * 512;
     if (static_cast<std::uint64_t>(freed) > slow_copy) slow_work_begins();
+    if (is_another(id)) return 0;
     if (::unlinkat(options_.directory.get(), ContainerName(id), 0) != 0) return 0;
     if (account_->counts()) account_->adjust(-freed);
     return static_cast<std::uint64_t>(freed);
@@ -219,31 +232,44 @@ class Fsdax final : public Backend {
   }
 
   // Read late: who makes a store opens it first.
-  std::string label_of(std::uint64_t id) {
+  bool labels() {
     std::call_once(owner_read_, [this] {
       std::array<char, 64> text{};
       const ssize_t length = ::readlinkat(options_.directory.get(), owner_link, text.data(), text.size());
       owner_.assign(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length)));
+      labels_ = ::fgetxattr(options_.directory.get(), label_name, nullptr, 0) >= 0;
     });
-    return owner_ + "/" + std::string(std::string_view(ContainerName(id)).substr(3));
+    return labels_;
+  }
+  std::string label_of(std::uint64_t id) const { return owner_ + "/" + std::string(std::string_view(ContainerName(id)).substr(3)); }
+
+  Status write_label(int fd, std::uint64_t id) {
+    if (!labels()) return {};
+    const std::string text = label_of(id);
+    return ::fsetxattr(fd, label_name, text.data(), text.size(), 0) == 0 ? Status{} : fail_errno("the label of a container");
   }
 
-  // What has no label contradicts none, nor does a store that is not known.
-  static bool contradict(std::string_view one, std::string_view other) {
-    const auto number = [](std::string_view label) { return label.substr(std::min(label.size(), label.rfind('/'))); };
-    if (number(one) != number(other)) return true;
-    return !one.starts_with('/') && !other.starts_with('/') && one != other;
+  // What has none contradicts nothing here; a store that is not known contradicts none.
+  bool contradicts(std::string_view label, std::uint64_t id) const {
+    const std::string own = label_of(id);
+    const auto number = [](std::string_view text) { return text.substr(std::min(text.size(), text.rfind('/'))); };
+    return number(label) != number(own) || (!label.starts_with('/') && !own.starts_with('/') && label != own);
   }
 
   Status refuse_other(int fd, std::uint64_t id) {
+    if (!labels()) return {};
     std::array<char, 96> text{};
     const ssize_t length = ::fgetxattr(fd, label_name, text.data(), text.size());
-    if (length < 0) return {};
-    const std::string_view label(text.data(), static_cast<std::size_t>(length));
-    const std::string own = label_of(id);
-    if (!contradict(label, own)) return {};
-    if (!options_.read_only && !told_.exchange(true)) log::error("event=container_exchanged container={} label=\"{}\" expected=\"{}\"", std::string_view(ContainerName(id)), printable(label), own);
-    return fail(EUCLEAN, "container " + std::to_string(id) + " is labelled as another one's, \"" + printable(label) + "\" instead of \"" + own + "\": somebody has exchanged containers of this store; put them back");
+    if (length < 0 && errno != ENODATA && errno != ERANGE) return fail_errno("the label of container " + std::to_string(id));
+    const bool none = length < 0 && errno == ENODATA;
+    const std::string_view label(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length)));
+    struct stat st {};
+    if (none ? ::fstat(fd, &st) == 0 && (st.st_mode & S_IXUSR) != 0 : !contradicts(label, id)) return {};
+    if (!options_.read_only && !told_.exchange(true))
+      log::error("event=container_exchanged container={} label=\"{}\" expected=\"{}\"", std::string_view(ContainerName(id)), printable(label), label_of(id));
+    const std::string way_out = ": somebody has exchanged containers of this store; put them back";
+    if (none) return fail(EUCLEAN, "container " + std::to_string(id) + " has lost its label" + way_out);
+    return fail(EUCLEAN, "container " + std::to_string(id) + " is labelled as another one's, \"" + printable(label) + "\" instead of \"" + label_of(id) + "\"" + way_out);
   }
 
   using Cached = std::pair<std::uint64_t, std::shared_ptr<Container>>;
@@ -321,7 +347,8 @@ class Fsdax final : public Backend {
   bool memory_ = false;  // constant after construction
   const std::shared_ptr<CapacityAccount> account_;
   std::once_flag owner_read_;
-  std::string owner_;  // constant once read
+  std::string owner_;    // constant once read
+  bool labels_ = false;  // likewise
   std::atomic<bool> told_{false};  // the first is logged, for programs may ask again and again
 
   Mutex cache_mutex_;  // rank 50

@@ -12,7 +12,9 @@ namespace efs {
 /// makes the store, before the first container.
 inline constexpr const char* owner_link = "instance";
 
-/// Extended attribute of a container that was labelled: "STORE/NUMBER", STORE as in owner_link, 16 hexadecimal digits.
+/// Extended attribute of each container that was created: "STORE/NUMBER", STORE as in owner_link, 16 hexadecimal digits. The
+/// directory has it where its file system can and the store was made so; then a container without one is refused, but
+/// for a sealed one (fs/seal.hpp).
 inline constexpr const char* label_name = "user.efs.container";
 
 struct FsdaxOptions {

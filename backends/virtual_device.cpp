@@ -81,8 +81,14 @@ class VirtualDevice final : public Backend {
     return where->open(id);
   }
 
-  void label(std::uint64_t id) override {
-    if (Backend* where = holder(id)) where->label(id);
+  Status label(std::uint64_t id) override {
+    Backend* where = holder(id);
+    return where != nullptr ? where->label(id) : fail(ENOENT);
+  }
+
+  bool is_another(std::uint64_t id) override {
+    Backend* where = holder(id);
+    return where != nullptr && where->is_another(id);
   }
 
   std::uint64_t remove(std::uint64_t id) override {

@@ -151,11 +151,15 @@ std::optional<std::string> store_of_job(const std::string& job_file);
 std::optional<std::string> store_of(const std::string& which);
 /// The instance that this store is of, if one is left.
 std::optional<control::Instance> instance_of_store(const std::string& path);
-/// Paths of the stores in this directory, of the caller's or for root of anybody's, to which no instance leads: /run was
-/// emptied, or is another's. What is in use is none.
-std::vector<std::string> stores_without_instance(const std::string& directory);
+/// A store to which no instance leads: /run was emptied, or is another's.
+struct LostStore {
+  std::string path;
+  std::string first;  // of a backend behind the first of several: where that one was, which had the journal; it is gone, too
+};
+/// Those in this directory that are the caller's, or for root anybody's, and not in use.
+std::vector<LostStore> stores_without_instance(const std::string& directory);
 /// The same in all directories that the site's file names for backends, as far as they answer.
-std::vector<std::string> stores_of_site_without_instance();
+std::vector<LostStore> stores_of_site_without_instance();
 /// The status of one instance; of one that is dead, its state and why.
 Json status_of(const control::Instance& instance);
 /// The instance that is meant; with no name, the one on whose mount or below whose root-dir the first path lies, else the

@@ -25,6 +25,8 @@ using Findings = std::vector<Finding>;
 
 /// Seconds that a directory has to answer: doctor does not hang on what it is to find.
 inline constexpr int patience = 5;
+/// Of a backend of a store whose first one, at `first`, is gone.
+std::string without_journal(const std::string& first);
 /// A job that says nothing has what the site gives to all.
 inline constexpr const char* silent_job = "global-settings:\n  root-dir: /tmp/efs-doctor/in\n  mount-dir: /tmp/efs-doctor/mount\n  results-dir: /tmp/efs-doctor/out\n";
 /// Of what does not.

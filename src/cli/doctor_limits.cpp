@@ -106,13 +106,15 @@ Findings dead_mounts() {
 
 }  // namespace
 
+std::string without_journal(const std::string& first) { return "a backend of the store " + as_word(first) + ", which is gone with the journal: nothing tells what its containers are"; }
+
 Findings lost_stores(const std::string& directory) {
   Findings found;
-  for (const auto& path : stores_without_instance(directory)) {
+  for (const auto& [path, first] : stores_without_instance(directory)) {
     struct stat st {};
-    const bool own = ::lstat(path.c_str(), &st) != 0 || st.st_uid == ::geteuid();
-    found.push_back({Level::warning, "store " + as_word(path), "no instance leads to it" + (own ? "" : "; it is of uid " + std::to_string(st.st_uid)),
-                     "bring out what it holds: efs salvage --to DIRECTORY " + as_word(path) + "; or remove it: efs clean " + as_word(path)});
+    const std::string name = as_word(path), whose = ::lstat(path.c_str(), &st) != 0 || st.st_uid == ::geteuid() ? "" : "; it is of uid " + std::to_string(st.st_uid);
+    if (first.empty()) found.push_back({Level::warning, "store " + name, "no instance leads to it" + whose, "bring out what it holds: efs salvage --to DIRECTORY " + name + "; or remove it: efs clean " + name});
+    else found.push_back({Level::warning, "store " + name, without_journal(first) + whose, "rm -r " + name});
   }
   return found;
 }

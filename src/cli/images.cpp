@@ -1,7 +1,9 @@
 // Which image is meant, where no instance leads to it.
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,23 +53,54 @@ std::optional<control::Instance> instance_of_store(const std::string& path) {
   return found == instances.end() ? std::nullopt : std::optional(*found);
 }
 
-std::vector<std::string> stores_without_instance(const std::string& directory) {
-  std::vector<std::string> found;
+namespace {
+
+// Without a step over a link or onto another file system: whose store it is may have put one there that hangs.
+UniqueFd open_within(int at, const char* path, std::uint64_t flags) {
+  const open_how how{.flags = flags | O_CLOEXEC, .mode = 0, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
+  return UniqueFd(static_cast<int>(::syscall(SYS_openat2, at, path, &how, sizeof how)));
+}
+
+// The caller's, or for root anybody's, and not in use; the lock is given back at once, for somebody may want to start it.
+bool is_free_store(LostStore& found) {
+  const std::filesystem::path whole(found.path);
+  const UniqueFd parent(::open(whole.parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const UniqueFd store = open_within(parent.get(), whole.filename().c_str(), O_PATH | O_DIRECTORY);
+  struct stat st {};
+  if (!store || ::fstat(store.get(), &st) != 0 || (::geteuid() != 0 && st.st_uid != ::geteuid())) return false;
+  if (!whole.filename().string().starts_with("efs-" + std::to_string(st.st_uid) + "-")) return false;  // anybody may give a name like ours
+  UniqueFd lock = open_within(store.get(), "meta/lock", O_RDONLY | O_NONBLOCK);
+  if (!lock) {
+    lock = open_within(store.get(), "lock", O_RDONLY | O_NONBLOCK);
+    const UniqueFd root = open_within(parent.get(), whole.filename().c_str(), O_RDONLY | O_DIRECTORY);
+    const auto manifest = lock && root ? image::read_manifest(root.get()) : Result<image::Manifest>(fail(ENOENT));
+    if (!manifest || manifest->place == 0) return false;
+    found.first = manifest->store;
+  }
+  return lock && ::flock(lock.get(), LOCK_SH | LOCK_NB) == 0;
+}
+
+// To an instance, or, as the backend of another store, to that one.
+bool leads_somewhere(const LostStore& store) {
+  std::error_code problem;
+  if (!store.first.empty() && std::filesystem::exists(store.first + "/meta/journal", problem)) return true;
+  return instance_of_store(store.first.empty() ? store.path : store.first).has_value();
+}
+
+}  // namespace
+
+std::vector<LostStore> stores_without_instance(const std::string& directory) {
+  std::vector<LostStore> found;
   std::error_code problem;
   for (std::filesystem::directory_iterator it(directory, problem), end; !problem && it != end; it.increment(problem)) {
-    const std::string path = it->path();
-    struct stat st {};
-    if (::lstat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || (::geteuid() != 0 && st.st_uid != ::geteuid())) continue;
-    if (!it->path().filename().string().starts_with("efs-" + std::to_string(st.st_uid) + "-")) continue;  // anybody may give a name like ours
-    const UniqueFd lock(::open((path + "/meta/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!lock || ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 || instance_of_store(path)) continue;  // none of ours, in use, or told of already
-    found.push_back(path);
+    LostStore store{.path = it->path(), .first = {}};
+    if (is_free_store(store) && !leads_somewhere(store)) found.push_back(std::move(store));
   }
   return found;
 }
 
-std::vector<std::string> stores_of_site_without_instance() {
-  std::vector<std::string> found;
+std::vector<LostStore> stores_of_site_without_instance() {
+  std::vector<LostStore> found;
   const auto user = find_user(std::to_string(::geteuid()));
   auto surroundings = config::surroundings_of_process(user.value_or(User{}));
   const auto site = config::load_site(surroundings);

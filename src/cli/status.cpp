@@ -30,13 +30,12 @@ Json what_is_left_of(const control::Instance& instance) {
 }
 
 // Of a store that has no instance's directory any more: its own manifest is beside the journal.
-Json what_is_left_in(const std::string& store) {
-  control::Instance led{.name = std::filesystem::path(store).filename().string(), .directory = store + "/meta", .owner = 0, .alive = false};
+Json what_is_left_in(const LostStore& store) {
+  control::Instance led{.name = std::filesystem::path(store.path).filename().string(), .directory = store.path + (store.first.empty() ? "/meta" : ""), .owner = 0, .alive = false};
   const auto manifest = manifest_of(led);
   if (manifest) led.name = manifest->name;
-  Json json = what_is_left_of(led);
-  if (!manifest) json["error"] = "what it is cannot be read (" + describe(manifest.error()) + "); see efs check-image " + as_word(store);
-  json["directory"] = store;
+  Json json = store.first.empty() && manifest ? what_is_left_of(led) : dead(led, store.first.empty() ? "what it is cannot be read; see efs check-image " + as_word(store.path) : without_journal(store.first) + "; rm -r " + as_word(store.path));
+  json["directory"] = store.path;
   json["lost"] = true;
   return json;
 }

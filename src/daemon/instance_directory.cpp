@@ -24,16 +24,6 @@ bool is_lock_of(const User& user, const UniqueFd& lock) {
 // A lock belongs to what open(2) returned, and to its duplicates: one that nobody else gets.
 UniqueFd reopened(const UniqueFd& directory) { return UniqueFd(::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)); }
 
-// Whoever only looks whether an instance is alive holds its lock for a moment.
-bool lock_soon(const UniqueFd& lock) {
-  for (int tries = 0; tries < 20; ++tries) {
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return true;
-    const timespec pause{.tv_sec = 0, .tv_nsec = 10'000'000};
-    ::nanosleep(&pause, nullptr);
-  }
-  return false;
-}
-
 // The directory of an instance that is dead, or was left by `efs stop --keep`. It was the user's to change meanwhile: it
 // must still be his, and nothing in it is followed.
 Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const std::string& base, const std::string& name, const User& user) {
@@ -61,6 +51,15 @@ Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const std:
 }
 
 }  // namespace
+
+bool lock_soon(const UniqueFd& lock) {
+  for (int tries = 0; tries < 20; ++tries) {
+    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return true;
+    const timespec pause{.tv_sec = 0, .tv_nsec = 10'000'000};
+    ::nanosleep(&pause, nullptr);
+  }
+  return false;
+}
 
 Result<InstanceDirectory> make_instance_directory(const std::string& base, const std::string& name, const User& user) {
   InstanceDirectory made;

@@ -1,3 +1,4 @@
+#include "daemon/instance_directory.hpp"
 #include "daemon/store_members.hpp"
 
 #include <fcntl.h>
@@ -61,7 +62,7 @@ Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, 
   if (!ground.options.directory) return fail_errno(ground.path + "/data");
   member.lock.reset(::openat(root, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!member.lock) return fail_errno(ground.path + "/lock");
-  if (::flock(member.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EBUSY, "the store " + ground.path + " is in use by another instance");
+  if (!lock_soon(member.lock)) return fail(EBUSY, "the store " + ground.path + " is in use by another instance");
   if (store.left) {
     EFS_TRY(belongs_to(ground, number, store, member.id));
     EFS_TRY(image::refuse_other_containers(ground.options.directory.get(), store.instance, ground.path + "/data"));

@@ -1,3 +1,4 @@
+#include "daemon/instance_directory.hpp"
 #include "daemon/store_setup.hpp"
 
 #include <fcntl.h>
@@ -96,7 +97,7 @@ Result<Store> finish(Ground ground, const config::JobConfig& config) {
   if (!store.metadata || !ground.options.directory) return fail_errno("store");
   store.lock.reset(::openat(store.metadata.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!store.lock) return fail_errno(store.path + "/meta/lock");
-  if (::flock(store.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EBUSY, "the store " + store.path + " is in use by another instance or a running efs salvage");
+  if (!lock_soon(store.lock)) return fail(EBUSY, "the store " + store.path + " is in use by another instance or a running efs salvage");
   store.was_removed = image::is_being_removed(store.metadata.get());
   if (store.was_removed) EFS_TRY(image::finish_removal(root, store.metadata.get(), store.path));
   EFS_TRY(look_at_left(store, config));

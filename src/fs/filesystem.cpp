@@ -299,10 +299,10 @@ Status Filesystem::part_with_sharers(std::uint64_t ino) {
     // Who waited here for another open of the same file must not unseal it: it may be shared no more, and written to.
     if (::fstat(fd, &st) == 0 && is_sealed(st)) {
       if (Sharer* sharer = sharer_) sharer->part(fd, staged_as);
+      EFS_TRY(backend_.label(ino));  // before: what has neither label nor seal is nobody's
       EFS_TRY(unseal(fd));
     }
   }
-  backend_.label(ino);
   ReadLock lock(mutex_);
   if (Inode* inode = names_.find(ino)) inode->unshared = true;
   return {};

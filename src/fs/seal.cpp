@@ -1,5 +1,9 @@
 #include "fs/seal.hpp"
 
+#include <sys/xattr.h>
+
+#include "backends/fsdax.hpp"
+
 namespace efs {
 namespace {
 
@@ -7,7 +11,12 @@ constexpr mode_t plain_mode = 0600, sealed_mode = 0700;
 
 }  // namespace
 
-Status seal(int container) { return ::fchmod(container, sealed_mode) == 0 ? Status{} : fail_errno("sealing a container"); }
+// In this order: what has neither seal nor label is nobody's.
+Status seal(int container) {
+  if (::fchmod(container, sealed_mode) != 0) return fail_errno("sealing a container");
+  const bool gone = ::fremovexattr(container, label_name) == 0 || errno == ENODATA || errno == EOPNOTSUPP;
+  return gone ? Status{} : fail_errno("the label of a container");
+}
 
 Status unseal(int container) { return ::fchmod(container, plain_mode) == 0 ? Status{} : fail_errno("unsealing a container"); }
 

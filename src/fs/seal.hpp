@@ -12,7 +12,7 @@
 namespace efs {
 
 /// The mark is the owner's execute bit of the file, which means nothing for a container and which every file system has.
-/// `container`: open in any way.
+/// `container`: open in any way. Whose it was is forgotten (its label, backends/fsdax.hpp): the next one may be another job's.
 Status seal(int container);
 Status unseal(int container);
 bool is_sealed(const struct stat& container);

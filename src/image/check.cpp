@@ -129,6 +129,7 @@ class Check {
     const fs::Inode* inode = names_.find(id);
     if (const auto [twin, first] = inodes_.try_emplace({st->st_dev, st->st_ino}, id); !first) find(Severity::damage, object, "is container " + std::to_string(twin->second) + " under another name: two files would share their content");
     else if (st->st_uid != store_.owner) find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
+    else if (const auto opened = backend.open(id); !opened && backend.is_another(id)) find(Severity::damage, paths_.contains(id) ? paths_[id] : object, describe(opened.error()));
     else if (inode == nullptr && st->st_size == 0 && id < names_.next_unused()) ++made_ahead_;
     else if (inode == nullptr && id >= names_.next_unused() && !rebooted_)
       find(Severity::damage, object, "has a number that the journal has not given (" + std::to_string(st->st_size) + " bytes): that is not the last one of this store, or has lost its end, and the files of which it does not know are lost with it");
@@ -136,7 +137,7 @@ class Check {
     else if (!inode->is_regular()) find(Severity::leftover, object, "belongs to something that has no content");
     else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that was open without a name");
     else if (const auto wrong = contradiction(*inode, *st); !wrong.empty()) find(Severity::damage, paths_[id], object + " is not what was staged in: " + wrong);
-    else if (const auto opened = backend.open(id); !opened) find(Severity::damage, paths_[id], describe(opened.error()));
+    else if (!opened) find(Severity::damage, paths_[id], describe(opened.error()));
     else check_sharers(*st, object);
   }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <array>
@@ -87,6 +88,7 @@ Result<UniqueFd> data_of(const Directories& store, const Manifest& manifest, uns
 Status mark_containers(int data, const store::InstanceId& instance) {
   const std::string text = store::to_string(instance);
   if (::unlinkat(data, owner_link, 0) != 0 && errno != ENOENT) return fail_errno(std::string("data/") + owner_link);
+  (void)::fsetxattr(data, label_name, "1", 1, 0);  // where it can, its containers can
   if (::symlinkat(text.c_str(), data, owner_link) != 0 || ::fsync(data) != 0) return fail_errno(std::string("data/") + owner_link);
   return {};
 }

@@ -196,6 +196,13 @@ check 'and in a directory of the site it is listed with the instances' json "$(E
   "[(i['name'], i['directory'], i['state'], i['restarted'], i['lost']) for i in d if 'lost' in i] == [('disk', '$lost', 'dead', True, True)]"
 check_exit 'with the way out' 1 "bring out: efs salvage $lost; remove: efs clean $lost" env EFS_SITE_FILE="$site" "$EFS" ls --instances
 check 'not where the site has other directories' json "$("$EFS" ls --instances --json)" "not any('lost' in i for i in d)"
+looks() { while :; do EFS_SITE_FILE=$site "$EFS" ls --instances; done >/dev/null 2>&1; }
+set -m; looks & looker=$!; set +m
+busy=0
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do "$EFS" start "$JOB" >"$S/started" 2>&1 && "$EFS" stop --keep disk >>"$S/started" 2>&1 || busy=1; rm -rf "${EFS_RUNTIME_DIR:?}/disk"; done
+kill -- -"$looker"; wait "$looker" 2>/dev/null
+check 'who looks at it keeps nobody from starting' test "$busy" = 0
+sed 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' -i "$lost/meta/instance.json"
 rm "$site"
 check 'after a restart the receipt says so' bash -c "'$EFS' salvage --to $S/disk/to $JOB && grep -q 'restarted' $S/disk/to/efs-salvage-disk.json"
 check 'what was synced is there' bash -c "cksum <$S/disk/to/d/deep/big | cmp -s - $S/big.sum"
@@ -480,6 +487,22 @@ rm "$container"; mv "$S/kept-aside" "$container"
 started "$JOB"
 check 'with the last one it goes on' grep -qx last "$MNT/last"
 check 'stop' "$EFS" stop damaged
+
+# --- of several backends, the first in memory: a restart leaves the others without a journal ---
+fresh two
+mkdir "$S/two/store"
+job "$JOB" "$PERSISTENT" "backends: [ [ id: mem, type: DRAM, capacity: 64 MiB ], [ id: nvml, type: NVRAM-NVML, daxfs: $S/two/store ] ]"
+started "$JOB"; echo some >"$MNT/some"
+printf 'backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: %s ] ]\n' "$S/two/store" >"$S/two/site.yaml"
+of_site() { EFS_SITE_FILE=$S/two/site.yaml "$EFS" ls --instances --json; }
+check 'what runs is listed once' json "$(of_site)" "[i['name'] for i in d] == ['two']"
+kill_both two
+check 'and so is what has died' json "$(of_site)" "[i['name'] for i in d] == ['two']"
+umount "$MNT"; umount "$EFS_RUNTIME_DIR"/two/store*; rm -rf "${EFS_RUNTIME_DIR:?}/two"
+lost=$S/two/store/efs-0-two.1
+check 'what a restart has left of it is listed' json "$(of_site)" "[(i['directory'], i['lost'], 'gone with the journal' in i['error']) for i in d] == [('$lost', True, True)]"
+check 'and doctor has it' json "$(EFS_SITE_FILE=$S/two/site.yaml "$EFS" doctor --json)" "any('$lost' in c['what'] and c['advice'].startswith('rm -r') for c in d['checks'])"
+rm -r "$lost" "$S/two/site.yaml"
 
 # --- a restart of the machine is no reason for damage of what had been synced ---
 fresh older "$PERSISTENT"

@@ -23,12 +23,8 @@ void Filesystem::fill_pool(const std::function<void(std::span<const ContainerPoo
     if (!number) status = std::unexpected(number.error());
     while (status && made.size() < wanted) {
       auto container = backend_.create(*number);
-      if (container) {
-        backend_.label(*number);
-        made.push_back({(*number)++, std::move(*container)});
-      } else {
-        status = std::unexpected(container.error());
-      }
+      if (container) made.push_back({(*number)++, std::move(*container)});
+      else status = std::unexpected(container.error());
     }
     if (!status) log::debug("event=pool_not_filled made={} of={} reason=\"{}\"", made.size(), wanted, describe(status.error()));
     std::vector<ContainerPool::Ready> registered;  // of those that may be: the kernel does I/O on no others

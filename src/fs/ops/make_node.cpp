@@ -118,7 +118,6 @@ Result<ContainerPool::Ready> Filesystem::take_container(FileTime now, unsigned p
   ContainerPool::Ready made{.ino = *number, .container = nullptr};
   auto container = backend_.create_at(made.ino, place);
   if (!container) return std::unexpected(container.error());
-  backend_.label(made.ino);
   made.container = std::move(*container);
   return made;
 }

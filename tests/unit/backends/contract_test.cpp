@@ -60,29 +60,49 @@ std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
 
 }  // namespace
 
-TEST_CASE("a container that was labelled is opened under its own number only") {
+TEST_CASE("a container is opened and removed under its own number only") {
   const auto kind = GENERATE(Kind{"/dev/shm"}, Kind{"/tmp"}, Kind{"/tmp", true, true});
   const test::TempDirectory directory(kind.parent);
-  const std::string data = directory.path() + (kind.several ? "/b/" : "/");
+  const std::string data = directory.path() + (kind.several ? "/b/" : "/"), one = data + "01/0000000000000001", three = data + "03/0000000000000003", four = data + "04/0000000000000004";
+  { auto made = make(directory, kind); }
+  if (::setxattr(data.c_str(), label_name, "1", 1, 0) != 0) SKIP("no extended attributes on " << kind.parent);
   {
     auto backend = make(directory, kind);
     for (const std::uint64_t id : {1, 2, 3}) REQUIRE(backend->create(id));
-    backend->label(1);
-    backend->label(1);
-    backend->label(2);
-    backend->label(4);  // that is not there
   }
-  if (::getxattr((data + "01/0000000000000001").c_str(), label_name, nullptr, 0) <= 0) SKIP("no extended attributes on " << kind.parent);
   CHECK(make(directory, kind)->open(1));
-  std::filesystem::rename(data + "01/0000000000000001", data + "04/0000000000000004");
-  std::filesystem::rename(data + "03/0000000000000003", data + "01/0000000000000001");
+  std::filesystem::rename(one, four);
+  std::filesystem::rename(three, one);
+  REQUIRE(::removexattr((data + "02/0000000000000002").c_str(), label_name) == 0);
   auto backend = make(directory, kind);
-  const auto other = backend->open(4);
+  const auto other = backend->open(4), none = backend->open(2);
   REQUIRE_FALSE(other);
   CHECK(other.error().code == EUCLEAN);
   CHECK(other.error().what.find("container 4 is labelled as another one's") != std::string::npos);
-  CHECK(backend->open(1));  // without a label it contradicts none
-  CHECK(backend->open(2));
+  REQUIRE_FALSE(none);
+  CHECK(none.error().what.find("container 2 has lost its label") != std::string::npos);
+  CHECK(backend->remove(4) == 0);
+  CHECK(std::filesystem::exists(four));
+  // Sealed, it is shared with somebody, and nobody's; it becomes this store's.
+  ::chmod((data + "02/0000000000000002").c_str(), 0700);
+  REQUIRE(backend->open(2));
+  REQUIRE(backend->label(2));
+  ::chmod((data + "02/0000000000000002").c_str(), 0600);
+  CHECK(make(directory, kind)->open(2));
+}
+
+TEST_CASE("what a container takes before it holds anything is counted") {
+  const test::TempDirectory directory("/tmp");
+  REQUIRE(::setxattr(directory.path().c_str(), label_name, "1", 1, 0) == 0);
+  auto backend = make(directory, {"/tmp", true});
+  const auto before = backend->space().used;
+  for (std::uint64_t id = 1; id <= 50; ++id) {
+    REQUIRE(backend->create(id));
+    struct stat st = *backend->attributes(id);
+    CHECK(backend->space().used == before + static_cast<std::uint64_t>(st.st_blocks) * 512);
+    backend->remove(id);
+    CHECK(backend->space().used == before);
+  }
 }
 
 TEST_CASE("containers hold bytes, grow, shrink and have holes") {

@@ -201,51 +201,64 @@ TEST_CASE("a clean file whose container was exchanged, cut short or taken from a
     write_over(container + "-aside", std::string(stdfs::file_size(container), 'f'));
     stdfs::rename(container + "-aside", container);
   }
-  CHECK(has(damage_in(dead), "input/clean: container " + std::to_string(dead.ino("input/clean")) + " is not what was staged in"));
+  const std::string told = damage_in(dead), container = "input/clean: container " + std::to_string(dead.ino("input/clean"));
+  CHECK((has(told, container + " is not what was staged in") || has(told, container + " is labelled as another one's")));
   const test::TempDirectory elsewhere("/dev/shm");
   const auto receipt = brought_out(dead, {.to = elsewhere.path() + "/to", .all = true});
   CHECK(receipt.verdict == stage::Verdict::partial);
   CHECK(told_of(receipt, "input/clean").action == Action::failed);
   const std::string& reason = told_of(receipt, "input/clean").reason;
-  CHECK((has(reason, "not what was staged in") || has(reason, "is labelled as another one's")));
+  CHECK((has(reason, "not what was staged in") || has(reason, "is labelled as another one's") || has(reason, "has lost its label")));
   CHECK(outdated_at_start(dead) == std::vector<std::string>{"input/clean"});
 }
 
 // For tmpfs only since Linux 6.6.
-bool keeps_labels(const DeadImage& dead) { return ::getxattr(dead.container("linked").c_str(), label_name, nullptr, 0) > 0; }
+bool keeps_labels(const DeadImage& dead) { return ::getxattr((dead.store() + "/data").c_str(), label_name, nullptr, 0) > 0; }
 
-// Neither a look nor a salvage nor a program gets the content of another file under this one's name.
-void is_refused(const DeadImage& dead, const std::string& path) {
+// Neither a look nor a salvage nor a program gets the content of another file under this one's name, and nothing that somebody does to the file touches it.
+void is_refused(const DeadImage& dead, const std::string& path, const std::string& why) {
   INFO(path);
-  const std::string label = "container " + std::to_string(dead.ino(path)) + " is labelled as another one's";
-  CHECK(has(damage_in(dead), path + ": " + label));
+  const std::string told = "container " + std::to_string(dead.ino(path)) + " " + why;
+  CHECK(has(damage_in(dead), path + ": " + told));
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict == stage::Verdict::partial);
   CHECK(told_of(receipt, path).action == Action::failed);
-  CHECK(has(told_of(receipt, path).reason, label));
+  CHECK(has(told_of(receipt, path).reason, told));
   CHECK_FALSE(stdfs::exists(dead.results() + "/" + path));
   CHECK(told_of(receipt, "d/sparse").action == Action::staged_out);
-  const Started started(dead);
+  const std::string content = test::text_of(dead.container(path));
+  Started started(dead);
   REQUIRE(started.filesystem);
   for (const int flags : {O_WRONLY, O_RDWR | O_TRUNC}) CHECK((*started.filesystem)->open({}, dead.ino(path), flags).error().code == EUCLEAN);
   std::array<std::byte, 8> bytes{};
   CHECK((*started.filesystem)->read(dead.ino(path), bytes, 0).error().code == EUCLEAN);
+  started.backend->remove(dead.ino(path));
+  if (has(why, "another one's")) CHECK(test::text_of(dead.container(path)) == content);
 }
 
-TEST_CASE("containers of changed files that were exchanged, or taken from another instance, are told and given to nobody", "[image][containers]") {
+TEST_CASE("containers that were exchanged, or taken from another instance, are told, given to nobody and not removed", "[image][containers]") {
   const DeadImage dead;
   if (!keeps_labels(dead)) SKIP("this kernel keeps no extended attributes on tmpfs");
-  SECTION("exchanged") {
+  const std::string another = "is labelled as another one's";
+  SECTION("of two new files") {
     exchange_files(dead.container("linked"), dead.container("d/big"));
-    is_refused(dead, "d/big");
     CHECK(has(damage_in(dead), "container " + std::to_string(dead.ino("linked")) + " is labelled"));
+    is_refused(dead, "d/big", another);
+  }
+  SECTION("and back") {
+    exchange_files(dead.container("linked"), dead.container("d/big"));
     exchange_files(dead.container("linked"), dead.container("d/big"));
     CHECK(damage_in(dead) == "");
   }
-  SECTION("an input that the job changed with one that it made") {
+  SECTION("of an input that the job changed and a new file") {
     exchange_files(dead.container("input/changed"), dead.container("d/big"));
-    is_refused(dead, "d/big");
     CHECK(has(damage_in(dead), "input/changed: container"));
+    is_refused(dead, "d/big", another);
+  }
+  SECTION("of an input that nobody changed and a new file") {
+    exchange_files(dead.container("input/clean"), dead.container("d/big"));
+    CHECK(has(damage_in(dead), "input/clean: container"));
+    is_refused(dead, "d/big", another);
   }
   SECTION("of another instance") {
     const DeadImage other;
@@ -256,13 +269,41 @@ TEST_CASE("containers of changed files that were exchanged, or taken from anothe
     REQUIRE(length > 0);
     REQUIRE(::setxattr((dead.container("d/big") + "-aside").c_str(), label_name, label.data(), static_cast<std::size_t>(length), 0) == 0);
     stdfs::rename(dead.container("d/big") + "-aside", dead.container("d/big"));
-    is_refused(dead, "d/big");
+    is_refused(dead, "d/big", another);
+  }
+  SECTION("a file that somebody has put there") {
+    stdfs::copy_file(dead.container("d/sparse"), dead.container("d/big") + "-aside");
+    stdfs::rename(dead.container("d/big") + "-aside", dead.container("d/big"));
+    is_refused(dead, "d/big", "has lost its label");
+  }
+  SECTION("a label that is none") {
+    const std::string label(200, 'x');
+    REQUIRE(::setxattr(dead.container("d/big").c_str(), label_name, label.data(), label.size(), 0) == 0);
+    is_refused(dead, "d/big", another);
   }
 }
 
-TEST_CASE("containers of changed files that lost their labels are not told apart", "[image][containers]") {
+TEST_CASE("a container under a number that no record knows, which is another file's by its label, is damage, and no repair removes it", "[image][containers]") {
   const DeadImage dead;
-  for (const char* path : {"linked", "d/big"}) ::removexattr(dead.container(path).c_str(), label_name);
+  if (!keeps_labels(dead)) SKIP("this kernel keeps no extended attributes on tmpfs");
+  const std::string lost = dead.container("open-without-a-name");  // has lost its name, and its inode with it
+  stdfs::rename(dead.container("d/big"), lost);
+  stdfs::copy_file(dead.container("input/clean"), dead.container("d/big"));
+  CHECK(has(damage_in(dead), "is labelled as another one's"));
+  auto backend = test::open_containers(dead.store());
+  CHECK(backend->remove(dead.ino("open-without-a-name")) == 0);
+  CHECK(test::text_of(lost) == std::string(150'000, 'b'));
+}
+
+TEST_CASE("containers of a store whose labels were lost as a whole, and inputs that the cache shares, are not told apart from others", "[image][containers]") {
+  const DeadImage dead;
+  SECTION("no labels") { ::removexattr((dead.store() + "/data").c_str(), label_name); }
+  SECTION("as shared with the cache") {
+    for (const char* path : {"linked", "d/big"}) {
+      ::removexattr(dead.container(path).c_str(), label_name);
+      ::chmod(dead.container(path).c_str(), 0700);
+    }
+  }
   exchange_files(dead.container("linked"), dead.container("d/big"));
   CHECK(damage_in(dead) == "");
   const auto receipt = brought_out(dead);
