@@ -283,7 +283,7 @@ TEST_CASE("containers that were exchanged, or taken from another instance, are t
   }
 }
 
-TEST_CASE("a container under a number that no record knows, which is another file's by its label, is damage, and no repair removes it", "[image][containers]") {
+TEST_CASE("a container under a number that no record knows, which belongs to another file by its label, is damage, and no repair removes it", "[image][containers]") {
   const DeadImage dead;
   if (!keeps_labels(dead)) SKIP("this kernel keeps no extended attributes on tmpfs");
   const std::string lost = dead.container("open-without-a-name");  // has lost its name, and its inode with it
