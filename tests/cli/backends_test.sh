@@ -75,6 +75,8 @@ everything() {
   echo linked >"$MNT/l"; ln "$MNT/l" "$MNT/ckpt/l"
   check "$m: nor does a link" is_in ckpt/l fast
   check_exit "$m: status lists the backends" 0 'backend +bulk: fsdax' "$EFS" status "e$m"
+  counted() { python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)["backends"][1]["used"] < 3000000)' <<<"$(status_of "e$m")"; }
+  await 10 counted    # of an advisory capacity, which is looked at now and then
   check "$m: and the use of each" json "$(status_of "e$m")" "[b['capacity'] for b in d['backends']] == [24 << 20, 64 << 20] and d['backends'][1]['used'] >= 3000000 and d['durability'] == 'memory' and d['backends'][0]['journal'] and d['backends'][0]['new_files']"
   check "$m: df shows the sum of the capacities" test "$(total "$MNT")" = $((88 * MB))
   text=$(status_of "e$m")

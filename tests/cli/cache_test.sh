@@ -157,7 +157,7 @@ check 'what a dead instance has in place stays' in_place "$PFS/input/a"
 check_exit 'and its image is whole' 0 '; whole' "$EFS" check-image one
 sealed=$(find "$S/store" -path '*/data/*' -type f -links 2 -print -quit)
 chmod 600 "$sealed"
-check_exit 'a name elsewhere without the seal is told' 0 'note: container .*no seal' "$EFS" check-image one
+check_exit 'one without the seal is nobody'"'"'s' 1 'damage: input/a: container .* has lost its label' "$EFS" check-image one
 chmod 700 "$sealed"; echo unfinished >"$sealed.made"; mv "$sealed.made" "$(dirname "$(dirname "$sealed")")/c8/00000000000000c8"
 check_exit 'a container that no record knows is a leftover' 3 'leftover: container 200' "$EFS" check-image one
 check_exit '--repair removes it, and no more' 0 '; whole' "$EFS" check-image --repair one

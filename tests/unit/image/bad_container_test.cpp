@@ -283,6 +283,13 @@ TEST_CASE("containers that were exchanged, or taken from another instance, are t
   }
 }
 
+TEST_CASE("a container with a name outside of the store and without a seal is told", "[image][containers]") {
+  const DeadImage dead;
+  stdfs::create_hard_link(dead.container("d/big"), dead.store() + "/elsewhere");
+  CHECK(damage_in(dead) == "");
+  CHECK(has(findings(dead, Severity::note), "container " + std::to_string(dead.ino("d/big")) + ": has 1 names outside of the store and no seal"));
+}
+
 TEST_CASE("a container under a number that no record knows, which belongs to another file by its label, is damage, and no repair removes it", "[image][containers]") {
   const DeadImage dead;
   if (!keeps_labels(dead)) SKIP("this kernel keeps no extended attributes on tmpfs");
