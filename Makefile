@@ -5,13 +5,14 @@ EFS_PREFIX ?= /opt/efs-deps
 export EFS_PREFIX
 JOBS   ?= $(shell nproc)
 
-.PHONY: help deps demo-deps slurm-deps configure build check check-fast suites soak bench bench-interleaving demo install package clean
+.PHONY: help deps demo-deps slurm-deps configure build check check-fast check-vm suites soak bench bench-interleaving demo install package clean
 
 help:
 	@echo "make deps     install what efs needs (Debian 12 or 13, as root)"
 	@echo "make slurm-deps  the same, and what the Slurm plugin and its tests need"
 	@echo "make build    build into build/: programs in build/bin, libraries in build/lib"
 	@echo "make check    deps, build, and all tests"
+	@echo "make check-vm a guest of QEMU with persistent memory whose power is cut (Debian 13, as root; EFS_CUTS, EFS_SEED)"
 	@echo "make suites   the public test suites pjdfstest and fsx, by cargo, for 'make check' to run"
 	@echo "make soak     the tests that take long: a million entries, thousands of killed workers, every stage of an operation to die at, four hours of random operations (EFS_SOAK_SECONDS)"
 	@echo "make demo     deps, build, and a real job through efs"
@@ -46,6 +47,11 @@ slurm-deps-where-possible:
 # Versions that the declared results belong to.
 suites:
 	@cargo install --locked --root $(BUILD)/suites pjdfstest@0.2.2 fsx@0.3.2
+
+# QEMU's guest: some minutes and some GiB, and packages that nothing else needs.
+check-vm: build
+	@tests/vm/build.sh $(BUILD)/vm $(BUILD)/bin
+	@tests/vm/power_cut.py $(BUILD)/vm $(BUILD)/bin $(or $(EFS_CUTS),6) $(EFS_SEED)
 
 soak: build
 	@for test in tests/soak/*.sh; do $$test $(BUILD)/bin || exit 1; done

@@ -322,13 +322,15 @@ check 'and has both changes' bash -c "printf 'alpha\none\ntwo\n' | cmp - $PFS/in
 # A stage-out in place that is killed leaves partials among the inputs: the next start takes none for one.
 CAPACITY='256 MiB' fresh halves "$PERSISTENT"
 for i in $(seq 1 40); do head -c 500000 /dev/urandom >"$PFS/input/h$i"; done
-sed -i "s|results-dir: .*|in-place: true\n  max-rate: 20 MB/s|" "$JOB"
+sed -i "s|results-dir: .*|in-place: true\n  max-rate: 5 MB/s|" "$JOB"
 started "$JOB"
 for i in $(seq 1 40); do head -c 500000 /dev/urandom >"$MNT/input/h$i"; done
 sums=$(cd "$MNT/input" && cksum h? h??)
+text=$(status_of halves); both="$(field "$text" 'd["supervisor_pid"]') $(field "$text" 'd["worker_pid"]')"    # now, for the moment is short
 "$EFS" stop halves >/dev/null 2>&1 & stopper=$!; pids+=("$stopper")
 check 'a stage-out in place that is under way' await 20 compgen -G "$PFS/input/*.efs-partial"
-kill_both halves; wait "$stopper" 2>/dev/null; pids=()
+# shellcheck disable=SC2086
+kill -KILL $both; for process in $both; do await 20 gone "$process"; done; wait "$stopper" 2>/dev/null; pids=()
 check 'killed, it leaves partials' compgen -G "$PFS/input/*.efs-partial"
 started --set "max-rate=100 GB/s" "$JOB"
 check_not 'which are on no mount' compgen -G "$MNT/input/*.efs-partial"
