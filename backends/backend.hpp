@@ -76,6 +76,10 @@ class Container {
   virtual void count_stored() {}
 };
 
+/// What a container says of itself. `own`: also where nothing is known. `unfinished`: it is empty and says nothing, as power
+/// loss leaves one whose name was on the medium before its label.
+enum class Whose { own, another, unfinished };
+
 /// A store of containers, addressed by a number that the caller chooses. Thread-safe.
 class Backend {
  public:
@@ -88,13 +92,13 @@ class Backend {
   /// Opened containers are cached in bounded number: the descriptor count never follows the file count. EUCLEAN, with
   /// a text that says so: it is labelled as another one, or has lost its label.
   virtual Result<std::shared_ptr<Container>> open(std::uint64_t id) = 0;
-  /// The container that was adopted is this store's alone from now on, and says so as a created one does. Call it while it is sealed.
+  /// The container is this store's alone from now on, and says so as a created one does. For one that was adopted, while it is
+  /// sealed, and for an unfinished one.
   virtual Status label(std::uint64_t) { return {}; }
-  /// Is it labelled as another one?
-  virtual bool is_another(std::uint64_t) { return false; }
+  virtual Whose whose(std::uint64_t) { return Whose::own; }
   /// Frees the space once the last reader is gone (rule R3 of src/store/README.md). Idempotent. How much that is, bytes.
-  /// What is labelled as another one stays: it may be the only copy of that.
-  virtual std::uint64_t remove(std::uint64_t id) = 0;
+  /// nullopt: it stays. What is labelled as another one may be the only copy of that.
+  virtual std::optional<std::uint64_t> remove(std::uint64_t id) = 0;
   virtual Result<struct stat> attributes(std::uint64_t id) = 0;
   /// nullopt leaves a time as it is.
   virtual Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
@@ -107,6 +111,8 @@ class Backend {
   /// May anybody write to the container now, through a descriptor or a mapping? False is a proof. Call it with no
   /// Container of this id in hand: one's own counts. The default cannot tell.
   virtual bool may_be_written(std::uint64_t) { return true; }
+  /// Has anybody it open for writing? True is a proof, under the same condition.
+  virtual bool is_written(std::uint64_t) { return false; }
   virtual Space space() = 0;
   /// ENOSPC where the declared capacity is used up and the kernel will not say so (advisory enforcement).
   virtual Status admit_writer() = 0;

@@ -107,27 +107,37 @@ class Fsdax final : public Backend {
   }
 
   Status label(std::uint64_t id) override {
-    const auto container = open(id);
-    if (!container) return std::unexpected(container.error());
-    return write_label((*container)->descriptor(), id);
+    if (whose(id) != Whose::unfinished)
+      if (const auto container = open(id); !container) return std::unexpected(container.error());
+    const UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    return fd ? write_label(fd.get(), id) : fail_errno();
   }
 
-  bool is_another(std::uint64_t id) override {
-    if (!labels()) return false;
-    const std::string path = "/proc/self/fd/" + std::to_string(options_.directory.get()) + "/" + static_cast<const char*>(ContainerName(id));
+  Whose whose(std::uint64_t id) override {
+    if (!labels()) return Whose::own;
     std::array<char, 96> text{};
-    const ssize_t length = ::lgetxattr(path.c_str(), label_name, text.data(), text.size());
-    return length < 0 ? errno == ERANGE : contradicts({text.data(), static_cast<std::size_t>(length)}, id);
+    ssize_t length = 0;
+    if (const auto known = cached(id)) {
+      length = ::fgetxattr(known->descriptor(), label_name, text.data(), text.size());
+    } else {
+      const std::string path = "/proc/self/fd/" + std::to_string(options_.directory.get()) + "/" + static_cast<const char*>(ContainerName(id));
+      length = ::lgetxattr(path.c_str(), label_name, text.data(), text.size());
+    }
+    if (length >= 0) return contradicts({text.data(), static_cast<std::size_t>(length)}, id) ? Whose::another : Whose::own;
+    if (errno == ERANGE) return Whose::another;
+    if (errno != ENODATA) return Whose::own;
+    const auto st = attributes(id);
+    return st && st->st_size == 0 && !is_sealed(*st) ? Whose::unfinished : Whose::own;
   }
 
-  std::uint64_t remove(std::uint64_t id) override {
+  std::optional<std::uint64_t> remove(std::uint64_t id) override {
     const auto st = attributes(id);
     if (!st) return 0;
-    forget(id);
     const std::int64_t freed = static_cast<std::int64_t>(st->st_blocks) * 512;
     if (static_cast<std::uint64_t>(freed) > slow_copy) slow_work_begins();
-    if (is_another(id)) return 0;
-    if (::unlinkat(options_.directory.get(), ContainerName(id), 0) != 0) return 0;
+    if (whose(id) == Whose::another) return std::nullopt;
+    forget(id);
+    if (::unlinkat(options_.directory.get(), ContainerName(id), 0) != 0) return errno == ENOENT ? std::optional<std::uint64_t>(0) : std::nullopt;
     if (account_->counts()) account_->adjust(-freed);
     return static_cast<std::uint64_t>(freed);
   }
@@ -163,12 +173,8 @@ class Fsdax final : public Backend {
 
   // fcntl(2): the kernel grants a read lease only on a file that nobody has open for writing, and a mapping keeps its
   // file open. Given back at once, so that nobody who opens it has to wait.
-  bool may_be_written(std::uint64_t id) override {
-    forget(id);
-    const UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!fd || ::fcntl(fd.get(), F_SETLEASE, F_RDLCK) != 0) return true;
-    return ::fcntl(fd.get(), F_SETLEASE, F_UNLCK) != 0;
-  }
+  bool may_be_written(std::uint64_t id) override { return lease_problem(id) != 0; }
+  bool is_written(std::uint64_t id) override { return lease_problem(id) == EAGAIN; }
 
   Space space() override {
     struct statvfs fs {};
@@ -231,6 +237,13 @@ class Fsdax final : public Backend {
     return all;
   }
 
+  // 0, or why there is no read lease.
+  int lease_problem(std::uint64_t id) {
+    forget(id);
+    const UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    return fd && ::fcntl(fd.get(), F_SETLEASE, F_RDLCK) == 0 && ::fcntl(fd.get(), F_SETLEASE, F_UNLCK) == 0 ? 0 : errno;
+  }
+
   // Read late: who makes a store opens it first.
   bool labels() {
     std::call_once(owner_read_, [this] {
@@ -249,6 +262,9 @@ class Fsdax final : public Backend {
     return ::fsetxattr(fd, label_name, text.data(), text.size(), 0) == 0 ? Status{} : fail_errno("the label of a container");
   }
 
+  // fs/seal.hpp.
+  static bool is_sealed(const struct stat& st) { return (st.st_mode & S_IXUSR) != 0; }
+
   // What has none contradicts nothing here; a store that is not known contradicts none.
   bool contradicts(std::string_view label, std::uint64_t id) const {
     const std::string own = label_of(id);
@@ -264,7 +280,7 @@ class Fsdax final : public Backend {
     const bool none = length < 0 && errno == ENODATA;
     const std::string_view label(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length)));
     struct stat st {};
-    if (none ? ::fstat(fd, &st) == 0 && (st.st_mode & S_IXUSR) != 0 : !contradicts(label, id)) return {};
+    if (none ? ::fstat(fd, &st) == 0 && is_sealed(st) : !contradicts(label, id)) return {};
     if (!options_.read_only && !told_.exchange(true))
       log::error("event=container_exchanged container={} label=\"{}\" expected=\"{}\"", std::string_view(ContainerName(id)), printable(label), label_of(id));
     const std::string way_out = ": somebody has exchanged containers of this store; put them back";

@@ -49,8 +49,10 @@ class VirtualDevice final : public Backend {
     for (unsigned place = 0; place < places(); ++place) {
       std::optional<std::uint64_t> twice;
       EFS_TRY(member(place).for_each([&](std::uint64_t id) EFS_REQUIRES(mutex_) {
-        if (index_.find(id)) twice = id;
-        else index_.set(id, place);
+        const auto other = index_.find(id);
+        // An unfinished one is what power loss left of a creation that this place refused, and the next one took.
+        if (!other || member(*other).whose(id) == Whose::unfinished) index_.set(id, place);
+        else if (member(place).whose(id) != Whose::unfinished) twice = id;
       }));
       if (twice) return fail(EUCLEAN, "container " + std::to_string(*twice) + " is in two backends, " + id_of(*index_.find(*twice)) + " and " + id_of(place) + ", and nothing tells which of them counts");
     }
@@ -86,16 +88,16 @@ class VirtualDevice final : public Backend {
     return where != nullptr ? where->label(id) : fail(ENOENT);
   }
 
-  bool is_another(std::uint64_t id) override {
+  Whose whose(std::uint64_t id) override {
     Backend* where = holder(id);
-    return where != nullptr && where->is_another(id);
+    return where != nullptr ? where->whose(id) : Whose::own;
   }
 
-  std::uint64_t remove(std::uint64_t id) override {
+  std::optional<std::uint64_t> remove(std::uint64_t id) override {
     Backend* where = holder(id);
     if (where == nullptr) return 0;
-    const std::uint64_t freed = where->remove(id);
-    disclaim(id);  // behind the removal: until then its number makes no second container
+    const auto freed = where->remove(id);
+    if (freed) disclaim(id);  // behind the removal: until then its number makes no second container
     return freed;
   }
 
@@ -130,6 +132,10 @@ class VirtualDevice final : public Backend {
   bool may_be_written(std::uint64_t id) override {
     Backend* where = holder(id);
     return where == nullptr || where->may_be_written(id);
+  }
+  bool is_written(std::uint64_t id) override {
+    Backend* where = holder(id);
+    return where != nullptr && where->is_written(id);
   }
 
   Space space() override {

@@ -49,7 +49,7 @@ Status Instance::listen() {
 
 int Instance::run() {
   const bool successor = options_.takeovers > 0;
-  if (successor && was_over()) return finish_removal();
+  if (successor && how_it_ended() != image::Left::in_use) return finish(how_it_ended());
   const Status started = begin(successor);
   if (successor && !started) {
     log::error("event=takeover_failed reason=\"{}\"", describe(started.error()));
@@ -74,15 +74,16 @@ int Instance::run() {
   return 0;
 }
 
-bool Instance::was_over() const {
+image::Left Instance::how_it_ended() const {
   const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   const auto manifest = image::read_manifest(directory.get());
-  return manifest && manifest->left == image::Left::over;
+  return manifest ? manifest->left : image::Left::in_use;
 }
 
-// The predecessor had told how it ended, and died while it removed the store.
-int Instance::finish_removal() {
-  log::warn("event=takeover takeovers={} predecessor=\"{}\" note=\"it was over: its store is removed\"", options_.takeovers, options_.predecessor);
+// The predecessor had written down how it ended, and may have told it; it died while it removed the store, or left it.
+int Instance::finish(image::Left left) {
+  keep_image_ = left != image::Left::over;
+  log::warn("event=takeover takeovers={} predecessor=\"{}\" note=\"it was over: its store is {}\"", options_.takeovers, options_.predecessor, keep_image_ ? "kept" : "removed");
   if (const Status opened = open_store(); !opened) {
     log::error("event=takeover_failed reason=\"{}\"", describe(opened.error()));
     return 1;

@@ -83,8 +83,8 @@ class Instance {
   Status start();
   /// In place of start(): the store is there, and the mount too unless it was unmounted before.
   Status take_over();
-  bool was_over() const;
-  int finish_removal();
+  image::Left how_it_ended() const;
+  int finish(image::Left left);
   void note_over();
   Status open_watchers();
   std::vector<fuse::EventSink*> sinks();
@@ -95,6 +95,7 @@ class Instance {
   stage::Options stage_options() const;
   void note_merge_start();
   Status open_merging();
+  Status refuse_changed_contents();
   void report_recovery();
   /// Where results go: with several nodes none replaces another's.
   stage::PfsIo& results_pfs();
@@ -127,7 +128,10 @@ class Instance {
   void book_salvaged();
   void book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool, const fs::GoneInput*));
   /// The first thing that could not be made durable or written; the rest is done all the same.
-  Status leave_image(image::Left left);
+  /// `in_a_hurry`: nothing is noted of the contents, which takes a look at each file.
+  Status leave_image(image::Left left, bool in_a_hurry = false);
+  std::string note_contents();
+  void refuse_what_is_written_to(stage::Receipt& receipt);
   void give_back_what_was_kept();
   void keep_house();
   void tear_down();
@@ -214,6 +218,7 @@ class Instance {
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
+  bool cut_off_ = false;  // of the thread that stops: programs were cut off, and what they have open with passthrough they can write to
   bool mount_elsewhere_ EFS_GUARDED_BY(mutex_) = false;  // unmounted here, but another namespace still has it
   std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each
   std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);  // of the last stage-out; as JSON only for those who ask

@@ -80,7 +80,7 @@ void Instance::leave_without_pfs() noexcept try {
   Json outcome = control::result_line({{"staged_out", true}, {"exit", std::max(1, stage::exit_code(*receipt))}, {"image", store_.path}});
   std::string note = "The PFS did not answer in time.\n";
   if (const std::string file = options_.directory + "/receipt.json"; stage::write_receipt(*receipt, file, stage::posix_pfs())) outcome["receipt_file"] = file;
-  if (const Status left = leave_image(image::Left::unsaved); !left) note += printable(describe(left.error())) + "\n";
+  if (const Status left = leave_image(image::Left::unsaved, true); !left) note += printable(describe(left.error())) + "\n";
   outcome["summary"] = stage::describe(*receipt) + note;
   if (made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
   {

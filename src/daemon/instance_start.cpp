@@ -18,6 +18,7 @@
 #include "daemon/instance.hpp"
 #include "daemon/status_file.hpp"
 #include "fs/staging.hpp"
+#include "image/contents.hpp"
 #include "image/image.hpp"
 #include "stage/buffer.hpp"
 #include "stage/deletions.hpp"
@@ -177,8 +178,9 @@ Status Instance::open_filesystem(bool takeover) {
   if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
   made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir && store_.manifest.mount_dir == options_.config.mount_dir);
   note_merge_start();
-  if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_, 0));
+  if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, {.made_mount_dir = made_mount_point_}));
   const bool same_boot = !store_.left || store_.manifest.boot_id == image::boot_id();
+  if (store_.left && !takeover) EFS_TRY(refuse_changed_contents());
   const auto& backends = options_.config.backends;
   std::vector<std::uint64_t> segment_sizes;
   for (const auto& backend : backends) segment_sizes.push_back(backend.segment_size);
@@ -194,7 +196,20 @@ Status Instance::open_filesystem(bool takeover) {
   if (!store_.left || takeover) return {};
   log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);
   // Only now: a manifest of this boot says that what power loss made doubtful has been dropped.
-  return write_manifests(store_, options_.config, options_.directory, image::Left::in_use, made_mount_point_, filesystem_->durable_records());
+  EFS_TRY(write_manifests(store_, options_.config, options_.directory, {.made_mount_dir = made_mount_point_, .journal_to = filesystem_->durable_records()}));
+  image::remove_contents(store_.metadata.get());
+  return {};
+}
+
+// Before recovery, which would go on with them.
+Status Instance::refuse_changed_contents() {
+  const auto changed = image::changed_contents(store_.metadata.get(), store_.manifest, *store_.backend);
+  const std::string way_out = "; to go on with what is there, remove " + store_.path + "/meta/" + image::contents_name;
+  if (!changed) return fail(changed.error().code, store_.path + ": " + describe(changed.error()) + way_out);
+  if (changed->empty()) return {};
+  const auto& [container, how] = *changed->begin();
+  return fail(EUCLEAN, store_.path + ": the contents of " + std::to_string(changed->size()) + " files are not what they were when the instance was left (container " + std::to_string(container) + ": " + how +
+                           "): somebody has changed them. efs check-image names the files, efs salvage brings out the others" + way_out);
 }
 
 void Instance::report_recovery() {
@@ -299,7 +314,7 @@ Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging)
 
 // A start on what was kept has failed before anybody could change it: it is kept as before, for the next.
 void Instance::give_back_what_was_kept() {
-  if (filesystem_ && !session_ && store_.left && store_.manifest.left == image::Left::kept) (void)leave_image(image::Left::kept);  // logged
+  if (filesystem_ && !session_ && store_.left && store_.manifest.left != image::Left::in_use) (void)leave_image(store_.manifest.left);  // logged
 }
 
 // On a store that outlives the machine: group commit, and booking what has reached the medium.

@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
+#include "image/contents.hpp"
 #include "image/image.hpp"
 #include "stage/merge.hpp"
 #include "stage/partial.hpp"
@@ -148,6 +149,7 @@ void Instance::await_session_end() {
     }
     if (!cut && now >= cut_off_at()) {
       cut = true;
+      cut_off_ = session_->passthrough();
       log::warn("event=cut_off mount={}", options_.config.mount_dir);
       session_->end();
     }
@@ -156,15 +158,45 @@ void Instance::await_session_end() {
   mount_elsewhere_ = false;
 }
 
-Status Instance::leave_image(image::Left left) {
+Status Instance::leave_image(image::Left left, bool in_a_hurry) {
   if (const Status done = filesystem_->settle(); !done) log::warn("event=not_settled reason=\"{}\"", describe(done.error()));
   const Status synced = filesystem_->fsync_metadata();
   if (!synced) log::error("event=journal_not_synced reason=\"{}\"", describe(synced.error()));
-  const Status written = write_manifests(store_, options_.config, options_.directory, left, false, synced ? filesystem_->durable_records() : 0);
+  Standing standing{.left = left, .journal_to = synced ? filesystem_->durable_records() : 0};
+  if (!in_a_hurry) {
+    // A successor may find that it was left already: the manifest must not name a list that is being replaced.
+    if (!store_.manifest.contents.empty()) EFS_TRY(write_manifests(store_, options_.config, options_.directory, standing));
+    standing.contents = note_contents();
+  }
+  const Status written = write_manifests(store_, options_.config, options_.directory, standing);
   if (!written) log::error("event=manifest_not_written reason=\"{}\"", describe(written.error()));
   if (!synced) return fail(synced.error().code, "the buffer stays in " + store_.path + ", but its journal could not be synced: " + describe(synced.error()));
   if (!written) return fail(written.error().code, "the buffer stays in " + store_.path + ", but that it was left on purpose could not be noted: " + describe(written.error()));
   return {};
+}
+
+// Without it the image is as good, and only says less of who changes it.
+std::string Instance::note_contents() try {
+  fs::Staging staging(*filesystem_);
+  auto items = staging.walk();
+  // Who was cut off, here or by the death of an earlier instance, may write on. After an unmount the kernel takes a moment to let go.
+  const auto begin = std::chrono::steady_clock::now(), patient_until = begin + std::chrono::seconds(1), tired_at = begin + std::chrono::seconds(3);
+  const auto may_change = [&](const fs::WalkItem& item) {
+    if (!S_ISREG(item.attributes.st_mode)) return false;
+    if (std::chrono::steady_clock::now() >= tired_at) return true;  // of hundreds of thousands the last ones are not known
+    while (staging.is_written(item.ino)) {
+      if (std::chrono::steady_clock::now() >= patient_until) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  };
+  if (items && (cut_off_ || store_.left)) std::erase_if(*items, may_change);
+  const auto noted = items ? image::write_contents(store_.metadata.get(), *items) : std::unexpected(items.error());
+  if (noted) return *noted;
+  log::warn("event=contents_not_noted reason=\"{}\"", describe(noted.error()));
+  return "";
+} catch (const std::bad_alloc&) {
+  return "";
 }
 
 // From here on the store goes. Who dies meanwhile leaves a successor that goes on with that, and with nothing else.
@@ -281,6 +313,22 @@ void Instance::tell_lost_content(stage::Receipt& receipt) {
   }
 }
 
+// With passthrough the kernel serves what is open without us, and no end of a connection ends that.
+void Instance::refuse_what_is_written_to(stage::Receipt& receipt) {
+  if (!cut_off_) return;
+  fs::Staging staging(*filesystem_);
+  bool any = false;
+  for (auto& entry : receipt.entries) {
+    if (entry.action != stage::Action::staged_out && entry.action != stage::Action::kept) continue;
+    const auto item = staging.find(entry.path);
+    if (!item || !S_ISREG(item->attributes.st_mode) || !staging.was_open_for_writing(item->ino) || !staging.is_written(item->ino)) continue;
+    entry.action = stage::Action::failed;
+    entry.reason = "a program that was cut off still has it open for writing, and what it writes goes to the buffer only: end it, and bring the file out again";
+    any = true;
+  }
+  if (any) stage::settle(receipt);
+}
+
 bool Instance::stage_out(const StopRequest& request) {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
@@ -296,6 +344,7 @@ bool Instance::stage_out(const StopRequest& request) {
   const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_, turn_limits(request));
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
   receipt.retries = pfs.retried();
+  refuse_what_is_written_to(receipt);
   {
     MutexLock lock(mutex_);
     receipt.staged_in = staged_in_;

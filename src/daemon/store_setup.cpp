@@ -171,9 +171,9 @@ Result<Store> set_up_store(const SetUp& how) {
   return store;
 }
 
-Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, image::Left left, bool made_mount_dir, std::uint64_t journal_to) {
+Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, const Standing& standing) {
   image::Manifest manifest{.name = config.name, .uid = ::geteuid(), .root_dir = config.root_dir, .mount_dir = config.mount_dir, .results_dir = config.results_dir, .log_file = config.log_file,
-                           .job_file = config.source, .store = store.path, .kind = store.kind, .instance = store.instance, .boot_id = image::boot_id(), .left = left, .journal_to = journal_to, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .made_mount_dir = made_mount_dir,
+                           .job_file = config.source, .store = store.path, .kind = store.kind, .instance = store.instance, .boot_id = image::boot_id(), .left = standing.left, .journal_to = standing.journal_to, .contents = standing.contents, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .made_mount_dir = standing.made_mount_dir,
                            .members = manifests_of(store, config), .circumstances = config.circumstances};
   // The others first: once the journal's place has a manifest, each of them can be told from what it is not.
   for (std::size_t i = 0; i < store.others.size(); ++i) {
@@ -181,7 +181,7 @@ Status write_manifests(const Store& store, const config::JobConfig& config, cons
     EFS_TRY(image::write_manifest(store.others[i].root.get(), manifest));
   }
   manifest.place = 0;
-  if (left == image::Left::in_use) {
+  if (standing.left == image::Left::in_use) {
     std::ifstream file(instance + "/" + image::job_file_name, std::ios::binary);  // as it was at the start
     const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (file.bad() || !file.is_open()) return fail(EIO, "cannot read " + instance + "/" + image::job_file_name);

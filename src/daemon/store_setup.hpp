@@ -49,10 +49,17 @@ struct SetUp {
 /// another job's, ENOENT where one of them is gone.
 Result<Store> set_up_store(const SetUp& how);
 
+/// How things stand with an instance, for its manifests.
+struct Standing {
+  image::Left left = image::Left::in_use;
+  bool made_mount_dir = false;
+  std::uint64_t journal_to = 0;  // the last record that is durable by now; 0: nothing is known
+  std::string contents{};        // Manifest::contents
+};
+
 /// Writes what the store says of itself (src/image/manifest.hpp), there, in each backend and in the instance's directory.
 /// `in_use` writes the job file, too.
-/// `journal_to`: the last record that is durable by now; 0: nothing is known.
-Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, image::Left left, bool made_mount_dir, std::uint64_t journal_to);
+Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, const Standing& standing);
 
 /// Removes what set_up_store made in directories that were named.
 void remove_store(const Store& store);

@@ -353,7 +353,7 @@ std::uint64_t Filesystem::remove_container(const Reaped& reaped) {
       files_.erase(it);
     }
   }
-  return reaped.waits ? 0 : backend_.remove(reaped.container);
+  return reaped.waits ? 0 : backend_.remove(reaped.container).value_or(0);
 }
 
 Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {

@@ -28,6 +28,7 @@ struct InodeExtra {
   std::string origin_path;                    // under this name, or these: a NUL between them (is_one_of())
   std::optional<Origin> saved;                // the copy in results-dir that an unload made, as it was then
   std::string saved_path;                     // under this name, likewise
+  bool saved_as_staged = false;               // that copy has the content that came in: under its other names nothing has changed
   std::string parts;                          // of a file of which only parts were loaded: which
   Keep keep = Keep::by_rule;                  // set while the job runs; wins over the job file
 };

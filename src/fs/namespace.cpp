@@ -277,7 +277,7 @@ Status Namespace::apply_one(const NextCookie& r) {
 
 Status Namespace::apply_one(const SetStaging& r) {
   Inode* inode = find(r.ino);
-  if (inode == nullptr || r.keep > static_cast<std::uint8_t>(Keep::persistent)) return impossible("set staging");
+  if (inode == nullptr || r.keep > static_cast<std::uint8_t>(Keep::persistent) || r.saved > 2) return impossible("set staging");
   InodeExtra& extra = inode->more();
   std::string origin_path = r.origin_path, saved_path = r.saved_path, parts = r.parts;
   // What was clean and stays so has the same content as before; what becomes clean is not known to be on the medium.
@@ -288,6 +288,7 @@ Status Namespace::apply_one(const SetStaging& r) {
   extra.origin_path = std::move(origin_path);
   extra.saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt;
   extra.saved_path = std::move(saved_path);
+  extra.saved_as_staged = r.saved == 2;
   extra.parts = std::move(parts);
   return {};
 }

@@ -115,7 +115,7 @@ struct SetStaging {
   std::uint8_t dirty = 0;
   std::uint8_t keep = 0;    // fs::Keep
   std::uint8_t staged = 0;  // origin counts
-  std::uint8_t saved = 0;   // copy counts
+  std::uint8_t saved = 0;   // 0 or: 1 copy counts; 2 and it has the content that came in
   Origin origin, copy;
   std::string origin_path, saved_path, parts;
   template <typename F> void fields(F&& f) {

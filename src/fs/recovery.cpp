@@ -120,10 +120,11 @@ void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
 
 // Every regular file has a container and every container a file (R4: what is in use is what the namespace says). In a
 // takeover, too: no record, so no answer and nobody who could have it open; and who was filling it died with the predecessor.
-Status Filesystem::match_containers(const std::vector<std::uint64_t>& there) {
+Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
   std::vector<std::uint64_t> unknown;
   for (const auto id : there)
     if (const Inode* inode = names_.find(id); inode == nullptr || !inode->is_regular()) unknown.push_back(id);
+  if (options_.after_power_loss) std::erase_if(there, [this](std::uint64_t id) { return backend_.whose(id) == Whose::unfinished; });
   const bool keeps = backend_.durability() != Durability::volatile_memory;
   std::vector<std::uint64_t> missing, doubtful;
   names_.for_each([&](Inode& inode) EFS_REQUIRES(mutex_) {
@@ -172,9 +173,16 @@ Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
   }
   for (const auto ino : missing) {
     log::warn("event=container_missing ino={} action=\"made empty\"", ino);
-    if (auto made = backend_.create(ino); !made) return fail(made.error().code, "container " + std::to_string(ino) + ": " + describe(made.error()));
+    if (const Status made = make_empty(ino); !made) return fail(made.error().code, "container " + std::to_string(ino) + ": " + describe(made.error()));
   }
   return {};
+}
+
+// Where it is already: made anew in another backend, the next power loss could leave both.
+Status Filesystem::make_empty(std::uint64_t ino) {
+  if (backend_.whose(ino) == Whose::unfinished) return backend_.label(ino);
+  const auto made = backend_.create(ino);
+  return made ? Status{} : std::unexpected(made.error());
 }
 
 void Filesystem::note_emptied(std::vector<std::uint64_t> inodes) {

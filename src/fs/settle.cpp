@@ -97,7 +97,7 @@ Status Filesystem::sync_containers(std::span<const Unsettled> files) {
     auto container = backend_.open(file.ino);
     if (!container && container.error().code == ENOENT) continue;  // removed meanwhile
     if (!container) return std::unexpected(container.error());
-    EFS_TRY((*container)->sync(false));
+    EFS_TRY((*container)->sync(true));  // the times, too: by them a settled file is known
     EFS_TRY(backend_.sync_name(file.ino));
   }
   return {};

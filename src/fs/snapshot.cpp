@@ -43,7 +43,7 @@ SetStaging staging_of(const Inode& inode) {
   r.staged = extra.origin.has_value();
   r.origin = extra.origin.value_or(Origin{});
   r.origin_path = extra.origin_path;
-  r.saved = extra.saved.has_value();
+  r.saved = !extra.saved ? 0 : extra.saved_as_staged ? 2 : 1;
   r.copy = extra.saved.value_or(Origin{});
   r.saved_path = extra.saved_path;
   r.parts = extra.parts;

@@ -251,13 +251,15 @@ Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, K
   if (extra.origin && is_one_of(extra.origin_path, path)) {
     item.origin = extra.origin;
     item.linked = extra.origin_path.contains('\0');
-    // Where it was brought out under other names only, it has changed since it came in under this one.
-    item.dirty = inode.dirty || extra.saved.has_value();
+    // Where it was changed and brought out under other names only, it has changed since it came in under this one.
+    item.dirty = inode.dirty || (extra.saved && !extra.saved_as_staged);
   }
   if (extra.saved && is_one_of(extra.saved_path, path)) {
     item.saved = extra.saved;
     item.dirty = inode.dirty;
   }
+  if (!inode.dirty && !extra.saved && extra.parts.empty()) item.content = extra.origin;
+  item.settled = inode.settled;
   if (extra.keep != Keep::by_rule) item.keep = extra.keep, item.keep_path = path;
   item.xattrs = extra.xattrs;
   item.parts = extra.parts;

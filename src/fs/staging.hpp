@@ -79,6 +79,8 @@ struct WalkItem {
   bool dirty = false;            // content, attributes or name may differ from what was staged in (true for new files)
   std::optional<Origin> origin;  // present where the inode was staged in (and still has the name it was given)
   bool linked = false;           // with an origin: the PFS had several names of it
+  std::optional<Origin> content{};  // where nobody has changed it since it was staged in, under whatever name: the size and mtime that it must have
+  bool settled = false;             // clean, and its content survives power loss
   std::optional<Origin> saved;   // present where an unload or a stage-out brought it to results-dir (under this name)
   std::shared_ptr<const GoneInput> replaced{};  // by walk(): the file or link that was staged in under this name, where the job put this in its place
   Keep keep = Keep::by_rule;     // its own, or of the nearest directory above that has one
@@ -190,6 +192,10 @@ class Staging {
   /// none could have left a mapping behind, or because the kernel grants a read lease on the container, which it
   /// does only while nobody has it open or mapped for writing.
   Result<Writers> writers(std::uint64_t ino);
+  /// Somebody has its container open for writing: a proof. False where that cannot be known.
+  bool is_written(std::uint64_t ino);
+  /// Nobody had released every open for writing when the connection ended. False where that was not counted.
+  bool was_open_for_writing(std::uint64_t ino);
   Result<std::uint64_t> edits(std::uint64_t ino);
   Result<struct stat> attributes(std::uint64_t ino);
 
@@ -222,6 +228,8 @@ class Staging {
   Status forget_name(const std::string& path);  // nothing that was staged in under it is missed
   Result<std::uint64_t> link_one(std::uint64_t ino, const std::string& path, Over over);
   Status book_names(std::uint64_t ino, std::span<const std::string> names);
+  void let_go(std::uint64_t ino);
+  bool leads_to(const std::string& path, std::uint64_t ino) const;
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
   Status book_gone(const std::string& path, const Origin& copy, const GoneInput* replaced);
   void find_replaced(std::vector<WalkItem>& items) const;

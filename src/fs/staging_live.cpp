@@ -177,14 +177,27 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
     writers.possible = false;
     return writers;
   }
-  // What we hold ourselves would count as writers.
-  if (KernelView* kernel = filesystem_.kernel_) kernel->let_go(ino);
-  {
-    MutexLock lock(filesystem_.files_mutex_);
-    if (const auto it = filesystem_.files_.find(ino); it != filesystem_.files_.end() && it->second.use_count() == 1) filesystem_.files_.erase(it);
-  }
+  let_go(ino);
   writers.possible = filesystem_.backend_.may_be_written(ino);
   return writers;
+}
+
+// What we hold ourselves would count as writers.
+void Staging::let_go(std::uint64_t ino) {
+  if (KernelView* kernel = filesystem_.kernel_) kernel->let_go(ino);
+  MutexLock lock(filesystem_.files_mutex_);
+  if (const auto it = filesystem_.files_.find(ino); it != filesystem_.files_.end() && it->second.use_count() == 1) filesystem_.files_.erase(it);
+}
+
+bool Staging::is_written(std::uint64_t ino) {
+  let_go(ino);
+  return filesystem_.backend_.is_written(ino);
+}
+
+bool Staging::was_open_for_writing(std::uint64_t ino) {
+  ReadLock lock(filesystem_.mutex_);
+  const auto found = filesystem_.regular(ino);
+  return found && (*found)->write_opens > 0 && !(*found)->may_be_open_from_before();
 }
 
 Result<std::uint64_t> Staging::edits(std::uint64_t ino) {
@@ -246,21 +259,30 @@ Status Staging::book_gone(const std::string& path, const Origin& copy, const Gon
   return filesystem_.commit(0, gone_record_of(path, input));
 }
 
+bool Staging::leads_to(const std::string& path, std::uint64_t ino) const {
+  filesystem_.mutex_.assert_held_shared();
+  const auto place = locate(filesystem_.names_, path);
+  const auto there = place ? filesystem_.names_.child(*place->parent, place->name) : std::unexpected(place.error());
+  return there && (*there)->ino == ino;
+}
+
 Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
   EFS_TRY(book_gone(path, copy, replaced));
   const bool same_copy = staging.dirty == 0 && staging.saved != 0 && staging.copy == copy;
+  const bool as_staged = staging.dirty == 0 && staging.staged != 0 && staging.saved != 1;
   if (!same_copy) staging.saved_path = path;
   else if (!is_one_of(staging.saved_path, path)) staging.saved_path += '\0' + path;  // a hard link: the copy has both names
   staging.dirty = 0;
-  staging.saved = 1;
+  staging.saved = as_staged ? 2 : 1;
   staging.copy = copy;
+  const auto before = is_one_of(staging.origin_path, path) ? std::vector<std::string>() : split_names(staging.origin_path);
+  const bool still_there = std::ranges::any_of(before, [&](const std::string& name) { return leads_to(name, inode.ino); });
   // Of a file with several names the others still have the old version on the PFS: it keeps its origin besides its copy.
-  if (in_place && staging.staged != 0 && !staging.origin_path.contains('\0')) {
+  if (in_place && staging.staged != 0 && !staging.origin_path.contains('\0') && !still_there) {
     staging.origin = copy;
     // Under the old names it is gone, which its inode does not say any more.
-    const auto before = is_one_of(staging.origin_path, path) ? std::vector<std::string>() : split_names(staging.origin_path);
     // (What took its place there may have been brought out and said more.)
     for (const auto& name : before)
       if (!filesystem_.names_.gone().contains(name)) EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
@@ -310,7 +332,7 @@ Status Staging::remove_name(const std::string& path, std::uint64_t only) {
     staging.staged = staging.staged != 0 && !staging.origin_path.empty();
     // Was it clean for the sake of a copy that had this name, the others still have to be brought out.
     if (!last && staging.saved != 0 && staging.saved_path.empty()) staging.dirty = 1;
-    staging.saved = staging.saved != 0 && !staging.saved_path.empty();
+    if (staging.saved_path.empty()) staging.saved = 0;
     EFS_TRY(filesystem_.commit(0, staging));
     EFS_TRY(forget_name(path));  // nor did the job remove an input that this file took the place of
     EFS_TRY(filesystem_.commit(0, Unlink{.parent = parent, .time = file_time_now(), .name = name}, -removal_reserve(name)));

@@ -9,6 +9,7 @@
 
 #include "fs/namespace.hpp"
 #include "fs/seal.hpp"
+#include "image/contents.hpp"
 #include "image/image.hpp"
 #include "stage/partial.hpp"
 
@@ -111,12 +112,14 @@ class Check {
     if (!listed) return find(Severity::damage, "data", describe(listed.error()));
     for (const auto& missing : backends->missing) find(Severity::damage, "backend", missing);
     report_.containers = there.size();
+    auto changed = changed_contents(store_.metadata.get(), manifest_, *backends->backend);
+    if (changed) changed_ = std::move(*changed);
+    else find(Severity::damage, "contents", describe(changed.error()));
     for (const auto id : there) check_container(*backends->backend, id);
     if (made_ahead_ > 0) find(Severity::note, "containers", std::to_string(made_ahead_) + " that no file uses are empty: the daemon makes some ahead; a start removes them");
     names_.for_each([&](fs::Inode& inode) {
       if (!inode.is_regular() || inode.nlink == 0 || there.contains(inode.ino)) return;
-      const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
-      if (rebooted_ && has_copy) find(Severity::leftover, paths_[inode.ino], "a clean file without its container; the PFS has it, and a start brings it again");
+      if (rebooted_ && has_copy(inode)) find(Severity::leftover, paths_[inode.ino], "a clean file without its container; the PFS has it, and a start brings it again");
       else find(Severity::damage, paths_[inode.ino], "its container " + std::to_string(inode.ino) + (backends->backend->attributes(inode.ino) ? " is no regular file" : " is missing"));
     });
   }
@@ -129,7 +132,7 @@ class Check {
     const fs::Inode* inode = names_.find(id);
     if (const auto [twin, first] = inodes_.try_emplace({st->st_dev, st->st_ino}, id); !first) find(Severity::damage, object, "is container " + std::to_string(twin->second) + " under another name: two files would share their content");
     else if (st->st_uid != store_.owner) find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
-    else if (const auto opened = backend.open(id); !opened && backend.is_another(id)) find(Severity::damage, paths_.contains(id) ? paths_[id] : object, describe(opened.error()));
+    else if (const auto opened = backend.open(id); !opened && backend.whose(id) == Whose::another) find(Severity::damage, paths_.contains(id) ? paths_[id] : object, describe(opened.error()));
     else if (inode == nullptr && st->st_size == 0 && id < names_.next_unused()) ++made_ahead_;
     else if (inode == nullptr && id >= names_.next_unused() && !rebooted_)
       find(Severity::damage, object, "has a number that the journal has not given (" + std::to_string(st->st_size) + " bytes): that is not the last one of this store, or has lost its end, and the files of which it does not know are lost with it");
@@ -137,9 +140,13 @@ class Check {
     else if (!inode->is_regular()) find(Severity::leftover, object, "belongs to something that has no content");
     else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that was open without a name");
     else if (const auto wrong = contradiction(*inode, *st); !wrong.empty()) find(Severity::damage, paths_[id], object + " is not what was staged in: " + wrong);
+    else if (const auto how = changed_.find(id); how != changed_.end()) find(Severity::damage, paths_[id], object + " is not what it was when the instance was left: " + how->second);
+    else if (rebooted_ && !opened && backend.whose(id) == Whose::unfinished) find(Severity::leftover, paths_[id], object + " is empty: power loss came before the file's first fsync; a start " + (has_copy(*inode) ? "drops the name, and brings it again where it is an input" : "makes it anew, empty"));
     else if (!opened) find(Severity::damage, paths_[id], describe(opened.error()));
     else check_sharers(*st, object);
   }
+
+  static bool has_copy(const fs::Inode& inode) { return !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved); }
 
   // A clean file is what the PFS had: nobody has written to its container. Of others nothing is known that could be compared.
   static std::string contradiction(const fs::Inode& inode, const struct stat& st) {
@@ -163,6 +170,7 @@ class Check {
   Manifest manifest_;  // empty where it could not be read
   bool rebooted_ = false;
   std::uint64_t made_ahead_ = 0;  // containers
+  std::map<std::uint64_t, std::string> changed_;  // of changed_contents()
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "backends/fsdax.hpp"
 #include "backends/virtual_device.hpp"
+#include "image/contents.hpp"
 
 namespace efs::image {
 namespace {
@@ -178,6 +179,8 @@ Result<Image> open_image(const std::string& path) {
   if (!backends) return std::unexpected(backends.error());
   image.backend = std::move(backends->backend);
   image.missing = std::move(backends->missing);
+  if (auto changed = changed_contents(metadata, image.manifest, *image.backend)) image.changed = std::move(*changed);
+  else image.contents_problem = describe(changed.error());
   auto filesystem = fs::Filesystem::open(*image.backend, {.metadata_directory = metadata, .after_power_loss = image.rebooted, .read_only = true, .instance = image.manifest.instance, .journal_to = image.manifest.journal_to});
   if (!filesystem) return fail(filesystem.error().code, image.directories.path + ": " + describe(filesystem.error()));
   image.filesystem = std::move(*filesystem);

@@ -1,6 +1,8 @@
 #pragma once
 // The store of an instance that is not running: found, locked and opened for a look. Nothing in it is changed.
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,6 +56,8 @@ struct Image {
   config::JobConfig config;
   bool rebooted = false;  // the machine was restarted since: power may have failed
   std::vector<std::string> missing;  // backends that are gone, as Backends::missing
+  std::map<std::uint64_t, std::string> changed;  // containers, as changed_contents()
+  std::string contents_problem;                  // why nothing is known of that
   std::unique_ptr<Backend> backend;
   std::unique_ptr<fs::Filesystem> filesystem;
 };

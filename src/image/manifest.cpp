@@ -7,13 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>  // renameat2
-#include <span>
 #include <string_view>
 
-#include "base/checksum.hpp"
 #include "base/json_text.hpp"
 #include "base/unique_fd.hpp"
 #include "config/load.hpp"
+#include "image/sealed_text.hpp"
 
 namespace efs::image {
 namespace {
@@ -21,77 +20,12 @@ namespace {
 constexpr const char* format = "efs-image-1";
 constexpr const char* listed_name = "listed";
 constexpr std::size_t largest = 4u << 20;  // bytes of a job file or manifest
-constexpr std::size_t largest_listed = std::size_t{1} << 30;  // a list may have millions of lines
 constexpr std::array left_names{"in-use", "kept", "unsaved", "salvaged", "over"};
 
-Result<std::string> read_text(int directory, const char* name, std::size_t most = largest) {
-  const UniqueFd fd(::openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!fd) return fail_errno(name);
-  struct stat st {};
-  if (::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || static_cast<std::size_t>(st.st_size) > most) return fail(EPROTO, std::string(name) + ": not a file of efs");
-  std::string text(static_cast<std::size_t>(st.st_size), '\0');
-  const ssize_t n = ::pread(fd.get(), text.data(), text.size(), 0);
-  if (n < 0) return fail_errno(name);
-  text.resize(static_cast<std::size_t>(n));
-  return text;
-}
-
-std::string checksum_of(std::string_view text) { return to_hex(checksum(std::as_bytes(std::span(text)))); }
-
-// A text with its checksum in a last line, which is a comment where the text is YAML.
-constexpr std::string_view seal_begins = "\n# checksum ";
-constexpr std::size_t seal_size = seal_begins.size() + 16 + 1;
-std::string sealed(const std::string& text) { return text + std::string(seal_begins) + checksum_of(text) + "\n"; }
-
-// EPROTO where it does not verify.
-Result<std::string> unsealed(std::string text, const char* name) {
-  const std::size_t at = text.size() - std::min(text.size(), seal_size);
-  const std::string said = text.substr(at);
-  text.resize(at);
-  if (said != std::string(seal_begins) + checksum_of(text) + "\n") return fail(EPROTO, std::string(name) + ": damaged");
-  return text;
-}
-
-Result<std::string> read_sealed(int directory, const char* name, std::size_t most = largest) {
-  auto text = read_text(directory, name, most);
-  return text ? unsealed(std::move(*text), name) : text;
-}
-
 // Of all but the checksum itself.
-std::string checksum_of(nlohmann::json manifest) {
+std::string own_checksum(nlohmann::json manifest) {
   manifest.erase("checksum");
-  return checksum_of(std::string_view(json_to_text(manifest)));
-}
-
-Status put(int fd, const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::pwrite(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail_errno("write");
-    done += static_cast<std::size_t>(n);
-  }
-  return ::fsync(fd) == 0 ? Status{} : fail_errno("fsync");
-}
-
-Result<UniqueFd> make_anew(int directory, const std::string& name) {
-  (void)::unlinkat(directory, name.c_str(), 0);
-  UniqueFd fd(::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) return fail_errno(name);
-  return fd;
-}
-
-Status name_error(const Status& done, const std::string& name) { return done ? done : fail(done.error().code, name + ": " + describe(done.error())); }
-
-// What is there already was made durable then, and a full store has no room for it twice.
-Status write_text(int directory, const char* name, const std::string& text) {
-  if (const auto there = read_text(directory, name); there && *there == text) return {};
-  const std::string partial = std::string(name) + ".new";
-  const auto fd = make_anew(directory, partial);
-  if (!fd) return std::unexpected(fd.error());
-  EFS_TRY(name_error(put(fd->get(), text), partial));
-  if (::renameat(directory, partial.c_str(), directory, name) != 0 || ::fsync(directory) != 0) return fail_errno(name);
-  return {};
+  return checksum_of(json_to_text(manifest));
 }
 
 // A file under this name that is ours, and how large it is.
@@ -123,7 +57,7 @@ void keep_spare(int directory, const std::string& name, const std::string& text)
 Status write_in_turns(int directory, const std::string& name, const std::string& text) {
   const std::string partial = name + ".new";
   std::size_t size = 0;
-  const auto there = read_text(directory, name.c_str());
+  const auto there = read_text(directory, name.c_str(), largest);
   UniqueFd spare = spare_file(directory, partial, size);
   if (there && *there == padded(text, there->size())) {
     if (!spare || size != there->size()) keep_spare(directory, partial, *there);
@@ -149,11 +83,11 @@ Status write_in_turns(int directory, const std::string& name, const std::string&
 const char* name_of(Left left) { return left_names.at(static_cast<std::size_t>(left)); }
 
 Result<Manifest> read_manifest(int directory) {
-  auto text = read_text(directory, manifest_name);
+  auto text = read_text(directory, manifest_name, largest);
   if (!text) return std::unexpected(text.error());
   const auto json = json_from_text(*text);
   if (!json.is_object() || !json.contains("format") || json["format"] != format) return fail(EPROTO, std::string(manifest_name) + ": not of this version of efs");
-  if (json.contains("checksum") && json["checksum"] != checksum_of(json)) return fail(EPROTO, std::string(manifest_name) + ": damaged");
+  if (json.contains("checksum") && json["checksum"] != own_checksum(json)) return fail(EPROTO, std::string(manifest_name) + ": damaged");
   Manifest m;
   try {
     m.name = json.at("name");
@@ -171,6 +105,7 @@ Result<Manifest> read_manifest(int directory) {
     m.nodes = json.value("nodes", 1U);
     m.merge_since = json.value("merge_since", Nanoseconds{0});
     m.journal_to = json.value("journal_to", std::uint64_t{0});
+    m.contents = json.value("contents", "");
     m.made_mount_dir = json.value("made_mount_dir", false);
     m.place = json.value("place", 0U);
     for (const auto& member : json.value("members", nlohmann::json::array())) m.members.push_back({.id = member.at("id"), .path = member.at("path"), .kind = member.at("kind")});
@@ -196,8 +131,9 @@ Status write_manifest(int directory, const Manifest& m) {
   for (const auto& member : m.members) json["members"].push_back({{"id", member.id}, {"path", member.path}, {"kind", member.kind}});
   if (m.place != 0) json["place"] = m.place;
   if (m.journal_to != 0) json["journal_to"] = m.journal_to;
+  if (!m.contents.empty()) json["contents"] = m.contents;
   if (m.instance.known()) json["instance"] = store::to_string(m.instance);
-  json["checksum"] = checksum_of(json);
+  json["checksum"] = own_checksum(json);
   return write_in_turns(directory, manifest_name, json_to_text(json, 1) + "\n");
 }
 
@@ -209,7 +145,7 @@ Status write_listed(int directory, const std::map<std::string, std::string>& lis
 }
 
 Result<config::JobConfig> job_of(int directory, const Manifest& m) {
-  auto text = read_sealed(directory, job_file_name);
+  auto text = read_sealed(directory, job_file_name, largest);
   if (!text) return std::unexpected(text.error());
   const auto given = [](const std::string& value) { return value.empty() ? std::nullopt : std::optional(value); };
   auto config = config::reload(*text, m.job_file, {.name = m.name, .root_dir = given(m.root_dir), .mount_dir = given(m.mount_dir), .results_dir = given(m.results_dir), .log_file = given(m.log_file)}, m.circumstances);
@@ -217,7 +153,7 @@ Result<config::JobConfig> job_of(int directory, const Manifest& m) {
   config->node = m.node;
   config->nodes = m.nodes;
   config->merge_since = m.merge_since;
-  if (const auto listed = read_sealed(directory, listed_name, largest_listed); listed || listed.error().code != ENOENT) {
+  if (const auto listed = read_sealed(directory, listed_name, largest_text); listed || listed.error().code != ENOENT) {
     const auto json = listed ? json_from_text(*listed) : nlohmann::json();
     if (!json.is_object()) return fail(EPROTO, "the destinations of its lists (meta/" + std::string(listed_name) + "): damaged");
     for (const auto& [place, source] : json.items())

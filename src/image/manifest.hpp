@@ -46,6 +46,7 @@ struct Manifest {
   std::string boot_id;   // of the machine when it was last in use: another one now means power loss or reboot
   Left left = Left::in_use;
   std::uint64_t journal_to = 0;  // the journal's last record when this was written, durable by then: an older one is refused
+  std::string contents;          // checksum of what is known of the containers since it was left (contents.hpp); "": nothing is
   unsigned node = 0, nodes = 1;  // of the job's; and when it began, by the PFS's clock: stage/merge.hpp
   Nanoseconds merge_since = 0;
   bool made_mount_dir = false;  // by the instance, and to be removed by whoever ends it

@@ -5,22 +5,26 @@
 #include <nlohmann/json.hpp>
 
 #include "fs/staging.hpp"
+#include "image/contents.hpp"
 #include "stage/inventory.hpp"
 #include "stage/merge.hpp"
 #include "stage/paced_pfs.hpp"
-#include "stage/partial.hpp"
 #include "stage/selection.hpp"
 #include "stage/stage_out.hpp"
 
 namespace efs::image {
 namespace {
 
-/// The buffer as if nothing of it were anywhere else.
-class Everything final : public stage::Buffer {
+/// The buffer of an image, without the contents that somebody has changed. `all`: as if nothing of it were anywhere else.
+class ImageBuffer final : public stage::Buffer {
  public:
-  explicit Everything(stage::Buffer& inner) : inner_(inner) {}
+  ImageBuffer(stage::Buffer& inner, const std::map<std::uint64_t, std::string>& changed, bool all) : inner_(inner), changed_(changed), all_(all) {}
   Result<fs::HeldFile> begin_open_file() override { return fail(EROFS); }
-  Result<fs::HeldFile> hold(std::uint64_t ino) override { return inner_.hold(ino); }
+  Result<fs::HeldFile> hold(std::uint64_t ino) override {
+    const auto changed = changed_.find(ino);
+    if (changed == changed_.end()) return inner_.hold(ino);
+    return fail(EUCLEAN, "container " + std::to_string(ino) + " is not what it was when the instance was left: " + changed->second + "; somebody has changed it, and it is brought out once meta/" + contents_name + " of the store is removed");
+  }
   void abandon(std::uint64_t) override {}
   std::size_t publish_files(std::span<const fs::StagedFile>, Status& failed) override {
     failed = fail(EROFS);
@@ -32,7 +36,7 @@ class Everything final : public stage::Buffer {
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(EROFS); }
   Result<std::vector<fs::WalkItem>> walk() override {
     auto items = inner_.walk();
-    if (items)
+    if (items && all_)
       for (auto& item : *items) {
         item.dirty = true;
         item.saved.reset();
@@ -41,11 +45,14 @@ class Everything final : public stage::Buffer {
       }
     return items;
   }
+  std::vector<fs::WalkItem> gone() override { return all_ ? std::vector<fs::WalkItem>() : inner_.gone(); }
   Result<std::vector<fs::WalkItem>> inputs() override { return inner_.inputs(); }
   Result<std::uint64_t> available_bytes() override { return inner_.available_bytes(); }
 
  private:
   stage::Buffer& inner_;
+  const std::map<std::uint64_t, std::string>& changed_;
+  const bool all_;
 };
 
 // What the job removed goes only where nothing that it made instead can have been lost, and from no place that it did not know.
@@ -77,9 +84,6 @@ void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::Wa
     if (entry.action != stage::Action::staged_out && entry.action != stage::Action::kept) continue;
     const fs::WalkItem& item = *known.at(entry.path);
     entry.evidence = S_ISREG(item.attributes.st_mode) ? "as-found" : "verified";
-    if (!stage::is_foreign(item)) continue;
-    entry.action = stage::Action::failed;
-    entry.reason = "what was brought out is not what was staged in, though no program has changed it: somebody has exchanged its container, or cut it short; the PFS has it";
   }
   const auto& met = image.filesystem->recovery();
   if (const auto missing = what_is_missing(image); !missing.empty()) receipt.entries.push_back(failed_entry(".", missing + ": it had names of which nothing is known any more"));
@@ -94,6 +98,7 @@ std::string note_of(const Image& image) {
   if (const auto missing = what_is_missing(image); !missing.empty()) note += "; " + missing + ": files may be missing here";
   note += image.rebooted ? "; the machine was restarted since: content that was not synced may be older or in part" : "; the machine was not restarted since: content is as the programs left it";
   for (const auto& missing : image.missing) note += "; backend " + missing;
+  if (!image.contents_problem.empty()) note += "; " + image.contents_problem;
   if (!recovery.dropped.empty()) note += "; " + std::to_string(recovery.dropped.size()) + " clean files were left out, as power loss may have taken their content (the PFS has them)";
   return note;
 }
@@ -144,14 +149,14 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   if (!may_remove(image, options)) config.deletions = config::Deletions::ignore;
   fs::Staging staging(*image.filesystem);
   stage::StagingBuffer buffer(staging);
-  Everything everything(buffer);
+  ImageBuffer contents(buffer, image.changed, options.all);
   const auto items = staging.walk();
   if (!items) return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));
   const auto merging = (config.nodes > 1 || config.merge_since != 0) && options.to.empty() ? stage::merging_pfs(config.merge_since, stage::saved_copies(*items)) : nullptr;
   const stage::Pace pace = stage::pace_of(config);
   stage::Throttle throttle(pace);
   stage::PacedPfs paced(merging ? *merging : pfs, pace, throttle, progress.cancel);
-  stage::Receipt receipt = stage::stage_out(config, options.all ? static_cast<stage::Buffer&>(everything) : buffer, paced, {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
+  stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
   receipt.retries = paced.retried();
   receipt.note = note_of(image);
   receipt.retry = "efs salvage";

@@ -60,6 +60,7 @@ bool same_mode(const struct stat& there, const struct stat& wanted) {
 
 /// Data and attributes into the new file `fd`.
 Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress) {
+  if (is_foreign(job.item)) return fail(EUCLEAN, "its container is not what was staged in, though no program has changed it: somebody has exchanged it, or cut it short; the PFS has it");
   auto container = buffer.hold(job.item.ino);
   if (!container) return told(container.error(), "opening its container");
   auto before = posix_pfs().fstat(container->fd);
@@ -184,8 +185,8 @@ bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours)
 }
 
 bool is_foreign(const fs::WalkItem& item) {
-  if (!S_ISREG(item.attributes.st_mode) || item.dirty || item.saved || !item.origin || !item.parts.empty()) return false;
-  return static_cast<std::uint64_t>(item.attributes.st_size) != item.origin->size || !same_or_coarser(item.attributes.st_mtim, to_timespec(item.origin->mtime));
+  if (!S_ISREG(item.attributes.st_mode) || !item.content) return false;
+  return static_cast<std::uint64_t>(item.attributes.st_size) != item.content->size || !same_or_coarser(item.attributes.st_mtim, to_timespec(item.content->mtime));
 }
 
 Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,

@@ -82,8 +82,8 @@ bool is_origin(const struct stat& now, const fs::WalkItem& item);
 /// Is `theirs` what a PFS makes of the time `ours`? It may keep whole seconds only.
 bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours);
 
-/// Of a clean file: is its container, by size and mtime, not the one that was filled? Nobody has written to it, so somebody has
-/// put another one in its place, or cut it short. Of what is dirty nothing can be told.
+/// Of a file that nobody changed, whatever its name is now: is its container, by size and mtime, not the one that was filled?
+/// Nobody has written to it, so somebody has put another one in its place, or cut it short. Of what is dirty nothing can be told.
 bool is_foreign(const fs::WalkItem& item);
 
 /// How the PFS stands towards an item that is to replace its origin.

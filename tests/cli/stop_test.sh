@@ -108,6 +108,23 @@ if unshare -m true 2>/dev/null; then
   end_view
   check 'and nothing is left' ended cut
 
+  # With passthrough the kernel serves what is open, whoever has gone.
+  fresh writes
+  started "$JOB"; echo result >"$MNT/r"
+  if kernel_has_it && [ "$(id -u)" = 0 ]; then
+    unshare -m --propagation private bash -c 'exec 9>"$0"; echo first >&9; until [ -e "$1" ]; do sleep 0.1; done; echo second >&9' "$MNT/open" "$S/writes/go" & viewer=$!
+    await 20 own_namespace "$viewer" "$MNT"; await 20 test -s "$MNT/open"
+    check_exit 'what a program that was cut off can still write to is not called back' 3 'failed: open: .*still has it open for writing' timeout 120 "$EFS" stop --cut-off writes
+    check 'all else is' grep -q result "$OUT/r"
+    touch "$S/writes/go"; wait "$viewer"
+    check 'when it has ended, the next stop' "$EFS" stop writes
+    check 'brings all of it' grep -qx second "$OUT/open"
+  else
+    check 'stop' "$EFS" stop writes
+    skip 'what a program that was cut off can still write to' 'no passthrough on this kernel, or not root'
+  fi
+  check 'nothing is left of it' ended writes
+
   fresh late
   started "$JOB"; echo result >"$MNT/r"
   view

@@ -179,6 +179,7 @@ gives_up() {  # a worker that cannot live: killed before it answers anything, ag
   kill -KILL "$(worker)"
   check 'gives up: the supervisor ends' await 30 gone "$supervisor"
   check 'gives up: the mount is gone' await 5 eval '! mounted "$MNT"'
+  # (cat asks for its attributes; what is open with passthrough the kernel itself could read on.)
   check_not 'gives up: an open file gives an error and no hang' timeout 5 cat <&8
   exec 8<&-
   check 'gives up: the log says what to do' grep -qE 'event=given_up .*advice=".*efs start .*efs salvage hopeless .*efs clean hopeless' "$log"

@@ -24,7 +24,7 @@ class FailingBackend final : public Backend {
     return real_.create(id);
   }
   Result<std::shared_ptr<Container>> open(std::uint64_t id) override { return real_.open(id); }
-  std::uint64_t remove(std::uint64_t id) override { return real_.remove(id); }
+  std::optional<std::uint64_t> remove(std::uint64_t id) override { return real_.remove(id); }
   Result<struct stat> attributes(std::uint64_t id) override { return real_.attributes(id); }
   Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override { return real_.set_times(id, atime, mtime); }
   Status sync_name(std::uint64_t id) override { return real_.sync_name(id); }

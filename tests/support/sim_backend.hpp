@@ -69,7 +69,7 @@ class SimBackend final : public Backend {
     int descriptor() const override { return world_.gives_descriptors ? data_->descriptor() : -1; }
     static void settle(SimWorld::Data& data) {
       data.durable = data.visible;
-      data.synced = true;
+      data.synced = data.labelled = true;
     }
 
    private:
@@ -92,6 +92,7 @@ class SimBackend final : public Backend {
     EFS_TRY(world_.call("open"));
     const auto found = place_.containers.find(id);
     if (found == place_.containers.end()) return fail(ENOENT);
+    if (found->second->unfinished) return fail(EUCLEAN, "container " + std::to_string(id) + " has lost its label");
     return std::make_shared<SimContainer>(world_, found->second);
   }
   Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override {
@@ -103,7 +104,17 @@ class SimBackend final : public Backend {
     if (!made) place_.containers.erase(id);
     return made;
   }
-  std::uint64_t remove(std::uint64_t id) override {
+  Whose whose(std::uint64_t id) override {
+    const auto found = place_.containers.find(id);
+    return found != place_.containers.end() && found->second->unfinished ? Whose::unfinished : Whose::own;
+  }
+  Status label(std::uint64_t id) override {
+    const auto found = place_.containers.find(id);
+    if (found == place_.containers.end()) return fail(ENOENT);
+    found->second->unfinished = false;
+    return {};
+  }
+  std::optional<std::uint64_t> remove(std::uint64_t id) override {
     if (world_.ended()) return 0;  // a destructor: its process is no more
     if (place_.containers.contains(id)) world_.event("remove");
     place_.containers.erase(id);

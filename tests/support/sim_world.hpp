@@ -108,9 +108,18 @@ class SimWorld {
   struct Data {  // of a container
     std::string visible, durable;
     bool synced = true;  // equal
+    bool labelled = false;    // for certain: it was synced since it was made or labelled
+    bool unfinished = false;  // power loss left its name, and not its label
     unsigned life = 0;   // in which it was made: power losses so far
     UniqueFd file;       // once somebody has asked for a descriptor: has what is visible, and is written to behind our back
 
+    // Behind its label, what was written to it is not there either.
+    void lose_label() {
+      unfinished = true;
+      visible.clear();
+      durable.clear();
+      synced = true;
+    }
     int descriptor() {
       if (file) return file.get();
       file.reset(::memfd_create("container", MFD_CLOEXEC));
@@ -221,6 +230,7 @@ class SimWorld {
       const bool sure = is && was && now->second == before->second;
       if (!sure && chance()) continue;
       found[id] = is && (!was || sure || chance()) ? now->second : was ? before->second : now->second;
+      if (!sure && !found[id]->labelled && chance()) found[id]->lose_label();
     }
     for (auto& [id, data] : found) {
       if (!data->synced) mix(*data);

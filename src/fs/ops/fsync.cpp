@@ -14,7 +14,7 @@ Status Filesystem::fsync(std::uint64_t ino, bool data_only) {
   auto container = backend_.open(ino);
   if (!container) return std::unexpected(container.error());
   // R1: the data before the record that leads to it.
-  EFS_TRY((*container)->sync(!data_only));
+  EFS_TRY((*container)->sync(!data_only || clean));  // what is settled has its times, too
   if (backend_.durability() != Durability::volatile_memory) EFS_TRY(backend_.sync_name(ino));  // R6
   if (clean) {
     WriteLock lock(mutex_);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <set>
@@ -90,6 +91,21 @@ TEST_CASE("a container is found where it was made, also by the next device") {
   CHECK(device->open(7).error().code == ENOENT);
   CHECK(device->set_times(7, std::nullopt, FileTime{}).error().code == ENOENT);
   CHECK(device->remove(7) == 0);
+}
+
+TEST_CASE("a container that power loss left unfinished in one place does not count beside one in another") {
+  Scene scene;
+  if (::setxattr((scene.directory.path() + "/a").c_str(), label_name, "1", 1, 0) != 0) SKIP("no extended attributes on /dev/shm");
+  ::setxattr((scene.directory.path() + "/b").c_str(), label_name, "1", 1, 0);
+  for (const std::string unfinished : {"/a", "/b"}) {
+    const std::uint64_t id = unfinished == "/a" ? 3 : 4;
+    for (const char* part : {"/a", "/b"}) REQUIRE(scene.one(part)->create(id));
+    REQUIRE(::removexattr((scene.directory.path() + unfinished + "/0" + std::to_string(id) + "/000000000000000" + std::to_string(id)).c_str(), label_name) == 0);
+  }
+  const auto device = make_virtual_device(scene.both());
+  REQUIRE(device);
+  CHECK((*device)->place_of(3) == 1);
+  CHECK((*device)->place_of(4) == 0);
 }
 
 TEST_CASE("a container that is in two places is refused") {

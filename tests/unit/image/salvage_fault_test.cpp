@@ -137,7 +137,7 @@ void every_call_fails(const Faults& faults) {
     }
     if (faults.in_place) dead.emplace(DeadImage::Kind{.in_place = true});
   }
-  CHECK(failures * sample.step > 30);
+  CHECK((failures + 1) * sample.step > 30);  // a sample may miss one
 }
 
 }  // namespace

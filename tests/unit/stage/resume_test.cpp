@@ -28,6 +28,7 @@ fs::WalkItem there(const std::string& path, mode_t type = S_IFREG) {
   item.attributes.st_size = static_cast<off_t>(version.size);
   item.attributes.st_mtim = to_timespec(version.mtime);
   item.origin = version;
+  if (S_ISREG(item.attributes.st_mode)) item.content = version;
   item.target = "target";
   return item;
 }

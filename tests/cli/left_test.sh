@@ -1,0 +1,172 @@
+#!/bin/bash
+# An image that a stop left on purpose, and what somebody does to its containers until the next start.
+#   left_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
+container_of() { local ino; ino=$(stat -c %i "$1") || return 1; printf '%s/data/%02x/%016x' "$2" $((ino % 256)) "$ino"; }
+
+# Files as programs make them: by write, by a mapping, with times of their own, with holes, linked, changed, cut, replaced.
+work() {
+  head -c 300000 /dev/urandom >"$MNT/written"
+  python3 -c 'import mmap,sys
+with open(sys.argv[1], "w+b") as f:
+    f.truncate(70000)
+    with mmap.mmap(f.fileno(), 0) as m: m[1000:2000] = b"m" * 1000' "$MNT/mapped"
+  cp -p "$MNT/written" "$MNT/copied"; touch -d '2001-02-03 04:05:06.123456789' "$MNT/copied"
+  truncate -s 1M "$MNT/sparse"; echo end >>"$MNT/sparse"
+  echo one >"$MNT/a"; ln "$MNT/a" "$MNT/b"
+  echo first >"$MNT/cut"; echo second >>"$MNT/cut"; truncate -s 3 "$MNT/cut"
+  echo old >"$MNT/replaced"; echo new >"$MNT/replacing"; mv "$MNT/replacing" "$MNT/replaced"
+  echo more >>"$MNT/input/a"
+  : >"$MNT/empty"
+}
+
+for how in 'passthrough' 'daemon'; do
+  name=left-$how; what=()
+  [ $how = daemon ] && what=(-o daemon-io)
+  fresh "$name"; mkdir -p "$S/$name/disk"
+  job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/$name/disk ] ]"
+  started "${what[@]}" "$JOB"; work
+  store=$(ls -d "$S/$name"/disk/efs-*); sums=$(cd "$MNT" && find . -type f -exec md5sum {} + | sort)
+  written=$(container_of "$MNT/written" "$store"); cut=$(container_of "$MNT/cut" "$store")
+  check 'stop --keep' "$EFS" stop --keep "$name"
+  check_exit 'nothing is wrong with it' 0 . "$EFS" check-image "$name"
+  check 'and nobody has changed it' bash -c "! '$EFS' check-image '$name' | grep -q 'when the instance was left'"
+  started "${what[@]}" "$JOB"
+  check 'the next start has everything' test "$(cd "$MNT" && find . -type f -exec md5sum {} + | sort)" = "$sums"
+  echo even-more >>"$MNT/written"; sums=$(cd "$MNT" && find . -type f -exec md5sum {} + | sort)
+  check 'stop --keep --no-stage-out' "$EFS" stop --keep --no-stage-out "$name"
+
+  cp -a "$written" "$S/$name/aside"
+  truncate -s 5 "$written"
+  check_exit 'one that was cut short is told' 1 'damage: written: container .* is not what it was when the instance was left: it has 5 bytes instead of 300010' "$EFS" check-image "$name"
+  check_exit 'and is no start' 1 'the contents of 1 files are not what they were.*it has 5 bytes instead of 300010.*remove .*/meta/contents' "$EFS" start "${what[@]}" "$JOB"
+  check 'nothing is mounted' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
+  check_exit 'again' 1 'it has 5 bytes instead of 300010' "$EFS" start "${what[@]}" "$JOB"
+  check_exit 'a salvage leaves it out and says so' 3 'it has 5 bytes instead of 300010' "$EFS" salvage "$name" --to "$S/$name/to" --all
+  check 'it is not there' test ! -e "$S/$name/to/written"
+  check 'all else is' test "$(cd "$S/$name/to" && find . -type f ! -name "efs-salvage-*" -exec md5sum {} + | sort)" = "$(grep -v ' ./written$' <<<"$sums")"
+  rm "$written"; cp -a "$S/$name/aside" "$written"
+  printf X | dd of="$cut" conv=notrunc status=none
+  check_exit 'one that was written to, too' 1 'damage: cut: container .* it was written to' "$EFS" check-image "$name"
+  check_exit 'is no start either' 1 'it was written to' "$EFS" start "${what[@]}" "$JOB"
+  rm "$store/meta/contents"
+  started "${what[@]}" "$JOB"
+  check 'without the list it is what is there' grep -q Xir "$MNT/cut"
+  check 'and the rest' test "$(cd "$MNT" && find . -type f ! -name cut -exec md5sum {} + | sort)" = "$(grep -v ' ./cut$' <<<"$sums")"
+  # A death leaves no list that counts, and what programs wrote meanwhile is no damage.
+  check 'kept once more' "$EFS" stop --keep --no-stage-out "$name"
+  started "${what[@]}" "$JOB"
+  echo and-more >>"$MNT/written"; truncate -s 2 "$MNT/cut"
+  kill_both "$name"
+  check_exit 'after a death nothing is compared' 0 . "$EFS" check-image "$name"
+  started "${what[@]}" "$JOB"
+  check 'and what was written is there' grep -qx and-more <(tail -n 1 "$MNT/written")
+  check 'stop' "$EFS" stop "$name"
+  check 'all is back' test "$(cd "$OUT" && md5sum <written)" = "$( (cat "$S/$name/aside"; echo and-more) | md5sum)"
+done
+
+# --- a program that outlives both processes, with a file open ---
+fresh outlives
+started "$JOB"
+if kernel_has_it && [ "$(id -u)" = 0 ]; then
+  exec 9>"$MNT/open"; echo first >&9
+  kill_both outlives
+  check 'who had it open writes on' bash -c 'echo second >&9'
+  started "$JOB"
+  check 'and the next start has it' test "$(cat "$MNT/open")" = "$(printf 'first\nsecond')"
+  check 'stop --keep' "$EFS" stop --keep --no-stage-out outlives
+  echo third >&9
+  check_exit 'kept, nothing is known of what may be written to' 0 . "$EFS" check-image outlives
+  exec 9>&-
+  started "$JOB"
+  check 'and all of it is there' grep -qx third "$MNT/open"
+else
+  skip 'a program that outlives both processes' 'no passthrough on this kernel, or not root'
+fi
+check 'stop' "$EFS" stop outlives
+
+# --- times that no count of nanoseconds has ---
+fresh far
+started "$JOB"; echo x >"$MNT/far"; touch -d '2300-01-01' "$MNT/far"
+check 'stop --keep with a file of the year 2300' "$EFS" stop --keep far
+check_exit 'which nobody has touched' 0 . "$EFS" check-image far
+started "$JOB"
+check 'stop' "$EFS" stop far
+
+# --- a start that fails leaves what was left as it was left ---
+fresh fails
+started "$JOB"; echo result >"$MNT/r"
+check 'stop --keep --no-stage-out' "$EFS" stop --keep --no-stage-out fails
+mv "$PFS/input" "$PFS/aside"
+check_not 'a start without its inputs' "$EFS" start "$JOB"
+mv "$PFS/aside" "$PFS/input"
+check 'leaves it as it was left' json "$(status_of fails)" "d['left'] == 'unsaved'"
+: >"$(grep -rlx result "$EFS_RUNTIME_DIR/fails/store/data")"
+check_exit 'and what somebody does to it is told' 1 'damage: r: .* it has 0 bytes instead of 7' "$EFS" check-image fails
+"$EFS" clean --force fails >/dev/null
+
+# --- the worker dies when it has told how it ended ---
+hit=0
+for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+  [ $hit -lt 2 ] || break
+  fresh "ends$try"
+  started "$JOB"; echo result >"$MNT/r"
+  worker=$(field "$(status_of "ends$try")" 'd["worker_pid"]')
+  { until grep -q 'state=ended' "$EFS_RUNTIME_DIR/ends$try/efsd.log"; do :; done; kill -KILL "$worker"; } 2>/dev/null & killer=$!
+  check 'stop --keep whose worker is killed at its end' timeout 60 "$EFS" stop --keep "ends$try"
+  wait "$killer"
+  check 'keeps' json "$(status_of "ends$try")" "d['state'] == 'kept'"
+  await 20 no_daemon "ends$try"
+  ! grep -q 'event=takeover .*its store is kept' "$EFS_RUNTIME_DIR/ends$try/efsd.log" || hit=$((hit + 1))
+  "$EFS" clean "ends$try" >/dev/null 2>&1 || "$EFS" clean --force "ends$try" >/dev/null 2>&1
+done
+check 'some were killed behind the answer' test $hit -ge 1
+
+# --- an input that the job linked is what it was; one that it renamed is not brought out as something else ---
+fresh linked
+sed -i "s|results-dir: .*|in-place: true|" "$JOB"; sed -i '/^global-settings:/a\  on-conflict: overwrite\n  deletions: propagate' "$JOB"
+printf 'resources: [ [ path: input, flags: persistent ] ]\n' >"$S/res"; sed -i '/^resources/d' "$JOB"; cat "$S/res" >>"$JOB"
+started "$JOB"; ln "$MNT/input/a" "$MNT/input/link"
+check 'stop --keep of a job that linked an input' "$EFS" stop --keep linked
+echo 'new and important' >"$PFS/input/a.new"; mv "$PFS/input/a.new" "$PFS/input/a"
+started "$JOB"
+check 'the next start brings what is new on the PFS' grep -qx 'new and important' "$MNT/input/a"
+check 'stop' "$EFS" stop linked
+check 'and it is there still' grep -qx 'new and important' "$PFS/input/a"
+
+started "$JOB"; mv "$MNT/input/sub/b" "$MNT/input/renamed"
+kill_both linked
+: >"$(grep -rlx beta "$EFS_RUNTIME_DIR/linked/store/data")"
+check_exit 'a renamed input whose container was emptied is damage' 1 'damage: input/renamed: .*is not what was staged in' "$EFS" check-image linked
+check_exit 'and no result of a salvage' 1 'failed: input/renamed: .*not what was staged in' "$EFS" salvage linked
+check 'the PFS has what it had' grep -qx beta "$PFS/input/sub/b"
+check 'and nothing more' test ! -e "$PFS/input/renamed"
+"$EFS" start "$JOB" >"$S/said" 2>&1
+check_exit 'nor of a stop' 1 'failed: input/renamed: .*not what was staged in' "$EFS" stop linked
+check 'which leaves the PFS alone' grep -qx beta "$PFS/input/sub/b"
+"$EFS" stop --no-stage-out linked >/dev/null 2>&1
+
+# linked_job NAME LINE: an input with a link of the job's, kept; then the PFS has a newer version of the input.
+linked_job() {
+  fresh "$1" "$2"
+  started "$JOB"; ln "$MNT/input/a" "$MNT/link"; [ -z "${3:-}" ] || echo "$3" >>"$MNT/input/a"
+  check 'stop --keep' "$EFS" stop --keep "$1"
+  echo newer >"$PFS/input/a.new"; mv "$PFS/input/a.new" "$PFS/input/a"
+  started "$JOB"
+}
+linked_job only-linked "$PERSISTENT"
+check 'an input that was only linked comes anew' grep -qx newer "$MNT/input/a"
+check 'and the link is what it was' grep -qx alpha "$MNT/link"
+check 'stop' "$EFS" stop only-linked
+linked_job changed-too "$PERSISTENT" changed
+check 'one that was changed, too, is the one of the job' grep -qx changed "$MNT/input/a"
+check 'stop' "$EFS" stop changed-too
+linked_job under-one-name 'resources: [ [ path: input ] ]' changed
+check 'also where it was brought out under the other name only' grep -qx changed "$MNT/input/a"
+check 'as here' bash -c "grep -qx changed '$OUT/link' && [ ! -e '$OUT/input/a' ]"
+check 'stop' "$EFS" stop under-one-name
+
+finish
