@@ -70,9 +70,20 @@ Server::~Server() {
   connections.swap(connections_);
 }
 
+// A call that waits has its descriptor already.
+UniqueFd Server::accept_one() {
+  UniqueFd accepted(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (accepted || errno != EMFILE) return accepted;
+  {
+    MutexLock lock(mutex_);
+    kept_back_.reset();
+  }
+  return UniqueFd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+}
+
 void Server::accept_loop() {
   while (true) {
-    UniqueFd accepted(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    UniqueFd accepted = accept_one();
     if (!accepted && (errno == EINVAL || errno == EBADF)) return;  // shut down
     if (!accepted) {
       // No descriptor or no memory passes; a daemon that cannot be asked to stop does not.
@@ -91,7 +102,7 @@ void Server::take(UniqueFd accepted) {
   Connection* alone = nullptr;
   {
     MutexLock lock(mutex_);
-    connections_.remove_if([](const Connection& c) { return c.ended.load(); });
+    connections_.remove_if([](const Connection& c) { return c.ended; });
     if (ending_ || connections_.size() >= most_connections) return;
     Connection& connection = connections_.emplace_back();
     connection.socket = std::move(accepted);
@@ -111,7 +122,15 @@ void Server::serve(Connection& connection) noexcept {
   } catch (const std::exception& problem) {  // no memory to read a request or to say so
     log::warn("event=connection_ended reason=\"{}\"", problem.what());
   }
+  close(connection);
+}
+
+// The descriptor is given up only where the next one has its own: no program's file takes it in between.
+void Server::close(Connection& connection) noexcept {
   ::shutdown(connection.socket.get(), SHUT_RDWR);
+  MutexLock lock(mutex_);
+  if (!kept_back_) kept_back_ = std::move(connection.socket);
+  connection.socket.reset();
   connection.ended = true;
 }
 

@@ -2,7 +2,6 @@
 // The answering side of the control socket. One thread accepts, one per connection answers. Where no more threads can be
 // had, the one that accepts answers by itself, one connection after the other.
 
-#include <atomic>
 #include <functional>
 #include <list>
 #include <memory>
@@ -30,12 +29,14 @@ class Server {
  private:
   struct Connection {
     UniqueFd socket;
-    std::atomic<bool> ended{false};
-    std::jthread thread;  // last: joined before the socket closes
+    bool ended = false;   // under the server's mutex, as the end of the socket
+    std::jthread thread;  // last: joined before the rest goes
   };
 
   Server(UniqueFd fd, uid_t owner, Handler handler);
   void accept_loop();
+  UniqueFd accept_one();
+  void close(Connection& connection) noexcept;
   void take(UniqueFd accepted);
   void serve(Connection& connection) noexcept;
   void answer(int socket);
@@ -46,6 +47,8 @@ class Server {
   Mutex mutex_;  // rank 80
   std::list<Connection> connections_ EFS_GUARDED_BY(mutex_);
   bool ending_ EFS_GUARDED_BY(mutex_) = false;
+  // Of a connection that has ended, for the next one: the daemon may be at its limit, and has to hear that it is to stop.
+  UniqueFd kept_back_ EFS_GUARDED_BY(mutex_);
   std::jthread acceptor_;
 };
 

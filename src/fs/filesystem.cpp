@@ -69,8 +69,11 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
     scratch_.clear();
     encode(record, scratch_);
     if (!spare_memory_.fill() || !can_allocate(8192 + 4 * scratch_.size())) return fail(ENOMEM);
-    const std::uint64_t durable = backend_.durability() == Durability::volatile_memory ? 0 : durable_up_to();
-    if (Status appended = journal_->append(request, scratch_, reserve, durable); !appended) {
+    // Once it was wanted in vain, before the journal itself takes the room that a snapshot needs.
+    if (refused_for_room_ != 0) (void)shortened_for_room();
+    Status appended = append(request, reserve);
+    if (!appended && appended.error().code == ENOSPC && refused_for_room_ == 0 && shortened_for_room()) appended = append(request, reserve);
+    if (!appended) {
       if (appended.error().code == EIO) note_failed_append(appended.error());
       return appended;
     }
@@ -83,6 +86,11 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   if (!applied) log::error("event=apply_failed reason=\"{}\"", reason_of(applied.error()));
   compact_if_due();
   return applied;
+}
+
+// What scratch_ has.
+Status Filesystem::append(std::uint64_t request, std::int64_t reserve) {
+  return journal_->append(request, scratch_, reserve, backend_.durability() == Durability::volatile_memory ? 0 : durable_up_to());
 }
 
 // Elsewhere than behind a page cache each record survives what the store survives as soon as it is there.
@@ -116,7 +124,7 @@ Status Filesystem::apply_appended(const Record& record) {
   return fail(ENOMEM, "no memory for a change that is in the journal already: read-only from now on");
 }
 
-// Without room for a snapshot the old journal goes on; ask again when it has grown by a half.
+// Without room, memory or descriptors for a snapshot the old journal goes on; ask again when it has grown by a quarter.
 void Filesystem::compact_if_due() {
   if (compact_at_ == 0 || journal_->size() < compact_at_) return;
   if (!saves_much()) {
@@ -128,7 +136,19 @@ void Filesystem::compact_if_due() {
   if (!done && !snapshot_failed_) log::warn("event=snapshot_failed reason=\"{}\"", reason_of(done.error()));
   if (done && snapshot_failed_) log::info("event=snapshot_again");
   snapshot_failed_ = !done;
-  compact_at_ = std::max(options_.smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 3 / 2);
+  compact_at_ = std::max(options_.smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 5 / 4);
+}
+
+// A store can be full of a journal that no snapshot was made of: for want of descriptors, or of room that there is by now. One
+// that fails is tried again so seldom that it costs a call no more than 64 records.
+bool Filesystem::shortened_for_room() {
+  if (compact_at_ == 0 || journal_->size() < options_.smallest_compaction || !saves_much()) return false;
+  if (refused_for_room_++ % (1 + names_.size() / 64) != 0) return false;
+  compact_at_ = journal_->size();
+  compact_if_due();
+  if (snapshot_failed_) return false;
+  refused_for_room_ = 0;
+  return true;
 }
 
 // A snapshot has about a record for each inode, and holds everybody up while it is written. Of a small journal that takes no time.

@@ -248,7 +248,10 @@ class Filesystem {
   /// The answer of a request that made an inode or a name, with the kernel's reference; also after a takeover.
   Result<Entry> referenced(std::uint64_t ino) EFS_REQUIRES(mutex_);
   Status apply_appended(const Record& record) EFS_REQUIRES(mutex_);
+  Status append(std::uint64_t request, std::int64_t reserve) EFS_REQUIRES(mutex_);
   void compact_if_due() EFS_REQUIRES(mutex_);
+  /// Was the journal of a full store replaced by a snapshot that is shorter?
+  bool shortened_for_room() EFS_REQUIRES(mutex_);
   bool saves_much() const EFS_REQUIRES_SHARED(mutex_);
   Status compact() EFS_REQUIRES(mutex_);
   Result<Inode*> inode(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
@@ -339,6 +342,7 @@ class Filesystem {
   std::vector<std::byte> scratch_ EFS_GUARDED_BY(mutex_);
   SpareMemory spare_memory_ EFS_GUARDED_BY(mutex_);  // given back where apply() finds no other
   bool snapshot_failed_ EFS_GUARDED_BY(mutex_) = false;  // the last one, and the log has it
+  std::uint64_t refused_for_room_ EFS_GUARDED_BY(mutex_) = 0;  // records, since the last snapshot that was made for their sake
   struct Released {
     std::uint64_t sequence;  // of the journal when the last reference went
     std::uint64_t ino;

@@ -70,6 +70,12 @@ bool is_file(int at, const std::string& name, const struct stat& seen) {
   return ::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == seen.st_ino && now.st_dev == seen.st_dev;
 }
 
+// Nothing has the name, or not for long: a removal takes the file's last link before its name.
+bool is_going(int at, const std::string& name) {
+  struct stat now {};
+  return ::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 ? errno == ENOENT : now.st_nlink == 0;
+}
+
 // Only who holds the lock of an old file takes its name from it, so that of several nodes that saw it one does. A node holds
 // it for two calls; who may read the file (a viewer, a stranger) can hold it for ever, and is not waited for.
 UniqueFd locked(int at, const std::string& name) {
@@ -91,22 +97,21 @@ Status replace(int at, const std::string& from, const std::string& to, const str
 }  // namespace
 
 Status rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since) {
-  struct stat there {};
-  const bool exists = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
-  if (!exists && errno != ENOENT) return fail_errno();
-  if (!exists || to_ns(there.st_ctim) < since) {
-    const Status done = exists ? replace(at, from, to, there) : give_new_name(at, from, to);
-    if (done || done.error().code != EEXIST) return done;
+  const auto end = std::chrono::steady_clock::now() + longest_wait_for_lock;
+  while (true) {
+    struct stat there {};
+    const bool exists = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!exists && errno != ENOENT) return fail_errno();
+    if (!exists || to_ns(there.st_ctim) < since) {
+      const Status done = exists ? replace(at, from, to, there) : give_new_name(at, from, to);
+      if (done || done.error().code != EEXIST) return done;
+    }
+    const auto same = same_content(at, from, to);
+    if (same && *same) return ::unlinkat(at, from.c_str(), 0) == 0 ? Status{} : Status(fail_errno());
+    // Removed meanwhile, by a node whose job had no more use for it: the file is seen for a moment longer, with a new ctime.
+    if (!is_going(at, to) || std::chrono::steady_clock::now() >= end) return same ? Status(fail(EEXIST, conflict_text)) : std::unexpected(same.error());
+    std::this_thread::yield();
   }
-  // Removed meanwhile, by a node whose job had no more use for it.
-  if (::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) {
-    const Status done = give_new_name(at, from, to);
-    if (done || done.error().code != EEXIST) return done;
-  }
-  const auto same = same_content(at, from, to);
-  if (!same) return std::unexpected(same.error());
-  if (!*same) return fail(EEXIST, conflict_text);
-  return ::unlinkat(at, from.c_str(), 0) == 0 ? Status{} : Status(fail_errno());
 }
 
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {

@@ -1,11 +1,11 @@
 #!/bin/bash
 # The daemon is short of descriptors, memory, mappings or threads while programs work: every call ends with what was asked
 # for or an honest error, nothing dies, nothing is taken over; what was acknowledged is there; and with the limit
-# gone all is as before. EFS_PARTS names the parts: passthrough daemon mappings threads supervisor.
+# gone all is as before. EFS_PARTS names the parts: askers passthrough daemon mappings threads supervisor.
 #   limits_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
-PARTS=${EFS_PARTS:-passthrough daemon mappings threads supervisor}
+PARTS=${EFS_PARTS:-askers passthrough daemon mappings threads supervisor}
 user=64777   # whom nobody else's processes belong to: RLIMIT_NPROC counts them all
 
 program() { timeout 120 python3 "$SOURCE/tests/mount/limits.py" "$@"; }
@@ -94,6 +94,17 @@ said_once() {
   ! grep -qzP 'snapshot_failed\n[^\n]*snapshot_failed' <<<"$lines" || { echo "$lines"; return 1; }
 }
 
+# No descriptor is left but the one that waits for askers (which has no name in /proc yet): who asks is answered all the same, one after the other, and what ends it is heard.
+askers() {
+  fresh askers 'resources: [ [ path: input ] ]'
+  started "$JOB" || return
+  worker=$(of_worker worker_pid)
+  check 'askers: no descriptor is left' limit nofile "$(ls "/proc/$worker/fd" | sort -n | awk '$1 == next_one {++next_one} END {print next_one + 1}')"
+  local i
+  for i in $(seq 5); do check "askers: number $i is answered" answers status "$NAME"; done
+  check 'askers: the limit is lifted' lift nofile
+  check 'askers: stop' "$EFS" stop "$NAME"
+}
 # Descriptors and memory; most of what a program does is between it and the kernel.
 of_both_kinds() {
   must_bite=EMFILE under descriptors nofile $(($(last_descriptor "$worker") + 1)) EMFILE ENFILE

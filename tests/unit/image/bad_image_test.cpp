@@ -52,7 +52,7 @@ std::string names_of(Filesystem& filesystem) {
   return text;
 }
 
-std::string content_of(std::uint64_t ino) { return "content of " + std::to_string(ino) + "\n"; }
+std::string container_text(std::uint64_t ino) { return "content of " + std::to_string(ino) + "\n"; }
 
 // A store with some history; every state that its names were in.
 std::set<std::string> write_history(const Store& store, std::uint64_t smallest_compaction = 8U << 20U) {
@@ -63,7 +63,7 @@ std::set<std::string> write_history(const Store& store, std::uint64_t smallest_c
   const auto make = [&](std::uint64_t parent, const std::string& name, mode_t mode) {
     auto made = filesystem->make_node({}, parent, name, mode, 0);
     REQUIRE(made);
-    const std::string content = content_of(made->ino);
+    const std::string content = container_text(made->ino);
     if (S_ISREG(mode)) REQUIRE(filesystem->write({}, made->ino, std::as_bytes(std::span(content)), 0));
     (void)filesystem->forget(made->ino, 1);
     states.insert(names_of(*filesystem));
@@ -284,7 +284,7 @@ void go_on_with_damaged(const Store& store, const std::set<std::string>& states,
     all = contents(**Filesystem::open(*backend, {.metadata_directory = meta.get(), .read_only = true}));
   }
   REQUIRE(all.size() > 20);
-  for (const auto& [ino, content] : all) REQUIRE(content == content_of(ino));
+  for (const auto& [ino, content] : all) REQUIRE(content == container_text(ino));
   const auto there = containers_in(store);
   Met met;
   for (int i = 0; i < rounds; ++i) {
@@ -304,7 +304,7 @@ void go_on_with_damaged(const Store& store, const std::set<std::string>& states,
       }
       ++met.recovered;
       if (!states.empty()) CHECK((states.contains(names_of(**opened)) || !(*opened)->recovery().emptied.empty()));
-      for (const auto& [ino, content] : contents(**opened)) CHECK((content == content_of(ino) || (after_power_loss && content.empty())));
+      for (const auto& [ino, content] : contents(**opened)) CHECK((content == container_text(ino) || (after_power_loss && content.empty())));
       if (!after_power_loss) CHECK(contents(**opened) == all);
     }
     const auto now = containers_in(store);
