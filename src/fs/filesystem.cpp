@@ -71,6 +71,7 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
     if (!spare_memory_.fill() || !can_allocate(8192 + 4 * scratch_.size())) return fail(ENOMEM);
     // Once it was wanted in vain, before the journal itself takes the room that a snapshot needs.
     if (refused_for_room_ != 0) (void)shortened_for_room();
+    if (broken_) return fail(EROFS);
     Status appended = append(request, reserve);
     if (!appended && appended.error().code == ENOSPC && refused_for_room_ == 0 && shortened_for_room()) appended = append(request, reserve);
     if (!appended) {

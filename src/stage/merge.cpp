@@ -107,10 +107,16 @@ Status rename_merging(int at, const std::string& from, const std::string& to, Na
       if (done || done.error().code != EEXIST) return done;
     }
     const auto same = same_content(at, from, to);
-    if (same && *same) return ::unlinkat(at, from.c_str(), 0) == 0 ? Status{} : Status(fail_errno());
-    // Removed meanwhile, by a node whose job had no more use for it: the file is seen for a moment longer, with a new ctime.
-    if (!is_going(at, to) || std::chrono::steady_clock::now() >= end) return same ? Status(fail(EEXIST, conflict_text)) : std::unexpected(same.error());
-    std::this_thread::yield();
+    // Removed meanwhile, by a node whose job had no more use for it: the file is seen for a moment longer, with a new ctime,
+    // and ours must not be given up for it.
+    if (is_going(at, to)) {
+      if (std::chrono::steady_clock::now() >= end) return fail(EAGAIN, "another node of the job is removing a file of this name; this one is kept in the buffer only");
+      std::this_thread::yield();
+      continue;
+    }
+    if (!same) return std::unexpected(same.error());
+    if (!*same) return fail(EEXIST, conflict_text);
+    return ::unlinkat(at, from.c_str(), 0) == 0 ? Status{} : Status(fail_errno());
   }
 }
 
