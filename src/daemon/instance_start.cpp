@@ -191,8 +191,8 @@ Status Instance::open_filesystem(bool takeover) {
   filesystem_ = std::move(*filesystem);
   filesystem_->share_with(sharer_.get());
   if (store_.left) report_recovery();
-  if (store_.left && !takeover) book_salvaged();
   EFS_TRY(open_merging());
+  if (store_.left && !takeover) book_salvaged();
   if (!store_.left || takeover) return {};
   log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);
   // Only now: a manifest of this boot says that what power loss made doubtful has been dropped.

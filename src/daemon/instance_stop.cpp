@@ -255,8 +255,7 @@ void Instance::book_back(const std::vector<std::string>& paths, std::span<const 
     if (ours == in_buffer.end() || ::lstat((config.results_dir + "/" + name).c_str(), &st) != 0) continue;
     const struct stat& in = ours->second->attributes;
     if (S_ISREG(st.st_mode) && (st.st_size != in.st_size || !stage::same_or_coarser(st.st_mtim, in.st_mtim))) continue;
-    const fs::Origin copy{.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
-    if (const Status booked = (staging.*book)(path, copy, in_place && name == path, ours->second->replaced.get()); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
+    if (const Status booked = (staging.*book)(path, stage::copy_version(results_pfs(), st), in_place && name == path, ours->second->replaced.get()); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
   }
 }
 

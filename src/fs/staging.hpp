@@ -27,7 +27,7 @@ struct Origin {
   std::uint64_t inode = 0;
   std::uint64_t size = 0;  // bytes
   Nanoseconds mtime = 0;
-  Nanoseconds ctime = 0;
+  Nanoseconds ctime = 0;   // 0: of a copy that another node may have, too: no version of it is known
   bool operator==(const Origin&) const = default;
 };
 

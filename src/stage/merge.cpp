@@ -19,6 +19,8 @@ namespace {
 
 constexpr unsigned no_replace = 1;  // of renameat2(2)
 constexpr auto longest_wait_for_lock = std::chrono::seconds(2);
+constexpr int most_looks = 2000;
+constexpr const char* comparing = "comparing it with another node's";
 constexpr const char* conflict_text = "another node or run of the job has brought out a different file under this name; this one is kept in the buffer only";
 
 int rename2(int at, const std::string& from, const std::string& to, unsigned flags) {
@@ -30,29 +32,33 @@ bool is_unsupported(int code) { return code == EINVAL || code == ENOSYS || code 
 Result<bool> same_link(int at, const std::string& a, const std::string& b) {
   std::array<char, PATH_MAX> first{}, second{};
   const ssize_t n = ::readlinkat(at, a.c_str(), first.data(), first.size()), m = ::readlinkat(at, b.c_str(), second.data(), second.size());
-  if (n < 0 || m < 0) return fail_errno("comparing it with another node's");
+  if (n < 0 || m < 0) return fail_errno(comparing);
   return n == m && std::memcmp(first.data(), second.data(), static_cast<std::size_t>(n)) == 0;
 }
 
-Result<bool> same_bytes(int at, const std::string& a, const std::string& b) {
+Result<bool> same_file(int at, const std::string& a, const std::string& b) {
   const UniqueFd first(::openat(at, a.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)), second(::openat(at, b.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!first || !second) return fail_errno("comparing it with another node's");
+  if (!first || !second) return fail_errno(comparing);
+  const auto ours = posix_pfs().xattrs(first.get()), theirs = posix_pfs().xattrs(second.get());
+  if (!ours || !theirs) return fail((ours ? theirs : ours).error().code, comparing);
+  if (*ours != *theirs) return false;
   std::vector<char> left(1u << 20), right(left.size());
   for (off_t offset = 0;;) {
     const ssize_t n = ::pread(first.get(), left.data(), left.size(), offset), m = ::pread(second.get(), right.data(), right.size(), offset);
-    if (n < 0 || m < 0) return fail_errno("comparing it with another node's");
+    if (n < 0 || m < 0) return fail_errno(comparing);
     if (n != m || std::memcmp(left.data(), right.data(), static_cast<std::size_t>(n)) != 0) return false;
     if (n == 0) return true;
     offset += n;
   }
 }
 
-Result<bool> same_content(int at, const std::string& a, const std::string& b) {
-  struct stat first {}, second {};
-  if (::fstatat(at, a.c_str(), &first, AT_SYMLINK_NOFOLLOW) != 0 || ::fstatat(at, b.c_str(), &second, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno("comparing it with another node's");
-  if ((first.st_mode & S_IFMT) != (second.st_mode & S_IFMT)) return false;
+// One that takes the other's place takes nothing away, but for its time. `second` is `b` as it was before.
+Result<bool> same_content(int at, const std::string& a, const std::string& b, const struct stat& second) {
+  struct stat first {};
+  if (::fstatat(at, a.c_str(), &first, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno(comparing);
+  if (first.st_mode != second.st_mode || first.st_uid != second.st_uid || first.st_gid != second.st_gid) return false;
   if (S_ISLNK(first.st_mode)) return same_link(at, a, b);
-  return S_ISREG(first.st_mode) && first.st_size == second.st_size ? same_bytes(at, a, b) : Result<bool>(false);
+  return S_ISREG(first.st_mode) && first.st_size == second.st_size ? same_file(at, a, b) : Result<bool>(false);
 }
 
 // Nothing has the name. EEXIST where somebody was faster.
@@ -65,15 +71,11 @@ Status give_new_name(int at, const std::string& from, const std::string& to) {
   return ::renameat(at, from.c_str(), at, to.c_str()) == 0 ? Status{} : Status(fail_errno());
 }
 
+// Still the one that was seen, and no later one with its inode. Its links may come and go, which moves its ctime.
 bool is_file(int at, const std::string& name, const struct stat& seen) {
   struct stat now {};
-  return ::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == seen.st_ino && now.st_dev == seen.st_dev;
-}
-
-// Nothing has the name, or not for long: a removal takes the file's last link before its name.
-bool is_going(int at, const std::string& name) {
-  struct stat now {};
-  return ::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 ? errno == ENOENT : now.st_nlink == 0;
+  if (::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || now.st_ino != seen.st_ino || now.st_dev != seen.st_dev) return false;
+  return to_ns(now.st_ctim) == to_ns(seen.st_ctim) || (now.st_nlink != seen.st_nlink && now.st_size == seen.st_size && to_ns(now.st_mtim) == to_ns(seen.st_mtim));
 }
 
 // Only who holds the lock of an old file takes its name from it, so that of several nodes that saw it one does. A node holds
@@ -86,7 +88,7 @@ UniqueFd locked(int at, const std::string& name) {
   return old;
 }
 
-// An old file has the name. EEXIST where it was replaced since it was seen. Without its lock (the PFS keeps none, or somebody
+// The file that was seen has the name. EEXIST where it was replaced since it was seen. Without its lock (the PFS keeps none, or somebody
 // else has it) a moment between the look and the rename remains.
 Status replace(int at, const std::string& from, const std::string& to, const struct stat& seen) {
   const UniqueFd old = locked(at, to);
@@ -96,28 +98,27 @@ Status replace(int at, const std::string& from, const std::string& to, const str
 
 }  // namespace
 
-Status rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since) {
-  const auto end = std::chrono::steady_clock::now() + longest_wait_for_lock;
-  while (true) {
+Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since) {
+  for (int look = 0; look < most_looks; ++look) {
     struct stat there {};
     const bool exists = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
     if (!exists && errno != ENOENT) return fail_errno();
-    if (!exists || to_ns(there.st_ctim) < since) {
-      const Status done = exists ? replace(at, from, to, there) : give_new_name(at, from, to);
-      if (done || done.error().code != EEXIST) return done;
-    }
-    const auto same = same_content(at, from, to);
-    // Removed meanwhile, by a node whose job had no more use for it: the file is seen for a moment longer, with a new ctime,
-    // and ours must not be given up for it.
-    if (is_going(at, to)) {
-      if (std::chrono::steady_clock::now() >= end) return fail(EAGAIN, "another node of the job is removing a file of this name; this one is kept in the buffer only");
-      std::this_thread::yield();
+    if (exists && there.st_nlink == 0) {  // a removal takes the file's last link before its name, and moves its ctime
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
       continue;
     }
-    if (!same) return std::unexpected(same.error());
-    if (!*same) return fail(EEXIST, conflict_text);
-    return ::unlinkat(at, from.c_str(), 0) == 0 ? Status{} : Status(fail_errno());
+    const bool is_free = !exists || to_ns(there.st_ctim) < since;
+    const auto same = is_free ? Result<bool>(true) : same_content(at, from, to, there);
+    if (!same || !*same) {
+      if (!is_file(at, to, there)) continue;
+      return same ? fail(EEXIST, conflict_text) : std::unexpected(same.error());
+    }
+    // Also where it is the same: the other node must not take what stands for ours as well for its own, and replace it.
+    const Status done = exists ? replace(at, from, to, there) : give_new_name(at, from, to);
+    if (done) return is_free ? Placed::ours : Placed::shared;
+    if (done.error().code != EEXIST) return std::unexpected(done.error());
   }
+  return fail(EAGAIN, "other nodes of the job go on removing or replacing the file of this name; this one is kept in the buffer only");
 }
 
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {
@@ -125,6 +126,10 @@ std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {
   for (const auto& item : items)
     if (item.saved) copies.push_back(*item.saved);
   return copies;
+}
+
+fs::Origin copy_version(PfsIo& pfs, const struct stat& there) {
+  return {.device = there.st_dev, .inode = there.st_ino, .size = static_cast<std::uint64_t>(there.st_size), .mtime = to_ns(there.st_mtim), .ctime = pfs.is_shared(there) ? 0 : to_ns(there.st_ctim)};
 }
 
 Status remove_merging(int at, const std::string& name, const struct stat& seen) {

@@ -12,17 +12,24 @@
 namespace efs::stage {
 
 /// The PFS for the stage-out of one of several nodes. Its rename replaces only what was there before `since` (the PFS's
-/// clock, before any node of the job could stage out). Of what was put there later, by another node: the same content is
-/// success, and ours is dropped; another content is EEXIST, and nothing is changed. What this object itself has put there
-/// it replaces, as long as nobody has touched it, and so it does with `own`: what this node's earlier processes have put
-/// there, as it was then. It removes only what was seen.
+/// clock, before any node of the job could stage out). Of what was put there later, by another node: the same (type, content,
+/// owner, mode and attributes; not the time) is replaced too, and belongs to no node alone from then on (is_shared());
+/// anything else is EEXIST, and nothing is changed. What this object itself has put there it replaces, as long as nobody has
+/// touched it, and so it does with `own`: what this node's earlier processes have put there, as it was then. It removes
+/// only what was seen.
 std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own = {});
+
+/// What is there, of which this node's results-dir has a copy. Where another node may have it as well, no version of it is
+/// known (ctime is 0): nobody's to replace or to remove.
+fs::Origin copy_version(PfsIo& pfs, const struct stat& there);
 
 /// What `items` say that was put there, for `own`.
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items);
 
-/// Its rename.
-Status rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since);
+enum class Placed : std::uint8_t { ours, shared };
+
+/// Its rename. EAGAIN where other nodes keep it from an end.
+Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since);
 
 /// Its removal of an input: EEXIST where another file than `seen` has the name by now. Where the PFS keeps no locks, a moment
 /// between the look and the removal remains.

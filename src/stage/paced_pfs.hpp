@@ -91,6 +91,7 @@ class PacedPfs final : public PfsIo {
   Status rename(int at, const std::string& from, const std::string& to) override;
   Status unlink(int at, const std::string& name) override;
   Status remove(int at, const std::string& name, const struct stat& seen) override;
+  bool is_shared(const struct stat& there) override { return pfs_.is_shared(there); }
   Status rmdir(int at, const std::string& name) override;
   Result<std::map<std::string, std::string>> xattrs(int fd) override;
   Status set_xattr(int fd, const std::string& name, const std::string& value) override;

@@ -171,7 +171,7 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
 
 bool is_origin(const struct stat& now, const fs::WalkItem& item) {
   const auto is_now = [&](const std::optional<fs::Origin>& known, bool linked) {
-    if (!known) return false;
+    if (!known || known->ctime == 0) return false;
     const fs::Origin version{.device = now.st_dev, .inode = now.st_ino, .size = static_cast<std::uint64_t>(now.st_size),
                              .mtime = to_ns(now.st_mtim), .ctime = linked ? known->ctime : to_ns(now.st_ctim)};
     return version == *known;
@@ -237,7 +237,10 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name
   if (!attributes) return told(attributes.error(), "comparing it with its origin");
   const bool owned = now->st_uid == item.attributes.st_uid && now->st_gid == item.attributes.st_gid;
   if (!to_origin && !item.saved && !item.xattrs.contains(fs::access_acl_name)) attributes->erase(fs::access_acl_name);
-  if (owned && *attributes == item.xattrs) return PfsCheck{PfsVersion::same_content, *our_sum};
+  // Another node's file is not taken for ours: ours goes in its place, so that neither node replaces it later.
+  const auto compared = pfs.fstat(theirs->get());
+  if (!compared) return told(compared.error(), "comparing it with its origin");
+  if (owned && *attributes == item.xattrs) return pfs.is_shared(*compared) ? PfsCheck{PfsVersion::same_data, std::nullopt} : PfsCheck{PfsVersion::same_content, *our_sum};
   // What it lacks was set since, or is what the PFS does not take; what it has besides is another's, or was taken from ours since.
   const bool lacks_only = std::ranges::all_of(*attributes, [&](const auto& one) { return item.xattrs.contains(one.first) && item.xattrs.at(one.first) == one.second; });
   return PfsCheck{lacks_only || !to_origin ? PfsVersion::same_data : PfsVersion::other, std::nullopt};

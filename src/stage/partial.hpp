@@ -94,7 +94,7 @@ struct PfsCheck {
 };
 /// origin_or_none: nothing of this name, or, with `to_origin`, the version that was staged in. same_content: an earlier
 /// stage-out, killed before its receipt, has brought the item out: size, mtime, mode, owner, extended attributes and checksum
-/// are the item's. same_data: the same, but for owner or extended attributes: ours, to be replaced.
+/// are the item's. same_data: the same, but for owner or extended attributes, or it may be another node's: to be replaced by ours.
 Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name, bool to_origin, int directory, Buffer& buffer, PfsIo& pfs,
                                Scratch& scratch, const std::atomic<bool>& cancel);
 /// The same of the item's own name and its origin.

@@ -243,28 +243,34 @@ class MergingPfs final : public PosixPfs {
     const bool known = ::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) == 0;
     // What this node brought out before is as old to it as what was there at the start.
     const bool own = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && is_own(there);
-    EFS_TRY(rename_merging(at, from, to, own ? to_ns(there.st_ctim) + 1 : since_));
-    const bool placed = known && ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == ours.st_ino && there.st_dev == ours.st_dev;
-    if (placed) note_own(there);  // else another node's same file has the name
+    const auto placed = rename_merging(at, from, to, own ? to_ns(there.st_ctim) + 1 : since_);
+    if (!placed) return std::unexpected(placed.error());
+    const bool is_there = known && ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == ours.st_ino && there.st_dev == ours.st_dev;
+    if (is_there) note_placed(there, *placed);
     return {};
   }
   Status remove(int at, const std::string& name, const struct stat& seen) override { return remove_merging(at, name, seen); }
+  bool is_shared(const struct stat& there) override { return !is_own(there); }
 
  private:
   using Identity = std::pair<dev_t, ino_t>;
+  static constexpr Nanoseconds never = 0;  // no file's ctime
   bool is_own(const struct stat& st) {
     MutexLock lock(mutex_);
     const auto found = own_.find({st.st_dev, st.st_ino});
     return found != own_.end() && found->second == to_ns(st.st_ctim);
   }
-  void note_own(const struct stat& st) {
+  /// One more name of a file that is shared does not make it ours.
+  void note_placed(const struct stat& st, Placed placed) {
     MutexLock lock(mutex_);
-    own_[{st.st_dev, st.st_ino}] = to_ns(st.st_ctim);
+    const auto [known, is_new] = own_.try_emplace({st.st_dev, st.st_ino}, never);
+    if (placed == Placed::shared) known->second = never;
+    else if (is_new || known->second != never) known->second = to_ns(st.st_ctim);
   }
 
   const Nanoseconds since_;
   Mutex mutex_;                                             // rank 90 (leaf): guards own_
-  std::map<Identity, Nanoseconds> own_ EFS_GUARDED_BY(mutex_);  // what this node has placed, and its ctime then
+  std::map<Identity, Nanoseconds> own_ EFS_GUARDED_BY(mutex_);  // what this node has placed, and its ctime then; never: of a shared one
 };
 
 }  // namespace

@@ -65,6 +65,8 @@ class PfsIo {
   virtual Status unlink(int at, const std::string& name) = 0;
   /// The same for an input of the job, which lstat() showed as `seen`. EEXIST where that could tell that it is another by now.
   virtual Status remove(int at, const std::string& name, const struct stat&) { return unlink(at, name); }
+  /// What results-dir has under a result's name may stand for another node's result as well.
+  virtual bool is_shared(const struct stat& /*there*/) { return false; }
   virtual Status rmdir(int at, const std::string& name) = 0;
 
   /// The extended attributes of an open file or directory that go with it: user.*, security.capability, ACLs, and what

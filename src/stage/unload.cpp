@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "fs/acl.hpp"
 #include "stage/input_guard.hpp"
+#include "stage/merge.hpp"
 #include "stage/names.hpp"
 #include "stage/partial.hpp"
 #include "stage/results_tree.hpp"
@@ -271,7 +272,7 @@ class Unload {
     if (!directory) return std::unexpected(directory.error());
     auto now = pfs_.lstat(directory->get(), leaf_of(path));
     if (!now) return std::unexpected(now.error());
-    return fs::Origin{.device = now->st_dev, .inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size), .mtime = to_ns(now->st_mtim), .ctime = to_ns(now->st_ctim)};
+    return copy_version(pfs_, *now);
   }
 
   void copy_part_of_one() {

@@ -40,12 +40,35 @@ check 'it is as it was' grep -qx 'by node 1' "$OUT/log"
 check 'but its own' grep -qx second "$OUT/own"
 check 'the job goes on' timeout 30 "$EFS" start --node 0/2 "$JOB"
 echo 'third' >"$MNT/own"
-check_exit 'and does not replace it either' 3 'another node' timeout 30 "$EFS" stop node0
+check_exit 'and does not replace it either' 1 'another node' timeout 30 "$EFS" stop node0
 check 'still as it was' grep -qx 'by node 1' "$OUT/log"
-check 'but once more its own' grep -qx third "$OUT/own"
-rm "$OUT/log"
-check 'out of the way it is brought back' timeout 30 "$EFS" stop node0
-check 'the file of this node' grep -qx 'by node 0' "$OUT/log"
+check 'nor what the salvage brought, of which it cannot know whose it is' grep -qx second "$OUT/own"
+rm "$OUT/log" "$OUT/own"
+check 'out of the way both are brought back' timeout 30 "$EFS" stop node0
+check 'the files of this node' grep -qxE 'by node 0|third' "$OUT/log" "$OUT/own"
+
+# --- the same file of two nodes, changed afterwards ---
+fresh twin0; first=$JOB first_mnt=$MNT both=$OUT
+fresh twin1; sed -i "s|results-dir: .*|results-dir: $both|" "$JOB"
+check 'one node' "$EFS" start --node 0/2 "$first"
+check 'and another' "$EFS" start --node 1/2 "$JOB"
+for name in f g h k; do echo same | tee "$first_mnt/$name" >"$MNT/$name"; done
+touch -d 2020-01-01 "$first_mnt"/[fgk] "$MNT"/[fgk]   # h has a time of its own on each
+check 'the first one unloads' "$EFS" unload -w "$first_mnt"/{f,g,h}
+check 'what the second one unloads stands for both' "$EFS" unload -w "$MNT"/{f,g,h,k}
+check 'and is clean here, too' json "$("$EFS" ls --json "$MNT"/{f,g,h})" '[(e["staged"], e["dirty"]) for e in d] == [("out", False)] * 3'
+rm "$first_mnt/f"; echo other >"$first_mnt/g"; echo other >"$first_mnt/h"; echo other >"$first_mnt/k"
+check_exit 'the first one changes its own: a conflict' 3 'another node' timeout 30 "$EFS" stop twin0
+for name in f g h k; do check "both were told that this is there: $name" grep -qx same "$both/$name"; done
+echo 'another yet' >"$MNT/g"
+check_exit 'as with the second one' 1 'another node' timeout 30 "$EFS" stop twin1
+check 'it is there still' grep -qx same "$both/g"
+for name in g h k; do rm "$both/$name"; done
+check 'out of the way, the first one'\''s are brought' timeout 30 "$EFS" stop twin0
+check 'as they were' test "$(cat "$both"/{g,h,k} | uniq -c | awk '{print $1, $2}')" = '3 other'
+rm "$both/g"
+check 'and the second one'\''s' timeout 30 "$EFS" stop twin1
+check 'as it was' grep -qx 'another yet' "$both/g"
 
 fresh again
 check 'a node' "$EFS" start --node 0/2 "$JOB"

@@ -5,6 +5,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
@@ -67,6 +69,10 @@ TEST_CASE("another node's file is never replaced; the same content is no conflic
   scene.write("p", "theirs");
   CHECK(rename_merging(scene.fd.get(), "p", "out", *now));
   CHECK_FALSE(scene.exists("p"));
+  // Who could not read the one must not read the other.
+  scene.write("p", "theirs");
+  REQUIRE(::fchmodat(scene.fd.get(), "p", 0600, 0) == 0);
+  CHECK(rename_merging(scene.fd.get(), "p", "out", *now).error().code == EEXIST);
   scene.write("p", "ours!!");
   const auto conflict = rename_merging(scene.fd.get(), "p", "out", *now);
   REQUIRE_FALSE(conflict);
@@ -99,6 +105,80 @@ TEST_CASE("what this node has brought out is its own to replace, also for a succ
   CHECK_FALSE(merging_pfs(*now, std::span(&ours, 1))->rename(scene.fd.get(), "p", "out"));
 }
 
+TEST_CASE("a file that stands for two nodes is neither's own to replace or to remove", "[merge]") {
+  const MergeScene scene;
+  const auto now = pfs_now(scene.directory.path());
+  REQUIRE(now);
+  const int at = scene.fd.get();
+  const auto first = merging_pfs(*now), second = merging_pfs(*now);
+  const auto stat_of = [&](const std::string& name) {
+    struct stat st {};
+    REQUIRE(::fstatat(at, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0);
+    return st;
+  };
+  const auto bring = [&](PfsIo& node, const std::string& text, const std::string& name) {
+    scene.write("p", text);
+    return node.rename(at, "p", name);
+  };
+  REQUIRE(bring(*first, "same", "out"));
+  const auto alone = stat_of("out");
+  CHECK_FALSE(first->is_shared(alone));
+  CHECK(second->is_shared(alone));
+  CHECK(copy_version(*first, alone).ctime == to_ns(alone.st_ctim));
+  REQUIRE(bring(*second, "same", "out"));
+  const auto both = stat_of("out");
+  CHECK(first->is_shared(both));
+  CHECK(second->is_shared(both));
+  CHECK(copy_version(*second, both).ctime == 0);
+  for (auto* node : {first.get(), second.get()}) {
+    const auto conflict = bring(*node, "else", "out");
+    REQUIRE_FALSE(conflict);
+    CHECK(conflict.error().code == EEXIST);
+    CHECK(scene.read("out") == "same");
+  }
+  // What the first has seen before is not removed either, and a successor knows no better.
+  CHECK(first->remove(at, "out", alone).error().code == EEXIST);
+  const auto copy = copy_version(*second, both);
+  CHECK_FALSE(bring(*merging_pfs(*now, std::span(&copy, 1)), "else", "out"));
+  // A third that has the same is welcome; another name of the shared file makes it nobody's own.
+  CHECK(bring(*merging_pfs(*now), "same", "out"));
+  REQUIRE(bring(*second, "same", "out"));
+  REQUIRE(::linkat(at, "out", at, "p", 0) == 0);
+  REQUIRE(second->rename(at, "p", "name"));
+  CHECK(second->is_shared(stat_of("out")));
+  // Links have no content but their target.
+  for (auto* node : {first.get(), second.get()}) {
+    std::filesystem::create_symlink("here", scene.directory.path() + "/p");
+    REQUIRE(node->rename(at, "p", "link"));
+  }
+  std::filesystem::create_symlink("there", scene.directory.path() + "/p");
+  CHECK_FALSE(first->rename(at, "p", "link"));
+}
+
+TEST_CASE("nodes that bring out the same file at once and then change it lose nothing", "[merge]") {
+  for (int round = 0; round < 50; ++round) {
+    const MergeScene scene;
+    const auto now = pfs_now(scene.directory.path());
+    REQUIRE(now);
+    constexpr int nodes = 4;
+    std::array<std::string, nodes> told;  // what each node was told that is on the PFS
+    {
+      std::vector<std::jthread> threads;
+      for (int i = 0; i < nodes; ++i)
+        threads.emplace_back([&, i] {
+          const auto node = merging_pfs(*now);
+          const std::string partial = "p" + std::to_string(i);
+          for (const std::string& text : {std::string("same"), "node " + std::to_string(i)}) {
+            scene.write(partial, text);
+            if (node->rename(scene.fd.get(), partial, "out")) told.at(static_cast<std::size_t>(i)) = text;
+          }
+        });
+    }
+    for (const auto& text : told) CHECK((text.empty() || text == scene.read("out")));
+    CHECK(std::ranges::any_of(told, [](const auto& text) { return !text.empty(); }));
+  }
+}
+
 TEST_CASE("of many nodes that bring out different files under one name exactly one succeeds", "[merge]") {
   for (const bool old : {false, true}) {
     const MergeScene scene;
@@ -115,7 +195,7 @@ TEST_CASE("of many nodes that bring out different files under one name exactly o
       for (int i = 0; i < nodes; ++i)
         threads.emplace_back([&, i] {
           // `since` lies after the old file and before all renames: those change ctime.
-          const Status done = rename_merging(scene.fd.get(), "p" + std::to_string(i), "out", *now);
+          const auto done = rename_merging(scene.fd.get(), "p" + std::to_string(i), "out", *now);
           if (done) ++good;
           else if (done.error().code == EEXIST) ++conflicts;
         });
@@ -135,12 +215,13 @@ TEST_CASE("what one node removes and another replaces is the other's", "[merge]"
     scene.write("p", content);
     struct stat seen {};
     REQUIRE(::fstatat(scene.fd.get(), "out", &seen, 0) == 0);
-    Status renamed;
+    Result<Placed> renamed = Placed::shared;
     {
       const std::jthread removing([&] { (void)remove_merging(scene.fd.get(), "out", seen); });
       renamed = rename_merging(scene.fd.get(), "p", "out", to_ns(seen.st_ctim) + 1);
     }
     REQUIRE(renamed);
+    CHECK(*renamed == Placed::ours);
     REQUIRE(scene.read("out") == content);
     CHECK(remove_merging(scene.fd.get(), "out", seen).error().code == EEXIST);
     CHECK(remove_merging(scene.fd.get(), "nosuch", seen).error().code == ENOENT);
