@@ -197,8 +197,8 @@ struct Child {
   UniqueFd channel;
 };
 
-// `ours`: what the worker must not hold: the supervisor's locks.
-Result<Child> fork_worker(const Arguments& arguments, const User& user, InstanceDirectory& ours, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+// `ours`, and what `supervisor` has: what the worker must not hold.
+Result<Child> fork_worker(const Arguments& arguments, const User& user, InstanceDirectory& ours, Supervisor* supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail_errno("socketpair");
   Child child{.pid = -1, .channel = UniqueFd(pair[0])};
@@ -209,6 +209,7 @@ Result<Child> fork_worker(const Arguments& arguments, const User& user, Instance
     child.channel.reset();
     ours.lock.reset();
     ours.directory_lock.reset();
+    if (supervisor != nullptr) supervisor->close_descriptors();
     std::exit(guarded_worker(arguments, user, std::move(theirs), privileged, mount, predecessors));
   }
   return child;
@@ -219,10 +220,10 @@ std::string how_ended(pid_t pid, int status) {
 }
 
 // A process for a successor may be had a little later: programs wait for it.
-Result<Child> fork_successor(const Arguments& arguments, const User& user, InstanceDirectory& ours, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+Result<Child> fork_successor(const Arguments& arguments, const User& user, InstanceDirectory& ours, Supervisor& supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   constexpr int most_tries = 300;  // 30 s
   for (int tries = 1;; ++tries) {
-    auto child = fork_worker(arguments, user, ours, privileged, mount, predecessors);
+    auto child = fork_worker(arguments, user, ours, &supervisor, privileged, mount, predecessors);
     if (child || tries == most_tries) return child;
     if (tries == 1) log::warn("event=no_worker reason=\"{}\" note=\"it is tried again for half a minute\"", describe(child.error()));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -268,7 +269,7 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
     const auto pause = policy.died(supervisor.take_progress(), RestartPolicy::Clock::now());
     if (!pause) break;
     std::this_thread::sleep_for(*pause);
-    auto next = fork_successor(arguments, user, made, privileged, mount, predecessors);
+    auto next = fork_successor(arguments, user, made, supervisor, privileged, mount, predecessors);
     if (!next) break;
     child = std::move(*next);
   }
@@ -305,7 +306,7 @@ int efsd(int argc, char** argv) {
   if (!user) return refuse(user.error());
   auto made = make_instance_directory(arguments->runtime_directory, arguments->name, *user);
   if (!made) return refuse(made.error());
-  auto child = fork_worker(*arguments, *user, *made, privileged, *mount, {});
+  auto child = fork_worker(*arguments, *user, *made, nullptr, privileged, *mount, {});
   if (!child) return refuse(child.error());
   return supervise(*arguments, *user, std::move(*made), std::move(*child), privileged, *mount);
 }

@@ -115,6 +115,7 @@ class Instance {
   bool stop(StopRequest& request, bool was_unsaved);
   bool give_stop_up(const StopRequest& request, const char* reason);
   Status unmount();
+  Status unmount_for(const StopRequest& request);
   void await_session_end();
   Status merge_from_now_on();
   /// The PFS as the job file wants it treated, by all transfers of the instance together.
@@ -131,7 +132,6 @@ class Instance {
   /// `in_a_hurry`: nothing is noted of the contents, which takes a look at each file.
   Status leave_image(image::Left left, bool in_a_hurry = false);
   std::string note_contents();
-  void refuse_what_is_written_to(stage::Receipt& receipt);
   void give_back_what_was_kept();
   void keep_house();
   void tear_down();
@@ -218,8 +218,8 @@ class Instance {
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
-  bool cut_off_ = false;  // of the thread that stops: programs were cut off, and what they have open with passthrough they can write to
-  bool mount_elsewhere_ EFS_GUARDED_BY(mutex_) = false;  // unmounted here, but another namespace still has it
+  bool may_be_written_ = false;  // of the thread that stops: no unmount of ours ended the connection, and with passthrough programs that it was ended for go on with what they have open
+  const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;  // of an unmount under way, in words; null: nobody
   std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each
   std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);  // of the last stage-out; as JSON only for those who ask
   std::atomic<bool> can_be_replaced_{false};  // by another worker, if this one dies: the kernel says so

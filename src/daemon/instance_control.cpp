@@ -106,7 +106,7 @@ Json Instance::progress_now() {
   MutexLock lock(mutex_);
   Json line{{"state", name_of(state_)}, {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total}, {"files_done", p.files_done}, {"files_total", p.files_total},
             {"started", static_cast<double>(p.started) / 1e9}};
-  if (state_ == State::unmounting && mount_elsewhere_) line["note"] = "another mount namespace (a container?) still has the mount: waiting until it is left";
+  if (state_ == State::unmounting && waits_for_ != nullptr) line["note"] = waits_for_;
   // While programs run turns are of tasks.
   const auto& turn = state_ == State::staging_in ? turn_in : turn_out;
   const bool moving = state_ == State::staging_in || state_ == State::staging_out;

@@ -160,6 +160,7 @@ Status Instance::take_over() {
       MutexLock lock(mutex_);
       session_ended_ = true;
     }
+    may_be_written_ = true;
     enter(State::unsaved);
     return {};
   }

@@ -24,6 +24,8 @@ namespace efs::daemon {
 
 using control::Json;
 
+constexpr auto retry_interval = std::chrono::seconds(1);
+
 void Instance::set_deadline(StopRequest& request, double seconds) {
   using Clock = std::chrono::steady_clock;
   // The last writes still have to be made durable and named: begin to end before the end.
@@ -88,7 +90,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
   if (!was_unsaved) {
     enter(State::unmounting);
     tasks_->close(request.stage_out && !request.until);  // what unloads have not brought out, the stage-out does, in time
-    if (const Status unmounted = unmount(); !unmounted) {
+    if (const Status unmounted = unmount_for(request); !unmounted) {
       tasks_->reopen();
       enter(State::running);
       finish_stop(request, control::error_line(unmounted.error()));
@@ -119,11 +121,31 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
   return false;
 }
 
+// Nobody waits for an answer where root has ended the connection: who is in the mount may take his time.
+Status Instance::unmount_for(const StopRequest& request) {
+  while (true) {
+    const Status unmounted = unmount();
+    MutexLock lock(mutex_);
+    const bool is_told = std::exchange(waits_for_, nullptr) != nullptr;
+    if (unmounted || request.ticket != 0 || stop_request_) return unmounted;
+    waits_for_ = "its connection was ended, and programs are in it still: waiting until they have left";
+    if (!is_told) log::warn("event=mount_dead mount={} note=\"its connection was ended, and programs are in it still: it is unmounted when they have left\"", options_.config.mount_dir);
+    const auto again = std::chrono::steady_clock::now() + retry_interval;
+    while (!stop_request_ && std::chrono::steady_clock::now() < again) changed_.wait_until(mutex_, again);
+    if (stop_request_) return waits_for_ = nullptr, unmounted;
+  }
+}
+
 Status Instance::unmount() {
+  {
+    MutexLock lock(mutex_);
+    if (session_ended_) may_be_written_ = true;
+  }
   if (const Status unmounted = supervisor_.unmount(); !unmounted) return fail(unmounted.error().code, options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
   if (session_thread_.joinable()) {
     await_session_end();
     session_thread_.join();
+    supervisor_.end_connection();
   }
   housekeeper_.reset();
   return {};
@@ -143,19 +165,19 @@ void Instance::await_session_end() {
   MutexLock lock(mutex_);
   while (!session_ended_) {
     const auto now = Clock::now();
-    if (now >= patient_until && !mount_elsewhere_) {
-      mount_elsewhere_ = true;
+    if (now >= patient_until && waits_for_ == nullptr) {
+      waits_for_ = "another mount namespace (a container?) still has the mount: waiting until it is left";
       log::warn("event=mount_elsewhere mount={} note=\"unmounted here, but another mount namespace still has it\"", options_.config.mount_dir);
     }
     if (!cut && now >= cut_off_at()) {
       cut = true;
-      cut_off_ = session_->passthrough();
       log::warn("event=cut_off mount={}", options_.config.mount_dir);
       session_->end();
     }
     changed_.wait_until(mutex_, now + progress_interval);
   }
-  mount_elsewhere_ = false;
+  if (Clock::now() > begin + progress_interval) may_be_written_ = true;
+  waits_for_ = nullptr;
 }
 
 Status Instance::leave_image(image::Left left, bool in_a_hurry) {
@@ -190,7 +212,7 @@ std::string Instance::note_contents() try {
     }
     return false;
   };
-  if (items && (cut_off_ || store_.left)) std::erase_if(*items, may_change);
+  if (items && (may_be_written_ || store_.left)) std::erase_if(*items, may_change);
   const auto noted = items ? image::write_contents(store_.metadata.get(), *items) : std::unexpected(items.error());
   if (noted) return *noted;
   log::warn("event=contents_not_noted reason=\"{}\"", describe(noted.error()));
@@ -312,26 +334,10 @@ void Instance::tell_lost_content(stage::Receipt& receipt) {
   }
 }
 
-// With passthrough the kernel serves what is open without us, and no end of a connection ends that.
-void Instance::refuse_what_is_written_to(stage::Receipt& receipt) {
-  if (!cut_off_) return;
-  fs::Staging staging(*filesystem_);
-  bool any = false;
-  for (auto& entry : receipt.entries) {
-    if (entry.action != stage::Action::staged_out && entry.action != stage::Action::kept) continue;
-    const auto item = staging.find(entry.path);
-    if (!item || !S_ISREG(item->attributes.st_mode) || !staging.was_open_for_writing(item->ino) || !staging.is_written(item->ino)) continue;
-    entry.action = stage::Action::failed;
-    entry.reason = "a program that was cut off still has it open for writing, and what it writes goes to the buffer only: end it, and bring the file out again";
-    any = true;
-  }
-  if (any) stage::settle(receipt);
-}
-
 bool Instance::stage_out(const StopRequest& request) {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
-  stage::StagingBuffer buffer(staging);
+  stage::StagingBuffer buffer(staging, may_be_written_ && session_->passthrough() ? stage::Writers::refused : stage::Writers::none);
   {
     MutexLock lock(mutex_);
     progress_.cancel = request.until && *request.until <= std::chrono::steady_clock::now();
@@ -343,7 +349,6 @@ bool Instance::stage_out(const StopRequest& request) {
   const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_, turn_limits(request));
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
   receipt.retries = pfs.retried();
-  refuse_what_is_written_to(receipt);
   {
     MutexLock lock(mutex_);
     receipt.staged_in = staged_in_;

@@ -159,6 +159,7 @@ Message Supervisor::answer(Received& received, UniqueFd& fd) {
     case Ask::check_mount: return check_mount(received.first());
     case Ask::mount: return point = received.first(), mount(received.message, point, fd);
     case Ask::unmount: return unmount();
+    case Ask::end_connection: return mount_point_.empty() ? (end_connection(), Message{}) : answer_error(EBUSY, "still mounted");
     case Ask::abort: return clean_up(), Message{};
     case Ask::open_backing: return open_backing(received);
     case Ask::keep_init: return keep_init(received.message);
@@ -284,7 +285,6 @@ Message Supervisor::unmount() {
   }
   if (code != 0) return answer_error(code, "unmount: " + std::string(std::strerror(code)));
   mount_point_.clear();
-  fuse_.reset();
   return {};
 }
 
@@ -327,7 +327,8 @@ Message Supervisor::keep_init(const Message& ask) {
   return {};
 }
 
-Message Supervisor::resume(UniqueFd& fd) const {
+Message Supervisor::resume(UniqueFd& fd) {
+  if (mount_point_.empty()) end_connection();  // who has a copy of the mount gets errors
   if (mount_point_.empty() || !fuse_ || init_.empty()) return answer_error(ENOTCONN, "not mounted");
   fd.reset(::fcntl(fuse_.get(), F_DUPFD_CLOEXEC, 0));
   Message reply;
@@ -349,6 +350,10 @@ Message Supervisor::inherited(UniqueFd& fd) const {
   return reply;
 }
 
+void Supervisor::close_descriptors() {
+  for (UniqueFd* fd : {&fuse_, &parent_, &options_.fuse_device, &options_.instance}) fd->reset();
+}
+
 // A dead mount would hang every program that touches it.
 void Supervisor::clean_up() {
   if (!mount_point_.empty()) {
@@ -361,7 +366,20 @@ void Supervisor::clean_up() {
     log::warn("event=mount_without_server mount={} action=unmounted", mount_point_);
     mount_point_.clear();
   }
-  fuse_.reset();  // the last descriptor: the connection ends here
+  end_connection();
+}
+
+// With passthrough a program that still has a file open goes on reading and writing it. Whether one does is seen by who has the
+// container open: so nothing else may have.
+void Supervisor::end_connection() {
+  if (!fuse_) return;
+  for (const auto& [id, ino] : backings_) {
+    auto number = static_cast<std::uint32_t>(id);
+    (void)::ioctl(fuse_.get(), backing_close, &number);
+  }
+  backings_.clear();
+  on_daemon_.clear();
+  fuse_.reset();  // the last descriptor
 }
 
 }  // namespace efs::daemon

@@ -53,6 +53,10 @@ class Supervisor {
 
   /// Ends a mount that nobody serves, at any price: programs that hold it get an error, not a hang.
   void clean_up();
+  /// In a child: a connection ends with its last descriptor.
+  void close_descriptors();
+  /// Gives the connection and all that is registered with it up.
+  void end_connection();
 
  private:
   static Result<std::optional<Received>> receive(int channel);
@@ -71,7 +75,7 @@ class Supervisor {
   int open_backing(const UniqueFd& container);
   void close_backing(const Message& ask);
   Message keep_init(const Message& ask);
-  Message resume(UniqueFd& fd) const;
+  Message resume(UniqueFd& fd);
   Message inherited(UniqueFd& fd) const;
 
   SupervisorOptions options_;

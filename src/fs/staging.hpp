@@ -194,8 +194,6 @@ class Staging {
   Result<Writers> writers(std::uint64_t ino);
   /// Somebody has its container open for writing: a proof. False where that cannot be known.
   bool is_written(std::uint64_t ino);
-  /// Nobody had released every open for writing when the connection ended. False where that was not counted.
-  bool was_open_for_writing(std::uint64_t ino);
   Result<std::uint64_t> edits(std::uint64_t ino);
   Result<struct stat> attributes(std::uint64_t ino);
 

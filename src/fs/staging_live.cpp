@@ -194,12 +194,6 @@ bool Staging::is_written(std::uint64_t ino) {
   return filesystem_.backend_.is_written(ino);
 }
 
-bool Staging::was_open_for_writing(std::uint64_t ino) {
-  ReadLock lock(filesystem_.mutex_);
-  const auto found = filesystem_.regular(ino);
-  return found && (*found)->write_opens > 0 && !(*found)->may_be_open_from_before();
-}
-
 Result<std::uint64_t> Staging::edits(std::uint64_t ino) {
   ReadLock lock(filesystem_.mutex_);
   const auto found = filesystem_.inode(ino);

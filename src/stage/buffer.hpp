@@ -2,12 +2,15 @@
 // The job's buffer as staging sees it: fs::Staging behind an interface, so that tests can put a plain directory there.
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "fs/staging.hpp"
 #include "stage/planner.hpp"
 
@@ -59,14 +62,18 @@ class Buffer {
   }
 };
 
+/// Programs that write past the mount, in files that they have open with passthrough since before its end. refused: what one
+/// of them writes to is not held (EBUSY); who is not there when it is looked for comes no more.
+enum class Writers : std::uint8_t { none, refused };
+
 /// The real buffer. Does not own the Staging, which must outlive it.
 class StagingBuffer final : public Buffer {
  public:
-  explicit StagingBuffer(fs::Staging& staging) : staging_(staging) {}
+  explicit StagingBuffer(fs::Staging& staging, Writers writers = Writers::none) : staging_(staging), writers_(writers) {}
   Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
   Result<fs::HeldFile> begin_open_file_at(unsigned place) override { return staging_.begin_open_file_at(place); }
   Result<fs::HeldFile> adopt_file(int fd) override { return staging_.adopt_file(fd); }
-  Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
+  Result<fs::HeldFile> hold(std::uint64_t ino) override;
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
   std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
     return staging_.publish_files(files, failed);
@@ -96,7 +103,13 @@ class StagingBuffer final : public Buffer {
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
 
  private:
+  Status refuse_writers(std::uint64_t ino);
+
   fs::Staging& staging_;
+  const Writers writers_;
+  const std::chrono::steady_clock::time_point let_go_by_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  Mutex mutex_;  // rank 6; what we hold ourselves would look like a writer: one look at a time, and none at what is held
+  std::unordered_set<std::uint64_t> quiet_ EFS_GUARDED_BY(mutex_);  // nobody writes to them
 };
 
 }  // namespace efs::stage

@@ -156,6 +156,77 @@ else
   skip 'mounts in other namespaces' 'needs root'
 fi
 
+# --- a connection that root ends ---
+# writers: two programs that have files open, one as a descriptor and one as a mapping; `go` tells them to write on and to end.
+writers() {
+  go=$S/$NAME/go
+  bash -c 'exec 9>"$0"; echo first >&9; until [ -e "$1" ]; do sleep 0.1; done; echo second >&9' "$MNT/open" "$go" & writer=$!
+  python3 -c '
+import mmap, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.ftruncate(fd, 4096)
+memory = mmap.mmap(fd, 4096)
+os.close(fd)
+memory[0:5] = b"first"
+while not os.path.exists(sys.argv[2]): time.sleep(0.1)
+memory[0:5] = b"later"' "$MNT/mapped" "$go" & mapper=$!
+  await 20 test -s "$MNT/open"; await 20 grep -q first "$MNT/mapped"
+  for i in 1 2 3; do echo "result $i" >"$MNT/r$i"; done
+}
+says() { status_of "$1" | grep -qE "$2"; }
+end_writers() { touch "$go"; wait "$writer" "$mapper"; }
+all_is_back() { test "$(tail -n 1 "$OUT/open")" = second && test "$(head -c 5 "$OUT/mapped")" = later && test "$(cat "$OUT"/r?)" = "$(printf 'result %s\n' 1 2 3)"; }
+if [ "$(id -u)" = 0 ]; then
+  fresh aborted
+  started "$JOB"
+  if kernel_has_it; then
+    writers
+    check_not 'a mount whose connection is ended has programs in it still' umount -f "$MNT"
+    check 'it waits for them' await 20 says aborted 'its connection was ended'
+    check_exit 'so does a stop' 1 'is in use' "$EFS" stop aborted
+    check 'which is told once or twice, not all the time' test "$(wc -l <"$EFS_RUNTIME_DIR/aborted/efsd.log")" -lt 100
+    end_writers
+    check 'when they have ended' await 60 ended aborted
+    check 'what they wrote since is back, too' all_is_back
+
+    for how in plain successor; do
+      fresh "detached-$how"
+      started "$JOB"
+      writers
+      if [ $how = successor ]; then
+        kill -9 "$(field "$(status_of "$NAME")" 'd["worker_pid"]')"
+        check "$how: another worker" await 60 says "$NAME" '"takeovers": ?1'
+        check "$how: has the connection once, so that it can end it" test "$(find "/proc/$(field "$(status_of "$NAME")" 'd["worker_pid"]')/fd" -lname /dev/fuse | wc -l)" = 1
+      fi
+      umount -f "$MNT" 2>/dev/null; umount -l "$MNT"
+      check "$how: what is still written to is not called back" await 60 has_state "$NAME" unsaved
+      said=$("$EFS" stop "$NAME" 2>&1)
+      check "$how: a stop says of which files" test "$(grep -cE 'failed: (open|mapped): .*still has it open for writing' <<<"$said")" = 2
+      check "$how: and of no other" test "$(grep -c 'failed:' <<<"$said")" = 2
+      check "$how: all else is back" test "$(ls "$OUT"/r?)" = "$(ls -d "$OUT"/r{1,2,3})"
+      end_writers
+      check "$how: when they have ended, the next stop" "$EFS" stop "$NAME"
+      check "$how: brings all of it" all_is_back
+      check "$how: nothing is left" ended "$NAME"
+    done
+  else
+    check 'stop' "$EFS" stop aborted
+    skip 'a connection that root ends' 'no passthrough on this kernel'
+  fi
+
+  fresh aborted-daemon
+  started -o daemon-io "$JOB"
+  bash -c 'exec 9>"$0"; echo first >&9; until [ -e "$1" ]; do sleep 0.1; done; echo second >&9' "$MNT/open" "$S/go" 2>/dev/null & writer=$!
+  await 20 test -s "$MNT/open"
+  umount -f "$MNT" 2>/dev/null
+  touch "$S/go"
+  check_not 'where the daemon has it, who writes on gets an error' wait "$writer"
+  check 'and what had been written is back' await 60 ended aborted-daemon
+  check 'as it was' grep -qx first "$OUT/open"
+else
+  skip 'a connection that root ends' 'needs root'
+fi
+
 # --- another run's results ---
 fresh runs
 check 'a run of a batch job' "$EFS" start --node=0/1 "$JOB"
