@@ -27,10 +27,15 @@ void limit_silence(int socket, const timeval& silence) {
   ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence);
 }
 
-// As error_line(), without memory.
+// As error_line(), without memory, and waiting for nobody.
+void send_refusal(int socket, std::string_view line) { (void)!::send(socket, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT); }
+
 void refuse_for_memory(int socket) {
-  static constexpr std::string_view line = "{\"event\":\"result\",\"ok\":false,\"code\":12,\"error\":\"the daemon has no memory for this; try again later\",\"exit\":1}\n";
-  (void)!::send(socket, line.data(), line.size(), MSG_NOSIGNAL);
+  send_refusal(socket, "{\"event\":\"result\",\"ok\":false,\"code\":12,\"error\":\"the daemon has no memory for this; try again later\",\"exit\":1}\n");
+}
+
+void refuse_for_now(int socket) {
+  send_refusal(socket, "{\"event\":\"result\",\"ok\":false,\"code\":11,\"error\":\"the daemon can answer no more at a time; try again later\",\"exit\":1}\n");
 }
 
 }  // namespace
@@ -73,7 +78,7 @@ Server::~Server() {
 // A call that waits has its descriptor already.
 UniqueFd Server::accept_one() {
   UniqueFd accepted(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (accepted || errno != EMFILE) return accepted;
+  if (accepted || (errno != EMFILE && errno != ENFILE)) return accepted;
   {
     MutexLock lock(mutex_);
     kept_back_.reset();
@@ -91,14 +96,22 @@ void Server::accept_loop() {
       continue;
     }
     try {
-      take(std::move(accepted));
-    } catch (const std::bad_alloc&) {  // the asker sees the connection end
+      take(accepted);
+    } catch (const std::bad_alloc&) {
       log::warn("event=connection_refused reason=\"no memory\"");
     }
+    if (accepted) refuse(std::move(accepted));
   }
 }
 
-void Server::take(UniqueFd accepted) {
+// What take() left.
+void Server::refuse(UniqueFd accepted) noexcept {
+  refuse_for_now(accepted.get());
+  MutexLock lock(mutex_);
+  keep_back(std::move(accepted));
+}
+
+void Server::take(UniqueFd& accepted) {
   Connection* alone = nullptr;
   {
     MutexLock lock(mutex_);
@@ -125,13 +138,16 @@ void Server::serve(Connection& connection) noexcept {
   close(connection);
 }
 
-// The descriptor is given up only where the next one has its own: no program's file takes it in between.
 void Server::close(Connection& connection) noexcept {
-  ::shutdown(connection.socket.get(), SHUT_RDWR);
   MutexLock lock(mutex_);
-  if (!kept_back_) kept_back_ = std::move(connection.socket);
-  connection.socket.reset();
+  keep_back(std::move(connection.socket));
   connection.ended = true;
+}
+
+// The descriptor is given up only where the next one has its own: no program's file takes it in between.
+void Server::keep_back(UniqueFd socket) noexcept {
+  ::shutdown(socket.get(), SHUT_RDWR);
+  if (!kept_back_) kept_back_ = std::move(socket);
 }
 
 void Server::answer(int socket) {

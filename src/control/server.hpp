@@ -37,7 +37,10 @@ class Server {
   void accept_loop();
   UniqueFd accept_one();
   void close(Connection& connection) noexcept;
-  void take(UniqueFd accepted);
+  /// Leaves `accepted` to the caller where there is no place for it.
+  void take(UniqueFd& accepted);
+  void refuse(UniqueFd accepted) noexcept;
+  void keep_back(UniqueFd socket) noexcept EFS_REQUIRES(mutex_);
   void serve(Connection& connection) noexcept;
   void answer(int socket);
 
