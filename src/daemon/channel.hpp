@@ -25,7 +25,6 @@ enum class Ask : std::uint32_t {
   check_mount,      // descriptor: the mount point
   mount,            // descriptor: the mount point; number: config::MountFlag bits; text: source name -> /dev/fuse descriptor
   unmount,          // -> EBUSY while it is in use
-  end_connection,   // gives up what is unmounted and what is registered with it -> EBUSY while it is mounted
   abort,            // ends the connection, whoever uses it: nobody serves it any more
   open_backing,     // descriptors: containers; inodes: theirs -> numbers: for each its backing id, or a negative errno
   close_backing,    // numbers: backing ids; never answered

@@ -145,7 +145,6 @@ Status Instance::unmount() {
   if (session_thread_.joinable()) {
     await_session_end();
     session_thread_.join();
-    supervisor_.end_connection();
   }
   housekeeper_.reset();
   return {};
@@ -337,7 +336,7 @@ void Instance::tell_lost_content(stage::Receipt& receipt) {
 bool Instance::stage_out(const StopRequest& request) {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
-  stage::StagingBuffer buffer(staging, may_be_written_ && session_->passthrough() ? stage::Writers::refused : stage::Writers::none);
+  stage::StagingBuffer buffer(staging, may_be_written_ || store_.left ? stage::Writers::refused : stage::Writers::none);
   {
     MutexLock lock(mutex_);
     progress_.cancel = request.until && *request.until <= std::chrono::steady_clock::now();

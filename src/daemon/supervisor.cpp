@@ -159,7 +159,6 @@ Message Supervisor::answer(Received& received, UniqueFd& fd) {
     case Ask::check_mount: return check_mount(received.first());
     case Ask::mount: return point = received.first(), mount(received.message, point, fd);
     case Ask::unmount: return unmount();
-    case Ask::end_connection: return mount_point_.empty() ? (end_connection(), Message{}) : answer_error(EBUSY, "still mounted");
     case Ask::abort: return clean_up(), Message{};
     case Ask::open_backing: return open_backing(received);
     case Ask::keep_init: return keep_init(received.message);
@@ -285,6 +284,7 @@ Message Supervisor::unmount() {
   }
   if (code != 0) return answer_error(code, "unmount: " + std::string(std::strerror(code)));
   mount_point_.clear();
+  fuse_.reset();
   return {};
 }
 
@@ -296,7 +296,11 @@ int Supervisor::open_backing(const UniqueFd& container) {
   if (!container || !fuse_ || ::fstat(container.get(), &st) != 0) return -EBADF;
   if (!S_ISREG(st.st_mode) || st.st_uid != options_.uid) return -EPERM;  // not a container of this user
   if (!store_devices_.empty() && !store_devices_.contains(st.st_dev)) return -EXDEV;  // not a container of this store
-  BackingMap map{.fd = container.get(), .flags = 0, .padding = 0};
+  // For reading only. Programs get what they ask for, as the kernel opens it anew for each; and a container that is open for
+  // writing is known to be so by a program, for as long as it lives: registered ones stay open until the connection is forgotten.
+  const UniqueFd reading(::open(path_of(container.get()).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!reading) return -errno;
+  BackingMap map{.fd = reading.get(), .flags = 0, .padding = 0};
   const int id = ::ioctl(fuse_.get(), backing_open, &map);
   return id < 0 ? -errno : id;
 }
@@ -327,8 +331,7 @@ Message Supervisor::keep_init(const Message& ask) {
   return {};
 }
 
-Message Supervisor::resume(UniqueFd& fd) {
-  if (mount_point_.empty()) end_connection();  // who has a copy of the mount gets errors
+Message Supervisor::resume(UniqueFd& fd) const {
   if (mount_point_.empty() || !fuse_ || init_.empty()) return answer_error(ENOTCONN, "not mounted");
   fd.reset(::fcntl(fuse_.get(), F_DUPFD_CLOEXEC, 0));
   Message reply;
@@ -366,20 +369,7 @@ void Supervisor::clean_up() {
     log::warn("event=mount_without_server mount={} action=unmounted", mount_point_);
     mount_point_.clear();
   }
-  end_connection();
-}
-
-// With passthrough a program that still has a file open goes on reading and writing it. Whether one does is seen by who has the
-// container open: so nothing else may have.
-void Supervisor::end_connection() {
-  if (!fuse_) return;
-  for (const auto& [id, ino] : backings_) {
-    auto number = static_cast<std::uint32_t>(id);
-    (void)::ioctl(fuse_.get(), backing_close, &number);
-  }
-  backings_.clear();
-  on_daemon_.clear();
-  fuse_.reset();  // the last descriptor
+  fuse_.reset();  // the last descriptor: the connection ends here
 }
 
 }  // namespace efs::daemon

@@ -55,8 +55,6 @@ class Supervisor {
   void clean_up();
   /// In a child: a connection ends with its last descriptor.
   void close_descriptors();
-  /// Gives the connection and all that is registered with it up.
-  void end_connection();
 
  private:
   static Result<std::optional<Received>> receive(int channel);
@@ -75,7 +73,7 @@ class Supervisor {
   int open_backing(const UniqueFd& container);
   void close_backing(const Message& ask);
   Message keep_init(const Message& ask);
-  Message resume(UniqueFd& fd);
+  Message resume(UniqueFd& fd) const;
   Message inherited(UniqueFd& fd) const;
 
   SupervisorOptions options_;

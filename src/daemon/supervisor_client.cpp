@@ -59,7 +59,6 @@ Result<UniqueFd> SupervisorClient::mount(int mount_point, std::uint64_t flags, c
 }
 Status SupervisorClient::unmount() { return status_of(ask(make(Ask::unmount))); }
 
-void SupervisorClient::end_connection() { (void)ask(make(Ask::end_connection)); }
 void SupervisorClient::abort() { (void)ask(make(Ask::abort)); }
 
 std::vector<Result<int>> SupervisorClient::open_backing(std::span<const fuse::Registration> files) {

@@ -34,9 +34,6 @@ class SupervisorClient final : public fuse::BackingRegistrar {
   Result<UniqueFd> mount(int mount_point, std::uint64_t flags, const std::string& source);
   /// EBUSY while anybody uses the mount. Ok when it is unmounted already.
   Status unmount();
-  /// After that, and when nobody serves it any more: gives the connection up. Programs that still have files open are cut off, but
-  /// for what the kernel serves by itself; nothing else has the containers open from then on.
-  void end_connection();
   /// Ends the connection by force: programs on the mount get errors instead of waiting for ever.
   void abort();
 

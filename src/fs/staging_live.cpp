@@ -184,7 +184,6 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
 
 // What we hold ourselves would count as writers.
 void Staging::let_go(std::uint64_t ino) {
-  if (KernelView* kernel = filesystem_.kernel_) kernel->let_go(ino);
   MutexLock lock(filesystem_.files_mutex_);
   if (const auto it = filesystem_.files_.find(ino); it != filesystem_.files_.end() && it->second.use_count() == 1) filesystem_.files_.erase(it);
 }

@@ -148,7 +148,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   }
   if (!may_remove(image, options)) config.deletions = config::Deletions::ignore;
   fs::Staging staging(*image.filesystem);
-  stage::StagingBuffer buffer(staging);
+  stage::StagingBuffer buffer(staging, stage::Writers::refused);
   ImageBuffer contents(buffer, image.changed, options.all);
   const auto items = staging.walk();
   if (!items) return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));

@@ -73,20 +73,26 @@ fresh outlives
 started "$JOB"
 if kernel_has_it && [ "$(id -u)" = 0 ]; then
   exec 9>"$MNT/open"; echo first >&9
+  echo closed >"$MNT/closed"
   kill_both outlives
   check 'who had it open writes on' bash -c 'echo second >&9'
+  check_exit 'a salvage does not call that brought out' 3 'failed: open: .*still has it open for writing' "$EFS" salvage outlives
+  check 'only what is closed' test "$(cat "$OUT"/*closed)" = closed -a ! -e "$OUT/open"
   started "$JOB"
   check 'and the next start has it' test "$(cat "$MNT/open")" = "$(printf 'first\nsecond')"
+  check_exit 'a stop does not call it back either' 3 'failed: open: .*still has it open for writing' "$EFS" stop outlives
   check 'stop --keep' "$EFS" stop --keep --no-stage-out outlives
   echo third >&9
   check_exit 'kept, nothing is known of what may be written to' 0 . "$EFS" check-image outlives
   exec 9>&-
   started "$JOB"
   check 'and all of it is there' grep -qx third "$MNT/open"
+  check 'when he has ended, a stop' "$EFS" stop outlives
+  check 'brings it' test "$(cat "$OUT/open")" = "$(printf 'first\nsecond\nthird')"
 else
+  check 'stop' "$EFS" stop outlives
   skip 'a program that outlives both processes' 'no passthrough on this kernel, or not root'
 fi
-check 'stop' "$EFS" stop outlives
 
 # --- times that no count of nanoseconds has ---
 fresh far
