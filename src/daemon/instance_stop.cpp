@@ -317,7 +317,7 @@ Status Instance::merge_from_now_on() {
   if (merging_ || options_.config.results_dir.empty()) return {};
   const auto items = fs::Staging(*filesystem_).walk();
   if (!items) return std::unexpected(items.error());
-  merging_ = stage::merging_pfs(options_.config.merge_since, stage::saved_copies(*items));
+  merging_ = stage::merging_pfs(options_.config, stage::saved_copies(*items));
   return {};
 }
 

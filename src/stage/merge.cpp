@@ -52,17 +52,23 @@ Result<bool> same_file(int at, const std::string& a, const std::string& b) {
   }
 }
 
-// One that takes the other's place takes nothing away, but for its time. `second` is `b` as it was before.
-Result<bool> same_content(int at, const std::string& a, const std::string& b, const struct stat& second) {
-  struct stat first {};
-  if (::fstatat(at, a.c_str(), &first, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno(comparing);
+// One that takes the other's place takes nothing away, but for its time. `first` is `a` as it was before, `second` is `b`.
+Result<bool> same_content(int at, const std::string& a, const struct stat& first, const std::string& b, const struct stat& second) {
   if (first.st_mode != second.st_mode || first.st_uid != second.st_uid || first.st_gid != second.st_gid) return false;
   if (S_ISLNK(first.st_mode)) return same_link(at, a, b);
   return S_ISREG(first.st_mode) && first.st_size == second.st_size ? same_file(at, a, b) : Result<bool>(false);
 }
 
+// A comparison, or the wait for a lock, may have taken minutes: `from` must be ours still.
+Status is_still(int at, const std::string& from, const struct stat& ours) {
+  struct stat now {};
+  if (::fstatat(at, from.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
+  return now.st_ino == ours.st_ino && now.st_dev == ours.st_dev && now.st_size == ours.st_size ? Status() : fail(ESTALE, "its partial was replaced or changed by someone else");
+}
+
 // Nothing has the name. EEXIST where somebody was faster.
-Status give_new_name(int at, const std::string& from, const std::string& to) {
+Status give_new_name(int at, const std::string& from, const std::string& to, const struct stat& ours) {
+  EFS_TRY(is_still(at, from, ours));
   if (rename2(at, from, to, no_replace) == 0) return {};
   if (!is_unsupported(errno)) return fail_errno();
   // A link never replaces anything, on any file system that has links.
@@ -90,15 +96,18 @@ UniqueFd locked(int at, const std::string& name) {
 
 // The file that was seen has the name. EEXIST where it was replaced since it was seen. Without its lock (the PFS keeps none, or somebody
 // else has it) a moment between the look and the rename remains.
-Status replace(int at, const std::string& from, const std::string& to, const struct stat& seen) {
+Status replace(int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen) {
   const UniqueFd old = locked(at, to);
   if (!is_file(at, to, seen)) return fail(EEXIST);
+  EFS_TRY(is_still(at, from, ours));
   return ::renameat(at, from.c_str(), at, to.c_str()) == 0 ? Status{} : Status(fail_errno());
 }
 
 }  // namespace
 
 Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since) {
+  struct stat ours {};
+  if (::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
   for (int look = 0; look < most_looks; ++look) {
     struct stat there {};
     const bool exists = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
@@ -108,17 +117,21 @@ Result<Placed> rename_merging(int at, const std::string& from, const std::string
       continue;
     }
     const bool is_free = !exists || to_ns(there.st_ctim) < since;
-    const auto same = is_free ? Result<bool>(true) : same_content(at, from, to, there);
+    const auto same = is_free ? Result<bool>(true) : same_content(at, from, ours, to, there);
     if (!same || !*same) {
       if (!is_file(at, to, there)) continue;
       return same ? fail(EEXIST, conflict_text) : std::unexpected(same.error());
     }
     // Also where it is the same: the other node must not take what stands for ours as well for its own, and replace it.
-    const Status done = exists ? replace(at, from, to, there) : give_new_name(at, from, to);
+    const Status done = exists ? replace(at, from, to, ours, there) : give_new_name(at, from, to, ours);
     if (done) return is_free ? Placed::ours : Placed::shared;
     if (done.error().code != EEXIST) return std::unexpected(done.error());
   }
   return fail(EAGAIN, "other nodes of the job go on removing or replacing the file of this name; this one is kept in the buffer only");
+}
+
+std::unique_ptr<PfsIo> merging_pfs(const config::JobConfig& config, std::span<const fs::Origin> own) {
+  return merging_pfs(config.merge_since, own, config.nodes > 1 ? ".node" + std::to_string(config.node) : ".late");
 }
 
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {

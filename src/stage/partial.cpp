@@ -140,10 +140,10 @@ Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
   return lost;
 }
 
-std::string partial_name(const std::string& name, bool taken) {
-  std::string partial = name + partial_suffix;
+std::string partial_name(const std::string& name, const std::string& tag, bool taken) {
+  const std::string of = name + tag, partial = of + partial_suffix;
   if (!taken && partial.size() <= longest_name) return partial;
-  return ".efs-" + to_hex(checksum(std::as_bytes(std::span(name)))) + partial_suffix;
+  return ".efs-" + to_hex(checksum(std::as_bytes(std::span(of)))) + partial_suffix;
 }
 
 std::string left_behind(const std::string& partial, const Error& error) { return "its partial " + partial + " stays behind: " + describe(error); }

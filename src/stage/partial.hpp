@@ -16,8 +16,9 @@ namespace efs::stage {
 
 inline constexpr const char* partial_suffix = ".efs-partial";
 
-/// "NAME.efs-partial", or a hashed name of the same suffix where that would be too long or is `taken` by a result.
-std::string partial_name(const std::string& name, bool taken = false);
+/// NAME, `tag` (PfsIo::partial_tag()) and ".efs-partial", or a hashed name of the same suffix where that would be too long or is
+/// `taken` by a result.
+std::string partial_name(const std::string& name, const std::string& tag = {}, bool taken = false);
 
 /// What is told of a partial that could not be removed.
 std::string left_behind(const std::string& partial, const Error& error);

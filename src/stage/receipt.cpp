@@ -300,7 +300,7 @@ Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs
     const bool taken = std::ranges::any_of(receipt.entries, [&](const ReceiptEntry& entry) { return entry.path == name + partial_suffix; });
     const auto directory = pfs.open(AT_FDCWD, parent, directory_flags);
     if (!directory) return told(directory.error(), "opening its directory");
-    return write_beside(pfs, directory->get(), name, partial_name(name, taken), json_text(receipt) + "\n");
+    return write_beside(pfs, directory->get(), name, partial_name(name, "", taken), json_text(receipt) + "\n");
   } catch (const std::exception& exception) {
     return fail(ENOMEM, std::string("writing the receipt: ") + exception.what());
   }

@@ -142,6 +142,7 @@ class StageOut {
   void list_outgoing(const std::vector<const fs::WalkItem*>& items, const std::vector<fs::WalkItem>& all) {
     // A result may itself be called "x.efs-partial": then that is no name for the partial of x.
     std::unordered_set<std::string_view> reserved;
+    const std::string tag = pfs_.partial_tag();
     for (const auto& item : all) {
       if (item.path.ends_with(partial_suffix)) reserved.insert(item.path);
       if (leaf_of(item.path).contains(".efs-" + config_.name)) writer_.reserve(item);
@@ -160,7 +161,8 @@ class StageOut {
       Outgoing& out = further ? further_names_.emplace_back() : outgoing_.emplace_back();
       out.item = item;
       out.name = leaf_of(item->path);
-      out.partial = partial_name(out.name, reserved.contains(item->path + partial_suffix) || buffer_.has(item->path + partial_suffix));
+      const std::string partial = item->path + tag + partial_suffix;
+      out.partial = partial_name(out.name, tag, reserved.contains(partial) || buffer_.has(partial));
       out.entry.path = item->path;
       out.entry.bytes = S_ISREG(item->attributes.st_mode) ? static_cast<std::uint64_t>(item->attributes.st_size) : 0;
       out.entry.mtime = to_ns(item->attributes.st_mtim);

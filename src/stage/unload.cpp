@@ -347,7 +347,7 @@ class Unload {
     const bool ours = is_origin(*before, item);
     if (ours && in_place_ && !is_dirty(item)) return part;  // the PFS has it: another version of it would be taken for somebody else's
     EFS_TRY(may_lay_over(item, *before, ours, entry));
-    const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), buffer_.has(item.path + partial_suffix)), .fsync = true};
+    const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), pfs_.partial_tag(), buffer_.has(item.path + pfs_.partial_tag() + partial_suffix)), .fsync = true};
     (void)pfs_.unlink(job.directory, job.partial);  // of one that was killed; unloads of an instance run one after the other
     auto fd = pfs_.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (!fd) return fail(fd.error().code, "creating " + job.partial + ": " + describe(fd.error()));

@@ -70,6 +70,23 @@ rm "$both/g"
 check 'and the second one'\''s' timeout 30 "$EFS" stop twin1
 check 'as it was' grep -qx 'another yet' "$both/g"
 
+# --- partials of several nodes ---
+fresh slow0; first=$JOB first_mnt=$MNT both=$OUT
+sed -i '/results-dir/a\  max-rate: 1 MB/s' "$first"
+fresh slow1; sed -i "s|results-dir: .*|results-dir: $both|" "$JOB"
+check 'a node that is slow' "$EFS" start --node 0/2 "$first"
+check 'and another' "$EFS" start --node 1/2 "$JOB"
+head -c 3000000 /dev/urandom | tee "$first_mnt/large" >"$MNT/large"
+sum=$(md5sum <"$MNT/large")
+"$EFS" stop slow0 >/dev/null 2>&1 & stopping=$!
+check 'what one has half written' await 30 test -e "$both/large.node0.efs-partial"
+check 'the other leaves alone' timeout 30 "$EFS" stop slow1
+check 'one is done' test "$(md5sum <"$both/large")" = "$sum"
+wait "$stopping"; code=$?
+check 'the slow one, too' test $code = 0
+check 'it is there' test "$(md5sum <"$both/large")" = "$sum"
+check 'and no partial' test -z "$(ls "$both" | grep partial)"
+
 fresh again
 check 'a node' "$EFS" start --node 0/2 "$JOB"
 echo 'first' >"$MNT/own"

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "stage/partial.hpp"
 #include "support/temp.hpp"
 
 namespace efs::stage {
@@ -153,6 +154,52 @@ TEST_CASE("a file that stands for two nodes is neither's own to replace or to re
   }
   std::filesystem::create_symlink("there", scene.directory.path() + "/p");
   CHECK_FALSE(first->rename(at, "p", "link"));
+}
+
+/// How many descriptors of this process lead to a file.
+std::ptrdiff_t descriptors_of(const std::string& path) {
+  const auto leads_there = [&](const auto& entry) {
+    std::error_code gone;
+    return std::filesystem::read_symlink(entry.path(), gone) == path;
+  };
+  return std::ranges::count_if(std::filesystem::directory_iterator("/proc/self/fd"), leads_there);
+}
+
+TEST_CASE("a partial that somebody has exchanged while its turn was waited for gets no name", "[merge]") {
+  const MergeScene scene;
+  scene.write("out", "old");
+  scene.write("p", "ours");
+  const auto now = pfs_now(scene.directory.path());
+  REQUIRE(now);
+  const std::string old = std::filesystem::canonical(scene.directory.path()) / "out";
+  UniqueFd viewer(::openat(scene.fd.get(), "out", O_RDONLY | O_CLOEXEC));
+  REQUIRE(::flock(viewer.get(), LOCK_EX) == 0);
+  Result<Placed> renamed = Placed::shared;
+  {
+    const std::jthread renaming([&] { renamed = rename_merging(scene.fd.get(), "p", "out", *now + 1'000'000'000); });
+    while (descriptors_of(old) < 2) std::this_thread::yield();
+    scene.write("q", "half of ano");
+    REQUIRE(::renameat(scene.fd.get(), "q", scene.fd.get(), "p") == 0);
+    viewer.reset();
+  }
+  REQUIRE_FALSE(renamed);
+  CHECK(renamed.error().code == ESTALE);
+  CHECK(scene.read("out") == "old");
+  CHECK(scene.read("p") == "half of ano");
+}
+
+TEST_CASE("each node's partials have names of their own", "[merge]") {
+  config::JobConfig config;
+  config.nodes = 2;
+  const auto first = merging_pfs(config, {});
+  config.node = 1;
+  const auto second = merging_pfs(config, {});
+  for (const std::string& name : {std::string("r"), std::string(250, 'r')}) {
+    const std::string ours = partial_name(name, first->partial_tag()), theirs = partial_name(name, second->partial_tag()), alone = partial_name(name);
+    CHECK(ours != theirs);
+    CHECK(ours != alone);
+    CHECK((ours.size() <= 255 && ours.ends_with(partial_suffix) && theirs.ends_with(partial_suffix)));
+  }
 }
 
 TEST_CASE("nodes that bring out the same file at once and then change it lose nothing", "[merge]") {
