@@ -94,6 +94,7 @@ class Instance {
   void open_cache();
   stage::Options stage_options() const;
   void note_merge_start();
+  void note_file_system();
   Status open_merging();
   Status refuse_changed_contents();
   void report_recovery();
@@ -124,6 +125,7 @@ class Instance {
   bool stage_out(const StopRequest& request);
   static void set_deadline(StopRequest& request, double seconds);
   void set_usual_deadline(StopRequest& request) const;
+  void begin_deadline(StopRequest& request);
   static TurnLimits turn_limits(const StopRequest& request);
   void book_saved(const stage::Receipt& receipt);
   void book_salvaged();
@@ -218,7 +220,6 @@ class Instance {
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
-  bool may_be_written_ = false;  // of the thread that stops: no unmount of ours ended the connection, and with passthrough programs that it was ended for go on with what they have open
   const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;  // of an unmount under way, in words; null: nobody
   std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each
   std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);  // of the last stage-out; as JSON only for those who ask

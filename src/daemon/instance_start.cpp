@@ -26,6 +26,7 @@
 #include "stage/merge.hpp"
 #include "stage/placement.hpp"
 #include "stage/planner.hpp"
+#include "stage/results_dir.hpp"
 #include "stage/resume.hpp"
 #include "stage/stage_in.hpp"
 
@@ -117,6 +118,15 @@ void Instance::note_merge_start() {
   else if (const auto now = stage::pfs_now(config.results_dir)) config.merge_since = *now;
 }
 
+// The manifest keeps it, too: the PFS may be away when somebody goes on with the store.
+void Instance::note_file_system() {
+  config::JobConfig& config = options_.config;
+  if (config.results_dir.empty()) return;
+  const image::Manifest& before = store_.manifest;
+  if (store_.left && before.left != image::Left::kept && before.results_dir == config.results_dir && before.results_on.type != 0) config.results_on = before.results_on;
+  else if (const auto now = stage::file_system_of(config.results_dir, stage::posix_pfs())) config.results_on = *now;
+}
+
 // An earlier process of this node may have unloaded results: those are its own, and no other node's.
 Status Instance::open_merging() {
   const config::JobConfig& config = options_.config;
@@ -160,7 +170,6 @@ Status Instance::take_over() {
       MutexLock lock(mutex_);
       session_ended_ = true;
     }
-    may_be_written_ = true;
     enter(State::unsaved);
     return {};
   }
@@ -179,6 +188,7 @@ Status Instance::open_filesystem(bool takeover) {
   if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
   made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir && store_.manifest.mount_dir == options_.config.mount_dir);
   note_merge_start();
+  note_file_system();
   if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, {.made_mount_dir = made_mount_point_}));
   const bool same_boot = !store_.left || store_.manifest.boot_id == image::boot_id();
   if (store_.left && !takeover) EFS_TRY(refuse_changed_contents());

@@ -40,25 +40,27 @@ void Instance::set_usual_deadline(StopRequest& request) const {
   if (request.stage_out && options_.config.deadline != 0) set_deadline(request, options_.config.deadline);
 }
 
+// Where nobody has asked: for the stage-out alone, as somebody may have been in the mount for hours.
+void Instance::begin_deadline(StopRequest& request) {
+  std::unique_ptr<TimerThread> before;
+  MutexLock lock(mutex_);
+  if (stop_request_) return;  // which has its own
+  set_usual_deadline(request);
+  before = std::exchange(last_resort_, leave_at(request));
+}
+
 // Waits for a reason to stop and carries it out. True when the life is over.
 bool Instance::serve_until_stopped() {
   StopRequest request;
   bool was_unsaved = false;
-  std::unique_ptr<TimerThread> before;
   {
     MutexLock lock(mutex_);
     end_claimed_ = false;
     was_unsaved = state_ == State::unsaved;
     // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage out.
     while (!stop_request_ && (!session_ended_ || was_unsaved)) changed_.wait(mutex_);
-    if (stop_request_) {
-      request = *stop_request_;
-    } else {
-      set_usual_deadline(request);
-      before = std::exchange(last_resort_, leave_at(request));
-    }
+    if (stop_request_) request = *stop_request_;
   }
-  before.reset();
   try {
     return stop(request, was_unsaved);
   } catch (const std::exception& problem) {
@@ -97,6 +99,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
       return false;
     }
   }
+  if (request.ticket == 0) begin_deadline(request);
   request = begin_to_end(request);
   if (!request.stage_out) {
     {
@@ -137,10 +140,6 @@ Status Instance::unmount_for(const StopRequest& request) {
 }
 
 Status Instance::unmount() {
-  {
-    MutexLock lock(mutex_);
-    if (session_ended_) may_be_written_ = true;
-  }
   if (const Status unmounted = supervisor_.unmount(); !unmounted) return fail(unmounted.error().code, options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
   if (session_thread_.joinable()) {
     await_session_end();
@@ -175,7 +174,6 @@ void Instance::await_session_end() {
     }
     changed_.wait_until(mutex_, now + progress_interval);
   }
-  if (Clock::now() > begin + progress_interval) may_be_written_ = true;
   waits_for_ = nullptr;
 }
 
@@ -200,18 +198,18 @@ Status Instance::leave_image(image::Left left, bool in_a_hurry) {
 std::string Instance::note_contents() try {
   fs::Staging staging(*filesystem_);
   auto items = staging.walk();
-  // Who was cut off, here or by the death of an earlier instance, may write on. After an unmount the kernel takes a moment to let go.
+  // Who was cut off, by us, by root or by the death of an earlier instance, may write on. After an unmount the kernel takes a moment to let go.
   const auto begin = std::chrono::steady_clock::now(), patient_until = begin + std::chrono::seconds(1), tired_at = begin + std::chrono::seconds(3);
   const auto may_change = [&](const fs::WalkItem& item) {
     if (!S_ISREG(item.attributes.st_mode)) return false;
-    if (std::chrono::steady_clock::now() >= tired_at) return true;  // of hundreds of thousands the last ones are not known
-    while (staging.is_written(item.ino)) {
+    if (std::chrono::steady_clock::now() >= tired_at) return !staging.is_counted_quiet(item.ino);  // of hundreds of thousands the last ones are not known
+    while (!staging.is_counted_quiet(item.ino) && staging.is_written(item.ino)) {
       if (std::chrono::steady_clock::now() >= patient_until) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return false;
   };
-  if (items && (may_be_written_ || store_.left)) std::erase_if(*items, may_change);
+  if (items) std::erase_if(*items, may_change);
   const auto noted = items ? image::write_contents(store_.metadata.get(), *items) : std::unexpected(items.error());
   if (noted) return *noted;
   log::warn("event=contents_not_noted reason=\"{}\"", describe(noted.error()));
@@ -258,7 +256,10 @@ void Instance::book_saved(const stage::Receipt& receipt) {
   if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
   book_back(back, *items, &fs::Staging::mark_saved);
   if (removed.empty()) return;
-  if (const Status booked = fs::Staging(*filesystem_).forget_gone(removed); !booked) log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(booked.error()));
+  // Where results are in place there is no such input any more; else it is still there, and not to be staged in again.
+  const bool in_place = options_.config.in_place || options_.config.results_dir == options_.config.root_dir;
+  fs::Staging staging(*filesystem_);
+  if (const Status booked = in_place ? staging.forget_gone(removed) : staging.forget_copies(removed); !booked) log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(booked.error()));
 }
 
 // Where results are in place, the PFS file is also what the buffer's was staged in from. Where that has changed again
@@ -336,7 +337,7 @@ void Instance::tell_lost_content(stage::Receipt& receipt) {
 bool Instance::stage_out(const StopRequest& request) {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
-  stage::StagingBuffer buffer(staging, may_be_written_ || store_.left ? stage::Writers::refused : stage::Writers::none);
+  stage::StagingBuffer buffer(staging, stage::Writers::refused);
   {
     MutexLock lock(mutex_);
     progress_.cancel = request.until && *request.until <= std::chrono::steady_clock::now();

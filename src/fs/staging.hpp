@@ -168,6 +168,8 @@ class Staging {
   std::vector<WalkItem> gone();
   /// Lets these never have been staged in.
   Status forget_gone(const std::vector<std::string>& paths);
+  /// What was brought to results-dir under these names is not there any more. That they were staged in stays.
+  Status forget_copies(const std::vector<std::string>& paths);
 
   /// Bytes that the buffer can still take (the journal's reserve left out).
   Result<std::uint64_t> available_bytes();
@@ -192,6 +194,8 @@ class Staging {
   /// none could have left a mapping behind, or because the kernel grants a read lease on the container, which it
   /// does only while nobody has it open or mapped for writing.
   Result<Writers> writers(std::uint64_t ino);
+  /// Nobody can write to the file: proved by counting alone, at no cost. False where that does not tell.
+  bool is_counted_quiet(std::uint64_t ino) const;
   /// Somebody has its container open for writing: a proof. False where that cannot be known.
   bool is_written(std::uint64_t ino);
   Result<std::uint64_t> edits(std::uint64_t ino);
@@ -227,6 +231,7 @@ class Staging {
   Result<std::uint64_t> link_one(std::uint64_t ino, const std::string& path, Over over);
   Status book_names(std::uint64_t ino, std::span<const std::string> names);
   void let_go(std::uint64_t ino);
+  bool is_counted(const Inode& inode) const;
   bool leads_to(const std::string& path, std::uint64_t ino) const;
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
   Status book_gone(const std::string& path, const Origin& copy, const GoneInput* replaced);

@@ -73,6 +73,18 @@ Status Staging::forget_name(const std::string& path) {
   return filesystem_.names_.gone().contains(path) ? filesystem_.commit(0, Gone{.path = path}) : Status();
 }
 
+Status Staging::forget_copies(const std::vector<std::string>& paths) {
+  WriteLock lock(filesystem_.mutex_);
+  for (const auto& path : paths) {
+    const auto found = filesystem_.names_.gone().find(path);
+    if (found == filesystem_.names_.gone().end() || !found->second.saved) continue;
+    GoneInput input = found->second;
+    input.saved.reset();
+    EFS_TRY(filesystem_.commit(0, gone_record_of(path, input)));
+  }
+  return {};
+}
+
 Status Staging::forget_gone(const std::vector<std::string>& paths) {
   const std::unordered_set<std::string_view> wanted(paths.begin(), paths.end());
   WriteLock lock(filesystem_.mutex_);

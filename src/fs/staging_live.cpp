@@ -155,6 +155,17 @@ Status Staging::add_symlink(const std::string& path, const std::string& target, 
   return {};
 }
 
+// A descriptor that was opened for writing only cannot be mapped. A release comes after the last write, also of what was sent
+// off asynchronously. A mapping of passthrough outlives a mount, so the counts of a start on what another left say too little;
+// those of a takeover are whole where they are not marked (inherit_references()).
+bool Staging::is_counted(const Inode& inode) const { return !inode.opened_read_write && (!filesystem_.recovery_.found || filesystem_.options_.takeover); }
+
+bool Staging::is_counted_quiet(std::uint64_t ino) const {
+  ReadLock lock(filesystem_.mutex_);
+  const auto found = filesystem_.regular(ino);
+  return found && is_counted(**found) && (*found)->write_opens == 0;
+}
+
 Result<Writers> Staging::writers(std::uint64_t ino) {
   Writers writers;
   bool counted = false;
@@ -167,10 +178,7 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
     writers.edits = inode.edits;
     writers.open = inode.write_opens;
     writers.from_before = inode.may_be_open_from_before();
-    // A descriptor that was opened for writing only cannot be mapped. A release comes after the last write, also of
-    // what was sent off asynchronously. A mapping of passthrough outlives a mount, so the counts of a start on what another
-    // left say too little; those of a takeover are whole where they are not marked (inherit_references()).
-    counted = !inode.opened_read_write && (!filesystem_.recovery_.found || filesystem_.options_.takeover);
+    counted = is_counted(inode);
   }
   if (writers.open > 0) return writers;
   if (counted) {

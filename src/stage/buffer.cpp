@@ -10,6 +10,7 @@ Result<fs::HeldFile> StagingBuffer::hold(std::uint64_t ino) {
 }
 
 Status StagingBuffer::refuse_writers(std::uint64_t ino) {
+  if (staging_.is_counted_quiet(ino)) return {};
   const MutexLock lock(mutex_);
   if (quiet_.contains(ino)) return {};
   // After an unmount the kernel takes a moment to let go.

@@ -62,14 +62,14 @@ class Buffer {
   }
 };
 
-/// Programs that write past the mount, in files that they have open with passthrough since before its end. refused: what one
-/// of them writes to is not held (EBUSY); who is not there when it is looked for comes no more.
-enum class Writers : std::uint8_t { none, refused };
+/// Programs that write past the mount, in files that they have open with passthrough since before its end. refused: the mount has
+/// ended, and what one of them writes to is not held (EBUSY); who is not there when it is looked for comes no more.
+enum class Writers : std::uint8_t { possible, refused };
 
 /// The real buffer. Does not own the Staging, which must outlive it.
 class StagingBuffer final : public Buffer {
  public:
-  explicit StagingBuffer(fs::Staging& staging, Writers writers = Writers::none) : staging_(staging), writers_(writers) {}
+  explicit StagingBuffer(fs::Staging& staging, Writers writers = Writers::possible) : staging_(staging), writers_(writers) {}
   Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
   Result<fs::HeldFile> begin_open_file_at(unsigned place) override { return staging_.begin_open_file_at(place); }
   Result<fs::HeldFile> adopt_file(int fd) override { return staging_.adopt_file(fd); }

@@ -178,6 +178,10 @@ Status PacedPfs::fsync(int fd) {
 Status PacedPfs::syncfs(int fd) {
   return paced(CallKind::once, 0, [&] { return pfs_.syncfs(fd); });
 }
+Result<std::uint64_t> PacedPfs::file_system_type(int fd) {
+  return paced(CallKind::reading, 0, [&] { return pfs_.file_system_type(fd); });
+}
+
 Result<struct statvfs> PacedPfs::statvfs(int fd) {
   return paced(CallKind::reading, 0, [&] { return pfs_.statvfs(fd); });
 }

@@ -5,6 +5,7 @@
 #include <linux/openat2.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -227,6 +228,11 @@ class PosixPfs : public PfsIo {
     struct statvfs values {};
     if (::fstatvfs(fd, &values) != 0) return fail_errno();
     return values;
+  }
+  Result<std::uint64_t> file_system_type(int fd) override {
+    struct statfs values {};
+    if (::fstatfs(fd, &values) != 0) return fail_errno();
+    return static_cast<std::uint64_t>(values.f_type);
   }
 
  private:

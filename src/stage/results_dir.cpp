@@ -1,6 +1,8 @@
 #include "stage/results_dir.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -115,6 +117,35 @@ class ResultsDirCheck {
 };
 
 }  // namespace
+
+Result<config::FileSystemIdentity> file_system_of(const std::string& results_dir, PfsIo& pfs) {
+  // Opened for reading, which mounts what is mounted on demand.
+  const auto open = [&](const std::string& path) {
+    auto there = pfs.open(AT_FDCWD, path, directory_flags);
+    return !there && there.error().code == EACCES ? pfs.open(AT_FDCWD, path, passage_flags) : std::move(there);
+  };
+  std::string path = results_dir;
+  auto there = open(path);
+  while (!there && there.error().code == ENOENT && path.size() > 1) {
+    path = parent_of(path).empty() ? "/" : parent_of(path);
+    there = open(path);
+  }
+  if (!there) return std::unexpected(there.error());
+  const auto attributes = pfs.fstat(there->get());
+  const auto type = attributes ? pfs.file_system_type(there->get()) : std::unexpected(attributes.error());
+  if (!type) return std::unexpected(type.error());
+  return config::FileSystemIdentity{.device = attributes->st_dev, .type = *type == AUTOFS_SUPER_MAGIC ? 0 : *type};
+}
+
+Status check_file_system(const config::JobConfig& config, PfsIo& pfs) {
+  const auto& then = config.results_on;
+  if (then.type == 0) return {};
+  const auto now = file_system_of(config.results_dir, pfs);
+  if (!now) return std::unexpected(now.error());
+  const bool have_numbers = major(then.device) != 0 && major(now->device) != 0;  // that outlast a mount
+  if (now->type == then.type && (now->device == then.device || !have_numbers)) return {};
+  return fail(ESTALE, config.results_dir + " is on another file system than when the job began: is the PFS mounted? (To bring the results there all the same: efs stop --keep --no-stage-out, then efs salvage --to)");
+}
 
 std::vector<ResultsDirProblem> check_results_dir(const config::JobConfig& config, PfsIo& pfs, int root, const InputDirectories& inputs) {
   return ResultsDirCheck(config, pfs, root, inputs).run();

@@ -14,6 +14,7 @@
 #include "stage/outgoing.hpp"
 #include "stage/renaming.hpp"
 #include "stage/result_writer.hpp"
+#include "stage/results_dir.hpp"
 #include "stage/results_tree.hpp"
 #include "stage/selection.hpp"
 #include "stage/spread.hpp"
@@ -78,12 +79,11 @@ class StageOut {
 
  private:
   /// A clean result that results-dir does not have any more is nowhere but here: it has to be brought out again, and so has one
-  /// of which that cannot be told. (In place an input that somebody removed is gone from where it came from.)
+  /// of which that cannot be told.
   void look_for_copies(std::vector<fs::WalkItem>& items) {
-    const bool in_place = config_.in_place || config_.results_dir == config_.root_dir;
     std::vector<fs::WalkItem*> saved;
     for (auto& item : items) {
-      if (S_ISREG(item.attributes.st_mode) && item.saved && !item.dirty && !(in_place && item.origin)) saved.push_back(&item);
+      if (item.saved && !item.dirty) saved.push_back(&item);
     }
     if (saved.empty() || config_.results_dir.empty()) return;
     const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
@@ -180,6 +180,8 @@ class StageOut {
   bool open_tree() {
     if (config_.results_dir.empty()) {
       receipt_.reason = "the job file names no results-dir";
+    } else if (const Status same = check_file_system(config_, pfs_); !same) {
+      receipt_.reason = describe(same.error());
     } else if (auto opened = tree_.open(config_.results_dir); !opened) {
       writer_.note_full(opened.error());
       receipt_.reason = describe(opened.error());

@@ -218,6 +218,18 @@ check_not 'which is dropped' test -e "$PFS/aside"
 check 'what was renamed to a result is one' grep -qx 'content 2' "$PFS/out/2"
 check_not 'and goes' test -e "$PFS/d/2"
 
+fresh apart 'resources: [ [ path: input, flags: persistent ] ]'
+declare_deletions
+check 'start' "$EFS" start "$JOB"
+echo changed >"$MNT/input/a"
+check 'an input that was changed is brought out' "$EFS" unload -w "$MNT/input/a"
+rm "$MNT/input/a"
+check 'removed, its copy goes' "$EFS" stop --keep apart
+check 'the input itself does not' test ! -e "$OUT/input/a" -a -e "$PFS/input/a"
+check 'the next start' "$EFS" start "$JOB"
+check 'does not bring it back' test ! -e "$MNT/input/a" -a -e "$MNT/input/sub/b"
+check 'stop' "$EFS" stop apart
+
 fresh nowhere 'resources: [ [ path: input ] ]' 'outputs: [ [ path: "**", flags: temporary ] ]'
 sed -i '/results-dir/d' "$JOB"; declare_deletions
 check_exit 'deletions without results are refused' 2 "nothing goes back" "$EFS" check "$JOB"

@@ -125,6 +125,23 @@ if unshare -m true 2>/dev/null; then
   fi
   check 'nothing is left of it' ended writes
 
+  # However short the time is.
+  fresh brief
+  started "$JOB"
+  if kernel_has_it && [ "$(id -u)" = 0 ]; then
+    unshare -m --propagation private bash -c 'exec 9>"$0"; echo first >&9; until [ -e "$1" ]; do sleep 0.1; done; echo second >&9' "$MNT/open" "$S/brief/go" & viewer=$!
+    await 20 own_namespace "$viewer" "$MNT"; await 20 test -s "$MNT/open"
+    check_not 'nor where there is hardly time for anything' timeout 120 "$EFS" stop --deadline 0.5 brief
+    check 'what is kept is good' "$EFS" check-image brief
+    touch "$S/brief/go"; wait "$viewer"
+    check 'salvage' "$EFS" salvage brief
+    check 'brings all of it, too' test "$(cat "$OUT/open")" = "$(printf 'first\nsecond')"
+    "$EFS" clean brief >/dev/null
+  else
+    check 'stop' "$EFS" stop brief
+    skip 'a program that is cut off at once' 'no passthrough on this kernel, or not root'
+  fi
+
   fresh late
   started "$JOB"; echo result >"$MNT/r"
   view
@@ -154,6 +171,34 @@ if unshare -m true 2>/dev/null; then
   check 'the result is back' grep -q result "$OUT/r"
 else
   skip 'mounts in other namespaces' 'needs root'
+fi
+
+# --- results that are not there any more, or not any longer where they were to go ---
+fresh moved
+started "$JOB"
+echo data >"$MNT/f"; ln -s f "$MNT/link"; mkdir "$MNT/empty" "$MNT/d"; ln -s x "$MNT/d/link"
+check 'all is brought out' "$EFS" stop --keep moved
+before=$(cd "$OUT" && find . ! -name 'efs-receipt*' -printf '%p %y %m %s %l\n' | sort)
+mv "$OUT" "$OUT.away"; mkdir "$OUT"
+started "$JOB"
+check 'and once more where somebody has taken it away' "$EFS" stop moved
+check 'files, links and directories' test "$(cd "$OUT" && find . ! -name 'efs-receipt*' -printf '%p %y %m %s %l\n' | sort)" = "$before"
+
+fresh unmounted
+if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=16m,mode=777 efs-test "$PFS"; then
+  mkdir "$PFS/input" "$S/unmounted/elsewhere"; echo alpha >"$PFS/input/a"
+  sed -i "s|results-dir: .*|results-dir: $PFS/results|" "$JOB"
+  started "$JOB"
+  echo result >"$MNT/r"
+  mount --bind "$PFS" "$S/unmounted/elsewhere"; umount "$PFS"   # as when the PFS's client has gone
+  check_exit 'nothing goes to the directory that the PFS was mounted on' 1 'is the PFS mounted' "$EFS" stop unmounted
+  check 'which is as it was' test "$(ls "$PFS")" = input
+  mount --bind "$S/unmounted/elsewhere" "$PFS"
+  check 'when it is mounted again' "$EFS" stop unmounted
+  check 'it goes there' grep -q result "$S/unmounted/elsewhere/results/r"
+  umount "$PFS" "$S/unmounted/elsewhere"
+else
+  skip 'a PFS that is not mounted when the stop comes' 'needs root'
 fi
 
 # --- a connection that root ends ---
@@ -188,6 +233,18 @@ if [ "$(id -u)" = 0 ]; then
     end_writers
     check 'when they have ended' await 60 ended aborted
     check 'what they wrote since is back, too' all_is_back
+
+    fresh in-time
+    sed -i '/results-dir/a\  deadline: 2' "$JOB"
+    started "$JOB"
+    writers
+    umount -f "$MNT" 2>/dev/null
+    check 'with a deadline it waits as well' await 20 says in-time 'its connection was ended'
+    sleep 3  # longer than that
+    check 'and longer than that' says in-time 'its connection was ended'
+    end_writers
+    check 'which is for the stage-out' await 60 ended in-time
+    check 'of everything' all_is_back
 
     for how in plain successor; do
       fresh "detached-$how"

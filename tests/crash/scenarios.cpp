@@ -177,6 +177,9 @@ Step take_back(const std::string& path) {
 Step forget_gone(const std::string& path) {
   return {"forget " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).forget_gone({path})); }};
 }
+Step forget_copy(const std::string& path) {
+  return {"forget the copy of " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).forget_copies({path})); }};
+}
 Step settle() {
   return {"settle", [](Life& life) { life.note(life.filesystem.settle()); }};
 }
@@ -355,7 +358,7 @@ Scenario every_operation() {
       create("d/h"), write("d/h", "third"), link("d/h", "h2"), unlink("d/h"), rename("h2", "d/f"), fsyncdir(), create("fifo", S_IFIFO | 0600), symlink("s", "d/f"), chmod("d/f", 0600),
       truncate("d/f", 3), surely(fsync("d/f")), create("x"), kernel_write("x", "exchanged"), rename("x", "in/a", RENAME_EXCHANGE), set_xattr("d/f", "again"), remove_xattr("d/f"), nameless_then_linked("t"), surely(unlink_while_open("t")),
       write("in/b", "changed", 100), surely(fsync("in/b")), saved("in/b", true), saved("d/f", false), surely(settle()), write("d/f", "again"), note_copy("d/f"), mkdir("d/e"), rename("d/e", "e"), mkdir("full"), rename("e", "full"), rmdir("full"),
-      create("y"), write("y", "gone soon"), surely(fsync("y")), unlink("y"), create("z"), tend(), unlink("z"), unlink("in/late"), tend(), tend(), tend(), tend(), tend(), tend(), rename("d/f", "final"), take_back("in/c"), unlink("in/b2"), rename("in/l", "moved"), unlink("moved"), forget_gone("in/late"), fsyncdir()};
+      create("y"), write("y", "gone soon"), surely(fsync("y")), unlink("y"), create("z"), tend(), unlink("z"), unlink("in/late"), tend(), tend(), tend(), tend(), tend(), tend(), rename("d/f", "final"), take_back("in/c"), unlink("in/b2"), unlink("in/b"), forget_copy("in/b"), rename("in/l", "moved"), unlink("moved"), forget_gone("in/late"), fsyncdir()};
 }
 
 Scenario every_staging() {

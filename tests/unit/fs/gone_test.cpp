@@ -187,6 +187,25 @@ TEST_CASE("a renamed file that was brought out in place is still gone under its 
   CHECK(buffer.staging->find("b")->origin.has_value());
 }
 
+TEST_CASE("of a removed input whose copy is gone, too, stays that it was staged in", "[fs][gone]") {
+  LiveBuffer buffer;
+  stage_one(buffer, "a");
+  stage_one(buffer, "b");
+  REQUIRE(buffer.staging->mark_saved("a", {.device = 9, .inode = 9}, false));
+  for (const char* name : {"a", "b"}) REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, name));
+  const auto before = buffer.staging->gone();
+  REQUIRE(before.size() == 2);
+  CHECK(before.front().saved.has_value());
+  REQUIRE(buffer.staging->forget_copies({"a", "b", "never was"}));
+  for (int round = 0; round < 2; ++round, buffer.open()) {  // also for a successor
+    const auto items = buffer.staging->gone();
+    REQUIRE(items.size() == 2);
+    CHECK(items.front().path == "a");
+    CHECK_FALSE(items.front().saved.has_value());
+    CHECK(items.front().origin == before.front().origin);
+  }
+}
+
 TEST_CASE("extended attributes of a staged directory stay through its second round of times", "[fs][xattr]") {
   LiveBuffer buffer;
   const std::string acl = "a list";  // nobody looks into it here

@@ -188,7 +188,7 @@ TEST_CASE("a partial that somebody has exchanged while its turn was waited for g
   CHECK(scene.read("p") == "half of ano");
 }
 
-TEST_CASE("each node's partials have names of their own", "[merge]") {
+TEST_CASE("partials of several nodes have names of their own", "[merge]") {
   config::JobConfig config;
   config.nodes = 2;
   const auto first = merging_pfs(config, {});
