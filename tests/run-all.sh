@@ -90,13 +90,14 @@ unit() {
 address() {
   renice -n 10 "$BASHPID" >/dev/null
   # A process that a sanitizer has made large is slow to fork: what forks a thousand times has one of its own. Such children,
-  # the crash enumeration and the injected faults have one thread; the thread sanitizer has nothing to find there.
+  # the crash enumeration, the injected faults and the replay of damaged journals have one thread; the thread sanitizer has
+  # nothing to find there.
   run "address and undefined sanitizers" sanitized asan '~[killed]'
   run "address and undefined sanitizers, processes killed" sanitized asan '[killed]'
 }
 threads() {
   renice -n 10 "$BASHPID" >/dev/null
-  run "thread sanitizer" sanitized tsan '~[crash]~[fault]~[killed]'
+  run "thread sanitizer" sanitized tsan '~[crash]~[fault]~[killed]~[replay]'
   run "fuzzing" tests/fuzz/fuzz_test.sh
 }
 

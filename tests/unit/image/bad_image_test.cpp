@@ -183,7 +183,7 @@ Met damage_each(const Store& store, const std::string& whole, std::mt19937_64& r
 
 }  // namespace
 
-TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image]") {
+TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image][replay]") {
   const auto seed = test::seed();
   INFO("EFS_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
@@ -220,7 +220,7 @@ TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image
 }
 
 // It has no history: where it ends early, what is there of it is part of what it was made of.
-TEST_CASE("a damaged snapshot is refused, or recovered up to the damage", "[image]") {
+TEST_CASE("a damaged snapshot is refused, or recovered up to the damage", "[image][replay]") {
   const auto seed = test::seed();
   INFO("EFS_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
@@ -323,7 +323,7 @@ void go_on_with_damaged(const Store& store, const std::set<std::string>& states,
 
 }  // namespace
 
-TEST_CASE("a damaged journal that is gone on with is refused, or no file that it names is lost", "[image]") {
+TEST_CASE("a damaged journal that is gone on with is refused, or no file that it names is lost", "[image][replay]") {
   for (const bool after_power_loss : {false, true}) {
     const Store store;
     const auto states = write_history(store);
@@ -331,7 +331,7 @@ TEST_CASE("a damaged journal that is gone on with is refused, or no file that it
   }
 }
 
-TEST_CASE("a damaged snapshot that is gone on with is refused, or no file that it names is lost", "[image]") {
+TEST_CASE("a damaged snapshot that is gone on with is refused, or no file that it names is lost", "[image][replay]") {
   for (const bool after_power_loss : {false, true}) {
     const Store store;
     (void)write_history(store, 12'000);
@@ -341,7 +341,7 @@ TEST_CASE("a damaged snapshot that is gone on with is refused, or no file that i
 }
 
 // Every record that is left verifies, and what the others had would look like containers that nobody knows.
-TEST_CASE("a snapshot that is cut at any of its records is refused, and nothing is removed", "[image]") {
+TEST_CASE("a snapshot that is cut at any of its records is refused, and nothing is removed", "[image][replay]") {
   const Store store;
   (void)write_history(store, 12'000);
   const std::string whole = read_all(store.journal());

@@ -113,7 +113,7 @@ void change_header(const std::string& path, const std::function<void(efs::store:
 
 }  // namespace
 
-TEST_CASE("a journal or a snapshot of another version is refused with its number, and is left as it is") {
+TEST_CASE("a journal or a snapshot of another version is refused with its number, and is left as it is", "[replay]") {
   for (const bool snapshot : {false, true}) {
     const efs::test::TempDirectory directory("/dev/shm");
     const auto fd = directory.open();
@@ -184,7 +184,7 @@ TEST_CASE("replace switches to the new journal whole, and keeps the old one when
   CHECK(::fstatat(fd.get(), "j.new", &st, 0) != 0);
 }
 
-TEST_CASE("a journal that ends before what it began with is refused, whatever became of the machine, and one that was never finished") {
+TEST_CASE("a journal that ends before what it began with is refused, whatever became of the machine, and one that was never finished", "[replay]") {
   const efs::test::TempDirectory directory("/dev/shm");
   const auto fd = directory.open();
   const auto medium = efs::store::directory_medium(fd.get());
@@ -254,7 +254,7 @@ void put_zeros(std::string& in, std::size_t from, std::size_t to) { std::fill(in
 
 }  // namespace
 
-TEST_CASE("damage at the end of a chunk, or of chunks as a whole, is told by the records of a later one") {
+TEST_CASE("damage at the end of a chunk, or of chunks as a whole, is told by the records of a later one", "[replay]") {
   const efs::test::TempDirectory directory("/dev/shm");
   const auto fd = directory.open();
   const auto medium = efs::store::directory_medium(fd.get());
@@ -290,7 +290,7 @@ TEST_CASE("damage at the end of a chunk, or of chunks as a whole, is told by the
   }
 }
 
-TEST_CASE("a journal that ends among its records is refused, unless power may have failed") {
+TEST_CASE("a journal that ends among its records is refused, unless power may have failed", "[replay]") {
   const efs::test::TempDirectory directory("/dev/shm");
   const auto fd = directory.open();
   const auto medium = efs::store::directory_medium(fd.get());
@@ -355,7 +355,7 @@ class MortalMedium final : public efs::store::Medium {
 
 }  // namespace
 
-TEST_CASE("the last record: one that a death of ours cut off is cleared, one that was whole and is damaged is refused, unless power may have failed") {
+TEST_CASE("the last record: one that a death of ours cut off is cleared, one that was whole and is damaged is refused, unless power may have failed", "[replay]") {
   const efs::test::TempDirectory directory("/dev/shm");
   const auto fd = directory.open();
   const auto medium = efs::store::directory_medium(fd.get());
@@ -413,7 +413,7 @@ TEST_CASE("the last record: one that a death of ours cut off is cleared, one tha
   }
 }
 
-TEST_CASE("damage of what had survived power loss, by the word of the records behind it, is refused whatever became of the machine") {
+TEST_CASE("damage of what had survived power loss, by the word of the records behind it, is refused whatever became of the machine", "[replay]") {
   const efs::test::TempDirectory directory("/dev/shm");
   const auto fd = directory.open();
   const auto medium = efs::store::directory_medium(fd.get());
