@@ -12,6 +12,7 @@
 #include "image/check.hpp"
 #include "image/salvage.hpp"
 #include "stage/pfs_io.hpp"
+#include "stage/results_dir.hpp"
 
 namespace efs::cli {
 namespace {
@@ -106,7 +107,9 @@ int salvage(World& world, const SalvageArguments& arguments) {
   int code = stage::exit_code(receipt);
   const std::string file = to + "/efs-salvage-" + image->manifest.name + ".json";
   std::string trouble;
-  if (const Status written = stage::write_receipt(receipt, file, stage::posix_pfs()); !written) {
+  Status written = elsewhere ? Status() : stage::check_mounted(image->config, stage::posix_pfs());
+  if (written) written = stage::write_receipt(receipt, file, stage::posix_pfs());
+  if (!written) {
     trouble = "The receipt could not be written: " + file + ": " + describe(written.error());
     if (code == 0) code = exit_failure;
   }

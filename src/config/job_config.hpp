@@ -95,12 +95,6 @@ struct Circumstances {
   std::string user, home, node;
 };
 
-/// What a directory lies on, by what lasts.
-struct FileSystemIdentity {
-  std::uint64_t device = 0;  // st_dev; of what is no block device's it may be another after each mount
-  std::uint64_t type = 0;    // f_type of statfs(2); 0: not known
-};
-
 struct JobConfig {
   std::string source;       // the job file, for messages
   std::string name;         // instance name: `name`, or the job file's stem
@@ -120,7 +114,7 @@ struct JobConfig {
   unsigned node = 0, nodes = 1;            // this node's number and how many the job has: of the start, not of the file
   bool of_batch_job = false;               // its number was given: others, or other runs of the job, may write to results_dir
   Nanoseconds merge_since = 0;             // of a batch job: when it began, by the PFS's clock; 0: not known
-  FileSystemIdentity results_on;           // of results-dir, when the instance began
+  std::string results_mount;               // where what results-dir lies on was mounted when the instance began; "": not known
   unsigned workers = 0;                    // threads that stage, at most; 0: as many as the PFS keeps waiting
   std::uint64_t transfer_size = 2u << 20;  // bytes per PFS request
   OnConflict on_conflict = OnConflict::fail;

@@ -94,7 +94,7 @@ class Instance {
   void open_cache();
   stage::Options stage_options() const;
   void note_merge_start();
-  void note_file_system();
+  void note_mount_point(bool takeover);
   Status open_merging();
   Status refuse_changed_contents();
   void report_recovery();
@@ -116,7 +116,7 @@ class Instance {
   bool stop(StopRequest& request, bool was_unsaved);
   bool give_stop_up(const StopRequest& request, const char* reason);
   Status unmount();
-  Status unmount_for(const StopRequest& request);
+  Status unmount_for(StopRequest& request);
   void await_session_end();
   Status merge_from_now_on();
   /// The PFS as the job file wants it treated, by all transfers of the instance together.
@@ -126,6 +126,8 @@ class Instance {
   static void set_deadline(StopRequest& request, double seconds);
   void set_usual_deadline(StopRequest& request) const;
   void begin_deadline(StopRequest& request);
+  void drop_last_resort();
+  bool is_asked_within(std::chrono::steady_clock::duration time);
   static TurnLimits turn_limits(const StopRequest& request);
   void book_saved(const stage::Receipt& receipt);
   void book_salvaged();

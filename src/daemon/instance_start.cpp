@@ -119,12 +119,13 @@ void Instance::note_merge_start() {
 }
 
 // The manifest keeps it, too: the PFS may be away when somebody goes on with the store.
-void Instance::note_file_system() {
+void Instance::note_mount_point(bool takeover) {
   config::JobConfig& config = options_.config;
   if (config.results_dir.empty()) return;
   const image::Manifest& before = store_.manifest;
-  if (store_.left && before.left != image::Left::kept && before.results_dir == config.results_dir && before.results_on.type != 0) config.results_on = before.results_on;
-  else if (const auto now = stage::file_system_of(config.results_dir, stage::posix_pfs())) config.results_on = *now;
+  if (takeover) config.results_mount = before.results_mount;  // programs wait, and a PFS may hang
+  else if (store_.left && before.left != image::Left::kept && before.results_dir == config.results_dir && !before.results_mount.empty()) config.results_mount = before.results_mount;
+  else config.results_mount = stage::mount_point_of(config.results_dir, stage::posix_pfs()).value_or("");
 }
 
 // An earlier process of this node may have unloaded results: those are its own, and no other node's.
@@ -188,7 +189,7 @@ Status Instance::open_filesystem(bool takeover) {
   if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
   made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir && store_.manifest.mount_dir == options_.config.mount_dir);
   note_merge_start();
-  note_file_system();
+  note_mount_point(takeover);
   if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, {.made_mount_dir = made_mount_point_}));
   const bool same_boot = !store_.left || store_.manifest.boot_id == image::boot_id();
   if (store_.left && !takeover) EFS_TRY(refuse_changed_contents());

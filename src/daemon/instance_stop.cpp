@@ -18,6 +18,7 @@
 #include "stage/merge.hpp"
 #include "stage/partial.hpp"
 #include "stage/paths.hpp"
+#include "stage/results_dir.hpp"
 #include "stage/stage_out.hpp"
 
 namespace efs::daemon {
@@ -40,7 +41,7 @@ void Instance::set_usual_deadline(StopRequest& request) const {
   if (request.stage_out && options_.config.deadline != 0) set_deadline(request, options_.config.deadline);
 }
 
-// Where nobody has asked: for the stage-out alone, as somebody may have been in the mount for hours.
+// Where nobody has asked.
 void Instance::begin_deadline(StopRequest& request) {
   std::unique_ptr<TimerThread> before;
   MutexLock lock(mutex_);
@@ -89,6 +90,7 @@ bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
 
 // True when the life is over.
 bool Instance::stop(StopRequest& request, bool was_unsaved) {
+  if (request.ticket == 0) begin_deadline(request);
   if (!was_unsaved) {
     enter(State::unmounting);
     tasks_->close(request.stage_out && !request.until);  // what unloads have not brought out, the stage-out does, in time
@@ -99,7 +101,6 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
       return false;
     }
   }
-  if (request.ticket == 0) begin_deadline(request);
   request = begin_to_end(request);
   if (!request.stage_out) {
     {
@@ -124,19 +125,40 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
   return false;
 }
 
-// Nobody waits for an answer where root has ended the connection: who is in the mount may take his time.
-Status Instance::unmount_for(const StopRequest& request) {
-  while (true) {
-    const Status unmounted = unmount();
+// Nobody waits for an answer where root has ended the connection: who is in the mount may take his time, and what the job file
+// allows a stop begins when he has left.
+Status Instance::unmount_for(StopRequest& request) {
+  Status unmounted = unmount();
+  if (unmounted || request.ticket != 0) return unmounted;
+  request.until.reset();
+  request.gone_by.reset();
+  drop_last_resort();
+  {
     MutexLock lock(mutex_);
-    const bool is_told = std::exchange(waits_for_, nullptr) != nullptr;
-    if (unmounted || request.ticket != 0 || stop_request_) return unmounted;
     waits_for_ = "its connection was ended, and programs are in it still: waiting until they have left";
-    if (!is_told) log::warn("event=mount_dead mount={} note=\"its connection was ended, and programs are in it still: it is unmounted when they have left\"", options_.config.mount_dir);
-    const auto again = std::chrono::steady_clock::now() + retry_interval;
-    while (!stop_request_ && std::chrono::steady_clock::now() < again) changed_.wait_until(mutex_, again);
-    if (stop_request_) return waits_for_ = nullptr, unmounted;
+    log::warn("event=mount_dead mount={} note=\"its connection was ended, and programs are in it still: it is unmounted when they have left\"", options_.config.mount_dir);
   }
+  while (!unmounted && !is_asked_within(retry_interval)) unmounted = unmount();
+  {
+    MutexLock lock(mutex_);
+    waits_for_ = nullptr;
+  }
+  if (unmounted) begin_deadline(request);
+  return unmounted;
+}
+
+// For a stop.
+bool Instance::is_asked_within(std::chrono::steady_clock::duration time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  MutexLock lock(mutex_);
+  while (!stop_request_ && std::chrono::steady_clock::now() < end) changed_.wait_until(mutex_, end);
+  return stop_request_.has_value();
+}
+
+void Instance::drop_last_resort() {
+  std::unique_ptr<TimerThread> before;
+  MutexLock lock(mutex_);
+  if (!stop_request_) before = std::move(last_resort_);
 }
 
 Status Instance::unmount() {
@@ -395,7 +417,8 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
   } else {
     const std::string path = options_.config.results_dir + "/efs-receipt-" + options_.config.name + ".json";
     stage::PacedPfs plain = paced_pfs(progress_.cancel);  // each node's receipt is its own: nothing to merge
-    const Status there = stage::write_receipt(receipt, path, plain);
+    Status there = stage::check_mounted(options_.config, plain);
+    if (there) there = stage::write_receipt(receipt, path, plain);
     written = there.has_value();
     if (written) {
       outcome["receipt_file"] = path;

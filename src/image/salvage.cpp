@@ -139,7 +139,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   config::JobConfig config = image.config;
   if (!options.to.empty()) {
     config.results_dir = options.to;
-    config.results_on = {};
+    config.results_mount.clear();
     config.in_place = false;
     for (auto& rule : config.outputs) rule.as.clear();  // elsewhere everything is called as it was
   }

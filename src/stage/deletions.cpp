@@ -140,7 +140,7 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   bool ours = is_origin(*now, item);
   if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now->st_mode)) {
     const auto target = pfs_.readlink(directory->get(), name);
-    ours = target && *target == item.target;
+    ours = target && *target == item.target && !(item.saved && item.saved->ctime == 0);
   }
   std::string reason;
   if (!ours) {

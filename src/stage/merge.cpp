@@ -87,7 +87,9 @@ bool is_file(int at, const std::string& name, const struct stat& seen) {
 // Only who holds the lock of an old file takes its name from it, so that of several nodes that saw it one does. A node holds
 // it for two calls; who may read the file (a viewer, a stranger) can hold it for ever, and is not waited for.
 UniqueFd locked(int at, const std::string& name) {
-  UniqueFd old(::openat(at, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  // For writing if it may be: NFS has no exclusive lock of what is open for reading.
+  UniqueFd old(::openat(at, name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!old) old.reset(::openat(at, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   const auto end = std::chrono::steady_clock::now() + longest_wait_for_lock;
   while (old && ::flock(old.get(), LOCK_EX | LOCK_NB) != 0 && (errno == EINTR || errno == EWOULDBLOCK) && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -105,7 +107,7 @@ Status replace(int at, const std::string& from, const std::string& to, const str
 
 }  // namespace
 
-Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since) {
+Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own) {
   struct stat ours {};
   if (::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
   for (int look = 0; look < most_looks; ++look) {
@@ -116,7 +118,8 @@ Result<Placed> rename_merging(int at, const std::string& from, const std::string
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       continue;
     }
-    const bool is_free = !exists || to_ns(there.st_ctim) < since;
+    const bool is_own = exists && own != nullptr && there.st_ino == own->st_ino && there.st_dev == own->st_dev && to_ns(there.st_ctim) == to_ns(own->st_ctim);
+    const bool is_free = !exists || is_own || to_ns(there.st_ctim) < since;
     const auto same = is_free ? Result<bool>(true) : same_content(at, from, ours, to, there);
     if (!same || !*same) {
       if (!is_file(at, to, there)) continue;
@@ -131,7 +134,7 @@ Result<Placed> rename_merging(int at, const std::string& from, const std::string
 }
 
 std::unique_ptr<PfsIo> merging_pfs(const config::JobConfig& config, std::span<const fs::Origin> own) {
-  return merging_pfs(config.merge_since, own, config.nodes > 1 ? ".node" + std::to_string(config.node) : ".late");
+  return merging_pfs(config.merge_since, own, config.nodes > 1 ? ".node" + std::to_string(config.node) : "");
 }
 
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {

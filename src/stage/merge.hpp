@@ -19,7 +19,7 @@ namespace efs::stage {
 /// touched it, and so it does with `own`: what this node's earlier processes have put there, as it was then. It removes
 /// only what was seen. `tag`: of its partials, so that no other node takes them for what its own dead predecessor left.
 std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own = {}, std::string tag = {});
-/// For the results of this job as its configuration has it: of one of several nodes, or of a run that comes late.
+/// For the results of this job as its configuration has it. One of several nodes has a tag.
 std::unique_ptr<PfsIo> merging_pfs(const config::JobConfig& config, std::span<const fs::Origin> own);
 
 /// What is there, of which this node's results-dir has a copy. Where another node may have it as well, no version of it is
@@ -32,7 +32,8 @@ std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items);
 enum class Placed : std::uint8_t { ours, shared };
 
 /// Its rename. ESTALE where another file has the name `from` in the end; EAGAIN where other nodes keep it from an end.
-Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since);
+/// `own`: a file that it replaces as well, as it was seen; null: none.
+Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own = nullptr);
 
 /// Its removal of an input: EEXIST where another file than `seen` has the name by now. Where the PFS keeps no locks, a moment
 /// between the look and the removal remains.

@@ -178,8 +178,8 @@ Status PacedPfs::fsync(int fd) {
 Status PacedPfs::syncfs(int fd) {
   return paced(CallKind::once, 0, [&] { return pfs_.syncfs(fd); });
 }
-Result<std::uint64_t> PacedPfs::file_system_type(int fd) {
-  return paced(CallKind::reading, 0, [&] { return pfs_.file_system_type(fd); });
+Result<bool> PacedPfs::is_mount_root(int fd) {
+  return paced(CallKind::reading, 0, [&] { return pfs_.is_mount_root(fd); });
 }
 
 Result<struct statvfs> PacedPfs::statvfs(int fd) {

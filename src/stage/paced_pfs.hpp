@@ -106,7 +106,7 @@ class PacedPfs final : public PfsIo {
   Status syncfs(int fd) override;
   bool syncfs_reports_errors() override { return pfs_.syncfs_reports_errors(); }
   Result<struct statvfs> statvfs(int fd) override;
-  Result<std::uint64_t> file_system_type(int fd) override;
+  Result<bool> is_mount_root(int fd) override;
 
  private:
   template <typename Call>

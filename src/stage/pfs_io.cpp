@@ -5,7 +5,6 @@
 #include <linux/openat2.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
-#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -229,10 +228,11 @@ class PosixPfs : public PfsIo {
     if (::fstatvfs(fd, &values) != 0) return fail_errno();
     return values;
   }
-  Result<std::uint64_t> file_system_type(int fd) override {
-    struct statfs values {};
-    if (::fstatfs(fd, &values) != 0) return fail_errno();
-    return static_cast<std::uint64_t>(values.f_type);
+  Result<bool> is_mount_root(int fd) override {
+    struct statx values {};
+    if (::statx(fd, "", AT_EMPTY_PATH, STATX_TYPE, &values) != 0) return fail_errno();
+    if ((values.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) == 0) return fail(EOPNOTSUPP);
+    return (values.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
   }
 
  private:
@@ -249,7 +249,8 @@ class MergingPfs final : public PosixPfs {
     const bool known = ::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) == 0;
     // What this node brought out before is as old to it as what was there at the start.
     const bool own = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && is_own(there);
-    const auto placed = rename_merging(at, from, to, own ? to_ns(there.st_ctim) + 1 : since_);
+    const struct stat seen = there;
+    const auto placed = rename_merging(at, from, to, since_, own ? &seen : nullptr);
     if (!placed) return std::unexpected(placed.error());
     const bool is_there = known && ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == ours.st_ino && there.st_dev == ours.st_dev;
     if (is_there) note_placed(there, *placed);
@@ -267,12 +268,12 @@ class MergingPfs final : public PosixPfs {
     const auto found = own_.find({st.st_dev, st.st_ino});
     return found != own_.end() && found->second == to_ns(st.st_ctim);
   }
-  /// One more name of a file that is shared does not make it ours.
+  /// One more name of a file that is shared does not make it ours. (A file with one name that is ours is another one, with its number.)
   void note_placed(const struct stat& st, Placed placed) {
     MutexLock lock(mutex_);
     const auto [known, is_new] = own_.try_emplace({st.st_dev, st.st_ino}, never);
     if (placed == Placed::shared) known->second = never;
-    else if (is_new || known->second != never) known->second = to_ns(st.st_ctim);
+    else if (is_new || known->second != never || st.st_nlink == 1) known->second = to_ns(st.st_ctim);
   }
 
   const Nanoseconds since_;

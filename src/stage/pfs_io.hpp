@@ -91,8 +91,8 @@ class PfsIo {
   /// Whether syncfs reports failed write-back (Linux 5.8 and later). Where not, only fsync can be believed.
   virtual bool syncfs_reports_errors() = 0;
   virtual Result<struct statvfs> statvfs(int fd) = 0;
-  /// f_type of fstatfs(2).
-  virtual Result<std::uint64_t> file_system_type(int fd) = 0;
+  /// Is the directory the root of a mount? statx(2), STATX_ATTR_MOUNT_ROOT: EOPNOTSUPP before Linux 5.8.
+  virtual Result<bool> is_mount_root(int fd) = 0;
 };
 
 /// The real one. Stateless; lives for ever.

@@ -1,11 +1,10 @@
 #include "stage/results_dir.hpp"
 
 #include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "stage/paths.hpp"
 
@@ -118,33 +117,41 @@ class ResultsDirCheck {
 
 }  // namespace
 
-Result<config::FileSystemIdentity> file_system_of(const std::string& results_dir, PfsIo& pfs) {
-  // Opened for reading, which mounts what is mounted on demand.
-  const auto open = [&](const std::string& path) {
-    auto there = pfs.open(AT_FDCWD, path, directory_flags);
-    return !there && there.error().code == EACCES ? pfs.open(AT_FDCWD, path, passage_flags) : std::move(there);
-  };
-  std::string path = results_dir;
-  auto there = open(path);
-  while (!there && there.error().code == ENOENT && path.size() > 1) {
-    path = parent_of(path).empty() ? "/" : parent_of(path);
-    there = open(path);
-  }
-  if (!there) return std::unexpected(there.error());
-  const auto attributes = pfs.fstat(there->get());
-  const auto type = attributes ? pfs.file_system_type(there->get()) : std::unexpected(attributes.error());
-  if (!type) return std::unexpected(type.error());
-  return config::FileSystemIdentity{.device = attributes->st_dev, .type = *type == AUTOFS_SUPER_MAGIC ? 0 : *type};
+namespace {
+
+// For reading, which mounts what is mounted on demand.
+Result<UniqueFd> open_directory(const std::string& path, PfsIo& pfs) {
+  auto there = pfs.open(AT_FDCWD, path, directory_flags);
+  return !there && there.error().code == EACCES ? pfs.open(AT_FDCWD, path, passage_flags) : std::move(there);
 }
 
-Status check_file_system(const config::JobConfig& config, PfsIo& pfs) {
-  const auto& then = config.results_on;
-  if (then.type == 0) return {};
-  const auto now = file_system_of(config.results_dir, pfs);
-  if (!now) return std::unexpected(now.error());
-  const bool have_numbers = major(then.device) != 0 && major(now->device) != 0;  // that outlast a mount
-  if (now->type == then.type && (now->device == then.device || !have_numbers)) return {};
-  return fail(ESTALE, config.results_dir + " is on another file system than when the job began: is the PFS mounted? (To bring the results there all the same: efs stop --keep --no-stage-out, then efs salvage --to)");
+}  // namespace
+
+Result<std::string> mount_point_of(const std::string& results_dir, PfsIo& pfs) {
+  const auto above = [](const std::string& path) { return parent_of(path).empty() ? std::string("/") : parent_of(path); };
+  std::string path = results_dir;
+  auto there = open_directory(path, pfs);
+  while (!there && there.error().code == ENOENT && path.size() > 1) there = open_directory(path = above(path), pfs);
+  if (!there) return std::unexpected(there.error());
+  std::error_code problem;
+  path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(there->get()), problem);  // without symbolic links
+  if (problem) return fail(problem.value());
+  while (true) {
+    const auto root = pfs.is_mount_root(there->get());
+    if (!root) return std::unexpected(root.error());
+    if (*root || path.size() <= 1) return path;
+    there = open_directory(path = above(path), pfs);
+    if (!there) return std::unexpected(there.error());
+  }
+}
+
+Status check_mounted(const config::JobConfig& config, PfsIo& pfs) {
+  if (config.results_mount.empty()) return {};
+  const auto there = open_directory(config.results_mount, pfs);
+  const auto mounted = there ? pfs.is_mount_root(there->get()) : std::unexpected(there.error());
+  if (mounted && *mounted) return {};
+  if (!mounted && mounted.error().code != ENOENT) return fail(mounted.error().code, config.results_mount + ": " + describe(mounted.error()));
+  return fail(ESTALE, "nothing is mounted on " + config.results_mount + " any more, as it was when the job began (to bring the results there all the same: efs stop --keep --no-stage-out, then efs salvage --to)");
 }
 
 std::vector<ResultsDirProblem> check_results_dir(const config::JobConfig& config, PfsIo& pfs, int root, const InputDirectories& inputs) {

@@ -35,11 +35,11 @@ struct ResultsDirProblem {
 /// above the patterns is looked at.
 std::vector<ResultsDirProblem> check_results_dir(const config::JobConfig& config, PfsIo& pfs, int root, const InputDirectories& inputs);
 
-/// What results-dir lies on, or would lie on once it is made. Type 0 where that is about to be mounted (autofs).
-Result<config::FileSystemIdentity> file_system_of(const std::string& results_dir, PfsIo& pfs);
+/// Where the file system is mounted that `results_dir` lies on, or would lie on once it is made.
+Result<std::string> mount_point_of(const std::string& results_dir, PfsIo& pfs);
 
-/// ESTALE where results-dir is, or would be made, on another file system than when the instance began: the PFS is not mounted, and
-/// what is brought there is nowhere that anybody looks. Ok where that is not known.
-Status check_file_system(const config::JobConfig& config, PfsIo& pfs);
+/// ESTALE where nothing is mounted any more where results-dir's file system was when the instance began: what is brought to the
+/// directory below is nowhere that anybody looks. Ok where that is not known.
+Status check_mounted(const config::JobConfig& config, PfsIo& pfs);
 
 }  // namespace efs::stage

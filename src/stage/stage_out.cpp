@@ -180,8 +180,8 @@ class StageOut {
   bool open_tree() {
     if (config_.results_dir.empty()) {
       receipt_.reason = "the job file names no results-dir";
-    } else if (const Status same = check_file_system(config_, pfs_); !same) {
-      receipt_.reason = describe(same.error());
+    } else if (const Status mounted = check_mounted(config_, pfs_); !mounted) {
+      receipt_.reason = describe(mounted.error());
     } else if (auto opened = tree_.open(config_.results_dir); !opened) {
       writer_.note_full(opened.error());
       receipt_.reason = describe(opened.error());

@@ -184,15 +184,15 @@ started "$JOB"
 check 'and once more where somebody has taken it away' "$EFS" stop moved
 check 'files, links and directories' test "$(cd "$OUT" && find . ! -name 'efs-receipt*' -printf '%p %y %m %s %l\n' | sort)" = "$before"
 
-fresh unmounted
+fresh unmounted; mkdir "$PFS/results"
 if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=16m,mode=777 efs-test "$PFS"; then
   mkdir "$PFS/input" "$S/unmounted/elsewhere"; echo alpha >"$PFS/input/a"
   sed -i "s|results-dir: .*|results-dir: $PFS/results|" "$JOB"
   started "$JOB"
   echo result >"$MNT/r"
   mount --bind "$PFS" "$S/unmounted/elsewhere"; umount "$PFS"   # as when the PFS's client has gone
-  check_exit 'nothing goes to the directory that the PFS was mounted on' 1 'is the PFS mounted' "$EFS" stop unmounted
-  check 'which is as it was' test "$(ls "$PFS")" = input
+  check_exit 'nothing goes to the directory that the PFS was mounted on' 1 "nothing is mounted on $PFS any more" "$EFS" stop unmounted
+  check 'which is as it was' test "$(cd "$PFS" && find . | sort | tr '\n' ' ')" = ". ./input ./input/a ./input/sub ./input/sub/b ./results "
   mount --bind "$S/unmounted/elsewhere" "$PFS"
   check 'when it is mounted again' "$EFS" stop unmounted
   check 'it goes there' grep -q result "$S/unmounted/elsewhere/results/r"

@@ -87,7 +87,7 @@ class FaultPfs final : public PfsIo {
   Status fsync(int fd) override { return run("fsync", "", [&] { return real_.fsync(fd); }); }
   Status syncfs(int fd) override { return run("syncfs", "", [&] { return real_.syncfs(fd); }); }
   bool syncfs_reports_errors() override { return trust_syncfs; }
-  Result<std::uint64_t> file_system_type(int fd) override { return run("statfs", "", [&] { return real_.file_system_type(fd); }); }
+  Result<bool> is_mount_root(int fd) override { return run("statx", "", [&] { return real_.is_mount_root(fd); }); }
   Result<struct statvfs> statvfs(int fd) override { return run("statvfs", "", [&] { return real_.statvfs(fd); }); }
 
   std::function<void()> on_drop_cache;  // cannot fail

@@ -165,6 +165,23 @@ std::ptrdiff_t descriptors_of(const std::string& path) {
   return std::ranges::count_if(std::filesystem::directory_iterator("/proc/self/fd"), leads_there);
 }
 
+TEST_CASE("what is a node's own is that file alone, not another one of the same time", "[merge]") {
+  const MergeScene scene;
+  const auto now = pfs_now(scene.directory.path());
+  REQUIRE(now);
+  scene.write("out", "own");
+  struct stat own {};
+  REQUIRE(::fstatat(scene.fd.get(), "out", &own, 0) == 0);
+  scene.write("p", "next");
+  for (const bool other : {true, false}) {
+    struct stat seen = own;
+    if (other) ++seen.st_ino;
+    const auto renamed = rename_merging(scene.fd.get(), "p", "out", *now, &seen);
+    CHECK(renamed.has_value() != other);
+    CHECK(scene.read("out") == (other ? "own" : "next"));
+  }
+}
+
 TEST_CASE("a partial that somebody has exchanged while its turn was waited for gets no name", "[merge]") {
   const MergeScene scene;
   scene.write("out", "old");
@@ -176,8 +193,12 @@ TEST_CASE("a partial that somebody has exchanged while its turn was waited for g
   REQUIRE(::flock(viewer.get(), LOCK_EX) == 0);
   Result<Placed> renamed = Placed::shared;
   {
-    const std::jthread renaming([&] { renamed = rename_merging(scene.fd.get(), "p", "out", *now + 1'000'000'000); });
-    while (descriptors_of(old) < 2) std::this_thread::yield();
+    std::atomic<bool> ended{false};
+    const std::jthread renaming([&] {
+      renamed = rename_merging(scene.fd.get(), "p", "out", *now + 1'000'000'000);
+      ended = true;
+    });
+    while (descriptors_of(old) < 2 && !ended) std::this_thread::yield();
     scene.write("q", "half of ano");
     REQUIRE(::renameat(scene.fd.get(), "q", scene.fd.get(), "p") == 0);
     viewer.reset();

@@ -87,3 +87,30 @@ TEST_CASE("results-dir: the directories that an output rule names have to take r
   CHECK(has_problem(plan, scene.config.results_dir + "/plain/file", "takes no result of the output plain/file/*.out: it is not a directory"));
   CHECK(has_problem(plan, scene.config.results_dir + "/link", "takes no result of the output link/*.out"));
 }
+
+TEST_CASE("results-dir whose file system is not mounted any more is told", "[stage][results-dir]") {
+  Scene scene;
+  scene.config.results_dir = scene.top + "/new/deep/out";
+  stdfs::create_directory_symlink(scene.top, scene.top + "/alias");
+  const auto mount = mount_point_of(scene.config.results_dir, posix_pfs());
+  REQUIRE(mount);
+  CHECK((*mount == "/" || scene.top.starts_with(*mount + "/")));
+  CHECK(mount_point_of(scene.top + "/alias/new", posix_pfs()).value_or("") == *mount);
+  CHECK(mount_point_of("/proc/self", posix_pfs()).value_or("") == "/proc");
+  CHECK(check_mounted(scene.config, posix_pfs()));  // not known
+  const auto check = [&](const std::string& point, PfsIo& pfs) {
+    scene.config.results_mount = point;
+    return check_mounted(scene.config, pfs);
+  };
+  CHECK(check(*mount, posix_pfs()));
+  for (const std::string& point : {scene.top, scene.top + "/gone"}) {
+    const Status unmounted = check(point, posix_pfs());
+    REQUIRE_FALSE(unmounted);
+    CHECK(unmounted.error().code == ESTALE);
+    CHECK(unmounted.error().what.contains("nothing is mounted on " + point));
+  }
+  CHECK(!stdfs::exists(scene.top + "/new"));
+  // What cannot be looked at is not taken for unmounted, nor for mounted.
+  FaultPfs pfs([](auto, const std::string& call, const std::string&) { return call == "statx" ? EIO : 0; });
+  CHECK(check(*mount, pfs).error().code == EIO);
+}
