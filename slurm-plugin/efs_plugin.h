@@ -86,6 +86,8 @@ int efs_read_file(const char *directory, const char *name, char *text, size_t si
 void efs_remove_job(const struct efs_site *site, const struct efs_job *job);
 int efs_find_job(const struct efs_site *site, struct efs_job *job); /* whatever restart is there: 1 if there is one */
 int efs_is_there(const struct efs_site *site, const struct efs_job *job); /* 1: its instance has a directory */
+void efs_note_boot(const struct efs_job *job);
+int efs_node_was_restarted(const struct efs_job *job); /* 1: since then; 0: not, or not known */
 int efs_read_place(const struct efs_job *job, unsigned *node, unsigned *nodes); /* which of the job's nodes this one is, 0 the first; -1: not known */
 
 /* keep.c: what a job keeps on the node for a later one of the same user. */

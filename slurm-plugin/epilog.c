@@ -357,6 +357,10 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   how.merges = started && is_superseded(site, job);
   if (strncmp(result, "unasked ", 8) == 0) {
     efs_remove_job(site, job);
+  } else if (started && !efs_is_there(site, job) && efs_node_was_restarted(job)) {
+    /* What it left on a disk is a store that no instance leads to any more. Told once. */
+    if (strncmp(result, "running ", 8) == 0) not_saved(site, job, "the node was restarted: what was in memory is lost, what is on its disks efs ls --instances shows, for efs salvage");
+    else efs_remove_job(site, job);
   } else if (started && !efs_is_there(site, job)) {
     efs_publish(site, job, "done", "the job has stopped it itself");
     efs_remove_job(site, job);

@@ -6,6 +6,7 @@
  *                        node      "0 2": which of the job's nodes this one is, and of how many
  *                        checked   all nodes are good
  *                        began     when its prolog did, and how many minutes of the time limit are given back
+ *                        boot      which start of the machine that was in (/proc/sys/kernel/random/boot_id)
  *   STATE/.lock          who looks at what is kept holds it (keep.c)
  * What is written is durable when efs_write_file() returns: after a loss of power a run is what it was. */
 #include <dirent.h>
@@ -142,6 +143,16 @@ int efs_is_there(const struct efs_site *site, const struct efs_job *job) {
   char path[2 * EFS_PATH];
   struct stat st;
   return efs_format(path, sizeof path, "%s/%s", site->run, job->name) == 0 && lstat(path, &st) == 0;
+}
+
+void efs_note_boot(const struct efs_job *job) {
+  char boot[64];
+  if (efs_read_file("/proc/sys/kernel/random", "boot_id", boot, sizeof boot) == 0) efs_write_file(job->directory, "boot", boot, 0644, 0);
+}
+
+int efs_node_was_restarted(const struct efs_job *job) {
+  char boot[64], then[64];
+  return efs_read_file("/proc/sys/kernel/random", "boot_id", boot, sizeof boot) == 0 && efs_read_file(job->directory, "boot", then, sizeof then) == 0 && strcmp(boot, then) != 0;
 }
 
 int efs_read_place(const struct efs_job *job, unsigned *node, unsigned *nodes) {

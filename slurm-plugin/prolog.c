@@ -343,6 +343,7 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
     return 0;
   }
   note_began(&job, (long long)time(NULL), 0);
+  efs_note_boot(&job);
   begin_world(&world, site, &job);
   if (fault != NULL) {
     fail_job(site, &job, fault);

@@ -71,10 +71,16 @@ Status as_owner(uid_t owner, const std::function<Status()>& work) {
   return fail(code, said.substr(blank + 1));
 }
 
+// A store that is not there holds nothing; one that has lost something else than that may hold everything.
+bool has_journal(const std::string& path) {
+  const auto store = image::find_removable(path);
+  return store && ::faccessat(store->metadata.get(), "journal", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 // Why what is at `path` must not go, or "".
 std::string worth_keeping(const std::string& path) {
   auto image = image::open_image(path);
-  if (!image) return image.error().code == ENOENT ? "" : describe(image.error());
+  if (!image) return image.error().code == ENOENT && !has_journal(path) ? "" : describe(image.error());
   if (image->manifest.left == image::Left::salvaged || image->manifest.left == image::Left::kept) return {};  // all that should be is elsewhere, too
   if (const auto missing = image::what_is_missing(*image); !missing.empty()) return missing + ", and what else it held nobody can tell";
   // The disk may come back, and then only the journal, which would go now, knows whose they are.
@@ -82,6 +88,9 @@ std::string worth_keeping(const std::string& path) {
   if (!image->missing.empty() && lost > 0) return std::to_string(lost) + " files are in a backend that is not there: " + image->missing.front();
   const auto holdings = image::holdings_of(*image);
   if (!holdings) return describe(holdings.error());
+  const auto further = holdings->unsaved_files == 0 ? image::left_to_do(*image) : 0;
+  if (!further) return describe(further.error());
+  if (*further > 0) return std::to_string(*further) + " directories to be made, inputs to be removed or results that results-dir does not have any more are left to be seen to";
   if (holdings->unsaved_files == 0) return {};
   return std::to_string(holdings->unsaved_files) + " files and links (" + format_bytes(holdings->unsaved_bytes) + ") are nowhere else";
 }

@@ -2,10 +2,12 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
+#include "stage/deletions.hpp"
 #include "stage/inventory.hpp"
 #include "stage/merge.hpp"
 #include "stage/paced_pfs.hpp"
@@ -18,7 +20,8 @@ namespace {
 /// The buffer of an image, without the contents that somebody has changed. `all`: as if nothing of it were anywhere else.
 class ImageBuffer final : public stage::Buffer {
  public:
-  ImageBuffer(stage::Buffer& inner, const std::map<std::uint64_t, std::string>& changed, bool all) : inner_(inner), changed_(changed), all_(all) {}
+  /// `elsewhere`: what results-dir has says nothing of the place that it goes to.
+  ImageBuffer(stage::Buffer& inner, const std::map<std::uint64_t, std::string>& changed, bool all, bool elsewhere) : inner_(inner), changed_(changed), all_(all), elsewhere_(elsewhere) {}
   Result<fs::HeldFile> begin_open_file() override { return fail(EROFS); }
   Result<fs::HeldFile> hold(std::uint64_t ino) override {
     const auto changed = changed_.find(ino);
@@ -43,6 +46,8 @@ class ImageBuffer final : public stage::Buffer {
         item.keep = fs::Keep::by_rule;
         item.origin.reset();
       }
+    else if (items && elsewhere_)
+      for (auto& item : *items) item.dirty = item.dirty || item.saved;
     return items;
   }
   std::vector<fs::WalkItem> gone() override { return all_ ? std::vector<fs::WalkItem>() : inner_.gone(); }
@@ -53,6 +58,7 @@ class ImageBuffer final : public stage::Buffer {
   stage::Buffer& inner_;
   const std::map<std::uint64_t, std::string>& changed_;
   const bool all_;
+  const bool elsewhere_;
 };
 
 // What the job removed goes only where nothing that it made instead can have been lost, and from no place that it did not know.
@@ -128,6 +134,22 @@ Result<Holdings> holdings_of(Image& image) {
   return holdings;
 }
 
+Result<std::uint64_t> left_to_do(Image& image) {
+  const config::JobConfig& config = image.config;
+  fs::Staging staging(*image.filesystem);
+  const auto items = staging.walk();
+  if (!items) return std::unexpected(items.error());
+  const bool in_place = config.in_place || config.results_dir == config.root_dir;
+  const auto removed = stage::removed_inputs(config, staging.gone());
+  auto count = static_cast<std::uint64_t>(std::ranges::count_if(removed, [&](const auto& item) { return in_place || item.saved; }));
+  count += static_cast<std::uint64_t>(std::ranges::count_if(stage::select_outgoing(config, *items).directories, &stage::DirectoryToMake::reported));
+  for (const auto& item : *items) {
+    struct stat st {};
+    if (item.saved && !item.dirty && ::lstat((config.results_dir + "/" + config::result_path(config, item.path)).c_str(), &st) != 0) ++count;
+  }
+  return count;
+}
+
 Status list_names(Image& image, const std::function<void(const nlohmann::json&)>& tell) {
   const auto items = fs::Staging(*image.filesystem).walk();
   if (!items) return std::unexpected(items.error());
@@ -150,7 +172,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   if (!may_remove(image, options)) config.deletions = config::Deletions::ignore;
   fs::Staging staging(*image.filesystem);
   stage::StagingBuffer buffer(staging, stage::Writers::refused);
-  ImageBuffer contents(buffer, image.changed, options.all);
+  ImageBuffer contents(buffer, image.changed, options.all, !options.to.empty());
   const auto items = staging.walk();
   if (!items) return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));
   const auto merging = (config.nodes > 1 || config.merge_since != 0) && options.to.empty() ? stage::merging_pfs(config, stage::saved_copies(*items)) : nullptr;

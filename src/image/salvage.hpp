@@ -24,6 +24,10 @@ struct Holdings {
 };
 Result<Holdings> holdings_of(Image& image);
 
+/// What a stop would do besides, in numbers: directories that it would make or change, inputs that it would remove, and results that
+/// were brought to results-dir and are not there, as far as can be seen. Asks the PFS.
+Result<std::uint64_t> left_to_do(Image& image);
+
 /// Each name that is in it, as `efs ls` tells of it (stage::inventory_entry()).
 Status list_names(Image& image, const std::function<void(const nlohmann::json&)>& tell);
 

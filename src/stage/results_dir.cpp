@@ -139,7 +139,8 @@ Result<std::string> mount_point_of(const std::string& results_dir, PfsIo& pfs) {
   while (true) {
     const auto root = pfs.is_mount_root(there->get());
     if (!root) return std::unexpected(root.error());
-    if (*root || path.size() <= 1) return path;
+    if (*root) return path;
+    if (path.size() <= 1) return fail(ENOENT, "no mount is to be seen from here");
     there = open_directory(path = above(path), pfs);
     if (!there) return std::unexpected(there.error());
   }

@@ -35,7 +35,7 @@ struct ResultsDirProblem {
 /// above the patterns is looked at.
 std::vector<ResultsDirProblem> check_results_dir(const config::JobConfig& config, PfsIo& pfs, int root, const InputDirectories& inputs);
 
-/// Where the file system is mounted that `results_dir` lies on, or would lie on once it is made.
+/// Where the file system is mounted that `results_dir` lies on, or would lie on once it is made. ENOENT where that is out of sight (chroot).
 Result<std::string> mount_point_of(const std::string& results_dir, PfsIo& pfs);
 
 /// ESTALE where nothing is mounted any more where results-dir's file system was when the instance began: what is brought to the

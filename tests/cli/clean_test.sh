@@ -31,6 +31,39 @@ started "$JOB"
 kill_both saidso
 check 'with --json it says so' json "$("$EFS" stop --json --no-stage-out saidso)" "d['ok'] and d['staged_out'] is False"
 
+# --- what a stop would still see to is not given up unasked ---
+fresh directory
+started "$JOB"; mkdir "$MNT/empty"
+kill_both directory
+check_exit 'a directory that the job made is a result' 1 'left to be seen to' "$EFS" clean directory
+check 'salvage' "$EFS" salvage directory
+check 'brings it' test -d "$OUT/empty"
+check 'and then it goes' "$EFS" clean directory
+
+fresh unloaded
+started "$JOB"; echo result >"$MNT/r"
+check 'unload' "$EFS" unload -w "$MNT/r"
+kill_both unloaded
+mv "$OUT/r" "$S/unloaded/r"
+check_exit 'a result that results-dir does not have any more' 1 'left to be seen to' "$EFS" clean unloaded
+mkdir "$S/unloaded/apart"; echo older >"$S/unloaded/apart/r"
+check 'goes elsewhere' "$EFS" salvage --to "$S/unloaded/apart" unloaded
+check 'whatever is there' grep -q result "$S/unloaded/apart/r"
+mv "$S/unloaded/r" "$OUT/r"
+check 'when it is there again it goes' "$EFS" clean unloaded
+
+on_disk partly
+started "$JOB"; echo result >"$MNT/r"
+kill_both partly
+store=$(ls -d "$S"/partly/disk/efs-*)
+mv "$store/meta/job.yaml" "$S/partly/"
+check_exit 'a store that has lost a part of what it says of itself' 1 'not removed' "$EFS" clean partly
+check 'is all there' test -e "$store/meta/journal"
+mv "$S/partly/job.yaml" "$store/meta/"
+check 'salvage' "$EFS" salvage partly
+check 'brings the result' grep -q result "$OUT/r"
+check 'clean' "$EFS" clean partly
+
 # --- why not all is back, for programs: before the receipt ---
 fresh short
 started "$JOB"

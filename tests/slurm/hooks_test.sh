@@ -614,6 +614,24 @@ check 'one that is alive has nothing to save' epilog
 check 'it is stopped' no_instance
 check 'nothing is left' no_job
 
+# --- a node that was restarted, and lost what is in memory ---
+work restarted
+prolog
+as_user sh -c "echo precious >$S/mnt/7/result"
+kill_both slurm-7.0-n1
+umount -l "$S/mnt/7"; umount "$EFS_RUNTIME_DIR/slurm-7.0-n1/store"; rm -r "$EFS_RUNTIME_DIR/slurm-7.0-n1"
+cp "$S/state/7.0/boot" "$S/boot"
+echo 00000000-0000-0000-0000-000000000000 >"$S/state/7.0/boot"
+check 'an epilog that finds nothing of its job' epilog
+check 'does not call that done' result_is 'unsaved .*the node was restarted'
+check 'tells of it once' epilog
+check 'and leaves nothing' no_job
+prolog
+"$EFS" stop slurm-7.0-n1 >/dev/null
+check 'which start of the node it was is written down' cmp "$S/boot" "$S/state/7.0/boot"
+check 'what the job itself has stopped is done' epilog
+check 'and nothing is left of it' no_job
+
 # --- a comment that slurmctld does not take any more ---
 work comment
 printf '#!/bin/sh\necho "$*" >>%s/sacctmgr.log\n' "$S" >"$S/slurm/sacctmgr"; chmod 755 "$S/slurm/sacctmgr"
