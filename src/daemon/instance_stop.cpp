@@ -26,6 +26,8 @@ namespace efs::daemon {
 using control::Json;
 
 constexpr auto retry_interval = std::chrono::seconds(1);
+constexpr int tries_to_unmount = 6;
+constexpr auto pause_between_tries = std::chrono::milliseconds(100);
 
 void Instance::set_deadline(StopRequest& request, double seconds) {
   using Clock = std::chrono::steady_clock;
@@ -162,7 +164,13 @@ void Instance::drop_last_resort() {
 }
 
 Status Instance::unmount() {
-  if (const Status unmounted = supervisor_.unmount(); !unmounted) return fail(unmounted.error().code, options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
+  Status unmounted = supervisor_.unmount();
+  // Who only looks (df, a monitor) has it for a moment; a signal, which nobody answers, would be lost by that.
+  for (int tries = 1; !unmounted && unmounted.error().code == EBUSY && tries < tries_to_unmount; ++tries) {
+    std::this_thread::sleep_for(pause_between_tries);
+    unmounted = supervisor_.unmount();
+  }
+  if (!unmounted) return fail(unmounted.error().code, options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
   if (session_thread_.joinable()) {
     await_session_end();
     session_thread_.join();
