@@ -25,7 +25,7 @@ using queue::View;
 
 enum Verb : std::uint32_t { take_turn, report_progress, release_turn };
 
-struct Ask {
+struct TurnAsk {
   std::uint32_t verb = take_turn;
   std::uint32_t turn = 0;  // the worker's number of it
   std::uint64_t bytes = 0;
@@ -55,7 +55,7 @@ class Keeping {
 
   /// Reads what the worker asks for; closes where he is gone.
   void hear(const QueueOptions& options, uid_t uid, const std::string& refused) {
-    Ask ask;
+    TurnAsk ask;
     const ssize_t n = ::recv(socket_.get(), &ask, sizeof ask, 0);
     if (n < 0 && errno == EINTR) return;
     if (n != static_cast<ssize_t>(sizeof ask)) {
@@ -181,7 +181,7 @@ TurnClient::TurnClient(KeeperLines keeper, std::string why_not, std::chrono::dur
 
 // A keeper that hangs does not read: nobody waits for it.
 bool TurnClient::send(const Line& to, std::uint32_t verb, std::uint64_t bytes, double seconds_left) {
-  const Ask ask{.verb = verb, .turn = to.asked, .bytes = bytes, .seconds_left = seconds_left};
+  const TurnAsk ask{.verb = verb, .turn = to.asked, .bytes = bytes, .seconds_left = seconds_left};
   return to.keeper && ::send(to.keeper.get(), &ask, sizeof ask, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof ask);
 }
 

@@ -115,10 +115,6 @@ class ResultsDirCheck {
   std::vector<ResultsDirProblem> problems_;
 };
 
-}  // namespace
-
-namespace {
-
 // For reading, which mounts what is mounted on demand.
 Result<UniqueFd> open_directory(const std::string& path, PfsIo& pfs) {
   auto there = pfs.open(AT_FDCWD, path, directory_flags);
