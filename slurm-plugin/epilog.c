@@ -296,13 +296,16 @@ static void say_why(const struct efs_outcome *outcome, char *error, size_t size)
     efs_format(error, size, "efs stop gave %d: %.1500s", outcome->code, outcome->text);
 }
 
-/* Nobody knows whether the job ran: what says so is lost, with the power or on a full disk. A start that was cut short is
- * alive, and has nothing to save; what is dead, or does not say, may have. */
-static int may_hold_results(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+/* Nobody knows whether the job ran: what says so is lost, with the power or on a full disk. */
+enum unknown { HOLDS_NOTHING, IS_ALIVE, MAY_HOLD_RESULTS };
+
+/* A start that was cut short has nothing to save; what is dead, or does not say, may have. */
+static enum unknown look_at_unknown(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
   char state[64];
-  if (!efs_is_there(site, job)) return 0;
+  if (!efs_is_there(site, job)) return HOLDS_NOTHING;
   efs_state_of(site, job, environment, state, sizeof state);
-  return strcmp(state, "dead") == 0 || strncmp(state, "in a state", strlen("in a state")) == 0;
+  if (strcmp(state, "planning") == 0 || strcmp(state, "staging-in") == 0 || strcmp(state, "failed") == 0) return HOLDS_NOTHING;
+  return strcmp(state, "dead") == 0 || strncmp(state, "in a state", strlen("in a state")) == 0 ? MAY_HOLD_RESULTS : IS_ALIVE;
 }
 
 static void leave_unknown(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
@@ -346,6 +349,7 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[160], name[EFS_KEPT_NAME + 1];
   const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
   struct stopping how = {.stages_out = 1, .seconds = site->stage_out};
+  enum unknown unknown = HOLDS_NOTHING;
   int started, attaches;
   if (efs_read_file(job->directory, "result", result, sizeof result) != 0) result[0] = '\0';
   if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0) flags[0] = '\0';
@@ -354,7 +358,8 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   how.keeps = efs_flag(flags, "keep=", name, sizeof name);
   attaches = efs_flag(flags, "attach=", name, sizeof name);
   started = strncmp(result, "running ", 8) == 0 || strncmp(result, "unsaved ", 8) == 0;
-  how.merges = started && is_superseded(site, job);
+  if (result[0] == '\0') unknown = look_at_unknown(site, job, environment);
+  how.merges = (started || unknown == IS_ALIVE) && is_superseded(site, job);
   if (strncmp(result, "unasked ", 8) == 0) {
     efs_remove_job(site, job);
   } else if (started && !efs_is_there(site, job) && efs_node_was_restarted(job)) {
@@ -364,13 +369,15 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   } else if (started && !efs_is_there(site, job)) {
     efs_publish(site, job, "done", "the job has stopped it itself");
     efs_remove_job(site, job);
-  } else if (result[0] == '\0' && may_hold_results(site, job, environment)) {
+  } else if (unknown == MAY_HOLD_RESULTS) {
     leave_unknown(site, job, environment);
   } else if (!started && (how.keeps || attaches) && !efs_is_own_life(site, job, environment)) {
     efs_remove_job(site, job); /* what may be there is another job's, or was there before */
   } else {
     if (site->view[0] != '\0') kill_holders(job);
-    if (started) end_started(site, job, &how, environment);
+    /* If its job ran, there are results; if not, nothing is moved, and nothing is to be kept that was not before. */
+    if (unknown == IS_ALIVE) how.keeps = attaches;
+    if (started || unknown == IS_ALIVE) end_started(site, job, &how, environment);
     else end_unstarted(site, job, attaches, environment);
   }
 }

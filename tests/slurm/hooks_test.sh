@@ -610,9 +610,16 @@ check 'whole' test "$(cat "$W/results/result")" = precious
 forget
 prolog
 : >"$S/state/7.0/result"
-check 'one that is alive has nothing to save' epilog
-check 'it is stopped' no_instance
+check 'one that is alive is stopped' epilog
+check 'it is gone' no_instance
 check 'nothing is left' no_job
+rm "$W/results/result"; prolog
+as_user sh -c "echo precious >$S/mnt/7/result"
+rm "$S/state/7.0/result"
+check 'one that is alive, and whose job has run' epilog
+check 'loses nothing' test "$(cat "$W/results/result")" = precious
+check 'and goes' no_instance
+check 'as a whole' no_job
 
 # --- a node that was restarted, and lost what is in memory ---
 work restarted
