@@ -104,15 +104,25 @@ Status refuse_loss(const std::string& path, const std::string& name) {
   return fail(ENOTEMPTY, name + " is not removed: " + why + ". Bring it out: efs salvage " + name + "; or go on: efs start; or give it up: efs clean --force " + name);
 }
 
+bool is_in(const std::string& path, const std::string& directory) { return path.starts_with(directory + "/"); }
+
+// The store is on a disk that is not mounted now: this instance is what leads to it.
+bool is_out_of_reach(const image::Manifest& manifest, const std::string& directory) {
+  struct stat st {};
+  return manifest.kind == "fsdax" && !is_in(manifest.store, directory) && ::lstat(manifest.store.c_str(), &st) != 0;
+}
+
 Status refuse_loss(const control::Instance& instance) {
   struct stat st {};
   const bool had_store = ::stat((instance.directory + "/" + image::manifest_name).c_str(), &st) == 0;
+  const auto manifest = manifest_of(instance);
   // A stop had brought everything out, and who was to remove the store died: the store itself does not know of that.
-  if (const auto manifest = manifest_of(instance); manifest && manifest->left == image::Left::over) return {};
+  if (manifest && manifest->left == image::Left::over) return {};
+  if (manifest && is_out_of_reach(*manifest, instance.directory))
+    return fail(ENOTEMPTY, instance.name + " is not removed: its store " + manifest->store + " is not there. If its disk is not mounted, mount it; if it is gone for good: efs clean --force " + instance.name);
   return had_store ? refuse_loss(instance.directory, instance.name) : Status{};
 }
 
-bool is_in(const std::string& path, const std::string& directory) { return path.starts_with(directory + "/"); }
 
 Status remove_directory(const UniqueFd& root, const std::string& path) {
   EFS_TRY(image::remove_content(root.get(), path));

@@ -58,12 +58,6 @@ std::string text_of(const image::Image& image, const image::Holdings& holdings) 
          format_bytes(holdings.unsaved_bytes) + "\n";
 }
 
-void mark_salvaged(const image::Image& image) {
-  image::Manifest manifest = image.manifest;
-  manifest.left = image::Left::salvaged;
-  (void)image::write_manifest(image.directories.metadata.get(), manifest);
-}
-
 bool is_same_directory(const std::string& a, const std::string& b) {
   struct stat one {}, other {};
   return !b.empty() && ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
@@ -114,7 +108,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
     trouble = "The receipt could not be written: " + file + ": " + describe(written.error());
     if (code == 0) code = exit_failure;
   }
-  if (code == 0) mark_salvaged(*image);
+  if (code == 0) (void)image::write_left(image->directories.metadata.get(), image::Left::salvaged);
   if (world.json) {
     answer["ok"] = code == 0;
     answer["exit"] = code;

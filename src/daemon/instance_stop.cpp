@@ -167,10 +167,7 @@ std::string Instance::note_contents() try {
 // From here on the store goes. Who dies meanwhile leaves a successor that goes on with that, and with nothing else.
 void Instance::note_over() {
   const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  auto manifest = image::read_manifest(directory.get());
-  if (manifest) manifest->left = image::Left::over;
-  const Status noted = manifest ? image::write_manifest(directory.get(), *manifest) : Status(std::unexpected(manifest.error()));
-  if (!noted) log::warn("event=manifest_not_written reason=\"{}\"", describe(noted.error()));
+  if (const Status noted = image::write_left(directory.get(), image::Left::over); !noted) log::warn("event=manifest_not_written reason=\"{}\"", describe(noted.error()));
 }
 
 // A stop that comes after one that failed finds clean what that one brought out: its receipt takes the place of the first one's.

@@ -138,6 +138,13 @@ Status write_manifest(int directory, const Manifest& m) {
   return write_in_turns(directory, manifest_name, json_to_text(json, 1) + "\n");
 }
 
+Status write_left(int directory, Left left) {
+  auto manifest = read_manifest(directory);
+  if (!manifest) return std::unexpected(manifest.error());
+  manifest->left = left;
+  return write_manifest(directory, *manifest);
+}
+
 Status write_job_file(int directory, const std::string& text) { return write_text(directory, job_file_name, sealed(text)); }
 
 Status write_listed(int directory, const std::map<std::string, std::string>& listed) {

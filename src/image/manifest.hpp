@@ -66,6 +66,9 @@ Result<Manifest> read_manifest(int directory);
 /// the first writing of an instance's manifest needs no room.
 Status write_manifest(int directory, const Manifest& manifest);
 
+/// Writes into the manifest that is there how it was left.
+Status write_left(int directory, Left left);
+
 /// The job file beside the manifest: `text`, likewise.
 Status write_job_file(int directory, const std::string& text);
 

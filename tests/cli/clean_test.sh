@@ -64,6 +64,17 @@ check 'salvage' "$EFS" salvage partly
 check 'brings the result' grep -q result "$OUT/r"
 check 'clean' "$EFS" clean partly
 
+on_disk unmounted
+started "$JOB"; echo result >"$MNT/r"
+kill_both unmounted
+mv "$S/unmounted/disk" "$S/unmounted/away"; mkdir "$S/unmounted/disk"
+check_exit 'a store whose disk is not mounted' 1 'not removed: its store .* is not there' "$EFS" clean unmounted
+rmdir "$S/unmounted/disk"; mv "$S/unmounted/away" "$S/unmounted/disk"
+check 'is found again when it is' "$EFS" salvage unmounted
+check 'with its result' grep -q result "$OUT/r"
+rm -r "$S"/unmounted/disk/efs-*
+check_exit 'one that somebody removed goes' 0 'unmounted: removed' "$EFS" clean --force unmounted
+
 # --- why not all is back, for programs: before the receipt ---
 fresh short
 started "$JOB"
