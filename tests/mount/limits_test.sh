@@ -99,7 +99,7 @@ askers() {
   fresh askers 'resources: [ [ path: input ] ]'
   started "$JOB" || return
   worker=$(of_worker worker_pid)
-  check 'askers: no descriptor is left' limit nofile "$(ls "/proc/$worker/fd" | sort -n | awk '$1 == next_one {++next_one} END {print next_one + 1}')"
+  check 'askers: no descriptor is left' limit nofile "$(($(next_descriptor "$worker") + 1))"
   local i
   for i in $(seq 5); do check "askers: number $i is answered" answers status "$NAME"; done
   check 'askers: the limit is lifted' lift nofile
@@ -129,20 +129,35 @@ mappings() {
   must_bite=ENOMEM under 'fewer mappings than it has' as $(($(size_of VmSize) / 2)) ENOMEM EAGAIN
   end
 }
+# A limit of threads holds for the worker: it runs as the user, without the rights that lift it, and who else is the user has none, either.
+threads_are_limited() {
+  local uid rights; uid=$(awk '/^Uid:/ {print $2}' "/proc/$worker/status") rights=$(awk '/^CapEff:/ {print $2}' "/proc/$worker/status")
+  [ "$uid" = $user ] && (((0x$rights & (1 << 21 | 1 << 24)) == 0)) || { echo "user $uid, rights $rights"; return 1; }
+  setpriv --reuid $user --regid $user --clear-groups prlimit --nproc=64 bash -c '(exit 0)' || return 1
+  ! setpriv --reuid $user --regid $user --clear-groups prlimit --nproc=1 bash -c '(exit 0)' 2>/dev/null
+}
 # The worker's threads: as root there is no limit. The slow work that needs others is done by those that are there.
 threads() {
   command -v setpriv >/dev/null || { skip threads 'needs setpriv'; return; }
   as_user=yes begin threads -- --user $user || return
+  check 'threads: such a limit holds' threads_are_limited
   must_bite= under threads nproc 1 EAGAIN
   check 'threads: no more for the end either' limit nproc 1
   end
 }
+# The lowest number of a descriptor that is free.
+next_descriptor() { ls "/proc/$1/fd" | sort -n | awk '$1 == next_one {++next_one} END {print next_one + 0}'; }
+opens() { field "$(status_of "$NAME")" 'str(d["counters"]["opens"]) + " " + str(d["counters"]["passthrough_opens"])'; }
+# only_by_daemon OPENS PASSTHROUGH OPENS PASSTHROUGH: of what was opened between, hardly anything has passthrough.
+only_by_daemon() { [ $(($3 - $1)) -gt 50 ] && [ $(($4 - $2)) -lt $((($3 - $1) / 2)) ]; }
 # Without descriptors the supervisor registers no container: the daemon's path serves it.
 supervisor() {
   begin supervisor -- || return
   local pid; pid=$(of_worker supervisor_pid)
-  check 'supervisor: few descriptors' limit nofile $(($(last_descriptor "$pid") + 1)) "$pid"
+  check 'supervisor: no more descriptors than it has' limit nofile "$(next_descriptor "$pid")" "$pid"
+  local before; before=$(opens)
   check 'supervisor: work goes on' program "$MNT/files" "$S/$NAME.model" work 300
+  check "supervisor: the limit is felt ($before, then $(opens): all opens, with passthrough)" only_by_daemon $before $(opens)
   check 'supervisor: the limit is lifted' lift nofile "$pid"
   check 'supervisor: little memory' limit data $(($(awk '$1 == "VmData:" {print $2 * 1024}' "/proc/$pid/status") / 2)) "$pid"
   check 'supervisor: work goes on' program "$MNT/files" "$S/$NAME.model" work 300

@@ -134,17 +134,17 @@ under_way() {
   check 'under way: stop' "$EFS" stop underway
 }
 
-real_programs() {  # a database, with and without a write-ahead log, a compiler, and one that holds and waits for all that can be held
+real_programs() {  # [START_OPTION...]: a database, with and without a write-ahead log, a compiler, and one that holds and waits for all that can be held
   local i pid code
   CAPACITY='512 MiB' fresh programs 'resources: []'
-  check 'programs: start' "$EFS" start "$JOB"
+  check 'programs: start' "$EFS" start "$JOB" "$@"
   supervisor=$(supervisor)
   mkdir "$MNT/one" "$MNT/two" "$MNT/three"
   mkfifo "$S/programs/stop"
   python3 "$SOURCE/tests/takeover/sqlite.py" "$MNT/one" <"$S/programs/stop" >"$S/programs/said1" 2>&1 & local one=$!
   python3 "$SOURCE/tests/takeover/sqlite.py" "$MNT/two" wal <"$S/programs/stop" >"$S/programs/said2" 2>&1 & local two=$!
   printf '#include <stdio.h>\nint main(void) { return puts("built") < 0; }\n' >"$MNT/three/main.c"
-  (cd "$MNT/three" && until [ -e done ]; do rm -rf build && mkdir build && cc -c -o build/main.o main.c && cc -o build/main build/main.o && [ "$(build/main)" = built ] || exit 1; done) >"$S/programs/said3" 2>&1 & local three=$!
+  (cd "$MNT/three" && until [ -e done ]; do rm -rf build && mkdir build && cc -c -o build/main.o main.c && cc -o build/main build/main.o && [ "$(build/main)" = built ] && echo built || exit 1; done) >"$S/programs/said3" 2>&1 & local three=$!
   python3 "$SOURCE/tests/takeover/held.py" "$MNT/four" <"$S/programs/stop" >"$S/programs/said4" 2>&1 & local four=$!
   pids+=("$one" "$two" "$three" "$four")
   exec 7>"$S/programs/stop"
@@ -162,8 +162,11 @@ real_programs() {  # a database, with and without a write-ahead log, a compiler,
     if [ $code = 0 ]; then ok; else fail "programs: program $i" "$(cat "$S/programs/said$i")"; fi
   done
   pids=()
+  check 'programs: the compiler has built something' grep -q built "$S/programs/said3"
+  echo "   programs: $(tail -qn 1 "$S"/programs/said[124] | tr '\n' ' '), $(grep -c built "$S/programs/said3") builds"
   check 'programs: stop' "$EFS" stop programs
 }
+real_programs_daemon() { real_programs -o daemon-io; }
 
 gives_up() {  # a worker that cannot live: killed before it answers anything, again and again
   fresh hopeless 'resources: []'
@@ -212,6 +215,10 @@ again_and_again() {  # every worker is killed before it has answered anything ne
 }
 
 staging_out() {  # killed while results go back: the stop goes on with the successor
+  local i
+  for ((i = 0; i < 1 + kills / 100; i++)); do stage_out_once; done
+}
+stage_out_once() {
   fresh late 'resources: []'
   sed -i '/results-dir/a\  max-rate: 10 MB/s' "$JOB"
   check 'stage-out: start' "$EFS" start "$JOB" -l "$S/late/log"
@@ -220,6 +227,7 @@ staging_out() {  # killed while results go back: the stop goes on with the succe
   local sums pid; sums=$(cd "$MNT" && cksum f*)
   "$EFS" stop late >"$S/late/said" 2>&1 & local stop=$!
   check 'stage-out: it is under way' await 20 eval 'state | grep -q staging-out && [ -n "$(ls "$OUT")" ]'
+  read -rt "1.$(printf '%03d' $((RANDOM % 1000)))" <> <(:)   # any moment is a good one
   pid=$(worker)
   check 'stage-out: the worker is killed' kill -KILL "$pid"
   wait $stop; local code=$?
@@ -232,8 +240,8 @@ staging_out() {  # killed while results go back: the stop goes on with the succe
 # The worker of a start, as soon as it is there: $pid.
 youngest_worker() { for supervisor in $(daemons); do pid=$(worker 2>/dev/null) && return; done; return 1; }
 starts() {  # the worker of a start is killed at its nth system call: it fails and the next start goes on, or the mount was there
-  local i n point code pid killer after=0 down=0
-  for ((i = 0; i < points / 2; i++)); do
+  local i n point code pid killer after=0 down=0 most=$((points / 2))
+  for ((i = 0; i < (most < 100 ? most : 100); i++)); do
     fresh "start$i" 'resources: [ [ path: input ] ]'
     for ((n = 0; n < 40; n++)); do echo $n >"$PFS/input/n$n"; done
     sed -i '1a\  max-ops: 300' "$JOB"   # slow enough that the worker is met while it stages
@@ -275,6 +283,7 @@ successors
 under_way
 starts
 real_programs
+real_programs_daemon
 gives_up
 again_and_again
 staging_out

@@ -118,6 +118,7 @@ stop.set()
 for thread in threads:
     thread.join(60)
 assert not wrong and not any(thread.is_alive() for thread in threads), wrong
+assert rounds.keys() == work.keys(), rounds  # each at least once
 assert not select.select([child.stdout for child in waiters], [], [], 0)[0], "a lock was lost"
 fcntl.lockf(posix, fcntl.LOCK_UN)
 fcntl.flock(flock, fcntl.LOCK_UN)

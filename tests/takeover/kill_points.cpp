@@ -26,6 +26,8 @@ using takeover::Place;
 using takeover::Trial;
 using takeover::Victim;
 
+constexpr long fewest_stages = 4;  // begin and end of the system calls that receive a request and answer it
+
 struct Arguments {
   std::string whom = "worker";
   std::string only;
@@ -51,6 +53,12 @@ void draw_some(std::vector<Point>& points, long random, std::mt19937& draw) {
   points.resize(std::min(points.size(), static_cast<std::size_t>(random)));
 }
 
+// Whether what was done shows anything. How many stops there are differs a little from run to run.
+void show_worth(Trial& trial, std::size_t points) {
+  std::printf("%zu points, %ld of them not reached\n", points, trial.late);
+  if (points == 0 || 2 * static_cast<std::size_t>(trial.late) > points) ++trial.failures, std::printf("FAIL too many points were not reached\n");
+}
+
 void kill_workers(Trial& trial, const Arguments& arguments, std::mt19937& draw) {
   std::vector<Point> points;
   long total = 0;
@@ -60,6 +68,7 @@ void kill_workers(Trial& trial, const Arguments& arguments, std::mt19937& draw) 
     for (long n = 1; n <= stops; ++n) points.push_back({operation, n});
     total += stops + 1;
     std::printf("%s: %ld stages\n", operation->name, stops);
+    if (stops < fewest_stages) ++trial.failures, std::printf("FAIL %s: its request was not seen\n", operation->name);
     if (arguments.steps == 0) continue;
     const long instructions = trial.kill_at(*operation, Victim::never, true);
     for (long i = 0; i < arguments.steps && instructions > 0; ++i) trial.kill_at(*operation, 1 + static_cast<long>(draw() % static_cast<unsigned long>(instructions)), true);
@@ -71,6 +80,7 @@ void kill_workers(Trial& trial, const Arguments& arguments, std::mt19937& draw) 
     if (i % 500 == 499) std::printf("%zu of %zu points\n", i + 1, points.size());
     trial.kill_at(*points[i].operation, points[i].at, false);
   }
+  show_worth(trial, points.size());
   std::printf("%zu operations of %ld points, %ld kills, %ld failures\n", operations.size(), total, trial.kills, trial.failures);
 }
 
@@ -87,6 +97,7 @@ void kill_successors(Trial& trial, const Arguments& arguments, std::mt19937& dra
     if (i % 500 == 499) std::printf("%zu of %zu points\n", i + 1, points.size());
     trial.kill_successor_at(*points[i].operation, drawn_stop(*points[i].operation), points[i].at);
   }
+  show_worth(trial, points.size());
   std::printf("a takeover of %ld points, %ld kills, %ld failures\n", stops, trial.kills, trial.failures);
 }
 

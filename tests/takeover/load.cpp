@@ -58,14 +58,16 @@ class Worker {
 
  private:
   // Every call goes through here: its time is a pause that a program would see.
-  template <typename T> T timed(T result, Clock::time_point since, const char* what) {
+  template <typename Call> auto timed(Call call, const char* what) {
+    const auto since = Clock::now();
+    const auto result = call();
     const auto took = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - since).count());
     if (took > shared_.longest_us[index_]) shared_.longest_us[index_] = took;
     ++shared_.operations[index_];
     if (result < 0) throw Failure{std::string(what) + ": " + std::strerror(errno)};
     return result;
   }
-#define TIMED(call) timed(call, Clock::now(), #call)
+#define TIMED(call) timed([&] { return call; }, #call)
   void check(const char* what, long result) {
     if (result < 0) throw Failure{std::string(what) + ": " + std::strerror(errno)};
   }

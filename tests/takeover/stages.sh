@@ -14,7 +14,7 @@ every_stage() {
   staged "$name" "$options" || return
   kill_at_stages "$@"
   local code=$?
-  grep -vE '^  ' "$S/$name/said" | grep -E '^FAIL|kills|functions|:.*stages' | tail -n "${EFS_SHOWN_LINES:-3}" | sed "s/^/  $name: /"
+  grep -vE '^  ' "$S/$name/said" | grep -E '^FAIL|kills|points|functions|:.*stages' | tail -n "${EFS_SHOWN_LINES:-3}" | sed "s/^/  $name: /"
   if [ $code = 0 ]; then ok; else fail "$name: no stage of an operation is one to die at (exit $code)" "$(grep -A4 '^FAIL' "$S/$name/said"; tail -n 3 "$S/$name/said"; tail -n 3 "$EFS_RUNTIME_DIR/$name/efsd.log")"; fi
   check "$name: stop" "$EFS" stop "$name"
 }

@@ -44,15 +44,17 @@ void give_up(const std::string& why) {
 std::vector<std::uint64_t> function_offsets(const std::string& program, std::span<const char* const> wanted) {
   FILE* names = ::popen(("nm --defined-only " + program + " 2>/dev/null").c_str(), "r");
   std::vector<std::uint64_t> found;
+  std::set<std::string_view> missing(wanted.begin(), wanted.end());
   char line[4096];
   while (names != nullptr && std::fgets(line, sizeof line, names) != nullptr) {
     const std::string_view text(line);
     if (text.size() < 20 || (text[17] != 'T' && text[17] != 't' && text[17] != 'W') || text.find(".cold") != text.npos) continue;
     for (const char* name : wanted)
-      if (text.find(name) != text.npos) found.push_back(std::strtoull(line, nullptr, 16));
+      if (text.find(name) != text.npos) found.push_back(std::strtoull(line, nullptr, 16)), missing.erase(name);
   }
   if (names != nullptr) ::pclose(names);
-  if (found.empty()) std::fprintf(stderr, "%s: none of the functions at which a stage begins has a name (is it stripped?)\n", program.c_str()), std::exit(2);
+  for (const auto name : missing) std::fprintf(stderr, "%s: no function %s, at which a stage begins (renamed, inlined, or stripped?)\n", program.c_str(), name.data());
+  if (!missing.empty()) std::exit(2);
   return found;
 }
 

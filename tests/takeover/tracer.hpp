@@ -21,7 +21,7 @@ inline constexpr std::chrono::seconds patience{30};
 /// Ends the program: what is to be tested cannot be set up. Says errno, too.
 [[noreturn]] void give_up(const std::string& why);
 
-/// Where in the program's file the functions begin whose mangled names contain one of `wanted`. Ends the program where none has a name.
+/// Where in the program's file the functions begin whose mangled names contain one of `wanted`. Ends the program where one of them is none's.
 std::vector<std::uint64_t> function_offsets(const std::string& program, std::span<const char* const> wanted);
 
 /// The only child of a supervisor; 0: none just now.

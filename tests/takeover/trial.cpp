@@ -27,7 +27,7 @@ constexpr const char* stages[] = {"efs2fs10Filesystem6commitE", "efs2fs10Filesys
 
 // Of a takeover: where one part of the state is restored and the next is not.
 constexpr const char* takeover_stages[] = {"efs6daemon8Instance9take_overE", "efs6daemon8Instance10open_storeE", "efs6daemon8Instance15open_filesystemE", "efs6daemon5Tasks7inheritE", "efs2fs10Filesystem7recoverE", "efs2fs10Filesystem6replayE",
-                                           "efs2fs10Filesystem14secure_journalE", "efs2fs10Filesystem15rebuild_reserveE", "efs2fs10Filesystem15settle_namelessE", "efs2fs10Filesystem16match_containersE", "efs2fs10Filesystem18compact_inheritedE",
+                                           "efs2fs10Filesystem14secure_journalE", "efs2fs10Filesystem15rebuild_reserveE", "efs2fs10Filesystem15settle_namelessE", "efs2fs10Filesystem16match_containersE", "efs2fs10Filesystem17compact_inheritedE",
                                            "efs5store7Journal17clear_behind_tailE", "efs5store7Journal13take_the_nameE", "efs4fuse7Session7inheritE", "efs4fuse7Session9take_overE", "efs4fuse12BackingTable7inheritE", "efs2fs10Filesystem6commitE"};
 
 }  // namespace
@@ -85,6 +85,7 @@ long Trial::kill_at(const Operation& operation, long n, bool steps) {
   Began began = begin(operation, steps);
   const long stops = began.worker.run(n, steps, is_over(began.worker));
   kill(began.worker);
+  late += !steps && stops < n;
   judge(operation, *began.actor, began.worker.bystanders, expected, "killed at " + std::to_string(n) + (steps ? " (instructions)" : " (stops)"));
   return stops;
 }
@@ -103,6 +104,7 @@ long Trial::kill_successor_at(const Operation& operation, long first, long n) {
   successor.bystanders.insert(ask_mount());
   const long stops = successor.run(n, false, is_over(successor));
   kill(successor);
+  late += stops < n;
   judge(operation, *began.actor, successor.bystanders, expected, "killed at " + std::to_string(first) + ", its successor at " + std::to_string(n));
   return stops;
 }

@@ -41,7 +41,8 @@ class Trial {
   /// How many stops the operation has.
   long stops_of(const Operation& operation);
 
-  long kills = 0, failures = 0;
+  /// `late`: of the kills, those before whose stop the operation, or the takeover, was over.
+  long kills = 0, late = 0, failures = 0;
 
  private:
   // The operation up to where it begins, under a worker that is stopped at nothing else.
