@@ -9,6 +9,7 @@
 
 #include "fs/namespace.hpp"
 #include "fs/seal.hpp"
+#include "image/check_tree.hpp"
 #include "image/contents.hpp"
 #include "image/image.hpp"
 #include "stage/partial.hpp"
@@ -23,7 +24,7 @@ class Check {
   Result<CheckReport> run() {
     check_manifest();
     if (!replay()) return std::move(report_);
-    check_tree();
+    check_names();
     check_containers();
     return std::move(report_);
   }
@@ -68,41 +69,13 @@ class Check {
     return true;
   }
 
-  // By the names alone, from the root: what replay enforced record by record is checked again as a whole.
-  void check_tree() {
-    std::map<std::uint64_t, std::uint64_t> links, subdirectories;
-    std::set<std::uint64_t> reached{fs::root_ino};
-    std::vector<std::pair<const fs::Inode*, std::string>> todo{{&names_.root(), ""}};
-    while (!todo.empty()) {
-      const fs::Inode* const at = todo.back().first;
-      const std::string path = std::move(todo.back().second);
-      todo.pop_back();
-      at->directory->for_each_after(0, [&](const std::string& name, const fs::Directory::Entry& entry) {
-        const fs::Inode* inode = names_.find(entry.ino);
-        const std::string below = path.empty() ? name : path + "/" + name;
-        if (inode == nullptr) return find(Severity::damage, below, "leads to inode " + std::to_string(entry.ino) + ", which is not there"), true;
-        ++links[entry.ino];
-        paths_.try_emplace(entry.ino, below);
-        if (inode->is_directory()) {
-          ++subdirectories[at->ino];
-          if (!reached.insert(entry.ino).second) find(Severity::damage, below, "a directory with two names");
-          else todo.emplace_back(inode, below);
-        } else {
-          reached.insert(entry.ino);
-        }
-        return true;
-      });
-    }
-    names_.for_each([&](fs::Inode& inode) {
-      if (inode.nlink == 0) return;
-      const std::string object = paths_.contains(inode.ino) ? paths_[inode.ino] : "inode " + std::to_string(inode.ino);
-      if (!reached.contains(inode.ino)) return find(Severity::damage, object, "cannot be reached from the root");
-      const auto expected = inode.is_directory() ? 2 + subdirectories[inode.ino] : links[inode.ino];
-      if (inode.nlink != expected) find(Severity::damage, object, "has " + std::to_string(inode.nlink) + " links by the records and " + std::to_string(expected) + " names");
-      if (inode.is_directory()) ++report_.directories;
-      else if (inode.is_regular()) ++report_.files;
-      else ++report_.others;
-    });
+  void check_names() {
+    Tree tree = check_tree(names_);
+    for (auto& [object, text] : tree.damage) find(Severity::damage, std::move(object), std::move(text));
+    report_.files = tree.files;
+    report_.directories = tree.directories;
+    report_.others = tree.others;
+    paths_ = std::move(tree.paths);
   }
 
   void check_containers() {
@@ -165,7 +138,7 @@ class Check {
   const Directories& store_;
   CheckReport report_;
   fs::Namespace names_{0755, 0, 0, 0};
-  std::map<std::uint64_t, std::string> paths_;
+  std::map<std::uint64_t, std::string> paths_;  // of inodes
   std::map<std::pair<dev_t, ino_t>, std::uint64_t> inodes_;  // of the containers: which ID has it
   Manifest manifest_;  // empty where it could not be read
   bool rebooted_ = false;
