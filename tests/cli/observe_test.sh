@@ -143,6 +143,11 @@ check 'containers: a seal is the only other mode' eval '! find "$D/store/data" -
 check 'status says whether a worker that dies is replaced' json "$(status_of file)" "d['takeover'] == $(kernel_has_it && echo True || echo False) and d['takeover'] == ('takeover_reason' not in d)"
 check 'and so does the plan' json "$("$EFS" plan --json "$JOB")" "d['takeover'] == $(kernel_has_it && echo True || echo False) and d['takeover'] == ('takeover_reason' not in d)"
 check_exit 'for people, too' 0 '^takeover: (a worker that dies is replaced|none: Linux )' "$EFS" plan "$JOB"
+if setarch "$(uname -m)" --uname-2.6 true 2>/dev/null; then
+  check_exit 'of an older kernel it says what the death of a worker means' 0 '^takeover: none: Linux 2[.]6.*(6[.]9 or later does).*the mount ends, and efs start goes on' setarch "$(uname -m)" --uname-2.6 "$EFS" plan "$JOB"
+else
+  skip 'plan on an older kernel' 'setarch does not pretend to be one here'
+fi
 check 'ls --instances: as status --all' test "$("$EFS" ls --instances | grep -v requests)" = "$("$EFS" status --all | grep -v requests)"
 check 'in JSON' json "$("$EFS" ls --instances --json)" "[i['name'] for i in d] == ['file'] and d[0]['state'] == 'running'"
 check_exit 'it takes no path' 2 'instances' "$EFS" ls --instances "$MNT/input"

@@ -22,6 +22,7 @@ kill_both resume
 check_exit 'status says that it is dead' 1 'dead' "$EFS" status resume
 check 'and JSON where the store is' json "$(status_of resume)" "d['state'] == 'dead' and d['left'] == 'in-use' and d['store'].endswith('/store') and not d['restarted']"
 check_exit 'check-image of a store that was killed' 0 'whole' "$EFS" check-image resume
+check 'it has counted what is there' json "$("$EFS" check-image --json resume)" "(d['files'], d['bytes']) == ($(find "$PFS/input" -type f | wc -l) + 2, $(find "$EFS_RUNTIME_DIR/resume/store/data" -type f -printf '%b\n' | awk '{n += $1} END {print n * 512}'))"
 echo new >"$PFS/input/new"                      # came after the first stage-in
 echo changed on the PFS >"$PFS/input/sub/b"     # clean in the buffer, outdated
 check_exit 'start goes on' 0 'mounted' "$EFS" start "$JOB"
@@ -184,6 +185,8 @@ fresh disk
 mkdir "$S/disk/store"
 job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/disk/store ] ]"
 started "$JOB"; work; sync "$MNT/d/deep/big"
+closed() { ! find "$@" -perm /077 | grep .; }
+check 'nobody else looks into it' closed "$S/disk/store/efs-0-disk" ! -type l
 kill_both disk
 check 'the store is found by the instance' "$EFS" salvage --list disk
 rm -rf "${EFS_RUNTIME_DIR:?}/disk"; umount "$MNT"    # as after a restart of the machine
