@@ -32,7 +32,9 @@ std::string trusted_queue(const JobArguments& a, const config::JobConfig& config
   return own || of_site ? config.interleaving : "";
 }
 
-std::vector<std::string> daemon_command(const JobArguments& a, const config::JobConfig& config, int ready_fd) {
+constexpr int ready_fd = 3;  // of the daemon: where it says that it is ready
+
+std::vector<std::string> daemon_command(const JobArguments& a, const config::JobConfig& config) {
   std::vector<std::string> words{daemon_program(), "--config", std::filesystem::absolute(a.job_file).string(), "--name", config.name, "--runtime-dir", control::runtime_directory(::geteuid()), "--ready-fd", std::to_string(ready_fd)};
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
@@ -52,8 +54,9 @@ std::vector<std::string> daemon_command(const JobArguments& a, const config::Job
   return words;
 }
 
-// A session of its own, so that a signal to the starter's group does not end the instance.
-Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground) {
+// A session of its own, so that a signal to the starter's group does not end the instance. Of the starter's descriptors it has
+// `told` alone, as ready_fd: a lock or a pipe that a script holds must not be held until the job ends.
+Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int told) {
   std::vector<char*> argv;
   for (const auto& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -68,6 +71,8 @@ Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground) {
     ::posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
     ::posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
   }
+  ::posix_spawn_file_actions_adddup2(&files, told, ready_fd);
+  ::posix_spawn_file_actions_addclosefrom_np(&files, ready_fd + 1);
   pid_t pid = 0;
   const int problem = ::posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&files);
@@ -95,8 +100,7 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::unexpected(report(world, {errno, "pipe"}));
   const UniqueFd ready(ends[0]);
   UniqueFd told(ends[1]);
-  ::fcntl(told.get(), F_SETFD, 0);
-  const auto pid = spawn(daemon_command(arguments, config, told.get()), arguments.foreground);
+  const auto pid = spawn(daemon_command(arguments, config), arguments.foreground, told.get());
   told.reset();
   if (!pid) return std::unexpected(report(world, pid.error()));
   const std::string said = read_all(ready.get());

@@ -100,7 +100,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   stage::Progress progress;
   const auto receipt = image::salvage(*image, {.to = elsewhere ? to : "", .all = arguments.all}, progress);
   int code = stage::exit_code(receipt);
-  const std::string file = to + "/efs-salvage-" + image->manifest.name + ".json";
+  const std::string file = to + "/" + stage::salvage_receipt_name(image->manifest.name);
   std::string trouble;
   Status written = elsewhere ? Status() : stage::check_mounted(image->config, stage::posix_pfs());
   if (written) written = stage::write_receipt(receipt, file, stage::posix_pfs());

@@ -7,6 +7,7 @@
 
 #include "base/log.hpp"
 #include "image/image.hpp"
+#include "stage/partial.hpp"
 
 namespace efs::daemon {
 
@@ -32,7 +33,9 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnCl
 // Answers under way look at members that are declared behind the server: it goes first, and waits for them.
 Instance::~Instance() { server_.reset(); }
 
-stage::Options Instance::stage_options() const { return {.workers = options_.config.workers, .transfer_size = options_.config.transfer_size, .cache = cache_.get()}; }
+stage::Options Instance::stage_options() const {
+  return {.workers = options_.config.workers, .transfer_size = options_.config.transfer_size, .partial_tag = stage::partial_tag_of(store_.instance), .receipt_name = stage::receipt_name(options_.config.name), .cache = cache_.get()};
+}
 
 stage::PacedPfs Instance::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) { return {pfs, stage::pace_of(options_.config), throttle_, cancel}; }
 

@@ -138,7 +138,7 @@ Status Instance::open_merging() {
     if (!items) return std::unexpected(items.error());
     own = stage::saved_copies(*items);
   }
-  merging_ = stage::merging_pfs(config, own);
+  merging_ = stage::merging_pfs(config.merge_since, own);
   return {};
 }
 

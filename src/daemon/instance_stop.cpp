@@ -261,7 +261,7 @@ Status Instance::merge_from_now_on() {
   if (merging_ || options_.config.results_dir.empty()) return {};
   const auto items = fs::Staging(*filesystem_).walk();
   if (!items) return std::unexpected(items.error());
-  merging_ = stage::merging_pfs(options_.config, stage::saved_copies(*items));
+  merging_ = stage::merging_pfs(options_.config.merge_since, stage::saved_copies(*items));
   return {};
 }
 
@@ -336,7 +336,7 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
   if (options_.config.results_dir.empty()) {
     names = stage::names_shown_without_receipt;
   } else {
-    const std::string path = options_.config.results_dir + "/efs-receipt-" + options_.config.name + ".json";
+    const std::string path = options_.config.results_dir + "/" + stage::receipt_name(options_.config.name);
     stage::PacedPfs plain = paced_pfs(progress_.cancel);  // each node's receipt is its own: nothing to merge
     Status there = stage::check_mounted(options_.config, plain);
     if (there) there = stage::write_receipt(receipt, path, plain);

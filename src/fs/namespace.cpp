@@ -312,13 +312,13 @@ Status Namespace::apply_one(const Replace& r) {
 }
 
 Status Namespace::apply_one(const Gone& r) {
-  if (r.path.empty() || r.keep > static_cast<std::uint8_t>(Keep::persistent)) return impossible("gone");
+  if (r.path.empty() || r.there > Gone::unloaded || r.keep > static_cast<std::uint8_t>(Keep::persistent)) return impossible("gone");
   if (r.there == 0) {
     gone_.erase(r.path);
     return {};
   }
   gone_.insert_or_assign(r.path, GoneInput{.type = r.mode & S_IFMT, .origin = r.origin, .saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt, .linked = r.linked != 0,
-                                           .keep = static_cast<Keep>(r.keep), .target = r.target});
+                                           .keep = static_cast<Keep>(r.keep), .target = r.target, .unloaded = r.there == Gone::unloaded});
   return {};
 }
 

@@ -138,8 +138,9 @@ struct Settled {
 };
 
 /// Something that was staged in under `path` has no name any more (Namespace::gone()); in snapshots. Not `there`: that is
-/// forgotten.
+/// forgotten; 2: the job did not take it away.
 struct Gone {
+  static constexpr std::uint8_t removed = 1, unloaded = 2;
   std::uint32_t mode = 0;
   std::uint8_t there = 0, keep = 0, linked = 0;
   std::uint8_t saved = 0;  // copy counts

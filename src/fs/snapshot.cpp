@@ -57,7 +57,7 @@ GoneInput gone_input_of(const Inode& inode, const std::string& path) {
 }
 
 Gone gone_record_of(const std::string& path, const GoneInput& input) {
-  return {.mode = input.type, .there = 1, .keep = static_cast<std::uint8_t>(input.keep), .linked = input.linked, .saved = input.saved.has_value(), .origin = input.origin,
+  return {.mode = input.type, .there = input.unloaded ? Gone::unloaded : Gone::removed, .keep = static_cast<std::uint8_t>(input.keep), .linked = input.linked, .saved = input.saved.has_value(), .origin = input.origin,
           .copy = input.saved.value_or(Origin{}), .path = path, .target = input.target};
 }
 

@@ -10,6 +10,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -43,6 +45,7 @@ struct GoneInput {
   bool linked = false;
   Keep keep = Keep::by_rule;
   std::string target;  // of a symbolic link
+  bool unloaded = false;  // not the job took the name away, but an unload: it is not missed
 };
 
 struct StagedAttributes {
@@ -95,6 +98,12 @@ struct Writers {
   std::uint32_t open = 0;   // opens for writing that the kernel has not released
   bool from_before = false; // `open` is no count: it was opened before this process took over, and nobody knows whether it was closed
   bool possible = true;     // somebody may write, or nothing proves that nobody can
+};
+
+/// A name of results-dir, or, in place, of the PFS.
+struct PfsName {
+  std::string path;
+  std::optional<Origin> version{};  // that it has; none: what it is about to get is nobody's yet
 };
 
 /// What a published name may take the place of.
@@ -171,6 +180,11 @@ class Staging {
   /// What was brought to results-dir under these names is not there any more. That they were staged in stays.
   Status forget_copies(const std::vector<std::string>& paths);
 
+  /// The PFS has, or is about to get, these versions under these names. What inodes with other names by now brought out, or in place
+  /// came in, under them is there no more: they are dirty where nothing else is known of them, so that they are brought out should they
+  /// get such a name back. Durable on return. The names of which that could not be noted, and why: nothing may go there.
+  std::map<std::string, Error> disown(std::span<const PfsName> names, bool in_place);
+
   /// Bytes that the buffer can still take (the journal's reserve left out).
   Result<std::uint64_t> available_bytes();
   /// The same for each place of the backend.
@@ -228,6 +242,7 @@ class Staging {
   bool is_missing(const std::string& path) const;
   Status may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const;
   Status forget_name(const std::string& path);  // nothing that was staged in under it is missed
+  Status note_unloaded(const Inode& inode, const std::string& path);  // what the PFS has there is known still, and not missed
   Result<std::uint64_t> link_one(std::uint64_t ino, const std::string& path, Over over);
   Status book_names(std::uint64_t ino, std::span<const std::string> names);
   void let_go(std::uint64_t ino);
@@ -236,6 +251,13 @@ class Staging {
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
   Status book_gone(const std::string& path, const Origin& copy, const GoneInput* replaced);
   void find_replaced(std::vector<WalkItem>& items) const;
+  /// Names that an inode is known by on the PFS and does not have.
+  struct Claims {
+    std::vector<std::string> staged, saved;
+    bool empty() const { return staged.empty() && saved.empty(); }
+  };
+  Claims stale_claims(const Inode& inode, const std::unordered_map<std::string_view, const PfsName*>& wanted, bool in_place) const;
+  Status give_up(const Inode& inode, const Claims& claims);
   Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;
 
   Filesystem& filesystem_;

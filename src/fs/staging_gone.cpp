@@ -39,7 +39,7 @@ std::vector<WalkItem> Staging::gone() {
   ReadLock lock(filesystem_.mutex_);
   std::map<std::string, WalkItem> items;
   for (const auto& [path, input] : filesystem_.names_.gone())
-    if (is_missing(path)) items.emplace(path, gone_item(path, input));
+    if (!input.unloaded && is_missing(path)) items.emplace(path, gone_item(path, input));
   filesystem_.names_.for_each([&](const Inode& inode) {
     if (!inode.extra || !inode.extra->origin || !inode.extra->parts.empty() || inode.nlink == 0) return;
     for (const auto& path : split_names(inode.extra->origin_path))
@@ -71,6 +71,18 @@ void Staging::find_replaced(std::vector<WalkItem>& items) const {
 Status Staging::forget_name(const std::string& path) {
   filesystem_.mutex_.assert_held();
   return filesystem_.names_.gone().contains(path) ? filesystem_.commit(0, Gone{.path = path}) : Status();
+}
+
+// Nor did the job remove an input that this file took the place of.
+Status Staging::note_unloaded(const Inode& inode, const std::string& path) {
+  filesystem_.mutex_.assert_held();
+  const auto before = filesystem_.names_.gone().find(path);
+  const InodeExtra& extra = *inode.extra;
+  GoneInput input = before != filesystem_.names_.gone().end() ? before->second : gone_input_of(inode, path);
+  if (before == filesystem_.names_.gone().end() && !is_one_of(extra.origin_path, path)) input.origin = {};
+  if (extra.saved && is_one_of(extra.saved_path, path)) input.saved = extra.saved;
+  input.unloaded = true;
+  return filesystem_.commit(0, gone_record_of(path, input));
 }
 
 Status Staging::forget_copies(const std::vector<std::string>& paths) {

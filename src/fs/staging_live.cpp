@@ -334,8 +334,8 @@ Status Staging::remove_name(const std::string& path, std::uint64_t only) {
     // Was it clean for the sake of a copy that had this name, the others still have to be brought out.
     if (!last && staging.saved != 0 && staging.saved_path.empty()) staging.dirty = 1;
     if (staging.saved_path.empty()) staging.saved = 0;
+    EFS_TRY((*there)->extra ? note_unloaded(**there, path) : Status());
     EFS_TRY(filesystem_.commit(0, staging));
-    EFS_TRY(forget_name(path));  // nor did the job remove an input that this file took the place of
     EFS_TRY(filesystem_.commit(0, Unlink{.parent = parent, .time = file_time_now(), .name = name}, -removal_reserve(name)));
     reaped = filesystem_.reap(ino);
   }

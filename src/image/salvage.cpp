@@ -11,6 +11,7 @@
 #include "stage/inventory.hpp"
 #include "stage/merge.hpp"
 #include "stage/paced_pfs.hpp"
+#include "stage/partial.hpp"
 #include "stage/selection.hpp"
 #include "stage/stage_out.hpp"
 
@@ -175,11 +176,11 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   ImageBuffer contents(buffer, image.changed, options.all, !options.to.empty());
   const auto items = staging.walk();
   if (!items) return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));
-  const auto merging = (config.nodes > 1 || config.merge_since != 0) && options.to.empty() ? stage::merging_pfs(config, stage::saved_copies(*items)) : nullptr;
+  const auto merging = (config.nodes > 1 || config.merge_since != 0) && options.to.empty() ? stage::merging_pfs(config.merge_since, stage::saved_copies(*items)) : nullptr;
   const stage::Pace pace = stage::pace_of(config);
   stage::Throttle throttle(pace);
   stage::PacedPfs paced(merging ? *merging : pfs, pace, throttle, progress.cancel);
-  stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size}, progress);
+  stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size, .partial_tag = stage::partial_tag_of(image.manifest.instance), .receipt_name = stage::salvage_receipt_name(image.manifest.name)}, progress);
   receipt.retries = paced.retried();
   receipt.note = note_of(image);
   receipt.retry = "efs salvage";

@@ -133,10 +133,6 @@ Result<Placed> rename_merging(int at, const std::string& from, const std::string
   return fail(EAGAIN, "other nodes of the job go on removing or replacing the file of this name; this one is kept in the buffer only");
 }
 
-std::unique_ptr<PfsIo> merging_pfs(const config::JobConfig& config, std::span<const fs::Origin> own) {
-  return merging_pfs(config.merge_since, own, config.nodes > 1 ? ".node" + std::to_string(config.node) : "");
-}
-
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {
   std::vector<fs::Origin> copies;
   for (const auto& item : items)

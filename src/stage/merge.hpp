@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "config/job_config.hpp"
 #include "fs/staging.hpp"
 #include "stage/pfs_io.hpp"
 
@@ -17,10 +16,8 @@ namespace efs::stage {
 /// owner, mode and attributes; not the time) is replaced too, and belongs to no node alone from then on (is_shared());
 /// anything else is EEXIST, and nothing is changed. What this object itself has put there it replaces, as long as nobody has
 /// touched it, and so it does with `own`: what this node's earlier processes have put there, as it was then. It removes
-/// only what was seen. `tag`: of its partials, so that no other node takes them for what its own dead predecessor left.
-std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own = {}, std::string tag = {});
-/// For the results of this job as its configuration has it. One of several nodes has a tag.
-std::unique_ptr<PfsIo> merging_pfs(const config::JobConfig& config, std::span<const fs::Origin> own);
+/// only what was seen.
+std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own = {});
 
 /// What is there, of which this node's results-dir has a copy. Where another node may have it as well, no version of it is
 /// known (ctime is 0): nobody's to replace or to remove.

@@ -92,7 +92,6 @@ class PacedPfs final : public PfsIo {
   Status unlink(int at, const std::string& name) override;
   Status remove(int at, const std::string& name, const struct stat& seen) override;
   bool is_shared(const struct stat& there) override { return pfs_.is_shared(there); }
-  std::string partial_tag() const override { return pfs_.partial_tag(); }
   Status rmdir(int at, const std::string& name) override;
   Result<std::map<std::string, std::string>> xattrs(int fd) override;
   Status set_xattr(int fd, const std::string& name, const std::string& value) override;

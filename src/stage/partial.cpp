@@ -121,6 +121,15 @@ bool is_target_of_origin(const std::string& target, const fs::WalkItem& item) {
   return item.replaced && S_ISLNK(item.replaced->type) && target == item.replaced->target;
 }
 
+/// ENOSPC is also ext4's word for a value that does not fit beside the others, whatever room there is. Where there is hardly any, it
+/// is none: that passes.
+bool has_room(int fd, PfsIo& pfs) {
+  constexpr std::uint64_t hardly_any = 1U << 20U;  // bytes
+  constexpr std::uint64_t few = 16;                // inodes
+  const auto values = pfs.statvfs(fd);
+  return values && values->f_bavail * values->f_frsize >= hardly_any && (values->f_files == 0 || values->f_favail >= few);
+}
+
 Result<std::uint64_t> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scratch& scratch, const std::atomic<bool>& cancel) {
   return hash_data({io, fd}, static_cast<std::uint64_t>(item.attributes.st_size), scratch, cancel);
 }
@@ -129,16 +138,18 @@ Result<std::uint64_t> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scrat
 
 Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
   std::string lost;
-  // ENOSPC: ext4's word for a value that does not fit beside the others.
   for (const auto& [name, value] : item.xattrs) {
     auto done = pfs.set_xattr(fd, name, value);
     if (done) continue;
-    constexpr std::array refusals{EOPNOTSUPP, EPERM, EACCES, E2BIG, ERANGE, ENOSPC};
-    if (std::ranges::find(refusals, done.error().code) == refusals.end()) return told(done.error(), "setting its extended attributes");
+    constexpr std::array refusals{EOPNOTSUPP, EPERM, EACCES, E2BIG, ERANGE};
+    const bool refused = std::ranges::find(refusals, done.error().code) != refusals.end() || (done.error().code == ENOSPC && has_room(fd, pfs));
+    if (!refused) return told(done.error(), "setting its extended attributes");
     lost += (lost.empty() ? "" : "; ") + name + ": " + describe(done.error());
   }
   return lost;
 }
+
+std::string partial_tag_of(const store::InstanceId& instance) { return instance.known() ? "." + store::to_string(instance).substr(0, 12) : ""; }
 
 std::string partial_name(const std::string& name, const std::string& tag, bool taken) {
   const std::string of = name + tag, partial = of + partial_suffix;

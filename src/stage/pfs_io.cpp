@@ -241,7 +241,7 @@ class PosixPfs : public PfsIo {
 
 class MergingPfs final : public PosixPfs {
  public:
-  MergingPfs(Nanoseconds since, std::span<const fs::Origin> own, std::string tag) : since_(since), tag_(std::move(tag)) {
+  MergingPfs(Nanoseconds since, std::span<const fs::Origin> own) : since_(since) {
     for (const auto& one : own) own_[{one.device, one.inode}] = one.ctime;
   }
   Status rename(int at, const std::string& from, const std::string& to) override {
@@ -258,7 +258,6 @@ class MergingPfs final : public PosixPfs {
   }
   Status remove(int at, const std::string& name, const struct stat& seen) override { return remove_merging(at, name, seen); }
   bool is_shared(const struct stat& there) override { return !is_own(there); }
-  std::string partial_tag() const override { return tag_; }
 
  private:
   using Identity = std::pair<dev_t, ino_t>;
@@ -277,14 +276,13 @@ class MergingPfs final : public PosixPfs {
   }
 
   const Nanoseconds since_;
-  const std::string tag_;
   Mutex mutex_;                                             // rank 90 (leaf): guards own_
   std::map<Identity, Nanoseconds> own_ EFS_GUARDED_BY(mutex_);  // what this node has placed, and its ctime then; never: of a shared one
 };
 
 }  // namespace
 
-std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own, std::string tag) { return std::make_unique<MergingPfs>(since, own, std::move(tag)); }
+std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own) { return std::make_unique<MergingPfs>(since, own); }
 
 PfsIo& posix_pfs() {
   static PosixPfs instance;  // constant after construction

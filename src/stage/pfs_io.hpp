@@ -67,8 +67,6 @@ class PfsIo {
   virtual Status remove(int at, const std::string& name, const struct stat&) { return unlink(at, name); }
   /// What results-dir has under a result's name may stand for another node's result as well.
   virtual bool is_shared(const struct stat& /*there*/) { return false; }
-  /// Goes into the names of partials, where others bring out results under the same names at the same time.
-  virtual std::string partial_tag() const { return {}; }
   virtual Status rmdir(int at, const std::string& name) = 0;
 
   /// The extended attributes of an open file or directory that go with it: user.*, security.capability, ACLs, and what

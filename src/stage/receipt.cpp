@@ -293,6 +293,10 @@ std::string describe(const Receipt& receipt, std::size_t names) {
   return text;
 }
 
+std::string receipt_name(const std::string& job) { return "efs-receipt-" + job + ".json"; }
+
+std::string salvage_receipt_name(const std::string& job) { return "efs-salvage-" + job + ".json"; }
+
 Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs) {
   try {
     const std::string name = leaf_of(path);

@@ -36,6 +36,23 @@ std::string RenamingBuffer::refusal(const std::string& path) {
   return "it is to be " + config::result_path(config_, path) + " in results-dir, and the buffer has something else of that name; it is kept in the buffer only";
 }
 
+std::map<std::string, Error> RenamingBuffer::disown(std::span<const fs::PfsName> names, bool in_place) {
+  std::vector<fs::PfsName> own(names.begin(), names.end());
+  std::unordered_map<std::string_view, std::string_view> given;  // by the own name
+  for (auto& name : own) {
+    const auto known = own_names_.find(name.path);
+    if (known == own_names_.end()) continue;
+    given.emplace(known->second, known->first);
+    name.path = known->second;
+  }
+  std::map<std::string, Error> still;
+  for (auto& [path, error] : inner_.disown(own, in_place)) {
+    const auto known = given.find(path);
+    still.emplace(known == given.end() ? path : std::string(known->second), std::move(error));
+  }
+  return still;
+}
+
 void RenamingBuffer::give_names_back(Receipt& receipt) const {
   for (auto& entry : receipt.entries) {
     const auto own = own_names_.find(entry.path);

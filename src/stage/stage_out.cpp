@@ -108,6 +108,7 @@ class StageOut {
     // Also where nothing goes there: the receipt does.
     if (config_.results_dir.empty() && outgoing_.empty() && selection.directories.empty() && removed.empty()) return;
     if (open_tree()) {
+      disown(selection.directories);
       make_directories(selection.directories);
       run_batches(outgoing_);
       link_names();
@@ -142,12 +143,11 @@ class StageOut {
   void list_outgoing(const std::vector<const fs::WalkItem*>& items, const std::vector<fs::WalkItem>& all) {
     // A result may itself be called "x.efs-partial": then that is no name for the partial of x.
     std::unordered_set<std::string_view> reserved;
-    const std::string tag = pfs_.partial_tag();
+    const std::string& tag = options_.partial_tag;
     for (const auto& item : all) {
       if (item.path.ends_with(partial_suffix)) reserved.insert(item.path);
       if (leaf_of(item.path).contains(".efs-" + config_.name)) writer_.reserve(item);
     }
-    const std::string receipt = "efs-receipt-" + config_.name + ".json";
     std::uint64_t bytes = 0;
     std::unordered_map<std::uint64_t, std::size_t> first_names;  // of files with several, by inode
     outgoing_.reserve(items.size());
@@ -171,10 +171,35 @@ class StageOut {
     progress_.begin(outgoing_.size() + further_names_.size(), bytes);
     for (auto* list : {&outgoing_, &further_names_}) {
       for (auto& out : *list) {
-        if (out.item->path == receipt) out.settle(Action::failed, "the receipt has this name: give the result another one");
+        if (const auto file = own_file(out.item->path); !file.empty()) out.settle(Action::failed, file + " has this name: give the result another one");
         if (auto why = buffer_.refusal(out.item->path); !why.empty()) out.settle(Action::conflict, std::move(why));
       }
     }
+  }
+
+  /// A file that was brought out under one of these names, and has another one now, is not known by it any more: it may get it back.
+  void disown(const std::vector<DirectoryToMake>& directories) {
+    std::vector<fs::PfsName> names;
+    for (const auto* list : {&outgoing_, &further_names_})
+      for (const auto& out : *list)
+        if (out.state == Outgoing::State::waiting) names.push_back({.path = out.item->path});
+    for (const auto& directory : directories)
+      if (directory.apply_attributes) names.push_back({.path = directory.item->path});
+    const auto still = buffer_.disown(names, config_.in_place || config_.results_dir == config_.root_dir);
+    if (still.empty()) return;
+    for (auto* list : {&outgoing_, &further_names_})
+      for (auto& out : *list)
+        if (const auto why = still.find(out.item->path); why != still.end() && out.state == Outgoing::State::waiting && why->second.code != EROFS)
+          out.settle(Action::failed, "noting what it takes the place of: " + describe(why->second));
+  }
+
+  /// What of efs's own files lies in results-dir under this name; "": none.
+  std::string own_file(const std::string& path) const {
+    if (path == options_.receipt_name) return "the receipt";
+    const std::string whole = config_.results_dir + "/" + path;
+    for (const auto& [file, what] : {std::pair{&config_.status_file, "the job's status file"}, {&config_.log_file, "the job's log"}, {&config_.access_log, "the job's access log"}, {&config_.trace, "the job's trace"}})
+      if (whole == *file) return what;
+    return {};
   }
 
   bool open_tree() {

@@ -72,6 +72,7 @@ class UnloadBuffer final : public Buffer {
       for (auto& item : staging_.gone()) all->push_back(std::move(item));
     return all;
   }
+  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, bool in_place) override { return staging_.disown(names, in_place); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
   bool has(const std::string& path) override { return staging_.find(path).has_value(); }
   bool is_at_rest() const override { return false; }
@@ -347,7 +348,7 @@ class Unload {
     const bool ours = is_origin(*before, item);
     if (ours && in_place_ && !is_dirty(item)) return part;  // the PFS has it: another version of it would be taken for somebody else's
     EFS_TRY(may_lay_over(item, *before, ours, entry));
-    const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), pfs_.partial_tag(), buffer_.has(item.path + pfs_.partial_tag() + partial_suffix)), .fsync = true};
+    const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), options_.partial_tag, buffer_.has(item.path + options_.partial_tag + partial_suffix)), .fsync = true};
     (void)pfs_.unlink(job.directory, job.partial);  // of one that was killed; unloads of an instance run one after the other
     auto fd = pfs_.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (!fd) return fail(fd.error().code, "creating " + job.partial + ": " + describe(fd.error()));
@@ -355,6 +356,7 @@ class Unload {
     const auto made = lay_over(item, *part, old->get(), *before, fd->get(), scratch);
     Status good = made ? Status() : std::unexpected(made.error());
     if (good && receipt_.read_back) good = read_back(job, *made, pfs_, scratch, progress_.cancel);
+    if (good) good = disown(item.path);
     if (good) good = is_still(item, job.directory, *before, entry);
     if (!good) {
       (void)pfs_.unlink(job.directory, job.partial);
@@ -367,6 +369,12 @@ class Unload {
     const auto version = ours ? version_below(config_.results_dir, item.path) : fail(ESTALE);
     if (version && version->inode == made->inode) EFS_TRY(staging_.note_copy(item.path, *version, in_place_, item.replaced.get()));
     return part;
+  }
+
+  Status disown(const std::string& path) {
+    const fs::PfsName name{.path = path};
+    const auto still = staging_.disown({&name, 1}, in_place_);
+    return still.empty() ? Status() : Status(told(still.begin()->second, "noting what it takes the place of"));
   }
 
   Result<PartialFile> lay_over(const fs::WalkItem& item, Part part, int old, const struct stat& before, int fd, Scratch& scratch) {

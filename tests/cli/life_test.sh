@@ -55,6 +55,10 @@ quiet() {
   return 1
 }
 check 'an idle instance does not wake up' quiet
+( : >"$S/lock"; exec 8>>"$S/lock" 9>"$S/other"; flock 8; MNT=$S/second/mnt fresh second; "$EFS" start "$JOB" ) >/dev/null 2>&1
+check 'a lock of the script that started it is the script'"'"'s alone' flock -n "$S/lock" true
+check 'nor has it anything else of that' eval "! readlink /proc/$(worker_of second)/fd/* /proc/$(supervisor_of second)/fd/* | grep -F '$S/other'"
+check 'stop of that' "$EFS" stop second
 json_stop=$("$EFS" stop --json one 2>/dev/null); code=$?
 check 'stop' test $code -eq 0
 check 'stop --json has the receipt' json "$json_stop" "d['ok'] and d['staged_out'] and d['receipt']['totals']['staged-out'] >= 2 and d['receipt']['totals']['failed'] == 0"

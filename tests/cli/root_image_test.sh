@@ -58,7 +58,8 @@ check 'clean' efs clean plain
 
 # --- links in results-dir ---
 theirs results
-runuser -u games -- sh -c "cd '$OUT' && ln -s '$S/roots/dir' d && ln -s '$S/roots/file' r && ln -s '$S/roots/file' r.efs-partial && ln -s '$S/roots/file' efs-salvage-results.json && ln -s '$S/roots/new' l.efs-partial"
+tag=.$(field "$(cat "$EFS_RUNTIME_DIR"/results/instance.json)" 'd["instance"][:12]')
+runuser -u games -- sh -c "cd '$OUT' && ln -s '$S/roots/dir' d && ln -s '$S/roots/file' r && ln -s '$S/roots/file' 'r$tag.efs-partial' && ln -s '$S/roots/file' efs-salvage-results.json && ln -s '$S/roots/new' 'l$tag.efs-partial'"
 says 'salvage over links' '[013]' '' efs salvage results
 untouched 'links in results-dir'
 check 'a name that was a link is the result' bash -c "test ! -L '$OUT/r' && grep -qx result '$OUT/r'"

@@ -66,7 +66,6 @@ class FaultPfs final : public PfsIo {
   }
   Status rename(int at, const std::string& from, const std::string& to) override { return run("rename", to, [&] { return real_.rename(at, from, to); }); }
   bool is_shared(const struct stat& there) override { return real_.is_shared(there); }
-  std::string partial_tag() const override { return real_.partial_tag(); }
   Status rmdir(int at, const std::string& name) override { return run("rmdir", name, [&] { return real_.rmdir(at, name); }); }
   Status remove_xattr(int fd, const std::string& name) override { return run("removexattr", name, [&] { return real_.remove_xattr(fd, name); }, "remove_xattr"); }
   Status unlink(int at, const std::string& name) override { return run("unlink", name, [&] { return real_.unlink(at, name); }); }
