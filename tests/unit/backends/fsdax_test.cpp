@@ -1,0 +1,143 @@
+// The containers that production has: which calls reach the kernel and libpmem, and on what.
+#include "backends/fsdax.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <cstdio>
+#include <filesystem>
+
+#include "backends/virtual_device.hpp"
+#include "support/durable_calls.hpp"
+#include "support/temp.hpp"
+
+namespace efs::fsdax_test {
+namespace {
+
+using test::DurableCalls;
+
+constexpr std::uint64_t ids[]{1, 2, 0x1ff, 0x3fe};
+
+struct Scene {
+  explicit Scene(bool persistent) : memory(persistent), backend(make(path)) {}
+
+  static std::unique_ptr<Backend> make(const std::string& directory) {
+    FsdaxOptions options;
+    options.directory.reset(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return std::move(make_fsdax(std::move(options)).value());
+  }
+
+  const test::PersistentMemory memory;
+  const test::TempDirectory directory;
+  const std::string path = std::filesystem::canonical(directory.path());
+  const std::unique_ptr<Backend> backend;
+};
+
+std::string directory_of(const std::string& data, std::uint64_t id) {
+  char name[8];
+  std::snprintf(name, sizeof name, "/%02x", static_cast<unsigned>(id % 256));
+  return data + name;
+}
+
+std::string container_of(const std::string& data, std::uint64_t id) {
+  char name[32];
+  std::snprintf(name, sizeof name, "/%016llx", static_cast<unsigned long long>(id));
+  return directory_of(data, id) + name;
+}
+
+std::vector<std::byte> content(std::size_t size) { return std::vector<std::byte>(size, std::byte{'c'}); }
+
+}  // namespace
+
+TEST_CASE("a sync of a container is one of its file, with its times where they are asked for", "[backends]") {
+  const Scene scene(GENERATE(false, true));
+  const bool metadata = GENERATE(false, true);
+  for (const auto id : ids) {
+    auto container = *scene.backend->create(id);
+    REQUIRE(container->write(content(100), 0));
+    const DurableCalls calls;
+    REQUIRE(container->sync(metadata));
+    INFO(text_of(calls.so_far()));
+    const std::string path = container_of(scene.path, id);
+    CHECK(happens(calls.so_far(), metadata ? test::syncs_all_of(path) : test::syncs(path)));
+  }
+}
+
+TEST_CASE("a sync of a container's name is one of the directory that has it", "[backends]") {
+  const Scene scene(GENERATE(false, true));
+  for (const auto id : ids) {
+    REQUIRE(scene.backend->create(id));
+    const DurableCalls calls;
+    REQUIRE(scene.backend->sync_name(id));
+    INFO(text_of(calls.so_far()));
+    CHECK(happens(calls.so_far(), test::syncs(directory_of(scene.path, id))));
+  }
+}
+
+TEST_CASE("a sync of all containers reaches each, its times and its name", "[backends]") {
+  const Scene scene(GENERATE(false, true));
+  for (const auto id : ids) REQUIRE((*scene.backend->create(id))->write(content(100), 0));
+  const DurableCalls calls;
+  REQUIRE(scene.backend->sync_all());
+  INFO(text_of(calls.so_far()));
+  for (const auto id : ids) {
+    CHECK(happens(calls.so_far(), test::syncs_all_of(container_of(scene.path, id))));
+    CHECK(happens(calls.so_far(), test::syncs(directory_of(scene.path, id))));
+  }
+}
+
+TEST_CASE("the syncs of a virtual device reach the backend that has the container", "[backends]") {
+  const test::TempDirectory directory;
+  const std::string path = std::filesystem::canonical(directory.path());
+  VirtualDeviceOptions options{.members = {}, .new_containers = 0, .spill = false};
+  for (const char* name : {"/a", "/b"}) {
+    REQUIRE(::mkdir((path + name).c_str(), 0700) == 0);
+    options.members.push_back({.id = name, .backend = Scene::make(path + name)});
+  }
+  const auto device = *make_virtual_device(std::move(options));
+  for (unsigned place = 0; place < 2; ++place) {
+    const std::string data = path + (place == 0 ? "/a" : "/b");
+    auto container = *device->create_at(7 + place, place);
+    const DurableCalls calls;
+    REQUIRE(container->sync(true));
+    REQUIRE(device->sync_name(7 + place));
+    CHECK(happens(calls.so_far(), test::syncs(container_of(data, 7 + place))));
+    CHECK(happens(calls.so_far(), test::syncs(directory_of(data, 7 + place))));
+  }
+  const DurableCalls calls;
+  REQUIRE(device->sync_all());
+  CHECK(happens(calls.so_far(), test::syncs(container_of(path + "/a", 7))));
+  CHECK(happens(calls.so_far(), test::syncs(container_of(path + "/b", 8))));
+}
+
+TEST_CASE("what a sync of containers could not do is an error", "[backends]") {
+  const Scene scene(GENERATE(false, true));
+  auto container = *scene.backend->create(1);
+  DurableCalls calls;
+  calls.fail_syncs(EIO);
+  for (const Status& done : {container->sync(false), container->sync(true), scene.backend->sync_name(1), scene.backend->sync_all()}) {
+    REQUIRE_FALSE(done);
+    CHECK(done.error().code == EIO);
+  }
+}
+
+TEST_CASE("what is stored in a mapped segment is flushed, and drained before its container's sync, or that of all", "[backends]") {
+  const bool all = GENERATE(false, true);
+  const Scene scene(true);
+  auto container = *scene.backend->create(1);
+  REQUIRE(container->allocate(0, 0, 8192));
+  const auto segment = container->map(0, 8192);
+  REQUIRE(segment);
+  const std::string path = container_of(scene.path, 1);
+  const DurableCalls noted;
+  (*segment)->store(100, content(5000));
+  REQUIRE((all ? scene.backend->sync_all() : container->sync(false)));
+  const auto calls = noted.so_far();
+  INFO(text_of(calls));
+  CHECK(disorder(calls, {test::stores_to(path), test::drains(), test::syncs(path)}) == "");
+  CHECK(exposed(up_to(calls, test::syncs(path)), path, 100, 5100) == 0);
+}
+
+}  // namespace efs::fsdax_test
