@@ -204,6 +204,7 @@ Status Instance::open_filesystem(bool takeover) {
   filesystem_->share_with(sharer_.get());
   if (store_.left) report_recovery();
   EFS_TRY(open_merging());
+  if (store_.left && !takeover) EFS_TRY(forget_renamed());
   if (store_.left && !takeover) book_salvaged();
   if (!store_.left || takeover) return {};
   log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);
@@ -303,6 +304,7 @@ std::uint64_t Instance::spare_in_cache() {
 
 // An earlier instance has staged in, and perhaps worked on, some of it.
 Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
+  EFS_TRY(stage::disown_others(options_.config, plan, staging));
   auto items = stage::StagingBuffer(staging).look(plan);
   if (!items) return std::unexpected(items.error());
   for (const auto& directory : stage::displaced_directories(plan.entries, *items)) {

@@ -246,7 +246,32 @@ void Instance::book_salvaged() {
     }
     if (has_directory && ::lstat((results + "/" + name).c_str(), &st) == 0 && S_ISREG(st.st_mode)) files.push_back(item.path);
   }
+  disown_others(files);
   book_back(files, *items, &fs::Staging::note_copy);
+}
+
+// What results-dir has under these names now is not what a file brought there that has another name by now.
+void Instance::disown_others(const std::vector<std::string>& paths) {
+  const auto& config = options_.config;
+  std::vector<fs::PfsName> names;
+  for (const auto& path : paths) {
+    struct stat st {};
+    if (::lstat((config.results_dir + "/" + config::result_path(config, path)).c_str(), &st) == 0) names.push_back({.path = path, .version = stage::copy_version(results_pfs(), st)});
+  }
+  const bool in_place = config.in_place || config.results_dir == config.root_dir;
+  for (const auto& [path, error] : fs::Staging(*filesystem_).disown(names, in_place ? fs::Side::both : fs::Side::results)) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(error));
+}
+
+// What the job file now calls otherwise in results-dir has not been brought there yet; nor, for all that is known, has anything where
+// nobody can tell what the last one called it.
+Status Instance::forget_renamed() {
+  const auto before = image::job_of(store_.metadata.get(), store_.manifest);
+  const auto items = fs::Staging(*filesystem_).walk();
+  if (!items) return std::unexpected(items.error());
+  std::vector<std::string> paths;
+  for (const auto& item : *items)
+    if (item.saved && (!before || config::result_path(*before, item.path) != config::result_path(options_.config, item.path))) paths.push_back(item.path);
+  return fs::Staging(*filesystem_).forget_saved(paths);
 }
 
 // With a deadline the first quarter of the time may go into waiting for a turn.

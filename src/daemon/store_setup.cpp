@@ -83,6 +83,20 @@ Status settle_whose(Store& store, int data) {
   return image::mark_containers(data, store.instance);
 }
 
+// The journal syncs itself and its directory; the names that lead there have to last as well.
+Status make_parts(int root) {
+  bool made = false;
+  for (const char* part : {"meta", "data"}) {
+    if (::mkdirat(root, part, 0700) == 0) made = true;
+    else if (errno != EEXIST) return fail_errno(std::string("store/") + part);
+  }
+  if (!made) return {};
+  const UniqueFd above(::openat(root, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (::fsync(root) != 0) return fail_errno("store");
+  // Where the site keeps it closed to us the names in it are its own.
+  return !above || ::fsync(above.get()) == 0 ? Status() : fail_errno("the directory of the store");
+}
+
 // The ground's root holds the journal's directory and the containers'.
 Result<Store> finish(Ground ground, const config::JobConfig& config) {
   Store store;
@@ -90,8 +104,7 @@ Result<Store> finish(Ground ground, const config::JobConfig& config) {
   store.path = ground.path;
   const int root = ground.root.get();
   if (struct stat st {}; ::fstatat(root, "lock", &st, AT_SYMLINK_NOFOLLOW) == 0) return fail(EEXIST, "the store " + store.path + " is a backend of another instance; choose another --name");
-  for (const char* part : {"meta", "data"})
-    if (::mkdirat(root, part, 0700) != 0 && errno != EEXIST) return fail_errno(std::string("store/") + part);
+  EFS_TRY(make_parts(root));
   store.metadata.reset(::openat(root, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   ground.options.directory.reset(::openat(root, "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!store.metadata || !ground.options.directory) return fail_errno("store");

@@ -258,6 +258,7 @@ Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, K
     item.saved = extra.saved;
     item.dirty = inode.dirty;
   }
+  else if (extra.saved && !inode.dirty && inode.is_regular() && inode.nlink > 1) find_copy(inode, item);
   if (!inode.dirty && !extra.saved && extra.parts.empty()) item.content = extra.origin;
   item.settled = inode.settled;
   if (extra.keep != Keep::by_rule) item.keep = extra.keep, item.keep_path = path;
@@ -265,6 +266,17 @@ Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, K
   item.parts = extra.parts;
   if (S_ISLNK(inode.mode)) item.target = extra.target;
   return item;
+}
+
+// A name that it has lost since is no hard link's.
+void Staging::find_copy(const Inode& inode, WalkItem& item) const {
+  filesystem_.mutex_.assert_held_shared();
+  for (auto& name : split_names(inode.extra->saved_path)) {
+    if (!leads_to(name, inode.ino)) continue;
+    item.copy_path = std::move(name);
+    item.copy = inode.extra->saved;
+    return;
+  }
 }
 
 Result<std::vector<WalkItem>> Staging::walk(const std::string& below) {

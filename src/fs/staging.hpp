@@ -85,6 +85,8 @@ struct WalkItem {
   std::optional<Origin> content{};  // where nobody has changed it since it was staged in, under whatever name: the size and mtime that it must have
   bool settled = false;             // clean, and its content survives power loss
   std::optional<Origin> saved;   // present where an unload or a stage-out brought it to results-dir (under this name)
+  std::string copy_path{};       // the other name of it under which an unload or stage-out brought this very version of a file out
+  std::optional<Origin> copy{};  // as that was
   std::shared_ptr<const GoneInput> replaced{};  // by walk(): the file or link that was staged in under this name, where the job put this in its place
   Keep keep = Keep::by_rule;     // its own, or of the nearest directory above that has one
   std::string keep_path;         // whose; "" for the root's
@@ -100,7 +102,8 @@ struct Writers {
   bool possible = true;     // somebody may write, or nothing proves that nobody can
 };
 
-/// A name of results-dir, or, in place, of the PFS.
+/// Where a name on the PFS is: below root-dir, in results-dir, or in place, where both are the same.
+enum class Side : std::uint8_t { inputs, results, both };
 struct PfsName {
   std::string path;
   std::optional<Origin> version{};  // that it has; none: what it is about to get is nobody's yet
@@ -180,10 +183,13 @@ class Staging {
   /// What was brought to results-dir under these names is not there any more. That they were staged in stays.
   Status forget_copies(const std::vector<std::string>& paths);
 
-  /// The PFS has, or is about to get, these versions under these names. What inodes with other names by now brought out, or in place
-  /// came in, under them is there no more: they are dirty where nothing else is known of them, so that they are brought out should they
-  /// get such a name back. Durable on return. The names of which that could not be noted, and why: nothing may go there.
-  std::map<std::string, Error> disown(std::span<const PfsName> names, bool in_place);
+  /// The PFS has, or is about to get, these versions under these names. What inodes that have other names by now came in as, or
+  /// brought out, under them is there no more: they are dirty where nothing else is known of them, so that they are brought out should
+  /// they get such a name back. Durable on return. The names of which that could not be noted, and why: nothing may go there.
+  std::map<std::string, Error> disown(std::span<const PfsName> names, Side side);
+
+  /// What was brought out under these names counts as not brought out: results go elsewhere now.
+  Status forget_saved(std::span<const std::string> paths);
 
   /// Bytes that the buffer can still take (the journal's reserve left out).
   Result<std::uint64_t> available_bytes();
@@ -248,7 +254,9 @@ class Staging {
   void let_go(std::uint64_t ino);
   bool is_counted(const Inode& inode) const;
   bool leads_to(const std::string& path, std::uint64_t ino) const;
+  void find_copy(const Inode& inode, WalkItem& item) const;
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
+  static bool is_same_file(const Origin& a, const Origin& b);
   Status book_gone(const std::string& path, const Origin& copy, const GoneInput* replaced);
   void find_replaced(std::vector<WalkItem>& items) const;
   /// Names that an inode is known by on the PFS and does not have.
@@ -256,7 +264,7 @@ class Staging {
     std::vector<std::string> staged, saved;
     bool empty() const { return staged.empty() && saved.empty(); }
   };
-  Claims stale_claims(const Inode& inode, const std::unordered_map<std::string_view, const PfsName*>& wanted, bool in_place) const;
+  Claims stale_claims(const Inode& inode, const std::unordered_map<std::string_view, const PfsName*>& wanted, Side side) const;
   Status give_up(const Inode& inode, const Claims& claims);
   Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;
 

@@ -25,13 +25,13 @@ std::vector<std::string> stale(const std::string& names, const Origin& known, co
 
 }  // namespace
 
-Staging::Claims Staging::stale_claims(const Inode& inode, const Wanted& wanted, bool in_place) const {
+Staging::Claims Staging::stale_claims(const Inode& inode, const Wanted& wanted, Side side) const {
   filesystem_.mutex_.assert_held_shared();
   if (!inode.extra) return {};
   const InodeExtra& extra = *inode.extra;
   Claims claims;
-  if (in_place && extra.origin) claims.staged = stale(extra.origin_path, *extra.origin, wanted);
-  if (extra.saved) claims.saved = stale(extra.saved_path, *extra.saved, wanted);
+  if (side != Side::results && extra.origin) claims.staged = stale(extra.origin_path, *extra.origin, wanted);
+  if (side != Side::inputs && extra.saved) claims.saved = stale(extra.saved_path, *extra.saved, wanted);
   for (auto* names : {&claims.staged, &claims.saved}) std::erase_if(*names, [&](const std::string& name) { return leads_to(name, inode.ino); });
   return claims;
 }
@@ -51,14 +51,14 @@ Status Staging::give_up(const Inode& inode, const Claims& claims) {
   return filesystem_.commit(0, staging);
 }
 
-std::map<std::string, Error> Staging::disown(std::span<const PfsName> names, bool in_place) {
+std::map<std::string, Error> Staging::disown(std::span<const PfsName> names, Side side) {
   Wanted wanted;
   for (const auto& name : names) wanted.emplace(name.path, &name);
   std::vector<std::uint64_t> claimants;
   {
     ReadLock lock(filesystem_.mutex_);
     filesystem_.names_.for_each([&](const Inode& inode) {
-      if (!stale_claims(inode, wanted, in_place).empty()) claimants.push_back(inode.ino);
+      if (!stale_claims(inode, wanted, side).empty()) claimants.push_back(inode.ino);
     });
   }
   std::map<std::string, Error> still;
@@ -71,7 +71,7 @@ std::map<std::string, Error> Staging::disown(std::span<const PfsName> names, boo
     WriteLock lock(filesystem_.mutex_);
     const Inode* inode = filesystem_.names_.find(ino);
     if (inode == nullptr) continue;
-    auto claims = stale_claims(*inode, wanted, in_place);
+    auto claims = stale_claims(*inode, wanted, side);
     if (claims.empty()) continue;
     if (const Status done = give_up(*inode, claims); !done) note(claims, done.error());
     else given_up.push_back(std::move(claims));
@@ -81,6 +81,16 @@ std::map<std::string, Error> Staging::disown(std::span<const PfsName> names, boo
   if (const Status synced = filesystem_.fsync_metadata(); !synced)
     for (const auto& claims : given_up) note(claims, synced.error());
   return still;
+}
+
+Status Staging::forget_saved(std::span<const std::string> paths) {
+  WriteLock lock(filesystem_.mutex_);
+  for (const auto& path : paths) {
+    const auto place = locate(filesystem_.names_, path);
+    const auto there = place ? filesystem_.names_.child(*place->parent, place->name) : std::unexpected(place.error());
+    if (there && (*there)->extra && (*there)->extra->saved) EFS_TRY(give_up(**there, {.staged = {}, .saved = {path}}));
+  }
+  return {};
 }
 
 }  // namespace efs::fs

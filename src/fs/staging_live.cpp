@@ -267,11 +267,14 @@ bool Staging::leads_to(const std::string& path, std::uint64_t ino) const {
   return there && (*there)->ino == ino;
 }
 
+// Its ctime moves when it gets another name.
+bool Staging::is_same_file(const Origin& a, const Origin& b) { return a.device == b.device && a.inode == b.inode && a.size == b.size && a.mtime == b.mtime; }
+
 Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
   EFS_TRY(book_gone(path, copy, replaced));
-  const bool same_copy = staging.dirty == 0 && staging.saved != 0 && staging.copy == copy;
+  const bool same_copy = staging.dirty == 0 && staging.saved != 0 && is_same_file(staging.copy, copy);
   const bool as_staged = staging.dirty == 0 && staging.staged != 0 && staging.saved != 1;
   if (!same_copy) staging.saved_path = path;
   else if (!is_one_of(staging.saved_path, path)) staging.saved_path += '\0' + path;  // a hard link: the copy has both names

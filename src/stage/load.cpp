@@ -11,6 +11,7 @@
 #include "config/paths.hpp"
 #include "stage/hard_links.hpp"
 #include "stage/placement.hpp"
+#include "stage/resume.hpp"
 
 namespace efs::stage {
 namespace {
@@ -205,6 +206,7 @@ class Load {
   fs::Over over() const { return !request_.replace ? fs::Over::nothing : request_.force ? fs::Over::anything : fs::Over::clean; }
 
   void load_all(const Plan& plan) {
+    if (const Status done = disown_others(config_, plan, staging_); !done) return failed("", done.error());
     LoadBuffer buffer(staging_);
     StageReport staged = stage_in(plan, buffer, pfs_, options_, progress_);
     if (!staged.ok()) return failed(staged.failure->path, std::move(staged.failure->error));

@@ -21,6 +21,7 @@ struct Outgoing {
   bool fsync = false;         // by itself; else one syncfs covers it
   bool there_already = false; // `named`, by an earlier stage-out
   State state = State::waiting;
+  bool brought_before = false;  // settled by an earlier stage-out: results-dir may have another version by now
   bool partial_left = false;  // settled, but its partial still has to go
   bool no_room = false;       // settled, for want of space only
   PartialFile file;

@@ -14,6 +14,7 @@ Result<std::vector<fs::WalkItem>> RenamingBuffer::walk() {
   for (const auto& item : *items)
     if (!item.path.contains('/') && config::result_path(config_, item.path) == item.path) names.insert(item.path);
   for (auto& item : *items) {
+    if (item.copy) item.copy_path = config::result_path(config_, item.copy_path);
     std::string path = config::result_path(config_, item.path);
     if (path == item.path) continue;
     const std::string top = path.substr(0, path.find('/'));
@@ -36,7 +37,7 @@ std::string RenamingBuffer::refusal(const std::string& path) {
   return "it is to be " + config::result_path(config_, path) + " in results-dir, and the buffer has something else of that name; it is kept in the buffer only";
 }
 
-std::map<std::string, Error> RenamingBuffer::disown(std::span<const fs::PfsName> names, bool in_place) {
+std::map<std::string, Error> RenamingBuffer::disown(std::span<const fs::PfsName> names, fs::Side side) {
   std::vector<fs::PfsName> own(names.begin(), names.end());
   std::unordered_map<std::string_view, std::string_view> given;  // by the own name
   for (auto& name : own) {
@@ -46,7 +47,7 @@ std::map<std::string, Error> RenamingBuffer::disown(std::span<const fs::PfsName>
     name.path = known->second;
   }
   std::map<std::string, Error> still;
-  for (auto& [path, error] : inner_.disown(own, in_place)) {
+  for (auto& [path, error] : inner_.disown(own, side)) {
     const auto known = given.find(path);
     still.emplace(known == given.end() ? path : std::string(known->second), std::move(error));
   }

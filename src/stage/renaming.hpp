@@ -36,7 +36,7 @@ class RenamingBuffer final : public Buffer {
   Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override { return inner_.set_xattrs(path, xattrs); }
   std::vector<fs::WalkItem> gone() override { return inner_.gone(); }
   Result<std::vector<fs::WalkItem>> inputs() override { return inner_.inputs(); }
-  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, bool in_place) override;
+  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side) override;
   Result<std::uint64_t> available_bytes() override { return inner_.available_bytes(); }
   bool is_at_rest() const override { return inner_.is_at_rest(); }
   Status confirm(std::uint64_t ino, bool same) override { return inner_.confirm(ino, same); }

@@ -216,6 +216,7 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   if (!from || !to) return give_up(out, from ? to.error() : from.error()), true;
   auto now = pfs_.lstat(from->get(), first.name);
   if (!now || (first.file.checksum && now->st_ino != first.file.inode)) return false;
+  if (first.brought_before && !is_origin(*now, *first.item)) return false;
   auto present = pfs_.lstat(to->get(), out.name);
   const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
   // Another version than was staged in: to be written like any other, which knows what is to be done then.

@@ -26,4 +26,8 @@ std::vector<std::string> displaced_directories(const std::vector<PlanEntry>& ent
 /// removed_inputs()). The sums of the plan follow. Pure.
 Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed = {});
 
+/// What had one of the plan's names and has another now is no input under that any more, where the PFS has another version of it by
+/// now: fs::Staging::disown().
+Status disown_others(const config::JobConfig& config, const Plan& plan, fs::Staging& staging);
+
 }  // namespace efs::stage

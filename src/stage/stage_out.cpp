@@ -1,6 +1,7 @@
 #include "stage/stage_out.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <numeric>
@@ -58,7 +59,7 @@ void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
 class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), tree_(pfs), crew_(options.workers),
+      : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), in_place_(config.in_place || config.results_dir == config.root_dir), tree_(pfs), crew_(options.workers),
         writer_(config, buffer, pfs, tree_, progress, options.transfer_size), deletions_(config, pfs, tree_, crew_, progress.cancel) {}
 
   Receipt run() {
@@ -149,16 +150,17 @@ class StageOut {
       if (leaf_of(item.path).contains(".efs-" + config_.name)) writer_.reserve(item);
     }
     std::uint64_t bytes = 0;
-    std::unordered_map<std::uint64_t, std::size_t> first_names;  // of files with several, by inode
+    std::unordered_map<std::uint64_t, const Outgoing*> first_names;  // of files with several, by inode
     outgoing_.reserve(items.size());
     for (const auto* item : items) {
-      bool further = false;
+      const Outgoing* first = nullptr;
       if (S_ISREG(item->attributes.st_mode) && item->attributes.st_nlink > 1) {
-        const auto [first, is_first] = first_names.try_emplace(item->ino, outgoing_.size());
-        further = !is_first;
-        if (further) first_of_.push_back(first->second);
+        const auto known = first_names.find(item->ino);
+        first = known != first_names.end() ? known->second : item->copy ? &brought_before(*item) : nullptr;
       }
-      Outgoing& out = further ? further_names_.emplace_back() : outgoing_.emplace_back();
+      if (first != nullptr) first_of_.push_back(first);
+      Outgoing& out = first != nullptr ? further_names_.emplace_back() : outgoing_.emplace_back();
+      if (item->attributes.st_nlink > 1) first_names.try_emplace(item->ino, first != nullptr ? first : &out);
       out.item = item;
       out.name = leaf_of(item->path);
       const std::string partial = item->path + tag + partial_suffix;
@@ -166,15 +168,28 @@ class StageOut {
       out.entry.path = item->path;
       out.entry.bytes = S_ISREG(item->attributes.st_mode) ? static_cast<std::uint64_t>(item->attributes.st_size) : 0;
       out.entry.mtime = to_ns(item->attributes.st_mtim);
-      if (!further) bytes += out.entry.bytes;
+      if (first == nullptr) bytes += out.entry.bytes;
     }
     progress_.begin(outgoing_.size() + further_names_.size(), bytes);
     for (auto* list : {&outgoing_, &further_names_}) {
       for (auto& out : *list) {
-        if (const auto file = own_file(out.item->path); !file.empty()) out.settle(Action::failed, file + " has this name: give the result another one");
+        if (const auto file = own_file(out.item->path); !file.empty()) out.settle(Action::failed, file + " has this name: give the result another one, or bring it out elsewhere with efs salvage --to");
         if (auto why = buffer_.refusal(out.item->path); !why.empty()) out.settle(Action::conflict, std::move(why));
       }
     }
+  }
+
+  /// The name under which an earlier unload or stage-out has brought the file out: results-dir may have it still.
+  const Outgoing& brought_before(const fs::WalkItem& item) {
+    fs::WalkItem& there = items_before_.emplace_back();
+    there.path = item.copy_path;
+    there.saved = item.copy;
+    Outgoing& out = before_.emplace_back();
+    out.item = &there;
+    out.name = leaf_of(there.path);
+    out.brought_before = true;
+    out.settle(Action::kept);
+    return out;
   }
 
   /// A file that was brought out under one of these names, and has another one now, is not known by it any more: it may get it back.
@@ -185,7 +200,7 @@ class StageOut {
         if (out.state == Outgoing::State::waiting) names.push_back({.path = out.item->path});
     for (const auto& directory : directories)
       if (directory.apply_attributes) names.push_back({.path = directory.item->path});
-    const auto still = buffer_.disown(names, config_.in_place || config_.results_dir == config_.root_dir);
+    const auto still = buffer_.disown(names, in_place_ ? fs::Side::both : fs::Side::results);
     if (still.empty()) return;
     for (auto* list : {&outgoing_, &further_names_})
       for (auto& out : *list)
@@ -242,7 +257,7 @@ class StageOut {
     std::vector<const DirectoryToMake*> done;
     for (auto it = directories.rbegin(); it != directories.rend(); ++it) {
       if (failed_directories_.contains(it->item->path)) continue;
-      const bool exactly = it->item->origin && (config_.in_place || config_.results_dir == config_.root_dir);
+      const bool exactly = it->item->origin && in_place_;
       const auto finished = it->apply_attributes ? tree_.finish(*it->item, exactly, !at_once) : Result<std::string>();
       if (finished && !finished->empty()) lost_[it->item->path] = *finished;
       if (finished) done.push_back(&*it);
@@ -284,7 +299,7 @@ class StageOut {
     std::span<Outgoing> all = further_names_;
     std::size_t single = 0;  // what has to be written is moved to the front
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (writer_.link(all[i], outgoing_[first_of_[i]])) continue;
+      if (writer_.link(all[i], *first_of_[i])) continue;
       std::swap(all[single], all[i]);
       std::swap(first_of_[single++], first_of_[i]);
     }
@@ -316,7 +331,7 @@ class StageOut {
     std::ranges::stable_sort(waiting, {}, [](const Outgoing* out) { return out->item->attributes.st_blocks; });
     std::vector<std::pair<Outgoing*, const Outgoing*>> names;  // and the first name of each: a link takes next to nothing
     for (std::size_t i = 0; i < further_names_.size(); ++i) {
-      if (auto& out = further_names_[i]; out.state == Outgoing::State::settled && out.no_room) names.emplace_back(&out, &outgoing_[first_of_[i]]);
+      if (auto& out = further_names_[i]; out.state == Outgoing::State::settled && out.no_room) names.emplace_back(&out, first_of_[i]);
     }
     writer_.forget_full();
     const auto sum = [](std::uint64_t bytes, const Outgoing* out) { return bytes + out->entry.bytes; };
@@ -413,10 +428,13 @@ class StageOut {
   PfsIo& pfs_;
   Options options_;
   Progress& progress_;
+  const bool in_place_;
   ResultsTree tree_;
   std::vector<Outgoing> outgoing_;
-  std::vector<Outgoing> further_names_;   // of files whose first name is in outgoing_
-  std::vector<std::size_t> first_of_;     // the index of that first name, for each of them
+  std::vector<Outgoing> further_names_;   // of files whose first name is in outgoing_ or before_
+  std::vector<const Outgoing*> first_of_; // that first name, for each of them
+  std::deque<Outgoing> before_;           // first names that were brought out before
+  std::deque<fs::WalkItem> items_before_; // theirs
   std::unordered_set<std::string> failed_directories_;
   std::unordered_map<std::string, std::string> lost_;  // of directories: what the PFS does not take
   std::string names_not_durable_;  // why directories that we made may not survive a crash; "": they will

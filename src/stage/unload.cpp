@@ -72,7 +72,7 @@ class UnloadBuffer final : public Buffer {
       for (auto& item : staging_.gone()) all->push_back(std::move(item));
     return all;
   }
-  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, bool in_place) override { return staging_.disown(names, in_place); }
+  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side) override { return staging_.disown(names, side); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
   bool has(const std::string& path) override { return staging_.find(path).has_value(); }
   bool is_at_rest() const override { return false; }
@@ -373,7 +373,7 @@ class Unload {
 
   Status disown(const std::string& path) {
     const fs::PfsName name{.path = path};
-    const auto still = staging_.disown({&name, 1}, in_place_);
+    const auto still = staging_.disown({&name, 1}, in_place_ ? fs::Side::both : fs::Side::results);
     return still.empty() ? Status() : Status(told(still.begin()->second, "noting what it takes the place of"));
   }
 

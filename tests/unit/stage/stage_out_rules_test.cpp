@@ -321,15 +321,21 @@ TEST_CASE("on-conflict: keep-both keeps both of two results whose long names are
   CHECK(snapshot_of(scene.root) == before);
 }
 
-TEST_CASE("stage-out: a result with the receipt's name fails, and says so", "[stage][out]") {
+TEST_CASE("stage-out: a result with the name of the receipt, or of another file of efs's in results-dir, fails, and says so", "[stage][out]") {
   Scene scene;
+  scene.options.receipt_name = "efs-receipt-job.json";
+  scene.config.status_file = scene.results + "/d/status.json";
   scene.buffer.put("efs-receipt-job.json", S_IFREG, "precious");
+  scene.buffer.put("d", S_IFDIR);
+  scene.buffer.put("d/status.json", S_IFREG, "precious");
   scene.buffer.put("other", S_IFREG, "other");
   const Receipt receipt = scene.out();
   CHECK(action_of(receipt, "efs-receipt-job.json") == Action::failed);
   CHECK(entry_of(receipt, "efs-receipt-job.json")->reason.find("receipt") != std::string::npos);
   CHECK(action_of(receipt, "other") == Action::staged_out);
   CHECK(!stdfs::exists(scene.results + "/efs-receipt-job.json"));
+  CHECK(action_of(receipt, "d/status.json") == Action::failed);
+  CHECK(!stdfs::exists(scene.results + "/d/status.json"));
 }
 
 TEST_CASE("on-conflict: keep-both does not take the name of another result", "[stage][out][conflict]") {

@@ -1,0 +1,226 @@
+#!/bin/bash
+# A name on the PFS that is another file's meanwhile: one that got its old name back, partials of others, names that efs itself uses,
+# and two jobs that bring out the same.
+#   names_again_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+in_place() { fresh "$@"; sed -i 's|results-dir: .*|in-place: true|' "$JOB"; OUT=$PFS; }
+unloaded() { check "$NAME: unload $*" "$EFS" unload -i "$NAME" -w "$@"; }
+stopped() { check "$NAME: stop" "$EFS" stop "$@" "$NAME"; }
+has() { check "$NAME: $1 is $2" grep -qx "$2" "$OUT/$1"; }
+
+# --- a file gets its name back after another was brought out under it ---
+fresh back
+started "$JOB"
+echo v1 >"$MNT/ck"; unloaded ck
+mv "$MNT/ck" "$MNT/old"; echo v2 >"$MNT/ck"; unloaded ck
+mv -f "$MNT/old" "$MNT/ck"
+check_exit 'explain knows' 0 'state +dirty' "$EFS" explain -i back ck
+stopped
+has ck v1
+
+fresh exchange
+started "$JOB"
+echo v1 >"$MNT/ck"; unloaded ck
+mv "$MNT/ck" "$MNT/old"; echo v2 >"$MNT/ck"; unloaded ck
+check 'the two are exchanged' python3 -c 'import ctypes, os, sys; libc = ctypes.CDLL(None, use_errno=True)
+sys.exit(libc.renameat2(-100, sys.argv[1].encode(), -100, sys.argv[2].encode(), 2))' "$MNT/ck" "$MNT/old"
+stopped
+has ck v1
+has old v2
+
+fresh link
+started "$JOB"
+echo v1 >"$MNT/ck"; ln "$MNT/ck" "$MNT/ck.bak"; unloaded ck
+rm "$MNT/ck"; echo v2 >"$MNT/ck"; unloaded ck
+ln -f "$MNT/ck.bak" "$MNT/ck"
+stopped
+has ck v1
+has ck.bak v1
+
+in_place inputs
+started "$JOB"
+mv "$MNT/input/a" "$MNT/input/z"; echo tmp >"$MNT/input/a"; unloaded input/a
+has input/a tmp
+mv -f "$MNT/input/z" "$MNT/input/a"
+stopped
+has input/a alpha
+
+in_place directory
+started "$JOB"
+mv "$MNT/input" "$MNT/in.old"; mkdir "$MNT/input"; echo tmp >"$MNT/input/a"; unloaded input
+rm -r "$MNT/input"; mv "$MNT/in.old" "$MNT/input"
+stopped
+has input/a alpha
+has input/sub/b beta
+
+# --- the same from one life of an instance to the next ---
+fresh lives 'resources: [ [ path: input ] ]' 'outputs: [ [ path: tmp, flags: temporary ], [ path: "**" ] ]'
+started "$JOB"
+mkdir "$MNT/tmp"; echo v1 >"$MNT/ck"; stopped --keep
+started "$JOB"
+mv "$MNT/ck" "$MNT/tmp/old"; echo v2-newer >"$MNT/ck"; stopped --keep
+has ck v2-newer
+started "$JOB"
+rm "$MNT/ck"; mv "$MNT/tmp/old" "$MNT/ck"
+stopped
+has ck v1
+
+in_place salvaged
+started "$JOB"
+mv "$MNT/input/a" "$MNT/input/z"; echo tmp >"$MNT/input/a"
+kill_both salvaged
+check 'salvage' "$EFS" salvage salvaged
+has input/a tmp
+started "$JOB"
+mv -f "$MNT/input/z" "$MNT/input/a"
+stopped
+has input/a alpha
+
+fresh changed 'resources: [ [ path: input, flags: persistent ] ]'
+started "$JOB"
+mv "$MNT/input/a" "$MNT/mine"; stopped --keep
+echo theirs-now >"$PFS/input/a"
+started "$JOB"
+check 'a new version of an input is staged in' grep -qx theirs-now "$MNT/input/a"
+mv -f "$MNT/mine" "$MNT/input/a"
+stopped
+has input/a alpha
+
+fresh loads
+started "$JOB"
+mv "$MNT/input/a" "$MNT/mine"
+echo theirs-now >"$PFS/input/a"
+check 'load' "$EFS" load -i loads -w input/a
+mv -f "$MNT/mine" "$MNT/input/a"
+stopped
+has input/a alpha
+
+fresh called
+started "$JOB"
+echo new >"$MNT/ck"; stopped --keep
+has ck new
+echo stale >"$OUT/final"; echo 'outputs: [ [ path: ck, as: final ] ]' >>"$JOB"
+started "$JOB"
+stopped
+has final new
+
+# --- a newer version of an input that an unload took out of the buffer ---
+in_place newer
+started "$JOB"
+check 'unload --remove' "$EFS" unload -i newer -w --remove input/a
+echo "the user's newer version" >"$PFS/input/a"
+echo jobs >"$MNT/input/a"
+check_exit 'is a conflict' 1 'conflict: input/a' "$EFS" stop newer
+has input/a "the user's newer version"
+check 'to be solved' mv "$PFS/input/a" "$PFS/input/theirs"
+stopped
+has input/a jobs
+in_place same 'resources: [ [ path: input, flags: persistent ] ]' 'outputs: []'
+sed -i '/in-place/a\  deletions: propagate' "$JOB"
+started "$JOB"
+unloaded --remove input/a
+check 'is no conflict where it is the same' bash -c "echo jobs >'$MNT/input/a'"
+unloaded input/a
+has input/a jobs
+unloaded --remove input/a
+stopped
+has input/a jobs
+
+# --- hard links, of which one was brought out before ---
+linked() { check "$NAME: $1 and $2 are one" test "$OUT/$1" -ef "$OUT/$2"; }
+fresh twins
+started "$JOB"
+echo 1 >"$MNT/a"; ln "$MNT/a" "$MNT/b"; ln "$MNT/a" "$MNT/c"; unloaded a
+unloaded b
+linked a b
+stopped --keep
+linked a c
+started "$JOB"
+ln "$MNT/b" "$MNT/d"
+check 'an entry of a name that is there already' "$EFS" unload -i twins -w a b c
+stopped --keep
+linked a d
+started "$JOB"
+rm "$OUT/c"; echo other >"$OUT/c"; ln "$MNT/c" "$MNT/e"; mv "$MNT/a" "$MNT/f"
+stopped
+for name in e f; do has $name 1; done
+
+# --- what is called as a partial might be ---
+fresh partials
+started "$JOB"
+echo precious >"$MNT/x.efs-partial"; echo x >"$MNT/x"
+unloaded --remove x.efs-partial
+stopped
+has x x
+has x.efs-partial precious
+rm "$OUT/x.efs-partial"
+in_place named 'resources: [ [ path: x, flags: persistent ], [ path: x.efs-partial ] ]'
+echo user >"$PFS/x.efs-partial"; echo in >"$PFS/x"
+started "$JOB"
+rm "$MNT/x.efs-partial"; echo more >>"$MNT/x"
+stopped
+has x.efs-partial user
+has x more
+rm "$PFS/x.efs-partial"
+
+# --- names that efs itself uses in results-dir ---
+fresh own
+started "$JOB"
+echo mine >"$MNT/efs-salvage-own.json"
+kill_both own
+check_exit "a salvage's receipt does not take a result's place" 1 'efs-salvage-own.json: the receipt has this name' "$EFS" salvage own
+check_exit 'which stays' 1 'not removed' "$EFS" clean own
+started "$JOB"
+stopped
+has efs-salvage-own.json mine
+fresh status
+sed -i "/results-dir/a\\  status-file: $OUT/status.json" "$JOB"
+started "$JOB"
+echo mine >"$MNT/status.json"
+check_exit "nor does a result take that of the job's status file" 1 "status.json: the job's status file has this name" "$EFS" stop status
+check_exit 'it is left' 1 'status.json' "$EFS" stop --deadline 10 status
+check 'and goes elsewhere' "$EFS" salvage --to "$S/status/elsewhere" status
+check 'whole' grep -qx mine "$S/status/elsewhere/status.json"
+check 'clean' "$EFS" clean status
+
+# --- two jobs with results of one name ---
+fresh one; first=$JOB first_mnt=$MNT both=$OUT
+sed -i '/results-dir/a\  max-rate: 1 MB/s' "$first"
+fresh two; sed -i "s|results-dir: .*|results-dir: $both\n  max-rate: 1 MB/s|" "$JOB"
+started "$first"; started "$JOB"
+echo AAAA >"$first_mnt/x"; head -c 3000000 /dev/zero >"$first_mnt/z1"
+echo BBBB >"$MNT/x"; head -c 1500000 /dev/zero >"$MNT/z2"
+"$EFS" stop two >"$S/two.said" 2>&1 & second=$!
+check 'the partial of one' await 30 compgen -G "$both/x.*.efs-partial"
+check 'and the other stops' "$EFS" stop one
+wait "$second"; code=$?
+check 'both have succeeded' test "$code" = 0
+checksum() { field "$(cat "$both/efs-receipt-$1.json")" '[e["checksum"] for e in d["entries"] if e["path"] == "x"][0]'; }
+check 'each has the checksum of its own' test "$(checksum one)" != "$(checksum two)"
+check 'and one of the two is there, whole' grep -qxE 'AAAA|BBBB' "$both/x"
+
+# --- extended attributes for which there is no room ---
+if [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null && command -v setfattr >/dev/null; then
+  fresh full
+  truncate -s 8M "$S/full/image"; mkfs.ext4 -q -b 4096 -m 0 -O ^has_journal "$S/full/image"
+  if mount -o loop "$S/full/image" "$OUT" 2>/dev/null; then
+    started "$JOB"
+    echo data >"$MNT/f"; setfattr -n user.big -v "$(head -c 2000 /dev/zero | tr '\0' x)" "$MNT/f"; echo hello >"$MNT/g"
+    dd if=/dev/zero of="$OUT/fill" bs=4096 count=$(($(stat -f -c %a "$OUT") - 1)) status=none; sync -f "$OUT"
+    check_not 'a full PFS' "$EFS" stop full
+    rm "$OUT/fill"; sync -f "$OUT"
+    stopped
+    has f data
+    has g hello
+    check 'with all attributes' test "$(getfattr --absolute-names --only-values -n user.big "$OUT/f" | wc -c)" = 2000
+    umount "$OUT"
+  else
+    skip 'attributes on a full PFS' 'no loop device can be mounted'
+  fi
+else
+  skip 'attributes on a full PFS' 'needs root, mkfs.ext4 and setfattr'
+fi
+
+finish
