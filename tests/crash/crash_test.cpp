@@ -212,7 +212,6 @@ const Harmless harmless[] = {
     {"container name sync", "rename c a", "", synced_before},
     {"data sync", "fsync a", "", synced_before},
     {"container name sync", "fsync a", "", synced_before},
-    {"names sync", "new connection", "", "the old journal has the last record, too", 0, Durability::cache_line},
     {"names sync", "create e", "", "the old journal has the last record, too", 0, Durability::cache_line},
 };
 

@@ -180,6 +180,16 @@ Step forget_gone(const std::string& path) {
 Step forget_copy(const std::string& path) {
   return {"forget the copy of " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).forget_copies({path})); }};
 }
+// Something else comes where the PFS had what is in the buffer under another name by now.
+Step disown(const std::string& path) {
+  return {"disown " + path, [=](Life& life) {
+            const fs::PfsName name{.path = path};
+            for (const auto& [still, error] : fs::Staging(life.filesystem).disown({&name, 1}, fs::Side::both)) life.note(Status(std::unexpected(error)));
+          }};
+}
+Step forget_saved(const std::string& path) {
+  return {"forget that it is out " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).forget_saved({&path, 1})); }};
+}
 Step settle() {
   return {"settle", [](Life& life) { life.note(life.filesystem.settle()); }};
 }
@@ -367,7 +377,7 @@ Scenario every_staging() {
       new_connection(), stage_directory("in"), stage_xattrs("in"), stage_several({"in/a", "in/b", "in/c"}, 300), adopt("in/shared", one), stage_nothing(), surely(settle()), load_directory("d"), load("d/n", one, fs::Over::nothing),
       set_acl("d", "system.posix_acl_default"), fill_pool(), create("d/w"), write("d/w", two), close_after_write("d/w"), set_acl("d/w", "system.posix_acl_access"), set_owner_and_times("d/w"), allocate("d/w"), surely(fsync("d/w")), look("d", "w"),
       load("d/w", two, fs::Over::anything), load("in/a", two, fs::Over::clean), load("d/part", one, fs::Over::nothing, "0+100"), load_links("d/w", {"d/w2", "in/b"}), load_symlink("d/s"), load_in_vain("d/vain"), look("d", "s"), keep("d/w2"), create("x"), write("x", one), close_after_write("x"),
-      unload("x"), surely(settle()), unload("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), unlink("d/part"), new_connection(), fsyncdir()};
+      unload("x"), surely(settle()), unload("d/w"), rename("in/a", "moved"), create("in/a"), write("in/a", one), close_after_write("in/a"), disown("in/a"), unlink("in/a"), rename("moved", "in/a"), forget_saved("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), unlink("d/part"), new_connection(), fsyncdir()};
 }
 
 Scenario visible_operations() {
