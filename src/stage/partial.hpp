@@ -58,6 +58,17 @@ auto make_afresh(PfsIo& pfs, int directory, const std::string& partial, Make mak
   return make();
 }
 
+/// Does `work` while there is a partial. What it throws, for want of memory, leaves none.
+template <typename Work>
+auto with_partial(PfsIo& pfs, int directory, const std::string& partial, Work work) {
+  try {
+    return work();
+  } catch (...) {
+    (void)pfs.unlink(directory, partial);
+    throw;
+  }
+}
+
 /// Writes data, owner and extended attributes (both where permitted), mode and times of a file, or a symbolic link. A partial left by a stage-out
 /// that was killed is replaced. After an error no partial is left, unless removing it failed too, which the error tells. Not durable
 /// without `fsync`. Thread-safe for different items.

@@ -349,26 +349,45 @@ class Unload {
     if (ours && in_place_ && !is_dirty(item)) return part;  // the PFS has it: another version of it would be taken for somebody else's
     EFS_TRY(may_lay_over(item, *before, ours, entry));
     const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), options_.partial_tag, buffer_.has(item.path + options_.partial_tag + partial_suffix)), .fsync = true};
+    const auto made = place_part(job, *part, old->get(), *before, entry);
+    if (!made) return std::unexpected(made.error());
+    // What it took the place of was another's: so is what it has besides the part. Else it is ours from here on, whether its name
+    // survives a crash or not.
+    if (!made->lost.empty()) entry.reason += "; without " + made->lost;
+    if (const Status noted = ours ? note_part(item, *made) : Status(); !noted) entry.reason += "; the next unload will take it for somebody else's version: " + describe(noted.error());
+    EFS_TRY(pfs_.fsync(job.directory));
+    entry.checksum = made->checksum;
+    return part;
+  }
+
+  Status note_part(const fs::WalkItem& item, const PartialFile& made) try {
+    const auto version = version_below(config_.results_dir, item.path);
+    if (!version) return std::unexpected(version.error());
+    if (version->inode != made.inode) return {};  // somebody else's by now
+    return staging_.note_copy(item.path, *version, in_place_, item.replaced.get());
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM);
+  }
+
+  /// Under its partial name first, and then under its own. After an error there is no partial.
+  Result<PartialFile> place_part(const PartialJob& job, Part part, int old, const struct stat& before, ReceiptEntry& entry) {
     (void)pfs_.unlink(job.directory, job.partial);  // of one that was killed; unloads of an instance run one after the other
     auto fd = pfs_.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (!fd) return fail(fd.error().code, "creating " + job.partial + ": " + describe(fd.error()));
-    Scratch scratch(options_.transfer_size);
-    const auto made = lay_over(item, *part, old->get(), *before, fd->get(), scratch);
-    Status good = made ? Status() : std::unexpected(made.error());
-    if (good && receipt_.read_back) good = read_back(job, *made, pfs_, scratch, progress_.cancel);
-    if (good) good = disown(item.path);
-    if (good) good = is_still(item, job.directory, *before, entry);
-    if (!good) {
-      (void)pfs_.unlink(job.directory, job.partial);
-      return std::unexpected(good.error());
-    }
-    EFS_TRY(publish_partial(job, *made, pfs_));
-    EFS_TRY(pfs_.fsync(job.directory));
-    entry.checksum = made->checksum;
-    // What it took the place of was another's: so is what it has besides the part.
-    const auto version = ours ? version_below(config_.results_dir, item.path) : fail(ESTALE);
-    if (version && version->inode == made->inode) EFS_TRY(staging_.note_copy(item.path, *version, in_place_, item.replaced.get()));
-    return part;
+    return with_partial(pfs_, job.directory, job.partial, [&]() -> Result<PartialFile> {
+      Scratch scratch(options_.transfer_size);
+      auto made = lay_over(job.item, part, old, before, fd->get(), scratch);
+      Status good = made ? Status() : std::unexpected(made.error());
+      if (good && receipt_.read_back) good = read_back(job, *made, pfs_, scratch, progress_.cancel);
+      if (good) good = disown(job.item.path);
+      if (good) good = is_still(job.item, job.directory, before, entry);
+      if (!good) {
+        (void)pfs_.unlink(job.directory, job.partial);
+        return std::unexpected(good.error());
+      }
+      EFS_TRY(publish_partial(job, *made, pfs_));
+      return made;
+    });
   }
 
   Status disown(const std::string& path) {
@@ -389,16 +408,17 @@ class Unload {
     EFS_TRY(copy_part({pfs_, old}, {pfs_, fd}, {end, size - end}, scratch, progress_, &sum));
     const auto after = staging_.attributes(item.ino);
     EFS_TRY(buffer_.confirm(item.ino, after && after->st_mtim.tv_sec == item.attributes.st_mtim.tv_sec && after->st_mtim.tv_nsec == item.attributes.st_mtim.tv_nsec));
-    EFS_TRY(take_attributes(old, before, fd));
+    auto lost = take_attributes(old, before, fd);
+    if (!lost) return std::unexpected(lost.error());
     EFS_TRY(pfs_.fsync(fd));
     auto made = pfs_.fstat(fd);
     if (!made) return std::unexpected(made.error());
     ++progress_.files_done;
-    return PartialFile{.inode = made->st_ino, .size = size, .checksum = sum.digest()};
+    return PartialFile{.inode = made->st_ino, .size = size, .checksum = sum.digest(), .lost = std::move(*lost)};
   }
 
-  /// Owner, extended attributes and mode of the version that it takes the place of.
-  Status take_attributes(int old, const struct stat& before, int fd) {
+  /// Owner, extended attributes and mode of the version that it takes the place of. Returns what the PFS does not take, as set_xattrs().
+  Result<std::string> take_attributes(int old, const struct stat& before, int fd) {
     auto made = pfs_.fstat(fd);
     if (!made) return std::unexpected(made.error());
     bool owned = made->st_uid == before.st_uid && made->st_gid == before.st_gid;
@@ -406,9 +426,10 @@ class Unload {
     auto attributes = pfs_.xattrs(old);
     if (!attributes) return std::unexpected(attributes.error());
     if (!attributes->contains(fs::access_acl_name)) (void)pfs_.remove_xattr(fd, fs::access_acl_name);  // the directory's default
-    const auto lost = set_xattrs(fd, fs::WalkItem{.path = {}, .xattrs = std::move(*attributes)}, pfs_);
-    if (!lost) return std::unexpected(lost.error());
-    return pfs_.chmod(fd, safe_mode(before.st_mode & 07777U, owned));
+    auto lost = set_xattrs(fd, fs::WalkItem{.path = {}, .xattrs = std::move(*attributes)}, pfs_);
+    if (!lost) return lost;
+    EFS_TRY(pfs_.chmod(fd, safe_mode(before.st_mode & 07777U, owned)));
+    return lost;
   }
 
   const config::JobConfig& config_;

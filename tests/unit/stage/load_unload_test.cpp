@@ -1,4 +1,4 @@
-// Load and unload on a real file system without a mount, with a PFS whose calls fail.
+// Load and unload on a real file system without a mount.
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
@@ -6,61 +6,19 @@
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
 #include <functional>
-#include <set>
 
 #include "fault_pfs.hpp"
 #include "fs/kernel_view.hpp"
-#include "stage/load.hpp"
+#include "live_scene.hpp"
 #include "stage/stage_out.hpp"
-#include "stage/unload.hpp"
-#include "support/live_buffer.hpp"
 
 using namespace efs;
 using namespace efs::stage;
-using stage::test::each_call_fails;
 using stage::test::FaultPfs;
-using stage::test::NthCall;
+using stage::test::LiveScene;
 namespace stdfs = std::filesystem;
 
 namespace {
-
-struct LiveScene {
-  LiveScene() {
-    stdfs::create_directories(top.path() + "/in/d");
-    stdfs::create_directory(top.path() + "/out");
-    config.name = "job";
-    config.root_dir = top.path() + "/in";
-    config.results_dir = top.path() + "/out";
-    config.mount_dir = top.path() + "/mnt";
-    put("d/a", std::string(3000, 'a'));
-    put("d/b", std::string(70000, 'b'));
-    stdfs::create_symlink("a", config.root_dir + "/d/l");
-  }
-  void put(const std::string& path, const std::string& content) const { std::ofstream(config.root_dir + "/" + path, std::ios::binary) << content; }
-  std::string out(const std::string& path) const {
-    std::ifstream file(config.results_dir + "/" + path, std::ios::binary);
-    return file ? std::string(std::istreambuf_iterator<char>(file), {}) : "(not there)";
-  }
-  LoadReport in(LoadRequest request, PfsIo& pfs = posix_pfs()) {
-    Progress progress;
-    return load(config, request, *buffer.staging, pfs, options, progress);
-  }
-  Receipt back(UnloadRequest request, PfsIo& pfs = posix_pfs()) {
-    Progress progress;
-    return unload(config, request, *buffer.staging, pfs, options, progress);
-  }
-  std::size_t partials() const {
-    std::size_t found = 0;
-    for (const auto& entry : stdfs::recursive_directory_iterator(config.results_dir))
-      if (entry.path().string().ends_with(".efs-partial")) ++found;
-    return found;
-  }
-
-  efs::test::TempDirectory top{"/dev/shm"};
-  efs::test::LiveBuffer buffer;
-  config::JobConfig config;
-  Options options{.workers = 2, .transfer_size = 64U << 10U};
-};
 
 /// What programs do when they see a name.
 struct NamesTold final : fs::KernelView {
@@ -75,60 +33,6 @@ struct NamesTold final : fs::KernelView {
 };
 
 }  // namespace
-
-TEST_CASE("whichever call to the PFS fails, a load shows all or nothing and loses no space") {
-  std::size_t failures = 0;
-  const auto failed = each_call_fails(EIO, [&](FaultPfs& pfs, const NthCall& chosen) {
-    LiveScene scene;
-    stdfs::create_hard_link(scene.config.root_dir + "/d/b", scene.config.root_dir + "/d/second name");
-    ::setxattr((scene.config.root_dir + "/d/a").c_str(), "user.k", "value", 5, 0);
-    const LoadReport report = scene.in({.names = {"d"}}, pfs);
-    INFO("call " << chosen.number << " of " << chosen.function);
-    if (report.ok()) {
-      CHECK(scene.buffer.read("d/a") == std::string(3000, 'a'));
-      CHECK(scene.buffer.read("d/b") == std::string(70000, 'b'));
-      CHECK(scene.buffer.exists("d/l"));
-      CHECK(scene.buffer.ino("d/second name") == scene.buffer.ino("d/b"));
-      CHECK(scene.buffer.staging->find("d/a")->xattrs.contains("user.k"));
-    } else {
-      ++failures;
-      CHECK_FALSE(scene.buffer.exists("d"));
-      CHECK(scene.buffer.containers() == 0);
-    }
-  });
-  CHECK(failures > 10);
-  const std::set<std::string> all{"open", "open_beneath", "read", "fstat", "lstat", "list", "readlink", "xattrs"};
-  CHECK(failed == all);
-}
-
-TEST_CASE("whichever call to the PFS fails, an unload leaves the old result or the whole new one, and the truth in its receipt") {
-  std::size_t failures = 0;
-  const auto failed = each_call_fails(EIO, [&](FaultPfs& pfs, const NthCall& chosen) {
-    LiveScene scene;
-    const std::string content(70000, 'n');
-    scene.buffer.write("f", content);
-    REQUIRE(scene.buffer.filesystem->setxattr({}, scene.buffer.ino("f"), "user.k", "value", 0));
-    REQUIRE(scene.buffer.filesystem->link({}, scene.buffer.ino("f"), fs::root_ino, "f2"));
-    REQUIRE(scene.buffer.filesystem->make_symlink({}, fs::root_ino, "l", "f"));
-    std::ofstream(scene.config.results_dir + "/f") << "old";
-    std::ofstream(scene.config.results_dir + "/f2") << "old";
-    const Receipt receipt = scene.back({.names = {"f", "f2", "l"}}, pfs);
-    INFO("call " << chosen.number << " of " << chosen.function);
-    const bool claimed = receipt.verdict == Verdict::complete;
-    for (const char* name : {"f", "f2"}) {
-      const std::string there = scene.out(name);
-      CHECK((there == "old" || there == content));
-      if (claimed) CHECK(there == content);
-    }
-    if (claimed) CHECK(stdfs::is_symlink(scene.config.results_dir + "/l"));
-    else CHECK((scene.buffer.staging->find("f")->dirty || scene.buffer.staging->find("l")->dirty));
-    if (chosen.function != "unlink") CHECK(scene.partials() == 0);
-    if (!claimed) ++failures;
-  });
-  CHECK(failures > 5);
-  const std::set<std::string> all{"open", "open_beneath", "write", "fstat", "lstat", "symlink", "link", "rename", "set_xattr", "set_times", "set_times_name", "fsync"};
-  CHECK(failed == all);
-}
 
 TEST_CASE("a file that is opened for writing while it is copied does not go out, or goes out unverified") {
   LiveScene scene;
