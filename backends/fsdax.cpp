@@ -80,7 +80,13 @@ class Fsdax final : public Backend {
     }
     std::int64_t booked = 0;  // for its label, or for what its directory hands down
     if (struct stat st {}; account_->counts() && ::fstat(fd.get(), &st) == 0) account_->adjust(booked = static_cast<std::int64_t>(st.st_blocks) * 512);
-    return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page, booked));
+    try {
+      return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page, booked));
+    } catch (const std::bad_alloc&) {  // nobody would know of it
+      ::unlinkat(options_.directory.get(), ContainerName(id), 0);
+      if (account_->counts()) account_->adjust(-booked);
+      throw;
+    }
   }
 
   Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override {

@@ -88,7 +88,12 @@ Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
   if (!container) return std::unexpected(container.error());
   // What is written into it passes the backend by: it hears of it when the writer is done.
   Container* const filled = container->get();
-  return HeldFile{.ino = *ino, .fd = filled->descriptor(), .holds = std::shared_ptr<void>(filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
+  try {
+    return HeldFile{.ino = *ino, .fd = filled->descriptor(), .holds = std::shared_ptr<void>(filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
+  } catch (const std::bad_alloc&) {  // nobody would know of it
+    abandon(*ino);
+    throw;
+  }
 }
 
 Result<HeldFile> Staging::adopt_file(int fd) {
@@ -125,32 +130,36 @@ std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& fa
   WriteLock lock(filesystem_.mutex_);
   std::size_t done = 0;
   for (failed = {}; done < files.size(); ++done) {
-    const StagedFile& file = files[done];
-    auto place = locate(filesystem_.names_, file.path);
-    failed = place ? filesystem_.check_new_name(*place->parent, place->name) : std::unexpected(place.error());
-    if (!failed) break;
-    MakeNode node = staged_node(*place, file.ino, S_IFREG, file.attributes);
-    node.staged = 1;
-    node.origin = file.origin;
-    node.origin_path = file.path;
-    node.xattrs = file.xattrs;
-    if (const auto bulky = take_bulky_xattrs(node); bulky.empty()) {
-      failed = filesystem_.commit(0, node, removal_reserve(place->name));
-    } else {
-      // The name last, so that a journal that ends between these records shows no file without its attributes.
-      const Link link{.ino = file.ino, .parent = node.parent, .time = node.ctime, .name = std::exchange(node.name, {})};
-      failed = filesystem_.commit(0, node);
-      if (!failed) break;
-      for (const auto& [name, value] : bulky) {
-        if (failed) failed = filesystem_.commit(0, SetXattr{.ino = file.ino, .time = node.ctime, .name = name, .value = value});
-      }
-      if (failed) failed = filesystem_.commit(0, link, removal_reserve(place->name));
-      if (!failed) (void)filesystem_.reap(file.ino);  // the caller abandons its container
+    // Told, not thrown: who does not know which have their name would free the containers of all.
+    try {
+      failed = publish_one(files[done]);
+    } catch (const std::bad_alloc&) {
+      failed = fail(ENOMEM);
     }
     if (!failed) break;
-    filesystem_.note_unsettled(file.ino);
+    filesystem_.note_unsettled(files[done].ino);
   }
+  if (!failed) (void)filesystem_.reap(files[done].ino);  // without a name; the caller abandons its container
   return done;
+}
+
+Status Staging::publish_one(const StagedFile& file) {
+  filesystem_.mutex_.assert_held();
+  auto place = locate(filesystem_.names_, file.path);
+  if (!place) return std::unexpected(place.error());
+  EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
+  MakeNode node = staged_node(*place, file.ino, S_IFREG, file.attributes);
+  node.staged = 1;
+  node.origin = file.origin;
+  node.origin_path = file.path;
+  node.xattrs = file.xattrs;
+  const auto bulky = take_bulky_xattrs(node);
+  if (bulky.empty()) return filesystem_.commit(0, node, removal_reserve(place->name));
+  // The name last, so that a journal that ends between these records shows no file without its attributes.
+  const Link link{.ino = file.ino, .parent = node.parent, .time = node.ctime, .name = std::exchange(node.name, {})};
+  EFS_TRY(filesystem_.commit(0, node));
+  for (const auto& [name, value] : bulky) EFS_TRY(filesystem_.commit(0, SetXattr{.ino = file.ino, .time = node.ctime, .name = name, .value = value}));
+  return filesystem_.commit(0, link, removal_reserve(place->name));
 }
 
 Status Staging::remove(const std::string& path) {
@@ -207,6 +216,11 @@ Status Staging::set_xattrs(const std::string& path, const std::map<std::string, 
 }
 
 Status Staging::make_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes) {
+  const auto made = new_symlink(path, target, attributes);
+  return made ? Status() : std::unexpected(made.error());
+}
+
+Result<Staging::NewName> Staging::new_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes) {
   WriteLock lock(filesystem_.mutex_);
   auto place = locate(filesystem_.names_, path);
   if (!place) return std::unexpected(place.error());
@@ -216,7 +230,8 @@ Status Staging::make_symlink(const std::string& path, const std::string& target,
   node.target = target;
   node.staged = 1;
   node.origin_path = path;
-  return filesystem_.commit(0, node, removal_reserve(place->name));
+  EFS_TRY(filesystem_.commit(0, node, removal_reserve(place->name)));
+  return NewName{.parent = node.parent, .name = std::move(place->name), .ino = node.ino};
 }
 
 Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const {

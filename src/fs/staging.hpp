@@ -203,12 +203,13 @@ class Staging {
   /// As publish_files of one, but takes the place of what `over` allows, in one step: who has the old file open keeps it.
   /// EEXIST where the name is taken, EBUSY where that is dirty or open for writing, EISDIR. `parts`: see WalkItem.
   Status publish_over(const StagedFile& file, Over over, const std::string& parts = {});
-  /// A directory, unless it is there; true if it was made. One that is there keeps its attributes.
-  Result<bool> add_directory(const std::string& path, const StagedAttributes& attributes, const std::map<std::string, std::string>& xattrs = {});
+  /// A directory, unless it is there; its number if it was made, or else 0. One that is there keeps its attributes.
+  Result<std::uint64_t> add_directory(const std::string& path, const StagedAttributes& attributes, const std::map<std::string, std::string>& xattrs = {});
   /// Times and mode of a directory that add_directory made, after names were made in it; unless a program has
   /// changed them since.
   Status settle_directory(const std::string& path, const StagedAttributes& attributes);
-  Status add_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes);
+  /// Returns its number.
+  Result<std::uint64_t> add_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes);
 
   /// Who can write to the file now. Not possible: proved, either because every open for writing was released and
   /// none could have left a mapping behind, or because the kernel grants a read lease on the container, which it
@@ -239,9 +240,17 @@ class Staging {
     Keep keep = Keep::by_rule;
     std::string keep_path;
   };
+  /// A name that was made, of which the kernel is to be told.
+  struct NewName {
+    std::uint64_t parent = 0;
+    std::string name;
+    std::uint64_t ino = 0;
+  };
   Result<std::uint64_t> new_number();
+  Result<NewName> new_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes);
   Status remove_name(const std::string& path, std::uint64_t only);
   // Under the namespace lock.
+  Status publish_one(const StagedFile& file);
   Result<WalkStep> start_of_walk(const std::string& below) const;
   std::vector<WalkStep> steps_of(WalkStep start) const;
   WalkItem gone_item(const std::string& path, const GoneInput& input) const;
@@ -249,7 +258,14 @@ class Staging {
   Status may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const;
   Status forget_name(const std::string& path);  // nothing that was staged in under it is missed
   Status note_unloaded(const Inode& inode, const std::string& path);  // what the PFS has there is known still, and not missed
-  Result<std::uint64_t> link_one(std::uint64_t ino, const std::string& path, Over over);
+  /// A further name that was given, and which inode had it before; 0: none.
+  struct LinkedName {
+    std::uint64_t parent = 0;
+    std::string name;
+    std::uint64_t replaced = 0;
+  };
+  Result<LinkedName> link_one(std::uint64_t ino, const std::string& path, Over over);
+  void take_back_links(std::span<const LinkedName> links);
   Status book_names(std::uint64_t ino, std::span<const std::string> names);
   void let_go(std::uint64_t ino);
   bool is_counted(const Inode& inode) const;

@@ -1,4 +1,6 @@
 // Further names of a file that was staged in.
+#include <new>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -10,8 +12,10 @@ namespace efs::fs {
 
 Status Staging::link_files(const std::string& existing, std::span<const std::string> names, Over over) {
   std::uint64_t ino = 0;
-  std::vector<std::pair<std::uint64_t, std::string>> changed;  // names that lead elsewhere now, with their directories
+  std::vector<LinkedName> changed;  // names that lead elsewhere now
   std::vector<Filesystem::Reaped> reaped;
+  changed.reserve(names.size());
+  reaped.reserve(names.size());
   const auto link_all = [&]() -> Status {
     WriteLock lock(filesystem_.mutex_);
     const auto place = locate(filesystem_.names_, existing);
@@ -20,16 +24,17 @@ Status Staging::link_files(const std::string& existing, std::span<const std::str
     if (!(*first)->is_regular() || !(*first)->extra || !(*first)->extra->origin || !is_one_of((*first)->extra->origin_path, existing)) return fail(ESTALE, existing + ": is not what was staged in");
     ino = (*first)->ino;
     Status failed;
-    std::size_t made = 0;
-    for (; made < names.size(); ++made) {
-      const auto replaced = link_one(ino, names[made], over);
-      failed = replaced ? Status() : std::unexpected(replaced.error());
-      if (!replaced) break;
-      if (*replaced != 0) reaped.push_back(filesystem_.reap(*replaced));
-      const auto place_of_it = locate(filesystem_.names_, names[made]);
-      changed.emplace_back(place_of_it->parent->ino, place_of_it->name);
+    for (const auto& name : names) {
+      auto linked = link_one(ino, name, over);
+      failed = linked ? Status() : std::unexpected(linked.error());
+      if (!linked) break;
+      if (linked->replaced != 0) reaped.push_back(filesystem_.reap(linked->replaced));
+      changed.push_back(std::move(*linked));
     }
-    EFS_TRY(book_names(ino, names.first(made)));
+    if (Status booked = book_names(ino, names.first(changed.size())); !booked) {
+      take_back_links(changed);
+      return booked;
+    }
     return failed;
   };
   Status done = link_all();
@@ -38,7 +43,7 @@ Status Staging::link_files(const std::string& existing, std::span<const std::str
   if (kernel == nullptr) return done;
   for (const auto& one : reaped)
     if (one.gone) kernel->let_go(one.container);
-  for (const auto& [parent, name] : changed) kernel->name_changed(parent, name);
+  for (const auto& one : changed) kernel->name_changed(one.parent, one.name);
   kernel->attributes_changed(ino);
   return done;
 }
@@ -48,30 +53,40 @@ Status Staging::link_files(const std::string& existing, std::span<const std::str
 Status Staging::book_names(std::uint64_t ino, std::span<const std::string> names) {
   filesystem_.mutex_.assert_held();
   if (names.empty()) return {};
-  SetStaging staging = staging_of(*filesystem_.names_.find(ino));
-  for (const auto& path : names) {
-    EFS_TRY(forget_name(path));
-    if (!is_one_of(staging.origin_path, path)) staging.origin_path += '\0' + path;
+  try {
+    SetStaging staging = staging_of(*filesystem_.names_.find(ino));
+    for (const auto& path : names) {
+      EFS_TRY(forget_name(path));
+      if (!is_one_of(staging.origin_path, path)) staging.origin_path += '\0' + path;
+    }
+    return filesystem_.commit(0, staging);
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM);
   }
-  return filesystem_.commit(0, staging);
 }
 
-// The inode that had the name; 0: none.
-Result<std::uint64_t> Staging::link_one(std::uint64_t ino, const std::string& path, Over over) {
+// Names of the job's own they would be, and go back to the PFS. What took another's place stays: the other is gone.
+void Staging::take_back_links(std::span<const LinkedName> links) {
+  filesystem_.mutex_.assert_held();
+  for (const auto& one : std::views::reverse(links))
+    if (one.replaced == 0) (void)filesystem_.commit(0, Unlink{.parent = one.parent, .time = file_time_now(), .name = one.name}, -removal_reserve(one.name));
+}
+
+Result<Staging::LinkedName> Staging::link_one(std::uint64_t ino, const std::string& path, Over over) {
   filesystem_.mutex_.assert_held();
   const auto place = locate(filesystem_.names_, path);
   if (!place) return std::unexpected(place.error());
   if (place->parent->nlink == 0) return fail(ENOENT);
+  LinkedName linked{.parent = place->parent->ino, .name = place->name};
   const auto there = filesystem_.names_.child(*place->parent, place->name);
-  std::uint64_t old = 0;
   if (there) {
     auto item = item_of(**there, path, Keep::by_rule, "");
     if (!item) return std::unexpected(item.error());
     EFS_TRY(may_replace(**there, item->dirty, over, path));
-    old = (*there)->ino;
+    linked.replaced = (*there)->ino;
   }
   EFS_TRY(filesystem_.commit(0, Replace{.ino = ino, .parent = place->parent->ino, .time = file_time_now(), .name = place->name}, there ? 0 : removal_reserve(place->name)));
-  return old;
+  return linked;
 }
 
 }  // namespace efs::fs

@@ -62,18 +62,23 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
       // Without a name first: whoever recovers between these records frees an inode that nobody has seen.
       node.name.clear();
       EFS_TRY(filesystem_.commit(0, node));
-      Status done;
-      for (const auto& [key, value] : bulky) {
-        if (done) done = filesystem_.commit(0, SetXattr{.ino = ino, .time = node.ctime, .name = key, .value = value});
-      }
-      if (done && !parts.empty()) {
-        SetStaging staging = staging_of(*filesystem_.names_.find(ino));
-        staging.parts = parts;
-        staging.keep = static_cast<std::uint8_t>(Keep::temporary);
-        done = filesystem_.commit(0, staging);
-      }
       const std::uint64_t old = there ? (*there)->ino : 0;
-      if (done) done = filesystem_.commit(0, Replace{.ino = ino, .parent = parent, .time = file_time_now(), .name = name}, there ? 0 : removal_reserve(name));
+      const auto give_name = [&]() -> Status {
+        for (const auto& [key, value] : bulky) EFS_TRY(filesystem_.commit(0, SetXattr{.ino = ino, .time = node.ctime, .name = key, .value = value}));
+        if (!parts.empty()) {
+          SetStaging staging = staging_of(*filesystem_.names_.find(ino));
+          staging.parts = parts;
+          staging.keep = static_cast<std::uint8_t>(Keep::temporary);
+          EFS_TRY(filesystem_.commit(0, staging));
+        }
+        return filesystem_.commit(0, Replace{.ino = ino, .parent = parent, .time = file_time_now(), .name = name}, there ? 0 : removal_reserve(name));
+      };
+      Status done;
+      try {
+        done = give_name();
+      } catch (const std::bad_alloc&) {
+        done = fail(ENOMEM);
+      }
       if (!done) {
         (void)filesystem_.reap(ino);  // the caller abandons its container
         return done;
@@ -91,15 +96,15 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
   return {};
 }
 
-Result<bool> Staging::add_directory(const std::string& path, const StagedAttributes& attributes, const std::map<std::string, std::string>& xattrs) {
-  std::uint64_t parent = 0;
+Result<std::uint64_t> Staging::add_directory(const std::string& path, const StagedAttributes& attributes, const std::map<std::string, std::string>& xattrs) {
+  std::uint64_t parent = 0, ino = 0;
   std::string name;
   {
     WriteLock lock(filesystem_.mutex_);
     auto place = locate(filesystem_.names_, path);
     if (!place) return std::unexpected(place.error());
     if (const auto there = filesystem_.names_.child(*place->parent, place->name)) {
-      if ((*there)->is_directory()) return false;
+      if ((*there)->is_directory()) return 0;
       return fail(ENOTDIR, path + ": is in the buffer and is no directory");
     }
     EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
@@ -108,6 +113,7 @@ Result<bool> Staging::add_directory(const std::string& path, const StagedAttribu
     node.origin_path = path;
     node.xattrs = xattrs;
     parent = node.parent;
+    ino = node.ino;
     name = node.name;
     const auto bulky = take_bulky_xattrs(node);
     EFS_TRY(filesystem_.commit(0, node, removal_reserve(name)));
@@ -117,7 +123,7 @@ Result<bool> Staging::add_directory(const std::string& path, const StagedAttribu
     kernel->name_changed(parent, name);
     kernel->attributes_changed(parent);
   }
-  return true;
+  return ino;
 }
 
 Status Staging::settle_directory(const std::string& path, const StagedAttributes& attributes) {
@@ -140,19 +146,11 @@ Status Staging::settle_directory(const std::string& path, const StagedAttributes
   return {};
 }
 
-Status Staging::add_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes) {
-  EFS_TRY(make_symlink(path, target, attributes));
-  std::uint64_t parent = 0;
-  std::string name;
-  {
-    ReadLock lock(filesystem_.mutex_);
-    const auto place = locate(filesystem_.names_, path);
-    if (!place) return {};  // removed again meanwhile
-    parent = place->parent->ino;
-    name = place->name;
-  }
-  if (KernelView* kernel = filesystem_.kernel_) kernel->name_changed(parent, name);
-  return {};
+Result<std::uint64_t> Staging::add_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes) {
+  const auto made = new_symlink(path, target, attributes);
+  if (!made) return std::unexpected(made.error());
+  if (KernelView* kernel = filesystem_.kernel_) kernel->name_changed(made->parent, made->name);
+  return made->ino;
 }
 
 // A descriptor that was opened for writing only cannot be mapped. A release comes after the last write, also of what was sent

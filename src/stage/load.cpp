@@ -78,6 +78,11 @@ class Load {
  public:
   Load(const config::JobConfig& config, const LoadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress)
       : config_(config), request_(request), staging_(staging), pfs_(pfs), options_(options), progress_(progress) {}
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+  ~Load() {
+    for (const auto& file : files_) staging_.abandon(file.ino);
+  }
 
   LoadReport run() {
     const auto started = std::chrono::steady_clock::now();
@@ -211,7 +216,9 @@ class Load {
     StageReport staged = stage_in(plan, buffer, pfs_, options_, progress_);
     if (!staged.ok()) return failed(staged.failure->path, std::move(staged.failure->error));
     directory_xattrs_ = buffer.take_xattrs();
-    publish(plan, buffer.take());
+    files_ = buffer.take();
+    std::ranges::sort(files_, std::greater{}, &fs::StagedFile::path);
+    publish(plan);
   }
 
   /// What this load gave a name.
@@ -222,16 +229,13 @@ class Load {
     std::optional<std::uint64_t> bytes = std::nullopt;  // of a file
   };
 
-  void note(const std::string& path, std::uint64_t ino, bool in_place_of = false, std::optional<std::uint64_t> bytes = std::nullopt) {
-    published_.push_back({.path = path, .ino = ino, .in_place_of = in_place_of, .bytes = bytes});
-    if (!bytes) return;
-    ++report_.files;
-    report_.bytes += *bytes;
-  }
-
-  /// Of a directory or a link that was just made.
-  void note_made(const std::string& path) {
-    if (const auto there = staging_.find(path)) note(path, there->ino);
+  /// Behind what gave the name. Throws nothing, as publish() has made room: what is not noted is not taken back.
+  void note(Published given) {
+    if (given.bytes) {
+      ++report_.files;
+      report_.bytes += *given.bytes;
+    }
+    published_.push_back(std::move(given));
   }
 
   /// A name that a program took, or a change that it made, while all was read: to be found before the first name appears.
@@ -254,46 +258,55 @@ class Load {
   }
 
   /// All names, in a burst: directories, links, files.
-  void publish(const Plan& plan, std::vector<fs::StagedFile> files) {
-    look_again(plan);
+  void publish(const Plan& plan) {
     std::vector<const PlanEntry*> made;
-    for (const auto& entry : plan.entries) {
-      if (report_.failure) break;
-      Status done;
-      if (entry.type == EntryType::directory) {
-        auto added = staging_.add_directory(entry.path, entry.attributes, directory_xattrs_[entry.path]);
-        if (!added) done = std::unexpected(added.error());
-        else if (*added) made.push_back(&entry), note_made(entry.path);
-      } else if (entry.type == EntryType::symlink) {
-        done = staging_.add_symlink(entry.path, entry.target, entry.attributes);
-        if (done) note_made(entry.path);
-      }
-      if (!done) failed(entry.path, done.error());
+    try {
+      published_.reserve(plan.entries.size() + files_.size());
+      made.reserve(plan.entries.size());
+      look_again(plan);
+      for (const auto& entry : plan.entries) make(entry, made);
+      while (!report_.failure && !files_.empty()) publish_one();
+      for (const auto& entry : plan.entries) link_one(entry);
+    } catch (const std::bad_alloc&) {
+      failed("", {ENOMEM, "out of memory"});
     }
-    std::ranges::sort(files, {}, &fs::StagedFile::path);
-    for (const auto& file : files) publish_one(file);
-    for (const auto& entry : plan.entries) link_one(entry);
     if (report_.failure) take_back();
-    // Children first: each name made inside a directory has moved its times.
-    for (auto it = made.rbegin(); it != made.rend(); ++it) (void)staging_.settle_directory((*it)->path, (*it)->attributes);
+    // Children first: each name made inside a directory has moved its times. All else is done: these are no failure.
+    try {
+      for (const auto* entry : std::views::reverse(made)) (void)staging_.settle_directory(entry->path, entry->attributes);
+    } catch (const std::bad_alloc&) {}
   }
 
-  void publish_one(const fs::StagedFile& file) {
-    if (report_.failure) return staging_.abandon(file.ino);
-    const bool there = staging_.find(file.path).has_value();
-    Status done = staging_.publish_over(file, over_of(file.path, file.origin));
-    if (done) return note(file.path, file.ino, there, file.origin.size);
-    staging_.abandon(file.ino);
-    failed(file.path, std::move(done.error()));
+  /// A directory or a symbolic link.
+  void make(const PlanEntry& entry, std::vector<const PlanEntry*>& made) {
+    if (report_.failure || entry.type == EntryType::file) return;
+    Published given{.path = entry.path};
+    const bool is_directory = entry.type == EntryType::directory;
+    const auto added = is_directory ? staging_.add_directory(entry.path, entry.attributes, directory_xattrs_[entry.path]) : staging_.add_symlink(entry.path, entry.target, entry.attributes);
+    if (!added) return failed(entry.path, added.error());
+    if (*added == 0) return;  // it was there
+    if (is_directory) made.push_back(&entry);
+    given.ino = *added;
+    note(std::move(given));
+  }
+
+  /// The last of files_, which is not among them from then on.
+  void publish_one() {
+    const fs::StagedFile& file = files_.back();
+    Published given{.path = file.path, .ino = file.ino, .in_place_of = staging_.find(file.path).has_value(), .bytes = file.origin.size};
+    Status done = staging_.publish_over(file, over_of(file.path, file.origin), parts_);
+    if (!done) return failed(given.path, std::move(done.error()));
+    files_.pop_back();
+    note(std::move(given));
   }
 
   /// A further name of a file that publish_one() has given its first.
   void link_one(const PlanEntry& entry) {
     if (entry.link_to.empty() || report_.failure) return;
     const auto first = staging_.find(entry.link_to);
-    const bool there = staging_.find(entry.path).has_value();
+    Published given{.path = entry.path, .ino = first ? first->ino : 0, .in_place_of = staging_.find(entry.path).has_value(), .bytes = 0};
     auto done = staging_.link_files(entry.link_to, std::span(&entry.path, 1), over_of(entry.path, entry.origin));
-    if (done) note(entry.path, first ? first->ino : 0, there, 0);
+    if (done) note(std::move(given));
     else failed(entry.path, std::move(done.error()));
   }
 
@@ -312,20 +325,19 @@ class Load {
     if (auto there = staging_.find(entry.path); there && has_version(*there, entry.origin)) {
       for (const auto& known : parts_of(there->parts)) parts = united(std::move(parts), known);
     }
-    const bool whole = parts.size() == 1 && parts.front().length == entry.size;
+    if (parts.size() != 1 || parts.front().length != entry.size) parts_ = to_text(parts);
+    fs::StagedFile file{.ino = 0, .path = entry.path, .attributes = entry.attributes, .origin = entry.origin};
+    files_.reserve(1);
     auto container = staging_.begin_open_file_at(entry.place);
     if (!container) return failed(entry.path, container.error());
-    fs::StagedFile file{.ino = container->ino, .path = entry.path, .attributes = entry.attributes, .origin = entry.origin};
-    Status done = fill_parts(container->fd, entry, parts, file);
+    file.ino = container->ino;
+    files_.push_back(std::move(file));
+    const Status done = fill_parts(container->fd, entry, parts, files_.back());
     container->holds.reset();
+    if (!done) return failed(entry.path, done.error());
     plan.entries.pop_back();
-    if (done) publish(plan, {});  // the directories above
-    if (done && !report_.failure) done = staging_.publish_over(file, over_of(entry.path, entry.origin), whole ? "" : to_text(parts));
-    if (!done) failed(entry.path, done.error());
-    if (report_.failure) take_back();
-    if (report_.failure) return staging_.abandon(file.ino);
-    ++report_.files;
-    report_.bytes = progress_.bytes_done;
+    publish(plan);  // with the directories above
+    if (!report_.failure) report_.bytes = progress_.bytes_done;
   }
 
   Status fill_parts(int container, const PlanEntry& entry, const std::vector<Part>& parts, fs::StagedFile& file) {
@@ -356,6 +368,8 @@ class Load {
   const Options& options_;
   Progress& progress_;
   std::map<std::string, std::map<std::string, std::string>> directory_xattrs_;  // by path, of those that have any
+  std::vector<fs::StagedFile> files_;  // whole or under way, without a name; they are freed with this. By path, the first one last
+  std::string parts_;                  // of the one file of which a part is loaded
   std::vector<Published> published_;
   LoadReport report_;
 };

@@ -189,13 +189,15 @@ Result<PartialFile> fill_receipt(PfsIo& pfs, int fd, const std::string& text) {
 Status write_beside(PfsIo& pfs, int directory, const std::string& name, const std::string& partial, const std::string& text) {
   auto fd = make_afresh(pfs, directory, partial, [&] { return pfs.open(directory, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644); });
   if (!fd) return told(fd.error(), "creating its partial");
-  const auto written = fill_receipt(pfs, fd->get(), text);
-  if (!written) {
-    (void)pfs.unlink(directory, partial);
-    return std::unexpected(written.error());
-  }
-  const fs::WalkItem none;
-  EFS_TRY(publish_partial({.item = none, .directory = directory, .partial = partial, .name = name}, *written, pfs));
+  EFS_TRY(with_partial(pfs, directory, partial, [&]() -> Status {
+    const auto written = fill_receipt(pfs, fd->get(), text);
+    if (!written) {
+      (void)pfs.unlink(directory, partial);
+      return std::unexpected(written.error());
+    }
+    const fs::WalkItem none;
+    return publish_partial({.item = none, .directory = directory, .partial = partial, .name = name}, *written, pfs);
+  }));
   if (auto synced = pfs.fsync(directory); !synced) return told(synced.error(), "fsync of its directory");
   return {};
 }

@@ -60,7 +60,8 @@ std::vector<Task> make_tasks(const Plan& plan, const std::unordered_set<const Pl
 /// Filled files without a name; frees those that never get one.
 class PendingFiles {
  public:
-  explicit PendingFiles(Buffer& buffer) : buffer_(buffer) {}
+  /// Room for them is made at once: a file that there is no memory to note could not be freed.
+  PendingFiles(Buffer& buffer, std::size_t most) : buffer_(buffer) { files_.reserve(most); }
   PendingFiles(const PendingFiles&) = delete;
   PendingFiles& operator=(const PendingFiles&) = delete;
   ~PendingFiles() {
@@ -213,7 +214,7 @@ class StageIn {
     try {
       ScratchPool::Loan scratch(scratches_);
       DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_.get(), path, passage_flags); });
-      PendingFiles pending(buffer_);
+      PendingFiles pending(buffer_, task.size());
       for (const auto* entry : task) {
         if (stopped()) return;
         if (auto done = read_file(*entry, directory, *scratch, pending); !done) return failed(entry->from(), std::move(done.error()));

@@ -310,11 +310,14 @@ class StageOut {
 
   /// The five steps at the top of this file.
   void run_batch(std::span<Outgoing> batch) {
-    choose_durability(batch);
-    in_tasks(batch, [this](std::span<Outgoing> task) { writer_.write(task); });
-    sync_partials(batch);
-    if (receipt_.read_back) in_tasks(batch, [this](std::span<Outgoing> task) { writer_.verify(task); });
-    in_tasks(batch, [this](std::span<Outgoing> task) { writer_.publish(task); });
+    // What is thrown between the tasks leaves no partial either.
+    guarded(batch, [&] {
+      choose_durability(batch);
+      in_tasks(batch, [this](std::span<Outgoing> task) { writer_.write(task); });
+      sync_partials(batch);
+      if (receipt_.read_back) in_tasks(batch, [this](std::span<Outgoing> task) { writer_.verify(task); });
+      in_tasks(batch, [this](std::span<Outgoing> task) { writer_.publish(task); });
+    });
     writer_.remove_partials(batch);
     sync_names(batch);
     progress_.files_done += batch.size();

@@ -6,15 +6,18 @@
 namespace {
 
 thread_local std::uint64_t left = 0;  // allocations until the one that fails; 0: none does
+thread_local bool fails_on = false;   // so do all after it
 thread_local bool failed = false;
 thread_local std::uint64_t count = 0;
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   ++count;
-  if (left > 0 && --left == 0) {
+  if (left == 1) {
     failed = true;
+    if (!fails_on) left = 0;
     return nullptr;
   }
+  if (left > 1) --left;
   // aligned_alloc wants a multiple of the alignment.
   return alignment == 0 ? std::malloc(bytes) : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
 }
@@ -53,8 +56,9 @@ void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { s
 
 namespace efs::test {
 
-FailingNew::FailingNew(std::uint64_t n) {
+FailingNew::FailingNew(std::uint64_t n, Shortage shortage) {
   failed = false;
+  fails_on = shortage == Shortage::for_good;
   left = n;
 }
 FailingNew::~FailingNew() { left = 0; }

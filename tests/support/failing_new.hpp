@@ -5,10 +5,13 @@
 
 namespace efs::test {
 
+/// How memory is short: one allocation fails, or that and all after it do.
+enum class Shortage : std::uint8_t { once, for_good };
+
 /// The allocation with number n from now on (1 is the next) throws std::bad_alloc in this thread. One at a time.
 class FailingNew {
  public:
-  explicit FailingNew(std::uint64_t n);
+  explicit FailingNew(std::uint64_t n, Shortage shortage = Shortage::once);
   ~FailingNew();
   FailingNew(const FailingNew&) = delete;
   FailingNew& operator=(const FailingNew&) = delete;

@@ -1,4 +1,5 @@
-// Salvage under faults: every call to the PFS fails once, and from one call on all of them do; reads and writes are short.
+// Salvage under faults: every call to the PFS fails once, and from one call on all of them do; reads and writes are short; and every
+// allocation of memory fails.
 #include "image/salvage.hpp"
 
 #include <sys/xattr.h>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "support/dead_image.hpp"
+#include "support/short_of_memory.hpp"
 #include "unit/stage/fault_pfs.hpp"
 
 using namespace efs;
@@ -70,7 +72,18 @@ std::set<std::string> partials_at(const std::string& directory) {
   return found;
 }
 
+std::string outcome_of(const Outcome& all, const std::string& path) { return all.contains(path) ? all.at(path) : "nothing"; }
+
+/// No file is in part.
+std::string check_files(const DeadImage& dead, const Expected& expected, const Outcome& before) {
+  const Outcome now = what_is_at(dead.results(), expected.paths);
+  for (const auto& path : expected.paths)
+    if (outcome_of(now, path) != outcome_of(expected.whole, path) && outcome_of(now, path) != outcome_of(before, path)) return path + " is neither what it was nor whole";
+  return "";
+}
+
 std::string check(const DeadImage& dead, const Expected& expected, const stage::Receipt& receipt, const Outcome& before) {
+  if (std::string wrong = check_files(dead, expected, before); !wrong.empty()) return wrong;
   const Outcome now = what_is_at(dead.results(), expected.paths);
   std::map<std::string, const stage::ReceiptEntry*> entries;
   bool all_out = true;
@@ -80,11 +93,9 @@ std::string check(const DeadImage& dead, const Expected& expected, const stage::
     reasons += entry.reason + "\n";
   }
   for (const auto& path : expected.paths) {
-    const auto there = now.contains(path) ? now.at(path) : "nothing", was = before.contains(path) ? before.at(path) : "nothing", whole = expected.whole.contains(path) ? expected.whole.at(path) : "nothing";
-    if (there != whole && there != was) return path + " is neither what it was nor whole";
     if (!entries.contains(path)) return path + " is not in the receipt";
     const auto& entry = *entries.at(path);
-    if (is_out(entry.action) && there != whole) return path + " is called out and is not";
+    if (is_out(entry.action) && outcome_of(now, path) != outcome_of(expected.whole, path)) return path + " is called out and is not";
     if (!is_out(entry.action) && entry.reason.empty()) return path + " is not out without a reason";
     all_out = all_out && is_out(entry.action);
   }
@@ -140,6 +151,47 @@ void every_call_fails(const Faults& faults) {
   CHECK((failures + 1) * sample.step > 30);  // a sample may miss one
 }
 
+/// The image is opened while there is memory.
+std::optional<stage::Receipt> salvage_short_of_memory(const DeadImage& dead, const std::function<void(const std::function<void()>&)>& short_of_memory) {
+  auto image = image::open_image(dead.store());
+  REQUIRE(image);
+  image->config.workers = 1;
+  stage::Progress progress;
+  std::optional<stage::Receipt> receipt;
+  short_of_memory([&] {
+    try {
+      receipt = image::salvage(*image, {}, progress);
+    } catch (const std::bad_alloc&) {}  // the program's to tell
+  });
+  return receipt;
+}
+
+// As every_call_fails().
+void every_allocation_fails() {
+  const DeadImage dead;
+  const Expected expected = expected_of(dead);
+  const auto image = test::everything_below(dead.store());
+  const auto allocations = test::each_allocation_fails(test::Shortage::once, [&](const auto& short_of_memory) {
+    dead.fill_results();
+    const Outcome before = what_is_at(dead.results(), expected.paths);
+    const auto descriptors = open_descriptors();
+    const auto receipt = salvage_short_of_memory(dead, short_of_memory);
+    INFO((receipt ? stage::describe(*receipt) : "no receipt"));
+    const bool lists = receipt && receipt->reason.empty();  // else all was given up
+    REQUIRE((lists ? check(dead, expected, *receipt, before) : check_files(dead, expected, before)) == "");
+    if (receipt && !lists) REQUIRE(stage::exit_code(*receipt) != 0);
+    REQUIRE(open_descriptors() == descriptors);
+    REQUIRE(partials_at(dead.results()).empty());
+    const auto again = salvage(dead);
+    INFO("again: " << stage::describe(again));
+    REQUIRE(again.verdict == stage::Verdict::complete);
+    REQUIRE((what_is_at(dead.results(), expected.paths) == expected.whole));
+    REQUIRE(partials_at(dead.results()).empty());
+  });
+  CHECK((test::everything_below(dead.store()) == image));
+  CHECK(allocations > 100);
+}
+
 }  // namespace
 
 TEST_CASE("salvage: what it brings out of an image with every kind of file", "[image][salvage]") {
@@ -184,3 +236,5 @@ TEST_CASE("salvage: what passes is repeated, as the job file says", "[image][sal
   CHECK(receipt.verdict == stage::Verdict::complete);
   CHECK(receipt.retries == 1);
 }
+
+TEST_CASE("salvage: every allocation of memory fails once", "[image][salvage][faults][memory]") { every_allocation_fails(); }

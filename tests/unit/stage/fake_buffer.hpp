@@ -13,10 +13,11 @@
 #include <string>
 
 #include "stage/buffer.hpp"
+#include "support/failing_new.hpp"
 
 namespace efs::stage::test {
 
-/// Thread-safe as Buffer demands. Owns no directory.
+/// Thread-safe as Buffer demands. Owns no directory. Never short of memory: what it does is all or nothing.
 class FakeBuffer final : public Buffer {
  public:
   struct Node {
@@ -34,6 +35,7 @@ class FakeBuffer final : public Buffer {
   std::string container(std::uint64_t ino) const { return directory_ + "/" + std::to_string(ino); }
 
   Result<std::uint64_t> begin_file() {
+    const efs::test::SparedAllocations spared;
     const std::uint64_t ino = next_++;
     const UniqueFd fd(::open(container(ino).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!fd) return fail_errno("container");
@@ -47,6 +49,7 @@ class FakeBuffer final : public Buffer {
     return hold(*ino);
   }
   Result<fs::HeldFile> hold(std::uint64_t ino) override {
+    const efs::test::SparedAllocations spared;
     auto fd = open_container(ino, O_RDWR);
     if (!fd) return std::unexpected(fd.error());
     auto held = std::make_shared<UniqueFd>(std::move(*fd));
@@ -83,7 +86,10 @@ class FakeBuffer final : public Buffer {
     nodes.at(path).xattrs = xattrs;
     return {};
   }
-  std::vector<fs::WalkItem> gone() override { return gone_items; }
+  std::vector<fs::WalkItem> gone() override {
+    const efs::test::SparedAllocations spared;
+    return gone_items;
+  }
   Status link_files(const std::string& existing, std::span<const std::string> names) override {
     const std::lock_guard lock(mutex_);
     const auto first = nodes.find(existing);
@@ -104,6 +110,7 @@ class FakeBuffer final : public Buffer {
     return add(path, {.ino = next_++, .type = S_IFLNK, .attributes = attributes, .target = target, .dirty = false, .origin = {}});
   }
   Result<std::vector<fs::WalkItem>> walk() override {
+    const efs::test::SparedAllocations spared;
     const std::lock_guard lock(mutex_);
     std::vector<fs::WalkItem> items;
     for (const auto& [path, node] : nodes) {

@@ -1,4 +1,4 @@
-// Load and unload under faults: every call to the PFS fails once.
+// Load and unload under faults: every call to the PFS fails once, and every allocation of memory.
 #include <sys/xattr.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -6,10 +6,11 @@
 
 #include "fault_pfs.hpp"
 #include "live_scene.hpp"
-#include "support/failing_new.hpp"
+#include "support/short_of_memory.hpp"
 
 using namespace efs;
 using namespace efs::stage;
+using efs::test::Shortage;
 using stage::test::each_call_fails;
 using stage::test::FaultPfs;
 using stage::test::LiveScene;
@@ -272,9 +273,34 @@ void each_call_of(const Transfer& transfer, int code) {
   CHECK(failed == transfer.calls);
 }
 
+// (That memory is short for good cannot be tried here: the file system counts on what it keeps back.)
+void each_allocation_of(const Transfer& transfer) {
+  std::size_t failures = 0;
+  const auto allocations = efs::test::each_allocation_fails(Shortage::once, [&](const auto& short_of_memory) {
+    LiveScene scene;
+    scene.options.workers = 1;
+    transfer.prepare(scene);
+    bool done = false;
+    short_of_memory([&] { done = transfer.run(scene, posix_pfs()); });
+    INFO(transfer.name << (done ? ": done" : ": failed"));
+    transfer.check(scene, done);
+    CHECK(scene.partials() == 0);
+    CHECK(scene.leaks_nothing());
+    if (!done) ++failures;
+    require_done(transfer, scene);
+  });
+  INFO(transfer.name);
+  CHECK(allocations > 20);
+  CHECK(failures > 0);
+}
+
 }  // namespace
 
 TEST_CASE("whichever call to the PFS fails, a load or an unload leaves the old version or the whole new one, loses no space, and says the truth", "[stage][faults]") {
   for (const int code : {EIO, ENOSPC})
     for (const auto& transfer : all_transfers()) each_call_of(transfer, code);
+}
+
+TEST_CASE("whichever allocation of memory fails, a load or an unload leaves the old version or the whole new one, loses no space, and says the truth", "[stage][faults][memory]") {
+  for (const auto& transfer : all_transfers()) each_allocation_of(transfer);
 }

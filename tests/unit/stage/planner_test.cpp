@@ -7,6 +7,7 @@
 
 #include "fault_pfs.hpp"
 #include "scene.hpp"
+#include "support/short_of_memory.hpp"
 
 using namespace efs;
 using namespace efs::stage;
@@ -276,4 +277,25 @@ TEST_CASE("plan: what appears elsewhere has to have room there", "[stage][planne
   scene.config.resources.back().path = scene.root + "/none";
   scene.config.resources.back().as = "x/y";
   CHECK(has_problem(scene.plan(), scene.root + "/none", "does not exist"));
+}
+
+TEST_CASE("plan: whichever allocation of memory fails, what is planned is all or nothing", "[stage][planner][memory]") {
+  Scene scene;
+  for (const char* name : {"/tree/some file with a long name", "/tree/below/x", "/globs/one.dat", "/globs/two.dat", "/listed"}) write_file(scene.root + name, "content");
+  stdfs::create_symlink("x", scene.root + "/tree/below/link");
+  stdfs::create_hard_link(scene.root + "/listed", scene.root + "/tree/below/the same file");
+  write_file(scene.root + "/list", "listed\n");
+  for (const char* resource : {"tree", "globs/*.dat"}) scene.resource(resource);
+  scene.config.resources.push_back({.path = scene.root + "/list", .is_list = true});
+  const std::string expected = describe(scene.plan());
+  const Rooms rooms{std::nullopt};
+  for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good}) {
+    const auto allocations = efs::test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
+      std::optional<Result<Plan>> plan;
+      short_of_memory([&] { plan = make_plan(scene.config, posix_pfs(), rooms); });
+      if (plan && *plan) REQUIRE(describe(**plan) == expected);
+      else if (plan) REQUIRE(plan->error().code == ENOMEM);
+    });
+    CHECK(allocations > 100);
+  }
 }

@@ -6,6 +6,7 @@
 
 #include "fault_pfs.hpp"
 #include "scene.hpp"
+#include "support/short_of_memory.hpp"
 
 using namespace efs;
 using namespace efs::stage;
@@ -163,4 +164,25 @@ TEST_CASE("receipt: the text names what is not back", "[stage][receipt]") {
   CHECK(text.find("and 10 more failed") != std::string::npos);
   CHECK(text.find("conflict: c") != std::string::npos);
   CHECK(text.find("efs stop job") != std::string::npos);
+}
+
+TEST_CASE("receipt: whichever allocation of memory fails, the old one stays or the new one is there whole", "[stage][receipt][memory]") {
+  Receipt receipt = small_receipt();
+  receipt.entries.push_back(entry("no text: \xff", Action::failed));
+  settle(receipt);
+  for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good}) {
+    const auto allocations = efs::test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
+      Scene scene;
+      const std::string path = scene.top + "/a receipt with a longer name.json";
+      write_file(path, "old");
+      Status written = fail(ENOMEM);
+      short_of_memory([&] { written = write_receipt(receipt, path, posix_pfs()); });
+      const std::string there = content_of(path);
+      if (there != "old") REQUIRE(nlohmann::json::parse(there)["job"] == "job");
+      if (written) REQUIRE(there != "old");
+      REQUIRE(partials_below(scene.top) == 0);
+      REQUIRE(write_receipt(receipt, path, posix_pfs()));
+    });
+    CHECK(allocations > 20);
+  }
 }

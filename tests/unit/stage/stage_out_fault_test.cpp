@@ -10,6 +10,8 @@
 
 #include "fault_pfs.hpp"
 #include "scene.hpp"
+#include "stage/transfer.hpp"
+#include "support/short_of_memory.hpp"
 
 using namespace efs;
 using namespace efs::stage;
@@ -110,10 +112,50 @@ bool claims_are_true(Scene& scene, const Receipt& receipt) {
   return true;
 }
 
+/// None but the one that was there before.
 bool only_stale_partial(Scene& scene) {
   const std::string stale = scene.config.results_dir + "/replaced.efs-partial";
   const std::size_t ours = stdfs::exists(stale) && content_of(stale) == "of a killed stage-out" ? 1 : 0;
   return partials_below(scene.config.results_dir) == ours;
+}
+
+/// Where the cause has gone, all comes out.
+void require_rerun(Scene& scene) {
+  const Receipt again = scene.out();
+  INFO("again: " << describe(again));
+  REQUIRE(again.verdict == Verdict::complete);
+  REQUIRE(claims_are_true(scene, again));
+  REQUIRE(partials_below(scene.config.results_dir) == 0);
+}
+
+std::set<std::string> paths_of(const Receipt& receipt) {
+  std::set<std::string> paths;
+  for (const auto& entry : receipt.entries) paths.insert(entry.path);
+  return paths;
+}
+
+/// `prepare_scene` makes a scene from which all comes out.
+template <typename Prepare>
+std::uint64_t every_allocation_of_a_stage_out_fails(efs::test::Shortage shortage, Prepare prepare_scene) {
+  std::set<std::string> all;
+  {
+    Scene scene;
+    prepare_scene(scene);
+    all = paths_of(scene.out());
+  }
+  return efs::test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
+    Scene scene;
+    prepare_scene(scene);
+    std::optional<Receipt> receipt;
+    short_of_memory([&] { receipt = scene.out(); });
+    INFO((receipt ? describe(*receipt) : "no receipt"));
+    REQUIRE(whole(scene));
+    if (receipt) REQUIRE(claims_are_true(scene, *receipt));
+    // For want of any memory at all a partial may have to stay until the next stage-out.
+    if (shortage == efs::test::Shortage::once) REQUIRE((partials_below(scene.config.results_dir) == 0 || only_stale_partial(scene)));
+    if (receipt && receipt->verdict == Verdict::complete) REQUIRE(paths_of(*receipt) == all);
+    else require_rerun(scene);
+  });
 }
 
 using Functions = std::set<std::string>;
@@ -141,11 +183,7 @@ Functions every_call_fails(int code, bool in_place) {
     if (calls == pfs.calls_of().end() || calls->second <= chosen.number) REQUIRE(receipt.verdict == Verdict::complete);
     if (receipt.verdict == Verdict::complete) return;
     REQUIRE(exit_code(receipt) != 0);
-    const Receipt again = scene.out();
-    INFO(describe(again));
-    REQUIRE(again.verdict == Verdict::complete);
-    REQUIRE(claims_are_true(scene, again));
-    REQUIRE(partials_below(scene.config.results_dir) == 0);
+    require_rerun(scene);
   });
   REQUIRE(rounds > 100);
   return failed;
@@ -167,6 +205,16 @@ TEST_CASE("stage-out: every PFS call fails once", "[stage][out][faults]") {
 
 TEST_CASE("stage-out in place: every PFS call fails once", "[stage][out][faults]") {
   for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, true) == with(of_a_stage_out, {"readlink", "remove", "rmdir", "remove_xattr"}));
+}
+
+TEST_CASE("stage-out: every allocation of memory fails, once and for good", "[stage][out][faults][memory]") {
+  for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good})
+    for (const bool in_place : {false, true}) CHECK(every_allocation_of_a_stage_out_fails(shortage, [&](Scene& scene) { prepare(scene, in_place); }) > 100);
+}
+
+TEST_CASE("stage-out of a file that several threads copy: every allocation of memory fails once", "[stage][out][faults][memory]") {
+  const std::string content(shared_from, 'l');
+  CHECK(every_allocation_of_a_stage_out_fails(efs::test::Shortage::once, [&](Scene& scene) { scene.buffer.put("large", S_IFREG, content); }) > 30);
 }
 
 TEST_CASE("stage-out: killed at every PFS call; never half a file, and a rerun succeeds", "[stage][out][faults][killed]") {
