@@ -71,6 +71,10 @@ TEST_CASE("death of the processes at any event, and power loss when the next one
   for (const auto durability : {Durability::cache_line, Durability::page}) hold_everything({.durability = durability, .seed = test::seed(), .rounds = 2, .killed = true});
 }
 
+TEST_CASE("death of the worker at any event, and power loss when its successor is at work", "[crash]") {
+  for (const auto durability : {Durability::cache_line, Durability::page}) hold_everything({.durability = durability, .seed = test::seed(), .rounds = 2, .killed = true, .takeover = true});
+}
+
 TEST_CASE("power loss in random sequences", "[crash]") { hold_random(1); }
 TEST_CASE("power loss in random sequences, with two backends", "[crash]") { hold_random(2); }
 

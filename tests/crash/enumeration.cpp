@@ -244,14 +244,20 @@ struct Opened {
   }
 };
 
-Result<Opened> open_it(SimWorld& world, const Enumeration& how, bool after_power_loss) {
+Result<Opened> open_it(SimWorld& world, const Enumeration& how, bool after_power_loss, bool takeover = false) {
   Opened opened;
   auto store = open_store(world);
   if (!store) return std::unexpected(store.error());
   opened.backend = std::move(*store);
-  auto filesystem = Filesystem::open(*opened.backend, options_of(how, world, after_power_loss));
+  auto options = options_of(how, world, after_power_loss);
+  options.takeover = takeover;
+  auto filesystem = Filesystem::open(*opened.backend, std::move(options));
   if (!filesystem) return std::unexpected(filesystem.error());
   opened.filesystem = std::move(*filesystem);
+  if (!takeover) return opened;
+  // The kernel is asked about what has no name, and knows nothing of it.
+  for (const auto ino : opened.filesystem->inherited_orphans(false)) (void)opened.filesystem->forget_all(ino);
+  (void)opened.filesystem->fsync_metadata();
   return opened;
 }
 
@@ -271,6 +277,7 @@ std::string go_on(SimWorld& world, const Enumeration& how, Opened open, const st
   if (how.lies.deaf_life == 1) world.end_before(world.events() + 1 + world.random()() % 4);
   else if (world.chance()) world.end_before(world.events() + 1 + world.random()() % 16);
   try {
+    open.filesystem->compact_inherited();
     give_up(world, *open.backend, *open.filesystem);
     if (restarts) {
       open.close();
@@ -346,7 +353,7 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
   }
   std::string wrong;
   {
-    auto recovered = open_it(world, how, !how.killed);
+    auto recovered = open_it(world, how, !how.killed, how.takeover);
     if (!recovered) {
       wrong = "recovery: " + describe(recovered.error()) + "\n";
     } else {

@@ -57,6 +57,7 @@ struct Enumeration {
   std::uint64_t smallest_compaction = 16u << 20;
   std::uint64_t first = 0, step = 1;  // of the ends, counted from 0
   bool killed = false;  // only the processes end; the power goes later, when the next ones are at work
+  bool takeover = false;  // with killed: only the worker does, and the next one takes its place
   fs::Filesystem::Rules rules;
   Lies lies;
 };
