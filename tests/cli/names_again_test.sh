@@ -170,7 +170,7 @@ fresh own
 started "$JOB"
 echo mine >"$MNT/efs-salvage-own.json"
 kill_both own
-check_exit "a salvage's receipt does not take a result's place" 1 'efs-salvage-own.json: the receipt has this name' "$EFS" salvage own
+check_exit 'no receipt of a salvage takes its place' 1 'efs-salvage-own.json: the receipt has this name' "$EFS" salvage own
 check_exit 'which stays' 1 'not removed' "$EFS" clean own
 started "$JOB"
 stopped
@@ -179,7 +179,7 @@ fresh status
 sed -i "/results-dir/a\\  status-file: $OUT/status.json" "$JOB"
 started "$JOB"
 echo mine >"$MNT/status.json"
-check_exit "nor does a result take that of the job's status file" 1 "status.json: the job's status file has this name" "$EFS" stop status
+check_exit 'nor does a result take that of the status file of the job' 1 "status.json: the job's status file has this name" "$EFS" stop status
 check_exit 'it is left' 1 'status.json' "$EFS" stop --deadline 10 status
 check 'and goes elsewhere' "$EFS" salvage --to "$S/status/elsewhere" status
 check 'whole' grep -qx mine "$S/status/elsewhere/status.json"

@@ -58,6 +58,23 @@ else
   skip 'a successor of a store that has failed' 'needs Linux 6.9'
 fi
 
+# A sync that fails, of a store on a disk.
+fresh unsynced; mkdir "$S/unsynced/disk"
+job "$JOB" 'resources: [ [ path: input ] ]' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/unsynced/disk ] ]"
+check 'start' env EFS_FAIL_SYNC_WHILE="$S/no_sync" LD_PRELOAD="$LIBRARY" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" start "$JOB"
+echo result >"$MNT/r"; check 'a sync' sync "$MNT/r"
+touch "$S/no_sync"; echo more >"$MNT/more"
+check_exit 'a program is told that its sync has failed' 1 'Input/output error' sync "$MNT/more"
+check 'the store is read-only' await 20 read_only unsynced
+check_exit 'and says so to programs' 1 'Read-only file system' touch "$MNT/new"
+check_exit 'status does, too' 0 'THE STORE HAS FAILED' "$EFS" status unsynced
+check 'and the log' test "$(failures unsynced)" = 1
+rm "$S/no_sync"
+check_exit 'a sync that would succeed again proves nothing' 1 'Read-only file system' touch "$MNT/new"
+check 'a stop brings everything out' "$EFS" stop unsynced
+check 'what was synced' grep -qx result "$OUT/r"
+check 'and what was not' grep -qx more "$OUT/more"
+
 # Both processes die: whoever goes on writes the journal anew, or does not begin.
 fresh both
 check 'start' start_failing

@@ -36,10 +36,10 @@ not_reached() {
     [ -n "$found" ] || echo "$(basename "$file") is not reached"
   done
 }
-unused_steps() {
-  local one
+unused_steps() {  # what is drawn at random may not come
+  local one fixed; fixed=$(sed '/^Scenario random_operations(/,/^}/d' "$1" | cat - "$SOURCE/tests/crash/crash_test.cpp")
   for one in $(grep -oE '^Step [a-z_]+\(' "$1" | sed 's/^Step //; s/($//' | sort -u); do
-    [ "$(cat "$1" "$SOURCE/tests/crash/crash_test.cpp" | grep -cE "[^a-z_]$one\(")" -gt 1 ] || echo "step $one is in no scenario"
+    [ "$(grep -cE "[^a-z_]$one\(" <<<"$fixed")" -gt 1 ] || echo "step $one is in no scenario"
   done
 }
 nothing() { local said; said=$("$@"); [ -z "$said" ] || { echo "$said"; return 1; }; }

@@ -37,6 +37,29 @@ check 'for a user: a successor' await 20 replaced
 processes 'for a user, after a takeover' 1 $user "$("$EFS" status --json given)"
 check 'for a user: stop' "$EFS" stop given
 
+# While it stages in, unloads and stages out: the threads that do so have no more.
+fresh busy; mkdir "$MNT"; chown $user:$user "$MNT" "$OUT"
+sed -i '/results-dir/a\  max-rate: 2 MB/s' "$JOB"
+for i in 1 2 3; do head -c 2000000 /dev/urandom >"$PFS/input/large$i"; done
+in_state() { json "$("$EFS" status --json busy)" "d['state'] == '$1'"; }
+"$EFS" start --user $user "$JOB" >"$S/busy/said" 2>&1 & starter=$!; pids+=($starter)
+check 'staging in: it does' await 20 in_state staging-in
+processes 'staging in' 1 $user "$("$EFS" status --json busy)"
+check 'staging in: still' in_state staging-in
+wait $starter; code=$?; pids=()
+check 'staging in: it is done' test $code = 0
+for i in 1 2 3; do head -c 2000000 /dev/urandom | setpriv --reuid $user --regid $user --clear-groups tee "$MNT/new$i" >/dev/null; done
+task=$("$EFS" unload -i busy new1 new2)
+processes 'unloading' 1 $user "$("$EFS" status --json busy)"
+check 'unloading: still' json "$("$EFS" status --json busy)" "[t['task_state'] for t in d['tasks']] == ['running']"
+check 'unloading: it is done' "$EFS" wait -i busy "$task"
+"$EFS" stop busy >"$S/busy/said" 2>&1 & stopper=$!; pids+=($stopper)
+check 'staging out: it does' await 20 in_state staging-out
+processes 'staging out' 1 $user "$("$EFS" status --json busy)"
+check 'staging out: still' in_state staging-out
+wait $stopper; code=$?; pids=()
+check 'staging out: it is done' test $code = 0
+
 fresh program; mkdir "$MNT"; chown $user:$user "$MNT" "$OUT"
 mkfifo "$S/program/go"; chmod 666 "$S/program/go"
 "$EFS" run --user $user "$JOB" -- sh -c 'echo $$ >"$EFS_MOUNT/pid"; read -r _' <"$S/program/go" >"$S/program/said" 2>&1 & runner=$!; pids+=($runner)

@@ -109,6 +109,7 @@ class SimBackend final : public Backend {
     return found != place_.containers.end() && found->second->unfinished ? Whose::unfinished : Whose::own;
   }
   Status label(std::uint64_t id) override {
+    EFS_TRY(world_.call("label"));
     const auto found = place_.containers.find(id);
     if (found == place_.containers.end()) return fail(ENOENT);
     found->second->unfinished = false;
