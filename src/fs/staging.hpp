@@ -22,6 +22,8 @@ namespace efs::fs {
 
 class Filesystem;
 struct Inode;
+struct MakeNode;
+struct Replace;
 
 /// The version of a PFS file as it was staged in: what a stage-out compares to see that it is still the same.
 struct Origin {
@@ -282,6 +284,7 @@ class Staging {
   };
   Claims stale_claims(const Inode& inode, const std::unordered_map<std::string_view, const PfsName*>& wanted, Side side) const;
   Status give_up(const Inode& inode, const Claims& claims);
+  Status complete_and_name(const MakeNode& node, const std::map<std::string, std::string>& bulky, const std::string& parts, const Replace& replace, std::int64_t reserve);
   Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;
 
   Filesystem& filesystem_;

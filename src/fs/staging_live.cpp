@@ -30,6 +30,21 @@ bool Staging::lost_its_content(const WalkItem& item) const {
   return S_ISREG(item.attributes.st_mode) && item.attributes.st_size == 0 && std::ranges::binary_search(lost, item.path);
 }
 
+// Of a node that has no name yet.
+Status Staging::complete_and_name(const MakeNode& node, const std::map<std::string, std::string>& bulky, const std::string& parts, const Replace& replace, std::int64_t reserve) try {
+  filesystem_.mutex_.assert_held();
+  for (const auto& [key, value] : bulky) EFS_TRY(filesystem_.commit(0, SetXattr{.ino = node.ino, .time = node.ctime, .name = key, .value = value}));
+  if (!parts.empty()) {
+    SetStaging staging = staging_of(*filesystem_.names_.find(node.ino));
+    staging.parts = parts;
+    staging.keep = static_cast<std::uint8_t>(Keep::temporary);
+    EFS_TRY(filesystem_.commit(0, staging));
+  }
+  return filesystem_.commit(0, replace, reserve);
+} catch (const std::bad_alloc&) {
+  return fail(ENOMEM);
+}
+
 Status Staging::publish_over(const StagedFile& file, Over over, const std::string& parts) {
   const auto& [ino, path, attributes, origin, xattrs] = file;
   EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
@@ -63,22 +78,8 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
       node.name.clear();
       EFS_TRY(filesystem_.commit(0, node));
       const std::uint64_t old = there ? (*there)->ino : 0;
-      const auto give_name = [&]() -> Status {
-        for (const auto& [key, value] : bulky) EFS_TRY(filesystem_.commit(0, SetXattr{.ino = ino, .time = node.ctime, .name = key, .value = value}));
-        if (!parts.empty()) {
-          SetStaging staging = staging_of(*filesystem_.names_.find(ino));
-          staging.parts = parts;
-          staging.keep = static_cast<std::uint8_t>(Keep::temporary);
-          EFS_TRY(filesystem_.commit(0, staging));
-        }
-        return filesystem_.commit(0, Replace{.ino = ino, .parent = parent, .time = file_time_now(), .name = name}, there ? 0 : removal_reserve(name));
-      };
-      Status done;
-      try {
-        done = give_name();
-      } catch (const std::bad_alloc&) {
-        done = fail(ENOMEM);
-      }
+      const Replace replace{.ino = ino, .parent = parent, .time = file_time_now(), .name = name};
+      const Status done = complete_and_name(node, bulky, parts, replace, there ? 0 : removal_reserve(name));
       if (!done) {
         (void)filesystem_.reap(ino);  // the caller abandons its container
         return done;

@@ -149,7 +149,7 @@ Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
   return lost;
 }
 
-std::string partial_tag_of(const store::InstanceId& instance) { return instance.known() ? "." + store::to_string(instance).substr(0, 12) : ""; }
+std::string partial_tag_of(const std::string& store) { return "." + store.substr(0, 12); }
 
 std::string partial_name(const std::string& name, const std::string& tag, bool taken) {
   const std::string of = name + tag, partial = of + partial_suffix;

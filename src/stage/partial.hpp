@@ -11,15 +11,14 @@
 #include "stage/pfs_io.hpp"
 #include "stage/progress.hpp"
 #include "stage/transfer.hpp"
-#include "store/instance_id.hpp"
 
 namespace efs::stage {
 
 inline constexpr const char* partial_suffix = ".efs-partial";
 
 /// Of the partials of a store: what has it was left by a stage-out or salvage of that store and by nobody else, and may be replaced.
-/// "": where the store says nothing of itself.
-std::string partial_tag_of(const store::InstanceId& instance);
+/// `store`: the text of its store::InstanceId.
+std::string partial_tag_of(const std::string& store);
 
 /// NAME, `tag` and ".efs-partial", or a hashed name of the same suffix where that would be too long or is `taken` by a result.
 std::string partial_name(const std::string& name, const std::string& tag = {}, bool taken = false);

@@ -121,7 +121,12 @@ for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
   fresh "ends$try"
   started "$JOB"; echo result >"$MNT/r"
   worker=$(field "$(status_of "ends$try")" 'd["worker_pid"]')
-  { until grep -q 'state=ended' "$EFS_RUNTIME_DIR/ends$try/efsd.log"; do :; done; kill -KILL "$worker"; } 2>/dev/null & killer=$!
+  python3 -c 'import os, sys
+with open(sys.argv[1]) as log:
+    print("watches", flush=True)
+    while "state=ended" not in log.readline(): pass
+os.kill(int(sys.argv[2]), 9)' "$EFS_RUNTIME_DIR/ends$try/efsd.log" "$worker" >"$S/ends$try/watcher" 2>&1 & killer=$!
+  await 20 test -s "$S/ends$try/watcher"
   check 'stop --keep whose worker is killed at its end' timeout 60 "$EFS" stop --keep "ends$try"
   wait "$killer"
   check 'keeps' json "$(status_of "ends$try")" "d['state'] == 'kept'"
