@@ -135,19 +135,19 @@ under_way() {
 }
 
 real_programs() {  # [START_OPTION...]: a database, with and without a write-ahead log, a compiler, and one that holds and waits for all that can be held
-  local i pid code
-  CAPACITY='512 MiB' fresh programs 'resources: []'
+  local i pid code name=programs${*:+-daemon}
+  CAPACITY='512 MiB' fresh $name 'resources: []'
   check 'programs: start' "$EFS" start "$JOB" "$@"
   supervisor=$(supervisor)
   mkdir "$MNT/one" "$MNT/two" "$MNT/three"
-  mkfifo "$S/programs/stop"
-  python3 "$SOURCE/tests/takeover/sqlite.py" "$MNT/one" <"$S/programs/stop" >"$S/programs/said1" 2>&1 & local one=$!
-  python3 "$SOURCE/tests/takeover/sqlite.py" "$MNT/two" wal <"$S/programs/stop" >"$S/programs/said2" 2>&1 & local two=$!
+  mkfifo "$S/$name/stop"
+  python3 "$SOURCE/tests/takeover/sqlite.py" "$MNT/one" <"$S/$name/stop" >"$S/$name/said1" 2>&1 & local one=$!
+  python3 "$SOURCE/tests/takeover/sqlite.py" "$MNT/two" wal <"$S/$name/stop" >"$S/$name/said2" 2>&1 & local two=$!
   printf '#include <stdio.h>\nint main(void) { return puts("built") < 0; }\n' >"$MNT/three/main.c"
-  (cd "$MNT/three" && until [ -e done ]; do rm -rf build && mkdir build && cc -c -o build/main.o main.c && cc -o build/main build/main.o && [ "$(build/main)" = built ] && echo built || exit 1; done) >"$S/programs/said3" 2>&1 & local three=$!
-  python3 "$SOURCE/tests/takeover/held.py" "$MNT/four" <"$S/programs/stop" >"$S/programs/said4" 2>&1 & local four=$!
+  (cd "$MNT/three" && until [ -e done ]; do rm -rf build && mkdir build && cc -c -o build/main.o main.c && cc -o build/main build/main.o && [ "$(build/main)" = built ] && echo built || exit 1; done) >"$S/$name/said3" 2>&1 & local three=$!
+  python3 "$SOURCE/tests/takeover/held.py" "$MNT/four" <"$S/$name/stop" >"$S/$name/said4" 2>&1 & local four=$!
   pids+=("$one" "$two" "$three" "$four")
-  exec 7>"$S/programs/stop"
+  exec 7>"$S/$name/stop"
   for ((i = 0; i < kills; i++)); do
     pid=$(worker) || { fail "programs: a worker after $i kills"; break; }
     read -rt "0.$(printf '%03d' $((RANDOM % 300)))" <> <(:)
@@ -159,12 +159,12 @@ real_programs() {  # [START_OPTION...]: a database, with and without a write-ahe
   for i in 1 2 3 4; do
     local of=($one $two $three $four)
     wait "${of[i - 1]}"; code=$?
-    if [ $code = 0 ]; then ok; else fail "programs: program $i" "$(cat "$S/programs/said$i")"; fi
+    if [ $code = 0 ]; then ok; else fail "programs: program $i" "$(cat "$S/$name/said$i")"; fi
   done
   pids=()
-  check 'programs: the compiler has built something' grep -q built "$S/programs/said3"
-  echo "   programs: $(tail -qn 1 "$S"/programs/said[124] | tr '\n' ' '), $(grep -c built "$S/programs/said3") builds"
-  check 'programs: stop' "$EFS" stop programs
+  check 'programs: the compiler has built something' grep -q built "$S/$name/said3"
+  echo "   programs: $(tail -qn 1 "$S"/programs/said[124] | tr '\n' ' '), $(grep -c built "$S/$name/said3") builds"
+  check 'programs: stop' "$EFS" stop $name
 }
 real_programs_daemon() { real_programs -o daemon-io; }
 
