@@ -163,7 +163,7 @@ real_programs() {  # [START_OPTION...]: a database, with and without a write-ahe
   done
   pids=()
   check 'programs: the compiler has built something' grep -q built "$S/$name/said3"
-  echo "   programs: $(tail -qn 1 "$S"/programs/said[124] | tr '\n' ' '), $(grep -c built "$S/$name/said3") builds"
+  echo "   programs: $(tail -qn 1 "$S/$name"/said[124] | tr '\n' ' '), $(grep -c built "$S/$name/said3") builds"
   check 'programs: stop' "$EFS" stop $name
 }
 real_programs_daemon() { real_programs -o daemon-io; }
