@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <iostream>
@@ -103,6 +104,8 @@ int salvage(World& world, const SalvageArguments& arguments) {
   const std::string file = to + "/" + stage::salvage_receipt_name(image->manifest.name);
   std::string trouble;
   Status written = elsewhere ? Status() : stage::check_mounted(image->config, stage::posix_pfs());
+  const bool is_results = std::ranges::find(receipt.entries, stage::salvage_receipt_name(image->manifest.name), &stage::ReceiptEntry::path) != receipt.entries.end();
+  if (written && is_results) written = fail(EEXIST, "a result has this name");
   if (written) written = stage::write_receipt(receipt, file, stage::posix_pfs());
   if (!written) {
     trouble = "The receipt could not be written: " + file + ": " + describe(written.error());

@@ -302,9 +302,23 @@ std::uint64_t Instance::spare_in_cache() {
   return cache_ && shares_all && ::fstat(store_.metadata.get(), &store) == 0 ? cache_->idle_bytes(store.st_dev) : 0;
 }
 
+// A salvage, or a stop that was killed, may have removed inputs that live on under other names: they are no inputs under those that
+// the PFS does not have any more.
+Status Instance::disown_removed(fs::Staging& staging) {
+  if (!options_.config.in_place && options_.config.results_dir != options_.config.root_dir) return {};
+  std::vector<fs::PfsName> names;
+  for (auto& item : staging.gone()) {
+    struct stat st {};
+    if (item.ino != 0 && ::lstat((options_.config.root_dir + "/" + item.path).c_str(), &st) != 0 && errno == ENOENT) names.push_back({.path = std::move(item.path)});
+  }
+  const auto still = staging.disown(names, fs::Side::inputs);
+  return still.empty() ? Status() : Status(std::unexpected(still.begin()->second));
+}
+
 // An earlier instance has staged in, and perhaps worked on, some of it.
 Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
   EFS_TRY(stage::disown_others(options_.config, plan, staging));
+  EFS_TRY(disown_removed(staging));
   auto items = stage::StagingBuffer(staging).look(plan);
   if (!items) return std::unexpected(items.error());
   for (const auto& directory : stage::displaced_directories(plan.entries, *items)) {

@@ -233,20 +233,22 @@ void Instance::book_salvaged() {
   if (results.empty() || std::filesystem::is_empty(results, problem) || problem) return;
   const auto items = fs::Staging(*filesystem_).walk();
   if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
-  std::vector<std::string> files;
-  std::string directory;  // of the last file, and whether results-dir has it: a million files may lie in one it has not
+  std::vector<std::string> there, files;
+  std::string directory;  // of the last name, and whether results-dir has it: a million files may lie in one it has not
   bool has_directory = true;
   for (const auto& item : *items) {
-    if (!item.dirty || !S_ISREG(item.attributes.st_mode)) continue;
+    if (!item.dirty) continue;
     struct stat st {};
     const std::string name = config::result_path(options_.config, item.path);
     if (auto parent = stage::parent_of(name); parent != directory) {
       directory = std::move(parent);
       has_directory = ::lstat((results + "/" + directory).c_str(), &st) == 0;
     }
-    if (has_directory && ::lstat((results + "/" + name).c_str(), &st) == 0 && S_ISREG(st.st_mode)) files.push_back(item.path);
+    if (!has_directory || ::lstat((results + "/" + name).c_str(), &st) != 0) continue;
+    there.push_back(item.path);
+    if (S_ISREG(item.attributes.st_mode) && S_ISREG(st.st_mode)) files.push_back(item.path);
   }
-  disown_others(files);
+  disown_others(there);
   book_back(files, *items, &fs::Staging::note_copy);
 }
 
@@ -256,22 +258,18 @@ void Instance::disown_others(const std::vector<std::string>& paths) {
   std::vector<fs::PfsName> names;
   for (const auto& path : paths) {
     struct stat st {};
-    if (::lstat((config.results_dir + "/" + config::result_path(config, path)).c_str(), &st) == 0) names.push_back({.path = path, .version = stage::copy_version(results_pfs(), st)});
+    const std::string name = config::result_path(config, path);
+    if (::lstat((config.results_dir + "/" + name).c_str(), &st) == 0) names.push_back({.path = name, .version = stage::copy_version(results_pfs(), st)});
   }
-  const bool in_place = config.in_place || config.results_dir == config.root_dir;
-  for (const auto& [path, error] : fs::Staging(*filesystem_).disown(names, in_place ? fs::Side::both : fs::Side::results)) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(error));
+  const auto still = fs::Staging(*filesystem_).disown(names, fs::Side::both, [&](const std::string& path) { return config::result_path(config, path); });
+  for (const auto& [path, error] : still) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(error));
 }
 
 // What the job file now calls otherwise in results-dir has not been brought there yet; nor, for all that is known, has anything where
 // nobody can tell what the last one called it.
 Status Instance::forget_renamed() {
   const auto before = image::job_of(store_.metadata.get(), store_.manifest);
-  const auto items = fs::Staging(*filesystem_).walk();
-  if (!items) return std::unexpected(items.error());
-  std::vector<std::string> paths;
-  for (const auto& item : *items)
-    if (item.saved && (!before || config::result_path(*before, item.path) != config::result_path(options_.config, item.path))) paths.push_back(item.path);
-  return fs::Staging(*filesystem_).forget_saved(paths);
+  return fs::Staging(*filesystem_).forget_saved([&](const std::string& path) { return !before || config::result_path(*before, path) != config::result_path(options_.config, path); });
 }
 
 // With a deadline the first quarter of the time may go into waiting for a turn.

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -109,7 +110,10 @@ enum class Side : std::uint8_t { inputs, results, both };
 struct PfsName {
   std::string path;
   std::optional<Origin> version{};  // that it has; none: what it is about to get is nobody's yet
+  std::uint64_t by = 0;             // whose it is: who has the name by now may have got it since; 0: who has it
 };
+/// What a name of the buffer is called in results-dir; none: the same.
+using ResultName = std::function<std::string(const std::string&)>;
 
 /// What a published name may take the place of.
 enum class Over : std::uint8_t { nothing, clean, anything };
@@ -188,10 +192,10 @@ class Staging {
   /// The PFS has, or is about to get, these versions under these names. What inodes that have other names by now came in as, or
   /// brought out, under them is there no more: they are dirty where nothing else is known of them, so that they are brought out should
   /// they get such a name back. Durable on return. The names of which that could not be noted, and why: nothing may go there.
-  std::map<std::string, Error> disown(std::span<const PfsName> names, Side side);
+  std::map<std::string, Error> disown(std::span<const PfsName> names, Side side, const ResultName& called = {});
 
-  /// What was brought out under these names counts as not brought out: results go elsewhere now.
-  Status forget_saved(std::span<const std::string> paths);
+  /// What was brought out under such names, whoever has them now, counts as not brought out: results go elsewhere.
+  Status forget_saved(const std::function<bool(const std::string&)>& is_elsewhere);
 
   /// Bytes that the buffer can still take (the journal's reserve left out).
   Result<std::uint64_t> available_bytes();
@@ -282,7 +286,10 @@ class Staging {
     std::vector<std::string> staged, saved;
     bool empty() const { return staged.empty() && saved.empty(); }
   };
-  Claims stale_claims(const Inode& inode, const std::unordered_map<std::string_view, const PfsName*>& wanted, Side side) const;
+  struct Taken;
+  bool is_stale(const Inode& inode, const std::string& name, const PfsName* taken, const Origin& known) const;
+  Claims stale_claims(const Inode& inode, const Taken& taken) const;
+  std::vector<std::uint64_t> those(const std::function<bool(const Inode&)>& wanted) const;
   Status give_up(const Inode& inode, const Claims& claims);
   Status complete_and_name(const MakeNode& node, const std::map<std::string, std::string>& bulky, const std::string& parts, const Replace& replace, std::int64_t reserve);
   Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;

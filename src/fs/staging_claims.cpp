@@ -1,38 +1,45 @@
 // What inodes are known as on the PFS, under names that they had before. Such a name may come back to them: until then nothing
 // may stand there that is another's, or they would pass for clean.
 #include <algorithm>
-#include <unordered_map>
 
 #include "fs/filesystem.hpp"
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {
-namespace {
 
-using Wanted = std::unordered_map<std::string_view, const PfsName*>;
+/// The names that somebody else has on the PFS by now, and what results-dir calls those of the buffer.
+struct Staging::Taken {
+  std::unordered_map<std::string_view, const PfsName*> names;
+  Side side;
+  const ResultName& called;
 
-/// Those of `names` that are wanted, and whose version is not `known`.
-std::vector<std::string> stale(const std::string& names, const Origin& known, const Wanted& wanted) {
-  std::vector<std::string> found;
-  for (std::string_view rest = names; !rest.empty();) {
-    const auto name = rest.substr(0, rest.find('\0'));
-    const auto want = wanted.find(name);
-    if (want != wanted.end() && want->second->version != known) found.emplace_back(name);
-    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+  std::string result_name(const std::string& name) const { return called ? called(name) : name; }
+  const PfsName* find(const std::string& name) const {
+    const auto found = names.find(name);
+    return found == names.end() ? nullptr : found->second;
   }
-  return found;
+};
+
+// By all that does not move when the file gets another name: a hard link to it is not another version.
+bool Staging::is_same_file(const Origin& a, const Origin& b) { return a.inode == b.inode && a.size == b.size && a.mtime == b.mtime; }
+
+bool Staging::is_stale(const Inode& inode, const std::string& name, const PfsName* taken, const Origin& known) const {
+  filesystem_.mutex_.assert_held_shared();
+  if (taken == nullptr || (taken->version && is_same_file(*taken->version, known))) return false;
+  return taken->by != 0 ? inode.ino != taken->by : !leads_to(name, inode.ino);
 }
 
-}  // namespace
-
-Staging::Claims Staging::stale_claims(const Inode& inode, const Wanted& wanted, Side side) const {
+Staging::Claims Staging::stale_claims(const Inode& inode, const Taken& taken) const {
   filesystem_.mutex_.assert_held_shared();
   if (!inode.extra) return {};
   const InodeExtra& extra = *inode.extra;
   Claims claims;
-  if (side != Side::results && extra.origin) claims.staged = stale(extra.origin_path, *extra.origin, wanted);
-  if (side != Side::inputs && extra.saved) claims.saved = stale(extra.saved_path, *extra.saved, wanted);
-  for (auto* names : {&claims.staged, &claims.saved}) std::erase_if(*names, [&](const std::string& name) { return leads_to(name, inode.ino); });
+  if (extra.origin && taken.side != Side::results)
+    for (auto& name : split_names(extra.origin_path))
+      if (!name.empty() && is_stale(inode, name, taken.find(name), *extra.origin)) claims.staged.push_back(std::move(name));
+  if (extra.saved && taken.side != Side::inputs)
+    for (auto& name : split_names(extra.saved_path))
+      if (!name.empty() && is_stale(inode, name, taken.find(taken.result_name(name)), *extra.saved)) claims.saved.push_back(std::move(name));
   return claims;
 }
 
@@ -51,27 +58,29 @@ Status Staging::give_up(const Inode& inode, const Claims& claims) {
   return filesystem_.commit(0, staging);
 }
 
-std::map<std::string, Error> Staging::disown(std::span<const PfsName> names, Side side) {
-  Wanted wanted;
-  for (const auto& name : names) wanted.emplace(name.path, &name);
-  std::vector<std::uint64_t> claimants;
-  {
-    ReadLock lock(filesystem_.mutex_);
-    filesystem_.names_.for_each([&](const Inode& inode) {
-      if (!stale_claims(inode, wanted, side).empty()) claimants.push_back(inode.ino);
-    });
-  }
+std::vector<std::uint64_t> Staging::those(const std::function<bool(const Inode&)>& wanted) const {
+  ReadLock lock(filesystem_.mutex_);
+  std::vector<std::uint64_t> found;
+  filesystem_.names_.for_each([&](const Inode& inode) {
+    if (wanted(inode)) found.push_back(inode.ino);
+  });
+  return found;
+}
+
+std::map<std::string, Error> Staging::disown(std::span<const PfsName> names, Side side, const ResultName& called) {
+  Taken taken{.names = {}, .side = side, .called = called};
+  for (const auto& name : names) taken.names.emplace(name.path, &name);
   std::map<std::string, Error> still;
   const auto note = [&](const Claims& claims, const Error& error) {
-    for (const auto* list : {&claims.staged, &claims.saved})
-      for (const auto& name : *list) still.try_emplace(name, error);
+    for (const auto& name : claims.staged) still.try_emplace(name, error);
+    for (const auto& name : claims.saved) still.try_emplace(taken.result_name(name), error);
   };
   std::vector<Claims> given_up;
-  for (const auto ino : claimants) {
+  for (const auto ino : those([&](const Inode& inode) { return !stale_claims(inode, taken).empty(); })) {
     WriteLock lock(filesystem_.mutex_);
     const Inode* inode = filesystem_.names_.find(ino);
     if (inode == nullptr) continue;
-    auto claims = stale_claims(*inode, wanted, side);
+    auto claims = stale_claims(*inode, taken);
     if (claims.empty()) continue;
     if (const Status done = give_up(*inode, claims); !done) note(claims, done.error());
     else given_up.push_back(std::move(claims));
@@ -83,12 +92,16 @@ std::map<std::string, Error> Staging::disown(std::span<const PfsName> names, Sid
   return still;
 }
 
-Status Staging::forget_saved(std::span<const std::string> paths) {
-  WriteLock lock(filesystem_.mutex_);
-  for (const auto& path : paths) {
-    const auto place = locate(filesystem_.names_, path);
-    const auto there = place ? filesystem_.names_.child(*place->parent, place->name) : std::unexpected(place.error());
-    if (there && (*there)->extra && (*there)->extra->saved) EFS_TRY(give_up(**there, {.staged = {}, .saved = {path}}));
+Status Staging::forget_saved(const std::function<bool(const std::string&)>& is_elsewhere) {
+  const auto claims_of = [&](const Inode& inode) {
+    Claims claims;
+    if (inode.extra && inode.extra->saved) claims.saved = split_names(inode.extra->saved_path);
+    std::erase_if(claims.saved, [&](const std::string& name) { return !is_elsewhere(name); });
+    return claims;
+  };
+  for (const auto ino : those([&](const Inode& inode) { return !claims_of(inode).empty(); })) {
+    WriteLock lock(filesystem_.mutex_);
+    if (const Inode* inode = filesystem_.names_.find(ino)) EFS_TRY(give_up(*inode, claims_of(*inode)));
   }
   return {};
 }

@@ -266,9 +266,6 @@ bool Staging::leads_to(const std::string& path, std::uint64_t ino) const {
   return there && (*there)->ino == ino;
 }
 
-// Its ctime moves when it gets another name.
-bool Staging::is_same_file(const Origin& a, const Origin& b) { return a.device == b.device && a.inode == b.inode && a.size == b.size && a.mtime == b.mtime; }
-
 Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);

@@ -47,7 +47,7 @@ class Buffer {
     return items;
   }
   /// As fs::Staging::disown(): names that results-dir is about to get, with nothing of what was known of them.
-  virtual std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side) { return {}; }
+  virtual std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side, const fs::ResultName&) { return {}; }
   virtual Result<std::uint64_t> available_bytes() = 0;
   /// Whether there is such a name, where walk() shows only some.
   virtual bool has(const std::string&) { return false; }
@@ -102,7 +102,7 @@ class StagingBuffer final : public Buffer {
   }
   Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override { return staging_.set_xattrs(path, xattrs); }
   std::vector<fs::WalkItem> gone() override { return staging_.gone(); }
-  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side) override { return staging_.disown(names, side); }
+  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side, const fs::ResultName& called) override { return staging_.disown(names, side, called); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
 
  private:

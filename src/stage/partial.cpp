@@ -183,7 +183,7 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
 bool is_origin(const struct stat& now, const fs::WalkItem& item) {
   const auto is_now = [&](const std::optional<fs::Origin>& known, bool linked) {
     if (!known || known->ctime == 0) return false;
-    const fs::Origin version{.device = now.st_dev, .inode = now.st_ino, .size = static_cast<std::uint64_t>(now.st_size),
+    const fs::Origin version{.device = known->device, .inode = now.st_ino, .size = static_cast<std::uint64_t>(now.st_size),
                              .mtime = to_ns(now.st_mtim), .ctime = linked ? known->ctime : to_ns(now.st_ctim)};
     return version == *known;
   };

@@ -34,9 +34,10 @@ class RenamingBuffer final : public Buffer {
   Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override { return inner_.make_directory(path, attributes); }
   Status make_symlink(const std::string& path, const std::string& target, const fs::StagedAttributes& attributes) override { return inner_.make_symlink(path, target, attributes); }
   Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override { return inner_.set_xattrs(path, xattrs); }
-  std::vector<fs::WalkItem> gone() override { return inner_.gone(); }
+  /// Without those of which a result has the name.
+  std::vector<fs::WalkItem> gone() override;
   Result<std::vector<fs::WalkItem>> inputs() override { return inner_.inputs(); }
-  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side) override;
+  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side, const fs::ResultName& called) override { return inner_.disown(names, side, called); }
   Result<std::uint64_t> available_bytes() override { return inner_.available_bytes(); }
   bool is_at_rest() const override { return inner_.is_at_rest(); }
   Status confirm(std::uint64_t ino, bool same) override { return inner_.confirm(ino, same); }

@@ -23,6 +23,11 @@ bool cannot_link(const Error& error) {
   return std::ranges::find(codes, error.code) != codes.end();
 }
 
+/// Its ctime has moved with each name that it got since.
+bool is_copy(const struct stat& now, const fs::Origin& copy) {
+  return now.st_ino == copy.inode && static_cast<std::uint64_t>(now.st_size) == copy.size && to_ns(now.st_mtim) == copy.mtime;
+}
+
 }  // namespace
 
 ResultWriter::ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size)
@@ -216,7 +221,7 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   if (!from || !to) return give_up(out, from ? to.error() : from.error()), true;
   auto now = pfs_.lstat(from->get(), first.name);
   if (!now || (first.file.checksum && now->st_ino != first.file.inode)) return false;
-  if (first.brought_before && !is_origin(*now, *first.item)) return false;
+  if (first.brought_before && !is_copy(*now, *first.item->saved)) return false;
   auto present = pfs_.lstat(to->get(), out.name);
   const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
   // Another version than was staged in: to be written like any other, which knows what is to be done then.

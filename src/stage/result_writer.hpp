@@ -58,7 +58,7 @@ class ResultWriter {
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   bool hands_down_acl(const std::string& path, int directory);
-  bool replaces_origin(const Outgoing& out) const { return in_place_ && (out.item->origin || out.item->replaced); }
+  bool replaces_origin(const Outgoing& out) const { return in_place_ && (out.item->origin || out.item->replaced || out.item->saved); }
   bool is_over_input(Outgoing& out, int directory);
   bool may_write(Outgoing& out, int directory, Scratch& scratch);
   bool resolve(Outgoing& out, int directory, Scratch& scratch);

@@ -25,6 +25,9 @@ ReceiptEntry entry_of(const fs::WalkItem& item, Action action, std::string reaso
 config::FileClass class_of(const config::JobConfig& config, const fs::WalkItem& item, std::string* why) {
   std::string reason;
   config::FileClass result = config::classify(config, item.path, item.origin.has_value(), reason);
+  // One that was brought out in place counts as staged in under the name that it has there, and may be a result of the job's all the same.
+  if (std::string as_new; result == config::FileClass::temporary && item.origin && item.saved && !config::is_input(config, item.path) && config::classify(config, item.path, false, as_new) == config::FileClass::persistent)
+    result = config::FileClass::persistent, reason = std::move(as_new);
   if (item.keep != fs::Keep::by_rule) {
     result = item.keep == fs::Keep::persistent ? config::FileClass::persistent : config::FileClass::temporary;
     reason = item.keep_path == item.path ? "set while the job ran" : "set while the job ran, for /" + item.keep_path;

@@ -103,6 +103,7 @@ class StageOut {
   void stage(const std::vector<fs::WalkItem>& items) {
     Selection selection = select_outgoing(config_, items, options_.by_rank);
     receipt_.entries = std::move(selection.settled);
+    refuse_overwritten(items);
     list_outgoing(selection.outgoing, items);
     auto removed = deletions_.due(removed_inputs(config_, config_.deletions == config::Deletions::propagate ? buffer_.gone() : std::vector<fs::WalkItem>()));
     add(deletions_.leave(take_dropped(config_, items, removed)));
@@ -200,7 +201,7 @@ class StageOut {
         if (out.state == Outgoing::State::waiting) names.push_back({.path = out.item->path});
     for (const auto& directory : directories)
       if (directory.apply_attributes) names.push_back({.path = directory.item->path});
-    const auto still = buffer_.disown(names, in_place_ ? fs::Side::both : fs::Side::results);
+    const auto still = buffer_.disown(names, fs::Side::both, [this](const std::string& path) { return config::result_path(config_, path); });
     if (still.empty()) return;
     for (auto* list : {&outgoing_, &further_names_})
       for (auto& out : *list)
@@ -215,6 +216,17 @@ class StageOut {
     for (const auto& [file, what] : {std::pair{&config_.status_file, "the job's status file"}, {&config_.log_file, "the job's log"}, {&config_.access_log, "the job's access log"}, {&config_.trace, "the job's trace"}})
       if (whole == *file) return what;
     return {};
+  }
+
+  /// What is out already under such a name.
+  void refuse_overwritten(const std::vector<fs::WalkItem>& items) {
+    for (const auto& item : items) {
+      const std::string file = item.saved && !item.dirty ? own_file(item.path) : "";
+      const auto entry = file.empty() ? receipt_.entries.end() : std::ranges::find(receipt_.entries, item.path, &ReceiptEntry::path);
+      if (entry == receipt_.entries.end()) continue;
+      entry->action = Action::failed;
+      entry->reason = file + " has this name, and takes the place of what was brought out: give the result another one, or bring it out elsewhere with efs salvage --to";
+    }
   }
 
   bool open_tree() {

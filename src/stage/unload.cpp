@@ -72,7 +72,7 @@ class UnloadBuffer final : public Buffer {
       for (auto& item : staging_.gone()) all->push_back(std::move(item));
     return all;
   }
-  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side) override { return staging_.disown(names, side); }
+  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side, const fs::ResultName& called) override { return staging_.disown(names, side, called); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
   bool has(const std::string& path) override { return staging_.find(path).has_value(); }
   bool is_at_rest() const override { return false; }
@@ -211,11 +211,26 @@ class Unload {
     for (auto& [path, item] : items) buffer_.items.push_back(std::move(item));
     Receipt done = stage_out(config_, buffer_, pfs_, options_, progress_);
     receipt_.reason = done.reason;
+    disown_late(done);
     for (auto& entry : done.entries) {
       if (!chosen_.contains(entry.path) && entry.action == Action::dropped) continue;
       finish(entry);
       receipt_.entries.push_back(std::move(entry));
     }
+  }
+
+  /// What got such a name while it was copied, renamed back or loaded, is not what results-dir has there.
+  void disown_late(Receipt& done) {
+    std::vector<fs::PfsName> names;
+    for (const auto& entry : done.entries) {
+      const std::string name = config::result_path(config_, entry.path);
+      const auto item = chosen_.find(entry.path);
+      if (item == chosen_.end() || entry.action != Action::staged_out || (!entry.placed_as.empty() && entry.placed_as != name)) continue;
+      if (auto version = version_below(config_.results_dir, name)) names.push_back({.path = name, .version = *version, .by = item->second.ino});
+    }
+    const auto still = staging_.disown(names, fs::Side::both, [this](const std::string& one) { return config::result_path(config_, one); });
+    for (auto& entry : done.entries)
+      if (const auto why = still.find(config::result_path(config_, entry.path)); why != still.end()) append(entry.reason, "what else has had this name may be taken for it: " + describe(why->second));
   }
 
   /// Clean, unverified or removed: what an entry's file is from now on.
@@ -392,7 +407,7 @@ class Unload {
 
   Status disown(const std::string& path) {
     const fs::PfsName name{.path = path};
-    const auto still = staging_.disown({&name, 1}, in_place_ ? fs::Side::both : fs::Side::results);
+    const auto still = staging_.disown({&name, 1}, fs::Side::both, [this](const std::string& one) { return config::result_path(config_, one); });
     return still.empty() ? Status() : Status(told(still.begin()->second, "noting what it takes the place of"));
   }
 

@@ -106,6 +106,119 @@ started "$JOB"
 stopped
 has final new
 
+# --- in place, a renamed input that was brought out is a result still ---
+in_place moved 'resources: [ [ path: input ] ]' 'outputs: [ [ path: out ] ]'
+started "$JOB"
+mkdir "$MNT/out"; mv "$MNT/input/a" "$MNT/out/a"; stopped --keep
+started "$JOB"
+echo more >>"$MNT/out/a"
+check_exit 'its class is that of what the job makes' 0 'class +persistent' "$EFS" explain -i moved out/a
+stopped
+check 'moved: what was appended is there' test "$(tail -n 1 "$PFS/out/a")" = more
+
+# --- names that the job file gives results ---
+fresh given 'resources: [ [ path: input ] ]' 'outputs: [ [ path: ck, as: final ], [ path: "**" ] ]'
+started "$JOB"
+echo v1 >"$MNT/final"; unloaded final; mv "$MNT/final" "$MNT/old"
+echo v2 >"$MNT/ck"; unloaded ck
+has final v2
+rm "$MNT/ck"; mv "$MNT/old" "$MNT/final"
+stopped
+has final v1
+fresh taken 'resources: [ [ path: input ] ]' 'outputs: [ [ path: ck, as: final ], [ path: "**" ] ]'
+started "$JOB"
+echo v1 >"$MNT/ck"; unloaded ck; mv "$MNT/ck" "$MNT/old"
+echo v2 >"$MNT/final"; unloaded final; rm "$MNT/final"
+mv "$MNT/old" "$MNT/ck"
+stopped
+has final v1
+in_place destroyed 'resources: [ [ path: input.dat, flags: persistent ] ]' 'outputs: [ [ path: new.dat, as: input.dat ], [ path: "**" ] ]'
+echo orig >"$PFS/input.dat"
+started "$JOB"
+mv "$MNT/input.dat" "$MNT/z"; echo jobs >"$MNT/new.dat"; unloaded new.dat
+rm "$MNT/new.dat"; mv "$MNT/z" "$MNT/input.dat"
+check_exit 'what another result stands for is a conflict' 3 'conflict: input.dat' "$EFS" stop destroyed
+rm "$PFS/input.dat"
+stopped
+has input.dat orig
+in_place guarded 'resources: [ [ path: input.dat, flags: persistent ] ]' 'outputs: [ [ path: new.dat, as: input.dat ], [ path: "**" ] ]'
+echo orig >"$PFS/input.dat"
+started "$JOB"
+rm "$MNT/input.dat"; echo jobs >"$MNT/new.dat"; echo "the user's newer version" >"$PFS/input.dat"
+check_exit 'under the name of an input, too, a newer version is a conflict' 1 'conflict: new.dat' "$EFS" stop guarded
+has input.dat "the user's newer version"
+rm "$PFS/input.dat"
+stopped
+has input.dat jobs
+in_place deleted 'resources: [ [ path: input.dat, flags: persistent ] ]' 'outputs: [ [ path: new.dat, as: input.dat ], [ path: "**" ] ]'
+sed -i '/in-place/a\  deletions: propagate\n  on-conflict: overwrite' "$JOB"
+echo orig >"$PFS/input.dat"
+started "$JOB"
+rm "$MNT/input.dat"; echo jobs >"$MNT/new.dat"; echo other >"$PFS/input.dat"
+stopped
+has input.dat jobs
+fresh later 'resources: [ [ path: input ] ]' 'outputs: [ [ path: tmp, flags: temporary ], [ path: "**" ] ]'
+started "$JOB"
+mkdir "$MNT/tmp"; echo v1 >"$MNT/ck"; unloaded ck; mv "$MNT/ck" "$MNT/tmp/old"; stopped --keep
+sed -i 's/^outputs:.*/outputs: [ [ path: tmp, flags: temporary ], [ path: ck, as: final ], [ path: "**" ] ]/' "$JOB"; echo stale >"$OUT/final"
+started "$JOB"
+mv "$MNT/tmp/old" "$MNT/ck"
+stopped
+has final v1
+
+# --- after a salvage, of all kinds ---
+fresh kinds
+started "$JOB"
+echo 1 >"$MNT/ck1"; ln -s ck1 "$MNT/latest"; mkdir -m 700 "$MNT/d"; echo file >"$MNT/f"; stopped --keep
+started "$JOB"
+mv "$MNT/latest" "$MNT/previous"; echo 2 >"$MNT/ck2"; ln -s ck2 "$MNT/latest"
+mv "$MNT/d" "$MNT/d.old"; mkdir -m 755 "$MNT/d"; mv "$MNT/f" "$MNT/g"; ln -s ck2 "$MNT/f"
+kill_both kinds
+check 'salvage' "$EFS" salvage kinds
+started "$JOB"
+mv -fT "$MNT/previous" "$MNT/latest"; rmdir "$MNT/d"; mv "$MNT/d.old" "$MNT/d"; mv -fT "$MNT/g" "$MNT/f"
+stopped
+check 'kinds: a link' test "$(readlink "$OUT/latest")" = ck1
+check 'kinds: a directory' test "$(stat -c %a "$OUT/d")" = 700
+check 'kinds: a file' test ! -L "$OUT/f" -a "$(cat "$OUT/f")" = file
+
+in_place removed 'resources: [ [ path: input, flags: persistent ] ]'
+sed -i '/in-place/a\  deletions: propagate' "$JOB"
+started "$JOB"
+mv "$MNT/input/a" "$MNT/z"
+kill_both removed
+check_exit 'a salvage removes what was renamed' 0 'removed: input/a|1 removed' "$EFS" salvage removed
+started "$JOB"
+mv "$MNT/z" "$MNT/input/a"
+stopped
+has input/a alpha
+
+# --- while an unload is under way ---
+in_place during
+sed -i '/in-place/a\  max-rate: 400 KB/s' "$JOB"
+started "$JOB"
+head -c 1000000 /dev/zero | tr '\0' J >"$MNT/input/a"
+task=$("$EFS" unload -i during input/a)
+check 'the partial of an unload' await 30 compgen -G "$PFS/input/a.*.efs-partial"
+mv "$MNT/input/a" "$MNT/z"
+check 'a load beside it' "$EFS" load -i during -w input/a
+"$EFS" wait -i during "$task" >/dev/null
+check_exit 'what it brought there is not what was loaded: a conflict' 3 'conflict: input/a' "$EFS" stop during
+rm "$PFS/input/a"
+stopped
+has input/a alpha
+
+# --- a receipt of a salvage over what is out already ---
+fresh over
+started "$JOB"
+echo mine >"$MNT/efs-salvage-over.json"; unloaded efs-salvage-over.json
+kill_both over
+check_exit 'is told' 1 'efs-salvage-over.json: the receipt has this name' "$EFS" salvage over
+has efs-salvage-over.json mine
+started "$JOB"
+stopped
+has efs-salvage-over.json mine
+
 # --- a newer version of an input that an unload took out of the buffer ---
 in_place newer
 started "$JOB"

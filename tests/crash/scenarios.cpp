@@ -188,7 +188,7 @@ Step disown(const std::string& path) {
           }};
 }
 Step forget_saved(const std::string& path) {
-  return {"forget that it is out " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).forget_saved({&path, 1})); }};
+  return {"forget that it is out " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).forget_saved([&](const std::string& one) { return one == path; })); }};
 }
 Step settle() {
   return {"settle", [](Life& life) { life.note(life.filesystem.settle()); }};
