@@ -187,7 +187,9 @@ bool is_origin(const struct stat& now, const fs::WalkItem& item) {
                              .mtime = to_ns(now.st_mtim), .ctime = linked ? known->ctime : to_ns(now.st_ctim)};
     return version == *known;
   };
-  if (is_now(item.saved, item.linked) || is_now(item.origin, item.linked)) return true;
+  // Of a result the ctime moves when we replace another name that its copy has; and it may have had one then.
+  const bool only_saved = !item.origin && !item.replaced;
+  if (is_now(item.saved, item.linked || only_saved) || is_now(item.origin, item.linked)) return true;
   return item.replaced && (is_now(item.replaced->saved, item.replaced->linked) || is_now(item.replaced->origin, item.replaced->linked));
 }
 

@@ -91,7 +91,7 @@ Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs);
 Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs);
 
 /// Is `now` the version that the item was staged in from, or that was brought out later, or that of the input whose name it
-/// took? Of a file with several names ctime does not count: it moves when we replace one of the others.
+/// took? Of a file with several names, and of a result, ctime does not count: it moves when we replace one of the others.
 bool is_origin(const struct stat& now, const fs::WalkItem& item);
 
 /// Is `theirs` what a PFS makes of the time `ours`? It may keep whole seconds only.
