@@ -9,6 +9,7 @@
 MODEL is the file that keeps what must be there between calls. EFS_TEST_SEED replays."""
 import collections, errno, hashlib, json, os, random, sys
 
+MOST = 1500  # files, of 50 KB on an average: what works for as long as it takes must not fill the buffer
 ENOUGH = 100  # errors after which a limit has been met often enough
 
 
@@ -97,6 +98,7 @@ class Worker:
         self.attempt("list", look)
 
     def step(self):
+        if len(self.files) > MOST: return self.unlink()
         random.choices([self.create, self.set_xattr, self.rename, self.unlink, self.make_directory, self.read, self.list], [10, 8, 3, 2, 2, 4, 1])[0]()
 
     # As bytes, by direct reads: what the page cache has is asked for as well.
