@@ -39,7 +39,7 @@ check 'for a user: stop' "$EFS" stop given
 
 # While it stages in, unloads and stages out: the threads that do so have no more.
 fresh busy; mkdir "$MNT"; chown $user:$user "$MNT" "$OUT"
-sed -i '/results-dir/a\  max-rate: 2 MB/s' "$JOB"
+sed -i '/results-dir/a\  max-rate: 1 MB/s' "$JOB"
 for i in 1 2 3; do head -c 2000000 /dev/urandom >"$PFS/input/large$i"; done
 in_state() { json "$("$EFS" status --json busy)" "d['state'] == '$1'"; }
 "$EFS" start --user $user "$JOB" >"$S/busy/said" 2>&1 & starter=$!; pids+=($starter)
@@ -48,7 +48,7 @@ processes 'staging in' 1 $user "$("$EFS" status --json busy)"
 check 'staging in: still' in_state staging-in
 wait $starter; code=$?; pids=()
 check 'staging in: it is done' test $code = 0
-for i in 1 2 3; do head -c 2000000 /dev/urandom | setpriv --reuid $user --regid $user --clear-groups tee "$MNT/new$i" >/dev/null; done
+for i in 1 2 3 4 5; do head -c 2000000 /dev/urandom | setpriv --reuid $user --regid $user --clear-groups tee "$MNT/new$i" >/dev/null; done
 task=$("$EFS" unload -i busy new1 new2)
 processes 'unloading' 1 $user "$("$EFS" status --json busy)"
 check 'unloading: still' json "$("$EFS" status --json busy)" "[t['task_state'] for t in d['tasks']] == ['running']"
