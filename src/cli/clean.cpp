@@ -123,7 +123,6 @@ Status refuse_loss(const control::Instance& instance) {
   return had_store ? refuse_loss(instance.directory, instance.name) : Status{};
 }
 
-
 Status remove_directory(const UniqueFd& root, const std::string& path) {
   EFS_TRY(image::remove_content(root.get(), path));
   return ::rmdir(path.c_str()) == 0 ? Status{} : fail_errno(path);

@@ -131,7 +131,6 @@ class Instance {
   static TurnLimits turn_limits(const StopRequest& request);
   void book_saved(const stage::Receipt& receipt);
   void book_salvaged();
-  void disown_others(const std::vector<std::string>& paths);
   Status forget_renamed();
   Status disown_removed(fs::Staging& staging);
   void book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool, const fs::GoneInput*));

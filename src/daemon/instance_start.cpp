@@ -311,8 +311,7 @@ Status Instance::disown_removed(fs::Staging& staging) {
     struct stat st {};
     if (item.ino != 0 && ::lstat((options_.config.root_dir + "/" + item.path).c_str(), &st) != 0 && errno == ENOENT) names.push_back({.path = std::move(item.path)});
   }
-  const auto still = staging.disown(names, fs::Side::inputs);
-  return still.empty() ? Status() : Status(std::unexpected(still.begin()->second));
+  return stage::all_disowned(staging.disown(names, fs::Side::inputs));
 }
 
 // An earlier instance has staged in, and perhaps worked on, some of it.

@@ -19,6 +19,7 @@
 #include "stage/partial.hpp"
 #include "stage/paths.hpp"
 #include "stage/results_dir.hpp"
+#include "stage/selection.hpp"
 #include "stage/stage_out.hpp"
 
 namespace efs::daemon {
@@ -233,7 +234,8 @@ void Instance::book_salvaged() {
   if (results.empty() || std::filesystem::is_empty(results, problem) || problem) return;
   const auto items = fs::Staging(*filesystem_).walk();
   if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
-  std::vector<std::string> there, files;
+  std::vector<fs::PfsName> there;
+  std::vector<std::string> files;
   std::string directory;  // of the last name, and whether results-dir has it: a million files may lie in one it has not
   bool has_directory = true;
   for (const auto& item : *items) {
@@ -245,24 +247,12 @@ void Instance::book_salvaged() {
       has_directory = ::lstat((results + "/" + directory).c_str(), &st) == 0;
     }
     if (!has_directory || ::lstat((results + "/" + name).c_str(), &st) != 0) continue;
-    there.push_back(item.path);
+    there.push_back({.path = name, .version = stage::copy_version(results_pfs(), st)});
     if (S_ISREG(item.attributes.st_mode) && S_ISREG(st.st_mode)) files.push_back(item.path);
   }
-  disown_others(there);
+  // That is not what a file brought there that has another name by now.
+  for (const auto& [path, error] : fs::Staging(*filesystem_).disown(there, fs::Side::both, stage::result_names(options_.config))) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(error));
   book_back(files, *items, &fs::Staging::note_copy);
-}
-
-// What results-dir has under these names now is not what a file brought there that has another name by now.
-void Instance::disown_others(const std::vector<std::string>& paths) {
-  const auto& config = options_.config;
-  std::vector<fs::PfsName> names;
-  for (const auto& path : paths) {
-    struct stat st {};
-    const std::string name = config::result_path(config, path);
-    if (::lstat((config.results_dir + "/" + name).c_str(), &st) == 0) names.push_back({.path = name, .version = stage::copy_version(results_pfs(), st)});
-  }
-  const auto still = fs::Staging(*filesystem_).disown(names, fs::Side::both, [&](const std::string& path) { return config::result_path(config, path); });
-  for (const auto& [path, error] : still) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(error));
 }
 
 // What the job file now calls otherwise in results-dir has not been brought there yet; nor, for all that is known, has anything where

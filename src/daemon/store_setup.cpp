@@ -93,8 +93,8 @@ Status make_parts(int root) {
   if (!made) return {};
   const UniqueFd above(::openat(root, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (::fsync(root) != 0) return fail_errno("store");
-  // Where the site keeps it closed to us the names in it are its own.
-  return !above || ::fsync(above.get()) == 0 ? Status() : fail_errno("the directory of the store");
+  // Where the site keeps it closed to us, or its file system syncs no directories, the names in it are its own.
+  return !above || ::fsync(above.get()) == 0 || errno == EINVAL || errno == EROFS ? Status() : fail_errno("the directory of the store");
 }
 
 // The ground's root holds the journal's directory and the containers'.

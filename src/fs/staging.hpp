@@ -11,8 +11,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -105,8 +103,8 @@ struct Writers {
   bool possible = true;     // somebody may write, or nothing proves that nobody can
 };
 
-/// Where a name on the PFS is: below root-dir, in results-dir, or in place, where both are the same.
-enum class Side : std::uint8_t { inputs, results, both };
+/// Which of what is known of an inode a name on the PFS concerns: what it came in as, or what it was brought out as, too.
+enum class Side : std::uint8_t { inputs, both };
 struct PfsName {
   std::string path;
   std::optional<Origin> version{};  // that it has; none: what it is about to get is nobody's yet

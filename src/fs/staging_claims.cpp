@@ -1,6 +1,8 @@
 // What inodes are known as on the PFS, under names that they had before. Such a name may come back to them: until then nothing
 // may stand there that is another's, or they would pass for clean.
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "fs/filesystem.hpp"
 #include "fs/staging_place.hpp"
@@ -34,7 +36,7 @@ Staging::Claims Staging::stale_claims(const Inode& inode, const Taken& taken) co
   if (!inode.extra) return {};
   const InodeExtra& extra = *inode.extra;
   Claims claims;
-  if (extra.origin && taken.side != Side::results)
+  if (extra.origin)
     for (auto& name : split_names(extra.origin_path))
       if (!name.empty() && is_stale(inode, name, taken.find(name), *extra.origin)) claims.staged.push_back(std::move(name));
   if (extra.saved && taken.side != Side::inputs)

@@ -158,15 +158,18 @@ std::vector<std::string> displaced_directories(const std::vector<PlanEntry>& ent
   return displaced;
 }
 
+Status all_disowned(const std::map<std::string, Error>& still) {
+  if (still.empty()) return {};
+  const auto& [path, error] = *still.begin();
+  return fail(error.code, path + ": noting that what had this name is it no more: " + describe(error));
+}
+
 Status disown_others(const config::JobConfig& config, const Plan& plan, fs::Staging& staging) {
   std::vector<fs::PfsName> names;
   names.reserve(plan.entries.size());
   for (const auto& entry : plan.entries) names.push_back({.path = entry.path, .version = entry.origin});
   const bool in_place = config.in_place || config.results_dir == config.root_dir;
-  const auto still = staging.disown(names, in_place ? fs::Side::both : fs::Side::inputs);
-  if (still.empty()) return {};
-  const auto& [path, error] = *still.begin();
-  return fail(error.code, path + ": noting that what had this name is it no more: " + describe(error));
+  return all_disowned(staging.disown(names, in_place ? fs::Side::both : fs::Side::inputs));
 }
 
 Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed) { return Subtraction(items, removed).run(plan); }

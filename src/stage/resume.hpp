@@ -1,6 +1,7 @@
 #pragma once
 // A stage-in into a buffer that holds something already: what is missing, what has changed, what is the job's own.
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ std::vector<std::string> displaced_directories(const std::vector<PlanEntry>& ent
 /// same target, directories, and everything that the job has changed, or removed where that counts (`removed`, see
 /// removed_inputs()). The sums of the plan follow. Pure.
 Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed = {});
+
+/// Of the answer of fs::Staging::disown(): an error that names the first of those that are still known by another's name.
+Status all_disowned(const std::map<std::string, Error>& still);
 
 /// What had one of the plan's names and has another now is no input under that any more, where the PFS has another version of it by
 /// now: fs::Staging::disown().

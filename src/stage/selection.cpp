@@ -22,6 +22,10 @@ ReceiptEntry entry_of(const fs::WalkItem& item, Action action, std::string reaso
 
 }  // namespace
 
+fs::ResultName result_names(const config::JobConfig& config) {
+  return [&config](const std::string& path) { return config::result_path(config, path); };
+}
+
 config::FileClass class_of(const config::JobConfig& config, const fs::WalkItem& item, std::string* why) {
   std::string reason;
   config::FileClass result = config::classify(config, item.path, item.origin.has_value(), reason);

@@ -24,6 +24,9 @@ struct Selection {
   std::vector<ReceiptEntry> settled;            // what does not go, and why: unchanged, dropped, skipped
 };
 
+/// What this job's results-dir calls the names of the buffer. Keeps `config`.
+fs::ResultName result_names(const config::JobConfig& config);
+
 /// What `efs set` said of the item or of a directory above it, or else the class by the job file; `why` for people.
 config::FileClass class_of(const config::JobConfig& config, const fs::WalkItem& item, std::string* why = nullptr);
 

@@ -201,7 +201,7 @@ class StageOut {
         if (out.state == Outgoing::State::waiting) names.push_back({.path = out.item->path});
     for (const auto& directory : directories)
       if (directory.apply_attributes) names.push_back({.path = directory.item->path});
-    const auto still = buffer_.disown(names, fs::Side::both, [this](const std::string& path) { return config::result_path(config_, path); });
+    const auto still = buffer_.disown(names, fs::Side::both, result_names(config_));
     if (still.empty()) return;
     for (auto* list : {&outgoing_, &further_names_})
       for (auto& out : *list)

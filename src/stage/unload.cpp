@@ -7,18 +7,18 @@
 #include <exception>
 #include <map>
 #include <thread>
-#include <unordered_map>
 
-#include "base/mutex.hpp"
 #include "base/text.hpp"
 #include "fs/acl.hpp"
 #include "stage/input_guard.hpp"
 #include "stage/merge.hpp"
 #include "stage/names.hpp"
 #include "stage/partial.hpp"
+#include "stage/resume.hpp"
 #include "stage/results_tree.hpp"
 #include "stage/selection.hpp"
 #include "stage/stage_out.hpp"
+#include "stage/unload_buffer.hpp"
 
 namespace efs::stage {
 namespace {
@@ -32,69 +32,6 @@ constexpr const char* unproved_text = "nothing proves that no program has it map
 
 /// At results-dir, or known to be on the PFS.
 bool is_there(Action action) { return action == Action::staged_out || action == Action::kept || action == Action::unchanged; }
-
-/// What was known of a file's writers when its copy was about to begin.
-struct Proof {
-  std::string path;
-  std::uint64_t edits = 0;
-  bool quiet = false;
-  std::string doubt;  // why the copy is unverified; "": it is not
-};
-
-/// The buffer as stage_out() sees it during an unload: the chosen items only, all of them results.
-class UnloadBuffer final : public Buffer {
- public:
-  UnloadBuffer(fs::Staging& staging, bool as_is) : staging_(staging), as_is_(as_is) {}
-
-  std::vector<fs::WalkItem> items;
-
-  void expect(std::uint64_t ino, Proof proof) { proofs_[ino] = std::move(proof); }
-  const Proof* proof_of(std::uint64_t ino) const {
-    const auto it = proofs_.find(ino);
-    return it == proofs_.end() ? nullptr : &it->second;
-  }
-
-  Result<fs::HeldFile> begin_open_file() override { return fail(ENOSYS); }
-  Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
-  void abandon(std::uint64_t) override {}
-  std::size_t publish_files(std::span<const fs::StagedFile>, Status& failed) override {
-    failed = fail(ENOSYS);
-    return 0;
-  }
-  Status link_files(const std::string&, std::span<const std::string>) override { return fail(ENOSYS); }
-  Status set_xattrs(const std::string&, const std::map<std::string, std::string>&) override { return fail(ENOSYS); }
-  Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
-  Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
-  Result<std::vector<fs::WalkItem>> walk() override { return items; }
-  Result<std::vector<fs::WalkItem>> inputs() override {
-    auto all = staging_.walk();
-    if (all)
-      for (auto& item : staging_.gone()) all->push_back(std::move(item));
-    return all;
-  }
-  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side, const fs::ResultName& called) override { return staging_.disown(names, side, called); }
-  Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
-  bool has(const std::string& path) override { return staging_.find(path).has_value(); }
-  bool is_at_rest() const override { return false; }
-
-  Status confirm(std::uint64_t ino, bool same) override {
-    const auto it = proofs_.find(ino);
-    if (it == proofs_.end()) return Buffer::confirm(ino, same);
-    const auto now = staging_.edits(ino);
-    const bool untouched = same && it->second.quiet && now && *now == it->second.edits;
-    if (untouched) return {};
-    if (!as_is_) return fail(EBUSY, "was opened for writing, or changed, while it was copied");
-    const MutexLock lock(mutex_);
-    if (it->second.doubt.empty()) it->second.doubt = "it was opened for writing, or changed, while it was copied";
-    return {};
-  }
-
- private:
-  fs::Staging& staging_;
-  const bool as_is_;
-  Mutex mutex_;  // rank 90 (leaf): guards the doubts during a transfer
-  std::unordered_map<std::uint64_t, Proof> proofs_;
-};
 
 class Unload {
  public:
@@ -228,7 +165,7 @@ class Unload {
       if (item == chosen_.end() || entry.action != Action::staged_out || (!entry.placed_as.empty() && entry.placed_as != name)) continue;
       if (auto version = version_below(config_.results_dir, name)) names.push_back({.path = name, .version = *version, .by = item->second.ino});
     }
-    const auto still = staging_.disown(names, fs::Side::both, [this](const std::string& one) { return config::result_path(config_, one); });
+    const auto still = staging_.disown(names, fs::Side::both, result_names(config_));
     for (auto& entry : done.entries)
       if (const auto why = still.find(config::result_path(config_, entry.path)); why != still.end()) append(entry.reason, "what else has had this name may be taken for it: " + describe(why->second));
   }
@@ -407,8 +344,7 @@ class Unload {
 
   Status disown(const std::string& path) {
     const fs::PfsName name{.path = path};
-    const auto still = staging_.disown({&name, 1}, fs::Side::both, [this](const std::string& one) { return config::result_path(config_, one); });
-    return still.empty() ? Status() : Status(told(still.begin()->second, "noting what it takes the place of"));
+    return all_disowned(staging_.disown({&name, 1}, fs::Side::both, result_names(config_)));
   }
 
   Result<PartialFile> lay_over(const fs::WalkItem& item, Part part, int old, const struct stat& before, int fd, Scratch& scratch) {

@@ -1,0 +1,81 @@
+#pragma once
+// What an unload shows of the buffer to a stage-out, and what can be proved of the files' writers.
+
+#include <cerrno>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "fs/staging.hpp"
+#include "stage/buffer.hpp"
+
+namespace efs::stage {
+
+/// What was known of a file's writers when its copy was about to begin.
+struct Proof {
+  std::string path;
+  std::uint64_t edits = 0;
+  bool quiet = false;
+  std::string doubt;  // why the copy is unverified; "": it is not
+};
+
+/// The buffer as stage_out() sees it during an unload: the chosen items only, all of them results.
+class UnloadBuffer final : public Buffer {
+ public:
+  UnloadBuffer(fs::Staging& staging, bool as_is) : staging_(staging), as_is_(as_is) {}
+
+  std::vector<fs::WalkItem> items;
+
+  void expect(std::uint64_t ino, Proof proof) { proofs_[ino] = std::move(proof); }
+  const Proof* proof_of(std::uint64_t ino) const {
+    const auto it = proofs_.find(ino);
+    return it == proofs_.end() ? nullptr : &it->second;
+  }
+
+  Result<fs::HeldFile> begin_open_file() override { return fail(ENOSYS); }
+  Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
+  void abandon(std::uint64_t) override {}
+  std::size_t publish_files(std::span<const fs::StagedFile>, Status& failed) override {
+    failed = fail(ENOSYS);
+    return 0;
+  }
+  Status link_files(const std::string&, std::span<const std::string>) override { return fail(ENOSYS); }
+  Status set_xattrs(const std::string&, const std::map<std::string, std::string>&) override { return fail(ENOSYS); }
+  Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
+  Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
+  Result<std::vector<fs::WalkItem>> walk() override { return items; }
+  Result<std::vector<fs::WalkItem>> inputs() override {
+    auto all = staging_.walk();
+    if (all)
+      for (auto& item : staging_.gone()) all->push_back(std::move(item));
+    return all;
+  }
+  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side, const fs::ResultName& called) override { return staging_.disown(names, side, called); }
+  Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
+  bool has(const std::string& path) override { return staging_.find(path).has_value(); }
+  bool is_at_rest() const override { return false; }
+
+  Status confirm(std::uint64_t ino, bool same) override {
+    const auto it = proofs_.find(ino);
+    if (it == proofs_.end()) return Buffer::confirm(ino, same);
+    const auto now = staging_.edits(ino);
+    const bool untouched = same && it->second.quiet && now && *now == it->second.edits;
+    if (untouched) return {};
+    if (!as_is_) return fail(EBUSY, "was opened for writing, or changed, while it was copied");
+    const MutexLock lock(mutex_);
+    if (it->second.doubt.empty()) it->second.doubt = "it was opened for writing, or changed, while it was copied";
+    return {};
+  }
+
+ private:
+  fs::Staging& staging_;
+  const bool as_is_;
+  Mutex mutex_;  // rank 90 (leaf): guards the doubts during a transfer
+  std::unordered_map<std::uint64_t, Proof> proofs_;
+};
+
+}  // namespace efs::stage
