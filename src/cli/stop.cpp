@@ -11,6 +11,8 @@
 #include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "cli/holders.hpp"
+#include "control/asking.hpp"
+#include "image/manifest.hpp"
 
 namespace efs::cli {
 namespace {
@@ -95,9 +97,21 @@ std::string why_not(const control::Instance& instance) {
   const std::string& name = instance.name;
   const Json status = status_of(instance);
   const std::string left = status.value("left", ""), store = status.value("store", instance.directory + "/store");
-  if (left == "kept") return name + " has been stopped, and its buffer was kept in " + store + ": all that should be back is. Go on with it: efs start; bring out what is in it: efs salvage " + name + " --all --to DIRECTORY; remove it: efs clean " + name;
+  if (left == image::name_of(image::Left::over)) return name + " is over: its daemon died when it had ended and before it could say how. What went where is in the receipt, and in its log; efs clean " + name + " removes what is left";
+  if (left == image::name_of(image::Left::kept)) return name + " has been stopped, and its buffer was kept in " + store + ": all that should be back is. Go on with it: efs start; bring out what is in it: efs salvage " + name + " --all --to DIRECTORY; remove it: efs clean " + name;
   const std::string why = left == "unsaved" ? " has been stopped, and not all results are back; they are in " + store : " is gone; what was in its buffer may still be below " + store;
   return (left == "unsaved" ? "" : "the daemon of ") + name + why + ". Go on with it: efs start; bring it out: efs salvage " + name + "; give it up: efs clean --force " + name;
+}
+
+// The worker died when it had written down how it ended, and before it told us: its successor had nothing left to do.
+Stopped stopped_untold(World& world, const control::Instance& instance, bool keep) {
+  const bool kept = keep && status_of(instance).value("state", "") == "kept";
+  if (!kept) {
+    const Error error{ESRCH, why_not(instance)};
+    return {world.json ? int{exit_failure} : report(world, error), error_document(error)};
+  }
+  if (!world.json) world.out << why_not(instance) << "\n";
+  return {exit_good, {{"ok", true}, {"exit", exit_good}, {"summary", why_not(instance)}}};
 }
 
 }  // namespace
@@ -111,6 +125,10 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
   if (::chdir("/") != 0) return failed({errno, "/"});  // or this process would be what keeps the mount busy
   const UniqueFd lock(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"cut_off", arguments.cut_off}, {"merge", arguments.merge}, {"receipt", world.json && !arguments.brief}});
+  if (!answer && control::is_lost(answer.error().code) && !control::is_alive(instance.directory)) {
+    instance.alive = false;
+    return stopped_untold(world, instance, arguments.keep);
+  }
   if (!answer) return failed(answer.error());
   if (!answer->value("ok", false)) {
     if (answer->value("code", 0) == EBUSY) return failed(busy_error(instance, *answer));

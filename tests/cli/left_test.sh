@@ -136,6 +136,45 @@ os.kill(int(sys.argv[2]), 9)' "$EFS_RUNTIME_DIR/ends$try/efsd.log" "$worker" >"$
 done
 check 'some were killed behind the answer' test $hit -ge 1
 
+# --- the worker and its supervisor are gone before the answer is there ---
+# dies_untold NAME: in the daemons' place on what was left: takes a request, and is gone.
+dies_untold() {
+  rm -f "$S/$1/stand-in"
+  python3 -c 'import fcntl, os, socket, sys
+place = sys.argv[1]
+fcntl.flock(os.open(place, os.O_RDONLY), fcntl.LOCK_EX)
+door = socket.socket(socket.AF_UNIX)
+door.bind(place + "/control.sock")
+door.listen()
+print("listens", flush=True)
+asker = door.accept()[0]
+asker.recv(10000)
+os.unlink(place + "/control.sock")' "$EFS_RUNTIME_DIR/$1" >"$S/$1/stand-in" 2>&1 & stand_in=$!
+  await 20 test -s "$S/$1/stand-in"
+}
+left_as() {
+  python3 -c 'import json, sys
+manifest = json.load(open(sys.argv[1]))
+manifest.pop("checksum", None)
+manifest["left"] = sys.argv[2]
+json.dump(manifest, open(sys.argv[1], "w"))' "$EFS_RUNTIME_DIR/$1/instance.json" "$2"
+}
+fresh untold
+started "$JOB"; echo result >"$MNT/r"
+check 'stop --keep' "$EFS" stop --keep untold
+dies_untold untold
+check_exit 'a stop --keep that gets no answer looks at what was left' 0 'untold has been stopped, and its buffer was kept in .*: all that should be back is' timeout 60 "$EFS" stop --keep untold
+wait "$stand_in"; dies_untold untold
+check_exit 'and so does the machine' 0 '"exit":0,' timeout 60 "$EFS" stop --json --keep untold
+wait "$stand_in"; dies_untold untold
+check_exit 'one that was not to keep it says so' 1 'untold has been stopped, and its buffer was kept' timeout 60 "$EFS" stop untold
+wait "$stand_in"; left_as untold unsaved; dies_untold untold
+check_exit 'what is not back is no success' 1 'not all results are back; they are in .*efs salvage untold' timeout 60 "$EFS" stop --keep untold
+wait "$stand_in"; left_as untold over; dies_untold untold
+check_exit 'what is over is told' 1 'untold is over: its daemon died .*receipt' timeout 60 "$EFS" stop untold
+wait "$stand_in"
+check 'clean' "$EFS" clean untold
+
 # --- an input that the job linked is what it was; one that it renamed is not brought out as something else ---
 fresh linked
 sed -i "s|results-dir: .*|in-place: true|" "$JOB"; sed -i '/^global-settings:/a\  on-conflict: overwrite\n  deletions: propagate' "$JOB"

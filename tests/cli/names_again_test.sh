@@ -197,7 +197,7 @@ has input/a alpha
 in_place during
 sed -i '/in-place/a\  max-rate: 400 KB/s' "$JOB"
 started "$JOB"
-head -c 1000000 /dev/zero | tr '\0' J >"$MNT/input/a"
+head -c 4000000 /dev/zero | tr '\0' J >"$MNT/input/a"  # ten seconds, for the load
 task=$("$EFS" unload -i during input/a)
 check 'the partial of an unload' await 30 compgen -G "$PFS/input/a.*.efs-partial"
 mv "$MNT/input/a" "$MNT/z"
