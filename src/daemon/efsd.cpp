@@ -287,6 +287,10 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
 }  // namespace
 
 int efsd(int argc, char** argv) {
+  if (const std::string_view only = argc == 2 ? argv[1] : ""; only == "--version" || only == "--help") {
+    std::puts(only == "--version" ? "efsd " EFS_VERSION : "efsd serves an instance of efs. `efs start` and `efs run` start it; efsd(8) is for those who watch it.");
+    return 0;
+  }
   auto arguments = parse_arguments(argc, argv);
   if (!arguments) {
     std::fprintf(stderr, "efsd: %s\n", printable(describe(arguments.error())).c_str());

@@ -27,6 +27,7 @@ namespace efs::daemon {
 using control::Json;
 
 void Instance::set_deadline(StopRequest& request, double seconds) {
+  seconds = std::min(seconds, 1e8);  // three years: what a clock can add
   using Clock = std::chrono::steady_clock;
   // The last writes still have to be made durable and named: begin to end before the end.
   const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);

@@ -76,6 +76,31 @@ print(sent, "messages")
 sys.exit(0 if sent > 20 else "only %d messages were sent" % sent)
 PYTHON
 if text=$(timeout 120 python3 "$S/fuzz.py" "$socket" "$seed" "${EFS_FUZZ_SECONDS:-5}" 2>&1); then ok; echo "seed $seed: $text"; else fail "hostile messages (EFS_TEST_SEED=$seed)" "$text"; fi
+
+# Stops, while a program is in the mount: none ends it, whatever their fields say. (A deadline that is one would.)
+cat >"$S/stops.py" <<'PYTHON'
+import json, random, socket, sys
+path, seed = sys.argv[1], int(sys.argv[2])
+rng = random.Random(seed)
+odd = [None, True, False, -1, 0, 1, 2**64 - 1, 1e308, "", "x", [], {}, [True], {"stage_out": True}]
+no_deadline = [None, False, -1, 0, -1e308, "", "1", [], {}]
+refused = 0
+for round in range(62):
+  message = {"verb": "stop"}
+  for field in rng.sample(["stage_out", "keep", "cut_off", "merge", "receipt", "deadline"], rng.randrange(1, 7)):
+    message[field] = rng.choice(no_deadline if field == "deadline" else odd)
+  if round >= 2: message[rng.choice(["stage_out", "keep"])] = rng.choice(["", "x", [], {}, [True]])  # no bool: refused at once
+  else: message = {"verb": "stop", "stage_out": rng.choice([True, False]), "keep": rng.choice([True, False]), "deadline": rng.choice([0, -1, False])}
+  with socket.socket(socket.AF_UNIX) as s:
+    s.settimeout(60); s.connect(path); s.sendall(json.dumps(message).encode() + b"\n")
+    answer = next(line for line in map(json.loads, s.makefile("rb")) if line["event"] == "result")
+  if answer.get("ok") or not answer.get("error"): sys.exit("%s: %s" % (message, answer))
+  refused += 1
+print(refused, "stops refused")
+PYTHON
+exec 9<"$MNT/kept"
+if text=$(timeout 200 python3 "$S/stops.py" "$socket" "$seed" 2>&1); then ok; echo "$text"; else fail "hostile stops (EFS_TEST_SEED=$seed)" "$text"; fi
+exec 9<&-
 check 'the same worker serves' test "$worker" = "$(field "$(timeout 60 "$EFS" status --json fuzz)" 'd["worker_pid"]')"
 check 'the mount goes on' grep -qx kept "$MNT/kept"
 check 'inputs are untouched' bash -c "cmp $PFS/input/a $MNT/input/a || ! test -e $MNT/input/a"

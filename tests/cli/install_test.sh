@@ -19,6 +19,7 @@ check_exit 'with the prefix /usr there is nothing to do' 0 'usr/sbin/mount.fuse.
 check_not 'and nothing is said' grep -q 'ln -s' <<<"$said"
 check 'nothing of this touches /sbin' test "$(ls -l /sbin/mount.fuse.efs 2>&1)" = "$sbin_before"
 check 'the installed efs runs' "$prefix/bin/efs" --version
+check 'and its daemon is of the same version' test "$("$prefix/bin/efsd" --version)" = "$("$prefix/bin/efs" --version | sed s/efs/efsd/)"
 
 # The link, in a namespace with an /sbin of its own: the machine's stays as it is.
 if [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null; then

@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   while (auto line = reader.next()) {
     try {
       (void)line->value("verb", "");
-      (void)line->value("stage_out", true);
+      for (const char* field : {"stage_out", "keep", "cut_off", "merge", "receipt"}) (void)line->value(field, true);
       (void)line->value("deadline", 0.0);
     } catch (const efs::control::Json::exception&) {  // a field of the wrong type: the server answers EINVAL
     }
