@@ -10,10 +10,18 @@ work=$(mktemp -d) lanes=()
 trap 'for lane in ${lanes[@]+"${lanes[@]}"}; do kill -- -"${lane%%:*}" 2>/dev/null; done; rm -rf "$work"' EXIT
 touch "$work/sums" "$work/failures"
 
+# cpu: sets $used to the seconds of processors that this shell's children have used so far. (In a subshell it would be 0.)
+cpu() {
+  local file=$work/times.$BASHPID
+  times >"$file"
+  used=$(tail -n 1 "$file" | tr -d s | tr 'm' ' ' | awk '{ print int($1 * 60 + $2 + $3 * 60 + $4) }')
+}
+
 # run NAME COMMAND...: adds the part's closing line to the sums; a part without one counts as one test.
 run() {
-  local name=$1 line code passed failed skipped begin=$SECONDS log
+  local name=$1 line code passed failed skipped begin=$SECONDS log used used_before
   shift
+  cpu; used_before=$used
   log=$(mktemp -p "$work")
   printf '\n=== %s\n' "$name"
   "$@" 2>&1 | tee "$log"
@@ -21,7 +29,8 @@ run() {
   line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1)
   read -r passed failed skipped _ < <(tr -cd '0-9 \n' <<<"${line:-$((code == 0)) $((code != 0))} 0")
   if [ "$code" != 0 ] && [ "$failed" = 0 ]; then failed=1; echo "$name exited with $code"; fi
-  echo "$passed $failed $skipped $((SECONDS - begin)) $name" >>"$work/sums"
+  cpu
+  echo "$passed $failed $skipped $((SECONDS - begin)) $((used - used_before)) $name" >>"$work/sums"
   [ "$failed" = 0 ] || { echo "--- $name: ${line:-exited with $code}"; grep -aE '^(FAIL|not ok)|FAILED|: failed:|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:' "$log" | head -n 20; } >>"$work/failures"
   return 0
 }
@@ -73,7 +82,7 @@ lane() {
 join() {
   local one
   for one in "${lanes[@]}"; do
-    wait "${one%%:*}" || echo "0 1 0 0 ${one#*:}, beside the other tests, ended early" | tee -a "$work/sums" >>"$work/failures"
+    wait "${one%%:*}" || echo "0 1 0 0 0 ${one#*:}, beside the other tests, ended early" | tee -a "$work/sums" >>"$work/failures"
     cat "$work/lane-${one#*:}"
   done
   lanes=()
@@ -111,6 +120,7 @@ scripts package "$build"
 scripts mount "$build/bin" "$build/bin/efs-parity"
 join
 
-printf '\nslowest parts, in seconds:\n'; sort -k4nr "$work/sums" | head -n 12 | while read -r _ _ _ seconds name; do printf '%5d  %s\n' "$seconds" "$name"; done
+printf '\nslowest parts, in seconds, and what they used of a processor (without what went on behind them):\n'
+sort -k4nr "$work/sums" | head -n 16 | while read -r _ _ _ seconds used name; do printf '%5d %5d  %s\n' "$seconds" "$used" "$name"; done
 [ ! -s "$work/failures" ] || { printf '\nwhat failed:\n'; cat "$work/failures"; }
 awk '{ passed += $1; failed += $2; skipped += $3 } END { printf "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed != 0 }' "$work/sums"
