@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -93,11 +94,13 @@ void add_error(Json& answer) {
   answer["error"] = text.empty() ? "not all results are back" : text;
 }
 
+std::string over_text(const std::string& name) { return name + " is over: its daemon died when it had ended and before it could say how. What went where is in the receipt, and in its log; what is left of it goes with efs clean " + name; }
+
 std::string why_not(const control::Instance& instance) {
   const std::string& name = instance.name;
   const Json status = status_of(instance);
   const std::string left = status.value("left", ""), store = status.value("store", instance.directory + "/store");
-  if (left == image::name_of(image::Left::over)) return name + " is over: its daemon died when it had ended and before it could say how. What went where is in the receipt, and in its log; efs clean " + name + " removes what is left";
+  if (left == image::name_of(image::Left::over)) return over_text(name);
   if (left == image::name_of(image::Left::kept)) return name + " has been stopped, and its buffer was kept in " + store + ": all that should be back is. Go on with it: efs start; bring out what is in it: efs salvage " + name + " --all --to DIRECTORY; remove it: efs clean " + name;
   const std::string why = left == "unsaved" ? " has been stopped, and not all results are back; they are in " + store : " is gone; what was in its buffer may still be below " + store;
   return (left == "unsaved" ? "" : "the daemon of ") + name + why + ". Go on with it: efs start; bring it out: efs salvage " + name + "; give it up: efs clean --force " + name;
@@ -107,7 +110,9 @@ std::string why_not(const control::Instance& instance) {
 Stopped stopped_untold(World& world, const control::Instance& instance, bool keep) {
   const bool kept = keep && status_of(instance).value("state", "") == "kept";
   if (!kept) {
-    const Error error{ESRCH, why_not(instance)};
+    struct stat st {};
+    const bool cleared = ::lstat((instance.directory + "/" + image::manifest_name).c_str(), &st) != 0;
+    const Error error{ESRCH, cleared ? over_text(instance.name) : why_not(instance)};
     return {world.json ? int{exit_failure} : report(world, error), error_document(error)};
   }
   if (!world.json) world.out << why_not(instance) << "\n";

@@ -326,7 +326,7 @@ Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging)
     for (auto& item : *inside)
       if (item.path != directory) items->push_back(std::move(item));
   }
-  const auto subtracted = stage::subtract(plan, *items, stage::removed_inputs(options_.config, staging.gone()));
+  const auto subtracted = stage::subtract(plan, *items, stage::stays_away(options_.config, plan, staging, store_.manifest.left == image::Left::kept));
   if (!subtracted.problems.empty()) return stuck(options_.config.name, subtracted.problems);
   for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));
   const auto rooms = staging.available_by_place();

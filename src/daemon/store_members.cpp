@@ -30,17 +30,24 @@ Status same_backends(const Store& store, const config::JobConfig& config) {
                           "; start with the same backends in the same order, bring the data out (efs salvage " + config.name + "), or remove it (efs clean " + store.path + ")");
 }
 
+// Did the instance whose this is bring everything back, and die while it removed its store?
+bool was_over(const std::string& instance, const image::Manifest& member) {
+  const UniqueFd directory(::open(instance.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto manifest = directory ? image::read_manifest(directory.get()) : std::unexpected(Error{errno});
+  return manifest && manifest->left == image::Left::over && manifest->store == member.store && !manifest->instance.contradicts(member.instance);
+}
+
 // What lies in a backend whose journal is new.
-Status look_at_orphans(const Ground& ground, Backend& backend, const Store& store, const std::string& id) {
+Status look_at_orphans(const SetUp& how, const Ground& ground, Backend& backend, const Store& store, const std::string& id) {
   std::vector<std::uint64_t> orphans;
   EFS_TRY(backend.for_each([&](std::uint64_t container) { orphans.push_back(container); }));
   if (orphans.empty()) return {};
   const auto manifest = image::read_manifest(ground.root.get());
   // The journal was in memory, and the machine was restarted: nobody can ever tell what these were.
-  const bool went = store.was_removed && manifest && manifest->store == store.path;
+  const bool went = manifest && manifest->store == store.path && (store.was_removed || was_over(how.instance, *manifest));
   const bool hopeless = manifest && manifest->boot_id != image::boot_id() && !manifest->members.empty() && manifest->members.front().kind == "dram";
   if (!hopeless && !went)
-    return fail(EEXIST, "backend " + id + ": " + ground.path + " holds the data of an earlier instance, whose journal" + (manifest ? ", in " + manifest->store + "," : "") + " is not there; bring that back, or remove the directory");
+    return fail(EEXIST, "backend " + id + ": " + ground.path + " holds the data of an earlier instance, whose journal" + (manifest ? ", in " + manifest->store + "," : "") + " is not there; bring that back, or give it up: efs clean --force " + how.config.name + ", or remove the directory");
   for (const auto container : orphans) backend.remove(container);
   log::warn("event=orphans_removed backend={} directory={} containers={} reason=\"{}\"", id, ground.path, orphans.size(), went ? "they were being removed" : "their names were in memory, and the machine was restarted");
   return {};
@@ -72,7 +79,7 @@ Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, 
   auto backend = make_fsdax(std::move(ground.options));
   if (!backend) return std::unexpected(backend.error());
   if (!store.left) {
-    EFS_TRY(look_at_orphans(ground, **backend, store, member.id));
+    EFS_TRY(look_at_orphans(how, ground, **backend, store, member.id));
     EFS_TRY(image::mark_containers(data.get(), store.instance));
   }
   if (how.privileged) EFS_TRY(how.supervisor.store_at(member.lock.get()));

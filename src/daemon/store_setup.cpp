@@ -112,7 +112,7 @@ Result<Store> finish(Ground ground, const config::JobConfig& config) {
   if (!store.lock) return fail_errno(store.path + "/meta/lock");
   if (!lock_soon(store.lock)) return fail(EBUSY, "the store " + store.path + " is in use by another instance or a running efs salvage");
   store.was_removed = image::is_being_removed(store.metadata.get());
-  if (store.was_removed) EFS_TRY(image::finish_removal(root, store.metadata.get(), store.path));
+  if (store.was_removed) EFS_TRY(image::finish_removal(root, store.path));
   EFS_TRY(look_at_left(store, config));
   store.kind = ground.options.kind;
   const int data = ground.options.directory.get();
@@ -181,6 +181,7 @@ Result<Store> set_up_store(const SetUp& how) {
     if (!store->left) remove_store(made);
     return std::unexpected(joined.error());
   }
+  if (store->was_removed) EFS_TRY(image::forget_removal(store->metadata.get()));
   return store;
 }
 

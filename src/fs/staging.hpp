@@ -179,9 +179,9 @@ class Staging {
   Result<std::vector<WalkItem>> walk(const std::string& below = {});
 
   /// What was staged in and is not there under that name any more, removed or renamed: by path, with type, origin, saved,
-  /// keep and target; `ino` where it lives under another name, else 0. Not what a staging took away itself. Survives what
-  /// names survive.
-  std::vector<WalkItem> gone();
+  /// keep and target; `ino` where it lives under another name, else 0. Not what a staging took away itself, but for what an
+  /// unload took with `unloaded`: that of which it brought another version out before. Survives what names survive.
+  std::vector<WalkItem> gone(bool unloaded = false);
   /// Lets these never have been staged in.
   Status forget_gone(const std::vector<std::string>& paths);
   /// What was brought to results-dir under these names is not there any more. That they were staged in stays.

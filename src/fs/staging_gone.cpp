@@ -35,11 +35,11 @@ WalkItem Staging::gone_item(const std::string& path, const GoneInput& input) con
   return item;
 }
 
-std::vector<WalkItem> Staging::gone() {
+std::vector<WalkItem> Staging::gone(bool unloaded) {
   ReadLock lock(filesystem_.mutex_);
   std::map<std::string, WalkItem> items;
   for (const auto& [path, input] : filesystem_.names_.gone())
-    if (!input.unloaded && is_missing(path)) items.emplace(path, gone_item(path, input));
+    if ((!input.unloaded || (input.saved && unloaded)) && is_missing(path)) items.emplace(path, gone_item(path, input));
   filesystem_.names_.for_each([&](const Inode& inode) {
     if (!inode.extra || !inode.extra->origin || !inode.extra->parts.empty() || inode.nlink == 0) return;
     for (const auto& path : split_names(inode.extra->origin_path))

@@ -98,9 +98,11 @@ Status remove_content(int root, const std::string& path) {
   return remove_entries(root, path, nullptr);
 }
 
-Status finish_removal(int root, int metadata, const std::string& path) {
-  if (const UniqueFd data = open_below(root, "data")) EFS_TRY(remove_entries(data.get(), path + "/data", nullptr));
-  return ::unlinkat(metadata, mark_name, 0) == 0 || errno == ENOENT ? Status{} : fail_errno(path + "/meta");
+Status finish_removal(int root, const std::string& path) {
+  const UniqueFd data = open_below(root, "data");
+  return data ? remove_entries(data.get(), path + "/data", nullptr) : Status{};
 }
+
+Status forget_removal(int metadata) { return ::unlinkat(metadata, mark_name, 0) == 0 || errno == ENOENT ? Status{} : fail_errno(mark_name); }
 
 }  // namespace efs::image

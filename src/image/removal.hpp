@@ -26,7 +26,10 @@ std::uint64_t contents_without_journal(const std::string& path);
 /// it is being removed goes last. The directory itself stays. `path` is for messages.
 Status remove_content(int root, const std::string& path);
 
-/// The containers in the directory `data` of a store that is being removed, for one that begins there anew; then the mark.
-Status finish_removal(int root, int metadata, const std::string& path);
+/// The containers in the directory `data` of a store that is being removed, for one that begins there anew.
+Status finish_removal(int root, const std::string& path);
+
+/// What tells that the store of this metadata directory is being removed, when nothing of it is left in other backends either.
+Status forget_removal(int metadata);
 
 }  // namespace efs::image

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "stage/deletions.hpp"
 #include "stage/hard_links.hpp"
 #include "stage/partial.hpp"
 #include "stage/paths.hpp"
@@ -21,6 +22,18 @@ bool is_clean(const fs::WalkItem& item) { return !item.dirty && !item.saved && i
 
 /// The device is left out: a PFS that is mounted again may have another number.
 bool is_same_version(const fs::Origin& a, const fs::Origin& b) { return a.inode == b.inode && a.size == b.size && a.mtime == b.mtime && a.ctime == b.ctime; }
+
+/// Has the PFS something else under this name by now than what came in?
+bool is_another(const PlanEntry& entry, const fs::WalkItem& gone) {
+  switch (entry.type) {
+    case EntryType::directory: return !S_ISDIR(gone.attributes.st_mode);
+    case EntryType::symlink: return !S_ISLNK(gone.attributes.st_mode) || gone.target != entry.target;
+    default: break;
+  }
+  if (!S_ISREG(gone.attributes.st_mode)) return true;
+  const auto known = gone.origin.value_or(fs::Origin{});
+  return known.inode != 0 && (known.inode != entry.origin.inode || known.size != entry.origin.size || known.mtime != entry.origin.mtime);
+}
 
 Fate fate_of(const PlanEntry& entry, const fs::WalkItem* item) {
   if (item == nullptr) return Fate::stage;
@@ -170,6 +183,19 @@ Status disown_others(const config::JobConfig& config, const Plan& plan, fs::Stag
   for (const auto& entry : plan.entries) names.push_back({.path = entry.path, .version = entry.origin});
   const bool in_place = config.in_place || config.results_dir == config.root_dir;
   return all_disowned(staging.disown(names, in_place ? fs::Side::both : fs::Side::inputs));
+}
+
+std::vector<fs::WalkItem> stays_away(const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept) {
+  const bool in_place = config.in_place || config.results_dir == config.root_dir;
+  const auto gone = staging.gone(!in_place);
+  auto away = removed_inputs(config, gone);
+  std::unordered_map<std::string_view, const PlanEntry*> wanted;
+  for (const auto& entry : plan.entries) wanted.emplace(entry.path, &entry);
+  for (const auto& item : gone) {
+    if (kept && !item.saved && item.ino == 0) continue;
+    if (const auto entry = wanted.find(item.path); entry != wanted.end() && !is_another(*entry->second, item)) away.push_back(item);
+  }
+  return away;
 }
 
 Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed) { return Subtraction(items, removed).run(plan); }

@@ -21,10 +21,16 @@ struct Subtracted {
 /// Directories in the buffer that the plan has as files or links: subtract() needs to know all that is in them, too. Pure.
 std::vector<std::string> displaced_directories(const std::vector<PlanEntry>& entries, const std::vector<fs::WalkItem>& items);
 
+/// What of all that is gone (fs::Staging::gone()) a start does not bring back. Where an instance died, or ended with results that are
+/// not back: all of it. Where it was `kept` in order: what removed_inputs() has, what lives on under another name, and what was
+/// brought out in another version than came in. But for removed_inputs(), not where the PFS has something else than came in by now.
+/// In place what an unload took away may come back: the PFS has that version.
+std::vector<fs::WalkItem> stays_away(const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept);
+
 /// Takes out of `plan` what `items` (what the buffer says of the plan's names, at least, and of what is in
 /// displaced_directories()) have: files whose origin is the PFS' version of now (by whatever device number) and whose container is theirs (is_foreign()), links with the
 /// same target, directories, and everything that the job has changed, or removed where that counts (`removed`, see
-/// removed_inputs()). The sums of the plan follow. Pure.
+/// stays_away()). The sums of the plan follow. Pure.
 Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed = {});
 
 /// Of the answer of fs::Staging::disown(): an error that names the first of those that are still known by another's name.

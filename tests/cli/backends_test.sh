@@ -331,4 +331,18 @@ if started "$JOB"; then
   check 'and all is new' test ! -e "$MNT/ckpt"
   check 'stop' "$EFS" stop orphan
 fi
+
+# --- a stop had brought all of it, and both processes died when one of its backends was gone: nothing is missed ---
+two over error
+if started "$JOB"; then
+  mkdir "$MNT/ckpt"; echo c >"$MNT/ckpt/c"
+  check 'stop --keep' "$EFS" stop --keep over
+  sed -i 's/"left": "kept"/"left": "over"/; /"checksum"/d' "$EFS_RUNTIME_DIR/over/instance.json"
+  if [ "$(id -u)" = 0 ]; then await 20 umount "$EFS_RUNTIME_DIR/over/store"; else rm -rf "/dev/shm/efs-$(id -u)-over"; fi
+  check 'the other still has its data' test -n "$(find "$DISK"/*/data -type f -size +0)"
+  check_exit 'a start removes the rest' 0 'mounted' "$EFS" start "$JOB"
+  check 'and all is new there, too' test ! -e "$MNT/ckpt"
+  check 'stop' "$EFS" stop over
+  check 'the result is back' grep -qx c "$OUT/ckpt/c"
+fi
 finish

@@ -1,0 +1,79 @@
+#!/bin/bash
+# Inputs that the job removed, renamed, or had unloaded: what the next start brings in again.
+#   gone_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
+in_place() { fresh "$@"; sed -i 's|results-dir: .*|in-place: true|' "$JOB"; OUT=$PFS; }
+inputs() { local name; for name in changed clean moved removed renewed rotated; do echo "$name 0" >"$PFS/input/$name"; done; }
+unloaded() { check "$NAME: unload $*" "$EFS" unload -i "$NAME" -w "$@"; }
+has() { check "$NAME: $1 is $2" grep -qx "$2" "$MNT/input/$1"; }
+has_no() { check_not "$NAME: no $1" test -e "$MNT/input/$1"; }
+
+# work: inputs that are changed and brought out, and taken away in each way.
+work() {
+  echo 'changed 1' >"$MNT/input/changed"; unloaded --remove input/changed
+  unloaded --remove input/clean
+  mv "$MNT/input/moved" "$MNT/moved"
+  rm "$MNT/input/removed"
+  echo 'renewed 1' >"$MNT/input/renewed"; unloaded input/renewed; rm "$MNT/input/renewed"
+  echo 'rotated 1' >"$MNT/input/rotated"; mv "$MNT/input/rotated" "$MNT/input/rotated.1"
+}
+
+for how in died unsaved salvaged; do
+  fresh "$how" "$PERSISTENT"; inputs
+  started "$JOB"; work
+  case $how in
+    died) kill_both "$how" ;;
+    unsaved) check 'stop --keep --no-stage-out' "$EFS" stop --keep --no-stage-out "$how" ;;
+    salvaged) kill_both "$how"; check 'salvage' "$EFS" salvage "$how" ;;
+  esac
+  started "$JOB"
+  for name in changed moved removed renewed rotated; do has_no "$name"; done
+  has rotated.1 'rotated 1'
+  has clean 'clean 0'   # an unload took it away, not the job, and nothing newer is anywhere
+  check "$how: what was renamed is there" grep -qx 'moved 0' "$MNT/moved"
+  check "$how: a load brings it all the same" "$EFS" load -i "$how" -w input/removed
+  has removed 'removed 0'
+  check "$how: stop" "$EFS" stop "$how"
+  check "$how: the newest version stays in results-dir" grep -qx 'changed 1' "$OUT/input/changed"
+  check "$how: and that of what was removed" grep -qx 'renewed 1' "$OUT/input/renewed"
+done
+
+# After a stop that kept it in order what is missing is brought: but nothing that an older version of is out, or lives on.
+fresh kept "$PERSISTENT"; inputs
+started "$JOB"; work
+check 'stop --keep' "$EFS" stop --keep kept
+started "$JOB"
+for name in changed moved renewed rotated; do has_no "$name"; done
+has rotated.1 'rotated 1'
+for name in clean removed; do has "$name" "$name 0"; done
+check 'kept: stop' "$EFS" stop kept
+check 'kept: the newest version stays in results-dir' grep -qx 'changed 1' "$OUT/input/changed"
+
+# In place the PFS has the newest version of what was unloaded.
+for how in died-in-place kept-in-place; do
+  in_place "$how" "$PERSISTENT"; inputs
+  started "$JOB"; work
+  if [ $how = died-in-place ]; then kill_both "$how"; else check 'stop --keep' "$EFS" stop --keep "$how"; fi
+  started "$JOB"
+  has changed 'changed 1'
+  # A stop that kept it has brought them out, and the next job begins with what the PFS has.
+  for name in moved rotated; do if [ $how = kept-in-place ]; then has "$name" "$name 0"; else has_no "$name"; fi; done
+  check "$how: stop" "$EFS" stop "$how"
+  check "$how: what was renamed is there" grep -qx 'rotated 1' "$PFS/input/rotated.1"
+  check "$how: and what it was renamed from, as it was" grep -qx 'rotated 0' "$PFS/input/rotated"
+done
+
+# A version of the PFS that came later is brought, whatever became of the earlier one.
+fresh newer "$PERSISTENT"; inputs
+started "$JOB"; work
+kill_both newer
+sleep_until_newer() { until echo 'moved 2' >"$PFS/input/moved.new" && [ "$PFS/input/moved.new" -nt "$PFS/input/moved" ]; do :; done; mv "$PFS/input/moved.new" "$PFS/input/moved"; }
+sleep_until_newer
+started "$JOB"
+has moved 'moved 2'
+check 'newer: beside what it was' grep -qx 'moved 0' "$MNT/moved"
+check 'newer: stop' "$EFS" stop newer
+finish
