@@ -51,13 +51,14 @@ catch() {
   return "$code"
 }
 
-sanitized() {  # sanitized PRESET TESTS: builds the unit and model tests with a sanitizer and runs them
+# sanitized PRESET TESTS SAMPLE: builds the unit and model tests with a sanitizer and runs them; the plain build lets everything fail, at every
+# place, these look for what that does to memory, or between threads, and take one of SAMPLE places.
+sanitized() {
   local compiler=c++
   # clang instruments for addresses in half the time. (Its thread sanitizer has no room for the tests' own operator new.)
   if [ "$1" = asan ]; then compiler=$(command -v clang++-19 || echo c++); fi
   cmake --preset "$1" -B "$build-$1" -DCMAKE_CXX_COMPILER="$compiler" >/dev/null && cmake --build "$build-$1" -j "$(nproc)" --target efs-tests >/dev/null || return 1
-  # The plain build lets everything fail, at every place; these look for what that does to memory, and take a part of the places.
-  EFS_SAMPLE=5 ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS=halt_on_error=1 catch "$build-$1/bin/efs-tests" "$2"
+  EFS_SAMPLE=$3 ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS=halt_on_error=1 catch "$build-$1/bin/efs-tests" "$2"
 }
 
 scripts() {  # scripts DIRECTORY ARGUMENTS...: every test script in it
@@ -99,14 +100,14 @@ unit() {
 address() {
   renice -n 10 "$BASHPID" >/dev/null
   # A process that a sanitizer has made large is slow to fork: what forks a thousand times has one of its own. Such children,
-  # the crash enumeration, the injected faults, what has no memory and the replay of damaged journals have one thread (or two that wait for each other); the thread sanitizer has
-  # nothing to find there.
-  run "address and undefined sanitizers" sanitized asan '~[killed]'
-  run "address and undefined sanitizers, processes killed" sanitized asan '[killed]'
+  # the crash enumeration, the injected faults, what has no memory, the replay of damaged journals and what is tagged [alone] have one thread (or
+  # two that wait for each other); the thread sanitizer has nothing to find there.
+  run "address and undefined sanitizers" sanitized asan '~[killed]' 5
+  run "address and undefined sanitizers, processes killed" sanitized asan '[killed]' 5
 }
 threads() {
   renice -n 10 "$BASHPID" >/dev/null
-  run "thread sanitizer" sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]'
+  run "thread sanitizer" sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 20
   run "fuzzing" tests/fuzz/fuzz_test.sh
 }
 

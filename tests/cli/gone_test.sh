@@ -68,12 +68,19 @@ done
 
 # A version of the PFS that came later is brought, whatever became of the earlier one.
 fresh newer "$PERSISTENT"; inputs
+ln -s clean "$PFS/input/link"; ln -s clean "$PFS/input/same"; mkdir "$PFS/input/empty" "$PFS/input/full"; echo f >"$PFS/input/full/f"
 started "$JOB"; work
+rm -r "$MNT/input/link" "$MNT/input/same" "$MNT/input/empty" "$MNT/input/full"
 kill_both newer
+ln -sfn removed "$PFS/input/link"; echo new >"$PFS/input/full/new"
 sleep_until_newer() { until echo 'moved 2' >"$PFS/input/moved.new" && [ "$PFS/input/moved.new" -nt "$PFS/input/moved" ]; do :; done; mv "$PFS/input/moved.new" "$PFS/input/moved"; }
 sleep_until_newer
 started "$JOB"
 has moved 'moved 2'
+check 'newer: a link that leads elsewhere' test "$(readlink "$MNT/input/link")" = removed
+check_not 'newer: no link that is as it was' test -L "$MNT/input/same"
+check_not 'newer: no directory that is as it was' test -e "$MNT/input/empty"
+check 'newer: what is new in a directory, and nothing else of it' test "$(ls "$MNT/input/full")" = new
 check 'newer: beside what it was' grep -qx 'moved 0' "$MNT/moved"
 check 'newer: stop' "$EFS" stop newer
 finish

@@ -318,7 +318,7 @@ double growth(const std::string& piece, std::size_t size) {
 
 }  // namespace
 
-TEST_CASE("hostile files are refused, and their size is all that the work grows with") {
+TEST_CASE("hostile files are refused, and their size is all that the work grows with", "[alone]") {
   constexpr std::size_t mebibyte = 1u << 20;
   CHECK(problems_of(std::string(mebibyte + 1, '#'))[0].text.contains("larger than 1 MiB"));
   for (const std::string piece : {"[", "{", "[a: ", "{a: ", "a: [",

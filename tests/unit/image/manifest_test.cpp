@@ -107,7 +107,7 @@ TEST_CASE("the destinations of a job's lists are kept with its job file", "[imag
   CHECK(listed().empty());
 }
 
-TEST_CASE("a manifest or job file of an image that is damaged anywhere is refused, or says what it said", "[image]") {
+TEST_CASE("a manifest or job file of an image that is damaged anywhere is refused, or says what it said", "[image][alone]") {
   const test::DeadImage dead;
   const UniqueFd directory = dead.open_meta();
   const std::map<std::string, std::string> listed{{"there", "from/here"}};

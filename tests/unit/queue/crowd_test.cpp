@@ -102,7 +102,7 @@ class Crowd {
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
 };
 
-TEST_CASE("many who wait ask for few locks", "[queue][crowd]") {
+TEST_CASE("many who wait ask for few locks", "[queue][crowd][alone]") {
   for (const std::size_t slots : {1U, 3U}) {
     Crowd crowd("slots-in: " + std::to_string(slots));
     for (std::size_t i = 0; i < many; ++i) crowd.draw();
@@ -118,7 +118,7 @@ TEST_CASE("many who wait ask for few locks", "[queue][crowd]") {
   }
 }
 
-TEST_CASE("the dead in a crowd hold up nobody, wherever they stand, and disappear", "[queue][crowd]") {
+TEST_CASE("the dead in a crowd hold up nobody, wherever they stand, and disappear", "[queue][crowd][alone]") {
   Crowd crowd("policy: smallest-first");
   for (std::size_t i = 0; i < 20; ++i) crowd.draw_and_die();
   for (std::size_t i = 0; i < 60; ++i) {

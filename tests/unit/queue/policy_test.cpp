@@ -172,7 +172,7 @@ std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, doubl
   return finished;
 }
 
-TEST_CASE("10,000 jobs: slots are never exceeded nor idle, nobody starves", "[queue]") {
+TEST_CASE("10,000 jobs: slots are never exceeded nor idle, nobody starves", "[queue][alone]") {
   const auto seed = test::seed();
   INFO("EFS_TEST_SEED=" << seed);
   double mean_fifo = 0, mean_smallest = 0;
