@@ -277,7 +277,7 @@ class Staging {
   void find_copy(const Inode& inode, WalkItem& item) const;
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
   static bool is_same_file(const Origin& a, const Origin& b);
-  Status book_gone(const std::string& path, const Origin& copy, const GoneInput* replaced);
+  Status book_gone(const Inode& inode, const std::string& path, const Origin& copy, const GoneInput* replaced);
   void find_replaced(std::vector<WalkItem>& items) const;
   /// Names that an inode is known by on the PFS and does not have.
   struct Claims {

@@ -240,7 +240,7 @@ Status Staging::note_copy(const std::string& path, const Origin& copy, bool, con
   if (!there) return std::unexpected(there.error());
   SetStaging staging = staging_of(**there);
   if (staging.dirty == 0) return {};  // a note would make it clean under this name, too
-  EFS_TRY(book_gone(path, copy, replaced));
+  EFS_TRY(book_gone(**there, path, copy, replaced));
   if (staging.saved == 0 || staging.copy != copy) staging.saved_path = path;
   else if (!is_one_of(staging.saved_path, path)) staging.saved_path += '\0' + path;
   staging.saved = 1;
@@ -250,12 +250,13 @@ Status Staging::note_copy(const std::string& path, const Origin& copy, bool, con
 
 // Should the job remove or replace it yet, this is the version that goes, not the input that it took the place of. That may
 // live under another name, and then nothing says so here yet.
-Status Staging::book_gone(const std::string& path, const Origin& copy, const GoneInput* replaced) {
+Status Staging::book_gone(const Inode& inode, const std::string& path, const Origin& copy, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   const auto gone = filesystem_.names_.gone().find(path);
   if (gone == filesystem_.names_.gone().end() && replaced == nullptr) return {};
   GoneInput input = gone != filesystem_.names_.gone().end() ? gone->second : *replaced;
   input.saved = copy;
+  input.linked = input.linked || inode.nlink > 1;  // so has the copy, and its ctime moves with each of its names
   return filesystem_.commit(0, gone_record_of(path, input));
 }
 
@@ -269,7 +270,7 @@ bool Staging::leads_to(const std::string& path, std::uint64_t ino) const {
 Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
-  EFS_TRY(book_gone(path, copy, replaced));
+  EFS_TRY(book_gone(inode, path, copy, replaced));
   const bool same_copy = staging.dirty == 0 && staging.saved != 0 && is_same_file(staging.copy, copy);
   const bool as_staged = staging.dirty == 0 && staging.staged != 0 && staging.saved != 1;
   if (!same_copy) staging.saved_path = path;

@@ -193,6 +193,24 @@ mv "$MNT/z" "$MNT/input/a"
 stopped
 has input/a alpha
 
+# --- a result of several names took the place of an input, and goes from there: by ctime alone its copy is nobody else's ---
+in_place several 'resources: [ [ path: input, flags: persistent ] ]'
+sed -i '/in-place/a\  deletions: propagate' "$JOB"
+started "$JOB"
+echo n >"$MNT/input/n"; ln "$MNT/input/n" "$MNT/input/n2"; stopped --keep
+started "$JOB"
+echo more >>"$MNT/input/n2"
+check 'it is exchanged with an input' python3 -c 'import ctypes, sys
+sys.exit(ctypes.CDLL(None).renameat2(-100, sys.argv[1].encode(), -100, sys.argv[2].encode(), 2))' "$MNT/input/n" "$MNT/input/sub/b"
+kill_both several
+check 'salvage' "$EFS" salvage several
+started "$JOB"
+mv "$MNT/input/sub/b" "$MNT/input/sub/q"
+stopped
+has input/n beta
+has input/sub/q more
+check_not 'several: its old name is gone' test -e "$PFS/input/sub/b"
+
 # --- while an unload is under way ---
 in_place during
 sed -i '/in-place/a\  max-rate: 400 KB/s' "$JOB"
