@@ -204,7 +204,7 @@ int main(int argc, char** argv) {
   stop_verb->add_option("instance", stopping.which, "name, mount point or job file")->check(is_named);
   stop_verb->add_flag("--no-stage-out", no_stage_out, "drop everything that is not back yet");
   stop_verb->add_flag("--keep", stopping.keep, "leave the buffer on the node for the next start under this name");
-  stop_verb->add_option("--deadline", stopping.deadline, "seconds until the instance must be gone; what is not back by then stays in its image")->check(CLI::Range(0.001, 1e8, "SECONDS"));
+  stop_verb->add_option("--deadline", stopping.deadline, "seconds until the instance must be gone; what is not back by then stays in its image")->check(CLI::Range(1e-6, 1e8, "SECONDS"));
   stop_verb->add_flag("--cut-off", stopping.cut_off, "do not wait for containers and other mount namespaces that still have the mount");
   stop_verb->add_flag("--brief", stopping.brief, "with --json: without the receipt, which has an entry for each file");
   stop_verb->add_flag("--merge", stopping.merge, "replace no result that is newer than the start of the instance");

@@ -326,7 +326,12 @@ Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging)
     for (auto& item : *inside)
       if (item.path != directory) items->push_back(std::move(item));
   }
-  const auto subtracted = stage::subtract(plan, *items, stage::stays_away(options_.config, plan, staging, store_.manifest.left == image::Left::kept));
+  const auto is_out = [&config = options_.config](const std::string& path) {
+    struct stat st {};
+    return !config.results_dir.empty() && ::lstat((config.results_dir + "/" + config::result_path(config, path)).c_str(), &st) == 0;
+  };
+  const auto away = stage::stays_away(options_.config, plan, staging, store_.manifest.left == image::Left::kept, is_out);
+  const auto subtracted = stage::subtract(plan, *items, away);
   if (!subtracted.problems.empty()) return stuck(options_.config.name, subtracted.problems);
   for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));
   const auto rooms = staging.available_by_place();

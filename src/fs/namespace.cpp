@@ -118,7 +118,7 @@ Status Namespace::apply_one(const MakeNode& r) {
     inode->more().origin_path = r.origin_path;
   }
   inode->settled = r.staged >= 2;
-  came_in(*inode);
+  if (!nameless) came_in(*inode);
   const auto made = inodes_.emplace(r.ino, std::move(inode)).first;
   if (!nameless) {
     try {
@@ -175,8 +175,9 @@ void Namespace::hand_over_class(Inode& inode, const Inode& replaced) {
   if (InodeExtra& extra = inode.more(); extra.keep == Keep::by_rule) extra.keep = replaced.extra->keep;
 }
 
+// Nor do parts that are loaded take the place of the input of which they are.
 void Namespace::came_in(const Inode& inode) {
-  if (gone_.empty() || !inode.extra || !inode.extra->origin) return;
+  if (gone_.empty() || !inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) return;
   for (const auto& path : split_names(inode.extra->origin_path)) gone_.erase(path);
 }
 

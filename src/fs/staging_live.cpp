@@ -239,8 +239,8 @@ Status Staging::note_copy(const std::string& path, const Origin& copy, bool, con
   const auto there = filesystem_.names_.child(*place->parent, place->name);
   if (!there) return std::unexpected(there.error());
   SetStaging staging = staging_of(**there);
-  if (staging.dirty == 0) return {};  // a note would make it clean under this name, too
   EFS_TRY(book_gone(**there, path, copy, replaced));
+  if (staging.dirty == 0) return {};  // a note would make it clean under this name, too
   if (staging.saved == 0 || staging.copy != copy) staging.saved_path = path;
   else if (!is_one_of(staging.saved_path, path)) staging.saved_path += '\0' + path;
   staging.saved = 1;

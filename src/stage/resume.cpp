@@ -31,8 +31,9 @@ bool is_another(const PlanEntry& entry, const fs::WalkItem& gone) {
     default: break;
   }
   if (!S_ISREG(gone.attributes.st_mode)) return true;
-  const auto known = gone.origin.value_or(fs::Origin{});
-  return known.inode != 0 && (known.inode != entry.origin.inode || known.size != entry.origin.size || known.mtime != entry.origin.mtime);
+  const auto is_known = [&](const fs::Origin& known) { return known.inode == entry.origin.inode && known.size == entry.origin.size && known.mtime == entry.origin.mtime; };
+  if (gone.saved && is_known(*gone.saved)) return false;  // in place it is what the job made of it
+  return gone.origin && gone.origin->inode != 0 && !is_known(*gone.origin);
 }
 
 Fate fate_of(const PlanEntry& entry, const fs::WalkItem* item) {
@@ -185,15 +186,17 @@ Status disown_others(const config::JobConfig& config, const Plan& plan, fs::Stag
   return all_disowned(staging.disown(names, in_place ? fs::Side::both : fs::Side::inputs));
 }
 
-std::vector<fs::WalkItem> stays_away(const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept) {
+std::vector<fs::WalkItem> stays_away(const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept, const std::function<bool(const std::string&)>& is_out) {
   const bool in_place = config.in_place || config.results_dir == config.root_dir;
   const auto gone = staging.gone(!in_place);
   auto away = removed_inputs(config, gone);
+  if (kept && in_place) return away;
   std::unordered_map<std::string_view, const PlanEntry*> wanted;
   for (const auto& entry : plan.entries) wanted.emplace(entry.path, &entry);
   for (const auto& item : gone) {
-    if (kept && !item.saved && item.ino == 0) continue;
-    if (const auto entry = wanted.find(item.path); entry != wanted.end() && !is_another(*entry->second, item)) away.push_back(item);
+    const auto entry = wanted.find(item.path);
+    if (entry == wanted.end() || is_another(*entry->second, item)) continue;
+    if (!kept || item.saved || item.ino != 0 || is_out(item.path)) away.push_back(item);
   }
   return away;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // A stage-in into a buffer that holds something already: what is missing, what has changed, what is the job's own.
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,10 +23,10 @@ struct Subtracted {
 std::vector<std::string> displaced_directories(const std::vector<PlanEntry>& entries, const std::vector<fs::WalkItem>& items);
 
 /// What of all that is gone (fs::Staging::gone()) a start does not bring back. Where an instance died, or ended with results that are
-/// not back: all of it. Where it was `kept` in order: what removed_inputs() has, what lives on under another name, and what was
-/// brought out in another version than came in. But for removed_inputs(), not where the PFS has something else than came in by now.
-/// In place what an unload took away may come back: the PFS has that version.
-std::vector<fs::WalkItem> stays_away(const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept);
+/// not back: all of it. Where it was `kept` in order: what removed_inputs() has and, but in place, where the PFS has the newest version,
+/// what lives on under another name and what was brought out in another version than came in, or for all that is known may have been
+/// (`is_out`: results-dir has something of that name). But for removed_inputs(), not where the PFS has something else than came in by now.
+std::vector<fs::WalkItem> stays_away(const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept, const std::function<bool(const std::string&)>& is_out);
 
 /// Takes out of `plan` what `items` (what the buffer says of the plan's names, at least, and of what is in
 /// displaced_directories()) have: files whose origin is the PFS' version of now (by whatever device number) and whose container is theirs (is_foreign()), links with the

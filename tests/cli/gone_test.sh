@@ -6,7 +6,7 @@ set -uo pipefail
 
 PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
 in_place() { fresh "$@"; sed -i 's|results-dir: .*|in-place: true|' "$JOB"; OUT=$PFS; }
-inputs() { local name; for name in changed clean moved removed renewed rotated; do echo "$name 0" >"$PFS/input/$name"; done; }
+inputs() { local name; for name in changed clean moved part removed renewed rotated twice; do echo "$name 0" >"$PFS/input/$name"; done; ln -s 0 "$PFS/input/symlink"; }
 unloaded() { check "$NAME: unload $*" "$EFS" unload -i "$NAME" -w "$@"; }
 has() { check "$NAME: $1 is $2" grep -qx "$2" "$MNT/input/$1"; }
 has_no() { check_not "$NAME: no $1" test -e "$MNT/input/$1"; }
@@ -19,6 +19,19 @@ work() {
   rm "$MNT/input/removed"
   echo 'renewed 1' >"$MNT/input/renewed"; unloaded input/renewed; rm "$MNT/input/renewed"
   echo 'rotated 1' >"$MNT/input/rotated"; mv "$MNT/input/rotated" "$MNT/input/rotated.1"
+  # Under two names, one after the other.
+  echo 'twice 1' >"$MNT/input/twice"; unloaded input/twice; mv "$MNT/input/twice" "$MNT/twice"; unloaded twice; rm "$MNT/twice"
+  # A part of the old one in its place, for a while.
+  echo 'part 1' >"$MNT/input/part"; unloaded input/part; rm "$MNT/input/part"
+  check "$NAME: load a part" "$EFS" load -i "$NAME" -w --offset 0 --size 2 input/part
+  rm "$MNT/input/part"
+  ln -sfn 1 "$MNT/input/symlink"; unloaded input/symlink; rm "$MNT/input/symlink"
+}
+# newest DIRECTORY: what was brought out is there in its newest version.
+newest() {
+  local name
+  for name in changed part renewed twice; do check "$NAME: the newest $name stays" grep -qx "$name 1" "$1/input/$name"; done
+  check "$NAME: the newest link stays" test "$(readlink "$1/input/symlink")" = 1
 }
 
 for how in died unsaved salvaged; do
@@ -30,15 +43,15 @@ for how in died unsaved salvaged; do
     salvaged) kill_both "$how"; check 'salvage' "$EFS" salvage "$how" ;;
   esac
   started "$JOB"
-  for name in changed moved removed renewed rotated; do has_no "$name"; done
+  for name in changed moved part removed renewed rotated twice; do has_no "$name"; done
+  check_not "$how: no link" test -L "$MNT/input/symlink"
   has rotated.1 'rotated 1'
   has clean 'clean 0'   # an unload took it away, not the job, and nothing newer is anywhere
   check "$how: what was renamed is there" grep -qx 'moved 0' "$MNT/moved"
   check "$how: a load brings it all the same" "$EFS" load -i "$how" -w input/removed
   has removed 'removed 0'
   check "$how: stop" "$EFS" stop "$how"
-  check "$how: the newest version stays in results-dir" grep -qx 'changed 1' "$OUT/input/changed"
-  check "$how: and that of what was removed" grep -qx 'renewed 1' "$OUT/input/renewed"
+  newest "$OUT"
 done
 
 # After a stop that kept it in order what is missing is brought: but nothing that an older version of is out, or lives on.
@@ -46,11 +59,24 @@ fresh kept "$PERSISTENT"; inputs
 started "$JOB"; work
 check 'stop --keep' "$EFS" stop --keep kept
 started "$JOB"
-for name in changed moved renewed rotated; do has_no "$name"; done
+for name in changed moved part renewed rotated twice; do has_no "$name"; done
+check_not 'kept: no link' test -L "$MNT/input/symlink"
 has rotated.1 'rotated 1'
 for name in clean removed; do has "$name" "$name 0"; done
 check 'kept: stop' "$EFS" stop kept
-check 'kept: the newest version stays in results-dir' grep -qx 'changed 1' "$OUT/input/changed"
+newest "$OUT"
+
+# An unchanged input over another one, brought out by a salvage.
+fresh over "$PERSISTENT"; inputs
+started "$JOB"; mv "$MNT/input/clean" "$MNT/input/removed"
+kill_both over
+check 'salvage' "$EFS" salvage over
+started "$JOB"; rm "$MNT/input/removed"
+check 'stop --keep' "$EFS" stop --keep over
+started "$JOB"
+has_no removed
+check 'over: stop' "$EFS" stop over
+check 'over: what was brought out stays' grep -qx 'clean 0' "$OUT/input/removed"
 
 # In place the PFS has the newest version of what was unloaded.
 for how in died-in-place kept-in-place; do
@@ -59,12 +85,23 @@ for how in died-in-place kept-in-place; do
   if [ $how = died-in-place ]; then kill_both "$how"; else check 'stop --keep' "$EFS" stop --keep "$how"; fi
   started "$JOB"
   has changed 'changed 1'
+  if [ $how = kept-in-place ]; then has renewed 'renewed 1'; else has_no renewed; fi
   # A stop that kept it has brought them out, and the next job begins with what the PFS has.
   for name in moved rotated; do if [ $how = kept-in-place ]; then has "$name" "$name 0"; else has_no "$name"; fi; done
   check "$how: stop" "$EFS" stop "$how"
   check "$how: what was renamed is there" grep -qx 'rotated 1' "$PFS/input/rotated.1"
   check "$how: and what it was renamed from, as it was" grep -qx 'rotated 0' "$PFS/input/rotated"
 done
+
+# One of several names of an input.
+in_place several "$PERSISTENT"; inputs; ln "$PFS/input/changed" "$PFS/input/second"
+started "$JOB"
+echo 'changed 1' >"$MNT/input/changed"; unloaded input/changed; rm "$MNT/input/changed"
+kill_both several
+started "$JOB"
+has_no changed
+has second 'changed 1'
+check 'several: stop' "$EFS" stop several
 
 # A version of the PFS that came later is brought, whatever became of the earlier one.
 fresh newer "$PERSISTENT"; inputs
