@@ -162,6 +162,9 @@ std::vector<LostStore> stores_without_instance(const std::string& directory);
 std::vector<LostStore> stores_of_site_without_instance();
 /// The status of one instance; of one that is dead, its state and why.
 Json status_of(const control::Instance& instance);
+
+/// Of the inputs that a start did not bring again, for the job had taken them away ("; ..."); "" where there are none.
+std::string text_of_away(const Json& staged_in);
 /// The instance that is meant; with no name, the one on whose mount or below whose root-dir the first path lies, else the
 /// one of EFS_MOUNT, or the only one running.
 Result<control::Instance> find_instance_for(const FileArguments& arguments);

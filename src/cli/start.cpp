@@ -41,11 +41,12 @@ int start(World& world, const JobArguments& arguments) {
     print_document(world, *started);
   } else {
     const auto reused = started->value(Json::json_pointer("/staged_in/bytes_reused"), std::uint64_t{0});
+    const std::string away = text_of_away(started->value("staged_in", Json::object()));
     world.out << "efs: " << escaped(config->name) << " is mounted at " << escaped(config->mount_dir) << " (";
     // A successor has not counted what its predecessor staged in.
     if (started->value("takeovers", 0) > 0) world.out << "its worker died and was replaced: see " << escaped(started->value("log", "its log"));
     else world.out << started->value("files_done", 0) << " files, " << format_bytes(started->value("bytes_done", std::uint64_t{0})) << " staged in";
-    world.out << (reused > 0 ? ", " + format_bytes(reused) + " of it from the cache" : "") << "; I/O " << started->value("io", "?") << ")" << std::endl;
+    world.out << (reused > 0 ? ", " + format_bytes(reused) + " of it from the cache" : "") << away << "; I/O " << started->value("io", "?") << ")" << std::endl;
   }
   if (!arguments.foreground) return exit_good;
   int ended = 0;

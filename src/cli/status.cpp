@@ -49,6 +49,11 @@ Result<Json> ask_status(const control::Instance& instance) {
 
 }  // namespace
 
+std::string text_of_away(const Json& staged_in) {
+  const auto files = staged_in.value("files_away", std::uint64_t{0});
+  return files == 0 ? "" : "; " + std::to_string(files) + " that the job took away stay away, efs load brings them";
+}
+
 Json status_of(const control::Instance& instance) {
   if (!instance.alive) return what_is_left_of(instance);
   auto status = ask_status(instance);
@@ -106,7 +111,7 @@ void print_status(std::ostream& out, const Json& s) {
     const Json& in = s["staged_in"];
     out << "  inputs   " << in.value("files", std::uint64_t{0}) << " files, " << format_bytes(in.value("bytes", std::uint64_t{0}));
     if (const auto reused = in.value("bytes_reused", std::uint64_t{0}); reused > 0) out << ", " << format_bytes(reused) << " of it from the cache";
-    out << "\n";
+    out << text_of_away(in) << "\n";
   }
   if (s.contains("turn")) {
     const Json& turn = s["turn"];

@@ -110,7 +110,7 @@ class Instance {
   void inherit_listed();
   /// Bytes that the cache can give up for this job: where both have all of one file system.
   std::uint64_t spare_in_cache();
-  Status subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
+  Result<std::uint64_t> subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
   Status mount();
   bool serve_until_stopped();
   bool stop(StopRequest& request, bool was_unsaved);

