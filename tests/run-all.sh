@@ -10,28 +10,28 @@ work=$(mktemp -d) lanes=()
 trap 'for lane in ${lanes[@]+"${lanes[@]}"}; do kill -- -"${lane%%:*}" 2>/dev/null; done; rm -rf "$work"' EXIT
 touch "$work/sums" "$work/failures"
 
-# cpu: sets $used to the seconds of processors that this shell's children have used so far. (In a subshell it would be 0.)
-cpu() {
-  local file=$work/times.$BASHPID
+# timed FILE COMMAND...: notes what the command's processes used of a processor, in seconds. In a subshell, whose only children they are.
+timed() {
+  local file=$1 code; shift
+  "$@"; code=$?
   times >"$file"
-  used=$(tail -n 1 "$file" | tr -d s | tr 'm' ' ' | awk '{ print int($1 * 60 + $2 + $3 * 60 + $4) }')
+  return "$code"
 }
 
 # run NAME COMMAND...: adds the part's closing line to the sums; a part without one counts as one test.
 run() {
-  local name=$1 line code passed failed skipped begin=$SECONDS log used used_before
+  local name=$1 line code passed failed skipped begin=$SECONDS log used
   shift
-  cpu; used_before=$used
   log=$(mktemp -p "$work")
   printf '\n=== %s\n' "$name"
-  "$@" 2>&1 | tee "$log"
+  timed "$log.times" "$@" 2>&1 | tee "$log"
   code=${PIPESTATUS[0]}
+  used=$(tail -n 1 "$log.times" 2>/dev/null | tr -d s | tr m ' ' | awk '{ print int($1 * 60 + $2 + $3 * 60 + $4) }')
   line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1)
   read -r passed failed skipped _ < <(tr -cd '0-9 \n' <<<"${line:-$((code == 0)) $((code != 0))} 0")
   if [ "$code" != 0 ] && [ "$failed" = 0 ]; then failed=1; echo "$name exited with $code"; fi
-  cpu
-  echo "$passed $failed $skipped $((SECONDS - begin)) $((used - used_before)) $name" >>"$work/sums"
-  [ "$failed" = 0 ] || { echo "--- $name: ${line:-exited with $code}"; grep -aE '^(FAIL|not ok)|FAILED|: failed:|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:' "$log" | head -n 20; } >>"$work/failures"
+  echo "$passed $failed $skipped $((SECONDS - begin)) ${used:-0} $name" >>"$work/sums"
+  [ "$failed" = 0 ] || { echo "--- $name: ${line:-exited with $code}"; grep -aE '^(FAIL|not ok)|: DIFF |FAILED|: failed:|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:' "$log" | head -n 20; } >>"$work/failures"
   return 0
 }
 
@@ -102,8 +102,8 @@ address() {
   # A process that a sanitizer has made large is slow to fork: what forks a thousand times has one of its own. Such children,
   # the crash enumeration, the injected faults, what has no memory, the replay of damaged journals and what is tagged [alone] have one thread (or
   # two that wait for each other); the thread sanitizer has nothing to find there.
-  run "address and undefined sanitizers" sanitized asan '~[killed]' 5
-  run "address and undefined sanitizers, processes killed" sanitized asan '[killed]' 5
+  run "address and undefined sanitizers" sanitized asan '~[killed]' 10
+  run "address and undefined sanitizers, processes killed" sanitized asan '[killed]' 10
 }
 threads() {
   renice -n 10 "$BASHPID" >/dev/null
