@@ -108,15 +108,15 @@ std::string why_not(const control::Instance& instance) {
 
 // The worker died when it had written down how it ended, and before it told us: its successor had nothing left to do.
 Stopped stopped_untold(World& world, const control::Instance& instance, bool keep) {
-  const bool kept = keep && status_of(instance).value("state", "") == "kept";
-  if (!kept) {
-    struct stat st {};
-    const bool cleared = ::lstat((instance.directory + "/" + image::manifest_name).c_str(), &st) != 0;
-    const Error error{ESRCH, cleared ? over_text(instance.name) : why_not(instance)};
+  struct stat st {};
+  const bool cleared = ::lstat((instance.directory + "/" + image::manifest_name).c_str(), &st) != 0;
+  const std::string text = cleared ? over_text(instance.name) : why_not(instance);
+  if (!keep || status_of(instance).value("state", "") != "kept") {
+    const Error error{ESRCH, text};
     return {world.json ? int{exit_failure} : report(world, error), error_document(error)};
   }
-  if (!world.json) world.out << why_not(instance) << "\n";
-  return {exit_good, {{"ok", true}, {"exit", exit_good}, {"summary", why_not(instance)}}};
+  if (!world.json) world.out << text << "\n";
+  return {exit_good, {{"ok", true}, {"exit", exit_good}, {"summary", text}}};
 }
 
 }  // namespace

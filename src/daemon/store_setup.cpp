@@ -181,7 +181,7 @@ Result<Store> set_up_store(const SetUp& how) {
     if (!store->left) remove_store(made);
     return std::unexpected(joined.error());
   }
-  if (store->was_removed) EFS_TRY(image::forget_removal(store->metadata.get()));
+  if (store->was_removed) EFS_TRY(image::forget_removal(store->metadata.get(), store->path));
   return store;
 }
 

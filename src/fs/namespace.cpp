@@ -175,7 +175,7 @@ void Namespace::hand_over_class(Inode& inode, const Inode& replaced) {
   if (InodeExtra& extra = inode.more(); extra.keep == Keep::by_rule) extra.keep = replaced.extra->keep;
 }
 
-// Nor do parts that are loaded take the place of the input of which they are.
+// What has come in is not gone. Of parts that are loaded that is not true: they take no input's place.
 void Namespace::came_in(const Inode& inode) {
   if (gone_.empty() || !inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) return;
   for (const auto& path : split_names(inode.extra->origin_path)) gone_.erase(path);

@@ -34,6 +34,9 @@ struct Origin {
   bool operator==(const Origin&) const = default;
 };
 
+/// By all that does not move when the file gets another name, or a PFS is mounted again: a hard link to it is not another version.
+bool is_same_file(const Origin& a, const Origin& b);
+
 /// What a user said of a name while the job ran (efs set); for a directory it holds for all below that says nothing
 /// itself.
 enum class Keep : std::uint8_t { by_rule = 0, temporary = 1, persistent = 2 };
@@ -276,7 +279,6 @@ class Staging {
   bool leads_to(const std::string& path, std::uint64_t ino) const;
   void find_copy(const Inode& inode, WalkItem& item) const;
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
-  static bool is_same_file(const Origin& a, const Origin& b);
   Status book_gone(const Inode& inode, const std::string& path, const Origin& copy, const GoneInput* replaced);
   void find_replaced(std::vector<WalkItem>& items) const;
   /// Names that an inode is known by on the PFS and does not have.

@@ -22,8 +22,7 @@ struct Staging::Taken {
   }
 };
 
-// By all that does not move when the file gets another name: a hard link to it is not another version.
-bool Staging::is_same_file(const Origin& a, const Origin& b) { return a.inode == b.inode && a.size == b.size && a.mtime == b.mtime; }
+bool is_same_file(const Origin& a, const Origin& b) { return a.inode == b.inode && a.size == b.size && a.mtime == b.mtime; }
 
 bool Staging::is_stale(const Inode& inode, const std::string& name, const PfsName* taken, const Origin& known) const {
   filesystem_.mutex_.assert_held_shared();

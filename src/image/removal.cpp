@@ -103,6 +103,6 @@ Status finish_removal(int root, const std::string& path) {
   return data ? remove_entries(data.get(), path + "/data", nullptr) : Status{};
 }
 
-Status forget_removal(int metadata) { return ::unlinkat(metadata, mark_name, 0) == 0 || errno == ENOENT ? Status{} : fail_errno(mark_name); }
+Status forget_removal(int metadata, const std::string& path) { return ::unlinkat(metadata, mark_name, 0) == 0 || errno == ENOENT ? Status{} : fail_errno(path + "/meta/" + mark_name); }
 
 }  // namespace efs::image

@@ -29,7 +29,7 @@ Status remove_content(int root, const std::string& path);
 /// The containers in the directory `data` of a store that is being removed, for one that begins there anew.
 Status finish_removal(int root, const std::string& path);
 
-/// What tells that the store of this metadata directory is being removed, when nothing of it is left in other backends either.
-Status forget_removal(int metadata);
+/// What tells that the store of this metadata directory is being removed, when nothing of it is left in other backends either. `path` is for messages.
+Status forget_removal(int metadata, const std::string& path);
 
 }  // namespace efs::image

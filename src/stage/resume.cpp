@@ -31,9 +31,8 @@ bool is_another(const PlanEntry& entry, const fs::WalkItem& gone) {
     default: break;
   }
   if (!S_ISREG(gone.attributes.st_mode)) return true;
-  const auto is_known = [&](const fs::Origin& known) { return known.inode == entry.origin.inode && known.size == entry.origin.size && known.mtime == entry.origin.mtime; };
-  if (gone.saved && is_known(*gone.saved)) return false;  // in place it is what the job made of it
-  return gone.origin && gone.origin->inode != 0 && !is_known(*gone.origin);
+  if (gone.saved && fs::is_same_file(*gone.saved, entry.origin)) return false;  // in place it is what the job made of it
+  return gone.origin && gone.origin->inode != 0 && !fs::is_same_file(*gone.origin, entry.origin);
 }
 
 Fate fate_of(const PlanEntry& entry, const fs::WalkItem* item) {

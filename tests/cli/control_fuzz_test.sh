@@ -105,6 +105,11 @@ check 'the same worker serves' test "$worker" = "$(field "$(timeout 60 "$EFS" st
 check 'the mount goes on' grep -qx kept "$MNT/kept"
 check 'inputs are untouched' bash -c "cmp $PFS/input/a $MNT/input/a || ! test -e $MNT/input/a"
 check 'a load works' timeout 100 "$EFS" load --wait -i fuzz input
-check 'stop' timeout 100 "$EFS" stop fuzz
+# A deadline that no clock can hold: all the time there is, and none that is over already.
+check 'a stop with the longest deadline' timeout 100 python3 -c 'import json, socket, sys
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect(sys.argv[1]); s.sendall(b"{\"verb\": \"stop\", \"deadline\": 1e308}\n")
+    answer = next(line for line in map(json.loads, s.makefile("rb")) if line["event"] == "result")
+sys.exit(0 if answer.get("ok") and answer.get("exit", 0) == 0 else str(answer))' "$socket"
 check 'the result is back or was unloaded' grep -qx kept "$OUT/kept"
 finish
