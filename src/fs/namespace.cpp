@@ -163,6 +163,8 @@ void Namespace::remember_if_last(const Inode& inode) {
   if ((!inode.is_directory() && inode.nlink > 1) || !inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) return;
   for (auto& path : split_names(inode.extra->origin_path)) {
     auto input = gone_input_of(inode, path);
+    // What results-dir has under the name may be another's that took its place, or this one's from before it was renamed.
+    if (const auto before = gone_.find(path); before != gone_.end() && !input.saved) input.saved = before->second.saved, input.linked = input.linked || before->second.linked;
     gone_.insert_or_assign(std::move(path), std::move(input));
   }
 }

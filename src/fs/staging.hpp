@@ -278,6 +278,7 @@ class Staging {
   bool is_counted(const Inode& inode) const;
   bool leads_to(const std::string& path, std::uint64_t ino) const;
   void find_copy(const Inode& inode, WalkItem& item) const;
+  Status remember_copies(const Inode& inode, const std::string& path);
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
   Status book_gone(const Inode& inode, const std::string& path, const Origin& copy, const GoneInput* replaced);
   void find_replaced(std::vector<WalkItem>& items) const;

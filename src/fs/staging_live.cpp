@@ -267,14 +267,30 @@ bool Staging::leads_to(const std::string& path, std::uint64_t ino) const {
   return there && (*there)->ino == ino;
 }
 
+// An input that was brought out under its name, renamed, and is now brought out under another: results-dir has the first one, too.
+Status Staging::remember_copies(const Inode& inode, const std::string& path) {
+  filesystem_.mutex_.assert_held();
+  if (!inode.extra || !inode.extra->saved || !inode.extra->origin) return {};
+  const InodeExtra extra = *inode.extra;
+  for (const auto& name : split_names(extra.saved_path)) {
+    const bool is_left = name != path && is_one_of(extra.origin_path, name) && !leads_to(name, inode.ino);
+    if (is_left && !filesystem_.names_.gone().contains(name)) EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+  }
+  return {};
+}
+
 Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
   EFS_TRY(book_gone(inode, path, copy, replaced));
   const bool same_copy = staging.dirty == 0 && staging.saved != 0 && is_same_file(staging.copy, copy);
   const bool as_staged = staging.dirty == 0 && staging.staged != 0 && staging.saved != 1;
-  if (!same_copy) staging.saved_path = path;
-  else if (!is_one_of(staging.saved_path, path)) staging.saved_path += '\0' + path;  // a hard link: the copy has both names
+  if (!same_copy) {
+    EFS_TRY(remember_copies(inode, path));
+    staging.saved_path = path;
+  } else if (!is_one_of(staging.saved_path, path)) {
+    staging.saved_path += '\0' + path;  // a hard link: the copy has both names
+  }
   staging.dirty = 0;
   staging.saved = as_staged ? 2 : 1;
   staging.copy = copy;

@@ -138,9 +138,10 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   if (!now && is_missing(now.error())) return entry_of(item, Action::removed, was_gone);
   if (!now) return failure_of(item, now.error());
   bool ours = is_origin(*now, item);
-  if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now->st_mode)) {
+  // What was brought out may lead elsewhere than what was staged in.
+  if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now->st_mode) && !item.saved) {
     const auto target = pfs_.readlink(directory->get(), name);
-    ours = target && *target == item.target && !(item.saved && item.saved->ctime == 0);
+    ours = target && *target == item.target;
   }
   std::string reason;
   if (!ours) {

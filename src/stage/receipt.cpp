@@ -129,7 +129,6 @@ void append_totals(JsonText& json, const ReceiptTotals& totals) {
   json.end('}');
 }
 
-/// The whole receipt, an entry a line. Written as text: a document of a million entries in memory costs seconds.
 void append_staged_in(JsonText& json, const StagedIn& in) {
   json.begin("staged_in", '{');
   json.number("files", in.files);
@@ -137,9 +136,11 @@ void append_staged_in(JsonText& json, const StagedIn& in) {
   json.number("bytes_read", in.bytes - in.bytes_reused);
   json.number("files_reused", in.files_reused);
   json.number("bytes_reused", in.bytes_reused);
+  json.number("files_away", in.files_away);
   json.end('}');
 }
 
+/// The whole receipt, an entry a line. Written as text: a document of a million entries in memory costs seconds.
 std::string json_text(const Receipt& receipt) {
   std::string text;
   text.reserve(512 + receipt.entries.size() * 256);

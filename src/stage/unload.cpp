@@ -75,7 +75,7 @@ class Unload {
     for (const auto& name : request_.names)
       if (const auto items = items_of(staging_, name))
         for (const auto& item : *items)
-          if (needs_proof(item)) bytes += static_cast<std::uint64_t>(item.attributes.st_size);
+          if (needs_proof(item) && S_ISREG(item.attributes.st_mode)) bytes += static_cast<std::uint64_t>(item.attributes.st_size);
     if (bytes == 0) return true;
     const Status turn = options_.wait_for_turn(bytes);
     if (!turn) receipt_.reason = describe(turn.error());
@@ -94,7 +94,8 @@ class Unload {
     }
   }
 
-  static bool needs_proof(const fs::WalkItem& item) { return S_ISREG(item.attributes.st_mode) && is_dirty(item); }
+  static bool is_booked(const fs::WalkItem& item) { return S_ISREG(item.attributes.st_mode) || S_ISLNK(item.attributes.st_mode); }
+  static bool needs_proof(const fs::WalkItem& item) { return is_booked(item) && is_dirty(item); }
 
   /// Before the attributes are read that the copy will get: a file that is quiet from here on is what they say.
   void prove() {
@@ -127,11 +128,19 @@ class Unload {
   }
 
   bool quiet(const fs::WalkItem& item) {
+    if (S_ISLNK(item.attributes.st_mode)) return quiet_link(item);
     const auto writers = staging_.writers(item.ino);
     if (!writers) return false;
     buffer_.expect(item.ino, {.path = item.path, .edits = writers->edits, .quiet = !writers->possible,
                               .doubt = !writers->possible ? "" : writers->from_before ? from_before_text : writers->open > 0 ? busy_text : unproved_text});
     return !writers->possible;
+  }
+
+  /// Nobody writes to a symbolic link: what can change yet are its attributes and its names.
+  bool quiet_link(const fs::WalkItem& item) {
+    const auto edits = staging_.edits(item.ino);
+    if (edits) buffer_.expect(item.ino, {.path = item.path, .edits = *edits, .quiet = true, .doubt = ""});
+    return edits.has_value();
   }
 
   /// stage_out() over the chosen items, with the directories above them.
@@ -175,7 +184,7 @@ class Unload {
     const auto chosen = chosen_.find(entry.path);
     if (chosen == chosen_.end() || !is_there(entry.action)) return;
     const fs::WalkItem& item = chosen->second;
-    if (entry.action != Action::unchanged && S_ISREG(item.attributes.st_mode)) mark(entry, item);
+    if (entry.action != Action::unchanged && is_booked(item)) mark(entry, item);
     if (!request_.remove || !S_ISREG(item.attributes.st_mode)) return;
     const Status there = entry.action == Action::unchanged ? still_there(item) : Status();
     const Status removed = there ? staging_.remove_clean(entry.path) : there;

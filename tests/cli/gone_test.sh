@@ -53,6 +53,7 @@ for how in died unsaved salvaged; do
   has removed 'removed 0'
   check "$how: stop" "$EFS" stop "$how"
   newest "$OUT"
+  check "$how: the receipt says how many stayed away" json "$(receipt)" "d['staged_in']['files_away'] == 8"
 done
 
 # After a stop that kept it in order what is missing is brought: but nothing that an older version of is out, or lives on.
@@ -66,6 +67,34 @@ has rotated.1 'rotated 1'
 for name in clean removed; do has "$name" "$name 0"; done
 check 'kept: stop' "$EFS" stop kept
 newest "$OUT"
+
+# With propagate what the job took away goes from results-dir, too: also what only an unload has brought there.
+fresh propagated "$PERSISTENT"; inputs; sed -i '/^global-settings:/a\  deletions: propagate' "$JOB"
+ln -s 0 "$PFS/input/other"; ln -s 0 "$PFS/input/file"; echo 'rested 0' >"$PFS/input/rested"; echo 'back 0' >"$PFS/input/back"
+started "$JOB"; work
+ln -sfn 1 "$MNT/input/other"; unloaded input/other; ln -sfn 2 "$MNT/input/other"
+rm "$MNT/input/file"; echo file >"$MNT/input/file"; unloaded input/file; rm "$MNT/input/file"
+# Brought out, renamed, changed, and removed under the new name.
+echo 'rested 1' >"$MNT/input/rested"; unloaded input/rested; mv "$MNT/input/rested" "$MNT/rested"; echo 'rested 2' >"$MNT/rested"; unloaded rested
+echo 'back 1' >"$MNT/input/back"; unloaded input/back; mv "$MNT/input/back" "$MNT/back"; unloaded back; mv "$MNT/back" "$MNT/input/back"; echo 'back 2' >"$MNT/input/back"
+check 'propagated: stop' "$EFS" stop propagated
+for name in file renewed rested twice; do check_not "propagated: $name is out no more" test -e "$OUT/input/$name"; done
+check_not 'propagated: nor is the link' test -L "$OUT/input/symlink"
+for name in file renewed rested symlink twice; do check "propagated: the receipt says it of $name" test "$(action "$OUT" "input/$name")" = "['removed']"; done
+check 'propagated: a link is there as it was at last' test "$(readlink "$OUT/input/other")" = 2
+check 'propagated: under its new name it is there' grep -qx 'rested 2' "$OUT/rested"
+check 'propagated: and under its old one what came back' grep -qx 'back 2' "$OUT/input/back"
+
+# In place likewise; a link that an unload brought out is ours to replace.
+in_place links "$PERSISTENT"; inputs; ln -s 0 "$PFS/input/other"; sed -i '/in-place/a\  deletions: propagate' "$JOB"
+started "$JOB"
+ln -sfn 1 "$MNT/input/symlink"; unloaded input/symlink; rm "$MNT/input/symlink"
+ln -sfn 1 "$MNT/input/other"; unloaded input/other; ln -sfn 2 "$MNT/input/other"
+echo 'twice 1' >"$MNT/input/twice"; unloaded input/twice; mv "$MNT/input/twice" "$MNT/twice"; unloaded twice; rm "$MNT/twice"
+check 'links: stop' "$EFS" stop links
+check_not 'links: the link is gone' test -L "$PFS/input/symlink"
+check_not 'links: and what was renamed' test -e "$PFS/input/twice"
+check 'links: the other leads elsewhere' test "$(readlink "$PFS/input/other")" = 2
 
 # An unchanged input over another one, brought out by a salvage.
 fresh over "$PERSISTENT"; inputs

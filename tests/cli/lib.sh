@@ -58,6 +58,9 @@ no_daemon() { [ -z "$(daemons "${1:-}")" ]; }
 
 # kernel_has_it: passthrough and takeover need Linux 6.9. Asked before, so that one that fails is a failure and no skip.
 kernel_has_it() { [ "$(printf '6.9\n%s\n' "$(uname -r)" | sort -V | head -n 1)" = 6.9 ]; }
+# receipt [RESULTS_DIR], action RESULTS_DIR PATH: the job's receipt, and what it says was done with a path.
+receipt() { cat "${1:-$OUT}/efs-receipt-$NAME.json"; }
+action() { field "$(receipt "$1")" "[e['action'] for e in d['entries'] if e['path'] == '$2']"; }
 status_of() { "$EFS" status --json "$1"; }
 # started ARGUMENTS...: efs start, as one check.
 started() { local text; text=$("$EFS" start "$@" 2>&1) && ok || { fail "start $*" "$text"; return 1; }; }

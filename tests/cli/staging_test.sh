@@ -9,8 +9,6 @@ worker() { field "$("$EFS" status --json "$NAME")" 'd["worker_pid"]'; }
 in_place() { local file=$1; shift; job "$file" "$@"; sed -i 's|^  results-dir:.*|  in-place: true|' "$file"; }
 inode() { stat -c %i "$1"; }
 same_file() { [ -e "$1" ] && [ "$(inode "$1")" = "$(inode "$2")" ]; }
-receipt() { cat "${1:-$OUT}/efs-receipt-$NAME.json"; }
-action() { field "$(receipt "$1")" "[e['action'] for e in d['entries'] if e['path'] == '$2']"; }
 takes_over() { local old; old=$(worker); kill -KILL "$old"; await 20 has_successor "$old"; }
 has_successor() { local text; text=$("$EFS" status --json "$NAME") && json "$text" "d['worker_pid'] != $1 and d['state'] == 'running'"; }
 
