@@ -282,12 +282,13 @@ static int is_kept(const struct efs_site *site, const struct efs_job *job, const
   return 1;
 }
 
-/* It is dead, and what is left of it is of no use: the user has stopped it with --keep, or everything is back. */
+/* It is dead, and what is left of it is of no use: the user has stopped it with --keep, or everything is back. What is gone
+ * meanwhile had nothing left to do. */
 static int is_cleaned(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
   static struct efs_outcome outcome;
   const char *words[] = {site->efs, "clean", "--json", job->name, NULL};
   efs_run(words, environment, NOTHING_TO_SAVE, NULL, NULL, &outcome);
-  return outcome.code == 0;
+  return outcome.code == 0 || !efs_is_there(site, job);
 }
 
 static void say_why(const struct efs_outcome *outcome, char *error, size_t size) {
@@ -313,6 +314,12 @@ static void leave_unknown(const struct efs_site *site, const struct efs_job *job
   else not_saved(site, job, "it is not known whether the job ran, and the file system that it had is dead");
 }
 
+/* It ended before the stop, or while that asked. */
+static int has_ended(const struct efs_site *site, const struct efs_job *job, const struct efs_outcome *stop) {
+  const long code = code_of(stop);
+  return (code == ENOENT || code == ESRCH) && !efs_is_there(site, job);
+}
+
 /* What a job that has begun ends with. */
 static void end_started(const struct efs_site *site, const struct efs_job *job, struct stopping *how, const char *const *environment) {
   static struct efs_outcome outcome;
@@ -321,7 +328,7 @@ static void end_started(const struct efs_site *site, const struct efs_job *job, 
   ask_to_stop(site, job, how, environment, &outcome);
   if (how->keeps && is_kept(site, job, &outcome, environment)) {
     efs_remove_job(site, job);
-  } else if (code_of(&outcome) == ENOENT && !efs_is_there(site, job)) {
+  } else if (has_ended(site, job, &outcome)) {
     efs_publish(site, job, "done", "it was stopped in another way; its receipt says what is back"); /* end_daemons() */
     efs_remove_job(site, job);
   } else if (outcome.code == 0 || (code_of(&outcome) == ESRCH && is_cleaned(site, job, environment))) {

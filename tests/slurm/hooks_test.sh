@@ -70,8 +70,12 @@ aside() {  # aside NAME COMMAND...: with its own state, mounts and instances; it
 }
 took() { [ -s "$S/$1.took" ] && [ "$(cat "$S/$1.took")" -le "$2" ]; }
 cat >"$S/fake.stop" <<'FAKE'
-case $EFS_RUNTIME_DIR in */hung*) echo "$EFS_RUNTIME_DIR" >>"${0%/*}/../stops"; exec sleep 200 ;; esac
+case $EFS_RUNTIME_DIR in
+  */hung*) echo "$EFS_RUNTIME_DIR" >>"${0%/*}/../stops"; exec sleep 200 ;;
+  */over*) rm -r "$EFS_RUNTIME_DIR/slurm-7.0-n1"; echo '{"code":3,"error":"is over: its daemon died when it had ended"}'; exit 1 ;;
+esac
 FAKE
+echo 'case $EFS_RUNTIME_DIR in */over*) echo '\''{"code":2,"error":"no instance has the name"}'\''; exit 1 ;; esac' >"$S/fake.clean"
 # hung RESULT [ARGUMENT...]: an epilog whose stop hangs.
 hung() {
   local result=$1 top=$(dirname "${site[${#site[@]} - 4]#state=}"); shift
@@ -98,6 +102,7 @@ mkdir "$S/slow" && printf '#!/bin/sh\ncase $1 in start | stop) exec sleep 200 ;;
 printf '#!/bin/sh\n' >"$S/slow/scontrol"; cp "$S/slurm/squeue" "$S/slow/"; chmod 755 "$S/slow"/*   # of their own, for what others ask is counted
 slow_start() { prolog HOOK_TIMEOUT=30 -- efs="$S/slow/efs" scontrol="$S/slow/scontrol" poll=100; }
 begun() { mkdir -p "$S/$1/state/7.0" "$S/$1/r/slurm-7.0-n1" "$S/$1/mnt/7" && echo 'running x' >"$S/$1/state/7.0/result"; }
+ends_meanwhile() { begun over; epilog -- scontrol="$S/slow/scontrol"; }
 slow_stop() { begun slow-stop; epilog HOOK_TIMEOUT=45 -- efs="$S/slow/efs" scontrol="$S/slow/scontrol"; }
 busy() {  # busy NAME VARIABLE=VALUE...: the job is locked
   local holder name=$1; shift
@@ -109,6 +114,7 @@ fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); open(sys.argv[1] 
   epilog "$@" -- scontrol="$S/slow/scontrol"
   kill $holder
 }
+aside over ends_meanwhile & pids+=($!); aside_pids+=($!)
 for one in slow-start slow-stop; do aside $one "${one/-/_}" & pids+=($!); aside_pids+=($!); done
 aside busy busy busy HOOK_TIMEOUT=15 & pids+=($!); aside_pids+=($!)
 # Slurm 24.11 does not tell its prologs: the node's slurm.conf does.
@@ -794,6 +800,8 @@ check 'a stop that hangs has its time, and no more' took hung-started 80
 check 'and leaves the results where they are' grep -q '^unsaved .*did not end within the time' "$S/hung-started/state/7.0/result"
 check 'one without anything to save has two minutes' took hung-failed 150
 check 'what hung is not forgotten' test -e "$S/hung-failed/state/7.0"
+check 'a stop that finds out too late that all is over' took over 30
+check 'has nothing left to do' test ! -e "$S/over/state/7.0" -a ! -e "$S/over/mnt/7"
 check 'a stage-in that is slow ends before slurmd would kill its prolog' took slow-start 30
 check 'and fails, with the reason' grep -q '^failed .*within the time that slurmd gives a prolog here (PrologEpilogTimeout, 30 s)' "$S/slow-start/state/7.0/result"
 check 'a stop that is slow ends before slurmd would kill its epilog' took slow-stop 45
