@@ -29,9 +29,8 @@ class SimFile final : public store::MediumFile {
     EFS_TRY(world_.call("journal cut"));
     if (size >= file_->size) return {};
     file_->size = size;
-    for (const auto line : file_->touched)
-      if (line * 64 >= size) std::memset(file_->visible.at(line * 64), 0, 64);
-    file_->dirty.erase(file_->dirty.lower_bound(size / 64), file_->dirty.end());
+    file_->touched.each([&](std::uint64_t line) { std::memset(file_->visible.at(line * 64), 0, 64); }, (size + 63) / 64);
+    file_->dirty.erase_from(size / 64);
     return {};
   }
   Result<std::byte*> map(std::uint64_t offset, std::size_t length) override {

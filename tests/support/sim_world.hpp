@@ -22,6 +22,7 @@
 
 #include "backends/backend.hpp"
 #include "base/unique_fd.hpp"
+#include "support/lines.hpp"
 
 namespace efs::test {
 
@@ -98,8 +99,8 @@ class SimWorld {
   struct File {  // of the journal's directory
     Region visible, durable;
     std::uint64_t size = 0, durable_size = 0;
-    std::set<std::uint64_t> dirty;    // lines of 64 bytes that may differ
-    std::set<std::uint64_t> touched;  // lines that may not be zero
+    Lines dirty;    // of 64 bytes, that may differ
+    Lines touched;  // that may not be zero
   };
   using FilePtr = std::shared_ptr<File>;
   std::map<std::string, FilePtr> files, durable_files;
@@ -168,7 +169,7 @@ class SimWorld {
   }
 
   void sync_file(File& file) {
-    for (const auto line : file.dirty) copy_line(file, line, ~0U);
+    file.dirty.each([&](std::uint64_t line) { copy_line(file, line, ~0U); });
     file.dirty.clear();
     file.durable_size = file.size;
     drop_behind_end(file);
@@ -192,13 +193,14 @@ class SimWorld {
     for (auto& [name, file] : files) {
       // A line that was on its way is there or not, or in part: eight bytes are the unit of a store. Often all are.
       const bool all = random_() % 4 == 0;
-      for (const auto line : file->dirty)
+      file->dirty.each([&](std::uint64_t line) {
         if (const auto kind = all ? 1 : random_() % 3; kind != 0) copy_line(*file, line, kind == 1 ? ~0U : static_cast<unsigned>(random_()));
+      });
       file->dirty.clear();
       if (file->durable_size != file->size && chance()) file->durable_size = file->size;
       file->size = file->durable_size;
       drop_behind_end(*file);
-      for (const auto line : file->touched) std::memcpy(file->visible.at(line * 64), file->durable.at(line * 64), 64);
+      file->touched.each([&](std::uint64_t line) { std::memcpy(file->visible.at(line * 64), file->durable.at(line * 64), 64); });
     }
     for (auto& place : places) crash_place(place);
     ++lives_;
@@ -241,9 +243,13 @@ class SimWorld {
     place.containers = place.durable_containers = found;
   }
   static void drop_behind_end(File& file) {
-    for (auto line = file.touched.lower_bound((file.durable_size + 63) / 64); line != file.touched.end(); ++line) std::memset(file.durable.at(*line * 64), 0, 64);
+    file.touched.each([&](std::uint64_t line) { std::memset(file.durable.at(line * 64), 0, 64); }, (file.durable_size + 63) / 64);
   }
   static void copy_line(File& file, std::uint64_t line, unsigned words) {
+    if (words == ~0U) {
+      std::memcpy(file.durable.at(line * 64), file.visible.at(line * 64), 64);
+      return;
+    }
     for (std::size_t word = 0; word < 8; ++word)
       if ((words >> word & 1U) != 0) std::memcpy(file.durable.at(line * 64 + word * 8), file.visible.at(line * 64 + word * 8), 8);
   }

@@ -119,7 +119,7 @@ void every_call_fails(const Faults& faults) {
   if (faults.in_place) dead.emplace(DeadImage::Kind{.in_place = true});
   const auto seed = test::seed();
   const test::Sample sample(seed);
-  std::uint64_t failures = 0;
+  std::uint64_t failures = 0, calls = 0;
   for (std::uint64_t n = sample.first;; n += sample.step) {
     dead->fill_results();
     const auto image = test::everything_below(dead->store());
@@ -137,6 +137,7 @@ void every_call_fails(const Faults& faults) {
     REQUIRE(open_descriptors() == descriptors);
     REQUIRE((test::everything_below(dead->store()) == image));
     if (receipt.verdict != stage::Verdict::complete) ++failures;
+    calls = std::max(calls, pfs.calls());
     const auto again = salvage(*dead);
     INFO("again: " << stage::describe(again));
     REQUIRE(again.verdict == stage::Verdict::complete);
@@ -148,7 +149,8 @@ void every_call_fails(const Faults& faults) {
     }
     if (faults.in_place) dead.emplace(DeadImage::Kind{.in_place = true});
   }
-  CHECK((failures + 1) * sample.step > 30);  // a sample may miss one
+  CHECK(calls > 30);
+  if (sample.step == 1) CHECK(failures > 30);  // which of them a sample meets is luck
 }
 
 /// The image is opened while there is memory.

@@ -10,6 +10,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <fstream>
 #include <functional>
+#include <sstream>
 
 #include "base/checksum.hpp"
 #include "store/format.hpp"
@@ -97,7 +98,9 @@ namespace {
 
 std::string content(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::ostringstream text;  // by blocks: it is mebibytes, and often
+  text << file.rdbuf();
+  return std::move(text).str();
 }
 
 // What another version would have written, whole: the checksum is right.
