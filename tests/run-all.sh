@@ -92,8 +92,9 @@ join() {
 unit() {
   run "unit and model tests" catch "$build/bin/efs-tests"
   # libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
-  # The crash enumeration and the injected faults bring a store of their own; where memory ends does not hang on the store.
-  PMEM_IS_PMEM_FORCE=1 run "unit and model tests on mapped segments" catch "$build/bin/efs-tests" '~[crash]~[fault]~[memory]'
+  # The crash enumeration and the injected faults bring a store of their own; where memory ends does not hang on the store, and
+  # where the PFS fails does little: one place of five.
+  EFS_SAMPLE=5 PMEM_IS_PMEM_FORCE=1 run "unit and model tests on mapped segments" catch "$build/bin/efs-tests" '~[crash]~[fault]~[memory]'
 }
 
 # What only computes gives way to what waits for answers.

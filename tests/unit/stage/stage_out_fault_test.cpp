@@ -218,8 +218,10 @@ TEST_CASE("stage-out of a file that several threads copy: every allocation of me
 }
 
 TEST_CASE("stage-out: killed at every PFS call; never half a file, and a rerun succeeds", "[stage][out][faults][killed]") {
+  const auto seed = efs::test::seed();
+  const efs::test::Sample sample(seed);
   for (const bool in_place : {false, true}) {
-    for (std::uint64_t n = 0;; ++n) {
+    for (std::uint64_t n = sample.first;; n += sample.step) {
       Scene scene;
       prepare(scene, in_place);
       const pid_t child = ::fork();
@@ -234,7 +236,7 @@ TEST_CASE("stage-out: killed at every PFS call; never half a file, and a rerun s
       int status = 0;
       REQUIRE(::waitpid(child, &status, 0) == child);
       REQUIRE(WIFEXITED(status));
-      INFO("killed at call " << n);
+      INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ": killed at call " << n);
       REQUIRE(whole(scene));
       const Receipt receipt = scene.out();
       INFO(describe(receipt));
