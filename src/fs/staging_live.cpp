@@ -238,11 +238,41 @@ Status Staging::note_copy(const std::string& path, const Origin& copy, bool, con
   if (!place) return std::unexpected(place.error());
   const auto there = filesystem_.names_.child(*place->parent, place->name);
   if (!there) return std::unexpected(there.error());
-  SetStaging staging = staging_of(**there);
-  EFS_TRY(book_gone(**there, path, copy, replaced));
+  EFS_TRY(book_gone((*there)->nlink > 1, path, copy, replaced));
+  return note(**there, path, copy);
+}
+
+Status Staging::note_named(std::uint64_t ino, const std::string& path, const Origin& copy, const GoneInput* replaced, std::uint64_t& edits) {
+  WriteLock lock(filesystem_.mutex_);
+  const Inode* inode = filesystem_.names_.find(ino);
+  const bool same = inode != nullptr && inode->edits == edits;
+  EFS_TRY(book_gone(inode != nullptr && inode->nlink > 1, path, copy, replaced));
+  if (inode == nullptr) return {};
+  EFS_TRY(note(*inode, path, copy));
+  if (same) edits = inode->edits;
+  return {};
+}
+
+Status Staging::mark_changed(std::uint64_t ino, const std::string& path) {
+  WriteLock lock(filesystem_.mutex_);
+  const Inode* inode = leads_to(path, ino) ? filesystem_.names_.find(ino) : nullptr;
+  if (inode == nullptr) return fail(ENOENT);
+  SetStaging staging = staging_of(*inode);
+  if (staging.dirty != 0) return {};
+  staging.dirty = 1;
+  return filesystem_.commit(0, staging);
+}
+
+Status Staging::note(const Inode& inode, const std::string& path, const Origin& copy) {
+  filesystem_.mutex_.assert_held();
+  SetStaging staging = staging_of(inode);
   if (staging.dirty == 0) return {};  // a note would make it clean under this name, too
-  if (staging.saved == 0 || staging.copy != copy) staging.saved_path = path;
-  else if (!is_one_of(staging.saved_path, path)) staging.saved_path += '\0' + path;
+  if (staging.saved == 0 || staging.copy != copy) {
+    EFS_TRY(remember_copies(inode, path));
+    staging.saved_path = path;
+  } else if (!is_one_of(staging.saved_path, path)) {
+    staging.saved_path += '\0' + path;
+  }
   staging.saved = 1;
   staging.copy = copy;
   return filesystem_.commit(0, staging);
@@ -250,13 +280,13 @@ Status Staging::note_copy(const std::string& path, const Origin& copy, bool, con
 
 // Should the job remove or replace it yet, this is the version that goes, not the input that it took the place of. That may
 // live under another name, and then nothing says so here yet.
-Status Staging::book_gone(const Inode& inode, const std::string& path, const Origin& copy, const GoneInput* replaced) {
+Status Staging::book_gone(bool linked, const std::string& path, const Origin& copy, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   const auto gone = filesystem_.names_.gone().find(path);
   if (gone == filesystem_.names_.gone().end() && replaced == nullptr) return {};
   GoneInput input = gone != filesystem_.names_.gone().end() ? gone->second : *replaced;
   input.saved = copy;
-  input.linked = input.linked || inode.nlink > 1;  // so has the copy, and its ctime moves with each of its names
+  input.linked = input.linked || linked;  // so has the copy, and its ctime moves with each of its names
   return filesystem_.commit(0, gone_record_of(path, input));
 }
 
@@ -282,7 +312,7 @@ Status Staging::remember_copies(const Inode& inode, const std::string& path) {
 Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
-  EFS_TRY(book_gone(inode, path, copy, replaced));
+  EFS_TRY(book_gone(inode.nlink > 1, path, copy, replaced));
   const bool same_copy = staging.dirty == 0 && staging.saved != 0 && is_same_file(staging.copy, copy);
   const bool as_staged = staging.dirty == 0 && staging.staged != 0 && staging.saved != 1;
   if (!same_copy) {

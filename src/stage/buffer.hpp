@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -62,6 +63,9 @@ class Buffer {
     if (same) return {};
     return fail(EBUSY, "was written to while it was staged out");
   }
+  /// Told when a result has its name on the PFS, which `version` asks what it has there: whoever finds that later is to know it for
+  /// ours, whatever the job does to the file meanwhile, and should this process die. The result is out whatever comes of it.
+  virtual Status named(const fs::WalkItem&, const std::function<Result<fs::Origin>()>&) { return {}; }
 };
 
 /// Programs that write past the mount, in files that they have open with passthrough since before its end. refused: the mount has

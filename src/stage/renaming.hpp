@@ -14,7 +14,7 @@ namespace efs::stage {
 
 /// The buffer as a stage-out sees it: such results have the names that they get, and are new files there, whatever they were
 /// made of. One whose name something else in the buffer has keeps its own and does not go (refusal()). Owns nothing; not
-/// thread-safe but for what the stage-out's threads call: hold(), has(), confirm(), refusal().
+/// thread-safe but for what the stage-out's threads call: hold(), has(), confirm(), named(), refusal().
 class RenamingBuffer final : public Buffer {
  public:
   RenamingBuffer(const config::JobConfig& config, Buffer& inner) : config_(config), inner_(inner) {}
@@ -41,6 +41,8 @@ class RenamingBuffer final : public Buffer {
   Result<std::uint64_t> available_bytes() override { return inner_.available_bytes(); }
   bool is_at_rest() const override { return inner_.is_at_rest(); }
   Status confirm(std::uint64_t ino, bool same) override { return inner_.confirm(ino, same); }
+  /// What has another name there is a new file each time.
+  Status named(const fs::WalkItem& item, const std::function<Result<fs::Origin>()>& version) override { return own_names_.contains(item.path) ? Status() : inner_.named(item, version); }
 
  private:
   const config::JobConfig& config_;

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "fs/acl.hpp"
+#include "stage/merge.hpp"
 
 namespace efs::stage {
 namespace {
@@ -104,6 +105,7 @@ bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
     give_up(out, check.error());
   } else if (check->version == PfsVersion::same_content) {
     found_there(out, check->checksum);
+    note_named(out, directory);
   } else if (check->version == PfsVersion::other && replaces_origin(out)) {
     return resolve(out, directory, scratch);
   } else if (!in_place_ && check->version != PfsVersion::origin_or_none && is_over_input(out, directory)) {
@@ -210,6 +212,19 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
   }
   if (auto published = publish_partial(job_of(out, *directory), out.file, pfs_); !published) return give_up(out, published.error());
   out.state = Outgoing::State::named;
+  note_named(out, *directory);
+}
+
+/// At once: a program may change the file any time, and then only this tells that nobody else has changed the PFS's.
+void ResultWriter::note_named(Outgoing& out, int directory) {
+  if (!out.entry.placed_as.empty()) return;
+  const Status noted = buffer_.named(*out.item, [&]() -> Result<fs::Origin> {
+    const auto now = pfs_.lstat(directory, out.name);
+    if (!now) return std::unexpected(now.error());
+    if (out.file.inode != 0 && now->st_ino != out.file.inode) return fail(ESTALE, "somebody has replaced it");
+    return copy_version(pfs_, *now);
+  });
+  if (!noted) out.entry.reason += (out.entry.reason.empty() ? "" : "; ") + std::string("when it changes again, this version may be taken for somebody else's: ") + describe(noted.error());
 }
 
 bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
@@ -238,6 +253,7 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   out.entry.checksum = first.entry.checksum;
   out.entry.bytes = 0;
   out.entry.reason = "another name of " + first.item->path;
+  note_named(out, to->get());
   return true;
 }
 

@@ -307,8 +307,10 @@ class Unload {
     auto before = pfs_.fstat(old->get());
     if (!before) return std::unexpected(before.error());
     const bool ours = is_origin(*before, item);
-    if (ours && in_place_ && !is_dirty(item)) return part;  // the PFS has it: another version of it would be taken for somebody else's
+    if (ours && !is_dirty(item)) return part;  // the PFS has it: another version of it would be taken for somebody else's
     EFS_TRY(may_lay_over(item, *before, ours, entry));
+    // What it is laid over is another's, and so is the rest of what results-dir has then.
+    if (!is_dirty(item)) EFS_TRY(staging_.mark_changed(item.ino, item.path));
     const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), options_.partial_tag, buffer_.has(item.path + options_.partial_tag + partial_suffix)), .fsync = true};
     const auto made = place_part(job, *part, old->get(), *before, entry);
     if (!made) return std::unexpected(made.error());

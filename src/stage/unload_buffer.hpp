@@ -3,7 +3,9 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <new>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -69,6 +71,19 @@ class UnloadBuffer final : public Buffer {
     const MutexLock lock(mutex_);
     if (it->second.doubt.empty()) it->second.doubt = "it was opened for writing, or changed, while it was copied";
     return {};
+  }
+
+  Status named(const fs::WalkItem& item, const std::function<Result<fs::Origin>()>& version) override try {
+    const auto there = version();
+    if (!there) return std::unexpected(there.error());
+    std::uint64_t edits = 0;
+    const auto it = proofs_.find(item.ino);
+    if (it != proofs_.end()) edits = it->second.edits;  // nobody else is at this file
+    const Status noted = staging_.note_named(item.ino, item.path, *there, item.replaced.get(), edits);
+    if (it != proofs_.end()) it->second.edits = edits;
+    return noted;
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM);
   }
 
  private:

@@ -262,6 +262,22 @@ Step stage_several(const std::vector<std::string>& paths, std::size_t xattr_byte
 Step note_copy(const std::string& path) {
   return {"note the copy of " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).note_copy(path, {.device = 2, .inode = 11}, false)); }};
 }
+// What an unload does when a result has its name, and a program may have changed the file since.
+Step note_named(const std::string& path) {
+  return {"note that " + path + " has its name", [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            const auto item = staging.find(path);
+            std::uint64_t edits = item ? staging.edits(item->ino).value_or(0) : 0;
+            if (item) life.note(staging.note_named(item->ino, path, {.device = 2, .inode = 13}, item->replaced.get(), edits));
+          }};
+}
+// A part of it was laid over somebody else's file.
+Step mark_changed(const std::string& path) {
+  return {"mark " + path + " as changed", [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            if (const auto item = staging.find(path)) life.note(staging.mark_changed(item->ino, path));
+          }};
+}
 // One that is begun and given up: its number is used, and no record knows.
 Step stage_nothing() {
   return {"stage in and give up", [](Life& life) {
@@ -367,7 +383,7 @@ Scenario every_operation() {
       kernel_write("d/f", std::string(150, 'k')), surely(fsync("d/f")), write("d/f", "x", 20), create("d/g"), kernel_write("d/g", "second version"), rename("d/g", "d/f"),
       create("d/h"), write("d/h", "third"), link("d/h", "h2"), unlink("d/h"), rename("h2", "d/f"), fsyncdir(), create("fifo", S_IFIFO | 0600), symlink("s", "d/f"), chmod("d/f", 0600),
       truncate("d/f", 3), surely(fsync("d/f")), create("x"), kernel_write("x", "exchanged"), rename("x", "in/a", RENAME_EXCHANGE), set_xattr("d/f", "again"), remove_xattr("d/f"), nameless_then_linked("t"), surely(unlink_while_open("t")),
-      write("in/b", "changed", 100), surely(fsync("in/b")), saved("in/b", true), saved("d/f", false), surely(settle()), write("d/f", "again"), note_copy("d/f"), mkdir("d/e"), rename("d/e", "e"), mkdir("full"), rename("e", "full"), rmdir("full"),
+      write("in/b", "changed", 100), surely(fsync("in/b")), saved("in/b", true), saved("d/f", false), surely(settle()), write("d/f", "again"), note_copy("d/f"), note_named("d/f"), mkdir("d/e"), rename("d/e", "e"), mkdir("full"), rename("e", "full"), rmdir("full"),
       create("y"), write("y", "gone soon"), surely(fsync("y")), unlink("y"), create("z"), tend(), unlink("z"), unlink("in/late"), tend(), tend(), tend(), tend(), tend(), tend(), rename("d/f", "final"), take_back("in/c"), unlink("in/b2"), unlink("in/b"), forget_copy("in/b"), rename("in/l", "moved"), unlink("moved"), forget_gone("in/late"), fsyncdir()};
 }
 
@@ -377,7 +393,7 @@ Scenario every_staging() {
       new_connection(), stage_directory("in"), stage_xattrs("in"), stage_several({"in/a", "in/b", "in/c"}, 300), adopt("in/shared", one), stage_nothing(), surely(settle()), load_directory("d"), load("d/n", one, fs::Over::nothing),
       set_acl("d", "system.posix_acl_default"), fill_pool(), create("d/w"), write("d/w", two), close_after_write("d/w"), set_acl("d/w", "system.posix_acl_access"), set_owner_and_times("d/w"), allocate("d/w"), surely(fsync("d/w")), look("d", "w"),
       load("d/w", two, fs::Over::anything), load("in/a", two, fs::Over::clean), load("d/part", one, fs::Over::nothing, "0+100"), load_links("d/w", {"d/w2", "in/b"}), load_symlink("d/s"), load_in_vain("d/vain"), look("d", "s"), keep("d/w2"), create("x"), write("x", one), close_after_write("x"),
-      unload("x"), surely(settle()), unload("d/w"), rename("in/a", "moved"), create("in/a"), write("in/a", one), close_after_write("in/a"), disown("in/a"), unlink("in/a"), rename("moved", "in/a"), forget_saved("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), unlink("d/part"), new_connection(), fsyncdir()};
+      unload("x"), mark_changed("x"), unload("x"), surely(settle()), unload("d/w"), rename("in/a", "moved"), create("in/a"), write("in/a", one), close_after_write("in/a"), disown("in/a"), unlink("in/a"), rename("moved", "in/a"), forget_saved("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), unlink("d/part"), new_connection(), fsyncdir()};
 }
 
 Scenario visible_operations() {

@@ -1,0 +1,108 @@
+#!/bin/bash
+# What an unload brought out is this job's: whatever the job does to the file while it is copied or later, and should the daemon die.
+#   unloaded_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
+# in_place NAME [SETTING...]
+in_place() {
+  fresh "$1" "$PERSISTENT"; shift
+  sed -i 's|results-dir: .*|in-place: true|' "$JOB"; OUT=$PFS
+  local setting; for setting; do sed -i "/^global-settings:/a\\  $setting" "$JOB"; done
+}
+stopped() { check "$NAME: stop" "$EFS" stop "$NAME"; }
+is_out() { check "$NAME: $1 is out as it was at last" grep -qx "$2" "$PFS/input/$1"; }
+
+# --- what is copied as it is, time and again ---
+in_place open; echo old >"$PFS/input/log"
+started "$JOB"
+exec 5>>"$MNT/input/log"
+for text in one two; do
+  echo $text >&5
+  check "open: unload --as-is behind $text" "$EFS" unload -i open -w --as-is input/log
+  is_out log $text
+done
+echo three >&5; exec 5>&-
+stopped; is_out log three
+
+in_place both 'on-conflict: keep-both'; echo old >"$PFS/input/log"
+started "$JOB"
+exec 5>>"$MNT/input/log"; echo one >&5
+check 'both: unload --as-is' "$EFS" unload -i both -w --as-is input/log
+echo two >&5; exec 5>&-
+stopped; is_out log two
+check 'both: nothing is kept twice' test "$(ls "$PFS/input" | grep -c log)" = 1
+
+in_place removed 'deletions: propagate'; echo old >"$PFS/input/log"
+started "$JOB"
+exec 5>>"$MNT/input/log"; echo one >&5
+check 'removed: unload --as-is' "$EFS" unload -i removed -w --as-is input/log
+exec 5>&-; rm "$MNT/input/log"
+stopped
+check_not 'removed: it is gone' test -e "$PFS/input/log"
+
+# --- what changes while it is copied ---
+is_copied() { compgen -G "$PFS/input/*.efs-partial" >/dev/null; }
+# meanwhile NAME COMMAND...: an unload of input/f in the middle of which something happens; then a stop.
+meanwhile() {
+  local name=$1 unload; shift
+  in_place "$name" 'max-rate: 400 KB/s'
+  echo 'f 0' >"$PFS/input/f"; echo 'g 0' >"$PFS/input/g"
+  started "$JOB"
+  { echo 'f 1'; head -c 300000 /dev/zero; } >"$MNT/input/f"
+  "$EFS" unload -i "$name" -w input/f >"$S/said" 2>&1 & unload=$!
+  check "$name: it is being copied" await 20 is_copied
+  (cd "$MNT/input" && "$@")
+  wait $unload
+  stopped
+}
+meanwhile chmod chmod 600 f;                                                  check 'chmod: it has its mode' test "$(stat -c %a "$PFS/input/f")" = 600
+meanwhile append bash -c 'echo last >>f';                                     check 'append: its end is out' test "$(tail -c 5 "$PFS/input/f")" = last
+meanwhile truncate truncate -s 4 f;                                           is_out f 'f 1'
+meanwhile over bash -c 'echo "f 2" >new && mv new f';                         is_out f 'f 2'
+meanwhile anew bash -c 'rm f && echo "f 2" >f';                               is_out f 'f 2'
+meanwhile exchange python3 -c 'import ctypes; assert ctypes.CDLL(None).renameat2(-100, b"f", -100, b"g", 2) == 0'
+is_out f 'g 0'; check 'exchange: the other is out, too' grep -aqx 'f 1' "$PFS/input/g"
+meanwhile away bash -c 'mv f h && echo "f 2" >f';                             is_out f 'f 2'; check 'away: under its new name it is out' grep -aqx 'f 1' "$PFS/input/h"
+meanwhile directory bash -c 'mv ../input ../other && mkdir ../input && echo "f 2" >../input/f'
+is_out f 'f 2'; check 'directory: under its new name it is out' grep -aqx 'f 1' "$PFS/other/f"
+
+# --- what had its name when the worker died ---
+if ! kernel_has_it; then skip 'takeover in the middle of an unload' 'Linux older than 6.9'; else
+  for conflict in fail keep-both; do
+    in_place "died-$conflict" 'max-ops: 400/s' "on-conflict: $conflict"
+    for i in {1..30}; do echo old >"$PFS/input/$i"; done
+    started "$JOB"
+    for i in {1..30}; do echo one >"$MNT/input/$i"; done
+    "$EFS" unload -i "$NAME" -w input >"$S/said" 2>&1 & unload=$!
+    some_have_names() { [ "$(cat "$PFS"/input/[1-9]* 2>/dev/null | grep -cx one)" -gt 3 ]; }
+    check "$NAME: some have their names" await 20 some_have_names
+    kill -KILL "$(field "$(status_of "$NAME")" 'd["worker_pid"]')"
+    wait $unload
+    for i in {1..30}; do echo two >"$MNT/input/$i"; done
+    stopped
+    check "$NAME: all are out" test "$(cat "$PFS"/input/[1-9]* | sort | uniq -c | tr -d ' ')" = 30two
+    check "$NAME: and no other" test "$(ls "$PFS/input" | wc -l)" = 32   # lib.sh's own two
+  done
+fi
+
+# --- a part over what is not ours ---
+fresh part "$PERSISTENT"; printf A0A0A0 >"$PFS/input/p"; mkdir "$OUT/input"; printf oldold >"$OUT/input/p"
+started "$JOB"
+check 'part: of an input that nobody changed' "$EFS" unload -i part -w --offset 2 --size 2 input/p
+check 'part: it is laid over what is there' test "$(cat "$OUT/input/p")" = olA0ld
+stopped
+check 'part: the stop brings all of it' test "$(cat "$OUT/input/p")" = A0A0A0
+
+fresh replaced "$PERSISTENT"; printf A0A0A0 >"$PFS/input/p"
+started "$JOB"
+printf B1B1B1 >"$MNT/input/p"; touch -d 2001-09-09 "$MNT/input/p"
+check 'replaced: unload' "$EFS" unload -i replaced -w input/p
+check 'replaced: a part of what is out' "$EFS" unload -i replaced -w --offset 2 --size 2 input/p
+check 'replaced: leaves it as it is' test "$(cat "$OUT/input/p") $(stat -c %Y "$OUT/input/p")" = "B1B1B1 $(date -d 2001-09-09 +%s)"
+printf xxxxxx >"$OUT/input/p"
+check 'replaced: a part over what somebody else put there' "$EFS" unload -i replaced -w --offset 2 --size 2 input/p
+stopped
+check 'replaced: the stop brings all of it' test "$(cat "$OUT/input/p")" = B1B1B1
+finish
