@@ -31,6 +31,7 @@ struct Origin {
   std::uint64_t size = 0;  // bytes
   Nanoseconds mtime = 0;
   Nanoseconds ctime = 0;   // 0: of a copy that another node may have, too: no version of it is known
+  static constexpr Nanoseconds any_ctime = -1;  // of a copy that is about to get its name, which moves it: the rest tells
   bool operator==(const Origin&) const = default;
 };
 
@@ -177,9 +178,10 @@ class Staging {
   /// stays dirty; of a clean one nothing is noted.
   Status note_copy(const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced = nullptr);
 
-  /// The same of the file `ino`, whatever has become of it and of its name since it was copied. `edits`: as in Writers; moves on with
-  /// this, unless somebody else has moved it before.
-  Status note_named(std::uint64_t ino, const std::string& path, const Origin& copy, const GoneInput* replaced, std::uint64_t& edits);
+  /// The same of the file `ino`, whatever has become of it and of its name since it was copied: before the copy gets its name
+  /// (any_ctime), when the version before stays known, too, and once it has it. `edits`: as in Writers; moves on with this, unless
+  /// somebody else has moved it before.
+  Status note_named(std::uint64_t ino, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced, std::uint64_t& edits);
 
   /// What results-dir has under this name is not what the file holds: it counts as changed. ENOENT where the name leads elsewhere by now.
   Status mark_changed(std::uint64_t ino, const std::string& path);
@@ -288,7 +290,7 @@ class Staging {
   Status remember_copies(const Inode& inode, const std::string& path);
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
   Status book_gone(bool linked, const std::string& path, const Origin& copy, const GoneInput* replaced);
-  Status note(const Inode& inode, const std::string& path, const Origin& copy);
+  Status note(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);
   void find_replaced(std::vector<WalkItem>& items) const;
   /// Names that an inode is known by on the PFS and does not have.
   struct Claims {

@@ -7,6 +7,15 @@
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {
+namespace {
+
+// Until the PFS has the copy it has the one before, which in place is what the job's is to take the place of. One of which it is not
+// known that it ever got its name is none.
+bool is_before(const std::optional<Origin>& before, const Origin& copy, bool in_place) {
+  return in_place && copy.ctime == Origin::any_ctime && before && before->ctime > 0 && !is_same_file(*before, copy);
+}
+
+}  // namespace
 
 Status may_replace(const Inode& there, bool dirty, Over over, const std::string& path) {
   if (there.is_directory()) return fail(EISDIR, path + ": is a directory in the buffer");
@@ -239,16 +248,22 @@ Status Staging::note_copy(const std::string& path, const Origin& copy, bool, con
   const auto there = filesystem_.names_.child(*place->parent, place->name);
   if (!there) return std::unexpected(there.error());
   EFS_TRY(book_gone((*there)->nlink > 1, path, copy, replaced));
-  return note(**there, path, copy);
+  return note(**there, path, copy, false);
 }
 
-Status Staging::note_named(std::uint64_t ino, const std::string& path, const Origin& copy, const GoneInput* replaced, std::uint64_t& edits) {
+Status Staging::note_named(std::uint64_t ino, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced, std::uint64_t& edits) {
   WriteLock lock(filesystem_.mutex_);
   const Inode* inode = filesystem_.names_.find(ino);
   const bool same = inode != nullptr && inode->edits == edits;
+  const auto gone = filesystem_.names_.gone().find(path);
+  std::optional<GoneInput> input = gone != filesystem_.names_.gone().end() ? std::optional(gone->second) : replaced != nullptr ? std::optional(*replaced) : std::nullopt;
+  if (input && is_before(input->saved, copy, in_place)) {
+    input->origin = *input->saved;
+    EFS_TRY(filesystem_.commit(0, gone_record_of(path, *input)));
+  }
   EFS_TRY(book_gone(inode != nullptr && inode->nlink > 1, path, copy, replaced));
   if (inode == nullptr) return {};
-  EFS_TRY(note(*inode, path, copy));
+  EFS_TRY(note(*inode, path, copy, in_place));
   if (same) edits = inode->edits;
   return {};
 }
@@ -263,12 +278,13 @@ Status Staging::mark_changed(std::uint64_t ino, const std::string& path) {
   return filesystem_.commit(0, staging);
 }
 
-Status Staging::note(const Inode& inode, const std::string& path, const Origin& copy) {
+Status Staging::note(const Inode& inode, const std::string& path, const Origin& copy, bool in_place) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
   if (staging.dirty == 0) return {};  // a note would make it clean under this name, too
-  if (staging.saved == 0 || staging.copy != copy) {
+  if (staging.saved == 0 || !is_same_file(staging.copy, copy)) {
     EFS_TRY(remember_copies(inode, path));
+    if (staging.origin_path == path && staging.saved_path == path && is_before(inode.extra->saved, copy, in_place)) staging.origin = staging.copy;
     staging.saved_path = path;
   } else if (!is_one_of(staging.saved_path, path)) {
     staging.saved_path += '\0' + path;

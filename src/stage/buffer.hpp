@@ -63,8 +63,8 @@ class Buffer {
     if (same) return {};
     return fail(EBUSY, "was written to while it was staged out");
   }
-  /// Told when a result has its name on the PFS, which `version` asks what it has there: whoever finds that later is to know it for
-  /// ours, whatever the job does to the file meanwhile, and should this process die. The result is out whatever comes of it.
+  /// Told just before a result gets its name on the PFS, and again when it has it; `version` asks what it is there. Who finds that later
+  /// is to know it for ours, whatever the job does to the file meanwhile, and should this process die. Nothing fails because of it.
   virtual Status named(const fs::WalkItem&, const std::function<Result<fs::Origin>()>&) { return {}; }
 };
 

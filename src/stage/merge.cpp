@@ -144,6 +144,12 @@ fs::Origin copy_version(PfsIo& pfs, const struct stat& there) {
   return {.device = there.st_dev, .inode = there.st_ino, .size = static_cast<std::uint64_t>(there.st_size), .mtime = to_ns(there.st_mtim), .ctime = pfs.is_shared(there) ? 0 : to_ns(there.st_ctim)};
 }
 
+fs::Origin coming_version(PfsIo& pfs, const struct stat& partial) {
+  auto version = copy_version(pfs, partial);
+  if (version.ctime != 0) version.ctime = fs::Origin::any_ctime;
+  return version;
+}
+
 Status remove_merging(int at, const std::string& name, const struct stat& seen) {
   const UniqueFd old = locked(at, name);
   if (struct stat now {}; ::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();

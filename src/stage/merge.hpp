@@ -23,6 +23,9 @@ std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin
 /// known (ctime is 0): nobody's to replace or to remove.
 fs::Origin copy_version(PfsIo& pfs, const struct stat& there);
 
+/// The same of a file that is about to get its name.
+fs::Origin coming_version(PfsIo& pfs, const struct stat& partial);
+
 /// What `items` say that was put there, for `own`.
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items);
 

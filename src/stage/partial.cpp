@@ -168,13 +168,14 @@ Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& 
   return S_ISLNK(job.item.attributes.st_mode) ? write_link(job, pfs) : write_file(job, buffer, pfs, scratch, progress);
 }
 
-Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs) {
+Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs, const std::function<void(const struct stat&)>& about_to) {
   auto now = pfs.lstat(job.directory, job.partial);
   Status done = now ? Status() : Status(told(now.error(), "checking its partial"));
   if (done && (now->st_ino != written.inode || static_cast<std::uint64_t>(now->st_size) != written.size)) {
     // Another's file under our partial's name: it is not for us to remove.
     return fail(ESTALE, "its partial was replaced or changed by someone else");
   }
+  if (done && about_to) about_to(*now);
   if (done) done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name);
   if (done) return done;
   return without_partial(job, told(done.error(), "giving it its name").error(), pfs);
@@ -183,6 +184,7 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
 bool is_origin(const struct stat& now, const fs::WalkItem& item) {
   const auto is_now = [&](const std::optional<fs::Origin>& known, bool linked) {
     if (!known || known->ctime == 0) return false;
+    linked = linked || known->ctime == fs::Origin::any_ctime;
     const fs::Origin version{.device = known->device, .inode = now.st_ino, .size = static_cast<std::uint64_t>(now.st_size),
                              .mtime = to_ns(now.st_mtim), .ctime = linked ? known->ctime : to_ns(now.st_ctim)};
     return version == *known;

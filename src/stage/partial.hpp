@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -74,8 +75,9 @@ auto with_partial(PfsIo& pfs, int directory, const std::string& partial, Work wo
 Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress);
 
 /// Checks that the partial is the one that was written, of its full size, and gives it the item's name, replacing
-/// what has it. Requires: the partial is durable. After an error the partial is gone, as above.
-Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs);
+/// what has it. Requires: the partial is durable. After an error the partial is gone, as above. `about_to` is called with the partial's
+/// attributes just before it gets its name.
+Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs, const std::function<void(const struct stat&)>& about_to = {});
 
 /// Compares what the PFS holds with the checksum of what was written, after the cached pages of this client were dropped.
 /// Requires: a checksum; durable, for dirty pages cannot be dropped. How strong that is depends on the PFS: it is asked again where it keeps

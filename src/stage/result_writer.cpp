@@ -210,18 +210,25 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
       return;
     }
   }
-  if (auto published = publish_partial(job_of(out, *directory), out.file, pfs_); !published) return give_up(out, published.error());
+  const auto about_to = [&](const struct stat& partial) { note_naming(out, partial); };
+  if (auto published = publish_partial(job_of(out, *directory), out.file, pfs_, about_to); !published) return give_up(out, published.error());
   out.state = Outgoing::State::named;
   note_named(out, *directory);
 }
 
-/// At once: a program may change the file any time, and then only this tells that nobody else has changed the PFS's.
+/// A program may change the file any time, and this process die: then only this tells that nobody else has changed the PFS's.
+void ResultWriter::note_naming(const Outgoing& out, const struct stat& copy) {
+  if (!out.entry.placed_as.empty()) return;
+  (void)buffer_.named(*out.item, [&] { return coming_version(pfs_, copy); });
+}
+
 void ResultWriter::note_named(Outgoing& out, int directory) {
   if (!out.entry.placed_as.empty()) return;
   const Status noted = buffer_.named(*out.item, [&]() -> Result<fs::Origin> {
     const auto now = pfs_.lstat(directory, out.name);
     if (!now) return std::unexpected(now.error());
-    if (out.file.inode != 0 && now->st_ino != out.file.inode) return fail(ESTALE, "somebody has replaced it");
+    const bool ours = out.file.inode == 0 || (now->st_ino == out.file.inode && static_cast<std::uint64_t>(now->st_size) == out.file.size);
+    if (!ours) return fail(ESTALE, "somebody has replaced or changed it");
     return copy_version(pfs_, *now);
   });
   if (!noted) out.entry.reason += (out.entry.reason.empty() ? "" : "; ") + std::string("when it changes again, this version may be taken for somebody else's: ") + describe(noted.error());
@@ -244,11 +251,13 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   if (conflict) return false;
   if (!linked && present && !in_place_ && is_over_input(out, to->get())) return true;
   if (!linked) {
+    note_naming(out, *now);
     auto done = link_partial(from->get(), first.name, job_of(out, to->get()), pfs_);
     if (!done && cannot_link(done.error())) return false;
     if (!done) return give_up(out, done.error()), true;
   }
   out.there_already = linked;
+  out.file = {.inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size), .checksum = std::nullopt};
   out.state = Outgoing::State::named;
   out.entry.checksum = first.entry.checksum;
   out.entry.bytes = 0;

@@ -64,6 +64,7 @@ class ResultWriter {
   bool resolve(Outgoing& out, int directory, Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);
   void found_there(Outgoing& out, std::optional<std::uint64_t> checksum);
+  void note_naming(const Outgoing& out, const struct stat& copy);
   void note_named(Outgoing& out, int directory);
 
   const config::JobConfig& config_;

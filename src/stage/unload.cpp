@@ -37,7 +37,7 @@ class Unload {
  public:
   Unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress)
       : config_(config), request_(request), staging_(staging), pfs_(pfs), options_(options), progress_(progress),
-        in_place_(config.in_place || config.results_dir == config.root_dir), buffer_(staging, request.as_is) {}
+        in_place_(config.in_place || config.results_dir == config.root_dir), buffer_(staging, request.as_is, in_place_) {}
 
   Receipt run() {
     const Nanoseconds started = wall_clock();
@@ -221,10 +221,11 @@ class Unload {
     return same ? Status() : fail(ESTALE, "the PFS does not have this version any more");
   }
 
-  /// What results-dir has under the item's name now: ours, unless the size tells otherwise.
+  /// What results-dir has under the item's name now: what got it, or somebody has put another one there since.
   Result<fs::Origin> version_of_copy(const fs::WalkItem& item) {
+    const auto named = buffer_.version_of(item.path);
     auto now = version_below(config_.results_dir, item.path);
-    if (now && now->size != static_cast<std::uint64_t>(item.attributes.st_size)) return fail(ESTALE, "somebody has changed it in results-dir");
+    if (now && (!named || !fs::is_same_file(*named, *now))) return fail(ESTALE, "somebody has changed it in results-dir");
     return now;
   }
 
@@ -285,6 +286,12 @@ class Unload {
     return {};
   }
 
+  /// Not the version of another file that had the name before.
+  static bool is_its_own(const struct stat& there, fs::WalkItem item) {
+    item.replaced = nullptr;
+    return is_origin(there, item);
+  }
+
   /// As late as can be: laying the part over it may have taken minutes.
   Status is_still(const fs::WalkItem& item, int directory, const struct stat& before, ReceiptEntry& entry) {
     const auto now = pfs_.lstat(directory, leaf_of(item.path));
@@ -307,12 +314,12 @@ class Unload {
     auto before = pfs_.fstat(old->get());
     if (!before) return std::unexpected(before.error());
     const bool ours = is_origin(*before, item);
-    if (ours && !is_dirty(item)) return part;  // the PFS has it: another version of it would be taken for somebody else's
+    if (!is_dirty(item) && is_its_own(*before, item)) return part;  // it has the part: another version of it would be taken for somebody else's
     EFS_TRY(may_lay_over(item, *before, ours, entry));
     // What it is laid over is another's, and so is the rest of what results-dir has then.
-    if (!is_dirty(item)) EFS_TRY(staging_.mark_changed(item.ino, item.path));
+    if (!is_dirty(item) && item.parts.empty()) EFS_TRY(staging_.mark_changed(item.ino, item.path));
     const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), options_.partial_tag, buffer_.has(item.path + options_.partial_tag + partial_suffix)), .fsync = true};
-    const auto made = place_part(job, *part, old->get(), *before, entry);
+    const auto made = place_part(job, *part, old->get(), *before, ours, entry);
     if (!made) return std::unexpected(made.error());
     // What it took the place of was another's: so is what it has besides the part. Else it is ours from here on, whether its name
     // survives a crash or not.
@@ -333,7 +340,7 @@ class Unload {
   }
 
   /// Under its partial name first, and then under its own. After an error there is no partial.
-  Result<PartialFile> place_part(const PartialJob& job, Part part, int old, const struct stat& before, ReceiptEntry& entry) {
+  Result<PartialFile> place_part(const PartialJob& job, Part part, int old, const struct stat& before, bool ours, ReceiptEntry& entry) {
     (void)pfs_.unlink(job.directory, job.partial);  // of one that was killed; unloads of an instance run one after the other
     auto fd = pfs_.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (!fd) return fail(fd.error().code, "creating " + job.partial + ": " + describe(fd.error()));
@@ -348,7 +355,10 @@ class Unload {
         (void)pfs_.unlink(job.directory, job.partial);
         return std::unexpected(good.error());
       }
-      EFS_TRY(publish_partial(job, *made, pfs_));
+      const auto about_to = [&](const struct stat& partial) {
+        if (ours) (void)buffer_.named(job.item, [&] { return coming_version(pfs_, partial); });
+      };
+      EFS_TRY(publish_partial(job, *made, pfs_, about_to));
       return made;
     });
   }

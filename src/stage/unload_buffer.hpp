@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -28,7 +29,7 @@ struct Proof {
 /// The buffer as stage_out() sees it during an unload: the chosen items only, all of them results.
 class UnloadBuffer final : public Buffer {
  public:
-  UnloadBuffer(fs::Staging& staging, bool as_is) : staging_(staging), as_is_(as_is) {}
+  UnloadBuffer(fs::Staging& staging, bool as_is, bool in_place) : staging_(staging), as_is_(as_is), in_place_(in_place) {}
 
   std::vector<fs::WalkItem> items;
 
@@ -76,20 +77,38 @@ class UnloadBuffer final : public Buffer {
   Status named(const fs::WalkItem& item, const std::function<Result<fs::Origin>()>& version) override try {
     const auto there = version();
     if (!there) return std::unexpected(there.error());
+    if (!take_version(item.path, *there)) return fail(ESTALE, "somebody has changed it since");
     std::uint64_t edits = 0;
     const auto it = proofs_.find(item.ino);
     if (it != proofs_.end()) edits = it->second.edits;  // nobody else is at this file
-    const Status noted = staging_.note_named(item.ino, item.path, *there, item.replaced.get(), edits);
+    const Status noted = staging_.note_named(item.ino, item.path, *there, in_place_, item.replaced.get(), edits);
     if (it != proofs_.end()) it->second.edits = edits;
     return noted;
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }
 
+  /// What the result of this name was on the PFS when it got it.
+  std::optional<fs::Origin> version_of(const std::string& path) {
+    const MutexLock lock(mutex_);
+    const auto known = versions_.find(path);
+    return known == versions_.end() ? std::nullopt : std::optional(known->second);
+  }
+
  private:
+  /// False where it is not what was about to get the name.
+  bool take_version(const std::string& path, const fs::Origin& version) {
+    const MutexLock lock(mutex_);
+    auto& known = versions_.try_emplace(path, version).first->second;
+    if (version.ctime != fs::Origin::any_ctime && !fs::is_same_file(known, version)) return false;
+    known = version;
+    return true;
+  }
+
   fs::Staging& staging_;
-  const bool as_is_;
-  Mutex mutex_;  // rank 90 (leaf): guards the doubts during a transfer
+  const bool as_is_, in_place_;
+  Mutex mutex_;  // rank 90 (leaf): guards the doubts and the versions during a transfer
+  std::unordered_map<std::string, fs::Origin> versions_ EFS_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Proof> proofs_;
 };
 

@@ -68,6 +68,45 @@ meanwhile away bash -c 'mv f h && echo "f 2" >f';                             is
 meanwhile directory bash -c 'mv ../input ../other && mkdir ../input && echo "f 2" >../input/f'
 is_out f 'f 2'; check 'directory: under its new name it is out' grep -aqx 'f 1' "$PFS/other/f"
 
+# --- what somebody else puts there before the unload is over ---
+for how in change remove link; do
+  in_place "theirs-$how" 'max-ops: 40/s'
+  [ $how != remove ] || sed -i '/^global-settings:/a\  deletions: propagate' "$JOB"
+  for i in {1..6}; do if [ $how = link ]; then ln -s OLD "$PFS/input/$i"; else echo OLD >"$PFS/input/$i"; fi; done
+  started "$JOB"
+  for i in {1..6}; do if [ $how = link ]; then ln -sfn JOB "$MNT/input/$i"; else echo JOB >"$MNT/input/$i"; fi; done
+  "$EFS" unload -i "$NAME" -w input >"$S/said" 2>&1 & unload=$!
+  first() { if [ $how = link ]; then find "$PFS/input" -lname JOB ! -name '*partial'; else grep -lx JOB "$PFS"/input/[1-6] 2>/dev/null; fi | head -n 1; }
+  has_one() { [ -n "$(first)" ]; }
+  check "$NAME: one has its name" await 20 has_one
+  one=$(first)
+  if [ $how = link ]; then ln -s THR "$S/theirs" && mv -T "$S/theirs" "$one"; else echo THR >"$S/theirs" && mv "$S/theirs" "$one"; fi
+  check "$NAME: the unload goes on" test -e "/proc/$unload"
+  wait $unload
+  name=${one##*/}
+  case $how in change) echo JOB2 >"$MNT/input/$name" ;; remove) rm "$MNT/input/$name" ;; link) ln -sfn JOB2 "$MNT/input/$name" ;; esac
+  check_not "$NAME: the stop does not succeed" "$EFS" stop "$NAME"
+  check "$NAME: theirs is left alone" test "$(if [ $how = link ]; then readlink "$one"; else cat "$one"; fi)" = THR
+  check "$NAME: as a conflict" test "$(action "$PFS" "input/$name")" = "['conflict']"
+  "$EFS" stop --no-stage-out "$NAME"
+done
+
+# --- several names ---
+in_place names; echo old >"$PFS/input/n"; ln "$PFS/input/n" "$PFS/input/m"
+started "$JOB"
+exec 5>>"$MNT/input/n"; echo one >&5
+check 'names: unload --as-is' "$EFS" unload -i names -w --as-is input
+echo two >&5; exec 5>&-
+stopped; is_out n two; is_out m two
+check 'names: they are one file' test "$(stat -c %i "$PFS/input/n")" = "$(stat -c %i "$PFS/input/m")"
+in_place names-removed 'deletions: propagate'; echo old >"$PFS/input/n"; ln "$PFS/input/n" "$PFS/input/m"
+started "$JOB"
+exec 5>>"$MNT/input/n"; echo one >&5
+check 'names-removed: unload --as-is' "$EFS" unload -i names-removed -w --as-is input
+exec 5>&-; rm "$MNT/input/n" "$MNT/input/m"
+stopped
+check 'names-removed: both are gone' test "$(ls "$PFS/input")" = $'a\nsub'
+
 # --- what had its name when the worker died ---
 if ! kernel_has_it; then skip 'takeover in the middle of an unload' 'Linux older than 6.9'; else
   for conflict in fail keep-both; do
@@ -94,6 +133,14 @@ check 'part: of an input that nobody changed' "$EFS" unload -i part -w --offset 
 check 'part: it is laid over what is there' test "$(cat "$OUT/input/p")" = olA0ld
 stopped
 check 'part: the stop brings all of it' test "$(cat "$OUT/input/p")" = A0A0A0
+
+fresh loaded "$PERSISTENT"; printf A0A0A0 >"$PFS/input/p"
+started "$JOB"
+printf B1B1B1 >"$MNT/input/p"; check 'loaded: unload' "$EFS" unload -i loaded -w input/p; rm "$MNT/input/p"
+check 'loaded: a part of the input' "$EFS" load -i loaded -w --offset 0 --size 2 input/p
+check 'loaded: is unloaded over what another file brought there' "$EFS" unload -i loaded -w --offset 0 --size 2 input/p
+stopped
+check 'loaded: it is there' test "$(cat "$OUT/input/p")" = A0B1B1
 
 fresh replaced "$PERSISTENT"; printf A0A0A0 >"$PFS/input/p"
 started "$JOB"

@@ -216,6 +216,7 @@ TEST_CASE("a part does not take the place of a version that comes while it is la
     REQUIRE(scene.in({.names = {"p"}}).ok());
     scene.buffer.write("p", std::string(1000, 'q'));
     if (!in_place) REQUIRE(scene.back({.names = {"p"}}).verdict == Verdict::complete);
+    if (!in_place) scene.buffer.write("p", std::string(1000, 'r'));
     FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
       if (call == "fsync") std::ofstream(scene.config.results_dir + "/p", std::ios::binary) << "theirs";
       return 0;
