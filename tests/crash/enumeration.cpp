@@ -37,6 +37,12 @@ std::string times_of(const fs::Inode& inode) {
   return (atime < long_ago ? " atime " + std::to_string(atime) : "") + (mtime < long_ago ? " mtime " + std::to_string(mtime) : "");
 }
 
+// Which copy, and whether it is known to have its name.
+std::string copy_of(const std::optional<fs::Origin>& copy) {
+  if (!copy) return "0";
+  return std::to_string(copy->inode) + (copy->ctime == fs::Origin::any_ctime ? " coming" : "");
+}
+
 // Everything that a record can say, but for times of now. Clean files of which nothing says that they are whole count as not
 // there: power loss takes them.
 std::string state_of(const Namespace& names) {
@@ -50,7 +56,7 @@ std::string state_of(const Namespace& names) {
       if (inode.rdev != 0) line << " device " << inode.rdev;
       if (inode.extra) {
         if (!inode.extra->target.empty()) line << " -> " << inode.extra->target;
-        if (!inode.extra->saved_path.empty()) line << " saved as " << inode.extra->saved_path << " " << (inode.extra->saved ? inode.extra->saved->inode : 0);
+        if (!inode.extra->saved_path.empty()) line << " saved as " << inode.extra->saved_path << " " << copy_of(inode.extra->saved);
         if (inode.extra->origin) line << " origin " << inode.extra->origin->inode << " " << inode.extra->origin_path;
         if (!inode.extra->parts.empty()) line << " parts " << inode.extra->parts;
         if (inode.extra->keep != fs::Keep::by_rule) line << " keep " << static_cast<int>(inode.extra->keep);
@@ -62,7 +68,7 @@ std::string state_of(const Namespace& names) {
     });
   };
   visit(names.root(), "");
-  for (const auto& [path, input] : names.gone()) lines.push_back("gone " + path + " origin " + std::to_string(input.origin.inode) + (input.saved ? " saved" : "") + " keep " + std::to_string(static_cast<int>(input.keep)));
+  for (const auto& [path, input] : names.gone()) lines.push_back("gone " + path + " origin " + std::to_string(input.origin.inode) + (input.saved ? " saved " + copy_of(input.saved) : "") + " keep " + std::to_string(static_cast<int>(input.keep)));
   std::sort(lines.begin(), lines.end());
   std::string state = "root " + std::to_string(names.root().mode) + "\n";
   for (const auto& line : lines) state += line + "\n";
