@@ -252,6 +252,7 @@ TEST_CASE("every single event counts, but for those of which it is said why they
         for (const auto& event : unnoticed(scenario, {.durability = durability, .seed = seed, .rounds = 4, .smallest_compaction = compaction}, [&](const test::Event& one) { return reason_for(one, durability) != nullptr; }))
           needless.insert(reason_for(event, durability));
       }
+  INFO("EFS_TEST_SEED=" << seed);
   for (const auto& one : harmless)
     if (exhaustive() && !needless.contains(&one)) FAIL_CHECK("it is noticed, after all: " << one.event << " in '" << one.step << "': " << one.why);
 }
