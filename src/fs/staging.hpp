@@ -179,9 +179,8 @@ class Staging {
   Status note_copy(const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced = nullptr);
 
   /// The same of the file `ino`, whatever has become of it and of its name since it was copied: before the copy gets its name
-  /// (any_ctime), when the version before stays known, too, and once it has it. `edits`: as in Writers; moves on with this, unless
-  /// somebody else has moved it before.
-  Status note_named(std::uint64_t ino, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced, std::uint64_t& edits);
+  /// (any_ctime), when the version before stays known, too, and once it has it.
+  Status note_named(std::uint64_t ino, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
 
   /// What results-dir has under this name is not what the file holds: it counts as changed. ENOENT where the name leads elsewhere by now.
   Status mark_changed(std::uint64_t ino, const std::string& path);
@@ -289,7 +288,7 @@ class Staging {
   void find_copy(const Inode& inode, WalkItem& item) const;
   Status remember_copies(const Inode& inode, const std::string& path);
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
-  Status book_gone(bool linked, const std::string& path, const Origin& copy, const GoneInput* replaced);
+  Status book_gone(bool linked, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
   Status note(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);
   void find_replaced(std::vector<WalkItem>& items) const;
   /// Names that an inode is known by on the PFS and does not have.

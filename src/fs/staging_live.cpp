@@ -247,31 +247,21 @@ Status Staging::note_copy(const std::string& path, const Origin& copy, bool, con
   if (!place) return std::unexpected(place.error());
   const auto there = filesystem_.names_.child(*place->parent, place->name);
   if (!there) return std::unexpected(there.error());
-  EFS_TRY(book_gone((*there)->nlink > 1, path, copy, replaced));
+  EFS_TRY(book_gone((*there)->nlink > 1, path, copy, false, replaced));
   return note(**there, path, copy, false);
 }
 
-Status Staging::note_named(std::uint64_t ino, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced, std::uint64_t& edits) {
+Status Staging::note_named(std::uint64_t ino, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
   const Inode* inode = filesystem_.names_.find(ino);
-  const bool same = inode != nullptr && inode->edits == edits;
-  const auto gone = filesystem_.names_.gone().find(path);
-  std::optional<GoneInput> input = gone != filesystem_.names_.gone().end() ? std::optional(gone->second) : replaced != nullptr ? std::optional(*replaced) : std::nullopt;
-  if (input && is_before(input->saved, copy, in_place)) {
-    input->origin = *input->saved;
-    EFS_TRY(filesystem_.commit(0, gone_record_of(path, *input)));
-  }
-  EFS_TRY(book_gone(inode != nullptr && inode->nlink > 1, path, copy, replaced));
-  if (inode == nullptr) return {};
-  EFS_TRY(note(*inode, path, copy, in_place));
-  if (same) edits = inode->edits;
-  return {};
+  EFS_TRY(book_gone(inode != nullptr && inode->nlink > 1, path, copy, in_place, replaced));
+  return inode == nullptr ? Status() : note(*inode, path, copy, in_place);
 }
 
 Status Staging::mark_changed(std::uint64_t ino, const std::string& path) {
   WriteLock lock(filesystem_.mutex_);
   const Inode* inode = leads_to(path, ino) ? filesystem_.names_.find(ino) : nullptr;
-  if (inode == nullptr) return fail(ENOENT);
+  if (inode == nullptr) return fail(ENOENT, "it was removed or renamed meanwhile");
   SetStaging staging = staging_of(*inode);
   if (staging.dirty != 0) return {};
   staging.dirty = 1;
@@ -296,11 +286,12 @@ Status Staging::note(const Inode& inode, const std::string& path, const Origin& 
 
 // Should the job remove or replace it yet, this is the version that goes, not the input that it took the place of. That may
 // live under another name, and then nothing says so here yet.
-Status Staging::book_gone(bool linked, const std::string& path, const Origin& copy, const GoneInput* replaced) {
+Status Staging::book_gone(bool linked, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   const auto gone = filesystem_.names_.gone().find(path);
   if (gone == filesystem_.names_.gone().end() && replaced == nullptr) return {};
   GoneInput input = gone != filesystem_.names_.gone().end() ? gone->second : *replaced;
+  if (is_before(input.saved, copy, in_place)) input.origin = *input.saved;
   input.saved = copy;
   input.linked = input.linked || linked;  // so has the copy, and its ctime moves with each of its names
   return filesystem_.commit(0, gone_record_of(path, input));
@@ -328,7 +319,7 @@ Status Staging::remember_copies(const Inode& inode, const std::string& path) {
 Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
-  EFS_TRY(book_gone(inode.nlink > 1, path, copy, replaced));
+  EFS_TRY(book_gone(inode.nlink > 1, path, copy, in_place, replaced));
   const bool same_copy = staging.dirty == 0 && staging.saved != 0 && is_same_file(staging.copy, copy);
   const bool as_staged = staging.dirty == 0 && staging.staged != 0 && staging.saved != 1;
   if (!same_copy) {

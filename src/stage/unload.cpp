@@ -225,7 +225,8 @@ class Unload {
   Result<fs::Origin> version_of_copy(const fs::WalkItem& item) {
     const auto named = buffer_.version_of(item.path);
     auto now = version_below(config_.results_dir, item.path);
-    if (now && (!named || !fs::is_same_file(*named, *now))) return fail(ESTALE, "somebody has changed it in results-dir");
+    if (now && !named) return fail(ESTALE, "nothing says what its copy was when it got its name");
+    if (now && !fs::is_same_file(*named, *now)) return fail(ESTALE, "somebody has changed it in results-dir");
     return now;
   }
 
@@ -316,8 +317,6 @@ class Unload {
     const bool ours = is_origin(*before, item);
     if (!is_dirty(item) && is_its_own(*before, item)) return part;  // it has the part: another version of it would be taken for somebody else's
     EFS_TRY(may_lay_over(item, *before, ours, entry));
-    // What it is laid over is another's, and so is the rest of what results-dir has then.
-    if (!is_dirty(item) && item.parts.empty()) EFS_TRY(staging_.mark_changed(item.ino, item.path));
     const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), options_.partial_tag, buffer_.has(item.path + options_.partial_tag + partial_suffix)), .fsync = true};
     const auto made = place_part(job, *part, old->get(), *before, ours, entry);
     if (!made) return std::unexpected(made.error());
@@ -351,6 +350,8 @@ class Unload {
       if (good && receipt_.read_back) good = read_back(job, *made, pfs_, scratch, progress_.cancel);
       if (good) good = disown(job.item.path);
       if (good) good = is_still(job.item, job.directory, before, entry);
+      // What it is laid over is another's, and so is the rest of what results-dir has then.
+      if (good && !is_dirty(job.item) && job.item.parts.empty()) good = staging_.mark_changed(job.item.ino, job.item.path);
       if (!good) {
         (void)pfs_.unlink(job.directory, job.partial);
         return std::unexpected(good.error());

@@ -78,12 +78,7 @@ class UnloadBuffer final : public Buffer {
     const auto there = version();
     if (!there) return std::unexpected(there.error());
     if (!take_version(item.path, *there)) return fail(ESTALE, "somebody has changed it since");
-    std::uint64_t edits = 0;
-    const auto it = proofs_.find(item.ino);
-    if (it != proofs_.end()) edits = it->second.edits;  // nobody else is at this file
-    const Status noted = staging_.note_named(item.ino, item.path, *there, in_place_, item.replaced.get(), edits);
-    if (it != proofs_.end()) it->second.edits = edits;
-    return noted;
+    return staging_.note_named(item.ino, item.path, *there, in_place_, item.replaced.get());
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }

@@ -267,9 +267,8 @@ Step note_named(const std::string& path) {
   return {"note that " + path + " has its name", [=](Life& life) {
             fs::Staging staging(life.filesystem);
             const auto item = staging.find(path);
-            std::uint64_t edits = item ? staging.edits(item->ino).value_or(0) : 0;
             for (const Nanoseconds ctime : {fs::Origin::any_ctime, Nanoseconds{1}})
-              if (item) life.note(staging.note_named(item->ino, path, {.device = 2, .inode = 13, .ctime = ctime}, true, item->replaced.get(), edits));
+              if (item) life.note(staging.note_named(item->ino, path, {.device = 2, .inode = 13, .ctime = ctime}, true, item->replaced.get()));
           }};
 }
 // A part of it was laid over somebody else's file.

@@ -233,6 +233,35 @@ TEST_CASE("names that were staged in together are clean together, also after a r
   CHECK_FALSE(buffer.staging->find("c")->dirty);
 }
 
+TEST_CASE("until a copy has its name the one before is known, too: of the file, and of the input whose place it took") {
+  const fs::Origin first{.device = 9, .inode = 9, .size = 3, .mtime = 1, .ctime = 1}, second{.device = 9, .inode = 10, .size = 5, .mtime = 2, .ctime = 2};
+  auto coming = second, third = second;
+  coming.ctime = third.ctime = fs::Origin::any_ctime;
+  third.inode = 11;
+  for (const bool in_place : {true, false})
+    for (const bool takes_place : {false, true}) {
+      LiveBuffer buffer;
+      REQUIRE(publish(buffer, "a", "old", Over::nothing));
+      buffer.open();
+      if (takes_place) REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
+      (void)buffer.write("a", "new");
+      const auto ino = buffer.ino("a");
+      const auto edits = *buffer.staging->edits(ino);
+      const auto note = [&](const fs::Origin& copy) {
+        REQUIRE(buffer.staging->note_named(ino, "a", copy, in_place, buffer.staging->walk()->front().replaced.get()));
+        const auto now = buffer.staging->walk()->front();
+        CHECK(now.dirty);
+        CHECK(now.saved == copy);
+        return takes_place ? now.replaced->origin : *now.origin;
+      };
+      CHECK(note(coming) == staged_version);
+      CHECK(note(first) == staged_version);
+      CHECK(note(coming) == (in_place ? first : staged_version));
+      CHECK(note(third) == (in_place ? first : staged_version));  // the second never had its name
+      CHECK(edits == *buffer.staging->edits(ino));  // a note is no change: the copy may still be booked as the file's
+    }
+}
+
 TEST_CASE("removal of a clean file frees its container when nobody has it open") {
   LiveBuffer buffer;
   REQUIRE(publish(buffer, "f", "x", Over::nothing));
