@@ -229,6 +229,29 @@ TEST_CASE("a part does not take the place of a version that comes while it is la
   }
 }
 
+// A worker that dies between the two would leave its own result for somebody else's.
+TEST_CASE("what is about to get its name is known for ours before it has it, whole or with a part laid over") {
+  LiveScene scene;
+  scene.config.results_dir = scene.config.root_dir;
+  scene.config.in_place = true;
+  scene.put("p", std::string(1000, 'p'));
+  REQUIRE(scene.in({.names = {"p"}}).ok());
+  for (const auto& part : {Part{}, Part{.offset = 0, .length = 4}}) {
+    scene.buffer.write("p", std::string(1000, part.whole() ? 'q' : 'r'));
+    std::optional<fs::Origin> known;
+    FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
+      if (call == "rename") known = scene.buffer.staging->find("p")->saved;
+      return 0;
+    });
+    REQUIRE(scene.back({.names = {"p"}, .part = part}, pfs).verdict == Verdict::complete);
+    struct stat there {};
+    REQUIRE(::stat((scene.config.root_dir + "/p").c_str(), &there) == 0);
+    REQUIRE(known);
+    CHECK(known->inode == there.st_ino);
+    CHECK(known->ctime == fs::Origin::any_ctime);
+  }
+}
+
 TEST_CASE("no part goes into an input where results-dir leads to one") {
   LiveScene scene;
   REQUIRE(scene.in({.names = {"d"}}).ok());
