@@ -16,7 +16,6 @@
 #include <chrono>
 #include <cstdio>
 #include <list>
-#include <mutex>
 #include <string_view>
 #include <unordered_map>
 
@@ -61,6 +60,7 @@ class Fsdax final : public Backend {
   }
 
   Status prepare() {
+    read_owner();
     if (options_.read_only) return {};
     for (unsigned i = 0; i < fan_out; ++i) {
       std::array<char, 4> name{};
@@ -120,7 +120,7 @@ class Fsdax final : public Backend {
   }
 
   Whose whose(std::uint64_t id) override {
-    if (!labels()) return Whose::own;
+    if (!labels_) return Whose::own;
     std::array<char, 96> text{};
     ssize_t length = 0;
     if (const auto known = cached(id)) {
@@ -250,20 +250,16 @@ class Fsdax final : public Backend {
     return fd && ::fcntl(fd.get(), F_SETLEASE, F_RDLCK) == 0 && ::fcntl(fd.get(), F_SETLEASE, F_UNLCK) == 0 ? 0 : errno;
   }
 
-  // Read late: who makes a store opens it first.
-  bool labels() {
-    std::call_once(owner_read_, [this] {
-      std::array<char, 64> text{};
-      const ssize_t length = ::readlinkat(options_.directory.get(), owner_link, text.data(), text.size());
-      owner_.assign(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length)));
-      labels_ = ::fgetxattr(options_.directory.get(), label_name, nullptr, 0) >= 0;
-    });
-    return labels_;
+  void read_owner() {
+    std::array<char, 64> text{};
+    const ssize_t length = ::readlinkat(options_.directory.get(), owner_link, text.data(), text.size());
+    owner_.assign(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length)));
+    labels_ = ::fgetxattr(options_.directory.get(), label_name, nullptr, 0) >= 0;
   }
   std::string label_of(std::uint64_t id) const { return owner_ + "/" + std::string(std::string_view(ContainerName(id)).substr(3)); }
 
   Status write_label(int fd, std::uint64_t id) {
-    if (!labels()) return {};
+    if (!labels_) return {};
     const std::string text = label_of(id);
     return ::fsetxattr(fd, label_name, text.data(), text.size(), 0) == 0 ? Status{} : fail_errno("the label of a container");
   }
@@ -279,7 +275,7 @@ class Fsdax final : public Backend {
   }
 
   Status refuse_other(int fd, std::uint64_t id) {
-    if (!labels()) return {};
+    if (!labels_) return {};
     std::array<char, 96> text{};
     const ssize_t length = ::fgetxattr(fd, label_name, text.data(), text.size());
     if (length < 0 && errno != ENODATA && errno != ERANGE) return fail_errno("the label of container " + std::to_string(id));
@@ -368,8 +364,7 @@ class Fsdax final : public Backend {
   const bool pmem_;
   bool memory_ = false;  // constant after construction
   const std::shared_ptr<CapacityAccount> account_;
-  std::once_flag owner_read_;
-  std::string owner_;    // constant once read
+  std::string owner_;    // constant after prepare()
   bool labels_ = false;  // likewise
   std::atomic<bool> told_{false};  // the first is logged, for programs may ask again and again
 

@@ -27,7 +27,7 @@ struct FsdaxOptions {
   bool read_only = false;                 // nothing is made or changed: for a look at the store of a dead instance
 };
 
-/// EEXIST never; ENOTDIR, EACCES, ENOSPC as the file system says.
+/// Whose the containers are (owner_link, label_name) is read here, and believed for good. EEXIST never; ENOTDIR, EACCES, ENOSPC as the file system says.
 Result<std::unique_ptr<Backend>> make_fsdax(FsdaxOptions options);
 
 }  // namespace efs

@@ -37,10 +37,15 @@ bool was_over(const std::string& instance, const image::Manifest& member) {
   return manifest && manifest->left == image::Left::over && manifest->store == member.store && !manifest->instance.contradicts(member.instance);
 }
 
-// What lies in a backend whose journal is new.
-Status look_at_orphans(const SetUp& how, const Ground& ground, Backend& backend, const Store& store, const std::string& id) {
+// What lies in a backend whose journal is new. By a backend of its own, which knows whose these are: the one that serves must know
+// nothing but the new instance.
+Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& store, const std::string& id) {
+  FsdaxOptions options;
+  options.directory.reset(::fcntl(ground.options.directory.get(), F_DUPFD_CLOEXEC, 0));
+  const auto backend = make_fsdax(std::move(options));
+  if (!backend) return std::unexpected(backend.error());
   std::vector<std::uint64_t> orphans;
-  EFS_TRY(backend.for_each([&](std::uint64_t container) { orphans.push_back(container); }));
+  EFS_TRY((*backend)->for_each([&](std::uint64_t container) { orphans.push_back(container); }));
   if (orphans.empty()) return {};
   const auto manifest = image::read_manifest(ground.root.get());
   // The journal was in memory, and the machine was restarted: nobody can ever tell what these were.
@@ -48,7 +53,7 @@ Status look_at_orphans(const SetUp& how, const Ground& ground, Backend& backend,
   const bool hopeless = manifest && manifest->boot_id != image::boot_id() && !manifest->members.empty() && manifest->members.front().kind == "dram";
   if (!hopeless && !went)
     return fail(EEXIST, "backend " + id + ": " + ground.path + " holds the data of an earlier instance, whose journal" + (manifest ? ", in " + manifest->store + "," : "") + " is not there; bring that back, or give it up: efs clean --force " + how.config.name + ", or remove the directory");
-  for (const auto container : orphans) backend.remove(container);
+  for (const auto container : orphans) (*backend)->remove(container);
   log::warn("event=orphans_removed backend={} directory={} containers={} reason=\"{}\"", id, ground.path, orphans.size(), went ? "they were being removed" : "their names were in memory, and the machine was restarted");
   return {};
 }
@@ -74,14 +79,13 @@ Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, 
     EFS_TRY(belongs_to(ground, number, store, member.id));
     EFS_TRY(image::refuse_other_containers(ground.options.directory.get(), store.instance, ground.path + "/data"));
   }
-  const UniqueFd data(::fcntl(ground.options.directory.get(), F_DUPFD_CLOEXEC, 0));
+  if (!store.left) {
+    EFS_TRY(look_at_orphans(how, ground, store, member.id));
+    EFS_TRY(image::mark_containers(ground.options.directory.get(), store.instance));
+  }
   member.kind = ground.options.kind;
   auto backend = make_fsdax(std::move(ground.options));
   if (!backend) return std::unexpected(backend.error());
-  if (!store.left) {
-    EFS_TRY(look_at_orphans(how, ground, **backend, store, member.id));
-    EFS_TRY(image::mark_containers(data.get(), store.instance));
-  }
   if (how.privileged) EFS_TRY(how.supervisor.store_at(member.lock.get()));
   return backend;
 }

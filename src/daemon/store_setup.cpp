@@ -64,9 +64,14 @@ Status look_at_left(Store& store, const config::JobConfig& config) {
 }
 
 // A journal is there before the first container, and goes before the first of them does.
-Status refuse_containers(Backend& backend, const std::string& path) {
+Status refuse_containers(int data, const std::string& path) {
+  FsdaxOptions options;
+  options.directory.reset(::fcntl(data, F_DUPFD_CLOEXEC, 0));
+  options.read_only = true;
+  const auto backend = make_fsdax(std::move(options));
+  if (!backend) return std::unexpected(backend.error());
   std::uint64_t containers = 0;
-  EFS_TRY(backend.for_each([&](std::uint64_t) { ++containers; }));
+  EFS_TRY((*backend)->for_each([&](std::uint64_t) { ++containers; }));
   if (containers == 0) return {};
   return fail(EEXIST, "the store " + path + " holds " + std::to_string(containers) + " containers of an earlier instance, whose journal is not there (meta/journal): without it nothing can tell what they are, and nothing of them is removed. Bring it back, or remove the directory");
 }
@@ -116,11 +121,11 @@ Result<Store> finish(Ground ground, const config::JobConfig& config) {
   EFS_TRY(look_at_left(store, config));
   store.kind = ground.options.kind;
   const int data = ground.options.directory.get();
+  if (ground.left && !store.left && !store.was_removed) EFS_TRY(refuse_containers(data, store.path));
+  EFS_TRY(settle_whose(store, data));
   auto backend = make_fsdax(std::move(ground.options));
   if (!backend) return std::unexpected(backend.error());
   store.backend = std::move(*backend);
-  if (ground.left && !store.left && !store.was_removed) EFS_TRY(refuse_containers(*store.backend, store.path));
-  EFS_TRY(settle_whose(store, data));
   return store;
 }
 

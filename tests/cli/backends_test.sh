@@ -21,6 +21,14 @@ is_in() { [ "$(backend_of "$1")" = "$2" ] || { echo "$1 is in $(backend_of "$1")
 use_of() { field "$(status_of "$1")" "[b['used'] for b in d['backends'] if b['id'] == '$2'][0]"; }
 available() { echo $(($(stat -f -c '%a * %S' "$1"))); }
 total() { echo $(($(stat -f -c '%b * %S' "$1"))); }
+# outlives NAME: what is written into the second backend now is there when the worker has died.
+outlives() {
+  local worker
+  mkdir "$MNT/ckpt" && echo kept >"$MNT/ckpt/kept" && sync "$MNT/ckpt/kept" || return 1
+  worker=$(field "$(status_of "$1")" 'd["worker_pid"]')
+  kill -KILL "$worker"
+  await 20 a_worker "$1" "$worker" && grep -qx kept "$MNT/ckpt/kept"
+}
 # nearly A B: at most 2 MiB apart.
 nearly() { local d=$(($1 - $2)); [ ${d#-} -le 2097152 ] || { echo "$1 and $2 are $d apart"; return 1; }; }
 same() { cmp -s "$1" "$2"; }
@@ -329,6 +337,7 @@ if started "$JOB"; then
   sed -i 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' "$DISK"/*/instance.json
   check_exit 'after a restart of the machine they are dropped' 0 'mounted' "$EFS" start "$JOB"
   check 'and all is new' test ! -e "$MNT/ckpt"
+  check 'and what comes there now is whose it should be' outlives orphan
   check 'stop' "$EFS" stop orphan
 fi
 
@@ -342,7 +351,11 @@ if started "$JOB"; then
   check 'the other still has its data' test -n "$(find "$DISK"/*/data -type f -size +0)"
   check_exit 'a start removes the rest' 0 'mounted' "$EFS" start "$JOB"
   check 'and all is new there, too' test ! -e "$MNT/ckpt"
+  check 'and what comes there now is whose it should be' outlives over
+  check 'stop --keep' "$EFS" stop --keep over
+  check_exit 'start' 0 'mounted' "$EFS" start "$JOB"
+  check 'has what was kept' grep -qx kept "$MNT/ckpt/kept"
   check 'stop' "$EFS" stop over
-  check 'the result is back' grep -qx c "$OUT/ckpt/c"
+  check 'the results are back' bash -c "grep -qx c $OUT/ckpt/c && grep -qx kept $OUT/ckpt/kept"
 fi
 finish
