@@ -220,11 +220,13 @@ class Filesystem {
   Status replay_one(const store::Record& stored) EFS_REQUIRES(mutex_);
   void rebuild_reserve() EFS_REQUIRES(mutex_);
   void settle_nameless(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
+  bool has_its_names_only(const Inode& wanted) const EFS_REQUIRES_SHARED(mutex_);
   Status match_containers(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
   Status look_for_later(const std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
   Status fill_in(const std::vector<std::uint64_t>& missing) EFS_REQUIRES(mutex_);
   Status make_empty(std::uint64_t ino);
-  void note_emptied(std::vector<std::uint64_t> inodes) EFS_REQUIRES(mutex_);
+  /// In byte order.
+  std::vector<std::string> names_of(std::vector<std::uint64_t> inodes) const EFS_REQUIRES_SHARED(mutex_);
   Status drop_names(const std::vector<std::uint64_t>& inodes) EFS_REQUIRES(mutex_);
   /// Returns when every record so far survives power loss (nothing to do but on a page-cache file system), then frees
   /// what waits for that. The namespace lock is not held meanwhile.

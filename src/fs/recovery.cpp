@@ -118,6 +118,15 @@ void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
   }
 }
 
+// Is it called as it was staged in, and not otherwise?
+bool Filesystem::has_its_names_only(const Inode& wanted) const {
+  bool only = true;
+  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES_SHARED(mutex_) {
+    if (&inode == &wanted) only = only && is_one_of(wanted.extra->origin_path, names_.path_of(parent, name));
+  });
+  return only;
+}
+
 // Every regular file has a container and every container a file (R4: what is in use is what the namespace says). In a
 // takeover, too: no record, so no answer and nobody who could have it open; and who was filling it died with the predecessor.
 Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
@@ -131,8 +140,9 @@ Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
     if (!inode.is_regular() || (inode.nlink == 0 && inode.lookups == 0)) return;  // without a name: the next start frees it, where there was no memory to
     const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
     const bool lost = !std::binary_search(there.begin(), there.end(), inode.ino);
-    // An input comes again. What was brought out does not: without power loss somebody has removed its container.
-    const bool comes_again = has_copy && (options_.after_power_loss || !inode.extra->saved);
+    // An input comes again. What was brought out does not, nor what has another name now: without power loss somebody has removed its
+    // container.
+    const bool comes_again = has_copy && (options_.after_power_loss || (!inode.extra->saved && (!lost || has_its_names_only(inode))));
     // A clean file must be what the PFS has: after power loss only what was settled is known to be that.
     if (lost ? comes_again : has_copy && options_.after_power_loss && !inode.settled && keeps) doubtful.push_back(inode.ino);
     else if (lost) missing.push_back(inode.ino);
@@ -140,6 +150,7 @@ Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
     else if (has_copy && !inode.settled && keeps && !recovery_.sync_failed) unsettled_.push_back(inode.ino);
   });
   EFS_TRY(fill_in(missing));  // or refuses, and then nothing is to be dropped
+  recovery_.dropped = names_of(doubtful);
   EFS_TRY(drop_names(doubtful));
   recovery_.unknown_containers = unknown.size();
   if (!journal_ || !options_.rules.free_unknown || unknown.empty()) return {};
@@ -165,7 +176,7 @@ Status Filesystem::look_for_later(const std::vector<std::uint64_t>& containers) 
 // removed them, and an empty file would take the place of a result. A look only drops them: they cannot be shown.
 Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
   if (missing.empty()) return {};
-  note_emptied(missing);
+  recovery_.emptied = names_of(missing);
   if (!journal_) return drop_names(missing);
   if (!options_.after_power_loss) {
     const auto& lost = recovery_.emptied;
@@ -185,12 +196,15 @@ Status Filesystem::make_empty(std::uint64_t ino) {
   return made ? Status{} : std::unexpected(made.error());
 }
 
-void Filesystem::note_emptied(std::vector<std::uint64_t> inodes) {
+std::vector<std::string> Filesystem::names_of(std::vector<std::uint64_t> inodes) const {
+  std::vector<std::string> names;
+  if (inodes.empty()) return names;
   std::sort(inodes.begin(), inodes.end());
-  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES(mutex_) {
-    if (std::binary_search(inodes.begin(), inodes.end(), inode.ino)) recovery_.emptied.push_back(names_.path_of(parent, name));
+  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES_SHARED(mutex_) {
+    if (std::binary_search(inodes.begin(), inodes.end(), inode.ino)) names.push_back(names_.path_of(parent, name));
   });
-  std::ranges::sort(recovery_.emptied);
+  std::ranges::sort(names);
+  return names;
 }
 
 Status Filesystem::drop_names(const std::vector<std::uint64_t>& inodes) {
@@ -201,7 +215,6 @@ Status Filesystem::drop_names(const std::vector<std::uint64_t>& inodes) {
   names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES(mutex_) {
     if (!std::binary_search(sorted.begin(), sorted.end(), inode.ino)) return;
     records.push_back({.parent = parent.ino, .time = parent.mtime, .name = name});
-    if (!inode.dirty) recovery_.dropped.push_back(names_.path_of(parent, name));
   });
   // Lost, and not removed by the job: said first, so that nobody takes it for that.
   for (const auto ino : sorted) {

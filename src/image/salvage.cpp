@@ -83,8 +83,15 @@ stage::ReceiptEntry failed_entry(const std::string& path, const std::string& rea
   return entry;
 }
 
+// Nothing that the job made, but asked for where `all` is.
+stage::ReceiptEntry input_without_content(const Image& image, const std::string& path, bool all) {
+  auto entry = failed_entry(path, lost_reason(image) + "; nobody had changed it: the PFS has it as it was staged in");
+  if (!all) entry.action = stage::Action::skipped;
+  return entry;
+}
+
 // What the records say is checksummed. What programs wrote into containers went past everybody who could vouch for it.
-void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::WalkItem>& items) {
+void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::WalkItem>& items, bool all) {
   std::map<std::string_view, const fs::WalkItem*> known;
   for (const auto& item : items) known[item.path] = &item;
   for (auto& entry : receipt.entries) {
@@ -95,6 +102,8 @@ void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::Wa
   const auto& met = image.filesystem->recovery();
   if (const auto missing = what_is_missing(image); !missing.empty()) receipt.entries.push_back(failed_entry(".", missing + ": it had names of which nothing is known any more"));
   for (const auto& path : met.emptied) receipt.entries.push_back(failed_entry(path, lost_reason(image)));
+  for (const auto& path : met.dropped)
+    if (!image.rebooted) receipt.entries.push_back(input_without_content(image, path, all));
   stage::settle(receipt);
 }
 
@@ -106,7 +115,7 @@ std::string note_of(const Image& image) {
   note += image.rebooted ? "; the machine was restarted since: content that was not synced may be older or in part" : "; the machine was not restarted since: content is as the programs left it";
   for (const auto& missing : image.missing) note += "; backend " + missing;
   if (!image.contents_problem.empty()) note += "; " + image.contents_problem;
-  if (!recovery.dropped.empty()) note += "; " + std::to_string(recovery.dropped.size()) + " clean files were left out, as power loss may have taken their content (the PFS has them)";
+  if (image.rebooted && !recovery.dropped.empty()) note += "; " + std::to_string(recovery.dropped.size()) + " clean files were left out, as power loss may have taken their content (the PFS has them)";
   return note;
 }
 
@@ -185,7 +194,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   receipt.note = note_of(image);
   receipt.retry = "efs salvage";
   if (config.deletions != image.config.deletions) receipt.note += "; inputs that the job removed were left where they are";
-  vouch(image, receipt, *items);
+  vouch(image, receipt, *items, options.all);
   return receipt;
 }
 

@@ -23,6 +23,8 @@ constexpr int most_looks = 2000;
 constexpr const char* comparing = "comparing it with another node's";
 constexpr const char* conflict_text = "another node or run of the job has brought out a different file under this name; this one is kept in the buffer only";
 
+constexpr const char* unreadable_text = "another node or run of the job has brought out a file under this name which may not be read, so that nothing tells whether it is the same; this one is kept in the buffer only";
+
 int rename2(int at, const std::string& from, const std::string& to, unsigned flags) {
   return static_cast<int>(::syscall(SYS_renameat2, at, from.c_str(), at, to.c_str(), flags));
 }
@@ -123,6 +125,7 @@ Result<Placed> rename_merging(int at, const std::string& from, const std::string
     const auto same = is_free ? Result<bool>(true) : same_content(at, from, ours, to, there);
     if (!same || !*same) {
       if (!is_file(at, to, there)) continue;
+      if (!same && same.error().code == EACCES) return fail(EEXIST, unreadable_text);
       return same ? fail(EEXIST, conflict_text) : std::unexpected(same.error());
     }
     // Also where it is the same: the other node must not take what stands for ours as well for its own, and replace it.

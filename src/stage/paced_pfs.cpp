@@ -163,6 +163,9 @@ Status PacedPfs::chmod(int fd, mode_t mode) {
 Status PacedPfs::chown(int fd, uid_t uid, gid_t gid) {
   return paced(CallKind::idempotent, 0, [&] { return pfs_.chown(fd, uid, gid); });
 }
+Status PacedPfs::chmod_name(int at, const std::string& name, mode_t mode) {
+  return paced(CallKind::idempotent, 0, [&] { return pfs_.chmod_name(at, name, mode); });
+}
 Status PacedPfs::set_times(int fd, Nanoseconds atime, Nanoseconds mtime) {
   return paced(CallKind::idempotent, 0, [&] { return pfs_.set_times(fd, atime, mtime); });
 }

@@ -97,6 +97,7 @@ class PacedPfs final : public PfsIo {
   Status set_xattr(int fd, const std::string& name, const std::string& value) override;
   Status remove_xattr(int fd, const std::string& name) override;
   Status chmod(int fd, mode_t mode) override;
+  Status chmod_name(int at, const std::string& name, mode_t mode) override;
   Status chown(int fd, uid_t uid, gid_t gid) override;
   Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override;
   Status chown_name(int at, const std::string& name, uid_t uid, gid_t gid) override;

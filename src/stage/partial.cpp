@@ -116,6 +116,8 @@ Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
 }
 
 /// Of a symbolic link that was staged in, or of one that the job put something else in the place of.
+constexpr const char* comparing_versions = "comparing it with what the PFS has";
+
 bool is_target_of_origin(const std::string& target, const fs::WalkItem& item) {
   if (item.origin && S_ISLNK(item.attributes.st_mode)) return target == item.target;
   return item.replaced && S_ISLNK(item.replaced->type) && target == item.replaced->target;
@@ -189,14 +191,18 @@ bool is_origin(const struct stat& now, const fs::WalkItem& item) {
                              .mtime = to_ns(now.st_mtim), .ctime = linked ? known->ctime : to_ns(now.st_ctim)};
     return version == *known;
   };
-  // Of a result the ctime moves when we replace another name that its copy has; and it may have had one then.
+  // Of a result the ctime moves when we give its copy another name, or replace one that it has; and it may have had one then.
   const bool only_saved = !item.origin && !item.replaced;
-  if (is_now(item.saved, item.linked || only_saved) || is_now(item.origin, item.linked)) return true;
+  if (is_now(item.saved, item.linked || only_saved || now.st_nlink > 1) || is_now(item.origin, item.linked)) return true;
   return item.replaced && (is_now(item.replaced->saved, item.replaced->linked) || is_now(item.replaced->origin, item.replaced->linked));
 }
 
 bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours) {
   return theirs.tv_sec == ours.tv_sec && (theirs.tv_nsec == ours.tv_nsec || theirs.tv_nsec == 0);
+}
+
+bool is_copy(const struct stat& now, const fs::Origin& copy) {
+  return now.st_ino == copy.inode && static_cast<std::uint64_t>(now.st_size) == copy.size && to_ns(now.st_mtim) == copy.mtime;
 }
 
 bool is_foreign(const fs::WalkItem& item) {
@@ -209,8 +215,25 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& 
   return check_version(item, leaf_of(item.path), true, directory, buffer, pfs, scratch, cancel);
 }
 
-Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
+namespace {
+
+/// A partial with a mode that keeps its owner from reading it has another one for the time of an open.
+Result<UniqueFd> open_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs) {
   auto fd = pfs.open_beneath(job.directory, job.partial, O_RDONLY | O_NONBLOCK);
+  if (fd || fd.error().code != EACCES) return fd;
+  const auto now = pfs.lstat(job.directory, job.partial);
+  if (!now) return std::unexpected(now.error());
+  if (!S_ISREG(now->st_mode) || now->st_ino != written.inode) return fail(ESTALE, "somebody has replaced its partial");
+  EFS_TRY(pfs.chmod_name(job.directory, job.partial, (now->st_mode & 07777U) | S_IRUSR));
+  fd = pfs.open_beneath(job.directory, job.partial, O_RDONLY | O_NONBLOCK);
+  EFS_TRY(pfs.chmod_name(job.directory, job.partial, now->st_mode & 07777U));
+  return fd;
+}
+
+}  // namespace
+
+Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
+  auto fd = open_partial(job, written, pfs);
   if (!fd) return told(fd.error(), "reading it back");
   pfs.drop_cache(fd->get());
   auto sum = hash_data({pfs, fd->get()}, written.size, scratch, cancel);
@@ -232,29 +255,34 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name
   auto now = pfs.lstat(directory, name);
   // Removed there since: nothing is lost by bringing it back.
   if (!now && now.error().code == ENOENT) return PfsCheck{};
-  if (!now) return told(now.error(), "comparing it with its origin");
+  if (!now) return told(now.error(), comparing_versions);
   if (to_origin && is_origin(*now, item)) return PfsCheck{};
-  if (to_origin && S_ISLNK(now->st_mode)) {
+  if (S_ISLNK(now->st_mode) && (to_origin || S_ISLNK(item.attributes.st_mode))) {
     const auto target = pfs.readlink(directory, name);
-    if (!target) return told(target.error(), "comparing it with its origin");
-    if (is_target_of_origin(*target, item)) return PfsCheck{};
+    if (!target) return told(target.error(), comparing_versions);
+    if (to_origin && is_target_of_origin(*target, item)) return PfsCheck{};
+    const bool same = S_ISLNK(item.attributes.st_mode) && *target == item.target && same_or_coarser(now->st_mtim, item.attributes.st_mtim);
+    const bool owned = now->st_uid == item.attributes.st_uid && now->st_gid == item.attributes.st_gid;
+    if (same) return PfsCheck{owned && !pfs.is_shared(*now) ? PfsVersion::same_content : PfsVersion::same_data, std::nullopt};
   }
   if (!S_ISREG(now->st_mode) || !S_ISREG(item.attributes.st_mode) || !has_stamp(*now, item.attributes) || !same_mode(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
   auto theirs = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
-  if (!theirs) return told(theirs.error(), "comparing it with its origin");
+  // The user may not read what is there: for all that he can tell it is another one.
+  if (!theirs && theirs.error().code == EACCES) return PfsCheck{PfsVersion::other, std::nullopt};
+  if (!theirs) return told(theirs.error(), comparing_versions);
   auto ours = buffer.hold(item.ino);
   if (!ours) return told(ours.error(), "opening its container");
   auto their_sum = hash_of(pfs, theirs->get(), item, scratch, cancel);
   auto our_sum = hash_of(posix_pfs(), ours->fd, item, scratch, cancel);
-  if (!their_sum || !our_sum) return told(their_sum ? our_sum.error() : their_sum.error(), "comparing it with its origin");
+  if (!their_sum || !our_sum) return told(their_sum ? our_sum.error() : their_sum.error(), comparing_versions);
   if (*their_sum != *our_sum) return PfsCheck{PfsVersion::other, std::nullopt};
   auto attributes = pfs.xattrs(theirs->get());
-  if (!attributes) return told(attributes.error(), "comparing it with its origin");
+  if (!attributes) return told(attributes.error(), comparing_versions);
   const bool owned = now->st_uid == item.attributes.st_uid && now->st_gid == item.attributes.st_gid;
   if (!to_origin && !item.saved && !item.xattrs.contains(fs::access_acl_name)) attributes->erase(fs::access_acl_name);
   // Another node's file is not taken for ours: ours goes in its place, so that neither node replaces it later.
   const auto compared = pfs.fstat(theirs->get());
-  if (!compared) return told(compared.error(), "comparing it with its origin");
+  if (!compared) return told(compared.error(), comparing_versions);
   if (owned && *attributes == item.xattrs) return pfs.is_shared(*compared) ? PfsCheck{PfsVersion::same_data, std::nullopt} : PfsCheck{PfsVersion::same_content, *our_sum};
   // What it lacks was set since, or is what the PFS does not take; what it has besides is another's, or was taken from ours since.
   const bool lacks_only = std::ranges::all_of(*attributes, [&](const auto& one) { return item.xattrs.contains(one.first) && item.xattrs.at(one.first) == one.second; });

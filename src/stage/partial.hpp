@@ -103,6 +103,9 @@ bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours)
 /// Nobody has written to it, so somebody has put another one in its place, or cut it short. Of what is dirty nothing can be told.
 bool is_foreign(const fs::WalkItem& item);
 
+/// Is what is there what was brought out as `copy`? Its ctime has moved with each name that it got since.
+bool is_copy(const struct stat& now, const fs::Origin& copy);
+
 /// How the PFS stands towards an item that is to replace its origin.
 enum class PfsVersion : std::uint8_t { origin_or_none, same_content, same_data, other };
 struct PfsCheck {

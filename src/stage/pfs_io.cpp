@@ -201,6 +201,7 @@ class PosixPfs : public PfsIo {
   Status remove_xattr(int fd, const std::string& name) override { return status_of(::fremovexattr(fd, name.c_str())); }
 
   Status chmod(int fd, mode_t mode) override { return status_of(::fchmod(fd, mode)); }
+  Status chmod_name(int at, const std::string& name, mode_t mode) override { return status_of(::fchmodat(at, name.c_str(), mode, AT_SYMLINK_NOFOLLOW)); }
   Status chown(int fd, uid_t uid, gid_t gid) override { return status_of(::fchown(fd, uid, gid)); }
   Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override {
     const std::array times{to_timespec(atime), to_timespec(mtime)};

@@ -76,6 +76,8 @@ class PfsIo {
   virtual Status remove_xattr(int fd, const std::string& name) = 0;
 
   virtual Status chmod(int fd, mode_t mode) = 0;
+  /// Of a file that may not be opened as it is.
+  virtual Status chmod_name(int at, const std::string& name, mode_t mode) = 0;
   virtual Status chown(int fd, uid_t uid, gid_t gid) = 0;
   virtual Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) = 0;
   /// Of the name itself, were it a symbolic link.

@@ -24,11 +24,6 @@ bool cannot_link(const Error& error) {
   return std::ranges::find(codes, error.code) != codes.end();
 }
 
-/// Its ctime has moved with each name that it got since.
-bool is_copy(const struct stat& now, const fs::Origin& copy) {
-  return now.st_ino == copy.inode && static_cast<std::uint64_t>(now.st_size) == copy.size && to_ns(now.st_mtim) == copy.mtime;
-}
-
 }  // namespace
 
 ResultWriter::ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size)
@@ -49,6 +44,12 @@ void ResultWriter::give_up(Outgoing& out, const Error& error) {
   out.entry.code = error.code;
   if (error.code == ECANCELED) return out.settle(Action::not_saved, "cancelled");
   out.settle(Action::failed, describe(error));
+}
+
+void ResultWriter::give_up_name(Outgoing& out, const Error& error) {
+  if (error.code != EEXIST) return give_up(out, error);
+  out.entry.code = error.code;
+  out.settle(Action::conflict, describe(error));
 }
 
 void ResultWriter::write(std::span<Outgoing> task) {
@@ -211,7 +212,7 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
     }
   }
   const auto about_to = [&](const struct stat& partial) { note_naming(out, partial); };
-  if (auto published = publish_partial(job_of(out, *directory), out.file, pfs_, about_to); !published) return give_up(out, published.error());
+  if (auto published = publish_partial(job_of(out, *directory), out.file, pfs_, about_to); !published) return give_up_name(out, published.error());
   out.state = Outgoing::State::named;
   note_named(out, *directory);
 }
@@ -254,7 +255,7 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
     note_naming(out, *now);
     auto done = link_partial(from->get(), first.name, job_of(out, to->get()), pfs_);
     if (!done && cannot_link(done.error())) return false;
-    if (!done) return give_up(out, done.error()), true;
+    if (!done) return give_up_name(out, done.error()), true;
   }
   out.there_already = linked;
   out.file = {.inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size), .checksum = std::nullopt};

@@ -54,6 +54,8 @@ class ResultWriter {
 
  private:
   DirectoryCursor cursor() const;
+  /// The same, where it did not get its name: another node may have one there (merge.hpp).
+  void give_up_name(Outgoing& out, const Error& error);
   void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);

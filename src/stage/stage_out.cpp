@@ -80,7 +80,7 @@ class StageOut {
 
  private:
   /// A clean result that results-dir does not have any more is nowhere but here: it has to be brought out again, and so has one
-  /// of which that cannot be told.
+  /// of which that cannot be told, or that another node may have replaced.
   void look_for_copies(std::vector<fs::WalkItem>& items) {
     std::vector<fs::WalkItem*> saved;
     for (auto& item : items) {
@@ -93,12 +93,16 @@ class StageOut {
       for (auto* item : std::span(saved).subspan(begin, end - begin)) try {
         const auto directory = top ? directories.at(parent_of(item->path)) : std::unexpected(top.error());
         const auto there = directory ? pfs_.lstat(*directory, leaf_of(item->path)) : std::unexpected(directory.error());
-        if (!there) item->dirty = true;
+        if (!there || is_of_another_node(*there, *item->saved)) item->dirty = true;
       } catch (const std::exception&) {
         item->dirty = true;
       }
     });
   }
+
+  /// A node that was started after this one had brought the result out takes it for an earlier run's. (What several nodes have is
+  /// nobody's version, and any of theirs will do.)
+  bool is_of_another_node(const struct stat& there, const fs::Origin& copy) const { return config_.nodes > 1 && copy.ctime != 0 && !is_copy(there, copy); }
 
   void stage(const std::vector<fs::WalkItem>& items) {
     Selection selection = select_outgoing(config_, items, options_.by_rank);

@@ -133,6 +133,35 @@ has_no changed
 has second 'changed 1'
 check 'several: stop' "$EFS" stop several
 
+# In place, a link in the place of an input, which a salvage has brought out: it is there already.
+in_place link-out "$PERSISTENT"; inputs; started "$JOB"
+ln -sfn 10 "$MNT/input/symlink"
+rm "$MNT/input/clean"; ln -s changed "$MNT/input/clean"
+ln -s removed "$MNT/link"; mv -T "$MNT/link" "$MNT/input/moved"
+kill_both link-out
+check_exit 'link-out: salvage' 0 '3 staged out' "$EFS" salvage link-out
+check 'link-out: start' "$EFS" start "$JOB"
+check_exit 'link-out: stop' 0 'complete' "$EFS" stop link-out
+check 'link-out: the links are the job'"'"'s' test "$(readlink "$OUT/input/symlink") $(readlink "$OUT/input/clean") $(readlink "$OUT/input/moved")" = '10 changed removed'
+
+# A result with two names, one of which is renamed when both are out: the new one is linked to what is there, which moves its ctime.
+for how in kept out kept-in-place out-in-place; do
+  case $how in
+    *in-place) in_place "linked-$how" "$PERSISTENT" ;;
+    *) fresh "linked-$how" "$PERSISTENT" ;;
+  esac
+  sed -i '/^global-settings:/a\  deletions: propagate' "$JOB"
+  inputs; started "$JOB"
+  echo 'changed 1' >"$MNT/input/changed"; ln "$MNT/input/changed" "$MNT/a"
+  case $how in
+    out*) unloaded input a ;;
+    *) check "$NAME: stop --keep" "$EFS" stop --keep "$NAME"; check "$NAME: start" "$EFS" start "$JOB" ;;
+  esac
+  mv "$MNT/input/changed" "$MNT/e"
+  check_exit "$NAME: no conflict" 0 'removed: input/changed' "$EFS" stop "$NAME"
+  check "$NAME: both names" test "$(cat "$OUT/a" "$OUT/e" | tr '\n' ' ')" = 'changed 1 changed 1 ' -a ! -e "$OUT/input/changed"
+done
+
 # A version of the PFS that came later is brought, whatever became of the earlier one.
 fresh newer "$PERSISTENT"; inputs
 ln -s clean "$PFS/input/link"; ln -s clean "$PFS/input/same"; mkdir "$PFS/input/empty" "$PFS/input/full"; echo f >"$PFS/input/full/f"

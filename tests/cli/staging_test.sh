@@ -252,6 +252,22 @@ check 'and has no parts' test ! -e "$parts" -a -e "$MNT/dealt/large"
 check 'stop' "$EFS" stop parts
 check 'nothing is left' test ! -e "${parts%/*}"
 
+# --- a node that comes when another one has brought a result out ---
+fresh early; first=$JOB m0=$MNT out=$OUT
+fresh late; sed -i "s|results-dir: .*|results-dir: $out|" "$JOB"
+check 'the first of two nodes' "$EFS" start --node 0/2 "$first"
+echo 'of node 0' >"$m0/f"; echo same >"$m0/same"
+check 'brings something out' "$EFS" unload -i early -w f same
+await 20 eval 'touch "$S/now" && [ "$S/now" -nt "$out/f" ]'
+check 'before the second one is there' "$EFS" start --node 1/2 "$JOB"
+echo 'of node 1' >"$MNT/f"
+check 'which takes that for an earlier run'"'"'s' "$EFS" stop late
+check_exit 'the first one does not say that its own is back' 1 'conflict: f: .*another node' "$EFS" stop early
+check_exit 'and says how it ends' 1 'A conflict ends when' "$EFS" stop early
+mv "$out/f" "$out/f.1"
+check 'when the other is moved away, it is' "$EFS" stop early
+check 'both are there' test "$(cat "$out/f" "$out/f.1" "$out/same" | tr '\n' ' ')" = 'of node 0 of node 1 same '
+
 # --- what an earlier job makes ---
 fresh awaited 'resources: [ [ path: input ], [ path: later, from-job: true ] ]'
 mkfifo "$PFS/input/pipe"

@@ -109,6 +109,26 @@ else
   skip 'a mount through fusermount3' 'no set-uid fusermount3'
 fi
 
+# --- results that he himself may not read ---
+# unreadable NAME [START-OPTION...]: they are checked, brought out and, where they are out, met again.
+unreadable() {
+  local how=$1; shift
+  fresh "$how"; chown -R $user:$user "$S/$how"; mkdir -p "$MNT"; chown $user:$user "$MNT"
+  sed -i '/^global-settings:/a\  verify: read-back' "$JOB"
+  check "$how: start" "$EFS" start --user $user "$JOB"
+  his sh -c "cd $MNT && echo secret >z && chmod 0 z && echo drop >w && chmod 200 w && echo plain >n"
+  check "$how: unload, with a look at what the PFS has" his "$EFS" unload -i "$how" -w z w n
+  his sh -c "chmod 600 $MNT/z && echo more >>$MNT/z && chmod 0 $MNT/z"
+  kill_both "$how"
+  check "$how: salvage" his "$EFS" salvage "$how"
+  check "$how: and once more, over what is there" his "$EFS" salvage "$how"
+  check "$how: start again" "$EFS" start --user $user "$JOB"
+  check_exit "$how: stop" 0 complete "$EFS" stop "$how"
+  check "$how: all is back" test "$(cat "$OUT"/[zwn] | sort | tr '\n' ' ')" = 'drop more plain secret '
+  check "$how: with its modes" test "$(stat -c %a "$OUT"/[nwz] | tr '\n' ' ')" = '644 200 0 '
+}
+unreadable modes
+
 # --- root starts it for him ---
 fresh given
 mkdir "$MNT"; chown $user:$user "$MNT" "$OUT"

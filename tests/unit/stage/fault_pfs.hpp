@@ -75,6 +75,7 @@ class FaultPfs final : public PfsIo {
     return run("setxattr", name, [&] { return real_.set_xattr(fd, name, value); }, "set_xattr");
   }
   Status chmod(int fd, mode_t mode) override { return run("chmod", "", [&] { return real_.chmod(fd, mode); }); }
+  Status chmod_name(int at, const std::string& name, mode_t mode) override { return run("chmod", name, [&] { return real_.chmod_name(at, name, mode); }, "chmod_name"); }
   Status chown(int fd, uid_t uid, gid_t gid) override { return run("chown", "", [&] { return real_.chown(fd, uid, gid); }); }
   Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override { return run("times", "", [&] { return real_.set_times(fd, atime, mtime); }, "set_times"); }
   Status chown_name(int at, const std::string& name, uid_t uid, gid_t gid) override {

@@ -200,7 +200,7 @@ Functions with(Functions functions, const Functions& more) {
 }  // namespace
 
 TEST_CASE("stage-out: every PFS call fails once", "[stage][out][faults]") {
-  for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, false) == with(of_a_stage_out, {"syncfs"}));
+  for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, false) == with(of_a_stage_out, {"syncfs", "readlink"}));
 }
 
 TEST_CASE("stage-out in place: every PFS call fails once", "[stage][out][faults]") {
