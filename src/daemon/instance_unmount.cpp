@@ -74,21 +74,26 @@ void Instance::await_session_end() {
     if (!stop_request_ || (!stop_request_->cut_off && !stop_request_->until)) return Clock::time_point::max();
     return stop_request_->until ? std::min(patient_until, begin + (*stop_request_->until - begin) / 4) : patient_until;
   };
-  bool cut = false;
-  MutexLock lock(mutex_);
-  while (!session_ended_) {
-    const auto now = Clock::now();
-    if (now >= patient_until && waits_for_ == nullptr) {
-      waits_for_ = "another mount namespace (a container?) still has the mount: waiting until it is left";
-      log::warn("event=mount_elsewhere mount={} note=\"unmounted here, but another mount namespace still has it\"", options_.config.mount_dir);
+  for (bool cut = false;;) {
+    {
+      MutexLock lock(mutex_);
+      if (session_ended_) break;
+      const auto now = Clock::now();
+      if (now >= patient_until && waits_for_ == nullptr) {
+        waits_for_ = "another mount namespace (a container?) still has the mount: waiting until it is left";
+        log::warn("event=mount_elsewhere mount={} note=\"unmounted here, but another mount namespace still has it\"", options_.config.mount_dir);
+      }
+      if (cut || now < cut_off_at()) {
+        changed_.wait_until(mutex_, now + progress_interval);
+        continue;
+      }
     }
-    if (!cut && now >= cut_off_at()) {
-      cut = true;
-      log::warn("event=cut_off mount={}", options_.config.mount_dir);
-      session_->end();
-    }
-    changed_.wait_until(mutex_, now + progress_interval);
+    cut = true;
+    log::warn("event=cut_off mount={}", options_.config.mount_dir);
+    session_->write_back();
+    session_->end();
   }
+  MutexLock lock(mutex_);
   waits_for_ = nullptr;
 }
 

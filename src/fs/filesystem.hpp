@@ -178,6 +178,10 @@ class Filesystem {
   /// `just_made`: by the caller's own request, which cannot be undone if this fails: what the daemon's path can do without is left out.
   Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags, bool just_made = false);
   void release(std::uint64_t ino, int flags);
+  /// Files that somebody may have mapped for writing, by what is known of their opens.
+  std::vector<std::uint64_t> may_be_mapped() const;
+  /// Would a read by such an open move the access time? Then it must reach the daemon.
+  bool read_moves_atime(std::uint64_t ino, int flags) const;
   /// `flags`: those of the open; O_NOATIME leaves atime alone.
   Result<std::size_t> read(std::uint64_t ino, std::span<std::byte> into, std::uint64_t offset, int flags = 0);
   Result<std::size_t> write(const Caller& caller, std::uint64_t ino, std::span<const std::byte> from, std::uint64_t offset);

@@ -53,7 +53,7 @@ SetStaging staging_of(const Inode& inode) {
 GoneInput gone_input_of(const Inode& inode, const std::string& path) {
   const InodeExtra& extra = *inode.extra;
   return {.type = inode.mode & S_IFMT, .origin = extra.origin.value_or(Origin{}), .saved = extra.saved && is_one_of(extra.saved_path, path) ? extra.saved : std::nullopt,
-          .linked = extra.origin_path.contains('\0'), .keep = extra.keep, .target = extra.target};
+          .linked = extra.origin_path.contains('\0') || extra.saved_path.contains('\0'), .keep = extra.keep, .target = extra.target};
 }
 
 Gone gone_record_of(const std::string& path, const GoneInput& input) {

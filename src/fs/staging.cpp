@@ -271,6 +271,7 @@ Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, K
   }
   if (extra.saved && is_one_of(extra.saved_path, path)) {
     item.saved = extra.saved;
+    item.saved_linked = inode.nlink > 1 || extra.saved_path.contains('\0');
     item.dirty = inode.dirty;
   } else if (extra.saved && !inode.dirty && inode.is_regular() && inode.nlink > 1) find_copy(inode, item);
   if (!inode.dirty && !extra.saved && extra.parts.empty()) item.content = extra.origin;

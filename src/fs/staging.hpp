@@ -89,6 +89,7 @@ struct WalkItem {
   bool linked = false;           // with an origin: the PFS had several names of it
   std::optional<Origin> content{};  // where nobody has changed it since it was staged in, under whatever name: the size and mtime that it must have
   bool settled = false;             // clean, and its content survives power loss
+  bool saved_linked = false;     // that copy has several names, or had: its ctime says nothing
   std::optional<Origin> saved;   // present where an unload or a stage-out brought it to results-dir (under this name)
   std::string copy_path{};       // the other name of it under which an unload or stage-out brought this very version of a file out
   std::optional<Origin> copy{};  // as that was

@@ -191,7 +191,8 @@ Status open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file
   info->backing_id = *id;
 #endif
   info->direct_io = self.uncached && *id == 0 ? 1 : 0;
-  info->keep_cache = self.backing.enabled() ? 0 : 1;  // passthrough writes would leave a kept cache stale
+  // Passthrough writes would leave a kept cache stale; and what the kernel has, nobody asks us for.
+  info->keep_cache = self.backing.enabled() || self.filesystem.read_moves_atime(ino, info->flags) ? 0 : 1;
   info->noflush = 1;
   return {};
 }

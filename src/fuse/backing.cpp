@@ -51,7 +51,7 @@ BackingTable::Slot& BackingTable::add(std::uint64_t ino, int id, std::uint64_t o
 void BackingTable::make_idle(Slot& slot) {
   idle_.splice(idle_.begin(), open_, slot.place);
   slot.idle = true;
-  if (idle_.size() <= most_idle) return;
+  if (idle_.size() <= idle_limit_) return;
   const auto oldest = slots_.find(idle_.back());
   close_later(oldest->second.id, 0);
   erase(oldest);

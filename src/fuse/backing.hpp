@@ -54,11 +54,11 @@ struct InheritedBacking {
 /// Thread-safe.
 class BackingTable final : public Housekeeping {
  public:
-  static constexpr std::size_t most_idle = 256;
+  static constexpr std::size_t most_idle = 16384;
   static constexpr std::uint64_t most_held = 1u << 20;  // bytes
 
-  /// `registrar` may be null: then everything takes the daemon's path.
-  explicit BackingTable(BackingRegistrar* registrar) : registrar_(registrar) {}
+  /// `registrar` may be null: then everything takes the daemon's path. `idle`: ids that are kept.
+  explicit BackingTable(BackingRegistrar* registrar, std::size_t idle = most_idle) : registrar_(registrar), idle_limit_(idle) {}
   /// The connection is gone when this runs; the kernel has dropped the ids with it.
   ~BackingTable() override = default;
 
@@ -104,6 +104,7 @@ class BackingTable final : public Housekeeping {
   void close(const Ids& ids);
 
   BackingRegistrar* registrar_;
+  const std::size_t idle_limit_;
   mutable Mutex mutex_;  // rank 35; a single inode is registered under it, so that no two opens register it twice
   std::unordered_map<std::uint64_t, Slot> slots_ EFS_GUARDED_BY(mutex_);
   std::list<std::uint64_t> idle_ EFS_GUARDED_BY(mutex_);  // inodes of slots; the last one that was used first

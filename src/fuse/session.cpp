@@ -178,6 +178,14 @@ void Session::publish_session(fuse_session* session) {
   session_ = session;
 }
 
+void Session::write_back() {
+  for (const auto ino : door_.filesystem.may_be_mapped()) {
+    ReadLock lock(notify_);
+    if (session_ == nullptr) return;
+    if (door_.backing.keeps_to_daemon(ino)) fuse_lowlevel_notify_inval_inode(session_, ino, 0, 0);
+  }
+}
+
 void Session::end() {
   ReadLock lock(notify_);
   if (session_ == nullptr) return;

@@ -59,6 +59,8 @@ class Session final : public fs::KernelView {
   /// Before take_over(): what the predecessor had registered.
   void inherit(std::span<const InheritedBacking> backings);
 
+  /// Returns when the daemon has what programs have stored through mappings until now. Any thread that serves no requests.
+  void write_back();
   /// Ends serve() or take_over() though the kernel still has the connection, which ends, too, where nobody else has its
   /// descriptor: programs that still have the file system, in other mount namespaces, get ENOTCONN. Any thread.
   void end();

@@ -143,15 +143,17 @@ std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {
   return copies;
 }
 
-fs::Origin copy_version(PfsIo& pfs, const struct stat& there) {
-  return {.device = there.st_dev, .inode = there.st_ino, .size = static_cast<std::uint64_t>(there.st_size), .mtime = to_ns(there.st_mtim), .ctime = pfs.is_shared(there) ? 0 : to_ns(there.st_ctim)};
+namespace {
+
+fs::Origin version_of(const struct stat& st, Nanoseconds ctime) {
+  return {.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = ctime};
 }
 
-fs::Origin coming_version(PfsIo& pfs, const struct stat& partial) {
-  auto version = copy_version(pfs, partial);
-  if (version.ctime != 0) version.ctime = fs::Origin::any_ctime;
-  return version;
-}
+}  // namespace
+
+fs::Origin copy_version(PfsIo& pfs, const struct stat& there) { return version_of(there, pfs.is_shared(there) ? 0 : to_ns(there.st_ctim)); }
+
+fs::Origin coming_version(const struct stat& partial, bool may_be_shared) { return version_of(partial, may_be_shared ? 0 : fs::Origin::any_ctime); }
 
 Status remove_merging(int at, const std::string& name, const struct stat& seen) {
   const UniqueFd old = locked(at, name);

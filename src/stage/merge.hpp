@@ -23,8 +23,8 @@ std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin
 /// known (ctime is 0): nobody's to replace or to remove.
 fs::Origin copy_version(PfsIo& pfs, const struct stat& there);
 
-/// The same of a file that is about to get its name.
-fs::Origin coming_version(PfsIo& pfs, const struct stat& partial);
+/// The same of a partial that is about to get its name. `may_be_shared`: another node has a file there which may turn out to be the same.
+fs::Origin coming_version(const struct stat& partial, bool may_be_shared);
 
 /// What `items` say that was put there, for `own`.
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items);

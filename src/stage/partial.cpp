@@ -119,6 +119,10 @@ Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
 constexpr const char* comparing_versions = "comparing it with what the PFS has";
 
 bool is_target_of_origin(const std::string& target, const fs::WalkItem& item) {
+  // Where another version of it was brought out since, it is that which must be there. (One of which no more is known than that it was
+  // about to be may not be.)
+  const auto is_out = [](const std::optional<fs::Origin>& copy) { return copy && copy->ctime != fs::Origin::any_ctime; };
+  if (is_out(item.saved) || (item.replaced && is_out(item.replaced->saved))) return false;
   if (item.origin && S_ISLNK(item.attributes.st_mode)) return target == item.target;
   return item.replaced && S_ISLNK(item.replaced->type) && target == item.replaced->target;
 }
@@ -193,7 +197,7 @@ bool is_origin(const struct stat& now, const fs::WalkItem& item) {
   };
   // Of a result the ctime moves when we give its copy another name, or replace one that it has; and it may have had one then.
   const bool only_saved = !item.origin && !item.replaced;
-  if (is_now(item.saved, item.linked || only_saved || now.st_nlink > 1) || is_now(item.origin, item.linked)) return true;
+  if (is_now(item.saved, item.linked || item.saved_linked || only_saved || now.st_nlink > 1) || is_now(item.origin, item.linked)) return true;
   return item.replaced && (is_now(item.replaced->saved, item.replaced->linked) || is_now(item.replaced->origin, item.replaced->linked));
 }
 
@@ -217,23 +221,25 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& 
 
 namespace {
 
-/// A partial with a mode that keeps its owner from reading it has another one for the time of an open.
-Result<UniqueFd> open_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs) {
-  auto fd = pfs.open_beneath(job.directory, job.partial, O_RDONLY | O_NONBLOCK);
+/// What this user brought out with a mode that keeps him from reading it has another one for the time of an open. EACCES where it is
+/// not his.
+Result<UniqueFd> open_own(int directory, const std::string& name, std::uint64_t inode, PfsIo& pfs) {
+  auto fd = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
   if (fd || fd.error().code != EACCES) return fd;
-  const auto now = pfs.lstat(job.directory, job.partial);
+  const auto now = pfs.lstat(directory, name);
   if (!now) return std::unexpected(now.error());
-  if (!S_ISREG(now->st_mode) || now->st_ino != written.inode) return fail(ESTALE, "somebody has replaced its partial");
-  EFS_TRY(pfs.chmod_name(job.directory, job.partial, (now->st_mode & 07777U) | S_IRUSR));
-  fd = pfs.open_beneath(job.directory, job.partial, O_RDONLY | O_NONBLOCK);
-  EFS_TRY(pfs.chmod_name(job.directory, job.partial, now->st_mode & 07777U));
+  if (!S_ISREG(now->st_mode) || now->st_ino != inode) return fail(ESTALE, "somebody has replaced it");
+  if (now->st_uid != ::geteuid()) return fd;
+  EFS_TRY(pfs.chmod_name(directory, name, (now->st_mode & 07777U) | S_IRUSR));
+  fd = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
+  EFS_TRY(pfs.chmod_name(directory, name, now->st_mode & 07777U));
   return fd;
 }
 
 }  // namespace
 
 Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
-  auto fd = open_partial(job, written, pfs);
+  auto fd = open_own(job.directory, job.partial, written.inode, pfs);
   if (!fd) return told(fd.error(), "reading it back");
   pfs.drop_cache(fd->get());
   auto sum = hash_data({pfs, fd->get()}, written.size, scratch, cancel);
@@ -266,7 +272,7 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name
     if (same) return PfsCheck{owned && !pfs.is_shared(*now) ? PfsVersion::same_content : PfsVersion::same_data, std::nullopt};
   }
   if (!S_ISREG(now->st_mode) || !S_ISREG(item.attributes.st_mode) || !has_stamp(*now, item.attributes) || !same_mode(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
-  auto theirs = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
+  auto theirs = open_own(directory, name, now->st_ino, pfs);
   // The user may not read what is there: for all that he can tell it is another one.
   if (!theirs && theirs.error().code == EACCES) return PfsCheck{PfsVersion::other, std::nullopt};
   if (!theirs) return told(theirs.error(), comparing_versions);

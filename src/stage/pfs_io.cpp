@@ -243,7 +243,7 @@ class PosixPfs : public PfsIo {
 class MergingPfs final : public PosixPfs {
  public:
   MergingPfs(Nanoseconds since, std::span<const fs::Origin> own) : since_(since) {
-    for (const auto& one : own) own_[{one.device, one.inode}] = one.ctime;
+    for (const auto& one : own) own_[{one.device, one.inode}] = {.size = one.size, .mtime = one.mtime, .is_shared = one.ctime == 0};
   }
   Status rename(int at, const std::string& from, const std::string& to) override {
     struct stat ours {}, there {};
@@ -262,23 +262,29 @@ class MergingPfs final : public PosixPfs {
 
  private:
   using Identity = std::pair<dev_t, ino_t>;
-  static constexpr Nanoseconds never = 0;  // no file's ctime
+  /// Without its ctime, which moves with each name that it gets and loses.
+  struct Version {
+    std::uint64_t size = 0;
+    Nanoseconds mtime = 0;
+    bool is_shared = false;
+  };
+  static Version version_of(const struct stat& st, bool is_shared) { return {.size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .is_shared = is_shared}; }
   bool is_own(const struct stat& st) {
     MutexLock lock(mutex_);
     const auto found = own_.find({st.st_dev, st.st_ino});
-    return found != own_.end() && found->second == to_ns(st.st_ctim);
+    return found != own_.end() && !found->second.is_shared && found->second.size == static_cast<std::uint64_t>(st.st_size) && found->second.mtime == to_ns(st.st_mtim);
   }
   /// One more name of a file that is shared does not make it ours. (A file with one name that is ours is another one, with its number.)
   void note_placed(const struct stat& st, Placed placed) {
     MutexLock lock(mutex_);
-    const auto [known, is_new] = own_.try_emplace({st.st_dev, st.st_ino}, never);
-    if (placed == Placed::shared) known->second = never;
-    else if (is_new || known->second != never || st.st_nlink == 1) known->second = to_ns(st.st_ctim);
+    const auto [known, is_new] = own_.try_emplace({st.st_dev, st.st_ino}, version_of(st, placed == Placed::shared));
+    const bool stays_shared = !is_new && known->second.is_shared && st.st_nlink > 1;
+    known->second = version_of(st, placed == Placed::shared || stays_shared);
   }
 
   const Nanoseconds since_;
   Mutex mutex_;                                             // rank 90 (leaf): guards own_
-  std::map<Identity, Nanoseconds> own_ EFS_GUARDED_BY(mutex_);  // what this node has placed, and its ctime then; never: of a shared one
+  std::map<Identity, Version> own_ EFS_GUARDED_BY(mutex_);  // what this node has placed
 };
 
 }  // namespace

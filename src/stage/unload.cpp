@@ -357,7 +357,7 @@ class Unload {
         return std::unexpected(good.error());
       }
       const auto about_to = [&](const struct stat& partial) {
-        if (ours) (void)buffer_.named(job.item, [&] { return coming_version(pfs_, partial); });
+        if (ours) (void)buffer_.named(job.item, [&] { return coming_version(partial, false); });
       };
       EFS_TRY(publish_partial(job, *made, pfs_, about_to));
       return made;

@@ -271,6 +271,26 @@ if [ "$(id -u)" = 0 ]; then
     skip 'a connection that root ends' 'no passthrough on this kernel'
   fi
 
+  # What programs in another mount namespace have stored through mappings is written back before they are cut off.
+  for how in passthrough daemon; do
+    [ $how = daemon ] || kernel_has_it || continue
+    fresh "stored-$how" 'resources: [ [ path: input, flags: persistent ] ]'; head -c 8192 /dev/zero >"$PFS/input/mapped"
+    if [ $how = daemon ]; then started -o daemon-io "$JOB"; else started "$JOB"; fi
+    unshare -m --propagation private python3 -c 'import mmap, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR)
+memory = mmap.mmap(fd, 8192)
+memory[:6] = b"stored"
+open(sys.argv[2], "w").close()
+time.sleep(1000)' "$MNT/input/mapped" "$S/stored-$how/said" & writer=$!; pids+=("$writer")
+    await 20 test -e "$S/stored-$how/said"
+    "$EFS" stop --cut-off "$NAME" >"$S/said" 2>&1; code=$?
+    # By passthrough it can write on, and so the stop does not call it back; the daemon hears no more of it.
+    check "$how: a stop that cuts it off" test $code = $([ $how = daemon ] && echo 0 || echo 1)
+    kill "$writer"; wait "$writer" 2>/dev/null; pids=()
+    [ $code = 0 ] || check "$how: and the next one" "$EFS" stop "$NAME"
+    check "$how: what was stored before is back" test "$(head -c 6 "$OUT/input/mapped")" = stored
+  done
+
   fresh aborted-daemon
   started -o daemon-io "$JOB"
   bash -c 'exec 9>"$0"; echo first >&9; until [ -e "$1" ]; do sleep 0.1; done; echo second >&9' "$MNT/open" "$S/go" 2>/dev/null & writer=$!

@@ -126,6 +126,58 @@ if ! kernel_has_it; then skip 'takeover in the middle of an unload' 'Linux older
   done
 fi
 
+# --- one more name of an input: each that is replaced moves the ctime of the others ---
+for how in unload apart keep died keep-both; do
+  conflict=fail; [ $how != keep-both ] || conflict=keep-both
+  in_place "linked-$how" "on-conflict: $conflict"; echo old >"$PFS/input/n"
+  started "$JOB"
+  ln "$MNT/input/n" "$MNT/nn"; echo one >"$MNT/input/n"
+  case $how in
+    keep) check "$NAME: stop --keep" "$EFS" stop --keep "$NAME"; started "$JOB" ;;
+    apart) for name in input/n nn; do check "$NAME: unload $name" "$EFS" unload -i "$NAME" -w "$name"; done ;;
+    *) check "$NAME: unload" "$EFS" unload -i "$NAME" -w input/n nn ;;
+  esac
+  [ $how != died ] || { kill_both "$NAME"; started "$JOB"; }
+  echo two >"$MNT/input/n"
+  stopped; is_out n two
+  check "$NAME: under both names, and no third" test "$(cat "$PFS/nn") $(ls "$PFS" "$PFS/input" | grep -c '^n')" = 'two 2'
+done
+in_place linked-removed 'deletions: propagate'; echo old >"$PFS/input/n"
+started "$JOB"
+ln "$MNT/input/n" "$MNT/nn"; echo one >"$MNT/input/n"
+check 'linked-removed: unload' "$EFS" unload -i linked-removed -w input/n nn
+echo two >"$MNT/nn"; rm "$MNT/input/n"
+stopped
+check 'linked-removed: it is gone, and the other is out' test ! -e "$PFS/input/n" -a "$(cat "$PFS/nn")" = two
+
+# --- a link that somebody else leads back ---
+in_place led-back; ln -s first "$PFS/input/l"
+started "$JOB"
+ln -sfn second "$MNT/input/l"
+check 'led-back: unload' "$EFS" unload -i led-back -w input/l
+ln -sfn first "$PFS/input/l"; ln -sfn third "$MNT/input/l"
+check_exit 'led-back: both have changed it' 1 'conflict: input/l' "$EFS" stop led-back
+check 'led-back: and it stays' test "$(readlink "$PFS/input/l")" = first
+check 'led-back: until it goes' rm "$PFS/input/l"
+stopped
+
+# --- one of several nodes ---
+fresh node "$PERSISTENT"
+sed -i '/^global-settings:/a\  max-ops: 2000/s' "$JOB"
+check 'node: start' "$EFS" start --node 0/2 "$JOB"
+echo one >"$MNT/f"; ln "$MNT/f" "$MNT/g"; mkdir "$MNT/d"; for i in {1..100}; do echo one >"$MNT/d/$i"; done
+check 'node: unload' "$EFS" unload -i node -w f g
+if kernel_has_it; then
+  "$EFS" unload -i node -w d >"$S/said" 2>&1 & unload=$!
+  some_are_out() { [ "$(cat "$OUT"/d/* 2>/dev/null | grep -cx one)" -gt 10 ]; }
+  check 'node: some are out' await 20 some_are_out
+  kill -KILL "$(field "$(status_of node)" 'd["worker_pid"]')"
+  wait $unload
+fi
+echo two >"$MNT/f"; for i in {1..100}; do echo two >"$MNT/d/$i"; done
+stopped
+check 'node: all names have the last version' test "$(cat "$OUT"/[fg] "$OUT"/d/* | sort | uniq -c | tr -d ' ')" = 102two
+
 # --- a part over what is not ours ---
 fresh part "$PERSISTENT"; printf A0A0A0 >"$PFS/input/p"; mkdir "$OUT/input"; printf oldold >"$OUT/input/p"
 started "$JOB"

@@ -56,6 +56,21 @@ Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool be
   return fail(ENOMEM);
 }
 
+std::vector<std::uint64_t> Filesystem::may_be_mapped() const {
+  std::vector<std::uint64_t> found;
+  ReadLock lock(mutex_);
+  names_.for_each([&](const Inode& inode) {
+    if (inode.is_regular() && (inode.read_write_opens > 0 || inode.may_be_open_from_before())) found.push_back(inode.ino);
+  });
+  return found;
+}
+
+bool Filesystem::read_moves_atime(std::uint64_t ino, int flags) const {
+  if (options_.keeps_atime || (flags & O_NOATIME) != 0 || (flags & O_ACCMODE) == O_WRONLY) return false;
+  const auto st = backend_.attributes(ino);
+  return st && atime_is_due(st->st_atim, st->st_mtim, st->st_ctim);
+}
+
 void Filesystem::release(std::uint64_t ino, int flags) {
   if ((flags & O_ACCMODE) == O_RDONLY) return;
   ReadLock lock(mutex_);

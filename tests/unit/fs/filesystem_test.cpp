@@ -130,6 +130,17 @@ TEST_CASE("the first write-open marks a staged file dirty, a read-open does not"
   CHECK(fs::Staging(*scene.filesystem).walk()->front().dirty);
 }
 
+TEST_CASE("whether a read moves the access time is known before") {
+  FilesystemScene scene;
+  const auto file = scene.filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
+  for (const int flags : {O_RDONLY, O_RDWR}) CHECK(scene.filesystem->read_moves_atime(file, flags));  // it is as old as the file
+  for (const int flags : {O_RDONLY | O_NOATIME, O_WRONLY}) CHECK_FALSE(scene.filesystem->read_moves_atime(file, flags));
+  FileTime soon = file_time_now();
+  soon.seconds += 3600;
+  REQUIRE(scene.filesystem->setattr({}, file, {.atime = soon}));
+  CHECK_FALSE(scene.filesystem->read_moves_atime(file, O_RDONLY));
+}
+
 TEST_CASE("a renamed input counts as new at its new place") {
   FilesystemScene scene;
   fs::Staging staging(*scene.filesystem);

@@ -52,7 +52,8 @@ struct BackingScene {
     return std::move(*make_fsdax(std::move(options)));
   }();
   Registrar registrar;
-  BackingTable table{&registrar};
+  static constexpr std::size_t idle = 256;
+  BackingTable table{&registrar, idle};
 
   fs::ContainerPool::Ready container(std::uint64_t ino) { return {.ino = ino, .container = *backend->create(ino)}; }
   int acquire(std::uint64_t ino, bool wanted = true) { return *table.acquire(ino, wanted, backend->open(ino)->get()); }
@@ -132,12 +133,12 @@ TEST_CASE("ids are closed in batches: when one is full, when it is quiet, or whe
 TEST_CASE("idle ids are bounded, also those of files that were made and never opened") {
   BackingScene scene;
   std::uint64_t ino = 2;
-  for (; ino < 2 + 2 * BackingTable::most_idle; ++ino) {
+  for (; ino < 2 + 2 * BackingScene::idle; ++ino) {
     const std::vector made{scene.container(ino)};
     scene.table.prepare(made);
   }
   scene.table.run();
-  CHECK(scene.registrar.known.size() == BackingTable::most_idle);
+  CHECK(scene.registrar.known.size() == BackingScene::idle);
   // An id that was closed early is asked for again.
   const int before = scene.registrar.questions;
   CHECK(scene.acquire(2) > 0);

@@ -135,6 +135,27 @@ TEST_CASE("a container that is missing: of an input the file comes again, of wha
   CHECK((*after.filesystem)->recovery().dropped == std::vector<std::string>{"saved"});
 }
 
+TEST_CASE("a container that is missing: of an input that has another name now it is no start, and a salvage names each", "[image][containers]") {
+  const DeadImage dead;
+  const bool moved = GENERATE(false, true);
+  if (moved) {
+    const Started started(dead);
+    REQUIRE(started.filesystem);
+    const auto input = (*started.filesystem)->lookup(fs::root_ino, "input");
+    REQUIRE((*started.filesystem)->rename({}, input->ino, "clean", fs::root_ino, "moved", 0));
+  }
+  const std::string name = moved ? "moved" : "input/clean";
+  stdfs::remove(dead.container("input/clean"));
+  CHECK(has(damage_in(dead), name + ": its container"));
+  const auto receipt = brought_out(dead);
+  CHECK(told_of(receipt, name).action == (moved ? Action::failed : Action::skipped));
+  CHECK(has(told_of(receipt, name).reason, "somebody has removed it"));
+  CHECK((receipt.verdict == stage::Verdict::complete) == !moved);
+  CHECK(std::ranges::count(receipt.entries, name, &stage::ReceiptEntry::path) == 1);
+  const Started started(dead);
+  CHECK(started.filesystem.has_value() == !moved);
+}
+
 // Whichever container it is: no start goes on without one that does not come again, and none touches the others.
 TEST_CASE("containers that are removed, exchanged for something else or put elsewhere at random are missed by a start, which leaves the others alone", "[image][containers]") {
   const auto seed = test::seed();
