@@ -196,6 +196,13 @@ Result<Target> target_of(const std::string& which) {
   return Target{*store, std::nullopt};
 }
 
+// Nothing of it is missed: where this is cut off, the next start or clean knows, as after a stop that was. Where it cannot be written it
+// is removed all the same.
+void note_over(const control::Instance& instance) {
+  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (directory) (void)image::write_left(directory.get(), image::Left::over);
+}
+
 }  // namespace
 
 Status clean_instance(const control::Instance& instance, bool force) {
@@ -203,7 +210,10 @@ Status clean_instance(const control::Instance& instance, bool force) {
   if (!force) EFS_TRY(as_owner(instance.owner, [&] { return refuse_loss(instance); }));
   if (const auto manifest = manifest_of(instance)) {
     if (const Status dropped = drop_dead_mount(manifest->mount_dir, instance.owner); !dropped && dropped.error().code != EBUSY) return dropped;
-    EFS_TRY(as_owner(instance.owner, [&] { return remove_elsewhere(instance.directory, manifest->store, *manifest); }));
+    EFS_TRY(as_owner(instance.owner, [&] {
+      if (!force) note_over(instance);
+      return remove_elsewhere(instance.directory, manifest->store, *manifest);
+    }));
   }
   return control::discard(instance);  // a mount of root's and an entry of root's directory
 }

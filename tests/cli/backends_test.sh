@@ -341,6 +341,33 @@ if started "$JOB"; then
   check 'stop' "$EFS" stop orphan
 fi
 
+# --- a clean of what a salvage had brought out dies somewhere: when the journal has gone and the other backend has not, too ---
+if [ "$(id -u)" = 0 ] && kernel_has_it; then
+  RANDOM=${EFS_SEED:=$((RANDOM))}; echo "seed $EFS_SEED (EFS_SEED=$EFS_SEED repeats it)"
+  fresh half "backends: [ { id: bulk, type: NVRAM-NVML, daxfs: $DISK, capacity: 64 MiB }, { id: fast, type: DRAM, capacity: 32 MiB } ]" 'resources: [ [ path: input ] ]' 'outputs: [ { path: o, backend: fast }, { path: "**" } ]'
+  half_deaths=0
+  for round in {1..8}; do
+    "$EFS" start "$JOB" >"$S/said" 2>&1 || { fail "half $round: start" "$(cat "$S/said")"; break; }
+    mkdir -p "$MNT/o"; echo r >"$MNT/o/f"; echo g >"$MNT/g"
+    kill_both half
+    "$EFS" salvage half >"$S/said" 2>&1 || fail "half $round: salvage" "$(cat "$S/said")"
+    bash -c 'kill -STOP $$; exec "$@"' clean "$EFS" clean half >/dev/null 2>&1 & one=$!
+    await 20 grep -q '^State:.*T' "/proc/$one/status"
+    "$BIN/efs-kill-at" "$one" $((RANDOM % 2500 + 500)) & killer=$!
+    await 20 grep -q '^TracerPid:.*[1-9]' "/proc/$one/status"
+    kill -CONT "$one"
+    wait "$killer" 2>/dev/null && half_deaths=$((half_deaths + 1))
+    wait "$one" 2>/dev/null
+    [ -e "$EFS_RUNTIME_DIR/half" ] || continue
+    [ $((round % 2)) = 0 ] || "$EFS" clean half >"$S/said" 2>&1 || fail "half $round: clean goes on" "$(cat "$S/said")"
+  done
+  check 'half: clean died on its way' test $half_deaths -gt 2
+  [ ! -e "$EFS_RUNTIME_DIR/half" ] || check 'half: at last' "$EFS" clean half
+  check 'half: nothing is left' test ! -e "$EFS_RUNTIME_DIR/half" -a -z "$(ls -A "$DISK")"
+else
+  skip 'a clean that dies' 'not root'
+fi
+
 # --- a stop had brought all of it, and both processes died when one of its backends was gone: nothing is missed ---
 two over error
 if started "$JOB"; then

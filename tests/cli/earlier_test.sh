@@ -67,8 +67,11 @@ for name in g h k; do rm "$both/$name"; done
 check 'out of the way, the first one'\''s are brought' timeout 30 "$EFS" stop twin0
 check 'as they were' test "$(cat "$both"/{g,h,k} | uniq -c | awk '{print $1, $2}')" = '3 other'
 rm "$both/g"
-check 'and the second one'\''s' timeout 30 "$EFS" stop twin1
-check 'as it was' grep -qx 'another yet' "$both/g"
+check_exit 'the second one does not say that k, which it alone had unloaded, is back' 3 'conflict: k: .*another node' timeout 30 "$EFS" stop twin1
+check 'its other one is' grep -qx 'another yet' "$both/g"
+rm "$both/k"
+check 'out of the way, that is brought, too' timeout 30 "$EFS" stop twin1
+check 'as it was' grep -qx same "$both/k"
 
 # --- partials of several nodes ---
 fresh slow0; first=$JOB first_mnt=$MNT both=$OUT

@@ -215,7 +215,7 @@ check_not 'several: its old name is gone' test -e "$PFS/input/sub/b"
 in_place during
 sed -i '/in-place/a\  max-rate: 400 KB/s' "$JOB"
 started "$JOB"
-head -c 4000000 /dev/zero | tr '\0' J >"$MNT/input/a"  # ten seconds, for the load
+head -c 8000000 /dev/zero | tr '\0' J >"$MNT/input/a"  # twenty seconds, for the load
 task=$("$EFS" unload -i during input/a)
 check 'the partial of an unload' await 30 compgen -G "$PFS/input/a.*.efs-partial"
 mv "$MNT/input/a" "$MNT/z"
