@@ -5,6 +5,7 @@
 #include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "cli/doctor.hpp"
+#include "control/asking.hpp"
 #include "image/manifest.hpp"
 
 namespace efs::cli {
@@ -41,10 +42,9 @@ Json what_is_left_in(const LostStore& store) {
 }
 
 Result<Json> ask_status(const control::Instance& instance) {
-  constexpr int patience = 30;  // seconds: it may be another user's, and say nothing
-  auto client = control::Client::connect(instance.socket(), instance.owner, patience);
-  if (!client) return std::unexpected(client.error());
-  return client->ask({{"verb", "status"}});
+  constexpr int silence = 30;                          // seconds: it may be another user's, and say nothing
+  constexpr auto no_worker = std::chrono::seconds(10);  // longer than a successor needs for a million files
+  return control::ask_until_answered(instance, {{"verb", "status"}}, silence, {}, no_worker);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "control/asking.hpp"
 
 #include <cerrno>
-#include <chrono>
 #include <thread>
 
 namespace efs::control {
@@ -17,9 +16,8 @@ Result<Json> ask_once(const Instance& instance, const Json& request, int seconds
 
 bool is_lost(int code) { return code == ECONNRESET || code == EPIPE || code == ECONNREFUSED || code == ENOENT || code == EAGAIN; }
 
-Result<Json> ask_until_answered(const Instance& instance, const Json& request, int seconds, const std::function<void(const Json&)>& progress) {
+Result<Json> ask_until_answered(const Instance& instance, const Json& request, int seconds, const std::function<void(const Json&)>& progress, std::chrono::seconds patience) {
   constexpr int most_deaths = 10;
-  constexpr auto patience = std::chrono::minutes(2);
   auto last = std::chrono::steady_clock::now();
   for (int deaths = 0;;) {
     auto answer = ask_once(instance, request, seconds, progress);

@@ -1,6 +1,8 @@
 #pragma once
 // Asking an instance whose worker may die meanwhile.
 
+#include <chrono>
+
 #include "control/client.hpp"
 #include "control/instances.hpp"
 
@@ -11,7 +13,9 @@ bool is_lost(int code);
 
 /// Asks the instance. Where its worker dies meanwhile, its successor is asked again, once it has replayed the journal: while the
 /// supervisor lives there will be one. A refusal is an answer (`ok` is false); an error here is one of the way there or back.
-/// Who says nothing for `seconds` will not: ETIMEDOUT.
-Result<Json> ask_until_answered(const Instance& instance, const Json& request, int seconds, const std::function<void(const Json&)>& progress = {});
+/// Who says nothing for `seconds` will not: ETIMEDOUT. Where nobody can be asked for `patience` there is no successor: what the last
+/// asking saw.
+Result<Json> ask_until_answered(const Instance& instance, const Json& request, int seconds, const std::function<void(const Json&)>& progress = {},
+                                std::chrono::seconds patience = std::chrono::minutes(2));
 
 }  // namespace efs::control

@@ -16,6 +16,7 @@ using control::Json;
 const char* name_of(State state) {
   switch (state) {
     case State::planning: return "planning";
+    case State::recovering: return "recovering";
     case State::staging_in: return "staging-in";
     case State::running: return "running";
     case State::unmounting: return "unmounting";
@@ -28,7 +29,8 @@ const char* name_of(State state) {
 }
 
 Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns)
-    : options_(std::move(options)), supervisor_(supervisor), turns_(turns), throttle_(stage::pace_of(options_.config)) {}
+    : options_(std::move(options)), supervisor_(supervisor), turns_(turns), throttle_(stage::pace_of(options_.config)),
+      state_(options_.takeovers > 0 ? State::recovering : State::planning) {}
 
 // Answers under way look at members that are declared behind the server: it goes first, and waits for them.
 Instance::~Instance() { server_.reset(); }

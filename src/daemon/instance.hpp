@@ -47,8 +47,8 @@ struct InstanceOptions {
   std::string predecessor;    // how the last of them ended, for the log
 };
 
-/// `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
-enum class State : std::uint8_t { planning, staging_in, running, unmounting, staging_out, unsaved, ended, failed };
+/// What comes before `running` is on its way there, in order; `recovering`: a successor replays the journal. `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
+enum class State : std::uint8_t { planning, recovering, staging_in, running, unmounting, staging_out, unsaved, ended, failed };
 const char* name_of(State state);
 
 // How often a verb that follows is told of the progress.
@@ -212,7 +212,7 @@ class Instance {
 
   Mutex mutex_;  // rank 5; nothing but the backend's space() is called under it
   Condition changed_;
-  State state_ EFS_GUARDED_BY(mutex_) = State::planning;
+  State state_ EFS_GUARDED_BY(mutex_);
   std::optional<StopRequest> stop_request_ EFS_GUARDED_BY(mutex_);
   std::uint64_t stops_asked_ EFS_GUARDED_BY(mutex_) = 0, stops_done_ EFS_GUARDED_BY(mutex_) = 0;  // tickets: the last given, the last answered
   std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);  // a later stop's deadline, while an earlier one stages out

@@ -63,7 +63,7 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
 // Waits for a change, or for the next line of progress to be due.
 bool Instance::is_starting() {
   MutexLock lock(mutex_);
-  const auto starting = [this]() EFS_REQUIRES(mutex_) { return state_ == State::planning || state_ == State::staging_in; };
+  const auto starting = [this]() EFS_REQUIRES(mutex_) { return state_ < State::running; };
   if (!starting()) return false;
   changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
   return starting();

@@ -408,7 +408,7 @@ std::uint64_t Instance::request_stop(StopRequest request) {
   if (request.until || !request.stage_out) tasks_->cancel_all();
   std::unique_ptr<TimerThread> before;
   MutexLock lock(mutex_);
-  if (state_ == State::planning || state_ == State::staging_in) progress_.cancel = true;
+  if (state_ < State::running) progress_.cancel = true;
   // A stage-out under way, which may have all the time in the world, ends in time for this one, which then goes on.
   if (state_ == State::staging_out && request.until) hurry_ = cancel_at(*request.until);
   // A signal, or somebody else's stop, says nothing about what an earlier one asked for.

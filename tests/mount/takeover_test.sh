@@ -51,6 +51,8 @@ random_kills() {  # random_kills NAME IO START_OPTIONS...
     read -rt "0.$(printf '%03d' $((RANDOM % 150)))" <> <(:)
     kill -0 "$load" 2>/dev/null || { fail "$name: the programs run after $i kills"; break; }
     kill -KILL "$pid" 2>/dev/null
+    # Who looks just now waits like the programs.
+    ((i % 8)) || check "$name: after kill $i it does not look dead" json "$(state)" "d['state'] in ('recovering', 'running')"
     await 20 has_successor "$pid" || { fail "$name: a successor after kill $i"; break; }
   done
   load_end "$name"

@@ -627,6 +627,14 @@ check 'one that is alive, and whose job has run' epilog
 check 'loses nothing' test "$(cat "$W/results/result")" = precious
 check 'and goes' no_instance
 check 'as a whole' no_job
+rm "$W/results/result"; prolog
+as_user sh -c "echo precious >$S/mnt/7/result"
+rm "$S/state/7.0/result"
+printf '#!/bin/sh\n[ "$1" != status ] || { echo %s; exit; }\nexec "%s" "$@"\n' "'{\"state\":\"recovering\"}'" "$EFS" >"$S/slurm/recovering"
+chmod 755 "$S/slurm/recovering"
+check 'one whose worker is just being replaced' epilog -- efs="$S/slurm/recovering"
+check 'has results, too' test "$(cat "$W/results/result")" = precious
+check 'before it goes' no_instance
 
 # --- a node that was restarted, and lost what is in memory ---
 work restarted
