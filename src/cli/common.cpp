@@ -83,9 +83,7 @@ namespace {
 constexpr int status_patience = 5;  // seconds for each instance: some may be another user's, and say nothing
 
 Result<Json> ask_status(const control::Instance& instance) {
-  auto client = control::Client::connect(instance.socket(), instance.owner, status_patience);
-  if (!client) return std::unexpected(client.error());
-  return client->ask({{"verb", "status"}});
+  return control::ask_until_answered(instance, {{"verb", "status"}}, status_patience, {}, std::chrono::seconds(status_patience));
 }
 
 bool same_file(const std::string& a, const std::string& b) {
@@ -166,7 +164,7 @@ Error error_in(const Json& answer, const char* otherwise) { return {answer.value
 
 Result<Json> ask(const control::Instance& instance, const Json& request, const std::function<void(const Json&)>& progress) {
   if (!instance.alive) return fail(ESRCH, "the daemon of " + instance.name + " is gone");
-  auto client = control::Client::connect(instance.socket(), instance.owner);
+  auto client = control::connect_soon(instance, 0);
   if (!client) return std::unexpected(client.error());
   auto answer = client->ask(request, progress);
   if (!answer) return answer;

@@ -16,6 +16,15 @@ Result<Json> ask_once(const Instance& instance, const Json& request, int seconds
 
 bool is_lost(int code) { return code == ECONNRESET || code == EPIPE || code == ECONNREFUSED || code == ENOENT || code == EAGAIN; }
 
+Result<Client> connect_soon(const Instance& instance, int seconds, std::chrono::seconds patience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (true) {
+    auto client = Client::connect(instance.socket(), instance.owner, seconds);
+    if (client || !is_lost(client.error().code) || !is_alive(instance.directory) || std::chrono::steady_clock::now() > until) return client;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
 Result<Json> ask_until_answered(const Instance& instance, const Json& request, int seconds, const std::function<void(const Json&)>& progress, std::chrono::seconds patience) {
   constexpr int most_deaths = 10;
   auto last = std::chrono::steady_clock::now();

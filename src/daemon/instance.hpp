@@ -148,6 +148,7 @@ class Instance {
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
   bool is_starting();
   bool is_stopping(std::uint64_t ticket);
+  void await_recovery();
   // instance_files.cpp: what is done to files while programs run
   control::Json handle_files(const std::string& verb, const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_load(const control::Json& request);

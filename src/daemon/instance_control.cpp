@@ -38,6 +38,7 @@ Json Instance::handle(const Json& request, const control::Server::Progress& prog
   if (verb == "status") return control::result_line(status_now());
   if (verb == "wait") return handle_wait(request.value("starter", false), progress);
   if (verb == "stop") return handle_stop(request, progress);
+  await_recovery();
   return handle_files(verb, request, progress);
 }
 
@@ -67,6 +68,12 @@ bool Instance::is_starting() {
   if (!starting()) return false;
   changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
   return starting();
+}
+
+// What a successor is asked about files it answers when it has them: who asks need not know that a worker died.
+void Instance::await_recovery() {
+  MutexLock lock(mutex_);
+  while (state_ == State::recovering) changed_.wait(mutex_);
 }
 
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {

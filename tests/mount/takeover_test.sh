@@ -53,6 +53,7 @@ random_kills() {  # random_kills NAME IO START_OPTIONS...
     kill -KILL "$pid" 2>/dev/null
     # Who looks just now waits like the programs.
     ((i % 8)) || check "$name: after kill $i it does not look dead" json "$(state)" "d['state'] in ('recovering', 'running')"
+    ((i % 8 - 4)) || check "$name: after kill $i its mount point finds it, and its files can be asked about" "$EFS" explain "$MNT/p0"
     await 20 has_successor "$pid" || { fail "$name: a successor after kill $i"; break; }
   done
   load_end "$name"
