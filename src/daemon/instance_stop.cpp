@@ -219,10 +219,11 @@ void Instance::book_back(const std::vector<std::string>& paths, std::span<const 
     const auto ours = in_buffer.find(path);
     const std::string name = config::result_path(config, path);
     struct stat st {};
-    if (ours == in_buffer.end() || ::lstat((config.results_dir + "/" + name).c_str(), &st) != 0) continue;
+    const std::string there = config.results_dir + "/" + name;
+    if (ours == in_buffer.end() || ::lstat(there.c_str(), &st) != 0) continue;
     const struct stat& in = ours->second->attributes;
     if (S_ISREG(st.st_mode) && (st.st_size != in.st_size || !stage::same_or_coarser(st.st_mtim, in.st_mtim))) continue;
-    if (const Status booked = (staging.*book)(path, stage::copy_version(results_pfs(), st), in_place && name == path, ours->second->replaced.get()); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
+    if (const Status booked = (staging.*book)(path, stage::copy_version(results_pfs(), AT_FDCWD, there, st), in_place && name == path, ours->second->replaced.get()); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
   }
 }
 
@@ -248,7 +249,7 @@ void Instance::book_salvaged() {
       has_directory = ::lstat((results + "/" + directory).c_str(), &st) == 0;
     }
     if (!has_directory || ::lstat((results + "/" + name).c_str(), &st) != 0) continue;
-    there.push_back({.path = name, .version = stage::copy_version(results_pfs(), st)});
+    there.push_back({.path = name, .version = stage::copy_version(results_pfs(), AT_FDCWD, results + "/" + name, st)});
     if (S_ISREG(item.attributes.st_mode) && S_ISREG(st.st_mode)) files.push_back(item.path);
   }
   // That is not what a file brought there that has another name by now.

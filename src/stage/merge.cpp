@@ -109,7 +109,7 @@ Status replace(int at, const std::string& from, const std::string& to, const str
 
 }  // namespace
 
-Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own) {
+Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own, const AboutToName& about_to) {
   struct stat ours {};
   if (::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
   for (int look = 0; look < most_looks; ++look) {
@@ -128,6 +128,7 @@ Result<Placed> rename_merging(int at, const std::string& from, const std::string
       if (!same && same.error().code == EACCES) return fail(EEXIST, unreadable_text);
       return same ? fail(EEXIST, conflict_text) : std::unexpected(same.error());
     }
+    if (about_to) about_to(!is_free);
     // Also where it is the same: the other node must not take what stands for ours as well for its own, and replace it.
     const Status done = exists ? replace(at, from, to, ours, there) : give_new_name(at, from, to, ours);
     if (done) return is_free ? Placed::ours : Placed::shared;
@@ -139,7 +140,10 @@ Result<Placed> rename_merging(int at, const std::string& from, const std::string
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {
   std::vector<fs::Origin> copies;
   for (const auto& item : items)
-    if (item.saved) copies.push_back(*item.saved);
+    if (item.saved) {
+      copies.push_back(*item.saved);
+      if (item.saved_linked && item.saved->ctime != 0) copies.back().ctime = fs::Origin::any_ctime;  // it has moved with its other names
+    }
   return copies;
 }
 
@@ -151,9 +155,9 @@ fs::Origin version_of(const struct stat& st, Nanoseconds ctime) {
 
 }  // namespace
 
-fs::Origin copy_version(PfsIo& pfs, const struct stat& there) { return version_of(there, pfs.is_shared(there) ? 0 : to_ns(there.st_ctim)); }
+fs::Origin copy_version(PfsIo& pfs, int at, const std::string& name, const struct stat& there) { return version_of(there, pfs.is_shared(at, name, there) ? 0 : to_ns(there.st_ctim)); }
 
-fs::Origin coming_version(const struct stat& partial, bool may_be_shared) { return version_of(partial, may_be_shared ? 0 : fs::Origin::any_ctime); }
+fs::Origin coming_version(const struct stat& partial, bool is_shared) { return version_of(partial, is_shared ? 0 : fs::Origin::any_ctime); }
 
 Status remove_merging(int at, const std::string& name, const struct stat& seen) {
   const UniqueFd old = locked(at, name);

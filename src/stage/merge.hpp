@@ -20,11 +20,11 @@ namespace efs::stage {
 std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own = {});
 
 /// What is there, of which this node's results-dir has a copy. Where another node may have it as well, no version of it is
-/// known (ctime is 0): nobody's to replace or to remove.
-fs::Origin copy_version(PfsIo& pfs, const struct stat& there);
+/// known (ctime is 0): nobody's to replace or to remove. `there` is what `name` in the open directory `at` has.
+fs::Origin copy_version(PfsIo& pfs, int at, const std::string& name, const struct stat& there);
 
-/// The same of a partial that is about to get its name. `may_be_shared`: another node has a file there which may turn out to be the same.
-fs::Origin coming_version(const struct stat& partial, bool may_be_shared);
+/// The same of a partial that is about to get its name. `is_shared`: as AboutToName says.
+fs::Origin coming_version(const struct stat& partial, bool is_shared);
 
 /// What `items` say that was put there, for `own`.
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items);
@@ -33,7 +33,7 @@ enum class Placed : std::uint8_t { ours, shared };
 
 /// Its rename. ESTALE where another file has the name `from` in the end; EAGAIN where other nodes keep it from an end.
 /// `own`: a file that it replaces as well, as it was seen; null: none.
-Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own = nullptr);
+Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own = nullptr, const AboutToName& about_to = {});
 
 /// Its removal of an input: EEXIST where another file than `seen` has the name by now. Where the PFS keeps no locks, a moment
 /// between the look and the removal remains.

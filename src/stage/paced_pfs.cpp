@@ -134,8 +134,8 @@ Status PacedPfs::symlink(const std::string& target, int at, const std::string& n
 Status PacedPfs::link(int from_at, const std::string& from, int at, const std::string& name) {
   return paced(CallKind::once, 0, [&] { return pfs_.link(from_at, from, at, name); });
 }
-Status PacedPfs::rename(int at, const std::string& from, const std::string& to) {
-  return paced(CallKind::once, 0, [&] { return pfs_.rename(at, from, to); });
+Status PacedPfs::rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to) {
+  return paced(CallKind::once, 0, [&] { return pfs_.rename(at, from, to, about_to); });
 }
 Status PacedPfs::unlink(int at, const std::string& name) {
   return paced(CallKind::once, 0, [&] { return pfs_.unlink(at, name); });

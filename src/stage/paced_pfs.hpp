@@ -88,10 +88,10 @@ class PacedPfs final : public PfsIo {
   Status mkdir(int at, const std::string& name, mode_t mode) override;
   Status symlink(const std::string& target, int at, const std::string& name) override;
   Status link(int from_at, const std::string& from, int at, const std::string& name) override;
-  Status rename(int at, const std::string& from, const std::string& to) override;
+  Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to = {}) override;
   Status unlink(int at, const std::string& name) override;
   Status remove(int at, const std::string& name, const struct stat& seen) override;
-  bool is_shared(const struct stat& there) override { return pfs_.is_shared(there); }
+  bool is_shared(int at, const std::string& name, const struct stat& there) override { return pfs_.is_shared(at, name, there); }
   Status rmdir(int at, const std::string& name) override;
   Result<std::map<std::string, std::string>> xattrs(int fd) override;
   Status set_xattr(int fd, const std::string& name, const std::string& value) override;

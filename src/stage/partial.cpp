@@ -174,15 +174,15 @@ Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& 
   return S_ISLNK(job.item.attributes.st_mode) ? write_link(job, pfs) : write_file(job, buffer, pfs, scratch, progress);
 }
 
-Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs, const std::function<void(const struct stat&)>& about_to) {
+Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs, const AboutToPublish& about_to) {
   auto now = pfs.lstat(job.directory, job.partial);
   Status done = now ? Status() : Status(told(now.error(), "checking its partial"));
   if (done && (now->st_ino != written.inode || static_cast<std::uint64_t>(now->st_size) != written.size)) {
     // Another's file under our partial's name: it is not for us to remove.
     return fail(ESTALE, "its partial was replaced or changed by someone else");
   }
-  if (done && about_to) about_to(*now);
-  if (done) done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name);
+  const auto tell = [&](bool is_shared) { if (about_to) about_to(*now, is_shared); };
+  if (done) done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name, tell);
   if (done) return done;
   return without_partial(job, told(done.error(), "giving it its name").error(), pfs);
 }
@@ -248,10 +248,10 @@ Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, 
   return {};
 }
 
-Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs) {
+Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs, const AboutToName& about_to) {
   auto made = make_afresh(pfs, job.directory, job.partial, [&] { return pfs.link(from_at, from, job.directory, job.partial); });
   if (!made) return fail(made.error().code, "linking it: " + describe(made.error()));
-  auto done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name);
+  auto done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name, about_to);
   if (done) return done;
   return without_partial(job, told(done.error(), "giving it its name").error(), pfs);
 }
@@ -269,7 +269,7 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name
     if (to_origin && is_target_of_origin(*target, item)) return PfsCheck{};
     const bool same = S_ISLNK(item.attributes.st_mode) && *target == item.target && same_or_coarser(now->st_mtim, item.attributes.st_mtim);
     const bool owned = now->st_uid == item.attributes.st_uid && now->st_gid == item.attributes.st_gid;
-    if (same) return PfsCheck{owned && !pfs.is_shared(*now) ? PfsVersion::same_content : PfsVersion::same_data, std::nullopt};
+    if (same) return PfsCheck{owned && !pfs.is_shared(directory, name, *now) ? PfsVersion::same_content : PfsVersion::same_data, std::nullopt};
   }
   if (!S_ISREG(now->st_mode) || !S_ISREG(item.attributes.st_mode) || !has_stamp(*now, item.attributes) || !same_mode(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
   auto theirs = open_own(directory, name, now->st_ino, pfs);
@@ -289,7 +289,7 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name
   // Another node's file is not taken for ours: ours goes in its place, so that neither node replaces it later.
   const auto compared = pfs.fstat(theirs->get());
   if (!compared) return told(compared.error(), comparing_versions);
-  if (owned && *attributes == item.xattrs) return pfs.is_shared(*compared) ? PfsCheck{PfsVersion::same_data, std::nullopt} : PfsCheck{PfsVersion::same_content, *our_sum};
+  if (owned && *attributes == item.xattrs) return pfs.is_shared(directory, name, *compared) ? PfsCheck{PfsVersion::same_data, std::nullopt} : PfsCheck{PfsVersion::same_content, *our_sum};
   // What it lacks was set since, or is what the PFS does not take; what it has besides is another's, or was taken from ours since.
   const bool lacks_only = std::ranges::all_of(*attributes, [&](const auto& one) { return item.xattrs.contains(one.first) && item.xattrs.at(one.first) == one.second; });
   return PfsCheck{lacks_only || !to_origin ? PfsVersion::same_data : PfsVersion::other, std::nullopt};

@@ -76,8 +76,9 @@ Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& 
 
 /// Checks that the partial is the one that was written, of its full size, and gives it the item's name, replacing
 /// what has it. Requires: the partial is durable. After an error the partial is gone, as above. `about_to` is called with the partial's
-/// attributes just before it gets its name.
-Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs, const std::function<void(const struct stat&)>& about_to = {});
+/// attributes as PfsIo::rename() calls its own.
+using AboutToPublish = std::function<void(const struct stat& partial, bool is_shared)>;
+Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs, const AboutToPublish& about_to = {});
 
 /// Compares what the PFS holds with the checksum of what was written, after the cached pages of this client were dropped.
 /// Requires: a checksum; durable, for dirty pages cannot be dropped. How strong that is depends on the PFS: it is asked again where it keeps
@@ -90,7 +91,7 @@ Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs);
 
 /// Gives the file `from` (in the open directory `from_at`) the item's name too, replacing what has it: by a link of the
 /// partial name, renamed. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV where the PFS cannot; no partial is left.
-Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs);
+Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs, const AboutToName& about_to = {});
 
 /// Is `now` the version that the item was staged in from, or that was brought out later, or that of the input whose name it
 /// took? Of a file with several names, and of a result, ctime does not count: it moves when we replace one of the others.

@@ -160,7 +160,8 @@ class PosixPfs : public PfsIo {
   Status link(int from_at, const std::string& from, int at, const std::string& name) override {
     return status_of(::linkat(from_at, from.c_str(), at, name.c_str(), 0));
   }
-  Status rename(int at, const std::string& from, const std::string& to) override {
+  Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to) override {
+    if (about_to) about_to(false);
     return status_of(::renameat(at, from.c_str(), at, to.c_str()));
   }
   Status unlink(int at, const std::string& name) override { return status_of(::unlinkat(at, name.c_str(), 0)); }
@@ -240,46 +241,75 @@ class PosixPfs : public PfsIo {
   const std::string here_ = ".";
 };
 
+/// When the file was made; nothing where the PFS does not keep that, or another file than `seen` has the name.
+std::optional<Nanoseconds> birth_of(int at, const std::string& name, const struct stat& seen) {
+  struct statx now {};
+  if (::statx(at, name.c_str(), AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME, &now) != 0) return std::nullopt;
+  if ((now.stx_mask & STATX_BTIME) == 0 || now.stx_ino != seen.st_ino) return std::nullopt;
+  return to_ns({.tv_sec = now.stx_btime.tv_sec, .tv_nsec = now.stx_btime.tv_nsec});
+}
+
 class MergingPfs final : public PosixPfs {
  public:
   MergingPfs(Nanoseconds since, std::span<const fs::Origin> own) : since_(since) {
-    for (const auto& one : own) own_[{one.device, one.inode}] = {.size = one.size, .mtime = one.mtime, .is_shared = one.ctime == 0};
+    for (const auto& one : own) {
+      const bool is_known = one.ctime != 0 && one.ctime != fs::Origin::any_ctime;
+      own_[{one.device, one.inode}] = {.size = one.size, .mtime = one.mtime, .ctime = is_known ? std::optional(one.ctime) : std::nullopt, .is_shared = one.ctime == 0};
+    }
   }
-  Status rename(int at, const std::string& from, const std::string& to) override {
+  Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to) override {
     struct stat ours {}, there {};
     const bool known = ::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) == 0;
     // What this node brought out before is as old to it as what was there at the start.
-    const bool own = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && is_own(there);
+    const bool own = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && is_own(at, to, there);
     const struct stat seen = there;
-    const auto placed = rename_merging(at, from, to, since_, own ? &seen : nullptr);
+    const auto placed = rename_merging(at, from, to, since_, own ? &seen : nullptr, about_to);
     if (!placed) return std::unexpected(placed.error());
+    if (own) forget(seen);
     const bool is_there = known && ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == ours.st_ino && there.st_dev == ours.st_dev;
-    if (is_there) note_placed(there, *placed);
+    if (is_there) note_placed(there, birth_of(at, to, there), *placed);
     return {};
   }
-  Status remove(int at, const std::string& name, const struct stat& seen) override { return remove_merging(at, name, seen); }
-  bool is_shared(const struct stat& there) override { return !is_own(there); }
+  Status remove(int at, const std::string& name, const struct stat& seen) override {
+    EFS_TRY(remove_merging(at, name, seen));
+    forget(seen);
+    return {};
+  }
+  bool is_shared(int at, const std::string& name, const struct stat& there) override { return !is_own(at, name, there); }
 
  private:
   using Identity = std::pair<dev_t, ino_t>;
-  /// Without its ctime, which moves with each name that it gets and loses.
+  /// Of what a node has placed. Numbers are used again: its birth tells it from another file of its number, size and mtime.
   struct Version {
     std::uint64_t size = 0;
     Nanoseconds mtime = 0;
+    std::optional<Nanoseconds> birth{};
+    std::optional<Nanoseconds> ctime{};  // all that is known of what an earlier process has placed; it moves with each name that a file gets and loses
     bool is_shared = false;
   };
-  static Version version_of(const struct stat& st, bool is_shared) { return {.size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .is_shared = is_shared}; }
-  bool is_own(const struct stat& st) {
-    MutexLock lock(mutex_);
-    const auto found = own_.find({st.st_dev, st.st_ino});
-    return found != own_.end() && !found->second.is_shared && found->second.size == static_cast<std::uint64_t>(st.st_size) && found->second.mtime == to_ns(st.st_mtim);
+  bool is_own(int at, const std::string& name, const struct stat& st) {
+    Version known;
+    {
+      MutexLock lock(mutex_);
+      const auto found = own_.find({st.st_dev, st.st_ino});
+      if (found == own_.end()) return false;
+      known = found->second;
+    }
+    if (known.is_shared || known.size != static_cast<std::uint64_t>(st.st_size) || known.mtime != to_ns(st.st_mtim)) return false;
+    if (known.birth) return known.birth == birth_of(at, name, st);
+    return !known.ctime || st.st_nlink > 1 || *known.ctime == to_ns(st.st_ctim);
   }
   /// One more name of a file that is shared does not make it ours. (A file with one name that is ours is another one, with its number.)
-  void note_placed(const struct stat& st, Placed placed) {
+  void note_placed(const struct stat& st, std::optional<Nanoseconds> birth, Placed placed) {
     MutexLock lock(mutex_);
-    const auto [known, is_new] = own_.try_emplace({st.st_dev, st.st_ino}, version_of(st, placed == Placed::shared));
-    const bool stays_shared = !is_new && known->second.is_shared && st.st_nlink > 1;
-    known->second = version_of(st, placed == Placed::shared || stays_shared);
+    Version& known = own_[{st.st_dev, st.st_ino}];
+    const bool stays_shared = known.is_shared && st.st_nlink > 1;
+    known = {.size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .birth = birth, .is_shared = placed == Placed::shared || stays_shared};
+  }
+  /// This node took a name from what it had placed: where that was the last one, its number is anybody's.
+  void forget(const struct stat& seen) {
+    MutexLock lock(mutex_);
+    if (seen.st_nlink == 1) own_.erase({seen.st_dev, seen.st_ino});
   }
 
   const Nanoseconds since_;

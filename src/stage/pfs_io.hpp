@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -22,6 +23,10 @@ namespace efs::stage {
 constexpr int directory_flags = O_RDONLY | O_DIRECTORY;
 /// Of a directory on the way to something: who may search it, and not list it, may pass.
 constexpr int passage_flags = O_PATH | O_DIRECTORY;
+
+/// Called when nothing stands between a file and the name that it is to get but the call that gives it; again, where somebody was
+/// faster. `is_shared`: what has the name is another node's, and the same.
+using AboutToName = std::function<void(bool is_shared)>;
 
 /// Thread-safe. `at` is a directory descriptor or AT_FDCWD. Errors carry the errno and no text: callers know the
 /// object and say it. Names given with a directory descriptor never follow a symbolic link in the last component.
@@ -61,12 +66,12 @@ class PfsIo {
   virtual Status symlink(const std::string& target, int at, const std::string& name) = 0;
   /// linkat(2): one more name for a file; a symbolic link is not followed.
   virtual Status link(int from_at, const std::string& from, int at, const std::string& name) = 0;
-  virtual Status rename(int at, const std::string& from, const std::string& to) = 0;
+  virtual Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to = {}) = 0;
   virtual Status unlink(int at, const std::string& name) = 0;
   /// The same for an input of the job, which lstat() showed as `seen`. EEXIST where that could tell that it is another by now.
   virtual Status remove(int at, const std::string& name, const struct stat&) { return unlink(at, name); }
   /// What results-dir has under a result's name may stand for another node's result as well.
-  virtual bool is_shared(const struct stat& /*there*/) { return false; }
+  virtual bool is_shared(int /*at*/, const std::string& /*name*/, const struct stat& /*there*/) { return false; }
   virtual Status rmdir(int at, const std::string& name) = 0;
 
   /// The extended attributes of an open file or directory that go with it: user.*, security.capability, ACLs, and what

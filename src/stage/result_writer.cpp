@@ -211,23 +211,16 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
       return;
     }
   }
-  const auto about_to = [&](const struct stat& partial) { note_naming(out, partial, is_of_another_node(out, *directory)); };
+  const auto about_to = [&](const struct stat& partial, bool is_shared) { note_naming(out, partial, is_shared); };
   if (auto published = publish_partial(job_of(out, *directory), out.file, pfs_, about_to); !published) return give_up_name(out, published.error());
   out.state = Outgoing::State::named;
   note_named(out, *directory);
 }
 
 /// A program may change the file any time, and this process die: then only this tells that nobody else has changed the PFS's.
-void ResultWriter::note_naming(const Outgoing& out, const struct stat& copy, bool may_be_shared) {
+void ResultWriter::note_naming(const Outgoing& out, const struct stat& copy, bool is_shared) {
   if (!out.entry.placed_as.empty()) return;
-  (void)buffer_.named(*out.item, [&] { return coming_version(copy, may_be_shared); });
-}
-
-/// What has its name now, if anything.
-bool ResultWriter::is_of_another_node(const Outgoing& out, int directory) {
-  if (config_.nodes < 2 && config_.merge_since == 0) return false;
-  const auto there = pfs_.lstat(directory, out.name);
-  return there && pfs_.is_shared(*there) && to_ns(there->st_ctim) >= config_.merge_since;
+  (void)buffer_.named(*out.item, [&] { return coming_version(copy, is_shared); });
 }
 
 void ResultWriter::note_named(Outgoing& out, int directory) {
@@ -237,7 +230,7 @@ void ResultWriter::note_named(Outgoing& out, int directory) {
     if (!now) return std::unexpected(now.error());
     const bool ours = out.file.inode == 0 || (now->st_ino == out.file.inode && static_cast<std::uint64_t>(now->st_size) == out.file.size);
     if (!ours) return fail(ESTALE, "somebody has replaced or changed it");
-    return copy_version(pfs_, *now);
+    return copy_version(pfs_, directory, out.name, *now);
   });
   if (!noted) out.entry.reason += (out.entry.reason.empty() ? "" : "; ") + std::string("when it changes again, this version may be taken for somebody else's: ") + describe(noted.error());
 }
@@ -259,8 +252,9 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   if (conflict) return false;
   if (!linked && present && !in_place_ && is_over_input(out, to->get())) return true;
   if (!linked) {
-    note_naming(out, *now, pfs_.is_shared(*now));
-    auto done = link_partial(from->get(), first.name, job_of(out, to->get()), pfs_);
+    const bool first_is_shared = pfs_.is_shared(from->get(), first.name, *now);
+    const auto about_to = [&](bool is_shared) { note_naming(out, *now, is_shared || first_is_shared); };
+    auto done = link_partial(from->get(), first.name, job_of(out, to->get()), pfs_, about_to);
     if (!done && cannot_link(done.error())) return false;
     if (!done) return give_up_name(out, done.error()), true;
   }

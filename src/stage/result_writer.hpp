@@ -66,8 +66,7 @@ class ResultWriter {
   bool resolve(Outgoing& out, int directory, Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);
   void found_there(Outgoing& out, std::optional<std::uint64_t> checksum);
-  void note_naming(const Outgoing& out, const struct stat& copy, bool may_be_shared);
-  bool is_of_another_node(const Outgoing& out, int directory);
+  void note_naming(const Outgoing& out, const struct stat& copy, bool is_shared);
   void note_named(Outgoing& out, int directory);
 
   const config::JobConfig& config_;

@@ -93,7 +93,7 @@ class StageOut {
       for (auto* item : std::span(saved).subspan(begin, end - begin)) try {
         const auto directory = top ? directories.at(parent_of(item->path)) : std::unexpected(top.error());
         const auto there = directory ? pfs_.lstat(*directory, leaf_of(item->path)) : std::unexpected(directory.error());
-        if (!there || is_of_another_node(*there, *item->saved)) item->dirty = true;
+        if (!there || is_of_another_node(*directory, leaf_of(item->path), *there, *item->saved)) item->dirty = true;
       } catch (const std::exception&) {
         item->dirty = true;
       }
@@ -102,7 +102,9 @@ class StageOut {
 
   /// A node that was started after this one had brought the result out takes it for an earlier run's. (What several nodes have is
   /// nobody's version, and any of theirs will do.)
-  bool is_of_another_node(const struct stat& there, const fs::Origin& copy) const { return config_.nodes > 1 && copy.ctime != 0 && !is_copy(there, copy); }
+  bool is_of_another_node(int directory, const std::string& name, const struct stat& there, const fs::Origin& copy) const {
+    return config_.nodes > 1 && copy.ctime != 0 && (!is_copy(there, copy) || pfs_.is_shared(directory, name, there));
+  }
 
   void stage(const std::vector<fs::WalkItem>& items) {
     Selection selection = select_outgoing(config_, items, options_.by_rank);

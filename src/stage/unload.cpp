@@ -236,7 +236,7 @@ class Unload {
     if (!directory) return std::unexpected(directory.error());
     auto now = pfs_.lstat(directory->get(), leaf_of(path));
     if (!now) return std::unexpected(now.error());
-    return copy_version(pfs_, *now);
+    return copy_version(pfs_, directory->get(), leaf_of(path), *now);
   }
 
   void copy_part_of_one() {
@@ -356,8 +356,8 @@ class Unload {
         (void)pfs_.unlink(job.directory, job.partial);
         return std::unexpected(good.error());
       }
-      const auto about_to = [&](const struct stat& partial) {
-        if (ours) (void)buffer_.named(job.item, [&] { return coming_version(partial, false); });
+      const auto about_to = [&](const struct stat& partial, bool is_shared) {
+        if (ours) (void)buffer_.named(job.item, [&] { return coming_version(partial, is_shared); });
       };
       EFS_TRY(publish_partial(job, *made, pfs_, about_to));
       return made;

@@ -95,7 +95,8 @@ class UnloadBuffer final : public Buffer {
   bool take_version(const std::string& path, const fs::Origin& version) {
     const MutexLock lock(mutex_);
     auto& known = versions_.try_emplace(path, version).first->second;
-    if (version.ctime != fs::Origin::any_ctime && !fs::is_same_file(known, version)) return false;
+    const bool is_known = version.ctime != fs::Origin::any_ctime && version.ctime != 0;
+    if (is_known && !fs::is_same_file(known, version)) return false;
     known = version;
     return true;
   }

@@ -64,8 +64,14 @@ class FaultPfs final : public PfsIo {
   Status link(int from_at, const std::string& from, int at, const std::string& name) override {
     return run("link", name, [&] { return real_.link(from_at, from, at, name); });
   }
-  Status rename(int at, const std::string& from, const std::string& to) override { return run("rename", to, [&] { return real_.rename(at, from, to); }); }
-  bool is_shared(const struct stat& there) override { return real_.is_shared(there); }
+  Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to = {}) override {
+    const auto told = [&](bool is_shared) {
+      if (about_to) about_to(is_shared);
+      if (on_naming) on_naming(to);
+    };
+    return run("rename", to, [&] { return real_.rename(at, from, to, told); });
+  }
+  bool is_shared(int at, const std::string& name, const struct stat& there) override { return real_.is_shared(at, name, there); }
   Status rmdir(int at, const std::string& name) override { return run("rmdir", name, [&] { return real_.rmdir(at, name); }); }
   Status remove_xattr(int fd, const std::string& name) override { return run("removexattr", name, [&] { return real_.remove_xattr(fd, name); }, "remove_xattr"); }
   Status unlink(int at, const std::string& name) override { return run("unlink", name, [&] { return real_.unlink(at, name); }); }
@@ -91,6 +97,7 @@ class FaultPfs final : public PfsIo {
   Result<struct statvfs> statvfs(int fd) override { return run("statvfs", "", [&] { return real_.statvfs(fd); }); }
 
   std::function<void()> on_drop_cache;  // cannot fail
+  std::function<void(const std::string& name)> on_naming;  // all that is done before a file gets its name is done
   bool trust_syncfs = true;
   std::size_t most = SIZE_MAX;  // bytes that one read or write moves at most
 

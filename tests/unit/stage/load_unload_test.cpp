@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include <array>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include "fault_pfs.hpp"
 #include "fs/kernel_view.hpp"
 #include "live_scene.hpp"
+#include "stage/merge.hpp"
 #include "stage/stage_out.hpp"
 
 using namespace efs;
@@ -239,10 +241,8 @@ TEST_CASE("what is about to get its name is known for ours before it has it, who
   for (const auto& part : {Part{}, Part{.offset = 0, .length = 4}}) {
     scene.buffer.write("p", std::string(1000, part.whole() ? 'q' : 'r'));
     std::optional<fs::Origin> known;
-    FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
-      if (call == "rename") known = scene.buffer.staging->find("p")->saved;
-      return 0;
-    });
+    FaultPfs pfs(stage::test::NthCall{});
+    pfs.on_naming = [&](const std::string&) { known = scene.buffer.staging->find("p")->saved; };
     REQUIRE(scene.back({.names = {"p"}, .part = part}, pfs).verdict == Verdict::complete);
     struct stat there {};
     REQUIRE(::stat((scene.config.root_dir + "/p").c_str(), &there) == 0);
@@ -250,6 +250,39 @@ TEST_CASE("what is about to get its name is known for ours before it has it, who
     CHECK(known->inode == there.st_ino);
     CHECK(known->ctime == fs::Origin::any_ctime);
   }
+}
+
+TEST_CASE("of several nodes what is about to get its name is known for another one's as well where that has the same there") {
+  LiveScene scene;
+  scene.config.nodes = 2;
+  scene.config.merge_since = pfs_now(scene.config.results_dir).value();
+  const auto others = merging_pfs(scene.config.merge_since), ours = merging_pfs(scene.config.merge_since);
+  scene.buffer.write("f", std::string(1000, 'f'));
+  REQUIRE(scene.buffer.filesystem->link({}, scene.buffer.ino("f"), fs::root_ino, "g"));
+  const auto attributes = scene.buffer.staging->find("f")->attributes;
+  const auto brings = [&](const std::string& name) {
+    std::ofstream(scene.config.results_dir + "/p") << std::string(1000, 'f');
+    const UniqueFd top(::open(scene.config.results_dir.c_str(), directory_flags | O_CLOEXEC));
+    const std::array times{attributes.st_atim, attributes.st_mtim};
+    REQUIRE((::fchmodat(top.get(), "p", attributes.st_mode & 07777U, 0) == 0 && ::fchownat(top.get(), "p", attributes.st_uid, attributes.st_gid, 0) == 0));
+    REQUIRE(::utimensat(top.get(), "p", times.data(), 0) == 0);
+    REQUIRE(others->rename(top.get(), "p", name));
+  };
+  brings("g");
+  scene.buffer.write("h", std::string(1000, 'f'));
+  std::mutex mutex;
+  std::map<std::string, Nanoseconds> known;
+  FaultPfs pfs(stage::test::NthCall{}, *ours);
+  pfs.on_naming = [&](const std::string& name) {
+    const std::lock_guard lock(mutex);
+    const auto item = scene.buffer.staging->find(name);
+    if (item && item->saved) known[name] = item->saved->ctime;
+  };
+  REQUIRE(scene.back({.names = {"f", "g", "h"}}, pfs).verdict == Verdict::complete);
+  REQUIRE(known.size() == 3);
+  CHECK(known["f"] == fs::Origin::any_ctime);
+  CHECK(known["g"] == 0);
+  CHECK(known["h"] == fs::Origin::any_ctime);
 }
 
 TEST_CASE("no part goes into an input where results-dir leads to one") {

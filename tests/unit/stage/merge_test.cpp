@@ -123,14 +123,14 @@ TEST_CASE("a file that stands for two nodes is neither's own to replace or to re
   };
   REQUIRE(bring(*first, "same", "out"));
   const auto alone = stat_of("out");
-  CHECK_FALSE(first->is_shared(alone));
-  CHECK(second->is_shared(alone));
-  CHECK(copy_version(*first, alone).ctime == to_ns(alone.st_ctim));
+  CHECK_FALSE(first->is_shared(at, "out", alone));
+  CHECK(second->is_shared(at, "out", alone));
+  CHECK(copy_version(*first, at, "out", alone).ctime == to_ns(alone.st_ctim));
   REQUIRE(bring(*second, "same", "out"));
   const auto both = stat_of("out");
-  CHECK(first->is_shared(both));
-  CHECK(second->is_shared(both));
-  CHECK(copy_version(*second, both).ctime == 0);
+  CHECK(first->is_shared(at, "out", both));
+  CHECK(second->is_shared(at, "out", both));
+  CHECK(copy_version(*second, at, "out", both).ctime == 0);
   for (auto* node : {first.get(), second.get()}) {
     const auto conflict = bring(*node, "else", "out");
     REQUIRE_FALSE(conflict);
@@ -139,14 +139,14 @@ TEST_CASE("a file that stands for two nodes is neither's own to replace or to re
   }
   // What the first has seen before is not removed either, and a successor knows no better.
   CHECK(first->remove(at, "out", alone).error().code == EEXIST);
-  const auto copy = copy_version(*second, both);
+  const auto copy = copy_version(*second, at, "out", both);
   CHECK_FALSE(bring(*merging_pfs(*now, std::span(&copy, 1)), "else", "out"));
   // A third that has the same is welcome; another name of the shared file makes it nobody's own.
   CHECK(bring(*merging_pfs(*now), "same", "out"));
   REQUIRE(bring(*second, "same", "out"));
   REQUIRE(::linkat(at, "out", at, "p", 0) == 0);
   REQUIRE(second->rename(at, "p", "name"));
-  CHECK(second->is_shared(stat_of("out")));
+  CHECK(second->is_shared(at, "out", stat_of("out")));
   // Links have no content but their target.
   for (auto* node : {first.get(), second.get()}) {
     std::filesystem::create_symlink("here", scene.directory.path() + "/p");
@@ -154,6 +154,63 @@ TEST_CASE("a file that stands for two nodes is neither's own to replace or to re
   }
   std::filesystem::create_symlink("there", scene.directory.path() + "/p");
   CHECK_FALSE(first->rename(at, "p", "link"));
+}
+
+/// A file of this text and time in the place of the one that `gone` was, with its number; false where the file system gives it to none.
+bool makes_with_number(const MergeScene& scene, const std::string& name, const std::string& text, const struct stat& gone) {
+  std::vector<std::string> in_between;
+  bool made = false;
+  for (int i = 0; i < 1000 && !made; ++i) {
+    const std::string path = "n" + std::to_string(i);
+    scene.write(path, text);
+    struct stat st {};
+    made = ::fstatat(scene.fd.get(), path.c_str(), &st, 0) == 0 && st.st_ino == gone.st_ino;
+    if (!made) in_between.push_back(path);
+    else REQUIRE(::renameat(scene.fd.get(), path.c_str(), scene.fd.get(), name.c_str()) == 0);
+  }
+  for (const auto& path : in_between) std::filesystem::remove(scene.directory.path() + "/" + path);
+  const std::array times{gone.st_atim, gone.st_mtim};
+  if (made) REQUIRE(::utimensat(scene.fd.get(), name.c_str(), times.data(), 0) == 0);
+  return made;
+}
+
+TEST_CASE("another node's file with the number, size and time of one that this node had there is not this node's", "[merge]") {
+  const MergeScene scene;
+  const int at = scene.fd.get();
+  const auto now = pfs_now(scene.directory.path());
+  REQUIRE(now);
+  const auto node = merging_pfs(*now);
+  const auto bring = [&](const std::string& text, const std::string& name) {
+    scene.write("p", text);
+    return node->rename(at, "p", name);
+  };
+  const auto stat_of = [&](const std::string& name) {
+    struct stat st {};
+    REQUIRE(::fstatat(at, name.c_str(), &st, 0) == 0);
+    return st;
+  };
+  for (const bool replaced : {true, false}) {
+    REQUIRE(bring("first", "out"));
+    const auto first = stat_of("out");
+    const auto copy = copy_version(*node, at, "out", first);
+    CHECK(copy.ctime == to_ns(first.st_ctim));
+    for (struct stat clock = first; to_ns(clock.st_ctim) == to_ns(first.st_ctim); clock = stat_of("clock")) scene.write("clock", "");
+    if (replaced) REQUIRE(bring("second", "out"));
+    else REQUIRE(::unlinkat(at, "out", 0) == 0);
+    const std::string name = replaced ? "another" : "out";
+    if (!makes_with_number(scene, name, "other", first)) {
+      WARN("SKIP: the file system of " << scene.directory.path() << " does not use a number again");
+      return;
+    }
+    const auto other = stat_of(name);
+    REQUIRE((other.st_ino == first.st_ino && other.st_size == first.st_size && to_ns(other.st_mtim) == to_ns(first.st_mtim)));
+    CHECK(node->is_shared(at, name, other));
+    CHECK(merging_pfs(*now, std::span(&copy, 1))->is_shared(at, name, other));
+    CHECK_FALSE(bring("third", name));
+    CHECK(scene.read(name) == "other");
+    std::filesystem::remove(scene.directory.path() + "/" + name);
+    std::filesystem::remove(scene.directory.path() + "/out");
+  }
 }
 
 /// How many descriptors of this process lead to a file.

@@ -1,0 +1,76 @@
+#!/bin/bash
+# Several nodes bring results into one directory: no node's file is lost under another's, also where the PFS uses an inode number again.
+#   nodes_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+TIME='2001-02-03 04:05:06'
+# put FILE TEXT: at that time.
+put() { echo "$2" >"$1" && touch -d "$TIME" "$1"; }
+number() { stat -c %i "$1"; }
+# two_nodes NAME: both are running, with one results-dir OUT; their mount points are M0 and M1, their names NAME-0 and NAME-1.
+two_nodes() {
+  fresh "$1-0"; local first=$JOB out=$OUT; M0=$MNT
+  fresh "$1-1"; sed -i "s|results-dir: .*|results-dir: $out|" "$JOB"; M1=$MNT OUT=$out
+  check "$1: node 0" "$EFS" start --node 0/2 "$first"
+  check "$1: node 1" "$EFS" start --node 1/2 "$JOB"
+  mkdir "$M0/d" "$M1/d"
+}
+# unload_with NUMBER NAME MOUNT FILE TEXT: unloads it until its copy has that number, which no file has.
+unload_with() {
+  local try i
+  for try in {1..20}; do
+    for i in {1..300}; do
+      : >"$OUT/n$i"
+      [ "$(number "$OUT/n$i")" != "$1" ] || { rm "$OUT/n$i"; break; }
+    done
+    put "$3/$4" "$5"; check "$2: unload $4" "$EFS" unload -i "$2" -w "$4"
+    rm -f "$OUT"/n*
+    [ "$(number "$OUT/$4")" != "$1" ] || return 0
+    rm "$OUT/$4"
+  done
+  put "$3/$4" "$5"; check "$2: unload $4" "$EFS" unload -i "$2" -w "$4"
+  return 1
+}
+
+# --- a number that the node's own second unload has freed ---
+two_nodes freed
+put "$M0/d/f" 1-of-0; check 'freed: unload' "$EFS" unload -i freed-0 -w d/f
+was=$(number "$OUT/d/f")
+put "$M0/d/f" 2-of-0; check 'freed: unload again' "$EFS" unload -i freed-0 -w d/f
+if unload_with "$was" freed-1 "$M1" d/g 1-of-1; then
+  put "$M0/d/g" 3-of-0
+  check_exit 'freed: what has that number now is node 1'"'"'s' 3 'conflict: d/g: .*another node' "$EFS" stop freed-0
+  check 'freed: and stays' grep -qx 1-of-1 "$OUT/d/g"
+  mv "$OUT/d/g" "$OUT/d/g.1"
+else
+  skip 'a number that is used again' "the file system of $S gave it to none"
+fi
+check 'freed: stop' "$EFS" stop freed-0
+check 'freed: end of node 1, whose file was moved away' "$EFS" stop --no-stage-out freed-1
+
+# --- one that was removed by hand, under the same name; and for a successor ---
+for how in removed successor; do
+  [ $how != successor ] || kernel_has_it || { skip 'a successor' 'needs Linux 6.9'; continue; }
+  two_nodes $how
+  put "$M0/d/f" 1-of-0; check "$how: unload" "$EFS" unload -i $how-0 -w d/f
+  was=$(number "$OUT/d/f")
+  if [ $how = successor ]; then
+    worker=$(field "$(status_of $how-0)" 'd["worker_pid"]')
+    kill -KILL "$worker"
+    replaced() { [ "$(field "$(status_of $how-0)" 'd["worker_pid"]')" != "$worker" ]; }
+    check "$how: another worker" await 20 replaced
+  fi
+  rm "$OUT/d/f"
+  if unload_with "$was" $how-1 "$M1" d/f 1-of-1; then
+    check_exit "$how: node 0 does not take it for its own" 3 'conflict: d/f: .*another node' "$EFS" stop $how-0
+    check "$how: it stays" grep -qx 1-of-1 "$OUT/d/f"
+    mv "$OUT/d/f" "$OUT/d/f.1"
+  else
+    rm "$OUT/d/f"
+    skip "$how: a number that is used again" "the file system of $S gave it to none"
+  fi
+  check "$how: stop" "$EFS" stop $how-0
+  check "$how: end of node 1, whose file was moved away" "$EFS" stop --no-stage-out $how-1
+done
+finish
