@@ -15,9 +15,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <list>
 #include <string_view>
-#include <unordered_map>
 
 #include "backends/container_file.hpp"
 #include "base/log.hpp"
@@ -54,7 +52,8 @@ class Fsdax final : public Backend {
   explicit Fsdax(FsdaxOptions options)
       : options_(std::move(options)),
         pmem_(probe_pmem(options_.directory.get())),
-        account_(std::make_shared<CapacityAccount>(counts_bytes() ? options_.capacity : std::nullopt)) {
+        account_(std::make_shared<CapacityAccount>(counts_bytes() ? options_.capacity : std::nullopt)),
+        cache_(options_.open_containers) {
     struct statfs fs {};
     if (::fstatfs(options_.directory.get(), &fs) == 0) memory_ = fs.f_type == TMPFS_MAGIC;
   }
@@ -72,7 +71,7 @@ class Fsdax final : public Backend {
   }
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
-    UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOATIME, 0600));
+    UniqueFd fd = open_file(id, O_CREAT | O_EXCL | O_RDWR);
     if (!fd) return fail_errno();
     if (const Status said = write_label(fd.get(), id); !said) {
       ::unlinkat(options_.directory.get(), ContainerName(id), 0);
@@ -81,7 +80,7 @@ class Fsdax final : public Backend {
     std::int64_t booked = 0;  // for its label, or for what its directory hands down
     if (struct stat st {}; account_->counts() && ::fstat(fd.get(), &st) == 0) account_->adjust(booked = static_cast<std::int64_t>(st.st_blocks) * 512);
     try {
-      return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page, booked));
+      return cache_.remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page, booked));
     } catch (const std::bad_alloc&) {  // nobody would know of it
       ::unlinkat(options_.directory.get(), ContainerName(id), 0);
       if (account_->counts()) account_->adjust(-booked);
@@ -104,12 +103,12 @@ class Fsdax final : public Backend {
   }
 
   Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
-    if (auto known = cached(id)) return known;
+    if (auto known = cache_.find(id)) return known;
     const int mode = options_.read_only ? O_RDONLY | O_NONBLOCK : O_RDWR;
-    UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), mode | O_CLOEXEC | O_NOFOLLOW | O_NOATIME));
+    UniqueFd fd = open_file(id, mode);
     if (!fd) return fail_errno();
     EFS_TRY(refuse_other(fd.get(), id));
-    return remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page));
+    return cache_.remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page));
   }
 
   Status label(std::uint64_t id) override {
@@ -123,7 +122,7 @@ class Fsdax final : public Backend {
     if (!labels_) return Whose::own;
     std::array<char, 96> text{};
     ssize_t length = 0;
-    if (const auto known = cached(id)) {
+    if (const auto known = cache_.find(id)) {
       length = ::fgetxattr(known->descriptor(), label_name, text.data(), text.size());
     } else {
       const std::string path = "/proc/self/fd/" + std::to_string(options_.directory.get()) + "/" + static_cast<const char*>(ContainerName(id));
@@ -142,21 +141,21 @@ class Fsdax final : public Backend {
     const std::int64_t freed = static_cast<std::int64_t>(st->st_blocks) * 512;
     if (static_cast<std::uint64_t>(freed) > slow_copy) slow_work_begins();
     if (whose(id) == Whose::another) return std::nullopt;
-    forget(id);
+    cache_.forget(id);
     if (::unlinkat(options_.directory.get(), ContainerName(id), 0) != 0) return errno == ENOENT ? std::optional<std::uint64_t>(0) : std::nullopt;
     if (account_->counts()) account_->adjust(-freed);
     return static_cast<std::uint64_t>(freed);
   }
 
   Result<struct stat> attributes(std::uint64_t id) override {
-    if (const auto known = cached(id)) return known->attributes();
+    if (const auto known = cache_.find(id)) return known->attributes();
     struct stat st {};
     if (::fstatat(options_.directory.get(), ContainerName(id), &st, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
     return st;
   }
 
   Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override {
-    if (const auto known = cached(id)) return known->set_times(atime, mtime);
+    if (const auto known = cache_.find(id)) return known->set_times(atime, mtime);
     return ::utimensat(options_.directory.get(), ContainerName(id), times_to_set(atime, mtime).data(), AT_SYMLINK_NOFOLLOW) == 0 ? Status{} : fail_errno();
   }
 
@@ -245,7 +244,7 @@ class Fsdax final : public Backend {
 
   // 0, or why there is no read lease.
   int lease_problem(std::uint64_t id) {
-    forget(id);
+    cache_.forget(id);
     const UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     return fd && ::fcntl(fd.get(), F_SETLEASE, F_RDLCK) == 0 && ::fcntl(fd.get(), F_SETLEASE, F_UNLCK) == 0 ? 0 : errno;
   }
@@ -290,42 +289,15 @@ class Fsdax final : public Backend {
     return fail(EUCLEAN, "container " + std::to_string(id) + " is labelled as another one's, \"" + printable(label) + "\" instead of \"" + label_of(id) + "\"" + way_out);
   }
 
-  using Cached = std::pair<std::uint64_t, std::shared_ptr<Container>>;
-
   bool counts_bytes() const { return options_.capacity && !options_.kernel_holds_capacity && options_.strict; }
 
-  std::shared_ptr<Container> cached(std::uint64_t id) {
-    MutexLock lock(cache_mutex_);
-    const auto found = cache_.find(id);
-    if (found == cache_.end()) return nullptr;
-    recent_.splice(recent_.begin(), recent_, found->second);
-    return found->second->second;
-  }
-
-  std::shared_ptr<Container> remember(std::uint64_t id, std::shared_ptr<Container> container) {
-    std::shared_ptr<Container> evicted;  // closed after the lock is released
-    MutexLock lock(cache_mutex_);
-    if (const auto found = cache_.find(id); found != cache_.end()) return found->second->second;
-    std::list<Cached> place;
-    place.emplace_front(id, container);
-    cache_[id] = place.begin();
-    recent_.splice(recent_.begin(), place);
-    if (cache_.size() > options_.open_containers) {
-      evicted = std::move(recent_.back().second);
-      cache_.erase(recent_.back().first);
-      recent_.pop_back();
-    }
-    return container;
-  }
-
-  void forget(std::uint64_t id) {
-    std::shared_ptr<Container> closed;
-    MutexLock lock(cache_mutex_);
-    const auto found = cache_.find(id);
-    if (found == cache_.end()) return;
-    closed = std::move(found->second->second);
-    recent_.erase(found->second);
-    cache_.erase(found);
+  /// Opens a container; what is kept open makes room where this process may open no more.
+  UniqueFd open_file(std::uint64_t id, int flags) {
+    const auto attempt = [&] { return UniqueFd(::openat(options_.directory.get(), ContainerName(id), flags | O_CLOEXEC | O_NOFOLLOW | O_NOATIME, 0600)); };
+    UniqueFd fd = attempt();
+    const bool too_many = !fd && (errno == EMFILE || errno == ENFILE);
+    if (too_many && cache_.clear()) fd = attempt();
+    return fd;
   }
 
   // What all containers use, by asking each. Advisory only: never more often than a twentieth of the time.
@@ -368,9 +340,7 @@ class Fsdax final : public Backend {
   bool labels_ = false;  // likewise
   std::atomic<bool> told_{false};  // the first is logged, for programs may ask again and again
 
-  Mutex cache_mutex_;  // rank 50
-  std::list<Cached> recent_ EFS_GUARDED_BY(cache_mutex_);
-  std::unordered_map<std::uint64_t, std::list<Cached>::iterator> cache_ EFS_GUARDED_BY(cache_mutex_);
+  ContainerCache cache_;
 
   Mutex scan_mutex_;  // rank 45
   std::uint64_t scanned_ EFS_GUARDED_BY(scan_mutex_) = 0;

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "backends/backend.hpp"
+#include "backends/container_cache.hpp"
 #include "base/unique_fd.hpp"
 
 namespace efs {
@@ -23,7 +24,7 @@ struct FsdaxOptions {
   std::optional<std::uint64_t> capacity;  // bytes; absent: what the file system has
   bool kernel_holds_capacity = false;     // the file system itself ends at `capacity` (a tmpfs with size=)
   bool strict = false;                    // else advisory; ignored where the kernel holds the capacity
-  std::size_t open_containers = 512;      // bound of the cache
+  std::size_t open_containers = containers_to_keep_open();
   bool read_only = false;                 // nothing is made or changed: for a look at the store of a dead instance
 };
 

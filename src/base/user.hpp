@@ -20,7 +20,7 @@ struct User {
 Result<User> find_user(const std::string& who);
 
 /// Becomes `user` for good: groups, ids, and no capability. For the worker. A root that stays root keeps its rights
-/// over files (it stages its own files) and loses every other capability.
+/// over files and their attributes (it stages its own files; those of trusted.* need CAP_SYS_ADMIN) and loses every other capability.
 /// `for_good`: set-id programs give nothing back either (PR_SET_NO_NEW_PRIVS).
 Status become(const User& user, bool for_good);
 

@@ -11,6 +11,7 @@
 
 #include "base/memory.hpp"
 #include "base/mounts.hpp"
+#include "base/open_files.hpp"
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"
 #include "cli/cli.hpp"
@@ -20,7 +21,7 @@
 namespace efs::cli {
 namespace {
 
-constexpr rlim_t few_files = 4096;     // 512 containers kept open, registered ones, connections, and staging's
+constexpr rlim_t few_files = 4096;     // 512 containers kept open, files that programs have open, connections, and staging's
 constexpr rlim_t few_processes = 256;  // 64 threads that serve, and as many that stage, beside the job's own
 
 std::string of_limit(rlim_t limit) { return limit == RLIM_INFINITY ? "unlimited" : std::to_string(limit); }
@@ -29,7 +30,9 @@ Finding judge_files() {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   const std::string text = "hard limit " + of_limit(limit.rlim_max) + " (efsd raises its soft limit to it)";
-  if (limit.rlim_max < few_files) return {Level::warning, "open files", text + ": many files open at a time give EMFILE", "at least 4096: LimitNOFILE= of slurmd's unit, or nofile in /etc/security/limits.conf"};
+  const char* remedy = "at least 4096: LimitNOFILE= of slurmd's unit, or nofile in /etc/security/limits.conf";
+  if (limit.rlim_max < fewest_open_files) return {Level::problem, "open files", text + ": no instance starts", remedy};
+  if (limit.rlim_max < few_files) return {Level::warning, "open files", text + ": many files open at a time give EMFILE", remedy};
   return {Level::ok, "open files", text, ""};
 }
 

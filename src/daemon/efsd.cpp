@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/open_files.hpp"
 #include "base/text.hpp"
 #include "base/user.hpp"
 #include "config/load.hpp"
@@ -135,11 +136,11 @@ void widen_descriptor_table() {
   if (far >= 0) ::close(far);
 }
 
-void raise_to_hard(decltype(RLIMIT_NOFILE) what) {
+void raise_file_size() {
   rlimit limit{};
-  if (::getrlimit(what, &limit) != 0) return;
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(what, &limit);
+  ::setrlimit(RLIMIT_FSIZE, &limit);
 }
 
 // The worker: the job's user from the first line on.
@@ -154,7 +155,9 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
   ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);  // the supervisor keeps SIGCHLD for itself
   // A login's soft limits are for its programs: those of select(2), and those that write too much. An own file that is too large
   // is an error like any other.
-  for (const auto what : {RLIMIT_NOFILE, RLIMIT_FSIZE}) raise_to_hard(what);
+  const Status enough_files = raise_open_files();
+  if (!enough_files && predecessors.count == 0) return tell(arguments.ready_fd, describe(enough_files.error())), 1;
+  raise_file_size();
   widen_descriptor_table();
   ::signal(SIGXFSZ, SIG_IGN);
   if (privileged) (void)!::seteuid(0);  // a successor is forked by a supervisor that has the user's file rights

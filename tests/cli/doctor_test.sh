@@ -107,8 +107,10 @@ finds 'a job file that is not there' problem 'job file' 'none.yaml'
 job=
 
 # --- what the caller may do ---
+(ulimit -n 1000; "$EFS" doctor) >"$S/said" 2>&1
+check 'few open files' grep -q '^warning  open files: hard limit 1000' "$S/said"
 (ulimit -n 100; "$EFS" doctor) >"$S/said" 2>&1
-check 'few open files' grep -q '^warning  open files: hard limit 100' "$S/said"
+check 'too few for an instance' grep -q '^problem  open files: hard limit 100.*no instance starts' "$S/said"
 chmod 777 "$EFS_RUNTIME_DIR" 2>/dev/null || install -d -m 777 "$EFS_RUNTIME_DIR"
 finds 'a runtime directory that anybody can write' problem 'runtime directory' 'can be changed by others'
 rmdir "$EFS_RUNTIME_DIR"

@@ -319,4 +319,17 @@ check 'with the inputs' cmp "$PFS/input/a" "$MNT/input/a"
 check 'stop by mount point ' "$EFS" stop "$MNT"
 check 'a mount point that was there stays' test -d "$MNT"
 
+# --- a login that may open few files, for good ---
+for most in 1024 512; do
+  fresh "few-$most"; mkdir "$PFS/input/many"; for i in {1..300}; do echo "$i" >"$PFS/input/many/$i"; done
+  check "few-$most: start" bash -c "ulimit -n $most; exec '$EFS' start '$JOB'"
+  check "few-$most: all inputs may be read" test "$(cat "$MNT"/input/many/* | sort -n | uniq | wc -l)" = 300
+  check "few-$most: many files are made" bash -c "cd '$MNT' && for i in {1..700}; do echo \$i >\$i || exit 1; done"
+  check "few-$most: unload" "$EFS" unload -i "few-$most" -w '[1-9]' '[1-9]?'
+  check "few-$most: stop" "$EFS" stop "few-$most"
+  check "few-$most: all are out" test "$(cat "$OUT"/[1-9]* | sort -n | uniq | wc -l)" = 700
+done
+fresh fewer
+check_exit 'fewer than an instance needs are no start' 1 'hard limit on open files is 511.*needs 512: .*LimitNOFILE' bash -c "ulimit -n 511; exec '$EFS' start '$JOB'"
+check 'fewer: nothing is left' ended fewer
 finish

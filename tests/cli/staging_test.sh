@@ -455,6 +455,28 @@ else
   skip 'owners' 'needs root, setfacl and setfattr'
 fi
 
+# What only root sees of a file: in place the changed one has it still.
+if has_tools && [ "$(id -u)" = 0 ] && command -v setcap >/dev/null && (setfattr -n trusted.x -v in "$S/probe" && setcap cap_net_raw+ep "$S/probe") 2>/dev/null; then
+  for how in start takeover; do
+    [ $how != takeover ] || kernel_has_it || { skip 'a successor' 'needs Linux 6.9'; continue; }
+    fresh "trusted-$how"; mkdir "$PFS/d"; echo in >"$PFS/d/f"; echo in >"$PFS/d/run"; chmod 755 "$PFS/d/run"
+    setfattr -n trusted.x -v in "$PFS/d"; setfattr -n trusted.x -v in "$PFS/d/f"; setcap cap_net_raw+ep "$PFS/d/run"
+    in_place "$JOB" 'resources: [ [ path: d, flags: persistent ] ]'
+    check "$NAME: start" "$EFS" start "$JOB"
+    if [ $how = takeover ]; then
+      kill -KILL "$(field "$("$EFS" status --json "$NAME")" 'd["worker_pid"]')"
+      check "$NAME: a successor" await 20 eval 'json "$("$EFS" status --json "$NAME")" "d[\"takeovers\"] == 1"'
+    fi
+    check "$NAME: in" test "$(attribute "$MNT/d" trusted.x) $(attribute "$MNT/d/f" trusted.x) $(getcap "$MNT/d/run" | cut -d' ' -f2)" = 'in in cap_net_raw=ep'
+    echo more >>"$MNT/d/f"; echo new >"$MNT/d/new"; setfattr -n trusted.x -v new "$MNT/d/new"; chmod 700 "$MNT/d/run"
+    check "$NAME: stop" "$EFS" stop "$NAME"
+    check "$NAME: out" test "$(attribute "$PFS/d" trusted.x) $(attribute "$PFS/d/f" trusted.x) $(attribute "$PFS/d/new" trusted.x) $(getcap "$PFS/d/run" | cut -d' ' -f2)" = 'in in new cap_net_raw=ep'
+    check "$NAME: changed" test "$(cat "$PFS/d/f" | tr '\n' ' ') $(stat -c %a "$PFS/d/run")" = 'in more  700'
+  done
+else
+  skip 'trusted attributes and file capabilities' 'needs root, setfacl, setfattr and setcap'
+fi
+
 # --- inputs under other names ---
 fresh renamed 'resources: [ [ path: input, as: deep/in, flags: persistent ], [ path: input/a, as: alpha.txt ] ]'
 setfattr -n user.of -v input "$PFS/input" 2>/dev/null && setfattr -n user.of -v b "$PFS/input/sub/b" && has_xattrs=1 || has_xattrs=

@@ -2,6 +2,7 @@
 #include "backends/fsdax.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -138,6 +139,30 @@ TEST_CASE("what is stored in a mapped segment is flushed, and drained before its
   INFO(text_of(calls));
   CHECK(disorder(calls, {test::stores_to(path), test::drains(), test::syncs(path)}) == "");
   CHECK(exposed(up_to(calls, test::syncs(path)), path, 100, 5100) == 0);
+}
+
+TEST_CASE("what is kept open makes room where no more may be opened", "[backends]") {
+  const Scene scene(false);
+  for (std::uint64_t id = 1; id <= 40; ++id) REQUIRE(scene.backend->create(id));
+  std::vector<UniqueFd> all;
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit few = before;
+  few.rlim_cur = 256;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+  while (true) {
+    UniqueFd one(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!one) break;
+    all.push_back(std::move(one));
+  }
+  const int full = errno;
+  bool created = true;
+  for (std::uint64_t id = 41; id <= 60 && created; ++id) created = scene.backend->create(id).has_value();
+  const auto opened = scene.backend->open(1);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(full == EMFILE);
+  CHECK(created);
+  CHECK(opened.has_value());
 }
 
 }  // namespace efs::fsdax_test

@@ -1,0 +1,23 @@
+#include "base/open_files.hpp"
+
+#include <sys/resource.h>
+
+#include <string>
+
+namespace efs {
+
+std::uint64_t most_open_files() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+Status raise_open_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return fail_errno("getrlimit");
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_max >= fewest_open_files) return {};
+  return fail(EMFILE, "the hard limit on open files is " + std::to_string(limit.rlim_max) + ", and an instance needs " + std::to_string(fewest_open_files) + ": see ulimit -Hn; LimitNOFILE= of slurmd's unit, or nofile in /etc/security/limits.conf");
+}
+
+}  // namespace efs
