@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <unordered_set>
 #include <utility>
 
 #include "base/json_text.hpp"
@@ -315,10 +316,26 @@ Status Instance::disown_removed(fs::Staging& staging) {
   return stage::all_disowned(staging.disown(names, fs::Side::inputs));
 }
 
+// What the plan has comes in anew where somebody has changed its container. What a program renamed, or efs load brought, would be read
+// as it is.
+Status Instance::refuse_foreign(const stage::Plan& plan, fs::Staging& staging) {
+  const auto items = staging.walk();
+  if (!items) return std::unexpected(items.error());
+  std::unordered_set<std::string_view> planned;
+  for (const auto& entry : plan.entries) planned.insert(entry.path);
+  for (const auto& item : *items) {
+    if (!stage::is_foreign(item) || planned.contains(item.path)) continue;
+    return fail(EUCLEAN, escaped(item.path) + ": its container is not what was staged in, though no program has changed it: somebody has exchanged it, or cut it short; efs check-image " + options_.config.name +
+                             " names all such files, efs salvage " + options_.config.name + " brings out the others, and then efs clean " + options_.config.name + " lets it start anew");
+  }
+  return {};
+}
+
 // An earlier instance has staged in, and perhaps worked on, some of it. The answer: of how many files it is left that the job took them away.
 Result<std::uint64_t> Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
   EFS_TRY(stage::disown_others(options_.config, plan, staging));
   EFS_TRY(disown_removed(staging));
+  EFS_TRY(refuse_foreign(plan, staging));
   auto items = stage::StagingBuffer(staging).look(plan);
   if (!items) return std::unexpected(items.error());
   for (const auto& directory : stage::displaced_directories(plan.entries, *items)) {

@@ -194,10 +194,21 @@ check_exit 'a renamed input whose container was emptied is damage' 1 'damage: in
 check_exit 'and no result of a salvage' 1 'failed: input/renamed: .*not what was staged in' "$EFS" salvage linked
 check 'the PFS has what it had' grep -qx beta "$PFS/input/sub/b"
 check 'and nothing more' test ! -e "$PFS/input/renamed"
-"$EFS" start "$JOB" >"$S/said" 2>&1
-check_exit 'nor of a stop' 1 'failed: input/renamed: .*not what was staged in' "$EFS" stop linked
-check 'which leaves the PFS alone' grep -qx beta "$PFS/input/sub/b"
-"$EFS" stop --no-stage-out linked >/dev/null 2>&1
+check_exit 'nor is it shown to programs' 1 'input/renamed: .*not what was staged in.*efs salvage linked' "$EFS" start "$JOB"
+check_exit 'what is not back is not removed for nothing' 1 'efs clean --force linked' "$EFS" clean linked
+check 'but where that is wished' "$EFS" clean --force linked
+
+# What efs load brought is no resource that comes anew.
+fresh brought; echo gamma >"$PFS/input/c"
+sed -i 's|path: input |path: input/a |' "$JOB"
+started "$JOB"; check 'load' "$EFS" load -i brought -w input/c
+kill_both brought
+container=$(grep -rlx gamma "$EFS_RUNTIME_DIR/brought/store/data")
+cp -a "$container" "$S/aside"; truncate -s 3 "$container"
+check_exit 'a loaded input whose container was cut short is not shown to programs' 1 'input/c: .*not what was staged in' "$EFS" start "$JOB"
+cp -a "$S/aside" "$container"
+started "$JOB"; check 'one that is whole again is' grep -qx gamma "$MNT/input/c"
+check 'stop' "$EFS" stop brought
 
 # linked_job NAME LINE: an input with a link of the job's, kept; then the PFS has a newer version of the input.
 linked_job() {
