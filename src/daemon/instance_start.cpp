@@ -29,6 +29,7 @@
 #include "stage/planner.hpp"
 #include "stage/results_dir.hpp"
 #include "stage/resume.hpp"
+#include "stage/selection.hpp"
 #include "stage/stage_in.hpp"
 
 namespace efs::daemon {
@@ -262,6 +263,7 @@ Status Instance::plan_and_stage_in() {
   auto plan = stage::make_plan(options_.config, pfs, rooms);
   if (!plan) return std::unexpected(plan.error());
   if (available && plan->needed > *available && cache_) cache_->give_up(plan->needed - *available);
+  if (store_.left) forgive_unreadable(*plan, staging);
   if (!plan->problems.empty()) {
     std::string text = "the job cannot start:";
     for (const auto& problem : plan->problems) text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
@@ -314,6 +316,14 @@ Status Instance::disown_removed(fs::Staging& staging) {
     if (item.ino != 0 && ::lstat((options_.config.root_dir + "/" + item.path).c_str(), &st) != 0 && errno == ENOENT) names.push_back({.path = std::move(item.path)});
   }
   return stage::all_disowned(staging.disown(names, fs::Side::inputs));
+}
+
+// What the job has changed, or has brought out with a mode that keeps it from being read again, is here.
+void Instance::forgive_unreadable(stage::Plan& plan, fs::Staging& staging) {
+  std::erase_if(plan.problems, [&](const stage::PlanProblem& problem) {
+    const auto item = problem.unreadable.empty() ? fail(ENOENT) : staging.find(problem.unreadable);
+    return item && (stage::is_dirty(*item) || item->saved);
+  });
 }
 
 // What the plan has comes in anew where somebody has changed its container. What a program renamed, or efs load brought, would be read

@@ -43,6 +43,7 @@ struct PlanProblem {
   std::string path;
   std::string reason;
   int line = 0;
+  std::string unreadable{};  // what may not be read would have this name in the buffer; "": another problem
 };
 
 /// Left out without harm: sockets, FIFOs and devices below a resource, the job's own log and what else it writes there, and

@@ -129,6 +129,28 @@ unreadable() {
 }
 unreadable modes
 
+# In place such results are inputs, too.
+for how in unloaded salvaged; do
+  fresh "in-place-$how" 'resources: [ [ path: input, flags: persistent ] ]'
+  sed -i 's|results-dir: .*|in-place: true|' "$JOB"; chown -R $user:$user "$S/$NAME"; mkdir -p "$MNT"; chown $user:$user "$MNT"
+  check "$NAME: start" "$EFS" start --user $user "$JOB"
+  his sh -c "cd $MNT/input && echo one >>a && chmod 0 a && echo one >>sub/b && chmod 0 sub/b"
+  [ $how = salvaged ] || check "$NAME: unload" his "$EFS" unload -i "$NAME" -w input/a
+  kill_both "$NAME"
+  [ $how = unloaded ] || check "$NAME: salvage" his "$EFS" salvage "$NAME"
+  check "$NAME: start again" "$EFS" start --user $user "$JOB"
+  his sh -c "cd $MNT/input && chmod 600 a && echo two >>a && chmod 0 a && chmod 600 sub/b && echo two >>sub/b"
+  check_exit "$NAME: stop" 0 complete "$EFS" stop "$NAME"
+  check "$NAME: all is back" test "$(cat "$PFS/input/a" "$PFS/input/sub/b" | tr '\n' ' ')" = 'alpha one two beta one two '
+  check "$NAME: with its modes" test "$(stat -c %a "$PFS/input/a" "$PFS/input/sub/b" | tr '\n' ' ')" = '0 600 '
+done
+fresh in-place-others 'resources: [ [ path: input, flags: persistent ] ]'
+sed -i 's|results-dir: .*|in-place: true|' "$JOB"; chown -R $user:$user "$S/$NAME"; mkdir -p "$MNT"; chown $user:$user "$MNT"
+check "$NAME: start" "$EFS" start --user $user "$JOB"
+kill_both "$NAME"; chmod 0 "$PFS/input/a"
+check_exit "$NAME: what the job has not changed is no start" 1 'input/a: is not readable' "$EFS" start --user $user "$JOB"
+chmod 644 "$PFS/input/a"; check "$NAME: clean" "$EFS" clean --force "$NAME"
+
 # --- root starts it for him ---
 fresh given
 mkdir "$MNT"; chown $user:$user "$MNT" "$OUT"
