@@ -1,0 +1,96 @@
+// A start on what an earlier instance left in the buffer: what of it stays, what comes anew, and what is no start.
+#include <sys/stat.h>
+
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "daemon/instance.hpp"
+#include "fs/staging.hpp"
+#include "stage/buffer.hpp"
+#include "stage/partial.hpp"
+#include "stage/placement.hpp"
+#include "stage/planner.hpp"
+#include "stage/resume.hpp"
+#include "stage/selection.hpp"
+
+namespace efs::daemon {
+namespace {
+
+Status stuck(const std::string& name, const std::vector<stage::PlanProblem>& problems) {
+  std::string text = "the job cannot go on with what an earlier instance left:";
+  for (const auto& problem : problems) text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
+  return fail_lines(EEXIST, text + "\nMake them on the PFS what they were; or bring the results out (efs salvage " + escaped(name) + " --to DIRECTORY), remove what is left (efs clean " + escaped(name) + ") and start afresh");
+}
+
+}  // namespace
+
+// A salvage, or a stop that was killed, may have removed inputs that live on under other names: they are no inputs under those that
+// the PFS does not have any more.
+Status Instance::disown_removed(fs::Staging& staging) {
+  if (!options_.config.in_place && options_.config.results_dir != options_.config.root_dir) return {};
+  std::vector<fs::PfsName> names;
+  for (auto& item : staging.gone()) {
+    struct stat st {};
+    if (item.ino != 0 && ::lstat((options_.config.root_dir + "/" + item.path).c_str(), &st) != 0 && errno == ENOENT) names.push_back({.path = std::move(item.path)});
+  }
+  return stage::all_disowned(staging.disown(names, fs::Side::inputs));
+}
+
+// What the job has changed, or has brought out with a mode that keeps it from being read again, is here.
+void Instance::forgive_unreadable(stage::Plan& plan, fs::Staging& staging) {
+  std::erase_if(plan.problems, [&](const stage::PlanProblem& problem) {
+    const auto item = problem.unreadable.empty() ? fail(ENOENT) : staging.find(problem.unreadable);
+    return item && (stage::is_dirty(*item) || item->saved);
+  });
+}
+
+// What the plan has comes in anew where somebody has changed its container. What a program renamed, or efs load brought, would be read
+// as it is.
+Status Instance::refuse_foreign(const stage::Plan& plan, fs::Staging& staging) {
+  const auto items = staging.walk();
+  if (!items) return std::unexpected(items.error());
+  std::unordered_set<std::string_view> planned;
+  for (const auto& entry : plan.entries) planned.insert(entry.path);
+  for (const auto& item : *items) {
+    if (!stage::is_foreign(item) || planned.contains(item.path)) continue;
+    return fail(EUCLEAN, escaped(item.path) + ": its container is not what was staged in, though no program has changed it: somebody has exchanged it, or cut it short; efs check-image " + options_.config.name +
+                             " names all such files, efs salvage " + options_.config.name + " brings out the others, and then efs clean " + options_.config.name + " lets it start anew");
+  }
+  return {};
+}
+
+// An earlier instance has staged in, and perhaps worked on, some of it. The answer: of how many files it is left that the job took them away.
+Result<std::uint64_t> Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
+  EFS_TRY(stage::disown_others(options_.config, plan, staging));
+  EFS_TRY(disown_removed(staging));
+  EFS_TRY(refuse_foreign(plan, staging));
+  auto items = stage::StagingBuffer(staging).look(plan);
+  if (!items) return std::unexpected(items.error());
+  for (const auto& directory : stage::displaced_directories(plan.entries, *items)) {
+    auto inside = staging.walk(directory);
+    if (!inside) return std::unexpected(inside.error());
+    for (auto& item : *inside)
+      if (item.path != directory) items->push_back(std::move(item));
+  }
+  const auto is_out = [&config = options_.config](const std::string& path) {
+    struct stat st {};
+    return !config.results_dir.empty() && ::lstat((config.results_dir + "/" + config::result_path(config, path)).c_str(), &st) == 0;
+  };
+  const auto away = stage::stays_away(options_.config, plan, staging, store_.manifest.left == image::Left::kept, is_out);
+  const auto subtracted = stage::subtract(plan, *items, away);
+  if (!subtracted.problems.empty()) return std::unexpected(stuck(options_.config.name, subtracted.problems).error());
+  for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));
+  const auto rooms = staging.available_by_place();
+  stage::place_entries(options_.config, plan, stage::Rooms(rooms.begin(), rooms.end()));
+  if (!plan.problems.empty()) return fail(ENOSPC, "besides what an earlier instance left, " + plan.problems.front().reason);
+  if (const auto available = staging.available_bytes(); rooms.size() == 1 && available && plan.needed > *available)
+    return fail(ENOSPC, "what is missing of the inputs needs " + format_bytes(plan.needed) + " and the buffer, which holds what an earlier instance left, can take " + format_bytes(*available));
+  log::info("event=resume_plan missing_files={} missing_bytes={} kept_files={} kept_bytes={} changed_by_job={} away_files={} outdated={}", plan.files, plan.bytes, subtracted.kept_files, subtracted.kept_bytes, subtracted.job_files, subtracted.away_files,
+            subtracted.outdated.size());
+  return subtracted.away_files;
+}
+
+}  // namespace efs::daemon
