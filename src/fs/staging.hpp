@@ -23,6 +23,7 @@ class Filesystem;
 struct Inode;
 struct MakeNode;
 struct Replace;
+struct SetStaging;
 
 /// The version of a PFS file as it was staged in: what a stage-out compares to see that it is still the same.
 struct Origin {
@@ -288,6 +289,7 @@ class Staging {
   bool leads_to(const std::string& path, std::uint64_t ino) const;
   void find_copy(const Inode& inode, WalkItem& item) const;
   Status remember_copies(const Inode& inode, const std::string& path);
+  void keep_of_others(SetStaging& staging, const std::string& path) const;
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
   Status book_gone(bool linked, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced);
   Status note(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);

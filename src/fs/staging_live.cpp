@@ -274,6 +274,7 @@ Status Staging::note(const Inode& inode, const std::string& path, const Origin& 
   if (staging.dirty == 0) return {};  // a note would make it clean under this name, too
   if (staging.saved == 0 || !is_same_file(staging.copy, copy)) {
     EFS_TRY(remember_copies(inode, path));
+    if (in_place) keep_of_others(staging, path);
     if (staging.origin_path == path && staging.saved_path == path && is_before(inode.extra->saved, copy, in_place)) staging.origin = staging.copy;
     staging.saved_path = path;
   } else if (!is_one_of(staging.saved_path, path)) {
@@ -316,6 +317,19 @@ Status Staging::remember_copies(const Inode& inode, const std::string& path) {
   return {};
 }
 
+// An input of several names that was brought out in place under all of them, and is now brought out again under one: what the PFS
+// has under the others is that copy, and no longer what came in.
+void Staging::keep_of_others(SetStaging& staging, const std::string& path) const {
+  if (staging.saved == 0 || staging.staged == 0 || staging.copy.ctime == 0 || !is_one_of(staging.origin_path, path)) return;
+  bool any = false;
+  for (const auto& name : split_names(staging.origin_path)) {
+    if (name == path || !leads_to(name, staging.ino)) continue;
+    if (!is_one_of(staging.saved_path, name)) return;  // that has what came in
+    any = true;
+  }
+  if (any) staging.origin = staging.copy;
+}
+
 Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
@@ -324,6 +338,7 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
   const bool as_staged = staging.dirty == 0 && staging.staged != 0 && staging.saved != 1;
   if (!same_copy) {
     EFS_TRY(remember_copies(inode, path));
+    if (in_place) keep_of_others(staging, path);
     staging.saved_path = path;
   } else if (!is_one_of(staging.saved_path, path)) {
     staging.saved_path += '\0' + path;  // a hard link: the copy has both names

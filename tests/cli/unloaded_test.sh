@@ -150,6 +150,33 @@ echo two >"$MNT/nn"; rm "$MNT/input/n"
 stopped
 check 'linked-removed: it is gone, and the other is out' test ! -e "$PFS/input/n" -a "$(cat "$PFS/nn")" = two
 
+# --- an input of several names, of which some are brought out again ---
+for how in one one-died other two-of-three; do
+  in_place "names-$how"; echo old >"$PFS/input/n"; ln "$PFS/input/n" "$PFS/input/m"
+  [ $how != two-of-three ] || ln "$PFS/input/n" "$PFS/input/o"
+  started "$JOB"
+  all=(); for name in "$PFS"/input/[nmo]; do all+=("input/${name##*/}"); done
+  echo one >"$MNT/input/n"; check "$NAME: unload all names" "$EFS" unload -i "$NAME" -w "${all[@]}"
+  echo two >"$MNT/input/n"
+  case $how in
+    two-of-three) check "$NAME: unload two" "$EFS" unload -i "$NAME" -w input/m input/n ;;
+    other) check "$NAME: unload the other" "$EFS" unload -i "$NAME" -w input/n ;;
+    *) check "$NAME: unload one" "$EFS" unload -i "$NAME" -w input/m ;;
+  esac
+  [ $how != one-died ] || { kill_both "$NAME"; started "$JOB"; }
+  echo three >"$MNT/input/n"
+  stopped
+  check "$NAME: all names have the last version" test "$(cat "$PFS"/input/[nmo] | uniq -c | tr -s ' ')" = " ${#all[@]} three"
+done
+in_place names-others; echo old >"$PFS/input/n"; ln "$PFS/input/n" "$PFS/input/m"
+started "$JOB"
+echo one >"$MNT/input/n"; check 'names-others: unload both' "$EFS" unload -i names-others -w input/m input/n
+echo two >"$MNT/input/n"; check 'names-others: unload one' "$EFS" unload -i names-others -w input/m
+echo theirs >"$PFS/input/n"; echo three >"$MNT/input/n"
+check_exit 'names-others: what somebody else changed is still a conflict' 3 'conflict: input/n' "$EFS" stop names-others
+check 'names-others: and stays' grep -qx theirs "$PFS/input/n"
+rm "$PFS/input/n"; stopped
+
 # --- a link that somebody else leads back ---
 in_place led-back; ln -s first "$PFS/input/l"
 started "$JOB"
