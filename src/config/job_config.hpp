@@ -113,6 +113,7 @@ struct JobConfig {
   std::uint64_t access_log_size = 64u << 20;  // bytes: both of its files together stay below
   unsigned node = 0, nodes = 1;            // this node's number and how many the job has: of the start, not of the file
   bool of_batch_job = false;               // its number was given: others, or other runs of the job, may write to results_dir
+  bool merges = false;                     // a stop was asked to replace nothing newer: who goes on with the store does not either
   Nanoseconds merge_since = 0;             // of a batch job: when it began, by the PFS's clock; 0: not known
   std::string results_mount;               // where what results-dir lies on was mounted when the instance began; "": not known
   unsigned workers = 0;                    // threads that stage, at most; 0: as many as the PFS keeps waiting

@@ -104,6 +104,7 @@ void Instance::open_cache() {
 // it for whoever goes on with the store; what was kept on purpose begins anew, for all of it was back.
 void Instance::note_merge_start() {
   config::JobConfig& config = options_.config;
+  config.merges = store_.left && store_.manifest.left != image::Left::kept && store_.manifest.merges;
   if (!config.of_batch_job || config.results_dir.empty()) return;
   if (store_.left && store_.manifest.left != image::Left::kept) config.merge_since = store_.manifest.merge_since;
   else if (const auto now = stage::pfs_now(config.results_dir)) config.merge_since = *now;
@@ -122,7 +123,7 @@ void Instance::note_mount_point(bool takeover) {
 // An earlier process of this node may have unloaded results: those are its own, and no other node's.
 Status Instance::open_merging() {
   const config::JobConfig& config = options_.config;
-  if (config.nodes < 2 || config.results_dir.empty()) return {};
+  if ((config.nodes < 2 && !config.merges) || config.results_dir.empty()) return {};
   std::vector<fs::Origin> own;
   if (store_.left) {
     const auto items = fs::Staging(*filesystem_).walk();

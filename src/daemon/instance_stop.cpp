@@ -271,11 +271,13 @@ TurnLimits Instance::turn_limits(const StopRequest& request) {
   return {.latest = now + (*request.until - now) / 4, .end = request.until};
 }
 
-// What this instance has brought out itself is its own to replace.
+// What this instance has brought out itself is its own to replace. The manifest keeps it: the rest may be a salvage's, or another start's.
 Status Instance::merge_from_now_on() {
   if (merging_ || options_.config.results_dir.empty()) return {};
   const auto items = fs::Staging(*filesystem_).walk();
   if (!items) return std::unexpected(items.error());
+  options_.config.merges = true;
+  EFS_TRY(write_manifests(store_, options_.config, options_.directory, {.made_mount_dir = made_mount_point_, .journal_to = filesystem_->durable_records()}));
   merging_ = stage::merging_pfs(options_.config.merge_since, stage::saved_copies(*items));
   return {};
 }

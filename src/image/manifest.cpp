@@ -104,6 +104,7 @@ Result<Manifest> read_manifest(int directory) {
     m.node = json.value("node_number", 0U);
     m.nodes = json.value("nodes", 1U);
     m.merge_since = json.value("merge_since", Nanoseconds{0});
+    m.merges = json.value("merges", false);
     m.results_mount = json.value("results_mount", "");
     m.journal_to = json.value("journal_to", std::uint64_t{0});
     m.contents = json.value("contents", "");
@@ -127,7 +128,7 @@ Result<Manifest> read_manifest(int directory) {
 Status write_manifest(int directory, const Manifest& m) {
   nlohmann::json json{{"format", format}, {"name", m.name}, {"uid", m.uid}, {"root_dir", m.root_dir}, {"mount_dir", m.mount_dir}, {"results_dir", m.results_dir}, {"log_file", m.log_file},
                             {"job_file", m.job_file}, {"store", m.store}, {"kind", m.kind}, {"boot_id", m.boot_id}, {"left", name_of(m.left)}, {"made_mount_dir", m.made_mount_dir},
-                            {"node_number", m.node}, {"nodes", m.nodes}, {"merge_since", m.merge_since}, {"results_mount", m.results_mount},
+                            {"node_number", m.node}, {"nodes", m.nodes}, {"merge_since", m.merge_since}, {"merges", m.merges}, {"results_mount", m.results_mount},
                             {"variables", m.circumstances.variables}, {"settings", m.circumstances.settings}, {"user", m.circumstances.user}, {"home", m.circumstances.home}, {"node", m.circumstances.node}};
   for (const auto& member : m.members) json["members"].push_back({{"id", member.id}, {"path", member.path}, {"kind", member.kind}});
   if (m.place != 0) json["place"] = m.place;
@@ -161,6 +162,7 @@ Result<config::JobConfig> job_of(int directory, const Manifest& m) {
   config->node = m.node;
   config->nodes = m.nodes;
   config->merge_since = m.merge_since;
+  config->merges = m.merges;
   config->results_mount = m.results_mount;
   if (const auto listed = read_sealed(directory, listed_name, largest_text); listed || listed.error().code != ENOENT) {
     const auto json = listed ? json_from_text(*listed) : nlohmann::json();

@@ -49,6 +49,7 @@ struct Manifest {
   std::string contents;          // checksum of what is known of the containers since it was left (contents.hpp); "": nothing is
   unsigned node = 0, nodes = 1;  // of the job's; and when it began, by the PFS's clock: stage/merge.hpp
   Nanoseconds merge_since = 0;
+  bool merges = false;          // efs stop --merge: whoever goes on replaces nothing newer either
   std::string results_mount;    // where what results_dir lies on was mounted when the instance began
   bool made_mount_dir = false;  // by the instance, and to be removed by whoever ends it
   std::vector<Member> members;  // where there are several: all, in the order of their numbers, the one with the journal first

@@ -185,7 +185,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   ImageBuffer contents(buffer, image.changed, options.all, !options.to.empty());
   const auto items = staging.walk();
   if (!items) return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));
-  const auto merging = (config.nodes > 1 || config.merge_since != 0) && options.to.empty() ? stage::merging_pfs(config.merge_since, stage::saved_copies(*items)) : nullptr;
+  const auto merging = (config.nodes > 1 || config.merge_since != 0 || config.merges) && options.to.empty() ? stage::merging_pfs(config.merge_since, stage::saved_copies(*items)) : nullptr;
   const stage::Pace pace = stage::pace_of(config);
   stage::Throttle throttle(pace);
   stage::PacedPfs paced(merging ? *merging : pfs, pace, throttle, progress.cancel);

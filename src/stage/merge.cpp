@@ -140,10 +140,7 @@ Result<Placed> rename_merging(int at, const std::string& from, const std::string
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {
   std::vector<fs::Origin> copies;
   for (const auto& item : items)
-    if (item.saved) {
-      copies.push_back(*item.saved);
-      if (item.saved_linked && item.saved->ctime != 0) copies.back().ctime = fs::Origin::any_ctime;  // it has moved with its other names
-    }
+    if (item.saved) copies.push_back(*item.saved);
   return copies;
 }
 

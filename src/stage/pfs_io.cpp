@@ -284,7 +284,7 @@ class MergingPfs final : public PosixPfs {
     std::uint64_t size = 0;
     Nanoseconds mtime = 0;
     std::optional<Nanoseconds> birth{};
-    std::optional<Nanoseconds> ctime{};  // all that is known of what an earlier process has placed; it moves with each name that a file gets and loses
+    std::optional<Nanoseconds> ctime{};  // of what an earlier process has placed; it moves with each name that a file gets and loses
     bool is_shared = false;
   };
   bool is_own(int at, const std::string& name, const struct stat& st) {
@@ -296,8 +296,11 @@ class MergingPfs final : public PosixPfs {
       known = found->second;
     }
     if (known.is_shared || known.size != static_cast<std::uint64_t>(st.st_size) || known.mtime != to_ns(st.st_mtim)) return false;
-    if (known.birth) return known.birth == birth_of(at, name, st);
-    return !known.ctime || st.st_nlink > 1 || *known.ctime == to_ns(st.st_ctim);
+    if (!known.birth && !known.ctime) return true;
+    const auto birth = birth_of(at, name, st);
+    if (known.birth) return birth == known.birth;
+    if (birth) return *birth <= *known.ctime;  // one that got the number later was made later
+    return st.st_nlink > 1 || *known.ctime == to_ns(st.st_ctim);
   }
   /// One more name of a file that is shared does not make it ours. (A file with one name that is ours is another one, with its number.)
   void note_placed(const struct stat& st, std::optional<Nanoseconds> birth, Placed placed) {

@@ -73,4 +73,51 @@ for how in removed successor; do
   check "$how: stop" "$EFS" stop $how-0
   check "$how: end of node 1, whose file was moved away" "$EFS" stop --no-stage-out $how-1
 done
+# --- a hard link of this node's, brought out by both, and a successor ---
+for how in linked-kept linked-died; do
+  [ $how != linked-died ] || kernel_has_it || { skip 'a successor' 'needs Linux 6.9'; continue; }
+  two_nodes $how; first=$S/$how-0/$how-0.yaml
+  for m in "$M0" "$M1"; do put "$m/d/a" same-in-b; ln "$m/d/a" "$m/d/b"; done
+  check "$how: unload" "$EFS" unload -i $how-0 -w d/a d/b
+  was=$(number "$OUT/d/a")
+  if [ $how = linked-kept ]; then
+    check "$how: stop --keep" "$EFS" stop --keep $how-0
+    check "$how: start again" "$EFS" start --node 0/2 "$first"
+  else
+    worker=$(field "$(status_of $how-0)" 'd["worker_pid"]'); kill -KILL "$worker"
+    check "$how: another worker" await 20 eval '[ "$(field "$(status_of $how-0)" "d[\"worker_pid\"]")" != "$worker" ]'
+  fi
+  check "$how: node 1 has the same" "$EFS" unload -i $how-1 -w d/a d/b
+  if unload_with "$was" $how-1 "$M1" d/c 1-of-one1; then
+    put "$M0/d/c" 1-of-two2
+    check_exit "$how: what has its number now is node 1's" 3 'conflict: d/c: .*another node' "$EFS" stop $how-0
+    check "$how: and stays" grep -qx 1-of-one1 "$OUT/d/c"
+  else
+    skip "$how: a number that is used again" "the file system of $S gave it to none"
+  fi
+  check "$how: end" "$EFS" stop --no-stage-out $how-0
+  check "$how: end of node 1" "$EFS" stop $how-1
+done
+
+# --- what a stop --merge left alone, nobody who goes on replaces ---
+for how in deadline-salvage died-salvage died-start deadline-start; do
+  fresh "merge-$how"; started "$JOB"
+  echo mine >"$MNT/f"; echo theirs >"$OUT/f"
+  check_exit "$NAME: another run's" 1 'conflict: f: .*another node or run' "$EFS" stop --merge "$NAME"
+  case $how in
+    deadline-*) check_exit "$NAME: it is kept" 1 'salvage' "$EFS" stop --deadline 20 "$NAME" ;;
+    *) kill_both "$NAME" ;;
+  esac
+  case $how in
+    *-salvage) check_exit "$NAME: salvage" 1 'conflict: f: .*another node or run' "$EFS" salvage "$NAME" ;;
+    *) started "$JOB"; check_exit "$NAME: stop" 1 'conflict: f: .*another node or run' "$EFS" stop "$NAME" ;;
+  esac
+  check "$NAME: it stays" grep -qx theirs "$OUT/f"
+  mv "$OUT/f" "$OUT/f.1"
+  case $how in
+    *-salvage) check "$NAME: salvage, when it is moved away" "$EFS" salvage "$NAME"; check "$NAME: clean" "$EFS" clean "$NAME" ;;
+    *) check "$NAME: stop, when it is moved away" "$EFS" stop "$NAME" ;;
+  esac
+  check "$NAME: both are there" test "$(cat "$OUT/f" "$OUT/f.1" | tr '\n' ' ')" = 'mine theirs '
+done
 finish
