@@ -172,6 +172,7 @@ class Instance {
   control::Json status_file_now();
   void enter(State state);
   /// Staging-out, and the last of the requests until then; later ones find it staging out, and hurry it.
+  Status was_done_as(const StopRequest& wanted) const EFS_REQUIRES(mutex_);
   StopRequest begin_to_end(const StopRequest& request);
   void finish_stop(const StopRequest& request, control::Json outcome);
   bool is_to_be_kept(const StopRequest& request);
@@ -222,6 +223,7 @@ class Instance {
   std::unique_ptr<TimerThread> last_resort_ EFS_GUARDED_BY(mutex_);  // takes mutex_: is let go of without it
   bool end_claimed_ EFS_GUARDED_BY(mutex_) = false;  // by the stop that runs: claim_end()
   bool leaving_ EFS_GUARDED_BY(mutex_) = false;      // by leave_without_pfs()
+  StopRequest last_stop_ EFS_GUARDED_BY(mutex_);  // the one of that outcome
   control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);

@@ -92,10 +92,21 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
     }
     outcome = last_outcome_;
     receipt = last_receipt_;
+    const bool good = outcome.is_object() && outcome.value("ok", false) && outcome.value("exit", 0) == 0;
+    if (const Status done = good ? was_done_as(wanted) : Status(); !done) return control::error_line(done.error());
   }
   if (!outcome.is_object()) return control::error_line({ENOMEM, "the stop was given up: out of memory"});
   if (receipt && request.value("receipt", false)) outcome["receipt"] = stage::to_json(*receipt);  // megabytes for many files
   return outcome;
+}
+
+// Of several stops one is carried out, and its success may not be what another one asked for.
+Status Instance::was_done_as(const StopRequest& wanted) const {
+  if (wanted.stage_out && !last_stop_.stage_out)
+    return fail(ECANCELED, keep_image_ ? "somebody's stop --no-stage-out came in between: not all results are back; they are in the image that it left: efs salvage " + options_.config.name
+                                       : std::string("somebody's stop --no-stage-out came in between: what was not back is dropped"));
+  if (wanted.keep && !keep_image_) return fail(ECANCELED, "somebody's stop without --keep came in between: the buffer is gone");
+  return {};
 }
 
 // As is_starting(): is the stop with this ticket still under way?

@@ -435,6 +435,7 @@ void Instance::finish_stop(const StopRequest& request, Json outcome) {
   std::unique_ptr<TimerThread> over;
   MutexLock lock(mutex_);
   last_outcome_ = std::move(outcome);
+  last_stop_ = request;
   if (watchers_) watchers_->poke();
   if (stop_request_ && stop_request_->ticket == request.ticket) stop_request_.reset();
   stops_done_ = std::max(stops_done_, request.ticket);

@@ -360,6 +360,31 @@ check_exit 'and where it holds for efs, too, that is an error' 1 '' bash -c 'uli
 check 'which leaves nothing' ended small
 
 clean
+# --- two stops that want different things: the last one is carried out, and is no success of the other ---
+# ask_no_results DIRECTORY KEEP FILE: makes FILE when the daemon has taken the request.
+ask_no_results() {
+  python3 -c 'import json, socket, sys
+s = socket.socket(socket.AF_UNIX); s.settimeout(60); s.connect(sys.argv[1] + "/control.sock")
+s.sendall(json.dumps({"verb": "stop", "stage_out": False, "keep": sys.argv[2] == "keep"}).encode() + b"\n")
+lines = s.makefile(); lines.readline(); open(sys.argv[3], "w").close()
+for line in lines:
+  if json.loads(line).get("event") == "result": sys.exit(0 if json.loads(line)["ok"] else 1)' "$@"
+}
+for how in keep drop; do
+  fresh "between-$how"; started "$JOB"; echo result >"$MNT/r"
+  if ! view; then skip "$NAME" 'no namespace of our own'; "$EFS" stop "$NAME" >/dev/null; continue; fi
+  "$EFS" stop "$NAME" >"$S/said" 2>&1 & stopper=$!
+  check "$NAME: a stop waits" await 20 has_state "$NAME" unmounting
+  ask_no_results "$EFS_RUNTIME_DIR/$NAME" $how "$S/$NAME/taken" & other=$!
+  check "$NAME: another one came" await 20 test -e "$S/$NAME/taken"
+  end_view
+  wait $other; check "$NAME: that is carried out" test $? = 0
+  wait $stopper; check "$NAME: the first one fails" test $? = 1
+  check "$NAME: and says why" grep -q 'stop --no-stage-out came in between' "$S/said"
+  check_not "$NAME: nothing is back" test -e "$OUT/r"
+  [ $how = drop ] || { check "$NAME: what is kept is brought out" "$EFS" salvage "$NAME"; check "$NAME: it is" grep -qx result "$OUT/r"; check "$NAME: clean" "$EFS" clean "$NAME"; }
+done
+
 # --- a deadline, and a PFS that hangs: an efs of our own, whose processes are stopped ---
 fresh pfs 'resources: []'
 started "$JOB"; hung=$MNT; mkdir "$hung/out"
