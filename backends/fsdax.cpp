@@ -296,7 +296,10 @@ class Fsdax final : public Backend {
     const auto attempt = [&] { return UniqueFd(::openat(options_.directory.get(), ContainerName(id), flags | O_CLOEXEC | O_NOFOLLOW | O_NOATIME, 0600)); };
     UniqueFd fd = attempt();
     const bool too_many = !fd && (errno == EMFILE || errno == ENFILE);
-    if (too_many && cache_.clear()) fd = attempt();
+    if (too_many && cache_.clear()) {
+      fd = attempt();
+      if (!short_told_.exchange(true)) log::warn("event=containers_closed reason=\"too many open files\"");
+    }
     return fd;
   }
 
@@ -339,6 +342,7 @@ class Fsdax final : public Backend {
   std::string owner_;    // constant after prepare()
   bool labels_ = false;  // likewise
   std::atomic<bool> told_{false};  // the first is logged, for programs may ask again and again
+  std::atomic<bool> short_told_{false};  // likewise
 
   ContainerCache cache_;
 
