@@ -297,8 +297,8 @@ class Fsdax final : public Backend {
     UniqueFd fd = attempt();
     const bool too_many = !fd && (errno == EMFILE || errno == ENFILE);
     if (too_many && cache_.clear()) {
-      fd = attempt();
       if (!short_told_.exchange(true)) log::warn("event=containers_closed reason=\"too many open files\"");
+      fd = attempt();  // last: errno is its
     }
     return fd;
   }
