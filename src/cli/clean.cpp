@@ -36,18 +36,6 @@ namespace {
   ::_exit(::write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 1 : 2);
 }
 
-std::string read_all(int fd) {
-  std::string text;
-  std::array<char, 4096> buffer{};
-  while (text.size() < 65536) {
-    const ssize_t n = ::read(fd, buffer.data(), buffer.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    text.append(buffer.data(), static_cast<std::size_t>(n));
-  }
-  return text;
-}
-
 // Does `work` with the rights of `owner` and no others.
 Status as_owner(uid_t owner, const std::function<Status()>& work) {
   if (::geteuid() != 0 || owner == 0) return work();
@@ -61,7 +49,7 @@ Status as_owner(uid_t owner, const std::function<Status()>& work) {
   if (child < 0) return fail_errno("fork");
   if (child == 0) work_as(*user, out.get(), work);
   out.reset();
-  const std::string said = read_all(in.get());
+  const std::string said = read_all(in.get(), 65536);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};

@@ -186,6 +186,8 @@ struct Stopped {
 Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments);
 /// A line of a listing, of what stage::inventory_entry() says of a name.
 void print_item(std::ostream& out, const Json& item);
+/// What comes from `fd` up to its end or its first error, of `most` bytes and a piece more at most.
+std::string read_all(int fd, std::size_t most = std::size_t{1} << 20);
 /// Draws a progress line (bytes, rate, time left) over the last one.
 void show_progress(World& world, const Json& progress);
 void end_progress(World& world);

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -179,6 +181,18 @@ Result<Json> ask_until_answered(World& world, const control::Instance& instance,
   auto answer = control::ask_until_answered(instance, request, patience, [&](const Json& progress) { show_progress(world, progress); });
   end_progress(world);
   return answer;
+}
+
+std::string read_all(int fd, std::size_t most) {
+  std::string text;
+  std::array<char, 4096> buffer{};
+  while (text.size() < most) {
+    const ssize_t n = ::read(fd, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  return text;
 }
 
 void show_progress(World& world, const Json& progress) {

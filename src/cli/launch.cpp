@@ -81,16 +81,6 @@ Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int 
   return pid;
 }
 
-std::string read_all(int fd) {
-  std::string text;
-  std::array<char, 4096> buffer{};
-  ssize_t n = 0;
-  while ((n = ::read(fd, buffer.data(), buffer.size())) > 0 || (n < 0 && errno == EINTR))
-    if (n > 0) text.append(buffer.data(), static_cast<std::size_t>(n));
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
-}
-
 }  // namespace
 
 std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config) {
@@ -103,7 +93,8 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   const auto pid = spawn(daemon_command(arguments, config), arguments.foreground, told.get());
   told.reset();
   if (!pid) return std::unexpected(report(world, pid.error()));
-  const std::string said = read_all(ready.get());
+  std::string said = read_all(ready.get());
+  while (said.ends_with('\n')) said.pop_back();
   if (said != "ready") {
     ::waitpid(*pid, nullptr, 0);
     return std::unexpected(report(world, {EIO, said.empty() ? "efsd ended before it was ready; see its log" : said}));

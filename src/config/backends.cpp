@@ -10,7 +10,6 @@ namespace {
 constexpr std::uint64_t page = 4096;
 constexpr std::uint64_t smallest_segment = 64u << 10;  // bytes: some dozens per file, or most writes would map anew
 constexpr std::uint64_t largest_segment = 4ull << 30;  // bytes: those of all open files fit in the address space
-constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
 
 // nullopt where the type is bad: then the keys that depend on it cannot be judged.
 std::optional<BackendType> read_type(const Section& section, ProblemList& problems) {

@@ -99,6 +99,8 @@ bool renames_results(const JobConfig& config) {
   return std::ranges::any_of(config.outputs, [](const OutputRule& rule) { return !rule.as.empty(); });
 }
 
+bool has_results_in_place(const JobConfig& config) { return config.in_place || config.results_dir == config.root_dir; }
+
 bool is_input(const JobConfig& config, std::string_view path) { return owning_resource(config, path) != nullptr; }
 
 std::optional<std::size_t> find_backend(const JobConfig& config, std::string_view id) {

@@ -7,7 +7,6 @@
 namespace efs::config {
 namespace {
 
-std::string place_of(const Mark& mark) { return mark.origin + ":" + std::to_string(mark.line); }
 
 // A number and the limit of the same key. What nobody asked for is lowered, what somebody did is refused.
 template <typename Number>
@@ -15,12 +14,12 @@ void apply_limit(const Section& limits, std::string_view key, const std::optiona
   if (!most || value <= *most) return;
   const auto* asked = section.find(key);
   if (asked == nullptr || asked->source == Source::site) value = *most;
-  else problems.add(asked->mark, in_quotes(key) + " is " + in_quotes(asked->text) + ", above the site's limit of " + most_text, "ask for less; the limit is set in " + place_of(limits.mark_of(key)));
+  else problems.add(asked->mark, in_quotes(key) + " is " + in_quotes(asked->text) + ", above the site's limit of " + most_text, "ask for less; the limit is set in " + limits.mark_of(key).place());
 }
 
 void limit_capacity(const Site& site, const Document& document, JobConfig& config, ProblemList& problems) {
   if (!site.most_capacity) return;
-  const std::string most = format_bytes(*site.most_capacity), where = place_of(site.limits.mark_of("capacity"));
+  const std::string most = format_bytes(*site.most_capacity), where = site.limits.mark_of("capacity").place();
   std::uint64_t left = *site.most_capacity;  // the limit is of the job, however many backends it has
   for (std::size_t i = 0; i < config.backends.size(); ++i) {
     auto& capacity = config.backends[i].capacity;
@@ -32,7 +31,7 @@ void limit_capacity(const Site& site, const Document& document, JobConfig& confi
   }
 }
 
-std::string yes_or_no(bool value) { return value ? "true" : "false"; }
+std::string text_of(bool value) { return value ? "true" : "false"; }
 
 // The value as efs uses it; nullopt for keys this file does not know: then the text counts.
 std::optional<std::string> setting_text(const JobConfig& c, std::string_view key) {
@@ -40,7 +39,7 @@ std::optional<std::string> setting_text(const JobConfig& c, std::string_view key
   if (key == "root-dir") return c.root_dir;
   if (key == "mount-dir") return c.mount_dir;
   if (key == "results-dir") return c.results_dir.empty() ? "none" : c.results_dir;
-  if (key == "in-place") return yes_or_no(c.in_place);
+  if (key == "in-place") return text_of(c.in_place);
   if (key == "log-file") return c.log_file.empty() ? "efsd.log in the instance's directory" : c.log_file;
   if (key == "log-level") return c.log_level;
   if (key == "status-file") return c.status_file.empty() ? "status.json in the instance's directory" : c.status_file;
@@ -105,7 +104,7 @@ std::vector<EffectiveValue> effective_values(const Document& document, const Job
     const auto* limit = surroundings.site ? surroundings.site->limits.find(value.key) : nullptr;
     const auto* own = section != nullptr ? section->find(value.key) : nullptr;
     const bool lowered = value.key == "capacity" ? own == nullptr || own->text == "all" : own == nullptr && value.value != setting_text(JobConfig{}, value.key);
-    if (limit != nullptr && lowered) value.source = Source::site, value.where = place_of(limit->mark);
+    if (limit != nullptr && lowered) value.source = Source::site, value.where = limit->mark.place();
     values.push_back(std::move(value));
   };
   for (const auto key : settings_schema()) limited(effective("global-settings", key, document.settings.find(key), setting_text(config, key), config.source), &document.settings);

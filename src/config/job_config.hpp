@@ -162,6 +162,8 @@ std::string source_of(const JobConfig& config, std::string_view path);
 std::string result_path(const JobConfig& config, std::string_view path);
 /// Is that so for some other path?
 bool renames_results(const JobConfig& config);
+/// Do results go where the inputs came from, and take the place of those?
+bool has_results_in_place(const JobConfig& config);
 
 /// Does a resource that is no list name or hold `path`? What lists name is known to those who read them.
 bool is_input(const JobConfig& config, std::string_view path);

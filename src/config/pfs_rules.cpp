@@ -29,7 +29,6 @@ void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& pro
                                         Word{"overwrite", static_cast<int>(OnConflict::overwrite)}};
   static constexpr std::array checks{Word{"stream", static_cast<int>(Verify::stream)}, Word{"read-back", static_cast<int>(Verify::read_back)}};
   static constexpr std::array deletions{Word{"ignore", static_cast<int>(Deletions::ignore)}, Word{"propagate", static_cast<int>(Deletions::propagate)}};
-  constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
   config.on_conflict = read_word(settings, "on-conflict", conflicts, config.on_conflict, problems);
   config.deletions = read_word(settings, "deletions", deletions, config.deletions, problems);
   config.verify = read_word(settings, "verify", checks, config.verify, problems);

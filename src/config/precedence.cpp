@@ -10,7 +10,6 @@
 namespace efs::config {
 namespace {
 
-std::string place_of(const Mark& mark) { return mark.origin + (mark.line > 0 ? ":" + std::to_string(mark.line) : ""); }
 
 const Value* fixed_by(const Site& site, std::string_view key) {
   const auto found = std::ranges::find(site.fixed, key, &Value::text);
@@ -18,7 +17,7 @@ const Value* fixed_by(const Site& site, std::string_view key) {
 }
 
 void refuse_fixed(const Value& value, std::string_view key, const Value& site, ProblemList& problems) {
-  problems.add(value.mark, in_quotes(key) + " is " + in_quotes(value.text) + ", but the site has fixed it to " + in_quotes(site.text), "remove it; see " + place_of(site.mark));
+  problems.add(value.mark, in_quotes(key) + " is " + in_quotes(value.text) + ", but the site has fixed it to " + in_quotes(site.text), "remove it; see " + site.mark.place());
 }
 
 // What a value means, so that "/a/" and "/a", or "1 MiB" and "1024 KiB", are the same. Its problems are reported elsewhere.
@@ -132,7 +131,7 @@ std::vector<Section> resolve_backends(std::vector<Section> job, const Surroundin
   const Site* site = surroundings.site.get();
   if (site != nullptr && job.empty()) job = site->backends;
   else if (site != nullptr && fixed_by(*site, "backends") != nullptr)
-    problems.add(job.front().mark, "the site has fixed the backends", "remove the section; see " + place_of(fixed_by(*site, "backends")->mark));
+    problems.add(job.front().mark, "the site has fixed the backends", "remove the section; see " + fixed_by(*site, "backends")->mark.place());
   for (auto& section : job) {
     for (const auto key : backend_schema()) {
       if (site == nullptr || fixed_by(*site, key) == nullptr) continue;

@@ -15,6 +15,8 @@ struct Mark {
   int line = 0;
   int column = 0;
   std::string origin;  // "": the job file; else the site file, "EFS_WORKERS", "--set workers" ...
+  /// For people, of what the job file does not say: "ORIGIN:LINE", or "ORIGIN" where that has no lines.
+  std::string place() const { return origin + (line > 0 ? ":" + std::to_string(line) : ""); }
 };
 
 /// Not thread-safe. Keeps the first `limit` problems only: a hostile file must not make a report of its own size.

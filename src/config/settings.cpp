@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t longest_name = 64;
 constexpr std::uint64_t least_transfer = 64u << 10, most_transfer = 64u << 20;
 constexpr std::uint64_t least_cache = 1u << 20;
-constexpr std::uint64_t least_access_log = 64u << 10, no_limit = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t least_access_log = 64u << 10;
 constexpr int most_workers = 256;
 
 bool is_name_character(char c) {

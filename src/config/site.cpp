@@ -21,13 +21,13 @@ void mark_origin(Section& section, const std::string& file) {
   }
 }
 
-bool contains(std::span<const std::string_view> keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }
+bool has(std::span<const std::string_view> keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }
 
 // What is fixed must have a value to be fixed to.
 void check_fixed(const Site& site, ProblemList& problems) {
   for (const auto& word : site.fixed) {
     const std::string& key = word.text;
-    const bool of_settings = contains(settings_schema(), key), of_backend = contains(backend_schema(), key);
+    const bool of_settings = has(settings_schema(), key), of_backend = has(backend_schema(), key);
     if (key != "backends" && !of_settings && !of_backend) {
       std::vector<std::string_view> known(settings_schema().begin(), settings_schema().end());
       known.insert(known.end(), backend_schema().begin(), backend_schema().end());
@@ -40,20 +40,19 @@ void check_fixed(const Site& site, ProblemList& problems) {
 }
 
 void read_limits(Site& site, ProblemList& problems) {
-  constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
   site.most_capacity = read_size(site.limits, "capacity", 1, no_limit, problems);
   site.most_transfer_size = read_size(site.limits, "transfer-size", 64u << 10, no_limit, problems);
   if (const auto workers = read_size(site.limits, "workers", 1, 256, problems)) site.most_workers = static_cast<unsigned>(*workers);
 }
 
-std::unexpected<Problems> one_problem(const std::string& file, std::string text) {
+std::unexpected<Problems> problem_of_site(const std::string& file, std::string text) {
   return std::unexpected(Problems{Problem{.text = std::move(text), .suggestion = "", .origin = file}});
 }
 
 }  // namespace
 
 std::expected<Site, Problems> parse_site(const std::string& text, const std::string& file) {
-  if (text.size() > largest_file) return one_problem(file, "the site file is larger than 1 MiB");
+  if (text.size() > largest_file) return problem_of_site(file, "the site file is larger than 1 MiB");
   const auto name = [&](Problems problems) {
     for (auto& problem : problems) problem.origin = file;
     return std::unexpected(std::move(problems));
@@ -84,13 +83,13 @@ std::expected<std::shared_ptr<const Site>, Problems> load_site(const Surrounding
   const std::string file = named && !named->empty() ? *named : default_site_file;
   const auto text = read_file(file, "the site file", true);
   if (!text && text.error().code == ENOENT && file == default_site_file) return nullptr;
-  if (!text) return one_problem(file, describe(text.error()));
+  if (!text) return problem_of_site(file, describe(text.error()));
   try {
     auto site = parse_site(*text, file);
     if (!site) return std::unexpected(std::move(site.error()));
     return std::make_shared<const Site>(std::move(*site));
   } catch (const std::exception& error) {
-    return one_problem(file, std::string("the site file cannot be parsed: ") + error.what());
+    return problem_of_site(file, std::string("the site file cannot be parsed: ") + error.what());
   }
 }
 

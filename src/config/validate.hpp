@@ -2,6 +2,7 @@
 // The sections of a job file -> the values of a JobConfig. Each function reports what is wrong and goes on with a
 // default, so that one run finds all problems; the result counts only where no problem was reported.
 
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -10,6 +11,9 @@
 #include "config/job_config.hpp"
 
 namespace efs::config {
+
+/// Of a size that may be anything.
+inline constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
 
 /// All of it, and the rules that span sections. `file` gives the default name.
 JobConfig validate(Document document, const std::string& file, const Overrides& overrides, const Surroundings& surroundings, ProblemList& problems);

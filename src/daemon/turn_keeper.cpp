@@ -20,7 +20,6 @@
 namespace efs::daemon {
 namespace {
 
-using queue::Standing;
 using queue::View;
 
 enum Verb : std::uint32_t { take_turn, report_progress, release_turn };
@@ -70,7 +69,7 @@ class Keeping {
     if (ask.verb != take_turn) return;
     number_ = ask.turn;
     auto drawn = refused.empty() ? queue::Turn::draw(options.directory, {.job = options.job, .node = options.node, .direction = direction_, .bytes = ask.bytes, .seconds_left = std::isfinite(ask.seconds_left) ? ask.seconds_left : 0, .uid = uid}) : fail(EPERM, refused);
-    if (!drawn) return answer({.standing = Standing::unserialised, .reason = refused.empty() ? describe(drawn.error()) : refused});
+    if (!drawn) return answer({.standing = queue::Standing::unserialised, .reason = refused.empty() ? describe(drawn.error()) : refused});
     turn_.emplace(std::move(*drawn));
     next_look_ = Clock::now();
   }
@@ -196,7 +195,7 @@ std::string TurnClient::drain(const Line& of) {
   Answer got;
   while (of.keeper && ::recv(of.keeper.get(), &got, sizeof got, MSG_DONTWAIT) > 0) {
     got.reason.back() = '\0';
-    if (got.turn == of.asked && got.standing == static_cast<std::uint32_t>(Standing::unserialised)) over = got.reason.data();
+    if (got.turn == of.asked && got.standing == static_cast<std::uint32_t>(queue::Standing::unserialised)) over = got.reason.data();
   }
   return over;
 }
@@ -205,9 +204,9 @@ std::string TurnClient::drain(const Line& of) {
 void TurnClient::hear_held(queue::Direction direction) {
   const auto over = drain(line(direction));
   auto shown = view(direction);
-  if (over.empty() || !shown || shown->standing != Standing::granted) return;
+  if (over.empty() || !shown || shown->standing != queue::Standing::granted) return;
   log::warn("event=turn_over direction={} reason=\"{}\"", queue::name_of(direction), over);
-  shown->standing = Standing::unserialised;
+  shown->standing = queue::Standing::unserialised;
   shown->reason = over;
   show(direction, std::move(shown));
 }
@@ -229,9 +228,9 @@ struct TurnClient::Waiting {
   std::chrono::duration<double> longest_wait{};
   bool cancelled = false;
 
-  bool is_over() const { return cancelled || shown.standing != Standing::waiting; }
+  bool is_over() const { return cancelled || shown.standing != queue::Standing::waiting; }
   void go_ahead(std::string reason) {
-    shown.standing = Standing::unserialised;
+    shown.standing = queue::Standing::unserialised;
     shown.reason = std::move(reason);
   }
 };
@@ -246,7 +245,7 @@ void TurnClient::hear(Line& from, Waiting& waiting) const {
   got.reason.back() = '\0';
   waiting.heard = Clock::now();
   if (got.longest_wait > 0) waiting.longest_wait = std::chrono::duration<double>(got.longest_wait);
-  waiting.shown.standing = static_cast<Standing>(got.standing);
+  waiting.shown.standing = static_cast<queue::Standing>(got.standing);
   waiting.shown.ahead = got.ahead;
   waiting.shown.wait = got.wait;
   waiting.shown.reason = got.reason.data();
@@ -276,7 +275,7 @@ void TurnClient::wait_until_over(Line& from, Waiting& waiting, std::uint64_t byt
     show(waiting.shown.direction, waiting.shown);
     look(from, waiting, progress);
   }
-  if (waiting.shown.standing != Standing::granted) release(from);
+  if (waiting.shown.standing != queue::Standing::granted) release(from);
   MutexLock lock(mutex_);
   longest_wait_ = waiting.longest_wait;
 }
@@ -292,7 +291,7 @@ Result<TurnClient::Held> TurnClient::take(queue::Direction direction, std::uint6
     show(direction, std::nullopt);
     return fail(ECANCELED, "cancelled while waiting for a turn at the PFS");
   }
-  if (waiting.shown.standing == Standing::unserialised) log::warn("event=no_turn direction={} reason=\"{}\"", queue::name_of(direction), waiting.shown.reason);
+  if (waiting.shown.standing == queue::Standing::unserialised) log::warn("event=no_turn direction={} reason=\"{}\"", queue::name_of(direction), waiting.shown.reason);
   else log::info("event=turn direction={} bytes={}", queue::name_of(direction), bytes);
   show(direction, waiting.shown);
   return Held(*this, direction, progress);
