@@ -24,6 +24,7 @@
 #include "fs/staging.hpp"
 #include "fuse/session.hpp"
 #include "stage/paced_pfs.hpp"
+#include "stage/placed_names.hpp"
 #include "stage/planner.hpp"
 #include "stage/progress.hpp"
 #include "stage/receipt.hpp"
@@ -95,6 +96,7 @@ class Instance {
   stage::Options stage_options() const;
   void note_merge_start();
   void note_mount_point(bool takeover);
+  Status open_placed();
   Status open_merging();
   Status refuse_changed_contents();
   void report_recovery();
@@ -204,6 +206,7 @@ class Instance {
   std::jthread session_thread_;
   UniqueFd mount_point_;
   bool made_mount_point_ = false;
+  std::unique_ptr<stage::PlacedNames> placed_;  // where results may meet others' files; of store_
   std::unique_ptr<stage::PfsIo> merging_;  // of a job on several nodes, or from a stop that merges on
   std::atomic<bool> keep_image_{false};        // the store stays when this process ends
   std::unique_ptr<TimerThread> housekeeper_;   // goes before filesystem_

@@ -120,6 +120,15 @@ void Instance::note_mount_point(bool takeover) {
   else config.results_mount = stage::mount_point_of(config.results_dir, stage::posix_pfs()).value_or("");
 }
 
+// What was brought out under names that somebody else may use, too.
+Status Instance::open_placed() {
+  if (placed_ || !stage::may_meet_others(options_.config)) return {};
+  auto placed = stage::PlacedNames::open(store_.metadata.get(), options_.config.results_dir);
+  if (!placed) return fail(placed.error().code, store_.path + ": " + describe(placed.error()));
+  placed_ = std::move(*placed);
+  return {};
+}
+
 // An earlier process of this node may have unloaded results: those are its own, and no other node's.
 Status Instance::open_merging() {
   const config::JobConfig& config = options_.config;
@@ -129,6 +138,7 @@ Status Instance::open_merging() {
     const auto items = fs::Staging(*filesystem_).walk();
     if (!items) return std::unexpected(items.error());
     own = stage::saved_copies(*items);
+    std::ranges::copy(placed_->copies(), std::back_inserter(own));
   }
   merging_ = stage::merging_pfs(config.merge_since, own);
   return {};
@@ -195,6 +205,7 @@ Status Instance::open_filesystem(bool takeover) {
   filesystem_ = std::move(*filesystem);
   filesystem_->share_with(sharer_.get());
   if (store_.left) report_recovery();
+  EFS_TRY(open_placed());
   EFS_TRY(open_merging());
   if (store_.left && !takeover) EFS_TRY(forget_renamed());
   if (store_.left && !takeover) book_salvaged();
@@ -267,6 +278,7 @@ Status Instance::plan_and_stage_in() {
   const auto turn = turns_.take(queue::Direction::in, plan->bytes, progress_);
   if (!turn) return std::unexpected(turn.error());
   const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(), progress_);
+  if (placed_ && config::has_results_in_place(options_.config)) stage::forget_staged(*plan, pfs, staging, *placed_);
   if (!report.ok()) return fail(report.failure->error.code, "stage-in failed: " + (report.failure->path.empty() ? "" : options_.config.root_dir + "/" + report.failure->path + ": ") + describe(report.failure->error));
   log::info("event=staged_in files={} directories={} bytes={} reused_files={} reused_bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.reused_files, report.reused_bytes, report.seconds, pfs.retried());
   if (report.not_kept > 0) log::warn("event=cache_not_kept files={} first=\"{}\"", report.not_kept, report.not_kept_reason);

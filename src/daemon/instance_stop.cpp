@@ -202,7 +202,7 @@ void Instance::book_saved(const stage::Receipt& receipt) {
   book_back(back, *items, &fs::Staging::mark_saved);
   if (removed.empty()) return;
   // Where results are in place there is no such input any more; else it is still there, and not to be staged in again.
-  const bool in_place = options_.config.in_place || options_.config.results_dir == options_.config.root_dir;
+  const bool in_place = config::has_results_in_place(options_.config);
   fs::Staging staging(*filesystem_);
   if (const Status booked = in_place ? staging.forget_gone(removed) : staging.forget_copies(removed); !booked) log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(booked.error()));
 }
@@ -212,7 +212,7 @@ void Instance::book_saved(const stage::Receipt& receipt) {
 void Instance::book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool, const fs::GoneInput*)) {
   fs::Staging staging(*filesystem_);
   const auto& config = options_.config;
-  const bool in_place = config.in_place || config.results_dir == config.root_dir;
+  const bool in_place = config::has_results_in_place(config);
   std::unordered_map<std::string_view, const fs::WalkItem*> in_buffer;
   for (const auto& item : items) in_buffer.emplace(item.path, &item);
   for (const auto& path : paths) {
@@ -249,6 +249,7 @@ void Instance::book_salvaged() {
       has_directory = ::lstat((results + "/" + directory).c_str(), &st) == 0;
     }
     if (!has_directory || ::lstat((results + "/" + name).c_str(), &st) != 0) continue;
+    if (placed_ && placed_->look({.name = name, .own = item.path}, st, false) != stage::WhoseCopy::ours) continue;
     there.push_back({.path = name, .version = stage::copy_version(results_pfs(), AT_FDCWD, results + "/" + name, st)});
     if (S_ISREG(item.attributes.st_mode) && S_ISREG(st.st_mode)) files.push_back(item.path);
   }
@@ -278,6 +279,7 @@ Status Instance::merge_from_now_on() {
   if (!items) return std::unexpected(items.error());
   options_.config.merges = true;
   EFS_TRY(write_manifests(store_, options_.config, options_.directory, {.made_mount_dir = made_mount_point_, .journal_to = filesystem_->durable_records()}));
+  EFS_TRY(open_placed());
   merging_ = stage::merging_pfs(options_.config.merge_since, stage::saved_copies(*items));
   return {};
 }

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "fs/staging.hpp"
@@ -12,6 +13,7 @@
 #include "stage/merge.hpp"
 #include "stage/paced_pfs.hpp"
 #include "stage/partial.hpp"
+#include "stage/placed_names.hpp"
 #include "stage/selection.hpp"
 #include "stage/stage_out.hpp"
 
@@ -149,7 +151,7 @@ Result<std::uint64_t> left_to_do(Image& image) {
   fs::Staging staging(*image.filesystem);
   const auto items = staging.walk();
   if (!items) return std::unexpected(items.error());
-  const bool in_place = config.in_place || config.results_dir == config.root_dir;
+  const bool in_place = config::has_results_in_place(config);
   const auto removed = stage::removed_inputs(config, staging.gone());
   auto count = static_cast<std::uint64_t>(std::ranges::count_if(removed, [&](const auto& item) { return in_place || item.saved; }));
   count += static_cast<std::uint64_t>(std::ranges::count_if(stage::select_outgoing(config, *items).directories, &stage::DirectoryToMake::reported));
@@ -185,11 +187,15 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   ImageBuffer contents(buffer, image.changed, options.all, !options.to.empty());
   const auto items = staging.walk();
   if (!items) return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));
-  const auto merging = (config.nodes > 1 || config.merge_since != 0 || config.merges) && options.to.empty() ? stage::merging_pfs(config.merge_since, stage::saved_copies(*items)) : nullptr;
+  auto placed = options.to.empty() && stage::may_meet_others(config) ? stage::PlacedNames::open(image.directories.metadata.get(), config.results_dir) : Result<std::unique_ptr<stage::PlacedNames>>(nullptr);
+  if (!placed) return stage::failed_receipt(config, describe(placed.error()));
+  std::vector<fs::Origin> own = stage::saved_copies(*items);
+  if (*placed) std::ranges::copy((*placed)->copies(), std::back_inserter(own));
+  const auto merging = (config.nodes > 1 || config.merge_since != 0 || config.merges) && options.to.empty() ? stage::merging_pfs(config.merge_since, own) : nullptr;
   const stage::Pace pace = stage::pace_of(config);
   stage::Throttle throttle(pace);
   stage::PacedPfs paced(merging ? *merging : pfs, pace, throttle, progress.cancel);
-  stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(image.manifest.instance)), .receipt_name = stage::salvage_receipt_name(image.manifest.name)}, progress);
+  stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(image.manifest.instance)), .receipt_name = stage::salvage_receipt_name(image.manifest.name), .placed = placed->get()}, progress);
   receipt.retries = paced.retried();
   receipt.note = note_of(image);
   receipt.retry = "efs salvage";

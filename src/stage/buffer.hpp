@@ -52,6 +52,8 @@ class Buffer {
   virtual Result<std::uint64_t> available_bytes() = 0;
   /// Whether there is such a name, where walk() shows only some.
   virtual bool has(const std::string&) { return false; }
+  /// The path in the buffer of what walk() calls so.
+  virtual std::string own_path(const std::string& path) { return path; }
   /// Why what walk() calls so cannot be a result; "": it can.
   virtual std::string refusal(const std::string&) { return {}; }
   /// False while programs run: what walk() calls clean has been looked at already.

@@ -87,8 +87,8 @@ std::vector<fs::WalkItem> take_dropped(const config::JobConfig& config, const st
   return dropped;
 }
 
-Deletions::Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel)
-    : config_(config), pfs_(pfs), tree_(tree), crew_(crew), cancel_(cancel), in_place_(config.in_place || config.results_dir == config.root_dir) {}
+Deletions::Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel, PlacedNames* placed)
+    : config_(config), pfs_(pfs), tree_(tree), crew_(crew), cancel_(cancel), placed_(placed), in_place_(config::has_results_in_place(config)) {}
 
 std::vector<fs::WalkItem> Deletions::due(std::vector<fs::WalkItem> inputs) const {
   if (!in_place_) std::erase_if(inputs, [](const fs::WalkItem& item) { return !item.saved; });
@@ -137,9 +137,10 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   auto now = pfs_.lstat(directory->get(), name);
   if (!now && is_missing(now.error())) return entry_of(item, Action::removed, was_gone);
   if (!now) return failure_of(item, now.error());
-  bool ours = is_origin(*now, item);
+  const PlacedName known{.name = item.path, .own = item.path};
+  bool ours = is_ours(placed_, known, item, *now);
   // What was brought out may lead elsewhere than what was staged in.
-  if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now->st_mode) && !item.saved) {
+  if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now->st_mode) && !item.saved && (placed_ == nullptr || !placed_->knows(item.path))) {
     const auto target = pfs_.readlink(directory->get(), name);
     ours = target && *target == item.target;
   }
@@ -151,7 +152,9 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
     reason = "a version that changed on the PFS since it was staged in";
   }
   // As for a result: between the look and this somebody may change it.
+  if (placed_ != nullptr) (void)placed_->coming(known, nullptr, &*now);
   auto done = pfs_.remove(directory->get(), name, *now);
+  if (done && placed_ != nullptr) (void)placed_->placed(known, nullptr, false);
   if (!done && done.error().code == EEXIST) return entry_of(item, Action::conflict, describe(done.error()));
   if (!done && !is_missing(done.error())) return failure_of(item, done.error());
   return entry_of(item, Action::removed, std::move(reason));

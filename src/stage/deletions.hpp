@@ -7,6 +7,7 @@
 #include "config/job_config.hpp"
 #include "stage/buffer.hpp"
 #include "stage/crew.hpp"
+#include "stage/placed_names.hpp"
 #include "stage/receipt.hpp"
 #include "stage/results_tree.hpp"
 
@@ -27,7 +28,8 @@ std::vector<fs::WalkItem> take_dropped(const config::JobConfig& config, const st
 /// there. A directory goes when it is empty.
 class Deletions {
  public:
-  Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel);
+  /// `placed`: what it takes away is noted there; null: nowhere.
+  Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel, PlacedNames* placed);
 
   /// Entries for all of them, and durable. Call it when all results are back: a renamed file is a result, and an input that
   /// is gone. The tree is open.
@@ -53,6 +55,7 @@ class Deletions {
   ResultsTree& tree_;
   Crew& crew_;
   const std::atomic<bool>& cancel_;
+  PlacedNames* const placed_;
   const bool in_place_;
 };
 

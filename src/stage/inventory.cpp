@@ -61,7 +61,7 @@ std::string fate_of_gone(const config::JobConfig& config, const std::string& nam
   if (item == gone.end()) return {};
   auto inputs = removed_inputs(config, {*item});
   if (inputs.empty()) return "it stays on the PFS: " + std::string(config.deletions == config::Deletions::ignore ? "deletions are not propagated" : "it is no persistent input");
-  const bool in_place = config.in_place || config.results_dir == config.root_dir;
+  const bool in_place = config::has_results_in_place(config);
   if (!in_place && !item->saved) return "it stays on the PFS: results-dir has no copy of it";
   if (const auto items = staging.walk(); items && !take_dropped(config, *items, inputs).empty()) return "it stays on the PFS: its new name is temporary";
   return "it is removed from " + config.results_dir + ", if it has not changed there";

@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "config/paths.hpp"
 #include "stage/hard_links.hpp"
+#include "stage/placed_names.hpp"
 #include "stage/placement.hpp"
 #include "stage/resume.hpp"
 
@@ -271,6 +272,7 @@ class Load {
       failed("", {ENOMEM, "out of memory"});
     }
     if (report_.failure) take_back();
+    if (options_.placed != nullptr && config::has_results_in_place(config_)) forget_staged(plan, pfs_, staging_, *options_.placed);
     // Children first: each name made inside a directory has moved its times. All else is done: these are no failure.
     try {
       for (const auto* entry : std::views::reverse(made)) (void)staging_.settle_directory(entry->path, entry->attributes);

@@ -15,7 +15,7 @@ namespace efs::stage {
 /// clock, before any node of the job could stage out). Of what was put there later, by another node: the same (type, content,
 /// owner, mode and attributes; not the time) is replaced too, and belongs to no node alone from then on (is_shared());
 /// anything else is EEXIST, and nothing is changed. What this object itself has put there it replaces, as long as nobody has
-/// touched it, and so it does with `own`: what this node's earlier processes have put there, as it was then. It removes
+/// touched it, and so it does with `own`: what this node's earlier processes have put there, as it was then, the oldest first. It removes
 /// only what was seen.
 std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own = {});
 

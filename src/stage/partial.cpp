@@ -9,6 +9,7 @@
 
 #include "base/checksum.hpp"
 #include "fs/acl.hpp"
+#include "stage/placed_names.hpp"
 #include "stage/results_tree.hpp"
 
 namespace efs::stage {
@@ -214,11 +215,6 @@ bool is_foreign(const fs::WalkItem& item) {
   return static_cast<std::uint64_t>(item.attributes.st_size) != item.content->size || !same_or_coarser(item.attributes.st_mtim, to_timespec(item.content->mtime));
 }
 
-Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
-                               const std::atomic<bool>& cancel) {
-  return check_version(item, leaf_of(item.path), true, directory, buffer, pfs, scratch, cancel);
-}
-
 namespace {
 
 /// What this user brought out with a mode that keeps him from reading it has another one for the time of an open. EACCES where it is
@@ -256,20 +252,22 @@ Status link_partial(int from_at, const std::string& from, const PartialJob& job,
   return without_partial(job, told(done.error(), "giving it its name").error(), pfs);
 }
 
-Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name, bool to_origin, int directory, Buffer& buffer, PfsIo& pfs,
-                               Scratch& scratch, const std::atomic<bool>& cancel) {
+Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
+  const auto& [name, to_origin, placed] = with;
   auto now = pfs.lstat(directory, name);
   // Removed there since: nothing is lost by bringing it back.
   if (!now && now.error().code == ENOENT) return PfsCheck{};
   if (!now) return told(now.error(), comparing_versions);
-  if (to_origin && is_origin(*now, item)) return PfsCheck{};
+  const WhoseCopy whose = placed == nullptr ? WhoseCopy::unknown : placed->look({.name = item.path, .own = buffer.own_path(item.path)}, *now, item.origin || item.replaced);
+  if (whose == WhoseCopy::of_another_path) return PfsCheck{PfsVersion::of_another_path, std::nullopt};
+  if (to_origin && (whose == WhoseCopy::ours || (whose == WhoseCopy::unknown && is_origin(*now, item)))) return PfsCheck{};
   if (S_ISLNK(now->st_mode) && (to_origin || S_ISLNK(item.attributes.st_mode))) {
     const auto target = pfs.readlink(directory, name);
     if (!target) return told(target.error(), comparing_versions);
-    if (to_origin && is_target_of_origin(*target, item)) return PfsCheck{};
+    if (to_origin && whose == WhoseCopy::unknown && is_target_of_origin(*target, item)) return PfsCheck{};
     const bool same = S_ISLNK(item.attributes.st_mode) && *target == item.target && same_or_coarser(now->st_mtim, item.attributes.st_mtim);
     const bool owned = now->st_uid == item.attributes.st_uid && now->st_gid == item.attributes.st_gid;
-    if (same) return PfsCheck{owned && !pfs.is_shared(directory, name, *now) ? PfsVersion::same_content : PfsVersion::same_data, std::nullopt};
+    if (same) return PfsCheck{owned && !pfs.is_shared(directory, name, *now) ? PfsVersion::same_content : PfsVersion::same_data, std::nullopt, whose == WhoseCopy::theirs};
   }
   if (!S_ISREG(now->st_mode) || !S_ISREG(item.attributes.st_mode) || !has_stamp(*now, item.attributes) || !same_mode(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
   auto theirs = open_own(directory, name, now->st_ino, pfs);
@@ -289,7 +287,7 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name
   // Another node's file is not taken for ours: ours goes in its place, so that neither node replaces it later.
   const auto compared = pfs.fstat(theirs->get());
   if (!compared) return told(compared.error(), comparing_versions);
-  if (owned && *attributes == item.xattrs) return pfs.is_shared(directory, name, *compared) ? PfsCheck{PfsVersion::same_data, std::nullopt} : PfsCheck{PfsVersion::same_content, *our_sum};
+  if (owned && *attributes == item.xattrs) return pfs.is_shared(directory, name, *compared) ? PfsCheck{PfsVersion::same_data, std::nullopt} : PfsCheck{PfsVersion::same_content, *our_sum, whose == WhoseCopy::theirs};
   // What it lacks was set since, or is what the PFS does not take; what it has besides is another's, or was taken from ours since.
   const bool lacks_only = std::ranges::all_of(*attributes, [&](const auto& one) { return item.xattrs.contains(one.first) && item.xattrs.at(one.first) == one.second; });
   return PfsCheck{lacks_only || !to_origin ? PfsVersion::same_data : PfsVersion::other, std::nullopt};

@@ -107,19 +107,26 @@ bool is_foreign(const fs::WalkItem& item);
 /// Is what is there what was brought out as `copy`? Its ctime has moved with each name that it got since.
 bool is_copy(const struct stat& now, const fs::Origin& copy);
 
+class PlacedNames;
+
 /// How the PFS stands towards an item that is to replace its origin.
-enum class PfsVersion : std::uint8_t { origin_or_none, same_content, same_data, other };
+enum class PfsVersion : std::uint8_t { origin_or_none, same_content, same_data, other, of_another_path };
 struct PfsCheck {
   PfsVersion version = PfsVersion::origin_or_none;
   std::optional<std::uint64_t> checksum;  // with same_content
+  bool is_theirs = false;                 // somebody else has put it there, or changed it since
 };
-/// origin_or_none: nothing of this name, or, with `to_origin`, the version that was staged in. same_content: an earlier
+/// What is compared with an item: what has this name in its directory. `to_origin`: it is the item's own name, in place, where what was staged
+/// in under it, or brought out, is the job's to replace: as `placed` says where it knows the name, else as is_origin() does.
+struct Comparand {
+  std::string name;
+  bool to_origin = true;
+  const PlacedNames* placed = nullptr;
+};
+/// origin_or_none: nothing of this name, or, with `to_origin`, the version that was staged in or brought out. of_another_path: what was
+/// brought out of another path of the buffer, which calls it so in results-dir. same_content: an earlier
 /// stage-out, killed before its receipt, has brought the item out: size, mtime, mode, owner, extended attributes and checksum
 /// are the item's. same_data: the same, but for owner or extended attributes, or it may be another node's: to be replaced by ours.
-Result<PfsCheck> check_version(const fs::WalkItem& item, const std::string& name, bool to_origin, int directory, Buffer& buffer, PfsIo& pfs,
-                               Scratch& scratch, const std::atomic<bool>& cancel);
-/// The same of the item's own name and its origin.
-Result<PfsCheck> check_version(const fs::WalkItem& item, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
-                               const std::atomic<bool>& cancel);
+Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel);
 
 }  // namespace efs::stage

@@ -254,7 +254,9 @@ class MergingPfs final : public PosixPfs {
   MergingPfs(Nanoseconds since, std::span<const fs::Origin> own) : since_(since) {
     for (const auto& one : own) {
       const bool is_known = one.ctime != 0 && one.ctime != fs::Origin::any_ctime;
-      own_[{one.device, one.inode}] = {.size = one.size, .mtime = one.mtime, .ctime = is_known ? std::optional(one.ctime) : std::nullopt, .is_shared = one.ctime == 0};
+      Version& known = own_[{one.device, one.inode}];
+      const bool stays_shared = known.is_shared && known.size == one.size && known.mtime == one.mtime;
+      known = {.size = one.size, .mtime = one.mtime, .ctime = is_known ? std::optional(one.ctime) : std::nullopt, .is_shared = one.ctime == 0 || stays_shared};
     }
   }
   Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to) override {

@@ -27,7 +27,7 @@ Result<std::vector<fs::WalkItem>> RenamingBuffer::walk() {
   std::unordered_set<std::string> names;  // at the top, of all that keeps its own
   for (const auto& item : *items)
     if (!item.path.contains('/') && config::result_path(config_, item.path) == item.path) names.insert(item.path);
-  const std::vector<fs::WalkItem> gone = config_.in_place || config_.results_dir == config_.root_dir ? inner_.gone() : std::vector<fs::WalkItem>();
+  const std::vector<fs::WalkItem> gone = config::has_results_in_place(config_) ? inner_.gone() : std::vector<fs::WalkItem>();
   std::unordered_map<std::string_view, const fs::WalkItem*> gone_by_name;
   for (const auto& one : gone) gone_by_name.emplace(one.path, &one);
   for (auto& item : *items) {

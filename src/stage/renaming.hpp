@@ -14,7 +14,7 @@ namespace efs::stage {
 
 /// The buffer as a stage-out sees it: such results have the names that they get, and are new files there, whatever they were
 /// made of. One whose name something else in the buffer has keeps its own and does not go (refusal()). Owns nothing; not
-/// thread-safe but for what the stage-out's threads call: hold(), has(), confirm(), named(), refusal().
+/// thread-safe but for what the stage-out's threads call: hold(), has(), confirm(), named(), refusal(), own_path().
 class RenamingBuffer final : public Buffer {
  public:
   RenamingBuffer(const config::JobConfig& config, Buffer& inner) : config_(config), inner_(inner) {}
@@ -24,6 +24,10 @@ class RenamingBuffer final : public Buffer {
 
   Result<std::vector<fs::WalkItem>> walk() override;
   std::string refusal(const std::string& path) override;
+  std::string own_path(const std::string& path) override {
+    const auto own = own_names_.find(path);
+    return own == own_names_.end() ? path : own->second;
+  }
   bool has(const std::string& path) override { return own_names_.contains(path) || inner_.has(path); }
 
   Result<fs::HeldFile> begin_open_file() override { return inner_.begin_open_file(); }

@@ -18,6 +18,8 @@ PartialJob job_of(const Outgoing& out, int directory) {
 
 bool is_full(const Error& error) { return error.code == ENOSPC || error.code == EDQUOT; }
 
+bool is_conflict(PfsVersion there) { return there == PfsVersion::other || there == PfsVersion::of_another_path; }
+
 /// What says that the PFS has no second names, or none for this file: no failure, the result is then a file of its own.
 bool cannot_link(const Error& error) {
   constexpr std::array codes{EPERM, EOPNOTSUPP, ENOSYS, EMLINK, EXDEV};
@@ -26,8 +28,8 @@ bool cannot_link(const Error& error) {
 
 }  // namespace
 
-ResultWriter::ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size)
-    : config_(config), buffer_(buffer), pfs_(pfs), tree_(tree), progress_(progress), in_place_(config.in_place || config.results_dir == config.root_dir),
+ResultWriter::ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size, PlacedNames* placed)
+    : config_(config), buffer_(buffer), pfs_(pfs), tree_(tree), progress_(progress), placed_(placed), in_place_(config::has_results_in_place(config)),
       inputs_(config, buffer, pfs), scratches_(transfer_size) {}
 
 DirectoryCursor ResultWriter::cursor() const {
@@ -74,7 +76,7 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
   auto directory = directories.at(parent_of(out.item->path));
   if (!directory) return give_up(out, directory.error());
   // In a directory that we have just made nothing can be there.
-  if ((replaces_origin(out) || !tree_.is_new(parent_of(out.item->path))) && !may_write(out, *directory, scratch)) return;
+  if ((may_conflict(out) || !tree_.is_new(parent_of(out.item->path))) && !may_write(out, *directory, scratch)) return;
   PartialJob job = job_of(out, *directory);
   job.inherits_acl = in_place_ && hands_down_acl(parent_of(out.item->path), *directory);
   auto written = write_partial(job, buffer_, pfs_, scratch, progress_);
@@ -99,17 +101,28 @@ bool ResultWriter::hands_down_acl(const std::string& path, int directory) {
   return acl_directories_[path] = has;
 }
 
+/// May what has its name be somebody else's, and to be left alone? A new file of the job's takes the place of what is there, as any
+/// program's would; not of what was put there in the place of its own.
+bool ResultWriter::may_conflict(const Outgoing& out) const {
+  return in_place_ && (out.item->origin || out.item->replaced || out.item->saved || (placed_ != nullptr && placed_->knows(out.item->path)));
+}
+
+Result<PfsCheck> ResultWriter::check(const Outgoing& out, int directory, Scratch& scratch) {
+  const Comparand there{.name = out.name, .to_origin = in_place_, .placed = in_place_ ? placed_ : nullptr};
+  return check_version(*out.item, there, directory, buffer_, pfs_, scratch, progress_.cancel);
+}
+
 /// False where the result is settled, or `named` by an earlier stage-out.
 bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
-  auto check = check_version(*out.item, out.name, in_place_, directory, buffer_, pfs_, scratch, progress_.cancel);
-  if (!check) {
-    give_up(out, check.error());
-  } else if (check->version == PfsVersion::same_content) {
-    found_there(out, check->checksum);
-    note_named(out, directory);
-  } else if (check->version == PfsVersion::other && replaces_origin(out)) {
-    return resolve(out, directory, scratch);
-  } else if (!in_place_ && check->version != PfsVersion::origin_or_none && is_over_input(out, directory)) {
+  const auto there = check(out, directory, scratch);
+  if (!there) {
+    give_up(out, there.error());
+  } else if (there->version == PfsVersion::same_content) {
+    found_there(out, there->checksum);
+    note_named(out, directory, there->is_theirs);
+  } else if (is_conflict(there->version) && may_conflict(out)) {
+    return resolve(out, there->version, directory, scratch);
+  } else if (!in_place_ && there->version != PfsVersion::origin_or_none && is_over_input(out, directory)) {
     return false;
   }
   return out.state == Outgoing::State::waiting;
@@ -133,29 +146,30 @@ void ResultWriter::found_there(Outgoing& out, std::optional<std::uint64_t> check
   progress_.bytes_done += out.entry.bytes;
 }
 
-/// The PFS has another version than was staged in: by the job file's on-conflict. True where the result may be
+/// The PFS has another version than was staged in or brought out: by the job file's on-conflict. True where the result may be
 /// written, under out.name.
-bool ResultWriter::resolve(Outgoing& out, int directory, Scratch& scratch) {
+bool ResultWriter::resolve(Outgoing& out, PfsVersion there, int directory, Scratch& scratch) {
+  const bool of_job = there == PfsVersion::of_another_path;
   switch (config_.on_conflict) {
     case config::OnConflict::fail: break;
     case config::OnConflict::overwrite:
-      out.entry.reason = "replaced a version that changed on the PFS since it was staged in";
+      out.entry.reason = of_job ? "replaced another file of the job that was brought out under this name" : "replaced a version that changed on the PFS since it was staged in";
       return true;
     case config::OnConflict::keep_both:
       for (unsigned n = 1; n < 1000; ++n) {
         std::string name = kept_name(leaf_of(out.item->path), config_.name, n);
-        auto check = check_version(*out.item, name, false, directory, buffer_, pfs_, scratch, progress_.cancel);
+        auto check = check_version(*out.item, {.name = name, .to_origin = false}, directory, buffer_, pfs_, scratch, progress_.cancel);
         if (!check) return give_up(out, check.error()), false;
         if (check->version == PfsVersion::other || !take_kept_name(out, name)) continue;  // kept by another run, or of another result
         out.name = std::move(name);
         out.entry.placed_as = out.name;
-        out.entry.reason = "the PFS's version changed since it was staged in: both are kept, the job's as " + out.name;
+        out.entry.reason = (of_job ? "another file of the job was brought out under this name: both are kept, this one as " : "the PFS's version changed since it was staged in: both are kept, the job's as ") + out.name;
         if (check->version == PfsVersion::same_content) return found_there(out, check->checksum), false;
         return true;
       }
       break;
   }
-  out.settle(Action::conflict, "it changed on the PFS since it was staged in; the job's version is kept in the buffer only");
+  out.settle(Action::conflict, of_job ? "another file of the job was brought out under this name; this one is kept in the buffer only" : "it changed on the PFS since it was staged in; the job's version is kept in the buffer only");
   return false;
 }
 
@@ -202,37 +216,63 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
     out.partial_left = true;
     return give_up(out, directory.error());
   }
-  if (replaces_origin(out) && out.entry.placed_as.empty() && config_.on_conflict != config::OnConflict::overwrite) {
+  if (may_conflict(out) && out.entry.placed_as.empty() && config_.on_conflict != config::OnConflict::overwrite) {
     // Again, as late as can be: writing may have taken minutes.
-    auto check = check_version(*out.item, out.name, true, *directory, buffer_, pfs_, scratch, progress_.cancel);
-    if (!check || (check->version == PfsVersion::other && !resolve(out, *directory, scratch))) {
+    const auto there = check(out, *directory, scratch);
+    if (!there || (is_conflict(there->version) && !resolve(out, there->version, *directory, scratch))) {
       out.partial_left = true;
-      if (!check) give_up(out, check.error());
+      if (!there) give_up(out, there.error());
       return;
     }
   }
-  const auto about_to = [&](const struct stat& partial, bool is_shared) { note_naming(out, partial, is_shared); };
+  const auto about_to = [&](const struct stat& partial, bool is_shared) { note_naming(out, *directory, partial, is_shared); };
   if (auto published = publish_partial(job_of(out, *directory), out.file, pfs_, about_to); !published) return give_up_name(out, published.error());
   out.state = Outgoing::State::named;
-  note_named(out, *directory);
+  note_named(out, *directory, false);
 }
 
 /// A program may change the file any time, and this process die: then only this tells that nobody else has changed the PFS's.
-void ResultWriter::note_naming(const Outgoing& out, const struct stat& copy, bool is_shared) {
+void ResultWriter::note_naming(const Outgoing& out, int directory, const struct stat& copy, bool is_shared) {
   if (!out.entry.placed_as.empty()) return;
   (void)buffer_.named(*out.item, [&] { return coming_version(copy, is_shared); });
+  if (placed_ == nullptr) return;
+  const auto before = pfs_.lstat(directory, out.name);
+  (void)placed_->coming({.name = out.item->path, .own = buffer_.own_path(out.item->path)}, &copy, before ? &*before : nullptr);
 }
 
-void ResultWriter::note_named(Outgoing& out, int directory) {
+/// What results-dir has under its name, if that is what got it.
+Result<struct stat> ResultWriter::named_copy(const Outgoing& out, int directory) {
+  auto now = pfs_.lstat(directory, out.name);
+  const bool ours = !now || out.file.inode == 0 || (now->st_ino == out.file.inode && static_cast<std::uint64_t>(now->st_size) == out.file.size);
+  return ours ? now : fail(ESTALE, "somebody has replaced or changed it");
+}
+
+/// `is_theirs`: it is the same, and somebody else's: should the job change it yet, that one is not to be replaced.
+void ResultWriter::note_named(Outgoing& out, int directory, bool is_theirs) {
   if (!out.entry.placed_as.empty()) return;
-  const Status noted = buffer_.named(*out.item, [&]() -> Result<fs::Origin> {
-    const auto now = pfs_.lstat(directory, out.name);
-    if (!now) return std::unexpected(now.error());
-    const bool ours = out.file.inode == 0 || (now->st_ino == out.file.inode && static_cast<std::uint64_t>(now->st_size) == out.file.size);
-    if (!ours) return fail(ESTALE, "somebody has replaced or changed it");
-    return copy_version(pfs_, directory, out.name, *now);
+  std::optional<Result<struct stat>> copy;
+  Status noted = buffer_.named(*out.item, [&]() -> Result<fs::Origin> {
+    copy = named_copy(out, directory);
+    if (!*copy) return std::unexpected(copy->error());
+    return copy_version(pfs_, directory, out.name, **copy);
   });
+  if (placed_ != nullptr && !is_theirs) {
+    if (!copy) copy = named_copy(out, directory);
+    const Status kept = *copy ? note_placed(out, directory, **copy) : std::unexpected(copy->error());
+    if (noted) noted = kept;
+  }
   if (!noted) out.entry.reason += (out.entry.reason.empty() ? "" : "; ") + std::string("when it changes again, this version may be taken for somebody else's: ") + describe(noted.error());
+}
+
+Status ResultWriter::note_placed(const Outgoing& out, int directory, const struct stat& copy) {
+  return placed_->placed({.name = out.item->path, .own = buffer_.own_path(out.item->path)}, &copy, pfs_.is_shared(directory, out.name, copy));
+}
+
+/// Its copy has got another name, which moves its ctime, and so will the end of that one.
+void ResultWriter::note_linked(const Outgoing& first, int directory) {
+  const auto now = placed_ != nullptr && first.entry.placed_as.empty() ? pfs_.lstat(directory, first.name) : fail(ENOENT);
+  const std::string own = buffer_.own_path(first.item->path);
+  if (now && placed_->look({.name = first.item->path, .own = own}, *now, false) == WhoseCopy::ours) (void)note_placed(first, directory, *now);
 }
 
 bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
@@ -248,12 +288,13 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   auto present = pfs_.lstat(to->get(), out.name);
   const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
   // Another version than was staged in: to be written like any other, which knows what is to be done then.
-  const bool conflict = !linked && present && replaces_origin(out) && config_.on_conflict != config::OnConflict::overwrite && !is_origin(*present, *out.item);
+  const std::string own = buffer_.own_path(out.item->path);
+  const bool conflict = !linked && present && may_conflict(out) && config_.on_conflict != config::OnConflict::overwrite && !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, *present);
   if (conflict) return false;
   if (!linked && present && !in_place_ && is_over_input(out, to->get())) return true;
   if (!linked) {
     const bool first_is_shared = pfs_.is_shared(from->get(), first.name, *now);
-    const auto about_to = [&](bool is_shared) { note_naming(out, *now, is_shared || first_is_shared); };
+    const auto about_to = [&](bool is_shared) { note_naming(out, to->get(), *now, is_shared || first_is_shared); };
     auto done = link_partial(from->get(), first.name, job_of(out, to->get()), pfs_, about_to);
     if (!done && cannot_link(done.error())) return false;
     if (!done) return give_up_name(out, done.error()), true;
@@ -264,7 +305,8 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   out.entry.checksum = first.entry.checksum;
   out.entry.bytes = 0;
   out.entry.reason = "another name of " + first.item->path;
-  note_named(out, to->get());
+  note_named(out, to->get(), false);
+  note_linked(first, from->get());
   return true;
 }
 

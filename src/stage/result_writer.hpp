@@ -13,6 +13,7 @@
 #include "stage/directory_cursor.hpp"
 #include "stage/input_guard.hpp"
 #include "stage/outgoing.hpp"
+#include "stage/placed_names.hpp"
 #include "stage/results_tree.hpp"
 #include "stage/transfer.hpp"
 
@@ -21,7 +22,8 @@ namespace efs::stage {
 /// Thread-safe for different results. Nothing here makes anything durable but the fsync of single files.
 class ResultWriter {
  public:
-  ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size);
+  /// `placed`: what the names that it gives are noted in; null: nowhere.
+  ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size, PlacedNames* placed);
 
   /// Its name is for no other result that on-conflict: keep-both puts beside its file.
   void reserve(const fs::WalkItem& item);
@@ -60,20 +62,25 @@ class ResultWriter {
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   bool hands_down_acl(const std::string& path, int directory);
-  bool replaces_origin(const Outgoing& out) const { return in_place_ && (out.item->origin || out.item->replaced || out.item->saved); }
   bool is_over_input(Outgoing& out, int directory);
+  Result<PfsCheck> check(const Outgoing& out, int directory, Scratch& scratch);
+  bool may_conflict(const Outgoing& out) const;
   bool may_write(Outgoing& out, int directory, Scratch& scratch);
-  bool resolve(Outgoing& out, int directory, Scratch& scratch);
+  bool resolve(Outgoing& out, PfsVersion there, int directory, Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);
   void found_there(Outgoing& out, std::optional<std::uint64_t> checksum);
-  void note_naming(const Outgoing& out, const struct stat& copy, bool is_shared);
-  void note_named(Outgoing& out, int directory);
+  void note_naming(const Outgoing& out, int directory, const struct stat& copy, bool is_shared);
+  Result<struct stat> named_copy(const Outgoing& out, int directory);
+  void note_named(Outgoing& out, int directory, bool is_theirs);
+  Status note_placed(const Outgoing& out, int directory, const struct stat& copy);
+  void note_linked(const Outgoing& first, int directory);
 
   const config::JobConfig& config_;
   Buffer& buffer_;
   PfsIo& pfs_;
   ResultsTree& tree_;
   Progress& progress_;
+  PlacedNames* const placed_;
   const bool in_place_;
   InputGuard inputs_;
   ScratchPool scratches_;

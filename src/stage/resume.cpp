@@ -181,12 +181,12 @@ Status disown_others(const config::JobConfig& config, const Plan& plan, fs::Stag
   std::vector<fs::PfsName> names;
   names.reserve(plan.entries.size());
   for (const auto& entry : plan.entries) names.push_back({.path = entry.path, .version = entry.origin});
-  const bool in_place = config.in_place || config.results_dir == config.root_dir;
+  const bool in_place = config::has_results_in_place(config);
   return all_disowned(staging.disown(names, in_place ? fs::Side::both : fs::Side::inputs));
 }
 
 std::vector<fs::WalkItem> stays_away(const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept, const std::function<bool(const std::string&)>& is_out) {
-  const bool in_place = config.in_place || config.results_dir == config.root_dir;
+  const bool in_place = config::has_results_in_place(config);
   const auto gone = staging.gone(!in_place);
   auto away = removed_inputs(config, gone);
   if (gone.empty() || (kept && in_place)) return away;

@@ -70,7 +70,7 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
       selection.outgoing.push_back(&item);
     }
   }
-  const bool same_place = config.in_place || config.results_dir == config.root_dir;
+  const bool same_place = config::has_results_in_place(config);
   for (const auto& item : items) {
     if (!S_ISDIR(item.attributes.st_mode) || !needed.contains(item.path)) continue;
     selection.directories.push_back({.item = &item, .apply_attributes = item.dirty || !same_place,

@@ -13,6 +13,7 @@
 namespace efs::stage {
 
 class Cache;
+class PlacedNames;
 
 struct Options {
   unsigned workers = 0;                     // threads at most; 0: as many as the PFS keeps waiting, up to 64
@@ -20,6 +21,7 @@ struct Options {
   bool by_rank = false;  // stage-out: in the order of the job file's rules, where time may run out
   std::string partial_tag = {};  // stage-out: of the store that it comes from (partial_tag_of())
   std::string receipt_name = {};  // stage-out: that the receipt is to get in results-dir: no result can have it; "": none
+  PlacedNames* placed = nullptr;  // what the store has put under names of results-dir; null: what is there is nobody else's. Outlives the transfer
   Cache* cache = nullptr;  // stage-in: of reusable inputs; outlives the transfer
   std::function<Status(std::uint64_t bytes)> wait_for_turn = {};  // load, unload: called once, before anything moves; an error ends it
 };

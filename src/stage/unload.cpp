@@ -14,6 +14,7 @@
 #include "stage/merge.hpp"
 #include "stage/names.hpp"
 #include "stage/partial.hpp"
+#include "stage/placed_names.hpp"
 #include "stage/resume.hpp"
 #include "stage/results_tree.hpp"
 #include "stage/selection.hpp"
@@ -37,7 +38,7 @@ class Unload {
  public:
   Unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress)
       : config_(config), request_(request), staging_(staging), pfs_(pfs), options_(options), progress_(progress),
-        in_place_(config.in_place || config.results_dir == config.root_dir), buffer_(staging, request.as_is, in_place_) {}
+        in_place_(config::has_results_in_place(config)), buffer_(staging, request.as_is, in_place_) {}
 
   Receipt run() {
     const Nanoseconds started = wall_clock();
@@ -273,7 +274,7 @@ class Unload {
   /// As ResultWriter does, of a whole file: what somebody else wrote is not ours to change unless the job file says so.
   Status may_lay_over(const fs::WalkItem& item, const struct stat& before, bool ours, ReceiptEntry& entry) {
     if (in_place_) {
-      if (ours || (!item.origin && !item.replaced)) return {};
+      if (ours || (!item.origin && !item.replaced && (options_.placed == nullptr || !options_.placed->knows(item.path)))) return {};
       if (config_.on_conflict == config::OnConflict::overwrite) {
         entry.reason = "; laid over a version that changed on the PFS since it was staged in";
         return {};
@@ -314,7 +315,7 @@ class Unload {
     if (!old) return std::unexpected(old.error());
     auto before = pfs_.fstat(old->get());
     if (!before) return std::unexpected(before.error());
-    const bool ours = is_origin(*before, item);
+    const bool ours = is_ours(in_place_ ? options_.placed : nullptr, {.name = item.path, .own = item.path}, item, *before);
     if (!is_dirty(item) && is_its_own(*before, item)) return part;  // it has the part: another version of it would be taken for somebody else's
     EFS_TRY(may_lay_over(item, *before, ours, entry));
     const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), options_.partial_tag, buffer_.has(item.path + options_.partial_tag + partial_suffix)), .fsync = true};
@@ -333,9 +334,19 @@ class Unload {
     const auto version = version_below(config_.results_dir, item.path);
     if (!version) return std::unexpected(version.error());
     if (version->inode != made.inode) return {};  // somebody else's by now
-    return staging_.note_copy(item.path, *version, in_place_, item.replaced.get());
+    if (const Status noted = staging_.note_copy(item.path, *version, in_place_, item.replaced.get()); !noted || options_.placed == nullptr) return noted;
+    return note_placed(item, made);
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
+  }
+
+  Status note_placed(const fs::WalkItem& item, const PartialFile& made) {
+    const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
+    const auto directory = top ? pfs_.open_beneath(top->get(), parent_of(item.path), directory_flags) : fail(top.error().code);
+    const auto now = directory ? pfs_.lstat(directory->get(), leaf_of(item.path)) : fail(directory.error().code);
+    if (!now) return std::unexpected(now.error());
+    if (now->st_ino != made.inode) return {};
+    return options_.placed->placed({.name = item.path, .own = item.path}, &*now, pfs_.is_shared(directory->get(), leaf_of(item.path), *now));
   }
 
   /// Under its partial name first, and then under its own. After an error there is no partial.
@@ -357,7 +368,9 @@ class Unload {
         return std::unexpected(good.error());
       }
       const auto about_to = [&](const struct stat& partial, bool is_shared) {
-        if (ours) (void)buffer_.named(job.item, [&] { return coming_version(partial, is_shared); });
+        if (!ours) return;
+        (void)buffer_.named(job.item, [&] { return coming_version(partial, is_shared); });
+        if (options_.placed != nullptr) (void)options_.placed->coming({.name = job.item.path, .own = job.item.path}, &partial, &before);
       };
       EFS_TRY(publish_partial(job, *made, pfs_, about_to));
       return made;
