@@ -177,8 +177,12 @@ Status Staging::remove(const std::string& path) {
     directory = (*there)->is_directory();
     // So that whoever recovers before the name is gone stages it in anew, and nobody takes this for a removal of the job's.
     SetStaging staging = staging_of(**there);
-    if ((*there)->nlink > 1 && !directory) staging.origin_path = without_name(staging.origin_path, path);
-    else staging.parts = "0+0";
+    if ((*there)->nlink > 1 && !directory) {
+      staging.origin_path = without_name(staging.origin_path, path);
+    } else {
+      EFS_TRY(remember_further_names(**there, path));
+      staging.parts = "0+0";
+    }
     EFS_TRY(filesystem_.commit(0, staging));
   }
   return directory ? filesystem_.rmdir({}, parent, name) : filesystem_.unlink({}, parent, name);

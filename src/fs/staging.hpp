@@ -273,6 +273,7 @@ class Staging {
   WalkItem gone_item(const std::string& path, const GoneInput& input) const;
   bool is_missing(const std::string& path) const;
   Status may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const;
+  Status remember_further_names(const Inode& inode, const std::string& path);  // that the job took from it: it is about to end
   Status forget_name(const std::string& path);  // nothing that was staged in under it is missed
   Status note_unloaded(const Inode& inode, const std::string& path);  // what the PFS has there is known still, and not missed
   /// A further name that was given, and which inode had it before; 0: none.

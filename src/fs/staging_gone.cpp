@@ -68,6 +68,14 @@ void Staging::find_replaced(std::vector<WalkItem>& items) const {
   });
 }
 
+Status Staging::remember_further_names(const Inode& inode, const std::string& path) {
+  filesystem_.mutex_.assert_held();
+  if (!inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) return {};
+  for (const auto& name : split_names(inode.extra->origin_path))
+    if (name != path && !filesystem_.names_.gone().contains(name)) EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+  return {};
+}
+
 Status Staging::forget_name(const std::string& path) {
   filesystem_.mutex_.assert_held();
   return filesystem_.names_.gone().contains(path) ? filesystem_.commit(0, Gone{.path = path}) : Status();

@@ -399,8 +399,9 @@ Status Staging::remove_name(const std::string& path, std::uint64_t only) {
     staging.origin_path = without_name(staging.origin_path, path);
     staging.saved_path = without_name(staging.saved_path, path);
     staging.staged = staging.staged != 0 && !staging.origin_path.empty();
-    // Was it clean for the sake of a copy that had this name, the others still have to be brought out.
-    if (!last && staging.saved != 0 && staging.saved_path.empty()) staging.dirty = 1;
+    // Was it clean for the sake of a copy that had this name, the others still have to be brought out; not of an input as it came in.
+    const bool as_staged = staging.saved == 2 && staging.staged != 0;
+    if (!last && staging.saved != 0 && !as_staged && staging.saved_path.empty()) staging.dirty = 1;
     if (staging.saved_path.empty()) staging.saved = 0;
     EFS_TRY((*there)->extra ? note_unloaded(**there, path) : Status());
     EFS_TRY(filesystem_.commit(0, staging));

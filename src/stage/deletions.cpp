@@ -185,6 +185,7 @@ void Deletions::make_durable(std::vector<ReceiptEntry>& entries) {
     directories.insert(parent);
   }
   const Status synced = tree_.sync(directories);
+  if (placed_ != nullptr && !directories.empty()) (void)placed_->sync();  // as for results
   if (synced) return;
   for (auto& entry : entries) {
     if (entry.action != Action::removed) continue;

@@ -252,45 +252,57 @@ Status link_partial(int from_at, const std::string& from, const PartialJob& job,
   return without_partial(job, told(done.error(), "giving it its name").error(), pfs);
 }
 
-Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
-  const auto& [name, to_origin, placed] = with;
-  auto now = pfs.lstat(directory, name);
-  // Removed there since: nothing is lost by bringing it back.
-  if (!now && now.error().code == ENOENT) return PfsCheck{};
-  if (!now) return told(now.error(), comparing_versions);
-  const WhoseCopy whose = placed == nullptr ? WhoseCopy::unknown : placed->look({.name = item.path, .own = buffer.own_path(item.path)}, *now, item.origin || item.replaced);
-  if (whose == WhoseCopy::of_another_path) return PfsCheck{PfsVersion::of_another_path, std::nullopt};
-  if (to_origin && (whose == WhoseCopy::ours || (whose == WhoseCopy::unknown && is_origin(*now, item)))) return PfsCheck{};
-  if (S_ISLNK(now->st_mode) && (to_origin || S_ISLNK(item.attributes.st_mode))) {
-    const auto target = pfs.readlink(directory, name);
+namespace {
+
+/// A link, or a regular file, that is not known as the item's own.
+Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const struct stat& now, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
+  const bool owned = now.st_uid == item.attributes.st_uid && now.st_gid == item.attributes.st_gid;
+  if (S_ISLNK(now.st_mode) && S_ISLNK(item.attributes.st_mode)) {
+    const auto target = pfs.readlink(directory, with.name);
     if (!target) return told(target.error(), comparing_versions);
-    if (to_origin && whose == WhoseCopy::unknown && is_target_of_origin(*target, item)) return PfsCheck{};
-    const bool same = S_ISLNK(item.attributes.st_mode) && *target == item.target && same_or_coarser(now->st_mtim, item.attributes.st_mtim);
-    const bool owned = now->st_uid == item.attributes.st_uid && now->st_gid == item.attributes.st_gid;
-    if (same) return PfsCheck{owned && !pfs.is_shared(directory, name, *now) ? PfsVersion::same_content : PfsVersion::same_data, std::nullopt, whose == WhoseCopy::theirs};
+    if (*target == item.target && same_or_coarser(now.st_mtim, item.attributes.st_mtim)) return PfsCheck{.version = owned && !pfs.is_shared(directory, with.name, now) ? PfsVersion::same_content : PfsVersion::same_data};
   }
-  if (!S_ISREG(now->st_mode) || !S_ISREG(item.attributes.st_mode) || !has_stamp(*now, item.attributes) || !same_mode(*now, item.attributes)) return PfsCheck{PfsVersion::other, std::nullopt};
-  auto theirs = open_own(directory, name, now->st_ino, pfs);
+  if (!S_ISREG(now.st_mode) || !S_ISREG(item.attributes.st_mode) || !has_stamp(now, item.attributes) || !same_mode(now, item.attributes)) return PfsCheck{.version = PfsVersion::other};
+  auto theirs = open_own(directory, with.name, now.st_ino, pfs);
   // The user may not read what is there: for all that he can tell it is another one.
-  if (!theirs && theirs.error().code == EACCES) return PfsCheck{PfsVersion::other, std::nullopt};
+  if (!theirs && theirs.error().code == EACCES) return PfsCheck{.version = PfsVersion::other};
   if (!theirs) return told(theirs.error(), comparing_versions);
   auto ours = buffer.hold(item.ino);
   if (!ours) return told(ours.error(), "opening its container");
   auto their_sum = hash_of(pfs, theirs->get(), item, scratch, cancel);
   auto our_sum = hash_of(posix_pfs(), ours->fd, item, scratch, cancel);
   if (!their_sum || !our_sum) return told(their_sum ? our_sum.error() : their_sum.error(), comparing_versions);
-  if (*their_sum != *our_sum) return PfsCheck{PfsVersion::other, std::nullopt};
+  if (*their_sum != *our_sum) return PfsCheck{.version = PfsVersion::other};
   auto attributes = pfs.xattrs(theirs->get());
   if (!attributes) return told(attributes.error(), comparing_versions);
-  const bool owned = now->st_uid == item.attributes.st_uid && now->st_gid == item.attributes.st_gid;
-  if (!to_origin && !item.saved && !item.xattrs.contains(fs::access_acl_name)) attributes->erase(fs::access_acl_name);
+  if (!with.to_origin && !item.saved && !item.xattrs.contains(fs::access_acl_name)) attributes->erase(fs::access_acl_name);
   // Another node's file is not taken for ours: ours goes in its place, so that neither node replaces it later.
   const auto compared = pfs.fstat(theirs->get());
   if (!compared) return told(compared.error(), comparing_versions);
-  if (owned && *attributes == item.xattrs) return pfs.is_shared(directory, name, *compared) ? PfsCheck{PfsVersion::same_data, std::nullopt} : PfsCheck{PfsVersion::same_content, *our_sum, whose == WhoseCopy::theirs};
+  if (owned && *attributes == item.xattrs) return pfs.is_shared(directory, with.name, *compared) ? PfsCheck{.version = PfsVersion::same_data} : PfsCheck{.version = PfsVersion::same_content, .checksum = *our_sum};
   // What it lacks was set since, or is what the PFS does not take; what it has besides is another's, or was taken from ours since.
   const bool lacks_only = std::ranges::all_of(*attributes, [&](const auto& one) { return item.xattrs.contains(one.first) && item.xattrs.at(one.first) == one.second; });
-  return PfsCheck{lacks_only || !to_origin ? PfsVersion::same_data : PfsVersion::other, std::nullopt};
+  return PfsCheck{.version = lacks_only || !with.to_origin ? PfsVersion::same_data : PfsVersion::other};
+}
+
+}  // namespace
+
+Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
+  auto now = pfs.lstat(directory, with.name);
+  // Removed there since: nothing is lost by bringing it back.
+  if (!now && now.error().code == ENOENT) return PfsCheck{};
+  if (!now) return told(now.error(), comparing_versions);
+  const WhoseCopy whose = with.placed == nullptr ? WhoseCopy::unknown : with.placed->look({.name = item.path, .own = buffer.own_path(item.path)}, *now, item.origin || item.replaced);
+  if (whose == WhoseCopy::of_another_path) return PfsCheck{.version = PfsVersion::of_another_path};
+  if (with.to_origin && (whose == WhoseCopy::ours || (is_unknown(whose) && is_origin(*now, item)))) return PfsCheck{};
+  if (with.to_origin && S_ISLNK(now->st_mode) && is_unknown(whose)) {
+    const auto target = pfs.readlink(directory, with.name);
+    if (!target) return told(target.error(), comparing_versions);
+    if (is_target_of_origin(*target, item)) return PfsCheck{};
+  }
+  auto check = compare(item, with, *now, directory, buffer, pfs, scratch, cancel);
+  if (check) check->whose = whose;
+  return check;
 }
 
 }  // namespace efs::stage

@@ -108,13 +108,14 @@ bool is_foreign(const fs::WalkItem& item);
 bool is_copy(const struct stat& now, const fs::Origin& copy);
 
 class PlacedNames;
+enum class WhoseCopy : std::uint8_t;
 
 /// How the PFS stands towards an item that is to replace its origin.
 enum class PfsVersion : std::uint8_t { origin_or_none, same_content, same_data, other, of_another_path };
 struct PfsCheck {
   PfsVersion version = PfsVersion::origin_or_none;
   std::optional<std::uint64_t> checksum;  // with same_content
-  bool is_theirs = false;                 // somebody else has put it there, or changed it since
+  WhoseCopy whose{};                      // as `placed` says
 };
 /// What is compared with an item: what has this name in its directory. `to_origin`: it is the item's own name, in place, where what was staged
 /// in under it, or brought out, is the job's to replace: as `placed` says where it knows the name, else as is_origin() does.

@@ -1,6 +1,7 @@
 #include "stage/placed_names.hpp"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,14 +20,21 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::uint64_t room_ahead = 256u << 10;  // bytes: a full buffer is when results are brought out
-constexpr std::uint64_t few_records = 4096;       // are not worth making less of
+constexpr std::uint64_t few_records = 4096;  // are not worth making less of
 constexpr const char* shorter_name = "placed.new";
+
+/// Bytes: a full buffer is when results are brought out. Of a large one it may be as many as a quarter of a thousandth.
+std::uint64_t room_ahead(int metadata) {
+  constexpr std::uint64_t least = 256u << 10, most = 16u << 20, share = 4096;
+  struct statvfs values {};
+  if (::fstatvfs(metadata, &values) != 0) return least;
+  return std::clamp<std::uint64_t>(values.f_blocks * values.f_frsize / share, least, most);
+}
 
 }  // namespace
 
 struct PlacedNames::Record {
-  static constexpr std::uint32_t is_coming = 1, is_placed = 2, is_forgotten = 3;                          // kind
+  static constexpr std::uint32_t is_coming = 1, is_placed = 2, is_forgotten = 3, is_head = 4;             // kind
   static constexpr std::uint32_t has_version = 1, version_linked = 2, has_before = 4, before_linked = 8;  // flags
   std::uint64_t check = 0;
   std::uint64_t name = 0, own = 0;
@@ -44,7 +52,7 @@ bool may_meet_others(const config::JobConfig& config) {
   return !config.results_dir.empty() && (config::has_results_in_place(config) || config.nodes > 1 || config.merges);
 }
 
-PlacedNames::PlacedNames(UniqueFd fd, int metadata, std::string_view results_dir) : metadata_(metadata), results_dir_(results_dir), fd_(std::move(fd)) {}
+PlacedNames::PlacedNames(UniqueFd fd, int metadata, std::string_view results_dir) : metadata_(metadata), room_ahead_(room_ahead(metadata)), results_dir_(results_dir), fd_(std::move(fd)) {}
 
 Result<std::unique_ptr<PlacedNames>> PlacedNames::open(int metadata, std::string_view results_dir) {
   static_assert(sizeof(Record) == 112 && std::is_trivially_copyable_v<Record>, "as the header says");
@@ -61,18 +69,27 @@ Status PlacedNames::load() {
   if (!fd_) return {};
   struct stat st {};
   if (::fstat(fd_.get(), &st) != 0 || !S_ISREG(st.st_mode)) return fail(EPROTO, std::string("meta/") + placed_name + ": not a file of efs");
+  bool is_whole = st.st_size == 0;
   std::array<Record, 512> some;
   for (off_t at = 0;;) {
     const ssize_t n = ::pread(fd_.get(), some.data(), sizeof some, at);
     if (n < 0) return fail_errno(std::string("meta/") + placed_name);
     const auto whole = static_cast<std::size_t>(n) / sizeof(Record);
-    for (const auto& record : std::span(some).first(whole))
-      if (record.check == record.sum()) apply(record);
+    for (const auto& record : std::span(some).first(whole)) {
+      const bool is_good = record.check == record.sum();
+      if (at == 0 && &record == some.data()) is_whole = is_good && record.kind == Record::is_head;
+      else is_whole = is_whole && is_good;
+      if (is_good) apply(record);
+    }
     records_ += whole;
     at += static_cast<off_t>(whole * sizeof(Record));
-    if (whole < some.size()) break;  // what is behind the last whole record is written over
+    if (whole == some.size()) continue;
+    is_whole = is_whole && static_cast<std::size_t>(n) == whole * sizeof(Record);
+    break;  // what is behind the last whole record is written over
   }
+  if (!is_whole) unsure_since_ = 0;
   make_room();
+  if (records_ == 0 && write(head_of({}), 0)) records_ = 1;
   return {};
 }
 
@@ -100,7 +117,7 @@ WhoseCopy PlacedNames::look(const PlacedName& name, const struct stat& there, bo
     if (!before || !is_version(*before, there, true)) return WhoseCopy::theirs;
   }
   const auto placed = placed_.find(at);
-  if (placed == placed_.end()) return WhoseCopy::unknown;
+  if (placed == placed_.end()) return unsure_since_ && to_ns(there.st_ctim) >= *unsure_since_ ? WhoseCopy::unsure : WhoseCopy::unknown;
   const auto& version = placed->second.version;
   return version && is_version(*version, there, by_ctime) ? whose(placed->second.own) : WhoseCopy::theirs;
 }
@@ -108,6 +125,11 @@ WhoseCopy PlacedNames::look(const PlacedName& name, const struct stat& there, bo
 bool PlacedNames::knows(std::string_view name) const {
   const MutexLock lock(mutex_);
   return placed_.contains(key(name)) || coming_.contains(key(name));
+}
+
+bool PlacedNames::is_incomplete() const {
+  const MutexLock lock(mutex_);
+  return unsure_since_.has_value();
 }
 
 Status PlacedNames::coming(const PlacedName& name, const struct stat* copy, const struct stat* before) {
@@ -121,6 +143,7 @@ Status PlacedNames::coming(const PlacedName& name, const struct stat* copy, cons
   if (copy != nullptr) coming.version = version_of(*copy, false), coming.version->file.ctime = fs::Origin::any_ctime;
   if (before != nullptr) coming.before = version_of(*before, false);
   const Status about = append(record_of(at, coming));
+  if (!about && copy != nullptr) note_missed(to_ns(copy->st_ctim));
   return noted ? about : noted;
 }
 
@@ -128,7 +151,9 @@ Status PlacedNames::placed(const PlacedName& name, const struct stat* copy, bool
   const MutexLock lock(mutex_);
   Placed placed{.own = key(name.own), .version = {}};
   if (copy != nullptr) placed.version = version_of(*copy, is_shared);
-  return append(record_of(key(name.name), placed));
+  Status noted = append(record_of(key(name.name), placed));
+  if (!noted && copy != nullptr) note_missed(to_ns(copy->st_ctim));
+  return noted;
 }
 
 Status PlacedNames::forget(std::string_view name) {
@@ -154,6 +179,7 @@ std::vector<fs::Origin> PlacedNames::copies() const {
 
 Status PlacedNames::sync() {
   const MutexLock lock(mutex_);
+  if (missed_since_) (void)rewrite();
   return !fd_ || ::fdatasync(fd_.get()) == 0 ? Status{} : fail_errno(std::string("meta/") + placed_name);
 }
 
@@ -173,10 +199,22 @@ PlacedNames::Record PlacedNames::record_of(std::uint64_t name, const Coming& com
   return record;
 }
 
+PlacedNames::Record PlacedNames::head_of(std::optional<Nanoseconds> unsure_since) {
+  Record record;
+  record.kind = Record::is_head;
+  if (unsure_since) record.flags = Record::has_version, record.version.ctime = *unsure_since;
+  record.check = record.sum();
+  return record;
+}
+
 void PlacedNames::apply(const Record& record) {
   std::optional<Version> version, before;
   if ((record.flags & Record::has_version) != 0) version = {.file = record.version, .linked = (record.flags & Record::version_linked) != 0};
   if ((record.flags & Record::has_before) != 0) before = {.file = record.before, .linked = (record.flags & Record::before_linked) != 0};
+  if (record.kind == Record::is_head) {
+    if (version) unsure_since_ = version->file.ctime;
+    return;
+  }
   if (record.kind == Record::is_coming) {
     coming_[record.name] = {.own = record.own, .version = version, .before = before};
     return;
@@ -189,31 +227,43 @@ void PlacedNames::apply(const Record& record) {
 Status PlacedNames::append(Record record) {
   record.check = record.sum();
   apply(record);
-  if (!fd_) return fail(EROFS, std::string("meta/") + placed_name);
-  const off_t at = static_cast<off_t>(records_ * sizeof record);
-  const ssize_t n = ::pwrite(fd_.get(), &record, sizeof record, at);
-  if (n != static_cast<ssize_t>(sizeof record)) return n < 0 ? fail_errno(std::string("meta/") + placed_name) : fail(ENOSPC, std::string("meta/") + placed_name);
+  EFS_TRY(write(record, records_));
   ++records_;
   make_room();
-  return records_ > few_records && records_ > 4 * (placed_.size() + coming_.size()) ? shorten() : Status();
+  if (records_ > few_records && records_ > 4 * (placed_.size() + coming_.size())) (void)rewrite();  // the long one is as good
+  return {};
+}
+
+Status PlacedNames::write(const Record& record, std::uint64_t at) {
+  if (!fd_) return fail(EROFS, std::string("meta/") + placed_name);
+  const ssize_t n = ::pwrite(fd_.get(), &record, sizeof record, static_cast<off_t>(at * sizeof record));
+  if (n == static_cast<ssize_t>(sizeof record)) return {};
+  return n < 0 ? fail_errno(std::string("meta/") + placed_name) : fail(ENOSPC, std::string("meta/") + placed_name);
+}
+
+/// In the head, which is there, and takes no room.
+void PlacedNames::note_missed(Nanoseconds since) {
+  if (missed_since_ && *missed_since_ <= since) return;
+  missed_since_ = since;
+  if (records_ > 0) (void)write(head_of(unsure_since_ ? std::min(*unsure_since_, since) : since), 0);
 }
 
 /// Without it the next record may find no room, which is said then.
 void PlacedNames::make_room() {
-  if (!fd_ || records_ * sizeof(Record) + room_ahead / 4 < room_) return;
-  const std::uint64_t wanted = records_ * sizeof(Record) + room_ahead;
+  if (!fd_ || records_ * sizeof(Record) + room_ahead_ / 4 < room_) return;
+  const std::uint64_t wanted = records_ * sizeof(Record) + room_ahead_;
   if (::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(wanted)) == 0) room_ = wanted;
 }
 
 /// To what counts. The old file stays until the new one is whole.
-Status PlacedNames::shorten() {
+bool PlacedNames::rewrite() {
   (void)::unlinkat(metadata_, shorter_name, 0);
   UniqueFd fd(::openat(metadata_, shorter_name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) return {};  // the long one is as good
+  if (!fd) return false;
   std::vector<std::pair<std::uint64_t, const Placed*>> in_order;
   for (const auto& [name, placed] : placed_) in_order.emplace_back(name, &placed);
   std::ranges::sort(in_order, {}, [](const auto& one) { return one.second->number; });
-  std::vector<Record> records;
+  std::vector<Record> records{head_of(unsure_since_)};
   for (const auto& [name, placed] : in_order) records.push_back(record_of(name, *placed));
   for (const auto& [name, coming] : coming_) records.push_back(record_of(name, coming));
   for (auto& record : records) record.check = record.sum();
@@ -225,12 +275,13 @@ Status PlacedNames::shorten() {
     else whole = n < 0 && errno == EINTR;
   }
   whole = whole && ::fdatasync(fd.get()) == 0 && ::renameat(metadata_, shorter_name, metadata_, placed_name) == 0;
-  if (!whole) return ::unlinkat(metadata_, shorter_name, 0), Status();
+  if (!whole) return ::unlinkat(metadata_, shorter_name, 0), false;
   fd_ = std::move(fd);
   records_ = records.size();
   room_ = 0;
+  missed_since_.reset();
   make_room();
-  return {};
+  return true;
 }
 
 namespace {
@@ -258,7 +309,7 @@ void forget_staged(const Plan& plan, PfsIo& pfs, fs::Staging& staging, PlacedNam
 
 bool is_ours(const PlacedNames* placed, const PlacedName& name, const fs::WalkItem& item, const struct stat& there) {
   const auto whose = placed == nullptr ? WhoseCopy::unknown : placed->look(name, there, item.origin || item.replaced);
-  return whose == WhoseCopy::ours || (whose == WhoseCopy::unknown && is_origin(there, item));
+  return whose == WhoseCopy::ours || (is_unknown(whose) && is_origin(there, item));
 }
 
 }  // namespace efs::stage

@@ -3,9 +3,9 @@
 // copy of itself, and forgets that when it is linked, renamed, replaced or removed; whose file a name on the PFS leads to
 // must not hang on it.
 //
-// Format: records of 112 bytes in the machine's byte order, each with its XXH3-64; of a name the last one counts. A record that does
-// not verify is passed over: what it said is then asked of the inode. Names are known by their XXH3-64, with results-dir; two that share one are
-// taken for somebody else's, which is a conflict and no loss.
+// Format: records of 112 bytes in the machine's byte order, each with its XXH3-64; of a name the last one counts. The first says since when
+// there may be names that nothing could be noted of, for a full buffer; a record that does not verify may have been of any. Names are known
+// by their XXH3-64, with results-dir; two that share one are taken for somebody else's, which is a conflict and no loss.
 
 #include <sys/stat.h>
 
@@ -37,11 +37,14 @@ struct PlacedName {
 };
 
 /// What is under a name: nothing is known of the name; a version that this store has put there, for this path or for
-/// another one; somebody else's.
-enum class WhoseCopy : std::uint8_t { unknown, ours, of_another_path, theirs };
+/// another one; somebody else's; either, for it came when what this store did could not be noted.
+enum class WhoseCopy : std::uint8_t { unknown, ours, of_another_path, theirs, unsure };
+
+/// Can only the inode tell?
+inline bool is_unknown(WhoseCopy whose) { return whose == WhoseCopy::unknown || whose == WhoseCopy::unsure; }
 
 /// Thread-safe. What was told is in the file on return, which survives the process, and with sync() power loss. After an error it is
-/// known to this process all the same.
+/// known to this process all the same, and the next one is unsure.
 class PlacedNames {
  public:
   /// Of the store with this open metadata directory; made where it is not there. What cannot be written to is read alone.
@@ -52,6 +55,9 @@ class PlacedNames {
   WhoseCopy look(const PlacedName& name, const struct stat& there, bool by_ctime) const;
 
   bool knows(std::string_view name) const;
+
+  /// May look() be unsure of anything?
+  bool is_incomplete() const;
 
   /// `copy` (null: nothing, what is there goes) is about to get the name, that `before` has (null: nothing). Who finds `before` there later knows that it
   /// came to nothing.
@@ -64,6 +70,7 @@ class PlacedNames {
   /// All versions that have got their names, the oldest first.
   std::vector<fs::Origin> copies() const;
 
+  /// What could not be written is tried once more.
   Status sync();
 
  private:
@@ -87,19 +94,25 @@ class PlacedNames {
   static bool is_version(const Version& version, const struct stat& st, bool by_ctime);
   static Record record_of(std::uint64_t name, const Placed& placed);
   static Record record_of(std::uint64_t name, const Coming& coming);
+  static Record head_of(std::optional<Nanoseconds> unsure_since);
   Status load();
   void apply(const Record& record) EFS_REQUIRES(mutex_);
   Status append(Record record) EFS_REQUIRES(mutex_);
+  Status write(const Record& record, std::uint64_t at) EFS_REQUIRES(mutex_);
+  void note_missed(Nanoseconds since) EFS_REQUIRES(mutex_);
   void make_room() EFS_REQUIRES(mutex_);
-  Status shorten() EFS_REQUIRES(mutex_);
+  bool rewrite() EFS_REQUIRES(mutex_);
 
   const int metadata_;  // the store's, which outlives this
+  const std::uint64_t room_ahead_;
   const std::string results_dir_;
   mutable Mutex mutex_;  // rank 90 (leaf): guards all below
   UniqueFd fd_ EFS_GUARDED_BY(mutex_);
   std::uint64_t records_ EFS_GUARDED_BY(mutex_) = 0;  // in the file
   std::uint64_t room_ EFS_GUARDED_BY(mutex_) = 0;     // bytes that the file has been promised
   std::uint64_t told_ EFS_GUARDED_BY(mutex_) = 0;     // records of this process and those that it found
+  std::optional<Nanoseconds> unsure_since_ EFS_GUARDED_BY(mutex_);  // the PFS's clock; nothing: all was noted before this process
+  std::optional<Nanoseconds> missed_since_ EFS_GUARDED_BY(mutex_);  // what this one knows, and the file does not
   std::unordered_map<std::uint64_t, Placed> placed_ EFS_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Coming> coming_ EFS_GUARDED_BY(mutex_);
 };

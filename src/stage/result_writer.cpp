@@ -18,7 +18,8 @@ PartialJob job_of(const Outgoing& out, int directory) {
 
 bool is_full(const Error& error) { return error.code == ENOSPC || error.code == EDQUOT; }
 
-bool is_conflict(PfsVersion there) { return there == PfsVersion::other || there == PfsVersion::of_another_path; }
+/// `known`: of a name that something is known of.
+bool is_conflict(const PfsCheck& there, bool known) { return (there.version == PfsVersion::other || there.version == PfsVersion::of_another_path) && (known || there.whose == WhoseCopy::unsure); }
 
 /// What says that the PFS has no second names, or none for this file: no failure, the result is then a file of its own.
 bool cannot_link(const Error& error) {
@@ -107,6 +108,9 @@ bool ResultWriter::may_conflict(const Outgoing& out) const {
   return in_place_ && (out.item->origin || out.item->replaced || out.item->saved || (placed_ != nullptr && placed_->knows(out.item->path)));
 }
 
+/// May it be so of a name of which nothing is known?
+bool ResultWriter::is_unsure() const { return in_place_ && placed_ != nullptr && placed_->is_incomplete(); }
+
 Result<PfsCheck> ResultWriter::check(const Outgoing& out, int directory, Scratch& scratch) {
   const Comparand there{.name = out.name, .to_origin = in_place_, .placed = in_place_ ? placed_ : nullptr};
   return check_version(*out.item, there, directory, buffer_, pfs_, scratch, progress_.cancel);
@@ -119,9 +123,9 @@ bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
     give_up(out, there.error());
   } else if (there->version == PfsVersion::same_content) {
     found_there(out, there->checksum);
-    note_named(out, directory, there->is_theirs);
-  } else if (is_conflict(there->version) && may_conflict(out)) {
-    return resolve(out, there->version, directory, scratch);
+    note_named(out, directory, there->whose == WhoseCopy::theirs);
+  } else if (is_conflict(*there, may_conflict(out))) {
+    return resolve(out, *there, directory, scratch);
   } else if (!in_place_ && there->version != PfsVersion::origin_or_none && is_over_input(out, directory)) {
     return false;
   }
@@ -148,8 +152,8 @@ void ResultWriter::found_there(Outgoing& out, std::optional<std::uint64_t> check
 
 /// The PFS has another version than was staged in or brought out: by the job file's on-conflict. True where the result may be
 /// written, under out.name.
-bool ResultWriter::resolve(Outgoing& out, PfsVersion there, int directory, Scratch& scratch) {
-  const bool of_job = there == PfsVersion::of_another_path;
+bool ResultWriter::resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch) {
+  const bool of_job = there.version == PfsVersion::of_another_path;
   switch (config_.on_conflict) {
     case config::OnConflict::fail: break;
     case config::OnConflict::overwrite:
@@ -169,7 +173,10 @@ bool ResultWriter::resolve(Outgoing& out, PfsVersion there, int directory, Scrat
       }
       break;
   }
-  out.settle(Action::conflict, of_job ? "another file of the job was brought out under this name; this one is kept in the buffer only" : "it changed on the PFS since it was staged in; the job's version is kept in the buffer only");
+  const std::string_view why = of_job                               ? "another file of the job was brought out under this name; this one"
+                               : there.whose == WhoseCopy::unsure ? "what is there came when the buffer was too full to note what it had brought out, and may be somebody else's; the job's version"
+                                                                  : "it changed on the PFS since it was staged in; the job's version";
+  out.settle(Action::conflict, std::string(why) + " is kept in the buffer only");
   return false;
 }
 
@@ -216,10 +223,11 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
     out.partial_left = true;
     return give_up(out, directory.error());
   }
-  if (may_conflict(out) && out.entry.placed_as.empty() && config_.on_conflict != config::OnConflict::overwrite) {
+  const bool is_known = may_conflict(out);
+  if ((is_known || is_unsure()) && out.entry.placed_as.empty() && config_.on_conflict != config::OnConflict::overwrite) {
     // Again, as late as can be: writing may have taken minutes.
     const auto there = check(out, *directory, scratch);
-    if (!there || (is_conflict(there->version) && !resolve(out, there->version, *directory, scratch))) {
+    if (!there || (is_conflict(*there, is_known) && !resolve(out, *there, *directory, scratch))) {
       out.partial_left = true;
       if (!there) give_up(out, there.error());
       return;
@@ -289,7 +297,7 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
   // Another version than was staged in: to be written like any other, which knows what is to be done then.
   const std::string own = buffer_.own_path(out.item->path);
-  const bool conflict = !linked && present && may_conflict(out) && config_.on_conflict != config::OnConflict::overwrite && !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, *present);
+  const bool conflict = !linked && present && (may_conflict(out) || is_unsure()) && config_.on_conflict != config::OnConflict::overwrite && !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, *present);
   if (conflict) return false;
   if (!linked && present && !in_place_ && is_over_input(out, to->get())) return true;
   if (!linked) {

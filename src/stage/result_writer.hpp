@@ -65,8 +65,9 @@ class ResultWriter {
   bool is_over_input(Outgoing& out, int directory);
   Result<PfsCheck> check(const Outgoing& out, int directory, Scratch& scratch);
   bool may_conflict(const Outgoing& out) const;
+  bool is_unsure() const;
   bool may_write(Outgoing& out, int directory, Scratch& scratch);
-  bool resolve(Outgoing& out, PfsVersion there, int directory, Scratch& scratch);
+  bool resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);
   void found_there(Outgoing& out, std::optional<std::uint64_t> checksum);
   void note_naming(const Outgoing& out, int directory, const struct stat& copy, bool is_shared);

@@ -13,6 +13,7 @@
 #include "stage/crew.hpp"
 #include "stage/deletions.hpp"
 #include "stage/outgoing.hpp"
+#include "stage/placed_names.hpp"
 #include "stage/renaming.hpp"
 #include "stage/result_writer.hpp"
 #include "stage/results_dir.hpp"
@@ -436,6 +437,7 @@ class StageOut {
       if (out.state == Outgoing::State::named) directories.insert(parent_of(out.item->path));
     }
     const Status synced = tree_.sync(directories);
+    if (options_.placed != nullptr && !directories.empty()) (void)options_.placed->sync();  // where that fails, power loss leaves what the inodes know
     const std::string doubt = !synced ? describe(synced.error()) : names_not_durable_;
     for (auto& out : batch) {
       if (out.state != Outgoing::State::named) continue;

@@ -274,7 +274,8 @@ class Unload {
   /// As ResultWriter does, of a whole file: what somebody else wrote is not ours to change unless the job file says so.
   Status may_lay_over(const fs::WalkItem& item, const struct stat& before, bool ours, ReceiptEntry& entry) {
     if (in_place_) {
-      if (ours || (!item.origin && !item.replaced && (options_.placed == nullptr || !options_.placed->knows(item.path)))) return {};
+      const bool is_known = options_.placed != nullptr && (options_.placed->knows(item.path) || options_.placed->is_incomplete());
+      if (ours || (!item.origin && !item.replaced && !is_known)) return {};
       if (config_.on_conflict == config::OnConflict::overwrite) {
         entry.reason = "; laid over a version that changed on the PFS since it was staged in";
         return {};
@@ -326,6 +327,7 @@ class Unload {
     if (!made->lost.empty()) entry.reason += "; without " + made->lost;
     if (const Status noted = ours ? note_part(item, *made) : Status(); !noted) entry.reason += "; the next unload will take it for somebody else's version: " + describe(noted.error());
     EFS_TRY(pfs_.fsync(job.directory));
+    if (options_.placed != nullptr) (void)options_.placed->sync();
     entry.checksum = made->checksum;
     return part;
   }

@@ -151,6 +151,41 @@ rm "$PFS/input/f"
 check 'removed: stop' "$EFS" stop removed
 check 'removed: ours is there' grep -qx two "$PFS/input/f"
 
+# --- a further name of an input, that the job took from it: also when the next start brings the input in anew ---
+for how in away keep; do
+  in_place "further-$how" 'deletions: propagate'; ln "$PFS/input/n" "$PFS/input/k"; started "$JOB"
+  rm "$MNT/input/k"; echo one >"$MNT/new"; mv "$MNT/new" "$MNT/input/n"
+  chmod 600 "$PFS/input/m"
+  if [ $how = keep ]; then "$EFS" stop --no-stage-out --keep "$NAME"; else kill_both "$NAME"; fi
+  started "$JOB"
+  check_not "$NAME: what the job removed stays away" test -e "$MNT/input/k"
+  echo THEM >"$PFS/input/n"
+  check_exit "$NAME: what somebody wrote there is a conflict" 1 'conflict: input/n' "$EFS" stop "$NAME"
+  check "$NAME: and stays" grep -qx THEM "$PFS/input/n"
+  "$EFS" stop --no-stage-out "$NAME"
+done
+
+# --- a buffer that is full has no room to note all that it brings out: what nobody can tell is left alone ---
+CAPACITY='16 MiB' in_place full; started "$JOB"
+mkdir "$MNT/o"
+seq -f "$MNT/o/%04g" 1800 | while read -r name; do echo one >"$name"; done
+for size in 64 4; do until ! dd if=/dev/zero of="$MNT/fill-$size" bs=${size}k count=1024 oflag=append conv=notrunc status=none 2>"$S/full.txt"; do :; done; done
+check 'full: it is' grep -q 'No space left' "$S/full.txt"
+check 'full: unload' "$EFS" unload -i full -w o
+kill_both full; started "$JOB"; rm "$MNT"/fill-*
+all_in_o() { [ "$(cat "$PFS/o/"* | sort | uniq -c | xargs)" = "$1" ] || cat "$PFS/o/"* | sort | uniq -c; }
+check 'full: all is out' all_in_o '1800 one'
+for name in "$MNT"/o/*; do
+  case $name in *[13579]) echo THEM >"$S/theirs"; mv "$S/theirs" "$PFS/o/${name##*/}" ;; esac
+  echo two >"$MNT/new"; mv "$MNT/new" "$name"
+done
+check_exit 'full: what may be somebody else'"'"'s is a conflict' 3 'too full to note' "$EFS" stop full
+check 'full: nothing of theirs is replaced' test "$(cat "$PFS"/o/* | grep -cx THEM)" = 900
+check 'full: what was noted is' test "$(cat "$PFS"/o/* | grep -cx two)" -gt 100
+sed -i '/^global-settings:/a\  on-conflict: overwrite' "$JOB"; kill_both full; started "$JOB"
+check 'full: as the user says' "$EFS" stop full
+check 'full: all are the last version' all_in_o '1800 two'
+
 # --- one name in results-dir, of two paths in the buffer ---
 as() { in_place "$1"; printf 'outputs:\n  - path: tmp\n    as: all\n    flags: persistent\n  - path: all\n    flags: persistent\n' >>"$JOB"; }
 as as; started "$JOB"

@@ -150,6 +150,14 @@ echo two >"$MNT/nn"; rm "$MNT/input/n"
 stopped
 check 'linked-removed: it is gone, and the other is out' test ! -e "$PFS/input/n" -a "$(cat "$PFS/nn")" = two
 
+in_place further; echo old >"$PFS/input/n"
+started "$JOB"
+ln "$MNT/input/n" "$MNT/nn"
+check 'further: unload --remove of the further name' "$EFS" unload -i further -w --remove nn
+check 'further: the input is unchanged under its own' json "$("$EFS" ls --json "$MNT/input/n")" '[(e["staged"], e["dirty"]) for e in d] == [("in", False)]'
+stopped
+check 'further: both are there' test "$(cat "$PFS/input/n" "$PFS/nn" | uniq -c | tr -s ' ')" = ' 2 old'
+
 # --- an input of several names, of which some are brought out again ---
 for how in one one-died other two-of-three; do
   in_place "names-$how"; echo old >"$PFS/input/n"; ln "$PFS/input/n" "$PFS/input/m"

@@ -2,7 +2,9 @@
 // allocation of memory fails.
 #include "image/salvage.hpp"
 
+#include <sys/wait.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <set>
@@ -202,6 +204,39 @@ void every_allocation_fails() {
   CHECK(allocations > 100);
 }
 
+/// False where it died: before the nth call.
+bool salvage_killed_at(const DeadImage& dead, std::uint64_t n) {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    FaultPfs pfs([&](std::uint64_t number, const auto&, const auto&) {
+      if (number == n) ::_exit(42);
+      return 0;
+    });
+    ::_exit(stage::exit_code(salvage(dead, pfs)));
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  REQUIRE((WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 42));
+  return WEXITSTATUS(status) == 0;
+}
+
+/// Somebody puts files of his under all names that a salvage which died has given, or taken away.
+std::set<std::string> take_names(const DeadImage& dead, const Expected& expected, const Outcome& before) {
+  std::set<std::string> taken;
+  const Outcome now = what_is_at(dead.results(), expected.paths);
+  for (const auto& path : expected.paths) {
+    const std::string there = outcome_of(now, path);
+    if (there == "directory" || there == outcome_of(before, path)) continue;
+    const std::string whole = dead.results() + "/" + path, theirs = dead.results() + "/.theirs";
+    DeadImage::put(theirs, "THEIRS");
+    stdfs::rename(theirs, whole);
+    taken.insert(path);
+  }
+  return taken;
+}
+
 }  // namespace
 
 TEST_CASE("salvage: what it brings out of an image with every kind of file", "[image][salvage]") {
@@ -234,6 +269,39 @@ TEST_CASE("salvage: reads and writes are short, and every PFS call fails once", 
 TEST_CASE("salvage in place, with inputs that the job removed: every PFS call fails, once and for good", "[image][salvage][faults]") {
   for (const int code : {EIO, ENOSPC}) every_call_fails({.code = code, .in_place = true});
   every_call_fails({.for_good = true, .in_place = true});
+}
+
+TEST_CASE("salvage in place, killed at every PFS call: whose each name is, is known to the next one", "[image][salvage][faults][killed][placed]") {
+  Expected expected;
+  {
+    const DeadImage whole(DeadImage::Kind{.in_place = true});
+    expected = expected_of(whole);
+  }
+  const auto seed = test::seed();
+  const test::Sample sample(seed);
+  std::set<std::string> met;
+  for (std::uint64_t n = sample.first;; n += sample.step) {
+    INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ": killed before call " << n);
+    bool is_over = false;
+    for (const bool others : {false, true}) {
+      const DeadImage dead(DeadImage::Kind{.in_place = true});
+      const Outcome before = what_is_at(dead.results(), expected.paths);
+      is_over = salvage_killed_at(dead, n);
+      const auto theirs = others ? take_names(dead, expected, before) : std::set<std::string>();
+      met.insert(theirs.begin(), theirs.end());
+      const auto receipt = salvage(dead);
+      INFO("then: " << stage::describe(receipt));
+      Outcome wanted = expected.whole;
+      for (const auto& path : theirs) wanted[path] = "THEIRS";
+      if (theirs.empty()) REQUIRE(receipt.verdict == stage::Verdict::complete);
+      for (const auto& path : theirs) REQUIRE(outcome_of(what_is_at(dead.results(), expected.paths), path) == "THEIRS");
+      if (theirs.empty()) REQUIRE((what_is_at(dead.results(), expected.paths) == wanted));
+      if (!theirs.empty()) REQUIRE((receipt.verdict != stage::Verdict::complete || is_over));
+      REQUIRE(partials_at(dead.results()).empty());
+    }
+    if (is_over) break;
+  }
+  CHECK(met.size() == 9);
 }
 
 TEST_CASE("salvage: what passes is repeated, as the job file says", "[image][salvage]") {
