@@ -271,11 +271,16 @@ class Unload {
     return fail(ESTALE, std::move(reason));
   }
 
+  /// Of a new file of the job's, that takes the place of what is there?
+  bool is_unknown_name(const fs::WalkItem& item) const {
+    const bool is_known = options_.placed != nullptr && (options_.placed->knows(item.path) || options_.placed->is_incomplete());
+    return !item.origin && !item.replaced && !is_known;
+  }
+
   /// As ResultWriter does, of a whole file: what somebody else wrote is not ours to change unless the job file says so.
   Status may_lay_over(const fs::WalkItem& item, const struct stat& before, bool ours, ReceiptEntry& entry) {
     if (in_place_) {
-      const bool is_known = options_.placed != nullptr && (options_.placed->knows(item.path) || options_.placed->is_incomplete());
-      if (ours || (!item.origin && !item.replaced && !is_known)) return {};
+      if (ours || is_unknown_name(item)) return {};
       if (config_.on_conflict == config::OnConflict::overwrite) {
         entry.reason = "; laid over a version that changed on the PFS since it was staged in";
         return {};
@@ -318,14 +323,16 @@ class Unload {
     if (!before) return std::unexpected(before.error());
     const bool ours = is_ours(in_place_ ? options_.placed : nullptr, {.name = item.path, .own = item.path}, item, *before);
     if (!is_dirty(item) && is_its_own(*before, item)) return part;  // it has the part: another version of it would be taken for somebody else's
+    const bool is_new = in_place_ && !ours && is_unknown_name(item);
     EFS_TRY(may_lay_over(item, *before, ours, entry));
     const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), options_.partial_tag, buffer_.has(item.path + options_.partial_tag + partial_suffix)), .fsync = true};
     const auto made = place_part(job, *part, old->get(), *before, ours, entry);
     if (!made) return std::unexpected(made.error());
     // What it took the place of was another's: so is what it has besides the part. Else it is ours from here on, whether its name
-    // survives a crash or not.
+    // survives a crash or not; of a new file's name it is known who changed it last.
     if (!made->lost.empty()) entry.reason += "; without " + made->lost;
-    if (const Status noted = ours ? note_part(item, *made) : Status(); !noted) entry.reason += "; the next unload will take it for somebody else's version: " + describe(noted.error());
+    const Status noted = ours ? note_part(item, *made) : is_new ? note_placed(item, *made) : Status();
+    if (!noted) entry.reason += "; the next unload will take it for somebody else's version: " + describe(noted.error());
     EFS_TRY(pfs_.fsync(job.directory));
     if (options_.placed != nullptr) (void)options_.placed->sync();
     entry.checksum = made->checksum;
@@ -347,7 +354,7 @@ class Unload {
     const auto directory = top ? pfs_.open_beneath(top->get(), parent_of(item.path), directory_flags) : fail(top.error().code);
     const auto now = directory ? pfs_.lstat(directory->get(), leaf_of(item.path)) : fail(directory.error().code);
     if (!now) return std::unexpected(now.error());
-    if (now->st_ino != made.inode) return {};
+    if (options_.placed == nullptr || now->st_ino != made.inode) return {};
     return options_.placed->placed({.name = item.path, .own = item.path}, &*now, pfs_.is_shared(directory->get(), leaf_of(item.path), *now));
   }
 

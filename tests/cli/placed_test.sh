@@ -217,6 +217,16 @@ check_exit 'part: is not laid over what somebody else has there' 1 'changed on t
 check 'part: which stays' grep -q THEIRS "$PFS/r"
 "$EFS" stop --no-stage-out part
 
+in_place part-new; echo before >"$PFS/r"; echo before >"$PFS/s"; started "$JOB"
+printf B1B1B1 >"$MNT/r"; printf B1B1B1 >"$MNT/s"
+for name in r s; do check "part-new: unload of a part of $name" "$EFS" unload -i part-new -w --offset 0 --size 2 $name; done
+echo THEM >"$S/theirs"; mv "$S/theirs" "$PFS/r"
+for name in r s; do echo two >"$MNT/new"; mv "$MNT/new" "$MNT/$name"; done
+check_exit 'part-new: what somebody put there since is a conflict' 3 'conflict: r' "$EFS" stop part-new
+check 'part-new: and stays' grep -qx THEM "$PFS/r"
+check 'part-new: the other one is replaced' grep -qx two "$PFS/s"
+"$EFS" stop --no-stage-out part-new
+
 # --- what was there before the job, and a new file of the job's ---
 in_place before; echo before >"$PFS/r"; mkdir "$PFS/d"; echo before >"$PFS/d/r"
 started "$JOB"
