@@ -238,7 +238,9 @@ Status PlacedNames::write(const Record& record, std::uint64_t at) {
   if (!fd_) return fail(EROFS, std::string("meta/") + placed_name);
   const ssize_t n = ::pwrite(fd_.get(), &record, sizeof record, static_cast<off_t>(at * sizeof record));
   if (n == static_cast<ssize_t>(sizeof record)) return {};
-  return n < 0 ? fail_errno(std::string("meta/") + placed_name) : fail(ENOSPC, std::string("meta/") + placed_name);
+  if (n < 0) return fail_errno(std::string("meta/") + placed_name);
+  if (at == records_) (void)::ftruncate(fd_.get(), static_cast<off_t>(at * sizeof record));  // half a record is taken for damage
+  return fail(ENOSPC, std::string("meta/") + placed_name);
 }
 
 /// In the head, which is there, and takes no room.
