@@ -94,11 +94,13 @@ lives() {
   [ $failed != 0 ] || { mkdir -p "$S/store"; CAPACITY='256 MiB' life disk '' "$rounds" "backends: [ [ id: disk, type: NVRAM-NVML, daxfs: $S/store, capacity: 256 MiB ] ]"; }
 }
 
-[ "$(id -u)" = 0 ] || { skip 'random operations' 'needs root'; finish; }
+done_with_mirror() { rm -rf "$MIRROR"; finish; }
+
+[ "$(id -u)" = 0 ] || { skip 'random operations' 'needs root'; done_with_mirror; }
 lives
 while [ "$SECONDS" -lt "$soak" ] && [ $failed = 0 ]; do
   seed=$((seed + 1)); RANDOM=$seed
   echo "$SECONDS of $soak s, seed $seed: $passed passed"
   lives
 done
-finish
+done_with_mirror

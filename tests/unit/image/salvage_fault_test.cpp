@@ -2,7 +2,6 @@
 // allocation of memory fails.
 #include "image/salvage.hpp"
 
-#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -206,20 +205,9 @@ void every_allocation_fails() {
 
 /// False where it died: before the nth call.
 bool salvage_killed_at(const DeadImage& dead, std::uint64_t n) {
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    FaultPfs pfs([&](std::uint64_t number, const auto&, const auto&) {
-      if (number == n) ::_exit(42);
-      return 0;
-    });
-    ::_exit(stage::exit_code(salvage(dead, pfs)));
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  REQUIRE(WIFEXITED(status));
-  REQUIRE((WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 42));
-  return WEXITSTATUS(status) == 0;
+  const auto code = stage::test::killed_at_call(n, [&](stage::PfsIo& pfs) { return stage::exit_code(salvage(dead, pfs)); });
+  REQUIRE(code.value_or(0) == 0);
+  return code.has_value();
 }
 
 /// Somebody puts files of his under all names that a salvage which died has given, or taken away.

@@ -1,10 +1,16 @@
 #pragma once
 // A PfsIo that counts the calls and lets a chosen one fail.
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <catch2/catch_test_macros.hpp>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -121,6 +127,25 @@ class FaultPfs final : public PfsIo {
   std::mutex mutex_;  // guards calls_of_
   std::map<std::string, std::uint64_t> calls_of_;
 };
+
+/// Does `work(pfs)` in a child, which is killed before its nth call (from 0) to the PFS. What work returned; empty: it was killed.
+template <typename Work>
+std::optional<int> killed_at_call(std::uint64_t n, Work work) {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    FaultPfs pfs([&](std::uint64_t number, const auto&, const auto&) {
+      if (number == n) ::kill(::getpid(), SIGKILL);
+      return 0;
+    });
+    ::_exit(work(pfs));
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  REQUIRE(WTERMSIG(status) == SIGKILL);
+  return std::nullopt;
+}
 
 /// Lets every call of a transfer fail once: `round` does the whole of it anew with the PFS that it is given, first with one
 /// in which nothing fails. Goes through the calls of one function after another, since the order of all hangs on threads.

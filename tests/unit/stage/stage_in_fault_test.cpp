@@ -3,8 +3,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <signal.h>
-#include <sys/wait.h>
 #include <sys/xattr.h>
 
 #include <optional>
@@ -174,21 +172,12 @@ TEST_CASE("stage-in: killed at every PFS call; the inputs are as they were, and 
   for (bool complete = false; !complete; n += sample.step) {
     INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ": killed at call " << n);
     const std::string path = scene.top + "/store";
-    const pid_t child = ::fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-      FaultPfs pfs([&](std::uint64_t number, const auto&, const auto&) {
-        if (number == n) ::kill(::getpid(), SIGKILL);
-        return 0;
-      });
+    const auto code = killed_at_call(n, [&](PfsIo& pfs) {
       RealStore store(path);
-      ::_exit(stage_all_in(scene, store, pfs));
-    }
-    int status = 0;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    complete = WIFEXITED(status);
-    if (complete) REQUIRE(WEXITSTATUS(status) == 0);
-    else REQUIRE(WTERMSIG(status) == SIGKILL);
+      return stage_all_in(scene, store, pfs);
+    });
+    REQUIRE(code.value_or(0) == 0);
+    complete = code.has_value();
     REQUIRE((state_of(scene.root) == inputs));
     {
       RealStore store(path);
@@ -210,19 +199,11 @@ TEST_CASE("stage-in: killed at every PFS call; the inputs are as they were, and 
 TEST_CASE("stage-in: after a kill the same job stages in as if nothing had been", "[stage][in][faults]") {
   Scene scene;
   prepare(scene);
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    FaultPfs pfs([&](std::uint64_t number, const auto&, const auto&) {
-      if (number == 45) ::kill(::getpid(), SIGKILL);
-      return 0;
-    });
+  const auto code = killed_at_call(45, [&](PfsIo& pfs) {
     RealStore store(scene.top + "/store");
-    ::_exit(stage_all_in(scene, store, pfs));
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  REQUIRE(WIFSIGNALED(status));
+    return stage_all_in(scene, store, pfs);
+  });
+  REQUIRE_FALSE(code);
   RealStore again(scene.top + "/again");
   REQUIRE(stage_all_in(scene, again, posix_pfs()) == 0);
   CHECK(whole_names(scene, again) == state_of(scene.root).size() + 1);

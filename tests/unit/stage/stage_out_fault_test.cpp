@@ -2,7 +2,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <sys/wait.h>
 #include <sys/xattr.h>
 
 #include <algorithm>
@@ -224,18 +223,7 @@ TEST_CASE("stage-out: killed at every PFS call; never half a file, and a rerun s
     for (std::uint64_t n = sample.first;; n += sample.step) {
       Scene scene;
       prepare(scene, in_place);
-      const pid_t child = ::fork();
-      REQUIRE(child >= 0);
-      if (child == 0) {
-        FaultPfs pfs([&](std::uint64_t number, const auto&, const auto&) {
-          if (number == n) ::_exit(42);
-          return 0;
-        });
-        ::_exit(exit_code(scene.out(pfs)));
-      }
-      int status = 0;
-      REQUIRE(::waitpid(child, &status, 0) == child);
-      REQUIRE(WIFEXITED(status));
+      const auto code = killed_at_call(n, [&](PfsIo& pfs) { return exit_code(scene.out(pfs)); });
       INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ": killed at call " << n);
       REQUIRE(whole(scene));
       const Receipt receipt = scene.out();
@@ -243,8 +231,8 @@ TEST_CASE("stage-out: killed at every PFS call; never half a file, and a rerun s
       REQUIRE(receipt.verdict == Verdict::complete);
       REQUIRE(claims_are_true(scene, receipt));
       REQUIRE(partials_below(scene.config.results_dir) == 0);
-      if (WEXITSTATUS(status) == 0) break;
-      REQUIRE(WEXITSTATUS(status) == 42);
+      REQUIRE(code.value_or(0) == 0);
+      if (code) break;
     }
   }
 }
