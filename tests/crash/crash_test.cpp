@@ -147,7 +147,7 @@ TEST_CASE("what power loss left of a later chunk does not come back behind what 
   }
 }
 
-TEST_CASE("the enumeration notices each kind of event that is missing", "[crash]") {
+TEST_CASE("the enumeration notices each kind of event that is missing", "[crash][bites]") {
   const auto scenario = test::every_operation();
   bites(scenario, {.durability = Durability::cache_line, .lies = {.deaf = "drain"}}, "records are not drained");
   for (const auto durability : {Durability::cache_line, Durability::page}) {
@@ -161,7 +161,7 @@ TEST_CASE("the enumeration notices each kind of event that is missing", "[crash]
   bites(scenario, {.durability = Durability::page, .smallest_compaction = snapshot_often, .lies = {.deaf = "journal sync"}}, "R5: a snapshot is not synced before the switch");
 }
 
-TEST_CASE("the enumeration notices each rule that is broken", "[crash]") {
+TEST_CASE("the enumeration notices each rule that is broken", "[crash][bites]") {
   const auto scenario = test::every_operation();
   for (const auto durability : {Durability::cache_line, Durability::page}) {
     bites(scenario, {.durability = durability, .rules = {.settle_after_sync = false}}, "R1");
@@ -235,7 +235,7 @@ bool exhaustive() {
 
 }  // namespace
 
-TEST_CASE("every single event counts, but for those of which it is said why they do not", "[crash]") {
+TEST_CASE("every single event counts, but for those of which it is said why they do not", "[crash][bites]") {
   const auto seed = test::seed();
   std::mt19937_64 random(seed);
   std::set<const Harmless*> needless;
@@ -259,7 +259,7 @@ TEST_CASE("every single event counts, but for those of which it is said why they
 
 // After the death of our processes alone, for after power loss there is nothing that a recovery could lose: what it makes of the
 // store the next one makes of it again.
-TEST_CASE("every single event of a recovery counts", "[crash]") {
+TEST_CASE("every single event of a recovery counts", "[crash][bites]") {
   for (const auto durability : {Durability::cache_line, Durability::page}) {
     std::map<std::string, std::size_t> noticed;
     const auto add = [&](const test::Scenario& scenario, const Enumeration& how) {

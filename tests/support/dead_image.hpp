@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -18,6 +20,7 @@
 #include "image/image.hpp"
 #include "image/manifest.hpp"
 #include "stage/load.hpp"
+#include "stage/receipt.hpp"
 #include "stage/unload.hpp"
 #include "support/containers.hpp"
 #include "support/temp.hpp"
@@ -178,5 +181,12 @@ class DeadImage {
   TempDirectory top_{"/dev/shm"};
   std::map<std::string, std::uint64_t> inodes_;
 };
+
+/// What a receipt says of a path.
+inline const stage::ReceiptEntry& told_of(const stage::Receipt& receipt, const std::string& path) {
+  const auto found = std::ranges::find(receipt.entries, path, &stage::ReceiptEntry::path);
+  REQUIRE(found != receipt.entries.end());
+  return *found;
+}
 
 }  // namespace efs::test

@@ -86,6 +86,7 @@ class SimWorld {
    public:
     Region() : bytes_(static_cast<std::byte*>(::mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
       if (bytes_ == MAP_FAILED) throw std::bad_alloc();
+      ::madvise(bytes_, room, MADV_HUGEPAGE);  // a recovery looks at all of it: a third of the time went into its pages
     }
     ~Region() { ::munmap(bytes_, room); }
     Region(const Region&) = delete;

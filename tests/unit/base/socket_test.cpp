@@ -14,9 +14,9 @@ using namespace efs;
 
 namespace {
 
-struct Pair {
+struct SocketPair {
   UniqueFd a, b;
-  Pair() {
+  SocketPair() {
     std::array<int, 2> ends{};
     REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0);
     a.reset(ends[0]);
@@ -25,9 +25,9 @@ struct Pair {
 };
 
 std::size_t open_descriptors() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
-  return count;
+  std::size_t found = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++found;
+  return found;
 }
 
 ino_t inode_of(int fd) {
@@ -41,7 +41,7 @@ const std::array<std::byte, 3> hello{std::byte{'a'}, std::byte{'b'}, std::byte{'
 }  // namespace
 
 TEST_CASE("a message with a descriptor") {
-  Pair pair;
+  SocketPair pair;
   const UniqueFd sent(::open("/", O_PATH | O_CLOEXEC));
   REQUIRE(send_with_descriptors(pair.a.get(), hello, std::array{sent.get(), sent.get()}));
   std::array<std::byte, 8> into{};
@@ -58,7 +58,7 @@ TEST_CASE("a message with a descriptor") {
 }
 
 TEST_CASE("a message without one, and the end of the other side") {
-  Pair pair;
+  SocketPair pair;
   REQUIRE(send_with_descriptors(pair.a.get(), hello, {}));
   std::array<std::byte, 8> into{};
   const auto got = receive_with_descriptors(pair.b.get(), into);
@@ -71,7 +71,7 @@ TEST_CASE("a message without one, and the end of the other side") {
 }
 
 TEST_CASE("of more descriptors than are wanted none is left open") {
-  Pair pair;
+  SocketPair pair;
   const UniqueFd first(::open("/", O_PATH | O_CLOEXEC)), second(::open("/proc", O_PATH | O_CLOEXEC));
   const std::array<int, 2> both{first.get(), second.get()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof both)> control{};

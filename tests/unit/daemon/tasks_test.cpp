@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto long_enough = std::chrono::seconds(60);  // an end that does not come, not a time to wait
 
-Json good(stage::Progress&) { return control::result_line({{"files", 1}}); }
+Json one_file(stage::Progress&) { return control::result_line({{"files", 1}}); }
 
 // Runs until it is cancelled or let go.
 struct Held {
@@ -40,7 +40,7 @@ TEST_CASE("a task runs, ends and keeps its outcome") {
   const auto opened = Tasks::open();
   REQUIRE(opened);
   Tasks& tasks = **opened;
-  const auto id = *tasks.start(TaskKind::load, "a/b", good);
+  const auto id = *tasks.start(TaskKind::load, "a/b", one_file);
   REQUIRE(tasks.wait(id, long_enough) == true);
   const auto seen = tasks.look(id);
   CHECK(seen->at("task_state") == "done");
@@ -81,7 +81,7 @@ TEST_CASE("an exception is the task's failure and nobody else's") {
   REQUIRE(opened);
   Tasks& tasks = **opened;
   const auto bad = *tasks.start(TaskKind::load, "x", [](stage::Progress&) -> Json { throw std::runtime_error("no memory"); });
-  const auto next = *tasks.start(TaskKind::load, "y", good);
+  const auto next = *tasks.start(TaskKind::load, "y", one_file);
   REQUIRE(tasks.wait(next, long_enough) == true);
   CHECK(state(tasks, bad) == "failed");
   CHECK(state(tasks, next) == "done");
@@ -94,8 +94,8 @@ TEST_CASE("each kind runs one after the other, and neither waits for the other")
   Held held;
   const auto first = *tasks.start(TaskKind::unload, "1", held.work());
   held.begun.get_future().wait();
-  const auto second = *tasks.start(TaskKind::unload, "2", good);
-  const auto load = *tasks.start(TaskKind::load, "3", good);
+  const auto second = *tasks.start(TaskKind::unload, "2", one_file);
+  const auto load = *tasks.start(TaskKind::load, "3", one_file);
   REQUIRE(tasks.wait(load, long_enough) == true);
   CHECK(state(tasks, first) == "running");
   CHECK(state(tasks, second) == "pending");
@@ -112,7 +112,7 @@ TEST_CASE("cancel ends a waiting task at once and a running one soon") {
   Held held;
   const auto running = *tasks.start(TaskKind::load, "1", held.work());
   held.begun.get_future().wait();
-  const auto waiting = *tasks.start(TaskKind::load, "2", good);
+  const auto waiting = *tasks.start(TaskKind::load, "2", one_file);
   REQUIRE(tasks.cancel(waiting));
   CHECK(state(tasks, waiting) == "cancelled");
   REQUIRE(tasks.cancel(running));
@@ -127,20 +127,20 @@ TEST_CASE("a close cancels loads, finishes unloads and refuses new ones until it
   Held load, unload;
   const auto a = *tasks.start(TaskKind::load, "a", load.work());
   const auto b = *tasks.start(TaskKind::unload, "b", unload.work());
-  const auto c = *tasks.start(TaskKind::unload, "c", good);
+  const auto c = *tasks.start(TaskKind::unload, "c", one_file);
   load.begun.get_future().wait();
   unload.begun.get_future().wait();
   auto closed = std::async(std::launch::async, [&] { tasks.close(true); });
   REQUIRE(tasks.wait(a, long_enough) == true);
   CHECK(state(tasks, a) == "cancelled");
-  CHECK(tasks.start(TaskKind::load, "late", good).error().code == ESHUTDOWN);
+  CHECK(tasks.start(TaskKind::load, "late", one_file).error().code == ESHUTDOWN);
   CHECK(state(tasks, b) == "running");
   unload.go.set_value();
   closed.wait();
   CHECK(state(tasks, b) == "done");
   CHECK(state(tasks, c) == "done");
   tasks.reopen();
-  const auto again = tasks.start(TaskKind::load, "again", good);
+  const auto again = tasks.start(TaskKind::load, "again", one_file);
   REQUIRE(again);
   CHECK(tasks.wait(*again, long_enough) == true);
 }
@@ -164,13 +164,13 @@ TEST_CASE("waiting tasks are bounded, ended ones forgotten") {
   Held held;
   const auto first = *tasks.start(TaskKind::load, "first", held.work());
   held.begun.get_future().wait();
-  for (std::size_t i = 0; i < Tasks::most_waiting; ++i) REQUIRE(tasks.start(TaskKind::load, "more", good));
-  CHECK(tasks.start(TaskKind::load, "too many", good).error().code == EAGAIN);
+  for (std::size_t i = 0; i < Tasks::most_waiting; ++i) REQUIRE(tasks.start(TaskKind::load, "more", one_file));
+  CHECK(tasks.start(TaskKind::load, "too many", one_file).error().code == EAGAIN);
   held.go.set_value();
   (void)tasks.wait(first, long_enough);
   tasks.close(true);
   tasks.reopen();
-  const auto last = *tasks.start(TaskKind::unload, "last", good);
+  const auto last = *tasks.start(TaskKind::unload, "last", one_file);
   REQUIRE(tasks.wait(last, long_enough) == true);
   CHECK(tasks.look(first).error().code == ESRCH);
   CHECK(tasks.list().size() <= Tasks::most_ended);
@@ -185,7 +185,7 @@ TEST_CASE("a successor knows of the tasks that had not ended") {
     const auto opened = Tasks::open(book);
     Tasks& tasks = **opened;
     tasks.inherit(false);
-    done = *tasks.start(TaskKind::load, "done", good);
+    done = *tasks.start(TaskKind::load, "done", one_file);
     REQUIRE(tasks.wait(done, long_enough) == true);
     Held held;
     const auto first = *tasks.start(TaskKind::unload, "lost", held.work());
@@ -206,7 +206,7 @@ TEST_CASE("a successor knows of the tasks that had not ended") {
     CHECK(seen->at("task_state") == "failed");
     CHECK(seen->at("what") == "lost");
     CHECK(seen->at("outcome").at("code") == ECONNABORTED);
-    if (life == 1) CHECK(*tasks.start(TaskKind::load, "next", good) == lost + 1);
+    if (life == 1) CHECK(*tasks.start(TaskKind::load, "next", one_file) == lost + 1);
   }
   const auto fresh = Tasks::open(book + ".then");
   (*fresh)->inherit(false);

@@ -16,7 +16,7 @@ using fs::Filesystem;
 
 namespace {
 
-constexpr int enough = 10000;  // changes of 32 KiB: more than any of these journals may take
+constexpr int too_many = 10000;  // changes of 32 KiB: more than any of these journals may take
 
 struct Shortage {
   bool descriptors = false;
@@ -112,10 +112,10 @@ TEST_CASE("a journal that grew while descriptors were missing is replaced soon a
     CAPTURE(chunks);
     CompactionScene scene;
     scene.shortage.descriptors = true;
-    for (int i = 0; scene.journal() < chunks * store::journal_chunk; ++i) REQUIRE((i < enough && scene.change()));
+    for (int i = 0; scene.journal() < chunks * store::journal_chunk; ++i) REQUIRE((i < too_many && scene.change()));
     scene.shortage.descriptors = false;
     const auto grown = scene.journal();
-    for (int i = 0; scene.journal() >= grown && scene.journal() <= grown + grown / 4 + store::journal_chunk; ++i) REQUIRE((i < enough && scene.change()));
+    for (int i = 0; scene.journal() >= grown && scene.journal() <= grown + grown / 4 + store::journal_chunk; ++i) REQUIRE((i < too_many && scene.change()));
     CHECK(scene.journal() < grown);
   }
 }
@@ -125,7 +125,7 @@ TEST_CASE("a store that is full of a journal takes changes again when there is r
   scene.shortage.descriptors = true;
   scene.shortage.room = 8 * store::journal_chunk;
   Status done;
-  for (int i = 0; i < enough && done; ++i) done = scene.change();
+  for (int i = 0; i < too_many && done; ++i) done = scene.change();
   REQUIRE_FALSE(done);
   REQUIRE(done.error().code == ENOSPC);
   scene.shortage.descriptors = false;

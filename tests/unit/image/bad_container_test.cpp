@@ -38,7 +38,6 @@ std::string findings(const DeadImage& dead, Severity severity) {
   return text;
 }
 std::string damage_in(const DeadImage& dead) { return findings(dead, Severity::damage); }
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 stage::Receipt brought_out(const DeadImage& dead, const image::SalvageOptions& options = {}) {
   dead.fill_results();
@@ -46,12 +45,6 @@ stage::Receipt brought_out(const DeadImage& dead, const image::SalvageOptions& o
   REQUIRE(image);
   stage::Progress progress;
   return image::salvage(*image, options, progress);
-}
-
-const stage::ReceiptEntry& told_of(const stage::Receipt& receipt, const std::string& path) {
-  const auto found = std::ranges::find(receipt.entries, path, &stage::ReceiptEntry::path);
-  REQUIRE(found != receipt.entries.end());
-  return *found;
 }
 
 // As a start does, with the machine up all the time.
@@ -101,17 +94,17 @@ TEST_CASE("an image that nobody touched has no damage", "[image][containers]") {
 TEST_CASE("a container that is missing is told by check-image and salvage, and no start makes it empty", "[image][containers]") {
   const DeadImage dead;
   stdfs::remove(dead.container("d/big"));
-  CHECK(has(damage_in(dead), "d/big: its container " + std::to_string(dead.ino("d/big")) + " is missing"));
+  CHECK(damage_in(dead).contains("d/big: its container " + std::to_string(dead.ino("d/big")) + " is missing"));
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict != stage::Verdict::complete);
-  CHECK(told_of(receipt, "d/big").action == Action::failed);
-  CHECK(has(told_of(receipt, "d/big").reason, "somebody has removed it"));
+  CHECK(test::told_of(receipt, "d/big").action == Action::failed);
+  CHECK(test::told_of(receipt, "d/big").reason.contains("somebody has removed it"));
   CHECK_FALSE(stdfs::exists(dead.results() + "/d/big"));
-  CHECK(told_of(receipt, "linked").action == Action::staged_out);
+  CHECK(test::told_of(receipt, "linked").action == Action::staged_out);
   const Started started(dead);
   REQUIRE_FALSE(started.filesystem);
   CHECK(started.filesystem.error().code == EUCLEAN);
-  CHECK(has(started.filesystem.error().what, "d/big"));
+  CHECK(started.filesystem.error().what.contains("d/big"));
 }
 
 TEST_CASE("a container that is missing: of an input the file comes again, of what was brought out it is no start", "[image][containers]") {
@@ -123,12 +116,12 @@ TEST_CASE("a container that is missing: of an input the file comes again, of wha
     CHECK((*started.filesystem)->recovery().dropped == std::vector<std::string>{"input/clean"});
   }
   stdfs::remove(dead.container("saved"));
-  CHECK(has(damage_in(dead), "saved: its container"));
+  CHECK(damage_in(dead).contains("saved: its container"));
   {
     const Started started(dead);
     REQUIRE_FALSE(started.filesystem);
     CHECK(started.filesystem.error().code == EUCLEAN);
-    CHECK(has(started.filesystem.error().what, "of saved"));
+    CHECK(started.filesystem.error().what.contains("of saved"));
   }
   const Started after(dead, true);
   REQUIRE(after.filesystem);
@@ -146,10 +139,10 @@ TEST_CASE("a container that is missing: of an input that has another name now it
   }
   const std::string name = moved ? "moved" : "input/clean";
   stdfs::remove(dead.container("input/clean"));
-  CHECK(has(damage_in(dead), name + ": its container"));
+  CHECK(damage_in(dead).contains(name + ": its container"));
   const auto receipt = brought_out(dead);
-  CHECK(told_of(receipt, name).action == (moved ? Action::failed : Action::skipped));
-  CHECK(has(told_of(receipt, name).reason, "somebody has removed it"));
+  CHECK(test::told_of(receipt, name).action == (moved ? Action::failed : Action::skipped));
+  CHECK(test::told_of(receipt, name).reason.contains("somebody has removed it"));
   CHECK((receipt.verdict == stage::Verdict::complete) == !moved);
   CHECK(std::ranges::count(receipt.entries, name, &stage::ReceiptEntry::path) == 1);
   const Started started(dead);
@@ -182,7 +175,7 @@ TEST_CASE("containers that are removed, exchanged for something else or put else
     CHECK(started.filesystem.has_value() == (victim == "input/clean"));
     for (const auto& [file, content] : before)
       if (file != victim) CHECK((test::text_of(dead.container(file)) == content && stdfs::is_regular_file(stdfs::symlink_status(dead.container(file)))));
-    CHECK(has(damage_in(dead), victim == "linked" ? "linked: its container" : victim + ": its container") == (victim != "input/clean"));
+    CHECK(damage_in(dead).contains(victim == "linked" ? "linked: its container" : victim + ": its container") == (victim != "input/clean"));
   }
 }
 
@@ -206,11 +199,11 @@ TEST_CASE("a container under another number is no file's, and its original stays
   const std::string another = dead.store() + "/data/c8/00000000000000c8";
   stdfs::copy_file(dead.container("d/big"), another);
   CHECK(damage_in(dead) == "");
-  CHECK(has(findings(dead, Severity::leftover), "container 200: no record knows it"));
+  CHECK(findings(dead, Severity::leftover).contains("container 200: no record knows it"));
   CHECK(brought_out(dead).verdict == stage::Verdict::complete);
   stdfs::remove(another);
   stdfs::create_hard_link(dead.container("d/big"), another);
-  CHECK(has(damage_in(dead), "would share their content"));
+  CHECK(damage_in(dead).contains("would share their content"));
 }
 
 TEST_CASE("a clean file whose container was exchanged, cut short or taken from another instance is found, and staged in anew", "[image][containers]") {
@@ -223,13 +216,13 @@ TEST_CASE("a clean file whose container was exchanged, cut short or taken from a
     stdfs::rename(container + "-aside", container);
   }
   const std::string told = damage_in(dead), container = "input/clean: container " + std::to_string(dead.ino("input/clean"));
-  CHECK((has(told, container + " is not what was staged in") || has(told, container + " is labelled as another one's")));
+  CHECK((told.contains(container + " is not what was staged in") || told.contains(container + " is labelled as another one's")));
   const test::TempDirectory elsewhere("/dev/shm");
   const auto receipt = brought_out(dead, {.to = elsewhere.path() + "/to", .all = true});
   CHECK(receipt.verdict == stage::Verdict::partial);
-  CHECK(told_of(receipt, "input/clean").action == Action::failed);
-  const std::string& reason = told_of(receipt, "input/clean").reason;
-  CHECK((has(reason, "not what was staged in") || has(reason, "is labelled as another one's") || has(reason, "has lost its label")));
+  CHECK(test::told_of(receipt, "input/clean").action == Action::failed);
+  const std::string& reason = test::told_of(receipt, "input/clean").reason;
+  CHECK((reason.contains("not what was staged in") || reason.contains("is labelled as another one's") || reason.contains("has lost its label")));
   CHECK(outdated_at_start(dead) == std::vector<std::string>{"input/clean"});
 }
 
@@ -240,21 +233,21 @@ bool keeps_labels(const DeadImage& dead) { return ::setxattr(dead.store().c_str(
 void is_refused(const DeadImage& dead, const std::string& path, const std::string& why) {
   INFO(path);
   const std::string told = "container " + std::to_string(dead.ino(path)) + " " + why;
-  CHECK(has(damage_in(dead), path + ": " + told));
+  CHECK(damage_in(dead).contains(path + ": " + told));
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict == stage::Verdict::partial);
-  CHECK(told_of(receipt, path).action == Action::failed);
-  CHECK(has(told_of(receipt, path).reason, told));
+  CHECK(test::told_of(receipt, path).action == Action::failed);
+  CHECK(test::told_of(receipt, path).reason.contains(told));
   CHECK_FALSE(stdfs::exists(dead.results() + "/" + path));
-  CHECK(told_of(receipt, "d/sparse").action == Action::staged_out);
+  CHECK(test::told_of(receipt, "d/sparse").action == Action::staged_out);
   const std::string content = test::text_of(dead.container(path));
   Started started(dead);
   REQUIRE(started.filesystem);
   for (const int flags : {O_WRONLY, O_RDWR | O_TRUNC}) CHECK((*started.filesystem)->open({}, dead.ino(path), flags).error().code == EUCLEAN);
   std::array<std::byte, 8> bytes{};
   CHECK((*started.filesystem)->read(dead.ino(path), bytes, 0).error().code == EUCLEAN);
-  CHECK(started.backend->remove(dead.ino(path)).has_value() != has(why, "another one's"));
-  if (has(why, "another one's")) CHECK(test::text_of(dead.container(path)) == content);
+  CHECK(started.backend->remove(dead.ino(path)).has_value() != why.contains("another one's"));
+  if (why.contains("another one's")) CHECK(test::text_of(dead.container(path)) == content);
 }
 
 TEST_CASE("containers that were exchanged, or taken from another instance, are told, given to nobody and not removed", "[image][containers]") {
@@ -263,7 +256,7 @@ TEST_CASE("containers that were exchanged, or taken from another instance, are t
   const std::string another = "is labelled as another one's";
   SECTION("of two new files") {
     exchange_files(dead.container("linked"), dead.container("d/big"));
-    CHECK(has(damage_in(dead), "container " + std::to_string(dead.ino("linked")) + " is labelled"));
+    CHECK(damage_in(dead).contains("container " + std::to_string(dead.ino("linked")) + " is labelled"));
     is_refused(dead, "d/big", another);
   }
   SECTION("and back") {
@@ -273,12 +266,12 @@ TEST_CASE("containers that were exchanged, or taken from another instance, are t
   }
   SECTION("of an input that the job changed and a new file") {
     exchange_files(dead.container("input/changed"), dead.container("d/big"));
-    CHECK(has(damage_in(dead), "input/changed: container"));
+    CHECK(damage_in(dead).contains("input/changed: container"));
     is_refused(dead, "d/big", another);
   }
   SECTION("of an input that nobody changed and a new file") {
     exchange_files(dead.container("input/clean"), dead.container("d/big"));
-    CHECK(has(damage_in(dead), "input/clean: container"));
+    CHECK(damage_in(dead).contains("input/clean: container"));
     is_refused(dead, "d/big", another);
   }
   SECTION("of another instance") {
@@ -317,13 +310,13 @@ TEST_CASE("after power loss an empty container without a label is that of an emp
     CHECK((*started.filesystem)->open({}, ino, O_RDONLY).error().code == EUCLEAN);
     CHECK(started.backend->whose(ino) == Whose::unfinished);
   }
-  CHECK(has(damage_in(dead), "d/big: container " + std::to_string(ino) + " has lost its label"));
+  CHECK(damage_in(dead).contains("d/big: container " + std::to_string(ino) + " has lost its label"));
   dead.write_manifest("another boot");
-  CHECK_FALSE(has(damage_in(dead), "d/big"));
-  CHECK(has(findings(dead, Severity::leftover), "d/big: container " + std::to_string(ino) + " is empty: power loss"));
+  CHECK_FALSE(damage_in(dead).contains("d/big"));
+  CHECK(findings(dead, Severity::leftover).contains("d/big: container " + std::to_string(ino) + " is empty: power loss"));
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict == stage::Verdict::partial);
-  CHECK(has(told_of(receipt, "d/big").reason, "power loss"));
+  CHECK(test::told_of(receipt, "d/big").reason.contains("power loss"));
   Started started(dead, true);
   REQUIRE(started.filesystem);
   CHECK((*started.filesystem)->recovery().emptied == std::vector<std::string>{"d/big"});
@@ -336,7 +329,7 @@ TEST_CASE("a container with a name outside of the store and without a seal is to
   const DeadImage dead;
   stdfs::create_hard_link(dead.container("d/big"), dead.store() + "/elsewhere");
   CHECK(damage_in(dead) == "");
-  CHECK(has(findings(dead, Severity::note), "container " + std::to_string(dead.ino("d/big")) + ": has 1 names outside of the store and no seal"));
+  CHECK(findings(dead, Severity::note).contains("container " + std::to_string(dead.ino("d/big")) + ": has 1 names outside of the store and no seal"));
 }
 
 TEST_CASE("a container under a number that no record knows, which belongs to another file by its label, is damage, and no repair removes it", "[image][containers]") {
@@ -345,7 +338,7 @@ TEST_CASE("a container under a number that no record knows, which belongs to ano
   const std::string lost = dead.container("open-without-a-name");  // has lost its name, and its inode with it
   stdfs::rename(dead.container("d/big"), lost);
   stdfs::copy_file(dead.container("input/clean"), dead.container("d/big"));
-  CHECK(has(damage_in(dead), "is labelled as another one's"));
+  CHECK(damage_in(dead).contains("is labelled as another one's"));
   auto backend = test::open_containers(dead.store());
   CHECK_FALSE(backend->remove(dead.ino("open-without-a-name")));
   CHECK(test::text_of(lost) == std::string(150'000, 'b'));
@@ -363,7 +356,7 @@ TEST_CASE("containers of a store whose labels were lost as a whole, and inputs t
   exchange_files(dead.container("linked"), dead.container("d/big"));
   CHECK(damage_in(dead) == "");
   const auto receipt = brought_out(dead);
-  CHECK(told_of(receipt, "linked").evidence == "as-found");
+  CHECK(test::told_of(receipt, "linked").evidence == "as-found");
 }
 
 TEST_CASE("a journal whose records were exchanged or left out is refused, and nothing is removed", "[image][journal]") {
@@ -386,14 +379,14 @@ TEST_CASE("a journal whose records were exchanged or left out is refused, and no
   }
   SECTION("one damaged") { bad[at[10] + 20] = static_cast<char>(bad[at[10] + 20] ^ 1); }
   write_over(dead.journal(), bad);
-  CHECK(has(damage_in(dead), "journal: behind record 10 lies something that does not verify, and good records follow"));
+  CHECK(damage_in(dead).contains("journal: behind record 10 lies something that does not verify, and good records follow"));
   CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
   const auto before = test::everything_below(dead.store());
   {
     const Started started(dead);
     REQUIRE_FALSE(started.filesystem);
     CHECK(started.filesystem.error().code == EUCLEAN);
-    CHECK(has(started.filesystem.error().what, "damaged behind record 10"));
+    CHECK(started.filesystem.error().what.contains("damaged behind record 10"));
   }
   CHECK((test::everything_below(dead.store() + "/meta") == [&] {
     std::map<std::string, std::string> meta;
@@ -403,10 +396,10 @@ TEST_CASE("a journal whose records were exchanged or left out is refused, and no
   }()));
   CHECK(stdfs::exists(dead.container("d/big")));
   const auto receipt = brought_out(dead);
-  CHECK(has(receipt.note, "10 records verified; what lies behind the last of them does not verify"));
-  CHECK(has(receipt.note, "files may be missing"));
+  CHECK(receipt.note.contains("10 records verified; what lies behind the last of them does not verify"));
+  CHECK(receipt.note.contains("files may be missing"));
   CHECK(receipt.verdict != stage::Verdict::complete);
-  CHECK(told_of(receipt, ".").action == Action::failed);
+  CHECK(test::told_of(receipt, ".").action == Action::failed);
   // What power loss may have done is recovered.
   const Started after(dead, true);
   CHECK(after.filesystem);
@@ -421,13 +414,13 @@ TEST_CASE("of a snapshot that is cut short a salvage brings out what is left, an
   const std::size_t records = header.complete_to - header.first_sequence + 1;
   REQUIRE(records > 10);
   write_over(dead.journal(), test::cut_at(whole, at[records - 1], false));
-  CHECK(has(damage_in(dead), "it ends at record "));
+  CHECK(damage_in(dead).contains("it ends at record "));
   CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict == stage::Verdict::partial);
-  CHECK(told_of(receipt, ".").action == Action::failed);
-  CHECK(has(receipt.note, "files may be missing"));
-  CHECK(told_of(receipt, "linked").action == Action::staged_out);
+  CHECK(test::told_of(receipt, ".").action == Action::failed);
+  CHECK(receipt.note.contains("files may be missing"));
+  CHECK(test::told_of(receipt, "linked").action == Action::staged_out);
   CHECK(test::text_of(dead.results() + "/linked") == "with two names");
 }
 
@@ -446,7 +439,7 @@ TEST_CASE("what a death may leave behind the last record is left out, and what w
   }
   write_over(dead.journal(), bad);
   if (whole_once) {
-    CHECK(has(damage_in(dead), "and was whole once"));
+    CHECK(damage_in(dead).contains("and was whole once"));
     CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
     CHECK(brought_out(dead).verdict != stage::Verdict::complete);
     const Started refused(dead);
@@ -456,7 +449,7 @@ TEST_CASE("what a death may leave behind the last record is left out, and what w
     return;
   }
   CHECK(damage_in(dead) == "");
-  CHECK(has(findings(dead, Severity::leftover), "journal: behind record"));
+  CHECK(findings(dead, Severity::leftover).contains("journal: behind record"));
   CHECK(brought_out(dead).verdict == stage::Verdict::complete);
   const Started started(dead);
   REQUIRE(started.filesystem);
@@ -474,7 +467,7 @@ TEST_CASE("a journal, containers or a manifest of another instance are refused, 
   stdfs::rename(dead.store() + part, dead.store() + part + ".own");
   stdfs::copy(other.store() + part, dead.store() + part, stdfs::copy_options::recursive | stdfs::copy_options::copy_symlinks);
   if (part == "/meta/instance.json") dead.write_manifest_of(other.instance());  // all but the id is right
-  CHECK(has(damage_in(dead), "another instance's (" + store::to_string(part == "/meta/instance.json" ? dead.instance() : other.instance())));
+  CHECK(damage_in(dead).contains("another instance's (" + store::to_string(part == "/meta/instance.json" ? dead.instance() : other.instance())));
   CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
   const auto before = test::everything_below(dead.store());
   const auto image = image::open_image(dead.store());
@@ -503,20 +496,20 @@ TEST_CASE("a journal that is older than the numbers of the containers is refused
     write_over(dead.journal(), older);
   }
   SECTION("one of some hundred files ago") { write_over(dead.store() + "/data/ff/0000000000000fff", "of a file that only a later journal knew"); }
-  CHECK(has(damage_in(dead), "has a number that the journal has not given"));
+  CHECK(damage_in(dead).contains("has a number that the journal has not given"));
   CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
   const auto before = test::everything_below(dead.store() + "/data");
   {
     const Started started(dead);
     REQUIRE_FALSE(started.filesystem);
     CHECK(started.filesystem.error().code == EUCLEAN);
-    CHECK(has(started.filesystem.error().what, "not the last one of this store"));
+    CHECK(started.filesystem.error().what.contains("not the last one of this store"));
   }
   CHECK(test::everything_below(dead.store() + "/data") == before);
   CHECK(test::text_of(dead.journal()) == older);
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict != stage::Verdict::complete);
-  CHECK(has(told_of(receipt, ".").reason, "not the last one of this store"));
+  CHECK(test::told_of(receipt, ".").reason.contains("not the last one of this store"));
   const Started after(dead, true);  // which takes records, and may bring back what was removed
   CHECK(after.filesystem);
 }
@@ -528,7 +521,7 @@ TEST_CASE("an older journal of the same instance is refused, or, after a restart
   std::string older = whole.substr(0, at[at.size() - 3]);
   older.resize(whole.size());
   write_over(dead.journal(), older);
-  CHECK(has(damage_in(dead), "older than its store"));
+  CHECK(damage_in(dead).contains("older than its store"));
   {
     const Started refused(dead);
     REQUIRE_FALSE(refused.filesystem);
@@ -536,5 +529,5 @@ TEST_CASE("an older journal of the same instance is refused, or, after a restart
   }
   stdfs::remove(dead.journal() + ".last");
   CHECK(damage_in(dead) == "");
-  CHECK(has(findings(dead, Severity::leftover) + findings(dead, Severity::note), "container"));
+  CHECK((findings(dead, Severity::leftover) + findings(dead, Severity::note)).contains("container"));
 }

@@ -65,13 +65,6 @@ struct LeftImage : DeadImage {
   }
 };
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-const stage::ReceiptEntry& told_of(const stage::Receipt& receipt, const std::string& path) {
-  const auto found = std::ranges::find(receipt.entries, path, &stage::ReceiptEntry::path);
-  REQUIRE(found != receipt.entries.end());
-  return *found;
-}
 
 void store_at(const std::string& path, off_t offset, const std::string& text) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
@@ -88,8 +81,8 @@ TEST_CASE("contents: an image that nobody touched since it was left is as it was
   CHECK(left.brought_out(true).verdict == stage::Verdict::complete);
   // A line for each file that has content of its own; of an input that nobody changed the PFS says what it is.
   const std::string text = test::text_of(left.list());
-  for (const char* path : {"saved", "d/big", "d/sparse", "d/empty", "linked", "input/changed"}) CHECK(has("\n" + text, "\n" + std::to_string(left.ino(path)) + " "));
-  CHECK_FALSE(has("\n" + text, "\n" + std::to_string(left.ino("input/clean")) + " "));
+  for (const char* path : {"saved", "d/big", "d/sparse", "d/empty", "linked", "input/changed"}) CHECK(("\n" + text).contains("\n" + std::to_string(left.ino(path)) + " "));
+  CHECK_FALSE(("\n" + text).contains("\n" + std::to_string(left.ino("input/clean")) + " "));
 }
 
 TEST_CASE("contents: a container that was cut short, lengthened or written to since its instance was left is told, and not brought out", "[image][contents]") {
@@ -116,15 +109,15 @@ TEST_CASE("contents: a container that was cut short, lengthened or written to si
   for (const bool all : {false, true}) {
     const auto receipt = left.brought_out(all);
     CHECK(receipt.verdict == stage::Verdict::partial);
-    CHECK(told_of(receipt, "d/big").action == Action::failed);
-    CHECK(has(told_of(receipt, "d/big").reason, how));
-    CHECK(told_of(receipt, "linked").action == Action::staged_out);
+    CHECK(test::told_of(receipt, "d/big").action == Action::failed);
+    CHECK(test::told_of(receipt, "d/big").reason.contains(how));
+    CHECK(test::told_of(receipt, "linked").action == Action::staged_out);
     CHECK_FALSE(stdfs::exists(left.results() + (all ? "/all" : "") + "/d/big"));
   }
   // Who wants it all the same gets it.
   stdfs::remove(left.list());
   CHECK(left.changed()->empty());
-  CHECK(told_of(left.brought_out(), "d/big").action == Action::staged_out);
+  CHECK(test::told_of(left.brought_out(), "d/big").action == Action::staged_out);
 }
 
 TEST_CASE("contents: a list that is damaged is told, and stops no salvage", "[image][contents]") {
@@ -150,10 +143,10 @@ TEST_CASE("contents: a list that is damaged is told, and stops no salvage", "[im
   const auto changed = left.changed();
   REQUIRE_FALSE(changed);
   CHECK(changed.error().code == EUCLEAN);
-  CHECK(has(left.damage(), "contents: meta/contents"));
+  CHECK(left.damage().contains("contents: meta/contents"));
   const auto receipt = left.brought_out();
   CHECK(receipt.verdict == stage::Verdict::complete);
-  CHECK(has(receipt.note, "meta/contents, which says what the containers were when the instance was left, is damaged"));
+  CHECK(receipt.note.contains("meta/contents, which says what the containers were when the instance was left, is damaged"));
 }
 
 TEST_CASE("contents: the list counts until the next instance begins, and after a restart for what was on the medium", "[image][contents]") {

@@ -184,7 +184,7 @@ Functions every_call_fails(int code, bool in_place) {
     REQUIRE(exit_code(receipt) != 0);
     require_rerun(scene);
   });
-  REQUIRE(rounds > 100);
+  REQUIRE(rounds > (efs::test::Sample(0).step == 1 ? 100 : 20));
   return failed;
 }
 
