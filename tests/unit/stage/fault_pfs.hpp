@@ -151,7 +151,8 @@ std::optional<int> killed_at_call(std::uint64_t n, Work work) {
 
 /// Lets every call of a transfer fail once: `round` does the whole of it anew with the PFS that it is given, first with one
 /// in which nothing fails. Goes through the calls of one function after another, since the order of all hangs on threads
-/// (EFS_SAMPLE: through a part of them, of each function one at least). Returns the functions that failed. (What is called after a failure only cannot fail: one call of a round does.)
+/// (EFS_SAMPLE: through a part of them, of each function one at least). Returns the functions that failed. (What is called
+/// after a failure only cannot fail: one call of a round does.)
 template <typename Round>
 std::set<std::string> each_call_fails(int code, Round round) {
   const auto calls_with = [&](const NthCall& chosen) {
