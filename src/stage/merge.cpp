@@ -79,11 +79,15 @@ Status give_new_name(int at, const std::string& from, const std::string& to, con
   return ::renameat(at, from.c_str(), at, to.c_str()) == 0 ? Status{} : Status(fail_errno());
 }
 
-// Still the one that was seen, and no later one with its inode. Its links may come and go, which moves its ctime.
+// The one that was seen, and no later one with its inode. Its links may come and go, which moves its ctime.
+bool is_seen(const struct stat& now, const struct stat& seen) {
+  if (now.st_ino != seen.st_ino || now.st_dev != seen.st_dev) return false;
+  return to_ns(now.st_ctim) == to_ns(seen.st_ctim) || (now.st_nlink != seen.st_nlink && now.st_size == seen.st_size && to_ns(now.st_mtim) == to_ns(seen.st_mtim));
+}
+
 bool is_file(int at, const std::string& name, const struct stat& seen) {
   struct stat now {};
-  if (::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || now.st_ino != seen.st_ino || now.st_dev != seen.st_dev) return false;
-  return to_ns(now.st_ctim) == to_ns(seen.st_ctim) || (now.st_nlink != seen.st_nlink && now.st_size == seen.st_size && to_ns(now.st_mtim) == to_ns(seen.st_mtim));
+  return ::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && is_seen(now, seen);
 }
 
 // Only who holds the lock of an old file takes its name from it, so that of several nodes that saw it one does. A node holds
@@ -120,7 +124,7 @@ Result<Placed> rename_merging(int at, const std::string& from, const std::string
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       continue;
     }
-    const bool is_own = exists && own != nullptr && there.st_ino == own->st_ino && there.st_dev == own->st_dev && to_ns(there.st_ctim) == to_ns(own->st_ctim);
+    const bool is_own = exists && own != nullptr && is_seen(there, *own);
     const bool is_free = !exists || is_own || to_ns(there.st_ctim) < since;
     const auto same = is_free ? Result<bool>(true) : same_content(at, from, ours, to, there);
     if (!same || !*same) {

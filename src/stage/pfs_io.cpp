@@ -265,6 +265,7 @@ class MergingPfs final : public PosixPfs {
     // What this node brought out before is as old to it as what was there at the start.
     const bool own = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && is_own(at, to, there);
     const struct stat seen = there;
+    if (own) about_to_lose(at, to, seen);
     const auto placed = rename_merging(at, from, to, since_, own ? &seen : nullptr, about_to);
     if (!placed) return std::unexpected(placed.error());
     if (own) forget(seen);
@@ -273,6 +274,7 @@ class MergingPfs final : public PosixPfs {
     return {};
   }
   Status remove(int at, const std::string& name, const struct stat& seen) override {
+    if (is_own(at, name, seen)) about_to_lose(at, name, seen);
     EFS_TRY(remove_merging(at, name, seen));
     forget(seen);
     return {};
@@ -310,6 +312,14 @@ class MergingPfs final : public PosixPfs {
     Version& known = own_[{st.st_dev, st.st_ino}];
     const bool stays_shared = known.is_shared && st.st_nlink > 1;
     known = {.size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .birth = birth, .is_shared = placed == Placed::shared || stays_shared};
+  }
+  /// What this node has placed loses one of several names: its ctime, which moves then, tells nothing of the others any more.
+  void about_to_lose(int at, const std::string& name, const struct stat& seen) {
+    if (seen.st_nlink == 1) return;
+    const auto birth = birth_of(at, name, seen);
+    MutexLock lock(mutex_);
+    const auto found = own_.find({seen.st_dev, seen.st_ino});
+    if (found != own_.end()) found->second.birth = birth, found->second.ctime.reset();
   }
   /// This node took a name from what it had placed: where that was the last one, its number is anybody's.
   void forget(const struct stat& seen) {

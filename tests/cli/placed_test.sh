@@ -235,25 +235,38 @@ check 'before: it is replaced' "$EFS" stop before
 check 'before: as by any program' grep -qx one "$PFS/r" "$PFS/d/r"
 
 # --- several nodes: what was unloaded and then removed, renamed or replaced is the node's own ---
+node_started() { check "$NAME: start" "$EFS" start --node 0/2 "$JOB"; }
+# node_changes HOW DIED: brings out, changes, and brings out again.
+node_changes() {
+  local how=$1 died=$2 name
+  node_started
+  for name in r s; do echo one >"$MNT/$name"; done; ln "$MNT/s" "$MNT/t"; ln -s one "$MNT/u"
+  [ $died = salvage ] || check "$NAME: unload" "$EFS" unload -i "$NAME" -w r s t u
+  case $died in
+    salvage) kill_both "$NAME"; check "$NAME: salvage" "$EFS" salvage "$NAME"; node_started ;;
+    yes) kill_both "$NAME"; node_started ;;
+  esac
+  case $how in
+    away) for name in r s t; do mv "$MNT/$name" "$MNT/$name.old"; echo two >"$MNT/$name"; done; mv "$MNT/u" "$MNT/u.old"; ln -s two "$MNT/u" ;;
+    over) for name in r s t; do echo two >"$MNT/x"; mv "$MNT/x" "$MNT/$name"; done; ln -s two "$MNT/x"; mv -T "$MNT/x" "$MNT/u" ;;
+    anew) for name in r s t u; do rm "$MNT/$name"; done; for name in r s t; do echo two >"$MNT/$name"; done; ln -s two "$MNT/u" ;;
+    linked) ln "$MNT/r" "$MNT/more"; echo two >"$MNT/r"; echo two >"$MNT/s"; ln -sfn two "$MNT/u" ;;
+  esac
+  check "$NAME: stop" "$EFS" stop "$NAME"
+  check "$NAME: all have the last version" test "$(text_of "$OUT/r")$(text_of "$OUT/s")$(text_of "$OUT/t")$(text_of "$OUT/u")" = twotwotwotwo
+}
 for how in away over anew linked; do
   for died in no yes salvage; do
     fresh "node-$how-$died" "$PERSISTENT"; echo old >"$PFS/input/f"
-    node_started() { check "$NAME: start" "$EFS" start --node 0/2 "$JOB"; }
-    node_started
-    for name in r s; do echo one >"$MNT/$name"; done; ln "$MNT/s" "$MNT/t"; ln -s one "$MNT/u"
-    [ $died = salvage ] || check "$NAME: unload" "$EFS" unload -i "$NAME" -w r s t u
-    case $died in
-      salvage) kill_both "$NAME"; check "$NAME: salvage" "$EFS" salvage "$NAME"; node_started ;;
-      yes) kill_both "$NAME"; node_started ;;
-    esac
-    case $how in
-      away) for name in r s t; do mv "$MNT/$name" "$MNT/$name.old"; echo two >"$MNT/$name"; done; mv "$MNT/u" "$MNT/u.old"; ln -s two "$MNT/u" ;;
-      over) for name in r s t; do echo two >"$MNT/x"; mv "$MNT/x" "$MNT/$name"; done; ln -s two "$MNT/x"; mv -T "$MNT/x" "$MNT/u" ;;
-      anew) for name in r s t u; do rm "$MNT/$name"; done; for name in r s t; do echo two >"$MNT/$name"; done; ln -s two "$MNT/u" ;;
-      linked) ln "$MNT/r" "$MNT/more"; echo two >"$MNT/r"; echo two >"$MNT/s"; ln -sfn two "$MNT/u" ;;
-    esac
-    check "$NAME: stop" "$EFS" stop "$NAME"
-    check "$NAME: all have the last version" test "$(text_of "$OUT/r")$(text_of "$OUT/s")$(text_of "$OUT/t")$(text_of "$OUT/u")" = twotwotwotwo
+    node_changes $how $died
   done
+done
+# A PFS that does not say when a file was made: there only its ctime tells it from another one, and that moves with its names.
+for how in over linked; do
+  fresh "node-no-birth-$how" "$PERSISTENT"
+  mount -t ramfs -o mode=777 pfs "$OUT" 2>/dev/null || { skip "$NAME" 'ramfs cannot be mounted here'; continue; }
+  check "$NAME: it says nothing of births" test "$(touch "$OUT/x" && stat -c %W "$OUT/x")" = 0
+  node_changes $how yes
+  umount "$OUT"
 done
 finish

@@ -236,6 +236,20 @@ TEST_CASE("what is a node's own is that file alone, not another one of the same 
   }
 }
 
+TEST_CASE("a node's own file stays its own when another of its names goes after it was seen", "[merge]") {
+  const MergeScene scene;
+  const auto now = pfs_now(scene.directory.path());
+  REQUIRE(now);
+  scene.write("out", "own");
+  REQUIRE(::linkat(scene.fd.get(), "out", scene.fd.get(), "other", 0) == 0);
+  struct stat seen {};
+  REQUIRE(::fstatat(scene.fd.get(), "out", &seen, 0) == 0);
+  REQUIRE(::unlinkat(scene.fd.get(), "other", 0) == 0);
+  scene.write("p", "next");
+  CHECK(rename_merging(scene.fd.get(), "p", "out", *now, &seen));
+  CHECK(scene.read("out") == "next");
+}
+
 TEST_CASE("a partial that somebody has exchanged while its turn was waited for gets no name", "[merge]") {
   const MergeScene scene;
   scene.write("out", "old");
