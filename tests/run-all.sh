@@ -115,13 +115,12 @@ threads() {
 
 # A cluster mostly waits.
 lane slurm scripts slurm "$build/bin"
-# The scripts of cli/ and mount/, one after the other, take the longest: what mounts nothing is not among them.
-unit_and_lint() { unit; scripts lint "$build/bin"; }
-lane unit unit_and_lint
+# The scripts of cli/, one after the other, take the longest: nothing else is among them.
+unit_lint_mount() { unit; scripts lint "$build/bin"; scripts mount "$build/bin" "$build/bin/efs-parity"; }
+lane unit unit_lint_mount
 if [ -z "${EFS_FAST:-}" ]; then lane address address; lane threads threads; fi
 scripts cli "$build/bin"
 scripts package "$build"
-scripts mount "$build/bin" "$build/bin/efs-parity"
 join
 
 printf '\nslowest parts, in seconds, and what they used of a processor (without what went on behind them):\n'
