@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
 
@@ -20,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto quiet_time = 4ms;  // without a stop: it waits for requests
+constexpr auto quiet_time = 4ms;  // without a stop, and none of its threads has anything to do: it waits for requests
 
 user_regs_struct registers_of(pid_t thread) {
   user_regs_struct registers{};
@@ -32,6 +33,19 @@ user_regs_struct registers_of(pid_t thread) {
 bool received(pid_t thread) {
   const auto registers = registers_of(thread);
   return registers.orig_rax == 0 && static_cast<long>(registers.rax) >= 40 && registers.rdx > 65536;
+}
+
+// Has one of its threads something to do? Who was woken by a request may wait for a processor for long.
+bool is_busy(pid_t pid) {
+  std::error_code gone;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+    std::ifstream in(task.path() / "stat");
+    std::string text;
+    std::getline(in, text);
+    const auto name_end = text.rfind(") ");
+    if (name_end != text.npos && text[name_end + 2] != 'S') return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -106,7 +120,7 @@ Victim::Victim(Newborn born, const std::vector<std::uint64_t>& stages_of) : pid_
 
 long Victim::run(long most, bool steps, const std::function<bool()>& ended) {
   long stops = 0;
-  for (auto last = Clock::now(); !ended() || Clock::now() - last < quiet_time;) {
+  for (auto last = Clock::now(); !ended() || Clock::now() - last < quiet_time || (is_busy(pid_) && Clock::now() - last < patience);) {
     int status = 0;
     const pid_t thread = ::waitpid(-1, &status, __WALL | WNOHANG);
     if (thread == 0 || (thread < 0 && errno == ECHILD)) {
