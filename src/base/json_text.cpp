@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int deepest = 64;  // a hostile document must not use up the stack; nothing of ours is as deep
+constexpr int deepest = 64;  // a hostile document must not use up the stack, on which its values are copied and written; nothing of ours is as deep
 
 // Is there a string of which `changes` holds? Most documents have none, and are written and read as they are.
 template <typename Predicate>
@@ -48,7 +48,13 @@ std::string json_to_text(const Json& document, int indent) {
 }
 
 Json json_from_text(std::string_view text) {
-  Json document = Json::parse(text, nullptr, false);
+  bool is_too_deep = false;
+  const auto keep = [&](int depth, Json::parse_event_t, const Json&) {
+    is_too_deep = is_too_deep || depth > deepest;
+    return !is_too_deep;
+  };
+  Json document = Json::parse(text, keep, false);
+  if (is_too_deep) return Json(Json::value_t::discarded);
   const auto may_change = [](std::string_view string) { return string.contains('\\'); };
   if (text.contains('\\') && any_string(document, may_change)) change_strings(document, from_octal);
   return document;

@@ -12,7 +12,7 @@ namespace efs {
 /// The document as text; on one line unless `indent` says how far lines are indented.
 std::string json_to_text(const nlohmann::json& document, int indent = -1);
 
-/// The document that json_to_text() wrote; discarded (is_discarded()) where it is none.
+/// The document that json_to_text() wrote; discarded (is_discarded()) where it is none, or one of more levels than anything of ours has.
 nlohmann::json json_from_text(std::string_view text);
 
 }  // namespace efs

@@ -69,10 +69,11 @@ bool has_journal(const std::string& path) {
 std::string worth_keeping(const std::string& path) {
   auto image = image::open_image(path);
   if (!image) return image.error().code == ENOENT && !has_journal(path) ? "" : describe(image.error());
-  if (image->manifest.left == image::Left::salvaged || image->manifest.left == image::Left::kept) return {};  // all that should be is elsewhere, too
-  if (const auto missing = image::what_is_missing(*image); !missing.empty()) return missing + ", and what else it held nobody can tell";
   // The disk may come back, and then only the journal, which would go now, knows whose they are.
   const auto lost = image->filesystem->recovery().emptied.size();
+  const bool is_out = image->manifest.left == image::Left::salvaged || image->manifest.left == image::Left::kept;
+  if (is_out && image->missing.empty()) return {};  // all that should be is elsewhere, too
+  if (const auto missing = image::what_is_missing(*image); !missing.empty()) return missing + ", and what else it held nobody can tell";
   if (!image->missing.empty() && lost > 0) return std::to_string(lost) + " files are in a backend that is not there: " + image->missing.front();
   const auto holdings = image::holdings_of(*image);
   if (!holdings) return describe(holdings.error());
@@ -120,7 +121,7 @@ Status remove_directory(const UniqueFd& root, const std::string& path) {
 Status remove_store(const std::string& path) {
   const auto store = image::find_removable(path);
   if (!store || store->owner != ::geteuid()) return {};
-  const auto lock = image::lock_store(*store, true);
+  const auto lock = image::lock_store(*store, image::Hold::to_change);
   if (!lock) return std::unexpected(lock.error());
   return remove_directory(store->root, store->path);
 }
@@ -143,7 +144,7 @@ Status remove_elsewhere(const std::string& directory, const std::string& path, c
   if (manifest.made_mount_dir) ::rmdir(manifest.mount_dir.c_str());
   // With its journal the others are nobody's: said before they go.
   if (const auto store = image::find_store(path); store && store->owner == ::geteuid() && manifest.members.size() > 1) {
-    const auto lock = image::lock_store(*store, true);
+    const auto lock = image::lock_store(*store, image::Hold::to_change);
     if (!lock) return std::unexpected(lock.error());
     EFS_TRY(image::begin_removal(store->metadata.get()));
   }

@@ -43,7 +43,7 @@ Json records(const std::string& directory) {
     std::ifstream file(it->path());
     file.read(text.data(), longest_record);
     text.resize(static_cast<std::size_t>(file.gcount()));
-    Json record = Json::parse(text, nullptr, false);
+    Json record = json_from_text(text);
     if (record.is_object()) by_node[it->path().filename().string()] = std::move(record);
   }
   Json all = Json::array();

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <iostream>
@@ -12,6 +13,8 @@
 #include "cli/cli.hpp"
 #include "image/check.hpp"
 #include "image/salvage.hpp"
+#include "stage/partial.hpp"
+#include "stage/paths.hpp"
 #include "stage/pfs_io.hpp"
 #include "stage/results_dir.hpp"
 
@@ -47,11 +50,11 @@ Status become_owner(const std::string& path) {
   return become(*user, true);
 }
 
-Result<image::Image> open_as_owner(const std::string& which) {
+Result<image::Image> open_as_owner(const std::string& which, image::Hold hold) {
   auto path = image_path(which);
   if (!path) return std::unexpected(path.error());
   EFS_TRY(become_owner(*path));
-  return image::open_image(*path);
+  return image::open_image(*path, hold);
 }
 
 std::string text_of(const image::Image& image, const image::Holdings& holdings) {
@@ -72,11 +75,28 @@ Status refuse_inputs(const config::JobConfig& config, const std::string& to, boo
   return fail(EINVAL, "--to " + to + " is the job's " + (results ? "results-dir" : "root-dir") + ", in which inputs could be overwritten by older ones; name another directory");
 }
 
+// A result of its name is not overwritten; an input, an earlier receipt that was staged in, is.
+Status leave_receipt(const image::Image& image, const stage::Receipt& receipt, const std::string& file, bool elsewhere) {
+  if (!elsewhere) EFS_TRY(stage::check_mounted(image.config, stage::posix_pfs()));
+  using stage::Action;
+  constexpr std::array of_results{Action::staged_out, Action::kept, Action::failed, Action::conflict, Action::not_saved};
+  const auto is_result = [&](const stage::ReceiptEntry& entry) { return entry.path == stage::leaf_of(file) && std::ranges::find(of_results, entry.action) != of_results.end(); };
+  if (std::ranges::any_of(receipt.entries, is_result)) return fail(EEXIST, "a result has this name");
+  return stage::write_receipt(receipt, file, stage::posix_pfs(), stage::partial_tag_of(store::to_string(image.manifest.instance)));
+}
+
+// What an earlier salvage said counts no more where this one did not bring out all.
+void note_how_it_is_left(const image::Image& image, bool all_is_out) {
+  const int metadata = image.directories.metadata.get();
+  if (all_is_out) (void)image::write_left(metadata, image::Left::salvaged);
+  else if (image.manifest.left == image::Left::salvaged) (void)image::write_left(metadata, image::Left::unsaved);
+}
+
 }  // namespace
 
 int salvage(World& world, const SalvageArguments& arguments) {
   if (arguments.all && arguments.to.empty()) return report(world, {EINVAL, "--all brings out inputs, too: name another directory than results-dir with --to"}, exit_usage);
-  auto image = open_as_owner(arguments.which);
+  auto image = open_as_owner(arguments.which, arguments.list ? image::Hold::to_look : image::Hold::to_bring_out);
   if (!image) return report(world, image.error());
   auto holdings = image::holdings_of(*image);
   if (!holdings) return report(world, holdings.error());
@@ -99,19 +119,16 @@ int salvage(World& world, const SalvageArguments& arguments) {
   if (!elsewhere) to = image->config.results_dir;
   if (to.empty()) return report(world, {EINVAL, "the job file names no results-dir: say where to with --to"}, exit_usage);
   stage::Progress progress;
-  const auto receipt = image::salvage(*image, {.to = elsewhere ? to : "", .all = arguments.all}, progress);
+  const image::SalvageOptions options{.to = elsewhere ? to : "", .all = arguments.all};
+  const auto receipt = image::salvage(*image, options, progress);
   int code = stage::exit_code(receipt);
-  const std::string file = to + "/" + stage::salvage_receipt_name(image->manifest.name);
+  const std::string file = to + "/" + image::receipt_name_of(*image, options);
   std::string trouble;
-  Status written = elsewhere ? Status() : stage::check_mounted(image->config, stage::posix_pfs());
-  const bool is_results = std::ranges::find(receipt.entries, stage::salvage_receipt_name(image->manifest.name), &stage::ReceiptEntry::path) != receipt.entries.end();
-  if (written && is_results) written = fail(EEXIST, "a result has this name");
-  if (written) written = stage::write_receipt(receipt, file, stage::posix_pfs());
-  if (!written) {
+  if (const Status written = leave_receipt(*image, receipt, file, elsewhere); !written) {
     trouble = "The receipt could not be written: " + file + ": " + describe(written.error());
     if (code == 0) code = exit_failure;
   }
-  if (code == 0) (void)image::write_left(image->directories.metadata.get(), image::Left::salvaged);
+  note_how_it_is_left(*image, code == 0);
   if (world.json) {
     answer["ok"] = code == 0;
     answer["exit"] = code;

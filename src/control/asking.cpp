@@ -1,5 +1,6 @@
 #include "control/asking.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <thread>
 
@@ -10,6 +11,13 @@ Result<Json> ask_once(const Instance& instance, const Json& request, int seconds
   auto client = Client::connect(instance.socket(), instance.owner, seconds);
   if (!client) return std::unexpected(client.error());
   return client->ask(request, progress);
+}
+
+Json with_what_is_left(Json request, std::chrono::steady_clock::time_point begin) {
+  constexpr double hardly_any = 0.001;  // seconds: 0 would be no deadline at all
+  const double deadline = request.value("deadline", 0.0);
+  if (deadline > 0) request["deadline"] = std::max(hardly_any, deadline - std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  return request;
 }
 
 }  // namespace
@@ -27,9 +35,10 @@ Result<Client> connect_soon(const Instance& instance, int seconds, std::chrono::
 
 Result<Json> ask_until_answered(const Instance& instance, const Json& request, int seconds, const std::function<void(const Json&)>& progress, std::chrono::seconds patience) {
   constexpr int most_deaths = 10;
-  auto last = std::chrono::steady_clock::now();
+  const auto begin = std::chrono::steady_clock::now();
+  auto last = begin;
   for (int deaths = 0;;) {
-    auto answer = ask_once(instance, request, seconds, progress);
+    auto answer = ask_once(instance, with_what_is_left(request, begin), seconds, progress);
     if (answer || !is_lost(answer.error().code) || !is_alive(instance.directory)) return answer;
     const auto now = std::chrono::steady_clock::now();
     const bool heard = answer.error().code == ECONNRESET || answer.error().code == EPIPE;

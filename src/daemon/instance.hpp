@@ -135,7 +135,7 @@ class Instance {
   void book_salvaged();
   Status forget_renamed();
   Status disown_removed(fs::Staging& staging);
-  static void forgive_unreadable(stage::Plan& plan, fs::Staging& staging);
+  void forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const;
   Status refuse_foreign(const stage::Plan& plan, fs::Staging& staging);
   void book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool, const fs::GoneInput*));
   /// The first thing that could not be made durable or written; the rest is done all the same.

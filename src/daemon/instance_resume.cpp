@@ -39,9 +39,12 @@ Status Instance::disown_removed(fs::Staging& staging) {
   return stage::all_disowned(staging.disown(names, fs::Side::inputs));
 }
 
-// What the job has changed, or has brought out with a mode that keeps it from being read again, is here.
-void Instance::forgive_unreadable(stage::Plan& plan, fs::Staging& staging) {
+// What the job has changed, or has brought out with a mode that keeps it from being read again, is here; and what it removed, and a
+// stage-out then took from the PFS, is to be nowhere.
+void Instance::forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const {
+  const bool in_place = placed_ && config::has_results_in_place(options_.config);
   std::erase_if(plan.problems, [&](const stage::PlanProblem& problem) {
+    if (in_place && !problem.not_there.empty() && placed_->has_removed(problem.not_there)) return true;
     const auto item = problem.unreadable.empty() ? fail(ENOENT) : staging.find(problem.unreadable);
     return item && (stage::is_dirty(*item) || item->saved);
   });

@@ -264,7 +264,7 @@ Status Instance::plan_and_stage_in() {
   auto plan = stage::make_plan(options_.config, pfs, rooms);
   if (!plan) return std::unexpected(plan.error());
   if (available && plan->needed > *available && cache_) cache_->give_up(plan->needed - *available);
-  if (store_.left) forgive_unreadable(*plan, staging);
+  if (store_.left) forgive_what_is_the_jobs(*plan, staging);
   if (!plan->problems.empty()) {
     std::string text = "the job cannot start:";
     for (const auto& problem : plan->problems) text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);

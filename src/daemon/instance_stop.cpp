@@ -358,7 +358,7 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
     const std::string path = options_.config.results_dir + "/" + stage::receipt_name(options_.config.name);
     stage::PacedPfs plain = paced_pfs(progress_.cancel);  // each node's receipt is its own: nothing to merge
     Status there = stage::check_mounted(options_.config, plain);
-    if (there) there = stage::write_receipt(receipt, path, plain);
+    if (there) there = stage::write_receipt(receipt, path, plain, stage_options().partial_tag);
     written = there.has_value();
     if (written) {
       outcome["receipt_file"] = path;

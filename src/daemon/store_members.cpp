@@ -52,7 +52,7 @@ Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& stor
   const bool went = manifest && manifest->store == store.path && (store.was_removed || was_over(how.instance, *manifest));
   const bool hopeless = manifest && manifest->boot_id != image::boot_id() && !manifest->members.empty() && manifest->members.front().kind == "dram";
   if (!hopeless && !went)
-    return fail(EEXIST, "backend " + id + ": " + ground.path + " holds the data of an earlier instance, whose journal" + (manifest ? ", in " + manifest->store + "," : "") + " is not there; bring that back, or give it up: efs clean --force " + how.config.name + ", or remove the directory");
+    return fail(EEXIST, "backend " + id + ": " + ground.path + " holds the data of an earlier instance, whose journal" + (manifest ? ", in " + manifest->store + "," : "") + " is not there; bring that back, or, to give it up, remove the directory");
   for (const auto container : orphans) (*backend)->remove(container);
   log::warn("event=orphans_removed backend={} directory={} containers={} reason=\"{}\"", id, ground.path, orphans.size(), went ? "they were being removed" : "their names were in memory, and the machine was restarted");
   return {};

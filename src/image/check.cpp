@@ -166,7 +166,7 @@ Severity CheckReport::worst() const {
 Result<CheckReport> check_image(const std::string& path) {
   auto store = find_own_store(path);
   if (!store) return std::unexpected(store.error());
-  auto lock = lock_store(*store, false);
+  auto lock = lock_store(*store, Hold::to_look);
   if (!lock) return std::unexpected(lock.error());
   return Check(*store).run();
 }
@@ -174,7 +174,7 @@ Result<CheckReport> check_image(const std::string& path) {
 Status repair_image(const std::string& path) {
   auto store = find_own_store(path);
   if (!store) return std::unexpected(store.error());
-  auto lock = lock_store(*store, true);
+  auto lock = lock_store(*store, Hold::to_change);
   if (!lock) return std::unexpected(lock.error());
   auto report = Check(*store).run();
   if (!report) return std::unexpected(report.error());

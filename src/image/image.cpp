@@ -132,13 +132,13 @@ Result<Directories> find_own_store(const std::string& path) {
   return store;
 }
 
-Result<UniqueFd> lock_store(const Directories& store, bool exclusive) {
-  UniqueFd fd(::openat(store.metadata.get(), "lock", (exclusive ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+Result<UniqueFd> lock_store(const Directories& store, Hold hold) {
+  UniqueFd fd(::openat(store.metadata.get(), "lock", (hold == Hold::to_change ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!fd) {
-    if (errno == ENOENT && !exclusive) return UniqueFd();  // it was never in use
+    if (errno == ENOENT && hold != Hold::to_change) return UniqueFd();  // it was never in use
     return fail_errno(store.path + "/meta/lock");
   }
-  if (::flock(fd.get(), (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
+  if (::flock(fd.get(), (hold == Hold::to_look ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return fail(EBUSY, store.path + " is in use by a running instance or another efs; stop that first");
     return fail_errno(store.path + "/meta/lock");
   }
@@ -159,12 +159,12 @@ std::string what_is_missing(const Image& image) {
   return met.not_the_last ? "the journal is not the last one of this store, or has lost its end: containers have numbers that it has not given" : "";
 }
 
-Result<Image> open_image(const std::string& path) {
+Result<Image> open_image(const std::string& path, Hold hold) {
   Image image;
   auto found = find_own_store(path);
   if (!found) return std::unexpected(found.error());
   image.directories = std::move(*found);
-  auto lock = lock_store(image.directories, false);
+  auto lock = lock_store(image.directories, hold);
   if (!lock) return std::unexpected(lock.error());
   image.lock = std::move(*lock);
   const int metadata = image.directories.metadata.get();

@@ -45,8 +45,12 @@ Status mark_containers(int data, const store::InstanceId& instance);
 /// EUCLEAN with a text where they are another instance's. `path`: of the directory, for the text.
 Status refuse_other_containers(int data, const store::InstanceId& instance, const std::string& path);
 
-/// Holds the store against its next user: exclusively for one who changes it. EBUSY while another does.
-Result<UniqueFd> lock_store(const Directories& store, bool exclusive);
+/// What holds a store against others: looking at it beside others who look; bringing out of it, which one does at a time, for partials
+/// are called by the store's name; or changing it.
+enum class Hold : std::uint8_t { to_look, to_bring_out, to_change };
+
+/// EBUSY while another's hold forbids it. What is not to be changed may lie on a medium that takes no changes.
+Result<UniqueFd> lock_store(const Directories& store, Hold hold);
 
 /// In order of destruction: what is below is used by what is above.
 struct Image {
@@ -66,7 +70,7 @@ struct Image {
 /// is not meant.)
 std::string what_is_missing(const Image& image);
 
-/// Locks, replays and holds it, read-only. An error says what is wrong with the image.
-Result<Image> open_image(const std::string& path);
+/// Locks, replays and holds it, read-only: `hold` is no more than to_bring_out. An error says what is wrong with the image.
+Result<Image> open_image(const std::string& path, Hold hold = Hold::to_look);
 
 }  // namespace efs::image

@@ -169,6 +169,15 @@ Status list_names(Image& image, const std::function<void(const nlohmann::json&)>
   return {};
 }
 
+std::string receipt_name_of(Image& image, const SalvageOptions& options) {
+  fs::Staging staging(*image.filesystem);
+  const std::string& job = image.manifest.name;
+  std::string name = stage::salvage_receipt_name(job);
+  if (options.to.empty()) return name;
+  for (unsigned n = 2; staging.find(name); ++n) name = stage::salvage_receipt_name(job + "." + std::to_string(n));
+  return name;
+}
+
 stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress, stage::PfsIo& pfs) {
   config::JobConfig config = image.config;
   if (!options.to.empty()) {
@@ -195,7 +204,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   const stage::Pace pace = stage::pace_of(config);
   stage::Throttle throttle(pace);
   stage::PacedPfs paced(merging ? *merging : pfs, pace, throttle, progress.cancel);
-  stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(image.manifest.instance)), .receipt_name = stage::salvage_receipt_name(image.manifest.name), .placed = placed->get()}, progress);
+  stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(image.manifest.instance)), .receipt_name = receipt_name_of(image, options), .placed = placed->get()}, progress);
   receipt.retries = paced.retried();
   receipt.note = note_of(image);
   receipt.retry = "efs salvage";

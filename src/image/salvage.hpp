@@ -31,7 +31,11 @@ Result<std::uint64_t> left_to_do(Image& image);
 /// Each name that is in it, as `efs ls` tells of it (stage::inventory_entry()).
 Status list_names(Image& image, const std::function<void(const nlohmann::json&)>& tell);
 
-/// Writes by the machinery of a stage-out (partial, fsync, rename) and says of each entry what vouches for it:
+/// What the receipt is called in the directory that it goes to: as stage::salvage_receipt_name() says; elsewhere than in results-dir no name of
+/// the image's.
+std::string receipt_name_of(Image& image, const SalvageOptions& options);
+
+/// Requires: a hold to bring out. Writes by the machinery of a stage-out (partial, fsync, rename) and says of each entry what vouches for it:
 /// "verified" names and attributes from checksummed records, "as-found" content that nothing vouches for. The receipt is
 /// not written to a file. The image stays as it is, but for what it notes of names that others may use (stage/placed_names.hpp). Keeps to the job file's max-rate, max-ops and retries. `pfs`: where no results of other nodes are to be heeded.
 stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress, stage::PfsIo& pfs = stage::posix_pfs());

@@ -166,6 +166,7 @@ bool Deletions::is_of_another_node(const struct stat& there) const { return conf
 ReceiptEntry Deletions::remove_directory(const fs::WalkItem& item) {
   auto directory = tree_.directory(parent_of(item.path));
   auto done = directory ? pfs_.rmdir(directory->get(), leaf_of(item.path)) : Status(std::unexpected(directory.error()));
+  if (done && placed_ != nullptr) (void)placed_->placed({.name = item.path, .own = item.path}, nullptr, false);
   if (done) return entry_of(item, Action::removed, {});
   if (is_missing(done.error())) return entry_of(item, Action::removed, was_gone);
   if (done.error().code == ENOTEMPTY || done.error().code == EEXIST) return entry_of(item, Action::skipped, "the job removed the directory; on the PFS it is not empty and stays");

@@ -127,6 +127,13 @@ bool PlacedNames::knows(std::string_view name) const {
   return placed_.contains(key(name)) || coming_.contains(key(name));
 }
 
+bool PlacedNames::has_removed(std::string_view name) const {
+  const MutexLock lock(mutex_);
+  if (const auto coming = coming_.find(key(name)); coming != coming_.end()) return !coming->second.version;
+  const auto placed = placed_.find(key(name));
+  return placed != placed_.end() && !placed->second.version;
+}
+
 bool PlacedNames::is_incomplete() const {
   const MutexLock lock(mutex_);
   return unsure_since_.has_value();

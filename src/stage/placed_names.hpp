@@ -56,6 +56,9 @@ class PlacedNames {
 
   bool knows(std::string_view name) const;
 
+  /// Is it this store that took what had the name from there?
+  bool has_removed(std::string_view name) const;
+
   /// May look() be unsure of anything?
   bool is_incomplete() const;
 

@@ -55,9 +55,9 @@ class Planner {
  private:
   static constexpr const char* for_the_nodes = "has patterns that only the job's nodes know: looked at when the job starts";
 
-  void problem(const std::string& path, std::string reason, std::string unreadable = {}) {
-    if (!place_.empty()) return plan_.problems.push_back({.path = place_, .reason = path + " " + reason, .line = line_, .unreadable = std::move(unreadable)});
-    plan_.problems.push_back({.path = path, .reason = std::move(reason), .line = line_, .unreadable = std::move(unreadable)});
+  void problem(const std::string& path, std::string reason, std::string unreadable = {}, std::string not_there = {}) {
+    const bool listed = !place_.empty();
+    plan_.problems.push_back({.path = listed ? place_ : path, .reason = listed ? path + " " + reason : std::move(reason), .line = line_, .unreadable = std::move(unreadable), .not_there = std::move(not_there)});
   }
   std::string absolute(const std::string& relative) const { return stage::absolute(config_.root_dir, relative); }
 
@@ -245,7 +245,7 @@ class Planner {
     const std::string& path = found.path;
     switch (found.problem) {
       case Found::Problem::none: break;
-      case Found::Problem::attributes: return problem(absolute(path), missing(found.error)), false;
+      case Found::Problem::attributes: return problem(absolute(path), missing(found.error), {}, found.error.code == ENOENT ? path : ""), false;
       case Found::Problem::unreadable: return problem(absolute(path), "is not readable: " + describe(found.error), placed(path)), false;
       case Found::Problem::target: return problem(absolute(path), "cannot be read: " + describe(found.error)), false;
       case Found::Problem::listing: return problem(absolute(path), "directory cannot be read: " + describe(found.error), placed(path)), false;

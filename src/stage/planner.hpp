@@ -44,6 +44,7 @@ struct PlanProblem {
   std::string reason;
   int line = 0;
   std::string unreadable{};  // what may not be read would have this name in the buffer; "": another problem
+  std::string not_there{};   // the PFS has nothing of this name in root-dir; "": another problem
 };
 
 /// Left out without harm: sockets, FIFOs and devices below a resource, the job's own log and what else it writes there, and

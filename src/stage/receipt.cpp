@@ -300,14 +300,14 @@ std::string receipt_name(const std::string& job) { return "efs-receipt-" + job +
 
 std::string salvage_receipt_name(const std::string& job) { return "efs-salvage-" + job + ".json"; }
 
-Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs) {
+Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs, const std::string& partial_tag) {
   try {
     const std::string name = leaf_of(path);
     const std::string parent = path.contains('/') ? path.substr(0, path.size() - name.size()) : ".";
-    const bool taken = std::ranges::any_of(receipt.entries, [&](const ReceiptEntry& entry) { return entry.path == name + partial_suffix; });
+    const bool taken = std::ranges::any_of(receipt.entries, [&](const ReceiptEntry& entry) { return entry.path == name + partial_tag + partial_suffix; });
     const auto directory = pfs.open(AT_FDCWD, parent, directory_flags);
     if (!directory) return told(directory.error(), "opening its directory");
-    return write_beside(pfs, directory->get(), name, partial_name(name, "", taken), json_text(receipt) + "\n");
+    return write_beside(pfs, directory->get(), name, partial_name(name, partial_tag, taken), json_text(receipt) + "\n");
   } catch (const std::exception& exception) {
     return fail(ENOMEM, std::string("writing the receipt: ") + exception.what());
   }

@@ -100,7 +100,7 @@ std::string salvage_receipt_name(const std::string& job);
 
 /// Writes the JSON to `path`: a partial beside it, fsync, rename, fsync of the directory. On an error `path` is as it
 /// was before (after a failed fsync of the directory: new, but perhaps not durable) and the partial is gone, unless removing it
-/// failed too. What lies under the partial's name is no result of this receipt, and is removed without being opened.
-Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs);
+/// failed too. What lies under the partial's name is no result of this receipt, and is removed without being opened. `partial_tag`: as of the results.
+Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs, const std::string& partial_tag = {});
 
 }  // namespace efs::stage

@@ -35,6 +35,14 @@ Result<UniqueFd> ResultsTree::make_path(const std::string& path) {
   return pfs_.open(AT_FDCWD, path, directory_flags);
 }
 
+bool ResultsTree::was_moved(const std::string& path) {
+  const auto there = pfs_.open(AT_FDCWD, path, directory_flags);
+  const auto now = there ? pfs_.fstat(there->get()) : std::unexpected(there.error());
+  const auto ours = pfs_.fstat(root_.get());
+  if (!now) return now.error().code == ENOENT || now.error().code == ENOTDIR;
+  return ours && (now->st_dev != ours->st_dev || now->st_ino != ours->st_ino);
+}
+
 Result<UniqueFd> ResultsTree::directory(const std::string& path) { return pfs_.open_beneath(root_.get(), path, directory_flags); }
 
 Status ResultsTree::make(const fs::WalkItem& item, bool apply_attributes) {

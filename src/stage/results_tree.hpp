@@ -20,6 +20,9 @@ class ResultsTree {
   /// the first write: syncfs tells of write-back errors since the descriptor was opened.
   Status open(const std::string& path);
 
+  /// Does its path lead to another directory by now, or to none?
+  bool was_moved(const std::string& path);
+
   Result<UniqueFd> directory(const std::string& path);
 
   /// Makes a directory that its owner can fill, whatever its final mode. One that is there stays as it is, but for

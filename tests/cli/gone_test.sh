@@ -179,4 +179,21 @@ check_not 'newer: no directory that is as it was' test -e "$MNT/input/empty"
 check 'newer: what is new in a directory, and nothing else of it' test "$(ls "$MNT/input/full")" = new
 check 'newer: beside what it was' grep -qx 'moved 0' "$MNT/moved"
 check 'newer: stop' "$EFS" stop newer
+# --- inputs that are named one by one, and that a stage-out took from the PFS ---
+for how in keep salvage; do
+  in_place "named-$how" 'resources: [ [ path: input/a, flags: persistent ], [ path: input/sub, flags: persistent ], [ path: input/d, flags: persistent ] ]'
+  mkdir "$PFS/input/d"; echo gamma >"$PFS/input/d/c"
+  sed -i '/in-place/a\  deletions: propagate' "$JOB"
+  started "$JOB"
+  mv "$MNT/input/a" "$MNT/input/z"; rm -r "$MNT/input/d"
+  if [ $how = keep ]; then check "$NAME: stop --keep" "$EFS" stop --keep "$NAME"; else kill_both "$NAME"; check "$NAME: salvage" "$EFS" salvage "$NAME"; fi
+  check_not "$NAME: the PFS has neither any more" test -e "$PFS/input/a" -o -e "$PFS/input/d"
+  check "$NAME: what is not there because the job took it away is no obstacle" "$EFS" start "$JOB"
+  check "$NAME: it has its new name" grep -qx alpha "$MNT/input/z"
+  check "$NAME: and not the old one" test ! -e "$MNT/input/a" -a ! -e "$MNT/input/d"
+  mv "$PFS/input/sub" "$PFS/input/elsewhere"
+  check "$NAME: stop" "$EFS" stop --keep "$NAME"
+  check_exit "$NAME: what somebody else took away is one" 1 'input/sub: does not exist' "$EFS" start "$JOB"
+  "$EFS" clean --force "$NAME"
+done
 finish

@@ -26,8 +26,16 @@ TEST_CASE("two keys that differ are two keys") {
   CHECK(json_from_text(json_to_text(document)) == document);
 }
 
-TEST_CASE("a document that is nested without end is no danger") {
-  const std::size_t depth = 400000;
-  const nlohmann::json read = json_from_text(std::string(depth, '[') + "\"\\\\351\"" + std::string(depth, ']'));
-  CHECK(read.is_array());
+TEST_CASE("a document that is nested without end is none: copied or written it would use up the stack") {
+  for (const std::size_t depth : {100, 400000}) {
+    for (const auto& [open, close] : {std::pair{"[", "]"}, {"{\"a\":", "}"}}) {
+      std::string text, end;
+      for (std::size_t i = 0; i < depth; ++i) text += open, end += close;
+      CHECK(json_from_text(text + "\"\\\\351\"" + end).is_discarded());
+      CHECK(json_from_text("{\"format\":1,\"deep\":" + text + "1" + end + ",\"after\":2}").is_discarded());
+    }
+  }
+  std::string text = "1";
+  for (int i = 0; i < 60; ++i) text = "[" + text + "]";
+  CHECK(json_from_text(text).is_array());
 }

@@ -290,6 +290,24 @@ TEST_CASE("stage-out: durable before named, named before reported", "[stage][out
   CHECK(order == "fwfwfwfrrrf");  // the first fsync: results-dir was made
 }
 
+TEST_CASE("stage-out: a results-dir that is moved away meanwhile is no success", "[stage][out]") {
+  for (const bool made_again : {true, false}) {
+    Scene scene;
+    for (int i = 0; i < 3; ++i) scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
+    const std::string away = scene.results + ".away";
+    FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+      if (call == "rename" && !std::filesystem::exists(away)) {
+        std::filesystem::rename(scene.results, away);
+        if (made_again) std::filesystem::create_directory(scene.results);
+      }
+      return 0;
+    });
+    const auto receipt = scene.out(pfs);
+    CHECK(receipt.verdict == Verdict::failed);
+    CHECK(receipt.reason.contains("moved away"));
+  }
+}
+
 TEST_CASE("stage-out: cancelled in the middle, what is reported is whole", "[stage][out]") {
   Scene scene;
   for (int i = 0; i < 300; ++i) scene.buffer.put("f" + std::to_string(i), S_IFREG, random_text(2000, 1));

@@ -1,0 +1,83 @@
+#!/bin/bash
+# efs salvage again and beside another one, and what efs clean believes of it.
+#   salvage_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+# died NAME: the store of an instance whose processes were killed.
+died() { kill_both "$1"; STORE=$EFS_RUNTIME_DIR/$1/store; }
+
+# --- one at a time: partials are called by the store's name ---
+fresh two; started "$JOB"
+mkdir "$MNT/many"; for i in $(seq 400); do echo "result $i" >"$MNT/many/$i"; done
+died two
+exec 8<"$STORE/meta/lock"; flock -s 8
+check 'a look beside another look' "$EFS" salvage --list two
+check_exit 'bringing out, not beside anybody' 1 'in use by .*another efs' "$EFS" salvage two
+exec 8<&-
+mkdir "$S/two/both"
+for i in 1 2; do "$EFS" salvage two --to "$S/two/both" >"$S/two/said$i" 2>&1 & eval "salvage$i=$!"; done
+wait "$salvage1"; one=$?; wait "$salvage2"; other=$?
+ended_well() { [ "$1" = 0 ] || { [ "$1" = 1 ] && grep -q 'in use by' "$2"; } || { echo "exit $1"; cat "$2"; return 1; }; }
+check 'two at once: this one brings out, or is refused' ended_well $one "$S/two/said1"
+check 'and so does that one' ended_well $other "$S/two/said2"
+check 'one of them does' test $((one * other)) = 0
+check 'everything is there' test "$(cat "$S/two/both/many/"* | sort -u | wc -l)" = 400
+check 'two: clean' "$EFS" clean two
+
+# --- a receipt among the inputs of the next run ---
+fresh again 'resources: [ [ path: ., flags: persistent ] ]'
+sed -i 's|results-dir: .*|in-place: true|' "$JOB"
+for run in 1 2; do
+  started "$JOB"; echo "$run" >"$MNT/r$run"; died again
+  check "again: salvage $run" "$EFS" salvage again
+  check "again: its result" grep -qx "$run" "$PFS/r$run"
+  check "again: and its receipt" json "$(cat "$PFS/efs-salvage-again.json")" "[e['path'] for e in d['entries'] if e['action'] == 'staged-out'] == ['r$run']"
+  check "again: clean" "$EFS" clean again
+done
+
+# --- a result that is called like the receipt ---
+fresh called; started "$JOB"
+echo mine >"$MNT/efs-salvage-called.json"; died called
+check_exit 'called: says where to' 1 'efs salvage --to' "$EFS" salvage called
+check 'called: there it is brought out' "$EFS" salvage called --to "$S/called/to"
+check 'called: the result is the result' grep -qx mine "$S/called/to/efs-salvage-called.json"
+check 'called: the receipt has another name' json "$(cat "$S/called/to/efs-salvage-called.2.json")" "d['verdict'] == 'complete'"
+check 'called: clean' "$EFS" clean called
+
+# --- what an earlier salvage had brought out, and a later one could not again ---
+fresh mark; started "$JOB"
+head -c 700000 /dev/urandom >"$MNT/r"; died mark
+if mount -t tmpfs -o size=1m pfs "$OUT" 2>/dev/null; then
+  check 'mark: salvage' "$EFS" salvage mark
+  rm "$OUT/r"; head -c 600000 /dev/zero >"$OUT/others"
+  check_exit 'mark: no room any more' 1 'still in the buffer' "$EFS" salvage mark
+  check_exit 'mark: clean knows it' 1 'mark is not removed' "$EFS" clean mark
+  rm "$OUT/others"
+  check 'mark: it is brought out again' "$EFS" salvage mark
+  check 'mark: and then clean removes' "$EFS" clean mark
+  umount "$OUT"
+else skip 'mark' 'no tmpfs can be mounted here'; "$EFS" clean --force mark; fi
+
+# --- a backend that is not mounted just now ---
+mkdir "$S/first" "$S/second"
+fresh disks "backends: [ [ id: first, type: NVRAM-NVML, daxfs: $S/first, capacity: 32 MiB ], [ id: second, type: NVRAM-NVML, daxfs: $S/second, capacity: 32 MiB ] ]" 'outputs: [ [ path: there, backend: second, flags: persistent ], [ path: "**", flags: persistent ] ]'
+started "$JOB"
+mkdir "$MNT/there"; echo far >"$MNT/there/r"; echo near >"$MNT/r"; died disks
+check 'disks: salvage' "$EFS" salvage disks
+mv "$S/second" "$S/gone"
+check_exit 'disks: the journal stays, which alone knows whose the containers are' 1 'in a backend that is not there' "$EFS" clean disks
+mv "$S/gone" "$S/second"
+check 'disks: clean' "$EFS" clean disks
+check 'disks: nothing is left' rmdir "$S/first" "$S/second"
+
+# --- what no process of efs writes ---
+deep="$EFS_RUNTIME_DIR/deep"
+install -d -m 700 "$deep"; install -m 600 /dev/null "$deep/lock"
+python3 -c 'import sys; n = 500000; print("{\"format\": \"efs-image-1\", \"checksum\": \"0\", \"a\":" + "[" * n + "]" * n + "}")' >"$deep/instance.json"
+for verb in 'ls --instances' 'ls --instances --json' status 'status deep' 'check-image deep' 'salvage deep' clean 'clean deep'; do
+  $EFS $verb >"$S/said" 2>&1; code=$?
+  check "a manifest nested deeply: efs $verb does not die of it" test $code -lt 4
+done
+rm -rf "$deep"
+finish
