@@ -24,6 +24,11 @@ std::unexpected<Error> without_partial(const PartialJob& job, Error error, PfsIo
   return std::unexpected(std::move(error));
 }
 
+Error not_named(const Error& error) {
+  const bool is_directory = error.code == EISDIR || error.code == ENOTEMPTY;
+  return told(error, is_directory ? "a directory has its name: move that away, and try again" : "giving it its name").error();
+}
+
 /// Owner, extended attributes, mode, times; the owner first, for changing it clears setuid bits and capabilities. Returns what
 /// the PFS does not take, as set_xattrs().
 Result<std::string> set_attributes(int fd, const fs::WalkItem& item, const struct stat& now, PfsIo& pfs) {
@@ -185,7 +190,7 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
   const auto tell = [&](bool is_shared) { if (about_to) about_to(*now, is_shared); };
   if (done) done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name, tell);
   if (done) return done;
-  return without_partial(job, told(done.error(), "giving it its name").error(), pfs);
+  return without_partial(job, not_named(done.error()), pfs);
 }
 
 bool is_origin(const struct stat& now, const fs::WalkItem& item) {
@@ -249,7 +254,7 @@ Status link_partial(int from_at, const std::string& from, const PartialJob& job,
   if (!made) return fail(made.error().code, "linking it: " + describe(made.error()));
   auto done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name, about_to);
   if (done) return done;
-  return without_partial(job, told(done.error(), "giving it its name").error(), pfs);
+  return without_partial(job, not_named(done.error()), pfs);
 }
 
 namespace {

@@ -59,7 +59,7 @@ Status ResultsTree::make(const fs::WalkItem& item, bool apply_attributes) {
   if (made.error().code != EEXIST) return told(made.error(), "making the directory");
   auto there = pfs_.lstat(parent->get(), leaf_of(item.path));
   if (!there) return told(there.error(), "making the directory");
-  if (!S_ISDIR(there->st_mode)) return fail(ENOTDIR, "something that is not a directory has its name");
+  if (!S_ISDIR(there->st_mode)) return fail(ENOTDIR, "something that is not a directory has its name: move that away, and try again");
   unsynced_.insert(parent_path);  // it may be from a stage-out that was killed before it made it durable
   if ((there->st_mode & 0700U) == 0700U || !apply_attributes) return {};
   auto fd = directory(item.path);

@@ -188,4 +188,14 @@ refused 'a relative parent in -n' 2 'name' "$EFS" start -n .. "$JOB"
 refused 'an unknown mount option' 2 'nosiud.*nosuid' "$EFS" start -o nosiud "$JOB"
 refused 'a mount option with a comma trick' 2 . "$EFS" start -o 'allow_root=1' "$JOB"
 
+# --- a name that was a file's is a directory's, and the other way round: what to do is said ---
+for was in file directory; do
+  fresh "was-$was"; started "$JOB"
+  if [ $was = file ]; then echo old >"$OUT/r"; mkdir "$MNT/r"; echo new >"$MNT/r/f"; way='r: something that is not a directory has its name: move that away'
+  else mkdir "$OUT/r"; echo old >"$OUT/r/f"; echo new >"$MNT/r"; way='r: a directory has its name: move that away'; fi
+  check_exit "was-$was: is told" 1 "$way" "$EFS" stop "was-$was"
+  mv "$OUT/r" "$OUT/old"
+  check "was-$was: and then it is brought out" "$EFS" stop "was-$was"
+  check "was-$was: what is there is the job's" grep -rqx new "$OUT/r"
+done
 finish
