@@ -1,6 +1,8 @@
 // efs status --job N: what the nodes of a batch job have written down for each other (slurm-plugin/notice.c), and where those that
 // stage now stand in the queue, which they name. Within a job nobody may write such things down. Of a job that has no nodes yet
 // slurmctld tells.
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -34,6 +36,8 @@ std::string records_of(const std::string& shared, const std::string& job) {
   return best;
 }
 
+constexpr std::array texts_of_a_record{"queue", "state", "instance", "node", "text"};
+
 Json records(const std::string& directory) {
   std::map<std::string, Json> by_node;
   std::error_code problem;
@@ -44,7 +48,8 @@ Json records(const std::string& directory) {
     file.read(text.data(), longest_record);
     text.resize(static_cast<std::size_t>(file.gcount()));
     Json record = json_from_text(text);
-    if (record.is_object()) by_node[it->path().filename().string()] = std::move(record);
+    const bool is_record = record.is_object() && std::ranges::all_of(texts_of_a_record, [&](const char* key) { return !record.contains(key) || record[key].is_string(); });
+    if (is_record) by_node[it->path().filename().string()] = std::move(record);
   }
   Json all = Json::array();
   for (auto& [node, record] : by_node) all.push_back(std::move(record));

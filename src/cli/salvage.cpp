@@ -85,11 +85,12 @@ Status leave_receipt(const image::Image& image, const stage::Receipt& receipt, c
   return stage::write_receipt(receipt, file, stage::posix_pfs(), stage::partial_tag_of(store::to_string(image.manifest.instance)));
 }
 
-// What an earlier salvage said counts no more where this one did not bring out all.
-void note_how_it_is_left(const image::Image& image, bool all_is_out) {
+// What an earlier salvage said counts no more where this one did not bring out all; nor what a stop --keep said of results-dir.
+void note_how_it_is_left(const image::Image& image, bool all_is_out, bool elsewhere) {
   const int metadata = image.directories.metadata.get();
+  const image::Left before = image.manifest.left;
   if (all_is_out) (void)image::write_left(metadata, image::Left::salvaged);
-  else if (image.manifest.left == image::Left::salvaged) (void)image::write_left(metadata, image::Left::unsaved);
+  else if (before == image::Left::salvaged || (before == image::Left::kept && !elsewhere)) (void)image::write_left(metadata, image::Left::unsaved);
 }
 
 }  // namespace
@@ -128,7 +129,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
     trouble = "The receipt could not be written: " + file + ": " + describe(written.error());
     if (code == 0) code = exit_failure;
   }
-  note_how_it_is_left(*image, code == 0);
+  note_how_it_is_left(*image, code == 0, elsewhere);
   if (world.json) {
     answer["ok"] = code == 0;
     answer["exit"] = code;

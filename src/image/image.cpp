@@ -138,10 +138,18 @@ Result<UniqueFd> lock_store(const Directories& store, Hold hold) {
     if (errno == ENOENT && hold != Hold::to_change) return UniqueFd();  // it was never in use
     return fail_errno(store.path + "/meta/lock");
   }
-  if (::flock(fd.get(), (hold == Hold::to_look ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
+  if (::flock(fd.get(), (hold == Hold::to_change ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return fail(EBUSY, store.path + " is in use by a running instance or another efs; stop that first");
     return fail_errno(store.path + "/meta/lock");
   }
+  return fd;
+}
+
+// Beside who looks, so by another lock: of the directory. A file system without such locks of directories (NFS) lets two bring out.
+Result<UniqueFd> only_one_brings_out(const Directories& store) {
+  UniqueFd fd(::openat(store.metadata.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return fail_errno(store.path + "/meta");
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return fail(EBUSY, "another efs salvage brings out of " + store.path + " just now; wait until it has ended");
   return fd;
 }
 
@@ -167,6 +175,11 @@ Result<Image> open_image(const std::string& path, Hold hold) {
   auto lock = lock_store(image.directories, hold);
   if (!lock) return std::unexpected(lock.error());
   image.lock = std::move(*lock);
+  if (hold == Hold::to_bring_out) {
+    auto alone = only_one_brings_out(image.directories);
+    if (!alone) return std::unexpected(alone.error());
+    image.bringing_out = std::move(*alone);
+  }
   const int metadata = image.directories.metadata.get();
   auto manifest = read_manifest(metadata);
   if (!manifest) return fail(manifest.error().code, image.directories.path + "/meta/" + describe(manifest.error()));

@@ -45,17 +45,18 @@ Status mark_containers(int data, const store::InstanceId& instance);
 /// EUCLEAN with a text where they are another instance's. `path`: of the directory, for the text.
 Status refuse_other_containers(int data, const store::InstanceId& instance, const std::string& path);
 
-/// What holds a store against others: looking at it beside others who look; bringing out of it, which one does at a time, for partials
-/// are called by the store's name; or changing it.
+/// What holds a store against others: looking at it beside others who look; bringing out of it beside those, which one does at a time, for
+/// partials are called by the store's name; or changing it.
 enum class Hold : std::uint8_t { to_look, to_bring_out, to_change };
 
-/// EBUSY while another's hold forbids it. What is not to be changed may lie on a medium that takes no changes.
+/// EBUSY while another's hold forbids it. What is not to be changed may lie on a medium that takes no changes. (That one alone brings out
+/// open_image() sees to.)
 Result<UniqueFd> lock_store(const Directories& store, Hold hold);
 
 /// In order of destruction: what is below is used by what is above.
 struct Image {
   Directories directories;
-  UniqueFd lock;
+  UniqueFd lock, bringing_out;
   Manifest manifest;
   config::JobConfig config;
   bool rebooted = false;  // the machine was restarted since: power may have failed

@@ -130,12 +130,13 @@ std::vector<ReceiptEntry> Deletions::carry_out(const std::vector<fs::WalkItem>& 
 }
 
 ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
-  auto directory = tree_.directory(parent_of(item.path));
-  if (!directory && is_missing(directory.error())) return entry_of(item, Action::removed, was_gone);
+  const std::string parent = parent_of(item.path), name = leaf_of(item.path);
+  auto directory = tree_.directory(parent);
+  if (!directory && directory.error().code == EACCES && tree_.let_in(parent)) directory = tree_.directory(parent);
+  if (!directory && is_missing(directory.error())) return not_there(item);
   if (!directory) return failure_of(item, directory.error());
-  const std::string name = leaf_of(item.path);
   auto now = pfs_.lstat(directory->get(), name);
-  if (!now && is_missing(now.error())) return entry_of(item, Action::removed, was_gone);
+  if (!now && is_missing(now.error())) return not_there(item);
   if (!now) return failure_of(item, now.error());
   const PlacedName known{.name = item.path, .own = item.path};
   bool ours = is_ours(placed_, known, item, *now);
@@ -154,21 +155,35 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   // As for a result: between the look and this somebody may change it.
   if (placed_ != nullptr) (void)placed_->coming(known, nullptr, &*now);
   auto done = pfs_.remove(directory->get(), name, *now);
-  if (done && placed_ != nullptr) (void)placed_->placed(known, nullptr, false);
+  if (!done && done.error().code == EACCES && tree_.let_in(parent)) done = pfs_.remove(directory->get(), name, *now);
+  if (done) note_removed(item);
   if (!done && done.error().code == EEXIST) return entry_of(item, Action::conflict, describe(done.error()));
   if (!done && !is_missing(done.error())) return failure_of(item, done.error());
   return entry_of(item, Action::removed, std::move(reason));
+}
+
+void Deletions::note_removed(const fs::WalkItem& item) {
+  if (placed_ != nullptr) (void)placed_->placed({.name = item.path, .own = item.path}, nullptr, false);
+}
+
+ReceiptEntry Deletions::not_there(const fs::WalkItem& item) {
+  note_removed(item);
+  return entry_of(item, Action::removed, was_gone);
 }
 
 /// As for a rename (merge.hpp): what is newer than the job.
 bool Deletions::is_of_another_node(const struct stat& there) const { return config_.nodes > 1 && to_ns(there.st_ctim) >= config_.merge_since; }
 
 ReceiptEntry Deletions::remove_directory(const fs::WalkItem& item) {
-  auto directory = tree_.directory(parent_of(item.path));
-  auto done = directory ? pfs_.rmdir(directory->get(), leaf_of(item.path)) : Status(std::unexpected(directory.error()));
-  if (done && placed_ != nullptr) (void)placed_->placed({.name = item.path, .own = item.path}, nullptr, false);
+  const auto remove = [&] {
+    const auto directory = tree_.directory(parent_of(item.path));
+    return directory ? pfs_.rmdir(directory->get(), leaf_of(item.path)) : Status(std::unexpected(directory.error()));
+  };
+  auto done = remove();
+  if (!done && done.error().code == EACCES && tree_.let_in(parent_of(item.path))) done = remove();
+  if (done) note_removed(item);
   if (done) return entry_of(item, Action::removed, {});
-  if (is_missing(done.error())) return entry_of(item, Action::removed, was_gone);
+  if (is_missing(done.error())) return not_there(item);
   if (done.error().code == ENOTEMPTY || done.error().code == EEXIST) return entry_of(item, Action::skipped, "the job removed the directory; on the PFS it is not empty and stays");
   return failure_of(item, done.error());
 }

@@ -48,6 +48,8 @@ class Deletions {
   ReceiptEntry remove_file(const fs::WalkItem& item);
   bool is_of_another_node(const struct stat& there) const;
   ReceiptEntry remove_directory(const fs::WalkItem& item);
+  ReceiptEntry not_there(const fs::WalkItem& item);
+  void note_removed(const fs::WalkItem& item);
   void make_durable(std::vector<ReceiptEntry>& entries);
 
   const config::JobConfig& config_;

@@ -98,7 +98,8 @@ Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs
   // Nobody who may not read the result may read its partial: where owner or group are still to be set, no one may.
   const bool ours = wanted.st_uid == ::geteuid() && wanted.st_gid == ::getegid();
   // Nor whom only the directory's default ACL names: a mode without group bits masks that.
-  const mode_t mode = ours && !job.inherits_acl ? wanted.st_mode & 0777U : 0600U;
+  // The owner may write until it is done: who may not cannot set extended attributes, either.
+  const mode_t mode = ours && !job.inherits_acl ? (wanted.st_mode & 0777U) | 0200U : 0600U;
   auto fd = make_afresh(pfs, job.directory, job.partial, [&] { return pfs.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode); });
   if (!fd) return told(fd.error(), "creating it");
   auto written = fill_partial(job, fd->get(), buffer, pfs, scratch, progress);

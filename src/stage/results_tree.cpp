@@ -61,11 +61,39 @@ Status ResultsTree::make(const fs::WalkItem& item, bool apply_attributes) {
   if (!there) return told(there.error(), "making the directory");
   if (!S_ISDIR(there->st_mode)) return fail(ENOTDIR, "something that is not a directory has its name: move that away, and try again");
   unsynced_.insert(parent_path);  // it may be from a stage-out that was killed before it made it durable
-  if ((there->st_mode & 0700U) == 0700U || !apply_attributes) return {};
-  auto fd = directory(item.path);
   // Not ours to change: then what cannot be written will say so itself.
-  if (fd) (void)pfs_.chmod(fd->get(), (there->st_mode & 07777U) | 0700U);
+  if (!apply_attributes) (void)let_in(item.path);
+  else if ((there->st_mode & 0700U) != 0700U) (void)pfs_.chmod_name(parent->get(), leaf_of(item.path), (there->st_mode & 07777U) | 0700U);
   return {};
+}
+
+bool ResultsTree::let_in(const std::string& path) {
+  if (path.empty()) return false;
+  const auto parent = pfs_.open_beneath(root_.get(), parent_of(path), passage_flags);
+  const std::string name = leaf_of(path);
+  const MutexLock lock(mutex_);
+  const auto there = parent ? pfs_.lstat(parent->get(), name) : std::unexpected(parent.error());
+  if (!there || !S_ISDIR(there->st_mode)) return false;
+  if ((there->st_mode & 0700U) == 0700U) return let_in_.contains(path);  // another thread was faster
+  if (there->st_uid != ::geteuid() || !pfs_.chmod_name(parent->get(), name, (there->st_mode & 07777U) | 0700U)) return false;
+  let_in_.try_emplace(path, there->st_mode & 07777U);
+  return true;
+}
+
+Status ResultsTree::shut_again() {
+  const MutexLock lock(mutex_);
+  Status all;
+  // What is in a directory before it: its own mode may close the way.
+  for (auto it = let_in_.rbegin(); it != let_in_.rend(); ++it) {
+    const auto& [path, mode] = *it;
+    const auto parent = pfs_.open_beneath(root_.get(), parent_of(path), passage_flags);
+    const auto there = parent ? pfs_.lstat(parent->get(), leaf_of(path)) : std::unexpected(parent.error());
+    if (!there || !S_ISDIR(there->st_mode) || (there->st_mode & 07777U) != (mode | 0700U)) continue;  // gone, or changed by somebody
+    const Status shut = pfs_.chmod_name(parent->get(), leaf_of(path), mode);
+    if (!shut && all) all = fail(shut.error().code, "giving directory /" + path + " its mode again: " + describe(shut.error()));
+  }
+  let_in_.clear();
+  return all;
 }
 
 Status ResultsTree::sync_made() {
@@ -105,6 +133,10 @@ Result<std::string> ResultsTree::finish(const fs::WalkItem& item, bool exactly, 
   }
   auto lost = apply_xattrs(fd->get(), item, exactly);
   if (!lost) return lost;
+  {
+    const MutexLock lock(mutex_);
+    let_in_.erase(item.path);
+  }
   auto done = pfs_.chmod(fd->get(), safe_mode(wanted.st_mode, owned));
   if (done) done = pfs_.set_times(fd->get(), to_ns(wanted.st_atim), to_ns(wanted.st_mtim));
   const bool foreign = !made_.contains(item.path);

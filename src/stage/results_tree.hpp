@@ -1,17 +1,19 @@
 #pragma once
 // The directories below results_dir: made, found and finished without ever following a symbolic link there.
 
+#include <map>
 #include <set>
 #include <string>
 #include <unordered_set>
 
+#include "base/mutex.hpp"
 #include "fs/staging.hpp"
 #include "stage/paths.hpp"
 #include "stage/pfs_io.hpp"
 
 namespace efs::stage {
 
-/// Paths are relative to results_dir, "" is itself. Thread-safe after the last make().
+/// Paths are relative to results_dir, "" is itself. Thread-safe after the last make() and before shut_again().
 class ResultsTree {
  public:
   explicit ResultsTree(PfsIo& pfs) : pfs_(pfs) {}
@@ -28,6 +30,12 @@ class ResultsTree {
   /// Makes a directory that its owner can fill, whatever its final mode. One that is there stays as it is, but for
   /// the owner's rights if it will be given its attributes later.
   Status make(const fs::WalkItem& item, bool apply_attributes);
+
+  /// Gives the owner of a directory that is there, if that is us, the rights in it that its mode denies him, for as long as this goes on.
+  /// False where they were not what was missing.
+  bool let_in(const std::string& path);
+  /// Gives all that let_in() opened, and that are there still, their modes again; the first error.
+  Status shut_again();
 
   /// Was it made by make()? Then nothing is in it but what this stage-out puts there.
   bool is_new(const std::string& path) const { return made_.contains(path); }
@@ -58,6 +66,8 @@ class ResultsTree {
   UniqueFd root_;
   std::unordered_set<std::string> made_;  // by us, in this stage-out
   std::set<std::string> unsynced_;        // parents of those
+  Mutex mutex_;                                            // rank 90 (leaf)
+  std::map<std::string, mode_t> let_in_ EFS_GUARDED_BY(mutex_);  // what they had, without the type
 };
 
 /// The mode to give a file whose owner could not be set: no setuid or setgid bit for the wrong one.

@@ -20,6 +20,11 @@ ReceiptEntry entry_of(const fs::WalkItem& item, Action action, std::string reaso
   return entry;
 }
 
+const char* why_temporary(const config::JobConfig& config, const fs::WalkItem& item) {
+  const bool by_rule = config::classify(config, item.path, item.origin.has_value()) == config::FileClass::temporary;
+  return item.keep == fs::Keep::temporary && !by_rule ? "temporary: set while the job ran" : "temporary by the job file";
+}
+
 }  // namespace
 
 fs::ResultName result_names(const config::JobConfig& config) {
@@ -59,7 +64,7 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
     } else if (!is_dirty(item)) {
       if (!directory) selection.settled.push_back(entry_of(item, Action::unchanged, {}));
     } else if (class_of(config, item) == config::FileClass::temporary) {
-      selection.settled.push_back(entry_of(item, Action::dropped, "temporary by the job file"));
+      selection.settled.push_back(entry_of(item, Action::dropped, why_temporary(config, item)));
     } else if (!item.parts.empty()) {
       selection.settled.push_back(entry_of(item, Action::failed, "only parts of it were loaded (" + item.parts + "): the rest would be zeros; unload those parts, or make it temporary"));
     } else if (directory) {

@@ -124,6 +124,7 @@ class StageOut {
       if (writer_.full() && !progress_.cancel) use_what_is_left();
       remove_inputs(removed);
       finish_directories(selection.directories);
+      if (const Status shut = tree_.shut_again(); !shut) receipt_.reason = describe(shut.error());
       if (tree_.was_moved(config_.results_dir)) receipt_.reason = "results-dir " + config_.results_dir + " was moved away or replaced meanwhile: what is listed went to the directory that had its name";
     } else {
       add(deletions_.refuse(removed, receipt_.reason));

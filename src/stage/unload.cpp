@@ -195,15 +195,18 @@ class Unload {
   static void append(std::string& reason, const std::string& more) { reason += (reason.empty() ? "" : "; ") + more; }
 
   void mark(ReceiptEntry& entry, const fs::WalkItem& item) {
+    if (!is_dirty(item)) return;  // an output rule calls it otherwise, and so it was brought out: what it is here is known
     const Proof* proof = buffer_.proof_of(item.ino);
     if (proof == nullptr || !proof->doubt.empty()) {
       entry.unverified = true;
       return append(entry.reason, "copied as it was, unverified" + (proof == nullptr ? std::string() : ": " + doubt_of(*proof)));
     }
     // Its place on the PFS is another version's: a stop has to see to it again.
-    if (!entry.placed_as.empty()) return append(entry.reason, "still marked as changed");
-    const auto copy = version_of_copy(item);
-    const auto clean = copy ? staging_.set_saved(item.ino, item.path, proof->edits, *copy, in_place_, item.replaced.get()) : std::unexpected(copy.error());
+    const std::string name = config::result_path(config_, item.path);
+    const bool is_renamed = name != item.path;
+    if (!entry.placed_as.empty() && entry.placed_as != name) return append(entry.reason, "still marked as changed");
+    const auto copy = is_renamed ? version_of_renamed(item, name) : version_of_copy(item);
+    const auto clean = copy ? staging_.set_saved(item.ino, item.path, proof->edits, *copy, in_place_ && !is_renamed, item.replaced.get()) : std::unexpected(copy.error());
     // The copy is good all the same: it was whole when it was made.
     if (!clean) append(entry.reason, "still marked as changed: " + describe(clean.error()));
     else if (!*clean) append(entry.reason, "still marked as changed: it was opened for writing or renamed after it was copied");
@@ -229,6 +232,14 @@ class Unload {
     if (now && !named) return fail(ESTALE, "nothing says what its copy was when it got its name");
     if (now && !fs::is_same_file(*named, *now)) return fail(ESTALE, "somebody has changed it in results-dir");
     return now;
+  }
+
+  /// The same of one that an output rule calls otherwise there, of which nothing was noted when it got its name.
+  Result<fs::Origin> version_of_renamed(const fs::WalkItem& item, const std::string& name) {
+    auto now = version_below(config_.results_dir, name);
+    const auto& ours = item.attributes;
+    const bool same = !now || !S_ISREG(ours.st_mode) || (now->size == static_cast<std::uint64_t>(ours.st_size) && same_or_coarser(to_timespec(now->mtime), ours.st_mtim));
+    return same ? now : fail(ESTALE, "somebody has changed it in results-dir");
   }
 
   Result<fs::Origin> version_below(const std::string& top_path, const std::string& path) {

@@ -186,6 +186,7 @@ for how in keep salvage; do
   sed -i '/in-place/a\  deletions: propagate' "$JOB"
   started "$JOB"
   mv "$MNT/input/a" "$MNT/input/z"; rm -r "$MNT/input/d"
+  [ $how = keep ] || rm "$PFS/input/a"   # somebody was faster
   if [ $how = keep ]; then check "$NAME: stop --keep" "$EFS" stop --keep "$NAME"; else kill_both "$NAME"; check "$NAME: salvage" "$EFS" salvage "$NAME"; fi
   check_not "$NAME: the PFS has neither any more" test -e "$PFS/input/a" -o -e "$PFS/input/d"
   check "$NAME: what is not there because the job took it away is no obstacle" "$EFS" start "$JOB"

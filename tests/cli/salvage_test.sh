@@ -12,13 +12,16 @@ fresh two; started "$JOB"
 mkdir "$MNT/many"; for i in $(seq 400); do echo "result $i" >"$MNT/many/$i"; done
 died two
 exec 8<"$STORE/meta/lock"; flock -s 8
+mkdir "$S/two/look" "$S/two/both"
 check 'a look beside another look' "$EFS" salvage --list two
-check_exit 'bringing out, not beside anybody' 1 'in use by .*another efs' "$EFS" salvage two
+check 'bringing out beside a look' "$EFS" salvage two --to "$S/two/look"
+flock -u 8; exec 8<"$STORE/meta"; flock 8
+check 'a look beside one that brings out' "$EFS" salvage --list two
+check_exit 'bringing out beside another one that does' 1 'another efs salvage brings out of' "$EFS" salvage two
 exec 8<&-
-mkdir "$S/two/both"
 for i in 1 2; do "$EFS" salvage two --to "$S/two/both" >"$S/two/said$i" 2>&1 & eval "salvage$i=$!"; done
 wait "$salvage1"; one=$?; wait "$salvage2"; other=$?
-ended_well() { [ "$1" = 0 ] || { [ "$1" = 1 ] && grep -q 'in use by' "$2"; } || { echo "exit $1"; cat "$2"; return 1; }; }
+ended_well() { [ "$1" = 0 ] || { [ "$1" = 1 ] && grep -q 'another efs salvage' "$2"; } || { echo "exit $1"; cat "$2"; return 1; }; }
 check 'two at once: this one brings out, or is refused' ended_well $one "$S/two/said1"
 check 'and so does that one' ended_well $other "$S/two/said2"
 check 'one of them does' test $((one * other)) = 0
@@ -56,6 +59,14 @@ if mount -t tmpfs -o size=1m pfs "$OUT" 2>/dev/null; then
   rm "$OUT/others"
   check 'mark: it is brought out again' "$EFS" salvage mark
   check 'mark: and then clean removes' "$EFS" clean mark
+  rm "$OUT/r"; started "$JOB"
+  head -c 700000 /dev/urandom >"$MNT/r"; check 'mark: stop --keep' "$EFS" stop --keep mark
+  rm "$OUT/r"; head -c 600000 /dev/zero >"$OUT/others"
+  check_exit 'mark: kept, and no room' 1 'still in the buffer' "$EFS" salvage mark
+  check_exit 'mark: kept, clean knows it' 1 'mark is not removed' "$EFS" clean mark
+  rm "$OUT/others"
+  check 'mark: kept, brought out again' "$EFS" salvage mark
+  check 'mark: kept, clean' "$EFS" clean mark
   umount "$OUT"
 else skip 'mark' 'no tmpfs can be mounted here'; "$EFS" clean --force mark; fi
 

@@ -239,4 +239,22 @@ printf xxxxxx >"$OUT/input/p"
 check 'replaced: a part over what somebody else put there' "$EFS" unload -i replaced -w --offset 2 --size 2 input/p
 stopped
 check 'replaced: the stop brings all of it' test "$(cat "$OUT/input/p")" = B1B1B1
+
+# --- what an output rule calls otherwise in results-dir ---
+fresh called 'outputs: [ [ path: n, as: renamed ], [ path: "**" ] ]' "$PERSISTENT"
+started "$JOB"
+echo one >"$MNT/n"; echo one >"$MNT/m"
+check_exit 'called: is out' 0 '2 unloaded' "$EFS" unload -i called -w n m
+check 'called: and clean' json "$("$EFS" ls --json -i called n)" "not d['dirty'] and d['staged'] == 'out'"
+check_exit 'called: so it can go' 0 '1 unchanged' "$EFS" unload -i called -w --remove n
+check 'called: it is gone here' test ! -e "$MNT/n"
+check 'called: and there' grep -qx one "$OUT/renamed"
+stopped
+check 'called: it stays there' grep -qx one "$OUT/renamed"
+fresh called-again 'outputs: [ [ path: n, as: renamed ], [ path: "**" ] ]'
+started "$JOB"
+echo one >"$MNT/n"; check 'called-again: unload' "$EFS" unload -i called-again -w n
+echo two >"$MNT/n"
+stopped
+check 'called-again: what it was changed to since' grep -qx two "$OUT/renamed"
 finish
