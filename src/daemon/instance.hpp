@@ -15,6 +15,7 @@
 #include "base/timer_thread.hpp"
 #include "config/job_config.hpp"
 #include "control/server.hpp"
+#include "daemon/stop_clock.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
 #include "daemon/turn_keeper.hpp"
@@ -126,7 +127,7 @@ class Instance {
   /// True when the life is over: all is back, or time is up.
   bool stage_out(const StopRequest& request);
   static void set_deadline(StopRequest& request, double seconds);
-  void set_usual_deadline(StopRequest& request) const;
+  void set_usual_deadline(StopRequest& request) EFS_REQUIRES(mutex_);
   void begin_deadline(StopRequest& request);
   void drop_last_resort();
   bool is_asked_within(std::chrono::steady_clock::duration time);
@@ -224,6 +225,7 @@ class Instance {
   std::uint64_t stops_asked_ EFS_GUARDED_BY(mutex_) = 0, stops_done_ EFS_GUARDED_BY(mutex_) = 0;  // tickets: the last given, the last answered
   std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);  // a later stop's deadline, while an earlier one stages out
   std::unique_ptr<TimerThread> last_resort_ EFS_GUARDED_BY(mutex_);  // takes mutex_: is let go of without it
+  StopClock stop_clock_ EFS_GUARDED_BY(mutex_);
   bool end_claimed_ EFS_GUARDED_BY(mutex_) = false;  // by the stop that runs: claim_end()
   bool leaving_ EFS_GUARDED_BY(mutex_) = false;      // by leave_without_pfs()
   StopRequest last_stop_ EFS_GUARDED_BY(mutex_);  // the one of that outcome

@@ -245,7 +245,7 @@ fresh called 'outputs: [ [ path: n, as: renamed ], [ path: "**" ] ]' "$PERSISTEN
 started "$JOB"
 echo one >"$MNT/n"; echo one >"$MNT/m"
 check_exit 'called: is out' 0 '2 unloaded' "$EFS" unload -i called -w n m
-check 'called: and clean' json "$("$EFS" ls --json -i called n)" "not d['dirty'] and d['staged'] == 'out'"
+check 'called: and clean' json "$("$EFS" ls --json -i called n)" "not d[0]['dirty'] and d[0]['staged'] == 'out'"
 check_exit 'called: so it can go' 0 '1 unchanged' "$EFS" unload -i called -w --remove n
 check 'called: it is gone here' test ! -e "$MNT/n"
 check 'called: and there' grep -qx one "$OUT/renamed"

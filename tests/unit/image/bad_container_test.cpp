@@ -75,10 +75,10 @@ std::vector<std::string> outdated_at_start(const DeadImage& dead) {
   return stage::subtract(plan, *items).outdated;
 }
 
-void exchange_files(const std::string& one, const std::string& other) {
+void exchange_files(const std::string& one, const std::string& another) {
   stdfs::rename(one, one + "-aside");
-  stdfs::rename(other, one);
-  stdfs::rename(one + "-aside", other);
+  stdfs::rename(another, one);
+  stdfs::rename(one + "-aside", another);
 }
 
 void write_over(const std::string& path, const std::string& content) { std::ofstream(path, std::ios::binary | std::ios::trunc) << content; }
