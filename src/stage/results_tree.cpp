@@ -71,20 +71,24 @@ bool ResultsTree::let_in(const std::string& path) {
   if (path.empty()) return false;
   const auto parent = pfs_.open_beneath(root_.get(), parent_of(path), passage_flags);
   const std::string name = leaf_of(path);
-  const MutexLock lock(mutex_);
   const auto there = parent ? pfs_.lstat(parent->get(), name) : std::unexpected(parent.error());
-  if (!there || !S_ISDIR(there->st_mode)) return false;
-  if ((there->st_mode & 0700U) == 0700U) return let_in_.contains(path);  // another thread was faster
-  if (there->st_uid != ::geteuid() || !pfs_.chmod_name(parent->get(), name, (there->st_mode & 07777U) | 0700U)) return false;
+  if (!there || !S_ISDIR(there->st_mode) || there->st_uid != ::geteuid()) return false;
+  if ((there->st_mode & 0700U) == 0700U) return true;  // another thread may have been faster
+  if (!pfs_.chmod_name(parent->get(), name, (there->st_mode & 07777U) | 0700U)) return false;
+  const MutexLock lock(mutex_);
   let_in_.try_emplace(path, there->st_mode & 07777U);
   return true;
 }
 
 Status ResultsTree::shut_again() {
-  const MutexLock lock(mutex_);
+  std::map<std::string, mode_t> let_in;
+  {
+    const MutexLock lock(mutex_);
+    let_in.swap(let_in_);
+  }
   Status all;
   // What is in a directory before it: its own mode may close the way.
-  for (auto it = let_in_.rbegin(); it != let_in_.rend(); ++it) {
+  for (auto it = let_in.rbegin(); it != let_in.rend(); ++it) {
     const auto& [path, mode] = *it;
     const auto parent = pfs_.open_beneath(root_.get(), parent_of(path), passage_flags);
     const auto there = parent ? pfs_.lstat(parent->get(), leaf_of(path)) : std::unexpected(parent.error());
@@ -92,7 +96,6 @@ Status ResultsTree::shut_again() {
     const Status shut = pfs_.chmod_name(parent->get(), leaf_of(path), mode);
     if (!shut && all) all = fail(shut.error().code, "giving directory /" + path + " its mode again: " + describe(shut.error()));
   }
-  let_in_.clear();
   return all;
 }
 

@@ -32,7 +32,7 @@ class ResultsTree {
   Status make(const fs::WalkItem& item, bool apply_attributes);
 
   /// Gives the owner of a directory that is there, if that is us, the rights in it that its mode denies him, for as long as this goes on.
-  /// False where they were not what was missing.
+  /// False where he has none to give. What was refused is to be tried once more.
   bool let_in(const std::string& path);
   /// Gives all that let_in() opened, and that are there still, their modes again; the first error.
   Status shut_again();
@@ -66,7 +66,7 @@ class ResultsTree {
   UniqueFd root_;
   std::unordered_set<std::string> made_;  // by us, in this stage-out
   std::set<std::string> unsynced_;        // parents of those
-  Mutex mutex_;                                            // rank 90 (leaf)
+  Mutex mutex_;                                            // rank 90 (leaf): guards let_in_
   std::map<std::string, mode_t> let_in_ EFS_GUARDED_BY(mutex_);  // what they had, without the type
 };
 
