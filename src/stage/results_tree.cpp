@@ -61,9 +61,10 @@ Status ResultsTree::make(const fs::WalkItem& item, bool apply_attributes) {
   if (!there) return told(there.error(), "making the directory");
   if (!S_ISDIR(there->st_mode)) return fail(ENOTDIR, "something that is not a directory has its name: move that away, and try again");
   unsynced_.insert(parent_path);  // it may be from a stage-out that was killed before it made it durable
+  if ((there->st_mode & 0700U) == 0700U) return {};
   // Not ours to change: then what cannot be written will say so itself.
   if (!apply_attributes) (void)let_in(item.path);
-  else if ((there->st_mode & 0700U) != 0700U) (void)pfs_.chmod_name(parent->get(), leaf_of(item.path), (there->st_mode & 07777U) | 0700U);
+  else (void)pfs_.chmod_name(parent->get(), leaf_of(item.path), (there->st_mode & 07777U) | 0700U);
   return {};
 }
 
