@@ -11,8 +11,6 @@ namespace {
 constexpr Nanoseconds second = 1'000'000'000;
 constexpr Nanoseconds longest_pause = 10 * second;
 constexpr Nanoseconds catch_up = second / 10;
-constexpr std::uint64_t pieces_per_second = 4;
-constexpr std::uint64_t smallest_piece = 64U << 10U;
 
 class RealPauses final : public Pauses {
  public:
@@ -98,16 +96,10 @@ Result<UniqueFd> PacedPfs::open_beneath(int root, const std::string& path, int f
   if (opened) charge(1);
   return opened;
 }
-/// Who has little to move waits for no more than a piece of each thread that has much: the rest takes its place behind him.
-std::size_t PacedPfs::piece(std::size_t bytes) const {
-  return pace_.max_rate == 0 ? bytes : std::min<std::uint64_t>(bytes, std::max(pace_.max_rate / pieces_per_second, smallest_piece));
-}
 Result<std::size_t> PacedPfs::read(int fd, std::span<std::byte> into, std::uint64_t offset) {
-  into = into.first(piece(into.size()));
   return paced(CallKind::reading, into.size(), [&] { return pfs_.read(fd, into, offset); });
 }
 Result<std::size_t> PacedPfs::write(int fd, std::span<const std::byte> from, std::uint64_t offset) {
-  from = from.first(piece(from.size()));
   return paced(CallKind::idempotent, from.size(), [&] { return pfs_.write(fd, from, offset); });
 }
 Result<std::uint64_t> PacedPfs::seek(int fd, std::uint64_t offset, int whence) {

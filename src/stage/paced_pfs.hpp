@@ -63,7 +63,7 @@ enum class CallKind : std::uint8_t { reading, idempotent, once };
 bool may_pass(int code, CallKind kind);
 
 /// Thread-safe. A pause ends a tenth of a second after `cancel` is set, at the latest. Owns none of them. What one of its calls is of several to the PFS is known
-/// when it is done: then the next caller waits for it. A close counts with its open. Under a bandwidth a large read or write is done in part.
+/// when it is done: then the next caller waits for it. A close counts with its open.
 class PacedPfs final : public PfsIo {
  public:
   PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel, Pauses& pauses = real_pauses());
@@ -111,7 +111,6 @@ class PacedPfs final : public PfsIo {
  private:
   template <typename Call>
   auto paced(CallKind kind, std::uint64_t bytes, Call call) -> decltype(call());
-  std::size_t piece(std::size_t bytes) const;
   void wait(Nanoseconds duration) const;
   void charge(std::uint64_t calls);
 

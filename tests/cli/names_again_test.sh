@@ -213,9 +213,10 @@ check_not 'several: its old name is gone' test -e "$PFS/input/sub/b"
 
 # --- while an unload is under way ---
 in_place during
-sed -i '/in-place/a\  max-rate: 400 KB/s' "$JOB"
+sed -i '/in-place/a\  max-rate: 2 MB/s' "$JOB"
 started "$JOB"
-head -c 8000000 /dev/zero | tr '\0' J >"$MNT/input/a"  # twenty seconds, for the load
+# Twenty seconds, of which the load waits for what the threads of the unload have in hand: a MiB each.
+head -c 40000000 /dev/zero | tr '\0' J >"$MNT/input/a"
 task=$("$EFS" unload -i during input/a)
 check 'the partial of an unload' await 30 compgen -G "$PFS/input/a.*.efs-partial"
 mv "$MNT/input/a" "$MNT/z"
@@ -224,7 +225,7 @@ check 'a load beside it' "$EFS" load -i during -w input/a
 check 'what it brought there has another name by now' grep -q JJJ "$PFS/input/a"
 stopped
 has input/a alpha
-check 'during: and is there under that' cmp -s "$PFS/z" <(head -c 8000000 /dev/zero | tr '\0' J)
+check 'during: and is there under that' cmp -s "$PFS/z" <(head -c 40000000 /dev/zero | tr '\0' J)
 
 # --- a receipt of a salvage over what is out already ---
 fresh over

@@ -97,27 +97,6 @@ TEST_CASE("paced PFS: the transfers of a job keep to its rates, of bytes and of 
   }
 }
 
-TEST_CASE("paced PFS: what is small does not wait until all of what is large is through", "[stage][paced]") {
-  Scene scene;
-  const std::string file = scene.root + "/f";
-  write_file(file, std::string(4'000'000, 'x'));
-  const UniqueFd fd(::open(file.c_str(), O_RDWR));
-  std::vector<std::byte> large(4'000'000);
-  std::array<std::byte, 6> small{};
-  const std::atomic<bool> cancel{false};
-  for (const auto& [rate, part] : {std::pair{400'000U, 100'000U}, {1000U, 65'536U}, {0U, 4'000'000U}}) {
-    const Pace pace{.max_rate = rate};
-    CountedPauses pauses;
-    Throttle throttle(pace);
-    PacedPfs paced(posix_pfs(), pace, throttle, cancel, pauses);
-    CHECK(paced.read(fd.get(), large, 0) == part);
-    CHECK(paced.write(fd.get(), large, 0) == part);
-    const Nanoseconds begin = pauses.now();
-    CHECK(paced.read(fd.get(), small, 0) == small.size());
-    CHECK((rate == 0 || pauses.now() - begin <= part * second / rate));
-  }
-}
-
 TEST_CASE("paced PFS: a PFS that stays away fails the file with its own error", "[stage][paced]") {
   Scene scene;
   write_file(scene.root + "/f", "content");
