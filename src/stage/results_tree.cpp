@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <exception>
+
 #include "stage/partial.hpp"
 
 namespace efs::stage {
@@ -79,6 +81,13 @@ bool ResultsTree::let_in(const std::string& path) {
   const MutexLock lock(mutex_);
   let_in_.try_emplace(path, there->st_mode & 07777U);
   return true;
+}
+
+ResultsTree::~ResultsTree() {
+  try {
+    (void)shut_again();
+  } catch (const std::exception&) {  // no memory: they stay open to their owner
+  }
 }
 
 Status ResultsTree::shut_again() {

@@ -17,6 +17,10 @@ namespace efs::stage {
 class ResultsTree {
  public:
   explicit ResultsTree(PfsIo& pfs) : pfs_(pfs) {}
+  /// As shut_again(), where an exception kept it from being called.
+  ~ResultsTree();
+  ResultsTree(const ResultsTree&) = delete;
+  ResultsTree& operator=(const ResultsTree&) = delete;
 
   /// Opens `path`, made durably with its missing parents. Must succeed before anything else is called, and before
   /// the first write: syncfs tells of write-back errors since the descriptor was opened.
@@ -28,7 +32,7 @@ class ResultsTree {
   Result<UniqueFd> directory(const std::string& path);
 
   /// Makes a directory that its owner can fill, whatever its final mode. One that is there stays as it is, but for
-  /// the owner's rights if it will be given its attributes later.
+  /// the owner's rights: until it is given its attributes, or else by let_in().
   Status make(const fs::WalkItem& item, bool apply_attributes);
 
   /// Gives the owner of a directory that is there, if that is us, the rights in it that its mode denies him, for as long as this goes on.
@@ -66,7 +70,7 @@ class ResultsTree {
   UniqueFd root_;
   std::unordered_set<std::string> made_;  // by us, in this stage-out
   std::set<std::string> unsynced_;        // parents of those
-  Mutex mutex_;                                            // rank 90 (leaf): guards let_in_
+  Mutex mutex_;                           // rank 90 (leaf): guards let_in_
   std::map<std::string, mode_t> let_in_ EFS_GUARDED_BY(mutex_);  // what they had, without the type
 };
 

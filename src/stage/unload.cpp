@@ -201,9 +201,9 @@ class Unload {
       entry.unverified = true;
       return append(entry.reason, "copied as it was, unverified" + (proof == nullptr ? std::string() : ": " + doubt_of(*proof)));
     }
-    // Its place on the PFS is another version's: a stop has to see to it again.
     const std::string name = config::result_path(config_, item.path);
     const bool is_renamed = name != item.path;
+    // Its place on the PFS is another version's: a stop has to see to it again.
     if (!entry.placed_as.empty() && entry.placed_as != name) return append(entry.reason, "still marked as changed");
     const auto copy = is_renamed ? version_of_renamed(item, name) : version_of_copy(item);
     const auto clean = copy ? staging_.set_saved(item.ino, item.path, proof->edits, *copy, in_place_ && !is_renamed, item.replaced.get()) : std::unexpected(copy.error());

@@ -12,6 +12,7 @@
 #include "fault_pfs.hpp"
 #include "scene.hpp"
 #include "stage/partial.hpp"
+#include "stage/results_tree.hpp"
 
 using namespace efs;
 using namespace efs::stage;
@@ -306,6 +307,23 @@ TEST_CASE("stage-out: a results-dir that is moved away meanwhile is no success",
     CHECK(receipt.verdict == Verdict::failed);
     CHECK(receipt.reason.contains("moved away"));
   }
+}
+
+TEST_CASE("stage-out: a directory that is opened to its owner is shut again, also where an exception ends it", "[stage][out]") {
+  Scene scene;
+  const std::string directory = scene.results + "/d";
+  const auto mode = [&] { return std::filesystem::status(directory).permissions(); };
+  std::filesystem::create_directories(directory);
+  std::filesystem::permissions(directory, std::filesystem::perms{0555});
+  for (const bool said : {true, false}) {
+    ResultsTree tree(posix_pfs());
+    REQUIRE(tree.open(scene.results));
+    CHECK(tree.let_in("d"));
+    CHECK(mode() == std::filesystem::perms{0755});
+    if (said) CHECK(tree.shut_again());
+    CHECK((mode() == std::filesystem::perms{0555}) == said);
+  }
+  CHECK(mode() == std::filesystem::perms{0555});
 }
 
 TEST_CASE("stage-out: cancelled in the middle, what is reported is whole", "[stage][out]") {
