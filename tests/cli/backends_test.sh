@@ -175,7 +175,7 @@ if [ "$(id -u)" = 0 ]; then
   # The same as an ordinary user, in a mount namespace in which everybody may open /dev/fuse as he may where FUSE is offered.
   if [ -u "$(command -v fusermount3)" ]; then
     mkdir "$S/dev"
-    check 'as an ordinary user' unshare -m bash -c "mount -t tmpfs -o mode=755,size=64k dev $S/dev && mknod -m 666 $S/dev/fuse c 10 229 && mount --bind $S/dev/fuse /dev/fuse &&
+    check 'as an ordinary user' "$SOURCE/tests/own_mounts.py" bash -c "mount -t tmpfs -o mode=755,size=64k dev $S/dev && mknod -m 666 $S/dev/fuse c 10 229 && mount --bind $S/dev/fuse /dev/fuse &&
       exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all env -u EFS_RUNTIME_DIR HOME=/ bash $SOURCE/tests/cli/backends_test.sh $BIN"
   else
     skip 'as an ordinary user' 'no fusermount3 that is set-uid'

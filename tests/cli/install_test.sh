@@ -23,7 +23,7 @@ check 'and its daemon is of the same version' test "$("$prefix/bin/efsd" --versi
 
 # The link, in a namespace with an /sbin of its own: the machine's stays as it is.
 if [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null; then
-  live() { unshare --mount bash -c '
+  live() { "$SOURCE/tests/own_mounts.py" bash -c '
     set -e
     mkdir -p "$1/local" "$1/sbin"
     mount --bind "$1/local" /usr/local; mount --bind "$1/sbin" /usr/sbin

@@ -9,7 +9,7 @@ state() { field "$(status_of "$1")" 'd["state"]'; }
 has_state() { [ "$(state "$1")" = "$2" ]; }
 own_namespace() { [ "$(readlink "/proc/$1/ns/mnt")" != "$(readlink /proc/self/ns/mnt)" ] && grep -qF " $2 " "/proc/$1/mounts"; }
 # Somebody has the mount in a namespace that no unmount reaches; his pid is in `viewer`.
-view() { unshare -m --propagation private sleep 600 & viewer=$!; await 20 own_namespace "$viewer" "$MNT"; }
+view() { "$SOURCE/tests/own_mounts.py" --keep "$MNT" sleep 600 & viewer=$!; await 20 own_namespace "$viewer" "$MNT"; }
 ended_well() { local code; wait "$1"; code=$?; if [ $code = 0 ]; then ok; else fail "$2" "$code: $(cat "$S/said")"; fi; }
 end_view() { kill "$viewer"; wait "$viewer" 2>/dev/null; }
 
@@ -112,7 +112,7 @@ if unshare -m true 2>/dev/null; then
   fresh writes
   started "$JOB"; echo result >"$MNT/r"
   if kernel_has_it && [ "$(id -u)" = 0 ]; then
-    unshare -m --propagation private bash -c 'exec 9>"$0"; echo first >&9; until [ -e "$1" ]; do sleep 0.1; done; echo second >&9' "$MNT/open" "$S/writes/go" & viewer=$!
+    "$SOURCE/tests/own_mounts.py" --keep "$MNT" bash -c 'exec 9>"$0"; echo first >&9; until [ -e "$1" ]; do sleep 0.1; done; echo second >&9' "$MNT/open" "$S/writes/go" & viewer=$!
     await 20 own_namespace "$viewer" "$MNT"; await 20 test -s "$MNT/open"
     check_exit 'what a program that was cut off can still write to is not called back' 3 'failed: open: .*still has it open for writing' timeout 120 "$EFS" stop --cut-off writes
     check 'all else is' grep -q result "$OUT/r"
@@ -129,7 +129,7 @@ if unshare -m true 2>/dev/null; then
   fresh brief
   started "$JOB"
   if kernel_has_it && [ "$(id -u)" = 0 ]; then
-    unshare -m --propagation private bash -c 'exec 9>"$0"; echo first >&9; until [ -e "$1" ]; do sleep 0.1; done; echo second >&9' "$MNT/open" "$S/brief/go" & viewer=$!
+    "$SOURCE/tests/own_mounts.py" --keep "$MNT" bash -c 'exec 9>"$0"; echo first >&9; until [ -e "$1" ]; do sleep 0.1; done; echo second >&9' "$MNT/open" "$S/brief/go" & viewer=$!
     await 20 own_namespace "$viewer" "$MNT"; await 20 test -s "$MNT/open"
     check_not 'nor where there is hardly time for anything' timeout 120 "$EFS" stop --deadline 0.5 brief
     check 'what is kept is good' "$EFS" check-image brief
@@ -276,7 +276,7 @@ if [ "$(id -u)" = 0 ]; then
     [ $how = daemon ] || kernel_has_it || continue
     fresh "stored-$how" 'resources: [ [ path: input, flags: persistent ] ]'; head -c 8192 /dev/zero >"$PFS/input/mapped"
     if [ $how = daemon ]; then started -o daemon-io "$JOB"; else started "$JOB"; fi
-    unshare -m --propagation private python3 -c 'import mmap, os, sys, time
+    "$SOURCE/tests/own_mounts.py" --keep "$MNT" python3 -c 'import mmap, os, sys, time
 fd = os.open(sys.argv[1], os.O_RDWR)
 memory = mmap.mmap(fd, 8192)
 memory[:6] = b"stored"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# What no compiler checks: the layers include downwards only, the examples are valid job files, and nothing in the tree
-# knows where it was developed. Every check is first shown to find what it looks for, in a copy with a planted violation.
+# What no compiler checks: the layers include downwards only, the examples are valid job files, nothing in the tree
+# knows where it was developed, and no test keeps the mounts of another one. Every check is first shown to find what it looks
+# for, in a copy with a planted violation.
 #   layers_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -52,9 +53,13 @@ bad_examples() {
 }
 no_bad_examples() { local bad; bad=$(bad_examples "$1"); [ -z "$bad" ] || { for bad in $bad; do "$EFS" check --at-submission "$bad"; done; return 1; }; }
 
+# A namespace of a test's own has copies of the mounts of all that run beside it, whose stops would wait for it to end.
+foreign_mounts() { grep -rnE '^[^#]*\bunshare +(-[-a-zA-Z]* +)*(-m|--mount)\b' "$1/tests" --include='*.sh' | grep -vE '(-m|--mount) true\b' | sed 's/$/   (tests\/own_mounts.py)/'; }
+no_foreign_mounts() { ! foreign_mounts "$1" | grep .; }
+
 # --- the checks can fail ---
 copy=$S/copy
-mkdir "$copy" && cp -r "$SOURCE/src" "$SOURCE/backends" "$SOURCE/conf" "$copy" || exit 2
+mkdir -p "$copy/tests" && cp -r "$SOURCE/src" "$SOURCE/backends" "$SOURCE/conf" "$copy" || exit 2
 # planted NAME PATTERN CHECK FILE TEXT: with the text in the file the check says what matches; without it no more.
 planted() {
   local name=$1 pattern=$2 finder=$3 file=$copy/$4 text=$5
@@ -79,12 +84,14 @@ planted 'a way around by ..' 'a path with \.\.' bad_includes src/fs/planted.cpp 
 mkdir "$copy/src/newlayer"
 planted 'a layer without a rule' 'newlayer has no rule' bad_includes src/newlayer/planted.cpp '#include "base/log.hpp"'
 planted 'a path of the workshop' 'planted.hpp' foreign_paths src/base/planted.hpp "constexpr auto where = \"${workshop}main/x\";"
+planted 'a namespace with the mounts of other tests' 'planted.sh' foreign_mounts tests/planted.sh 'unsha''re -m --propagation private sleep 1'   # in two parts, too
 planted 'a bad example' 'planted.yaml' bad_examples conf/planted.yaml 'resorces: []'
 
 # --- the tree ---
 check 'there are sources to look at' test "$(grep -rlE '#include "base/' "$SOURCE/src" "$SOURCE/backends" | wc -l)" -gt 20
 check 'includes go downwards' no_bad_includes "$SOURCE"
 check 'no path of the workshop' no_foreign_paths "$SOURCE"
+check 'no test keeps the mounts of another one' no_foreign_mounts "$SOURCE"
 check 'there are examples' test "$(ls "$SOURCE"/conf/*.yaml | wc -l)" -ge 4
 check 'every example is a valid job file' no_bad_examples "$SOURCE"
 finish

@@ -3,7 +3,7 @@
 #   user_test.sh BIN_DIR
 set -uo pipefail
 # A mount namespace of our own, in which everybody may open /dev/fuse as he may on a machine that offers FUSE to users.
-if [ "${EFS_TEST_NAMESPACE:-}" != yes ]; then exec env EFS_TEST_NAMESPACE=yes unshare -m --propagation private bash "$0" "$@"; fi
+if [ "${EFS_TEST_NAMESPACE:-}" != yes ]; then EFS_TEST_NAMESPACE=yes exec "$(dirname "$0")/../own_mounts.py" bash "$0" "$@"; fi
 unset EFS_TEST_NAMESPACE
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 

@@ -89,7 +89,7 @@ EOF
 # enter ROOT: the script in the root, with what a system has; in a mount namespace of its own, which takes the mounts along.
 enter() {
   cp "$deb" "$1/tmp/efs.deb" && cp "$S/inside.sh" "$1/tmp/inside.sh" || return 1
-  unshare --mount --propagation private sh -c 'root=$1
+  "$SOURCE/tests/own_mounts.py" sh -c 'root=$1
     mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && mount -t tmpfs run "$root/run" || exit 9
     exec timeout 600 chroot "$root" bash /tmp/inside.sh' sh "$1" </dev/null
 }

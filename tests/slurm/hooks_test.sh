@@ -136,7 +136,7 @@ aside unheard without_socket & pids+=($!); aside_pids+=($!)
 
 # --- a prolog of slurmd's has no PATH ---
 work path
-check 'the program is found where the plugin says' unshare -m bash -c "$(declare -f hook prolog); $(declare -p site S PLUGIN uid1 USER1 W); mount --bind '$S/fake' /usr/local/sbin && prolog -- efs=efs"
+check 'the program is found where the plugin says' "$SOURCE/tests/own_mounts.py" bash -c "$(declare -f hook prolog); $(declare -p site S PLUGIN uid1 USER1 W); mount --bind '$S/fake' /usr/local/sbin && prolog -- efs=efs"
 check 'and has run' result_is "running $S/mnt/7$"
 check 'it is not one of the system that is spared when memory runs out' grep -qE '^[0-9]+ start --json' "$S/efs.log"
 epilog -- efs="$S/fake/efs"
