@@ -204,7 +204,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   const stage::Pace pace = stage::pace_of(config);
   stage::Throttle throttle(pace);
   stage::PacedPfs paced(merging ? *merging : pfs, pace, throttle, progress.cancel);
-  stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(image.manifest.instance)), .receipt_name = receipt_name_of(image, options), .placed = placed->get()}, progress);
+  stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(image.manifest.instance)), .has_a_past = true, .receipt_name = receipt_name_of(image, options), .placed = placed->get()}, progress);
   receipt.retries = paced.retried();
   receipt.note = note_of(image);
   receipt.retry = "efs salvage";

@@ -20,6 +20,7 @@ struct Options {
   std::uint64_t transfer_size = 2U << 20U;  // bytes per PFS request
   bool by_rank = false;  // stage-out: in the order of the job file's rules, where time may run out
   std::string partial_tag = {};  // stage-out: of the store that it comes from (partial_tag_of())
+  bool has_a_past = false;       // stage-out: an earlier process of the store may have been killed at work
   std::string receipt_name = {};  // stage-out: that the receipt is to get in results-dir: no result can have it; "": none
   PlacedNames* placed = nullptr;  // what the store has put under names of results-dir; null: what is there is nobody else's. Outlives the transfer
   Cache* cache = nullptr;  // stage-in: of reusable inputs; outlives the transfer

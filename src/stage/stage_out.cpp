@@ -5,13 +5,16 @@
 #include <exception>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "base/log.hpp"
 #include "stage/crew.hpp"
 #include "stage/deletions.hpp"
+#include "stage/leftovers.hpp"
 #include "stage/outgoing.hpp"
 #include "stage/placed_names.hpp"
 #include "stage/renaming.hpp"
@@ -119,6 +122,7 @@ class StageOut {
     if (open_tree()) {
       disown(selection.directories);
       make_directories(selection.directories);
+      if (options_.has_a_past) clear_leftovers(items);
       run_batches(outgoing_);
       link_names();
       if (writer_.full() && !progress_.cancel) use_what_is_left();
@@ -299,6 +303,17 @@ class StageOut {
     entry.mtime = to_ns(directory.item->attributes.st_mtim);
     if (const auto lost = lost_.find(entry.path); lost != lost_.end()) entry.reason = "without " + lost->second;
     receipt_.entries.push_back(std::move(entry));
+  }
+
+  /// First, for they take room. In all directories that the buffer knows, whatever of it goes back.
+  void clear_leftovers(const std::vector<fs::WalkItem>& items) {
+    std::set<std::string, std::less<>> directories{""};
+    for (const auto& item : items)
+      if (const auto parent = parent_view(item.path); !directories.contains(parent)) directories.emplace(parent);
+    for (const auto& item : items)
+      if (S_ISDIR(item.attributes.st_mode)) directories.insert(item.path);
+    const std::size_t removed = remove_leftovers(directories, items, options_.partial_tag, tree_, crew_, pfs_);
+    if (removed > 0) log::info("event=leftovers_removed partials={} results_dir=\"{}\" reason=\"of a transfer that was killed\"", removed, config_.results_dir);
   }
 
   std::span<Outgoing> take_batch(std::span<Outgoing>& rest) const {

@@ -68,6 +68,29 @@ meanwhile away bash -c 'mv f h && echo "f 2" >f';                             is
 meanwhile directory bash -c 'mv ../input ../other && mkdir ../input && echo "f 2" >../input/f'
 is_out f 'f 2'; check 'directory: under its new name it is out' grep -aqx 'f 1' "$PFS/other/f"
 
+# --- the daemon dies while it copies, and the file goes: no stage-out would write its partial again ---
+another_worker() { local now; now=$(field "$(status_of "$NAME")" 'd["worker_pid"]') && [ "$now" != "$1" ]; }
+for who in worker both salvage; do
+  in_place "orphan-$who" 'max-rate: 400 KB/s'
+  echo 'f 0' >"$PFS/input/f"; echo mine >"$PFS/input/x.efs-partial"
+  started "$JOB"
+  { echo 'f 1'; head -c 300000 /dev/zero; } >"$MNT/input/f"; mkdir "$MNT/input/d"; mv "$MNT/input/f" "$MNT/input/d/f"
+  "$EFS" unload -i "$NAME" -w input/d/f >"$S/said" 2>&1 & unload=$!
+  partial() { compgen -G "$PFS/input/d/*.efs-partial" >/dev/null; }
+  check "$NAME: it is being copied" await 20 partial
+  worker=$(field "$(status_of "$NAME")" 'd["worker_pid"]')
+  if [ $who = worker ]; then kill -KILL "$worker"; check "$NAME: a successor takes over" await 20 another_worker "$worker"
+  else kill_both "$NAME"; started "$JOB"; fi
+  wait $unload
+  check "$NAME: the partial is there still" partial
+  mv "$MNT/input/d/f" "$MNT/h"
+  if [ $who = salvage ]; then kill_both "$NAME"; check "$NAME: salvage" "$EFS" salvage "$NAME"; check "$NAME: clean" "$EFS" clean "$NAME"
+  else stopped; fi
+  check "$NAME: under its new name it is out" grep -aqx 'f 1' "$PFS/h"
+  check "$NAME: no partial stays, but what is called so by somebody else" test "$(find "$PFS" -name '*.efs-partial')" = "$PFS/input/x.efs-partial"
+  rm "$PFS/input/x.efs-partial"
+done
+
 # --- what somebody else puts there before the unload is over ---
 for how in change remove link; do
   in_place "theirs-$how" 'max-ops: 40/s'
