@@ -142,11 +142,11 @@ Status remove_member(const image::Manifest& manifest, unsigned place) {
 // `path`: of the store, whose manifest this is; `directory`: the instance's, which is not removed here, or "".
 Status remove_elsewhere(const std::string& directory, const std::string& path, const image::Manifest& manifest) {
   if (manifest.made_mount_dir) ::rmdir(manifest.mount_dir.c_str());
-  // With its journal the others are nobody's: said before they go.
-  if (const auto store = image::find_store(path); store && store->owner == ::geteuid() && manifest.members.size() > 1) {
+  // In use, by a salvage: not even with --force. With its journal the others are nobody's: said before they go.
+  if (const auto store = image::find_store(path); store && store->owner == ::geteuid()) {
     const auto lock = image::lock_store(*store, image::Hold::to_change);
     if (!lock) return std::unexpected(lock.error());
-    EFS_TRY(image::begin_removal(store->metadata.get()));
+    if (manifest.members.size() > 1) EFS_TRY(image::begin_removal(store->metadata.get()));
   }
   // The first last: it leads to the others.
   for (std::size_t place = manifest.members.size(); place-- > 1;)

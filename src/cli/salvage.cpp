@@ -80,17 +80,23 @@ Status leave_receipt(const image::Image& image, const stage::Receipt& receipt, c
   if (!elsewhere) EFS_TRY(stage::check_mounted(image.config, stage::posix_pfs()));
   using stage::Action;
   constexpr std::array of_results{Action::staged_out, Action::kept, Action::failed, Action::conflict, Action::not_saved};
-  const auto is_result = [&](const stage::ReceiptEntry& entry) { return entry.path == stage::leaf_of(file) && std::ranges::find(of_results, entry.action) != of_results.end(); };
+  const auto name_there = [&](const stage::ReceiptEntry& entry) { return !entry.placed_as.empty() ? entry.placed_as : elsewhere ? entry.path : config::result_path(image.config, entry.path); };
+  const auto is_result = [&](const stage::ReceiptEntry& entry) { return std::ranges::find(of_results, entry.action) != of_results.end() && name_there(entry) == stage::leaf_of(file); };
   if (std::ranges::any_of(receipt.entries, is_result)) return fail(EEXIST, "a result has this name");
   return stage::write_receipt(receipt, file, stage::posix_pfs(), stage::partial_tag_of(store::to_string(image.manifest.instance)));
 }
 
-// What an earlier salvage said counts no more where this one did not bring out all; nor what a stop --keep said of results-dir.
-void note_how_it_is_left(const image::Image& image, bool all_is_out, bool elsewhere) {
-  const int metadata = image.directories.metadata.get();
+// What an earlier salvage said counts no more where this one does not bring out all, also where it is killed; nor what a stop --keep said
+// of results-dir. Noted before anything is brought out.
+Status doubt_what_is_out(const image::Image& image, bool elsewhere) {
   const image::Left before = image.manifest.left;
-  if (all_is_out) (void)image::write_left(metadata, image::Left::salvaged);
-  else if (before == image::Left::salvaged || (before == image::Left::kept && !elsewhere)) (void)image::write_left(metadata, image::Left::unsaved);
+  const bool in_doubt = before == image::Left::salvaged || (before == image::Left::kept && !elsewhere);
+  return in_doubt ? image::write_left(image.directories.metadata.get(), image::Left::unsaved) : Status{};
+}
+
+// What a stop --keep left in order is so still. Where it cannot be written, the image counts as one that holds what is nowhere else.
+void note_all_is_out(const image::Image& image) {
+  (void)image::write_left(image.directories.metadata.get(), image.manifest.left == image::Left::kept ? image::Left::kept : image::Left::salvaged);
 }
 
 }  // namespace
@@ -121,6 +127,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   if (to.empty()) return report(world, {EINVAL, "the job file names no results-dir: say where to with --to"}, exit_usage);
   stage::Progress progress;
   const image::SalvageOptions options{.to = elsewhere ? to : "", .all = arguments.all};
+  if (const Status noted = doubt_what_is_out(*image, elsewhere); !noted) return report(world, noted.error());
   const auto receipt = image::salvage(*image, options, progress);
   int code = stage::exit_code(receipt);
   const std::string file = to + "/" + image::receipt_name_of(*image, options);
@@ -129,7 +136,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
     trouble = "The receipt could not be written: " + file + ": " + describe(written.error());
     if (code == 0) code = exit_failure;
   }
-  note_how_it_is_left(*image, code == 0, elsewhere);
+  if (code == 0) note_all_is_out(*image);
   if (world.json) {
     answer["ok"] = code == 0;
     answer["exit"] = code;

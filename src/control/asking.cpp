@@ -15,8 +15,10 @@ Result<Json> ask_once(const Instance& instance, const Json& request, int seconds
 
 Json with_what_is_left(Json request, std::chrono::steady_clock::time_point begin) {
   constexpr double hardly_any = 0.001;  // seconds: 0 would be no deadline at all
-  const double deadline = request.value("deadline", 0.0);
-  if (deadline > 0) request["deadline"] = std::max(hardly_any, deadline - std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  if (!request.contains("deadline")) return request;
+  const double gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  request["asked_ago"] = gone;
+  if (const double deadline = request.value("deadline", 0.0); deadline > 0) request["deadline"] = std::max(hardly_any, deadline - gone);
   return request;
 }
 

@@ -30,7 +30,7 @@ const char* name_of(State state) {
 
 Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns)
     : options_(std::move(options)), supervisor_(supervisor), turns_(turns), throttle_(stage::pace_of(options_.config)),
-      state_(options_.takeovers > 0 ? State::recovering : State::planning), stop_clock_(options_.directory, options_.takeovers > 0) {}
+      state_(options_.takeovers > 0 ? State::recovering : State::planning) {}
 
 // Answers under way look at members that are declared behind the server: it goes first, and waits for them.
 Instance::~Instance() { server_.reset(); }

@@ -15,7 +15,6 @@
 #include "base/timer_thread.hpp"
 #include "config/job_config.hpp"
 #include "control/server.hpp"
-#include "daemon/stop_clock.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
 #include "daemon/turn_keeper.hpp"
@@ -74,6 +73,7 @@ class Instance {
     std::optional<std::chrono::steady_clock::time_point> gone_by;  // somewhat later: what was asked for
     bool cut_off = false;  // do not wait for mount namespaces that still have the mount
     bool merge = false;    // replace nothing that is newer than this instance: another run of the job may have made it
+    double asked_ago = 0;      // seconds: of a predecessor that died, by who asks again
     std::uint64_t ticket = 0;  // of whoever waits; 0: nobody
   };
   /// Its ticket, which finish_stop() answers.
@@ -225,7 +225,6 @@ class Instance {
   std::uint64_t stops_asked_ EFS_GUARDED_BY(mutex_) = 0, stops_done_ EFS_GUARDED_BY(mutex_) = 0;  // tickets: the last given, the last answered
   std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);  // a later stop's deadline, while an earlier one stages out
   std::unique_ptr<TimerThread> last_resort_ EFS_GUARDED_BY(mutex_);  // takes mutex_: is let go of without it
-  StopClock stop_clock_ EFS_GUARDED_BY(mutex_);
   bool end_claimed_ EFS_GUARDED_BY(mutex_) = false;  // by the stop that runs: claim_end()
   bool leaving_ EFS_GUARDED_BY(mutex_) = false;      // by leave_without_pfs()
   StopRequest last_stop_ EFS_GUARDED_BY(mutex_);  // the one of that outcome

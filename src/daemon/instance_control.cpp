@@ -77,7 +77,7 @@ void Instance::await_recovery() {
 }
 
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
-  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}, .gone_by = {}, .cut_off = request.value("cut_off", false), .merge = request.value("merge", false)};
+  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}, .gone_by = {}, .cut_off = request.value("cut_off", false), .merge = request.value("merge", false), .asked_ago = std::clamp(request.value("asked_ago", 0.0), 0.0, 1e8)};
   if (const double seconds = request.value("deadline", 0.0); seconds > 0) set_deadline(wanted, seconds);
   const std::uint64_t ticket = request_stop(wanted);
   while (is_stopping(ticket)) (void)progress(progress_now());  // the stop goes on when the asker is gone

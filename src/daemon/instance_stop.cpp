@@ -36,10 +36,10 @@ void Instance::set_deadline(StopRequest& request, double seconds) {
   request.gone_by = in(seconds);
 }
 
-// As the job file has it; of a stop that a predecessor began, what is left.
+// As the job file has it; of a stop that a predecessor was asked for, what is left.
 void Instance::set_usual_deadline(StopRequest& request) {
   constexpr double hardly_any = 0.001;  // seconds
-  if (request.stage_out && options_.config.deadline != 0) set_deadline(request, std::max(hardly_any, options_.config.deadline - stop_clock_.elapsed()));
+  if (request.stage_out && options_.config.deadline != 0) set_deadline(request, std::max(hardly_any, options_.config.deadline - request.asked_ago));
 }
 
 // Where nobody has asked.
@@ -443,7 +443,7 @@ void Instance::finish_stop(const StopRequest& request, Json outcome) {
   if (stop_request_ && stop_request_->ticket == request.ticket) stop_request_.reset();
   stops_done_ = std::max(stops_done_, request.ticket);
   hurry_.reset();
-  if (!stop_request_) over = std::move(last_resort_), stop_clock_.over();
+  if (!stop_request_) over = std::move(last_resort_);
   changed_.notify_all();
 }
 

@@ -22,7 +22,6 @@ Status Instance::unmount_for(StopRequest& request) {
   drop_last_resort();
   {
     MutexLock lock(mutex_);
-    stop_clock_.over();
     waits_for_ = "its connection was ended, and programs are in it still: waiting until they have left";
     log::warn("event=mount_dead mount={} note=\"{}\"", options_.config.mount_dir, waits_for_);
   }

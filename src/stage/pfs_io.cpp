@@ -263,7 +263,9 @@ class MergingPfs final : public PosixPfs {
     struct stat ours {}, there {};
     const bool known = ::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) == 0;
     // What this node brought out before is as old to it as what was there at the start.
-    const bool own = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && is_own(at, to, there);
+    const bool exists = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
+    if (exists) keep_old(at, to, there);
+    const bool own = exists && is_own(at, to, there);
     const struct stat seen = there;
     if (own) about_to_lose(at, to, seen);
     const auto placed = rename_merging(at, from, to, since_, own ? &seen : nullptr, about_to);
@@ -274,6 +276,7 @@ class MergingPfs final : public PosixPfs {
     return {};
   }
   Status remove(int at, const std::string& name, const struct stat& seen) override {
+    keep_old(at, name, seen);
     if (is_own(at, name, seen)) about_to_lose(at, name, seen);
     EFS_TRY(remove_merging(at, name, seen));
     forget(seen);
@@ -312,6 +315,13 @@ class MergingPfs final : public PosixPfs {
     Version& known = own_[{st.st_dev, st.st_ino}];
     const bool stays_shared = known.is_shared && st.st_nlink > 1;
     known = {.size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .birth = birth, .is_shared = placed == Placed::shared || stays_shared};
+  }
+  /// What was there at the start is to lose one of several names, which moves its ctime: the others are as old as ever, to this node.
+  void keep_old(int at, const std::string& name, const struct stat& seen) {
+    if (seen.st_nlink == 1 || to_ns(seen.st_ctim) >= since_) return;
+    const Version old{.size = static_cast<std::uint64_t>(seen.st_size), .mtime = to_ns(seen.st_mtim), .birth = birth_of(at, name, seen)};
+    MutexLock lock(mutex_);
+    if (Version& known = own_[{seen.st_dev, seen.st_ino}]; !known.is_shared) known = old;
   }
   /// What this node has placed loses one of several names: its ctime, which moves then, tells nothing of the others any more.
   void about_to_lose(int at, const std::string& name, const struct stat& seen) {

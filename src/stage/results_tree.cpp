@@ -47,7 +47,7 @@ bool ResultsTree::was_moved(const std::string& path) {
 
 Result<UniqueFd> ResultsTree::directory(const std::string& path) { return pfs_.open_beneath(root_.get(), path, directory_flags); }
 
-Status ResultsTree::make(const fs::WalkItem& item, bool apply_attributes) {
+Status ResultsTree::make(const fs::WalkItem& item) {
   const std::string parent_path = parent_of(item.path);
   auto parent = directory(parent_path);
   if (!parent) return told(parent.error(), "opening its parent directory");
@@ -64,9 +64,7 @@ Status ResultsTree::make(const fs::WalkItem& item, bool apply_attributes) {
   if (!S_ISDIR(there->st_mode)) return fail(ENOTDIR, "something that is not a directory has its name: move that away, and try again");
   unsynced_.insert(parent_path);  // it may be from a stage-out that was killed before it made it durable
   if ((there->st_mode & 0700U) == 0700U) return {};
-  // Not ours to change: then what cannot be written will say so itself.
-  if (!apply_attributes) (void)let_in(item.path);
-  else (void)pfs_.chmod_name(parent->get(), leaf_of(item.path), (there->st_mode & 07777U) | 0700U);
+  (void)let_in(item.path);  // not ours to change: then what cannot be written will say so itself
   return {};
 }
 
@@ -77,6 +75,8 @@ bool ResultsTree::let_in(const std::string& path) {
   const auto there = parent ? pfs_.lstat(parent->get(), name) : std::unexpected(parent.error());
   if (!there || !S_ISDIR(there->st_mode) || there->st_uid != ::geteuid()) return false;
   if ((there->st_mode & 0700U) == 0700U) return true;  // another thread may have been faster
+  // Who is not of its group takes the bit away with any chmod, and cannot give it back.
+  if ((there->st_mode & S_ISGID) != 0 && ::geteuid() != 0 && ::group_member(there->st_gid) == 0) return false;
   if (!pfs_.chmod_name(parent->get(), name, (there->st_mode & 07777U) | 0700U)) return false;
   const MutexLock lock(mutex_);
   let_in_.try_emplace(path, there->st_mode & 07777U);
@@ -146,11 +146,11 @@ Result<std::string> ResultsTree::finish(const fs::WalkItem& item, bool exactly, 
   }
   auto lost = apply_xattrs(fd->get(), item, exactly);
   if (!lost) return lost;
-  {
+  auto done = pfs_.chmod(fd->get(), safe_mode(wanted.st_mode, owned));
+  if (done) {
     const MutexLock lock(mutex_);
     let_in_.erase(item.path);
   }
-  auto done = pfs_.chmod(fd->get(), safe_mode(wanted.st_mode, owned));
   if (done) done = pfs_.set_times(fd->get(), to_ns(wanted.st_atim), to_ns(wanted.st_mtim));
   const bool foreign = !made_.contains(item.path);
   if (!done && !(foreign && not_permitted(done.error()))) return told(done.error(), "setting the directory's mode and times");

@@ -32,11 +32,11 @@ class ResultsTree {
   Result<UniqueFd> directory(const std::string& path);
 
   /// Makes a directory that its owner can fill, whatever its final mode. One that is there stays as it is, but for
-  /// the owner's rights: until it is given its attributes, or else by let_in().
-  Status make(const fs::WalkItem& item, bool apply_attributes);
+  /// what let_in() gives its owner.
+  Status make(const fs::WalkItem& item);
 
   /// Gives the owner of a directory that is there, if that is us, the rights in it that its mode denies him, for as long as this goes on.
-  /// False where he has none to give. What was refused is to be tried once more.
+  /// False where he has none to give, or would take the set-group-ID bit away. What was refused is to be tried once more.
   bool let_in(const std::string& path);
   /// Gives all that let_in() opened, and that are there still, their modes again; the first error.
   Status shut_again();

@@ -93,7 +93,7 @@ class StageOut {
     if (saved.empty() || config_.results_dir.empty()) return;
     const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
     crew_.run(saved.size(), most_files, [&](std::size_t begin, std::size_t end) {
-      DirectoryCursor directories([&](const std::string& path) { return pfs_.open_beneath(top->get(), path, directory_flags); });
+      DirectoryCursor directories([&](const std::string& path) { return pfs_.open_beneath(top->get(), path, passage_flags); });
       for (auto* item : std::span(saved).subspan(begin, end - begin)) try {
         const auto directory = top ? directories.at(parent_of(item->path)) : std::unexpected(top.error());
         const auto there = directory ? pfs_.lstat(*directory, leaf_of(item->path)) : std::unexpected(directory.error());
@@ -271,7 +271,7 @@ class StageOut {
 
   void make_directories(const std::vector<DirectoryToMake>& directories) {
     for (const auto& directory : directories) {
-      if (auto made = tree_.make(*directory.item, directory.apply_attributes); !made) directory_failed(*directory.item, made.error());
+      if (auto made = tree_.make(*directory.item); !made) directory_failed(*directory.item, made.error());
     }
     if (auto synced = tree_.sync_made(); !synced) names_not_durable_ = describe(synced.error());
   }

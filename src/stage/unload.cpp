@@ -244,7 +244,7 @@ class Unload {
 
   Result<fs::Origin> version_below(const std::string& top_path, const std::string& path) {
     auto top = pfs_.open(AT_FDCWD, top_path, directory_flags);
-    auto directory = top ? pfs_.open_beneath(top->get(), parent_of(path), directory_flags) : std::move(top);
+    auto directory = top ? pfs_.open_beneath(top->get(), parent_of(path), passage_flags) : std::move(top);
     if (!directory) return std::unexpected(directory.error());
     auto now = pfs_.lstat(directory->get(), leaf_of(path));
     if (!now) return std::unexpected(now.error());

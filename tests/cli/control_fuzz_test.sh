@@ -87,7 +87,7 @@ no_deadline = [None, False, -1, 0, -1e308, "", "1", [], {}]
 refused = 0
 for round in range(62):
   message = {"verb": "stop"}
-  for field in rng.sample(["stage_out", "keep", "cut_off", "merge", "receipt", "deadline"], rng.randrange(1, 7)):
+  for field in rng.sample(["stage_out", "keep", "cut_off", "merge", "receipt", "deadline", "asked_ago"], rng.randrange(1, 8)):
     message[field] = rng.choice(no_deadline if field == "deadline" else odd)
   if round >= 2: message[rng.choice(["stage_out", "keep"])] = rng.choice(["", "x", [], {}, [True]])  # no bool: refused at once
   else: message = {"verb": "stop", "stage_out": rng.choice([True, False]), "keep": rng.choice([True, False]), "deadline": rng.choice([0, -1, False])}

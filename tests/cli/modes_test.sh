@@ -75,4 +75,25 @@ as_user bash -c 'echo 1 >>"$0/input/sub/b"' "$MNT"
 check_exit 'foreign: is told' 1 'input/sub/b: .*Permission denied' "$EFS" stop "$NAME"
 check 'foreign: its mode' test "$(mode_of "$PFS/input/sub")" = 755
 "$EFS" stop --no-stage-out foreign
+
+# --- a directory whose set-group-ID bit a change of its mode by him would take away ---
+theirs group in-place
+chown $user:100 "$PFS/input/sub"; chmod 2555 "$PFS/input/sub"
+user_started
+as_user bash -c 'echo 1 >>"$0/input/sub/b"' "$MNT"
+check_exit 'group: is told' 1 'input/sub/b: .*Permission denied' "$EFS" stop "$NAME"
+check 'group: its mode' test "$(mode_of "$PFS/input/sub")" = 2555
+chmod 2755 "$PFS/input/sub"
+check 'group: stop' "$EFS" stop "$NAME"
+check 'group: its mode is what it was' test "$(mode_of "$PFS/input/sub")" = 2755
+
+# --- unload out of a directory that he may not read ---
+theirs passage elsewhere
+user_started
+as_user bash -c 'cd "$0" && mkdir z && echo 1 >z/f && echo 2 >z/g && chmod 300 z' "$MNT"
+check 'passage: unload' as_user env EFS_RUNTIME_DIR="$EFS_RUNTIME_DIR" "$EFS" unload -i passage -w z/f
+check 'passage: unload --remove' "$EFS" unload -i passage -w --remove z/g
+check_not 'passage: it is removed' test -e "$MNT/z/g"
+check 'passage: stop' "$EFS" stop "$NAME"
+check 'passage: it is there' grep -qx 2 "$OUT/z/g"
 finish

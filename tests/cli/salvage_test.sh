@@ -82,6 +82,42 @@ mv "$S/gone" "$S/second"
 check 'disks: clean' "$EFS" clean disks
 check 'disks: nothing is left' rmdir "$S/first" "$S/second"
 
+# --- one that is killed, and efs clean meanwhile and afterwards ---
+fresh halfway; sed -i '/^global-settings:/a\  max-rate: 400 KB/s' "$JOB"
+started "$JOB"; head -c 500000 /dev/urandom >"$MNT/r"; died halfway
+check 'halfway: salvage' "$EFS" salvage halfway
+rm "$OUT/r"
+"$EFS" salvage halfway >/dev/null 2>&1 & salvage=$!; pids+=("$salvage")
+is_under_way() { compgen -G "$OUT/r.*.efs-partial" >/dev/null; }
+check 'halfway: another one begins' await 20 is_under_way
+for how in '' --force; do check_exit "halfway: clean $how does not take it away meanwhile" 1 'in use|halfway is not removed' "$EFS" clean $how halfway; done
+kill -KILL "$salvage"; wait "$salvage" 2>/dev/null
+check_exit 'halfway: what the first had brought out is not out any more' 1 'halfway is not removed' "$EFS" clean halfway
+check 'halfway: it is brought out again' "$EFS" salvage halfway
+check 'halfway: clean' "$EFS" clean halfway
+check 'halfway: it is there' test "$(stat -c %s "$OUT/r")" = 500000
+
+# --- what an output rule calls like the receipt, or what is called so and gets another name ---
+fresh from 'outputs: [ [ path: efs-salvage-from.json, as: other.json ], [ path: "**", flags: persistent ] ]'
+started "$JOB"; echo mine >"$MNT/efs-salvage-from.json"; died from
+check 'from: salvage' "$EFS" salvage from
+check 'from: the result has the name that the rule gives it' grep -qx mine "$OUT/other.json"
+check 'from: the receipt its own' json "$(cat "$OUT/efs-salvage-from.json")" "d['verdict'] == 'complete'"
+check 'from: clean' "$EFS" clean from
+fresh to 'outputs: [ [ path: mine, as: efs-salvage-to.json ], [ path: "**", flags: persistent ] ]'
+started "$JOB"; echo mine >"$MNT/mine"
+check 'to: stop --keep' "$EFS" stop --keep to
+check_exit 'to: no receipt takes the place of a result' 1 'efs salvage --to' "$EFS" salvage to
+check 'to: that is there' grep -qx mine "$OUT/efs-salvage-to.json"
+check 'to: clean' "$EFS" clean --force to
+
+# --- an orderly stop is one still ---
+fresh orderly; started "$JOB"; echo r >"$MNT/r"
+check 'orderly: stop --keep' "$EFS" stop --keep orderly
+check 'orderly: salvage' "$EFS" salvage orderly
+check 'orderly: it is kept' json "$(status_of orderly)" "d['left'] == 'kept'"
+check 'orderly: clean' "$EFS" clean orderly
+
 # --- what no process of efs writes ---
 deep="$EFS_RUNTIME_DIR/deep"
 install -d -m 700 "$deep"; install -m 600 /dev/null "$deep/lock"

@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
       (void)line->value("verb", "");
       for (const char* field : {"stage_out", "keep", "cut_off", "merge", "receipt"}) (void)line->value(field, true);
-      (void)line->value("deadline", 0.0);
+      for (const char* field : {"deadline", "asked_ago"}) (void)line->value(field, 0.0);
     } catch (const efs::control::Json::exception&) {  // a field of the wrong type: the server answers EINVAL
     }
   }

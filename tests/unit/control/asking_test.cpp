@@ -62,5 +62,8 @@ TEST_CASE("asking: a successor has what is left of a deadline, and no more", "[c
   CHECK(asked[0]["deadline"].get<double>() > asked[1]["deadline"].get<double>());
   CHECK(asked[1]["deadline"].get<double>() <= 0.05);  // a tenth of a second is waited before it is asked again
   CHECK(asked[2]["deadline"].get<double>() > 0);      // none would be all the time there is
+  CHECK(asked[0]["asked_ago"].get<double>() < asked[1]["asked_ago"].get<double>());
+  CHECK(asked[1]["asked_ago"].get<double>() >= 0.1);  // for the deadline of the job file
+  CHECK(asked[2]["asked_ago"].get<double>() >= 0.2);
   CHECK(asked[2]["verb"] == "stop");
 }

@@ -250,6 +250,29 @@ TEST_CASE("a node's own file stays its own when another of its names goes after 
   CHECK(scene.read("out") == "next");
 }
 
+TEST_CASE("an old file of several names is old under each of them, until somebody touches it", "[merge]") {
+  const MergeScene scene;
+  const int at = scene.fd.get();
+  for (const std::string name : {"r", "t"}) {
+    scene.write(name + "1", "old");
+    REQUIRE(::linkat(at, (name + "1").c_str(), at, (name + "2").c_str(), 0) == 0);
+  }
+  struct stat there {};
+  REQUIRE(::fstatat(at, "t1", &there, 0) == 0);
+  Nanoseconds since = 0;
+  while (since <= to_ns(there.st_ctim)) since = pfs_now(scene.directory.path()).value();
+  const auto pfs = merging_pfs(since, {});
+  for (const char* partial : {"p1", "p2", "p3"}) scene.write(partial, partial);
+  CHECK(pfs->rename(at, "p1", "r1"));
+  CHECK(pfs->rename(at, "p2", "r2"));
+  CHECK(scene.read("r2") == "p2");
+  CHECK(pfs->remove(at, "t1", there));
+  CHECK_FALSE(merging_pfs(since, {})->rename(at, "p3", "t2"));  // another node cannot know who touched it
+  scene.write("t2", "somebody's");
+  CHECK_FALSE(pfs->rename(at, "p3", "t2"));
+  CHECK(scene.read("t2") == "somebody's");
+}
+
 TEST_CASE("a partial that somebody has exchanged while its turn was waited for gets no name", "[merge]") {
   const MergeScene scene;
   scene.write("out", "old");
