@@ -84,7 +84,7 @@ check 'disks: nothing is left' rmdir "$S/first" "$S/second"
 
 # --- one that is killed, and efs clean meanwhile and afterwards ---
 fresh halfway; sed -i '/^global-settings:/a\  max-rate: 400 KB/s' "$JOB"
-started "$JOB"; head -c 500000 /dev/urandom >"$MNT/r"; died halfway
+started "$JOB"; head -c 2000000 /dev/urandom >"$MNT/r"; died halfway   # five seconds to bring out
 check 'halfway: salvage' "$EFS" salvage halfway
 rm "$OUT/r"
 "$EFS" salvage halfway >/dev/null 2>&1 & salvage=$!; pids+=("$salvage")
@@ -95,7 +95,7 @@ kill -KILL "$salvage"; wait "$salvage" 2>/dev/null
 check_exit 'halfway: what the first had brought out is not out any more' 1 'halfway is not removed' "$EFS" clean halfway
 check 'halfway: it is brought out again' "$EFS" salvage halfway
 check 'halfway: clean' "$EFS" clean halfway
-check 'halfway: it is there' test "$(stat -c %s "$OUT/r")" = 500000
+check 'halfway: it is there' test "$(stat -c %s "$OUT/r")" = 2000000
 
 # --- what an output rule calls like the receipt, or what is called so and gets another name ---
 fresh from 'outputs: [ [ path: efs-salvage-from.json, as: other.json ], [ path: "**", flags: persistent ] ]'

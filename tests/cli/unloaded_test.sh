@@ -74,14 +74,15 @@ for who in worker both salvage; do
   in_place "orphan-$who" 'max-rate: 400 KB/s'
   echo 'f 0' >"$PFS/input/f"; echo mine >"$PFS/input/x.efs-partial"
   started "$JOB"
-  { echo 'f 1'; head -c 300000 /dev/zero; } >"$MNT/input/f"; mkdir "$MNT/input/d"; mv "$MNT/input/f" "$MNT/input/d/f"
+  # Five seconds to copy: it must not be through before it dies.
+  { echo 'f 1'; head -c 2000000 /dev/zero; } >"$MNT/input/f"; mkdir "$MNT/input/d"; mv "$MNT/input/f" "$MNT/input/d/f"
+  worker=$(field "$(status_of "$NAME")" 'd["worker_pid"]')
   "$EFS" unload -i "$NAME" -w input/d/f >"$S/said" 2>&1 & unload=$!
   partial() { compgen -G "$PFS/input/d/*.efs-partial" >/dev/null; }
   check "$NAME: it is being copied" await 20 partial
-  worker=$(field "$(status_of "$NAME")" 'd["worker_pid"]')
+  kill -KILL $unload; wait $unload 2>/dev/null   # it would ask who comes next
   if [ $who = worker ]; then kill -KILL "$worker"; check "$NAME: a successor takes over" await 20 another_worker "$worker"
   else kill_both "$NAME"; started "$JOB"; fi
-  wait $unload
   check "$NAME: the partial is there still" partial
   mv "$MNT/input/d/f" "$MNT/h"
   if [ $who = salvage ]; then kill_both "$NAME"; check "$NAME: salvage" "$EFS" salvage "$NAME"; check "$NAME: clean" "$EFS" clean "$NAME"
