@@ -87,11 +87,13 @@ Status leave_receipt(const image::Image& image, const stage::Receipt& receipt, c
 }
 
 // What an earlier salvage said counts no more where this one does not bring out all, also where it is killed; nor what a stop --keep said
-// of results-dir. Noted before anything is brought out.
+// of results-dir. Noted before anything is brought out; on a medium that takes no changes nothing removes the image, either.
 Status doubt_what_is_out(const image::Image& image, bool elsewhere) {
   const image::Left before = image.manifest.left;
   const bool in_doubt = before == image::Left::salvaged || (before == image::Left::kept && !elsewhere);
-  return in_doubt ? image::write_left(image.directories.metadata.get(), image::Left::unsaved) : Status{};
+  const int metadata = image.directories.metadata.get();
+  if (!in_doubt || (::faccessat(metadata, ".", W_OK, AT_EACCESS) != 0 && errno == EROFS)) return {};
+  return image::write_left(metadata, image::Left::unsaved);
 }
 
 // What a stop --keep left in order is so still. Where it cannot be written, the image counts as one that holds what is nowhere else.

@@ -116,6 +116,12 @@ fresh orderly; started "$JOB"; echo r >"$MNT/r"
 check 'orderly: stop --keep' "$EFS" stop --keep orderly
 check 'orderly: salvage' "$EFS" salvage orderly
 check 'orderly: it is kept' json "$(status_of orderly)" "d['left'] == 'kept'"
+rm "$OUT/r"; STORE=$EFS_RUNTIME_DIR/orderly/store
+if mount --bind "$STORE" "$STORE" 2>/dev/null && mount -o remount,bind,ro "$STORE"; then
+  check 'orderly: also from a medium that takes no changes' "$EFS" salvage orderly
+  check 'orderly: it is out' grep -qx r "$OUT/r"
+else skip 'salvage from a medium that takes no changes' 'no bind mounts'; fi
+umount "$STORE" 2>/dev/null
 check 'orderly: clean' "$EFS" clean orderly
 
 # --- what no process of efs writes ---
