@@ -63,6 +63,8 @@ class Container {
   virtual Result<struct stat> attributes() = 0;
   /// nullopt leaves a time as it is.
   virtual Status set_times(std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
+  /// Both times are now, by the clock that stamps later reads and writes: none of those is earlier.
+  virtual Status touch() = 0;
   /// Moves the access time as a read by a program does: where it is due after relatime, and as the store's mount has it.
   virtual void accessed() = 0;
   /// Returns when data (and with `metadata` the times) survive what the durability class promises.

@@ -137,6 +137,7 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
   if (!answer) return failed(answer.error());
   if (!answer->value("ok", false)) {
     if (answer->value("code", 0) == EBUSY) return failed(busy_error(instance, *answer));
+    if (answer->value("ended", false)) wait_for_end(lock);  // what comes next finds the instance at rest
     return failed(error_in(*answer, "stop failed"));
   }
   const int code = answer->value("exit", 0);

@@ -93,7 +93,11 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
     outcome = last_outcome_;
     receipt = last_receipt_;
     const bool good = outcome.is_object() && outcome.value("ok", false) && outcome.value("exit", 0) == 0;
-    if (const Status done = good ? was_done_as(wanted) : Status(); !done) return control::error_line(done.error());
+    if (const Status done = good ? was_done_as(wanted) : Status(); !done) {
+      Json line = control::error_line(done.error());
+      line["ended"] = true;
+      return line;
+    }
   }
   if (!outcome.is_object()) return control::error_line({ENOMEM, "the stop was given up: out of memory"});
   if (receipt && request.value("receipt", false)) outcome["receipt"] = stage::to_json(*receipt);  // megabytes for many files

@@ -313,7 +313,7 @@ class Filesystem {
   /// Where the content of a new file goes; `name` "": it has none.
   Result<unsigned> place_of_new(const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
   /// An empty container with a number of its own, whose times are `now`: from the pool, or a new one.
-  Result<ContainerPool::Ready> take_container(FileTime now, unsigned place) EFS_REQUIRES(mutex_);
+  Result<ContainerPool::Ready> take_container(unsigned place) EFS_REQUIRES(mutex_);
   /// The backend that holds this inode's container, of those that ours consists of.
   Backend& holder_of(std::uint64_t ino) const { return backend_.at(backend_.place_of(ino)); }
   /// The next `count` inode numbers, used from now on: the first of them.

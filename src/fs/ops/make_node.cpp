@@ -71,7 +71,7 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, 
   if (S_ISREG(node.mode)) {
     const auto place = place_of_new(parent, name);
     if (!place) return std::unexpected(place.error());
-    auto taken = take_container(node.mtime, *place);
+    auto taken = take_container(*place);
     if (!taken) return std::unexpected(taken.error());
     content = std::move(*taken);
     node.ino = content.ino;
@@ -99,7 +99,7 @@ Result<unsigned> Filesystem::place_of_new(const Inode& parent, const std::string
   return backend_.place_for({.place = by_path ? options_.place_of_new(names_.path_of(parent, name)) : std::nullopt});
 }
 
-Result<ContainerPool::Ready> Filesystem::take_container(FileTime now, unsigned place) {
+Result<ContainerPool::Ready> Filesystem::take_container(unsigned place) {
   auto taken = pool_.take();
   if (taken && backend_.place_of(taken->ino) != place) {  // made ahead for another sort of files, or before its place was full
     pool_.put_back(std::move(*taken));
@@ -107,7 +107,7 @@ Result<ContainerPool::Ready> Filesystem::take_container(FileTime now, unsigned p
   }
   if (taken) {
     // It is older than the file that it becomes.
-    if (const Status set = taken->container->set_times(now, now); !set) {
+    if (const Status set = taken->container->touch(); !set) {
       pool_.put_back(std::move(*taken));
       return std::unexpected(set.error());
     }

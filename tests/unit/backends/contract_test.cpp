@@ -153,6 +153,13 @@ TEST_CASE("a container is found again, its times can be set, and removed it is g
   REQUIRE(backend->set_times(7, std::nullopt, 2'000'000'000'000'000'002));
   CHECK(to_ns(backend->attributes(7)->st_atim) == 1'000'000'001);
   CHECK(to_ns(backend->attributes(7)->st_mtim) == 2'000'000'000'000'000'002);
+  const auto touched = backend->open(7);
+  REQUIRE((*touched)->touch());
+  const FileTime now = (*touched)->attributes()->st_mtim;
+  CHECK(now == FileTime((*touched)->attributes()->st_atim));
+  CHECK(std::abs(now.seconds - file_time_now().seconds) < 60);
+  REQUIRE((*touched)->write(pattern(10, 7), 0) == 10);
+  CHECK(FileTime((*touched)->attributes()->st_mtim) >= now);
   auto held = backend->open(8);
   backend->remove(8);
   backend->remove(8);
