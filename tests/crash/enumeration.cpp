@@ -433,7 +433,7 @@ std::vector<Event> events_of(const Scenario& scenario, const Enumeration& how) {
   return events;
 }
 
-std::vector<Event> unnoticed(const Scenario& scenario, Enumeration how, const std::function<bool(const Event&)>& chosen) {
+std::vector<Event> unnoticed(const Scenario& scenario, Enumeration how, const std::function<bool(const Event&)>& chosen, std::string_view but_for) {
   const Reference reference = reference_of(scenario, how);
   const auto events = events_of(scenario, how);
   std::mt19937_64 random(how.seed);
@@ -443,7 +443,7 @@ std::vector<Event> unnoticed(const Scenario& scenario, Enumeration how, const st
     bool complete = false;
     for (unsigned round = 0; round < how.rounds; ++round)
       for (std::uint64_t n = event.number + 1; n <= std::min(event.number + behind, events.size() + 1); ++n)
-        if (!one_end(scenario, how, reference, n, random(), complete).empty()) return true;
+        if (const auto wrong = one_end(scenario, how, reference, n, random(), complete); !wrong.empty() && (but_for.empty() || !wrong.contains(but_for))) return true;
     return false;
   };
   std::vector<Event> found;

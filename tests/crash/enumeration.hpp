@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fs/filesystem.hpp"
@@ -82,8 +83,9 @@ struct Event {
 std::vector<Event> events_of(const Scenario& scenario, const Enumeration& how);
 
 /// The events that nobody misses: each that `chosen` wants is removed by itself, and the world ended before each of those that come soon behind it,
-/// `how.rounds` times, until that is noticed. Those that only mark a place (rename, remove) make nothing durable and are left out.
-std::vector<Event> unnoticed(const Scenario& scenario, Enumeration how, const std::function<bool(const Event&)>& chosen);
+/// `how.rounds` times, until that is noticed. What is wrong by a message that has `but_for` in it does not count. Those that only mark a place (rename, remove) make
+/// nothing durable and are left out.
+std::vector<Event> unnoticed(const Scenario& scenario, Enumeration how, const std::function<bool(const Event&)>& chosen, std::string_view but_for = {});
 
 /// The same for the events of the recovery after each end of the world. Each is told by what the recovery did before it and itself,
 /// "drain, journal sync" (an event that repeats itself is named once), with the number of times that its removal was noticed.
