@@ -95,7 +95,7 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
     const bool good = outcome.is_object() && outcome.value("ok", false) && outcome.value("exit", 0) == 0;
     if (const Status done = good ? was_done_as(wanted) : Status(); !done) {
       Json line = control::error_line(done.error());
-      line["ended"] = true;
+      line["ended"] = true;  // only a stop that ends the instance is good: its end can be waited for
       return line;
     }
   }
