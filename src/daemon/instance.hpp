@@ -106,6 +106,8 @@ class Instance {
   SupervisorClient* passthrough_registry();
   Status serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
   Status serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& init);
+  Status drop_mount(const std::string& path);
+  Status drop_former_mount(const image::Manifest& before);
   Status prepare_mount_point();
   Status open_filesystem(bool takeover);
   Status plan_and_stage_in();
@@ -138,6 +140,7 @@ class Instance {
   Status disown_removed(fs::Staging& staging);
   void forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const;
   Status refuse_foreign(const stage::Plan& plan, fs::Staging& staging);
+  std::vector<std::string> names_in_results(std::vector<std::string> names) const;
   void book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool, const fs::GoneInput*));
   /// The first thing that could not be made durable or written; the rest is done all the same.
   /// `in_a_hurry`: nothing is noted of the contents, which takes a look at each file.
@@ -205,6 +208,7 @@ class Instance {
   std::unique_ptr<Watchers> watchers_;  // set and reset under mutex_; before session_, which tells it of requests
   std::unique_ptr<fuse::Session> session_;
   std::jthread session_thread_;
+  std::vector<std::jthread> forgetting_;  // dead mounts that were dropped
   UniqueFd mount_point_;
   bool made_mount_point_ = false;
   std::unique_ptr<stage::PlacedNames> placed_;  // where results may meet others' files; of store_

@@ -53,12 +53,12 @@ void Instance::forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging)
 // What the plan has comes in anew where somebody has changed its container. What a program renamed, or efs load brought, would be read
 // as it is.
 Status Instance::refuse_foreign(const stage::Plan& plan, fs::Staging& staging) {
-  const auto items = staging.walk();
-  if (!items) return std::unexpected(items.error());
   std::unordered_set<std::string_view> planned;
   for (const auto& entry : plan.entries) planned.insert(entry.path);
+  const auto items = staging.unchanged([&](const std::string& path) { return !planned.contains(path); });
+  if (!items) return std::unexpected(items.error());
   for (const auto& item : *items) {
-    if (!stage::is_foreign(item) || planned.contains(item.path)) continue;
+    if (!stage::is_foreign(item)) continue;
     return fail(EUCLEAN, escaped(item.path) + ": its container is not what was staged in, though no program has changed it: somebody has exchanged it, or cut it short; efs check-image " + options_.config.name +
                              " names all such files, efs salvage " + options_.config.name + " brings out the others, and then efs clean " + options_.config.name + " lets it start anew");
   }

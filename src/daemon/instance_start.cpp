@@ -39,26 +39,6 @@ std::function<std::optional<unsigned>(const std::string&)> placement_of(const co
   return [&config](const std::string& path) -> std::optional<unsigned> { return static_cast<unsigned>(config::backend_of(config, path, false)); };
 }
 
-/// Nothing where no dead mount is.
-Status drop_mount(SupervisorClient& supervisor, const std::string& path) {
-  struct statfs fs {};
-  // ECONNABORTED: the daemon's last thread died while we asked.
-  if (::statfs(path.c_str(), &fs) == 0 || (errno != ENOTCONN && errno != ECONNABORTED)) return {};
-  const auto slash = path.rfind('/');
-  const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!parent) return fail_errno("mount-dir " + path);
-  const Status dropped = supervisor.drop_dead_mount(parent.get(), path.substr(slash + 1));
-  return dropped ? dropped : fail(dropped.error().code, "mount-dir " + path + " has a dead mount: " + describe(dropped.error()));
-}
-
-/// Of an instance that was killed, where this one is to be mounted elsewhere: nobody will know of it any more.
-Status drop_former_mount(SupervisorClient& supervisor, const image::Manifest& before, const std::string& mount_dir) {
-  if (before.mount_dir.empty() || before.mount_dir == mount_dir) return {};
-  EFS_TRY(drop_mount(supervisor, before.mount_dir));
-  if (before.made_mount_dir) ::rmdir(before.mount_dir.c_str());
-  return {};
-}
-
 }  // namespace
 
 Status Instance::start() {
@@ -68,7 +48,7 @@ Status Instance::start() {
   keep_image_ = before.has_value() || before.error().code != ENOENT;
   supervisor_.keep_store(keep_image_);
   EFS_TRY(open_watchers());
-  if (before) EFS_TRY(drop_former_mount(supervisor_, *before, options_.config.mount_dir));
+  if (before) EFS_TRY(drop_former_mount(*before));
   EFS_TRY(prepare_mount_point());
   EFS_TRY(open_store());
   if (before && before->store != store_.path && image::find_store(before->store)) {
@@ -234,10 +214,34 @@ void Instance::report_recovery() {
   for (const auto& path : met.emptied) log::warn("event=content_lost path=\"{}\" reason=\"power loss before its first fsync\"", path);
 }
 
+/// Nothing where no dead mount is.
+Status Instance::drop_mount(const std::string& path) {
+  struct statfs fs {};
+  // ECONNABORTED: the daemon's last thread died while we asked.
+  if (::statfs(path.c_str(), &fs) == 0 || (errno != ENOTCONN && errno != ECONNABORTED)) return {};
+  const auto slash = path.rfind('/');
+  const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!parent) return fail_errno("mount-dir " + path);
+  // Who lets go of it last waits while the kernel forgets what it knew of the files, seconds where there were a million: not the start.
+  UniqueFd last(::open(path.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const Status dropped = supervisor_.drop_dead_mount(parent.get(), path.substr(slash + 1));
+  if (!dropped) return fail(dropped.error().code, "mount-dir " + path + " has a dead mount: " + describe(dropped.error()));
+  if (auto thread = start_thread([fd = std::move(last)]() mutable { fd.reset(); })) forgetting_.push_back(std::move(*thread));
+  return {};
+}
+
+/// Of an instance that was killed, where this one is to be mounted elsewhere: nobody will know of it any more.
+Status Instance::drop_former_mount(const image::Manifest& before) {
+  if (before.mount_dir.empty() || before.mount_dir == options_.config.mount_dir) return {};
+  EFS_TRY(drop_mount(before.mount_dir));
+  if (before.made_mount_dir) ::rmdir(before.mount_dir.c_str());
+  return {};
+}
+
 // Before anything moves: a mount point that cannot be used is found now and not after an hour of staging.
 Status Instance::prepare_mount_point() {
   const std::string& path = options_.config.mount_dir;
-  EFS_TRY(drop_mount(supervisor_, path));
+  EFS_TRY(drop_mount(path));
   if (::mkdir(path.c_str(), 0755) == 0) made_mount_point_ = true;
   else if (errno != EEXIST) return fail_errno("mount-dir " + path);
   mount_point_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -17,7 +17,7 @@
 #include "image/image.hpp"
 #include "stage/merge.hpp"
 #include "stage/partial.hpp"
-#include "stage/paths.hpp"
+#include "stage/present_names.hpp"
 #include "stage/results_dir.hpp"
 #include "stage/selection.hpp"
 #include "stage/stage_out.hpp"
@@ -228,6 +228,14 @@ void Instance::book_back(const std::vector<std::string>& paths, std::span<const 
   }
 }
 
+// Those of a million of which results-dir may have something.
+std::vector<std::string> Instance::names_in_results(std::vector<std::string> names) const {
+  stage::PresentNames present(options_.config.results_dir);
+  for (const auto& name : names) present.expect(config::result_path(options_.config, name));
+  std::erase_if(names, [&](const std::string& name) { return !present.may_be_there(config::result_path(options_.config, name)); });
+  return names;
+}
+
 // A salvage, or a stop that was killed, has booked nothing. What it brought to results-dir has the size and the time, as the PFS keeps it, of what
 // the buffer holds, or held: neither tells that nothing was stored since, for programs set times, and stores through a
 // mapping may leave them. So the file stays dirty, and what is there is noted as ours, to be compared or replaced.
@@ -235,27 +243,22 @@ void Instance::book_salvaged() {
   const std::string& results = options_.config.results_dir;
   std::error_code problem;
   if (results.empty() || std::filesystem::is_empty(results, problem) || problem) return;
-  const auto items = fs::Staging(*filesystem_).walk();
+  fs::Staging staging(*filesystem_);
+  const auto items = staging.look(names_in_results(staging.names()));
   if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
   std::vector<fs::PfsName> there;
   std::vector<std::string> files;
-  std::string directory;  // of the last name, and whether results-dir has it: a million files may lie in one it has not
-  bool has_directory = true;
   for (const auto& item : *items) {
     if (!item.dirty) continue;
     struct stat st {};
     const std::string name = config::result_path(options_.config, item.path);
-    if (auto parent = stage::parent_of(name); parent != directory) {
-      directory = std::move(parent);
-      has_directory = ::lstat((results + "/" + directory).c_str(), &st) == 0;
-    }
-    if (!has_directory || ::lstat((results + "/" + name).c_str(), &st) != 0) continue;
+    if (::lstat((results + "/" + name).c_str(), &st) != 0) continue;
     if (placed_ && placed_->look({.name = name, .own = item.path}, st, false) != stage::WhoseCopy::ours) continue;
     there.push_back({.path = name, .version = stage::copy_version(results_pfs(), AT_FDCWD, results + "/" + name, st)});
     if (S_ISREG(item.attributes.st_mode) && S_ISREG(st.st_mode)) files.push_back(item.path);
   }
   // That is not what a file brought there that has another name by now.
-  for (const auto& [path, error] : fs::Staging(*filesystem_).disown(there, fs::Side::both, stage::result_names(options_.config))) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(error));
+  for (const auto& [path, error] : staging.disown(there, fs::Side::both, stage::result_names(options_.config))) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(error));
   book_back(files, *items, &fs::Staging::note_copy);
 }
 

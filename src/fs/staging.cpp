@@ -259,6 +259,10 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
   return step;
 }
 
+bool Staging::has_content_that_came_in(const Inode& inode) {
+  return !inode.dirty && inode.extra && inode.extra->origin && !inode.extra->saved && inode.extra->parts.empty();
+}
+
 // What a name is to staging; `keep` and `keep_path` are those of the directory above.
 Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const {
   filesystem_.mutex_.assert_held_shared();
@@ -278,7 +282,7 @@ Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, K
     item.saved_linked = inode.nlink > 1 || extra.saved_path.contains('\0');
     item.dirty = inode.dirty;
   } else if (extra.saved && !inode.dirty && inode.is_regular() && inode.nlink > 1) find_copy(inode, item);
-  if (!inode.dirty && !extra.saved && extra.parts.empty()) item.content = extra.origin;
+  if (has_content_that_came_in(inode)) item.content = extra.origin;
   item.settled = inode.settled;
   if (extra.keep != Keep::by_rule) item.keep = extra.keep, item.keep_path = path;
   item.xattrs = extra.xattrs;
@@ -302,9 +306,48 @@ Result<std::vector<WalkItem>> Staging::walk(const std::string& below) {
   ReadLock lock(filesystem_.mutex_);
   auto start = start_of_walk(below);
   if (!start) return std::unexpected(start.error());
-  const std::vector<WalkStep> steps = steps_of(std::move(*start));
+  auto items = items_of(steps_of(std::move(*start)));
+  if (items) find_replaced(*items);
+  return items;
+}
+
+Result<std::vector<WalkItem>> Staging::look(std::span<const std::string> paths) {
+  ReadLock lock(filesystem_.mutex_);
+  std::vector<WalkStep> steps;
+  for (const auto& path : paths) {
+    auto step = start_of_walk(path);
+    if (!step) continue;
+    step->path = path;
+    steps.push_back(std::move(*step));
+  }
+  auto items = items_of(steps);
+  if (items) find_replaced(*items);
+  return items;
+}
+
+std::vector<std::string> Staging::names() const {
+  ReadLock lock(filesystem_.mutex_);
+  std::vector<std::string> names;
+  names.reserve(filesystem_.names_.size());
+  filesystem_.names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode&) EFS_REQUIRES_SHARED(filesystem_.mutex_) { names.push_back(filesystem_.names_.path_of(parent, name)); });
+  return names;
+}
+
+Result<std::vector<WalkItem>> Staging::unchanged(const std::function<bool(const std::string&)>& wanted) {
+  ReadLock lock(filesystem_.mutex_);
+  std::vector<WalkStep> steps;
+  filesystem_.names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES_SHARED(filesystem_.mutex_) {
+    if (!inode.is_regular() || !has_content_that_came_in(inode)) return;
+    if (std::string path = filesystem_.names_.path_of(parent, name); wanted(path)) steps.push_back({.inode = &inode, .path = std::move(path), .keep_path = {}});
+  });
+  std::ranges::sort(steps, {}, &WalkStep::path);
+  return items_of(steps);
+}
+
+// What takes the time is asking for the attributes of so many containers.
+Result<std::vector<WalkItem>> Staging::items_of(const std::vector<WalkStep>& steps) const {
+  filesystem_.mutex_.assert_held_shared();
   std::vector<WalkItem> items(steps.size());
-  // What takes the time is asking for the attributes of so many containers.
   EFS_TRY(side_by_side(steps.size(), 1024, [&](std::size_t begin, std::size_t end) -> Status {
     for (std::size_t i = begin; i < end; ++i) {
       auto item = item_of(*steps[i].inode, steps[i].path, steps[i].keep, steps[i].keep_path);
@@ -313,7 +356,6 @@ Result<std::vector<WalkItem>> Staging::walk(const std::string& below) {
     }
     return {};
   }));
-  find_replaced(items);
   return items;
 }
 

@@ -191,6 +191,13 @@ class Staging {
   /// ENOTDIR where there is none.
   Result<std::vector<WalkItem>> walk(const std::string& below = {});
 
+  /// Of that, those of `paths` that are there (still), in their order.
+  Result<std::vector<WalkItem>> look(std::span<const std::string> paths);
+  /// Every name, in no order, at a fraction of what walk() costs.
+  std::vector<std::string> names() const;
+  /// Of walk(), without what `efs set` said, the `wanted` names of files whose content is what came in, for all that is known.
+  Result<std::vector<WalkItem>> unchanged(const std::function<bool(const std::string& path)>& wanted);
+
   /// What was staged in and is not there under that name any more, removed or renamed: by path, with type, origin, saved,
   /// keep and target; `ino` where it lives under another name, else 0. Not what a staging took away itself, but for what an
   /// unload took with `unloaded`: that of which it brought another version out before. Survives what names survive.
@@ -270,6 +277,7 @@ class Staging {
   Status publish_one(const StagedFile& file);
   Result<WalkStep> start_of_walk(const std::string& below) const;
   std::vector<WalkStep> steps_of(WalkStep start) const;
+  Result<std::vector<WalkItem>> items_of(const std::vector<WalkStep>& steps) const;
   WalkItem gone_item(const std::string& path, const GoneInput& input) const;
   bool is_missing(const std::string& path) const;
   Status may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const;
@@ -306,6 +314,7 @@ class Staging {
   std::vector<std::uint64_t> those(const std::function<bool(const Inode&)>& wanted) const;
   Status give_up(const Inode& inode, const Claims& claims);
   Status complete_and_name(const MakeNode& node, const std::map<std::string, std::string>& bulky, const std::string& parts, const Replace& replace, std::int64_t reserve);
+  static bool has_content_that_came_in(const Inode& inode);
   Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;
 
   Filesystem& filesystem_;

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include <catch2/catch_test_macros.hpp>
@@ -204,6 +205,45 @@ TEST_CASE("a saved file is clean under its name until it changes") {
   CHECK_FALSE(buffer.staging->remove_clean("f"));
   buffer.filesystem->release(ino, O_WRONLY);
   CHECK_FALSE(buffer.staging->remove_clean("f"));  // opened for writing: dirty
+}
+
+TEST_CASE("what is unchanged since it came in, under whatever name, and was asked for") {
+  LiveBuffer buffer;
+  REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
+  for (const auto* name : {"d/renamed", "a", "other", "changed"}) REQUIRE(publish(buffer, name, "one", Over::nothing));
+  REQUIRE(publish(buffer, "parts", "one", Over::nothing, "0+2"));
+  REQUIRE(buffer.staging->add_symlink("link", "a", {.mode = 0777}));
+  (void)buffer.write("own", "x");
+  (void)buffer.write("changed", "y");
+  REQUIRE(buffer.filesystem->rename({}, buffer.ino("d"), "renamed", buffer.ino("d"), "now", 0));
+  buffer.open();
+  std::string asked;
+  const auto items = buffer.staging->unchanged([&](const std::string& path) { return asked += path + " ", path != "other"; });
+  REQUIRE(items);
+  REQUIRE(items->size() == 2);
+  CHECK((items->at(0).path == "a" && items->at(1).path == "d/now"));
+  for (const auto& item : *items) CHECK((item.attributes.st_size == 3 && item.content == staged_version));
+  CHECK(asked.find("other ") != std::string::npos);
+  CHECK(asked.find("changed") == std::string::npos);
+}
+
+TEST_CASE("a look at names is what a walk says of them") {
+  LiveBuffer buffer;
+  REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
+  REQUIRE(buffer.staging->set_keep("d", Keep::persistent));
+  for (const auto* name : {"d/a", "b"}) REQUIRE(publish(buffer, name, "one", Over::nothing));
+  REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "b", fs::root_ino, "c", 0));
+  (void)buffer.write("b", "the job's own");
+  auto names = buffer.staging->names();
+  std::ranges::sort(names);
+  REQUIRE(names == std::vector<std::string>{"b", "c", "d", "d/a"});
+  const std::vector<std::string> asked{"d/a", "nosuch/f", "b", "nosuch"};
+  const auto items = buffer.staging->look(asked);
+  REQUIRE((items && items->size() == 2));
+  CHECK((items->at(0).path == "d/a" && items->at(0).keep == Keep::persistent && items->at(0).keep_path == "d" && !items->at(0).dirty));
+  CHECK((items->at(1).path == "b" && items->at(1).dirty && items->at(1).attributes.st_size == 13));
+  REQUIRE(items->at(1).replaced);
+  CHECK(items->at(1).replaced->origin == staged_version);
 }
 
 TEST_CASE("names that were staged in together are clean together, also after a restart and a snapshot") {
