@@ -61,10 +61,8 @@ class Container {
   virtual Result<std::uint64_t> seek(std::uint64_t offset, int whence) = 0;
   /// Size, blocks and times are the container's; all else is meaningless.
   virtual Result<struct stat> attributes() = 0;
-  /// nullopt leaves a time as it is.
+  /// nullopt leaves a time as it is; stamp_now is now.
   virtual Status set_times(std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
-  /// Both times are now, by the clock that stamps later reads and writes: none of those is earlier.
-  virtual Status touch() = 0;
   /// Moves the access time as a read by a program does: where it is due after relatime, and as the store's mount has it.
   virtual void accessed() = 0;
   /// Returns when data (and with `metadata` the times) survive what the durability class promises.
@@ -102,7 +100,7 @@ class Backend {
   /// nullopt: it stays. What is labelled as another one may be the only copy of that.
   virtual std::optional<std::uint64_t> remove(std::uint64_t id) = 0;
   virtual Result<struct stat> attributes(std::uint64_t id) = 0;
-  /// nullopt leaves a time as it is.
+  /// nullopt leaves a time as it is; stamp_now is now.
   virtual Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
   /// Returns when the container's existence (not its bytes) survives what the durability class promises.
   virtual Status sync_name(std::uint64_t id) = 0;

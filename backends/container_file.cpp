@@ -162,9 +162,6 @@ Status ContainerFile::set_times(std::optional<FileTime> atime, std::optional<Fil
   return ::futimens(fd_.get(), times_to_set(atime, mtime).data()) == 0 ? Status{} : fail_errno();
 }
 
-// The kernel stamps by a coarse clock: a time that we read may be later than one that it stamps afterwards.
-Status ContainerFile::touch() { return ::futimens(fd_.get(), nullptr) == 0 ? Status{} : fail_errno(); }
-
 // Our own descriptor has O_NOATIME, and a time that is set would move ctime too: so the kernel does it, by a read.
 void ContainerFile::accessed() {
   struct stat st {};

@@ -2,6 +2,8 @@
 // Time. The file system keeps file times as struct timespec has them (FileTime); staging and reports count nanoseconds
 // since 1970; durations are steady.
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <compare>
 #include <cstdint>
@@ -52,6 +54,10 @@ inline FileTime file_time_now() {
   clock_gettime(CLOCK_REALTIME, &t);
   return t;
 }
+
+/// As a time that a container is to get: now, by the clock that stamps reads and writes, of which no later one is earlier (UTIME_NOW of
+/// utimensat(2)). The kernel stamps by a coarse clock: one that we have read may be later than its next stamps.
+inline constexpr FileTime stamp_now = timespec{.tv_sec = 0, .tv_nsec = UTIME_NOW};
 
 /// Now, for reports.
 inline Nanoseconds wall_clock() { return to_ns(to_timespec(file_time_now())); }

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 9> resource_keys{"path", "list", "as", "b
 constexpr std::array<std::string_view, 5> output_keys{"path", "as", "flags", "backend", "inputs"};
 constexpr std::array<std::string_view, 5> site_keys{"runtime-dir", "global-settings", "backends", "limits", "fixed"};
 constexpr std::array<std::string_view, 3> limit_keys{"capacity", "workers", "transfer-size"};
-constexpr std::array sections{SectionKeys{"the top level", top_level_keys}, SectionKeys{"global-settings", settings_keys}, SectionKeys{"backends", backend_keys},
+constexpr std::array key_sections{SectionKeys{"the top level", top_level_keys}, SectionKeys{"global-settings", settings_keys}, SectionKeys{"backends", backend_keys},
                               SectionKeys{"resources", resource_keys}, SectionKeys{"outputs", output_keys}, SectionKeys{"site file", site_keys}, SectionKeys{"site limits", limit_keys}};
 
 bool contains(Keys keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }
@@ -70,7 +70,7 @@ bool read_pairs(const YamlNode& node, std::string_view title, std::vector<Pair>&
 // Where a key that `keys` does not hold belongs, or the nearest that it does.
 std::string suggest_key(std::string_view key, Keys keys) {
   if (const auto near = nearest(key, keys); !near.empty()) return "did you mean " + in_quotes(near) + "?";
-  for (const auto& place : sections) {
+  for (const auto& place : key_sections) {
     if (!place.section.starts_with("site ") && contains(place.keys, key)) return "it belongs to " + std::string(place.section);
   }
   std::string known = "known here:";
@@ -210,7 +210,7 @@ SiteDocument read_site_document(const YamlNode& root, ProblemList& problems) {
   return document;
 }
 
-std::span<const SectionKeys> schema() { return sections; }
+std::span<const SectionKeys> schema() { return key_sections; }
 std::span<const std::string_view> settings_schema() { return settings_keys; }
 std::span<const std::string_view> backend_schema() { return backend_keys; }
 

@@ -63,7 +63,7 @@ struct AttributeChange {
   std::optional<uid_t> uid;
   std::optional<gid_t> gid;
   std::optional<std::uint64_t> size;
-  std::optional<FileTime> atime, mtime;
+  std::optional<FileTime> atime, mtime;  // stamp_now: now
   bool touch = false;            // nothing is given: chown(-1, -1), or a write that takes privilege bits away
   bool clear_privilege = false;  // setuid, executable setgid and capabilities go (HANDLE_KILLPRIV_V2)
 };
@@ -312,7 +312,7 @@ class Filesystem {
   Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
   /// Where the content of a new file goes; `name` "": it has none.
   Result<unsigned> place_of_new(const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
-  /// An empty container with a number of its own, whose times are now by the clock that stamps it (Container::touch()): from the pool, or a new one.
+  /// An empty container with a number of its own, whose times are now by the clock that stamps it (stamp_now): from the pool, or a new one.
   Result<ContainerPool::Ready> take_container(unsigned place) EFS_REQUIRES(mutex_);
   /// The backend that holds this inode's container, of those that ours consists of.
   Backend& holder_of(std::uint64_t ino) const { return backend_.at(backend_.place_of(ino)); }

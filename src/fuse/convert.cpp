@@ -79,11 +79,10 @@ fs::AttributeChange to_change(const struct stat& attributes, int to_set) {
   if ((to_set & FUSE_SET_ATTR_UID) != 0) change.uid = attributes.st_uid;
   if ((to_set & FUSE_SET_ATTR_GID) != 0) change.gid = attributes.st_gid;
   if ((to_set & FUSE_SET_ATTR_SIZE) != 0) change.size = static_cast<std::uint64_t>(attributes.st_size);
-  const FileTime now = file_time_now();
   if ((to_set & FUSE_SET_ATTR_ATIME) != 0) change.atime = attributes.st_atim;
-  if ((to_set & FUSE_SET_ATTR_ATIME_NOW) != 0) change.atime = now;
+  if ((to_set & FUSE_SET_ATTR_ATIME_NOW) != 0) change.atime = stamp_now;
   if ((to_set & FUSE_SET_ATTR_MTIME) != 0) change.mtime = attributes.st_mtim;
-  if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) change.mtime = now;
+  if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) change.mtime = stamp_now;
   change.touch = to_set == 0;
   // FATTR_KILL_SUIDGID, and the empty request that a passthrough write of an ordinary user sends in its place.
   change.clear_privilege = to_set == 0 || (to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID)) != 0;

@@ -7,6 +7,7 @@
 #include <climits>
 #include <cstdio>
 #include <ctime>
+#include <utility>
 
 #include "parity.hpp"
 
@@ -81,6 +82,18 @@ constexpr Case cases[] = {
        now("omit, now", {{0, UTIME_OMIT}, {0, UTIME_NOW}});
        now("now, now", {{0, UTIME_NOW}, {0, UTIME_NOW}});
        c.call("null", ::utimensat(AT_FDCWD, "f", nullptr, 0));
+       // make(1) takes a target for outdated that is older than what it was made of, by however little.
+       int older = 0;
+       for (int i = 0; i < 20; ++i) {
+         const std::string made = "made" + std::to_string(i);
+         c.put(made);
+         const int fd = c.open(made, O_WRONLY);
+         c.must("touch", ::utimensat(AT_FDCWD, "f", nullptr, 0));
+         c.must("write", static_cast<int>(::write(fd, "x", 1)));
+         const timespec touched = c.times("f").modify, written = c.times(made).modify;
+         older += std::pair(written.tv_sec, written.tv_nsec) < std::pair(touched.tv_sec, touched.tv_nsec) ? 1 : 0;
+       }
+       c.line("made after a touch, and older: " + std::to_string(older));
      },
      anyone},
     {"utimensat-errors",

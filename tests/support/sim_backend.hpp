@@ -59,7 +59,6 @@ class SimBackend final : public Backend {
       return st;
     }
     Status set_times(std::optional<FileTime>, std::optional<FileTime>) override { return world_.call("set_times"); }
-    Status touch() override { return world_.call("touch"); }
     void accessed() override {}
     Status sync(bool) override {
       EFS_TRY(world_.call("data sync"));

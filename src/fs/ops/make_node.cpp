@@ -107,7 +107,7 @@ Result<ContainerPool::Ready> Filesystem::take_container(unsigned place) {
   }
   if (taken) {
     // It is older than the file that it becomes.
-    if (const Status set = taken->container->touch(); !set) {
+    if (const Status set = taken->container->set_times(stamp_now, stamp_now); !set) {
       pool_.put_back(std::move(*taken));
       return std::unexpected(set.error());
     }

@@ -24,9 +24,10 @@ Result<SetAttributes> changed(const Inode& inode, const AttributeChange& c) {
   record.mode = mode;
   record.uid = c.uid.value_or(inode.uid);
   record.gid = c.gid.value_or(inode.gid);
-  record.atime = c.atime.value_or(inode.atime);
-  record.mtime = c.mtime.value_or(inode.mtime);
   record.ctime = file_time_now();
+  const auto set = [&](const std::optional<FileTime>& time, const FileTime& otherwise) { return time == stamp_now ? record.ctime : time.value_or(otherwise); };
+  record.atime = set(c.atime, inode.atime);
+  record.mtime = set(c.mtime, inode.mtime);
   record.dirty = 1;
   return record;
 }
