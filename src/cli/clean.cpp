@@ -25,19 +25,20 @@
 namespace efs::cli {
 namespace {
 
-// In the child: nothing of root's but the end of the pipe, to which the error goes: its code and its text.
-[[noreturn]] void work_as(const User& user, int out, const std::function<Status()>& work) {
+using Work = std::function<Result<std::string>()>;
+
+// In the child: nothing of root's but the end of the pipe, to which the answer goes, or the error: its code and its text.
+[[noreturn]] void work_as(const User& user, int out, const Work& work) {
   (void)::close_range(3, static_cast<unsigned>(out) - 1, 0);
   (void)::close_range(static_cast<unsigned>(out) + 1, ~0U, 0);
-  Status done = become(user, true);
-  if (done) done = work();
-  if (done) ::_exit(0);
-  const std::string text = std::to_string(done.error().code) + " " + describe(done.error());
-  ::_exit(::write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 1 : 2);
+  const Status became = become(user, true);
+  const auto done = became ? work() : std::unexpected(became.error());
+  const std::string text = done ? *done : std::to_string(done.error().code) + " " + describe(done.error());
+  ::_exit(::write(out, text.data(), text.size()) != static_cast<ssize_t>(text.size()) ? 2 : done ? 0 : 1);
 }
 
-// Does `work` with the rights of `owner` and no others.
-Status as_owner(uid_t owner, const std::function<Status()>& work) {
+// Does `work` with the rights of `owner` and no others; its answer.
+Result<std::string> as_owner(uid_t owner, const Work& work) {
   if (::geteuid() != 0 || owner == 0) return work();
   const auto user = find_user(std::to_string(owner));
   if (!user) return std::unexpected(user.error());
@@ -52,7 +53,7 @@ Status as_owner(uid_t owner, const std::function<Status()>& work) {
   const std::string said = read_all(in.get(), 65536);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return said;
   const auto blank = said.find(' ');
   const int code = std::atoi(said.c_str());
   if (blank == std::string::npos || code <= 0) return fail(EIO, "the process that worked as " + user->name + " died");
@@ -117,15 +118,6 @@ Status remove_directory(const UniqueFd& root, const std::string& path) {
   return ::rmdir(path.c_str()) == 0 ? Status{} : fail_errno(path);
 }
 
-// The store outside of the instance's directory, if there is one of this user's there.
-Status remove_store(const std::string& path) {
-  const auto store = image::find_removable(path);
-  if (!store || store->owner != ::geteuid()) return {};
-  const auto lock = image::lock_store(*store, image::Hold::to_change);
-  if (!lock) return std::unexpected(lock.error());
-  return remove_directory(store->root, store->path);
-}
-
 // A backend behind the first, if it is there, this user's, and says of itself that it is this instance's.
 Status remove_member(const image::Manifest& manifest, unsigned place) {
   const std::string& path = manifest.members[place].path;
@@ -139,19 +131,40 @@ Status remove_member(const image::Manifest& manifest, unsigned place) {
   return remove_directory(root, path);
 }
 
-// `path`: of the store, whose manifest this is; `directory`: the instance's, which is not removed here, or "".
-Status remove_elsewhere(const std::string& directory, const std::string& path, const image::Manifest& manifest) {
+// What the store's manifest is, or "": whoever goes on with the store writes another one.
+std::string state_of(const image::Directories& store) {
+  struct stat st {};
+  if (::fstatat(store.metadata.get(), image::manifest_name, &st, AT_SYMLINK_NOFOLLOW) != 0) return "";
+  return std::to_string(st.st_ino) + " " + std::to_string(st.st_ctim.tv_sec) + "." + std::to_string(st.st_ctim.tv_nsec);
+}
+std::string state_of(const std::string& path) {
+  const auto store = image::find_removable(path);
+  return store ? state_of(*store) : "";
+}
+
+// Until it is gone nobody uses it, not even with --force: no start, no salvage. `judged`: what it was when it was found to be
+// worth nothing; somebody may have gone on with it since, and have died.
+Result<UniqueFd> lock_as_judged(const image::Directories& store, const std::string& judged) {
+  auto lock = image::lock_store(store, image::Hold::to_change);
+  if (lock && state_of(store) != judged) return fail(EBUSY, store.path + " has been used meanwhile, and is not removed; try again");
+  return lock;
+}
+
+// `path`: of the store, whose manifest this is; `directory`: the instance's, which is not removed here, or "". `begin` is called when
+// nobody else can use it any more.
+Status remove_elsewhere(const std::string& directory, const std::string& path, const image::Manifest& manifest, const std::string& judged, const std::function<void()>& begin) {
+  const auto store = image::find_removable(path);
+  const bool own = store && store->owner == ::geteuid();
+  const auto lock = own ? lock_as_judged(*store, judged) : Result<UniqueFd>(UniqueFd());
+  if (!lock) return std::unexpected(lock.error());
+  begin();
   if (manifest.made_mount_dir) ::rmdir(manifest.mount_dir.c_str());
-  // In use, by a salvage: not even with --force. With its journal the others are nobody's: said before they go.
-  if (const auto store = image::find_store(path); store && store->owner == ::geteuid()) {
-    const auto lock = image::lock_store(*store, image::Hold::to_change);
-    if (!lock) return std::unexpected(lock.error());
-    if (manifest.members.size() > 1) EFS_TRY(image::begin_removal(store->metadata.get()));
-  }
+  // With its journal the others are nobody's: said before they go.
+  if (own && manifest.members.size() > 1) EFS_TRY(image::begin_removal(store->metadata.get()));
   // The first last: it leads to the others.
   for (std::size_t place = manifest.members.size(); place-- > 1;)
     if (directory.empty() || !is_in(manifest.members[place].path, directory)) EFS_TRY(remove_member(manifest, static_cast<unsigned>(place)));
-  return !directory.empty() && is_in(path, directory) ? Status{} : remove_store(path);
+  return !own || (!directory.empty() && is_in(path, directory)) ? Status{} : remove_directory(store->root, store->path);
 }
 
 // With the rights of its owner, of whom nothing is followed.
@@ -159,16 +172,21 @@ Status remove_own_store(const std::string& path, bool force) {
   const auto store = image::find_removable(path);
   if (!store) return std::unexpected(store.error());
   if (store->owner != ::geteuid()) return fail(EPERM, path + " belongs to user " + std::to_string(store->owner));
+  const std::string judged = state_of(*store);
   if (!force && !image::is_being_removed(store->metadata.get())) EFS_TRY(refuse_loss(store->path, store->path));
   const auto manifest = image::read_manifest(store->metadata.get());
-  return manifest ? remove_elsewhere("", store->path, *manifest) : remove_store(store->path);
+  return remove_elsewhere("", store->path, manifest ? *manifest : image::Manifest(), judged, [] {});
 }
 
 // A store whose instance left nothing else: a restart of the machine has emptied /run.
 Status clean_store(const std::string& path, bool force) {
   const auto store = image::find_removable(path);
   if (!store) return std::unexpected(store.error());
-  return as_owner(store->owner, [&] { return remove_own_store(path, force); });
+  const auto removed = as_owner(store->owner, [&]() -> Result<std::string> {
+    EFS_TRY(remove_own_store(path, force));
+    return "";
+  });
+  return removed ? Status{} : std::unexpected(removed.error());
 }
 
 struct Target {
@@ -194,17 +212,29 @@ void note_over(const control::Instance& instance) {
 
 }  // namespace
 
+// Held from the judgement to the end: a start in between would go on with what is about to be removed.
 Status clean_instance(const control::Instance& instance, bool force) {
   if (instance.alive) return fail(EBUSY, instance.name + " is running; stop it: efs stop " + instance.name);
-  if (!force) EFS_TRY(as_owner(instance.owner, [&] { return refuse_loss(instance); }));
+  const auto held = control::hold(instance);
+  if (!held) return std::unexpected(held.error());
+  const auto judged = as_owner(instance.owner, [&]() -> Result<std::string> {
+    const auto manifest = manifest_of(instance);
+    std::string state = manifest ? state_of(manifest->store) : "";
+    if (!force) EFS_TRY(refuse_loss(instance));
+    return state;
+  });
+  if (!judged) return std::unexpected(judged.error());
   if (const auto manifest = manifest_of(instance)) {
     if (const Status dropped = drop_dead_mount(manifest->mount_dir, instance.owner); !dropped && dropped.error().code != EBUSY) return dropped;
-    EFS_TRY(as_owner(instance.owner, [&] {
-      if (!force) note_over(instance);
-      return remove_elsewhere(instance.directory, manifest->store, *manifest);
-    }));
+    const auto removed = as_owner(instance.owner, [&]() -> Result<std::string> {
+      EFS_TRY(remove_elsewhere(instance.directory, manifest->store, *manifest, *judged, [&] {
+        if (!force) note_over(instance);
+      }));
+      return "";
+    });
+    if (!removed) return std::unexpected(removed.error());
   }
-  return control::discard(instance);  // a mount of root's and an entry of root's directory
+  return control::discard(instance, *held);  // a mount of root's and an entry of root's directory
 }
 
 int clean(World& world, const CleanArguments& arguments) {

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/unique_fd.hpp"
+#include "base/file_lock.hpp"
 
 namespace efs::control {
 namespace {
@@ -76,11 +76,19 @@ std::vector<Instance> list_instances() {
   return instances;
 }
 
-Status discard(const Instance& instance) {
-  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!directory) return fail_errno(instance.directory);
-  const UniqueFd lock(::openat(directory.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (::flock(directory.get(), LOCK_EX | LOCK_NB) != 0 || (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)) return fail(EBUSY, instance.name + " is alive");
+Result<HeldInstance> hold(const Instance& instance) {
+  HeldInstance held{.directory = UniqueFd(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)), .lock = {}};
+  if (!held.directory) return fail_errno(instance.directory);
+  held.lock.reset(::openat(held.directory.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!lock_soon(held.directory) || (held.lock && !lock_soon(held.lock))) return fail(EBUSY, instance.name + " is running, or another efs clean is at work on it");
+  // Whoever held it before may have removed it, and somebody may have started another one of this name since.
+  struct stat ours {}, now {};
+  if (::fstat(held.directory.get(), &ours) != 0 || ::lstat(instance.directory.c_str(), &now) != 0 || ours.st_ino != now.st_ino || ours.st_dev != now.st_dev) return fail(ENOENT, instance.name + " has just been removed");
+  return held;
+}
+
+Status discard(const Instance& instance, const HeldInstance& held) {
+  const UniqueFd& directory = held.directory;
   if (const Status dropped = drop_stores(directory.get()); !dropped) return fail(dropped.error().code, instance.directory + "/" + describe(dropped.error()));
   for (const char* name : files_of_an_instance) ::unlinkat(directory.get(), name, 0);
   return ::rmdir(instance.directory.c_str()) == 0 ? Status{} : fail_errno(instance.directory);

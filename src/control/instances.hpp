@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/unique_fd.hpp"
 
 namespace efs::control {
 
@@ -42,8 +43,16 @@ bool is_alive(const std::string& directory);
 /// root's those that are his (all, for root).
 std::vector<Instance> list_instances();
 
+/// An instance that is dead, and is not started while this is held.
+struct HeldInstance {
+  UniqueFd directory, lock;
+};
+
+/// EBUSY where it lives, or somebody else holds it.
+Result<HeldInstance> hold(const Instance& instance);
+
 /// Removes what an instance whose daemon was killed left behind: its store in memory and its directory. The data is
-/// gone then. EBUSY where it lives; EPERM where it is root's to do. A store on a file system (fsdax) is not touched.
-Status discard(const Instance& instance);
+/// gone then. EPERM where it is root's to do. A store on a file system (fsdax) is not touched.
+Status discard(const Instance& instance, const HeldInstance& held);
 
 }  // namespace efs::control

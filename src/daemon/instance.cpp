@@ -54,7 +54,12 @@ Status Instance::listen() {
 
 int Instance::run() {
   const bool successor = options_.takeovers > 0;
-  if (successor && how_it_ended() != image::Left::in_use) return finish(how_it_ended());
+  if (const auto left = successor ? how_it_ended() : image::Left::in_use; left != image::Left::in_use) {
+    // Who writes that down has unmounted. Where programs have the mount it is somebody else's word, and nothing is removed on it.
+    if (!supervisor_.resume()) return finish(left);
+    log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"", image::name_of(left));
+    note_left(image::Left::in_use);
+  }
   const Status started = begin(successor);
   if (successor && !started) {
     log::error("event=takeover_failed reason=\"{}\"", describe(started.error()));

@@ -87,7 +87,7 @@ class Instance {
   Status take_over();
   image::Left how_it_ended() const;
   int finish(image::Left left);
-  void note_over();
+  void note_left(image::Left left);
   Status open_watchers();
   std::vector<fuse::EventSink*> sinks();
   void open_session();

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <ctime>
 #include <utility>
 #include <vector>
 
+#include "base/file_lock.hpp"
 #include "control/instances.hpp"
 
 namespace efs::daemon {
@@ -51,15 +51,6 @@ Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const std:
 }
 
 }  // namespace
-
-bool lock_soon(const UniqueFd& lock) {
-  for (int tries = 0; tries < 20; ++tries) {
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return true;
-    const timespec pause{.tv_sec = 0, .tv_nsec = 10'000'000};
-    ::nanosleep(&pause, nullptr);
-  }
-  return false;
-}
 
 Result<InstanceDirectory> make_instance_directory(const std::string& base, const std::string& name, const User& user) {
   InstanceDirectory made;

@@ -17,9 +17,6 @@ struct InstanceDirectory {
   bool was_there = false;  // an earlier instance may have left its store
 };
 
-/// Takes the lock of an instance or a store. Whoever only looks at it holds it for a moment: false after 0.2 s.
-bool lock_soon(const UniqueFd& lock);
-
 /// Makes `base`/`name` for `user`, or takes over that of an instance which is dead or was kept. Made and locked before it is
 /// given to the user, through descriptors, so that nothing can be slipped under us; what was the user's is believed only
 /// where it is still his, and nothing in it is followed. EEXIST: it is alive, another user's, or not made by efs; EAGAIN: it

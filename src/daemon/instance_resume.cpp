@@ -50,12 +50,12 @@ void Instance::forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging)
   });
 }
 
-// What the plan has comes in anew where somebody has changed its container. What a program renamed, or efs load brought, would be read
-// as it is.
+// What the plan has comes in anew where somebody has changed its container. What a program renamed, also over another input, or efs load
+// brought, would be read as it is.
 Status Instance::refuse_foreign(const stage::Plan& plan, fs::Staging& staging) {
   std::unordered_set<std::string_view> planned;
   for (const auto& entry : plan.entries) planned.insert(entry.path);
-  const auto items = staging.unchanged([&](const std::string& path) { return !planned.contains(path); });
+  const auto items = staging.unchanged([&](const std::string& path, bool renamed) { return renamed || !planned.contains(path); });
   if (!items) return std::unexpected(items.error());
   for (const auto& item : *items) {
     if (!stage::is_foreign(item)) continue;

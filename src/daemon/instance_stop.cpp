@@ -111,7 +111,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     keep_image_ = request.keep;
     Status left;
     if (keep_image_) left = leave_image(image::Left::unsaved);
-    else note_over();
+    else note_left(image::Left::over);
     log::info("event=stopped stage_out=no store={}", keep_image_ ? "kept" : "dropped");
     finish_stop(request, left ? control::result_line({{"staged_out", false}}) : control::error_line(left.error()));
     return true;
@@ -167,10 +167,10 @@ std::string Instance::note_contents() try {
   return "";
 }
 
-// From here on the store goes. Who dies meanwhile leaves a successor that goes on with that, and with nothing else.
-void Instance::note_over() {
+// Where it is `over` the store goes from here on. Who dies meanwhile leaves a successor that goes on with that, and with nothing else.
+void Instance::note_left(image::Left left) {
   const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (const Status noted = image::write_left(directory.get(), image::Left::over); !noted) log::warn("event=manifest_not_written reason=\"{}\"", describe(noted.error()));
+  if (const Status noted = image::write_left(directory.get(), left); !noted) log::warn("event=manifest_not_written reason=\"{}\"", describe(noted.error()));
 }
 
 // A stop that comes after one that failed finds clean what that one brought out: its receipt takes the place of the first one's.
@@ -337,7 +337,7 @@ bool Instance::stage_out(const StopRequest& request) {
   }
   const bool over = code == 0 || request.until;
   keep_image_ = keep || code != 0;
-  if (over && !keep_image_) note_over();
+  if (over && !keep_image_) note_left(image::Left::over);
   if (over && keep_image_) {
     if (const Status left = leave_image(code == 0 ? image::Left::kept : image::Left::unsaved); !left) {
       outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));

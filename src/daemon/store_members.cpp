@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "backends/virtual_device.hpp"
+#include "base/file_lock.hpp"
 #include "base/log.hpp"
 #include "image/image.hpp"
 

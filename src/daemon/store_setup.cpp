@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "backends/fsdax.hpp"
+#include "base/file_lock.hpp"
 #include "base/log.hpp"
 #include "base/memory.hpp"
 #include "base/text.hpp"

@@ -333,12 +333,12 @@ std::vector<std::string> Staging::names() const {
   return names;
 }
 
-Result<std::vector<WalkItem>> Staging::unchanged(const std::function<bool(const std::string&)>& wanted) {
+Result<std::vector<WalkItem>> Staging::unchanged(const std::function<bool(const std::string&, bool)>& wanted) {
   ReadLock lock(filesystem_.mutex_);
   std::vector<WalkStep> steps;
   filesystem_.names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES_SHARED(filesystem_.mutex_) {
     if (!inode.is_regular() || !has_content_that_came_in(inode)) return;
-    if (std::string path = filesystem_.names_.path_of(parent, name); wanted(path)) steps.push_back({.inode = &inode, .path = std::move(path), .keep_path = {}});
+    if (std::string path = filesystem_.names_.path_of(parent, name); wanted(path, !is_one_of(inode.extra->origin_path, path))) steps.push_back({.inode = &inode, .path = std::move(path), .keep_path = {}});
   });
   std::ranges::sort(steps, {}, &WalkStep::path);
   return items_of(steps);

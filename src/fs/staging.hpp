@@ -195,8 +195,9 @@ class Staging {
   Result<std::vector<WalkItem>> look(std::span<const std::string> paths);
   /// Every name, in no order, at a fraction of what walk() costs.
   std::vector<std::string> names() const;
-  /// Of walk(), without what `efs set` said, the `wanted` names of files whose content is what came in, for all that is known.
-  Result<std::vector<WalkItem>> unchanged(const std::function<bool(const std::string& path)>& wanted);
+  /// Of walk(), without what `efs set` said, the `wanted` names of files whose content is what came in, for all that is known: under
+  /// that very name, or (`renamed`) under another one.
+  Result<std::vector<WalkItem>> unchanged(const std::function<bool(const std::string& path, bool renamed)>& wanted);
 
   /// What was staged in and is not there under that name any more, removed or renamed: by path, with type, origin, saved,
   /// keep and target; `ino` where it lives under another name, else 0. Not what a staging took away itself, but for what an

@@ -112,6 +112,66 @@ wait "$runner"
 check 'a run whose worker dies at its end succeeds' test $? -eq 0
 check 'and brings all back' test "$(cat "$OUT"/r-* | wc -c)" = 60000000
 
+# --- a start while a clean is under way: what is judged is what is removed ---
+# pausing CALL clean ...: in the background, until $S/pause is removed; returns when it is at CALL.
+pausing() {
+  local at=$1; shift
+  touch "$S/pause"; rm -f "$S/pause.reached"
+  LD_PRELOAD=$BIN/../lib/libefs-pausing.so EFS_PAUSE_AT=$at EFS_PAUSE_WHILE=$S/pause ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" "$@" >"$S/paused" 2>&1 & paused=$!
+  await 20 test -e "$S/pause.reached"
+}
+# go_on: the one that paused, to its end; its exit code.
+go_on() { rm "$S/pause"; wait "$paused"; code=$?; }
+
+if [ "$(id -u)" = 0 ]; then
+  fresh raced
+  started "$JOB"; echo r >"$MNT/r"
+  kill_both raced
+  check 'salvage' "$EFS" salvage raced
+  pausing umount2 clean raced
+  check 'a clean unmounts what is dead' test -e "$S/pause.reached"
+  check_exit 'a start meanwhile is refused' 1 'raced is there already' "$EFS" start "$JOB"
+  check_exit 'and so is another clean' 1 'raced is running|another efs clean' "$EFS" clean raced
+  go_on; check 'the clean goes on' test $code -eq 0
+  check 'and removes all' ended raced
+  started "$JOB"
+  check 'the next start begins empty' test ! -e "$MNT/r"
+  check 'stop' "$EFS" stop --no-stage-out raced
+
+  # Two of one name with runtime directories of their own have one store: what died last is what counts.
+  on_disk again
+  started "$JOB"
+  kill_both again
+  store=$(ls -d "$S"/again/disk/efs-*)
+  rm -rf "${EFS_RUNTIME_DIR:?}/again"; umount "$MNT"   # as after a restart of the machine
+  pausing flock clean "$store"
+  check 'a clean of a store has found nothing of worth in it' test -e "$S/pause.reached"
+  started "$JOB"; echo precious >"$MNT/r"
+  kill_both again
+  go_on; check 'and goes on' test $code -eq 1
+  check 'but not with what was used since' grep -q 'has been used meanwhile' "$S/paused"
+  check 'which is there' "$EFS" salvage again
+  check 'whole' grep -qx precious "$OUT/r"
+  check 'clean' "$EFS" clean again
+else
+  skip 'a start while a clean is under way' 'not root'
+fi
+
+# Whoever says that a mounted instance is over: its programs know better.
+fresh mounted
+started "$JOB"; echo precious >"$MNT/r"
+worker=$(worker_of mounted)
+python3 - "$EFS_RUNTIME_DIR/mounted/instance.json" <<'PY'
+import json, sys
+d = json.load(open(sys.argv[1])); d["left"] = "over"; del d["checksum"]; text = json.dumps(d); open(sys.argv[1], "w").write(text)
+PY
+kill -KILL "$worker"
+check 'a successor of an instance that is mounted goes on' await 20 grep -qx precious "$MNT/r"
+check 'whatever its manifest says' json "$("$EFS" status --json mounted)" "d['takeovers'] == 1 and d['state'] == 'running'"
+check 'which is put right' grep -q '"left": *"in-use"' "$EFS_RUNTIME_DIR/mounted/instance.json"
+check 'stop' "$EFS" stop mounted
+check 'brings out' grep -qx precious "$OUT/r"
+
 # --- root cleans what a user left, with the user's rights ---
 if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then
   on_disk roots

@@ -198,6 +198,17 @@ check_exit 'nor is it shown to programs' 1 'input/renamed: .*not what was staged
 check_exit 'what is not back is not removed for nothing' 1 'efs clean --force linked' "$EFS" clean linked
 check 'but where that is wished' "$EFS" clean --force linked
 
+# Nor where it has the name of another input by now, which is not staged in again over what is the job's.
+fresh over
+started "$JOB"; mv "$MNT/input/sub/b" "$MNT/input/a"
+kill_both over
+container=$(grep -rlx beta "$EFS_RUNTIME_DIR/over/store/data")
+cp -a "$container" "$S/aside"; echo XX >"$container"
+check_exit 'an input that was renamed over another, exchanged, is not shown to programs' 1 'input/a: .*not what was staged in' "$EFS" start "$JOB"
+cp -a "$S/aside" "$container"
+started "$JOB"; check 'one that is whole again is' grep -qx beta "$MNT/input/a"
+check 'stop' "$EFS" stop --no-stage-out over
+
 # What efs load brought is no resource that comes anew.
 fresh brought; echo gamma >"$PFS/input/c"
 sed -i 's|path: input |path: input/a |' "$JOB"

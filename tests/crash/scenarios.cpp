@@ -364,7 +364,7 @@ Step look(const std::string& directory, const std::string& name) {
             (void)life.filesystem.statfs();
             fs::Staging staging(life.filesystem);
             life.note(staging.walk());
-            life.note(staging.unchanged([](const std::string&) { return true; }));
+            life.note(staging.unchanged([](const std::string&, bool) { return true; }));
             life.note(staging.look(staging.names()));
             (void)staging.gone();
             life.note(staging.find(directory + "/" + name));

@@ -218,12 +218,14 @@ TEST_CASE("what is unchanged since it came in, under whatever name, and was aske
   REQUIRE(buffer.filesystem->rename({}, buffer.ino("d"), "renamed", buffer.ino("d"), "now", 0));
   buffer.open();
   std::string asked;
-  const auto items = buffer.staging->unchanged([&](const std::string& path) { return asked += path + " ", path != "other"; });
+  const auto items = buffer.staging->unchanged([&](const std::string& path, bool renamed) { return asked += path + (renamed ? " renamed " : " "), path != "other"; });
   REQUIRE(items);
   REQUIRE(items->size() == 2);
   CHECK((items->at(0).path == "a" && items->at(1).path == "d/now"));
   for (const auto& item : *items) CHECK((item.attributes.st_size == 3 && item.content == staged_version));
   CHECK(asked.find("other ") != std::string::npos);
+  CHECK(asked.find("a renamed") == std::string::npos);
+  CHECK(asked.find("d/now renamed ") != std::string::npos);
   CHECK(asked.find("changed") == std::string::npos);
 }
 
