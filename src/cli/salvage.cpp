@@ -26,6 +26,8 @@ Result<std::string> image_path(const std::string& which) {
   struct stat st {};
   if (which.find('/') != std::string::npos && ::stat(which.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
     const auto store = image::find_store(which);
+    // While its worker is being replaced nobody holds the store.
+    if (const auto owner = store ? instance_of_store(store->path) : std::nullopt; owner && owner->alive) return fail(EBUSY, owner->name + " is running; stop it first: efs stop " + owner->name);
     if (store) return which;
     if (store.error().code == EPERM) return std::unexpected(store.error());
   }

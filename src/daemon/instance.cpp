@@ -56,7 +56,7 @@ int Instance::run() {
   const bool successor = options_.takeovers > 0;
   if (const auto left = successor ? how_it_ended() : image::Left::in_use; left != image::Left::in_use) {
     // Who writes that down has unmounted. Where programs have the mount it is somebody else's word, and nothing is removed on it.
-    if (!supervisor_.resume()) return finish(left);
+    if (const auto connection = supervisor_.resume(); !connection && connection.error().code == ENOTCONN) return finish(left);
     log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"", image::name_of(left));
     note_left(image::Left::in_use);
   }
@@ -155,10 +155,10 @@ void Instance::tear_down() {
     filesystem_.reset();
     store_.backend.reset();
     store_.metadata.reset();
-    store_.lock.reset();
   }
   supervisor_.keep_store(keep_image_);
   if (!keep_image_) remove_store(store_);
+  store_.lock.reset();  // only now: a start in between would go on with what is removed
 }
 
 std::vector<fuse::EventSink*> Instance::sinks() {

@@ -69,6 +69,7 @@ class Instance {
   struct StopRequest {
     bool stage_out = true;
     bool keep = false;  // leave the store, for the next start
+    bool start_only = false;  // nothing where the start has succeeded
     std::optional<std::chrono::steady_clock::time_point> until;  // end then; what is not saved stays in the image
     std::optional<std::chrono::steady_clock::time_point> gone_by;  // somewhat later: what was asked for
     bool cut_off = false;  // do not wait for mount namespaces that still have the mount
@@ -106,6 +107,7 @@ class Instance {
   SupervisorClient* passthrough_registry();
   Status serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
   Status serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& init);
+  void put_manifest_right();
   Status drop_mount(const std::string& path);
   Status drop_former_mount(const image::Manifest& before);
   Status prepare_mount_point();
@@ -155,6 +157,7 @@ class Instance {
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
   bool is_starting();
+  void give_up_start();
   bool is_stopping(std::uint64_t ticket);
   void await_recovery();
   // instance_files.cpp: what is done to files while programs run

@@ -46,7 +46,7 @@ Json Instance::handle(const Json& request, const control::Server::Progress& prog
 Json Instance::handle_wait(bool starter, const control::Server::Progress& progress) {
   while (is_starting()) {
     if (!progress(progress_now())) {
-      if (starter) request_stop({.stage_out = false, .keep = keep_image_, .until = {}, .gone_by = {}});  // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
+      if (starter) give_up_start();  // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
       return control::error_line({EPIPE, "the asker is gone"});
     }
   }
@@ -59,6 +59,15 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
     }
   }
   return control::result_line(status_now());
+}
+
+// He may have been slow, or stopped, and not gone: what has been mounted meanwhile, and may be in use, stays.
+void Instance::give_up_start() {
+  {
+    MutexLock lock(mutex_);
+    if (options_.takeovers > 0 || state_ >= State::running) return;
+  }
+  request_stop({.stage_out = false, .keep = keep_image_, .start_only = true, .until = {}, .gone_by = {}});
 }
 
 // Waits for a change, or for the next line of progress to be due.

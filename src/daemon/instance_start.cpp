@@ -1,6 +1,7 @@
 // How an instance comes to life: by a start, with or without what an earlier one left, or by a takeover.
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -147,6 +148,7 @@ Status Instance::take_over() {
   auto connection = supervisor_.resume();
   if (!connection && connection.error().code != ENOTCONN) return std::unexpected(connection.error());
   log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers, options_.predecessor, connection.has_value());
+  if (connection && store_.manifest.left != image::Left::in_use) put_manifest_right();
   open_session();
   if (!connection) {
     {
@@ -162,6 +164,13 @@ Status Instance::take_over() {
   ready_ = true;
   enter(State::running);
   return {};
+}
+
+// Somebody had the store when the predecessor had died, and called it salvaged, say; programs write on.
+void Instance::put_manifest_right() {
+  log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"", image::name_of(store_.manifest.left));
+  store_.manifest.left = image::Left::in_use;
+  if (const Status written = image::write_left(store_.metadata.get(), image::Left::in_use); !written) log::warn("event=manifest_not_written reason=\"{}\"", describe(written.error()));
 }
 
 // A start on what an earlier instance left and a takeover replay the same journal; what the kernel has lives on in a
@@ -246,6 +255,8 @@ Status Instance::prepare_mount_point() {
   else if (errno != EEXIST) return fail_errno("mount-dir " + path);
   mount_point_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!mount_point_) return fail_errno("mount-dir " + path);
+  // Until it is mounted, which may take hours of staging.
+  if (::flock(mount_point_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return fail(EBUSY, "mount-dir " + path + ": another instance is about to be mounted there; name another directory");
   DIR* directory = ::fdopendir(::dup(mount_point_.get()));
   bool empty = true;
   while (const dirent* entry = directory == nullptr ? nullptr : ::readdir(directory))

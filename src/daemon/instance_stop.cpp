@@ -414,9 +414,10 @@ Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
 
 std::uint64_t Instance::request_stop(StopRequest request) {
   // The unloads that an earlier stop waits for, too: what they have not brought out, the stage-out does, in time.
-  if (request.until || !request.stage_out) tasks_->cancel_all();
+  if ((request.until || !request.stage_out) && !request.start_only) tasks_->cancel_all();
   std::unique_ptr<TimerThread> before;
   MutexLock lock(mutex_);
+  if (request.start_only && state_ >= State::running) return 0;
   if (state_ < State::running) progress_.cancel = true;
   // A stage-out under way, which may have all the time in the world, ends in time for this one, which then goes on.
   if (state_ == State::staging_out && request.until) hurry_ = cancel_at(*request.until);

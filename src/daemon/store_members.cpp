@@ -31,13 +31,6 @@ Status same_backends(const Store& store, const config::JobConfig& config) {
                           "; start with the same backends in the same order, bring the data out (efs salvage " + config.name + "), or remove it (efs clean " + store.path + ")");
 }
 
-// Did the instance whose this is bring everything back, and die while it removed its store?
-bool was_over(const std::string& instance, const image::Manifest& member) {
-  const UniqueFd directory(::open(instance.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  const auto manifest = directory ? image::read_manifest(directory.get()) : std::unexpected(Error{errno});
-  return manifest && manifest->left == image::Left::over && manifest->store == member.store && !manifest->instance.contradicts(member.instance);
-}
-
 // What lies in a backend whose journal is new. By a backend of its own, which knows whose these are: the one that serves must know
 // nothing but the new instance.
 Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& store, const std::string& id) {
@@ -73,9 +66,9 @@ Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, 
   if (::mkdirat(root, "data", 0700) != 0 && errno != EEXIST) return fail_errno(ground.path + "/data");
   ground.options.directory.reset(::openat(root, "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!ground.options.directory) return fail_errno(ground.path + "/data");
-  member.lock.reset(::openat(root, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  if (!member.lock) return fail_errno(ground.path + "/lock");
-  if (!lock_soon(member.lock)) return fail(EBUSY, "the store " + ground.path + " is in use by another instance");
+  auto lock = lock_of_store(root, ground.path, "another instance");
+  if (!lock) return std::unexpected(lock.error());
+  member.lock = std::move(*lock);
   if (store.left) {
     EFS_TRY(belongs_to(ground, number, store, member.id));
     EFS_TRY(image::refuse_other_containers(ground.options.directory.get(), store.instance, ground.path + "/data"));
@@ -103,7 +96,7 @@ Result<std::unique_ptr<Backend>> add_member(const SetUp& how, unsigned number, S
   StoreMember member{.id = id, .path = ground->path, .kind = {}, .directory = ground->directory, .root = {}, .lock = {}};
   auto backend = open_member(how, number, *ground, store, member);
   if (!backend) {
-    if (!ground->left) remove_store(ground->directory);
+    if (member.lock && !ground->left) remove_store(ground->directory);
     return backend;
   }
   member.root = std::move(ground->root);
@@ -112,6 +105,12 @@ Result<std::unique_ptr<Backend>> add_member(const SetUp& how, unsigned number, S
 }
 
 }  // namespace
+
+bool was_over(const std::string& instance, const image::Manifest& own) {
+  const UniqueFd directory(::open(instance.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto manifest = directory ? image::read_manifest(directory.get()) : std::unexpected(Error{errno});
+  return manifest && manifest->left == image::Left::over && manifest->store == own.store && !manifest->instance.contradicts(own.instance);
+}
 
 Status add_members(const SetUp& how, Store& store) {
   const config::JobConfig& config = how.config;

@@ -103,9 +103,8 @@ Status make_parts(int root) {
   return !above || ::fsync(above.get()) == 0 || errno == EINVAL || errno == EROFS ? Status() : fail_errno("the directory of the store");
 }
 
-// The ground's root holds the journal's directory and the containers'.
-Result<Store> finish(Ground ground, const config::JobConfig& config) {
-  Store store;
+// The ground's root holds the journal's directory and the containers'. `store.lock` is held where this fails behind it.
+Status finish(Ground ground, const SetUp& how, Store& store) {
   store.directory = ground.directory;
   store.path = ground.path;
   const int root = ground.root.get();
@@ -114,12 +113,14 @@ Result<Store> finish(Ground ground, const config::JobConfig& config) {
   store.metadata.reset(::openat(root, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   ground.options.directory.reset(::openat(root, "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!store.metadata || !ground.options.directory) return fail_errno("store");
-  store.lock.reset(::openat(store.metadata.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  if (!store.lock) return fail_errno(store.path + "/meta/lock");
-  if (!lock_soon(store.lock)) return fail(EBUSY, "the store " + store.path + " is in use by another instance or a running efs salvage");
+  auto lock = lock_of_store(store.metadata.get(), store.path + "/meta", "another instance or a running efs salvage");
+  if (!lock) return std::unexpected(lock.error());
+  store.lock = std::move(*lock);
+  // Its results are back or given up, and who was to remove it died.
+  if (const auto manifest = image::read_manifest(store.metadata.get()); manifest && was_over(how.instance, *manifest)) EFS_TRY(image::begin_removal(store.metadata.get()));
   store.was_removed = image::is_being_removed(store.metadata.get());
   if (store.was_removed) EFS_TRY(image::finish_removal(root, store.path));
-  EFS_TRY(look_at_left(store, config));
+  EFS_TRY(look_at_left(store, how.config));
   store.kind = ground.options.kind;
   const int data = ground.options.directory.get();
   if (ground.left && !store.left && !store.was_removed) EFS_TRY(refuse_containers(data, store.path));
@@ -127,7 +128,7 @@ Result<Store> finish(Ground ground, const config::JobConfig& config) {
   auto backend = make_fsdax(std::move(ground.options));
   if (!backend) return std::unexpected(backend.error());
   store.backend = std::move(*backend);
-  return store;
+  return {};
 }
 
 Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, bool must_be_there) {
@@ -146,6 +147,16 @@ Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, boo
 }
 
 }  // namespace
+
+Result<UniqueFd> lock_of_store(int directory, const std::string& path, const std::string& others) {
+  UniqueFd lock(::openat(directory, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!lock) return fail_errno(path + "/lock");
+  if (!lock_soon(lock)) return fail(EBUSY, "the store " + path + " is in use by " + others);
+  // Who held it before may have removed it, with all the rest.
+  struct stat ours {}, now {};
+  if (::fstat(lock.get(), &ours) != 0 || ::fstatat(directory, "lock", &now, AT_SYMLINK_NOFOLLOW) != 0 || ours.st_ino != now.st_ino || ours.st_dev != now.st_dev) return fail(EAGAIN, "the store " + path + " has just been removed; try again");
+  return lock;
+}
 
 Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there) {
   const config::Backend& backend = how.config.backends.at(number);
@@ -172,22 +183,20 @@ Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there
   return ground;
 }
 
+// What fails takes nothing away that it does not hold: it may be another start's by now.
 Result<Store> set_up_store(const SetUp& how) {
   auto ground = find_ground(how, 0, false);
   if (!ground) return std::unexpected(ground.error());
   const std::string made = ground->left ? "" : ground->directory;
-  auto store = finish(std::move(*ground), how.config);
-  if (!store) {
-    remove_store(made);
-    return store;
+  Store store;
+  Status done = finish(std::move(*ground), how, store);
+  if (done) done = add_members(how, store);
+  if (!done) {
+    store.backend.reset();
+    if (store.lock && !store.left) remove_store(made);
+    return std::unexpected(done.error());
   }
-  if (const Status joined = add_members(how, *store); !joined) {
-    store->backend.reset();
-    store->lock.reset();
-    if (!store->left) remove_store(made);
-    return std::unexpected(joined.error());
-  }
-  if (store->was_removed) EFS_TRY(image::forget_removal(store->metadata.get(), store->path));
+  if (store.was_removed) EFS_TRY(image::forget_removal(store.metadata.get(), store.path));
   return store;
 }
 

@@ -91,6 +91,14 @@ unsigned long kernel_flags(std::uint64_t flags, bool root) {
   return result;
 }
 
+// Has the directory's name another mount by now? (What mounts there is not asked anything.)
+bool is_covered(int point, int parent, const std::string& name) {
+  struct statx ours {}, now {};
+  constexpr int flags = AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT;
+  if (::statx(point, "", flags | AT_EMPTY_PATH, STATX_MNT_ID, &ours) != 0 || ::statx(parent, name.c_str(), flags, STATX_MNT_ID, &now) != 0) return false;
+  return (ours.stx_mask & now.stx_mask & STATX_MNT_ID) != 0 && ours.stx_mnt_id != now.stx_mnt_id;
+}
+
 }  // namespace
 
 Status Supervisor::serve(int channel, WorkerWatch* watch) {
@@ -218,6 +226,7 @@ Message Supervisor::mount(const Message& ask, UniqueFd& point, UniqueFd& fd) {
   const AsRoot root;
   const std::string where = target_of(point.get());
   UniqueFd parent(::openat(point.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (parent && is_covered(point.get(), parent.get(), where.substr(where.rfind('/') + 1))) return answer_error(EBUSY, "something has been mounted there meanwhile");
   const std::string data = "fd=" + std::to_string(options_.fuse_device.get()) + ",rootmode=40000,user_id=" + std::to_string(options_.uid) +
                            ",group_id=" + std::to_string(options_.gid) + ",default_permissions,allow_other";
   if (!parent || ::mount(ask.text.data(), path_of(point.get()).c_str(), "fuse.efs", kernel_flags(ask.number, options_.uid == 0), data.c_str()) != 0)

@@ -4,10 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <initializer_list>
 #include <set>
+#include <string_view>
 
 #include "backends/fsdax.hpp"
 #include "base/unique_fd.hpp"
@@ -17,15 +20,16 @@ namespace {
 
 constexpr const char* journal_name = "journal";
 constexpr const char* mark_name = "removed";
+constexpr const char* lock_name = "lock";
 
 // By the descriptor: what has the path's name by now may be another directory.
 std::filesystem::path path_of(int directory) { return "/proc/self/fd/" + std::to_string(directory); }
 
-Status remove_entries(int directory, const std::string& path, const char* but) {
+Status remove_entries(int directory, const std::string& path, std::initializer_list<std::string_view> but) {
   std::error_code problem;
   // Step by step, for the loop over a range throws where the directory cannot be read on.
   for (std::filesystem::directory_iterator at(path_of(directory), problem), end; !problem && at != end;) {
-    if (but == nullptr || at->path().filename() != but) std::filesystem::remove_all(at->path(), problem);
+    if (std::ranges::find(but, std::string_view(at->path().filename().native())) == but.end()) std::filesystem::remove_all(at->path(), problem);
     if (!problem) at.increment(problem);
   }
   return problem ? fail(problem.value(), path + ": " + problem.message()) : Status{};
@@ -92,15 +96,16 @@ Result<Directories> find_removable(const std::string& path) {
 Status remove_content(int root, const std::string& path) {
   const UniqueFd metadata = open_below(root, "meta");
   if (metadata) EFS_TRY(begin_removal(metadata.get()));
-  EFS_TRY(remove_entries(root, path, "meta"));
-  if (!metadata) return {};
-  EFS_TRY(remove_entries(metadata.get(), path + "/meta", mark_name));
-  return remove_entries(root, path, nullptr);
+  // The lock is that of who removes: whoever comes before its name has gone waits for it, and sees then that it has.
+  EFS_TRY(remove_entries(root, path, {"meta", lock_name}));
+  if (metadata) EFS_TRY(remove_entries(metadata.get(), path + "/meta", {mark_name, lock_name}));
+  if (metadata && ::unlinkat(metadata.get(), mark_name, 0) != 0 && errno != ENOENT) return fail_errno(path + "/meta/" + mark_name);
+  return remove_entries(root, path, {});
 }
 
 Status finish_removal(int root, const std::string& path) {
   const UniqueFd data = open_below(root, "data");
-  return data ? remove_entries(data.get(), path + "/data", nullptr) : Status{};
+  return data ? remove_entries(data.get(), path + "/data", {}) : Status{};
 }
 
 Status forget_removal(int metadata, const std::string& path) { return ::unlinkat(metadata, mark_name, 0) == 0 || errno == ENOENT ? Status{} : fail_errno(path + "/meta/" + mark_name); }

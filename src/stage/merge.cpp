@@ -68,6 +68,8 @@ Status is_still(int at, const std::string& from, const struct stat& ours) {
   return now.st_ino == ours.st_ino && now.st_dev == ours.st_dev && now.st_size == ours.st_size ? Status() : fail(ESTALE, "its partial was replaced or changed by someone else");
 }
 
+}  // namespace
+
 // Nothing has the name. EEXIST where somebody was faster.
 Status give_new_name(int at, const std::string& from, const std::string& to, const struct stat& ours) {
   EFS_TRY(is_still(at, from, ours));
@@ -78,6 +80,8 @@ Status give_new_name(int at, const std::string& from, const std::string& to, con
   if (errno == EEXIST) return fail_errno();
   return ::renameat(at, from.c_str(), at, to.c_str()) == 0 ? Status{} : Status(fail_errno());
 }
+
+namespace {
 
 // The one that was seen, and no later one with its inode. Its links may come and go, which moves its ctime.
 bool is_seen(const struct stat& now, const struct stat& seen) {

@@ -31,6 +31,10 @@ std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items);
 
 enum class Placed : std::uint8_t { ours, shared };
 
+/// Gives a file a name that nothing has: EEXIST. ESTALE where `from` is not `ours` any more. (Where there are neither renameat2(2) nor links,
+/// what gets the name in that moment is replaced.)
+Status give_new_name(int at, const std::string& from, const std::string& to, const struct stat& ours);
+
 /// Its rename. ESTALE where another file has the name `from` in the end; EAGAIN where other nodes keep it from an end.
 /// `own`: a file that it replaces as well, as it was seen; null: none.
 Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own = nullptr, const AboutToName& about_to = {});

@@ -137,6 +137,9 @@ Status PacedPfs::link(int from_at, const std::string& from, int at, const std::s
 Status PacedPfs::rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to) {
   return paced(CallKind::once, 0, [&] { return pfs_.rename(at, from, to, about_to); });
 }
+Status PacedPfs::rename_new(int at, const std::string& from, const std::string& to) {
+  return paced(CallKind::once, 0, [&] { return pfs_.rename_new(at, from, to); });
+}
 Status PacedPfs::unlink(int at, const std::string& name) {
   return paced(CallKind::once, 0, [&] { return pfs_.unlink(at, name); });
 }

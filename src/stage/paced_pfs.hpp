@@ -89,6 +89,7 @@ class PacedPfs final : public PfsIo {
   Status symlink(const std::string& target, int at, const std::string& name) override;
   Status link(int from_at, const std::string& from, int at, const std::string& name) override;
   Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to = {}) override;
+  Status rename_new(int at, const std::string& from, const std::string& to) override;
   Status unlink(int at, const std::string& name) override;
   Status remove(int at, const std::string& name, const struct stat& seen) override;
   bool is_shared(int at, const std::string& name, const struct stat& there) override { return pfs_.is_shared(at, name, there); }

@@ -189,8 +189,8 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
     return fail(ESTALE, "its partial was replaced or changed by someone else");
   }
   const auto tell = [&](bool is_shared) { if (about_to) about_to(*now, is_shared); };
-  if (done) done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name, tell);
-  if (done) return done;
+  if (done) done = job.is_new ? pfs.rename_new(job.directory, job.partial, job.name) : pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name, tell);
+  if (done || (job.is_new && done.error().code == EEXIST)) return done;
   return without_partial(job, not_named(done.error()), pfs);
 }
 

@@ -46,6 +46,7 @@ struct PartialJob {
   bool fsync = false;  // now, by itself; else the caller's syncfs covers it
   std::string name{};  // that it is to get; "": the item's
   bool inherits_acl = false;  // from its directory, and must not: it has the item's ACL or none
+  bool is_new = false;        // the name must be nobody's: EEXIST, and the partial stays
 };
 
 /// Creates with `make` what must not exist. What has the name of a partial was left by one that was killed, or is in the way

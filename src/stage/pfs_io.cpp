@@ -164,6 +164,10 @@ class PosixPfs : public PfsIo {
     if (about_to) about_to(false);
     return status_of(::renameat(at, from.c_str(), at, to.c_str()));
   }
+  Status rename_new(int at, const std::string& from, const std::string& to) override {
+    struct stat ours {};
+    return ::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) == 0 ? give_new_name(at, from, to, ours) : fail_errno();
+  }
   Status unlink(int at, const std::string& name) override { return status_of(::unlinkat(at, name.c_str(), 0)); }
 
   Status rmdir(int at, const std::string& name) override { return status_of(::unlinkat(at, name.c_str(), AT_REMOVEDIR)); }
@@ -259,6 +263,7 @@ class MergingPfs final : public PosixPfs {
       known = {.size = one.size, .mtime = one.mtime, .ctime = is_known ? std::optional(one.ctime) : std::nullopt, .is_shared = one.ctime == 0 || stays_shared};
     }
   }
+  Status rename_new(int at, const std::string& from, const std::string& to) override { return rename(at, from, to, {}); }
   Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to) override {
     struct stat ours {}, there {};
     const bool known = ::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) == 0;

@@ -67,6 +67,8 @@ class PfsIo {
   /// linkat(2): one more name for a file; a symbolic link is not followed.
   virtual Status link(int from_at, const std::string& from, int at, const std::string& name) = 0;
   virtual Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to = {}) = 0;
+  /// EEXIST where anything has the name `to`. (On a file system with neither renameat2(2) nor links it may be replaced.)
+  virtual Status rename_new(int at, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int at, const std::string& name) = 0;
   /// The same for an input of the job, which lstat() showed as `seen`. EEXIST where that could tell that it is another by now.
   virtual Status remove(int at, const std::string& name, const struct stat&) { return unlink(at, name); }

@@ -13,7 +13,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 PartialJob job_of(const Outgoing& out, int directory) {
-  return {.item = *out.item, .directory = directory, .partial = out.partial, .fsync = out.fsync, .name = out.name};
+  return {.item = *out.item, .directory = directory, .partial = out.partial, .fsync = out.fsync, .name = out.name, .is_new = !out.entry.placed_as.empty()};
 }
 
 bool is_full(const Error& error) { return error.code == ENOSPC || error.code == EDQUOT; }
@@ -234,7 +234,16 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
     }
   }
   const auto about_to = [&](const struct stat& partial, bool is_shared) { note_naming(out, *directory, partial, is_shared); };
-  if (auto published = publish_partial(job_of(out, *directory), out.file, pfs_, about_to); !published) return give_up_name(out, published.error());
+  auto published = publish_partial(job_of(out, *directory), out.file, pfs_, about_to);
+  while (!published && published.error().code == EEXIST && !out.entry.placed_as.empty()) {
+    // Another run has kept its version under that name since: this one gets the next.
+    if (!resolve(out, {.version = PfsVersion::other}, *directory, scratch)) {
+      out.partial_left = true;
+      return;
+    }
+    published = publish_partial(job_of(out, *directory), out.file, pfs_, about_to);
+  }
+  if (!published) return give_up_name(out, published.error());
   out.state = Outgoing::State::named;
   note_named(out, *directory, false);
 }

@@ -157,20 +157,52 @@ else
   skip 'a start while a clean is under way' 'not root'
 fi
 
+if [ "$(id -u)" = 0 ]; then
+  # A clean that has removed all but the store itself: whoever starts there now waits for it, and does not work in what goes.
+  on_disk late
+  started "$JOB"; kill_both late
+  store=$(ls -d "$S"/late/disk/efs-*)
+  mkdir "$S/elsewhere"
+  # elsewhere ...: with a runtime directory of its own.
+  elsewhere() { EFS_RUNTIME_DIR=$S/elsewhere "$@"; }
+  exec 9<"$store/meta/lock"; flock -x 9   # as a start has it that is under way
+  check_exit 'a start whose store another one holds' 1 'is in use by another instance' elsewhere "$EFS" start "$JOB"
+  check 'leaves it' test -e "$store/meta/journal"
+  exec 9<&-
+  check 'clean' "$EFS" clean late
+fi
+
 # Whoever says that a mounted instance is over: its programs know better.
 fresh mounted
 started "$JOB"; echo precious >"$MNT/r"
 worker=$(worker_of mounted)
-python3 - "$EFS_RUNTIME_DIR/mounted/instance.json" <<'PY'
+# says LEFT FILE: a manifest that says so.
+says() {
+  python3 - "$@" <<'PY'
 import json, sys
-d = json.load(open(sys.argv[1])); d["left"] = "over"; del d["checksum"]; text = json.dumps(d); open(sys.argv[1], "w").write(text)
+d = json.load(open(sys.argv[2])); d["left"] = sys.argv[1]; del d["checksum"]; text = json.dumps(d); open(sys.argv[2], "w").write(text)
 PY
+}
+for verb in salvage check-image; do check_exit "$verb of the store of an instance that runs" 1 'mounted is running' "$EFS" $verb "$EFS_RUNTIME_DIR/mounted/store"; done
+says over "$EFS_RUNTIME_DIR/mounted/instance.json"
+says salvaged "$EFS_RUNTIME_DIR/mounted/store/meta/instance.json"
 kill -KILL "$worker"
 check 'a successor of an instance that is mounted goes on' await 20 grep -qx precious "$MNT/r"
 check 'whatever its manifest says' json "$("$EFS" status --json mounted)" "d['takeovers'] == 1 and d['state'] == 'running'"
-check 'which is put right' grep -q '"left": *"in-use"' "$EFS_RUNTIME_DIR/mounted/instance.json"
+for file in instance.json store/meta/instance.json; do check "which is put right: $file" grep -q '"left": *"in-use"' "$EFS_RUNTIME_DIR/mounted/$file"; done
 check 'stop' "$EFS" stop mounted
 check 'brings out' grep -qx precious "$OUT/r"
+
+# A stop that had given up, or brought back, what is there, and was killed while it removed it.
+on_disk finished
+started "$JOB"; echo 'given up' >"$MNT/r"; mkdir "$MNT/d"
+kill_both finished
+says over "$EFS_RUNTIME_DIR/finished/instance.json"
+started "$JOB"
+check 'a start on what was over begins empty' test ! -e "$MNT/r" -a ! -e "$MNT/d"
+echo new >"$MNT/r"
+check 'stop' "$EFS" stop finished
+check 'brings out what is new' grep -qx new "$OUT/r"
 
 # --- root cleans what a user left, with the user's rights ---
 if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then

@@ -332,4 +332,18 @@ done
 fresh fewer
 check_exit 'fewer than an instance needs are no start' 1 'hard limit on open files is 511.*needs 512: .*LimitNOFILE' bash -c "ulimit -n 511; exec '$EFS' start '$JOB'"
 check 'fewer: nothing is left' ended fewer
+# --- two on one mount point ---
+fresh second
+point=$MNT
+fresh first
+head -c 6000000 /dev/zero >"$PFS/input/large"
+sed -i "s|^  mount-dir: .*|  mount-dir: $point|; /^global-settings:/a\\  max-rate: 1 MiB/s" "$JOB"
+"$EFS" start "$JOB" >"$S/first.said" 2>&1 & starting=$!
+staging_in() { json "$("$EFS" status --json first 2>/dev/null)" "d['state'] == 'staging-in'"; }
+check 'one that stages in' await 20 staging_in
+check_exit 'keeps another from its mount point' 1 'another instance is about to be mounted there' "$EFS" start "$S/second/second.yaml"
+wait "$starting"; check 'and is mounted' test $? -eq 0
+check_exit 'as nobody else is' 1 . "$EFS" start "$S/second/second.yaml"
+check 'stop' "$EFS" stop first
+
 finish

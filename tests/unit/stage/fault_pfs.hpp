@@ -79,6 +79,12 @@ class FaultPfs final : public PfsIo {
     };
     return run("rename", to, [&] { return real_.rename(at, from, to, told); });
   }
+  Status rename_new(int at, const std::string& from, const std::string& to) override {
+    return run("rename", to, [&] {
+      if (on_naming) on_naming(to);
+      return real_.rename_new(at, from, to);
+    });
+  }
   bool is_shared(int at, const std::string& name, const struct stat& there) override { return real_.is_shared(at, name, there); }
   Status rmdir(int at, const std::string& name) override { return run("rmdir", name, [&] { return real_.rmdir(at, name); }); }
   Status remove_xattr(int fd, const std::string& name) override { return run("removexattr", name, [&] { return real_.remove_xattr(fd, name); }, "remove_xattr"); }

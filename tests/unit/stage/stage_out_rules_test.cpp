@@ -66,6 +66,25 @@ TEST_CASE("on-conflict: keep-both leaves theirs and puts ours beside it, once", 
   CHECK(partials_below(scene.root) == 0);
 }
 
+TEST_CASE("on-conflict: keep-both takes no name that another run has given meanwhile", "[stage][out][conflict]") {
+  Scene scene;
+  make_conflict(scene);
+  scene.config.on_conflict = config::OnConflict::keep_both;
+  FaultPfs pfs([](auto, const auto&, const auto&) { return 0; });
+  int named = 0;
+  pfs.on_naming = [&](const std::string& name) {
+    if (named++ < 2) write_file(scene.root + "/" + name, "another run's, kept as " + name);
+  };
+  const Receipt receipt = scene.out(pfs);
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(named == 3);
+  CHECK(content_of(scene.root + "/f") == "theirs");
+  CHECK(content_of(scene.root + "/f.efs-job") == "another run's, kept as f.efs-job");
+  CHECK(content_of(scene.root + "/f.efs-job.2") == "another run's, kept as f.efs-job.2");
+  CHECK(content_of(scene.root + "/f.efs-job.3") == "ours");
+  CHECK(partials_below(scene.root) == 0);
+}
+
 TEST_CASE("on-conflict: keep-both also where the change comes while the file is written", "[stage][out][conflict]") {
   Scene scene;
   make_conflict(scene);
