@@ -158,18 +158,18 @@ else
 fi
 
 if [ "$(id -u)" = 0 ]; then
-  # A clean that has removed all but the store itself: whoever starts there now waits for it, and does not work in what goes.
-  on_disk late
-  started "$JOB"; kill_both late
-  store=$(ls -d "$S"/late/disk/efs-*)
+  # Two starts on one store, with runtime directories of their own: who comes too late takes nothing away.
+  on_disk two
+  sed "s|mount-dir: .*|mount-dir: $S/two/late|" "$JOB" >"$S/two/late.yaml"
   mkdir "$S/elsewhere"
-  # elsewhere ...: with a runtime directory of its own.
-  elsewhere() { EFS_RUNTIME_DIR=$S/elsewhere "$@"; }
-  exec 9<"$store/meta/lock"; flock -x 9   # as a start has it that is under way
-  check_exit 'a start whose store another one holds' 1 'is in use by another instance' elsewhere "$EFS" start "$JOB"
-  check 'leaves it' test -e "$store/meta/journal"
-  exec 9<&-
-  check 'clean' "$EFS" clean late
+  EFS_RUNTIME_DIR=$S/elsewhere EFS_PAUSE_ON=/meta/lock pausing flock start --name two "$S/two/late.yaml"
+  check 'one start has made the store' test -e "$S/pause.reached"
+  started "$JOB"; echo precious >"$MNT/r"
+  go_on; check 'which another one has by now' test $code -eq 1
+  check 'as it says' grep -q 'is in use by another instance' "$S/paused"
+  check 'and leaves' test -e "$S"/two/disk/efs-*/meta/journal -a ! -e "$S/elsewhere/two"
+  check 'stop' "$EFS" stop two
+  check 'brings out' grep -qx precious "$OUT/r"
 fi
 
 # Whoever says that a mounted instance is over: its programs know better.
