@@ -64,10 +64,10 @@ action() { field "$(receipt "$1")" "[e['action'] for e in d['entries'] if e['pat
 status_of() { "$EFS" status --json "$1"; }
 # started ARGUMENTS...: efs start, as one check.
 started() { local text; text=$("$EFS" start "$@" 2>&1) && ok || { fail "start $*" "$text"; return 1; }; }
-# halt PID...: as a file server hangs, with no request in hand: who waits for one that a thread took while it was being stopped cannot even
+# stall PID...: as a file server hangs, with no request in hand: who waits for one that a thread took while it was being stopped cannot even
 # be killed.
-halt() { kill -STOP "$@" && await 20 halted "$@"; }
-halted() { local pid; for pid; do ! grep -hs '^State:' /proc/"$pid"/task/*/status | grep -qv 'T (stopped)' || return 1; done; }
+stall() { kill -STOP "$@" && await 20 stalled "$@"; }
+stalled() { local pid; for pid; do ! grep -hs '^State:' /proc/"$pid"/task/*/status | grep -qv 'T (stopped)' || return 1; done; }
 # ended NAME: nothing of the instance is left.
 ended() { [ ! -e "$EFS_RUNTIME_DIR/$1" ]; }
 # kill_both NAME: as a machine's out-of-memory killer might; the mount stays behind, dead.

@@ -396,7 +396,7 @@ for way in option key; do
   [ $way = option ] || sed -i '/results-dir/a\  deadline: 2' "$JOB"
   started "$JOB"; mkdir "$MNT/d"; echo "by $way" >"$MNT/d/$way"
   both="$(field "$(status_of "$NAME")" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')"
-  halt $members
+  stall $members
   if [ $way = option ]; then said=$(timeout 60 "$EFS" stop --json --deadline 2 "$NAME" 2>/dev/null); else said=$(timeout 60 "$EFS" stop --json "$NAME" 2>/dev/null); fi
   check "a deadline by $way: the stop does not wait for a PFS that hangs" test $? = 1
   check "$way: and says so" json "$said" "'The PFS did not answer in time' in d['summary'] and 'image' in d"

@@ -135,7 +135,7 @@ check 'a file system' of_pfs start "$JOB"
 HANGING=$MNT/queue
 mkdir "$HANGING"
 member_pids=$(field "$(of_pfs status --json pfs)" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')
-hang() { halt $member_pids; }
+hang() { stall $member_pids; }
 resume() { kill -CONT $member_pids; }
 end_pfs() { resume 2>/dev/null; of_pfs stop --no-stage-out pfs >/dev/null 2>&1; clean; }
 trap end_pfs EXIT

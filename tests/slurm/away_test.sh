@@ -127,7 +127,7 @@ work hangs
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; echo r >$EFS_MOUNT/result; touch '"$W/started"$'; until [ -e '"$W/go"$' ]; do sleep 0.2; done')
 check 'a job runs that had its turn' await 60 test -e "$W/started"
 check 'while' json "$(status_on n1 "slurm-$job.0-n1")" 'd["state"] == "running"'
-halt $members
+stall $members
 touch "$W/go"
 is_over() { [ ! -e "$C/state.n1/$job.0" ] && all_idle; }
 check 'a job whose queue and shared directory hang at its end: the node is free after the longest waits' await 240 is_over
