@@ -170,6 +170,8 @@ if [ "$(id -u)" = 0 ]; then
   check 'and leaves' test -e "$S"/two/disk/efs-*/meta/journal -a ! -e "$S/elsewhere/two"
   check 'stop' "$EFS" stop two
   check 'brings out' grep -qx precious "$OUT/r"
+else
+  skip 'two starts on one store' 'not root'
 fi
 
 # Whoever says that a mounted instance is over: its programs know better.
