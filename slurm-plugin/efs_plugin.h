@@ -98,7 +98,9 @@ void efs_state_of(const struct efs_site *site, const struct efs_job *job, const 
 int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, const char *const *environment); /* 1: stopped, whole, and there for the next */
 /* The same of one that was just asked to be kept: up to ten seconds, for a daemon takes a moment to go. */
 int efs_will_be_kept(const struct efs_site *site, const struct efs_job *job, const char *const *environment);
-/* 1: its instance is alive, or says nothing, and it is this job's and no other's. */
+/* 1: what has the job's name was kept by this job itself, in a run before. */
+int efs_has_kept(const struct efs_site *site, const struct efs_job *job);
+/* 1: its instance is alive, or says nothing, and it is this job's and no other's. Waits up to a minute for jobs that choose. */
 int efs_is_own_life(const struct efs_site *site, const struct efs_job *job, const char *const *environment);
 void efs_note_kept(const struct efs_site *site, const struct efs_job *job);
 void efs_sweep_kept(const struct efs_site *site); /* removes what has been kept for too long */

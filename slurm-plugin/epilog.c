@@ -283,12 +283,17 @@ static int is_kept(const struct efs_site *site, const struct efs_job *job, const
 }
 
 /* It is dead, and what is left of it is of no use: the user has stopped it with --keep, or everything is back. What is gone
- * meanwhile had nothing left to do. */
+ * meanwhile had nothing left to do; while somebody brings it out, or removes it, nobody can say. */
 static int is_cleaned(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
   static struct efs_outcome outcome;
   const char *words[] = {site->efs, "clean", "--json", job->name, NULL};
-  efs_run(words, environment, NOTHING_TO_SAVE, NULL, NULL, &outcome);
-  return outcome.code == 0 || !efs_is_there(site, job);
+  const time_t until = time(NULL) + NOTHING_TO_SAVE;
+  do {
+    efs_run(words, environment, NOTHING_TO_SAVE, NULL, NULL, &outcome);
+    if (outcome.code == 0 || !efs_is_there(site, job)) return 1;
+    if (code_of(&outcome) == EBUSY) sleep(1);
+  } while (code_of(&outcome) == EBUSY && time(NULL) < until && efs_seconds_left() != 0);
+  return 0;
 }
 
 static void say_why(const struct efs_outcome *outcome, char *error, size_t size) {
@@ -383,7 +388,7 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   } else {
     if (site->view[0] != '\0') kill_holders(job);
     /* If its job ran, there are results; if not, nothing is moved, and nothing is to be kept that was not before. */
-    if (unknown == IS_ALIVE) how.keeps = attaches;
+    if (unknown == IS_ALIVE) how.keeps = attaches || efs_has_kept(site, job);
     if (started || unknown == IS_ALIVE) end_started(site, job, &how, environment);
     else end_unstarted(site, job, attaches, environment);
   }
@@ -399,13 +404,13 @@ static int lock_patiently(int at) {
 
 /* One at a time: the sweep of a slurmd that has just come back may meet the epilog. */
 void efs_stop_job(const struct efs_site *site, const struct efs_job *job) {
-  struct stat st;
+  struct stat locked, named;
   int at;
   if (site->run[0] == '\0' || site->mount[0] == '\0') return; /* plugstack.conf is wrong: nobody knows where it is */
   at = open(job->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (at < 0) return;
   if (lock_patiently(at) != 0) slurm_info("efs: job %u: another process is about to end %s; there is no time to wait for it", job->id, job->name);
-  else if (lstat(job->directory, &st) == 0) stop_locked(site, job);
+  else if (fstat(at, &locked) == 0 && lstat(job->directory, &named) == 0 && locked.st_ino == named.st_ino && locked.st_dev == named.st_dev) stop_locked(site, job);
   close(at);
 }
 

@@ -94,12 +94,14 @@ static int may_attach(const struct efs_site *site, const struct efs_job *job, co
 
 static const char *record_of(const struct efs_job *job) { return job->name + strlen("slurm-"); }
 
-/* A run before a requeue has kept it: this one goes on with it. */
-static int is_own(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+int efs_has_kept(const struct efs_site *site, const struct efs_job *job) {
   char text[32], id[32];
   efs_format(id, sizeof id, "%u", job->id);
-  return efs_read_file(site->state, record_of(job), text, sizeof text) == 0 && strcmp(text, id) == 0 && efs_will_be_kept(site, job, environment);
+  return strncmp(job->name, "slurm-kept.", strlen("slurm-kept.")) == 0 && efs_read_file(site->state, record_of(job), text, sizeof text) == 0 && strcmp(text, id) == 0;
 }
+
+/* A run before a requeue has kept it: this one goes on with it. */
+static int is_own(const struct efs_site *site, const struct efs_job *job, const char *const *environment) { return efs_has_kept(site, job) && efs_will_be_kept(site, job, environment); }
 
 static int may_keep(const struct efs_site *site, const struct efs_job *job, const char *name, const char *const *environment, char *why, size_t size) {
   if (!efs_is_there(site, job) || is_own(site, job, environment)) return 1;
@@ -108,9 +110,10 @@ static int may_keep(const struct efs_site *site, const struct efs_job *job, cons
 }
 
 int efs_is_own_life(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
-  char state[64];
-  if (!efs_is_there(site, job) || has_job(site, job->name, job)) return 0;
-  efs_state_of(site, job, environment, state, sizeof state);
+  char state[64] = "dead";
+  const int lock = lock_kept(site, PATIENCE); /* or another job would choose it between two looks */
+  if (lock >= 0 && efs_is_there(site, job) && !has_job(site, job->name, job)) efs_state_of(site, job, environment, state, sizeof state);
+  if (lock >= 0) close(lock);
   return strcmp(state, "kept") != 0 && strcmp(state, "dead") != 0;
 }
 

@@ -257,7 +257,7 @@ int clean(World& world, const CleanArguments& arguments) {
     const Status done = target.instance ? clean_instance(*target.instance, arguments.force) : clean_store(target.name, arguments.force);
     if (!done) code = exit_failure;
     all.push_back({{"name", target.name}, {"removed", done.has_value()}});
-    if (!done) all.back()["error"] = describe(done.error());
+    if (!done) all.back().update({{"code", done.error().code}, {"error", describe(done.error())}});
     if (world.json) continue;
     if (done) world.out << escaped(target.name) << ": removed\n";
     else report(world, done.error());

@@ -81,6 +81,7 @@ struct StopArguments {
   double deadline = 0;  // seconds; 0: none
   bool cut_off = false;
   bool merge = false;
+  pid_t supervisor = 0;  // of the instance that is meant, whatever has its name by now; 0: that which has it
   bool brief = false;  // JSON without the receipt, which is as long as there are files
 };
 int stop(World& world, const StopArguments& arguments);

@@ -75,7 +75,7 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   struct stat st {};
   instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
   World told{world.err, world.err, world.terminal, world.json};  // standard output is the program's
-  Stopped stopped = stop_instance(told, instance, {});
+  Stopped stopped = stop_instance(told, instance, {.supervisor = started->value("supervisor_pid", 0)});
   const int code = program != 0 ? program : stopped.code == 0 ? int{exit_good} : int{exit_not_saved};
   if (world.json) {
     Json document{{"ok", code == exit_good}, {"exit", code}, {"program_exit", program}, {"stop_exit", stopped.code}, {"stop", std::move(stopped.document)}};

@@ -1,5 +1,3 @@
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,22 +11,30 @@
 #include "cli/cli.hpp"
 #include "cli/holders.hpp"
 #include "control/asking.hpp"
+#include "control/end_watch.hpp"
 #include "image/manifest.hpp"
 
 namespace efs::cli {
 namespace {
 
-// As the kernel names it in /proc: no link on the way. The last part is the mount itself, which may be dead and is not looked at.
-std::string mount_of(const control::Instance& instance) {
-  const std::filesystem::path mount = status_of(instance).value("mount", "");
+// What is to be stopped, as it was found.
+struct Seen {
+  std::string mount;     // "": nobody could say
+  pid_t supervisor = 0;  // the same as long as the instance lives; 0: as mount
+};
+
+// The mount as the kernel names it in /proc: no link on the way. The last part is the mount itself, which may be dead and is not looked at.
+Seen seen_of(const control::Instance& instance) {
+  const Json status = status_of(instance);
+  const std::filesystem::path mount = status.value("mount", "");
   std::error_code problem;
   const auto parent = std::filesystem::canonical(mount.parent_path(), problem);
-  return mount.empty() || problem ? mount.string() : (parent / mount.filename()).string();
+  return {.mount = mount.empty() || problem ? mount.string() : (parent / mount.filename()).string(), .supervisor = status.value("supervisor_pid", 0)};
 }
 
-Error busy_error(const control::Instance& instance, const Json& answer) {
+Error busy_error(const std::string& mount, const Json& answer) {
   std::string text = printable(answer.value("error", ""), answer.value("lines", false));
-  if (const std::string mount = mount_of(instance); !mount.empty()) {
+  if (!mount.empty()) {
     const auto holders = holders_of(mount);
     for (const auto& holder : holders) text += "\n  " + escaped(holder);
     text += holders.empty() ? "\n  by what you may not look into: processes of others, or in another mount namespace" : "";
@@ -38,16 +44,10 @@ Error busy_error(const control::Instance& instance, const Json& answer) {
 
 // A second place would keep the file system alive behind our back, and the daemon waiting for its end: a bind mount, or
 // the view that a batch job has of its own mount. (What other namespaces have cannot be seen from here.)
-Status refuse_second_place(const control::Instance& instance) {
-  const std::string mount = mount_of(instance);
+Status refuse_second_place(const std::string& mount) {
   const auto others = mount.empty() ? std::vector<std::string>{} : other_places_of(mount);
   if (others.empty()) return {};
   return fail(EBUSY, mount + " is mounted at a second place, " + others.front() + ". Unmount it there (umount " + others.front() + ") and run efs stop again; in a batch job that has its own view of the mount, the end of the job does it");
-}
-
-// A stop is over when the daemon is gone: with it the lock that its supervisor holds.
-void wait_for_end(const UniqueFd& lock) {
-  while (lock && ::flock(lock.get(), LOCK_SH) != 0 && errno == EINTR) {}
 }
 
 // Does one of the lines that name a file begin and end like this?
@@ -126,24 +126,25 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
   std::error_code gone;
   if (auto directory = std::filesystem::absolute(given.directory, gone); !gone) instance.directory = std::move(directory);
   const auto failed = [&](const Error& error) { return Stopped{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
-  if (const Status single = refuse_second_place(instance); !single) return failed(single.error());
+  const Seen seen = seen_of(instance);
+  if (const Status single = refuse_second_place(seen.mount); !single) return failed(single.error());
   if (::chdir("/") != 0) return failed({errno, "/"});  // or this process would be what keeps the mount busy
-  const UniqueFd lock(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"cut_off", arguments.cut_off}, {"merge", arguments.merge}, {"receipt", world.json && !arguments.brief}});
+  const control::EndWatch end(instance.directory, seen.supervisor);
+  auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"cut_off", arguments.cut_off}, {"merge", arguments.merge}, {"supervisor", arguments.supervisor != 0 ? arguments.supervisor : seen.supervisor}, {"receipt", world.json && !arguments.brief}});
   if (!answer && control::is_lost(answer.error().code) && !control::is_alive(instance.directory)) {
     instance.alive = false;
     return stopped_untold(world, instance, arguments.keep);
   }
   if (!answer) return failed(answer.error());
   if (!answer->value("ok", false)) {
-    if (answer->value("code", 0) == EBUSY) return failed(busy_error(instance, *answer));
-    if (answer->value("ended", false)) wait_for_end(lock);  // what comes next finds the instance at rest
+    if (answer->value("code", 0) == EBUSY) return failed(busy_error(seen.mount, *answer));
+    if (answer->value("ended", false)) end.wait();  // what comes next finds the instance at rest
     return failed(error_in(*answer, "stop failed"));
   }
   const int code = answer->value("exit", 0);
   if (answer->contains("image") && answer->contains("summary")) name_salvage((*answer)["summary"].get_ref<std::string&>(), instance.name);
   if (code != 0 && !answer->contains("error")) add_error(*answer);
-  if (!answer->value("kept", false)) wait_for_end(lock);
+  if (!answer->value("kept", false)) end.wait();
   if (!world.json && answer->contains("summary")) {
     const std::string summary = (*answer)["summary"].get<std::string>();
     (code == 0 ? world.out : world.err) << printable(summary, true);

@@ -82,8 +82,9 @@ Result<HeldInstance> hold(const Instance& instance) {
   held.lock.reset(::openat(held.directory.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!lock_soon(held.directory) || (held.lock && !lock_soon(held.lock))) return fail(EBUSY, instance.name + " is running, or another efs clean is at work on it");
   // Whoever held it before may have removed it, and somebody may have started another one of this name since.
+  // One that is another user's is judged with his rights.
   struct stat ours {}, now {};
-  if (::fstat(held.directory.get(), &ours) != 0 || ::lstat(instance.directory.c_str(), &now) != 0 || ours.st_ino != now.st_ino || ours.st_dev != now.st_dev) return fail(ENOENT, instance.name + " has just been removed");
+  if (::fstat(held.directory.get(), &ours) != 0 || ::lstat(instance.directory.c_str(), &now) != 0 || ours.st_ino != now.st_ino || ours.st_dev != now.st_dev || ours.st_uid != instance.owner) return fail(ENOENT, instance.name + " has just been removed");
   return held;
 }
 

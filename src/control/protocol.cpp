@@ -22,6 +22,15 @@ Status send_line(int socket, const Json& line, std::size_t most) {
   return {};
 }
 
+// The kernel takes a message that is short beside the socket's buffer whole, or not.
+Status send_line_now(int socket, const Json& line) {
+  const std::string text = json_to_text(line) + "\n";
+  ssize_t n = 0;
+  while ((n = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT)) < 0 && errno == EINTR) {}
+  if (n < 0) return fail_errno("control socket");
+  return static_cast<std::size_t>(n) == text.size() ? Status{} : fail(EMSGSIZE, "control socket: a line that is too long");
+}
+
 Result<Json> LineReader::next() {
   std::size_t searched = 0;
   while (true) {

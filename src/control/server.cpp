@@ -168,8 +168,9 @@ void Server::answer(int socket) {
     Json result;
     try {
       result = handler_(*request, [&](Json fields) {
-        if (heard) heard = send_line(socket, progress_line(std::move(fields))).has_value();
-        return heard;
+        if (!heard) return false;
+        const Status sent = send_line_now(socket, progress_line(std::move(fields)));
+        return heard = sent || sent.error().code == EAGAIN;  // who is slow, or was stopped, is not gone
       });
     } catch (const std::bad_alloc&) {
       result = error_line({ENOMEM, "the daemon has no memory for this; try again later"});

@@ -16,7 +16,7 @@ namespace efs::control {
 
 class Server {
  public:
-  /// Sends a progress line; false when the asker is gone (the work goes on all the same).
+  /// Sends a progress line, or leaves it out where the asker does not read; false when he is gone (the work goes on all the same).
   using Progress = std::function<bool(Json)>;
   /// Turns a request into the result line. Called on a thread of the connection, or the one that accepts; must be thread-safe.
   using Handler = std::function<Json(const Json& request, const Progress& progress)>;

@@ -277,6 +277,7 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
     child = std::move(*next);
   }
   supervisor.clean_up();
+  supervisor.let_go_of_stores();
   if (privileged) (void)!::seteuid(0);
   if (!ended) {
     give_up(arguments, made, how_ended(child.pid, status));

@@ -24,30 +24,57 @@ bool is_lock_of(const User& user, const UniqueFd& lock) {
 // A lock belongs to what open(2) returned, and to its duplicates: one that nobody else gets.
 UniqueFd reopened(const UniqueFd& directory) { return UniqueFd(::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)); }
 
+std::string taken(const std::string& base, const std::string& name) {
+  return "an instance named " + name + " is there already (" + base + "/" + name + "); stop it (efs stop " + name + ") or choose another --name";
+}
+
+// EAGAIN: whoever had it before has removed it, behind its name.
+Status lock_directory(InstanceDirectory& made, const std::string& base, const std::string& name, const User& user, bool is_new) {
+  made.directory.reset(::openat(made.base.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat st {}, now {};
+  if (!made.directory && errno == ENOENT) return fail(EAGAIN, base + "/" + name);
+  if (!made.directory || ::fstat(made.directory.get(), &st) != 0) return fail_errno(base + "/" + name);
+  if (!is_new && st.st_uid != user.uid) return fail(EEXIST, taken(base, name) + ": it is another user's");
+  made.directory_lock = reopened(made.directory);
+  if (!lock_soon(made.directory_lock)) return fail(EEXIST, taken(base, name));
+  const bool same = ::fstatat(made.base.get(), name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == st.st_ino && now.st_dev == st.st_dev;
+  return same ? Status{} : fail(EAGAIN, base + "/" + name + " has just been removed; try again");
+}
+
 // The directory of an instance that is dead, or was left by `efs stop --keep`. It was the user's to change meanwhile: it
 // must still be his, and nothing in it is followed.
-Result<InstanceDirectory> take_over_directory(InstanceDirectory made, const std::string& base, const std::string& name, const User& user) {
+Status take_old(InstanceDirectory& made, const std::string& base, const std::string& name, const User& user) {
+  EFS_TRY(lock_directory(made, base, name, user, false));
   const std::string path = base + "/" + name;
-  const std::string taken = "an instance named " + name + " is there already (" + path + "); stop it (efs stop " + name + ") or choose another --name";
-  made.directory.reset(::openat(made.base.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat st {};
-  if (!made.directory || ::fstat(made.directory.get(), &st) != 0) return fail_errno(path);
-  if (st.st_uid != user.uid) return fail(EEXIST, taken + ": it is another user's");
   made.lock.reset(::openat(made.directory.get(), "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!made.lock && errno == ENOENT) return fail(EEXIST, taken + ": it was not made by efs");
+  if (!made.lock && errno == ENOENT) return fail(EEXIST, taken(base, name) + ": it was not made by efs");
   if (!made.lock) return fail_errno(path + "/lock");
-  if (!is_lock_of(user, made.lock)) return fail(EEXIST, taken + ": its lock was not made by efs");
-  made.directory_lock = reopened(made.directory);
-  if (!lock_soon(made.directory_lock) || !lock_soon(made.lock)) return fail(EEXIST, taken);
-  // Whoever held the lock before may have removed the directory behind its name while we waited for nothing.
-  struct stat now {};
-  if (::fstatat(made.base.get(), name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || now.st_ino != st.st_ino || now.st_dev != st.st_dev) return fail(EAGAIN, path + " has just been removed; try again");
+  if (!is_lock_of(user, made.lock)) return fail(EEXIST, taken(base, name) + ": its lock was not made by efs");
+  if (!lock_soon(made.lock)) return fail(EEXIST, taken(base, name));
   if (::mkdirat(made.directory.get(), "store", 0700) != 0 && errno != EEXIST) return fail_errno(path + "/store");
   made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!made.store) return fail_errno(path + "/store");
   for (const char* left : {"control.sock", "parts", "listed"}) ::unlinkat(made.directory.get(), left, 0);
   made.was_there = true;
-  return made;
+  return {};
+}
+
+Status fill(InstanceDirectory& made, const std::string& path, const User& user) {
+  made.lock.reset(::openat(made.directory.get(), "lock", O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+  if (!made.lock || !lock_soon(made.lock)) return fail_errno(path + "/lock");
+  if (::mkdirat(made.directory.get(), "store", 0700) != 0) return fail_errno(path + "/store");
+  made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!made.store) return fail_errno(path + "/store");
+  if (::geteuid() == 0 && (::fchown(made.directory.get(), user.uid, user.gid) != 0 || ::fchown(made.lock.get(), user.uid, user.gid) != 0)) return fail_errno(path);
+  return {};
+}
+
+// It is still root's.
+Status take_new(InstanceDirectory& made, const std::string& base, const std::string& name, const User& user) {
+  EFS_TRY(lock_directory(made, base, name, user, true));
+  const Status filled = fill(made, base + "/" + name, user);
+  if (!filled) remove_instance_directory(made, name);
+  return filled;
 }
 
 }  // namespace
@@ -59,19 +86,14 @@ Result<InstanceDirectory> make_instance_directory(const std::string& base, const
   struct stat st {};
   if (!made.base || ::fstat(made.base.get(), &st) != 0) return fail_errno("runtime directory " + base);
   if (st.st_uid != ::geteuid()) return fail(EPERM, "runtime directory " + base + " belongs to another user; set EFS_RUNTIME_DIR to one of your own");
-  if (::mkdirat(made.base.get(), name.c_str(), 0700) != 0) {
-    if (errno != EEXIST) return fail_errno(base + "/" + name);
-    return take_over_directory(std::move(made), base, name, user);
+  constexpr int most_tries = 10;  // an efs clean may remove it as often as it is made
+  for (int tries = 1;; ++tries) {
+    const bool is_new = ::mkdirat(made.base.get(), name.c_str(), 0700) == 0;
+    if (!is_new && errno != EEXIST) return fail_errno(base + "/" + name);
+    const Status done = is_new ? take_new(made, base, name, user) : take_old(made, base, name, user);
+    if (done) return made;
+    if (done.error().code != EAGAIN || tries == most_tries) return std::unexpected(done.error());
   }
-  made.directory.reset(::openat(made.base.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!made.directory || ::mkdirat(made.directory.get(), "store", 0700) != 0) return fail_errno(base + "/" + name);
-  made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  made.lock.reset(::openat(made.directory.get(), "lock", O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
-  if (!made.store || !made.lock || ::flock(made.lock.get(), LOCK_EX | LOCK_NB) != 0) return fail_errno(base + "/" + name + "/lock");
-  made.directory_lock = reopened(made.directory);
-  if (!made.directory_lock || ::flock(made.directory_lock.get(), LOCK_EX | LOCK_NB) != 0) return fail_errno(base + "/" + name);
-  if (::geteuid() == 0 && (::fchown(made.directory.get(), user.uid, user.gid) != 0 || ::fchown(made.lock.get(), user.uid, user.gid) != 0)) return fail_errno("chown");
-  return made;
 }
 
 void remove_instance_directory(InstanceDirectory& made, const std::string& name) {

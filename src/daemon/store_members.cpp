@@ -66,7 +66,7 @@ Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, 
   if (::mkdirat(root, "data", 0700) != 0 && errno != EEXIST) return fail_errno(ground.path + "/data");
   ground.options.directory.reset(::openat(root, "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!ground.options.directory) return fail_errno(ground.path + "/data");
-  auto lock = lock_of_store(root, ground.path, "another instance");
+  auto lock = lock_of_store(how.supervisor, root, ground.path, "another instance");
   if (!lock) return std::unexpected(lock.error());
   member.lock = std::move(*lock);
   if (store.left) {

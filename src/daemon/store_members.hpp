@@ -22,8 +22,8 @@ Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there
 /// of other backends, or one has data that no journal knows.
 Status add_members(const SetUp& how, Store& store);
 
-/// Takes the lock in this directory of a store. EBUSY: `others` (for the text) have it; EAGAIN: who had it has removed the store.
-Result<UniqueFd> lock_of_store(int directory, const std::string& path, const std::string& others);
+/// Takes the lock in this directory of a store, for this worker and, through the supervisor, its successors. EBUSY: `others` (for the text) have it; EAGAIN: who had it has removed the store.
+Result<UniqueFd> lock_of_store(SupervisorClient& supervisor, int directory, const std::string& path, const std::string& others);
 
 /// Did the instance of this directory, whose store `own` is the manifest of, bring everything back, and die while it removed it?
 bool was_over(const std::string& instance, const image::Manifest& own);

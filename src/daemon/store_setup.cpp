@@ -89,14 +89,17 @@ Status settle_whose(Store& store, int data) {
   return image::mark_containers(data, store.instance);
 }
 
+// A directory in the store, made where it is not there; `made` says so.
+Result<UniqueFd> part(int root, const char* name, bool& made) {
+  if (::mkdirat(root, name, 0700) == 0) made = true;
+  else if (errno != EEXIST) return fail_errno(std::string("store/") + name);
+  UniqueFd directory(::openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!directory) return fail_errno(std::string("store/") + name);
+  return directory;
+}
+
 // The journal syncs itself and its directory; the names that lead there have to last as well.
-Status make_parts(int root) {
-  bool made = false;
-  for (const char* part : {"meta", "data"}) {
-    if (::mkdirat(root, part, 0700) == 0) made = true;
-    else if (errno != EEXIST) return fail_errno(std::string("store/") + part);
-  }
-  if (!made) return {};
+Status sync_names(int root) {
   const UniqueFd above(::openat(root, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (::fsync(root) != 0) return fail_errno("store");
   // Where the site keeps it closed to us, or its file system syncs no directories, the names in it are its own.
@@ -109,13 +112,17 @@ Status finish(Ground ground, const SetUp& how, Store& store) {
   store.path = ground.path;
   const int root = ground.root.get();
   if (struct stat st {}; ::fstatat(root, "lock", &st, AT_SYMLINK_NOFOLLOW) == 0) return fail(EEXIST, "the store " + store.path + " is a backend of another instance; choose another --name");
-  EFS_TRY(make_parts(root));
-  store.metadata.reset(::openat(root, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  ground.options.directory.reset(::openat(root, "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (!store.metadata || !ground.options.directory) return fail_errno("store");
-  auto lock = lock_of_store(store.metadata.get(), store.path + "/meta", "another instance or a running efs salvage");
+  bool made = false;
+  auto metadata = part(root, "meta", made);
+  if (!metadata) return std::unexpected(metadata.error());
+  store.metadata = std::move(*metadata);
+  auto lock = lock_of_store(how.supervisor, store.metadata.get(), store.path, "another instance or a running efs salvage");
   if (!lock) return std::unexpected(lock.error());
   store.lock = std::move(*lock);
+  auto contents = part(root, "data", made);  // only now: who has the lock may be removing all
+  if (!contents) return std::unexpected(contents.error());
+  ground.options.directory = std::move(*contents);
+  if (made) EFS_TRY(sync_names(root));
   // Its results are back or given up, and who was to remove it died.
   if (const auto manifest = image::read_manifest(store.metadata.get()); manifest && was_over(how.instance, *manifest)) EFS_TRY(image::begin_removal(store.metadata.get()));
   store.was_removed = image::is_being_removed(store.metadata.get());
@@ -148,9 +155,12 @@ Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, boo
 
 }  // namespace
 
-Result<UniqueFd> lock_of_store(int directory, const std::string& path, const std::string& others) {
-  UniqueFd lock(::openat(directory, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  if (!lock) return fail_errno(path + "/lock");
+Result<UniqueFd> lock_of_store(SupervisorClient& supervisor, int directory, const std::string& path, const std::string& others) {
+  const UniqueFd opened(::openat(directory, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!opened) return fail_errno("the lock of the store " + path);
+  auto held = supervisor.hold_store(opened);
+  if (!held) return fail(held.error().code, "the lock of the store " + path + ": " + describe(held.error()));
+  UniqueFd lock = std::move(*held);
   if (!lock_soon(lock)) return fail(EBUSY, "the store " + path + " is in use by " + others);
   // Who held it before may have removed it, with all the rest.
   struct stat ours {}, now {};

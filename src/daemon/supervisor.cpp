@@ -162,6 +162,7 @@ Message Supervisor::answer(Received& received, UniqueFd& fd) {
   switch (received.message.ask) {
     case Ask::memory_store: return memory_store(received.message, fd);
     case Ask::store_at: return store_at(received.first());
+    case Ask::hold_store: return hold_store(received.first(), fd);
     case Ask::keep_store: return keep_store_ = received.message.number != 0, Message{};
     case Ask::drop_dead_mount: return drop_dead(received.message, received.first());
     case Ask::check_mount: return check_mount(received.first());
@@ -199,6 +200,22 @@ Message Supervisor::store_at(const UniqueFd& file) {
   if (store_devices_.size() >= 2UL * control::most_stores) return answer_error(EINVAL, "too many stores");
   store_devices_.insert(st.st_dev);
   return {};
+}
+
+// A lock (flock(2)) belongs to what open(2) returned: a successor goes on with what its predecessor locked.
+Message Supervisor::hold_store(UniqueFd lock, UniqueFd& fd) {
+  struct stat st {};
+  if (!lock || ::fstat(lock.get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != options_.uid) return answer_error(EPERM, "not a lock of this user's");
+  auto held = std::find_if(store_locks_.begin(), store_locks_.end(), [&](const UniqueFd& other) {
+    struct stat its {};
+    return ::fstat(other.get(), &its) == 0 && its.st_ino == st.st_ino && its.st_dev == st.st_dev;
+  });
+  if (held == store_locks_.end()) {
+    if (store_locks_.size() >= 2UL * control::most_stores) return answer_error(EINVAL, "too many stores");
+    held = store_locks_.insert(held, std::move(lock));
+  }
+  fd.reset(::fcntl(held->get(), F_DUPFD_CLOEXEC, 0));
+  return fd ? Message{} : answer_error(errno, "the lock of the store");
 }
 
 // A mount of this user's that lost its daemon would keep the next from mounting there.
@@ -364,6 +381,7 @@ Message Supervisor::inherited(UniqueFd& fd) const {
 
 void Supervisor::close_descriptors() {
   for (UniqueFd* fd : {&fuse_, &parent_, &options_.fuse_device, &options_.instance}) fd->reset();
+  store_locks_.clear();
 }
 
 // A dead mount would hang every program that touches it.

@@ -53,6 +53,8 @@ class Supervisor {
 
   /// Ends a mount that nobody serves, at any price: programs that hold it get an error, not a hang.
   void clean_up();
+  /// Others may use the stores again. Before the instance can be found at rest: who finds it so may go on with them.
+  void let_go_of_stores() { store_locks_.clear(); }
   /// In a child: a connection ends with its last descriptor.
   void close_descriptors();
 
@@ -63,6 +65,7 @@ class Supervisor {
   Message answer(Received& received, UniqueFd& fd);
   Message memory_store(const Message& ask, UniqueFd& fd);
   Message store_at(const UniqueFd& file);
+  Message hold_store(UniqueFd lock, UniqueFd& fd);
   Message drop_dead(const Message& ask, const UniqueFd& parent);
   Message check_mount(const UniqueFd& point);
   Message mount(const Message& ask, UniqueFd& point, UniqueFd& fd);
@@ -86,6 +89,7 @@ class Supervisor {
   dev_t device_ = 0;         // of the mount
   MemoryStores memory_{options_.instance.get(), std::move(options_.store), options_.uid, options_.gid};
   std::set<dev_t> store_devices_;  // that containers lie on, as far as that was said; none: on any
+  std::vector<UniqueFd> store_locks_;  // shared with the worker: while it is replaced nobody else gets them
   bool keep_store_ = options_.keep_store;
   bool progress_ = false;
   std::string init_;                                          // the connection's INIT request

@@ -51,6 +51,10 @@ Result<SupervisorClient::MemoryStore> SupervisorClient::memory_store(unsigned nu
   return MemoryStore{std::move(*root), left};
 }
 Status SupervisorClient::store_at(int file) { return status_of(ask(make(Ask::store_at), std::span(&file, 1))); }
+Result<UniqueFd> SupervisorClient::hold_store(const UniqueFd& lock) {
+  const int file = lock.get();
+  return descriptor_of(ask(make(Ask::hold_store), std::span(&file, 1)));
+}
 void SupervisorClient::keep_store(bool keep) { (void)ask(make(Ask::keep_store, keep ? 1 : 0)); }
 Status SupervisorClient::drop_dead_mount(int parent, const std::string& name) { return status_of(ask(make(Ask::drop_dead_mount, 0, name), std::span(&parent, 1))); }
 Status SupervisorClient::check_mount(int mount_point) { return status_of(ask(make(Ask::check_mount), std::span(&mount_point, 1))); }

@@ -25,6 +25,8 @@ class SupervisorClient final : public fuse::BackingRegistrar {
   Result<MemoryStore> memory_store(unsigned number, std::uint64_t bytes, bool noatime, bool must_be_there);
   /// Of several backends one lies where this file is.
   Status store_at(int file);
+  /// The lock of a store, open but not yet locked: the one to lock, which the supervisor keeps open to the end.
+  Result<UniqueFd> hold_store(const UniqueFd& lock);
   /// Whether the store is left when this instance ends, however it ends.
   void keep_store(bool keep);
   /// Unmounts `name` in `parent` where that is a mount of this user that nobody serves any more; EBUSY where it is served.

@@ -112,68 +112,6 @@ wait "$runner"
 check 'a run whose worker dies at its end succeeds' test $? -eq 0
 check 'and brings all back' test "$(cat "$OUT"/r-* | wc -c)" = 60000000
 
-# --- a start while a clean is under way: what is judged is what is removed ---
-# pausing CALL clean ...: in the background, until $S/pause is removed; returns when it is at CALL.
-pausing() {
-  local at=$1; shift
-  touch "$S/pause"; rm -f "$S/pause.reached"
-  LD_PRELOAD=$BIN/../lib/libefs-pausing.so EFS_PAUSE_AT=$at EFS_PAUSE_WHILE=$S/pause ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" "$@" >"$S/paused" 2>&1 & paused=$!
-  await 20 test -e "$S/pause.reached"
-}
-# go_on: the one that paused, to its end; its exit code.
-go_on() { rm "$S/pause"; wait "$paused"; code=$?; }
-
-if [ "$(id -u)" = 0 ]; then
-  fresh raced
-  started "$JOB"; echo r >"$MNT/r"
-  kill_both raced
-  check 'salvage' "$EFS" salvage raced
-  pausing umount2 clean raced
-  check 'a clean unmounts what is dead' test -e "$S/pause.reached"
-  check_exit 'a start meanwhile is refused' 1 'raced is there already' "$EFS" start "$JOB"
-  check_exit 'and so is another clean' 1 'raced is running|another efs clean' "$EFS" clean raced
-  go_on; check 'the clean goes on' test $code -eq 0
-  check 'and removes all' ended raced
-  started "$JOB"
-  check 'the next start begins empty' test ! -e "$MNT/r"
-  check 'stop' "$EFS" stop --no-stage-out raced
-
-  # Two of one name with runtime directories of their own have one store: what died last is what counts.
-  on_disk again
-  started "$JOB"
-  kill_both again
-  store=$(ls -d "$S"/again/disk/efs-*)
-  rm -rf "${EFS_RUNTIME_DIR:?}/again"; umount "$MNT"   # as after a restart of the machine
-  pausing flock clean "$store"
-  check 'a clean of a store has found nothing of worth in it' test -e "$S/pause.reached"
-  started "$JOB"; echo precious >"$MNT/r"
-  kill_both again
-  go_on; check 'and goes on' test $code -eq 1
-  check 'but not with what was used since' grep -q 'has been used meanwhile' "$S/paused"
-  check 'which is there' "$EFS" salvage again
-  check 'whole' grep -qx precious "$OUT/r"
-  check 'clean' "$EFS" clean again
-else
-  skip 'a start while a clean is under way' 'not root'
-fi
-
-if [ "$(id -u)" = 0 ]; then
-  # Two starts on one store, with runtime directories of their own: who comes too late takes nothing away.
-  on_disk two
-  sed "s|mount-dir: .*|mount-dir: $S/two/late|" "$JOB" >"$S/two/late.yaml"
-  mkdir "$S/elsewhere"
-  EFS_RUNTIME_DIR=$S/elsewhere EFS_PAUSE_ON=/meta/lock pausing flock start --name two "$S/two/late.yaml"
-  check 'one start has made the store' test -e "$S/pause.reached"
-  started "$JOB"; echo precious >"$MNT/r"
-  go_on; check 'which another one has by now' test $code -eq 1
-  check 'as it says' grep -q 'is in use by another instance' "$S/paused"
-  check 'and leaves' test -e "$S"/two/disk/efs-*/meta/journal -a ! -e "$S/elsewhere/two"
-  check 'stop' "$EFS" stop two
-  check 'brings out' grep -qx precious "$OUT/r"
-else
-  skip 'two starts on one store' 'not root'
-fi
-
 # Whoever says that a mounted instance is over: its programs know better.
 fresh mounted
 started "$JOB"; echo precious >"$MNT/r"

@@ -1,6 +1,7 @@
-/* A program that pauses: before its first umount2(2), or its first flock(2) for an exclusive lock, while the file EFS_PAUSE_WHILE is
- * there; when it does, it makes EFS_PAUSE_WHILE.reached. EFS_PAUSE_ON: at a lock of a file whose path ends so.
- *   LD_PRELOAD=libefs-pausing.so EFS_PAUSE_AT=umount2|flock EFS_PAUSE_WHILE=/absolute/file efs clean ... */
+/* A program that pauses: before its first umount2(2), its first flock(2) for an exclusive lock, or its first unlinkat(2), while the file
+ * EFS_PAUSE_WHILE is there; when it does, it makes EFS_PAUSE_WHILE.reached. EFS_PAUSE_ON: at a lock, or the removal, of a file whose path
+ * ends so.
+ *   LD_PRELOAD=libefs-pausing.so EFS_PAUSE_AT=umount2|flock|unlinkat EFS_PAUSE_WHILE=/absolute/file efs clean ... */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -23,15 +24,16 @@ static void pause_at(const char *call) {
   while (access(sign, F_OK) == 0) usleep(10000);
 }
 
-static int is_meant(int fd) {
+/* `name`: in the directory fd, or "" for what fd is itself. */
+static int is_meant(int fd, const char *name) {
   const char *end = getenv("EFS_PAUSE_ON");
   if (end == NULL) return 1;
-  char link[64], path[PATH_MAX];
+  char link[64], path[PATH_MAX + NAME_MAX + 2];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  const ssize_t length = readlink(link, path, sizeof path - 1);
-  if (length < 0 || (size_t)length < strlen(end)) return 0;
-  path[length] = '\0';
-  return strcmp(path + length - strlen(end), end) == 0;
+  const ssize_t length = readlink(link, path, PATH_MAX);
+  if (length < 0) return 0;
+  snprintf(path + length, sizeof path - (size_t)length, "%s%s", *name != '\0' ? "/" : "", name);
+  return strlen(path) >= strlen(end) && strcmp(path + strlen(path) - strlen(end), end) == 0;
 }
 
 int umount2(const char *target, int flags) {
@@ -41,7 +43,13 @@ int umount2(const char *target, int flags) {
 }
 
 int flock(int fd, int operation) {
-  if ((operation & LOCK_EX) != 0 && is_meant(fd)) pause_at("flock");
+  if ((operation & LOCK_EX) != 0 && is_meant(fd, "")) pause_at("flock");
   int (*real)(int, int) = (int (*)(int, int))dlsym(RTLD_NEXT, "flock");
   return real(fd, operation);
+}
+
+int unlinkat(int directory, const char *name, int flags) {
+  if (is_meant(directory, name)) pause_at("unlinkat");
+  int (*real)(int, const char *, int) = (int (*)(int, const char *, int))dlsym(RTLD_NEXT, "unlinkat");
+  return real(directory, name, flags);
 }

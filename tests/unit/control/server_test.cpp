@@ -7,6 +7,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <random>
 #include <vector>
 
@@ -25,8 +26,8 @@ Json answer(const Json& request, const control::Server::Progress& progress) {
   return control::result_line({{"echo", request["verb"]}});
 }
 
-// Sends raw bytes and reads until the server closes or has answered one line.
-std::string raw(const std::string& path, const std::string& bytes) {
+// Sends raw bytes and reads until the server closes, or `most` reads.
+std::string raw(const std::string& path, const std::string& bytes, int most = 1'000'000) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.data(), path.size());
@@ -36,7 +37,7 @@ std::string raw(const std::string& path, const std::string& bytes) {
   ::shutdown(fd.get(), SHUT_WR);
   std::string text;
   char buffer[4096];
-  for (ssize_t n = 0; (n = ::recv(fd.get(), buffer, sizeof buffer, 0)) > 0;) text.append(buffer, static_cast<std::size_t>(n));
+  for (ssize_t n = 0; most-- > 0 && (n = ::recv(fd.get(), buffer, sizeof buffer, 0)) > 0;) text.append(buffer, static_cast<std::size_t>(n));
   return text;
 }
 
@@ -58,6 +59,38 @@ TEST_CASE("requests are answered, with progress, and errors carry code and text"
   REQUIRE(bad);
   CHECK_FALSE(bad->at("ok").get<bool>());
   CHECK(bad->at("code") == ENOENT);
+}
+
+TEST_CASE("progress waits for no asker: one who does not read is not gone, and one who went is") {
+  const test::TempDirectory directory;
+  const std::string path = directory.path() + "/s";
+  std::promise<bool> slow, gone;
+  auto server = control::Server::listen(path, ::geteuid(), [&](const Json& request, const control::Server::Progress& progress) {
+    bool heard = true;
+    if (request.at("verb") == "slow") {
+      for (int line = 0; line < 10'000 && heard; ++line) heard = progress({{"text", std::string(1000, 'x')}});
+      slow.set_value(heard);
+    }
+    if (request.at("verb") == "gone") {
+      while (progress({{"step", 1}})) ::usleep(1000);
+      gone.set_value(true);
+    }
+    return control::result_line();
+  });
+  REQUIRE(server);
+  {
+    auto client = control::Client::connect(path, ::geteuid());
+    REQUIRE(client);
+    int lines = 0;
+    const auto said = client->ask({{"verb", "slow"}}, [&](const Json&) {
+      if (++lines == 1) CHECK(slow.get_future().get());  // nothing is read before all has been said
+    });
+    REQUIRE(said);
+    CHECK(said->at("ok").get<bool>());
+    CHECK(lines < 10'000);  // what had no room was left out
+  }
+  (void)raw(path, "{\"verb\": \"gone\"}\n", 1);
+  CHECK(gone.get_future().get());
 }
 
 TEST_CASE("a request that is too long is refused before it is sent, and the next one is answered") {
