@@ -18,6 +18,7 @@
 #include "base/unique_fd.hpp"
 #include "daemon/channel.hpp"
 #include "daemon/memory_stores.hpp"
+#include "daemon/mount.hpp"
 #include "daemon/worker_watch.hpp"
 
 namespace efs::daemon {
@@ -52,7 +53,7 @@ class Supervisor {
   bool take_progress() { return std::exchange(progress_, false); }
 
   /// Ends a mount that nobody serves, at any price: programs that hold it get an error, not a hang.
-  void clean_up();
+  void clean_up() { mount_.detach(); }
   /// Others may use the stores again. Before the instance can be found at rest: who finds it so may go on with them.
   void let_go_of_stores() { store_locks_.clear(); }
   /// In a child: a connection ends with its last descriptor.
@@ -67,10 +68,7 @@ class Supervisor {
   Message store_at(const UniqueFd& file);
   Message hold_store(UniqueFd lock, UniqueFd& fd);
   Message drop_dead(const Message& ask, const UniqueFd& parent);
-  Message check_mount(const UniqueFd& point);
-  Message mount(const Message& ask, UniqueFd& point, UniqueFd& fd);
-  Message mount_with_helper(const Message& ask, const UniqueFd& point, UniqueFd& fd);
-  Message unmount();
+  Message mount(const Message& ask, const UniqueFd& point, UniqueFd& fd);
   bool one_way(const Message& ask);
   Message open_backing(const Received& ask);
   int open_backing(const UniqueFd& container);
@@ -80,15 +78,9 @@ class Supervisor {
   Message inherited(UniqueFd& fd) const;
 
   SupervisorOptions options_;
-  std::string name_in_parent() const;
-  bool still_ours() const;
-
-  UniqueFd fuse_;
-  std::string mount_point_;  // as mounted, while mounted
-  UniqueFd parent_;          // O_PATH: the directory that holds the mount point; paths of users are not walked again
-  dev_t device_ = 0;         // of the mount
+  Mount mount_{options_.uid, options_.gid, options_.privileged, std::move(options_.fuse_device)};
   MemoryStores memory_{options_.instance.get(), std::move(options_.store), options_.uid, options_.gid};
-  std::set<dev_t> store_devices_;  // that containers lie on, as far as that was said; none: on any
+  std::set<dev_t> store_devices_;      // that containers lie on, as far as that was said; none: on any
   std::vector<UniqueFd> store_locks_;  // shared with the worker: while it is replaced nobody else gets them
   bool keep_store_ = options_.keep_store;
   bool progress_ = false;
