@@ -106,6 +106,7 @@ class Fsdax final : public Backend {
     if (auto known = cache_.find(id)) return known;
     const int mode = options_.read_only ? O_RDONLY | O_NONBLOCK : O_RDWR;
     UniqueFd fd = open_file(id, mode);
+    if (!fd && errno == EROFS) fd = open_file(id, O_RDONLY | O_NONBLOCK);  // a file system that has failed can be read
     if (!fd) return fail_errno();
     EFS_TRY(refuse_other(fd.get(), id));
     return cache_.remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page));

@@ -7,7 +7,7 @@
  *                        checked   all nodes are good
  *                        began     when its prolog did, and how many minutes of the time limit are given back
  *                        boot      which start of the machine that was in (/proc/sys/kernel/random/boot_id)
- *   STATE/.lock          who looks at what is kept holds it (keep.c)
+ *   STATE/.lock.UID      who looks at what is kept for a user holds it (keep.c)
  * What is written is durable when efs_write_file() returns: after a loss of power a run is what it was. */
 #include <dirent.h>
 #include <errno.h>

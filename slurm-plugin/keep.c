@@ -39,14 +39,15 @@ int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, cons
 
 #define PATIENCE 60 /* seconds for the lock: each look at an instance has an end, but there may be many */
 
-/* Who looks at what is kept, and acts on what he saw, holds it: a job that chooses, and the sweep. A file of root's, which
- * nobody else can open, and so not lock. -1: it cannot be had within `seconds`. */
-static int lock_kept(const struct efs_site *site, int seconds) {
+/* Who looks at what is kept for a user, and acts on what he saw, holds it: a job that chooses, and the sweep. A file of root's, which
+ * nobody else can open, and so not lock; one for each user, for a look at what is his takes as long as he likes. -1: it cannot be had
+ * within `seconds`. */
+static int lock_kept(const struct efs_site *site, uid_t uid, int seconds) {
   const time_t until = time(NULL) + seconds;
   char path[2 * EFS_PATH];
   struct stat st;
   int fd, locked;
-  if (efs_format(path, sizeof path, "%s/.lock", site->state) != 0) return -1;
+  if (efs_format(path, sizeof path, "%s/.lock.%u", site->state, (unsigned)uid) != 0) return -1;
   fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
   if (fd < 0) return -1;
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & 077) != 0) {
@@ -111,7 +112,7 @@ static int may_keep(const struct efs_site *site, const struct efs_job *job, cons
 
 int efs_is_own_life(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
   char state[64] = "dead";
-  const int lock = lock_kept(site, PATIENCE); /* or another job would choose it between two looks */
+  const int lock = lock_kept(site, job->uid, PATIENCE); /* or another job would choose it between two looks */
   if (lock >= 0 && efs_is_there(site, job) && !has_job(site, job->name, job)) efs_state_of(site, job, environment, state, sizeof state);
   if (lock >= 0) close(lock);
   return strcmp(state, "kept") != 0 && strcmp(state, "dead") != 0;
@@ -134,13 +135,18 @@ static void sweep_one(const struct efs_site *site, const char *record) {
   if (efs_format(path, sizeof path, "%s/%s", site->state, record) == 0) unlink(path);
 }
 
-static void sweep_locked(const struct efs_site *site) {
+/* Where a job of that user's is at it, the next sweep is as good. */
+void efs_sweep_kept(const struct efs_site *site) {
   DIR *state = opendir(site->state);
   const struct dirent *entry;
   struct stat st;
+  unsigned uid;
   while (state != NULL && (entry = readdir(state)) != NULL) {
-    if (strncmp(entry->d_name, "kept.", 5) != 0 || fstatat(dirfd(state), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    if (time(NULL) - st.st_mtime > (time_t)site->keep * 3600) sweep_one(site, entry->d_name);
+    int lock;
+    if (sscanf(entry->d_name, "kept.%u.", &uid) != 1 || fstatat(dirfd(state), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (time(NULL) - st.st_mtime <= (time_t)site->keep * 3600 || (lock = lock_kept(site, (uid_t)uid, 0)) < 0) continue;
+    sweep_one(site, entry->d_name);
+    close(lock);
   }
   if (state != NULL) closedir(state);
 }
@@ -169,11 +175,12 @@ int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char
   if ((attaches || keeps) && site->keep == 0) efs_format(why, size, "this site keeps nothing on its nodes (--efs-keep)");
   else if ((attaches || keeps) && !efs_is_kept_name(name)) efs_format(why, size, "that is no name for --efs-keep or --efs-attach");
   if (why[0] != '\0') return -1;
-  lock = lock_kept(site, attaches || keeps ? PATIENCE : 0); /* other jobs do not wait: the next one sweeps */
-  if (lock >= 0) sweep_locked(site);
-  done = !attaches && !keeps ? 0 : lock >= 0 ? choose_locked(site, job, name, attaches, environment, why, size) : -1;
+  efs_sweep_kept(site);
+  if (!attaches && !keeps) return 0;
+  lock = lock_kept(site, job->uid, PATIENCE);
+  done = lock >= 0 ? choose_locked(site, job, name, attaches, environment, why, size) : -1;
   if (lock >= 0) close(lock);
-  if (done != 0 && why[0] == '\0') efs_format(why, size, "what is kept on %s (--efs-keep, --efs-attach) cannot be looked at: %s/.lock is not to be had. Submit again; if it stays so, tell the administrators", site->node, site->state);
+  if (done != 0 && why[0] == '\0') efs_format(why, size, "what is kept for you on %s (--efs-keep, --efs-attach) cannot be looked at: another job of yours looks at it (%s/.lock.%u). Submit again; if it stays so, tell the administrators", site->node, site->state, (unsigned)job->uid);
   return done;
 }
 
@@ -181,14 +188,4 @@ void efs_note_kept(const struct efs_site *site, const struct efs_job *job) {
   char id[32];
   efs_format(id, sizeof id, "%u", job->id);
   if (strncmp(job->name, "slurm-kept.", strlen("slurm-kept.")) == 0) efs_write_file(site->state, record_of(job), id, 0644, 0);
-}
-
-void efs_sweep_kept(const struct efs_site *site) {
-  const int lock = lock_kept(site, PATIENCE);
-  if (lock < 0) {
-    slurm_info("efs: %s/.lock is not to be had: what is kept is not looked at", site->state);
-    return;
-  }
-  sweep_locked(site);
-  close(lock);
 }

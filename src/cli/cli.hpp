@@ -99,7 +99,9 @@ struct CleanArguments {
 int clean(World& world, const CleanArguments& arguments);
 /// Removes a dead instance: its mount, store and directory. ENOTEMPTY where results would be lost, unless `force`. Root
 /// follows what the user's files say with the user's rights.
-Status clean_instance(const control::Instance& instance, bool force);
+Status clean_instance(const control::Instance& instance, const std::string& chosen, bool force);
+/// What tells whether an instance has been used since: of its manifest, "" where it has none.
+std::string state_of_instance(const control::Instance& instance);
 struct CacheArguments {
   std::string action;              // ls or clean
   std::vector<std::string> paths;  // of the PFS
@@ -163,6 +165,8 @@ std::vector<LostStore> stores_without_instance(const std::string& directory);
 std::vector<LostStore> stores_of_site_without_instance();
 /// The status of one instance; of one that is dead, its state and why.
 Json status_of(const control::Instance& instance);
+/// `path` as one word of a shell: names are chosen by others than who reads the advice. Control characters become '?'.
+std::string as_word(const std::string& path);
 
 /// Of the inputs that a start did not bring again, for the job had taken them away ("; ..."); "" where there are none.
 std::string text_of_away(const Json& staged_in);

@@ -32,19 +32,6 @@ Finding silent(const std::string& what, const std::string& path) {
   return {Level::problem, what, as_word(path) + " does not answer within " + std::to_string(patience) + " s: its file system hangs, and so does what uses it", "see whether its server, or its daemon, runs; umount -f ends the waiting"};
 }
 
-std::string as_word(const std::string& path) {
-  constexpr std::string_view harmless = "/._-+,:=@%";
-  std::string word;
-  bool plain = !path.empty();
-  for (const char c : path) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte >= 0x80 || std::isalnum(byte) != 0 || harmless.contains(c))) word += c;
-    else if (plain = false; c == '\'') word += "'\\''";
-    else word += byte < 0x20 || byte == 0x7f ? '?' : c;
-  }
-  return plain ? word : "'" + word + "'";
-}
-
 int doctor(World& world, const std::string& job_file) {
   Findings all;
   for (Findings part : {examine_kernel(), examine_limits(), examine_stores(job_file), examine_leftovers(), examine_slurm()}) std::ranges::move(part, std::back_inserter(all));

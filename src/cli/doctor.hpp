@@ -31,8 +31,6 @@ std::string without_journal(const std::string& first);
 inline constexpr const char* silent_job = "global-settings:\n  root-dir: /tmp/efs-doctor/in\n  mount-dir: /tmp/efs-doctor/mount\n  results-dir: /tmp/efs-doctor/out\n";
 /// Of what does not.
 Finding silent(const std::string& what, const std::string& path);
-/// `path` as one word of a shell: names are chosen by others than who reads the advice. Control characters become '?'.
-std::string as_word(const std::string& path);
 
 // The parts
 Findings examine_kernel();

@@ -15,6 +15,11 @@ Json dead(const control::Instance& instance, const std::string& why) {
   return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "dead"}, {"error", why}};
 }
 
+// It lives, or somebody is at work on what it left, and nobody answers for it.
+Json silent(const control::Instance& instance, const std::string& why) {
+  return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "silent"}, {"error", "it does not answer: " + why + ". Its processes may be stopped, or an efs clean at work on it; its log is " + instance.directory + "/efsd.log"}};
+}
+
 Json what_is_left_of(const control::Instance& instance) {
   const auto manifest = manifest_of(instance);
   const bool kept = manifest && manifest->left == image::Left::kept;
@@ -57,7 +62,7 @@ std::string text_of_away(const Json& staged_in) {
 Json status_of(const control::Instance& instance) {
   if (!instance.alive) return what_is_left_of(instance);
   auto status = ask_status(instance);
-  if (!status) return control::is_alive(instance.directory) ? dead(instance, describe(status.error())) : what_is_left_of(instance);  // it has ended meanwhile
+  if (!status) return control::is_alive(instance.directory) ? silent(instance, describe(status.error())) : what_is_left_of(instance);  // it has ended meanwhile
   status->erase("event");
   status->erase("ok");
   return *status;
@@ -148,8 +153,8 @@ int show_all(World& world, const Json& all, bool one) {
     for (const auto& instance : all) print_status(world.out, instance);
     if (all.empty()) world.out << "no instance is running\n";
   }
-  const bool dead = std::ranges::any_of(all, [](const Json& instance) { return instance.value("state", "") == "dead"; });
-  return dead ? exit_failure : exit_good;
+  const auto is_well = [](const Json& instance) { return instance.value("state", "") != "dead" && instance.value("state", "") != "silent"; };
+  return std::ranges::all_of(all, is_well) ? exit_good : exit_failure;
 }
 
 }  // namespace

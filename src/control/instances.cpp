@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "base/file_lock.hpp"
 
@@ -63,7 +64,7 @@ std::string runtime_directory(uid_t uid) {
 
 bool is_alive(const std::string& directory) {
   const UniqueFd top(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  const UniqueFd file(top ? ::openat(top.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1);
+  const UniqueFd file(top ? ::openat(top.get(), lock_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1);
   return is_locked(top) || is_locked(file);
 }
 
@@ -79,7 +80,7 @@ std::vector<Instance> list_instances() {
 Result<HeldInstance> hold(const Instance& instance) {
   HeldInstance held{.directory = UniqueFd(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)), .lock = {}};
   if (!held.directory) return fail_errno(instance.directory);
-  held.lock.reset(::openat(held.directory.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  held.lock.reset(::openat(held.directory.get(), lock_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!lock_soon(held.directory) || (held.lock && !lock_soon(held.lock))) return fail(EBUSY, instance.name + " is running, or another efs clean is at work on it");
   // Whoever held it before may have removed it, and somebody may have started another one of this name since.
   // One that is another user's is judged with his rights.
@@ -91,7 +92,11 @@ Result<HeldInstance> hold(const Instance& instance) {
 Status discard(const Instance& instance, const HeldInstance& held) {
   const UniqueFd& directory = held.directory;
   if (const Status dropped = drop_stores(directory.get()); !dropped) return fail(dropped.error().code, instance.directory + "/" + describe(dropped.error()));
-  for (const char* name : files_of_an_instance) ::unlinkat(directory.get(), name, 0);
+  // Without its lock it would be nobody's, and no start's.
+  const bool goes = ::faccessat(directory.get(), "..", W_OK, AT_EACCESS) == 0;
+  for (const char* name : files_of_an_instance)
+    if (goes || std::string_view(name) != lock_name) ::unlinkat(directory.get(), name, 0);
+  if (!goes) return fail(EACCES, instance.name + ": what it left is removed, and " + instance.directory + " is not, for that is another user's to do; the next start takes it");
   return ::rmdir(instance.directory.c_str()) == 0 ? Status{} : fail_errno(instance.directory);
 }
 

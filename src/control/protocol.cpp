@@ -1,5 +1,7 @@
 #include "control/protocol.hpp"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -22,8 +24,20 @@ Status send_line(int socket, const Json& line, std::size_t most) {
   return {};
 }
 
+namespace {
+
+// Three quarters of the buffer are for what comes at the end: it is there for whoever reads it later, when nobody waits for him.
+bool has_room_for_more(int socket) {
+  int waiting = 0, room = 0;
+  socklen_t length = sizeof room;
+  return ::ioctl(socket, SIOCOUTQ, &waiting) != 0 || ::getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &room, &length) != 0 || waiting < room / 4;
+}
+
+}  // namespace
+
 // The kernel takes a message that is short beside the socket's buffer whole, or not.
 Status send_line_now(int socket, const Json& line) {
+  if (!has_room_for_more(socket)) return fail(EAGAIN, "control socket");
   const std::string text = json_to_text(line) + "\n";
   ssize_t n = 0;
   while ((n = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT)) < 0 && errno == EINTR) {}

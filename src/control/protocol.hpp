@@ -19,7 +19,8 @@ inline constexpr std::size_t longest_request = 1u << 20;  // of those that an in
 /// One line each way. EPIPE or ECONNRESET where the other side is gone; E2BIG, with nothing sent, for one that is longer than `most`.
 Status send_line(int socket, const Json& line, std::size_t most = SIZE_MAX);
 
-/// A short line (below 64 KiB), now or not at all: EAGAIN, with nothing sent, where the other side does not take what it was sent before.
+/// A short line (below 64 KiB), now or not at all: EAGAIN, with nothing sent, where the other side does not take what it was sent before. Leaves
+/// room for a result of that size.
 Status send_line_now(int socket, const Json& line);
 
 /// Reads lines from a socket; keeps what came with them. Not thread-safe.

@@ -111,6 +111,7 @@ class Instance {
   Status drop_mount(const std::string& path);
   Status drop_former_mount(const image::Manifest& before);
   Status prepare_mount_point();
+  Status claim_mount_point();
   Status open_filesystem(bool takeover);
   Status plan_and_stage_in();
   Status keep_listed(std::map<std::string, std::string> listed);
@@ -240,6 +241,7 @@ class Instance {
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
+  std::optional<std::chrono::steady_clock::time_point> goes_on_alone_at_ EFS_GUARDED_BY(mutex_);  // of a successor of one that staged out
   const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;  // of an unmount under way, in words; null: nobody
   std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each
   std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);  // of the last stage-out; as JSON only for those who ask

@@ -1,5 +1,6 @@
 #include "daemon/instance_directory.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -34,11 +35,31 @@ Status lock_directory(InstanceDirectory& made, const std::string& base, const st
   struct stat st {}, now {};
   if (!made.directory && errno == ENOENT) return fail(EAGAIN, base + "/" + name);
   if (!made.directory || ::fstat(made.directory.get(), &st) != 0) return fail_errno(base + "/" + name);
-  if (!is_new && st.st_uid != user.uid) return fail(EEXIST, taken(base, name) + ": it is another user's");
+  if (!is_new && st.st_uid != user.uid && st.st_uid != ::geteuid()) return fail(EEXIST, taken(base, name) + ": it is another user's");
   made.directory_lock = reopened(made.directory);
   if (!lock_soon(made.directory_lock)) return fail(EEXIST, taken(base, name));
   const bool same = ::fstatat(made.base.get(), name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == st.st_ino && now.st_dev == st.st_dev;
   return same ? Status{} : fail(EAGAIN, base + "/" + name + " has just been removed; try again");
+}
+
+Status fill(InstanceDirectory& made, const std::string& path, const User& user) {
+  made.lock.reset(::openat(made.directory.get(), control::lock_name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+  if (!made.lock || !lock_soon(made.lock)) return fail_errno(path + "/lock");
+  if (::mkdirat(made.directory.get(), "store", 0700) != 0) return fail_errno(path + "/store");
+  made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!made.store) return fail_errno(path + "/store");
+  if (::geteuid() == 0 && (::fchown(made.directory.get(), user.uid, user.gid) != 0 || ::fchown(made.lock.get(), user.uid, user.gid) != 0)) return fail_errno(path);
+  return {};
+}
+
+// One whose maker, or remover, was killed in the middle.
+bool is_bare(const UniqueFd& directory) {
+  ::unlinkat(directory.get(), "store", AT_REMOVEDIR);
+  DIR* entries = ::fdopendir(reopened(directory).release());
+  int found = 0;
+  while (entries != nullptr && ::readdir(entries) != nullptr) ++found;
+  if (entries != nullptr) ::closedir(entries);
+  return found == 2;  // . and ..
 }
 
 // The directory of an instance that is dead, or was left by `efs stop --keep`. It was the user's to change meanwhile: it
@@ -46,9 +67,13 @@ Status lock_directory(InstanceDirectory& made, const std::string& base, const st
 Status take_old(InstanceDirectory& made, const std::string& base, const std::string& name, const User& user) {
   EFS_TRY(lock_directory(made, base, name, user, false));
   const std::string path = base + "/" + name;
-  made.lock.reset(::openat(made.directory.get(), "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!made.lock && errno == ENOENT) return fail(EEXIST, taken(base, name) + ": it was not made by efs");
-  if (!made.lock) return fail_errno(path + "/lock");
+  made.lock.reset(::openat(made.directory.get(), control::lock_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const int problem = made.lock ? 0 : errno;
+  if (problem == ENOENT && is_bare(made.directory)) return fill(made, path, user);
+  struct stat st {};
+  if (::fstat(made.directory.get(), &st) != 0 || st.st_uid != user.uid) return fail(EEXIST, taken(base, name) + ": it is another user's");
+  if (problem == ENOENT) return fail(EEXIST, taken(base, name) + ": it was not made by efs");
+  if (!made.lock) return fail(problem, path + "/lock");
   if (!is_lock_of(user, made.lock)) return fail(EEXIST, taken(base, name) + ": its lock was not made by efs");
   if (!lock_soon(made.lock)) return fail(EEXIST, taken(base, name));
   if (::mkdirat(made.directory.get(), "store", 0700) != 0 && errno != EEXIST) return fail_errno(path + "/store");
@@ -56,16 +81,6 @@ Status take_old(InstanceDirectory& made, const std::string& base, const std::str
   if (!made.store) return fail_errno(path + "/store");
   for (const char* left : {"control.sock", "parts", "listed"}) ::unlinkat(made.directory.get(), left, 0);
   made.was_there = true;
-  return {};
-}
-
-Status fill(InstanceDirectory& made, const std::string& path, const User& user) {
-  made.lock.reset(::openat(made.directory.get(), "lock", O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
-  if (!made.lock || !lock_soon(made.lock)) return fail_errno(path + "/lock");
-  if (::mkdirat(made.directory.get(), "store", 0700) != 0) return fail_errno(path + "/store");
-  made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!made.store) return fail_errno(path + "/store");
-  if (::geteuid() == 0 && (::fchown(made.directory.get(), user.uid, user.gid) != 0 || ::fchown(made.lock.get(), user.uid, user.gid) != 0)) return fail_errno(path);
   return {};
 }
 

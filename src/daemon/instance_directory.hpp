@@ -19,7 +19,7 @@ struct InstanceDirectory {
 
 /// Makes `base`/`name` for `user`, or takes over that of an instance which is dead or was kept. Made and locked before it is
 /// given to the user, through descriptors, so that nothing can be slipped under us; what was the user's is believed only
-/// where it is still his, and nothing in it is followed. EEXIST: it is alive, another user's, or not made by efs; EAGAIN: it
+/// where it is still his, and nothing in it is followed. An empty one, whose maker or remover was killed, is as good as none. EEXIST: it is alive, another user's, or not made by efs; EAGAIN: it
 /// was being removed.
 Result<InstanceDirectory> make_instance_directory(const std::string& base, const std::string& name, const User& user);
 

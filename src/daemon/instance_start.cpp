@@ -31,8 +31,8 @@
 namespace efs::daemon {
 namespace {
 
-// Threads are started when slow work needs them: so many slow requests, less one, run side by side.
-unsigned session_threads() { return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U); }
+// Whoever asked the predecessor for a stop asks again within moments.
+constexpr auto patience_for_askers = std::chrono::seconds(10);
 
 // Which backend a new file goes to: asked only where a rule names one.
 std::function<std::optional<unsigned>(const std::string&)> placement_of(const config::JobConfig& config) {
@@ -127,17 +127,6 @@ Status Instance::open_merging() {
 
 stage::PfsIo& Instance::results_pfs() { return merging_ ? *merging_ : stage::posix_pfs(); }
 
-// Opens stay on one path for the life of the mount, also under a successor.
-SupervisorClient* Instance::passthrough_registry() {
-  const bool passthrough = options_.privileged && !options_.daemon_io && options_.config.trace.empty() && store_.backend->offers_descriptor();
-  return passthrough ? &supervisor_ : nullptr;
-}
-
-void Instance::open_session() {
-  const bool traced = !options_.config.trace.empty();
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks(), traced);
-}
-
 Status Instance::take_over() {
   EFS_TRY(open_watchers());
   keep_image_ = true;  // until a stop says otherwise
@@ -154,6 +143,7 @@ Status Instance::take_over() {
     {
       MutexLock lock(mutex_);
       session_ended_ = true;
+      goes_on_alone_at_ = std::chrono::steady_clock::now() + patience_for_askers;
     }
     enter(State::unsaved);
     return {};
@@ -221,50 +211,6 @@ void Instance::report_recovery() {
   const auto& met = filesystem_->recovery();
   log::info("event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={}", met.journal.records, met.journal.torn, met.nameless, met.unknown_containers, met.emptied.size(), met.dropped.size());
   for (const auto& path : met.emptied) log::warn("event=content_lost path=\"{}\" reason=\"power loss before its first fsync\"", path);
-}
-
-/// Nothing where no dead mount is.
-Status Instance::drop_mount(const std::string& path) {
-  struct statfs fs {};
-  // ECONNABORTED: the daemon's last thread died while we asked.
-  if (::statfs(path.c_str(), &fs) == 0 || (errno != ENOTCONN && errno != ECONNABORTED)) return {};
-  const auto slash = path.rfind('/');
-  const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!parent) return fail_errno("mount-dir " + path);
-  // Who lets go of it last waits while the kernel forgets what it knew of the files, seconds where there were a million: not the start.
-  UniqueFd last(::open(path.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  const Status dropped = supervisor_.drop_dead_mount(parent.get(), path.substr(slash + 1));
-  if (!dropped) return fail(dropped.error().code, "mount-dir " + path + " has a dead mount: " + describe(dropped.error()));
-  if (auto thread = start_thread([fd = std::move(last)]() mutable { fd.reset(); })) forgetting_.push_back(std::move(*thread));
-  return {};
-}
-
-/// Of an instance that was killed, where this one is to be mounted elsewhere: nobody will know of it any more.
-Status Instance::drop_former_mount(const image::Manifest& before) {
-  if (before.mount_dir.empty() || before.mount_dir == options_.config.mount_dir) return {};
-  EFS_TRY(drop_mount(before.mount_dir));
-  if (before.made_mount_dir) ::rmdir(before.mount_dir.c_str());
-  return {};
-}
-
-// Before anything moves: a mount point that cannot be used is found now and not after an hour of staging.
-Status Instance::prepare_mount_point() {
-  const std::string& path = options_.config.mount_dir;
-  EFS_TRY(drop_mount(path));
-  if (::mkdir(path.c_str(), 0755) == 0) made_mount_point_ = true;
-  else if (errno != EEXIST) return fail_errno("mount-dir " + path);
-  mount_point_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!mount_point_) return fail_errno("mount-dir " + path);
-  // Until it is mounted, which may take hours of staging.
-  if (::flock(mount_point_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return fail(EBUSY, "mount-dir " + path + ": another instance is about to be mounted there; name another directory");
-  DIR* directory = ::fdopendir(::dup(mount_point_.get()));
-  bool empty = true;
-  while (const dirent* entry = directory == nullptr ? nullptr : ::readdir(directory))
-    if (std::string_view name = entry->d_name; name != "." && name != "..") empty = false;
-  if (directory != nullptr) ::closedir(directory);
-  if (!empty) return fail(ENOTEMPTY, "mount-dir " + path + " is not empty: its files would be hidden by the mount; name an empty directory");
-  if (const Status allowed = supervisor_.check_mount(mount_point_.get()); !allowed) return fail(allowed.error().code, "mount-dir " + path + ": " + describe(allowed.error()));
-  return {};
 }
 
 Status Instance::plan_and_stage_in() {
@@ -335,55 +281,6 @@ void Instance::keep_house() {
   auto started = TimerThread::start(std::chrono::steady_clock::now() + interval, [this] { filesystem_->tend(); }, interval);
   if (started) housekeeper_ = std::move(*started);
   else log::warn("event=no_housekeeper reason=\"{}\" note=\"what is not synced by programs reaches the medium at the end\"", describe(started.error()));
-}
-
-Status Instance::mount() {
-  open_session();
-  EFS_TRY(filesystem_->new_connection());
-  auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
-  if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
-  // Ours would keep the mount point's old face busy.
-  mount_point_.reset();
-  EFS_TRY(serve_in_thread(std::move(*fuse), std::nullopt));
-  // The first request that is answered is INIT: a mount that does not answer is not ready.
-  struct statvfs probe {};
-  if (::statvfs(options_.config.mount_dir.c_str(), &probe) != 0) {
-    return fail_errno("the mount at " + options_.config.mount_dir + " does not answer");
-  }
-  keep_house();
-  ready_ = true;
-  enter(State::running);
-  return {};
-}
-
-Status Instance::serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& init) {
-  const fuse::RequestLoop::Options loop{.most_threads = session_threads(), .spin = options_.spin};
-  const auto keep = [this](const fuse::InitRequest& request) {
-    can_be_replaced_ = fuse::offers_resend(request);
-    supervisor_.keep_init(request);
-  };
-  try {
-    return init ? session_->take_over(std::move(fuse), loop, *init, [this] { supervisor_.report_progress(); }) : session_->serve(std::move(fuse), loop, keep);
-  } catch (const std::bad_alloc&) {
-    return fail(ENOMEM);
-  }
-}
-
-Status Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init) {
-  if (init) can_be_replaced_ = fuse::offers_resend(*init);
-  auto thread = start_thread([this, fd = std::move(fuse), init = std::move(init)]() mutable {
-    const Status served = serve(std::move(fd), init);
-    if (!served) {
-      log::error("event=session_failed reason=\"{}\"", describe(served.error()));
-      supervisor_.abort();
-    }
-    MutexLock lock(mutex_);
-    session_ended_ = true;
-    changed_.notify_all();
-  });
-  if (!thread) return told(thread.error(), "a thread that serves the mount");
-  session_thread_ = std::move(*thread);
-  return {};
 }
 
 }  // namespace efs::daemon

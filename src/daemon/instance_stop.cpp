@@ -59,8 +59,14 @@ bool Instance::serve_until_stopped() {
     MutexLock lock(mutex_);
     end_claimed_ = false;
     was_unsaved = state_ == State::unsaved;
-    // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage out.
-    while (!stop_request_ && (!session_ended_ || was_unsaved)) changed_.wait(mutex_);
+    // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage out. So is a signal; where the worker
+    // dies then nobody asks again.
+    while (!stop_request_ && (!session_ended_ || was_unsaved)) {
+      if (!goes_on_alone_at_) changed_.wait(mutex_);
+      else if (!changed_.wait_until(mutex_, *goes_on_alone_at_) && !stop_request_) break;
+    }
+    if (goes_on_alone_at_ && !stop_request_) log::warn("event=stage_out_resumed reason=\"the worker died in it, and nobody asks for it any more\"");
+    goes_on_alone_at_.reset();
     if (stop_request_) request = *stop_request_;
   }
   try {

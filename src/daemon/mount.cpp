@@ -115,6 +115,7 @@ Status Mount::make_by_helper(const UniqueFd& point, std::uint64_t flags, const s
   UniqueFd ours(pair[0]), theirs(pair[1]);
   ::fcntl(ours.get(), F_SETFD, FD_CLOEXEC);
   const std::string where = target_of(point.get());
+  if (const UniqueFd parent(::openat(point.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC)); parent && is_covered(point.get(), parent.get(), last_part(where))) return fail(EBUSY, "something has been mounted there meanwhile");
   std::string options = "default_permissions,subtype=efs,fsname=" + source;
   if ((flags & mount_noexec) != 0) options += ",noexec";
   if ((flags & mount_noatime) != 0) options += ",noatime";

@@ -43,7 +43,7 @@ Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& stor
   if (orphans.empty()) return {};
   const auto manifest = image::read_manifest(ground.root.get());
   // The journal was in memory, and the machine was restarted: nobody can ever tell what these were.
-  const bool went = manifest && manifest->store == store.path && (store.was_removed || was_over(how.instance, *manifest));
+  const bool went = manifest && manifest->store == store.path && ((store.was_removed && !manifest->instance.contradicts(store.removed)) || was_over(how.instance, *manifest));
   const bool hopeless = manifest && manifest->boot_id != image::boot_id() && !manifest->members.empty() && manifest->members.front().kind == "dram";
   if (!hopeless && !went)
     return fail(EEXIST, "backend " + id + ": " + ground.path + " holds the data of an earlier instance, whose journal" + (manifest ? ", in " + manifest->store + "," : "") + " is not there; bring that back, or, to give it up, remove the directory");

@@ -126,6 +126,7 @@ Status finish(Ground ground, const SetUp& how, Store& store) {
   // Its results are back or given up, and who was to remove it died.
   if (const auto manifest = image::read_manifest(store.metadata.get()); manifest && was_over(how.instance, *manifest)) EFS_TRY(image::begin_removal(store.metadata.get()));
   store.was_removed = image::is_being_removed(store.metadata.get());
+  if (const auto manifest = image::read_manifest(store.metadata.get()); manifest && store.was_removed) store.removed = manifest->instance;
   if (store.was_removed) EFS_TRY(image::finish_removal(root, store.path));
   EFS_TRY(look_at_left(store, how.config));
   store.kind = ground.options.kind;
@@ -156,7 +157,9 @@ Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, boo
 }  // namespace
 
 Result<UniqueFd> lock_of_store(SupervisorClient& supervisor, int directory, const std::string& path, const std::string& others) {
-  const UniqueFd opened(::openat(directory, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  constexpr int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  UniqueFd opened(::openat(directory, "lock", O_RDWR | O_CREAT | flags, 0600));
+  if (!opened && errno == EROFS) opened.reset(::openat(directory, "lock", O_RDONLY | flags));  // a successor on a file system that has failed
   if (!opened) return fail_errno("the lock of the store " + path);
   auto held = supervisor.hold_store(opened);
   if (!held) return fail(held.error().code, "the lock of the store " + path + ": " + describe(held.error()));

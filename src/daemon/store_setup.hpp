@@ -30,6 +30,7 @@ struct Store {
   UniqueFd lock;            // held while the store is in use
   bool left = false;        // by an earlier instance of this name or a predecessor: its data are in it
   bool was_removed = false; // somebody died while he removed it; what lies in other backends went with it
+  store::InstanceId removed; // which instance's it was, where that can be told
   image::Manifest manifest; // where it was left: what that one wrote
   store::InstanceId instance; // that of the one that made it
   std::vector<StoreMember> others;

@@ -241,6 +241,7 @@ class Filesystem {
   /// The medium refused a record: read-only from now on.
   void note_failed_append(const Error& error) EFS_REQUIRES(mutex_);
   std::uint64_t durable_up_to() const EFS_REQUIRES_SHARED(mutex_);
+  bool is_out_of_reach();
   /// Returns when what was replayed survives power loss, or when nothing will be changed any more.
   Status secure_journal() EFS_REQUIRES(mutex_);
   /// The line: the record is in the journal, then in the namespace; only then may it be answered. An error: nothing has

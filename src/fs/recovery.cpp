@@ -26,7 +26,7 @@ Status Filesystem::recover() {
     EFS_TRY(backend_.for_each([&](std::uint64_t id) { containers.push_back(id); }));
     std::sort(containers.begin(), containers.end());
     EFS_TRY(look_for_later(containers));
-    if (!options_.read_only) {
+    if (journal_) {
       EFS_TRY(secure_journal());
       if (journal_) durable_ = journal_->sequence();
       if (journal_) rebuild_reserve();
@@ -42,7 +42,7 @@ Status Filesystem::recover() {
 
 Status Filesystem::replay() {
   const auto carry_out = [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status { return replay_one(stored); };
-  if (options_.read_only) {
+  if (options_.read_only || is_out_of_reach()) {
     auto end = store::Journal::scan(*medium_, journal_name, carry_out, {.after_power_loss = options_.after_power_loss, .instance = options_.instance, .complete_to = options_.journal_to});
     if (!end) return std::unexpected(end.error());
     recovery_.journal = *end;
@@ -56,6 +56,16 @@ Status Filesystem::replay() {
   journal_ = std::move(*journal);
   recovery_.journal = journal_->replayed();
   return {};
+}
+
+// The medium's file system has failed and is read-only now: programs can read on, and a stage-out brings out what is there.
+bool Filesystem::is_out_of_reach() {
+  if (!options_.takeover) return false;
+  const auto file = medium_->open(journal_name, false);
+  if (file || file.error().code != EROFS) return false;
+  log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"", describe(file.error()));
+  broken_ = true;
+  return true;
 }
 
 // What is freed later may be known to records that are in the page cache only; on persistent memory who died may have been storing

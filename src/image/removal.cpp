@@ -83,6 +83,8 @@ std::uint64_t contents_without_journal(const std::string& path) {
   return contents;
 }
 
+bool holds_contents(int root) { return contents_in(open_below(root, "data")) > 0; }
+
 Result<Directories> find_removable(const std::string& path) {
   if (auto store = find_store(path)) return store;
   Directories store{.path = path, .root = UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)), .metadata = {}, .data = {}, .owner = 0};
@@ -97,9 +99,10 @@ Status remove_content(int root, const std::string& path) {
   const UniqueFd metadata = open_below(root, "meta");
   if (metadata) EFS_TRY(begin_removal(metadata.get()));
   // The lock is that of who removes: whoever comes before its name has gone waits for it, and sees then that it has.
-  EFS_TRY(remove_entries(root, path, {"meta", lock_name}));
+  EFS_TRY(remove_entries(root, path, {"meta", lock_name, manifest_name}));
   if (metadata) EFS_TRY(remove_entries(metadata.get(), path + "/meta", {mark_name, lock_name}));
   if (metadata && ::unlinkat(metadata.get(), mark_name, 0) != 0 && errno != ENOENT) return fail_errno(path + "/meta/" + mark_name);
+  EFS_TRY(remove_entries(root, path, {"meta", lock_name}));  // what says whose a backend is, when it holds nothing any more
   return remove_entries(root, path, {});
 }
 

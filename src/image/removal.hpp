@@ -22,8 +22,11 @@ Result<Directories> find_removable(const std::string& path);
 /// removal took it: what they are nothing can tell.
 std::uint64_t contents_without_journal(const std::string& path);
 
+/// Are containers with content in the directory `root` of a store, or of one of its backends?
+bool holds_contents(int root);
+
 /// Removes all that is in the directory `root` of a store, or of one of its backends, after begin_removal(); what tells that
-/// it is being removed goes last. The directory itself stays. `path` is for messages.
+/// it is being removed, and whose it is, goes last. The directory itself stays. `path` is for messages.
 Status remove_content(int root, const std::string& path);
 
 /// The containers in the directory `data` of a store that is being removed, for one that begins there anew.

@@ -341,7 +341,7 @@ sed -i "s|^  mount-dir: .*|  mount-dir: $point|; /^global-settings:/a\\  max-rat
 "$EFS" start "$JOB" >"$S/first.said" 2>&1 & starting=$!
 staging_in() { json "$("$EFS" status --json first 2>/dev/null)" "d['state'] == 'staging-in'"; }
 check 'one that stages in' await 20 staging_in
-check_exit 'keeps another from its mount point' 1 'another instance is about to be mounted there' "$EFS" start "$S/second/second.yaml"
+check_exit 'keeps another from its mount point' 1 'first is about to be mounted there' "$EFS" start "$S/second/second.yaml"
 wait "$starting"; check 'and is mounted' test $? -eq 0
 check_exit 'as nobody else is' 1 . "$EFS" start "$S/second/second.yaml"
 check 'stop' "$EFS" stop first

@@ -75,6 +75,32 @@ check 'a stop brings everything out' "$EFS" stop unsynced
 check 'what was synced' grep -qx result "$OUT/r"
 check 'and what was not' grep -qx more "$OUT/more"
 
+# A file system that has failed under the store, and is read-only since: it can be read to the end.
+if kernel_has_it && [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null; then
+  fresh readonly
+  mkdir "$S/readonly/disk"; truncate -s 64M "$S/readonly/image"; mkfs.ext4 -q "$S/readonly/image"
+  if mount -o loop,errors=remount-ro "$S/readonly/image" "$S/readonly/disk" 2>/dev/null; then
+    job "$JOB" 'resources: [ [ path: input ] ]' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/readonly/disk ] ]"
+    started "$JOB"; echo result >"$MNT/r"; exec 5>>"$MNT/open"; echo 1 >&5
+    echo t >"/sys/fs/ext4/$(basename "$(findmnt -no SOURCE "$S/readonly/disk")")/trigger_fs_error"
+    kill -KILL "$(field "$(status_of readonly)" 'd["worker_pid"]')"
+    check 'a successor on a file system that has failed' await 20 json_status readonly 'd["takeovers"] == 1'
+    check 'is read-only' await 20 read_only readonly
+    check_exit 'and says so to programs' 1 'Read-only file system' touch "$MNT/new"
+    check 'what is there can be read' grep -qx result "$MNT/r"
+    check 'inputs, too' grep -qx alpha "$MNT/input/a"
+    exec 5>&-
+    check 'a stop brings it out' "$EFS" stop readonly
+    check 'the result' grep -qx result "$OUT/r"
+    check 'and what was open' grep -qx 1 "$OUT/open"
+    umount "$S/readonly/disk"
+  else
+    skip 'a successor on a file system that has failed' 'no loop device'
+  fi
+else
+  skip 'a successor on a file system that has failed' 'needs root, Linux 6.9 and mkfs.ext4'
+fi
+
 # Both processes die: whoever goes on writes the journal anew, or does not begin.
 fresh both
 check 'start' start_failing

@@ -25,6 +25,7 @@ kill -KILL "$worker"; check 'a worker that is dead' await 20 gone "$worker"
 check_exit 'another start' 1 "$store is in use" elsewhere start --name replaced "$S/replaced/late.yaml"
 check_exit 'a salvage' 1 'in use' elsewhere salvage "$store"
 check_exit 'a clean' 1 'in use' elsewhere clean --force "$store"
+check_exit 'status' 1 '^replaced: silent' "$EFS" status replaced
 kill -CONT "$supervisor"
 check 'the successor goes on' await 20 grep -qx precious "$MNT/r"
 check 'stop' "$EFS" stop replaced
@@ -70,6 +71,20 @@ if [ "$(id -u)" = 0 ]; then
   check 'the next start begins empty' test ! -e "$MNT/r"
   check 'stop' "$EFS" stop --no-stage-out raced
 
+  # What a start went on with, and a stop kept, since a clean has found it dead.
+  fresh kept 'outputs: [ [ path: "scratch*", flags: temporary ] ]'
+  started "$JOB"
+  kill_both kept
+  EFS_PAUSE_ON=$EFS_RUNTIME_DIR/kept pausing flock clean
+  check 'a clean of all that are dead is about to' test -e "$S/pause.reached"
+  started "$JOB"; echo precious >"$MNT/scratch"
+  check 'what is kept meanwhile' "$EFS" stop --keep kept
+  go_on; check 'is not removed' test $code -eq 1
+  check 'as the clean says' grep -q 'has been used meanwhile' "$S/paused"
+  started "$JOB"
+  check 'it is there' grep -qx precious "$MNT/scratch"
+  check 'stop' "$EFS" stop kept
+
   # A clean that finds the directory which a start has just made, and not locked yet.
   fresh new
   EFS_PAUSE_ON=$EFS_RUNTIME_DIR/new pausing flock start "$JOB"
@@ -114,6 +129,94 @@ if [ "$(id -u)" = 0 ]; then
   check 'brings out' grep -qx precious "$OUT/r"
 else
   skip 'two starts on one store' 'not root'
+fi
+
+# --- a directory that is as good as none ---
+mkdir -p "$EFS_RUNTIME_DIR/bare/store"   # its maker was killed
+fresh bare
+started "$JOB"
+check 'a start takes it' test -e "$MNT/input/a"
+check 'stop' "$EFS" stop bare
+mkdir "$EFS_RUNTIME_DIR/strange"; touch "$EFS_RUNTIME_DIR/strange/mine"
+fresh strange
+check_exit 'and no other' 1 'was not made by efs' "$EFS" start "$JOB"
+rm -r "$EFS_RUNTIME_DIR/strange"
+if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then
+  on_disk theirs
+  chown -R games "$S/theirs"
+  started --user games "$JOB"; runuser -u games -- sh -c "echo r >$MNT/r"
+  kill_both theirs
+  umount "$MNT"
+  check_exit "a user's own clean of what root started for him" 1 'what it left is removed, and .* is not' runuser -u games -- env EFS_RUNTIME_DIR="$EFS_RUNTIME_DIR" "$EFS" clean --force theirs
+  check 'leaves nothing elsewhere' test -z "$(ls "$S/theirs/disk")"
+  started --user games "$JOB"
+  check "and is no hindrance: root's next start begins empty" test ! -e "$MNT/r"
+  check 'stop' "$EFS" stop theirs
+else
+  skip "a user's own clean of what root started for him" 'not root, or no user games'
+fi
+
+# --- one mount point ---
+fresh former
+sed -i "s|mount-dir: .*|mount-dir: $S/former/made|" "$JOB"
+started "$JOB"; echo r >"$S/former/made/r"
+mkdir "$OUT/r"   # in the way
+check_exit 'a stop that leaves results' 1 'still in the buffer' "$EFS" stop former
+fresh latter
+sed -i "s|mount-dir: .*|mount-dir: $S/former/made|; /^global-settings:/a\\  max-rate: 1 MiB/s" "$JOB"
+head -c 3000000 /dev/zero >"$PFS/input/large"
+"$EFS" start "$JOB" >"$S/latter/said" 2>&1 & starting=$!; pids+=($starting)
+staging_in() { json "$("$EFS" status --json latter 2>/dev/null)" "d['state'] == 'staging-in'"; }
+check 'another one is to be mounted there' await 20 staging_in
+check 'the end of the first' "$EFS" stop --no-stage-out former
+check 'takes the directory that it had made' test ! -e "$S/former/made"
+wait $starting; code=$?; pids=()
+check 'and the other makes it again' test $code = 0
+check 'and is mounted' test -e "$S/former/made/input/a"
+check 'stop' "$EFS" stop latter
+check 'nothing is left of it' test ! -e "$S/former/made"
+
+fresh locked
+mkdir "$MNT"
+flock -s "$MNT" sleep 60 & locker=$!; pids+=($locker)
+check 'somebody else locks the mount point' await 20 bash -c "! flock -n '$MNT' true"
+started "$JOB"
+check 'a start goes on' test -e "$MNT/input/a"
+check 'and says so in its log' grep -q event=mount_point_locked "$EFS_RUNTIME_DIR/locked/efsd.log"
+kill $locker; wait $locker 2>/dev/null; pids=()
+check 'stop' "$EFS" stop locked
+
+# --- a worker that dies in a stage-out that nobody asked for ---
+fresh alone
+sed -i '/^global-settings:/a\  max-rate: 2 MiB/s' "$JOB"
+started "$JOB"; head -c 6000000 /dev/zero >"$MNT/r"
+worker=$(field "$(status_of alone)" 'd["worker_pid"]')
+kill -TERM "$worker"   # as an unmount from outside, nobody waits for an answer
+staging_out() { json "$("$EFS" status --json alone 2>/dev/null)" "d['state'] == 'staging-out'"; }
+check 'it stages out' await 20 staging_out
+kill -KILL "$worker"
+check 'the successor brings all out' await 40 ended alone
+check 'whole' cmp "$OUT/r" <(head -c 6000000 /dev/zero)
+
+# --- a worker, or a clean, that dies while it removes the second of two backends ---
+if [ "$(id -u)" = 0 ]; then
+  fresh members
+  for one in a b; do mkdir "$S/members/$one"; mount -t tmpfs -o size=64m none "$S/members/$one"; done
+  job "$JOB" "backends: [ [ id: a, type: NVRAM-NVML, daxfs: $S/members/a, capacity: all ], [ id: b, type: NVRAM-NVML, daxfs: $S/members/b, capacity: all ] ]" 'resources: [ [ path: input, backend: b ] ]' 'outputs: [ [ path: "*", flags: persistent, backend: b ] ]'
+  started "$JOB"; for i in 1 2 3; do echo $i >"$MNT/r$i"; done
+  kill_both members
+  check 'salvage' "$EFS" salvage members
+  file=$(cd "$(ls -d "$S"/members/b/efs-*)/data" && find . -type f -name '0*' | head -n 1)
+  EFS_PAUSE_ON=${file##*/} pausing unlinkat clean members
+  check 'a clean removes the containers of the second backend' test -e "$S/pause.reached"
+  kill -KILL $paused; wait $paused 2>/dev/null; rm "$S/pause"
+  started "$JOB"
+  check 'a start after its death begins empty' test ! -e "$MNT/r1" -a -e "$MNT/input/a"
+  check 'stop' "$EFS" stop members
+  check 'leaves nothing' test -z "$(ls "$S/members/a" "$S/members/b" | grep efs)"
+  umount "$S/members/a" "$S/members/b"
+else
+  skip 'a clean that dies while it removes the second backend' 'not root'
 fi
 
 if [ "$(id -u)" = 0 ]; then

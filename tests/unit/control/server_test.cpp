@@ -7,6 +7,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <random>
 #include <vector>
@@ -27,14 +28,15 @@ Json answer(const Json& request, const control::Server::Progress& progress) {
 }
 
 // Sends raw bytes and reads until the server closes, or `most` reads.
-std::string raw(const std::string& path, const std::string& bytes, int most = 1'000'000) {
+std::string raw(const std::string& path, const std::string& bytes, int most = 1'000'000, const std::function<void()>& meanwhile = {}) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.data(), path.size());
   const UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   (void)!::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  ::shutdown(fd.get(), SHUT_WR);
+  if (meanwhile) meanwhile();
+  else ::shutdown(fd.get(), SHUT_WR);
   std::string text;
   char buffer[4096];
   for (ssize_t n = 0; most-- > 0 && (n = ::recv(fd.get(), buffer, sizeof buffer, 0)) > 0;) text.append(buffer, static_cast<std::size_t>(n));
@@ -65,7 +67,7 @@ TEST_CASE("progress waits for no asker: one who does not read is not gone, and o
   const test::TempDirectory directory;
   const std::string path = directory.path() + "/s";
   std::promise<bool> slow, gone;
-  auto server = control::Server::listen(path, ::geteuid(), [&](const Json& request, const control::Server::Progress& progress) {
+  const control::Server::Handler handler = [&](const Json& request, const control::Server::Progress& progress) {
     bool heard = true;
     if (request.at("verb") == "slow") {
       for (int line = 0; line < 10'000 && heard; ++line) heard = progress({{"text", std::string(1000, 'x')}});
@@ -76,7 +78,8 @@ TEST_CASE("progress waits for no asker: one who does not read is not gone, and o
       gone.set_value(true);
     }
     return control::result_line();
-  });
+  };
+  auto server = control::Server::listen(path, ::geteuid(), handler);
   REQUIRE(server);
   {
     auto client = control::Client::connect(path, ::geteuid());
@@ -89,6 +92,14 @@ TEST_CASE("progress waits for no asker: one who does not read is not gone, and o
     CHECK(said->at("ok").get<bool>());
     CHECK(lines < 10'000);  // what had no room was left out
   }
+  slow = {};
+  const std::string late = raw(path, "{\"verb\": \"slow\"}\n", 1'000'000, [&] {
+    (void)slow.get_future().get();
+    server->reset();  // nobody waits for who reads late
+  });
+  CHECK(late.find("\"event\":\"result\"") != std::string::npos);
+  server = control::Server::listen(path, ::geteuid(), handler);
+  REQUIRE(server);
   (void)raw(path, "{\"verb\": \"gone\"}\n", 1);
   CHECK(gone.get_future().get());
 }
