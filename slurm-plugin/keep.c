@@ -112,7 +112,9 @@ static int may_keep(const struct efs_site *site, const struct efs_job *job, cons
 
 int efs_is_own_life(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
   char state[64] = "dead";
-  const int lock = lock_kept(site, job->uid, PATIENCE); /* or another job would choose it between two looks */
+  int lock;
+  if (!efs_is_there(site, job)) return 0;
+  lock = lock_kept(site, job->uid, PATIENCE); /* or another job would choose it between two looks */
   if (lock >= 0 && efs_is_there(site, job) && !has_job(site, job->name, job)) efs_state_of(site, job, environment, state, sizeof state);
   if (lock >= 0) close(lock);
   return strcmp(state, "kept") != 0 && strcmp(state, "dead") != 0;

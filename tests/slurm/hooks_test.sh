@@ -563,8 +563,6 @@ holder=$!; pids+=($!)
 check "another user locks the plugin's directory" await 20 test -s "$S/held"
 check 'prologs do not wait for him' timeout 30 bash -c "$(declare -f hook prolog); $(declare -p site S PLUGIN uid1 USER1 W); prolog"
 check 'they stage' result_is 'running '
-check 'each user has a lock of his own for what is kept' test -e "$S/state/.lock.$uid1"
-check_not 'he cannot open it' runuser -u $USER2 -- cat "$S/state/.lock.$uid1"
 check 'epilogs neither' timeout 30 bash -c "$(declare -f hook epilog); $(declare -p site S PLUGIN uid1 USER1); epilog"
 check 'nothing is left' no_job
 kill $holder; wait $holder 2>/dev/null
@@ -704,6 +702,8 @@ check 'one that is called failed is stopped, too' json "$("$EFS" status --json "
 "$EFS" clean "slurm-kept.$uid1.cut-n1" >/dev/null
 
 prolog SPANK_EFS_FLAGS=keep=; epilog
+check 'each user has a lock of his own for what is kept' test -e "$S/state/.lock.$uid1"
+check_not 'which another cannot open' runuser -u $USER2 -- cat "$S/state/.lock.$uid1"
 check 'a job that keeps without a name keeps under its number' json "$("$EFS" status --json "slurm-kept.$uid1.7-n1")" 'd["state"] == "kept"'
 prolog SPANK_EFS_FLAGS='keep= attach=7'; epilog
 check 'one that attaches, under the name that it attaches to' json "$("$EFS" status --json "slurm-kept.$uid1.7-n1")" 'd["state"] == "kept"'
@@ -822,7 +822,7 @@ check 'and takes nothing from it' grep -qx 'running x' "$S/busy/state/7.0/result
 check 'nor where slurm.conf alone says how long it may take' took busy-conf 15
 check 'and takes nothing from it, either' grep -qx 'running x' "$S/busy-conf/state/7.0/result"
 check 'a job that keeps waits a minute for the lock' took locked 80
-check 'and fails with the reason' grep -q '^failed what is kept on n1 .* cannot be looked at: another job of yours looks at it .*/.lock.'"$uid1" "$S/locked/state/7.0/result"
+check 'and fails with the reason' grep -q '^failed what is kept for you on n1 .* cannot be looked at: another job of yours looks at it .*/.lock.'"$uid1" "$S/locked/state/7.0/result"
 check 'an epilog ends daemons whose socket the user has removed' await 20 no_daemon "$S/unheard/r"
 check 'and leaves nothing' test ! -e "$S/unheard/state/4000009.0" -a ! -e "$S/unheard/mnt/4000009" -a ! -e "$S/unheard/r/slurm-4000009.0-n1"
 check 'they have staged out' test "$(cat "$S/socket/results/result")" = precious
