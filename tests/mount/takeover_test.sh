@@ -71,18 +71,10 @@ young() {
 }
 
 kill_points() {  # at the nth system call of a worker, n spread over one round of everything
-  local i pid
   fresh points 'resources: []'
   check 'kill points: start' "$EFS" start "$JOB"
-  supervisor=$(supervisor)
   load_start
-  for ((i = 0; i < points; i++)); do
-    pid=$(worker) || { fail "kill points: a worker after $i kills"; break; }
-    timeout 20 "$BIN/efs-kill-at" "$pid" $((1 + RANDOM % 400)) || { fail "kill points: kill $i" "efs-kill-at: $?"; break; }
-    kill -0 "$load" 2>/dev/null || { fail "kill points: the programs run after $i kills"; break; }
-    await 20 has_successor "$pid" || { fail "kill points: a successor after kill $i"; break; }
-    read -rt 0.06 <> <(:)   # 200 deaths in ten seconds are given up, as they should be
-  done
+  check 'kill points: each worker has a successor' python3 "$SOURCE/tests/takeover/points.py" "$BIN/efs-kill-at" "$MNT" "$(supervisor)" "$load" "$points" "$seed"
   load_end 'kill points'
   check 'kill points: stop' "$EFS" stop points
 }
