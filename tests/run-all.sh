@@ -104,7 +104,7 @@ address() {
   # the crash enumeration, the injected faults, what has no memory, the replay of damaged journals and what is tagged [alone] have one thread (or
   # two that wait for each other); the thread sanitizer has nothing to find there.
   # What proves that the enumeration would notice ([bites]) goes where the enumeration goes.
-  run "address and undefined sanitizers" sanitized asan '~[killed]~[bites]' 10
+  run "address and undefined sanitizers" sanitized asan '~[killed]~[bites]' 15
   run "address and undefined sanitizers, processes killed" sanitized asan '[killed]' 10
 }
 threads() {
