@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include "base/text.hpp"
 #include "base/user.hpp"
@@ -49,6 +50,15 @@ int wait_for(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+// The program may stop the instance itself, and so may others: what comes of it is asked for beforehand. Where this cannot be had, or the
+// daemon is replaced meanwhile, only what it leaves tells.
+std::optional<control::Client> ask_for_end(const control::Instance& instance, bool with_receipt) {
+  constexpr int seconds = 10;  // of silence, once it is over
+  auto client = control::Client::connect(instance.socket(), instance.owner, seconds);
+  if (!client || !client->send({{"verb", "wait-end"}, {"receipt", with_receipt}})) return {};
+  return std::move(*client);
+}
+
 }  // namespace
 
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command) {
@@ -60,6 +70,10 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   const auto started = launch(world, arguments, *config);
   if (!started) return started.error();
   ::sigprocmask(SIG_BLOCK, &signals, &before);
+  control::Instance instance{.name = config->name, .directory = started->value("directory", ""), .alive = true};
+  struct stat st {};
+  instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
+  auto end = ask_for_end(instance, world.json);
   // Where the caller ignores it, as some batch systems and daemons do, the child's exit code would be thrown away.
   const auto of_caller = ::signal(SIGCHLD, SIG_DFL);
   const pid_t child = ::fork();
@@ -71,11 +85,8 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   const Error no_child{errno, child < 0 ? "cannot start the program: " + std::string(std::strerror(errno)) : ""};
   if (child < 0 && !world.json) report(world, no_child, exit_cannot_run);
   const int program = child < 0 ? int{exit_cannot_run} : wait_for(child);
-  control::Instance instance{.name = config->name, .directory = started->value("directory", ""), .alive = true};
-  struct stat st {};
-  instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
   World told{world.err, world.err, world.terminal, world.json};  // standard output is the program's
-  Stopped stopped = stop_instance(told, instance, {.supervisor = started->value("supervisor_pid", 0)});
+  Stopped stopped = stop_instance(told, instance, {.supervisor = started->value("supervisor_pid", 0), .end = end ? &*end : nullptr});
   const int code = program != 0 ? program : stopped.code == 0 ? int{exit_good} : int{exit_not_saved};
   if (world.json) {
     Json document{{"ok", code == exit_good}, {"exit", code}, {"program_exit", program}, {"stop_exit", stopped.code}, {"stop", std::move(stopped.document)}};

@@ -94,7 +94,7 @@ void add_error(Json& answer) {
   answer["error"] = text.empty() ? "not all results are back" : text;
 }
 
-std::string over_text(const std::string& name) { return name + " is over: its daemon died when it had ended and before it could say how. What went where is in the receipt, and in its log; what is left of it goes with efs clean " + name; }
+std::string over_text(const std::string& name) { return name + " is over: somebody else stopped it, or its daemon died when it had ended and before it could say how. What went where is in the receipt, and in its log; what is left of it goes with efs clean " + name; }
 
 std::string why_not(const control::Instance& instance) {
   const std::string& name = instance.name;
@@ -131,7 +131,11 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
   if (::chdir("/") != 0) return failed({errno, "/"});  // or this process would be what keeps the mount busy
   const control::EndWatch end(instance.directory, seen.supervisor);
   auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"cut_off", arguments.cut_off}, {"merge", arguments.merge}, {"supervisor", arguments.supervisor != 0 ? arguments.supervisor : seen.supervisor}, {"receipt", world.json && !arguments.brief}});
-  if (!answer && control::is_lost(answer.error().code) && !control::is_alive(instance.directory)) {
+  const bool is_gone = answer ? answer->value("code", 0) == ESRCH : control::is_lost(answer.error().code) && !control::is_alive(instance.directory);
+  if (is_gone && arguments.end != nullptr) {
+    if (auto told = arguments.end->receive(); told && told->value("code", 0) != EAGAIN) answer = std::move(told);  // somebody else has stopped it
+  }
+  if (!answer && is_gone) {
     instance.alive = false;
     return stopped_untold(world, instance, arguments.keep);
   }

@@ -50,12 +50,18 @@ Result<Client> Client::connect(const std::string& socket_path, uid_t owner, int 
 }
 
 Result<Json> Client::ask(const Json& request, const std::function<void(const Json&)>& progress) {
-  const Status sent = send_line(fd_.get(), request, longest_request);
+  const Status sent = send(request);
   if (!sent && sent.error().code != EPIPE) return std::unexpected(sent.error());
+  auto answer = receive(progress);
+  return answer || sent ? answer : std::unexpected(sent.error());  // it may have been refused before it asked
+}
+
+Status Client::send(const Json& request) { return send_line(fd_.get(), request, longest_request); }
+
+Result<Json> Client::receive(const std::function<void(const Json&)>& progress) {
   LineReader reader(fd_.get());
   while (true) {
     auto line = reader.next();
-    if (!line && !sent) return std::unexpected(sent.error());  // it may have been refused before it asked
     if (!line && line.error().code == EAGAIN) return fail(ETIMEDOUT, "the daemon does not answer; is it stopped, or the machine out of memory?");
     if (!line) return std::unexpected(line.error());
     if (line->value("event", "") == "result") return line;

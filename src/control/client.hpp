@@ -19,6 +19,11 @@ class Client {
   /// Sends `request` and calls `progress` for each progress line; the result line. E2BIG for a request of more than longest_request.
   Result<Json> ask(const Json& request, const std::function<void(const Json&)>& progress = {});
 
+  /// The first half of ask(): the answer comes in its time.
+  Status send(const Json& request);
+  /// The other half.
+  Result<Json> receive(const std::function<void(const Json&)>& progress = {});
+
  private:
   explicit Client(UniqueFd fd) : fd_(std::move(fd)) {}
   UniqueFd fd_;

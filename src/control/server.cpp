@@ -126,12 +126,12 @@ void Server::take(UniqueFd& accepted) {
   }
   if (alone == nullptr) return;
   limit_silence(alone->socket.get(), longest_silence_alone);
-  serve(*alone);
+  serve(*alone, true);
 }
 
-void Server::serve(Connection& connection) noexcept {
+void Server::serve(Connection& connection, bool alone) noexcept {
   try {
-    answer(connection.socket.get());
+    answer(connection.socket.get(), alone);
   } catch (const std::exception& problem) {  // no memory to read a request or to say so
     log::warn("event=connection_ended reason=\"{}\"", problem.what());
   }
@@ -150,7 +150,7 @@ void Server::keep_back(UniqueFd socket) noexcept {
   if (!kept_back_) kept_back_ = std::move(socket);
 }
 
-void Server::answer(int socket) {
+void Server::answer(int socket, bool alone) {
   const Sheltered sheltered;
   if (!Sheltered::ready()) return refuse_for_memory(socket);
   ucred peer{};
@@ -167,11 +167,12 @@ void Server::answer(int socket) {
     bool heard = true;
     Json result;
     try {
-      result = handler_(*request, [&](Json fields) {
+      const auto send = [&](Json fields) {
         if (!heard) return false;
         const Status sent = send_line_now(socket, progress_line(std::move(fields)));
         return heard = sent || sent.error().code == EAGAIN;  // who is slow, or was stopped, is not gone
-      });
+      };
+      result = handler_(*request, Progress(send, alone));
     } catch (const std::bad_alloc&) {
       result = error_line({ENOMEM, "the daemon has no memory for this; try again later"});
     } catch (const std::exception& problem) {  // a hostile request: wrong types

@@ -16,8 +16,18 @@ namespace efs::control {
 
 class Server {
  public:
-  /// Sends a progress line, or leaves it out where the asker does not read; false when he is gone (the work goes on all the same).
-  using Progress = std::function<bool(Json)>;
+  class Progress {
+   public:
+    Progress(std::function<bool(Json)> send, bool holds_up_others) : send_(std::move(send)), holds_up_others_(holds_up_others) {}
+    /// Sends a progress line, or leaves it out where the asker does not read; false when he is gone (the work goes on all the same).
+    bool operator()(Json fields) const { return send_(std::move(fields)); }
+    /// Is there no thread for anybody else, as long as this answer takes?
+    bool holds_up_others() const { return holds_up_others_; }
+
+   private:
+    std::function<bool(Json)> send_;
+    bool holds_up_others_;
+  };
   /// Turns a request into the result line. Called on a thread of the connection, or the one that accepts; must be thread-safe.
   using Handler = std::function<Json(const Json& request, const Progress& progress)>;
 
@@ -41,8 +51,8 @@ class Server {
   void take(UniqueFd& accepted);
   void refuse(UniqueFd accepted) noexcept;
   void keep_back(UniqueFd socket) noexcept EFS_REQUIRES(mutex_);
-  void serve(Connection& connection) noexcept;
-  void answer(int socket);
+  void serve(Connection& connection, bool alone = false) noexcept;
+  void answer(int socket, bool alone);
 
   UniqueFd fd_;
   const uid_t owner_;

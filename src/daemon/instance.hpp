@@ -24,6 +24,7 @@
 #include "fs/staging.hpp"
 #include "fuse/session.hpp"
 #include "stage/paced_pfs.hpp"
+#include "stage/opened_directories.hpp"
 #include "stage/placed_names.hpp"
 #include "stage/planner.hpp"
 #include "stage/progress.hpp"
@@ -157,6 +158,8 @@ class Instance {
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_wait_end(const control::Json& request, const control::Server::Progress& progress);
+  control::Json outcome_for(const StopRequest& wanted, bool with_receipt);
   bool is_starting();
   void give_up_start();
   bool is_stopping(std::uint64_t ticket);
@@ -215,6 +218,7 @@ class Instance {
   std::vector<std::jthread> forgetting_;  // dead mounts that were dropped
   UniqueFd mount_point_;
   bool made_mount_point_ = false;
+  std::unique_ptr<stage::OpenedDirectories> opened_;  // of store_
   std::unique_ptr<stage::PlacedNames> placed_;  // where results may meet others' files; of store_
   std::unique_ptr<stage::PfsIo> merging_;  // of a job on several nodes, or from a stop that merges on
   std::atomic<bool> keep_image_{false};        // the store stays when this process ends

@@ -38,6 +38,7 @@ Json Instance::handle(const Json& request, const control::Server::Progress& prog
   if (verb == "status") return control::result_line(status_now());
   if (verb == "wait") return handle_wait(request.value("starter", false), progress);
   if (verb == "stop") return handle_stop(request, progress);
+  if (verb == "wait-end") return handle_wait_end(request, progress);
   await_recovery();
   return handle_files(verb, request, progress);
 }
@@ -92,6 +93,21 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
   if (const double seconds = request.value("deadline", 0.0); seconds > 0) set_deadline(wanted, seconds);
   const std::uint64_t ticket = request_stop(wanted);
   while (is_stopping(ticket)) (void)progress(progress_now());  // the stop goes on when the asker is gone
+  return outcome_for(wanted, request.value("receipt", false));
+}
+
+// Whoever brings it about. No progress: it may take as long as the job does, whose node is not to be woken for it.
+Json Instance::handle_wait_end(const Json& request, const control::Server::Progress& progress) {
+  if (progress.holds_up_others()) return control::error_line({EAGAIN, "the daemon has no thread that could wait"});
+  {
+    MutexLock lock(mutex_);
+    while (state_ != State::ended && state_ != State::failed) changed_.wait(mutex_);
+  }
+  return outcome_for({.keep = request.value("keep", false), .until = {}, .gone_by = {}}, request.value("receipt", false));
+}
+
+// What a stop is answered that wanted this.
+Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
   Json outcome;
   std::shared_ptr<const stage::Receipt> receipt;
   {
@@ -111,7 +127,7 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
     }
   }
   if (!outcome.is_object()) return control::error_line({ENOMEM, "the stop was given up: out of memory"});
-  if (receipt && request.value("receipt", false)) outcome["receipt"] = stage::to_json(*receipt);  // megabytes for many files
+  if (receipt && with_receipt) outcome["receipt"] = stage::to_json(*receipt);  // megabytes for many files
   return outcome;
 }
 

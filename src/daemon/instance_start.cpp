@@ -185,6 +185,7 @@ Status Instance::open_filesystem(bool takeover) {
   filesystem_->share_with(sharer_.get());
   if (store_.left) report_recovery();
   EFS_TRY(open_placed());
+  opened_ = stage::OpenedDirectories::open(store_.metadata.get());
   EFS_TRY(open_merging());
   if (store_.left && !takeover) EFS_TRY(forget_renamed());
   if (store_.left && !takeover) book_salvaged();

@@ -13,6 +13,7 @@
 #include "stage/merge.hpp"
 #include "stage/paced_pfs.hpp"
 #include "stage/partial.hpp"
+#include "stage/opened_directories.hpp"
 #include "stage/placed_names.hpp"
 #include "stage/selection.hpp"
 #include "stage/stage_out.hpp"
@@ -198,13 +199,14 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   if (!items) return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));
   auto placed = options.to.empty() && stage::may_meet_others(config) ? stage::PlacedNames::open(image.directories.metadata.get(), config.results_dir) : Result<std::unique_ptr<stage::PlacedNames>>(nullptr);
   if (!placed) return stage::failed_receipt(config, describe(placed.error()));
+  const auto opened = stage::OpenedDirectories::open(image.directories.metadata.get());
   std::vector<fs::Origin> own = stage::saved_copies(*items);
   if (*placed) std::ranges::copy((*placed)->copies(), std::back_inserter(own));
   const auto merging = (config.nodes > 1 || config.merge_since != 0 || config.merges) && options.to.empty() ? stage::merging_pfs(config.merge_since, own) : nullptr;
   const stage::Pace pace = stage::pace_of(config);
   stage::Throttle throttle(pace);
   stage::PacedPfs paced(merging ? *merging : pfs, pace, throttle, progress.cancel);
-  stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(image.manifest.instance)), .has_a_past = true, .receipt_name = receipt_name_of(image, options), .placed = placed->get()}, progress);
+  stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(image.manifest.instance)), .has_a_past = true, .receipt_name = receipt_name_of(image, options), .placed = placed->get(), .opened = opened.get()}, progress);
   receipt.retries = paced.retried();
   receipt.note = note_of(image);
   receipt.retry = "efs salvage";

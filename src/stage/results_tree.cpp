@@ -4,6 +4,7 @@
 
 #include <exception>
 
+#include "base/log.hpp"
 #include "stage/partial.hpp"
 
 namespace efs::stage {
@@ -23,6 +24,11 @@ Status ResultsTree::open(const std::string& path) {
   auto opened = make_path(path);
   if (!opened) return fail(opened.error().code, "results-dir " + path + ": " + describe(opened.error()));
   root_ = std::move(*opened);
+  path_ = path;
+  if (opened_ != nullptr) {
+    const MutexLock lock(mutex_);
+    let_in_.merge(opened_->take(path));
+  }
   return {};
 }
 
@@ -77,10 +83,22 @@ bool ResultsTree::let_in(const std::string& path) {
   if ((there->st_mode & 0700U) == 0700U) return true;  // another thread may have been faster
   // Who is not of its group takes the bit away with any chmod, and cannot give it back.
   if ((there->st_mode & S_ISGID) != 0 && ::geteuid() != 0 && ::group_member(there->st_gid) == 0) return false;
-  if (!pfs_.chmod_name(parent->get(), name, (there->st_mode & 07777U) | 0700U)) return false;
+  const mode_t mode = there->st_mode & 07777U;
+  if (const Status noted = opened_ != nullptr ? opened_->note(path_ + "/" + path, mode) : Status(); !noted) log::warn("event=opened_not_noted path=\"{}\" reason=\"{}\"", path, describe(noted.error()));
+  // First: what is thrown must not leave one that nobody knows of.
+  const bool is_first = [&] {
+    const MutexLock lock(mutex_);
+    return let_in_.try_emplace(path, mode).second;
+  }();
+  if (pfs_.chmod_name(parent->get(), name, mode | 0700U)) return true;
+  if (is_first) is_shut(path);
+  return false;
+}
+
+void ResultsTree::is_shut(const std::string& path) {
+  if (opened_ != nullptr) opened_->done(path_ + "/" + path);
   const MutexLock lock(mutex_);
-  let_in_.try_emplace(path, there->st_mode & 07777U);
-  return true;
+  let_in_.erase(path);
 }
 
 ResultsTree::~ResultsTree() {
@@ -102,9 +120,14 @@ Status ResultsTree::shut_again() {
     const auto& [path, mode] = *it;
     const auto parent = pfs_.open_beneath(root_.get(), parent_of(path), passage_flags);
     const auto there = parent ? pfs_.lstat(parent->get(), leaf_of(path)) : std::unexpected(parent.error());
-    if (!there || !S_ISDIR(there->st_mode) || (there->st_mode & 07777U) != (mode | 0700U)) continue;  // gone, or changed by somebody
-    const Status shut = pfs_.chmod_name(parent->get(), leaf_of(path), mode);
-    if (!shut && all) all = fail(shut.error().code, "giving directory /" + path + " its mode again: " + describe(shut.error()));
+    if (!there && there.error().code != ENOENT && there.error().code != ENOTDIR) {
+      if (all) all = fail(there.error().code, "giving directory /" + path + " its mode again: " + describe(there.error()));
+      continue;
+    }
+    const bool is_open = there && S_ISDIR(there->st_mode) && (there->st_mode & 07777U) == (mode | 0700U);  // else it is gone, or was changed by somebody
+    const Status shut = is_open ? pfs_.chmod_name(parent->get(), leaf_of(path), mode) : Status();
+    if (shut) is_shut(path);
+    else if (all) all = fail(shut.error().code, "giving directory /" + path + " its mode again: " + describe(shut.error()));
   }
   return all;
 }
@@ -147,10 +170,7 @@ Result<std::string> ResultsTree::finish(const fs::WalkItem& item, bool exactly, 
   auto lost = apply_xattrs(fd->get(), item, exactly);
   if (!lost) return lost;
   auto done = pfs_.chmod(fd->get(), safe_mode(wanted.st_mode, owned));
-  if (done) {
-    const MutexLock lock(mutex_);
-    let_in_.erase(item.path);
-  }
+  if (done) is_shut(item.path);
   if (done) done = pfs_.set_times(fd->get(), to_ns(wanted.st_atim), to_ns(wanted.st_mtim));
   const bool foreign = !made_.contains(item.path);
   if (!done && !(foreign && not_permitted(done.error()))) return told(done.error(), "setting the directory's mode and times");

@@ -8,6 +8,7 @@
 
 #include "base/mutex.hpp"
 #include "fs/staging.hpp"
+#include "stage/opened_directories.hpp"
 #include "stage/paths.hpp"
 #include "stage/pfs_io.hpp"
 
@@ -16,7 +17,8 @@ namespace efs::stage {
 /// Paths are relative to results_dir, "" is itself. Thread-safe after the last make() and before shut_again().
 class ResultsTree {
  public:
-  explicit ResultsTree(PfsIo& pfs) : pfs_(pfs) {}
+  /// `opened` (or null) is told of what let_in() opens, for a successor, and what a predecessor had opened is shut again, too.
+  explicit ResultsTree(PfsIo& pfs, OpenedDirectories* opened = nullptr) : pfs_(pfs), opened_(opened) {}
   /// As shut_again(), where an exception kept it from being called.
   ~ResultsTree();
   ResultsTree(const ResultsTree&) = delete;
@@ -66,7 +68,12 @@ class ResultsTree {
   Result<std::string> apply_xattrs(int fd, const fs::WalkItem& item, bool exactly);
   Result<UniqueFd> make_path(const std::string& path);
 
+  /// It has the mode that it is to have: nobody has to give it back any more.
+  void is_shut(const std::string& path);
+
   PfsIo& pfs_;
+  OpenedDirectories* opened_;
+  std::string path_;  // of results_dir
   UniqueFd root_;
   std::unordered_set<std::string> made_;  // by us, in this stage-out
   std::set<std::string> unsynced_;        // parents of those

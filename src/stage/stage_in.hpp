@@ -13,6 +13,7 @@
 namespace efs::stage {
 
 class Cache;
+class OpenedDirectories;
 class PlacedNames;
 
 struct Options {
@@ -23,6 +24,7 @@ struct Options {
   bool has_a_past = false;       // stage-out: an earlier process of the store may have been killed at work
   std::string receipt_name = {};  // stage-out: that the receipt is to get in results-dir: no result can have it; "": none
   PlacedNames* placed = nullptr;  // what the store has put under names of results-dir; null: what is there is nobody else's. Outlives the transfer
+  OpenedDirectories* opened = nullptr;  // stage-out: which directories there a process of the store has opened to their owner; outlives the transfer
   Cache* cache = nullptr;  // stage-in: of reusable inputs; outlives the transfer
   std::function<Status(std::uint64_t bytes)> wait_for_turn = {};  // load, unload: called once, before anything moves; an error ends it
 };

@@ -63,7 +63,7 @@ void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
 class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), in_place_(config::has_results_in_place(config)), tree_(pfs), crew_(options.workers),
+      : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), in_place_(config::has_results_in_place(config)), tree_(pfs, options.opened), crew_(options.workers),
         writer_(config, buffer, pfs, tree_, progress, options.transfer_size, options.placed), deletions_(config, pfs, tree_, crew_, progress.cancel, options.placed) {}
 
   Receipt run() {

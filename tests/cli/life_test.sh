@@ -101,6 +101,12 @@ check_exit 'run of a program that is not there' 127 'nosuchprogram' "$EFS" run "
 check_exit 'run of what is no program' 126 'run.yaml' "$EFS" run "$JOB" -- "$JOB"
 check_exit 'run of a program that a signal ends' 143 . "$EFS" run "$JOB" -- sh -c 'echo r >"$EFS_MOUNT/killed"; kill -TERM $$'
 check 'results of a killed program are back' grep -qx r "$OUT/killed"
+check_exit 'the program of run may stop it itself' 0 'run: stage-out complete' "$EFS" run "$JOB" -- sh -c 'echo r >"$EFS_MOUNT/own" && "$0" stop run >/dev/null' "$EFS"
+check 'and its results are back' grep -qx r "$OUT/own"
+check_exit 'but not give them up' 125 "somebody's stop --no-stage-out came in between" "$EFS" run "$JOB" -- sh -c 'echo r >"$EFS_MOUNT/dropped" && "$0" stop --no-stage-out run' "$EFS"
+check_exit 'or keep the buffer' 0 . "$EFS" run "$JOB" -- sh -c 'echo r >"$EFS_MOUNT/own2" && "$0" stop --keep run >/dev/null' "$EFS"
+check 'which has been brought out, too' grep -qx r "$OUT/own2"
+check 'clean' "$EFS" clean run
 check_exit 'options of the program are not ours' 0 '^words -n --json$' "$EFS" run "$JOB" -- echo words -n --json
 said=$("$EFS" run "$JOB" -- printf '<%s>\n' '[a,b]' '[]' '' '{}' '[ab]*' '%%' '[0-9]' -- '[x]' 2>/dev/null)
 check 'its arguments are as given' grep -qxF '<[a,b]><[]><><{}><[ab]*><%%><[0-9]><--><[x]>' <<<"$(tr -d '\n' <<<"$said")"

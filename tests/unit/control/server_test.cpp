@@ -24,7 +24,7 @@ namespace {
 Json answer(const Json& request, const control::Server::Progress& progress) {
   progress({{"step", 1}});
   if (request.at("verb").get<std::string>() == "fail") return control::error_line({ENOENT, "no such thing"});
-  return control::result_line({{"echo", request["verb"]}});
+  return control::result_line({{"echo", request["verb"]}, {"holds_up_others", progress.holds_up_others()}});
 }
 
 // Sends raw bytes and reads until the server closes, or `most` reads.
@@ -199,6 +199,7 @@ TEST_CASE("where no thread can be had the server answers by itself, one after th
         const auto heard = client->ask({{"verb", verb}});
         REQUIRE(heard);
         CHECK(heard->at("echo") == verb);
+        CHECK(heard->at("holds_up_others") == true);
       }
     }
     // One that says nothing does not hold the others up for ever.
@@ -215,4 +216,22 @@ TEST_CASE("where no thread can be had the server answers by itself, one after th
     REQUIRE(client->ask({{"verb", "last"}}));
     server->reset();
   }
+}
+
+TEST_CASE("a request can be sent now and its answer be read later") {
+  const test::TempDirectory directory;
+  const std::string path = directory.path() + "/s";
+  auto server = control::Server::listen(path, ::geteuid(), answer);
+  REQUIRE(server);
+  auto client = control::Client::connect(path, ::geteuid());
+  REQUIRE(client);
+  REQUIRE(client->send({{"verb", "later"}}));
+  auto other = control::Client::connect(path, ::geteuid());
+  REQUIRE(other);
+  CHECK(other->ask({{"verb", "now"}}));
+  server->reset();  // what has been read is answered
+  const auto heard = client->receive();
+  REQUIRE(heard);
+  CHECK(heard->at("echo") == "later");
+  CHECK(heard->at("holds_up_others") == false);
 }
