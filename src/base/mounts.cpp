@@ -43,21 +43,37 @@ std::string unescaped(const std::string& text) {
   return result;
 }
 
-// The device of the topmost mount at `path`, if it is one of efs of this user.
-std::optional<dev_t> efs_mount(const std::string& path, uid_t owner) {
+// A line of mountinfo (proc(5)).
+struct MountLine {
+  std::string id, parent, device, root, point, type, options;  // options: of the file system
+};
+
+std::vector<MountLine> mounts_of_this_namespace() {
+  std::vector<MountLine> all;
   std::ifstream mounts("/proc/self/mountinfo");
-  std::optional<dev_t> found;
   for (std::string line; std::getline(mounts, line);) {
     std::istringstream words(line);
-    std::string id, parent, device, root, point, word, type, source, options;
-    words >> id >> parent >> device >> root >> point;
-    if (unescaped(point) != path) continue;
-    while (words >> word && word != "-") {}
-    words >> type >> source >> options;
-    found.reset();
-    if (type != "fuse.efs" || ("," + options + ",").find(",user_id=" + std::to_string(owner) + ",") == std::string::npos) continue;
-    unsigned major = 0, minor = 0;
-    if (std::sscanf(device.c_str(), "%u:%u", &major, &minor) == 2) found = makedev(major, minor);
+    MountLine mount;
+    words >> mount.id >> mount.parent >> mount.device >> mount.root >> mount.point;
+    mount.root = unescaped(mount.root);
+    mount.point = unescaped(mount.point);
+    for (std::string word; words >> word && word != "-";) {}
+    std::string source;
+    words >> mount.type >> source >> mount.options;
+    all.push_back(std::move(mount));
+  }
+  return all;
+}
+
+std::string text_of(dev_t device) { return std::to_string(major(device)) + ":" + std::to_string(minor(device)); }
+
+// The device ("major:minor") of the topmost mount at `path`, if it is one of efs of this user.
+std::optional<std::string> efs_mount(const std::string& path, uid_t owner) {
+  std::optional<std::string> found;
+  for (const auto& mount : mounts_of_this_namespace()) {
+    if (mount.point != path) continue;
+    const bool ours = mount.type == "fuse.efs" && ("," + mount.options + ",").contains(",user_id=" + std::to_string(owner) + ",");
+    found = ours ? std::optional(mount.device) : std::nullopt;
   }
   return found;
 }
@@ -96,7 +112,7 @@ Status drop_dead_mount(int parent, const std::string& name, uid_t owner) {
   if (!is_dead(path)) return fail(EBUSY, path + ": an instance that answers is mounted there");
   // A mount point cannot be renamed: what has this name in this directory, and this device, is the mount found above.
   struct statx sx {};
-  if (::statx(parent, name.c_str(), AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0, &sx) != 0 || makedev(sx.stx_dev_major, sx.stx_dev_minor) != *device)
+  if (::statx(parent, name.c_str(), AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0, &sx) != 0 || text_of(makedev(sx.stx_dev_major, sx.stx_dev_minor)) != *device)
     return fail(EBUSY, path + ": another mount has taken its place");
   const int code = ::geteuid() != 0 ? unmount_with_helper(path) : ::umount2((below + "/" + name).c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
   return code == 0 ? Status{} : fail(code, "unmounting the dead mount " + path);
@@ -123,6 +139,18 @@ std::vector<EfsMount> efs_mounts() {
   return found;
 }
 
+bool is_mounted_at(dev_t device, const std::string& point) {
+  return std::ranges::any_of(mounts_of_this_namespace(), [&](const MountLine& mount) { return mount.device == text_of(device) && mount.point == point; });
+}
+
+bool is_root_of_efs(int directory) {
+  struct statx sx {};
+  if (::statx(directory, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_MNT_ID, &sx) != 0 || (sx.stx_mask & STATX_MNT_ID) == 0) return false;
+  if ((sx.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0 && (sx.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) return false;
+  const std::string id = std::to_string(sx.stx_mnt_id);
+  return std::ranges::any_of(mounts_of_this_namespace(), [&](const MountLine& mount) { return mount.id == id && mount.type == "fuse.efs"; });
+}
+
 bool answers(const std::string& path, int seconds) {
   const pid_t child = ::fork();
   if (child < 0) return true;  // then it must be tried
@@ -147,26 +175,6 @@ bool answers(const std::string& path, int seconds) {
 }
 
 namespace {
-
-struct MountLine {
-  std::string id, parent, device, root, point, type;
-};
-
-std::vector<MountLine> mounts_of_this_namespace() {
-  std::vector<MountLine> all;
-  std::ifstream mounts("/proc/self/mountinfo");
-  for (std::string line; std::getline(mounts, line);) {
-    std::istringstream words(line);
-    MountLine mount;
-    words >> mount.id >> mount.parent >> mount.device >> mount.root >> mount.point;
-    mount.root = unescaped(mount.root);
-    mount.point = unescaped(mount.point);
-    for (std::string word; words >> word && word != "-";) {}
-    words >> mount.type;
-    all.push_back(std::move(mount));
-  }
-  return all;
-}
 
 // Where it hangs in the file system of its parent. Mounts that propagate to one another hang at the same place.
 std::string place_in_parent(const MountLine& mount, const std::vector<MountLine>& all) {

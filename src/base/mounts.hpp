@@ -28,6 +28,12 @@ struct EfsMount {
 };
 std::vector<EfsMount> efs_mounts();
 
+/// Is a file system of this device mounted at `point`, on top or under something else? As this process's mount namespace has it; no path is walked.
+bool is_mounted_at(dev_t device, const std::string& point);
+
+/// Is this directory (a descriptor) the root of a mount of efs, dead or not? Its file system is not asked.
+bool is_root_of_efs(int directory);
+
 /// Whether a look at `path` comes to an end within `seconds`, however it ends: a hard mount of a server that is away waits
 /// for ever. A child looks, and is left behind where it cannot even be killed.
 bool answers(const std::string& path, int seconds);

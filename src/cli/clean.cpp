@@ -102,12 +102,20 @@ bool is_out_of_reach(const image::Manifest& manifest, const std::string& directo
   return manifest.kind == "fsdax" && !is_in(manifest.store, directory) && ::lstat(manifest.store.c_str(), &st) != 0;
 }
 
+// Has somebody gone on with the store of this instance, which had none of it to lose?
+bool is_used_since(const image::Manifest& instance) {
+  const auto store = image::find_removable(instance.store);
+  if (!store || image::is_being_removed(store->metadata.get())) return false;
+  const auto own = image::read_manifest(store->metadata.get());
+  return !own || !image::was_over(instance, *own);
+}
+
 Status refuse_loss(const control::Instance& instance) {
   struct stat st {};
   const bool had_store = ::stat((instance.directory + "/" + image::manifest_name).c_str(), &st) == 0;
   const auto manifest = manifest_of(instance);
   // A stop had brought everything out, and who was to remove the store died: the store itself does not know of that.
-  if (manifest && manifest->left == image::Left::over) return {};
+  if (manifest && manifest->left == image::Left::over && !is_used_since(*manifest)) return {};
   if (manifest && is_out_of_reach(*manifest, instance.directory))
     return fail(ENOTEMPTY, instance.name + " is not removed: its store " + manifest->store + " is not there. If its disk is not mounted, mount it; if it is gone for good: efs clean --force " + instance.name);
   return had_store ? refuse_loss(instance.directory, instance.name) : Status{};
@@ -133,22 +141,16 @@ Status remove_member(const image::Manifest& manifest, unsigned place) {
   return remove_directory(root, path);
 }
 
-// What the manifest in this directory is, or "": whoever goes on with a store writes another one, there and in the instance's.
-std::string state_of(const UniqueFd& directory) {
-  struct stat st {};
-  if (!directory || ::fstatat(directory.get(), image::manifest_name, &st, AT_SYMLINK_NOFOLLOW) != 0) return "";
-  return std::to_string(st.st_ino) + " " + std::to_string(st.st_ctim.tv_sec) + "." + std::to_string(st.st_ctim.tv_nsec);
-}
 std::string state_of_store(const std::string& path) {
   const auto store = image::find_removable(path);
-  return store ? state_of(store->metadata) : "";
+  return store ? control::state_of_manifest(store->metadata.get()) : "";
 }
 
 // Until it is gone nobody uses it, not even with --force: no start, no salvage. `judged`: what it was when it was found to be
 // worth nothing; somebody may have gone on with it since, and have died.
 Result<UniqueFd> lock_as_judged(const image::Directories& store, const std::string& judged) {
   auto lock = image::lock_store(store, image::Hold::to_change);
-  if (lock && state_of(store.metadata) != judged) return fail(EBUSY, store.path + " has been used meanwhile, and is not removed; try again");
+  if (lock && control::state_of_manifest(store.metadata.get()) != judged) return fail(EBUSY, store.path + " has been used meanwhile, and is not removed; try again");
   return lock;
 }
 
@@ -174,7 +176,7 @@ Status remove_own_store(const std::string& path, bool force) {
   const auto store = image::find_removable(path);
   if (!store) return std::unexpected(store.error());
   if (store->owner != ::geteuid()) return fail(EPERM, path + " belongs to user " + std::to_string(store->owner));
-  const std::string judged = state_of(store->metadata);
+  const std::string judged = control::state_of_manifest(store->metadata.get());
   if (!force && !image::is_being_removed(store->metadata.get())) EFS_TRY(refuse_loss(store->path, store->path));
   const auto manifest = image::read_manifest(store->metadata.get());
   return remove_elsewhere("", store->path, manifest ? *manifest : image::Manifest(), judged, [] {});
@@ -194,16 +196,15 @@ Status clean_store(const std::string& path, bool force) {
 struct Target {
   std::string name;
   std::optional<control::Instance> instance;  // else a store alone, whose path is the name
-  std::string chosen;                         // as state_of_instance()
 };
 
 Result<Target> target_of(const std::string& which) {
   const auto instance = find_instance(which, Meant::dead);
-  if (instance) return Target{instance->name, *instance, state_of_instance(*instance)};
+  if (instance) return Target{instance->name, *instance};
   const auto store = instance.error().code == ENOENT ? store_of(which) : std::nullopt;
   if (!store) return std::unexpected(instance.error());
-  if (const auto owner = instance_of_store(*store)) return Target{owner->name, *owner, state_of_instance(*owner)};
-  return Target{*store, std::nullopt, ""};
+  if (const auto owner = instance_of_store(*store)) return Target{owner->name, *owner};
+  return Target{*store, std::nullopt};
 }
 
 // Nothing of it is missed: where this is cut off, the next start or clean knows, as after a stop that was. Where it cannot be written it
@@ -215,15 +216,13 @@ void note_over(const control::Instance& instance) {
 
 }  // namespace
 
-std::string state_of_instance(const control::Instance& instance) { return state_of(UniqueFd(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))); }
-
 // Held from the judgement to the end: a start in between would go on with what is about to be removed.
-Status clean_instance(const control::Instance& instance, const std::string& chosen, bool force) {
+Status clean_instance(const control::Instance& instance, bool force) {
   if (instance.alive) return fail(EBUSY, instance.name + " is running; stop it: efs stop " + instance.name);
   const auto held = control::hold(instance);
   if (!held) return std::unexpected(held.error());
   // It may have been started since, and been kept.
-  if (state_of(held->directory) != chosen) return fail(EBUSY, instance.name + " has been used meanwhile, and is not removed; try again");
+  if (control::state_of_manifest(held->directory.get()) != instance.state) return fail(EBUSY, instance.name + " has been used meanwhile, and is not removed; try again");
   const auto judged = as_owner(instance.owner, [&]() -> Result<std::string> {
     const auto manifest = manifest_of(instance);
     std::string state = manifest ? state_of_store(manifest->store) : "";
@@ -255,14 +254,13 @@ int clean(World& world, const CleanArguments& arguments) {
     for (const auto& instance : control::list_instances()) {
       if (instance.alive) continue;
       // What was left on purpose goes only when it is asked for.
-      std::string state = state_of_instance(instance);
       const auto manifest = manifest_of(instance);
-      if (arguments.kept || !manifest || manifest->left != image::Left::kept) chosen.push_back({instance.name, instance, std::move(state)});
+      if (arguments.kept || !manifest || manifest->left != image::Left::kept) chosen.push_back({instance.name, instance});
     }
   int code = exit_good;
   Json all = Json::array();
   for (const auto& target : chosen) {
-    const Status done = target.instance ? clean_instance(*target.instance, target.chosen, arguments.force) : clean_store(target.name, arguments.force);
+    const Status done = target.instance ? clean_instance(*target.instance, arguments.force) : clean_store(target.name, arguments.force);
     if (!done) code = exit_failure;
     all.push_back({{"name", target.name}, {"removed", done.has_value()}});
     if (!done) all.back().update({{"code", done.error().code}, {"error", describe(done.error())}});

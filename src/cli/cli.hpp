@@ -98,11 +98,9 @@ struct CleanArguments {
   bool kept = false;  // without names: those, too, that were left on purpose
 };
 int clean(World& world, const CleanArguments& arguments);
-/// Removes a dead instance: its mount, store and directory. ENOTEMPTY where results would be lost, unless `force`. Root
-/// follows what the user's files say with the user's rights.
-Status clean_instance(const control::Instance& instance, const std::string& chosen, bool force);
-/// What tells whether an instance has been used since: of its manifest, "" where it has none.
-std::string state_of_instance(const control::Instance& instance);
+/// Removes a dead instance: its mount, store and directory. ENOTEMPTY where results would be lost, unless `force`; EBUSY where it has been
+/// used since it was listed. Root follows what the user's files say with the user's rights.
+Status clean_instance(const control::Instance& instance, bool force);
 struct CacheArguments {
   std::string action;              // ls or clean
   std::vector<std::string> paths;  // of the PFS

@@ -119,6 +119,24 @@ Stopped stopped_untold(World& world, const control::Instance& instance, bool kee
   return {exit_good, {{"ok", true}, {"exit", exit_good}, {"summary", text}}};
 }
 
+struct Asked {
+  Result<Json> answer;
+  bool is_gone = false;     // the instance that was meant
+  bool is_at_rest = false;  // it has ended, and the answer is that of whoever else has stopped it
+};
+
+Asked ask_to_stop(World& world, const control::Instance& instance, const StopArguments& arguments, pid_t seen) {
+  Asked asked{.answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"cut_off", arguments.cut_off}, {"merge", arguments.merge}, {"supervisor", arguments.supervisor != 0 ? arguments.supervisor : seen}, {"receipt", world.json && !arguments.brief}})};
+  const auto& answer = asked.answer;
+  asked.is_gone = answer ? answer->value("code", 0) == ESRCH : control::is_lost(answer.error().code) && !control::is_alive(instance.directory);
+  if (!asked.is_gone || arguments.end == nullptr) return asked;
+  if (auto told = arguments.end->receive(); told && told->value("code", 0) != EAGAIN) {
+    asked.answer = std::move(told);
+    asked.is_at_rest = true;
+  }
+  return asked;
+}
+
 }  // namespace
 
 Stopped stop_instance(World& world, const control::Instance& given, const StopArguments& arguments) {
@@ -130,11 +148,7 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
   if (const Status single = refuse_second_place(seen.mount); !single) return failed(single.error());
   if (::chdir("/") != 0) return failed({errno, "/"});  // or this process would be what keeps the mount busy
   const control::EndWatch end(instance.directory, seen.supervisor);
-  auto answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"cut_off", arguments.cut_off}, {"merge", arguments.merge}, {"supervisor", arguments.supervisor != 0 ? arguments.supervisor : seen.supervisor}, {"receipt", world.json && !arguments.brief}});
-  const bool is_gone = answer ? answer->value("code", 0) == ESRCH : control::is_lost(answer.error().code) && !control::is_alive(instance.directory);
-  if (is_gone && arguments.end != nullptr) {
-    if (auto told = arguments.end->receive(); told && told->value("code", 0) != EAGAIN) answer = std::move(told);  // somebody else has stopped it
-  }
+  auto [answer, is_gone, is_at_rest] = ask_to_stop(world, instance, arguments, seen.supervisor);
   if (!answer && is_gone) {
     instance.alive = false;
     return stopped_untold(world, instance, arguments.keep);
@@ -142,13 +156,13 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
   if (!answer) return failed(answer.error());
   if (!answer->value("ok", false)) {
     if (answer->value("code", 0) == EBUSY) return failed(busy_error(seen.mount, *answer));
-    if (answer->value("ended", false)) end.wait();  // what comes next finds the instance at rest
+    if (answer->value("ended", false) && !is_at_rest) end.wait();  // what comes next finds the instance at rest
     return failed(error_in(*answer, "stop failed"));
   }
   const int code = answer->value("exit", 0);
   if (answer->contains("image") && answer->contains("summary")) name_salvage((*answer)["summary"].get_ref<std::string&>(), instance.name);
   if (code != 0 && !answer->contains("error")) add_error(*answer);
-  if (!answer->value("kept", false)) end.wait();
+  if (!answer->value("kept", false) && !is_at_rest) end.wait();
   if (!world.json && answer->contains("summary")) {
     const std::string summary = (*answer)["summary"].get<std::string>();
     (code == 0 ? world.out : world.err) << printable(summary, true);
@@ -163,7 +177,7 @@ int stop(World& world, const StopArguments& arguments) {
   auto instance = find_instance(arguments.which);
   if (!instance) return report(world, instance.error());
   if (!instance->alive && !arguments.stage_out && !arguments.keep) {
-    if (const Status gone = clean_instance(*instance, state_of_instance(*instance), true); !gone) return report(world, gone.error());
+    if (const Status gone = clean_instance(*instance, true); !gone) return report(world, gone.error());
     if (world.json) print_document(world, {{"ok", true}, {"exit", exit_good}, {"staged_out", false}});
     return exit_good;
   }

@@ -30,6 +30,8 @@ void list_below(const std::string& base, std::vector<Instance>& instances) {
     if (entry->d_name[0] == '.' || ::fstatat(::dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode)) continue;
     if (::geteuid() != 0 && st.st_uid != ::geteuid()) continue;
     Instance instance{.name = entry->d_name, .directory = base + "/" + entry->d_name, .owner = st.st_uid};
+    const UniqueFd opened(::openat(::dirfd(directory), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    instance.state = state_of_manifest(opened.get());
     instance.alive = is_alive(instance.directory);
     instances.push_back(instance);
   }
@@ -60,6 +62,12 @@ std::string runtime_directory(uid_t uid) {
   if (uid == 0) return root_directory();
   if (const char* xdg = std::getenv("XDG_RUNTIME_DIR"); xdg != nullptr && *xdg == '/') return std::string(xdg) + "/efs";
   return "/tmp/efs-" + std::to_string(uid);
+}
+
+std::string state_of_manifest(int directory) {
+  struct stat st {};
+  if (directory < 0 || ::fstatat(directory, "instance.json", &st, AT_SYMLINK_NOFOLLOW) != 0) return "";
+  return std::to_string(st.st_ino) + " " + std::to_string(st.st_ctim.tv_sec) + "." + std::to_string(st.st_ctim.tv_nsec);
 }
 
 bool is_alive(const std::string& directory) {

@@ -22,6 +22,7 @@ struct Instance {
   std::string directory;
   uid_t owner = 0;
   bool alive = false;  // its supervisor holds the lock
+  std::string state{};   // of the manifest, before it was seen whether it lives: another one as soon as somebody has started it or gone on with it
   std::string socket() const { return directory + "/control.sock"; }
 };
 
@@ -37,6 +38,9 @@ inline constexpr std::array files_of_an_instance{"control.sock", "efsd.log", "in
 /// Takes the stores in memory of this instance's directory away, lazily: their memory is free when nobody uses them any more.
 /// By name below the descriptor: a link in a name's place is removed, not followed. Needs root where any is mounted.
 Status drop_stores(int directory);
+
+/// What tells the manifest in this directory from all later ones; "": there is none.
+std::string state_of_manifest(int directory);
 
 /// Does a supervisor hold the lock of the instance in this directory now?
 bool is_alive(const std::string& directory);

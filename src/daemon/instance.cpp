@@ -54,10 +54,10 @@ Status Instance::listen() {
 
 int Instance::run() {
   const bool successor = options_.takeovers > 0;
-  if (const auto left = successor ? how_it_ended() : image::Left::in_use; left != image::Left::in_use) {
+  if (const auto noted = successor ? noted_end() : std::nullopt) {
     // Who writes that down has unmounted. Where programs have the mount it is somebody else's word, and nothing is removed on it.
-    if (const auto connection = supervisor_.resume(); !connection && connection.error().code == ENOTCONN) return finish(left);
-    log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"", image::name_of(left));
+    if (const auto connection = supervisor_.resume(); !connection && connection.error().code == ENOTCONN) return finish(*noted);
+    log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"", image::name_of(noted->left));
     note_left(image::Left::in_use);
   }
   const Status started = begin(successor);
@@ -84,15 +84,17 @@ int Instance::run() {
   return 0;
 }
 
-image::Left Instance::how_it_ended() const {
+std::optional<image::Manifest> Instance::noted_end() const {
   const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  const auto manifest = image::read_manifest(directory.get());
-  return manifest ? manifest->left : image::Left::in_use;
+  auto manifest = image::read_manifest(directory.get());
+  if (!manifest || manifest->left == image::Left::in_use) return {};
+  return std::move(*manifest);
 }
 
 // The predecessor had written down how it ended, and may have told it; it died while it removed the store, or left it.
-int Instance::finish(image::Left left) {
-  keep_image_ = left != image::Left::over;
+int Instance::finish(const image::Manifest& noted) {
+  keep_image_ = noted.left != image::Left::over;
+  made_mount_point_ = noted.made_mount_dir;
   log::warn("event=takeover takeovers={} predecessor=\"{}\" note=\"it was over: its store is {}\"", options_.takeovers, options_.predecessor, keep_image_ ? "kept" : "removed");
   if (const Status opened = open_store(); !opened) {
     log::error("event=takeover_failed reason=\"{}\"", describe(opened.error()));
@@ -156,7 +158,7 @@ void Instance::tear_down() {
     store_.backend.reset();
     store_.metadata.reset();
   }
-  supervisor_.keep_store(keep_image_);
+  supervisor_.keep_store(keep_image_ || store_stays_);
   if (!keep_image_) remove_store(store_);
   store_.lock.reset();  // only now: a start in between would go on with what is removed
 }

@@ -47,6 +47,7 @@ struct InstanceOptions {
   pid_t supervisor = 0;
   unsigned takeovers = 0;     // workers before this one that died
   std::string predecessor;    // how the last of them ended, for the log
+  bool stop_was_asked = false;  // of one of them, which had unmounted for it
 };
 
 /// What comes before `running` is on its way there, in order; `recovering`: a successor replays the journal. `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
@@ -75,6 +76,7 @@ class Instance {
     std::optional<std::chrono::steady_clock::time_point> gone_by;  // somewhat later: what was asked for
     bool cut_off = false;  // do not wait for mount namespaces that still have the mount
     bool merge = false;    // replace nothing that is newer than this instance: another run of the job may have made it
+    bool asked = false;        // by a verb: a signal, and an unmount from outside, say only that it is to end as it usually does
     double asked_ago = 0;      // seconds: of a predecessor that died, by who asks again
     std::uint64_t ticket = 0;  // of whoever waits; 0: nobody
   };
@@ -87,8 +89,9 @@ class Instance {
   Status start();
   /// In place of start(): the store is there, and the mount too unless it was unmounted before.
   Status take_over();
-  image::Left how_it_ended() const;
-  int finish(image::Left left);
+  /// What a predecessor wrote down of the end; nothing where it had not ended.
+  std::optional<image::Manifest> noted_end() const;
+  int finish(const image::Manifest& noted);
   void note_left(image::Left left);
   Status open_watchers();
   std::vector<fuse::EventSink*> sinks();
@@ -124,7 +127,7 @@ class Instance {
   bool serve_until_stopped();
   bool stop(StopRequest& request, bool was_unsaved);
   bool give_stop_up(const StopRequest& request, const char* reason);
-  Status unmount();
+  Status unmount(bool asked);
   Status unmount_for(StopRequest& request);
   void await_session_end();
   Status merge_from_now_on();
@@ -149,6 +152,7 @@ class Instance {
   /// The first thing that could not be made durable or written; the rest is done all the same.
   /// `in_a_hurry`: nothing is noted of the contents, which takes a look at each file.
   Status leave_image(image::Left left, bool in_a_hurry = false);
+  Status give_store_up();
   std::string note_contents();
   void give_back_what_was_kept();
   void keep_house();
@@ -222,6 +226,7 @@ class Instance {
   std::unique_ptr<stage::PlacedNames> placed_;  // where results may meet others' files; of store_
   std::unique_ptr<stage::PfsIo> merging_;  // of a job on several nodes, or from a stop that merges on
   std::atomic<bool> keep_image_{false};        // the store stays when this process ends
+  std::atomic<bool> store_stays_{false};       // nothing in it is needed, and it could not be removed
   std::unique_ptr<TimerThread> housekeeper_;   // goes before filesystem_
   stage::Progress progress_;
   stage::Throttle throttle_;

@@ -89,7 +89,7 @@ void Instance::await_recovery() {
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
   if (const auto meant = request.value("supervisor", pid_t{0}); meant != 0 && meant != options_.supervisor)
     return control::error_line({ESRCH, "the instance that was to be stopped has ended, and another one of the name " + options_.config.name + " is running, which is left alone"});
-  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}, .gone_by = {}, .cut_off = request.value("cut_off", false), .merge = request.value("merge", false), .asked_ago = std::clamp(request.value("asked_ago", 0.0), 0.0, 1e8)};
+  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}, .gone_by = {}, .cut_off = request.value("cut_off", false), .merge = request.value("merge", false), .asked = true, .asked_ago = std::clamp(request.value("asked_ago", 0.0), 0.0, 1e8)};
   if (const double seconds = request.value("deadline", 0.0); seconds > 0) set_deadline(wanted, seconds);
   const std::uint64_t ticket = request_stop(wanted);
   while (is_stopping(ticket)) (void)progress(progress_now());  // the stop goes on when the asker is gone

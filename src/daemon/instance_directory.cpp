@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,18 +49,26 @@ Status fill(InstanceDirectory& made, const std::string& path, const User& user) 
   if (::mkdirat(made.directory.get(), "store", 0700) != 0) return fail_errno(path + "/store");
   made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!made.store) return fail_errno(path + "/store");
-  if (::geteuid() == 0 && (::fchown(made.directory.get(), user.uid, user.gid) != 0 || ::fchown(made.lock.get(), user.uid, user.gid) != 0)) return fail_errno(path);
+  if (::geteuid() == 0 && (::fchown(made.lock.get(), user.uid, user.gid) != 0 || ::fchown(made.directory.get(), user.uid, user.gid) != 0)) return fail_errno(path);
   return {};
 }
 
-// One whose maker, or remover, was killed in the middle.
+// One whose maker, or remover, was killed in the middle. It may have a lock still.
 bool is_bare(const UniqueFd& directory) {
   ::unlinkat(directory.get(), "store", AT_REMOVEDIR);
   DIR* entries = ::fdopendir(reopened(directory).release());
-  int found = 0;
-  while (entries != nullptr && ::readdir(entries) != nullptr) ++found;
-  if (entries != nullptr) ::closedir(entries);
-  return found == 2;  // . and ..
+  int others = 0;
+  while (const dirent* entry = entries != nullptr ? ::readdir(entries) : nullptr)
+    if (const std::string_view name = entry->d_name; name != "." && name != ".." && name != control::lock_name) ++others;
+  if (entries == nullptr) return false;
+  ::closedir(entries);
+  return others == 0;
+}
+
+Status fill_again(InstanceDirectory& made, const std::string& path, const User& user) {
+  made.lock.reset();
+  ::unlinkat(made.directory.get(), control::lock_name, 0);
+  return fill(made, path, user);
 }
 
 // The directory of an instance that is dead, or was left by `efs stop --keep`. It was the user's to change meanwhile: it
@@ -71,7 +80,10 @@ Status take_old(InstanceDirectory& made, const std::string& base, const std::str
   const int problem = made.lock ? 0 : errno;
   if (problem == ENOENT && is_bare(made.directory)) return fill(made, path, user);
   struct stat st {};
-  if (::fstat(made.directory.get(), &st) != 0 || st.st_uid != user.uid) return fail(EEXIST, taken(base, name) + ": it is another user's");
+  if (::fstat(made.directory.get(), &st) != 0) return fail_errno(path);
+  // It is given to the user last.
+  if (made.lock && st.st_uid != user.uid && lock_soon(made.lock) && is_bare(made.directory)) return fill_again(made, path, user);
+  if (st.st_uid != user.uid) return fail(EEXIST, taken(base, name) + ": it is another user's");
   if (problem == ENOENT) return fail(EEXIST, taken(base, name) + ": it was not made by efs");
   if (!made.lock) return fail(problem, path + "/lock");
   if (!is_lock_of(user, made.lock)) return fail(EEXIST, taken(base, name) + ": its lock was not made by efs");

@@ -59,13 +59,13 @@ Status Instance::prepare_mount_point() {
   mount_point_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!mount_point_) return fail_errno("mount-dir " + path);
   EFS_TRY(claim_mount_point());
+  if (const Status allowed = supervisor_.check_mount(mount_point_.get()); !allowed) return fail(allowed.error().code, "mount-dir " + path + ": " + describe(allowed.error()));
   DIR* directory = ::fdopendir(::dup(mount_point_.get()));
   bool empty = true;
   while (const dirent* entry = directory == nullptr ? nullptr : ::readdir(directory))
     if (std::string_view name = entry->d_name; name != "." && name != "..") empty = false;
   if (directory != nullptr) ::closedir(directory);
   if (!empty) return fail(ENOTEMPTY, "mount-dir " + path + " is not empty: its files would be hidden by the mount; name an empty directory");
-  if (const Status allowed = supervisor_.check_mount(mount_point_.get()); !allowed) return fail(allowed.error().code, "mount-dir " + path + ": " + describe(allowed.error()));
   return {};
 }
 
@@ -96,9 +96,11 @@ void Instance::open_session() {
 Status Instance::mount() {
   open_session();
   EFS_TRY(filesystem_->new_connection());
-  // Somebody else's end may have removed it while this one staged in. (What is in its place now is for the supervisor to see.)
-  struct stat st {};
-  if (::lstat(options_.config.mount_dir.c_str(), &st) != 0 && errno == ENOENT) EFS_TRY(prepare_mount_point());
+  // Somebody else's end may have removed it while this one staged in, and somebody have made it again.
+  struct stat now {}, ours {};
+  const bool is_there = ::lstat(options_.config.mount_dir.c_str(), &now) == 0;
+  const bool is_another = is_there && ::fstat(mount_point_.get(), &ours) == 0 && (now.st_ino != ours.st_ino || now.st_dev != ours.st_dev);
+  if (is_another || (!is_there && errno == ENOENT)) EFS_TRY(prepare_mount_point());
   auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
   if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
   // Ours would keep the mount point's old face busy.

@@ -15,6 +15,7 @@
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
 #include "image/image.hpp"
+#include "image/removal.hpp"
 #include "stage/merge.hpp"
 #include "stage/partial.hpp"
 #include "stage/present_names.hpp"
@@ -109,6 +110,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     }
   }
   request = begin_to_end(request);
+  (void)supervisor_.unmount(request.asked);  // it is: who has asked meanwhile, or after a death
   if (!request.stage_out) {
     {
       MutexLock lock(mutex_);
@@ -117,8 +119,8 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     keep_image_ = request.keep;
     Status left;
     if (keep_image_) left = leave_image(image::Left::unsaved);
-    else note_left(image::Left::over);
-    log::info("event=stopped stage_out=no store={}", keep_image_ ? "kept" : "dropped");
+    else left = give_store_up();
+    log::info("event=stopped stage_out=no store={}", keep_image_ || !left ? "kept" : "dropped");
     finish_stop(request, left ? control::result_line({{"staged_out", false}}) : control::error_line(left.error()));
     return true;
   }
@@ -177,6 +179,17 @@ std::string Instance::note_contents() try {
 void Instance::note_left(image::Left left) {
   const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (const Status noted = image::write_left(directory.get(), left); !noted) log::warn("event=manifest_not_written reason=\"{}\"", describe(noted.error()));
+}
+
+// Nothing in it is needed any more. Where even its journal cannot be taken away the next start would go on with it: what says that it is
+// over stays, too.
+Status Instance::give_store_up() {
+  note_left(image::Left::over);
+  const Status begun = image::begin_removal(store_.metadata.get());
+  store_stays_ = !begun;
+  if (begun) return {};
+  log::error("event=store_not_removed directory={} reason=\"{}\"", store_.path, describe(begun.error()));
+  return fail(begun.error().code, "the buffer cannot be removed, and lies in " + store_.path + " still: " + describe(begun.error()) + ". Remove it when that can be done, before the next start under this name: efs clean " + options_.config.name);
 }
 
 // A stop that comes after one that failed finds clean what that one brought out: its receipt takes the place of the first one's.
@@ -343,7 +356,9 @@ bool Instance::stage_out(const StopRequest& request) {
   }
   const bool over = code == 0 || request.until;
   keep_image_ = keep || code != 0;
-  if (over && !keep_image_) note_left(image::Left::over);
+  if (over && !keep_image_) {
+    if (const Status given_up = give_store_up(); !given_up) outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + printable(describe(given_up.error())) + "\n";
+  }
   if (over && keep_image_) {
     if (const Status left = leave_image(code == 0 ? image::Left::kept : image::Left::unsaved); !left) {
       outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));
@@ -432,6 +447,7 @@ std::uint64_t Instance::request_stop(StopRequest request) {
     request.keep = request.keep || stop_request_->keep;
     request.cut_off = request.cut_off || stop_request_->cut_off;
     request.merge = request.merge || stop_request_->merge;
+    request.asked = request.asked || stop_request_->asked;
     if (!request.until) request.until = stop_request_->until, request.gone_by = stop_request_->gone_by;
   }
   if (!request.until) set_usual_deadline(request);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/mounts.hpp"
 #include "base/socket.hpp"
 #include "config/mount_options.hpp"
 #include "daemon/as_root.hpp"
@@ -81,6 +82,7 @@ Status Mount::check(const UniqueFd& point) const {
   struct stat st {};
   if (!point || ::fstat(point.get(), &st) != 0 || !S_ISDIR(st.st_mode)) return fail(ENOTDIR, "the mount point is no directory");
   if (uid_ != 0 && st.st_uid != uid_) return fail(EPERM, "the mount point belongs to somebody else");
+  if (is_root_of_efs(point.get())) return fail(EBUSY, "another instance is mounted there");
   if (privileged_ && !fuse_device_) return fail(ENODEV, "/dev/fuse cannot be opened: is FUSE in this kernel?");
   return {};
 }
@@ -136,7 +138,7 @@ Status Mount::make_by_helper(const UniqueFd& point, std::uint64_t flags, const s
 // An errno, or 0.
 int Mount::unmount_by_call(int flags) const {
   const AsRoot root;
-  if (!is_still_ours()) return 0;
+  if (!is_still_ours()) return is_mounted_at(device_, point_) ? EBUSY : 0;  // under something else; or somebody has unmounted it
   const int code = ::umount2((path_of(parent_.get()) + "/" + name()).c_str(), flags | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
   return code == EINVAL ? 0 : code;  // somebody else has unmounted it
 }

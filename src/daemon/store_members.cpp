@@ -109,7 +109,7 @@ Result<std::unique_ptr<Backend>> add_member(const SetUp& how, unsigned number, S
 bool was_over(const std::string& instance, const image::Manifest& own) {
   const UniqueFd directory(::open(instance.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   const auto manifest = directory ? image::read_manifest(directory.get()) : std::unexpected(Error{errno});
-  return manifest && manifest->left == image::Left::over && manifest->store == own.store && !manifest->instance.contradicts(own.instance);
+  return manifest && image::was_over(*manifest, own);
 }
 
 Status add_members(const SetUp& how, Store& store) {

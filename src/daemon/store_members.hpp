@@ -25,7 +25,7 @@ Status add_members(const SetUp& how, Store& store);
 /// Takes the lock in this directory of a store, for this worker and, through the supervisor, its successors. EBUSY: `others` (for the text) have it; EAGAIN: who had it has removed the store.
 Result<UniqueFd> lock_of_store(SupervisorClient& supervisor, int directory, const std::string& path, const std::string& others);
 
-/// Did the instance of this directory, whose store `own` is the manifest of, bring everything back, and die while it removed it?
+/// image::was_over() of the manifest in this directory of an instance.
 bool was_over(const std::string& instance, const image::Manifest& own);
 
 /// What the manifest says of the backends: nothing where there is one.

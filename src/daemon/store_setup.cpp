@@ -79,6 +79,9 @@ Status refuse_containers(int data, const std::string& path) {
 
 // What is new is this instance's; what was left must be what its manifest says.
 Status settle_whose(Store& store, int data) {
+  const auto life = store::draw_instance_id();
+  if (!life) return std::unexpected(life.error());
+  store.life = *life;
   if (store.left) {
     store.instance = store.manifest.instance;
     return image::refuse_other_containers(data, store.instance, store.path + "/data");
@@ -215,7 +218,7 @@ Result<Store> set_up_store(const SetUp& how) {
 
 Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, const Standing& standing) {
   image::Manifest manifest{.name = config.name, .uid = ::geteuid(), .root_dir = config.root_dir, .mount_dir = config.mount_dir, .results_dir = config.results_dir, .log_file = config.log_file,
-                           .job_file = config.source, .store = store.path, .kind = store.kind, .instance = store.instance, .boot_id = image::boot_id(), .left = standing.left, .journal_to = standing.journal_to, .contents = standing.contents, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .merges = config.merges, .results_mount = config.results_mount, .made_mount_dir = standing.made_mount_dir,
+                           .job_file = config.source, .store = store.path, .kind = store.kind, .instance = store.instance, .life = store.life, .boot_id = image::boot_id(), .left = standing.left, .journal_to = standing.journal_to, .contents = standing.contents, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .merges = config.merges, .results_mount = config.results_mount, .made_mount_dir = standing.made_mount_dir,
                            .members = manifests_of(store, config), .circumstances = config.circumstances};
   // The others first: once the journal's place has a manifest, each of them can be told from what it is not.
   for (std::size_t i = 0; i < store.others.size(); ++i) {

@@ -33,6 +33,7 @@ struct Store {
   store::InstanceId removed; // which instance's it was, where that can be told
   image::Manifest manifest; // where it was left: what that one wrote
   store::InstanceId instance; // that of the one that made it
+  store::InstanceId life;     // Manifest::life, of this one
   std::vector<StoreMember> others;
 };
 

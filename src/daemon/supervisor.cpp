@@ -108,7 +108,7 @@ Message Supervisor::answer(Received& received, UniqueFd& fd) {
     case Ask::drop_dead_mount: return drop_dead(received.message, received.first());
     case Ask::check_mount: return answer_of(mount_.check(received.first()));
     case Ask::mount: return mount(received.message, received.first(), fd);
-    case Ask::unmount: return answer_of(mount_.unmount());
+    case Ask::unmount: return unmount(received.message);
     case Ask::abort: return clean_up(), Message{};
     case Ask::open_backing: return open_backing(received);
     case Ask::keep_init: return keep_init(received.message);
@@ -171,6 +171,12 @@ Message Supervisor::mount(const Message& ask, const UniqueFd& point, UniqueFd& f
   if (const Status made = mount_.make(point, ask.number, ask.text.data()); !made) return answer_of(made);
   fd.reset(::fcntl(mount_.fuse().get(), F_DUPFD_CLOEXEC, 0));
   return {};
+}
+
+Message Supervisor::unmount(const Message& ask) {
+  const Status unmounted = mount_.unmount();
+  if (unmounted) stop_was_asked_ = ask.number != 0;
+  return answer_of(unmounted);
 }
 
 // The kernel reopens the file with the rights of the registrar for whoever opens it in the mount. So it must be a

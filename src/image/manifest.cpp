@@ -101,6 +101,7 @@ Result<Manifest> read_manifest(int directory) {
     m.kind = json.at("kind");
     m.boot_id = json.at("boot_id");
     m.instance = store::instance_id_of(json.value("instance", ""));
+    m.life = store::instance_id_of(json.value("life", ""));
     m.node = json.value("node_number", 0U);
     m.nodes = json.value("nodes", 1U);
     m.merge_since = json.value("merge_since", Nanoseconds{0});
@@ -135,6 +136,7 @@ Status write_manifest(int directory, const Manifest& m) {
   if (m.journal_to != 0) json["journal_to"] = m.journal_to;
   if (!m.contents.empty()) json["contents"] = m.contents;
   if (m.instance.known()) json["instance"] = store::to_string(m.instance);
+  if (m.life.known()) json["life"] = store::to_string(m.life);
   json["checksum"] = own_checksum(json);
   return write_in_turns(directory, manifest_name, json_to_text(json, 1) + "\n");
 }
@@ -144,6 +146,10 @@ Status write_left(int directory, Left left) {
   if (!manifest) return std::unexpected(manifest.error());
   manifest->left = left;
   return write_manifest(directory, *manifest);
+}
+
+bool was_over(const Manifest& instance, const Manifest& own) {
+  return instance.left == Left::over && instance.store == own.store && !instance.instance.contradicts(own.instance) && instance.life == own.life;
 }
 
 Status write_job_file(int directory, const std::string& text) { return write_text(directory, job_file_name, sealed(text)); }

@@ -24,7 +24,7 @@ inline constexpr const char* job_file_name = "job.yaml";
 
 /// How the last instance left it. in_use: it runs, or died. kept: `efs stop --keep`, everything that should be back is.
 /// unsaved: it ended in time and not with everything. salvaged: `efs salvage` brought out what was asked for. over: nothing
-/// in it is needed any more, and it was about to be removed (in the instance's directory only).
+/// in it is needed any more, and it was about to be removed (in the instance's directory only, and true of a store of the same life).
 enum class Left : std::uint8_t { in_use, kept, unsaved, salvaged, over };
 const char* name_of(Left left);
 
@@ -43,6 +43,7 @@ struct Manifest {
   std::string store;     // absolute: the directory that holds meta and data
   std::string kind;      // dram or fsdax
   store::InstanceId instance;  // of the store, which a later instance of the name goes on with
+  store::InstanceId life;      // drawn by whoever begins with the store, or goes on with it: what was said of an earlier one is not true of this one
   std::string boot_id;   // of the machine when it was last in use: another one now means power loss or reboot
   Left left = Left::in_use;
   std::uint64_t journal_to = 0;  // the journal's last record when this was written, durable by then: an older one is refused
@@ -58,6 +59,10 @@ struct Manifest {
 };
 
 using efs::boot_id;
+
+/// Did the instance of this manifest bring everything back, or was it given up, before it could remove the store that `own` is the
+/// manifest of? Nobody has gone on with that since.
+bool was_over(const Manifest& instance, const Manifest& own);
 
 /// ENOENT where there is none; EPROTO with a text where it is none of ours, or its checksum (which who changes it by hand takes
 /// out) does not verify.

@@ -90,9 +90,20 @@ if kernel_has_it && [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null; then
     check 'what is there can be read' grep -qx result "$MNT/r"
     check 'inputs, too' grep -qx alpha "$MNT/input/a"
     exec 5>&-
-    check 'a stop brings it out' "$EFS" stop readonly
+    check_exit 'a stop brings it out, and says what it cannot remove' 0 'the buffer cannot be removed.*efs clean readonly' "$EFS" stop readonly
     check 'the result' grep -qx result "$OUT/r"
     check 'and what was open' grep -qx 1 "$OUT/open"
+    check_exit 'status knows of it' 1 '"left":"over"' "$EFS" status --json readonly
+    check_exit 'a start does not go on with it' 1 'Read-only file system' "$EFS" start "$JOB"
+    check_exit 'and a clean says why not' 1 'Read-only file system' "$EFS" clean readonly
+    umount "$S/readonly/disk"
+    e2fsck -fy "$S/readonly/image" >/dev/null 2>&1; mount -o loop "$S/readonly/image" "$S/readonly/disk"
+    echo newer >"$OUT/r"
+    started "$JOB"
+    check 'when the file system works again a start begins empty' test ! -e "$MNT/r" -a -e "$MNT/input/a"
+    check 'stop' "$EFS" stop readonly
+    check 'has brought out nothing old' grep -qx newer "$OUT/r"
+    check 'and leaves nothing' test -z "$(ls "$S/readonly/disk" | grep efs; ls "$EFS_RUNTIME_DIR" | grep readonly)"
     umount "$S/readonly/disk"
   else
     skip 'a successor on a file system that has failed' 'no loop device'

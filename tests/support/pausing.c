@@ -1,7 +1,7 @@
-/* A program that pauses: before its first umount2(2), its first flock(2) for an exclusive lock, or its first unlinkat(2), while the file
- * EFS_PAUSE_WHILE is there; when it does, it makes EFS_PAUSE_WHILE.reached. EFS_PAUSE_ON: at a lock, or the removal, of a file whose path
- * ends so.
- *   LD_PRELOAD=libefs-pausing.so EFS_PAUSE_AT=umount2|flock|unlinkat EFS_PAUSE_WHILE=/absolute/file efs clean ... */
+/* A program that pauses: before its first umount2(2), flock(2) for an exclusive lock, unlinkat(2), renameat(2), rmdir(2) or connect(2), while
+ * the file EFS_PAUSE_WHILE is there; when it does, it makes EFS_PAUSE_WHILE.reached. EFS_PAUSE_ON: at a lock, the removal or the renaming of a
+ * file whose path ends so.
+ *   LD_PRELOAD=libefs-pausing.so EFS_PAUSE_AT=umount2|flock|... EFS_PAUSE_WHILE=/absolute/file efs clean ... */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static void pause_at(const char *call) {
@@ -52,4 +53,23 @@ int unlinkat(int directory, const char *name, int flags) {
   if (is_meant(directory, name)) pause_at("unlinkat");
   int (*real)(int, const char *, int) = (int (*)(int, const char *, int))dlsym(RTLD_NEXT, "unlinkat");
   return real(directory, name, flags);
+}
+
+int renameat(int from, const char *name, int to, const char *new_name) {
+  if (is_meant(from, name)) pause_at("renameat");
+  int (*real)(int, const char *, int, const char *) = (int (*)(int, const char *, int, const char *))dlsym(RTLD_NEXT, "renameat");
+  return real(from, name, to, new_name);
+}
+
+int rmdir(const char *path) {
+  const char *end = getenv("EFS_PAUSE_ON");
+  if (end == NULL || (strlen(path) >= strlen(end) && strcmp(path + strlen(path) - strlen(end), end) == 0)) pause_at("rmdir");
+  int (*real)(const char *) = (int (*)(const char *))dlsym(RTLD_NEXT, "rmdir");
+  return real(path);
+}
+
+int connect(int fd, const struct sockaddr *address, socklen_t length) {
+  pause_at("connect");
+  int (*real)(int, const struct sockaddr *, socklen_t) = (int (*)(int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "connect");
+  return real(fd, address, length);
 }

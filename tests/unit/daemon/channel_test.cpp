@@ -68,10 +68,24 @@ TEST_CASE("closing ids is not answered, and questions around it get their own an
   for (int round = 0; round < 100; ++round) {
     client.close_backing(ids);
     client.close_backing(std::span(ids).first(1));
-    CHECK(client.unmount());
+    CHECK(client.unmount(false));
     const auto opened = client.open_backing(files);  // nothing is mounted: refused, one by one
     REQUIRE(opened.size() == 3);
     for (const auto& one : opened) CHECK(one.error().code == EBADF);
+  }
+}
+
+TEST_CASE("the supervisor knows whether the last unmount was asked for") {
+  for (const bool asked : {true, false}) {
+    auto [worker_end, supervisor_end] = make_channel();
+    Supervisor supervisor({});
+    {
+      const std::jthread served([&supervisor, channel = std::move(supervisor_end)] { (void)supervisor.serve(channel.get()); });
+      SupervisorClient client(std::move(worker_end));
+      CHECK(client.unmount(!asked));
+      CHECK(client.unmount(asked));
+    }
+    CHECK(supervisor.stop_was_asked() == asked);
   }
 }
 
