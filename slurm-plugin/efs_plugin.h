@@ -100,8 +100,10 @@ int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, cons
 int efs_will_be_kept(const struct efs_site *site, const struct efs_job *job, const char *const *environment);
 /* 1: what has the job's name was kept by this job itself, in a run before. */
 int efs_has_kept(const struct efs_site *site, const struct efs_job *job);
-/* 1: its instance is alive, or says nothing, and it is this job's and no other's. Waits up to a minute for jobs that choose. */
-int efs_is_own_life(const struct efs_site *site, const struct efs_job *job, const char *const *environment);
+/* EFS_OWN: its instance is alive, or says nothing, and it is this job's and no other's. Waits up to a minute, where the hook has so much,
+ * for jobs that choose; EFS_NOBODY_CAN_SAY where they do not come to an end. */
+enum efs_life { EFS_OWN, EFS_NOT_OWN, EFS_NOBODY_CAN_SAY };
+enum efs_life efs_whose_life(const struct efs_site *site, const struct efs_job *job, const char *const *environment);
 void efs_note_kept(const struct efs_site *site, const struct efs_job *job);
 void efs_sweep_kept(const struct efs_site *site); /* removes what has been kept for too long */
 

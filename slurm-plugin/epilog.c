@@ -357,11 +357,18 @@ static void end_unstarted(const struct efs_site *site, const struct efs_job *job
 /* Begun again since, on this node or elsewhere; or gone from slurmctld, which may be the same. */
 static int is_superseded(const struct efs_site *site, const struct efs_job *job) { return efs_ask_restarts(site, job->id) != (int)job->restart; }
 
+/* Whether it ran is not known, or it did not; and whether what has its name is its own or another job's nobody can say now. */
+static void leave_doubtful(const struct efs_site *site, const struct efs_job *job, int may_have_run) {
+  if (may_have_run) not_saved(site, job, "it is not known whether the job ran, and another job of the user's looks at what is kept");
+  else slurm_error("efs: job %u: another job of the user's looks at what is kept, so %s cannot be ended; slurmd's next start tries again", job->id, job->name);
+}
+
 static void stop_locked(const struct efs_site *site, const struct efs_job *job) {
   char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[160], name[EFS_KEPT_NAME + 1];
   const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
   struct stopping how = {.stages_out = 1, .seconds = site->stage_out};
   enum unknown unknown = HOLDS_NOTHING;
+  enum efs_life life = EFS_OWN;
   int started, attaches;
   if (efs_read_file(job->directory, "result", result, sizeof result) != 0) result[0] = '\0';
   if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0) flags[0] = '\0';
@@ -383,8 +390,9 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
     efs_remove_job(site, job);
   } else if (unknown == MAY_HOLD_RESULTS) {
     leave_unknown(site, job, environment);
-  } else if (!started && (how.keeps || attaches) && !efs_is_own_life(site, job, environment)) {
-    efs_remove_job(site, job); /* what may be there is another job's, or was there before */
+  } else if (!started && (how.keeps || attaches) && (life = efs_whose_life(site, job, environment)) != EFS_OWN) {
+    if (life == EFS_NOT_OWN) efs_remove_job(site, job); /* what may be there is another job's, or was there before */
+    else leave_doubtful(site, job, unknown == IS_ALIVE);
   } else {
     if (site->view[0] != '\0') kill_holders(job);
     /* If its job ran, there are results; if not, nothing is moved, and nothing is to be kept that was not before. */

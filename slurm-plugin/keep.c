@@ -37,7 +37,8 @@ int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, cons
   return strcmp(state, "kept") == 0;
 }
 
-#define PATIENCE 60 /* seconds for the lock: each look at an instance has an end, but there may be many */
+#define PATIENCE 60   /* seconds for the lock: each look at an instance has an end, but there may be many */
+#define TO_ACT_ON_IT 10 /* seconds of the hook's that are not spent on waiting for it */
 
 /* Who looks at what is kept for a user, and acts on what he saw, holds it: a job that chooses, and the sweep. A file of root's, which
  * nobody else can open, and so not lock; one for each user, for a look at what is his takes as long as he likes. -1: it cannot be had
@@ -54,7 +55,7 @@ static int lock_kept(const struct efs_site *site, uid_t uid, int seconds) {
     close(fd);
     return -1;
   }
-  while (!(locked = flock(fd, LOCK_EX | LOCK_NB) == 0) && errno == EWOULDBLOCK && time(NULL) < until) usleep(200000);
+  while (!(locked = flock(fd, LOCK_EX | LOCK_NB) == 0) && errno == EWOULDBLOCK && time(NULL) < until && efs_seconds_left() > TO_ACT_ON_IT) usleep(200000);
   if (locked) return fd;
   close(fd);
   return -1;
@@ -110,14 +111,15 @@ static int may_keep(const struct efs_site *site, const struct efs_job *job, cons
   return 0;
 }
 
-int efs_is_own_life(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+enum efs_life efs_whose_life(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
   char state[64] = "dead";
   int lock;
-  if (!efs_is_there(site, job)) return 0;
+  if (!efs_is_there(site, job)) return EFS_NOT_OWN;
   lock = lock_kept(site, job->uid, PATIENCE); /* or another job would choose it between two looks */
-  if (lock >= 0 && efs_is_there(site, job) && !has_job(site, job->name, job)) efs_state_of(site, job, environment, state, sizeof state);
-  if (lock >= 0) close(lock);
-  return strcmp(state, "kept") != 0 && strcmp(state, "dead") != 0;
+  if (lock < 0) return EFS_NOBODY_CAN_SAY;
+  if (efs_is_there(site, job) && !has_job(site, job->name, job)) efs_state_of(site, job, environment, state, sizeof state);
+  close(lock);
+  return strcmp(state, "kept") != 0 && strcmp(state, "dead") != 0 ? EFS_OWN : EFS_NOT_OWN;
 }
 
 /* What is in use, or holds results that are nowhere else, stays: efs clean sees to that. */

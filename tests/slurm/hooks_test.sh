@@ -701,6 +701,26 @@ epilog
 check 'one that is called failed is stopped, too' json "$("$EFS" status --json "slurm-kept.$uid1.cut-n1")" 'd["state"] == "kept"'
 "$EFS" clean "slurm-kept.$uid1.cut-n1" >/dev/null
 
+for before in '' 'failed for another reason'; do
+  prolog SPANK_EFS_FLAGS=keep=cut
+  as_user sh -c "echo precious >$S/mnt/7/result"
+  rm "$S/state/7.0/result"; [ -z "$before" ] || echo "$before" >"$S/state/7.0/result"
+  rm -f "$S/looks"
+  python3 -c 'import fcntl, os, signal, sys
+lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600); fcntl.flock(lock, fcntl.LOCK_EX); open(sys.argv[2], "w").close(); signal.alarm(60); signal.pause()' "$S/state/.lock.$uid1" "$S/looks" & looker=$!; pids+=($looker)
+  await 20 test -e "$S/looks"
+  began=$SECONDS
+  epilog HOOK_TIMEOUT=15
+  check 'an epilog does not wait for who looks at what is kept for longer than it has' test $((SECONDS - began)) -le 15
+  check 'leaves what may be its own, and does not forget it' test -e "$S/mnt/7/result" -a -e "$S/state/7.0"
+  [ -n "$before" ] || check 'and says so where the job may have run' result_is 'unsaved .*another job of the user.s looks at what is kept'
+  kill $looker; wait $looker 2>/dev/null
+  check 'the next one ends it' epilog
+  check 'nothing of the job is left' no_job
+  [ -n "$before" ] || check 'and its result is back' grep -qx precious "$W/results/result"
+  "$EFS" clean --force "slurm-kept.$uid1.cut-n1" >/dev/null 2>&1
+done
+
 prolog SPANK_EFS_FLAGS=keep=; epilog
 check 'each user has a lock of his own for what is kept' test -e "$S/state/.lock.$uid1"
 check_not 'which another cannot open' runuser -u $USER2 -- cat "$S/state/.lock.$uid1"
