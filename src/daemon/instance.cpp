@@ -36,7 +36,7 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnCl
 Instance::~Instance() { server_.reset(); }
 
 stage::Options Instance::stage_options() const {
-  return {.workers = options_.config.workers, .transfer_size = options_.config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(store_.instance)), .has_a_past = store_.left, .receipt_name = stage::receipt_name(options_.config.name), .placed = placed_.get(), .opened = opened_.get(), .cache = cache_.get()};
+  return {.workers = options_.config.workers, .transfer_size = options_.config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(store_.instance)), .has_a_past = store_.left || may_have_left_partials_, .receipt_name = stage::receipt_name(options_.config.name), .placed = placed_.get(), .opened = opened_.get(), .cache = cache_.get()};
 }
 
 stage::PacedPfs Instance::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) { return {pfs, stage::pace_of(options_.config), throttle_, cancel}; }

@@ -226,6 +226,7 @@ class Instance {
   std::unique_ptr<stage::PlacedNames> placed_;  // where results may meet others' files; of store_
   std::unique_ptr<stage::PfsIo> merging_;  // of a job on several nodes, or from a stop that merges on
   std::atomic<bool> keep_image_{false};        // the store stays when this process ends
+  std::atomic<bool> may_have_left_partials_{false};  // a transfer that failed
   std::atomic<bool> store_stays_{false};       // nothing in it is needed, and it could not be removed
   std::unique_ptr<TimerThread> housekeeper_;   // goes before filesystem_
   stage::Progress progress_;

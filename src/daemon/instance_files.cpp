@@ -125,6 +125,7 @@ std::function<Status(std::uint64_t)> Instance::turn_for(queue::Direction directi
 }
 
 void Instance::remember_unloaded(const stage::Receipt& receipt) {
+  if (stage::exit_code(receipt) != 0) may_have_left_partials_ = true;
   MutexLock lock(mutex_);
   for (const auto& entry : receipt.entries)
     if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) unloaded_[entry.path] = entry;

@@ -345,6 +345,7 @@ bool Instance::stage_out(const StopRequest& request) {
   add_unloaded(receipt);
   tell_lost_content(receipt);
   int code = stage::exit_code(receipt);
+  if (code != 0) may_have_left_partials_ = true;
   const Sheltered sheltered;
   Json outcome = control::result_line({{"staged_out", true}});
   if (!leave_receipt(receipt, outcome) && code == 0) code = 1;

@@ -21,7 +21,7 @@ struct Options {
   std::uint64_t transfer_size = 2U << 20U;  // bytes per PFS request
   bool by_rank = false;  // stage-out: in the order of the job file's rules, where time may run out
   std::string partial_tag = {};  // stage-out: of the store that it comes from (partial_tag_of())
-  bool has_a_past = false;       // stage-out: an earlier process of the store may have been killed at work
+  bool has_a_past = false;       // stage-out: an earlier process of the store may have been killed at work, or a transfer of this one have failed where it could not clean up
   std::string receipt_name = {};  // stage-out: that the receipt is to get in results-dir: no result can have it; "": none
   PlacedNames* placed = nullptr;  // what the store has put under names of results-dir; null: what is there is nobody else's. Outlives the transfer
   OpenedDirectories* opened = nullptr;  // stage-out: which directories there a process of the store has opened to their owner; outlives the transfer

@@ -281,4 +281,20 @@ echo one >"$MNT/n"; check 'called-again: unload' "$EFS" unload -i called-again -
 echo two >"$MNT/n"
 stopped
 check 'called-again: what it was changed to since' grep -qx two "$OUT/renamed"
+
+# --- an unload that failed, and could not remove its partial ---
+fresh partial; mkdir -p "$OUT"
+if chattr +a "$OUT" 2>/dev/null; then   # names can be made there, and not be removed or changed
+  sed -i '/^global-settings:/a\  retries: 0' "$JOB"
+  started "$JOB"; echo r >"$MNT/r"; echo s >"$MNT/s"
+  check_exit 'an unload into a directory in which no name can be changed' 1 'partial' "$EFS" unload -i partial -w r
+  partials() { ls "$OUT" | grep -c 'efs-partial$'; }
+  check 'leaves a partial' test "$(partials)" = 1
+  chattr -a "$OUT"; rm "$MNT/r"
+  check 'stop' "$EFS" stop partial
+  check 'removes it, though what it was of is gone' test "$(partials)" = 0
+  check 'and brings out the rest' grep -qx s "$OUT/s"
+else
+  skip 'a partial that cannot be removed at once' 'no chattr +a here'
+fi
 finish
