@@ -184,6 +184,7 @@ void Instance::note_left(image::Left left) {
 // Nothing in it is needed any more. Where even its journal cannot be taken away the next start would go on with it: what says that it is
 // over stays, too.
 Status Instance::give_store_up() {
+  claim_end();
   note_left(image::Left::over);
   const Status begun = image::begin_removal(store_.metadata.get());
   store_stays_ = !begun;

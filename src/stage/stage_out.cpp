@@ -4,6 +4,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <set>
 #include <span>
@@ -73,7 +74,9 @@ class StageOut {
     receipt_.started = wall_clock();
     if (auto items = buffer_.walk()) {
       if (buffer_.is_at_rest()) look_for_copies(*items);
-      stage(*items);
+      auto gone = config_.deletions == config::Deletions::propagate ? buffer_.gone() : std::vector<fs::WalkItem>();
+      if (in_place_) note_siblings(*items, gone);
+      stage(*items, std::move(gone));
     } else {
       receipt_.reason = "the buffer cannot be read: " + describe(items.error());
     }
@@ -110,12 +113,23 @@ class StageOut {
     return config_.nodes > 1 && copy.ctime != 0 && (!is_copy(there, copy) || pfs_.is_shared(directory, name, there));
   }
 
-  void stage(const std::vector<fs::WalkItem>& items) {
+  /// Several names of one file on the PFS that came in one after the other (a load) are files of their own here. What replaces or removes one
+  /// there moves the ctime of the others, which then tells nothing of them.
+  static void note_siblings(std::vector<fs::WalkItem>& items, std::vector<fs::WalkItem>& gone) {
+    std::map<std::pair<dev_t, ino_t>, std::vector<fs::WalkItem*>> by_origin;
+    for (auto* list : {&items, &gone})
+      for (auto& item : *list)
+        if (item.origin && S_ISREG(item.attributes.st_mode)) by_origin[{item.origin->device, item.origin->inode}].push_back(&item);
+    for (const auto& [origin, siblings] : by_origin)
+      for (auto* item : siblings) item->linked = item->linked || siblings.size() > 1;
+  }
+
+  void stage(const std::vector<fs::WalkItem>& items, std::vector<fs::WalkItem> gone) {
     Selection selection = select_outgoing(config_, items, options_.by_rank);
     receipt_.entries = std::move(selection.settled);
     refuse_overwritten(items);
     list_outgoing(selection.outgoing, items);
-    auto removed = deletions_.due(removed_inputs(config_, config_.deletions == config::Deletions::propagate ? buffer_.gone() : std::vector<fs::WalkItem>()));
+    auto removed = deletions_.due(removed_inputs(config_, std::move(gone)));
     add(deletions_.leave(take_dropped(config_, items, removed)));
     // Also where nothing goes there: the receipt does.
     if (config_.results_dir.empty() && outgoing_.empty() && selection.directories.empty() && removed.empty()) return;

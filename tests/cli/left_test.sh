@@ -171,7 +171,7 @@ check_exit 'one that was not to keep it says so' 1 'untold has been stopped, and
 wait "$stand_in"; left_as untold unsaved; dies_untold untold
 check_exit 'what is not back is no success' 1 'not all results are back; they are in .*efs salvage untold' timeout 60 "$EFS" stop --keep untold
 wait "$stand_in"; left_as untold over; dies_untold untold
-check_exit 'what is over is told' 1 'untold is over: its daemon died .*receipt' timeout 60 "$EFS" stop untold
+check_exit 'what is over is told' 1 'untold is over: .*its daemon died .*receipt' timeout 60 "$EFS" stop untold
 wait "$stand_in"
 check 'clean' "$EFS" clean untold
 

@@ -40,11 +40,11 @@ await() {
   until "$@" >/dev/null 2>&1; do [ $SECONDS -lt $deadline ] || return 1; read -rt 0.02 <> <(:) || :; done
 }
 # json TEXT EXPRESSION: the expression over `d` is true. An invalid document is a failure.
-json() { python3 -c 'import json,sys
+json() { python3 -SE -c 'import json,sys
 d = json.loads(sys.argv[1])
 if not eval(sys.argv[2]): sys.exit("not so: %s in %s" % (sys.argv[2], sys.argv[1][:2000]))' "$1" "$2"; }
 # field TEXT EXPRESSION: prints it.
-field() { python3 -c 'import json,sys; d = json.loads(sys.argv[1]); print(eval(sys.argv[2]))' "$1" "$2"; }
+field() { python3 -SE -c 'import json,sys; d = json.loads(sys.argv[1]); print(eval(sys.argv[2]))' "$1" "$2"; }
 
 mounted() { grep -qF " $1 " /proc/self/mounts; }
 # gone PID: with all its threads, of which each may still hold its files and locks when the first is a zombie.

@@ -297,4 +297,36 @@ if chattr +a "$OUT" 2>/dev/null; then   # names can be made there, and not be re
 else
   skip 'a partial that cannot be removed at once' 'no chattr +a here'
 fi
+
+# --- two names of one file on the PFS that come in one after the other ---
+# siblings NAME [LINE...]: input/a, and input/c, another name of it, by a load; lines go to the settings. Both get other contents.
+siblings() {
+  fresh "$1" 'resources: [ [ path: input/a, flags: persistent ] ]' 'outputs: [ [ path: "**", inputs: true ] ]'; shift
+  sed -i 's|results-dir: .*|in-place: true|' "$JOB"; OUT=$PFS
+  local line; for line in "$@"; do sed -i "/in-place/a\\  $line" "$JOB"; done
+  ln "$PFS/input/a" "$PFS/input/c"
+  started "$JOB"
+  check "$NAME: a load of the other name" "$EFS" load -w -i "$NAME" input/c
+}
+siblings each
+echo new >"$MNT/input/a"; echo new2 >"$MNT/input/c"
+check_exit 'each: none is a conflict for what the stop does to the other' 0 '2 staged out' "$EFS" stop each
+check 'each: has its own' test "$(cat "$PFS/input/a" "$PFS/input/c" | tr '\n' ' ')" = 'new new2 '
+siblings both 'on-conflict: keep-both'
+echo new >"$MNT/input/a"; echo new2 >"$MNT/input/c"
+check 'both: stop' "$EFS" stop both
+check 'both: none is kept beside the other' test "$(cd "$PFS/input" && cat a c | tr '\n' ' '; ls -d "$PFS"/input/*.efs-* 2>/dev/null)" = 'new new2 '
+fresh gone "$PERSISTENT"; sed -i 's|results-dir: .*|in-place: true|; /in-place/a\  deletions: propagate' "$JOB"; OUT=$PFS
+ln "$PFS/input/a" "$PFS/input/c"; started "$JOB"
+rm "$MNT/input/c"; check 'gone: a load of the other name' "$EFS" load -w -i gone input/c
+mv "$MNT/input/c" "$MNT/y"; echo new >"$MNT/input/a"
+check_exit 'gone: what was renamed is no conflict either' 0 . "$EFS" stop gone
+check 'gone: its old name is gone' test ! -e "$PFS/input/c"
+check 'gone: the rest is there' test "$(cat "$PFS/input/a" "$PFS/y" | tr '\n' ' ')" = 'new alpha '
+siblings changed
+echo new >"$MNT/input/a"; echo new2 >"$MNT/input/c"
+rm "$PFS/input/c"; echo theirs >"$PFS/input/c"
+check_exit 'changed: another file there is a conflict still' 3 'conflict: input/c' "$EFS" stop changed
+check 'changed: and stays' grep -qx theirs "$PFS/input/c"
+"$EFS" stop --no-stage-out changed >/dev/null
 finish
