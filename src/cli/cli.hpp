@@ -82,7 +82,7 @@ struct StopArguments {
   bool cut_off = false;
   bool merge = false;
   pid_t supervisor = 0;  // of the instance that is meant, whatever has its name by now; 0: that which has it
-  control::Client* end = nullptr;  // of the same: has been sent "wait-end"
+  std::optional<control::Client>* end = nullptr;  // of the same: has been sent "wait-end"; closed when it is not needed any more, or the daemon would wait for who does not read
   bool brief = false;  // JSON without the receipt, which is as long as there are files
 };
 int stop(World& world, const StopArguments& arguments);

@@ -52,10 +52,10 @@ int wait_for(pid_t child) {
 
 // The program may stop the instance itself, and so may others: what comes of it is asked for beforehand. Where this cannot be had, or the
 // daemon is replaced meanwhile, only what it leaves tells.
-std::optional<control::Client> ask_for_end(const control::Instance& instance, bool with_receipt) {
+std::optional<control::Client> ask_for_end(const control::Instance& instance) {
   constexpr int seconds = 10;  // of silence, once it is over
   auto client = control::Client::connect(instance.socket(), instance.owner, seconds);
-  if (!client || !client->send({{"verb", "wait-end"}, {"receipt", with_receipt}})) return {};
+  if (!client || !client->send({{"verb", "wait-end"}})) return {};
   return std::move(*client);
 }
 
@@ -73,7 +73,7 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   control::Instance instance{.name = config->name, .directory = started->value("directory", ""), .alive = true};
   struct stat st {};
   instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
-  auto end = ask_for_end(instance, world.json);
+  auto end = ask_for_end(instance);
   // Where the caller ignores it, as some batch systems and daemons do, the child's exit code would be thrown away.
   const auto of_caller = ::signal(SIGCHLD, SIG_DFL);
   const pid_t child = ::fork();
@@ -86,7 +86,7 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   if (child < 0 && !world.json) report(world, no_child, exit_cannot_run);
   const int program = child < 0 ? int{exit_cannot_run} : wait_for(child);
   World told{world.err, world.err, world.terminal, world.json};  // standard output is the program's
-  Stopped stopped = stop_instance(told, instance, {.supervisor = started->value("supervisor_pid", 0), .end = end ? &*end : nullptr});
+  Stopped stopped = stop_instance(told, instance, {.supervisor = started->value("supervisor_pid", 0), .end = &end});
   const int code = program != 0 ? program : stopped.code == 0 ? int{exit_good} : int{exit_not_saved};
   if (world.json) {
     Json document{{"ok", code == exit_good}, {"exit", code}, {"program_exit", program}, {"stop_exit", stopped.code}, {"stop", std::move(stopped.document)}};

@@ -129,11 +129,13 @@ Asked ask_to_stop(World& world, const control::Instance& instance, const StopArg
   Asked asked{.answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"cut_off", arguments.cut_off}, {"merge", arguments.merge}, {"supervisor", arguments.supervisor != 0 ? arguments.supervisor : seen}, {"receipt", world.json && !arguments.brief}})};
   const auto& answer = asked.answer;
   asked.is_gone = answer ? answer->value("code", 0) == ESRCH : control::is_lost(answer.error().code) && !control::is_alive(instance.directory);
-  if (!asked.is_gone || arguments.end == nullptr) return asked;
-  if (auto told = arguments.end->receive(); told && told->value("code", 0) != EAGAIN) {
+  if (arguments.end == nullptr || !*arguments.end) return asked;
+  const auto could_wait = [](const Json& told) { return told.value("code", 0) != EAGAIN && told.value("code", 0) != ENOMEM; };
+  if (auto told = asked.is_gone ? (*arguments.end)->receive() : fail(EBUSY); told && could_wait(*told)) {
     asked.answer = std::move(told);
     asked.is_at_rest = true;
   }
+  arguments.end->reset();
   return asked;
 }
 

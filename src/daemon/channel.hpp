@@ -25,7 +25,7 @@ enum class Ask : std::uint32_t {
   drop_dead_mount,  // descriptor: a directory; text: a name in it -> EBUSY where something lives there
   check_mount,      // descriptor: the mount point
   mount,            // descriptor: the mount point; number: config::MountFlag bits; text: source name -> /dev/fuse descriptor
-  unmount,          // number: 1 somebody has asked for a stop, and how it is to end is his to say -> EBUSY while it is in use
+  unmount,          // number: 1 it is to end otherwise than it usually does, as whoever asked for that has to say -> EBUSY while it is in use
   abort,            // ends the connection, whoever uses it: nobody serves it any more
   open_backing,     // descriptors: containers; inodes: theirs -> numbers: for each its backing id, or a negative errno
   close_backing,    // numbers: backing ids; never answered

@@ -102,7 +102,7 @@ Result<config::JobConfig> load_job(const Arguments& a, const User& user) {
 struct Predecessors {
   unsigned count = 0;
   std::string last;  // how the last of them ended
-  bool stop_was_asked = false;
+  bool stop_is_unusual = false;
 };
 
 // A copy of the job file, as it was at the start, for successors.
@@ -176,7 +176,7 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
   (void)!::chdir("/");
   SupervisorClient supervisor(std::move(channel));
   InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags, .root_mode = mount.mode, .spin = std::chrono::microseconds(mount.spin),
-                          .source = mount.source.empty() ? "efs#" + config->name : mount.source, .supervisor = ::getppid(), .takeovers = predecessors.count, .predecessor = predecessors.last, .stop_was_asked = predecessors.stop_was_asked};
+                          .source = mount.source.empty() ? "efs#" + config->name : mount.source, .supervisor = ::getppid(), .takeovers = predecessors.count, .predecessor = predecessors.last, .stop_is_unusual = predecessors.stop_is_unusual};
   Instance instance(std::move(options), supervisor, turns);
   if (const Status listening = instance.listen(); !listening) return tell(arguments.ready_fd, describe(listening.error())), 1;
   const auto watch = SignalWatch::start(signals, [&] { instance.request_stop({}); });
@@ -269,7 +269,7 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
     // could not take over.
     ended = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || predecessors.count == 0);
     if (ended || left == Supervisor::Left::nothing) break;
-    predecessors = {.count = predecessors.count + 1, .last = how_ended(child.pid, status), .stop_was_asked = supervisor.stop_was_asked()};
+    predecessors = {.count = predecessors.count + 1, .last = how_ended(child.pid, status), .stop_is_unusual = supervisor.stop_is_unusual()};
     const auto pause = policy.died(supervisor.take_progress(), RestartPolicy::Clock::now());
     if (!pause) break;
     std::this_thread::sleep_for(*pause);

@@ -33,7 +33,15 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnCl
       state_(options_.takeovers > 0 ? State::recovering : State::planning) {}
 
 // Answers under way look at members that are declared behind the server: it goes first, and waits for them.
-Instance::~Instance() { server_.reset(); }
+// Where something was thrown out of run(), they must not wait for an end that does not come.
+Instance::~Instance() {
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::ended) state_ = State::failed;
+    changed_.notify_all();
+  }
+  server_.reset();
+}
 
 stage::Options Instance::stage_options() const {
   return {.workers = options_.config.workers, .transfer_size = options_.config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(store_.instance)), .has_a_past = store_.left || may_have_left_partials_, .receipt_name = stage::receipt_name(options_.config.name), .placed = placed_.get(), .opened = opened_.get(), .cache = cache_.get()};
@@ -98,7 +106,13 @@ int Instance::finish(const image::Manifest& noted) {
   log::warn("event=takeover takeovers={} predecessor=\"{}\" note=\"it was over: its store is {}\"", options_.takeovers, options_.predecessor, keep_image_ ? "kept" : "removed");
   if (const Status opened = open_store(); !opened) {
     log::error("event=takeover_failed reason=\"{}\"", describe(opened.error()));
+    fail_with(control::error_line(opened.error()));
     return 1;
+  }
+  if (noted.left == image::Left::unsaved) {
+    const std::string text = "not all results are back: the daemon died when it had left them in " + store_.path + ", and before it could say so; the receipt says which";
+    MutexLock lock(mutex_);
+    last_outcome_ = control::result_line({{"staged_out", true}, {"exit", 3}, {"image", store_.path}, {"summary", text + "\n"}, {"error", text}});
   }
   tear_down();
   close_socket();

@@ -47,7 +47,7 @@ struct InstanceOptions {
   pid_t supervisor = 0;
   unsigned takeovers = 0;     // workers before this one that died
   std::string predecessor;    // how the last of them ended, for the log
-  bool stop_was_asked = false;  // of one of them, which had unmounted for it
+  bool stop_is_unusual = false;  // StopRequest::is_unusual() of that for which one of them had unmounted
 };
 
 /// What comes before `running` is on its way there, in order; `recovering`: a successor replays the journal. `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
@@ -76,7 +76,7 @@ class Instance {
     std::optional<std::chrono::steady_clock::time_point> gone_by;  // somewhat later: what was asked for
     bool cut_off = false;  // do not wait for mount namespaces that still have the mount
     bool merge = false;    // replace nothing that is newer than this instance: another run of the job may have made it
-    bool asked = false;        // by a verb: a signal, and an unmount from outside, say only that it is to end as it usually does
+    bool is_unusual() const { return keep || merge || !stage_out; }  // else the results are to be brought back, whoever does it
     double asked_ago = 0;      // seconds: of a predecessor that died, by who asks again
     std::uint64_t ticket = 0;  // of whoever waits; 0: nobody
   };
@@ -127,7 +127,7 @@ class Instance {
   bool serve_until_stopped();
   bool stop(StopRequest& request, bool was_unsaved);
   bool give_stop_up(const StopRequest& request, const char* reason);
-  Status unmount(bool asked);
+  Status unmount(bool unusual);
   Status unmount_for(StopRequest& request);
   void await_session_end();
   Status merge_from_now_on();
@@ -163,6 +163,7 @@ class Instance {
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait_end(const control::Json& request, const control::Server::Progress& progress);
+  bool has_ended_within(std::chrono::steady_clock::duration time);
   control::Json outcome_for(const StopRequest& wanted, bool with_receipt);
   bool is_starting();
   void give_up_start();

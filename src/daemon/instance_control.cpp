@@ -89,21 +89,27 @@ void Instance::await_recovery() {
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
   if (const auto meant = request.value("supervisor", pid_t{0}); meant != 0 && meant != options_.supervisor)
     return control::error_line({ESRCH, "the instance that was to be stopped has ended, and another one of the name " + options_.config.name + " is running, which is left alone"});
-  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}, .gone_by = {}, .cut_off = request.value("cut_off", false), .merge = request.value("merge", false), .asked = true, .asked_ago = std::clamp(request.value("asked_ago", 0.0), 0.0, 1e8)};
+  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}, .gone_by = {}, .cut_off = request.value("cut_off", false), .merge = request.value("merge", false), .asked_ago = std::clamp(request.value("asked_ago", 0.0), 0.0, 1e8)};
   if (const double seconds = request.value("deadline", 0.0); seconds > 0) set_deadline(wanted, seconds);
   const std::uint64_t ticket = request_stop(wanted);
   while (is_stopping(ticket)) (void)progress(progress_now());  // the stop goes on when the asker is gone
   return outcome_for(wanted, request.value("receipt", false));
 }
 
-// Whoever brings it about. No progress: it may take as long as the job does, whose node is not to be woken for it.
+// Whoever brings it about. It may take as long as the job does, whose node is not to be woken for it: once a minute is looked whether the
+// asker is gone. The answer is short, for he may read it late: the receipt is in its file.
 Json Instance::handle_wait_end(const Json& request, const control::Server::Progress& progress) {
   if (progress.holds_up_others()) return control::error_line({EAGAIN, "the daemon has no thread that could wait"});
-  {
-    MutexLock lock(mutex_);
-    while (state_ != State::ended && state_ != State::failed) changed_.wait(mutex_);
-  }
-  return outcome_for({.keep = request.value("keep", false), .until = {}, .gone_by = {}}, request.value("receipt", false));
+  while (!has_ended_within(std::chrono::minutes(1)))
+    if (!progress(Json::object())) return control::error_line({EPIPE, "the asker is gone"});
+  return outcome_for({.keep = request.value("keep", false), .until = {}, .gone_by = {}}, false);
+}
+
+bool Instance::has_ended_within(std::chrono::steady_clock::duration time) {
+  const auto until = std::chrono::steady_clock::now() + time;
+  MutexLock lock(mutex_);
+  while (state_ != State::ended && state_ != State::failed && std::chrono::steady_clock::now() < until) changed_.wait_until(mutex_, until);
+  return state_ == State::ended || state_ == State::failed;
 }
 
 // What a stop is answered that wanted this.
@@ -115,7 +121,9 @@ Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
     if (last_outcome_.is_null()) {
       failure_told_ = true;
       changed_.notify_all();
-      return state_ == State::failed ? control::error_line({ECANCELED, "stopped before the inputs were there; nothing is mounted"}) : control::result_line();
+      if (state_ == State::failed) return control::error_line({ECANCELED, "stopped before the inputs were there; nothing is mounted"});
+      const Status done = wanted.keep ? was_done_as(wanted) : Status();  // a successor that found it over
+      return done ? control::result_line() : control::error_line(done.error());
     }
     outcome = last_outcome_;
     receipt = last_receipt_;

@@ -100,7 +100,10 @@ Status Instance::mount() {
   struct stat now {}, ours {};
   const bool is_there = ::lstat(options_.config.mount_dir.c_str(), &now) == 0;
   const bool is_another = is_there && ::fstat(mount_point_.get(), &ours) == 0 && (now.st_ino != ours.st_ino || now.st_dev != ours.st_dev);
-  if (is_another || (!is_there && errno == ENOENT)) EFS_TRY(prepare_mount_point());
+  if (is_another || (!is_there && errno == ENOENT)) {
+    made_mount_point_ = false;  // ours is gone
+    EFS_TRY(prepare_mount_point());
+  }
   auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
   if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
   // Ours would keep the mount point's old face busy.

@@ -143,7 +143,7 @@ Status Instance::take_over() {
     {
       MutexLock lock(mutex_);
       session_ended_ = true;
-      if (!options_.stop_was_asked) goes_on_alone_at_ = std::chrono::steady_clock::now() + patience_for_askers;
+      if (!options_.stop_is_unusual) goes_on_alone_at_ = std::chrono::steady_clock::now() + patience_for_askers;
     }
     enter(State::unsaved);
     return {};

@@ -110,7 +110,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     }
   }
   request = begin_to_end(request);
-  (void)supervisor_.unmount(request.asked);  // it is: who has asked meanwhile, or after a death
+  (void)supervisor_.unmount(request.is_unusual());  // it is: of who has asked meanwhile, or after a death
   if (!request.stage_out) {
     {
       MutexLock lock(mutex_);
@@ -449,7 +449,6 @@ std::uint64_t Instance::request_stop(StopRequest request) {
     request.keep = request.keep || stop_request_->keep;
     request.cut_off = request.cut_off || stop_request_->cut_off;
     request.merge = request.merge || stop_request_->merge;
-    request.asked = request.asked || stop_request_->asked;
     if (!request.until) request.until = stop_request_->until, request.gone_by = stop_request_->gone_by;
   }
   if (!request.until) set_usual_deadline(request);

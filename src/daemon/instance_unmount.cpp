@@ -15,7 +15,7 @@ constexpr auto pause_between_tries = std::chrono::milliseconds(100);
 // Nobody waits for an answer where root has ended the connection: who is in the mount may take his time, and what the job file
 // allows a stop begins when he has left.
 Status Instance::unmount_for(StopRequest& request) {
-  Status unmounted = unmount(request.asked);
+  Status unmounted = unmount(request.is_unusual());
   if (unmounted || request.ticket != 0) return unmounted;
   request.until.reset();
   request.gone_by.reset();
@@ -25,7 +25,7 @@ Status Instance::unmount_for(StopRequest& request) {
     waits_for_ = "its connection was ended, and programs are in it still: waiting until they have left";
     log::warn("event=mount_dead mount={} note=\"{}\"", options_.config.mount_dir, waits_for_);
   }
-  while (!unmounted && !is_asked_within(retry_interval)) unmounted = unmount(request.asked);
+  while (!unmounted && !is_asked_within(retry_interval)) unmounted = unmount(request.is_unusual());
   {
     MutexLock lock(mutex_);
     waits_for_ = nullptr;
@@ -48,12 +48,12 @@ void Instance::drop_last_resort() {
   if (!stop_request_) before = std::move(last_resort_);
 }
 
-Status Instance::unmount(bool asked) {
-  Status unmounted = supervisor_.unmount(asked);
+Status Instance::unmount(bool unusual) {
+  Status unmounted = supervisor_.unmount(unusual);
   // Who only looks (df, a monitor) has it for a moment; a signal, which nobody answers, would be lost by that.
   for (int tries = 1; !unmounted && unmounted.error().code == EBUSY && tries < tries_to_unmount; ++tries) {
     std::this_thread::sleep_for(pause_between_tries);
-    unmounted = supervisor_.unmount(asked);
+    unmounted = supervisor_.unmount(unusual);
   }
   if (!unmounted) return fail(unmounted.error().code, options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
   if (session_thread_.joinable()) {

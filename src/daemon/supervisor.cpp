@@ -175,7 +175,7 @@ Message Supervisor::mount(const Message& ask, const UniqueFd& point, UniqueFd& f
 
 Message Supervisor::unmount(const Message& ask) {
   const Status unmounted = mount_.unmount();
-  if (unmounted) stop_was_asked_ = ask.number != 0;
+  if (unmounted) stop_is_unusual_ = ask.number != 0;
   return answer_of(unmounted);
 }
 

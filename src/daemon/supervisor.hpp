@@ -49,8 +49,8 @@ class Supervisor {
     results,   // unmounted; what was written is in the store
   };
   Left left() const;
-  /// Was it unmounted because somebody asked for a stop? He alone knows what is to become of the results.
-  bool stop_was_asked() const { return stop_was_asked_; }
+  /// Was it unmounted for a stop that wanted something else than the results brought back? A successor must not go on without being asked.
+  bool stop_is_unusual() const { return stop_is_unusual_; }
   /// Whether the worker has said, since the last question, that it answers new requests.
   bool take_progress() { return std::exchange(progress_, false); }
 
@@ -87,7 +87,7 @@ class Supervisor {
   std::vector<UniqueFd> store_locks_;  // shared with the worker: while it is replaced nobody else gets them
   bool keep_store_ = options_.keep_store;
   bool progress_ = false;
-  bool stop_was_asked_ = false;
+  bool stop_is_unusual_ = false;
   std::string init_;                                          // the connection's INIT request
   std::unordered_map<std::int32_t, std::uint64_t> backings_;  // backing id -> inode
   std::unordered_set<std::uint64_t> on_daemon_;               // inodes that are open on the daemon's path

@@ -61,7 +61,7 @@ Status SupervisorClient::check_mount(int mount_point) { return status_of(ask(mak
 Result<UniqueFd> SupervisorClient::mount(int mount_point, std::uint64_t flags, const std::string& source) {
   return descriptor_of(ask(make(Ask::mount, flags, source), std::span(&mount_point, 1)));
 }
-Status SupervisorClient::unmount(bool asked) { return status_of(ask(make(Ask::unmount, asked ? 1 : 0))); }
+Status SupervisorClient::unmount(bool unusual) { return status_of(ask(make(Ask::unmount, unusual ? 1 : 0))); }
 
 void SupervisorClient::abort() { (void)ask(make(Ask::abort)); }
 

@@ -34,8 +34,8 @@ class SupervisorClient final : public fuse::BackingRegistrar {
   Status check_mount(int mount_point);
   /// Mounts over the directory `mount_point`; the FUSE descriptor.
   Result<UniqueFd> mount(int mount_point, std::uint64_t flags, const std::string& source);
-  /// EBUSY while anybody uses the mount. Ok when it is unmounted already. `asked`: by somebody, whom a successor is to wait for.
-  Status unmount(bool asked);
+  /// EBUSY while anybody uses the mount. Ok when it is unmounted already. `unusual`: a successor is to wait for whoever asks for a stop.
+  Status unmount(bool unusual);
   /// Ends the connection by force: programs on the mount get errors instead of waiting for ever.
   void abort();
 

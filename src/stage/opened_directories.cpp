@@ -91,6 +91,11 @@ void OpenedDirectories::done(const std::string& path) {
   if (!noted) log::warn("event=opened_not_noted path=\"{}\" reason=\"{}\"", path, describe(noted.error()));
 }
 
+void OpenedDirectories::stays_open(const std::string& path) {
+  const MutexLock lock(mutex_);
+  if (const auto opened = opened_.find(path); opened != opened_.end()) from_before_.insert_or_assign(path, opened->second);
+}
+
 std::map<std::string, mode_t> OpenedDirectories::take(const std::string& directory) {
   const MutexLock lock(mutex_);
   const std::string begin = directory.ends_with('/') ? directory : directory + "/";

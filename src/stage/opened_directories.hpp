@@ -32,7 +32,10 @@ class OpenedDirectories {
   /// It has its mode again, or needs it no more. Not durable: who reads of it looks whether it is open still.
   void done(const std::string& path);
 
-  /// Those below `directory` that were noted by a process that is gone, by their paths relative to it. Each is given out once: whoever has
+  /// It could not be given its mode again: take() gives it out once more.
+  void stays_open(const std::string& path);
+
+  /// Those below `directory` that were noted by a process that is gone, or stayed open, by their paths relative to it. Each is given out once: whoever has
   /// them says done().
   std::map<std::string, mode_t> take(const std::string& directory);
 

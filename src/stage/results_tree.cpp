@@ -101,6 +101,10 @@ void ResultsTree::is_shut(const std::string& path) {
   let_in_.erase(path);
 }
 
+void ResultsTree::stays_open(const std::string& path) {
+  if (opened_ != nullptr) opened_->stays_open(path_ + "/" + path);
+}
+
 ResultsTree::~ResultsTree() {
   try {
     (void)shut_again();
@@ -121,13 +125,15 @@ Status ResultsTree::shut_again() {
     const auto parent = pfs_.open_beneath(root_.get(), parent_of(path), passage_flags);
     const auto there = parent ? pfs_.lstat(parent->get(), leaf_of(path)) : std::unexpected(parent.error());
     if (!there && there.error().code != ENOENT && there.error().code != ENOTDIR) {
+      stays_open(path);
       if (all) all = fail(there.error().code, "giving directory /" + path + " its mode again: " + describe(there.error()));
       continue;
     }
     const bool is_open = there && S_ISDIR(there->st_mode) && (there->st_mode & 07777U) == (mode | 0700U);  // else it is gone, or was changed by somebody
     const Status shut = is_open ? pfs_.chmod_name(parent->get(), leaf_of(path), mode) : Status();
     if (shut) is_shut(path);
-    else if (all) all = fail(shut.error().code, "giving directory /" + path + " its mode again: " + describe(shut.error()));
+    else stays_open(path);
+    if (!shut && all) all = fail(shut.error().code, "giving directory /" + path + " its mode again: " + describe(shut.error()));
   }
   return all;
 }

@@ -70,6 +70,7 @@ class ResultsTree {
 
   /// It has the mode that it is to have: nobody has to give it back any more.
   void is_shut(const std::string& path);
+  void stays_open(const std::string& path);
 
   PfsIo& pfs_;
   OpenedDirectories* opened_;

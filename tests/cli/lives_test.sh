@@ -65,6 +65,26 @@ check 'has kept it' grep -qx scratch "$MNT/scratch"
 check 'stop' "$EFS" stop unasked
 check 'whole' cmp "$OUT/r" <(head -c 6000000 /dev/zero)
 
+fresh usual
+sed -i '/^global-settings:/a\  max-rate: 2 MiB/s' "$JOB"
+started "$JOB"; head -c 6000000 /dev/zero >"$MNT/r"
+"$EFS" stop usual >/dev/null 2>&1 & stopping=$!
+check 'a stop stages out' await 20 state_is usual staging-out
+worker=$(field "$(status_of usual)" 'd["worker_pid"]')
+kill -KILL $stopping; wait $stopping 2>/dev/null; kill -KILL "$worker"
+check 'when it and the worker have died the successor brings all out' await 40 ended usual
+check 'whole, as well' cmp "$OUT/r" <(head -c 6000000 /dev/zero)
+
+# --- a program that stops its own instance, with more results than a socket holds the receipt of ---
+fresh many; echo 'import os
+for i in range(4000): open("%s/r%05d" % (os.environ["EFS_MOUNT"], i), "w").write("x")' >"$S/many/make.py"
+said=$("$EFS" run --json "$JOB" -- sh -c 'python3 "$0" && "$1" stop many >/dev/null' "$S/many/make.py" "$EFS" 2>/dev/null); code=$?
+check 'run --json' test $code = 0
+check 'knows how it ended' json "$said" "d['stop_exit'] == 0 and d['stop']['staged_out'] and 'receipt_file' in d['stop']"
+said=$("$EFS" run --json "$JOB" -- python3 "$S/many/make.py" 2>/dev/null); code=$?
+check 'one that it ends itself has the receipt' grep -q '"path":"r03999"' <<<"$said"
+check 'and is good' test $code = 0
+
 # --- a mount point that a running instance has, with nothing in it yet ---
 fresh first 'outputs: [ [ path: "*", flags: persistent ] ]' ; first_job=$JOB; first_mnt=$MNT
 sed -i '/^resources:/d' "$JOB"; started "$JOB"

@@ -85,7 +85,7 @@ TEST_CASE("the supervisor knows whether the last unmount was asked for") {
       CHECK(client.unmount(!asked));
       CHECK(client.unmount(asked));
     }
-    CHECK(supervisor.stop_was_asked() == asked);
+    CHECK(supervisor.stop_is_unusual() == asked);
   }
 }
 

@@ -20,7 +20,11 @@ namespace {
 
 using Time = std::chrono::steady_clock::time_point;
 
+#ifdef EFS_SANITIZED
+constexpr std::size_t many = 70;
+#else
 constexpr std::size_t many = 200;
+#endif
 
 // One process in which time passes from look to look: who is due looks next, who has a turn holds it for a second.
 class Crowd {

@@ -135,6 +135,30 @@ TEST_CASE("opened directories: one whose mode cannot be given back is told of, a
   }
 }
 
+TEST_CASE("opened directories: one whose mode cannot be given back is given back by the next stage-out of the same process", "[stage][opened][out]") {
+  Scene scene;
+  const UniqueFd metadata = metadata_of(scene);
+  const std::string directory = scene.results + "/d";
+  stdfs::create_directories(directory);
+  stdfs::permissions(directory, stdfs::perms{0555});
+  const auto opened = OpenedDirectories::open(metadata.get());
+  for (const char* call : {"lstat", "chmod"}) {
+    bool broken = false;
+    FaultPfs pfs([&](auto, const std::string& name, const auto&) { return broken && name == call ? EIO : 0; });
+    ResultsTree tree(pfs, opened.get());
+    REQUIRE(tree.open(scene.results));
+    REQUIRE(tree.let_in("d"));
+    broken = true;
+    REQUIRE(!tree.shut_again());
+    CHECK(mode_of(directory) == 0755);
+    ResultsTree next(posix_pfs(), opened.get());
+    REQUIRE(next.open(scene.results));
+    CHECK(next.shut_again());
+    CHECK(mode_of(directory) == 0555);
+    CHECK(stdfs::file_size(file_of(scene)) == 0);
+  }
+}
+
 TEST_CASE("opened directories: one that somebody has changed since keeps the mode that he gave it", "[stage][opened][out]") {
   Scene scene;
   const UniqueFd metadata = metadata_of(scene);
