@@ -144,6 +144,30 @@ check 'and the instance' await 20 ended ending
 check 'its successor has removed it' test ! -e "$MNT"
 check 'the result is back' grep -qx r "$OUT/r"
 
+# --- a successor that finds it over, and cannot end it either ---
+fresh stuck; mkdir "$S/stuck/disk"
+job "$JOB" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/stuck/disk ] ]"
+sign
+check 'start' pausing renameat /meta/journal start "$JOB"
+echo r >"$MNT/r"; worker=$(field "$(status_of stuck)" 'd["worker_pid"]')
+"$EFS" stop stuck >"$S/stuck/said" 2>&1 & stopping=$!
+check 'a stop is about to remove the store' await 20 reached
+if chattr +i "$S"/stuck/disk/efs-*/meta 2>/dev/null; then
+  rm "$S/pause.reached"; kill -KILL "$worker"
+  check 'its successor, too' await 20 reached
+  rm "$S/pause"
+  check 'who waits for it is answered' await 60 gone "$stopping"
+  wait $stopping; code=$?
+  check 'with an error' test $code = 1
+  check 'what to do' grep -q 'efs clean stuck' "$S/stuck/said"
+  chattr -i "$S"/stuck/disk/efs-*/meta
+  check 'which can be done when the daemon has given up' await 60 "$EFS" clean stuck
+else
+  rm "$S/pause"; wait $stopping
+  skip 'a store that cannot be ended' 'no chattr +i here'
+fi
+check 'the result is back' grep -qx r "$OUT/r"
+
 # --- an instance's directory that root made for a user, and did not finish ---
 if [ "$(id -u)" = 0 ]; then
   fresh given; chmod 755 "$S" "$S/given"; chown -R nobody "$S/given"
