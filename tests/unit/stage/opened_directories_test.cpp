@@ -106,56 +106,34 @@ TEST_CASE("opened directories: killed at every PFS call, the next stage-out give
   CHECK(left_open > 0);
 }
 
-TEST_CASE("opened directories: one whose mode cannot be given back is told of, and is the next one's", "[stage][opened][out]") {
+TEST_CASE("opened directories: one whose mode cannot be given back is told of, and is the next one's, of this process or of another", "[stage][opened][out]") {
   Scene scene;
   const UniqueFd metadata = metadata_of(scene);
   const std::string directory = scene.results + "/d";
   stdfs::create_directories(directory);
   stdfs::permissions(directory, stdfs::perms{0555});
-  for (const char* call : {"lstat", "chmod"}) {
-    bool broken = false;
-    FaultPfs pfs([&](auto, const std::string& name, const auto&) { return broken && name == call ? EIO : 0; });
-    {
-      const auto opened = OpenedDirectories::open(metadata.get());
-      ResultsTree tree(pfs, opened.get());
+  auto opened = OpenedDirectories::open(metadata.get());
+  for (const bool by_another : {false, true}) {
+    for (const char* call : {"lstat", "chmod"}) {
+      bool broken = false;
+      FaultPfs pfs([&](auto, const std::string& name, const auto&) { return broken && name == call ? EIO : 0; });
+      {
+        ResultsTree tree(pfs, opened.get());
+        REQUIRE(tree.open(scene.results));
+        REQUIRE(tree.let_in("d"));
+        broken = true;
+        const Status shut = tree.shut_again();
+        REQUIRE(!shut);
+        CHECK(shut.error().code == EIO);
+        CHECK(mode_of(directory) == 0755);
+      }
+      if (by_another) opened = OpenedDirectories::open(metadata.get());
+      ResultsTree tree(posix_pfs(), opened.get());
       REQUIRE(tree.open(scene.results));
-      REQUIRE(tree.let_in("d"));
-      broken = true;
-      const Status shut = tree.shut_again();
-      REQUIRE(!shut);
-      CHECK(shut.error().code == EIO);
-      CHECK(mode_of(directory) == 0755);
+      CHECK(tree.shut_again());
+      CHECK(mode_of(directory) == 0555);
+      CHECK(stdfs::file_size(file_of(scene)) == 0);
     }
-    const auto opened = OpenedDirectories::open(metadata.get());
-    ResultsTree tree(posix_pfs(), opened.get());
-    REQUIRE(tree.open(scene.results));
-    CHECK(tree.shut_again());
-    CHECK(mode_of(directory) == 0555);
-    CHECK(stdfs::file_size(file_of(scene)) == 0);
-  }
-}
-
-TEST_CASE("opened directories: one whose mode cannot be given back is given back by the next stage-out of the same process", "[stage][opened][out]") {
-  Scene scene;
-  const UniqueFd metadata = metadata_of(scene);
-  const std::string directory = scene.results + "/d";
-  stdfs::create_directories(directory);
-  stdfs::permissions(directory, stdfs::perms{0555});
-  const auto opened = OpenedDirectories::open(metadata.get());
-  for (const char* call : {"lstat", "chmod"}) {
-    bool broken = false;
-    FaultPfs pfs([&](auto, const std::string& name, const auto&) { return broken && name == call ? EIO : 0; });
-    ResultsTree tree(pfs, opened.get());
-    REQUIRE(tree.open(scene.results));
-    REQUIRE(tree.let_in("d"));
-    broken = true;
-    REQUIRE(!tree.shut_again());
-    CHECK(mode_of(directory) == 0755);
-    ResultsTree next(posix_pfs(), opened.get());
-    REQUIRE(next.open(scene.results));
-    CHECK(next.shut_again());
-    CHECK(mode_of(directory) == 0555);
-    CHECK(stdfs::file_size(file_of(scene)) == 0);
   }
 }
 
