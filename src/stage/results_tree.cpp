@@ -25,10 +25,9 @@ Status ResultsTree::open(const std::string& path) {
   if (!opened) return fail(opened.error().code, "results-dir " + path + ": " + describe(opened.error()));
   root_ = std::move(*opened);
   path_ = path;
-  if (opened_ != nullptr) {
-    const MutexLock lock(mutex_);
-    let_in_.merge(opened_->take(path));
-  }
+  auto left_open = opened_ != nullptr ? opened_->take(path) : std::map<std::string, mode_t>();  // before the lock: both are leaves
+  const MutexLock lock(mutex_);
+  let_in_.merge(left_open);
   return {};
 }
 
