@@ -59,9 +59,9 @@ Status become(const User& user, bool for_good) {
 }
 
 Status become_keeper(const User& user) {
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   if (user.uid != 0 || ::geteuid() != 0) return become(user, true);
   if (::setresgid(0, 0, 0) != 0 || ::setresuid(0, 0, 0) != 0) return fail_errno("cannot become root");
-  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   return set_capabilities(bit(CAP_DAC_OVERRIDE), bit(CAP_DAC_OVERRIDE));
 }
 

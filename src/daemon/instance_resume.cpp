@@ -1,5 +1,6 @@
 // A start on what an earlier instance left in the buffer: what of it stays, what comes anew, and what is no start.
-#include <sys/stat.h>
+
+#include <fcntl.h>
 
 #include <string_view>
 #include <unordered_set>
@@ -25,6 +26,14 @@ Status stuck(const std::string& name, const std::vector<stage::PlanProblem>& pro
   return fail_lines(EEXIST, text + "\nMake them on the PFS what they were; or bring the results out (efs salvage " + escaped(name) + " --to DIRECTORY), remove what is left (efs clean " + escaped(name) + ") and start afresh");
 }
 
+// What cannot be looked at may be there: an error.
+Result<bool> is_there(stage::PfsIo& pfs, const std::string& path) {
+  const auto there = pfs.lstat(AT_FDCWD, path);
+  if (there) return true;
+  if (there.error().code == ENOENT || there.error().code == ENOTDIR) return false;
+  return fail(there.error().code, escaped(path) + " cannot be compared with what an earlier instance left: " + describe(there.error()));
+}
+
 }  // namespace
 
 // A salvage, or a stop that was killed, may have removed inputs that live on under other names: they are no inputs under those that
@@ -33,8 +42,10 @@ Status Instance::disown_removed(fs::Staging& staging) {
   if (!options_.config.in_place && options_.config.results_dir != options_.config.root_dir) return {};
   std::vector<fs::PfsName> names;
   for (auto& item : staging.gone()) {
-    struct stat st {};
-    if (item.ino != 0 && ::lstat((options_.config.root_dir + "/" + item.path).c_str(), &st) != 0 && errno == ENOENT) names.push_back({.path = std::move(item.path)});
+    if (item.ino == 0) continue;
+    const auto there = is_there(stage::posix_pfs(), options_.config.root_dir + "/" + item.path);
+    if (!there) return std::unexpected(there.error());
+    if (!*there) names.push_back({.path = std::move(item.path)});
   }
   return stage::all_disowned(staging.disown(names, fs::Side::inputs));
 }
@@ -78,12 +89,13 @@ Result<std::uint64_t> Instance::subtract_what_is_there(stage::Plan& plan, fs::St
     for (auto& item : *inside)
       if (item.path != directory) items->push_back(std::move(item));
   }
-  const auto is_out = [&config = options_.config](const std::string& path) {
-    struct stat st {};
-    return !config.results_dir.empty() && ::lstat((config.results_dir + "/" + config::result_path(config, path)).c_str(), &st) == 0;
+  const auto is_out = [this](const std::string& path) {
+    const auto& config = options_.config;
+    return config.results_dir.empty() ? Result<bool>(false) : is_there(results_pfs(), config.results_dir + "/" + config::result_path(config, path));
   };
   const auto away = stage::stays_away(options_.config, plan, staging, store_.manifest.left == image::Left::kept, is_out);
-  const auto subtracted = stage::subtract(plan, *items, away);
+  if (!away) return std::unexpected(away.error());
+  const auto subtracted = stage::subtract(plan, *items, *away);
   if (!subtracted.problems.empty()) return std::unexpected(stuck(options_.config.name, subtracted.problems).error());
   for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));
   const auto rooms = staging.available_by_place();

@@ -228,6 +228,14 @@ void Instance::book_saved(const stage::Receipt& receipt) {
   if (const Status booked = in_place ? staging.forget_gone(removed) : staging.forget_copies(removed); !booked) log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(booked.error()));
 }
 
+// What cannot be looked at is booked for nothing: should the job change it again, it is compared, and a conflict at worst.
+std::optional<struct stat> Instance::brought_out(const std::string& result) {
+  const auto there = results_pfs().lstat(AT_FDCWD, result);
+  if (there) return *there;
+  if (there.error().code != ENOENT && there.error().code != ENOTDIR) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", result, describe(there.error()));
+  return {};
+}
+
 // Where results are in place, the PFS file is also what the buffer's was staged in from. Where that has changed again
 // already, the doubt stays.
 void Instance::book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool, const fs::GoneInput*)) {
@@ -239,12 +247,13 @@ void Instance::book_back(const std::vector<std::string>& paths, std::span<const 
   for (const auto& path : paths) {
     const auto ours = in_buffer.find(path);
     const std::string name = config::result_path(config, path);
-    struct stat st {};
     const std::string there = config.results_dir + "/" + name;
-    if (ours == in_buffer.end() || ::lstat(there.c_str(), &st) != 0) continue;
+    if (ours == in_buffer.end()) continue;
+    const auto st = brought_out(there);
+    if (!st) continue;
     const struct stat& in = ours->second->attributes;
-    if (S_ISREG(st.st_mode) && (st.st_size != in.st_size || !stage::same_or_coarser(st.st_mtim, in.st_mtim))) continue;
-    if (const Status booked = (staging.*book)(path, stage::copy_version(results_pfs(), AT_FDCWD, there, st), in_place && name == path, ours->second->replaced.get()); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
+    if (S_ISREG(st->st_mode) && (st->st_size != in.st_size || !stage::same_or_coarser(st->st_mtim, in.st_mtim))) continue;
+    if (const Status booked = (staging.*book)(path, stage::copy_version(results_pfs(), AT_FDCWD, there, *st), in_place && name == path, ours->second->replaced.get()); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
   }
 }
 
@@ -270,12 +279,11 @@ void Instance::book_salvaged() {
   std::vector<std::string> files;
   for (const auto& item : *items) {
     if (!item.dirty) continue;
-    struct stat st {};
     const std::string name = config::result_path(options_.config, item.path);
-    if (::lstat((results + "/" + name).c_str(), &st) != 0) continue;
-    if (placed_ && placed_->look({.name = name, .own = item.path}, st, false) != stage::WhoseCopy::ours) continue;
-    there.push_back({.path = name, .version = stage::copy_version(results_pfs(), AT_FDCWD, results + "/" + name, st)});
-    if (S_ISREG(item.attributes.st_mode) && S_ISREG(st.st_mode)) files.push_back(item.path);
+    const auto st = brought_out(results + "/" + name);
+    if (!st || (placed_ && placed_->look({.name = name, .own = item.path}, *st, false) != stage::WhoseCopy::ours)) continue;
+    there.push_back({.path = name, .version = stage::copy_version(results_pfs(), AT_FDCWD, results + "/" + name, *st)});
+    if (S_ISREG(item.attributes.st_mode) && S_ISREG(st->st_mode)) files.push_back(item.path);
   }
   // That is not what a file brought there that has another name by now.
   for (const auto& [path, error] : staging.disown(there, fs::Side::both, stage::result_names(options_.config))) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(error));

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "base/text.hpp"
 #include "fs/namespace.hpp"
 #include "fs/seal.hpp"
 #include "image/check_tree.hpp"
@@ -26,6 +28,7 @@ class Check {
     if (!replay()) return std::move(report_);
     check_names();
     check_containers();
+    check_space();
     return std::move(report_);
   }
 
@@ -36,9 +39,25 @@ class Check {
     auto manifest = read_manifest(store_.metadata.get());
     if (!manifest) return find(Severity::damage, "manifest", "meta/" + describe(manifest.error()) + ": whose job this is cannot be told");
     if (const auto job = job_of(store_.metadata.get(), *manifest); !job) find(Severity::damage, "job file", "meta/" + describe(job.error()));
+    else capacity_ = declared_capacity(*job);
     rebooted_ = manifest->boot_id != boot_id();
     manifest_ = std::move(*manifest);
     if (rebooted_) find(Severity::note, "manifest", "the machine was restarted since it was last in use");
+  }
+
+  /// Of all backends together; nullopt where one has what there is.
+  static std::optional<std::uint64_t> declared_capacity(const config::JobConfig& job) {
+    std::uint64_t sum = 0;
+    for (const auto& backend : job.backends) {
+      if (!backend.capacity) return {};
+      sum += *backend.capacity;
+    }
+    return sum;
+  }
+
+  // An advisory capacity may be exceeded by what programs write through passthrough, and the job file of the next start may have a smaller one.
+  void check_space() {
+    if (capacity_ && own_bytes_ > *capacity_) find(Severity::note, "space", "the containers have " + format_bytes(own_bytes_) + ", and the job file declares a capacity of " + format_bytes(*capacity_) + ": nothing new can be written");
   }
 
   // False where there is no namespace to look at.
@@ -102,6 +121,7 @@ class Check {
     auto st = backend.attributes(id);
     if (!st) return find(Severity::damage, object, describe(st.error()));
     report_.bytes += static_cast<std::uint64_t>(st->st_blocks) * 512;
+    if (st->st_nlink == 1) own_bytes_ += static_cast<std::uint64_t>(st->st_blocks) * 512;  // what the cache has is not the job's
     const fs::Inode* inode = names_.find(id);
     if (const auto [twin, first] = inodes_.try_emplace({st->st_dev, st->st_ino}, id); !first) find(Severity::damage, object, "is container " + std::to_string(twin->second) + " under another name: two files would share their content");
     else if (st->st_uid != store_.owner) find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
@@ -143,6 +163,8 @@ class Check {
   Manifest manifest_;  // empty where it could not be read
   bool rebooted_ = false;
   std::uint64_t made_ahead_ = 0;  // containers
+  std::uint64_t own_bytes_ = 0;
+  std::optional<std::uint64_t> capacity_;  // bytes
   std::map<std::uint64_t, std::string> changed_;  // of changed_contents()
 };
 

@@ -185,7 +185,7 @@ Status disown_others(const config::JobConfig& config, const Plan& plan, fs::Stag
   return all_disowned(staging.disown(names, in_place ? fs::Side::both : fs::Side::inputs));
 }
 
-std::vector<fs::WalkItem> stays_away(const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept, const std::function<bool(const std::string&)>& is_out) {
+Result<std::vector<fs::WalkItem>> stays_away(const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept, const std::function<Result<bool>(const std::string&)>& is_out) {
   const bool in_place = config::has_results_in_place(config);
   const auto gone = staging.gone(!in_place);
   auto away = removed_inputs(config, gone);
@@ -195,7 +195,9 @@ std::vector<fs::WalkItem> stays_away(const config::JobConfig& config, const Plan
   for (const auto& item : gone) {
     const auto entry = wanted.find(item.path);
     if (entry == wanted.end() || is_another(*entry->second, item)) continue;
-    if (!kept || item.saved || item.ino != 0 || is_out(item.path)) away.push_back(item);
+    const auto stays = !kept || item.saved || item.ino != 0 ? Result<bool>(true) : is_out(item.path);
+    if (!stays) return std::unexpected(stays.error());
+    if (*stays) away.push_back(item);
   }
   return away;
 }

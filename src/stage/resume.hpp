@@ -27,7 +27,8 @@ std::vector<std::string> displaced_directories(const std::vector<PlanEntry>& ent
 /// not back: all of it. Where it was `kept` in order: what removed_inputs() has and, but in place, where the PFS has the newest version,
 /// what lives on under another name and what was brought out in another version than came in, or for all that is known may have been
 /// (`is_out`: results-dir has something of that name). But for removed_inputs(), not where the PFS has something else than came in by now.
-std::vector<fs::WalkItem> stays_away(const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept, const std::function<bool(const std::string&)>& is_out);
+/// An error of `is_out` ends it: what cannot be told is not guessed.
+Result<std::vector<fs::WalkItem>> stays_away(const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept, const std::function<Result<bool>(const std::string&)>& is_out);
 
 /// Takes out of `plan` what `items` (what the buffer says of the plan's names, at least, and of what is in
 /// displaced_directories()) have: files whose origin is the PFS' version of now (by whatever device number) and whose container is theirs (is_foreign()), links with the

@@ -13,6 +13,8 @@ work() {
   echo gone >"$MNT/gone"; rm "$MNT/gone"
 }
 worked() { grep -qx result "$1/result" && [ "$(readlink "$1/link")" = result ] && cksum <"$1/d/deep/big" | cmp -s - "$S/big.sum" && [ ! -e "$1/gone" ]; }
+# everything_of DIRECTORY: what is there, with its attributes and contents.
+everything_of() { find "$1" -printf '%P %y %m %n %s %T@ %C@\n' | sort; find "$1" -type f -exec cksum {} + | sort; }
 PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
 
 # --- both processes die: the same job goes on ---
@@ -21,7 +23,10 @@ started "$JOB"; work
 kill_both resume
 check_exit 'status says that it is dead' 1 'dead' "$EFS" status resume
 check 'and JSON where the store is' json "$(status_of resume)" "d['state'] == 'dead' and d['left'] == 'in-use' and d['store'].endswith('/store') and not d['restarted']"
+before=$(everything_of "$EFS_RUNTIME_DIR/resume")
 check_exit 'check-image of a store that was killed' 0 'whole' "$EFS" check-image resume
+check_not 'has nothing to say of its space' grep -q 'note: space' <<<"$said"
+check 'changes nothing' test "$before" = "$(everything_of "$EFS_RUNTIME_DIR/resume")"
 check 'it has counted what is there' json "$("$EFS" check-image --json resume)" "(d['files'], d['bytes']) == ($(find "$PFS/input" -type f | wc -l) + 2, $(find "$EFS_RUNTIME_DIR/resume/store/data" -type f -printf '%b\n' | awk '{n += $1} END {print n * 512}'))"
 echo new >"$PFS/input/new"                      # came after the first stage-in
 echo changed on the PFS >"$PFS/input/sub/b"     # clean in the buffer, outdated
@@ -227,7 +232,8 @@ rm -rf "${EFS_RUNTIME_DIR:?}/orphan"; umount "$MNT"
 check_exit 'and where it is not' 1 "$store is not removed: .*nowhere else.*efs salvage $store; .*efs clean --force $store" "$EFS" clean "$store"
 check_exit 'or by the job file' 1 "$store is not removed" "$EFS" clean "$JOB"
 check_exit 'salvage --list says what is in it' 0 '^persistent +dirty +7 B +result$' "$EFS" salvage --list "$store"
-check_exit 'salvage says how to remove it' 0 "until: efs clean $store\$" "$EFS" salvage "$JOB"
+check_exit 'salvage by that directory says how to remove it' 0 "until: efs clean $store\$" "$EFS" salvage "$store"
+check 'and has brought it out' worked "$OUT"
 check_exit 'which works' 0 "$store: removed" "$EFS" clean "$store"
 check 'and leaves nothing' test -z "$(ls -A "$S/orphan/store")"
 
@@ -252,6 +258,8 @@ started "$JOB"; work
 check 'stop --keep' "$EFS" stop --keep keep
 check 'stages out' worked "$OUT"
 check 'status calls it kept' json "$(status_of keep)" "d['state'] == 'kept'"
+check 'and so does ls --instances' json "$("$EFS" ls --instances --json)" "[(i['name'], i['state']) for i in d] == [('keep', 'kept')]"
+check_exit 'for people, too' 0 '^keep: kept' "$EFS" ls --instances
 check 'clean without a name leaves it' bash -c "'$EFS' clean; '$EFS' status keep"
 out=$(stat -c '%i %z' "$OUT/result" "$OUT/d/deep/big")
 started "$JOB"
@@ -321,6 +329,17 @@ check 'stop --keep in place' "$EFS" stop --keep inplace
 started "$JOB"; echo two >>"$MNT/input/a"
 check 'a second round is no conflict' "$EFS" stop inplace
 check 'and has both changes' bash -c "printf 'alpha\none\ntwo\n' | cmp - $PFS/input/a"
+
+# Of an input that the job removed, whether results-dir has it decides if it comes again: what cannot be looked at is no answer.
+fresh looks "$PERSISTENT"
+started "$JOB"; rm "$MNT/input/sub/b"
+check 'stop --keep' "$EFS" stop --keep looks
+mkdir -p "$OUT/input"; ln -s sub "$OUT/input/sub"    # a loop
+check_exit 'a result that cannot be looked at is no start' 1 'input/sub/b cannot be compared with what an earlier instance left' "$EFS" start "$JOB"
+rm "$OUT/input/sub"
+started "$JOB"
+check 'when it can the input is back' cmp "$MNT/input/sub/b" "$PFS/input/sub/b"
+check 'stop' "$EFS" stop looks
 
 # A stage-out in place that is killed leaves partials among the inputs: the next start takes none for one.
 CAPACITY='256 MiB' fresh halves "$PERSISTENT"
@@ -435,13 +454,16 @@ CAPACITY='48 MiB' job "$JOB" "$PERSISTENT"
 started "$JOB"
 check 'what it had' grep -qx r "$MNT/r"
 check 'a larger capacity makes room' test "$(df --output=size -m "$MNT" | tail -n 1)" -ge 40
-check 'for more' dd if=/dev/zero of="$MNT/fill3" bs=64k count=64 status=none
+check 'for more' dd if=/dev/zero of="$MNT/fill3" bs=64k count=128 status=none
 check 'stop --keep' "$EFS" stop --keep full
 CAPACITY='32 MiB' job "$JOB" "$PERSISTENT"
 started "$JOB"
 check 'a smaller one changes nothing' test "$(df --output=size -m "$MNT" | tail -n 1)" -ge 40
+kill_both full
+check_exit 'check-image tells that it holds more than that' 0 'note: space: the containers have .*whole' "$EFS" check-image full
+started "$JOB"
 check 'stop' "$EFS" stop full
-check 'all is brought out' test "$(stat -c %s "$OUT/fill3")" = 4194304
+check 'all is brought out' test "$(stat -c %s "$OUT/fill3")" = 8388608
 
 # --- damaged images ---
 fresh damaged

@@ -59,9 +59,13 @@ else
 fi
 
 # A sync that fails, of a store on a disk.
-fresh unsynced; mkdir "$S/unsynced/disk"
-job "$JOB" 'resources: [ [ path: input ] ]' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/unsynced/disk ] ]"
-check 'start' env EFS_FAIL_SYNC_WHILE="$S/no_sync" LD_PRELOAD="$LIBRARY" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" start "$JOB"
+# start_unsynced NAME: an instance on a disk whose syncs fail while $S/no_sync is there.
+start_unsynced() {
+  fresh "$1"; mkdir "$S/$1/disk"
+  job "$JOB" 'resources: [ [ path: input ] ]' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/$1/disk ] ]"
+  check "$1: start" env EFS_FAIL_SYNC_WHILE="$S/no_sync" LD_PRELOAD="$LIBRARY" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" start "$JOB"
+}
+start_unsynced unsynced
 echo result >"$MNT/r"; check 'a sync' sync "$MNT/r"
 touch "$S/no_sync"; echo more >"$MNT/more"
 check_exit 'a program is told that its sync has failed' 1 'Input/output error' sync "$MNT/more"
@@ -74,6 +78,26 @@ check_exit 'a sync that would succeed again proves nothing' 1 'Read-only file sy
 check 'a stop brings everything out' "$EFS" stop unsynced
 check 'what was synced' grep -qx result "$OUT/r"
 check 'and what was not' grep -qx more "$OUT/more"
+
+# What no program syncs the daemon does, and so does a successor: where that fails, nobody need have asked.
+# tends NAME
+tends() {
+  touch "$S/no_sync"; echo more >"$MNT/more"
+  check "$1: what no program syncs is synced, which fails" await 20 read_only "$1"
+  rm "$S/no_sync"
+  check "$1: a stop brings it out" "$EFS" stop "$1"
+  check "$1: whole" grep -qx more "$OUT/more"
+}
+start_unsynced tended
+tends tended
+if kernel_has_it; then
+  start_unsynced inherited
+  kill -KILL "$(field "$(status_of inherited)" 'd["worker_pid"]')"
+  check 'inherited: a successor' await 20 json_status inherited 'd["takeovers"] == 1 and d["state"] == "running"'
+  tends inherited
+else
+  skip 'what a successor syncs by itself' 'needs Linux 6.9'
+fi
 
 # A file system that has failed under the store, and is read-only since: it can be read to the end.
 if kernel_has_it && [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null; then

@@ -36,6 +36,12 @@ replaced() { json "$("$EFS" status --json given)" "d['takeovers'] == 1"; }
 check 'for a user: a successor' await 20 replaced
 processes 'for a user, after a takeover' 1 $user "$("$EFS" status --json given)"
 check 'for a user: stop' "$EFS" stop given
+# A queue of root's. The table has a row for its keeper.
+roots_keeper='keeper, where root owns the queue'\''s directory'
+mkdir "$S/roots-queue"
+check 'for a user, in a queue of root'\''s: start' "$EFS" start --user $user --interleaving "$S/roots-queue" "$JOB"
+check 'for a user, in a queue of root'\''s: the keeper' rights 1 "$roots_keeper" "$(keeper_of "$(field "$("$EFS" status --json given)" 'd["worker_pid"]')")" 0
+check 'for a user, in a queue of root'\''s: stop' "$EFS" stop given
 
 # While it stages in, unloads and stages out: the threads that do so have no more.
 fresh busy; mkdir "$MNT"; chown $user:$user "$MNT" "$OUT"
@@ -80,15 +86,26 @@ status=$("$EFS" status --json roots)
 processes 'for root' 2 0 "$status"
 check 'for root: the keeper' rights 2 keeper "$(keeper_of "$(field "$status" 'd["worker_pid"]')")" $keeper_user
 check 'for root: stop' "$EFS" stop roots
+check 'for root, in a queue of root'\''s: start' "$EFS" start --interleaving "$S/roots-queue" "$JOB"
+check 'for root, in a queue of root'\''s: the keeper' rights 2 "$roots_keeper" "$(keeper_of "$(field "$("$EFS" status --json roots)" 'd["worker_pid"]')")" 0
+check 'for root, in a queue of root'\''s: stop' "$EFS" stop roots
 
 # --- started by an ordinary user ---
 if command -v fusermount3 >/dev/null && [ -u "$(command -v fusermount3)" ] && mkdir "$S/dev" && mount -t tmpfs -o mode=755,size=64k dev "$S/dev" && mknod -m 666 "$S/dev/fuse" c 10 229 && mount --bind "$S/dev/fuse" /dev/fuse; then
   mkdir -m 700 "$S/u" && chown $user:$user "$S/u"
   own() { setpriv --reuid $user --regid $user --clear-groups --inh-caps=-all env EFS_RUNTIME_DIR="$S/u" "$@"; }
   fresh self; chown -R $user:$user "$S/self"
-  check 'by a user: start' own "$EFS" start "$JOB"
-  processes 'by a user' 3 $user "$(own "$EFS" status --json self)"
-  check 'by a user: stop' own "$EFS" stop self
+  chmod 711 "$S"; chmod 777 "$S/roots-queue"
+  for queue in queue roots-queue; do
+    role=keeper; [ $queue = queue ] || role=$roots_keeper
+    chmod 777 "$S/$queue"
+    check "by a user, in $queue: start" own "$EFS" start --interleaving "$S/$queue" "$JOB"
+    status=$(own "$EFS" status --json self)
+    processes "by a user, in $queue" 3 $user "$status"
+    keeper=$(keeper_of "$(field "$status" 'd["worker_pid"]')")
+    check "by a user, in $queue: the keeper" rights 3 "$role" "$keeper" $user
+    check "by a user, in $queue: stop" own "$EFS" stop self
+  done
   umount /dev/fuse; umount "$S/dev"
 else
   skip 'an instance of an ordinary user' 'no set-uid fusermount3, or no /dev/fuse for him'
