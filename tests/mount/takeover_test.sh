@@ -126,7 +126,24 @@ under_way() {
   check_exit 'under way: nor one that is changed only now' 0 '1 unloaded' "$EFS" unload -i underway --wait input/a
   echo new >"$MNT/new"
   check_exit 'under way: nor a new one' 0 '1 unloaded' "$EFS" unload -i underway --wait new
+  head -c 60M /dev/zero >"$MNT/result"
+  id=$("$EFS" unload -i underway result)
+  check 'under way: the unload runs' await 20 eval 'json "$(state)" "[t[\"task_state\"] for t in d[\"tasks\"]][-1:] == [\"running\"]"'
+  pid=$(worker); kill -KILL "$pid"
+  check 'under way: a third successor' await 20 has_successor "$pid"
+  check_exit 'under way: what became of the unload' 1 "task $id: unload failed: lost when the daemon was replaced" "$EFS" wait -i underway "$id"
+  check 'under way: results-dir has no half of it' test ! -e "$OUT/result"
   check 'under way: stop' "$EFS" stop underway
+  check 'under way: which brings the rest' cmp "$OUT/result" <(head -c 60M /dev/zero)
+  check 'under way: and leaves no partial' test -z "$(find "$OUT" -name '*efs-partial*')"
+}
+
+# sources DIRECTORY: of a program of several files, which prints 66.
+sources() {
+  local i
+  for i in $(seq 11); do printf '#include "all.h"\nint part%d(void) { return %d; }\n' "$i" "$i" >"$1/part$i.c"; printf 'int part%d(void);\n' "$i"; done >"$1/all.h"
+  printf '#include <stdio.h>\n#include "all.h"\nint main(void) { return printf("%%d\\n", 0%s) < 0; }\n' "$(seq -f ' + part%g()' -s '' 11)" >"$1/main.c"
+  printf '%s\n' 'objects = $(patsubst %.c,%.o,$(wildcard *.c))' 'all: main' 'main: $(objects)' '$(objects): all.h' 'clean: ; rm main *.o' >"$1/Makefile"
 }
 
 real_programs() {  # [START_OPTION...]: a database, with and without a write-ahead log, a compiler, and one that holds and waits for all that can be held
@@ -138,8 +155,8 @@ real_programs() {  # [START_OPTION...]: a database, with and without a write-ahe
   mkfifo "$S/$name/stop"
   python3 "$SOURCE/tests/takeover/sqlite.py" "$MNT/one" <"$S/$name/stop" >"$S/$name/said1" 2>&1 & local one=$!
   python3 "$SOURCE/tests/takeover/sqlite.py" "$MNT/two" wal <"$S/$name/stop" >"$S/$name/said2" 2>&1 & local two=$!
-  printf '#include <stdio.h>\nint main(void) { return puts("built") < 0; }\n' >"$MNT/three/main.c"
-  (cd "$MNT/three" && until [ -e done ]; do rm -rf build && mkdir build && cc -c -o build/main.o main.c && cc -o build/main build/main.o && [ "$(build/main)" = built ] && echo built || exit 1; done) >"$S/$name/said3" 2>&1 & local three=$!
+  sources "$MNT/three"
+  (cd "$MNT/three" && until [ -e done ]; do make -s -j2 all && [ "$(./main)" = 66 ] && echo built && make -s clean || exit 1; done) >"$S/$name/said3" 2>&1 & local three=$!
   python3 "$SOURCE/tests/takeover/held.py" "$MNT/four" <"$S/$name/stop" >"$S/$name/said4" 2>&1 & local four=$!
   pids+=("$one" "$two" "$three" "$four")
   exec 7>"$S/$name/stop"
