@@ -1,6 +1,7 @@
 #!/bin/bash
 # Power loss and injected faults (tests/crash, tests/fault) reach every operation: each public member of Filesystem and of
-# Staging is called by a step of tests/crash/scenarios.cpp, and each step is in a scenario.
+# Staging is called by a step of tests/crash/scenarios.cpp, and each step is in a scenario. Kills of a worker (tests/takeover/operations.cpp)
+# reach every request of the kernel.
 #   scenario_coverage_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -42,6 +43,17 @@ unused_steps() {  # what is drawn at random may not come
     [ "$(grep -cE "[^a-z_]$one\(" <<<"$fixed")" -gt 1 ] || echo "step $one is in no scenario"
   done
 }
+# Requests of the kernel and what makes a program send them. forget has no answer; statx is sent where a caller wants more than getattr has.
+declare -A SENT_BY=([lookup]='"d/s"' [forget]= [forget_multi]= [getattr]='stat\(' [setattr]='chmod\(' [readlink]='readlink\(' [mknod]='mknod\(' [mkdir]='mkdir\(' [unlink]='unlink\(' [rmdir]='rmdir\(' [symlink]='symlink\(' [rename]='rename\('
+  [link]='::link\(' [open]='O_RDONLY\)' [create]='O_CREAT' [tmpfile]='O_TMPFILE' [statx]= [read]='read_all\(' [write]='pwrite\(' [release]='close\(' [fsync]='fsync\(' [fsyncdir]='"fsync of a directory"' [opendir]='opendir\(' [readdir]='readdir\('
+  [statfs]='statfs\(' [getxattr]='getxattr\(' [listxattr]='listxattr\(' [setxattr]='setxattr\(' [removexattr]='removexattr\(' [fallocate]='fallocate\(' [lseek]='lseek\(')
+not_killed() { # not_killed ADAPTER OPERATIONS: the requests under which no worker is killed
+  local one
+  for one in $(grep -oE 'ops\.[a-z_]+ = Guard' "$1" | sed 's/ops\.//; s/ =.*//'); do
+    [ -n "${SENT_BY[$one]+known}" ] || { echo "$one is not known here"; continue; }
+    [ -z "${SENT_BY[$one]}" ] || grep -qE -- "${SENT_BY[$one]}" "$2" || echo "$one is sent by no operation"
+  done
+}
 nothing() { local said; said=$("$@"); [ -z "$said" ] || { echo "$said"; return 1; }; }
 
 scenarios=$SOURCE/tests/crash/scenarios.cpp filesystem=$SOURCE/src/fs/filesystem.hpp staging=$SOURCE/src/fs/staging.hpp
@@ -54,6 +66,11 @@ sed 's/^  \/\/ Data$/  Status conjure(std::uint64_t ino);/' "$filesystem" >"$S/f
 check 'and one that is new' grep -qx 'Filesystem::conjure is in no step' <<<"$(not_called "$scenarios" "$S/filesystem" Filesystem)"
 printf 'Step forgotten(const std::string& path) {\n' | cat "$scenarios" - >"$S/scenarios"
 check 'a step that no scenario has is found' grep -qx 'step forgotten is in no scenario' <<<"$(unused_steps "$S/scenarios")"
+adapter=$SOURCE/src/fuse/adapter.cpp operations=$SOURCE/tests/takeover/operations.cpp
+sed 's/^  ops\.lseek = /  ops.poll = Guard<poll>::call;\n&/' "$adapter" >"$S/adapter"
+check 'a new request is found' grep -qx 'poll is not known here' <<<"$(not_killed "$S/adapter" "$operations")"
+grep -v lseek "$operations" >"$S/operations"
+check 'and one under which no worker is killed' grep -qx 'lseek is sent by no operation' <<<"$(not_killed "$adapter" "$S/operations")"
 
 # --- the tree ---
 check 'there are operations' test "$(declared "$filesystem" Filesystem | wc -l)" -gt 30 -a "$(declared "$staging" Staging | wc -l)" -gt 25
@@ -61,4 +78,6 @@ check 'every operation is in a step' nothing not_called "$scenarios" "$filesyste
 check 'every member of the staging is, too' nothing not_called "$scenarios" "$staging" Staging
 check 'every file of operations is reached' nothing not_reached "$scenarios"
 check 'every step is in a scenario' nothing unused_steps "$scenarios"
+check 'there are requests' test "$(grep -cE 'ops\.[a-z_]+ = Guard' "$adapter")" -gt 30
+check 'a worker is killed under each' nothing not_killed "$adapter" "$operations"
 finish
