@@ -130,6 +130,15 @@ wait $starting; code=$?
 check 'and takes the new one of the name' test $code = 0
 check 'whole' cmp "$MNT/input/large" "$PFS/input/large"
 check 'stop' "$EFS" stop remade
+check 'the mount point was not ours' test -d "$MNT"
+rmdir "$MNT"
+"$EFS" start "$JOB" >"$S/remade/said" 2>&1 & starting=$!
+check 'a start that makes it itself stages in' await 20 state_is remade staging-in
+rmdir "$MNT"; mkdir "$MNT"
+wait $starting; code=$?
+check 'and takes that of somebody else' test $code = 0
+check 'stop' "$EFS" stop remade
+check 'which stays' test -d "$MNT"
 fresh ending
 sign
 check 'start' pausing rmdir "$MNT" start "$JOB"
