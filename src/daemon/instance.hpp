@@ -110,6 +110,8 @@ class Instance {
   stage::PfsIo& results_pfs();
   SupervisorClient* passthrough_registry();
   Status serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
+  void note_resumed();
+  void catch_up_with_predecessor();
   Status serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& init);
   void put_manifest_right();
   Status drop_mount(const std::string& path);
@@ -253,6 +255,7 @@ class Instance {
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
+  bool session_resumed_ EFS_GUARDED_BY(mutex_) = false;  // of a successor: the kernel can be told of changes
   std::optional<std::chrono::steady_clock::time_point> goes_on_alone_at_ EFS_GUARDED_BY(mutex_);  // of a successor of one that staged out
   const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;  // of an unmount under way, in words; null: nobody
   std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each

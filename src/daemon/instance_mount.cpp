@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <new>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "base/thread.hpp"
 #include "control/instances.hpp"
 #include "daemon/instance.hpp"
+#include "fs/staging.hpp"
 #include "image/manifest.hpp"
 
 namespace efs::daemon {
@@ -127,9 +130,31 @@ Status Instance::serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& in
     supervisor_.keep_init(request);
   };
   try {
-    return init ? session_->take_over(std::move(fuse), loop, *init, [this] { supervisor_.report_progress(); }) : session_->serve(std::move(fuse), loop, keep);
+    return init ? session_->take_over(std::move(fuse), loop, *init, [this] { note_resumed(); }, [this] { supervisor_.report_progress(); }) : session_->serve(std::move(fuse), loop, keep);
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
+  }
+}
+
+void Instance::note_resumed() {
+  MutexLock lock(mutex_);
+  session_resumed_ = true;
+  changed_.notify_all();
+}
+
+// Before that the kernel would not be told of what a load or an unload changes. It may ask meanwhile: requests are served. No verb is, and so
+// nobody relies on a name of which the kernel may have heard nothing.
+void Instance::catch_up_with_predecessor() {
+  {
+    MutexLock lock(mutex_);
+    while (!session_resumed_ && !session_ended_) changed_.wait(mutex_);
+  }
+  for (bool done = tasks_->lost() == 0; !done;) try {
+    fs::Staging(*filesystem_).doubt_names();
+    done = true;
+  } catch (const std::bad_alloc&) {
+    log::warn("event=names_not_doubted reason=\"out of memory\" action=\"tries again\"");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
 

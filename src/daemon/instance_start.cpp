@@ -150,6 +150,7 @@ Status Instance::take_over() {
   }
   session_->inherit(connection->backings);
   EFS_TRY(serve_in_thread(std::move(connection->fuse), std::move(connection->init)));
+  catch_up_with_predecessor();
   keep_house();
   ready_ = true;
   enter(State::running);

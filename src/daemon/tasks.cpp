@@ -71,11 +71,17 @@ void Tasks::inherit(bool successor) {
   }
   std::vector<TaskPointer> lost;
   for (const auto& [id, task] : tasks_) lost.push_back(task);
+  lost_ = lost.size();
   book_.reset(::open(book_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (successor ? 0 : O_TRUNC), 0600));
   for (const auto& task : lost) {
     log::warn("event=task_lost task={} kind={}", task->id, name_of(task->kind));
     end(*task, TaskState::failed, control::error_line({ECONNABORTED, "lost when the daemon was replaced; ask for it again"}));
   }
+}
+
+std::size_t Tasks::lost() {
+  const MutexLock lock(mutex_);
+  return lost_;
 }
 
 void Tasks::note(const Json& line) {

@@ -43,6 +43,8 @@ class Tasks {
   /// To be called before anything else. Tasks of a predecessor that had not ended have failed, and are shown as such;
   /// `successor` false: what the file says is of an instance that is gone.
   void inherit(bool successor);
+  /// How many those were.
+  std::size_t lost();
   /// Cancels everything and waits for what runs.
   ~Tasks();
 
@@ -100,6 +102,7 @@ class Tasks {
   TaskPointer running_[2] EFS_GUARDED_BY(mutex_);
   std::deque<std::uint64_t> ended_ EFS_GUARDED_BY(mutex_);
   std::uint64_t next_ EFS_GUARDED_BY(mutex_) = 1;
+  std::size_t lost_ EFS_GUARDED_BY(mutex_) = 0;
   bool closed_ EFS_GUARDED_BY(mutex_) = false;
   bool stopping_ EFS_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> lanes_;  // last: joined first

@@ -17,6 +17,9 @@ class KernelView {
   virtual void name_changed(std::uint64_t parent, const std::string& name) = 0;
   /// `name` led to `ino` and is gone; `last`: it was the only one.
   virtual void name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino, bool last) = 0;
+  /// Nobody knows what the kernel was told of `name`, and of `ino`, which it leads to (0: to nothing): it asks again. What is open or mapped
+  /// stays so, and whoever works in a directory stays there.
+  virtual void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) = 0;
   virtual void attributes_changed(std::uint64_t ino) = 0;
   /// Gives up what is kept for a file that nobody has open: its passthrough registration.
   virtual void let_go(std::uint64_t ino) = 0;

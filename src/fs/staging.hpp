@@ -256,6 +256,9 @@ class Staging {
   /// The same for what a load has just made, whatever it is, if the name still leads to `ino`: else ESTALE; ENOTEMPTY as rmdir(2).
   Status take_back(const std::string& path, std::uint64_t ino);
   Status set_keep(const std::string& path, Keep keep);
+  /// A predecessor of this process died over a load or an unload, and nobody knows of which of its names it had told the kernel: that asks
+  /// again for all. (staging_doubt.cpp)
+  void doubt_names();
 
  private:
   /// A name that a walk comes to, and what `efs set` said above it.

@@ -219,12 +219,21 @@ void Session::name_removed(std::uint64_t parent, const std::string& name, std::u
   fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
 }
 
-Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep) {
-  return run(std::move(fuse_fd), options, {.keep = keep, .progress = {}}, nullptr);
+// Expired only: what is invalidated loses its place, which those who work there would notice.
+void Session::name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) {
+  ReadLock lock(notify_);
+  if (session_ == nullptr) return;
+  const int told = fuse_lowlevel_notify_expire_entry(session_, parent, name.c_str(), name.size());
+  if (told != 0 && told != -ENOENT) log::warn("event=kernel_not_told parent={} code={}", parent, -told);
+  if (ino != 0) fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
 }
 
-Status Session::take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init, const std::function<void()>& progress) {
-  return run(std::move(fuse_fd), options, {.keep = {}, .progress = progress}, &init);
+Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep) {
+  return run(std::move(fuse_fd), options, {.keep = keep, .resumed = {}, .progress = {}}, nullptr);
+}
+
+Status Session::take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init, const std::function<void()>& resumed, const std::function<void()>& progress) {
+  return run(std::move(fuse_fd), options, {.keep = {}, .resumed = resumed, .progress = progress}, &init);
 }
 
 void Session::inherit(std::span<const InheritedBacking> backings) {
@@ -251,6 +260,7 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
     if (init != nullptr) status = resume(session, *init);
     std::optional<Prober> prober;
     if (status && init != nullptr) prober.emplace(door_);
+    if (status && hooks.resumed) hooks.resumed();
     if (status) RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &door_.backing).run();
   }
   // The connection has ended, so nobody waits in a notification for an answer of ours.

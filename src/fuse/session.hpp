@@ -53,9 +53,10 @@ class Session final : public fs::KernelView {
   /// `keep`: is given the INIT request before it is answered, for a successor.
   Status serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep = {});
   /// The same for a connection whose daemon has died: what it had read and not answered is sent again by the kernel.
-  /// `progress` is called once, when a request that is new has been answered.
+  /// `resumed` is called before the first request is served: from then on the kernel is told of changes. `progress` is called once, when a
+  /// request that is new has been answered.
   /// Source: linux/fuse.h, FUSE_NOTIFY_RESEND (kernel 6.9).
-  Status take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init, const std::function<void()>& progress);
+  Status take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init, const std::function<void()>& resumed, const std::function<void()>& progress);
   /// Before take_over(): what the predecessor had registered.
   void inherit(std::span<const InheritedBacking> backings);
 
@@ -71,12 +72,14 @@ class Session final : public fs::KernelView {
 
   void name_changed(std::uint64_t parent, const std::string& name) override;
   void name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino, bool last) override;
+  void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) override;
   void attributes_changed(std::uint64_t ino) override;
   void let_go(std::uint64_t ino) override { door_.backing.let_go(ino); }
 
  private:
   struct Hooks {
     std::function<void(const InitRequest&)> keep;
+    std::function<void()> resumed;
     std::function<void()> progress;
   };
   Status run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks, const InitRequest* init);

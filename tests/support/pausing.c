@@ -1,17 +1,19 @@
-/* A program that pauses: before its first umount2(2), flock(2) for an exclusive lock, unlinkat(2), renameat(2), rmdir(2) or connect(2), while
- * the file EFS_PAUSE_WHILE is there; when it does, it makes EFS_PAUSE_WHILE.reached. EFS_PAUSE_ON: at a lock, the removal or the renaming of a
- * file whose path ends so.
+/* A program that pauses: before its first umount2(2), flock(2) for an exclusive lock, unlinkat(2), renameat(2), rmdir(2) or connect(2), or when
+ * it is to take a FUSE session up (session) or to tell the kernel of a name that has changed or gone (notify), while the file EFS_PAUSE_WHILE is
+ * there; when it does, it makes EFS_PAUSE_WHILE.reached. EFS_PAUSE_ON: at a lock, the removal or the renaming of a file whose path ends so.
  *   LD_PRELOAD=libefs-pausing.so EFS_PAUSE_AT=umount2|flock|... EFS_PAUSE_WHILE=/absolute/file efs clean ... */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static void pause_at(const char *call) {
@@ -72,4 +74,28 @@ int connect(int fd, const struct sockaddr *address, socklen_t length) {
   pause_at("connect");
   int (*real)(int, const struct sockaddr *, socklen_t) = (int (*)(int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "connect");
   return real(fd, address, length);
+}
+
+int fuse_session_mount(void *session, const char *mountpoint) {
+  pause_at("session");
+  int (*real)(void *, const char *) = (int (*)(void *, const char *))dlsym(RTLD_NEXT, "fuse_session_mount");
+  return real(session, mountpoint);
+}
+
+/* linux/fuse.h: struct fuse_out_header, whose `error` is the kind of a notification where `unique` is 0. */
+struct out_header {
+  uint32_t length;
+  int32_t error;
+  uint64_t unique;
+};
+enum { inval_entry = 3, delete_entry = 6 };
+
+ssize_t writev(int fd, const struct iovec *parts, int count) {
+  if (count > 0 && parts[0].iov_len >= sizeof(struct out_header)) {
+    struct out_header header;
+    memcpy(&header, parts[0].iov_base, sizeof header);
+    if (header.unique == 0 && (header.error == inval_entry || header.error == delete_entry)) pause_at("notify");
+  }
+  ssize_t (*real)(int, const struct iovec *, int) = (ssize_t(*)(int, const struct iovec *, int))dlsym(RTLD_NEXT, "writev");
+  return real(fd, parts, count);
 }

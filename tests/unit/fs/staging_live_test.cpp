@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
+#include <set>
+#include <sstream>
 
 #include <catch2/catch_test_macros.hpp>
 #include <future>
@@ -40,6 +43,7 @@ struct AskingKernel final : fs::KernelView {
   ~AskingKernel() override { filesystem_.attach(nullptr); }
   void name_changed(std::uint64_t, const std::string& name) override { changed += name + " "; request(); }
   void name_removed(std::uint64_t, const std::string& name, std::uint64_t, bool) override { removed += name + " "; request(); }
+  void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) override { doubted += std::to_string(parent) + ":" + name + (ino != 0 ? " " : "? "); request(); }
   void attributes_changed(std::uint64_t) override { request(); }
   void let_go(std::uint64_t) override { request(); }
   void request() {
@@ -47,7 +51,7 @@ struct AskingKernel final : fs::KernelView {
     if (answered.wait_for(std::chrono::seconds(20)) != std::future_status::ready) std::abort();  // a lock is held
   }
   fs::Filesystem& filesystem_;
-  std::string changed, removed;
+  std::string changed, removed, doubted;
   int asked = 0;
 };
 
@@ -393,4 +397,37 @@ TEST_CASE("the kernel is told of every change of a name, under no lock that a re
   CHECK(kernel.removed == "f ");
   CHECK((buffer.staging->find("d")->attributes.st_mode & 0777) == 0755);
   CHECK(buffer.staging->find("d")->attributes.st_mtim.tv_nsec == 5);
+}
+
+TEST_CASE("every name that is there is doubted once, and each that was unloaded") {
+  LiveBuffer buffer;
+  REQUIRE(buffer.staging->add_directory("d", {.mode = 0755, .atime = 1, .mtime = 2}));
+  for (const auto* path : {"f", "d/g", "away"}) REQUIRE(publish(buffer, path, "x", Over::nothing));
+  REQUIRE(buffer.staging->remove_clean("away"));
+  const auto directory = std::to_string(buffer.staging->find("d")->ino);
+  AskingKernel kernel(*buffer.filesystem);
+  buffer.staging->doubt_names();
+  std::istringstream words(kernel.doubted);
+  std::multiset<std::string> doubted{std::istream_iterator<std::string>(words), {}};
+  std::erase_if(doubted, [](const std::string& name) { return name.contains("asked"); });  // what it made itself
+  CHECK(doubted == std::multiset<std::string>{"1:away?", "1:d", "1:f", directory + ":g"});
+}
+
+TEST_CASE("of a large directory every name is doubted once") {
+  LiveBuffer buffer;
+  constexpr int many = 10000;
+  for (int i = 0; i < many; ++i) REQUIRE(buffer.filesystem->make_node({}, fs::root_ino, "n" + std::to_string(i), S_IFREG | 0600, 0));
+  struct Counting final : fs::KernelView {
+    void name_changed(std::uint64_t, const std::string&) override {}
+    void name_removed(std::uint64_t, const std::string&, std::uint64_t, bool) override {}
+    void name_doubted(std::uint64_t, const std::string& name, std::uint64_t) override { names.insert(name); }
+    void attributes_changed(std::uint64_t) override {}
+    void let_go(std::uint64_t) override {}
+    std::multiset<std::string> names;
+  } kernel;
+  buffer.filesystem->attach(&kernel);
+  buffer.staging->doubt_names();
+  buffer.filesystem->attach(nullptr);
+  CHECK(kernel.names.size() == many);
+  CHECK(std::set<std::string>(kernel.names.begin(), kernel.names.end()).size() == many);
 }

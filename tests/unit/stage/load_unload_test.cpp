@@ -28,6 +28,7 @@ struct NamesTold final : fs::KernelView {
   ~NamesTold() override { filesystem_.attach(nullptr); }
   void name_changed(std::uint64_t, const std::string& name) override { told_(name); }
   void name_removed(std::uint64_t, const std::string&, std::uint64_t, bool) override {}
+  void name_doubted(std::uint64_t, const std::string&, std::uint64_t) override {}
   void attributes_changed(std::uint64_t) override {}
   void let_go(std::uint64_t) override {}
   fs::Filesystem& filesystem_;
