@@ -105,7 +105,7 @@ class PacedPfs final : public PfsIo {
   Status set_times_name(int at, const std::string& name, Nanoseconds atime, Nanoseconds mtime) override;
   Status fsync(int fd) override;
   Status syncfs(int fd) override;
-  bool syncfs_reports_errors() override { return pfs_.syncfs_reports_errors(); }
+  bool syncfs_reports_errors(int fd) override { return pfs_.syncfs_reports_errors(fd); }
   Result<struct statvfs> statvfs(int fd) override;
   Result<bool> is_mount_root(int fd) override;
 

@@ -87,7 +87,7 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, 
   }
   auto lost = set_attributes(fd, job.item, *written, pfs);
   if (!lost) return std::unexpected(lost.error());
-  if (job.fsync) {
+  if (job.fsync || written->st_dev != job.synced) {
     if (auto done = pfs.fsync(fd); !done) return told(done.error(), "fsync");
   }
   return PartialFile{.inode = written->st_ino, .size = size, .checksum = sum.digest(), .lost = std::move(*lost)};

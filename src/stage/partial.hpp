@@ -43,7 +43,8 @@ struct PartialJob {
   const fs::WalkItem& item;
   int directory = -1;
   std::string partial;
-  bool fsync = false;  // now, by itself; else the caller's syncfs covers it
+  bool fsync = false;  // now, by itself; else the caller's syncfs of `synced` covers it, and what lies elsewhere is synced all the same
+  dev_t synced = 0;
   std::string name{};  // that it is to get; "": the item's
   bool inherits_acl = false;  // from its directory, and must not: it has the item's ACL or none
   bool is_new = false;        // the name must be nobody's: EEXIST, and the partial stays

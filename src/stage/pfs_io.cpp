@@ -2,7 +2,9 @@
 
 #include <dirent.h>
 #include <linux/limits.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/xattr.h>
@@ -222,7 +224,10 @@ class PosixPfs : public PfsIo {
 
   Status fsync(int fd) override { return status_of(retried([&] { return ::fsync(fd); })); }
   Status syncfs(int fd) override { return status_of(retried([&] { return ::syncfs(fd); })); }
-  bool syncfs_reports_errors() override {
+  bool syncfs_reports_errors(int fd) override {
+    constexpr std::array<std::uint32_t, 5> known{EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC};
+    struct statfs fs {};
+    if (::fstatfs(fd, &fs) != 0 || std::ranges::find(known, static_cast<std::uint32_t>(fs.f_type)) == known.end()) return false;
     utsname name{};
     int major = 0;
     int minor = 0;

@@ -95,8 +95,10 @@ class PfsIo {
   virtual Status fsync(int fd) = 0;
   /// syncfs(2) of the file system that holds `fd`.
   virtual Status syncfs(int fd) = 0;
-  /// Whether syncfs reports failed write-back (Linux 5.8 and later). Where not, only fsync can be believed.
-  virtual bool syncfs_reports_errors() = 0;
+  /// Whether syncfs of the file system that holds `fd` makes all that was written there durable, and reports what could not be: of those of
+  /// which that is known, from Linux 5.8 on. A FUSE's server is not even asked, and a network's client may have more to do than its own
+  /// pages. Where not, only fsync can be believed.
+  virtual bool syncfs_reports_errors(int fd) = 0;
   virtual Result<struct statvfs> statvfs(int fd) = 0;
   /// Is the directory the root of a mount? statx(2), STATX_ATTR_MOUNT_ROOT: EOPNOTSUPP before Linux 5.8.
   virtual Result<bool> is_mount_root(int fd) = 0;

@@ -79,6 +79,7 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
   // In a directory that we have just made nothing can be there.
   if ((may_conflict(out) || !tree_.is_new(parent_of(out.item->path))) && !may_write(out, *directory, scratch)) return;
   PartialJob job = job_of(out, *directory);
+  job.synced = tree_.device();
   job.inherits_acl = in_place_ && hands_down_acl(parent_of(out.item->path), *directory);
   auto written = write_partial(job, buffer_, pfs_, scratch, progress_);
   if (!written) return give_up(out, written.error());

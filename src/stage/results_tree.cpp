@@ -23,7 +23,10 @@ mode_t safe_mode(mode_t mode, bool owner_is_right) {
 Status ResultsTree::open(const std::string& path) {
   auto opened = make_path(path);
   if (!opened) return fail(opened.error().code, "results-dir " + path + ": " + describe(opened.error()));
+  const auto attributes = pfs_.fstat(opened->get());
+  if (!attributes) return fail(attributes.error().code, "results-dir " + path + ": " + describe(attributes.error()));
   root_ = std::move(*opened);
+  device_ = attributes->st_dev;
   path_ = path;
   auto left_open = opened_ != nullptr ? opened_->take(path) : std::map<std::string, mode_t>();  // before the lock: both are leaves
   const MutexLock lock(mutex_);
@@ -50,7 +53,17 @@ bool ResultsTree::was_moved(const std::string& path) {
   return ours && (now->st_dev != ours->st_dev || now->st_ino != ours->st_ino);
 }
 
-Result<UniqueFd> ResultsTree::directory(const std::string& path) { return pfs_.open_beneath(root_.get(), path, directory_flags); }
+Result<UniqueFd> ResultsTree::directory(const std::string& path) {
+  auto fd = pfs_.open_beneath(root_.get(), path, directory_flags);
+  if (!fd || path.empty()) return fd;
+  const auto attributes = pfs_.fstat(fd->get());
+  if (!attributes) return std::unexpected(attributes.error());
+  if (attributes->st_dev != device_) {
+    const MutexLock lock(mutex_);
+    elsewhere_.insert(path);
+  }
+  return fd;
+}
 
 Status ResultsTree::make(const fs::WalkItem& item) {
   const std::string parent_path = parent_of(item.path);
@@ -179,17 +192,24 @@ Result<std::string> ResultsTree::finish(const fs::WalkItem& item, bool exactly, 
   if (done) done = pfs_.set_times(fd->get(), to_ns(wanted.st_atim), to_ns(wanted.st_mtim));
   const bool foreign = !made_.contains(item.path);
   if (!done && !(foreign && not_permitted(done.error()))) return told(done.error(), "setting the directory's mode and times");
-  if (fsync) {
+  if (fsync || now->st_dev != device_) {
     if (auto synced = pfs_.fsync(fd->get()); !synced) return told(synced.error(), "fsync of the directory");
   }
   return lost;
 }
 
-bool ResultsTree::sync_all_at_once(std::size_t directories) const { return directories >= many && pfs_.syncfs_reports_errors(); }
+bool ResultsTree::is_elsewhere(const std::string& path) {
+  const MutexLock lock(mutex_);
+  return elsewhere_.contains(path);
+}
+
+bool ResultsTree::sync_all_at_once(std::size_t directories) const { return directories >= many && sync_all_reports_errors(); }
 
 Status ResultsTree::sync(const std::set<std::string>& directories) {
-  if (sync_all_at_once(directories.size())) return sync_all();
+  const bool at_once = sync_all_at_once(directories.size());
+  if (at_once) EFS_TRY(sync_all());
   for (const auto& path : directories) {
+    if (at_once && !is_elsewhere(path)) continue;
     auto fd = directory(path);
     auto done = fd ? pfs_.fsync(fd->get()) : std::unexpected(fd.error());
     if (!done) return fail(done.error().code, "fsync of directory /" + path + ": " + describe(done.error()));

@@ -1,6 +1,8 @@
 #pragma once
 // The directories below results_dir: made, found and finished without ever following a symbolic link there.
 
+#include <sys/types.h>
+
 #include <map>
 #include <set>
 #include <string>
@@ -61,8 +63,12 @@ class ResultsTree {
   /// Whether one syncfs is cheaper than an fsync of so many directories each, and to be believed.
   bool sync_all_at_once(std::size_t directories) const;
 
-  /// Durability of everything written below results_dir, by one syncfs.
+  /// Durability of everything written below results_dir, on its file system, by one syncfs.
   Status sync_all() { return pfs_.syncfs(root_.get()); }
+  /// Is that to be believed?
+  bool sync_all_reports_errors() const { return pfs_.syncfs_reports_errors(root_.get()); }
+  /// That file system: what lies below on another one is not synced with it.
+  dev_t device() const { return device_; }
 
  private:
   Result<std::string> apply_xattrs(int fd, const fs::WalkItem& item, bool exactly);
@@ -71,15 +77,18 @@ class ResultsTree {
   /// It has the mode that it is to have: nobody has to give it back any more.
   void is_shut(const std::string& path);
   void stays_open(const std::string& path);
+  bool is_elsewhere(const std::string& path);
 
   PfsIo& pfs_;
   OpenedDirectories* opened_;
   std::string path_;  // of results_dir
   UniqueFd root_;
+  dev_t device_ = 0;
   std::unordered_set<std::string> made_;  // by us, in this stage-out
   std::set<std::string> unsynced_;        // parents of those
-  Mutex mutex_;                           // rank 90 (leaf): guards let_in_
+  Mutex mutex_;                           // rank 90 (leaf): guards let_in_ and elsewhere_
   std::map<std::string, mode_t> let_in_ EFS_GUARDED_BY(mutex_);  // what they had, without the type
+  std::unordered_set<std::string> elsewhere_ EFS_GUARDED_BY(mutex_);  // directories on other file systems than results_dir
 };
 
 /// The mode to give a file whose owner could not be set: no setuid or setgid bit for the wrong one.

@@ -423,7 +423,7 @@ class StageOut {
   void choose_durability(std::span<Outgoing> batch) {
     const auto is_small = [](const Outgoing& out) { return out.entry.bytes < fsync_from; };
     const auto small = static_cast<std::size_t>(std::ranges::count_if(batch, is_small));
-    const bool each = small < syncfs_from || !pfs_.syncfs_reports_errors();
+    const bool each = small < syncfs_from || !tree_.sync_all_reports_errors();
     for (auto& out : batch) out.fsync = each || !is_small(out);
   }
 

@@ -390,7 +390,8 @@ done
 # --- a deadline, and a PFS that hangs: an efs of our own, whose processes are stopped ---
 late=20    # seconds, on a machine that is as busy as it may be
 fresh pfs 'resources: []'
-started "$JOB"; hung=$MNT; mkdir "$hung/out"
+accesses=$S/pfs/accesses
+started --set access-log="$accesses" "$JOB"; hung=$MNT; mkdir "$hung/out"
 members=$(field "$(status_of pfs)" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')
 for way in option key; do
   fresh "hangs-$way"
@@ -413,6 +414,14 @@ for way in option key; do
   check "$way: all of it" grep -qx "by $way" "$hung/out/d/$way"
   check "$way: clean" "$EFS" clean "$NAME"
 done
+# One sync for all asks a FUSE's server nothing: each result is synced by itself.
+fresh many
+sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
+started "$JOB"
+for i in $(seq 40); do echo "$i" >"$MNT/r$i"; done
+before=$(grep -c fsync "$accesses")
+check 'many results for a PFS of FUSE' "$EFS" stop many
+check 'are each synced there' test $(($(grep -c fsync "$accesses") - before)) -ge 40
 check 'the PFS ends' "$EFS" stop --no-stage-out pfs
 
 finish

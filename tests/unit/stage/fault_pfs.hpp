@@ -60,7 +60,11 @@ class FaultPfs final : public PfsIo {
     if (on_drop_cache) on_drop_cache();
     real_.drop_cache(fd);
   }
-  Result<struct stat> fstat(int fd) override { return run("fstat", "", [&] { return real_.fstat(fd); }); }
+  Result<struct stat> fstat(int fd) override {
+    auto attributes = run("fstat", "", [&] { return real_.fstat(fd); });
+    if (attributes && on_fstat) on_fstat(fd, *attributes);
+    return attributes;
+  }
   Result<struct stat> lstat(int at, const std::string& name) override { return run("lstat", name, [&] { return real_.lstat(at, name); }); }
   Status access(int at, const std::string& name, int mode) override { return run("access", name, [&] { return real_.access(at, name, mode); }); }
   Result<std::vector<std::string>> list(int directory) override { return run("list", "", [&] { return real_.list(directory); }); }
@@ -106,13 +110,14 @@ class FaultPfs final : public PfsIo {
   }
   Status fsync(int fd) override { return run("fsync", "", [&] { return real_.fsync(fd); }); }
   Status syncfs(int fd) override { return run("syncfs", "", [&] { return real_.syncfs(fd); }); }
-  bool syncfs_reports_errors() override { return trust_syncfs; }
+  bool syncfs_reports_errors(int) override { return trust_syncfs; }
   Result<bool> is_mount_root(int fd) override { return run("statx", "", [&] { return real_.is_mount_root(fd); }); }
   Result<struct statvfs> statvfs(int fd) override { return run("statvfs", "", [&] { return real_.statvfs(fd); }); }
 
   std::function<void()> on_drop_cache;  // cannot fail
   std::function<void(const std::string& name)> on_naming;  // all that is done before a file gets its name is done
   bool trust_syncfs = true;
+  std::function<void(int fd, struct stat&)> on_fstat;  // may change what it says
   std::size_t most = SIZE_MAX;  // bytes that one read or write moves at most
 
  private:

@@ -154,3 +154,11 @@ TEST_CASE("whenever a link takes a directory's or a file's place, nothing outsid
     for (const int code : codes) CHECK((code == ELOOP || code == ENOTDIR));
   });
 }
+
+TEST_CASE("pfs: one sync for all is believed of file systems of which it is known, and of no other", "[stage][pfs]") {
+  const UniqueFd known(::open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), other(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  REQUIRE(known);
+  REQUIRE(other);
+  CHECK(posix_pfs().syncfs_reports_errors(known.get()));
+  CHECK_FALSE(posix_pfs().syncfs_reports_errors(other.get()));
+}

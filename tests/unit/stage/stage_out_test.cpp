@@ -278,6 +278,26 @@ TEST_CASE("stage-out: where syncfs tells nothing, every file is synced by itself
   CHECK(fsyncs >= 41);
 }
 
+TEST_CASE("stage-out: what lies on another file system below results-dir is synced by itself", "[stage][out]") {
+  Scene scene;
+  constexpr int many = 40;
+  scene.buffer.put("mounted", S_IFDIR, {}, 0755);
+  for (int i = 0; i < many; ++i) {
+    const std::string directory = "mounted/d" + std::to_string(i);
+    scene.buffer.put(directory, S_IFDIR, {}, 0755);
+    scene.buffer.put(directory + "/f", S_IFREG, "content");
+    scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
+  }
+  const auto path_of = [](int fd) { return stdfs::read_symlink("/proc/self/fd/" + std::to_string(fd)).string(); };
+  std::atomic<int> fsyncs{0};
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) { return fsyncs += call == "fsync", 0; });
+  pfs.on_fstat = [&](int fd, struct stat& attributes) {
+    if (path_of(fd).starts_with(scene.results + "/mounted")) ++attributes.st_dev;
+  };
+  CHECK(scene.out(pfs).totals.staged_out >= 2 * many);
+  CHECK(fsyncs >= 3 * many);  // each file, its directory with the name, and that with its mode
+}
+
 TEST_CASE("stage-out: durable before named, named before reported", "[stage][out]") {
   Scene scene;
   scene.options.workers = 1;
