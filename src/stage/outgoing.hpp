@@ -19,6 +19,7 @@ struct Outgoing {
   std::string name;           // in its directory on the PFS
   std::string partial;        // likewise, until it is whole and durable
   bool fsync = false;         // by itself; else one syncfs covers it
+  const fs::WalkItem* elder = nullptr;  // another one, whose name a PFS may take for this one's (spelling.hpp)
   bool there_already = false; // `named`, by an earlier stage-out
   State state = State::waiting;
   bool brought_before = false;  // settled by an earlier stage-out: results-dir may have another version by now

@@ -291,6 +291,20 @@ Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const 
   return PfsCheck{.version = lacks_only || !with.to_origin ? PfsVersion::same_data : PfsVersion::other};
 }
 
+Result<PfsCheck> check_there(const fs::WalkItem& item, const Comparand& with, const struct stat& now, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
+  const WhoseCopy whose = with.placed == nullptr ? WhoseCopy::unknown : with.placed->look({.name = item.path, .own = buffer.own_path(item.path)}, now, item.origin || item.replaced);
+  if (whose == WhoseCopy::of_another_path) return PfsCheck{.version = PfsVersion::of_another_path};
+  if (with.to_origin && (whose == WhoseCopy::ours || (is_unknown(whose) && is_origin(now, item)))) return PfsCheck{};
+  if (with.to_origin && S_ISLNK(now.st_mode) && is_unknown(whose)) {
+    const auto target = pfs.readlink(directory, with.name);
+    if (!target) return told(target.error(), comparing_versions);
+    if (is_target_of_origin(*target, item)) return PfsCheck{};
+  }
+  auto check = compare(item, with, now, directory, buffer, pfs, scratch, cancel);
+  if (check) check->whose = whose;
+  return check;
+}
+
 }  // namespace
 
 Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
@@ -298,16 +312,8 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, 
   // Removed there since: nothing is lost by bringing it back.
   if (!now && now.error().code == ENOENT) return PfsCheck{};
   if (!now) return told(now.error(), comparing_versions);
-  const WhoseCopy whose = with.placed == nullptr ? WhoseCopy::unknown : with.placed->look({.name = item.path, .own = buffer.own_path(item.path)}, *now, item.origin || item.replaced);
-  if (whose == WhoseCopy::of_another_path) return PfsCheck{.version = PfsVersion::of_another_path};
-  if (with.to_origin && (whose == WhoseCopy::ours || (is_unknown(whose) && is_origin(*now, item)))) return PfsCheck{};
-  if (with.to_origin && S_ISLNK(now->st_mode) && is_unknown(whose)) {
-    const auto target = pfs.readlink(directory, with.name);
-    if (!target) return told(target.error(), comparing_versions);
-    if (is_target_of_origin(*target, item)) return PfsCheck{};
-  }
-  auto check = compare(item, with, *now, directory, buffer, pfs, scratch, cancel);
-  if (check) check->whose = whose;
+  auto check = check_there(item, with, *now, directory, buffer, pfs, scratch, cancel);
+  if (check) check->exists = true;
   return check;
 }
 

@@ -118,6 +118,7 @@ struct PfsCheck {
   PfsVersion version = PfsVersion::origin_or_none;
   std::optional<std::uint64_t> checksum;  // with same_content
   WhoseCopy whose{};                      // as `placed` says
+  bool exists = false;                    // something answers to the name
 };
 /// What is compared with an item: what has this name in its directory. `to_origin`: it is the item's own name, in place, where what was staged
 /// in under it, or brought out, is the job's to replace: as `placed` says where it knows the name, else as is_origin() does.

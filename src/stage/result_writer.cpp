@@ -6,6 +6,7 @@
 
 #include "fs/acl.hpp"
 #include "stage/merge.hpp"
+#include "stage/results_dir.hpp"
 
 namespace efs::stage {
 namespace {
@@ -31,7 +32,7 @@ bool cannot_link(const Error& error) {
 
 ResultWriter::ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size, PlacedNames* placed)
     : config_(config), buffer_(buffer), pfs_(pfs), tree_(tree), progress_(progress), placed_(placed), in_place_(config::has_results_in_place(config)),
-      inputs_(config, buffer, pfs), scratches_(transfer_size) {}
+      inputs_(config, buffer, pfs), spelled_(pfs), scratches_(transfer_size) {}
 
 DirectoryCursor ResultWriter::cursor() const {
   return DirectoryCursor([this](const std::string& path) { return tree_.directory(path); });
@@ -77,7 +78,7 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
   auto directory = directories.at(parent_of(out.item->path));
   if (!directory) return give_up(out, directory.error());
   // In a directory that we have just made nothing can be there.
-  if ((may_conflict(out) || !tree_.is_new(parent_of(out.item->path))) && !may_write(out, *directory, scratch)) return;
+  if ((may_conflict(out) || out.elder != nullptr || !tree_.is_new(parent_of(out.item->path))) && !may_write(out, *directory, scratch)) return;
   PartialJob job = job_of(out, *directory);
   job.synced = tree_.device();
   job.inherits_acl = in_place_ && hands_down_acl(parent_of(out.item->path), *directory);
@@ -122,6 +123,8 @@ bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
   const auto there = check(out, directory, scratch);
   if (!there) {
     give_up(out, there.error());
+  } else if (there->exists && !is_spelled_so(out, directory)) {
+    return false;
   } else if (there->version == PfsVersion::same_content) {
     found_there(out, there->checksum);
     note_named(out, directory, there->whose == WhoseCopy::theirs);
@@ -131,6 +134,22 @@ bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
     return false;
   }
   return out.state == Outgoing::State::waiting;
+}
+
+/// Does what answers to its name answer to that of its elder, too? (Not where both are names of one file.)
+bool ResultWriter::is_elders(const Outgoing& out, int directory) {
+  if (out.elder == nullptr || out.elder->ino == out.item->ino) return false;
+  const auto beside = tree_.directory(parent_of(out.elder->path));
+  const auto elder = beside ? pfs_.lstat(beside->get(), leaf_of(out.elder->path)) : std::unexpected(beside.error()), own = pfs_.lstat(directory, out.name);
+  return elder && own && identity_of(*elder) == identity_of(*own);
+}
+
+/// The result is settled where what answers to its name is called otherwise: in its place it would be lost, or the other one, which may be
+/// the job's, too.
+bool ResultWriter::is_spelled_so(Outgoing& out, int directory) {
+  if (spelled_.has(parent_of(out.item->path), directory, out.name) && !is_elders(out, directory)) return true;
+  out.settle(Action::conflict, "results-dir does not tell its name from that of something else there (upper and lower case?): it is kept in the buffer only; give it another name, or bring it out elsewhere with efs salvage --to");
+  return false;
 }
 
 /// The result is settled where what has its name is an input of the job: no name of results-dir should lead there, but one may.
@@ -304,6 +323,7 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   if (!now || (first.file.checksum && now->st_ino != first.file.inode)) return false;
   if (first.brought_before && !is_copy(*now, *first.item->saved)) return false;
   auto present = pfs_.lstat(to->get(), out.name);
+  if (present && !is_spelled_so(out, to->get())) return true;
   const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
   // Another version than was staged in: to be written like any other, which knows what is to be done then.
   const std::string own = buffer_.own_path(out.item->path);

@@ -15,6 +15,7 @@
 #include "stage/outgoing.hpp"
 #include "stage/placed_names.hpp"
 #include "stage/results_tree.hpp"
+#include "stage/spelling.hpp"
 #include "stage/transfer.hpp"
 
 namespace efs::stage {
@@ -62,6 +63,8 @@ class ResultWriter {
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   bool hands_down_acl(const std::string& path, int directory);
+  bool is_elders(const Outgoing& out, int directory);
+  bool is_spelled_so(Outgoing& out, int directory);
   bool is_over_input(Outgoing& out, int directory);
   Result<PfsCheck> check(const Outgoing& out, int directory, Scratch& scratch);
   bool may_conflict(const Outgoing& out) const;
@@ -84,6 +87,7 @@ class ResultWriter {
   PlacedNames* const placed_;
   const bool in_place_;
   InputGuard inputs_;
+  SpelledNames spelled_;
   ScratchPool scratches_;
   std::atomic<bool> full_{false};
   Mutex mutex_;  // rank 90 (leaf)

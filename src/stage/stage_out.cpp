@@ -23,6 +23,7 @@
 #include "stage/results_dir.hpp"
 #include "stage/results_tree.hpp"
 #include "stage/selection.hpp"
+#include "stage/spelling.hpp"
 #include "stage/spread.hpp"
 
 // The order, and why. For every batch:
@@ -128,7 +129,7 @@ class StageOut {
     Selection selection = select_outgoing(config_, items, options_.by_rank);
     receipt_.entries = std::move(selection.settled);
     refuse_overwritten(items);
-    list_outgoing(selection.outgoing, items);
+    list_outgoing(std::move(selection.outgoing), items);
     auto removed = deletions_.due(removed_inputs(config_, std::move(gone)));
     add(deletions_.leave(take_dropped(config_, items, removed)));
     // Also where nothing goes there: the receipt does.
@@ -137,7 +138,8 @@ class StageOut {
       disown(selection.directories);
       make_directories(selection.directories);
       if (options_.has_a_past) clear_leftovers(items);
-      run_batches(outgoing_);
+      run_batches(apart_from_twins());
+      run_twins();
       link_names();
       if (writer_.full() && !progress_.cancel) use_what_is_left();
       remove_inputs(removed);
@@ -169,7 +171,9 @@ class StageOut {
     add(all ? deletions_.carry_out(removed) : deletions_.refuse(removed, "not all results are back"));
   }
 
-  void list_outgoing(const std::vector<const fs::WalkItem*>& items, const std::vector<fs::WalkItem>& all) {
+  void list_outgoing(std::vector<const fs::WalkItem*> items, const std::vector<fs::WalkItem>& all) {
+    const auto elders = move_twins_back(items, all);
+    const std::size_t twins_from = items.size() - elders.size();
     // A result may itself be called "x.efs-partial": then that is no name for the partial of x.
     std::unordered_set<std::string_view> reserved;
     const std::string& tag = options_.partial_tag;
@@ -180,7 +184,8 @@ class StageOut {
     std::uint64_t bytes = 0;
     std::unordered_map<std::uint64_t, const Outgoing*> first_names;  // of files with several, by inode
     outgoing_.reserve(items.size());
-    for (const auto* item : items) {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const fs::WalkItem* item = items[i];
       const Outgoing* first = nullptr;
       if (S_ISREG(item->attributes.st_mode) && item->attributes.st_nlink > 1) {
         const auto known = first_names.find(item->ino);
@@ -190,6 +195,7 @@ class StageOut {
       Outgoing& out = first != nullptr ? further_names_.emplace_back() : outgoing_.emplace_back();
       if (item->attributes.st_nlink > 1) first_names.try_emplace(item->ino, first != nullptr ? first : &out);
       out.item = item;
+      if (i >= twins_from) out.elder = elders[i - twins_from];
       out.name = leaf_of(item->path);
       const std::string partial = item->path + tag + partial_suffix;
       out.partial = partial_name(out.name, tag, reserved.contains(partial) || buffer_.has(partial));
@@ -328,6 +334,16 @@ class StageOut {
       if (S_ISDIR(item.attributes.st_mode)) directories.insert(item.path);
     const std::size_t removed = remove_leftovers(directories, items, options_.partial_tag, tree_, crew_, pfs_);
     if (removed > 0) log::info("event=leftovers_removed partials={} results_dir=\"{}\" reason=\"of a transfer that was killed\"", removed, config_.results_dir);
+  }
+
+  /// The others are at the end, and go one by one behind all of these: each meets what has its name by then.
+  std::span<Outgoing> apart_from_twins() {
+    const auto first = std::ranges::find_if(outgoing_, [](const Outgoing& out) { return out.elder != nullptr; });
+    return std::span(outgoing_).first(static_cast<std::size_t>(first - outgoing_.begin()));
+  }
+
+  void run_twins() {
+    for (auto& out : std::span(outgoing_).subspan(apart_from_twins().size())) run_batch({&out, 1});
   }
 
   std::span<Outgoing> take_batch(std::span<Outgoing>& rest) const {

@@ -2,6 +2,7 @@
 // A PfsIo that counts the calls and lets a chosen one fail.
 
 #include <signal.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,7 +40,7 @@ class FaultPfs final : public PfsIo {
   const std::map<std::string, std::uint64_t>& calls_of() const { return calls_of_; }
 
   Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode) override {
-    return run("open", path, [&] { return real_.open(at, path, flags, mode); });
+    return run("open", path, [&] { return real_.open(at, there(at, path), flags, mode); });
   }
   Result<UniqueFd> open_beneath(int root, const std::string& path, int flags, mode_t mode) override {
     return run("open", path, [&] { return real_.open_beneath(root, path, flags, mode); }, "open_beneath");
@@ -65,7 +66,7 @@ class FaultPfs final : public PfsIo {
     if (attributes && on_fstat) on_fstat(fd, *attributes);
     return attributes;
   }
-  Result<struct stat> lstat(int at, const std::string& name) override { return run("lstat", name, [&] { return real_.lstat(at, name); }); }
+  Result<struct stat> lstat(int at, const std::string& name) override { return run("lstat", name, [&] { return real_.lstat(at, there(at, name)); }); }
   Status access(int at, const std::string& name, int mode) override { return run("access", name, [&] { return real_.access(at, name, mode); }); }
   Result<std::vector<std::string>> list(int directory) override { return run("list", "", [&] { return real_.list(directory); }); }
   Result<std::string> readlink(int at, const std::string& name) override { return run("readlink", name, [&] { return real_.readlink(at, name); }); }
@@ -81,7 +82,7 @@ class FaultPfs final : public PfsIo {
       if (about_to) about_to(is_shared);
       if (on_naming) on_naming(to);
     };
-    return run("rename", to, [&] { return real_.rename(at, from, to, told); });
+    return run("rename", to, [&] { return real_.rename(at, there(at, from), there(at, to), told); });
   }
   Status rename_new(int at, const std::string& from, const std::string& to) override {
     return run("rename", to, [&] {
@@ -117,10 +118,20 @@ class FaultPfs final : public PfsIo {
   std::function<void()> on_drop_cache;  // cannot fail
   std::function<void(const std::string& name)> on_naming;  // all that is done before a file gets its name is done
   bool trust_syncfs = true;
+  bool folds_case = false;  // opens, looks at and renames what has the name but for upper and lower case
   std::function<void(int fd, struct stat&)> on_fstat;  // may change what it says
   std::size_t most = SIZE_MAX;  // bytes that one read or write moves at most
 
  private:
+  /// What a PFS that folds case would find.
+  std::string there(int at, const std::string& name) {
+    if (!folds_case || name.contains('/')) return name;
+    const auto names = real_.list(at);
+    const auto same = [&](const std::string& other) { return ::strcasecmp(other.c_str(), name.c_str()) == 0; };
+    const auto found = names ? std::ranges::find_if(*names, same) : std::vector<std::string>::const_iterator();
+    return names && found != names->end() ? *found : name;
+  }
+
   template <typename Call>
   auto run(const char* name, const std::string& object, Call call, const char* function = nullptr) -> decltype(call()) {
     if (const int code = hook_(calls_++, name, object); code != 0) return fail(code);

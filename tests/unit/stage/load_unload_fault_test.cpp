@@ -135,7 +135,7 @@ void check_result(LiveScene& scene, const std::string& name, const std::string& 
 Transfer unload_of_all() {
   static const std::string content(70000, 'n');
   return {.name = "unload",
-          .calls = of_an_unload + Calls{"set_times", "symlink", "set_times_name", "link"},
+          .calls = of_an_unload + Calls{"set_times", "symlink", "set_times_name", "link", "list"},
           .prepare =
               [](LiveScene& scene) {
                 scene.buffer.write("f", content);
@@ -183,7 +183,7 @@ Transfer unload_and_remove() {
 
 Transfer unload_in_place() {
   return {.name = "unload in place",
-          .calls = of_an_unload + Calls{"set_times", "mkdir", "readlink", "xattrs", "symlink", "set_times_name"},
+          .calls = of_an_unload + Calls{"set_times", "mkdir", "readlink", "xattrs", "symlink", "set_times_name", "list"},
           .prepare =
               [](LiveScene& scene) {
                 scene.config.results_dir = scene.config.root_dir;

@@ -189,7 +189,7 @@ Functions every_call_fails(int code, bool in_place) {
 }
 
 /// All that every stage-out calls. (access, list and seek are a stage-in's, statvfs is nobody's.)
-const Functions of_a_stage_out{"open", "open_beneath", "read", "write", "truncate", "fstat", "lstat", "mkdir", "symlink", "link", "rename",
+const Functions of_a_stage_out{"open", "open_beneath", "list", "read", "write", "truncate", "fstat", "lstat", "mkdir", "symlink", "link", "rename",
                                "unlink", "xattrs", "set_xattr", "chmod", "chown", "set_times", "chown_name", "set_times_name", "fsync"};
 Functions with(Functions functions, const Functions& more) {
   functions.insert(more.begin(), more.end());
