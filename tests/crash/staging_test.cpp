@@ -1,5 +1,6 @@
-// The staging itself under power loss, not only what it asks of the file system: a stage-in, a program, a load and a stage-out, and
-// the end of the world before each event of the store and before each call to the PFS, which lives on.
+// The staging itself under power loss, not only what it asks of the file system: a stage-in, a program, a load, an unload and a stage-out,
+// and the end of the world before each event of the store and before each call to the PFS, which lives on. And proof that it would be
+// noticed if one kind of these events did nothing.
 #include <fcntl.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -11,6 +12,7 @@
 #include "stage/load.hpp"
 #include "stage/stage_in.hpp"
 #include "stage/stage_out.hpp"
+#include "stage/unload.hpp"
 #include "support/no_threads.hpp"
 #include "support/sim_backend.hpp"
 #include "support/sim_medium.hpp"
@@ -25,6 +27,18 @@ namespace stdfs = std::filesystem;
 namespace {
 
 const std::string changed = "what the program made of it", result = std::string(20'000, 'r');
+
+// What is found wrong ends the life. Thrown, not required: where a lie is to be noticed it fails no test.
+struct Wrong {
+  std::string what;
+};
+void must(bool held, const std::string& what) {
+  if (!held) throw Wrong{what};
+}
+template <typename Answer>
+void must(const Answer& answer, const std::string& what) {
+  if (!answer) throw Wrong{what + ": " + describe(answer.error())};
+}
 
 struct Pfs {
   test::TempDirectory top{"/dev/shm"};
@@ -69,45 +83,48 @@ struct Pfs {
 struct Daemon {
   test::SimWorld& world;
   const Pfs& pfs;
-  bool staged_in = false, written = false, loaded = false, staged_out = false;
+  bool staged_in = false, written = false, loaded = false, unloaded = false, staged_out = false;
   test::SimBackend backend{world};
   std::unique_ptr<Filesystem> filesystem;
   stage::test::FaultPfs calls{[this](std::uint64_t, const std::string&, const std::string&) { return world.event("PFS"), 0; }};
   stage::Options options{.workers = 1, .transfer_size = 64U << 10U};
 
+  ~Daemon() { world.end_before(0); }  // what follows is our own tidying
   void open(bool after_power_loss) {
     auto opened = Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world), .after_power_loss = after_power_loss});
-    REQUIRE(opened);
+    must(opened, "it cannot be opened");
     filesystem = std::move(*opened);
   }
-  // The staging takes the end of the world for a failure; REQUIRE would, too, so that nothing is called within it.
+  // The staging takes the end of the world for a failure.
   void live_on() const {
     if (world.ended()) throw test::PowerLoss{};
   }
   void stage_in() {
     const auto plan = stage::make_plan(pfs.config, stage::posix_pfs());
-    REQUIRE(plan);
+    must(plan, "plan");
     fs::Staging staging(*filesystem);
     stage::StagingBuffer buffer(staging);
     stage::Progress progress;
     const auto report = stage::stage_in(*plan, buffer, calls, options, progress);
     live_on();
-    INFO((report.failure ? report.failure->path + ": " + describe(report.failure->error) : ""));
-    REQUIRE(report.ok());
-    const Status settled = filesystem->settle();
-    REQUIRE(settled);
+    must(report.ok(), "stage-in: " + (report.failure ? report.failure->path + ": " + describe(report.failure->error) : ""));
+    must(filesystem->settle(), "settle");
     staged_in = true;
   }
   void write(std::uint64_t ino, const std::string& content) {
-    const bool done = filesystem->open({}, ino, O_RDWR) && filesystem->setattr({}, ino, {.size = 0}) && filesystem->write({}, ino, std::as_bytes(std::span(content)), 0) && filesystem->fsync(ino, false);
-    REQUIRE(done);
+    must(filesystem->open({}, ino, O_RDWR), "open");
+    must(filesystem->setattr({}, ino, {.size = 0}), "truncate");
+    must(filesystem->write({}, ino, std::as_bytes(std::span(content)), 0), "write");
+    must(filesystem->fsync(ino, false), "fsync");
     filesystem->release(ino, O_RDWR);
   }
   void run_program() {
-    write(fs::Staging(*filesystem).find("a")->ino, changed);
+    const auto input = fs::Staging(*filesystem).find("a");
+    must(input, "a");
+    write(input->ino, changed);
     const auto there = fs::Staging(*filesystem).find("result");
     const auto made = there ? Result<fs::Entry>(fs::Entry{.ino = there->ino}) : filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0);
-    REQUIRE(made);
+    must(made, "result");
     write(made->ino, result);
     written = true;
   }
@@ -116,10 +133,17 @@ struct Daemon {
     stage::Progress progress;
     const auto report = stage::load(pfs.config, {.names = {"late"}}, staging, calls, options, progress);
     live_on();
-    REQUIRE(report.ok());
-    const Status settled = filesystem->settle();
-    REQUIRE(settled);
+    must(report.ok(), "load: " + (report.failure ? report.failure->path + ": " + describe(report.failure->error) : ""));
+    must(filesystem->settle(), "settle");
     loaded = true;
+  }
+  void unload() {
+    fs::Staging staging(*filesystem);
+    stage::Progress progress;
+    const auto receipt = stage::unload(pfs.config, {.names = {"result"}}, staging, calls, options, progress);
+    live_on();
+    must(receipt.verdict == stage::Verdict::complete, "unload: " + stage::describe_unload(receipt));
+    unloaded = true;
   }
   void stage_out() {
     fs::Staging staging(*filesystem);
@@ -127,54 +151,66 @@ struct Daemon {
     stage::Progress progress;
     const auto receipt = stage::stage_out(pfs.config, buffer, calls, options, progress);
     live_on();
-    INFO(stage::describe(receipt));
-    REQUIRE(receipt.verdict == stage::Verdict::complete);
+    must(receipt.verdict == stage::Verdict::complete, "stage-out: " + stage::describe(receipt));
     staged_out = true;
   }
   std::map<std::string, fs::WalkItem> files() const {
     std::map<std::string, fs::WalkItem> found;
     const auto items = fs::Staging(*filesystem).walk();
-    REQUIRE(items);
+    must(items, "walk");
     for (const auto& item : *items) found[item.path] = item;
     return found;
   }
   std::string content(std::uint64_t ino) const { return world.find(ino)->visible; }
 };
 
-// Never a half file, in the buffer or at results-dir; and all that was finished.
+// Never a half file at results-dir, and each that is said to be there is.
+void check_results(const Daemon& before, const std::map<std::string, std::string>& results) {
+  for (const auto& [path, content] : results)
+    must(path.ends_with(".efs-partial") || content == (path == "result" ? result : path == "a" ? changed : "unexpected"), path + " at results-dir has another content");
+  must(!before.unloaded || results.contains("result"), "what was unloaded is not at results-dir");
+  must(!before.staged_out || results.size() == 2, "at results-dir there are " + std::to_string(results.size()) + " files");
+}
+
+// Never a half file in the buffer, either; and all that was finished.
 void check(const Daemon& before, const Daemon& now) {
   const auto files = now.files();
   // On a page-cache file system what the program does to "a" before its fsync may be on the medium before the record that it is dirty.
   const bool at_work = before.staged_in && !before.written && now.world.durability() == Durability::page;
+  const auto is_whole = [&](const std::string& path, const std::string& content) {
+    const auto input = now.pfs.inputs.find(path);
+    return (input != now.pfs.inputs.end() && content == input->second) || (before.written && ((path == "a" && content == changed) || (path == "result" && content == result)));
+  };
   for (const auto& [path, item] : files)
-    if (S_ISREG(item.attributes.st_mode) && !item.dirty && (path != "a" || !at_work)) CHECK((now.content(item.ino) == now.pfs.inputs.at(path)));
-  if (before.staged_in)
-    for (const char* path : {"a", "d/b", "d/b2", "d/empty", "d/sparse", "d/link"}) CHECK(files.contains(path));
-  if (before.staged_in) CHECK(files.at("d/b").ino == files.at("d/b2").ino);
-  if (before.loaded) CHECK(files.contains("late"));
-  if (before.written) {
-    CHECK((now.content(files.at("a").ino) == changed));
-    CHECK((now.content(files.at("result").ino) == result));
+    must(!S_ISREG(item.attributes.st_mode) || item.dirty || (path == "a" && at_work) || is_whole(path, now.content(item.ino)), path + " is clean, and not what the PFS has");
+  if (before.staged_in) {
+    for (const char* path : {"a", "d/b", "d/b2", "d/empty", "d/sparse", "d/link"}) must(files.contains(path), std::string(path) + ", staged in, is gone");
+    must(files.at("d/b").ino == files.at("d/b2").ino, "a hard link is gone");
   }
+  must(!before.loaded || files.contains("late"), "late, loaded, is gone");
   const auto results = now.pfs.results();
-  for (const auto& [path, content] : results)
-    if (!path.ends_with(".efs-partial")) CHECK((content == (path == "result" ? result : path == "a" ? changed : "unexpected")));
-  if (before.staged_out) CHECK(results.size() == 2);
+  check_results(before, results);
+  if (!before.written) return;
+  // What is out and not settled yet may go from the buffer: results-dir has it.
+  for (const auto& [path, content] : {std::pair{"a", changed}, {"result", result}})
+    must(files.contains(path) ? now.content(files.at(path).ino) == content : results.contains(path), std::string(path) + " is not what the program wrote");
 }
 
-// True: it was over before event `n`.
-bool one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, std::uint64_t n) {
+// What is wrong with a life that ends before event `n`, and with the one after it; "": nothing. True in `complete` where it was over before that.
+std::string one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, std::uint64_t n, const test::Lies& lies, bool& complete) try {
   pfs.clear_results();
+  complete = false;
   test::SimWorld world(durability, seed);
+  world.lie(lies);
   world.gives_descriptors = true;
   Daemon first{.world = world, .pfs = pfs};
-  bool complete = false;
   try {
     first.open(false);
     world.end_before(world.events() + n);
     first.stage_in();
     first.run_program();
     first.load();
+    first.unload();
     first.stage_out();
     complete = true;
   } catch (const test::PowerLoss&) {}
@@ -188,25 +224,52 @@ bool one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, std::ui
   if (!first.staged_in) second.stage_in();
   if (!first.written) second.run_program();
   if (!first.loaded) second.load();
+  if (!first.unloaded && second.files().contains("result")) second.unload();
   second.stage_out();
+  second.staged_in = second.written = second.loaded = second.unloaded = true;
   check(second, second);
-  return complete;
+  return {};
+} catch (const Wrong& wrong) {
+  return wrong.what;
+}
+
+bool is_noticed(const Pfs& pfs, Durability durability, const test::Lies& lies) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    bool complete = false;
+    for (std::uint64_t n = 1; !complete; ++n)
+      if (!one_life(pfs, durability, seed + n, n, lies, complete).empty()) return true;
+  }
+  return false;
 }
 
 }  // namespace
 
-TEST_CASE("power loss at any event of a stage-in, a load and a stage-out, and at any call to the PFS", "[crash]") {
+TEST_CASE("power loss at any event of a stage-in, a load, an unload and a stage-out, and at any call to the PFS", "[crash]") {
   const auto seed = test::seed();
   const test::NoThreads none;  // all calls come from one thread, and the end of the world goes through it
   const Pfs pfs;
   for (const auto durability : {Durability::cache_line, Durability::page}) {
-    std::uint64_t n = 1;
-    for (;; ++n) {
+    std::uint64_t n = 0;
+    for (bool complete = false; !complete;) {
+      ++n;
       INFO("EFS_TEST_SEED=" << seed << ", end before event " << n << (durability == Durability::page ? ", page cache" : ", persistent memory"));
-      if (one_life(pfs, durability, seed + n, n)) break;
+      const std::string wrong = one_life(pfs, durability, seed + n, n, {}, complete);
+      REQUIRE(wrong == "");
     }
-    CHECK(n > 60);
+    CHECK(n > 80);
   }
+}
+
+TEST_CASE("it is noticed when an event of a stage-in, a load, an unload and a stage-out makes nothing durable", "[crash][bites]") {
+  const test::NoThreads none;
+  const Pfs pfs;
+  for (const char* event : {"data sync", "all data sync", "container name sync", "names sync"})
+    for (const auto durability : {Durability::cache_line, Durability::page}) {
+      INFO(event << (durability == Durability::page ? ", page cache" : ", persistent memory"));
+      CHECK(is_noticed(pfs, durability, {.deaf = event}));
+    }
+  CHECK(is_noticed(pfs, Durability::cache_line, {.deaf = "drain"}));
+  CHECK(is_noticed(pfs, Durability::page, {.deaf = "journal sync"}));
 }
 
 }  // namespace efs::staging_crash_test

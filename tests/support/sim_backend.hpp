@@ -150,6 +150,7 @@ class SimBackend final : public Backend {
     for (const auto& [id, data] : copy) visit(id);
     return {};
   }
+  bool may_be_written(std::uint64_t) override { return false; }  // by nobody whom the scenario does not know
   Space space() override { return {.capacity = 1u << 30, .used = 0, .available = place_.containers.size() < place_.room ? 1u << 30 : 0}; }
   Status admit_writer() override { return {}; }
   Durability durability() const override { return world_.durability(); }
