@@ -93,6 +93,7 @@ Namespace empty_namespace() { return {0755, 0, 0, 0}; }
 struct Reference {
   std::vector<std::string> states;          // [n]: after n records
   std::vector<std::size_t> records{0};      // [k]: after k steps; the making of the file system is step 0
+  std::vector<std::vector<std::size_t>> answers{{}};  // [k]: records at each answer within step k. Where a drain makes them durable
 };
 
 Reference reference_of(const Scenario& scenario, Enumeration how) {
@@ -109,12 +110,20 @@ Reference reference_of(const Scenario& scenario, Enumeration how) {
     std::size_t records = 0;
     Namespace names = empty_namespace();
     if (!replay(world, names, [&] { ++records; })) std::abort();
-    reference.records.push_back(records);
+    return records;
   };
-  count();
+  reference.records.push_back(count());
+  std::size_t records = reference.records.front();
+  std::uint64_t counted = world.events();
+  life.on_answer = [&] {
+    if (counted != world.events()) records = count();  // each record is drained
+    counted = world.events();
+    reference.answers.back().push_back(records);
+  };
   for (const auto& step : scenario) {
+    reference.answers.emplace_back();
     step.run(life);
-    count();
+    reference.records.push_back(count());
   }
   Namespace names = empty_namespace();
   reference.states.push_back(state_of(names));
@@ -328,8 +337,13 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
       if (how.durability == Durability::cache_line) low = high;
       alive.emplace(Life{world, *filesystem, {}, 0});
       life = &*alive;
+      std::size_t answers = 0;
+      life->on_answer = [&] {
+        if (how.durability == Durability::cache_line && !world.ended()) low = reference.answers[steps].at(answers++);
+      };
       for (const auto& step : scenario) {
         ++steps;
+        answers = 0;
         high = life->records_after = reference.records[steps];
         const std::uint64_t before = world.events();
         step.run(*life);
@@ -416,12 +430,14 @@ std::vector<Event> events_of(const Scenario& scenario, const Enumeration& how) {
   Life life{world, **filesystem, {}, 0};
   std::vector<Event> events;
   std::map<std::string, unsigned> steps;
+  std::set<std::uint64_t> answers;  // behind how many events
+  life.on_answer = [&] { answers.insert(world.events()); };
   const auto note = [&](const std::string& step) {
     std::map<std::string, unsigned> count;
     ++steps[step];
     const std::size_t first = events.size();
     for (std::size_t i = first; i < world.names().size(); ++i) events.push_back({i + 1, world.names()[i], step, steps[step], ++count[world.names()[i]], ""});
-    for (std::size_t i = events.size(); i-- > first + 1;) events[i - 1].after = " " + events[i].name + events[i].after;
+    for (std::size_t i = events.size(); i-- > first + 1;) events[i - 1].after = (answers.contains(i) && events[i].name != answer ? " answer " : " ") + events[i].name + events[i].after;
   };
   note("");
   for (const auto& step : scenario) {

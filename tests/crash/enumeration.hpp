@@ -30,12 +30,14 @@ struct Life {
   std::size_t records_after = 0;  // of the reference, after the step that runs: for promises that come with a record
   std::vector<int> errors{};      // that the step which runs has been answered with
   std::string wrong = {};         // what a step itself has seen
+  std::function<void()> on_answer = {};  // behind each one, also where a step asks for several things
 
   /// Passes an answer on; what it says of an error is kept.
   template <typename Answer>
   Answer note(Answer answer) {
     const SparedAllocations spared;
     if (!answer) errors.push_back(answer.error().code);
+    if (on_answer) on_answer();
     return answer;
   }
   /// The inode of "a/b"; 0 where there is none.
@@ -78,7 +80,7 @@ struct Event {
   std::string step;   // in which it is; "": the making of the file system
   unsigned time = 0;  // the first, second ... step of this name
   unsigned nth = 0;   // of its name in the step: 1 is the first
-  std::string after;  // the events of that step that follow it, each with a space before it
+  std::string after;  // the events of that step that follow it, each with a space before it, and " answer" wherever a call has returned
 };
 std::vector<Event> events_of(const Scenario& scenario, const Enumeration& how);
 

@@ -266,7 +266,7 @@ Step note_copy(const std::string& path) {
 Step note_named(const std::string& path) {
   return {"note that " + path + " has its name", [=](Life& life) {
             fs::Staging staging(life.filesystem);
-            const auto item = staging.find(path);
+            const auto item = life.note(staging.find(path));
             for (const Nanoseconds ctime : {fs::Origin::any_ctime, Nanoseconds{1}})
               if (item) life.note(staging.note_named(item->ino, path, {.device = 2, .inode = 13, .ctime = ctime}, true, item->replaced.get()));
           }};
@@ -275,7 +275,7 @@ Step note_named(const std::string& path) {
 Step mark_changed(const std::string& path) {
   return {"mark " + path + " as changed", [=](Life& life) {
             fs::Staging staging(life.filesystem);
-            if (const auto item = staging.find(path)) life.note(staging.mark_changed(item->ino, path));
+            if (const auto item = life.note(staging.find(path))) life.note(staging.mark_changed(item->ino, path));
           }};
 }
 // One that is begun and given up: its number is used, and no record knows.
@@ -322,7 +322,7 @@ Step load_in_vain(const std::string& path) {
   return {"load in vain " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
             if (!life.note(staging.add_directory(path, {.mode = 0700}))) return;
-            if (const auto made = staging.find(path)) life.note(staging.take_back(path, made->ino));
+            if (const auto made = life.note(staging.find(path))) life.note(staging.take_back(path, made->ino));
           }};
 }
 Step keep(const std::string& path) {
@@ -395,7 +395,7 @@ Scenario every_staging() {
       new_connection(), stage_directory("in"), stage_xattrs("in"), stage_several({"in/a", "in/b", "in/c"}, 300), adopt("in/shared", one), stage_nothing(), surely(settle()), load_directory("d"), load("d/n", one, fs::Over::nothing),
       set_acl("d", "system.posix_acl_default"), fill_pool(), create("d/w"), write("d/w", two), close_after_write("d/w"), set_acl("d/w", "system.posix_acl_access"), set_owner_and_times("d/w"), allocate("d/w"), surely(fsync("d/w")), look("d", "w"),
       load("d/w", two, fs::Over::anything), load("in/a", two, fs::Over::clean), load("d/part", one, fs::Over::nothing, "0+100"), load_links("d/w", {"d/w2", "in/b"}), load_symlink("d/s"), load_in_vain("d/vain"), look("d", "s"), keep("d/w2"), create("x"), write("x", one), close_after_write("x"),
-      unload("x"), mark_changed("x"), unload("x"), surely(settle()), unload("d/w"), rename("in/a", "moved"), create("in/a"), write("in/a", one), close_after_write("in/a"), disown("in/a"), unlink("in/a"), rename("moved", "in/a"), forget_saved("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), unlink("d/part"), new_connection(), fsyncdir()};
+      unload("x"), mark_changed("x"), unload("x"), surely(settle()), unload("d/w"), rename("in/a", "moved"), create("in/a"), write("in/a", one), close_after_write("in/a"), surely(disown("in/a")), unlink("in/a"), rename("moved", "in/a"), forget_saved("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), unlink("d/part"), new_connection(), fsyncdir()};
 }
 
 Scenario visible_operations() {
