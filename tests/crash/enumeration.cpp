@@ -352,7 +352,7 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
           world.end_before(0);
           return "step " + std::to_string(steps) + " (" + step.name + "): " + life->wrong + "\n";
         }
-        if (how.durability == Durability::cache_line || step.syncs) low = high;
+        if (how.durability == Durability::cache_line || how.killed || step.syncs) low = high;
         if (world.events() != before) (void)world.event(answer);
       }
       complete = true;
