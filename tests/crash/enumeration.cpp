@@ -14,16 +14,10 @@ using fs::Filesystem;
 using fs::Namespace;
 
 Filesystem::Options options_of(const Enumeration& how, SimWorld& world, bool after_power_loss) {
-  Filesystem::Options options{.medium = std::make_shared<SimMedium>(world), .root_mode = 0750, .smallest_compaction = how.smallest_compaction, .after_power_loss = after_power_loss, .rules = how.rules};
-  if (how.places > 1) options.place_of_new = [places = how.places](const std::string& path) { return static_cast<unsigned char>(path.back()) % places; };
-  return options;
+  return {.medium = std::make_shared<SimMedium>(world), .root_mode = 0750, .smallest_compaction = how.smallest_compaction, .after_power_loss = after_power_loss, .rules = how.rules, .place_of_new = place_by_name(how.places)};
 }
 
-SimWorld world_of(const Enumeration& how, std::uint64_t seed) {
-  SimWorld world(how.durability, seed, how.places);
-  if (how.places > 1) world.places.front().room = 6;
-  return world;
-}
+SimWorld world_of(const Enumeration& how, std::uint64_t seed) { return make_world(how.durability, seed, how.places); }
 
 bool is_unsettled(const fs::Inode& inode) {
   return inode.is_regular() && !inode.dirty && inode.extra && (inode.extra->origin || !inode.extra->saved_path.empty()) && !inode.settled;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "crash/scenarios.hpp"
 #include "support/failing_new.hpp"
@@ -20,6 +21,7 @@ struct Fault {
   int code = EIO;
   bool on = false;  // once it has begun
   std::uint64_t smallest_compaction = long_journal;
+  unsigned places = 1;  // of the store
 };
 
 std::string attributes_text(const struct stat& st) {
@@ -45,15 +47,20 @@ void list(fs::Filesystem& filesystem, std::uint64_t directory, const std::string
   }
 }
 
+// And what a stage-out would bring out.
 std::string listing(fs::Filesystem& filesystem) {
   std::string text;
   list(filesystem, fs::root_ino, "", text);
+  const auto items = fs::Staging(filesystem).walk().value();
+  for (const auto& item : items)
+    if (item.dirty) text += item.path + " is dirty\n";
   return text;
 }
 
 struct Outcome {
   bool met = false;      // the fault was reached
-  std::string where;     // the call that failed
+  std::string where;     // the step that met it
+  std::string call = {}; // that failed
   std::string wrong;
 };
 
@@ -64,8 +71,10 @@ struct Reference {
 };
 
 fs::Filesystem::Options options_of(const Fault& fault, test::SimWorld& world) {
-  return {.medium = std::make_shared<test::SimMedium>(world), .root_mode = 0750, .smallest_compaction = fault.smallest_compaction};
+  return {.medium = std::make_shared<test::SimMedium>(world), .root_mode = 0750, .smallest_compaction = fault.smallest_compaction, .place_of_new = test::place_by_name(fault.places)};
 }
+
+test::SimWorld world_of(const Fault& fault, std::uint64_t seed = 1) { return test::make_world(fault.durability, seed, fault.places); }
 
 std::uint64_t last_sequence(test::SimWorld& world) {
   test::SimMedium medium(world);
@@ -76,9 +85,9 @@ std::uint64_t last_sequence(test::SimWorld& world) {
 Reference reference_of(const test::Scenario& scenario, const Fault& fault) {
   Reference reference;
   for (const bool lists : {false, true}) {
-    test::SimWorld world(fault.durability, 1);
-    test::SimBackend backend(world);
-    auto opened = fs::Filesystem::open(backend, options_of(fault, world));
+    test::SimWorld world = world_of(fault);
+    const auto store = test::open_store(world).value();
+    auto opened = fs::Filesystem::open(*store, options_of(fault, world));
     REQUIRE(opened);
     test::Life life{.world = world, .filesystem = **opened, .promises = {}};
     const auto note = [&] {
@@ -111,15 +120,17 @@ std::string check_answer(test::Life& life, const test::Step& step, const std::st
 }
 
 // What is there once the fault has gone must be what the journal says, and what a start finds. Containers that no file has are
-// `leaks` at most: a start would free them.
-std::string check(const Fault& fault, test::SimWorld& world, test::SimBackend& backend, std::unique_ptr<fs::Filesystem> filesystem, std::size_t leaks = 0) {
+// `leaks` at most, and those whose removal has failed: a start would free them.
+std::string check(const Fault& fault, test::SimWorld& world, std::unique_ptr<fs::Filesystem> filesystem, std::size_t leaks = 0) {
   const std::string seen = listing(*filesystem);
   (void)filesystem->fsync_metadata();  // what waits for it is freed
   const bool failed = filesystem->failed();
   filesystem.reset();
   // What a record took away that no sync can confirm any more stays until the next start.
-  if (const auto wrong = test::check_journal(world); !failed && static_cast<std::size_t>(std::ranges::count(wrong, '\n')) > leaks) return "before a start:\n" + wrong;
-  auto again = fs::Filesystem::open(backend, options_of(fault, world));
+  if (const auto wrong = test::check_journal(world); !failed && static_cast<std::size_t>(std::ranges::count(wrong, '\n')) > leaks + world.stuck.size()) return "before a start:\n" + wrong;
+  const auto store = test::open_store(world);
+  if (!store) return "the store cannot be opened again: " + describe(store.error());
+  auto again = fs::Filesystem::open(**store, options_of(fault, world));
   if (!again) return "it cannot be opened again: " + describe(again.error());
   if (const std::string found = listing(**again); found != seen) return "before:\n" + seen + "after a start:\n" + found;
   if (std::string wrong = test::check_journal(world); !wrong.empty()) return wrong;
@@ -128,9 +139,9 @@ std::string check(const Fault& fault, test::SimWorld& world, test::SimBackend& b
 }
 
 Outcome with_failing_call(const test::Scenario& scenario, const Reference& reference, const Fault& fault, std::uint64_t n) {
-  test::SimWorld world(fault.durability, 1);
-  test::SimBackend backend(world);
-  auto opened = fs::Filesystem::open(backend, options_of(fault, world));
+  test::SimWorld world = world_of(fault);
+  const auto store = test::open_store(world).value();
+  auto opened = fs::Filesystem::open(*store, options_of(fault, world));
   REQUIRE(opened);
   test::Life life{.world = world, .filesystem = **opened, .promises = {}};
   world.fail_call(n, fault.code, fault.on);
@@ -140,11 +151,12 @@ Outcome with_failing_call(const test::Scenario& scenario, const Reference& refer
     scenario[k].run(life);
     if (outcome.met || world.calls() < n) continue;
     outcome.met = true;
-    outcome.where = scenario[k].name + ": " + world.failed_call();
+    outcome.where = scenario[k].name;
+    outcome.call = world.failed_call();
     if (!fault.on) outcome.wrong = check_answer(life, scenario[k], reference.listings[k + 1], fault.code);
   }
   world.fail_call(0);
-  if (outcome.wrong.empty()) outcome.wrong = check(fault, world, backend, std::move(*opened));
+  if (outcome.wrong.empty()) outcome.wrong = check(fault, world, std::move(*opened));
   return outcome;
 }
 
@@ -163,9 +175,9 @@ std::string check_promises(test::SimWorld& world, fs::Filesystem& recovered, con
 
 // The power goes right after the step that met the fault.
 Outcome with_failing_call_and_power_loss(const test::Scenario& scenario, const Reference& reference, const Fault& fault, std::uint64_t n, std::uint64_t seed) {
-  test::SimWorld world(fault.durability, seed);
-  test::SimBackend backend(world);
-  auto opened = fs::Filesystem::open(backend, options_of(fault, world));
+  test::SimWorld world = world_of(fault, seed);
+  auto store = test::open_store(world).value();
+  auto opened = fs::Filesystem::open(*store, options_of(fault, world));
   REQUIRE(opened);
   test::Life life{.world = world, .filesystem = **opened, .promises = {}};
   world.fail_call(n, fault.code);
@@ -178,23 +190,25 @@ Outcome with_failing_call_and_power_loss(const test::Scenario& scenario, const R
     outcome.met = world.calls() >= n;
     const bool promised = scenario[k].syncs || (fault.durability == Durability::cache_line && !outcome.met);
     if (promised && !(outcome.met && is_told(life, fault.code))) low = reference.sequences[k + 1];
-    outcome.where = scenario[k].name + ": " + world.failed_call();
+    outcome.where = scenario[k].name;
+    outcome.call = world.failed_call();
   }
   world.fail_call(0);
   opened->reset();
   world.crash();
+  store = test::open_store(world).value();
   auto options = options_of(fault, world);
   options.after_power_loss = true;
-  auto recovered = fs::Filesystem::open(backend, options);
+  auto recovered = fs::Filesystem::open(*store, options);
   outcome.wrong = recovered ? check_promises(world, **recovered, life, fault, low) : "it cannot be opened again: " + describe(recovered.error());
   return outcome;
 }
 
 // As the doors do, each step catches what is thrown.
 Outcome with_failing_allocation(const test::Scenario& scenario, const Reference& reference, const Fault& fault, std::uint64_t n) {
-  test::SimWorld world(fault.durability, 1);
-  test::SimBackend backend(world);
-  auto opened = fs::Filesystem::open(backend, options_of(fault, world));
+  test::SimWorld world = world_of(fault);
+  const auto store = test::open_store(world).value();
+  auto opened = fs::Filesystem::open(*store, options_of(fault, world));
   REQUIRE(opened);
   test::Life life{.world = world, .filesystem = **opened, .promises = {}};
   Outcome outcome;
@@ -215,7 +229,7 @@ Outcome with_failing_allocation(const test::Scenario& scenario, const Reference&
   }
   // A container that there is no memory to wait for is freed by the next start (Filesystem::reap()), as is one that was being
   // filled by a step that threw.
-  if (outcome.wrong.empty()) outcome.wrong = check(fault, world, backend, std::move(*opened), 1);
+  if (outcome.wrong.empty()) outcome.wrong = check(fault, world, std::move(*opened), 1);
   return outcome;
 }
 
@@ -234,9 +248,9 @@ fs::Filesystem::Options options_of(const Fault& fault, test::SimWorld& world, Wa
 
 // What a process that ran the scenario leaves behind; the same at each call.
 std::unique_ptr<test::SimWorld> left_by(const test::Scenario& scenario, const Fault& fault, Way way) {
-  auto world = std::make_unique<test::SimWorld>(fault.durability, 1);
-  test::SimBackend backend(*world);
-  auto opened = fs::Filesystem::open(backend, options_of(fault, *world));
+  auto world = std::make_unique<test::SimWorld>(world_of(fault));
+  const auto store = test::open_store(*world).value();
+  auto opened = fs::Filesystem::open(*store, options_of(fault, *world));
   REQUIRE(opened);
   test::Life life{.world = *world, .filesystem = **opened, .promises = {}};
   for (const auto& step : scenario) step.run(life);
@@ -255,8 +269,8 @@ std::unique_ptr<test::SimWorld> left_by(const test::Scenario& scenario, const Fa
 
 // Opened without a fault; and, but for a look, in a state to go on with.
 std::string listing_when_opened(test::SimWorld& world, const Fault& fault, Way way, std::string& wrong) {
-  test::SimBackend backend(world);
-  auto opened = fs::Filesystem::open(backend, options_of(fault, world, way));
+  const auto store = test::open_store(world).value();
+  auto opened = fs::Filesystem::open(*store, options_of(fault, world, way));
   if (!opened) return wrong = "it cannot be opened again: " + describe(opened.error()), "";
   std::string seen = listing(**opened);
   if (way == Way::read_only) return seen;
@@ -272,19 +286,21 @@ Outcome with_failing_recovery(const test::Scenario& scenario, const Fault& fault
   const auto world = left_by(scenario, fault, way);
   Outcome outcome;
   {
-    test::SimBackend backend(*world);
     const auto options = options_of(fault, *world, way);
+    Result<std::unique_ptr<Backend>> store = fail(ENOMEM);
     Result<std::unique_ptr<fs::Filesystem>> opened = fail(ENOMEM);
     if (fault.code != ENOMEM) world->fail_call(n, fault.code, fault.on);
     try {
       const test::FailingNew failing(fault.code == ENOMEM ? n : 0);
-      opened = fs::Filesystem::open(backend, options);
+      store = test::open_store(*world);
+      if (store) opened = fs::Filesystem::open(**store, options);
+      else opened = std::unexpected(store.error());
       outcome.met = failing.met();
     } catch (const std::bad_alloc&) {
       outcome.met = true;
     }
     outcome.met = outcome.met || !world->failed_call().empty();
-    outcome.where = world->failed_call();
+    outcome.call = world->failed_call();
     world->fail_call(0);
     if (!opened && !is_honest(opened.error().code, fault.code)) outcome.wrong = "open says: " + describe(opened.error());
     if (opened && listing(**opened) != expected) outcome.wrong = "expected:\n" + expected + "shown, with a fault that nothing told of:\n" + listing(**opened);
@@ -304,7 +320,7 @@ void every_recovery(const test::Scenario& scenario, const Fault& fault, Way way)
   const test::Sample sample(seed);
   for (std::uint64_t n = 1 + sample.first;; n += sample.step) {
     const Outcome outcome = with_failing_recovery(scenario, fault, way, expected, n);
-    INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ", number " << n << ", way " << static_cast<int>(way) << ", code " << fault.code << ": " << outcome.where);
+    INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ", number " << n << ", way " << static_cast<int>(way) << ", code " << fault.code << ": " << outcome.call);
     CHECK(outcome.wrong == "");
     if (outcome.met && outcome.wrong.empty()) continue;
     CHECK(n > 4);
@@ -312,24 +328,43 @@ void every_recovery(const test::Scenario& scenario, const Fault& fault, Way way)
   }
 }
 
+// The names of the calls that failed.
 template <typename Run>
-void every_one(Run run, const Fault& fault, const std::vector<test::Scenario>& scenarios = all_scenarios()) {
+std::set<std::string> every_one(Run run, const Fault& fault, const std::vector<test::Scenario>& scenarios = all_scenarios()) {
   const auto seed = test::seed();
   const test::Sample sample(seed);
+  std::set<std::string> failed;
   std::uint64_t all = 0;
   for (const auto& scenario : scenarios) {
     const Reference reference = reference_of(scenario, fault);
     std::uint64_t n = 1 + sample.first;
     for (;; n += sample.step) {
       const Outcome outcome = run(scenario, reference, n);
-      INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ", number " << n << ": " << outcome.where);
+      INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ", number " << n << ": " << outcome.where << ": " << outcome.call);
       CHECK(outcome.wrong == "");
       if (!outcome.met) break;
+      failed.insert(outcome.call);
     }
     CHECK(n > 2);  // the last one's attributes go to the journal, which asks the store for little
     all += n;
   }
   CHECK(all > 60);
+  return failed;
+}
+
+// Once, for good, and with power loss behind it; `expected`: calls that must have been among those that failed.
+void every_call_of(const test::Scenario& scenario, Fault fault, const std::set<std::string>& expected) {
+  std::set<std::string> failed;
+  for (const bool on : {false, true}) {
+    fault.on = on;
+    failed.merge(every_one([&](const auto& steps, const auto& reference, std::uint64_t n) { return with_failing_call(steps, reference, fault, n); }, fault, {scenario}));
+  }
+  every_one([&](const auto& steps, const auto& reference, std::uint64_t n) { return with_failing_call_and_power_loss(steps, reference, fault, n, 1); }, fault, {scenario});
+  if (test::Sample(0).step > 1) return;  // a part of them
+  for (const auto& call : expected) {
+    INFO(call);
+    CHECK(failed.contains(call));
+  }
 }
 
 }  // namespace
@@ -360,6 +395,16 @@ TEST_CASE("from one call on the store fails for good", "[fault]") {
     }
 }
 
+TEST_CASE("every call to a store of two backends fails", "[fault]") {
+  for (const auto durability : {Durability::page, Durability::cache_line})
+    for (const int code : {EIO, ENOSPC}) {
+      std::set<std::string> expected{"create", "open", "remove", "data sync", "all data sync"};
+      if (code == ENOSPC) expected.insert("admit_writer");
+      every_call_of(test::every_operation(), {.durability = durability, .code = code, .places = 2}, expected);
+      for (const auto way : {Way::plain, Way::takeover, Way::after_power_loss, Way::read_only}) every_recovery(test::every_operation(), {.durability = durability, .code = code, .places = 2}, way);
+    }
+}
+
 TEST_CASE("every allocation of memory fails once", "[fault]") {
   const auto run = [](Durability durability, std::uint64_t compaction, const std::vector<test::Scenario>& scenarios) {
     const Fault fault{.durability = durability, .smallest_compaction = compaction};
@@ -369,6 +414,7 @@ TEST_CASE("every allocation of memory fails once", "[fault]") {
   run(Durability::page, short_journal, all_scenarios());
   run(Durability::page, long_journal, {test::every_operation()});
   run(Durability::volatile_memory, short_journal, {test::every_operation()});
+  run(Durability::cache_line, long_journal, {test::every_operation()});
 }
 
 TEST_CASE("every call to the store fails once in a recovery, and then for good", "[fault]") {
@@ -387,9 +433,9 @@ TEST_CASE("every allocation of memory fails once in a recovery", "[fault]") {
 
 TEST_CASE("a journal that cannot be synced makes the file system read-only, for good", "[fault]") {
   const Fault fault{.durability = Durability::page};
-  test::SimWorld world(fault.durability, 1);
-  test::SimBackend backend(world);
-  auto opened = fs::Filesystem::open(backend, options_of(fault, world));
+  test::SimWorld world = world_of(fault);
+  const auto store = test::open_store(world).value();
+  auto opened = fs::Filesystem::open(*store, options_of(fault, world));
   REQUIRE(opened);
   fs::Filesystem& filesystem = **opened;
   const auto file = filesystem.make_node({}, fs::root_ino, "file", S_IFREG | 0600, 0);
@@ -410,9 +456,9 @@ TEST_CASE("a journal that the medium does not append to makes the file system re
   for (const int code : {EIO, ENOSPC, EDQUOT, ENOMEM, EMFILE}) {
     INFO(std::strerror(code));
     const Fault fault{.durability = Durability::volatile_memory};
-    test::SimWorld world(fault.durability, 1);
-    test::SimBackend backend(world);
-    auto opened = fs::Filesystem::open(backend, options_of(fault, world));
+    test::SimWorld world = world_of(fault);
+    const auto store = test::open_store(world).value();
+    auto opened = fs::Filesystem::open(*store, options_of(fault, world));
     REQUIRE(opened);
     fs::Filesystem& filesystem = **opened;
     const auto file = filesystem.make_node({}, fs::root_ino, "file", S_IFREG | 0600, 0);
@@ -426,6 +472,6 @@ TEST_CASE("a journal that the medium does not append to makes the file system re
     const auto more = filesystem.make_node({}, fs::root_ino, "more", S_IFREG | 0600, 0);
     CHECK((more ? 0 : more.error().code) == (code == EIO ? EROFS : 0));
     CHECK(filesystem.getattr(file->ino));
-    CHECK(check(fault, world, backend, std::move(*opened)) == "");
+    CHECK(check(fault, world, std::move(*opened)) == "");
   }
 }

@@ -117,6 +117,10 @@ class SimBackend final : public Backend {
   }
   std::optional<std::uint64_t> remove(std::uint64_t id) override {
     if (world_.ended()) return 0;  // a destructor: its process is no more
+    if (!world_.call("remove")) {
+      if (place_.containers.contains(id)) world_.stuck.insert(id);
+      return std::nullopt;
+    }
     if (place_.containers.contains(id)) world_.event("remove");
     place_.containers.erase(id);
     return 0;
@@ -152,7 +156,7 @@ class SimBackend final : public Backend {
   }
   bool may_be_written(std::uint64_t) override { return false; }  // by nobody whom the scenario does not know
   Space space() override { return {.capacity = 1u << 30, .used = 0, .available = place_.containers.size() < place_.room ? 1u << 30 : 0}; }
-  Status admit_writer() override { return {}; }
+  Status admit_writer() override { return world_.injects(ENOSPC) ? world_.call("admit_writer") : Status{}; }  // it knows of no other failure
   Durability durability() const override { return world_.durability(); }
   bool offers_descriptor() const override { return false; }
   std::string description() const override { return "simulated"; }
@@ -161,6 +165,19 @@ class SimBackend final : public Backend {
   SimWorld& world_;
   SimWorld::Place& place_;
 };
+
+/// With several places the first is soon full.
+inline SimWorld make_world(Durability durability, std::uint64_t seed, std::size_t places) {
+  SimWorld world(durability, seed, places);
+  if (places > 1) world.places.front().room = 6;
+  return world;
+}
+
+/// What a policy says that goes by names; none where there is one place.
+inline std::function<std::optional<unsigned>(const std::string& path)> place_by_name(std::size_t places) {
+  if (places == 1) return {};
+  return [places](const std::string& path) { return static_cast<unsigned char>(path.back()) % places; };
+}
 
 /// The backend of a world: of all its places, as one device looks at them now.
 inline Result<std::unique_ptr<Backend>> open_store(SimWorld& world) {

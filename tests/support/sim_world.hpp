@@ -73,6 +73,7 @@ class SimWorld {
   std::uint64_t calls() const { return calls_; }
   /// The name of the call that failed first; "": none did.
   const std::string& failed_call() const { return failed_call_; }
+  bool injects(int code) const { return failing_ != 0 && code_ == code; }
   /// At the head of everything that a store may refuse.
   Status call(const char* name) {
     ++calls_;
@@ -157,6 +158,7 @@ class SimWorld {
   bool ended() const { return dead_; }
   bool gives_descriptors = false;  // of containers
   std::map<int, DataPtr> shared;  // files of others that can be adopted as containers, by descriptor
+  std::set<std::uint64_t> stuck;  // containers whose removal has failed
 
   /// The container; null: there is none.
   DataPtr find(std::uint64_t id) const {
