@@ -67,6 +67,12 @@ TEST_CASE("power loss at any event of any operation, with two backends", "[crash
   for (const auto durability : {Durability::cache_line, Durability::page}) hold_everything({.durability = durability, .seed = test::seed(), .rounds = 3, .places = 2});
 }
 
+TEST_CASE("power loss at any event of any operation, with containers that are mapped", "[crash]") {
+  const Enumeration how{.durability = Durability::cache_line, .seed = test::seed(), .rounds = 2, .maps = true};
+  for (const auto& scenario : {test::every_operation(), test::every_staging()}) hold(scenario, how);
+  bites(test::every_operation(), {.durability = Durability::cache_line, .maps = true, .lies = {.deaf = "data sync"}}, "R1: what was stored into a mapping is not synced");
+}
+
 TEST_CASE("death of the processes at any event, and power loss when the next ones are at work", "[crash]") {
   for (const auto durability : {Durability::cache_line, Durability::page}) hold_everything({.durability = durability, .seed = test::seed(), .rounds = 2, .killed = true});
 }

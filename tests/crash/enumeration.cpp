@@ -17,7 +17,11 @@ Filesystem::Options options_of(const Enumeration& how, SimWorld& world, bool aft
   return {.medium = std::make_shared<SimMedium>(world), .root_mode = 0750, .smallest_compaction = how.smallest_compaction, .after_power_loss = after_power_loss, .rules = how.rules, .place_of_new = place_by_name(how.places)};
 }
 
-SimWorld world_of(const Enumeration& how, std::uint64_t seed) { return make_world(how.durability, seed, how.places); }
+SimWorld world_of(const Enumeration& how, std::uint64_t seed) {
+  SimWorld world = make_world(how.durability, seed, how.places);
+  world.maps = how.maps;
+  return world;
+}
 
 bool is_unsettled(const fs::Inode& inode) {
   return inode.is_regular() && !inode.dirty && inode.extra && (inode.extra->origin || !inode.extra->saved_path.empty()) && !inode.settled;

@@ -57,6 +57,7 @@ struct Enumeration {
   std::uint64_t seed = 1;
   unsigned rounds = 4;  // random remains for each end of the world
   unsigned places = 1;  // of the store; with several, names decide where new files go, and the first is soon full
+  bool maps = false;    // its containers: the daemon's writes are stores into mappings
   std::uint64_t smallest_compaction = 16u << 20;
   std::uint64_t first = 0, step = 1;  // of the ends, counted from 0
   bool killed = false;  // only the processes end; the power goes later, when the next ones are at work

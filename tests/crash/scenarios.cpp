@@ -213,7 +213,11 @@ Step set_owner_and_times(const std::string& path) {
   return {"chown, utimens " + path, [=](Life& life) { life.note(life.filesystem.setattr({}, life.find(path), {.uid = 5, .gid = 6, .atime = 1, .mtime = 2})); }};
 }
 Step allocate(const std::string& path) {
-  return {"allocate " + path, [=](Life& life) { life.note(life.filesystem.allocate({}, life.find(path), 0, 0, 4096)); }};
+  return {"allocate " + path, [=](Life& life) {
+            const auto ino = life.find(path);
+            life.promises.erase(ino);
+            life.note(life.filesystem.allocate({}, ino, 0, 0, 4096));
+          }};
 }
 // u::rw-,u:5:r--,g::r--,m::r--,o::---
 Step set_acl(const std::string& path, const char* name) {

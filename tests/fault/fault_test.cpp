@@ -22,6 +22,7 @@ struct Fault {
   bool on = false;  // once it has begun
   std::uint64_t smallest_compaction = long_journal;
   unsigned places = 1;  // of the store
+  bool maps = false;    // its containers
 };
 
 std::string attributes_text(const struct stat& st) {
@@ -74,7 +75,11 @@ fs::Filesystem::Options options_of(const Fault& fault, test::SimWorld& world) {
   return {.medium = std::make_shared<test::SimMedium>(world), .root_mode = 0750, .smallest_compaction = fault.smallest_compaction, .place_of_new = test::place_by_name(fault.places)};
 }
 
-test::SimWorld world_of(const Fault& fault, std::uint64_t seed = 1) { return test::make_world(fault.durability, seed, fault.places); }
+test::SimWorld world_of(const Fault& fault, std::uint64_t seed = 1) {
+  test::SimWorld world = test::make_world(fault.durability, seed, fault.places);
+  world.maps = fault.maps;
+  return world;
+}
 
 std::uint64_t last_sequence(test::SimWorld& world) {
   test::SimMedium medium(world);
@@ -403,6 +408,10 @@ TEST_CASE("every call to a store of two backends fails", "[fault]") {
       every_call_of(test::every_operation(), {.durability = durability, .code = code, .places = 2}, expected);
       for (const auto way : {Way::plain, Way::takeover, Way::after_power_loss, Way::read_only}) every_recovery(test::every_operation(), {.durability = durability, .code = code, .places = 2}, way);
     }
+}
+
+TEST_CASE("every call to a store that maps its containers fails", "[fault]") {
+  for (const int code : {EIO, ENOSPC}) every_call_of(test::every_operation(), {.durability = Durability::cache_line, .code = code, .maps = true}, {"map", "allocate"});
 }
 
 TEST_CASE("every allocation of memory fails once", "[fault]") {

@@ -18,6 +18,30 @@ class SimBackend final : public Backend {
  public:
   explicit SimBackend(SimWorld& world, std::size_t place = 0) : world_(world), place_(world.places.at(place)) {}
 
+  // What is stored is visible at once, and durable with the next sync of its container.
+  class SimSegment final : public Segment {
+   public:
+    SimSegment(SimWorld& world, SimWorld::DataPtr data, std::uint64_t begin, std::size_t length) : world_(world), data_(std::move(data)), begin_(begin), length_(length) {}
+    std::span<std::byte> bytes() override {
+      const auto all = std::as_writable_bytes(std::span(data_->visible)).subspan(std::min<std::size_t>(begin_, data_->visible.size()));
+      return all.first(std::min(all.size(), length_));
+    }
+    void store(std::size_t offset, std::span<const std::byte> from) override {
+      if (world_.ended()) return;
+      data_->look();
+      if (bytes().size() < offset + from.size()) std::abort();  // a kernel sends SIGBUS
+      std::memcpy(bytes().data() + offset, from.data(), from.size());
+      data_->synced = false;
+      data_->show();
+    }
+
+   private:
+    SimWorld& world_;
+    const SimWorld::DataPtr data_;
+    const std::uint64_t begin_;
+    const std::size_t length_;
+  };
+
   class SimContainer final : public Container {
    public:
     SimContainer(SimWorld& world, SimWorld::DataPtr data) : world_(world), data_(std::move(data)) {}
@@ -41,12 +65,13 @@ class SimBackend final : public Backend {
     Status truncate(std::uint64_t size) override {
       EFS_TRY(world_.call("truncate"));
       data_->look();
-      data_->visible.resize(size);
-      data_->synced = false;
-      data_->show();
-      return {};
+      return resize(size);
     }
-    Status allocate(int, std::uint64_t, std::uint64_t) override { return world_.call("allocate"); }
+    Status allocate(int mode, std::uint64_t offset, std::uint64_t length) override {
+      EFS_TRY(world_.call("allocate"));
+      data_->look();
+      return mode != 0 || offset + length <= data_->visible.size() ? Status{} : resize(offset + length);
+    }
     Result<std::uint64_t> seek(std::uint64_t offset, int) override {
       EFS_TRY(world_.call("seek"));
       return offset;
@@ -65,7 +90,11 @@ class SimBackend final : public Backend {
       if (world_.event("data sync")) settle(*data_);
       return {};
     }
-    Result<std::unique_ptr<Segment>> map(std::uint64_t, std::size_t) override { return fail(ENOTSUP); }
+    Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) override {
+      if (!world_.maps) return fail(ENOTSUP);
+      EFS_TRY(world_.call("map"));
+      return std::make_unique<SimSegment>(world_, data_, offset, length);
+    }
     int descriptor() const override { return world_.gives_descriptors ? data_->descriptor() : -1; }
     static void settle(SimWorld::Data& data) {
       data.durable = data.visible;
@@ -73,6 +102,13 @@ class SimBackend final : public Backend {
     }
 
    private:
+    Status resize(std::uint64_t size) {
+      data_->visible.resize(size);
+      data_->synced = false;
+      data_->show();
+      return {};
+    }
+
     SimWorld& world_;
     const SimWorld::DataPtr data_;
   };

@@ -157,6 +157,7 @@ class SimWorld {
   unsigned lives() const { return lives_; }
   bool ended() const { return dead_; }
   bool gives_descriptors = false;  // of containers
+  bool maps = false;               // containers
   std::map<int, DataPtr> shared;  // files of others that can be adopted as containers, by descriptor
   std::set<std::uint64_t> stuck;  // containers whose removal has failed
 
