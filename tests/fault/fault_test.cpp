@@ -9,6 +9,7 @@
 
 #include "crash/scenarios.hpp"
 #include "support/failing_new.hpp"
+#include "support/temp.hpp"
 
 using namespace efs;
 
