@@ -42,10 +42,12 @@ class Walk {
   }
 
   void count(const fs::Inode& inode) {
-    if (inode.nlink == 0) return;
     const auto path = tree_.paths.find(inode.ino);
     const std::string object = path != tree_.paths.end() ? path->second : "inode " + std::to_string(inode.ino);
-    if (!reached_.contains(inode.ino)) return find(object, "cannot be reached from the root");
+    if (!reached_.contains(inode.ino)) {
+      if (inode.nlink != 0) find(object, "cannot be reached from the root");
+      return;  // else it is open without a name
+    }
     const auto expected = inode.is_directory() ? 2 + subdirectories_[inode.ino] : links_[inode.ino];
     if (inode.nlink != expected) find(object, "has " + std::to_string(inode.nlink) + " links by the records and " + std::to_string(expected) + " by the names");
     ++(inode.is_directory() ? tree_.directories : inode.is_regular() ? tree_.files : tree_.others);

@@ -39,6 +39,9 @@ TEST_CASE("link counts that are not the number of names are found", "[image]") {
   names.find(a_file)->nlink = 2;
   names.find(a_directory)->nlink = 2;
   CHECK(image::check_tree(names).damage == Damage{{"d", "has 2 links by the records and 3 by the names"}});
+  names.find(a_directory)->nlink = 3;
+  names.find(a_link)->nlink = 0;
+  CHECK(image::check_tree(names).damage == Damage{{"link", "has 0 links by the records and 1 by the names"}});
 }
 
 TEST_CASE("a name that leads nowhere, an inode that no name leads to and a directory with two names are found", "[image]") {
