@@ -25,6 +25,7 @@ class Directory {
     std::uint64_t cookie = 0;
   };
   static constexpr std::uint64_t first_cookie = 3;  // 1 and 2 are "." and ".."
+  static constexpr std::uint64_t most_cookie = std::uint64_t{1} << 62;  // far more than there will ever be
 
   /// One more name needs no larger table after this.
   void make_room() { efs::fs::make_room(names_); }
@@ -70,6 +71,8 @@ class Directory {
     by_cookie_.insert(std::move(place));
   }
 
+  /// May a new entry have this cookie? They grow, one by one.
+  bool takes(std::uint64_t cookie) const { return cookie == 0 || (cookie >= next_cookie_ && cookie < most_cookie); }
   std::uint64_t next_cookie() const { return next_cookie_; }
   void set_next_cookie(std::uint64_t next) { next_cookie_ = std::max(next_cookie_, next); }
 

@@ -91,7 +91,7 @@ Status Namespace::apply_one(const MakeNode& r) {
   const bool nameless = r.name.empty();
   if (r.ino <= root_ino || r.ino == ~std::uint64_t{0} || find(r.ino) != nullptr || !is_file_type(r.mode)) return impossible("make node");
   if (S_ISLNK(r.mode) && r.target.empty()) return impossible("symbolic link");
-  if (!nameless && (!is_name(r.name) || parent == nullptr || parent->nlink == 0 || parent->directory->find(r.name) != nullptr)) return impossible("make node");
+  if (!nameless && (!is_name(r.name) || parent == nullptr || parent->nlink == 0 || parent->directory->find(r.name) != nullptr || !parent->directory->takes(r.cookie))) return impossible("make node");
   auto inode = std::make_unique<Inode>();
   inode->ino = r.ino;
   inode->rdev = r.rdev;
@@ -117,7 +117,7 @@ Status Namespace::apply_one(const MakeNode& r) {
     inode->more().origin = r.origin;
     inode->more().origin_path = r.origin_path;
   }
-  inode->settled = r.staged >= 2;
+  inode->settled = r.staged >= 2 && !inode->dirty;
   if (!nameless) came_in(*inode);
   const auto made = inodes_.emplace(r.ino, std::move(inode)).first;
   if (!nameless) {
@@ -137,7 +137,7 @@ Status Namespace::apply_one(const MakeNode& r) {
 Status Namespace::apply_one(const Link& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
-  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 || !is_name(r.name) || parent->directory->find(r.name) != nullptr) return impossible("link");
+  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 || !is_name(r.name) || parent->directory->find(r.name) != nullptr || !parent->directory->takes(r.cookie)) return impossible("link");
   parent->directory->insert(r.name, r.ino, r.cookie);
   ++inode->nlink;
   inode->had_name = true;
@@ -273,7 +273,7 @@ Status Namespace::apply_one(const UsedInodes& r) {
 
 Status Namespace::apply_one(const NextCookie& r) {
   Inode* inode = directory(r.ino);
-  if (inode == nullptr) return impossible("next cookie");
+  if (inode == nullptr || r.next > Directory::most_cookie) return impossible("next cookie");
   inode->directory->set_next_cookie(r.next);
   return {};
 }

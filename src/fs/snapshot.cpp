@@ -25,12 +25,12 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
 }
 
 void emit_extras(const Inode& inode, const std::function<void(const Record&)>& emit) {
-  if (!inode.extra) return;
-  const InodeExtra& extra = *inode.extra;
+  static const InodeExtra none;
+  const InodeExtra& extra = inode.extra ? *inode.extra : none;
   if (extra.keep != Keep::by_rule || extra.saved || !extra.parts.empty()) emit(staging_of(inode));
   // The MakeNode says so only of what was staged in.
   if (inode.settled && !extra.origin) emit(Settled{std::string(reinterpret_cast<const char*>(&inode.ino), sizeof inode.ino)});
-  for (const auto& [key, value] : inode.extra->xattrs) emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
+  for (const auto& [key, value] : extra.xattrs) emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
 }
 
 }  // namespace
