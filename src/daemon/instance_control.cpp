@@ -9,6 +9,7 @@
 #include "base/boot.hpp"
 #include "base/clock.hpp"
 #include "daemon/instance.hpp"
+#include "daemon/requests.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -34,9 +35,9 @@ Json seconds_left(const stage::ProgressSnapshot& p) {
 }  // namespace
 
 Json Instance::handle(const Json& request, const control::Server::Progress& progress) {
-  const auto verb = request.value("verb", "");
+  const auto verb = verb_of(request);
   if (verb == "status") return control::result_line(status_now());
-  if (verb == "wait") return handle_wait(request.value("starter", false), progress);
+  if (verb == "wait") return handle_wait(is_of_starter(request), progress);
   if (verb == "stop") return handle_stop(request, progress);
   if (verb == "wait-end") return handle_wait_end(request, progress);
   await_recovery();
@@ -87,13 +88,14 @@ void Instance::await_recovery() {
 }
 
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
-  if (const auto meant = request.value("supervisor", pid_t{0}); meant != 0 && meant != options_.supervisor)
+  const StopFields asked = stop_of(request);
+  if (asked.supervisor != 0 && asked.supervisor != static_cast<std::uint64_t>(options_.supervisor))
     return control::error_line({ESRCH, "the instance that was to be stopped has ended, and another one of the name " + options_.config.name + " is running, which is left alone"});
-  StopRequest wanted{.stage_out = request.value("stage_out", true), .keep = request.value("keep", false), .until = {}, .gone_by = {}, .cut_off = request.value("cut_off", false), .merge = request.value("merge", false), .asked_ago = std::clamp(request.value("asked_ago", 0.0), 0.0, 1e8)};
-  if (const double seconds = request.value("deadline", 0.0); seconds > 0) set_deadline(wanted, seconds);
+  StopRequest wanted{.stage_out = asked.stage_out, .keep = asked.keep, .until = {}, .gone_by = {}, .cut_off = asked.cut_off, .merge = asked.merge, .asked_ago = asked.asked_ago};
+  if (asked.deadline > 0) set_deadline(wanted, asked.deadline);
   const std::uint64_t ticket = request_stop(wanted);
   while (is_stopping(ticket)) (void)progress(progress_now());  // the stop goes on when the asker is gone
-  return outcome_for(wanted, request.value("receipt", false));
+  return outcome_for(wanted, asked.receipt);
 }
 
 // Whoever brings it about. It may take as long as the job does, whose node is not to be woken for it: once a minute is looked whether the
@@ -102,7 +104,7 @@ Json Instance::handle_wait_end(const Json& request, const control::Server::Progr
   if (progress.holds_up_others()) return control::error_line({EAGAIN, "the daemon has no thread that could wait"});
   while (!has_ended_within(std::chrono::minutes(1)))
     if (!progress(Json::object())) return control::error_line({EPIPE, "the asker is gone"});
-  return outcome_for({.keep = request.value("keep", false), .until = {}, .gone_by = {}}, false);
+  return outcome_for({.keep = keeps(request), .until = {}, .gone_by = {}}, false);
 }
 
 bool Instance::has_ended_within(std::chrono::steady_clock::duration time) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "daemon/instance.hpp"
+#include "daemon/requests.hpp"
 #include "fs/staging.hpp"
 #include "stage/inventory.hpp"
 #include "stage/load.hpp"
@@ -12,10 +13,7 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
-constexpr std::size_t most_names = 10000;      // of one request
-constexpr std::size_t items_per_line = 1000;   // of a listing
-
-stage::Part part_of(const Json& request) { return {.offset = request.value("offset", std::uint64_t{0}), .length = request.value("size", std::uint64_t{0})}; }
+constexpr std::size_t items_per_line = 1000;  // of a listing
 
 /// What a task is about, for people.
 std::string headline(const std::vector<std::string>& names) {
@@ -25,7 +23,7 @@ std::string headline(const std::vector<std::string>& names) {
 }
 
 Status check_backend(const config::JobConfig& config, const Json& request) {
-  const auto id = request.value("backend", "");
+  const auto id = backend_of(request);
   if (id.empty() || std::ranges::any_of(config.backends, [&](const auto& known) { return known.id == id; })) return {};
   return fail(EINVAL, "the job file has no backend " + id.substr(0, 100));
 }
@@ -63,10 +61,10 @@ Json Instance::handle_files(const std::string& verb, const Json& request, const 
 
 // The `paths` of a request as names of the buffer.
 Result<std::vector<std::string>> Instance::names_in(const Json& request) const {
-  const auto paths = request.at("paths").get<std::vector<std::string>>();
-  if (paths.empty() || paths.size() > most_names) return fail(EINVAL, "one path at least, " + std::to_string(most_names) + " at most");
+  const auto paths = paths_of(request);
+  if (!paths) return std::unexpected(paths.error());
   std::vector<std::string> names;
-  for (const auto& path : paths) {
+  for (const auto& path : *paths) {
     auto name = stage::buffer_name(options_.config, path);
     if (!name) return std::unexpected(name.error());
     names.push_back(std::move(*name));
@@ -78,10 +76,10 @@ Json Instance::handle_load(const Json& request) {
   auto names = names_in(request);
   if (!names) return control::error_line(names.error(), 2);
   if (const Status known = check_backend(options_.config, request); !known) return control::error_line(known.error(), 2);
-  stage::LoadRequest what{.names = std::move(*names), .replace = request.value("replace", false), .force = request.value("force", false), .backend = request.value("backend", ""), .part = part_of(request)};
-  if (what.force && !what.replace) return control::error_line({EINVAL, "force goes with replace"}, 2);
-  std::string text = headline(what.names);
-  const auto id = tasks_->start(TaskKind::load, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
+  auto what = load_of(request, std::move(*names));
+  if (!what) return control::error_line(what.error(), 2);
+  std::string text = headline(what->names);
+  const auto id = tasks_->start(TaskKind::load, std::move(text), [this, what = std::move(*what)](stage::Progress& progress) {
     fs::Staging staging(*filesystem_);
     stage::PacedPfs pfs = paced_pfs(progress.cancel);
     std::optional<TurnClient::Held> turn;
@@ -97,10 +95,10 @@ Json Instance::handle_unload(const Json& request) {
   if (!names) return control::error_line(names.error(), 2);
   if (const Status known = check_backend(options_.config, request); !known) return control::error_line(known.error(), 2);
   if (options_.config.results_dir.empty()) return control::error_line({EINVAL, "the job file names no results-dir: nothing can be unloaded"}, 2);
-  stage::UnloadRequest what{.names = std::move(*names), .as_is = request.value("as_is", false), .remove = request.value("remove", false), .part = part_of(request)};
-  if (what.remove && !what.part.whole()) return control::error_line({EINVAL, "remove goes with whole files"}, 2);
-  std::string text = headline(what.names);
-  const auto id = tasks_->start(TaskKind::unload, std::move(text), [this, what = std::move(what)](stage::Progress& progress) {
+  auto what = unload_of(request, std::move(*names));
+  if (!what) return control::error_line(what.error(), 2);
+  std::string text = headline(what->names);
+  const auto id = tasks_->start(TaskKind::unload, std::move(text), [this, what = std::move(*what)](stage::Progress& progress) {
     fs::Staging staging(*filesystem_);
     stage::PacedPfs pfs = paced_pfs(progress.cancel, results_pfs());
     std::optional<TurnClient::Held> turn;
@@ -159,7 +157,7 @@ Json Instance::handle_ls(const Json& request, const control::Server::Progress& p
     const ReadLock using_files(files_in_use_);
     if (!ready_ || !filesystem_) return control::error_line({EAGAIN, "the instance is not there yet, or not any more; see efs status"});
     std::vector<std::string> names{""};
-    if (request.contains("paths") && !request.at("paths").empty()) {
+    if (has_paths(request)) {
       auto given = names_in(request);
       if (!given) return control::error_line(given.error(), 2);
       names = std::move(*given);
@@ -181,7 +179,7 @@ Json Instance::handle_ls(const Json& request, const control::Server::Progress& p
 }
 
 Json Instance::handle_explain(const Json& request) {
-  const auto name = stage::buffer_name(options_.config, request.at("path").get<std::string>());
+  const auto name = stage::buffer_name(options_.config, path_of(request));
   if (!name) return control::error_line(name.error(), 2);
   fs::Staging staging(*filesystem_);
   const auto item = staging.find(*name);
@@ -195,10 +193,9 @@ Json Instance::handle_explain(const Json& request) {
 Json Instance::handle_set(const Json& request) {
   const auto names = names_in(request);
   if (!names) return control::error_line(names.error(), 2);
-  const auto wanted = request.at("class").get<std::string>();
-  const fs::Keep keep = wanted == "persistent" ? fs::Keep::persistent : wanted == "temporary" ? fs::Keep::temporary : fs::Keep::by_rule;
-  if (keep == fs::Keep::by_rule && wanted != "default") return control::error_line({EINVAL, "no class \"" + wanted.substr(0, 100) + "\": persistent, temporary or default"}, 2);
-  if (keep == fs::Keep::persistent && options_.config.results_dir.empty()) return control::error_line({EINVAL, "the job file names no results-dir: nothing can be persistent"});
+  const auto keep = class_of(request);
+  if (!keep) return control::error_line(keep.error(), 2);
+  if (*keep == fs::Keep::persistent && options_.config.results_dir.empty()) return control::error_line({EINVAL, "the job file names no results-dir: nothing can be persistent"});
   fs::Staging staging(*filesystem_);
   std::vector<std::string> paths;
   for (const auto& name : *names) {
@@ -211,14 +208,13 @@ Json Instance::handle_set(const Json& request) {
     for (const auto& item : *items) paths.push_back(item.path);
   }
   for (const auto& path : paths)
-    if (const Status done = staging.set_keep(path, keep); !done) return control::error_line(done.error());
+    if (const Status done = staging.set_keep(path, *keep); !done) return control::error_line(done.error());
   return control::result_line({{"count", paths.size()}});
 }
 
 Json Instance::handle_wait_task(const Json& request, const control::Server::Progress& progress) {
-  const auto id = request.at("task").get<std::uint64_t>();
-  const auto timeout = std::chrono::milliseconds(std::min(request.value("timeout_ms", std::uint64_t{1} << 40), std::uint64_t{1} << 40));
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto id = task_of(request);
+  const auto deadline = std::chrono::steady_clock::now() + timeout_of(request);
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     const auto ended = tasks_->wait(id, std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0), progress_interval));
@@ -234,7 +230,7 @@ Json Instance::handle_wait_task(const Json& request, const control::Server::Prog
 }
 
 Json Instance::handle_cancel(const Json& request) {
-  const Status done = tasks_->cancel(request.at("task").get<std::uint64_t>());
+  const Status done = tasks_->cancel(task_of(request));
   return done ? control::result_line() : control::error_line(done.error());
 }
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Fuzzing with libFuzzer and the address sanitizer, where clang is there: EFS_FUZZ_SECONDS each (default 10), from the saved
-# corpus. A crash is a failure and its input is printed.
+# corpus. A crash is a failure; its input is printed, and kept below EFS_FUZZ_FOUND (default: a new directory in /tmp). EFS_FUZZ_KEEP=1 adds
+# to the corpus what reaches more than it did.
 #   fuzz_test.sh [BIN_DIR]
 set -uo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -13,20 +14,32 @@ trap 'rm -rf "$work"' EXIT
 # The examples that are parsed by other tests are good beginnings for this one.
 also_from() { [ "$1" != job_file ] || echo "$source/conf" "$source/conf/site"; }
 
+# Inputs that failed, out of the way of the trap.
+keep_found() {
+  local name=$1 input found
+  found=${EFS_FUZZ_FOUND:-$(mktemp -d /tmp/efs-fuzz-found.XXXXXX)} && mkdir -p "$found" || return
+  for input in "$work/$name"-*; do
+    [ -e "$input" ] || continue
+    mv "$input" "$found/" && input=$found/${input##*/}
+    echo "$name: the input is $input, in base64:"; base64 "$input"
+  done
+}
+
 # target NAME SOURCE... -- LIBRARY...
 target() {
   local name=$1 sources=(); shift
   while [ $# -gt 0 ] && [ "$1" != -- ]; do sources+=("$source/src/$1"); shift; done
   shift
-  if ! "$compiler" -std=c++23 -g1 -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I"$source/src" -I"$source" "$source/tests/fuzz/$name.cpp" "${sources[@]}" -o "$work/$name" "$@" >"$work/log" 2>&1; then
+  if ! "$compiler" -std=c++23 -g1 -O1 -fsanitize=fuzzer,address,undefined,float-cast-overflow -fno-sanitize-recover=all -I"$source/src" -I"$source" "$source/tests/fuzz/$name.cpp" "${sources[@]}" -o "$work/$name" "$@" >"$work/log" 2>&1; then
     echo "FAIL $name does not build"; head -n 20 "$work/log"; failed=$((failed + 1)); return
   fi
   mkdir -p "$work/corpus-$name"
   if "$work/$name" -max_total_time="$seconds" -max_len=32768 -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$work/$name-" -print_final_stats=1 "$work/corpus-$name" "$source/tests/fuzz/corpus/$name" $(also_from "$name") >"$work/log" 2>&1; then
     passed=$((passed + 1)); grep -E 'number_of_executed_units|new_units_added' "$work/log" | sed "s/^/$name /"
+    [ "${EFS_FUZZ_KEEP:-}" != 1 ] || "$work/$name" -merge=1 "$source/tests/fuzz/corpus/$name" "$work/corpus-$name" >"$work/log" 2>&1 || { echo "FAIL $name: nothing could be kept"; tail -n 30 "$work/log"; failed=$((failed + 1)); }
   else
     echo "FAIL $name"; tail -n 30 "$work/log"; failed=$((failed + 1))
-    for input in "$work/$name"-*; do [ -e "$input" ] && { echo "$name: the input, in base64:"; base64 "$input"; }; done
+    keep_found "$name"
   fi
 }
 
@@ -36,9 +49,9 @@ if [ -z "$compiler" ] || ! echo 'extern "C" int LLVMFuzzerTestOneInput(const uns
 else
   base=(base/checksum.cpp base/result.cpp)
   log=(-lxxhash)
-  target replay store/instance_id.cpp store/journal.cpp store/medium.cpp fs/namespace.cpp fs/snapshot.cpp fs/inode.cpp fs/record.cpp "${base[@]}" -- -lpmem "${log[@]}"
+  target replay store/instance_id.cpp store/journal.cpp store/medium.cpp fs/namespace.cpp fs/snapshot.cpp fs/inode.cpp fs/record.cpp image/check_tree.cpp "${base[@]}" -- -lpmem "${log[@]}"
   target job_file $(cd "$source/src" && ls config/*.cpp) base/text.cpp "${base[@]}" -- -lyaml-cpp "${log[@]}"
-  target control control/protocol.cpp base/json_text.cpp base/text.cpp base/result.cpp -- 
+  target control control/protocol.cpp daemon/requests.cpp base/json_text.cpp base/text.cpp base/result.cpp --
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

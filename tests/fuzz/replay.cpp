@@ -1,13 +1,22 @@
-// A journal of any bytes: refused, or replayed up to where it does not verify. The first byte of the input chooses whether
-// the rest is a journal as it is, or payloads that are given good headers and checksums, so that the records are reached.
+// A journal of any bytes: refused, or replayed up to where it does not verify, into a tree that is whole and that a snapshot keeps. The first byte of the
+// input chooses whether the rest is a journal as it is; payloads that are given good headers and checksums, so that the records are
+// reached; or few bytes for each record, of small numbers and few names, so that records meet one another.
+#include <linux/fs.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
+#include <sstream>
 #include <vector>
 
 #include "base/checksum.hpp"
 #include "fs/namespace.hpp"
+#include "image/check_tree.hpp"
 #include "store/format.hpp"
 #include "store/journal.hpp"
 
@@ -22,16 +31,21 @@ class Bytes final : public store::MediumFile {
   Status allocate(std::uint64_t) override { return fail(EROFS); }
   Status cut(std::uint64_t) override { return fail(EROFS); }
   Result<std::byte*> map(std::uint64_t offset, std::size_t length) override {
-    window_.assign(length, std::byte{0});
-    if (offset < bytes_.size()) std::memcpy(window_.data(), bytes_.data() + offset, std::min(length, bytes_.size() - offset));
-    return window_.data();
+    // Of a window that is mostly zeros only what the one before has filled is cleared: all of it would take most of the time.
+    static std::vector<std::byte> window;
+    static std::size_t filled = 0;
+    std::fill_n(window.begin(), filled, std::byte{0});
+    if (window.size() < length) window.resize(length);
+    filled = offset < bytes_.size() ? std::min(length, bytes_.size() - offset) : 0;
+    if (filled > 0) std::memcpy(window.data(), bytes_.data() + offset, filled);
+    return window.data();
   }
   void store(std::byte*, std::span<const std::byte>) override {}
   void drain() override {}
   Status sync() override { return {}; }
 
  private:
-  std::vector<std::byte> bytes_, window_;
+  std::vector<std::byte> bytes_;
 };
 
 class OneFile final : public store::Medium {
@@ -73,22 +87,136 @@ std::vector<std::byte> journal_of(std::span<const std::byte> input) {
   return journal;
 }
 
-}  // namespace
+// Makes each field of a record of a byte.
+class Filler {
+ public:
+  explicit Filler(std::span<const std::byte> in) : in_(in) {}
+  template <typename... Field> void operator()(Field&... field) { (fill(field), ...); }
+  bool empty() const { return in_.empty(); }
+  unsigned byte() {
+    if (in_.empty()) return 0;
+    const auto first = std::to_integer<unsigned>(in_[0]);
+    in_ = in_.subspan(1);
+    return first;
+  }
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
-  const std::span input(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
-  OneFile medium(data[0] % 2 == 0 ? std::vector(input.begin(), input.end()) : journal_of(input));
-  fs::Namespace names(0755, 0, 0, 0);
+ private:
+  void fill(std::uint8_t& value) { value = static_cast<std::uint8_t>(byte() % 4); }
+  void fill(std::uint32_t& value) { value = std::array<std::uint32_t, 6>{0, S_IFREG | 0644, S_IFDIR | 0755, S_IFLNK | 0777, RENAME_EXCHANGE, 07777}[byte() % 6]; }
+  void fill(std::uint64_t& value) {
+    const auto number = byte();  // the last ones from the other end
+    value = number < 250 ? number % 16 : number - 256ULL;
+  }
+  void fill(std::int64_t& value) { value = byte(); }
+  void fill(FileTime& time) { time = Nanoseconds{byte()}; }
+  void fill(std::string& text) {
+    using namespace std::string_literals;
+    static const std::array<std::string, 8> all{"", "a", "b", "c", ".", "x/y", "a\0b"s, "\5\0\0\0\0\0\0\0"s};
+    text = all[byte() % all.size()];
+  }
+  void fill(std::map<std::string, std::string>& pairs) {
+    for (auto count = byte() % 3; count > 0; --count) {
+      std::string name;
+      fill(name);
+      fill(pairs[name]);
+    }
+  }
+  std::span<const std::byte> in_;
+};
+
+template <std::size_t Index = 0> fs::Record record_of(std::size_t type) {
+  if constexpr (Index + 1 < std::variant_size_v<fs::Record>) {
+    if (type != Index) return record_of<Index + 1>(type);
+  }
+  return std::variant_alternative_t<Index, fs::Record>{};
+}
+
+// What is refused changes nothing, and those behind it are tried all the same.
+void apply_filled(std::span<const std::byte> input, fs::Namespace& names) {
+  for (Filler filler(input); !filler.empty();) {
+    auto record = record_of(filler.byte() % std::variant_size_v<fs::Record>);
+    std::visit([&](auto& one) { one.fields(filler); }, record);
+    (void)names.apply(record);
+  }
+}
+
+void replay(std::vector<std::byte> journal, fs::Namespace& names) {
+  OneFile medium(std::move(journal));
   (void)store::Journal::scan(medium, "journal", [&](const store::Record& stored) -> Status {
     auto record = fs::decode(stored.payload);
     if (!record) return std::unexpected(record.error());
     return names.apply(*record);
   });
-  std::map<std::uint64_t, std::uint64_t> links;
-  names.for_each_name([&](const fs::Inode&, const std::string&, fs::Inode& inode) { ++links[inode.ino]; });
-  names.for_each([&](fs::Inode& inode) {
-    if (!inode.is_directory() && inode.nlink != links[inode.ino]) std::abort();
+}
+
+template <typename... Part> std::string row(const Part&... parts) {
+  std::ostringstream text;
+  ((text << '[' << parts << "] "), ...);
+  return std::move(text).str();
+}
+
+std::string text_of(const std::optional<fs::Origin>& version) { return version ? row(version->device, version->inode, version->size, version->mtime, version->ctime) : "none"; }
+std::string text_of(const FileTime& time) { return row(time.seconds, time.nanoseconds); }
+
+// All that a snapshot is to keep of an inode.
+std::string text_of(const fs::Inode& inode) {
+  static const fs::InodeExtra none;
+  const fs::InodeExtra& extra = inode.extra ? *inode.extra : none;
+  const auto& origin = inode.ino == fs::root_ino ? none.origin : extra.origin;  // a root is never staged in
+  std::string text = row("inode", inode.ino, inode.rdev, inode.mode, inode.uid, inode.gid, inode.nlink, inode.dirty, inode.settled, text_of(inode.atime), text_of(inode.mtime), text_of(inode.ctime), text_of(inode.btime));
+  text += row(extra.target, text_of(origin), origin ? extra.origin_path : "", text_of(extra.saved), extra.saved ? extra.saved_path : "", extra.saved_as_staged, extra.parts, static_cast<int>(extra.keep));
+  for (const auto& [name, value] : extra.xattrs) text += row(name, value);
+  if (inode.is_directory() && inode.nlink != 0) text += row(inode.parent, inode.directory->own_name(), inode.directory->next_cookie());
+  return text;
+}
+
+// Two namespaces that are equal have the same texts.
+std::set<std::string> texts_of(const fs::Namespace& names) {
+  std::set<std::string> all{row("next", names.next_unused())};
+  names.for_each([&](const fs::Inode& inode) {
+    all.insert(text_of(inode));
+    if (inode.is_directory()) inode.directory->for_each([&](const std::string& name, const fs::Directory::Entry& entry) { all.insert(row("name", inode.ino, name, entry.ino, entry.cookie)); });
   });
+  for (const auto& [path, input] : names.gone()) all.insert(row("gone", path, input.type, text_of(input.origin), text_of(input.saved), input.linked, static_cast<int>(input.keep), input.target, input.unloaded));
+  return all;
+}
+
+fs::Namespace empty_namespace() { return {0755, 0, 0, 0}; }
+
+// What a compaction writes is what the next start reads.
+void check_snapshot(const fs::Namespace& names) {
+  auto again = empty_namespace();
+  names.snapshot([&](const fs::Record& record) {
+    std::vector<std::byte> bytes;
+    fs::encode(record, bytes);
+    const auto read = fs::decode(bytes);
+    if (!read || !again.apply(*read)) std::abort();
+  });
+  const auto before = texts_of(names), after = texts_of(again);
+  if (before == after) return;
+  for (const auto& text : before) if (!after.contains(text)) std::fprintf(stderr, "lost: %s\n", text.c_str());
+  for (const auto& text : after) if (!before.contains(text)) std::fprintf(stderr, "made: %s\n", text.c_str());
+  std::abort();
+}
+
+void check_tree(const fs::Namespace& names) {
+  const auto damage = image::check_tree(names).damage;
+  for (const auto& [object, text] : damage) std::fprintf(stderr, "%s: %s\n", object.c_str(), text.c_str());
+  if (!damage.empty()) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::span input(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
+  auto names = empty_namespace();
+  switch (data[0] % 4) {
+    case 0: replay({input.begin(), input.end()}, names); break;
+    case 1: replay(journal_of(input), names); break;
+    default: apply_filled(input, names);
+  }
+  check_tree(names);
+  check_snapshot(names);
   return 0;
 }
