@@ -1,15 +1,35 @@
 #include "base/boot.hpp"
 
+#include <fcntl.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <cstdio>
-#include <fstream>
+#include <string_view>
+#include <system_error>
+
+#include "base/unique_fd.hpp"
 
 namespace efs {
 
-std::string boot_id() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+namespace {
+
+// No stream: it would swallow that there is no memory.
+std::string read_boot_id() {
+  const UniqueFd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  std::array<char, 64> text{};
+  const ssize_t length = file ? ::read(file.get(), text.data(), text.size()) : -1;
+  if (length < 0) throw std::system_error(errno, std::generic_category(), "the boot id of the kernel");
+  const std::string_view line(text.data(), static_cast<std::size_t>(length));
+  return std::string(line.substr(0, line.find('\n')));
+}
+
+}  // namespace
+
+const std::string& boot_id() {
+  static const std::string id = read_boot_id();
   return id;
 }
 
