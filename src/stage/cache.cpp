@@ -43,10 +43,10 @@ void note_use(int directory, const std::string& name) {
 
 std::vector<std::string> names_in(int directory) {
   std::vector<std::string> names;
-  const int fd = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* open = fd < 0 ? nullptr : ::fdopendir(fd);
-  while (const dirent* entry = open == nullptr ? nullptr : ::readdir(open)) names.emplace_back(entry->d_name);
-  if (open != nullptr) ::closedir(open);
+  UniqueFd fd(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(fd ? ::fdopendir(fd.get()) : nullptr, ::closedir);
+  if (open) (void)fd.release();
+  while (const dirent* entry = open ? ::readdir(open.get()) : nullptr) names.emplace_back(entry->d_name);
   return names;
 }
 
@@ -188,9 +188,9 @@ Status Cache::add(Lock& lock, const std::string& name, const std::string& text, 
     ::unlinkat(directory_.get(), name.c_str(), 0);
     return linked;
   }
-  note_use(directory_.get(), name);
   struct stat st {};
   if (::fstat(container, &st) == 0) lock.used += bytes_of(st);
+  note_use(directory_.get(), name);
   return {};
 }
 
@@ -205,7 +205,7 @@ void Cache::drop(Lock& lock, const std::string& name) {
 // Counts anew, and removes what has one half only.
 std::vector<CachedFile> Cache::scan(Lock& lock) {
   std::vector<CachedFile> files;
-  lock.used = 0;
+  std::uint64_t used = 0;
   for (const auto& name : names_in(directory_.get())) {
     const bool is_text = name.ends_with(key_suffix);
     const std::string entry = is_text ? name.substr(0, name.size() - key_suffix.size()) : name;
@@ -214,10 +214,11 @@ std::vector<CachedFile> Cache::scan(Lock& lock) {
     const bool whole = ::fstatat(directory_.get(), entry.c_str(), &data, AT_SYMLINK_NOFOLLOW) == 0 && ::fstatat(directory_.get(), (entry + std::string(key_suffix)).c_str(), &text, AT_SYMLINK_NOFOLLOW) == 0;
     if (!whole) ::unlinkat(directory_.get(), name.c_str(), 0);
     if (!whole || is_text) continue;
-    lock.used += bytes_of(data);
+    used += bytes_of(data);
     files.push_back({.key = {}, .name = entry, .bytes = bytes_of(data), .used = text.st_mtim, .in_use = data.st_nlink > 1});
   }
   std::ranges::sort(files, {}, &CachedFile::used);
+  lock.used = used;  // not before all are counted: a count that is too low lets the cache outgrow its capacity
   return files;
 }
 

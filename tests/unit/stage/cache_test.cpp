@@ -9,6 +9,7 @@
 
 #include "fs/seal.hpp"
 #include "scene.hpp"
+#include "support/short_of_memory.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -335,4 +336,77 @@ TEST_CASE("several daemons at once: what is found is what was put there", "[cach
   const auto files = place.cache->list().value();
   for (const auto& file : files) sum += file.bytes;
   CHECK(sum <= 2 * mib);
+}
+
+namespace {
+
+// What `state` counts, and what the whole entries take.
+std::pair<std::uint64_t, std::uint64_t> counted_and_taken(const Place& place) {
+  const std::string state = content_of(place.directory() + "/state"), key(key_suffix);
+  std::uint64_t taken = 0;
+  for (const auto& entry : stdfs::directory_iterator(place.directory()))
+    if (stdfs::exists(entry.path().string() + key)) taken += static_cast<std::uint64_t>(stat_of(entry.path()).st_blocks) * 512;
+  return {std::stoull(state.substr(state.find(" used ") + 6)), taken};
+}
+
+std::ptrdiff_t open_descriptors_here() { return std::distance(stdfs::directory_iterator("/proc/self/fd"), stdfs::directory_iterator{}); }
+
+// Three files of a page in a cache that holds no more; the first is in place in a job's store.
+struct FullCache {
+  static constexpr std::uint64_t page = 4096;
+  Place place{3 * page};
+  UniqueFd in_place = place.container(content('a')), offered = place.container(content('d'));
+  FullCache() {
+    REQUIRE(place.cache->offer(key('a'), in_place.get(), long_after));
+    for (const char name : {'b', 'c'}) REQUIRE(place.put(key(name), content(name)));
+    REQUIRE(is_shared());
+  }
+  bool is_shared() const {
+    struct stat st {};
+    return ::fstat(in_place.get(), &st) != 0 || st.st_nlink > 1;
+  }
+  static CacheKey key(char name) { return key_of(std::string("/pfs/") + name, page); }
+  static std::string content(char name) { return std::string(page, name); }
+};
+
+struct CacheUse {
+  const char* what;
+  std::function<void(FullCache&)> work;
+  std::function<bool(FullCache&)> done;  // so it is once it was done without a shortage
+};
+
+const CacheUse cache_uses[] = {
+    {"find", [](FullCache& full) { (void)full.place.cache->find(full.key('b'), [](int) { return false; }); }, [](FullCache& full) { return full.place.get(full.key('b')) == full.content('b'); }},
+    {"offer", [](FullCache& full) { (void)full.place.cache->offer(full.key('d'), full.offered.get(), long_after); }, [](FullCache& full) { return full.place.get(full.key('d')) == full.content('d'); }},
+    {"list", [](FullCache& full) { (void)full.place.cache->list(); }, [](FullCache& full) { return full.place.cache->list()->size() == 3; }},
+    {"part", [](FullCache& full) { full.place.cache->part(full.in_place.get(), "/pfs/a"); }, [](FullCache& full) { return !full.is_shared(); }},
+    {"give up", [](FullCache& full) { full.place.cache->give_up(2 * full.page); }, [](FullCache& full) { return !full.place.get(full.key('b')) && !full.place.get(full.key('c')); }},
+    {"remove", [](FullCache& full) { (void)full.place.cache->remove([](const CachedFile& file) { return file.key.path == "/pfs/c"; }); }, [](FullCache& full) { return !full.place.get(full.key('c')); }},
+};
+
+}  // namespace
+
+TEST_CASE("the cache: every allocation of memory fails once, and for good", "[cache][faults][memory]") {
+  for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good})
+    for (const auto& use : cache_uses) {
+      INFO(use.what);
+      const auto allocations = efs::test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
+        FullCache full;
+        const auto descriptors = open_descriptors_here();
+        short_of_memory([&] {
+          try {
+            use.work(full);
+          } catch (const std::bad_alloc&) {
+          }
+        });
+        REQUIRE(open_descriptors_here() == descriptors);
+        // The count is never too low: the cache would outgrow its capacity.
+        const auto [counted, taken] = counted_and_taken(full.place);
+        REQUIRE(counted >= taken);
+        for (const char name : {'a', 'b', 'c', 'd'}) REQUIRE(full.place.get(full.key(name)).value_or(full.content(name)) == full.content(name));
+        use.work(full);
+        REQUIRE(use.done(full));
+      });
+      CHECK(allocations > 5);
+    }
 }
