@@ -230,17 +230,16 @@ class Fsdax final : public Backend {
   Status for_each_in(unsigned number, const std::function<void(std::uint64_t id)>& visit) const {
     std::array<char, 4> name{};
     std::snprintf(name.data(), name.size(), "%02x", number);
-    const int fd = ::openat(options_.directory.get(), name.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    DIR* directory = fd < 0 ? nullptr : ::fdopendir(fd);
-    if (directory == nullptr) return errno == ENOENT ? Status{} : fail_errno(std::string("container directory ") + name.data());
+    UniqueFd fd(::openat(options_.directory.get(), name.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(fd ? ::fdopendir(fd.get()) : nullptr, ::closedir);
+    if (!directory) return errno == ENOENT ? Status{} : fail_errno(std::string("container directory ") + name.data());
+    const int listed = fd.release();  // the stream's
     std::uint64_t id = 0;
     errno = 0;
-    for (const dirent* entry = nullptr; (entry = ::readdir(directory)) != nullptr; errno = 0)
-      if (is_container(fd, number, *entry, id)) visit(id);
+    for (const dirent* entry = nullptr; (entry = ::readdir(directory.get())) != nullptr; errno = 0)
+      if (is_container(listed, number, *entry, id)) visit(id);
     // What is not listed would be taken for lost.
-    const Status all = errno == 0 ? Status{} : fail_errno(std::string("container directory ") + name.data());
-    ::closedir(directory);
-    return all;
+    return errno == 0 ? Status{} : fail_errno(std::string("container directory ") + name.data());
   }
 
   // 0, or why there is no read lease.

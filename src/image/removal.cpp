@@ -1,14 +1,14 @@
 #include "image/removal.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <filesystem>
 #include <initializer_list>
+#include <memory>
 #include <set>
 #include <string_view>
 
@@ -22,20 +22,38 @@ constexpr const char* journal_name = "journal";
 constexpr const char* mark_name = "removed";
 constexpr const char* lock_name = "lock";
 
-// By the descriptor: what has the path's name by now may be another directory.
-std::filesystem::path path_of(int directory) { return "/proc/self/fd/" + std::to_string(directory); }
+UniqueFd open_below(int root, const char* name) { return UniqueFd(::openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)); }
 
-Status remove_entries(int directory, const std::string& path, std::initializer_list<std::string_view> but) {
-  std::error_code problem;
-  // Step by step, for the loop over a range throws where the directory cannot be read on.
-  for (std::filesystem::directory_iterator at(path_of(directory), problem), end; !problem && at != end;) {
-    if (std::ranges::find(but, std::string_view(at->path().filename().native())) == but.end()) std::filesystem::remove_all(at->path(), problem);
-    if (!problem) at.increment(problem);
-  }
-  return problem ? fail(problem.value(), path + ": " + problem.message()) : Status{};
+Status remove_below(int directory, std::initializer_list<std::string_view> but);
+
+Status remove_name(int at, const char* name) {
+  if (::unlinkat(at, name, 0) == 0 || errno == ENOENT) return {};
+  if (errno != EISDIR) return fail_errno();
+  const UniqueFd directory = open_below(at, name);
+  if (!directory) return fail_errno();
+  EFS_TRY(remove_below(directory.get(), {}));
+  return ::unlinkat(at, name, AT_REMOVEDIR) == 0 || errno == ENOENT ? Status{} : Status(fail_errno());
 }
 
-UniqueFd open_below(int root, const char* name) { return UniqueFd(::openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)); }
+// By descriptors: what has a path's name by now may be another directory, and what the library has for this ends the process where
+// there is no memory.
+Status remove_below(int directory, std::initializer_list<std::string_view> but) {
+  UniqueFd fd = open_below(directory, ".");
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(fd ? ::fdopendir(fd.get()) : nullptr, ::closedir);
+  if (!entries) return fail_errno();
+  (void)fd.release();  // the stream's
+  errno = 0;
+  for (const dirent* entry = nullptr; (entry = ::readdir(entries.get())) != nullptr; errno = 0) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != ".." && std::ranges::find(but, name) == but.end()) EFS_TRY(remove_name(directory, entry->d_name));
+  }
+  return errno == 0 ? Status{} : Status(fail_errno());
+}
+
+Status remove_entries(int directory, const std::string& path, std::initializer_list<std::string_view> but) {
+  const Status done = remove_below(directory, but);
+  return done ? done : fail(done.error().code, path + ": " + describe(done.error()));
+}
 
 std::uint64_t contents_in(UniqueFd data) {
   if (!data) return 0;
