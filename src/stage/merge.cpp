@@ -30,6 +30,7 @@ int rename2(int at, const std::string& from, const std::string& to, unsigned fla
 }
 
 bool is_unsupported(int code) { return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP; }
+bool is_without_links(int code) { return is_unsupported(code) || code == EPERM || code == EMLINK; }
 
 Result<bool> same_link(int at, const std::string& a, const std::string& b) {
   std::array<char, PATH_MAX> first{}, second{};
@@ -77,7 +78,7 @@ Status give_new_name(int at, const std::string& from, const std::string& to, con
   if (!is_unsupported(errno)) return fail_errno();
   // A link never replaces anything, on any file system that has links.
   if (::linkat(at, from.c_str(), at, to.c_str(), 0) == 0) return ::unlinkat(at, from.c_str(), 0) == 0 ? Status{} : Status(fail_errno());
-  if (errno == EEXIST) return fail_errno();
+  if (!is_without_links(errno)) return fail_errno();
   return ::renameat(at, from.c_str(), at, to.c_str()) == 0 ? Status{} : Status(fail_errno());
 }
 
@@ -128,6 +129,8 @@ Result<Placed> rename_merging(int at, const std::string& from, const std::string
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       continue;
     }
+    // A link whose answer the PFS lost, and which was made again; rename(2) would let both names stay.
+    if (exists && there.st_ino == ours.st_ino && there.st_dev == ours.st_dev) return ::unlinkat(at, from.c_str(), 0) == 0 ? Result<Placed>(Placed::shared) : fail_errno();
     const bool is_own = exists && own != nullptr && is_seen(there, *own);
     const bool is_free = !exists || is_own || to_ns(there.st_ctim) < since;
     const auto same = is_free ? Result<bool>(true) : same_content(at, from, ours, to, there);

@@ -2,8 +2,12 @@
 #include "stage/merge.hpp"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +18,7 @@
 #include <thread>
 
 #include "stage/partial.hpp"
+#include "support/short_of_memory.hpp"
 #include "support/temp.hpp"
 
 namespace efs::stage {
@@ -219,6 +224,8 @@ std::ptrdiff_t descriptors_of(const std::string& path) {
   return std::ranges::count_if(std::filesystem::directory_iterator("/proc/self/fd"), leads_there);
 }
 
+std::ptrdiff_t descriptors_of_process() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator{}); }
+
 TEST_CASE("what is a node's own is that file alone, not another one of the same time", "[merge]") {
   const MergeScene scene;
   const auto now = pfs_now(scene.directory.path());
@@ -381,6 +388,94 @@ TEST_CASE("what one node removes and another replaces is the other's", "[merge]"
     CHECK(remove_merging(scene.fd.get(), "out", seen).error().code == EEXIST);
     CHECK(remove_merging(scene.fd.get(), "nosuch", seen).error().code == ENOENT);
   }
+}
+
+// What lies in the way of a node that brings out "ours".
+enum class InTheWay : std::uint8_t { nothing, old, same, another };
+
+TEST_CASE("merging: every allocation of memory fails once, and for good", "[merge][faults][memory]") {
+  for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good})
+    for (const auto in_the_way : {InTheWay::nothing, InTheWay::old, InTheWay::same, InTheWay::another}) {
+      INFO("in the way: " << static_cast<int>(in_the_way));
+      const auto allocations = efs::test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
+        const MergeScene scene;
+        const std::string before = in_the_way == InTheWay::same ? "ours" : "another's";
+        if (in_the_way != InTheWay::nothing) scene.write("out", before);
+        const auto node = merging_pfs(in_the_way == InTheWay::old ? wall_clock() + 1'000'000'000 : 0);
+        scene.write("p", "ours");
+        const auto all = descriptors_of_process();
+        bool done = false;
+        short_of_memory([&] {
+          try {
+            done = node->rename(scene.fd.get(), "p", "out").has_value();
+          } catch (const std::bad_alloc&) {
+          }
+        });
+        REQUIRE(descriptors_of_process() == all);
+        const bool moved = !scene.exists("p");
+        REQUIRE((!done || moved));
+        if (in_the_way == InTheWay::another) REQUIRE_FALSE(moved);
+        if (moved) REQUIRE(scene.read("out") == "ours");
+        else REQUIRE((scene.read("p") == "ours" && scene.read("out") == (in_the_way == InTheWay::nothing ? "" : before)));
+        // A second stage-out brings the same once more.
+        scene.write("p", "ours");
+        REQUIRE(node->rename(scene.fd.get(), "p", "out").has_value() == (in_the_way != InTheWay::another));
+        REQUIRE(scene.read("out") == (in_the_way == InTheWay::another ? before : "ours"));
+      });
+      CHECK(allocations > 1);
+    }
+}
+
+struct FailingCall {
+  unsigned number = 0;  // SYS_...
+  unsigned code = 0;
+};
+
+// Does `work` on a thread for which these system calls fail: merging asks the PFS itself.
+void with_calls_failing(const std::vector<FailingCall>& calls, const std::function<void()>& work) {
+  std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  for (const auto& call : calls) {
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call.number, 0, 1));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | call.code));
+  }
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  const sock_fprog filter{.len = static_cast<unsigned short>(program.size()), .filter = program.data()};
+  bool filtered = false;
+  std::thread([&] {
+    filtered = ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+    if (filtered) work();
+  }).join();
+  REQUIRE(filtered);
+}
+
+TEST_CASE("where a PFS knows no way to give a name that replaces nothing, a link does, and only one without links may replace", "[merge]") {
+  constexpr FailingCall no_flags{SYS_renameat2, EINVAL};
+  for (const unsigned code : {0, EPERM, EOPNOTSUPP, EIO, ENOSPC, EDQUOT}) {
+    const bool has_none = code == EPERM || code == EOPNOTSUPP;
+    for (const bool taken : {false, true}) {
+      INFO("linkat(2) fails with " << code << ", the name is " << (taken ? "taken" : "free"));
+      const MergeScene scene;
+      scene.write("p", "ours");
+      if (taken) scene.write("out", "theirs");
+      struct stat ours {};
+      REQUIRE(::fstatat(scene.fd.get(), "p", &ours, 0) == 0);
+      Status given;
+      with_calls_failing(code == 0 ? std::vector{no_flags} : std::vector{no_flags, FailingCall{SYS_linkat, code}}, [&] { given = give_new_name(scene.fd.get(), "p", "out", ours); });
+      CHECK(given.has_value() == (has_none || (code == 0 && !taken)));
+      CHECK(scene.read("out") == (given ? "ours" : taken ? "theirs" : ""));
+      CHECK(scene.exists("p") == !given);
+      if (!given) CHECK(given.error().code == (code == 0 ? EEXIST : static_cast<int>(code)));
+    }
+  }
+}
+
+TEST_CASE("a partial whose file has the name already, for the answer to the call that gave it was lost, goes", "[merge]") {
+  const MergeScene scene;
+  scene.write("p", "ours");
+  REQUIRE(::linkat(scene.fd.get(), "p", scene.fd.get(), "out", 0) == 0);
+  CHECK(rename_merging(scene.fd.get(), "p", "out", 0));
+  CHECK(scene.read("out") == "ours");
+  CHECK_FALSE(scene.exists("p"));
 }
 
 }  // namespace
