@@ -5,6 +5,7 @@
 
 #include "backends/fsdax.hpp"
 #include "support/failing_new.hpp"
+#include "support/short_of_memory.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -227,5 +228,46 @@ TEST_CASE("every allocation of the table fails once: no id is lost, none is clos
     INFO("number " << n);
     CHECK(registrar.known == 0);
     CHECK(registrar.on_daemon == 0);
+  }
+}
+
+namespace {
+
+// Knows ids below 16, without memory.
+class SmallRegistrar final : public BackingRegistrar {
+ public:
+  std::vector<Result<int>> open_backing(std::span<const Registration> files) override { return {files.size(), fail(EMFILE)}; }
+  void close_backing(std::span<const int> ids) override {
+    for (const int id : ids) known &= ~(1U << id);
+  }
+  void keep_to_daemon(std::uint64_t, bool) override {}
+  bool knows(int id) const { return (known >> id & 1U) != 0; }
+  unsigned known = 0;
+};
+
+}  // namespace
+
+TEST_CASE("what a successor inherits: every allocation of memory fails once, and for good, and the next one inherits it", "[faults][memory]") {
+  const auto is_there = [](std::uint64_t ino) { return ino < 8; };
+  for (const auto shortage : {test::Shortage::once, test::Shortage::for_good}) {
+    const auto allocations = test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
+      SmallRegistrar registrar;
+      registrar.known = 0b1111111100;  // an id has the number of its inode
+      std::vector<InheritedBacking> inherited;
+      for (int id = 2; id < 10; ++id) inherited.push_back({.ino = static_cast<std::uint64_t>(id), .id = id});
+      short_of_memory([&] {
+        try {
+          BackingTable(&registrar, 4).inherit(inherited, is_there);
+        } catch (const std::bad_alloc&) {
+        }
+      });
+      for (int id = 2; id < 8; ++id) REQUIRE(registrar.knows(id));
+      std::erase_if(inherited, [&](const InheritedBacking& one) { return !registrar.knows(one.id); });
+      BackingTable next(&registrar, 4);
+      next.inherit(inherited, is_there);
+      REQUIRE(registrar.known == 0b11111100);
+      for (std::uint64_t ino = 2; ino < 8; ++ino) REQUIRE(next.acquire(ino, true, nullptr).value() == static_cast<int>(ino));
+    });
+    CHECK(allocations > 10);
   }
 }
