@@ -42,7 +42,7 @@ std::uint64_t allocations_of(const std::function<void()>& work) {
 }
 
 /// As each_allocation_fails(), without those of reading a manifest: to destroy a Json takes memory and cannot fail (src/README.md).
-template <typename Round> void each_but_of_manifests_fails(test::Shortage shortage, const DeadImage& dead, Round round) {
+template <typename Round> void each_but_of_manifests_fails(const DeadImage& dead, Round round) {
   const auto read_manifests = [&] { (void)job_of(dead.open_meta().get(), read_manifest(find_own_store(dead.store())->metadata.get()).value()); };
   const auto first = allocations_of(read_manifests), all = allocations_of([&] { (void)check_image(dead.store()); });
   constexpr std::uint64_t about = 8;  // what is in between
@@ -51,14 +51,14 @@ template <typename Round> void each_but_of_manifests_fails(test::Shortage shorta
   bool met = true;
   for (std::uint64_t n = first + about + sample.first; met; n += sample.step) {
     if (n > all - about && n < all + first) continue;  // repair_image() reads it once more
-    INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ": allocation " << n << " fails" << (shortage == test::Shortage::for_good ? ", and all after it" : ""));
-    round([&](const std::function<void()>& work) { met = test::met_shortage(n, shortage, work); });
+    INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ": allocation " << n << " fails");
+    round([&](const std::function<void()>& work) { met = test::met_shortage(n, test::Shortage::once, work); });
   }
 }
 
 }  // namespace
 
-// Where it is short for good a check only ends early.
+// Where it is short for good they only end early.
 TEST_CASE("check: every allocation of memory fails once", "[image][faults][memory]") {
   const DeadImage dead;
   add_leftovers(dead);
@@ -67,7 +67,7 @@ TEST_CASE("check: every allocation of memory fails once", "[image][faults][memor
   REQUIRE(whole->worst() == Severity::leftover);
   const auto before = test::everything_below(dead.store());
   int told = 0;
-  each_but_of_manifests_fails(test::Shortage::once, dead, [&](const auto& short_of_memory) {
+  each_but_of_manifests_fails(dead, [&](const auto& short_of_memory) {
     const auto descriptors = descriptors_now();
     std::optional<Result<CheckReport>> report;
     short_of_memory([&] {
@@ -85,11 +85,10 @@ TEST_CASE("check: every allocation of memory fails once", "[image][faults][memor
   CHECK((test::everything_below(dead.store()) == before));
 }
 
-TEST_CASE("repair: every allocation of memory fails once, and for good", "[image][faults][memory]") {
-  const auto shortage = GENERATE(test::Shortage::once, test::Shortage::for_good);
+TEST_CASE("repair: every allocation of memory fails once", "[image][faults][memory]") {
   const DeadImage dead;
   int failed = 0;
-  each_but_of_manifests_fails(shortage, dead, [&](const auto& short_of_memory) {
+  each_but_of_manifests_fails(dead, [&](const auto& short_of_memory) {
     add_leftovers(dead);
     const auto descriptors = descriptors_now();
     Status done = fail(ENOMEM);
