@@ -195,6 +195,14 @@ std::vector<std::string> mounts_on(const std::string& path) {
   return points;
 }
 
+std::vector<std::string> mount_points_below(const std::string& path) {
+  std::vector<std::string> points;
+  const std::string prefix = path == "/" ? path : path + "/";
+  for (auto& mount : mounts_of_this_namespace())
+    if (mount.point.size() > prefix.size() && mount.point.starts_with(prefix)) points.push_back(std::move(mount.point));
+  return points;
+}
+
 std::vector<std::string> other_places_of(const std::string& path) {
   const auto all = mounts_of_this_namespace();
   const auto own = std::find_if(all.rbegin(), all.rend(), [&](const MountLine& mount) { return mount.point == path; });

@@ -41,6 +41,9 @@ bool answers(const std::string& path, int seconds);
 /// What is mounted, in this process's mount namespace, on the efs that is mounted at `path`, or in it: the mount points.
 std::vector<std::string> mounts_on(const std::string& path);
 
+/// The mount points below the directory `path` (absolute, without symbolic links), in this process's mount namespace. No path is walked.
+std::vector<std::string> mount_points_below(const std::string& path);
+
 /// Where else, in this process's mount namespace, the file system that is mounted at `path` is mounted too, without going away
 /// when it is unmounted there (bind mounts; not those that propagation made). No path is walked.
 std::vector<std::string> other_places_of(const std::string& path);

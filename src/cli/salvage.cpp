@@ -124,7 +124,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   }
   std::string to = arguments.to.empty() ? image->config.results_dir : std::filesystem::absolute(arguments.to).lexically_normal().string();
   if (const Status allowed = refuse_inputs(image->config, to, arguments.all); !arguments.to.empty() && !allowed) return report(world, allowed.error(), exit_usage);
-  if (!arguments.to.empty()) image->config.results_mount.clear();  // he says that it is there
+  if (!arguments.to.empty()) image->config.results_mount.clear(), image->config.mounts_below.clear();  // he says that it is there
   // By whatever name: there a salvage is a stage-out, which looks for conflicts.
   const bool elsewhere = !arguments.to.empty() && !is_same_directory(to, image->config.results_dir);
   if (!elsewhere) to = image->config.results_dir;

@@ -116,6 +116,7 @@ struct JobConfig {
   bool merges = false;                     // a stop was asked to replace nothing newer: who goes on with the store does not either
   Nanoseconds merge_since = 0;             // of a batch job: when it began, by the PFS's clock; 0: not known
   std::string results_mount;               // where what results-dir lies on was mounted when the instance began; "": not known
+  std::vector<std::string> mounts_below;   // what was mounted below results-dir then: paths relative to it
   unsigned workers = 0;                    // threads that stage, at most; 0: as many as the PFS keeps waiting
   std::uint64_t transfer_size = 2u << 20;  // bytes per PFS request
   OnConflict on_conflict = OnConflict::fail;

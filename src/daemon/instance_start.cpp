@@ -96,9 +96,14 @@ void Instance::note_mount_point(bool takeover) {
   config::JobConfig& config = options_.config;
   if (config.results_dir.empty()) return;
   const image::Manifest& before = store_.manifest;
-  if (takeover) config.results_mount = before.results_mount;  // programs wait, and a PFS may hang
-  else if (store_.left && before.left != image::Left::kept && before.results_dir == config.results_dir && !before.results_mount.empty()) config.results_mount = before.results_mount;
-  else config.results_mount = stage::mount_point_of(config.results_dir, stage::posix_pfs()).value_or("");
+  const bool goes_on = store_.left && before.left != image::Left::kept && before.results_dir == config.results_dir && !before.results_mount.empty();
+  if (takeover || goes_on) {  // of a takeover nothing is looked at: programs wait, and a PFS may hang
+    config.results_mount = before.results_mount;
+    config.mounts_below = before.mounts_below;
+  } else {
+    config.results_mount = stage::mount_point_of(config.results_dir, stage::posix_pfs()).value_or("");
+    config.mounts_below = stage::mounts_below(config);
+  }
 }
 
 // What was brought out under names that somebody else may use, too.

@@ -107,6 +107,7 @@ Result<Manifest> read_manifest(int directory) {
     m.merge_since = json.value("merge_since", Nanoseconds{0});
     m.merges = json.value("merges", false);
     m.results_mount = json.value("results_mount", "");
+    m.mounts_below = json.value("mounts_below", m.mounts_below);
     m.journal_to = json.value("journal_to", std::uint64_t{0});
     m.contents = json.value("contents", "");
     m.made_mount_dir = json.value("made_mount_dir", false);
@@ -129,7 +130,7 @@ Result<Manifest> read_manifest(int directory) {
 Status write_manifest(int directory, const Manifest& m) {
   nlohmann::json json{{"format", format}, {"name", m.name}, {"uid", m.uid}, {"root_dir", m.root_dir}, {"mount_dir", m.mount_dir}, {"results_dir", m.results_dir}, {"log_file", m.log_file},
                             {"job_file", m.job_file}, {"store", m.store}, {"kind", m.kind}, {"boot_id", m.boot_id}, {"left", name_of(m.left)}, {"made_mount_dir", m.made_mount_dir},
-                            {"node_number", m.node}, {"nodes", m.nodes}, {"merge_since", m.merge_since}, {"merges", m.merges}, {"results_mount", m.results_mount},
+                            {"node_number", m.node}, {"nodes", m.nodes}, {"merge_since", m.merge_since}, {"merges", m.merges}, {"results_mount", m.results_mount}, {"mounts_below", m.mounts_below},
                             {"variables", m.circumstances.variables}, {"settings", m.circumstances.settings}, {"user", m.circumstances.user}, {"home", m.circumstances.home}, {"node", m.circumstances.node}};
   for (const auto& member : m.members) json["members"].push_back({{"id", member.id}, {"path", member.path}, {"kind", member.kind}});
   if (m.place != 0) json["place"] = m.place;
@@ -170,6 +171,7 @@ Result<config::JobConfig> job_of(int directory, const Manifest& m) {
   config->merge_since = m.merge_since;
   config->merges = m.merges;
   config->results_mount = m.results_mount;
+  config->mounts_below = m.mounts_below;
   if (const auto listed = read_sealed(directory, listed_name, largest_text); listed || listed.error().code != ENOENT) {
     const auto json = listed ? json_from_text(*listed) : nlohmann::json();
     if (!json.is_object()) return fail(EPROTO, "the destinations of its lists (meta/" + std::string(listed_name) + "): damaged");

@@ -52,6 +52,7 @@ struct Manifest {
   Nanoseconds merge_since = 0;
   bool merges = false;          // efs stop --merge: whoever goes on replaces nothing newer either
   std::string results_mount;    // where what results_dir lies on was mounted when the instance began
+  std::vector<std::string> mounts_below;  // what was mounted below results_dir then: paths relative to it
   bool made_mount_dir = false;  // by the instance, and to be removed by whoever ends it
   std::vector<Member> members;  // where there are several: all, in the order of their numbers, the one with the journal first
   unsigned place = 0;           // of the member in whose directory this manifest lies; else 0

@@ -184,6 +184,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   if (!options.to.empty()) {
     config.results_dir = options.to;
     config.results_mount.clear();
+    config.mounts_below.clear();
     config.in_place = false;
     for (auto& rule : config.outputs) rule.as.clear();  // elsewhere everything is called as it was
   }

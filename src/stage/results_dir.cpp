@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/mounts.hpp"
 #include "stage/paths.hpp"
 
 namespace efs::stage {
@@ -142,13 +143,35 @@ Result<std::string> mount_point_of(const std::string& results_dir, PfsIo& pfs) {
   }
 }
 
-Status check_mounted(const config::JobConfig& config, PfsIo& pfs) {
-  if (config.results_mount.empty()) return {};
-  const auto there = open_directory(config.results_mount, pfs);
+std::vector<std::string> mounts_below(const config::JobConfig& config) {
+  std::error_code problem;
+  const std::string top = std::filesystem::canonical(config.results_dir, problem);
+  if (problem) return {};
+  const std::string own = std::filesystem::canonical(config.mount_dir, problem);
+  std::vector<std::string> below;
+  for (const auto& point : mount_points_below(top))
+    if (point != own && !point.starts_with(own + "/")) below.push_back(point.substr(top == "/" ? 1 : top.size() + 1));
+  return below;
+}
+
+namespace {
+
+Status check_mount_root(const std::string& path, PfsIo& pfs) {
+  const auto there = open_directory(path, pfs);
   const auto mounted = there ? pfs.is_mount_root(there->get()) : std::unexpected(there.error());
   if (mounted && *mounted) return {};
-  if (!mounted && mounted.error().code != ENOENT) return fail(mounted.error().code, config.results_mount + ": " + describe(mounted.error()));
-  return fail(ESTALE, "nothing is mounted on " + config.results_mount + " any more, as it was when the job began (to bring the results there all the same: efs stop --keep --no-stage-out, then efs salvage --to)");
+  if (!mounted && mounted.error().code != ENOENT) return fail(mounted.error().code, path + ": " + describe(mounted.error()));
+  return fail(ESTALE, "nothing is mounted on " + path + " any more, as it was when the job began (to bring the results there all the same: efs stop --keep --no-stage-out, then efs salvage --to)");
+}
+
+}  // namespace
+
+Status check_mounted(const config::JobConfig& config, PfsIo& pfs) { return config.results_mount.empty() ? Status() : check_mount_root(config.results_mount, pfs); }
+
+Status check_mounted_below(const config::JobConfig& config, PfsIo& pfs, const std::function<bool(const std::string& mount)>& is_used) {
+  for (const auto& mount : config.mounts_below)
+    if (is_used(mount)) EFS_TRY(check_mount_root(config.results_dir + "/" + mount, pfs));
+  return {};
 }
 
 std::vector<ResultsDirProblem> check_results_dir(const config::JobConfig& config, PfsIo& pfs, int root, const InputDirectories& inputs) {

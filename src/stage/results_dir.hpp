@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -38,8 +39,14 @@ std::vector<ResultsDirProblem> check_results_dir(const config::JobConfig& config
 /// Where the file system is mounted that `results_dir` lies on, or would lie on once it is made. ENOENT where that is out of sight (chroot).
 Result<std::string> mount_point_of(const std::string& results_dir, PfsIo& pfs);
 
+/// What is mounted below results-dir, as paths relative to it; not what this job mounts there.
+std::vector<std::string> mounts_below(const config::JobConfig& config);
+
 /// ESTALE where nothing is mounted any more where results-dir's file system was when the instance began: what is brought to the
 /// directory below is nowhere that anybody looks. Ok where that is not known.
 Status check_mounted(const config::JobConfig& config, PfsIo& pfs);
+
+/// The same of what was mounted below results-dir (JobConfig::mounts_below), where something is to go there, or to be removed: `is_used`.
+Status check_mounted_below(const config::JobConfig& config, PfsIo& pfs, const std::function<bool(const std::string& mount)>& is_used);
 
 }  // namespace efs::stage

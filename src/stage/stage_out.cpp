@@ -134,7 +134,7 @@ class StageOut {
     add(deletions_.leave(take_dropped(config_, items, removed)));
     // Also where nothing goes there: the receipt does.
     if (config_.results_dir.empty() && outgoing_.empty() && selection.directories.empty() && removed.empty()) return;
-    if (open_tree()) {
+    if (open_tree(selection.directories, removed)) {
       disown(selection.directories);
       make_directories(selection.directories);
       if (options_.has_a_past) clear_leftovers(items);
@@ -262,11 +262,22 @@ class StageOut {
     }
   }
 
-  bool open_tree() {
+  /// Does anything go to what is mounted there, or away from it?
+  bool uses(const std::string& mount, const std::vector<DirectoryToMake>& directories, const std::vector<fs::WalkItem>& removed) const {
+    const auto is_in = [&](const std::string& path) { return path.starts_with(mount) && (path.size() == mount.size() || path[mount.size()] == '/'); };
+    const auto goes_in = [&](const Outgoing& out) { return is_in(out.item->path); };
+    return std::ranges::any_of(outgoing_, goes_in) || std::ranges::any_of(further_names_, goes_in) || std::ranges::any_of(directories, [&](const DirectoryToMake& one) { return is_in(one.item->path); }) ||
+           std::ranges::any_of(removed, is_in, &fs::WalkItem::path);
+  }
+
+  bool open_tree(const std::vector<DirectoryToMake>& directories, const std::vector<fs::WalkItem>& removed) {
+    const auto is_used = [&](const std::string& mount) { return uses(mount, directories, removed); };
     if (config_.results_dir.empty()) {
       receipt_.reason = "the job file names no results-dir";
     } else if (const Status mounted = check_mounted(config_, pfs_); !mounted) {
       receipt_.reason = describe(mounted.error());
+    } else if (const Status below = check_mounted_below(config_, pfs_, is_used); !below) {
+      receipt_.reason = describe(below.error());
     } else if (auto opened = tree_.open(config_.results_dir); !opened) {
       writer_.note_full(opened.error());
       receipt_.reason = describe(opened.error());

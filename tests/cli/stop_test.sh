@@ -197,6 +197,23 @@ if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=16m,mode=777 efs-test "$PFS"; th
   check 'when it is mounted again' "$EFS" stop unmounted
   check 'it goes there' grep -q result "$S/unmounted/elsewhere/results/r"
   umount "$PFS" "$S/unmounted/elsewhere"
+
+  # The same of what is mounted below, where something goes there.
+  fresh below 'resources: [ [ path: ".", flags: persistent ] ]'
+  sed -i "s|results-dir: .*|in-place: true\n  deletions: propagate|" "$JOB"
+  mkdir "$PFS/vol" "$PFS/other" "$S/below/elsewhere"
+  mount -t tmpfs -o size=16m,mode=777 efs-test "$PFS/vol"; mount -t tmpfs -o size=16m,mode=777 efs-test "$PFS/other"
+  echo old >"$PFS/vol/a"; echo gone >"$PFS/vol/gone"
+  started "$JOB"
+  echo changed >"$MNT/vol/a"; rm "$MNT/vol/gone"; echo result >"$MNT/r"
+  mount --bind "$PFS/vol" "$S/below/elsewhere"; umount "$PFS/vol" "$PFS/other"
+  check_exit 'nothing goes to a directory below, either, on which something was mounted' 1 "nothing is mounted on $PFS/vol any more" "$EFS" stop below
+  check 'which is empty as it was' test -z "$(ls -A "$PFS/vol")"
+  mount --bind "$S/below/elsewhere" "$PFS/vol"
+  check 'when that is mounted again, whatever else is not' "$EFS" stop below
+  check 'results go there' grep -qx changed "$S/below/elsewhere/a"
+  check 'and removals' test ! -e "$S/below/elsewhere/gone"
+  umount "$PFS/vol" "$S/below/elsewhere"
 else
   skip 'a PFS that is not mounted when the stop comes' 'needs root'
 fi

@@ -69,6 +69,7 @@ TEST_CASE("a manifest keeps paths that are not UTF-8", "[image]") {
   manifest.mount_dir = "/mnt/\\351 caf\xc3\xa9";
   manifest.results_dir = "/pfs/\xff\xfe/out";
   manifest.results_mount = "/pfs/\xff";
+  manifest.mounts_below = {"vol\xe9/a", "b"};
   manifest.log_file = "/pfs/\xe9\\log";
   manifest.job_file = "/pfs/\xe9.yaml";
   manifest.members.push_back({.id = "ram", .path = "/dev/shm/\xe9", .kind = "memory"});
@@ -80,6 +81,7 @@ TEST_CASE("a manifest keeps paths that are not UTF-8", "[image]") {
   CHECK(read->mount_dir == manifest.mount_dir);
   CHECK(read->results_dir == manifest.results_dir);
   CHECK(read->results_mount == manifest.results_mount);
+  CHECK(read->mounts_below == manifest.mounts_below);
   CHECK(read->log_file == manifest.log_file);
   CHECK(read->job_file == manifest.job_file);
   CHECK(read->members.at(0).path == manifest.members.at(0).path);
