@@ -1,5 +1,4 @@
 // Where an instance is mounted, and who serves it.
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -23,6 +22,13 @@
 
 namespace efs::daemon {
 namespace {
+
+// Is anything in the open directory?
+Result<bool> holds_anything(int directory) {
+  const auto names = stage::posix_pfs().list(directory);
+  return names ? Result<bool>(!names->empty()) : std::unexpected(names.error());
+}
+
 
 // Threads are started when slow work needs them: so many slow requests, less one, run side by side.
 unsigned session_threads() { return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U); }
@@ -63,12 +69,9 @@ Status Instance::prepare_mount_point() {
   if (!mount_point_) return fail_errno("mount-dir " + path);
   EFS_TRY(claim_mount_point());
   if (const Status allowed = supervisor_.check_mount(mount_point_.get()); !allowed) return fail(allowed.error().code, "mount-dir " + path + ": " + describe(allowed.error()));
-  DIR* directory = ::fdopendir(::dup(mount_point_.get()));
-  bool empty = true;
-  while (const dirent* entry = directory == nullptr ? nullptr : ::readdir(directory))
-    if (std::string_view name = entry->d_name; name != "." && name != "..") empty = false;
-  if (directory != nullptr) ::closedir(directory);
-  if (!empty) return fail(ENOTEMPTY, "mount-dir " + path + " is not empty: its files would be hidden by the mount; name an empty directory");
+  const auto is_there = holds_anything(mount_point_.get());
+  if (!is_there) return fail(is_there.error().code, "mount-dir " + path + ": " + describe(is_there.error()));
+  if (*is_there) return fail(ENOTEMPTY, "mount-dir " + path + " is not empty: its files would be hidden by the mount; name an empty directory");
   return {};
 }
 

@@ -135,12 +135,13 @@ Status Mount::make_by_helper(const UniqueFd& point, std::uint64_t flags, const s
   return {};
 }
 
-// An errno, or 0.
+// An errno, or 0. Somebody may have mounted it over itself (a bind mount): then once more.
 int Mount::unmount_by_call(int flags) const {
+  constexpr int most = 16;
   const AsRoot root;
-  if (!is_still_ours()) return is_mounted_at(device_, point_) ? EBUSY : 0;  // under something else; or somebody has unmounted it
-  const int code = ::umount2((path_of(parent_.get()) + "/" + name()).c_str(), flags | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
-  return code == EINVAL ? 0 : code;  // somebody else has unmounted it
+  for (int times = 0; times < most && is_still_ours(); ++times)
+    if (::umount2((path_of(parent_.get()) + "/" + name()).c_str(), flags | UMOUNT_NOFOLLOW) != 0) return errno == EINVAL ? 0 : errno;  // the one: somebody else has unmounted it
+  return is_mounted_at(device_, point_) ? EBUSY : 0;  // under something else
 }
 
 Status Mount::unmount() {

@@ -4,6 +4,8 @@
 #define FUSE_USE_VERSION FUSE_MAKE_VERSION(3, 12)
 #include <fuse_lowlevel.h>
 
+#include <string>
+
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
 #define EFS_HAVE_PASSTHROUGH 1
 #else
@@ -16,3 +18,16 @@
 #endif
 
 #include "fuse/reply.hpp"  // last: its names stand for libfuse's
+
+namespace efs::fuse {
+
+/// Lets the kernel ask again for a name when it is used next; what is there of it stays. (Before 3.16 the call took a flag.)
+inline int expire_entry(fuse_session* session, fuse_ino_t parent, const std::string& name) {
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 16)
+  return fuse_lowlevel_notify_expire_entry(session, parent, name.c_str(), name.size());
+#else
+  return fuse_lowlevel_notify_expire_entry(session, parent, name.c_str(), name.size(), FUSE_LL_EXPIRE_ONLY);
+#endif
+}
+
+}  // namespace efs::fuse

@@ -223,7 +223,7 @@ void Session::name_removed(std::uint64_t parent, const std::string& name, std::u
 void Session::name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) {
   ReadLock lock(notify_);
   if (session_ == nullptr) return;
-  const int told = fuse_lowlevel_notify_expire_entry(session_, parent, name.c_str(), name.size());
+  const int told = expire_entry(session_, parent, name);
   if (told != 0 && told != -ENOENT) log::warn("event=kernel_not_told parent={} code={}", parent, -told);
   if (ino != 0) fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
 }

@@ -100,6 +100,10 @@ if [ "$(id -u)" = 0 ]; then
   umount "$first_mnt"
   check 'without that it can' "$EFS" stop first
   check 'nothing is mounted' test -z "$(grep " $first_mnt " /proc/mounts)"
+  started "$first_job"; echo again >"$first_mnt/r"
+  mount --bind "$first_mnt" "$first_mnt"
+  check 'one that is mounted over itself is unmounted' timeout 60 "$EFS" stop first
+  check 'entirely' test -z "$(grep " $first_mnt " /proc/mounts)"
   check 'and everything is back' grep -qx again "$S/first/out/r"
 else
   skip 'a mount that is covered' 'not root'

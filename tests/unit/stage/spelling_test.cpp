@@ -43,7 +43,7 @@ TEST_CASE("spelling: case is folded in every alphabet, and nothing else", "[stag
   CHECK(case_folded("\xffX") == case_folded("\xffx"));
 }
 
-TEST_CASE("spelling: where the PFS folds case no result takes another's place", "[stage][out][spelling]") {
+TEST_CASE("spelling: where the PFS folds case no result takes the place of another", "[stage][out][spelling]") {
   const bool is_new = GENERATE(true, false);  // results-dir
   Scene scene;
   if (!is_new) std::filesystem::create_directory(scene.results);
