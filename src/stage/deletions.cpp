@@ -15,16 +15,8 @@ namespace {
 constexpr std::size_t files_in_a_row = 64;  // files that one thread removes in a row
 constexpr const char* was_gone = "it was not there any more";
 
-ReceiptEntry entry_of(const fs::WalkItem& item, Action action, std::string reason) {
-  ReceiptEntry entry;
-  entry.path = item.path;
-  entry.action = action;
-  entry.reason = std::move(reason);
-  return entry;
-}
-
 ReceiptEntry failure_of(const fs::WalkItem& item, const Error& error) {
-  auto entry = entry_of(item, Action::failed, "removing it: " + describe(error));
+  auto entry = receipt_entry(item, Action::failed, "removing it: " + describe(error));
   entry.code = error.code;
   return entry;
 }
@@ -97,13 +89,13 @@ std::vector<fs::WalkItem> Deletions::due(std::vector<fs::WalkItem> inputs) const
 
 std::vector<ReceiptEntry> Deletions::refuse(const std::vector<fs::WalkItem>& inputs, const std::string& reason) const {
   std::vector<ReceiptEntry> entries;
-  for (const auto& item : inputs) entries.push_back(entry_of(item, Action::not_saved, "the job removed it; not removed from results-dir: " + reason));
+  for (const auto& item : inputs) entries.push_back(receipt_entry(item, Action::not_saved, "the job removed it; not removed from results-dir: " + reason));
   return entries;
 }
 
 std::vector<ReceiptEntry> Deletions::leave(const std::vector<fs::WalkItem>& inputs) const {
   std::vector<ReceiptEntry> entries;
-  for (const auto& item : inputs) entries.push_back(entry_of(item, Action::skipped, "the job renamed it, and its new name is temporary by the job file: it stays"));
+  for (const auto& item : inputs) entries.push_back(receipt_entry(item, Action::skipped, "the job renamed it, and its new name is temporary by the job file: it stays"));
   return entries;
 }
 
@@ -147,9 +139,9 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   }
   std::string reason;
   if (!ours) {
-    if (is_of_another_node(*now) && config_.on_conflict != config::OnConflict::keep_both) return entry_of(item, Action::conflict, "the job removed it on this node, and another node of the job may have brought it out: it stays");
-    if (config_.on_conflict == config::OnConflict::keep_both) return entry_of(item, Action::skipped, "the job removed it, but it changed on the PFS since it was staged in: it stays");
-    if (config_.on_conflict == config::OnConflict::fail || S_ISDIR(now->st_mode)) return entry_of(item, Action::conflict, "the job removed it, but it changed on the PFS since it was staged in");
+    if (is_of_another_node(*now) && config_.on_conflict != config::OnConflict::keep_both) return receipt_entry(item, Action::conflict, "the job removed it on this node, and another node of the job may have brought it out: it stays");
+    if (config_.on_conflict == config::OnConflict::keep_both) return receipt_entry(item, Action::skipped, "the job removed it, but it changed on the PFS since it was staged in: it stays");
+    if (config_.on_conflict == config::OnConflict::fail || S_ISDIR(now->st_mode)) return receipt_entry(item, Action::conflict, "the job removed it, but it changed on the PFS since it was staged in");
     reason = "a version that changed on the PFS since it was staged in";
   }
   // As for a result: between the look and this somebody may change it.
@@ -157,9 +149,9 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   auto done = pfs_.remove(directory->get(), name, *now);
   if (!done && done.error().code == EACCES && tree_.let_in(parent)) done = pfs_.remove(directory->get(), name, *now);
   if (done) note_removed(item);
-  if (!done && done.error().code == EEXIST) return entry_of(item, Action::conflict, describe(done.error()));
+  if (!done && done.error().code == EEXIST) return receipt_entry(item, Action::conflict, describe(done.error()));
   if (!done && !is_missing(done.error())) return failure_of(item, done.error());
-  return entry_of(item, Action::removed, std::move(reason));
+  return receipt_entry(item, Action::removed, std::move(reason));
 }
 
 void Deletions::note_removed(const fs::WalkItem& item) {
@@ -168,7 +160,7 @@ void Deletions::note_removed(const fs::WalkItem& item) {
 
 ReceiptEntry Deletions::not_there(const fs::WalkItem& item) {
   note_removed(item);
-  return entry_of(item, Action::removed, was_gone);
+  return receipt_entry(item, Action::removed, was_gone);
 }
 
 /// As for a rename (merge.hpp): what is newer than the job.
@@ -182,9 +174,9 @@ ReceiptEntry Deletions::remove_directory(const fs::WalkItem& item) {
   auto done = remove();
   if (!done && done.error().code == EACCES && tree_.let_in(parent_of(item.path))) done = remove();
   if (done) note_removed(item);
-  if (done) return entry_of(item, Action::removed, {});
+  if (done) return receipt_entry(item, Action::removed, {});
   if (is_missing(done.error())) return not_there(item);
-  if (done.error().code == ENOTEMPTY || done.error().code == EEXIST) return entry_of(item, Action::skipped, "the job removed the directory; on the PFS it is not empty and stays");
+  if (done.error().code == ENOTEMPTY || done.error().code == EEXIST) return receipt_entry(item, Action::skipped, "the job removed the directory; on the PFS it is not empty and stays");
   return failure_of(item, done.error());
 }
 

@@ -231,6 +231,16 @@ const char* name_of(Action action) {
   return "failed";
 }
 
+ReceiptEntry receipt_entry(const fs::WalkItem& item, Action action, std::string reason) {
+  ReceiptEntry entry;
+  entry.path = item.path;
+  entry.action = action;
+  entry.bytes = S_ISREG(item.attributes.st_mode) ? static_cast<std::uint64_t>(item.attributes.st_size) : 0;
+  entry.mtime = to_ns(item.attributes.st_mtim);
+  entry.reason = std::move(reason);
+  return entry;
+}
+
 const char* name_of(Verdict verdict) {
   switch (verdict) {
     case Verdict::complete: return "complete";

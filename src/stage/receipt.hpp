@@ -12,6 +12,10 @@
 #include "base/result.hpp"
 #include "config/job_config.hpp"
 
+namespace efs::fs {
+struct WalkItem;
+}
+
 namespace efs::stage {
 
 class PfsIo;
@@ -42,6 +46,9 @@ struct ReceiptEntry {
   bool unverified = false;  // copied while it could be written to: what was copied is no state that the file ever had, for all we know
   std::string evidence;  // of a salvage: "verified" or "as-found"
 };
+
+/// What became of an item, with its name, size and time.
+ReceiptEntry receipt_entry(const fs::WalkItem& item, Action action, std::string reason);
 
 /// complete: nothing failed. partial: some results are not back. failed: none of those that should be.
 enum class Verdict : std::uint8_t { complete, partial, failed };

@@ -144,10 +144,17 @@ bool ResultWriter::is_elders(const Outgoing& out, int directory) {
   return elder && own && identity_of(*elder) == identity_of(*own);
 }
 
+/// Was it brought out under this name, and is that what answers to it? The PFS has spelled it so.
+bool ResultWriter::is_own_copy(const Outgoing& out, int directory) {
+  const auto there = out.item->saved ? pfs_.lstat(directory, out.name) : fail(ENOENT);
+  return there && there->st_ino == out.item->saved->inode;
+}
+
 /// The result is settled where what answers to its name is called otherwise: in its place it would be lost, or the other one, which may be
 /// the job's, too.
 bool ResultWriter::is_spelled_so(Outgoing& out, int directory) {
-  if (spelled_.has(parent_of(out.item->path), directory, out.name) && !is_elders(out, directory)) return true;
+  const bool is_anothers = spelled_.is_anothers(parent_of(out.item->path), directory, out.name) && !is_own_copy(out, directory);
+  if (!is_anothers && !is_elders(out, directory)) return true;
   out.settle(Action::conflict, "results-dir does not tell its name from that of something else there (upper and lower case?): it is kept in the buffer only; give it another name, or bring it out elsewhere with efs salvage --to");
   return false;
 }

@@ -64,6 +64,7 @@ class ResultWriter {
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   bool hands_down_acl(const std::string& path, int directory);
   bool is_elders(const Outgoing& out, int directory);
+  bool is_own_copy(const Outgoing& out, int directory);
   bool is_spelled_so(Outgoing& out, int directory);
   bool is_over_input(Outgoing& out, int directory);
   Result<PfsCheck> check(const Outgoing& out, int directory, Scratch& scratch);

@@ -10,16 +10,6 @@
 namespace efs::stage {
 namespace {
 
-ReceiptEntry entry_of(const fs::WalkItem& item, Action action, std::string reason) {
-  ReceiptEntry entry;
-  entry.path = item.path;
-  entry.action = action;
-  entry.bytes = S_ISREG(item.attributes.st_mode) ? static_cast<std::uint64_t>(item.attributes.st_size) : 0;
-  entry.mtime = to_ns(item.attributes.st_mtim);
-  entry.reason = std::move(reason);
-  return entry;
-}
-
 const char* why_temporary(const config::JobConfig& config, const fs::WalkItem& item) {
   const bool by_rule = config::classify(config, item.path, item.origin.has_value()) == config::FileClass::temporary;
   return item.keep == fs::Keep::temporary && !by_rule ? "temporary: set while the job ran" : "temporary by the job file";
@@ -60,13 +50,13 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
     const mode_t type = item.attributes.st_mode & S_IFMT;
     const bool directory = type == S_IFDIR;
     if (!directory && type != S_IFREG && type != S_IFLNK) {
-      selection.settled.push_back(entry_of(item, Action::skipped, "a socket, FIFO or device"));
+      selection.settled.push_back(receipt_entry(item, Action::skipped, "a socket, FIFO or device"));
     } else if (!is_dirty(item)) {
-      if (!directory) selection.settled.push_back(entry_of(item, Action::unchanged, {}));
+      if (!directory) selection.settled.push_back(receipt_entry(item, Action::unchanged, {}));
     } else if (class_of(config, item) == config::FileClass::temporary) {
-      selection.settled.push_back(entry_of(item, Action::dropped, why_temporary(config, item)));
+      selection.settled.push_back(receipt_entry(item, Action::dropped, why_temporary(config, item)));
     } else if (!item.parts.empty()) {
-      selection.settled.push_back(entry_of(item, Action::failed, "only parts of it were loaded (" + item.parts + "): the rest would be zeros; unload those parts, or make it temporary"));
+      selection.settled.push_back(receipt_entry(item, Action::failed, "only parts of it were loaded (" + item.parts + "): the rest would be zeros; unload those parts, or make it temporary"));
     } else if (directory) {
       results.insert(item.path);
       need(item.path);

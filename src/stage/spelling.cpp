@@ -75,20 +75,21 @@ std::vector<const fs::WalkItem*> move_twins_back(std::vector<const fs::WalkItem*
   return elders;
 }
 
-bool SpelledNames::has(const std::string& path, int directory, const std::string& name) {
+bool SpelledNames::is_anothers(const std::string& path, int directory, const std::string& name) {
   {
     const MutexLock lock(mutex_);
-    if (const auto known = listed_.find(path); known != listed_.end() && known->second.contains(name)) return true;
+    if (const auto known = listed_.find(path); known != listed_.end() && known->second.exact.contains(name)) return false;
   }
   const auto names = pfs_.list(directory);
-  if (!names) return true;
+  if (!names) return false;
   const MutexLock lock(mutex_);
   if (names_ + names->size() > most_names) listed_.clear(), names_ = 0;
   Names& known = listed_[path];
-  names_ -= known.size();
-  known = Names(names->begin(), names->end());
-  names_ += known.size();
-  return known.contains(name);
+  names_ -= known.exact.size();
+  known = {.exact = {names->begin(), names->end()}, .folded = {}};
+  for (const auto& one : *names) known.folded.insert(case_folded(one));
+  names_ += known.exact.size();
+  return !known.exact.contains(name) && known.folded.contains(case_folded(name));
 }
 
 }  // namespace efs::stage

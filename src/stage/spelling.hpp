@@ -27,12 +27,16 @@ class SpelledNames {
  public:
   explicit SpelledNames(PfsIo& pfs) : pfs_(pfs) {}
 
-  /// Something in the open directory `directory`, whose path is `path`, answers to `name`. Is it called that, letter by letter? False where
-  /// the PFS takes the name for another one; true where nobody may list the directory. Lists a directory once, and anew where a name is missing.
-  bool has(const std::string& path, int directory, const std::string& name);
+  /// Something in the open directory `directory`, whose path is `path`, answers to `name`. Is that something of which the name differs in upper
+  /// and lower case? (Other ways of writing a name, such as that of composed letters, are taken for it; and so is all where nobody may list the
+  /// directory.) Lists a directory once, and anew where a name is missing.
+  bool is_anothers(const std::string& path, int directory, const std::string& name);
 
  private:
-  using Names = std::unordered_set<std::string>;
+  struct Names {
+    std::unordered_set<std::string> exact;
+    std::unordered_set<std::uint64_t> folded;
+  };
   PfsIo& pfs_;
   Mutex mutex_;  // rank 90 (leaf)
   std::unordered_map<std::string, Names> listed_ EFS_GUARDED_BY(mutex_);  // by path

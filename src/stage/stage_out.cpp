@@ -19,6 +19,7 @@
 #include "stage/outgoing.hpp"
 #include "stage/placed_names.hpp"
 #include "stage/renaming.hpp"
+#include "stage/result_directories.hpp"
 #include "stage/result_writer.hpp"
 #include "stage/results_dir.hpp"
 #include "stage/results_tree.hpp"
@@ -66,7 +67,7 @@ class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
       : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), in_place_(config::has_results_in_place(config)), tree_(pfs, options.opened), crew_(options.workers),
-        writer_(config, buffer, pfs, tree_, progress, options.transfer_size, options.placed), deletions_(config, pfs, tree_, crew_, progress.cancel, options.placed) {}
+        writer_(config, buffer, pfs, tree_, progress, options.transfer_size, options.placed), directories_(tree_, writer_, in_place_), deletions_(config, pfs, tree_, crew_, progress.cancel, options.placed) {}
 
   Receipt run() {
     receipt_.job = config_.name;
@@ -136,14 +137,14 @@ class StageOut {
     if (config_.results_dir.empty() && outgoing_.empty() && selection.directories.empty() && removed.empty()) return;
     if (open_tree(selection.directories, removed)) {
       disown(selection.directories);
-      make_directories(selection.directories);
+      add(directories_.make(selection.directories));
       if (options_.has_a_past) clear_leftovers(items);
       run_batches(apart_from_twins());
       run_twins();
       link_names();
       if (writer_.full() && !progress_.cancel) use_what_is_left();
       remove_inputs(removed);
-      finish_directories(selection.directories);
+      add(directories_.finish(selection.directories));
       if (const Status shut = tree_.shut_again(); !shut) receipt_.reason = describe(shut.error());
       if (tree_.was_moved(config_.results_dir)) receipt_.reason = "results-dir " + config_.results_dir + " was moved away or replaced meanwhile: what is listed went to the directory that had its name";
     } else {
@@ -151,8 +152,7 @@ class StageOut {
       for (auto* list : {&outgoing_, &further_names_}) {
         for (auto& out : *list) out.settle(Action::not_saved, receipt_.reason);
       }
-      for (const auto& directory : selection.directories)
-        if (directory.reported) directory_left(*directory.item, Action::not_saved, receipt_.reason);
+      add(ResultDirectories::leave(selection.directories, receipt_.reason));
     }
     for (auto* list : {&outgoing_, &further_names_}) {
       for (auto& out : *list) receipt_.entries.push_back(std::move(out.entry));
@@ -283,57 +283,6 @@ class StageOut {
       receipt_.reason = describe(opened.error());
     }
     return receipt_.reason.empty();
-  }
-
-  void directory_failed(const fs::WalkItem& item, const Error& error) {
-    writer_.note_full(error);
-    directory_left(item, Action::failed, describe(error));
-    failed_directories_.insert(item.path);
-  }
-
-  void directory_left(const fs::WalkItem& item, Action action, std::string reason) {
-    ReceiptEntry entry;
-    entry.path = item.path;
-    entry.action = action;
-    entry.mtime = to_ns(item.attributes.st_mtim);
-    entry.reason = std::move(reason);
-    receipt_.entries.push_back(std::move(entry));
-  }
-
-  void make_directories(const std::vector<DirectoryToMake>& directories) {
-    for (const auto& directory : directories) {
-      if (auto made = tree_.make(*directory.item); !made) directory_failed(*directory.item, made.error());
-    }
-    if (auto synced = tree_.sync_made(); !synced) names_not_durable_ = describe(synced.error());
-  }
-
-  /// Children first: a parent's final mode may close the way to them.
-  void finish_directories(const std::vector<DirectoryToMake>& directories) {
-    const bool at_once = tree_.sync_all_at_once(directories.size());
-    std::vector<const DirectoryToMake*> done;
-    for (auto it = directories.rbegin(); it != directories.rend(); ++it) {
-      if (failed_directories_.contains(it->item->path)) continue;
-      const bool exactly = it->item->origin && in_place_;
-      const auto finished = it->apply_attributes ? tree_.finish(*it->item, exactly, !at_once) : Result<std::string>();
-      if (finished && !finished->empty()) lost_[it->item->path] = *finished;
-      if (finished) done.push_back(&*it);
-      else directory_failed(*it->item, finished.error());
-    }
-    const Status synced = at_once ? tree_.sync_all() : Status();
-    for (const auto* directory : done) report_directory(*directory, synced);
-  }
-
-  void report_directory(const DirectoryToMake& directory, const Status& synced) {
-    if (!synced || !names_not_durable_.empty()) {
-      return directory_failed(*directory.item, {EIO, synced ? names_not_durable_ : describe(synced.error())});
-    }
-    if (!directory.reported) return;
-    ReceiptEntry entry;
-    entry.path = directory.item->path;
-    entry.action = Action::staged_out;
-    entry.mtime = to_ns(directory.item->attributes.st_mtim);
-    if (const auto lost = lost_.find(entry.path); lost != lost_.end()) entry.reason = "without " + lost->second;
-    receipt_.entries.push_back(std::move(entry));
   }
 
   /// First, for they take room. In all directories that the buffer knows, whatever of it goes back.
@@ -496,7 +445,7 @@ class StageOut {
     }
     const Status synced = tree_.sync(directories);
     if (options_.placed != nullptr && !directories.empty()) (void)options_.placed->sync();  // where that fails, power loss leaves what the inodes know
-    const std::string doubt = !synced ? describe(synced.error()) : names_not_durable_;
+    const std::string doubt = !synced ? describe(synced.error()) : directories_.not_durable();
     for (auto& out : batch) {
       if (out.state != Outgoing::State::named) continue;
       if (doubt.empty()) out.settle(out.there_already ? Action::kept : Action::staged_out, std::move(out.entry.reason));
@@ -516,12 +465,10 @@ class StageOut {
   std::vector<const Outgoing*> first_of_; // that first name, for each of them
   std::deque<Outgoing> before_;           // first names that were brought out before
   std::deque<fs::WalkItem> items_before_; // theirs
-  std::unordered_set<std::string> failed_directories_;
-  std::unordered_map<std::string, std::string> lost_;  // of directories: what the PFS does not take
-  std::string names_not_durable_;  // why directories that we made may not survive a crash; "": they will
   Receipt receipt_;
   Crew crew_;
   ResultWriter writer_;
+  ResultDirectories directories_;
   Deletions deletions_;
 };
 
