@@ -123,6 +123,7 @@ Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
     if (last_outcome_.is_null()) {
       failure_told_ = true;
       changed_.notify_all();
+      if (state_ == State::failed && options_.takeovers > 0) return control::error_line({ECANCELED, "the daemon died, and its successor cannot go on: " + start_failure_.value("error", "") + "; where no other one can, efs status " + options_.config.name + " says what is left: bring it out (efs salvage " + options_.config.name + "), or remove it (efs clean " + options_.config.name + ")"});
       if (state_ == State::failed) return control::error_line({ECANCELED, "stopped before the inputs were there; nothing is mounted"});
       const Status done = wanted.keep ? was_done_as(wanted) : Status();  // a successor that found it over
       return done ? control::result_line() : control::error_line(done.error());

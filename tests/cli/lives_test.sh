@@ -173,8 +173,9 @@ if chattr +i "$S"/stuck/disk/efs-*/meta 2>/dev/null; then
   wait $stopping; code=$?
   check 'with an error' test $code = 1
   check 'what to do' grep -q 'efs clean stuck' "$S/stuck/said"
+  check 'the daemon gives up' await 60 no_daemon
   chattr -i "$S"/stuck/disk/efs-*/meta
-  check 'which can be done when the daemon has given up' await 60 "$EFS" clean stuck
+  check 'then it can be done' "$EFS" clean stuck
 else
   rm "$S/pause"; wait $stopping
   skip 'a store that cannot be ended' 'no chattr +i here'
