@@ -81,7 +81,7 @@ TEST_CASE("check: every allocation of memory fails once", "[image][faults][memor
     ++told;
     REQUIRE((texts_of(**report) == texts_of(*whole)));
   });
-  CHECK(told > 0);
+  if (test::Sample(0).step == 1) CHECK(told > 0);
   CHECK((test::everything_below(dead.store()) == before));
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("repair: every allocation of memory fails once", "[image][faults][memo
     REQUIRE(report->files == 9);
     REQUIRE(test::text_of(dead.container("saved")) == "was brought out by the job");
   });
-  CHECK(failed > 50);
+  if (test::Sample(0).step == 1) CHECK(failed > 50);
 }
 
 TEST_CASE("removal: every allocation of memory fails once, and for good", "[image][faults][memory]") {
@@ -142,7 +142,7 @@ TEST_CASE("removal: every allocation of memory fails once, and for good", "[imag
     REQUIRE(stdfs::is_empty(store));
     REQUIRE(stdfs::exists(top.path() + "/outside"));
   });
-  CHECK(failed > 0);
+  if (test::Sample(0).step == 1) CHECK(failed > 0);
 }
 
 }  // namespace efs::image
