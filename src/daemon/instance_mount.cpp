@@ -29,7 +29,6 @@ Result<bool> holds_anything(int directory) {
   return names ? Result<bool>(!names->empty()) : std::unexpected(names.error());
 }
 
-
 // Threads are started when slow work needs them: so many slow requests, less one, run side by side.
 unsigned session_threads() { return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U); }
 

@@ -1,5 +1,4 @@
 // A start on what an earlier instance left in the buffer: what of it stays, what comes anew, and what is no start.
-
 #include <fcntl.h>
 
 #include <string_view>
