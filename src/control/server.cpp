@@ -62,13 +62,13 @@ Result<std::unique_ptr<Server>> Server::listen(const std::string& path, uid_t ow
 Server::Server(UniqueFd fd, uid_t owner, Handler handler) : fd_(std::move(fd)), owner_(owner), handler_(std::move(handler)) {}
 
 Server::~Server() {
-  ::shutdown(fd_.get(), SHUT_RDWR);
   {
     // An answer under way is finished; nothing more is read. One of them may be the acceptor's.
     MutexLock lock(mutex_);
     ending_ = true;
     for (auto& connection : connections_) ::shutdown(connection.socket.get(), SHUT_RD);
   }
+  ::shutdown(fd_.get(), SHUT_RDWR);
   if (acceptor_.joinable()) acceptor_.join();
   std::list<Connection> connections;
   MutexLock lock(mutex_);
@@ -104,10 +104,10 @@ void Server::accept_loop() {
   }
 }
 
-// What take() left.
+// What take() left. Of a server that ends he is told nothing, as if he had come a moment later: there may be another one to ask.
 void Server::refuse(UniqueFd accepted) noexcept {
-  refuse_for_now(accepted.get());
   MutexLock lock(mutex_);
+  if (!ending_) refuse_for_now(accepted.get());
   keep_back(std::move(accepted));
 }
 

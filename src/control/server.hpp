@@ -33,7 +33,7 @@ class Server {
 
   /// Listens at `path`, mode 0600. Only `owner` and root are heard.
   static Result<std::unique_ptr<Server>> listen(const std::string& path, uid_t owner, Handler handler);
-  /// Ends: no new connections, open ones are cut, threads joined.
+  /// Ends: no new connections, open ones are cut, threads joined. Who was about to connect sees is_lost(), and no refusal.
   ~Server();
 
  private:

@@ -9,9 +9,12 @@
 #include <cstring>
 #include <functional>
 #include <future>
+#include <optional>
 #include <random>
+#include <thread>
 #include <vector>
 
+#include "control/asking.hpp"
 #include "control/client.hpp"
 #include "support/no_threads.hpp"
 #include "support/temp.hpp"
@@ -216,6 +219,37 @@ TEST_CASE("where no thread can be had the server answers by itself, one after th
     REQUIRE(client->ask({{"verb", "last"}}));
     server->reset();
   }
+}
+
+TEST_CASE("who connects to a server that ends is told nothing, which he would take for its answer") {
+  const test::TempDirectory directory;
+  const std::string path = directory.path() + "/s";
+  std::promise<void> asked, goes_on;
+  auto server = control::Server::listen(path, ::geteuid(), [&](const Json&, const control::Server::Progress&) {
+    asked.set_value();
+    goes_on.get_future().wait();
+    return control::result_line();
+  });
+  REQUIRE(server);
+  auto first = control::Client::connect(path, ::geteuid());
+  REQUIRE(first);
+  std::optional<test::NoThreads> none(std::in_place);  // the one that accepts answers by itself, and the next one waits for it
+  REQUIRE(first->send({{"verb", "held"}}));
+  asked.get_future().wait();
+  none.reset();
+  auto second = control::Client::connect(path, ::geteuid());
+  REQUIRE(second);
+  auto ending = std::async(std::launch::async, [&] { server->reset(); });
+  for (bool listens = true; listens;) {
+    const auto another = control::Client::connect(path, ::geteuid(), 1);  // its queue may be full
+    listens = another || another.error().code != ECONNREFUSED;
+  }
+  goes_on.set_value();
+  ending.get();
+  CHECK(first->receive());
+  const auto heard = second->receive();
+  REQUIRE(!heard);
+  CHECK(control::is_lost(heard.error().code));
 }
 
 TEST_CASE("a request can be sent now and its answer be read later") {
