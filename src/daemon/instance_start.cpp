@@ -24,6 +24,7 @@
 #include "stage/buffer.hpp"
 #include "stage/distribute.hpp"
 #include "stage/merge.hpp"
+#include "stage/merging_pfs.hpp"
 #include "stage/planner.hpp"
 #include "stage/results_dir.hpp"
 #include "stage/stage_in.hpp"

@@ -17,6 +17,7 @@
 #include "image/image.hpp"
 #include "image/removal.hpp"
 #include "stage/merge.hpp"
+#include "stage/merging_pfs.hpp"
 #include "stage/partial.hpp"
 #include "stage/present_names.hpp"
 #include "stage/results_dir.hpp"

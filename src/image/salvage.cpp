@@ -11,6 +11,7 @@
 #include "stage/deletions.hpp"
 #include "stage/inventory.hpp"
 #include "stage/merge.hpp"
+#include "stage/merging_pfs.hpp"
 #include "stage/paced_pfs.hpp"
 #include "stage/partial.hpp"
 #include "stage/opened_directories.hpp"

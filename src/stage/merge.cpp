@@ -1,14 +1,10 @@
 #include "stage/merge.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -17,7 +13,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr unsigned no_replace = 1;  // of renameat2(2)
+constexpr int looking_flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
 constexpr auto longest_wait_for_lock = std::chrono::seconds(2);
 constexpr int most_looks = 2000;
 constexpr const char* comparing = "comparing it with another node's";
@@ -25,64 +21,51 @@ constexpr const char* conflict_text = "another node or run of the job has brough
 
 constexpr const char* unreadable_text = "another node or run of the job has brought out a file under this name which may not be read, so that nothing tells whether it is the same; this one is kept in the buffer only";
 
-int rename2(int at, const std::string& from, const std::string& to, unsigned flags) {
-  return static_cast<int>(::syscall(SYS_renameat2, at, from.c_str(), at, to.c_str(), flags));
+Result<bool> same_link(PfsIo& pfs, int at, const std::string& a, const std::string& b) {
+  const auto first = pfs.readlink(at, a), second = pfs.readlink(at, b);
+  if (!first || !second) return fail((first ? second : first).error().code, comparing);
+  return *first == *second;
 }
 
-bool is_unsupported(int code) { return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP; }
-bool is_without_links(int code) { return is_unsupported(code) || code == EPERM || code == EMLINK; }
-
-Result<bool> same_link(int at, const std::string& a, const std::string& b) {
-  std::array<char, PATH_MAX> first{}, second{};
-  const ssize_t n = ::readlinkat(at, a.c_str(), first.data(), first.size()), m = ::readlinkat(at, b.c_str(), second.data(), second.size());
-  if (n < 0 || m < 0) return fail_errno(comparing);
-  return n == m && std::memcmp(first.data(), second.data(), static_cast<std::size_t>(n)) == 0;
+// As much as fits, or all that is left.
+Result<std::size_t> read_full(PfsIo& pfs, int fd, std::span<std::byte> into, std::uint64_t offset) {
+  for (std::size_t done = 0;;) {
+    const auto n = done < into.size() ? pfs.read(fd, into.subspan(done), offset + done) : Result<std::size_t>(0);
+    if (!n) return fail(n.error().code, comparing);
+    if (*n == 0) return done;
+    done += *n;
+  }
 }
 
-Result<bool> same_file(int at, const std::string& a, const std::string& b) {
-  const UniqueFd first(::openat(at, a.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)), second(::openat(at, b.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!first || !second) return fail_errno(comparing);
-  const auto ours = posix_pfs().xattrs(first.get()), theirs = posix_pfs().xattrs(second.get());
+Result<bool> same_file(PfsIo& pfs, int at, const std::string& a, const std::string& b) {
+  const auto first = pfs.open(at, a, looking_flags), second = pfs.open(at, b, looking_flags);
+  if (!first || !second) return fail((first ? second : first).error().code, comparing);
+  const auto ours = pfs.xattrs(first->get()), theirs = pfs.xattrs(second->get());
   if (!ours || !theirs) return fail((ours ? theirs : ours).error().code, comparing);
   if (*ours != *theirs) return false;
-  std::vector<char> left(1u << 20), right(left.size());
-  for (off_t offset = 0;;) {
-    const ssize_t n = ::pread(first.get(), left.data(), left.size(), offset), m = ::pread(second.get(), right.data(), right.size(), offset);
-    if (n < 0 || m < 0) return fail_errno(comparing);
-    if (n != m || std::memcmp(left.data(), right.data(), static_cast<std::size_t>(n)) != 0) return false;
-    if (n == 0) return true;
-    offset += n;
+  std::vector<std::byte> left(1u << 20), right(left.size());
+  for (std::uint64_t offset = 0;;) {
+    const auto n = read_full(pfs, first->get(), left, offset), m = read_full(pfs, second->get(), right, offset);
+    if (!n || !m) return fail((n ? m : n).error().code, comparing);
+    if (*n != *m || std::memcmp(left.data(), right.data(), *n) != 0) return false;
+    if (*n < left.size()) return true;
+    offset += *n;
   }
 }
 
 // One that takes the other's place takes nothing away, but for its time. `first` is `a` as it was before, `second` is `b`.
-Result<bool> same_content(int at, const std::string& a, const struct stat& first, const std::string& b, const struct stat& second) {
+Result<bool> same_content(PfsIo& pfs, int at, const std::string& a, const struct stat& first, const std::string& b, const struct stat& second) {
   if (first.st_mode != second.st_mode || first.st_uid != second.st_uid || first.st_gid != second.st_gid) return false;
-  if (S_ISLNK(first.st_mode)) return same_link(at, a, b);
-  return S_ISREG(first.st_mode) && first.st_size == second.st_size ? same_file(at, a, b) : Result<bool>(false);
+  if (S_ISLNK(first.st_mode)) return same_link(pfs, at, a, b);
+  return S_ISREG(first.st_mode) && first.st_size == second.st_size ? same_file(pfs, at, a, b) : Result<bool>(false);
 }
 
 // A comparison, or the wait for a lock, may have taken minutes: `from` must be ours still.
-Status is_still(int at, const std::string& from, const struct stat& ours) {
-  struct stat now {};
-  if (::fstatat(at, from.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
-  return now.st_ino == ours.st_ino && now.st_dev == ours.st_dev && now.st_size == ours.st_size ? Status() : fail(ESTALE, "its partial was replaced or changed by someone else");
+Status is_still(PfsIo& pfs, int at, const std::string& from, const struct stat& ours) {
+  const auto now = pfs.lstat(at, from);
+  if (!now) return std::unexpected(now.error());
+  return now->st_ino == ours.st_ino && now->st_dev == ours.st_dev && now->st_size == ours.st_size ? Status() : fail(ESTALE, "its partial was replaced or changed by someone else");
 }
-
-}  // namespace
-
-// Nothing has the name. EEXIST where somebody was faster.
-Status give_new_name(int at, const std::string& from, const std::string& to, const struct stat& ours) {
-  EFS_TRY(is_still(at, from, ours));
-  if (rename2(at, from, to, no_replace) == 0) return {};
-  if (!is_unsupported(errno)) return fail_errno();
-  // A link never replaces anything, on any file system that has links.
-  if (::linkat(at, from.c_str(), at, to.c_str(), 0) == 0) return ::unlinkat(at, from.c_str(), 0) == 0 ? Status{} : Status(fail_errno());
-  if (!is_without_links(errno)) return fail_errno();
-  return ::renameat(at, from.c_str(), at, to.c_str()) == 0 ? Status{} : Status(fail_errno());
-}
-
-namespace {
 
 // The one that was seen, and no later one with its inode. Its links may come and go, which moves its ctime.
 bool is_seen(const struct stat& now, const struct stat& seen) {
@@ -90,59 +73,85 @@ bool is_seen(const struct stat& now, const struct stat& seen) {
   return to_ns(now.st_ctim) == to_ns(seen.st_ctim) || (now.st_nlink != seen.st_nlink && now.st_size == seen.st_size && to_ns(now.st_mtim) == to_ns(seen.st_mtim));
 }
 
-bool is_file(int at, const std::string& name, const struct stat& seen) {
-  struct stat now {};
-  return ::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && is_seen(now, seen);
+Result<bool> is_file(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
+  const auto now = pfs.lstat(at, name);
+  if (!now && now.error().code != ENOENT) return std::unexpected(now.error());
+  return now && is_seen(*now, seen);
 }
 
 // Only who holds the lock of an old file takes its name from it, so that of several nodes that saw it one does. A node holds
 // it for two calls; who may read the file (a viewer, a stranger) can hold it for ever, and is not waited for.
-UniqueFd locked(int at, const std::string& name) {
+UniqueFd locked(PfsIo& pfs, int at, const std::string& name) {
   // For writing if it may be: NFS has no exclusive lock of what is open for reading.
-  UniqueFd old(::openat(at, name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!old) old.reset(::openat(at, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  auto old = pfs.open(at, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  if (!old) old = pfs.open(at, name, looking_flags);
+  if (!old) return {};
   const auto end = std::chrono::steady_clock::now() + longest_wait_for_lock;
-  while (old && ::flock(old.get(), LOCK_EX | LOCK_NB) != 0 && (errno == EINTR || errno == EWOULDBLOCK) && std::chrono::steady_clock::now() < end)
+  for (Status taken = pfs.try_lock(old->get()); !taken && taken.error().code == EWOULDBLOCK && std::chrono::steady_clock::now() < end; taken = pfs.try_lock(old->get()))
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  return old;
+  return std::move(*old);
 }
 
 // The file that was seen has the name. EEXIST where it was replaced since it was seen. Without its lock (the PFS keeps none, or somebody
 // else has it) a moment between the look and the rename remains.
-Status replace(int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen) {
-  const UniqueFd old = locked(at, to);
-  if (!is_file(at, to, seen)) return fail(EEXIST);
-  EFS_TRY(is_still(at, from, ours));
-  return ::renameat(at, from.c_str(), at, to.c_str()) == 0 ? Status{} : Status(fail_errno());
+Status replace(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen) {
+  const UniqueFd old = locked(pfs, at, to);
+  const auto is_there = is_file(pfs, at, to, seen);
+  if (!is_there) return std::unexpected(is_there.error());
+  if (!*is_there) return fail(EEXIST);
+  EFS_TRY(is_still(pfs, at, from, ours));
+  return pfs.rename(at, from, to);
+}
+
+Status give_new_name(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours) {
+  EFS_TRY(is_still(pfs, at, from, ours));
+  return pfs.rename_new(at, from, to);
+}
+
+// What is there under the name that a partial is to get.
+struct InTheWay {
+  bool is_free = false;  // nothing, or what this node may replace
+  Result<bool> is_same = true;
+};
+
+InTheWay in_the_way(PfsIo& pfs, int at, const std::string& from, const struct stat& ours, const std::string& to, const struct stat& there, Nanoseconds since, const struct stat* own) {
+  if ((own != nullptr && is_seen(there, *own)) || to_ns(there.st_ctim) < since) return {.is_free = true};
+  return {.is_same = same_content(pfs, at, from, ours, to, there)};
+}
+
+// Why one that is there stays.
+Error conflict_with(const Result<bool>& is_same) {
+  if (is_same) return {EEXIST, conflict_text};
+  return is_same.error().code == EACCES ? Error{EEXIST, unreadable_text} : is_same.error();
 }
 
 }  // namespace
 
-Result<Placed> rename_merging(int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own, const AboutToName& about_to) {
-  struct stat ours {};
-  if (::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
+Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own, const AboutToName& about_to) {
+  const auto ours = pfs.lstat(at, from);
+  if (!ours) return std::unexpected(ours.error());
   for (int look = 0; look < most_looks; ++look) {
-    struct stat there {};
-    const bool exists = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
-    if (!exists && errno != ENOENT) return fail_errno();
-    if (exists && there.st_nlink == 0) {  // a removal takes the file's last link before its name, and moves its ctime
+    const auto there = pfs.lstat(at, to);
+    if (!there && there.error().code != ENOENT) return std::unexpected(there.error());
+    if (there && there->st_nlink == 0) {  // a removal takes the file's last link before its name, and moves its ctime
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       continue;
     }
     // A link whose answer the PFS lost, and which was made again; rename(2) would let both names stay.
-    if (exists && there.st_ino == ours.st_ino && there.st_dev == ours.st_dev) return ::unlinkat(at, from.c_str(), 0) == 0 ? Result<Placed>(Placed::shared) : fail_errno();
-    const bool is_own = exists && own != nullptr && is_seen(there, *own);
-    const bool is_free = !exists || is_own || to_ns(there.st_ctim) < since;
-    const auto same = is_free ? Result<bool>(true) : same_content(at, from, ours, to, there);
-    if (!same || !*same) {
-      if (!is_file(at, to, there)) continue;
-      if (!same && same.error().code == EACCES) return fail(EEXIST, unreadable_text);
-      return same ? fail(EEXIST, conflict_text) : std::unexpected(same.error());
+    if (there && there->st_ino == ours->st_ino && there->st_dev == ours->st_dev) {
+      EFS_TRY(pfs.unlink(at, from));
+      return Placed::shared;
     }
-    if (about_to) about_to(!is_free);
+    const auto found = there ? in_the_way(pfs, at, from, *ours, to, *there, since, own) : InTheWay{.is_free = true};
+    if (!found.is_same || !*found.is_same) {
+      const auto stays = is_file(pfs, at, to, *there);
+      if (stays && !*stays) continue;
+      return std::unexpected(stays ? conflict_with(found.is_same) : stays.error());
+    }
+    if (about_to) about_to(!found.is_free);
     // Also where it is the same: the other node must not take what stands for ours as well for its own, and replace it.
-    const Status done = exists ? replace(at, from, to, ours, there) : give_new_name(at, from, to, ours);
-    if (done) return is_free ? Placed::ours : Placed::shared;
+    const Status done = there ? replace(pfs, at, from, to, *ours, *there) : give_new_name(pfs, at, from, to, *ours);
+    if (done) return found.is_free ? Placed::ours : Placed::shared;
     if (done.error().code != EEXIST) return std::unexpected(done.error());
   }
   return fail(EAGAIN, "other nodes of the job go on removing or replacing the file of this name; this one is kept in the buffer only");
@@ -167,11 +176,12 @@ fs::Origin copy_version(PfsIo& pfs, int at, const std::string& name, const struc
 
 fs::Origin coming_version(const struct stat& partial, bool is_shared) { return version_of(partial, is_shared ? 0 : fs::Origin::any_ctime); }
 
-Status remove_merging(int at, const std::string& name, const struct stat& seen) {
-  const UniqueFd old = locked(at, name);
-  if (struct stat now {}; ::fstatat(at, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
-  if (!is_file(at, name, seen)) return fail(EEXIST, "another node of the job has brought out a file under this name; it stays");
-  return ::unlinkat(at, name.c_str(), 0) == 0 ? Status{} : Status(fail_errno());
+Status remove_merging(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
+  const UniqueFd old = locked(pfs, at, name);
+  const auto now = pfs.lstat(at, name);
+  if (!now) return std::unexpected(now.error());
+  if (!is_seen(*now, seen)) return fail(EEXIST, "another node of the job has brought out a file under this name; it stays");
+  return pfs.unlink(at, name);
 }
 
 Result<Nanoseconds> pfs_now(const std::string& directory) {

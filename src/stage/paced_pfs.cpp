@@ -114,6 +114,12 @@ Result<struct stat> PacedPfs::fstat(int fd) {
 Result<struct stat> PacedPfs::lstat(int at, const std::string& name) {
   return paced(CallKind::reading, 0, [&] { return pfs_.lstat(at, name); });
 }
+Result<Nanoseconds> PacedPfs::birth(int at, const std::string& name, const struct stat& seen) {
+  return paced(CallKind::reading, 0, [&] { return pfs_.birth(at, name, seen); });
+}
+Status PacedPfs::try_lock(int fd) {
+  return paced(CallKind::once, 0, [&] { return pfs_.try_lock(fd); });
+}
 Status PacedPfs::access(int at, const std::string& name, int mode) {
   return paced(CallKind::reading, 0, [&] { return pfs_.access(at, name, mode); });
 }
@@ -136,6 +142,9 @@ Status PacedPfs::link(int from_at, const std::string& from, int at, const std::s
 }
 Status PacedPfs::rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to) {
   return paced(CallKind::once, 0, [&] { return pfs_.rename(at, from, to, about_to); });
+}
+Status PacedPfs::rename_noreplace(int at, const std::string& from, const std::string& to) {
+  return paced(CallKind::once, 0, [&] { return pfs_.rename_noreplace(at, from, to); });
 }
 Status PacedPfs::rename_new(int at, const std::string& from, const std::string& to) {
   return paced(CallKind::once, 0, [&] { return pfs_.rename_new(at, from, to); });

@@ -82,6 +82,8 @@ class PacedPfs final : public PfsIo {
   void drop_cache(int fd) override { pfs_.drop_cache(fd); }
   Result<struct stat> fstat(int fd) override;
   Result<struct stat> lstat(int at, const std::string& name) override;
+  Result<Nanoseconds> birth(int at, const std::string& name, const struct stat& seen) override;
+  Status try_lock(int fd) override;
   Status access(int at, const std::string& name, int mode) override;
   Result<std::vector<std::string>> list(int directory) override;
   Result<std::string> readlink(int at, const std::string& name) override;
@@ -89,6 +91,7 @@ class PacedPfs final : public PfsIo {
   Status symlink(const std::string& target, int at, const std::string& name) override;
   Status link(int from_at, const std::string& from, int at, const std::string& name) override;
   Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to = {}) override;
+  Status rename_noreplace(int at, const std::string& from, const std::string& to) override;
   Status rename_new(int at, const std::string& from, const std::string& to) override;
   Status unlink(int at, const std::string& name) override;
   Status remove(int at, const std::string& name, const struct stat& seen) override;

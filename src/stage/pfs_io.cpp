@@ -4,6 +4,7 @@
 #include <linux/limits.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
+#include <sys/file.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -18,10 +19,8 @@
 #include <memory>
 #include <string_view>
 
-#include "base/mutex.hpp"
 #include "config/paths.hpp"
 #include "fs/acl.hpp"
-#include "stage/merge.hpp"
 
 namespace efs::stage {
 namespace {
@@ -61,7 +60,7 @@ Result<UniqueFd> walk_beneath(int root, std::string_view path, int flags, mode_t
   return fd_of(retried([&] { return ::openat(at, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode); }));
 }
 
-class PosixPfs : public PfsIo {
+class PosixPfs final : public PfsIo {
  public:
   Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode) override {
     return fd_of(retried([&] { return ::openat(at, path.c_str(), flags | O_CLOEXEC, mode); }));
@@ -126,6 +125,15 @@ class PosixPfs : public PfsIo {
     return attributes;
   }
 
+  Result<Nanoseconds> birth(int at, const std::string& name, const struct stat& seen) override {
+    struct statx now {};
+    if (::statx(at, name.c_str(), AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME, &now) != 0) return fail_errno();
+    if (now.stx_ino != seen.st_ino) return fail(ESTALE);
+    if ((now.stx_mask & STATX_BTIME) == 0) return fail(EOPNOTSUPP);
+    return to_ns({.tv_sec = now.stx_btime.tv_sec, .tv_nsec = now.stx_btime.tv_nsec});
+  }
+  Status try_lock(int fd) override { return status_of(retried([&] { return ::flock(fd, LOCK_EX | LOCK_NB); })); }
+
   Status access(int at, const std::string& name, int mode) override {
     return status_of(::faccessat(at, name.c_str(), mode, AT_EACCESS));
   }
@@ -166,9 +174,9 @@ class PosixPfs : public PfsIo {
     if (about_to) about_to(false);
     return status_of(::renameat(at, from.c_str(), at, to.c_str()));
   }
-  Status rename_new(int at, const std::string& from, const std::string& to) override {
-    struct stat ours {};
-    return ::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) == 0 ? give_new_name(at, from, to, ours) : fail_errno();
+  Status rename_noreplace(int at, const std::string& from, const std::string& to) override {
+    constexpr unsigned no_replace = 1;  // RENAME_NOREPLACE, which not every C library has
+    return status_of(static_cast<int>(::syscall(SYS_renameat2, at, from.c_str(), at, to.c_str(), no_replace)));
   }
   Status unlink(int at, const std::string& name) override { return status_of(::unlinkat(at, name.c_str(), 0)); }
 
@@ -250,111 +258,17 @@ class PosixPfs : public PfsIo {
   const std::string here_ = ".";
 };
 
-/// When the file was made; nothing where the PFS does not keep that, or another file than `seen` has the name.
-std::optional<Nanoseconds> birth_of(int at, const std::string& name, const struct stat& seen) {
-  struct statx now {};
-  if (::statx(at, name.c_str(), AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME, &now) != 0) return std::nullopt;
-  if ((now.stx_mask & STATX_BTIME) == 0 || now.stx_ino != seen.st_ino) return std::nullopt;
-  return to_ns({.tv_sec = now.stx_btime.tv_sec, .tv_nsec = now.stx_btime.tv_nsec});
-}
-
-class MergingPfs final : public PosixPfs {
- public:
-  MergingPfs(Nanoseconds since, std::span<const fs::Origin> own) : since_(since) {
-    for (const auto& one : own) {
-      const bool is_known = one.ctime != 0 && one.ctime != fs::Origin::any_ctime;
-      Version& known = own_[{one.device, one.inode}];
-      const bool stays_shared = known.is_shared && known.size == one.size && known.mtime == one.mtime;
-      known = {.size = one.size, .mtime = one.mtime, .ctime = is_known ? std::optional(one.ctime) : std::nullopt, .is_shared = one.ctime == 0 || stays_shared};
-    }
-  }
-  Status rename_new(int at, const std::string& from, const std::string& to) override { return rename(at, from, to, {}); }
-  Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to) override {
-    struct stat ours {}, there {};
-    const bool known = ::fstatat(at, from.c_str(), &ours, AT_SYMLINK_NOFOLLOW) == 0;
-    // What this node brought out before is as old to it as what was there at the start.
-    const bool exists = ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
-    if (exists) keep_old(at, to, there);
-    const bool own = exists && is_own(at, to, there);
-    const struct stat seen = there;
-    if (own) about_to_lose(at, to, seen);
-    const auto placed = rename_merging(at, from, to, since_, own ? &seen : nullptr, about_to);
-    if (!placed) return std::unexpected(placed.error());
-    if (own) forget(seen);
-    const bool is_there = known && ::fstatat(at, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == ours.st_ino && there.st_dev == ours.st_dev;
-    if (is_there) note_placed(there, birth_of(at, to, there), *placed);
-    return {};
-  }
-  Status remove(int at, const std::string& name, const struct stat& seen) override {
-    keep_old(at, name, seen);
-    if (is_own(at, name, seen)) about_to_lose(at, name, seen);
-    EFS_TRY(remove_merging(at, name, seen));
-    forget(seen);
-    return {};
-  }
-  bool is_shared(int at, const std::string& name, const struct stat& there) override { return !is_own(at, name, there); }
-
- private:
-  using Identity = std::pair<dev_t, ino_t>;
-  /// Of what a node has placed. Numbers are used again: its birth tells it from another file of its number, size and mtime.
-  struct Version {
-    std::uint64_t size = 0;
-    Nanoseconds mtime = 0;
-    std::optional<Nanoseconds> birth{};
-    std::optional<Nanoseconds> ctime{};  // of what an earlier process has placed; it moves with each name that a file gets and loses
-    bool is_shared = false;
-  };
-  bool is_own(int at, const std::string& name, const struct stat& st) {
-    Version known;
-    {
-      MutexLock lock(mutex_);
-      const auto found = own_.find({st.st_dev, st.st_ino});
-      if (found == own_.end()) return false;
-      known = found->second;
-    }
-    if (known.is_shared || known.size != static_cast<std::uint64_t>(st.st_size) || known.mtime != to_ns(st.st_mtim)) return false;
-    if (!known.birth && !known.ctime) return true;
-    const auto birth = birth_of(at, name, st);
-    if (known.birth) return birth == known.birth;
-    if (birth) return *birth <= *known.ctime;  // one that got the number later was made later
-    return st.st_nlink > 1 || *known.ctime == to_ns(st.st_ctim);
-  }
-  /// One more name of a file that is shared does not make it ours. (A file with one name that is ours is another one, with its number.)
-  void note_placed(const struct stat& st, std::optional<Nanoseconds> birth, Placed placed) {
-    MutexLock lock(mutex_);
-    Version& known = own_[{st.st_dev, st.st_ino}];
-    const bool stays_shared = known.is_shared && st.st_nlink > 1;
-    known = {.size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .birth = birth, .is_shared = placed == Placed::shared || stays_shared};
-  }
-  /// What was there at the start is to lose one of several names, which moves its ctime: the others are as old as ever, to this node.
-  void keep_old(int at, const std::string& name, const struct stat& seen) {
-    if (seen.st_nlink == 1 || to_ns(seen.st_ctim) >= since_) return;
-    const Version old{.size = static_cast<std::uint64_t>(seen.st_size), .mtime = to_ns(seen.st_mtim), .birth = birth_of(at, name, seen)};
-    MutexLock lock(mutex_);
-    if (Version& known = own_[{seen.st_dev, seen.st_ino}]; !known.is_shared) known = old;
-  }
-  /// What this node has placed loses one of several names: its ctime, which moves then, tells nothing of the others any more.
-  void about_to_lose(int at, const std::string& name, const struct stat& seen) {
-    if (seen.st_nlink == 1) return;
-    const auto birth = birth_of(at, name, seen);
-    MutexLock lock(mutex_);
-    const auto found = own_.find({seen.st_dev, seen.st_ino});
-    if (found != own_.end()) found->second.birth = birth, found->second.ctime.reset();
-  }
-  /// This node took a name from what it had placed: where that was the last one, its number is anybody's.
-  void forget(const struct stat& seen) {
-    MutexLock lock(mutex_);
-    if (seen.st_nlink == 1) own_.erase({seen.st_dev, seen.st_ino});
-  }
-
-  const Nanoseconds since_;
-  Mutex mutex_;                                             // rank 90 (leaf): guards own_
-  std::map<Identity, Version> own_ EFS_GUARDED_BY(mutex_);  // what this node has placed
-};
-
 }  // namespace
 
-std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own) { return std::make_unique<MergingPfs>(since, own); }
+Status PfsIo::rename_new(int at, const std::string& from, const std::string& to) {
+  const auto is_unsupported = [](int code) { return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP; };
+  const auto is_without_links = [&](int code) { return is_unsupported(code) || code == EPERM || code == EMLINK; };
+  const Status renamed = rename_noreplace(at, from, to);
+  if (renamed || !is_unsupported(renamed.error().code)) return renamed;
+  const Status linked = link(at, from, at, to);
+  if (linked) return unlink(at, from);
+  return is_without_links(linked.error().code) ? rename(at, from, to) : linked;
+}
 
 PfsIo& posix_pfs() {
   static PosixPfs instance;  // constant after construction

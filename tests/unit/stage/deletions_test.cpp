@@ -6,6 +6,7 @@
 #include "fault_pfs.hpp"
 #include "scene.hpp"
 #include "stage/merge.hpp"
+#include "stage/merging_pfs.hpp"
 
 using namespace efs;
 using namespace efs::stage;
@@ -156,17 +157,16 @@ TEST_CASE("deletions: what another node of the job brought out stays", "[stage][
     CHECK_FALSE(stdfs::exists(scene.root + "/d/a"));
   }
   SECTION("it comes between the look and the removal") {
-    const auto merging = merging_pfs(*since);
     bool looked = false;
-    FaultPfs pfs([&](auto, const std::string& call, const auto& name) {
-      if (!looked && call == "unlink" && name == "a") {
+    FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+      if (!looked && call == "flock") {
         looked = true;
         write_file(scene.root + "/d/new", "the other node's");
         stdfs::rename(scene.root + "/d/new", scene.root + "/d/a");
       }
       return 0;
-    }, *merging);
-    CHECK(action_of(scene.out(pfs), "d/a") == Action::conflict);
+    });
+    CHECK(action_of(scene.out(*merging_pfs(*since, {}, pfs)), "d/a") == Action::conflict);
     CHECK(looked);
     CHECK(content_of(scene.root + "/d/a") == "the other node's");
   }

@@ -33,8 +33,8 @@ struct NthCall {
 class FaultPfs final : public PfsIo {
  public:
   using Hook = std::function<int(std::uint64_t number, const std::string& call, const std::string& object)>;
-  explicit FaultPfs(Hook hook, PfsIo& real = posix_pfs()) : hook_(std::move(hook)), real_(real) {}
-  explicit FaultPfs(NthCall chosen, PfsIo& real = posix_pfs()) : hook_([](auto, const auto&, const auto&) { return 0; }), real_(real), chosen_(std::move(chosen)) {}
+  explicit FaultPfs(Hook hook) : hook_(std::move(hook)) {}
+  explicit FaultPfs(NthCall chosen) : hook_([](auto, const auto&, const auto&) { return 0; }), chosen_(std::move(chosen)) {}
   std::uint64_t calls() const { return calls_; }
   /// How often each function was called. To be asked when no call is under way.
   const std::map<std::string, std::uint64_t>& calls_of() const { return calls_of_; }
@@ -67,6 +67,8 @@ class FaultPfs final : public PfsIo {
     return attributes;
   }
   Result<struct stat> lstat(int at, const std::string& name) override { return run("lstat", name, [&] { return real_.lstat(at, there(at, name)); }); }
+  Result<Nanoseconds> birth(int at, const std::string& name, const struct stat& seen) override { return run("statx", name, [&] { return real_.birth(at, name, seen); }, "birth"); }
+  Status try_lock(int fd) override { return run("flock", "", [&] { return real_.try_lock(fd); }, "try_lock"); }
   Status access(int at, const std::string& name, int mode) override { return run("access", name, [&] { return real_.access(at, name, mode); }); }
   Result<std::vector<std::string>> list(int directory) override { return run("list", "", [&] { return real_.list(directory); }); }
   Result<std::string> readlink(int at, const std::string& name) override { return run("readlink", name, [&] { return real_.readlink(at, name); }); }
@@ -84,13 +86,12 @@ class FaultPfs final : public PfsIo {
     };
     return run("rename", to, [&] { return real_.rename(at, there(at, from), there(at, to), told); });
   }
-  Status rename_new(int at, const std::string& from, const std::string& to) override {
+  Status rename_noreplace(int at, const std::string& from, const std::string& to) override {
     return run("rename", to, [&] {
       if (on_naming) on_naming(to);
-      return real_.rename_new(at, from, to);
-    });
+      return real_.rename_noreplace(at, from, to);
+    }, "rename_noreplace");
   }
-  bool is_shared(int at, const std::string& name, const struct stat& there) override { return real_.is_shared(at, name, there); }
   Status rmdir(int at, const std::string& name) override { return run("rmdir", name, [&] { return real_.rmdir(at, name); }); }
   Status remove_xattr(int fd, const std::string& name) override { return run("removexattr", name, [&] { return real_.remove_xattr(fd, name); }, "remove_xattr"); }
   Status unlink(int at, const std::string& name) override { return run("unlink", name, [&] { return real_.unlink(at, name); }); }
@@ -145,7 +146,7 @@ class FaultPfs final : public PfsIo {
   }
 
   Hook hook_;
-  PfsIo& real_;
+  PfsIo& real_ = posix_pfs();
   const NthCall chosen_{};
   std::atomic<std::uint64_t> calls_{0};
   std::mutex mutex_;  // guards calls_of_

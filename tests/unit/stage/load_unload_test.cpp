@@ -12,6 +12,7 @@
 #include "fs/kernel_view.hpp"
 #include "live_scene.hpp"
 #include "stage/merge.hpp"
+#include "stage/merging_pfs.hpp"
 #include "stage/stage_out.hpp"
 
 using namespace efs;
@@ -257,7 +258,8 @@ TEST_CASE("of several nodes what is about to get its name is known for another o
   LiveScene scene;
   scene.config.nodes = 2;
   scene.config.merge_since = pfs_now(scene.config.results_dir).value();
-  const auto others = merging_pfs(scene.config.merge_since), ours = merging_pfs(scene.config.merge_since);
+  FaultPfs pfs(stage::test::NthCall{});
+  const auto others = merging_pfs(scene.config.merge_since), ours = merging_pfs(scene.config.merge_since, {}, pfs);
   scene.buffer.write("f", std::string(1000, 'f'));
   REQUIRE(scene.buffer.filesystem->link({}, scene.buffer.ino("f"), fs::root_ino, "g"));
   const auto attributes = scene.buffer.staging->find("f")->attributes;
@@ -273,13 +275,12 @@ TEST_CASE("of several nodes what is about to get its name is known for another o
   scene.buffer.write("h", std::string(1000, 'f'));
   std::mutex mutex;
   std::map<std::string, Nanoseconds> known;
-  FaultPfs pfs(stage::test::NthCall{}, *ours);
   pfs.on_naming = [&](const std::string& name) {
     const std::lock_guard lock(mutex);
     const auto item = scene.buffer.staging->find(name);
     if (item && item->saved) known[name] = item->saved->ctime;
   };
-  REQUIRE(scene.back({.names = {"f", "g", "h"}}, pfs).verdict == Verdict::complete);
+  REQUIRE(scene.back({.names = {"f", "g", "h"}}, *ours).verdict == Verdict::complete);
   REQUIRE(known.size() == 3);
   CHECK(known["f"] == fs::Origin::any_ctime);
   CHECK(known["g"] == 0);

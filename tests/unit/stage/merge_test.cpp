@@ -17,6 +17,7 @@
 #include <sstream>
 #include <thread>
 
+#include "stage/merging_pfs.hpp"
 #include "stage/partial.hpp"
 #include "support/short_of_memory.hpp"
 #include "support/temp.hpp"
@@ -39,7 +40,7 @@ struct MergeScene {
 TEST_CASE("a name that nobody has is given", "[merge]") {
   const MergeScene scene;
   scene.write("p", "ours");
-  REQUIRE(rename_merging(scene.fd.get(), "p", "out", 0));
+  REQUIRE(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", 0));
   CHECK(scene.read("out") == "ours");
   CHECK_FALSE(scene.exists("p"));
 }
@@ -50,7 +51,7 @@ TEST_CASE("what was there before the job is replaced", "[merge]") {
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
   scene.write("p", "ours");
-  REQUIRE(rename_merging(scene.fd.get(), "p", "out", *now + 1'000'000'000));
+  REQUIRE(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now + 1'000'000'000));
   CHECK(scene.read("out") == "ours");
   CHECK_FALSE(scene.exists("p"));
 }
@@ -63,7 +64,7 @@ TEST_CASE("who reads an old file under a lock holds nobody up", "[merge]") {
   const UniqueFd reader(::openat(scene.fd.get(), "out", O_RDONLY | O_CLOEXEC));
   REQUIRE(::flock(reader.get(), LOCK_SH) == 0);
   scene.write("p", "ours");
-  REQUIRE(rename_merging(scene.fd.get(), "p", "out", *now + 1'000'000'000));
+  REQUIRE(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now + 1'000'000'000));
   CHECK(scene.read("out") == "ours");
 }
 
@@ -73,14 +74,14 @@ TEST_CASE("another node's file is never replaced; the same content is no conflic
   REQUIRE(now);
   scene.write("out", "theirs");
   scene.write("p", "theirs");
-  CHECK(rename_merging(scene.fd.get(), "p", "out", *now));
+  CHECK(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now));
   CHECK_FALSE(scene.exists("p"));
   // Who could not read the one must not read the other.
   scene.write("p", "theirs");
   REQUIRE(::fchmodat(scene.fd.get(), "p", 0600, 0) == 0);
-  CHECK(rename_merging(scene.fd.get(), "p", "out", *now).error().code == EEXIST);
+  CHECK(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now).error().code == EEXIST);
   scene.write("p", "ours!!");
-  const auto conflict = rename_merging(scene.fd.get(), "p", "out", *now);
+  const auto conflict = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now);
   REQUIRE_FALSE(conflict);
   CHECK(conflict.error().code == EEXIST);
   CHECK(conflict.error().what.contains("another node"));
@@ -89,8 +90,8 @@ TEST_CASE("another node's file is never replaced; the same content is no conflic
   // A link is not a file, and links are the same if they lead to the same place.
   std::filesystem::create_symlink("here", scene.directory.path() + "/l1");
   std::filesystem::create_symlink("here", scene.directory.path() + "/l2");
-  CHECK_FALSE(rename_merging(scene.fd.get(), "l1", "out", *now));
-  CHECK(rename_merging(scene.fd.get(), "l1", "l2", *now));
+  CHECK_FALSE(rename_merging(posix_pfs(), scene.fd.get(), "l1", "out", *now));
+  CHECK(rename_merging(posix_pfs(), scene.fd.get(), "l1", "l2", *now));
 }
 
 TEST_CASE("what this node has brought out is its own to replace, also for a successor, until somebody touches it", "[merge]") {
@@ -237,7 +238,7 @@ TEST_CASE("what is a node's own is that file alone, not another one of the same 
   for (const bool other : {true, false}) {
     struct stat seen = own;
     if (other) ++seen.st_ino;
-    const auto renamed = rename_merging(scene.fd.get(), "p", "out", *now, &seen);
+    const auto renamed = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now, &seen);
     CHECK(renamed.has_value() != other);
     CHECK(scene.read("out") == (other ? "own" : "next"));
   }
@@ -253,7 +254,7 @@ TEST_CASE("a node's own file stays its own when another of its names goes after 
   REQUIRE(::fstatat(scene.fd.get(), "out", &seen, 0) == 0);
   REQUIRE(::unlinkat(scene.fd.get(), "other", 0) == 0);
   scene.write("p", "next");
-  CHECK(rename_merging(scene.fd.get(), "p", "out", *now, &seen));
+  CHECK(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now, &seen));
   CHECK(scene.read("out") == "next");
 }
 
@@ -293,7 +294,7 @@ TEST_CASE("a partial that somebody has exchanged while its turn was waited for g
   {
     std::atomic<bool> ended{false};
     const std::jthread renaming([&] {
-      renamed = rename_merging(scene.fd.get(), "p", "out", *now + 1'000'000'000);
+      renamed = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now + 1'000'000'000);
       ended = true;
     });
     while (descriptors_of(old) < 2 && !ended) std::this_thread::yield();
@@ -357,7 +358,7 @@ TEST_CASE("of many nodes that bring out different files under one name exactly o
       for (int i = 0; i < nodes; ++i)
         threads.emplace_back([&, i] {
           // `since` lies after the old file and before all renames: those change ctime.
-          const auto done = rename_merging(scene.fd.get(), "p" + std::to_string(i), "out", *now);
+          const auto done = rename_merging(posix_pfs(), scene.fd.get(), "p" + std::to_string(i), "out", *now);
           if (done) ++good;
           else if (done.error().code == EEXIST) ++conflicts;
         });
@@ -379,14 +380,14 @@ TEST_CASE("what one node removes and another replaces is the other's", "[merge]"
     REQUIRE(::fstatat(scene.fd.get(), "out", &seen, 0) == 0);
     Result<Placed> renamed = Placed::shared;
     {
-      const std::jthread removing([&] { (void)remove_merging(scene.fd.get(), "out", seen); });
-      renamed = rename_merging(scene.fd.get(), "p", "out", to_ns(seen.st_ctim) + 1);
+      const std::jthread removing([&] { (void)remove_merging(posix_pfs(), scene.fd.get(), "out", seen); });
+      renamed = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", to_ns(seen.st_ctim) + 1);
     }
     REQUIRE(renamed);
     CHECK(*renamed == Placed::ours);
     REQUIRE(scene.read("out") == content);
-    CHECK(remove_merging(scene.fd.get(), "out", seen).error().code == EEXIST);
-    CHECK(remove_merging(scene.fd.get(), "nosuch", seen).error().code == ENOENT);
+    CHECK(remove_merging(posix_pfs(), scene.fd.get(), "out", seen).error().code == EEXIST);
+    CHECK(remove_merging(posix_pfs(), scene.fd.get(), "nosuch", seen).error().code == ENOENT);
   }
 }
 
@@ -457,10 +458,8 @@ TEST_CASE("where a PFS knows no way to give a name that replaces nothing, a link
       const MergeScene scene;
       scene.write("p", "ours");
       if (taken) scene.write("out", "theirs");
-      struct stat ours {};
-      REQUIRE(::fstatat(scene.fd.get(), "p", &ours, 0) == 0);
       Status given;
-      with_calls_failing(code == 0 ? std::vector{no_flags} : std::vector{no_flags, FailingCall{SYS_linkat, code}}, [&] { given = give_new_name(scene.fd.get(), "p", "out", ours); });
+      with_calls_failing(code == 0 ? std::vector{no_flags} : std::vector{no_flags, FailingCall{SYS_linkat, code}}, [&] { given = posix_pfs().rename_new(scene.fd.get(), "p", "out"); });
       CHECK(given.has_value() == (has_none || (code == 0 && !taken)));
       CHECK(scene.read("out") == (given ? "ours" : taken ? "theirs" : ""));
       CHECK(scene.exists("p") == !given);
@@ -473,7 +472,7 @@ TEST_CASE("a partial whose file has the name already, for the answer to the call
   const MergeScene scene;
   scene.write("p", "ours");
   REQUIRE(::linkat(scene.fd.get(), "p", scene.fd.get(), "out", 0) == 0);
-  CHECK(rename_merging(scene.fd.get(), "p", "out", 0));
+  CHECK(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", 0));
   CHECK(scene.read("out") == "ours");
   CHECK_FALSE(scene.exists("p"));
 }

@@ -9,6 +9,8 @@
 
 #include "fault_pfs.hpp"
 #include "scene.hpp"
+#include "stage/merge.hpp"
+#include "stage/merging_pfs.hpp"
 #include "stage/transfer.hpp"
 #include "support/short_of_memory.hpp"
 
@@ -111,6 +113,63 @@ bool claims_are_true(Scene& scene, const Receipt& receipt) {
   return true;
 }
 
+/// One of several nodes of a job: some of its results are there already, old, or the same from another node, or another's.
+class OneOfSeveral {
+ public:
+  explicit OneOfSeveral(bool clashes) {
+    prepare_inputs(scene, true);
+    scene.options.workers = 1;
+    scene.config.nodes = 2;
+    const std::string& results = scene.config.results_dir;
+    write_file(results + "/e/replaced", "old");
+    stdfs::create_symlink("old", results + "/e/old-link");
+    for (Nanoseconds& since = scene.config.merge_since; since <= to_ns(stat_of(results + "/e/old-link").st_ctim);) since = pfs_now(results).value();
+    scene.buffer.put("e", S_IFDIR, {}, 0755);
+    for (const char* name : {"new", "replaced", "same"}) scene.buffer.put(std::string("e/") + name, S_IFREG, std::string(70'000, 's') + name, 0644);
+    for (const char* name : {"new-link", "old-link", "same-link"}) scene.buffer.put(std::string("e/") + name, S_IFLNK, "new");
+    write_file(results + "/e/same", scene.buffered("e/same"));
+    ::chmod((results + "/e/same").c_str(), 0644);
+    stdfs::create_symlink("new", results + "/e/same-link");
+    for (const char* name : {"own", "own-of-two"}) bring_out_before(name);
+    if (!clashes) return;
+    scene.buffer.put("e/clash", S_IFREG, "ours");
+    write_file(results + "/e/clash", theirs);
+  }
+  Receipt out(PfsIo& pfs = posix_pfs()) {
+    const auto merging = merging_pfs(scene.config.merge_since, own_, pfs);
+    return scene.out(*merging);
+  }
+  /// As whole() says, and what another node brought out has stayed, or the same is there.
+  bool whole() const {
+    for (const auto& [path, node] : scene.buffer.nodes) {
+      const std::string real = scene.config.results_dir + "/" + path;
+      if (!path.starts_with("e/")) continue;
+      const bool there = stdfs::exists(stdfs::symlink_status(real));
+      const bool was_there = !path.starts_with("e/new");
+      if (!there && was_there) return false;
+      if (!there) continue;
+      const std::string content = node.type == S_IFLNK ? stdfs::read_symlink(real).string() : content_of(real);
+      const std::string whole = path == "e/clash" ? theirs : node.type == S_IFLNK ? "new" : scene.buffered(path);
+      const bool old = content == "old" && (path == "e/replaced" || path == "e/old-link" || path.starts_with("e/own"));
+      if (content != whole && !old) return false;
+    }
+    return true;
+  }
+  Scene scene;
+
+ private:
+  /// This node's own, of an earlier stage-out, which has been changed since; of "own-of-two" somebody has made one more name.
+  void bring_out_before(const std::string& name) {
+    const std::string there = scene.config.results_dir + "/e/" + name;
+    write_file(there, "old");
+    if (name == "own-of-two") stdfs::create_hard_link(there, scene.top + "/one-more");
+    const auto st = stat_of(there);
+    own_.push_back({.device = st.st_dev, .inode = st.st_ino, .size = 3, .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)});
+    scene.buffer.put("e/" + name, S_IFREG, "changed since", 0644);
+  }
+  std::vector<fs::Origin> own_;
+};
+
 /// None but the one that was there before.
 bool only_stale_partial(Scene& scene) {
   const std::string stale = scene.config.results_dir + "/replaced.efs-partial";
@@ -191,6 +250,7 @@ Functions every_call_fails(int code, bool in_place) {
 /// All that every stage-out calls. (access, list and seek are a stage-in's, statvfs is nobody's.)
 const Functions of_a_stage_out{"open", "open_beneath", "list", "read", "write", "truncate", "fstat", "lstat", "mkdir", "symlink", "link", "rename",
                                "unlink", "xattrs", "set_xattr", "chmod", "chown", "set_times", "chown_name", "set_times_name", "fsync"};
+const Functions of_a_merge{"birth", "lstat", "open", "read", "readlink", "rename", "rename_noreplace", "try_lock", "unlink", "xattrs"};
 Functions with(Functions functions, const Functions& more) {
   functions.insert(more.begin(), more.end());
   return functions;
@@ -203,7 +263,50 @@ TEST_CASE("stage-out: every PFS call fails once", "[stage][out][faults]") {
 }
 
 TEST_CASE("stage-out in place: every PFS call fails once", "[stage][out][faults]") {
-  for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, true) == with(of_a_stage_out, {"readlink", "remove", "rmdir", "remove_xattr"}));
+  for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, true) == with(of_a_stage_out, {"readlink", "remove", "rename_noreplace", "rmdir", "remove_xattr"}));
+}
+
+TEST_CASE("stage-out of one of several nodes: every PFS call fails once, also those of a merge", "[stage][out][merge][faults]") {
+  for (const bool clashes : {false, true})
+    for (const int code : {EIO, ENOSPC}) {
+      const Functions failed = each_call_fails(code, [&](FaultPfs& pfs, const NthCall& chosen) {
+        OneOfSeveral node(clashes);
+        const Receipt receipt = node.out(pfs);
+        INFO("call " << chosen.number << " of " << chosen.function << " fails with " << code << ": " << describe(receipt));
+        REQUIRE(node.whole());
+        REQUIRE(claims_are_true(node.scene, receipt));
+        if (chosen.function != "unlink") REQUIRE(partials_below(node.scene.config.results_dir) == 0);
+        if (clashes) REQUIRE(receipt.verdict != Verdict::complete);
+        const auto calls = pfs.calls_of().find(chosen.function);
+        if (calls == pfs.calls_of().end() || calls->second <= chosen.number) REQUIRE((receipt.verdict == Verdict::complete) == !clashes);
+        if (receipt.verdict == Verdict::complete) return;
+        REQUIRE(exit_code(receipt) != 0);
+        const Receipt again = node.out();
+        INFO("again: " << describe(again));
+        REQUIRE((again.verdict == Verdict::complete) == !clashes);
+        REQUIRE((node.whole() && claims_are_true(node.scene, again)));
+        REQUIRE(partials_below(node.scene.config.results_dir) == 0);
+      });
+      CHECK(std::ranges::includes(failed, of_a_merge));
+    }
+}
+
+TEST_CASE("stage-out of one of several nodes: killed at every PFS call, also those of a merge", "[stage][out][merge][faults][killed]") {
+  const auto seed = efs::test::seed();
+  const efs::test::Sample sample(seed);
+  for (std::uint64_t n = sample.first;; n += sample.step) {
+    OneOfSeveral node(false);
+    const auto code = killed_at_call(n, [&](PfsIo& pfs) { return exit_code(node.out(pfs)); });
+    INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ": killed at call " << n);
+    REQUIRE(node.whole());
+    const Receipt receipt = node.out();
+    INFO(describe(receipt));
+    REQUIRE(receipt.verdict == Verdict::complete);
+    REQUIRE((node.whole() && claims_are_true(node.scene, receipt)));
+    REQUIRE(partials_below(node.scene.config.results_dir) == 0);
+    REQUIRE(code.value_or(0) == 0);
+    if (code) break;
+  }
 }
 
 TEST_CASE("stage-out: every allocation of memory fails, once and for good", "[stage][out][faults][memory]") {
