@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>  // renameat2
+#include <new>
 #include <string_view>
 
 #include "base/json_text.hpp"
+#include "base/memory.hpp"
 #include "base/unique_fd.hpp"
 #include "config/load.hpp"
 #include "image/sealed_text.hpp"
@@ -83,6 +85,8 @@ Status write_in_turns(int directory, const std::string& name, const std::string&
 const char* name_of(Left left) { return left_names.at(static_cast<std::size_t>(left)); }
 
 Result<Manifest> read_manifest(int directory) {
+  const Sheltered sheltered;
+  if (!Sheltered::ready()) return fail(ENOMEM, manifest_name);
   auto text = read_text(directory, manifest_name, largest);
   if (!text) return std::unexpected(text.error());
   const auto json = json_from_text(*text);
@@ -121,6 +125,8 @@ Result<Manifest> read_manifest(int directory) {
     const std::string left = json.at("left");
     for (std::size_t i = 0; i < left_names.size(); ++i)
       if (left == left_names.at(i)) m.left = static_cast<Left>(i);
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM, manifest_name);
   } catch (const std::exception&) {
     return fail(EPROTO, std::string(manifest_name) + ": damaged");
   }
@@ -128,6 +134,8 @@ Result<Manifest> read_manifest(int directory) {
 }
 
 Status write_manifest(int directory, const Manifest& m) {
+  const Sheltered sheltered;
+  if (!Sheltered::ready()) return fail(ENOMEM, manifest_name);
   nlohmann::json json{{"format", format}, {"name", m.name}, {"uid", m.uid}, {"root_dir", m.root_dir}, {"mount_dir", m.mount_dir}, {"results_dir", m.results_dir}, {"log_file", m.log_file},
                             {"job_file", m.job_file}, {"store", m.store}, {"kind", m.kind}, {"boot_id", m.boot_id}, {"left", name_of(m.left)}, {"made_mount_dir", m.made_mount_dir},
                             {"node_number", m.node}, {"nodes", m.nodes}, {"merge_since", m.merge_since}, {"merges", m.merges}, {"results_mount", m.results_mount}, {"mounts_below", m.mounts_below},

@@ -3,26 +3,41 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/memory.hpp"
+
 namespace {
 
 thread_local std::uint64_t left = 0;  // allocations until the one that fails; 0: none does
 thread_local bool fails_on = false;   // so do all after it
 thread_local bool failed = false;
 thread_local std::uint64_t count = 0;
+thread_local std::size_t freed = 0;  // bytes that a handler has made free
+
+// aligned_alloc wants a multiple of the alignment.
+void* take(std::size_t bytes, std::size_t alignment) noexcept { return alignment == 0 ? std::malloc(bytes) : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment); }
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   ++count;
+  if (left == 1 && freed >= bytes) {
+    freed -= bytes;
+    return take(bytes, alignment);
+  }
   if (left == 1) {
     failed = true;
     if (!fails_on) left = 0;
     return nullptr;
   }
   if (left > 1) --left;
-  // aligned_alloc wants a multiple of the alignment.
-  return alignment == 0 ? std::malloc(bytes) : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  return take(bytes, alignment);
 }
 
+// As operator new does it, the handler may find some (Sheltered), or throws; without one there is none.
 void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
+  if (void* memory = allocate(bytes, alignment)) return memory;
+  const auto handler = std::get_new_handler();
+  if (handler == nullptr) throw std::bad_alloc();
+  handler();
+  freed = efs::SpareMemory::piece_bytes;
   void* memory = allocate(bytes, alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
@@ -58,6 +73,7 @@ namespace efs::test {
 
 FailingNew::FailingNew(std::uint64_t n, Shortage shortage) {
   failed = false;
+  freed = 0;
   fails_on = shortage == Shortage::for_good;
   left = n;
 }

@@ -12,6 +12,7 @@
 
 #include "base/unique_fd.hpp"
 #include "support/dead_image.hpp"
+#include "support/short_of_memory.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -149,6 +150,36 @@ TEST_CASE("a manifest or job file of an image that is damaged anywhere is refuse
     test::DeadImage::put(path, good);
   }
   CHECK(said() == before);
+}
+
+TEST_CASE("a manifest is read and written where there is no memory, or says so", "[image][faults][memory]") {
+  const test::TempDirectory place("/dev/shm");
+  const UniqueFd directory(::open(place.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  image::Manifest manifest;
+  manifest.root_dir = std::string(300, 'r');
+  manifest.name = "before";
+  REQUIRE(image::write_manifest(directory.get(), manifest));
+  manifest.name = "after";
+  for (const auto shortage : {test::Shortage::once, test::Shortage::for_good}) {
+    const auto allocations = test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
+      Result<image::Manifest> found = fail(EBUSY);
+      Status written = fail(EBUSY);
+      short_of_memory([&] {
+        try {
+          found = image::read_manifest(directory.get());
+          written = image::write_manifest(directory.get(), manifest);
+        } catch (const std::bad_alloc&) {
+        }
+      });
+      if (found) CHECK(found->root_dir == manifest.root_dir);
+      else CHECK((found.error().code == ENOMEM || found.error().code == EBUSY));
+      const auto now = image::read_manifest(directory.get());
+      REQUIRE(now);
+      CHECK((!written || now->name == "after"));
+      CHECK((now->name == "before" || now->name == "after"));
+    });
+    CHECK(allocations > 1);
+  }
 }
 
 TEST_CASE("what lies in the place of the spare manifest is not followed, nor shared", "[image]") {
