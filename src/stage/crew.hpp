@@ -7,8 +7,8 @@
 namespace efs::stage {
 
 /// Runs independent pieces of work side by side. It begins with one thread per CPU and adds threads while those that
-/// run mostly wait, that is while neither their own work nor the queue for a CPU accounts for their time. A run that
-/// ended so hands its number on to the next one.
+/// run mostly wait, that is while neither their own work nor the queue for a CPU accounts for their time, and as long as more of them get
+/// more done. A run that ended so hands its number on to the next one.
 class Crew {
  public:
   static constexpr unsigned automatic_most = 64;
@@ -30,7 +30,7 @@ class Crew {
  private:
   const unsigned most_;
   unsigned widest_ = 0;
-  unsigned last_ = 0;   // threads of the runs before, while they waited
+  unsigned last_ = 0;   // threads of the run before, where they waited
   bool waits_ = false;  // the last run's threads mostly did
 };
 

@@ -79,6 +79,16 @@ TEST_CASE("crew: threads that wait for a lock of ours get no company", "[stage][
   CHECK(crew.widest() < items / 4);  // where others take the CPUs a few come all the same
 }
 
+TEST_CASE("crew: threads that wait for one another where nobody counts it get little company", "[stage][crew]") {
+  std::mutex one;  // as the kernel's, of a directory
+  Crew crew(0);
+  crew.run(1000, 1, [&](std::size_t, std::size_t) {
+    const std::lock_guard lock(one);
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  });
+  CHECK(crew.widest() < Crew::automatic_most);
+}
+
 TEST_CASE("crew: what the work throws, on whichever thread, is thrown by the run when all have ended", "[stage][crew]") {
   for (const unsigned most : {1U, 8U}) {
     for (const std::size_t bad : {0UL, 7UL, 399UL}) {
