@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/memory.hpp"
@@ -113,6 +114,7 @@ void Server::refuse(UniqueFd accepted) noexcept {
 
 void Server::take(UniqueFd& accepted) {
   Connection* alone = nullptr;
+  bool news = false;
   {
     MutexLock lock(mutex_);
     connections_.remove_if([](const Connection& c) { return c.ended; });
@@ -123,8 +125,10 @@ void Server::take(UniqueFd& accepted) {
     auto thread = start_thread([this, &connection] { serve(connection); });
     if (thread) connection.thread = std::move(*thread);
     else alone = &connection;
+    news = !std::exchange(no_thread_, !thread) && !thread;
   }
   if (alone == nullptr) return;
+  if (news) log::warn("event=no_thread_for_asker note=\"who asks is answered one after the other\"");
   limit_silence(alone->socket.get(), longest_silence_alone);
   serve(*alone, true);
 }

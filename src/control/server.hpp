@@ -60,6 +60,7 @@ class Server {
   Mutex mutex_;  // rank 80
   std::list<Connection> connections_ EFS_GUARDED_BY(mutex_);
   bool ending_ EFS_GUARDED_BY(mutex_) = false;
+  bool no_thread_ EFS_GUARDED_BY(mutex_) = false;  // for the last connection, and the log has it
   // Of a connection that has ended, for the next one: the daemon may be at its limit, and has to hear that it is to stop.
   UniqueFd kept_back_ EFS_GUARDED_BY(mutex_);
   std::jthread acceptor_;

@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 
+#include "base/log.hpp"
 #include "base/slow_work.hpp"
 
 namespace efs::fs {
@@ -12,6 +14,8 @@ namespace {
 
 constexpr std::uint64_t first_size = 2u << 20;  // bytes
 constexpr std::size_t most_segments = 32;       // of a file: far from vm.max_map_count, also for many files
+
+std::atomic<bool> no_mapping_told{false};  // of all files: once
 
 }  // namespace
 
@@ -97,7 +101,10 @@ Result<std::shared_ptr<Segment>> MappedFile::segment_at(std::uint64_t offset, Ra
     if (gap.begin <= offset && offset < gap.end) range = gap;
   if (tree_.size() >= most_segments) tree_.clear();  // segments in use live on with their users
   auto mapped = container_->map(range.begin, range.length());
-  if (!mapped) return std::unexpected(mapped.error());
+  if (!mapped) {
+    if (mapped.error().code == ENOMEM && !no_mapping_told.exchange(true)) log::warn("event=not_mapped note=\"written by system calls\"");
+    return std::unexpected(mapped.error());
+  }
   std::shared_ptr<Segment> segment = std::move(*mapped);
   tree_.insert(range, segment);
   return segment;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/log.hpp"
 #include "base/mutex.hpp"
 #include "base/thread.hpp"
 #include "base/unique_fd.hpp"
@@ -78,6 +79,7 @@ class Size {
  public:
   Size(unsigned first, unsigned most, unsigned cpus) : most_(most), cpus_(cpus), wanted_(std::min(first, most)) {}
 
+  unsigned most() const { return most_; }
   unsigned wanted() const { return wanted_; }
   /// Did the threads mostly wait when that was last looked at? Nothing if it never was.
   std::optional<bool> slow() const { return slow_; }
@@ -142,7 +144,7 @@ class Size {
 /// One call of Crew::run.
 class Run {
  public:
-  Run(std::size_t count, std::size_t grain, unsigned first, unsigned most, unsigned cpus, const Crew::Work& work) : count_(count), grain_(grain), most_(most), work_(work), size_(first, most, cpus) {}
+  Run(std::size_t count, std::size_t grain, const Size& size, const Crew::Work& work, bool& told) : count_(count), grain_(grain), most_(size.most()), work_(work), size_(size), told_(told) {}
 
   /// The most threads that it had, the caller's included. Throws what the work threw first.
   unsigned carry_out() {
@@ -243,9 +245,13 @@ class Run {
     while (threads_.size() + 1 < size_.wanted() && left-- > 0) {
       if (threads_.size() == threads_.capacity()) return;
       auto thread = start_thread([this, number = static_cast<unsigned>(threads_.size()) + 1] { take_part(number); });
-      if (!thread) return;  // a limit on threads: those that are there do the work
+      if (!thread) return tell();  // a limit on threads: those that are there do the work
       threads_.push_back(std::move(*thread));
     }
+  }
+
+  void tell() EFS_REQUIRES(mutex_) {
+    if (!std::exchange(told_, true)) log::warn("event=no_thread_for_staging threads={} note=\"those that are there do the work\"", threads_.size() + 1);
   }
 
   const std::size_t count_;
@@ -257,6 +263,7 @@ class Run {
   Condition changed_;  // of size_ and ended_
   bool ended_ EFS_GUARDED_BY(mutex_) = false;
   Size size_ EFS_GUARDED_BY(mutex_);
+  bool& told_;  // the crew's, which has one run at a time: under mutex_
   std::exception_ptr thrown_ EFS_GUARDED_BY(mutex_);  // by the work, first
   std::vector<clockid_t> clocks_ EFS_GUARDED_BY(mutex_);  // of the time that each thread has run
   std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);  // last: they end before what they use
@@ -268,7 +275,7 @@ void Crew::run(std::size_t count, std::size_t grain, const Work& work) {
   if (count == 0) return;
   const std::size_t piece = std::clamp<std::size_t>(count / (std::size_t{4} * most_), 1, std::max<std::size_t>(1, grain));
   const unsigned cpus = std::max(1U, std::thread::hardware_concurrency());
-  Run run(count, piece, waits_ ? std::max(cpus, last_) : cpus, most_, cpus, work);
+  Run run(count, piece, Size(waits_ ? std::max(cpus, last_) : cpus, most_, cpus), work, told_);
   widest_ = std::max(widest_, run.carry_out());
   const Size size = run.size();
   waits_ = size.slow().value_or(waits_);

@@ -32,6 +32,7 @@ class Crew {
   unsigned widest_ = 0;
   unsigned last_ = 0;   // threads of the run before, where they waited
   bool waits_ = false;  // the last run's threads mostly did
+  bool told_ = false;   // the log has that no thread could be had
 };
 
 }  // namespace efs::stage

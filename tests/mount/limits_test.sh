@@ -49,14 +49,21 @@ begin() {
 
 # felt TEXT: by programs, or by the daemon, which then made room.
 felt() { grep -qE "$must_bite" <<<"$1" || { [ "$must_bite" = EMFILE ] && grep -q 'event=containers_closed' "$EFS_RUNTIME_DIR/$NAME/efsd.log"; }; }
-# under NAME LIMIT VALUE ERRNO...: what programs and askers see while the worker has no more than that.
+# told_of EVENT: how often the worker's log has it. told_again EVENT BEFORE: once more than before.
+told_of() { grep -cE "event=$1( |$)" "$EFS_RUNTIME_DIR/$NAME/efsd.log"; }
+told_again() { [ "$(told_of "$1")" -gt "$2" ] || { tail -n 5 "$EFS_RUNTIME_DIR/$NAME/efsd.log"; return 1; }; }
+# under NAME LIMIT VALUE ERRNO...: what programs and askers see while the worker has no more than that. That it is felt: by
+# errors that match must_bite, and by events in must_tell, where the daemon gets along. meet_it: what must meet the limit, whatever else does.
 under() {
   local what=$1 name=$2 value=$3; shift 3
-  local most=1500 text i
+  local most=1500 text i event
+  local -A told=()
   # What the worker has of memory and does not use lasts for a while: until there is no more.
   [ "${must_bite:-}" != ENOMEM ] || most=30000
   mkdir -p "$MNT/changed"; for i in $(seq 40); do echo "$what" >"$MNT/changed/$i"; done
+  for event in ${must_tell:-}; do told[$event]=$(told_of "$event"); done
   check "$NAME, $what: the limit is set" limit "$name" "$value"
+  [ -z "${meet_it:-}" ] || check "$NAME, $what: what must meet the limit ends with success or an honest error" "$meet_it"
   if text=$(program "$MNT/files" "$S/$NAME.model" work $most "$@" 2>&1); then ok; else fail "$NAME, $what: every error is one of $*" "$text"; fi
   echo "   $NAME, $what: $text"
   [ -z "${must_bite:-}" ] || check "$NAME, $what: the limit is felt" felt "$text"
@@ -64,6 +71,7 @@ under() {
   check "$NAME, $what: so is ls" answers ls -i "$NAME" files
   check "$NAME, $what: so is unload" answers unload --wait -i "$NAME" input/a
   check "$NAME, $what: also of changed files" unload_ends
+  for event in ${must_tell:-}; do check "$NAME, $what: the limit is felt, and the log tells of it: $event" told_again "$event" "${told[$event]}"; done
   check "$NAME, $what: the worker lives" alive
   check "$NAME, $what: and so does the program" alive_too
   check "$NAME, $what: the limit is lifted" lift "$name"
@@ -126,10 +134,15 @@ daemon() {
   of_both_kinds
   end
 }
+# A file needs a mapping of 128 MiB where it is written to so far from its beginning. Without any it is written to by calls.
+write_far_away() {
+  await 20 dd if=/dev/zero of="$MNT/far" bs=1 count=1 seek=1G status=none || { echo 'no write in 20 seconds'; return 1; }
+  await 20 rm -f "$MNT/far"
+}
 # Mappings of containers and of the journal.
 mappings() {
   PMEM_IS_PMEM_FORCE=1 begin mappings -- -o daemon-io || return
-  must_bite= under mappings as $(($(size_of VmSize) + 65536)) ENOMEM EAGAIN
+  must_tell=not_mapped meet_it=write_far_away under mappings as $(($(size_of VmSize) + 65536)) ENOMEM EAGAIN
   must_bite=ENOMEM under 'fewer mappings than it has' as $(($(size_of VmSize) / 2)) ENOMEM EAGAIN
   end
 }
@@ -140,12 +153,42 @@ threads_are_limited() {
   setpriv --reuid $user --regid $user --clear-groups prlimit --nproc=64 bash -c '(exit 0)' || return 1
   ! setpriv --reuid $user --regid $user --clear-groups prlimit --nproc=1 bash -c '(exit 0)' 2>/dev/null
 }
+# As many at once as the worker may have threads, each with something that takes milliseconds: room for a file, and its return. So no
+# thread of the worker is free, and another one is wanted. How far they overlap is up to the scheduler: once more, if need be.
+crowd() { local before; before=$(told_of no_thread); await 20 crowd_is_told "$before"; }
+crowd_is_told() {
+  python3 - "$MNT/crowd" <<'END'
+import errno, os, sys, threading
+count = max(16, min(64, 2 * os.cpu_count()))  # as session_threads() in src/daemon/instance_mount.cpp
+together, problems = threading.Barrier(count), []
+
+def work(name):
+    fd = os.open(name, os.O_CREAT | os.O_RDWR, 0o644)
+    for _ in range(3):
+        together.wait(60)
+        try:
+            os.posix_fallocate(fd, 0, (256 << 20) // count)
+            os.ftruncate(fd, 0)
+        except OSError as problem:
+            if problem.errno != errno.EAGAIN: problems.append(str(problem))
+    os.close(fd)
+    os.unlink(name)
+
+threads = [threading.Thread(target=work, args=(f"{sys.argv[1]}-{i}",)) for i in range(count)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+if problems: sys.exit(problems[0])
+END
+  [ $? = 0 ] && told_again no_thread "$1"
+}
 # The worker's threads: as root there is no limit. The slow work that needs others is done by those that are there.
 threads() {
   command -v setpriv >/dev/null || { skip threads 'needs setpriv'; return; }
   as_user=yes begin threads -- --user $user || return
   check 'threads: such a limit holds' threads_are_limited
-  must_bite= under threads nproc 1 EAGAIN
+  # Where there is one processor a crew begins with one thread, and asks for no other.
+  local crews=; [ "$(nproc)" = 1 ] || crews=no_thread_for_staging
+  must_tell="no_thread no_thread_for_asker $crews" meet_it=crowd under threads nproc 1 EAGAIN
   check 'threads: no more for the end either' limit nproc 1
   end
 }
