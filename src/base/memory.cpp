@@ -1,5 +1,6 @@
 #include "base/memory.hpp"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -42,6 +43,8 @@ bool can_allocate(std::size_t bytes) noexcept {
   std::free(memory);
   return memory != nullptr;
 }
+
+void give_back_freed() noexcept { (void)::malloc_trim(0); }
 
 PresentMemory::PresentMemory(std::size_t bytes) : size_(bytes) {
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

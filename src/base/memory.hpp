@@ -12,6 +12,9 @@ std::uint64_t available_memory();
 /// Whether `bytes` more could be allocated just now, by this thread: of what the allocator has, or from the system.
 bool can_allocate(std::size_t bytes) noexcept;
 
+/// Gives the system what was freed: after much was, which nothing else will need. Takes a tenth of a second for some hundred MiB.
+void give_back_freed() noexcept;
+
 /// Memory that is kept back for what must not fail. It is a mapping of its own, so that what is given back is the
 /// process's again, whatever the allocator does with what is freed: whoever asks next can have it. Pages are not taken: it
 /// counts where a process is limited (RLIMIT_DATA, RLIMIT_AS), and costs nothing else. Not thread-safe.

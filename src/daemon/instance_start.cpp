@@ -13,6 +13,7 @@
 
 #include "base/json_text.hpp"
 #include "base/log.hpp"
+#include "base/memory.hpp"
 #include "base/text.hpp"
 #include "base/thread.hpp"
 #include "config/mount_options.hpp"
@@ -62,6 +63,7 @@ Status Instance::start() {
   supervisor_.keep_store(keep_image_);
   EFS_TRY(open_filesystem(false));
   EFS_TRY(plan_and_stage_in());
+  give_back_freed();  // the plan of a million inputs: the threads that serve programs have other arenas, and would never use it
   return mount();
 }
 
