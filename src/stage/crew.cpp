@@ -90,11 +90,12 @@ class Size {
     used_ = used;
     wall_ = waited_ = 0;
   }
-  /// What one of them did, if that is not of the time before. True where enough is known to decide.
+  /// What one of them did, of which a part may be of the time before. True where enough is known to decide.
   bool note(const Meter::Lap& lap) {
-    if (lap.begin < since_) return false;
-    wall_ += lap.wall;
-    waited_ += lap.waited;
+    const Nanoseconds wall = std::min(lap.wall, lap.begin + lap.wall - since_);
+    if (wall <= 0) return false;
+    wall_ += wall;
+    waited_ += static_cast<Nanoseconds>(static_cast<double>(lap.waited) * static_cast<double>(wall) / static_cast<double>(lap.wall));
     return wall_ >= window * wanted_;
   }
   /// To be followed by begin(), when there are as many as are wanted.
@@ -185,10 +186,10 @@ class Run {
       show_clock();
     }
     while (true) {
-      const std::size_t begin = next_.fetch_add(grain_);
+      const std::size_t step = step_, begin = next_.fetch_add(step);
       if (begin >= count_) return;
       try {
-        work_(begin, std::min(begin + grain_, count_));
+        work_(begin, std::min(begin + step, count_));
       } catch (...) {
         return end(std::current_exception());
       }
@@ -207,7 +208,9 @@ class Run {
     const MutexLock lock(mutex_);
     if (ended_ || next_ >= count_) return false;
     if (size_.note(lap)) {
+      const unsigned before = size_.wanted();
       size_.decide(read_clock(CLOCK_MONOTONIC), used());
+      if (size_.wanted() <= before) step_ = grain_;
       add();
       changed_.notify_all();
       size_.begin(read_clock(CLOCK_MONOTONIC), used());
@@ -259,6 +262,7 @@ class Run {
   const unsigned most_;
   const Crew::Work& work_;
   std::atomic<std::size_t> next_{0};
+  std::atomic<std::size_t> step_{std::max<std::size_t>(1, grain_ / 8)};  // short ones until it is known how many threads it takes
   Mutex mutex_;  // rank 90 (leaf)
   Condition changed_;  // of size_ and ended_
   bool ended_ EFS_GUARDED_BY(mutex_) = false;
