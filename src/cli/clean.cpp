@@ -96,12 +96,6 @@ Status refuse_loss(const std::string& path, const std::string& name) {
 
 bool is_in(const std::string& path, const std::string& directory) { return path.starts_with(directory + "/"); }
 
-// The store is on a disk that is not mounted now: this instance is what leads to it.
-bool is_out_of_reach(const image::Manifest& manifest, const std::string& directory) {
-  struct stat st {};
-  return manifest.kind == "fsdax" && !is_in(manifest.store, directory) && ::lstat(manifest.store.c_str(), &st) != 0;
-}
-
 // Has somebody gone on with the store of this instance, which had none of it to lose?
 bool is_used_since(const image::Manifest& instance) {
   const auto store = image::find_removable(instance.store);
@@ -116,8 +110,8 @@ Status refuse_loss(const control::Instance& instance) {
   const auto manifest = manifest_of(instance);
   // A stop had brought everything out, and who was to remove the store died: the store itself does not know of that.
   if (manifest && manifest->left == image::Left::over && !is_used_since(*manifest)) return {};
-  if (manifest && is_out_of_reach(*manifest, instance.directory))
-    return fail(ENOTEMPTY, instance.name + " is not removed: its store " + manifest->store + " is not there. If its disk is not mounted, mount it; if it is gone for good: efs clean --force " + instance.name);
+  if (manifest && image::is_out_of_reach(*manifest, instance.directory))
+    return fail(ENOTEMPTY, instance.name + " is not removed: " + image::out_of_reach_text(*manifest));
   return had_store ? refuse_loss(instance.directory, instance.name) : Status{};
 }
 

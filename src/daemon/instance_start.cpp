@@ -51,6 +51,8 @@ Status Instance::start() {
   keep_image_ = before.has_value() || before.error().code != ENOENT;
   supervisor_.keep_store(keep_image_);
   EFS_TRY(open_watchers());
+  if (before && before->left != image::Left::over && image::is_out_of_reach(*before, options_.directory))
+    return fail(ENOENT, "an earlier instance of this name may have left results: " + image::out_of_reach_text(*before));
   if (before) EFS_TRY(drop_former_mount(*before));
   EFS_TRY(prepare_mount_point());
   EFS_TRY(open_store());

@@ -199,6 +199,9 @@ class Filesystem {
   /// The latter by itself: returns when every clean file would survive power loss as it is. What a failed one was about is
   /// not tried again: it stays among what power loss takes.
   Status settle();
+  /// Returns when the content of these files, as it is now, and every name so far would survive power loss as the store does. For what is
+  /// about to take the place of an older version elsewhere. Does nothing on a volatile store.
+  Status secure(std::span<const std::uint64_t> inos);
   /// Makes containers ahead for creates to come, if it is time to (ContainerPool::begin_fill()). Call it after the
   /// reply to a create. `prepare` sees them before any create can. Without effect where the store is full.
   /// Throws nothing.

@@ -91,6 +91,18 @@ std::vector<Filesystem::Unsettled> Filesystem::unsynced(const Inode& moved, bool
   return wanted;
 }
 
+Status Filesystem::secure(std::span<const std::uint64_t> inos) {
+  constexpr std::size_t few = 16;  // of more one sync of all is cheaper, though it waits for other files' content
+  if (backend_.durability() == Durability::volatile_memory || inos.empty()) return {};
+  std::vector<Unsettled> files;
+  if (inos.size() <= few) std::ranges::transform(inos, std::back_inserter(files), [](std::uint64_t ino) { return Unsettled{ino, not_while_clean}; });
+  if (const Status synced = inos.size() <= few ? sync_containers(files) : backend_.sync_all(); !synced) {
+    note_failed_sync();
+    return synced;
+  }
+  return sync_journal();
+}
+
 Status Filesystem::sync_containers(std::span<const Unsettled> files) {
   slow_work_begins();
   for (const auto& file : files) {

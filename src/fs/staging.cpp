@@ -394,4 +394,6 @@ std::vector<std::uint64_t> Staging::available_by_place() {
   return available;
 }
 
+Status Staging::secure(std::span<const std::uint64_t> inos) { return filesystem_.secure(inos); }
+
 }  // namespace efs::fs

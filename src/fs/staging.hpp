@@ -142,6 +142,9 @@ class Staging {
   /// The container of a file that is there; cheaper than a descriptor of the caller's own.
   Result<HeldFile> hold(std::uint64_t ino);
 
+  /// As Filesystem::secure().
+  Status secure(std::span<const std::uint64_t> inos);
+
   /// The container's descriptor, for reading (O_RDONLY) or filling (O_RDWR). Offsets are those of the file.
   Result<UniqueFd> open_container(std::uint64_t ino, int flags);
 

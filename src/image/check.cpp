@@ -134,9 +134,15 @@ class Check {
     else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that was open without a name");
     else if (const auto wrong = contradiction(*inode, *st); !wrong.empty()) find(Severity::damage, paths_[id], object + " is not what was staged in: " + wrong);
     else if (const auto how = changed_.find(id); how != changed_.end()) find(Severity::damage, paths_[id], object + " is not what it was when the instance was left: " + how->second);
-    else if (rebooted_ && !opened && backend.whose(id) == Whose::unfinished) find(Severity::leftover, paths_[id], object + " is empty: power loss came before the file's first fsync; a start " + (has_copy(*inode) ? "drops the name, and brings it again where it is an input" : "makes it anew, empty"));
+    else if (rebooted_ && !opened && backend.whose(id) == Whose::unfinished) note_emptied(*inode, object);
     else if (!opened) find(Severity::damage, paths_[id], describe(opened.error()));
     else check_sharers(*st, object);
+  }
+
+  void note_emptied(const fs::Inode& inode, const std::string& object) {
+    const std::string& path = paths_[inode.ino];
+    find(Severity::leftover, path, object + " is empty: power loss came before the file's first fsync; a start " + (has_copy(inode) ? "drops the name, and brings it again where it is an input" : "makes it anew, empty, and the stop says so"));
+    if (!has_copy(inode)) report_.emptied.push_back(path);
   }
 
   static bool has_copy(const fs::Inode& inode) { return !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved); }
@@ -201,6 +207,7 @@ Status repair_image(const std::string& path) {
   auto report = Check(*store).run();
   if (!report) return std::unexpected(report.error());
   if (report->worst() == Severity::damage) return fail(EUCLEAN, store->path + " is damaged, and nothing proves what would be right: bring out what is good with efs salvage");
+  if (!report->emptied.empty()) return fail(EUCLEAN, store->path + ": power loss took the content of " + report->emptied.front() + (report->emptied.size() > 1 ? " and of " + std::to_string(report->emptied.size() - 1) + " other files" : "") + ", and after a repair nothing would say so; efs salvage and efs start do as it is");
   const auto manifest = read_manifest(store->metadata.get());
   if (!manifest) return std::unexpected(manifest.error());
   auto backends = open_backends(*store, *manifest, false);

@@ -25,6 +25,7 @@ struct CheckReport {
   std::uint64_t bytes = 0;            // in containers, allocated
   std::uint64_t journal_bytes = 0;
   std::vector<Finding> findings;
+  std::vector<std::string> emptied;   // files of which power loss took all that there was: among the findings, too
   Severity worst() const;
 };
 

@@ -150,6 +150,15 @@ Status write_manifest(int directory, const Manifest& m) {
   return write_in_turns(directory, manifest_name, json_to_text(json, 1) + "\n");
 }
 
+bool is_out_of_reach(const Manifest& manifest, const std::string& directory) {
+  struct stat st {};
+  return manifest.kind == "fsdax" && !manifest.store.starts_with(directory + "/") && ::lstat(manifest.store.c_str(), &st) != 0;
+}
+
+std::string out_of_reach_text(const Manifest& manifest) {
+  return "its store " + manifest.store + " is not there. If its disk is not mounted, mount it; if it is gone for good: efs clean --force " + manifest.name;
+}
+
 Status write_left(int directory, Left left) {
   auto manifest = read_manifest(directory);
   if (!manifest) return std::unexpected(manifest.error());

@@ -73,6 +73,11 @@ Result<Manifest> read_manifest(int directory);
 /// the first writing of an instance's manifest needs no room.
 Status write_manifest(int directory, const Manifest& manifest);
 
+/// Is the store of the instance in `directory` on a disk that is not mounted now? Then this manifest is what leads to it.
+bool is_out_of_reach(const Manifest& manifest, const std::string& directory);
+/// That, and the way out.
+std::string out_of_reach_text(const Manifest& manifest);
+
 /// Writes into the manifest that is there how it was left.
 Status write_left(int directory, Left left);
 

@@ -58,6 +58,7 @@ class ImageBuffer final : public stage::Buffer {
   std::vector<fs::WalkItem> gone() override { return all_ ? std::vector<fs::WalkItem>() : inner_.gone(); }
   Result<std::vector<fs::WalkItem>> inputs() override { return inner_.inputs(); }
   Result<std::uint64_t> available_bytes() override { return inner_.available_bytes(); }
+  Status secure(std::span<const std::uint64_t> inos) override { return inner_.secure(inos); }
 
  private:
   stage::Buffer& inner_;

@@ -65,6 +65,9 @@ class Buffer {
     if (same) return {};
     return fail(EBUSY, "was written to while it was staged out");
   }
+  /// Called before results get their names: returns when what was copied out of these files would survive power loss as the buffer does. Else the
+  /// buffer could be left with less than the PFS has, and bring that out again in its place.
+  virtual Status secure(std::span<const std::uint64_t>) { return {}; }
   /// Told just before a result gets its name on the PFS, and again when it has it; `version` asks what it is there. Who finds that later
   /// is to know it for ours, whatever the job does to the file meanwhile, and should this process die. Nothing fails because of it.
   virtual Status named(const fs::WalkItem&, const std::function<Result<fs::Origin>()>&) { return {}; }
@@ -110,6 +113,7 @@ class StagingBuffer final : public Buffer {
   std::vector<fs::WalkItem> gone() override { return staging_.gone(); }
   std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side, const fs::ResultName& called) override { return staging_.disown(names, side, called); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
+  Status secure(std::span<const std::uint64_t> inos) override { return staging_.secure(inos); }
 
  private:
   Status refuse_writers(std::uint64_t ino);

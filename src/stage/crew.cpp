@@ -231,12 +231,14 @@ class Run {
   // Of this thread, to the one that decides.
   void show_clock() EFS_REQUIRES(mutex_) {
     clockid_t clock{};
-    if (clocks_.size() < clocks_.capacity() && ::pthread_getcpuclockid(::pthread_self(), &clock) == 0) clocks_.push_back(clock);
+    if (clocks_.size() == clocks_.capacity() || ::pthread_getcpuclockid(::pthread_self(), &clock) != 0) return;
+    clocks_.push_back(clock);
+    used_before_ += read_clock(clock);
   }
 
   // How long all of them have run. (While there is work left none has ended.)
   Nanoseconds used() const EFS_REQUIRES(mutex_) {
-    Nanoseconds sum = 0;
+    Nanoseconds sum = -used_before_;
     for (const clockid_t clock : clocks_) sum += read_clock(clock);
     return sum;
   }
@@ -270,6 +272,7 @@ class Run {
   bool& told_;  // the crew's, which has one run at a time: under mutex_
   std::exception_ptr thrown_ EFS_GUARDED_BY(mutex_);  // by the work, first
   std::vector<clockid_t> clocks_ EFS_GUARDED_BY(mutex_);  // of the time that each thread has run
+  Nanoseconds used_before_ EFS_GUARDED_BY(mutex_) = 0;    // by them, before they took part: to make a thread takes time as well
   std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);  // last: they end before what they use
 };
 

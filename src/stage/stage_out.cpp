@@ -342,6 +342,7 @@ class StageOut {
       in_tasks(batch, [this](std::span<Outgoing> task) { writer_.write(task); });
       sync_partials(batch);
       if (receipt_.read_back) in_tasks(batch, [this](std::span<Outgoing> task) { writer_.verify(task); });
+      secure(batch);
       in_tasks(batch, [this](std::span<Outgoing> task) { writer_.publish(task); });
     });
     writer_.remove_partials(batch);
@@ -435,6 +436,15 @@ class StageOut {
       out.partial_left = true;
       writer_.give_up(out, {synced.error().code, "making it durable: " + describe(synced.error())});
     }
+  }
+
+  /// Where time may run out it is not waited for: the buffer's disk could take all of it.
+  void secure(std::span<const Outgoing> batch) {
+    std::vector<std::uint64_t> written;
+    for (const auto& out : batch)
+      if (out.state == Outgoing::State::written && S_ISREG(out.item->attributes.st_mode)) written.push_back(out.item->ino);
+    if (const Status secured = options_.by_rank ? Status() : buffer_.secure(written); !secured)
+      log::warn("event=buffer_not_secured files={} reason=\"{}\" note=\"what is brought out is good; after power loss the buffer may have less\"", written.size(), describe(secured.error()));
   }
 
   /// Steps 4 and 5.

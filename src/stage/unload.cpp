@@ -392,6 +392,7 @@ class Unload {
         (void)buffer_.named(job.item, [&] { return coming_version(partial, is_shared); });
         if (options_.placed != nullptr) (void)options_.placed->coming({.name = job.item.path, .own = job.item.path}, &partial, &before);
       };
+      EFS_TRY(buffer_.secure({&job.item.ino, 1}));
       EFS_TRY(publish_partial(job, *made, pfs_, about_to));
       return made;
     });

@@ -59,6 +59,7 @@ class UnloadBuffer final : public Buffer {
   }
   std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side, const fs::ResultName& called) override { return staging_.disown(names, side, called); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
+  Status secure(std::span<const std::uint64_t> inos) override { return staging_.secure(inos); }
   bool has(const std::string& path) override { return staging_.find(path).has_value(); }
   bool is_at_rest() const override { return false; }
 

@@ -69,6 +69,8 @@ started "$JOB"; echo result >"$MNT/r"
 kill_both unmounted
 mv "$S/unmounted/disk" "$S/unmounted/away"; mkdir "$S/unmounted/disk"
 check_exit 'a store whose disk is not mounted' 1 'not removed: its store .* is not there' "$EFS" clean unmounted
+check_exit 'no start begins anew in its place' 1 'its store .* is not there. If its disk is not mounted' "$EFS" start "$JOB"
+check 'nor below it' test -z "$(ls -A "$S/unmounted/disk")"
 rmdir "$S/unmounted/disk"; mv "$S/unmounted/away" "$S/unmounted/disk"
 check 'is found again when it is' "$EFS" salvage unmounted
 check 'with its result' grep -q result "$OUT/r"

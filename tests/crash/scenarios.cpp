@@ -99,6 +99,12 @@ Step fsync(const std::string& path) {
             if (ino != 0 && life.world.find(ino) != nullptr && life.note(life.filesystem.fsync(ino, false))) life.promises[ino] = {life.content(ino), 0};
           }};
 }
+Step secure(const std::string& path) {
+  return {"secure " + path, [=](Life& life) {
+            const auto ino = life.find(path);
+            if (ino != 0 && life.world.find(ino) != nullptr && life.note(life.filesystem.secure({&ino, 1}))) life.promises[ino] = {life.content(ino), 0};
+          }};
+}
 // Where it cannot fail it syncs every record, whatever the file.
 Step surely(Step step) {
   step.syncs = true;
@@ -347,6 +353,12 @@ Step unload(const std::string& path) {
             life.note(staging.set_saved(ino, path, *edits, {.device = 2, .inode = 9}, false));
           }};
 }
+Step secure_staged(const std::string& path) {
+  return {"secure " + path + " for its copy", [=](Life& life) {
+            const auto ino = life.find(path);
+            if (ino != 0 && life.world.find(ino) != nullptr && life.note(fs::Staging(life.filesystem).secure({&ino, 1}))) life.promises[ino] = {life.content(ino), 0};
+          }};
+}
 Step close_after_write(const std::string& path) {
   return {"close " + path, [=](Life& life) { life.filesystem.release(life.find(path), O_RDWR); }};
 }
@@ -390,7 +402,7 @@ Scenario every_operation() {
       create("d/h"), write("d/h", "third"), link("d/h", "h2"), unlink("d/h"), rename("h2", "d/f"), fsyncdir(), create("fifo", S_IFIFO | 0600), symlink("s", "d/f"), chmod("d/f", 0600),
       truncate("d/f", 3), surely(fsync("d/f")), create("x"), kernel_write("x", "exchanged"), rename("x", "in/a", RENAME_EXCHANGE), set_xattr("d/f", "again"), remove_xattr("d/f"), nameless_then_linked("t"), surely(unlink_while_open("t")),
       write("in/b", "changed", 100), surely(fsync("in/b")), saved("in/b", true), saved("d/f", false), surely(settle()), write("d/f", "again"), note_copy("d/f"), note_named("d/f"), mkdir("d/e"), rename("d/e", "e"), mkdir("full"), rename("e", "full"), rmdir("full"),
-      create("y"), write("y", "gone soon"), surely(fsync("y")), unlink("y"), create("z"), tend(), unlink("z"), unlink("in/late"), tend(), tend(), tend(), tend(), tend(), tend(), rename("d/f", "final"), take_back("in/c"), unlink("in/b2"), unlink("in/b"), forget_copy("in/b"), rename("in/l", "moved"), unlink("moved"), forget_gone("in/late"), fsyncdir()};
+      create("y"), write("y", "gone soon"), surely(fsync("y")), unlink("y"), create("z"), tend(), unlink("z"), unlink("in/late"), tend(), tend(), tend(), tend(), tend(), tend(), rename("d/f", "final"), take_back("in/c"), unlink("in/b2"), unlink("in/b"), forget_copy("in/b"), create("v"), write("v", "to go out"), surely(secure("v")), rename("in/l", "moved"), unlink("moved"), forget_gone("in/late"), fsyncdir()};
 }
 
 Scenario every_staging() {
@@ -399,7 +411,7 @@ Scenario every_staging() {
       new_connection(), stage_directory("in"), stage_xattrs("in"), stage_several({"in/a", "in/b", "in/c"}, 300), adopt("in/shared", one), stage_nothing(), surely(settle()), load_directory("d"), load("d/n", one, fs::Over::nothing),
       set_acl("d", "system.posix_acl_default"), fill_pool(), create("d/w"), write("d/w", two), close_after_write("d/w"), set_acl("d/w", "system.posix_acl_access"), set_owner_and_times("d/w"), allocate("d/w"), surely(fsync("d/w")), look("d", "w"),
       load("d/w", two, fs::Over::anything), load("in/a", two, fs::Over::clean), load("d/part", one, fs::Over::nothing, "0+100"), load_links("d/w", {"d/w2", "in/b"}), load_symlink("d/s"), load_in_vain("d/vain"), look("d", "s"), keep("d/w2"), create("x"), write("x", one), close_after_write("x"),
-      unload("x"), mark_changed("x"), unload("x"), surely(settle()), unload("d/w"), rename("in/a", "moved"), create("in/a"), write("in/a", one), close_after_write("in/a"), surely(disown("in/a")), unlink("in/a"), rename("moved", "in/a"), forget_saved("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), unlink("d/part"), new_connection(), fsyncdir()};
+      unload("x"), mark_changed("x"), unload("x"), surely(settle()), unload("d/w"), rename("in/a", "moved"), create("in/a"), write("in/a", one), close_after_write("in/a"), surely(disown("in/a")), unlink("in/a"), rename("moved", "in/a"), forget_saved("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), create("v"), write("v", one), close_after_write("v"), surely(secure_staged("v")), unlink("d/part"), new_connection(), fsyncdir()};
 }
 
 Scenario visible_operations() {

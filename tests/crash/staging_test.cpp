@@ -26,7 +26,7 @@ namespace stdfs = std::filesystem;
 
 namespace {
 
-const std::string changed = "what the program made of it", result = std::string(20'000, 'r');
+const std::string changed = "what the program made of it", result = std::string(20'000, 'r'), unsynced = std::string(7000, 'u');
 
 // What is found wrong ends the life. Thrown, not required: where a lie is to be noticed it fails no test.
 struct Wrong {
@@ -83,16 +83,17 @@ struct Pfs {
 struct Daemon {
   test::SimWorld& world;
   const Pfs& pfs;
-  bool staged_in = false, written = false, loaded = false, unloaded = false, staged_out = false;
+  bool staged_in = false, written = false, loaded = false, careless = false, unloaded = false, staged_out = false;
   test::SimBackend backend{world};
   std::unique_ptr<Filesystem> filesystem;
   stage::test::FaultPfs calls{[this](std::uint64_t, const std::string&, const std::string&) { return world.event("PFS"), 0; }};
-  stage::Options options{.workers = 1, .transfer_size = 64U << 10U};
+  stage::Options options{.workers = 1, .transfer_size = 64U << 10U, .partial_tag = ".0123456789ab"};
 
   ~Daemon() { world.end_before(0); }  // what follows is our own tidying
   void open(bool after_power_loss) {
     auto opened = Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world), .after_power_loss = after_power_loss});
     must(opened, "it cannot be opened");
+    options.has_a_past = after_power_loss;
     filesystem = std::move(*opened);
   }
   // The staging takes the end of the world for a failure.
@@ -111,22 +112,29 @@ struct Daemon {
     must(filesystem->settle(), "settle");
     staged_in = true;
   }
-  void write(std::uint64_t ino, const std::string& content) {
+  void write(std::uint64_t ino, const std::string& content, bool synced = true) {
     must(filesystem->open({}, ino, O_RDWR), "open");
     must(filesystem->setattr({}, ino, {.size = 0}), "truncate");
     must(filesystem->write({}, ino, std::as_bytes(std::span(content)), 0), "write");
-    must(filesystem->fsync(ino, false), "fsync");
+    if (synced) must(filesystem->fsync(ino, false), "fsync");
     filesystem->release(ino, O_RDWR);
   }
   void run_program() {
     const auto input = fs::Staging(*filesystem).find("a");
     must(input, "a");
     write(input->ino, changed);
-    const auto there = fs::Staging(*filesystem).find("result");
-    const auto made = there ? Result<fs::Entry>(fs::Entry{.ino = there->ino}) : filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0);
-    must(made, "result");
-    write(made->ino, result);
+    write(made("result"), result);
     written = true;
+  }
+  void be_careless() {
+    write(made("unsynced"), unsynced, false);
+    careless = true;
+  }
+  std::uint64_t made(const std::string& name) {
+    if (const auto there = fs::Staging(*filesystem).find(name)) return there->ino;
+    const auto made = filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0);
+    must(made, name);
+    return made->ino;
   }
   void load() {
     fs::Staging staging(*filesystem);
@@ -140,7 +148,7 @@ struct Daemon {
   void unload() {
     fs::Staging staging(*filesystem);
     stage::Progress progress;
-    const auto receipt = stage::unload(pfs.config, {.names = {"result"}}, staging, calls, options, progress);
+    const auto receipt = stage::unload(pfs.config, {.names = {"result", "unsynced"}}, staging, calls, options, progress);
     live_on();
     must(receipt.verdict == stage::Verdict::complete, "unload: " + stage::describe_unload(receipt));
     unloaded = true;
@@ -167,9 +175,11 @@ struct Daemon {
 // Never a half file at results-dir, and each that is said to be there is.
 void check_results(const Daemon& before, const std::map<std::string, std::string>& results) {
   for (const auto& [path, content] : results)
-    must(path.ends_with(".efs-partial") || content == (path == "result" ? result : path == "a" ? changed : "unexpected"), path + " at results-dir has another content");
+    must(path.ends_with(".efs-partial") || path == "unsynced" || content == (path == "result" ? result : path == "a" ? changed : "unexpected"), path + " at results-dir has another content");
   must(!before.unloaded || results.contains("result"), "what was unloaded is not at results-dir");
-  must(!before.staged_out || results.size() == 2, "at results-dir there are " + std::to_string(results.size()) + " files");
+  std::string names;
+  for (const auto& [path, content] : results) names += " " + path;
+  must(!before.staged_out || results.size() == 2 + results.count("unsynced"), "at results-dir there is" + names);
 }
 
 // Never a half file in the buffer, either; and all that was finished.
@@ -179,7 +189,7 @@ void check(const Daemon& before, const Daemon& now) {
   const bool at_work = before.staged_in && !before.written && now.world.durability() == Durability::page;
   const auto is_whole = [&](const std::string& path, const std::string& content) {
     const auto input = now.pfs.inputs.find(path);
-    return (input != now.pfs.inputs.end() && content == input->second) || (before.written && ((path == "a" && content == changed) || (path == "result" && content == result)));
+    return (input != now.pfs.inputs.end() && content == input->second) || (before.written && ((path == "a" && content == changed) || (path == "result" && content == result) || (path == "unsynced" && (content == unsynced || &before == &now))));  // what power loss took before is brought out as it is
   };
   for (const auto& [path, item] : files)
     must(!S_ISREG(item.attributes.st_mode) || item.dirty || (path == "a" && at_work) || is_whole(path, now.content(item.ino)), path + " is clean, and not what the PFS has");
@@ -210,6 +220,7 @@ std::string one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, 
     first.stage_in();
     first.run_program();
     first.load();
+    first.be_careless();
     first.unload();
     first.stage_out();
     complete = true;
@@ -217,6 +228,7 @@ std::string one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, 
   world.end_before(0);
   first.filesystem.reset();
   world.crash();
+  const auto out = pfs.results();
   Daemon second{.world = world, .pfs = pfs};
   second.open(true);
   check(first, second);
@@ -224,10 +236,13 @@ std::string one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, 
   if (!first.staged_in) second.stage_in();
   if (!first.written) second.run_program();
   if (!first.loaded) second.load();
-  if (!first.unloaded && second.files().contains("result")) second.unload();
+  if (!first.careless) second.be_careless();
+  if (!first.unloaded && second.files().contains("result") && second.files().contains("unsynced")) second.unload();
   second.stage_out();
   second.staged_in = second.written = second.loaded = second.unloaded = true;
   check(second, second);
+  // What the program did not sync power loss may have taken; not what results-dir has of it.
+  if (out.contains("unsynced")) must(out.at("unsynced") == unsynced && pfs.results()["unsynced"] == unsynced, "what was at results-dir was replaced by what power loss left of it");
   return {};
 } catch (const Wrong& wrong) {
   return wrong.what;

@@ -317,6 +317,8 @@ TEST_CASE("after power loss an empty container without a label is that of an emp
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict == stage::Verdict::partial);
   CHECK(test::told_of(receipt, "d/big").reason.contains("power loss"));
+  CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);  // after it nothing would say so
+  CHECK(test::told_of(brought_out(dead), "d/big").reason.contains("power loss"));
   Started started(dead, true);
   REQUIRE(started.filesystem);
   CHECK((*started.filesystem)->recovery().emptied == std::vector<std::string>{"d/big"});

@@ -81,12 +81,17 @@ TEST_CASE("crew: threads that wait for a lock of ours get no company", "[stage][
 
 TEST_CASE("crew: threads that wait for one another where nobody counts it get little company", "[stage][crew]") {
   std::mutex one;  // as the kernel's, of a directory
+  std::atomic<unsigned> under_way{0}, crowded{0};
   Crew crew(0);
   crew.run(1000, 1, [&](std::size_t, std::size_t) {
-    const std::lock_guard lock(one);
-    std::this_thread::sleep_for(std::chrono::microseconds(500));
+    if (++under_way > Crew::automatic_most / 2) ++crowded;
+    {
+      const std::lock_guard lock(one);
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+    }
+    --under_way;
   });
-  CHECK(crew.widest() < Crew::automatic_most);
+  CHECK(crowded < 500);  // where others take the CPUs a try may seem to have paid
 }
 
 TEST_CASE("crew: what the work throws, on whichever thread, is thrown by the run when all have ended", "[stage][crew]") {
