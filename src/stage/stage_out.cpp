@@ -30,6 +30,7 @@
 // The order, and why. For every batch:
 //   1. write all partials                  real names still show the old version, or nothing
 //   2. make them durable                   a name must never lead to data that a crash can take away
+//      and what they are copies of         nor must the buffer be left with less, and bring that out again
 //   3. check and rename them               the step that anyone can see; atomic for each file
 //   4. make the names durable              fsync of each directory, once
 //   5. report them as staged-out           only now, for nothing that may happen later undoes them
