@@ -160,8 +160,9 @@ int check_image(World& world, const std::string& which, bool repair) {
   auto path = image_path(which);
   if (!path) return report(world, path.error());
   if (const Status owned = become_owner(*path); !owned) return report(world, owned.error());
-  if (repair)
-    if (const Status done = image::repair_image(*path); !done && done.error().code != EUCLEAN) return report(world, done.error());
+  const Status repaired = repair ? image::repair_image(*path) : Status();
+  if (!repaired && (repaired.error().code != EUCLEAN || !world.json)) (void)report(world, repaired.error());
+  if (!repaired && repaired.error().code != EUCLEAN) return exit_failure;
   const auto checked = image::check_image(*path);
   if (!checked) return report(world, checked.error());
   const auto worst = checked->worst();

@@ -94,10 +94,15 @@ std::vector<Filesystem::Unsettled> Filesystem::unsynced(const Inode& moved, bool
 Status Filesystem::secure(std::span<const std::uint64_t> inos) {
   constexpr std::size_t few = 16;  // of more one sync of all is cheaper, though it waits for other files' content
   if (backend_.durability() == Durability::volatile_memory || inos.empty()) return {};
-  std::vector<Unsettled> files;
-  if (inos.size() <= few) std::ranges::transform(inos, std::back_inserter(files), [](std::uint64_t ino) { return Unsettled{ino, not_while_clean}; });
-  if (const Status synced = inos.size() <= few ? sync_containers(files) : backend_.sync_all(); !synced) {
+  if (inos.size() <= few) {
+    std::vector<Unsettled> files;
+    std::ranges::transform(inos, std::back_inserter(files), [](std::uint64_t ino) { return Unsettled{ino, not_while_clean}; });
+    EFS_TRY(sync_containers(files));
+  } else if (const Status synced = backend_.sync_all(); !synced) {
+    // As in sync_and_book(): nobody is told of this failure again, so what waits to be settled never is.
     note_failed_sync();
+    WriteLock lock(mutex_);
+    unsettled_.clear();
     return synced;
   }
   return sync_journal();
