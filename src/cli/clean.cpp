@@ -129,9 +129,13 @@ Status remove_member(const image::Manifest& manifest, unsigned place) {
   const auto own = image::read_manifest(root.get());
   // It goes last. What cannot be read may be another instance's, or of one that somebody has damaged.
   if (!own && image::holds_contents(root.get())) return fail(EEXIST, path + " holds containers, and does not say of which instance (" + describe(own.error()) + "): it stays, and so does what leads to it. Look at it, remove it (rm -r " + as_word(path) + "), and run efs clean again");
-  if (!own || own->name != manifest.name || own->store != manifest.store || own->place != place) return {};
   const UniqueFd lock(::openat(root.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EBUSY, path + " is in use");
+  if (!own) {
+    const auto gone = own.error().code == ENOENT ? image::remove_remnant(root.get(), path) : false;
+    return gone ? Status{} : std::unexpected(gone.error());
+  }
+  if (own->name != manifest.name || own->store != manifest.store || own->place != place) return {};
   return remove_directory(root, path);
 }
 

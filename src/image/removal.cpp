@@ -50,6 +50,19 @@ Status remove_below(int directory, std::initializer_list<std::string_view> but) 
   return errno == 0 ? Status{} : Status(fail_errno());
 }
 
+Result<bool> holds_at_most(int directory, std::string_view name) {
+  UniqueFd fd = open_below(directory, ".");
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(fd ? ::fdopendir(fd.get()) : nullptr, ::closedir);
+  if (!entries) return fail_errno();
+  (void)fd.release();  // the stream's
+  errno = 0;
+  for (const dirent* entry = nullptr; (entry = ::readdir(entries.get())) != nullptr; errno = 0) {
+    const std::string_view found = entry->d_name;
+    if (found != "." && found != ".." && found != name) return false;
+  }
+  return errno == 0 ? Result<bool>(true) : Result<bool>(fail_errno());
+}
+
 Status remove_entries(int directory, const std::string& path, std::initializer_list<std::string_view> but) {
   const Status done = remove_below(directory, but);
   return done ? done : fail(done.error().code, path + ": " + describe(done.error()));
@@ -122,6 +135,14 @@ Status remove_content(int root, const std::string& path) {
   if (metadata && ::unlinkat(metadata.get(), mark_name, 0) != 0 && errno != ENOENT) return fail_errno(path + "/meta/" + mark_name);
   EFS_TRY(remove_entries(root, path, {"meta", lock_name}));  // what says whose a backend is, when it holds nothing any more
   return remove_entries(root, path, {});
+}
+
+Result<bool> remove_remnant(int root, const std::string& path) {
+  const auto is_remnant = holds_at_most(root, lock_name);
+  if (!is_remnant) return fail(is_remnant.error().code, path + ": " + describe(is_remnant.error()));
+  if (!*is_remnant) return false;
+  EFS_TRY(remove_entries(root, path, {}));
+  return ::rmdir(path.c_str()) == 0 || errno == ENOENT ? Result<bool>(true) : Result<bool>(fail_errno(path));
 }
 
 Status finish_removal(int root, const std::string& path) {

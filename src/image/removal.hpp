@@ -29,6 +29,10 @@ bool holds_contents(int root);
 /// it is being removed, and whose it is, goes last. The directory itself stays. `path` is for messages.
 Status remove_content(int root, const std::string& path);
 
+/// Takes away what remove_content() leaves of the directory at `path`, whose descriptor is `root`, where it dies before its last step: a lock at most.
+/// False where more is there; then nothing is changed.
+Result<bool> remove_remnant(int root, const std::string& path);
+
 /// The containers in the directory `data` of a store that is being removed, for one that begins there anew.
 Status finish_removal(int root, const std::string& path);
 

@@ -385,4 +385,24 @@ if started "$JOB"; then
   check 'stop' "$EFS" stop over
   check 'the results are back' bash -c "grep -qx c $OUT/ckpt/c && grep -qx kept $OUT/ckpt/kept"
 fi
+
+# --- who removed a backend died before its last step ---
+two rest error
+if started "$JOB"; then
+  mkdir "$MNT/ckpt"; echo c >"$MNT/ckpt/c"
+  kill_both rest
+  member=$(ls -d "$DISK"/efs-*)
+  touch "$member/lock" "$member/other"
+  find "$member" -mindepth 1 ! -name lock ! -name other -delete
+  check 'clean' "$EFS" clean --force rest
+  check 'leaves what it does not know' test -e "$member/other" -a -e "$member/lock"
+  rm "$member/other"
+fi
+two rest error
+if started "$JOB"; then
+  kill_both rest
+  find "$member" -mindepth 1 ! -name lock -delete
+  check 'clean' "$EFS" clean --force rest
+  check 'a lock alone goes' test ! -e "$member"
+fi
 finish
