@@ -166,12 +166,14 @@ int check_image(World& world, const std::string& which, bool repair) {
   const auto checked = image::check_image(*path);
   if (!checked) return report(world, checked.error());
   const auto worst = checked->worst();
-  const int code = worst == image::Severity::note ? exit_good : worst == image::Severity::leftover ? exit_some_failed : exit_failure;
+  const int code = !repaired ? exit_failure : worst == image::Severity::note ? exit_good : worst == image::Severity::leftover ? exit_some_failed : exit_failure;
   if (world.json) {
     Json findings = Json::array();
     for (const auto& finding : checked->findings) findings.push_back({{"severity", image::name_of(finding.severity)}, {"object", finding.object}, {"text", finding.text}});
-    print_document(world, {{"ok", code == exit_good}, {"exit", code}, {"store", checked->path}, {"records", checked->records}, {"files", checked->files}, {"directories", checked->directories}, {"others", checked->others},
-                            {"containers", checked->containers}, {"bytes", checked->bytes}, {"journal_bytes", checked->journal_bytes}, {"findings", findings}});
+    Json answer = {{"ok", code == exit_good}, {"exit", code}, {"store", checked->path}, {"records", checked->records}, {"files", checked->files}, {"directories", checked->directories}, {"others", checked->others},
+                   {"containers", checked->containers}, {"bytes", checked->bytes}, {"journal_bytes", checked->journal_bytes}, {"findings", findings}};
+    if (!repaired) answer.update({{"error", describe(repaired.error())}, {"code", repaired.error().code}});
+    print_document(world, answer);
     return code;
   }
   for (const auto& finding : checked->findings) world.out << image::name_of(finding.severity) << ": " << printable(finding.object) << ": " << printable(finding.text, true) << "\n";

@@ -43,6 +43,7 @@ for how in 'passthrough' 'daemon'; do
   truncate -s 5 "$written"
   check_exit 'one that was cut short is told' 1 'damage: written: container .* is not what it was when the instance was left: it has 5 bytes instead of 300010' "$EFS" check-image "$name"
   check_exit 'a repair refuses, and says why' 1 'is damaged, and nothing proves what would be right' "$EFS" check-image --repair "$name"
+  check 'in --json, too' json "$("$EFS" check-image --json --repair "$name")" "d['ok'] is False and 'nothing proves' in d['error'] and d['code'] and d['findings']"
   check_exit 'and is no start' 1 'the contents of 1 files are not what they were.*it has 5 bytes instead of 300010.*remove .*/meta/contents' "$EFS" start "${what[@]}" "$JOB"
   check 'nothing is mounted' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
   check_exit 'again' 1 'it has 5 bytes instead of 300010' "$EFS" start "${what[@]}" "$JOB"
