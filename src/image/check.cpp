@@ -132,7 +132,7 @@ class Check {
     else if (inode == nullptr) find(Severity::leftover, object, "no record knows it (" + std::to_string(st->st_size) + " bytes): a stage-in or a load that was not finished");
     else if (!inode->is_regular()) find(Severity::leftover, object, "belongs to something that has no content");
     else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that was open without a name");
-    else if (const auto wrong = contradiction(*inode, *st); !wrong.empty()) find(Severity::damage, paths_[id], object + " is not what was staged in: " + wrong);
+    else if (const auto wrong = contradiction(*inode, *st); !wrong.empty()) note_contradiction(*inode, object + " is not what was staged in: " + wrong, backend.durability());
     else if (const auto how = changed_.find(id); how != changed_.end()) find(Severity::damage, paths_[id], object + " is not what it was when the instance was left: " + how->second);
     else if (rebooted_ && !opened && backend.whose(id) == Whose::unfinished) note_emptied(*inode, object);
     else if (!opened) find(Severity::damage, paths_[id], describe(opened.error()));
@@ -143,6 +143,12 @@ class Check {
     const std::string& path = paths_[inode.ino];
     find(Severity::leftover, path, object + " is empty: power loss came before the file's first fsync; a start " + (has_copy(inode) ? "drops the name, and brings it again where it is an input" : "makes it anew, empty, and the stop says so"));
     if (!has_copy(inode)) report_.emptied.push_back(path);
+  }
+
+  void note_contradiction(const fs::Inode& inode, const std::string& what, Durability durability) {
+    const bool is_doubtful = rebooted_ && !inode.settled && durability != Durability::volatile_memory;
+    if (is_doubtful) find(Severity::leftover, paths_[inode.ino], what + ": power loss came before it was on the medium; a start drops the name, and brings it again");
+    else find(Severity::damage, paths_[inode.ino], what);
   }
 
   static bool has_copy(const fs::Inode& inode) { return !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved); }

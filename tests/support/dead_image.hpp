@@ -56,6 +56,7 @@ class DeadImage {
     bool in_place = false;  // with `deletions: propagate`
     std::string name = "job";
     bool snapshot = false;  // the journal begins with one
+    bool on_disk = false;   // else in memory, which power loss takes whole
   };
   DeadImage() : DeadImage(Kind{}) {}
   explicit DeadImage(const Kind& kind) : kind_(kind) {
@@ -178,7 +179,7 @@ class DeadImage {
 
   const Kind kind_;
   const store::InstanceId instance_ = store::draw_instance_id().value();
-  TempDirectory top_{"/dev/shm"};
+  TempDirectory top_{kind_.on_disk ? "/tmp" : "/dev/shm"};
   std::map<std::string, std::uint64_t> inodes_;
 };
 

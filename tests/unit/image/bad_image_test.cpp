@@ -1,6 +1,5 @@
 // Damaged journals: refused with a text, or recovered up to the damage. Never a crash, never a state that was not one.
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <sys/stat.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -13,17 +12,18 @@
 #include <sstream>
 
 #include "backends/fsdax.hpp"
-#include "crash/scenarios.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/namespace.hpp"
 #include "fs/staging.hpp"
 #include "image/check.hpp"
 #include "store/format.hpp"
 #include "support/journal_file.hpp"
+#include "support/namespace_shape.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
 using fs::Filesystem;
+using test::check_shape;
 
 namespace {
 
@@ -133,25 +133,6 @@ std::string damage(std::string journal, std::mt19937_64& random, std::string& wh
     }
     default: return what = "two of them", damage(damage(journal, random, what), random, what);
   }
-}
-
-// Invariants of a namespace, whatever it went through.
-void check_shape(const fs::Namespace& names) {
-  std::map<std::uint64_t, std::uint64_t> links, subdirectories;
-  names.for_each_name([&](const fs::Inode& parent, const std::string&, fs::Inode& inode) {
-    ++links[inode.ino];
-    if (inode.is_directory()) ++subdirectories[parent.ino];
-  });
-  names.for_each([&](fs::Inode& inode) {
-    if (inode.is_directory()) {
-      if (inode.nlink == 0) return;
-      REQUIRE(inode.nlink == 2 + subdirectories[inode.ino]);
-      REQUIRE(links[inode.ino] == (inode.ino == fs::root_ino ? 0 : 1));
-      REQUIRE(names.is_within(inode.ino, fs::root_ino));
-    } else {
-      REQUIRE(inode.nlink == links[inode.ino]);
-    }
-  });
 }
 
 struct Met {
@@ -389,163 +370,4 @@ TEST_CASE("a snapshot that is cut at any of its records is refused, and nothing 
   std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << test::cut_at(whole, offsets[in_snapshot], false);
   auto backend = backend_of(store);
   CHECK(Filesystem::open(*backend, {.metadata_directory = meta.get(), .after_power_loss = true}));  // which takes what was appended
-}
-
-TEST_CASE("records that no request can have asked for are refused and leave the namespace as it was", "[image]") {
-  const auto seed = test::seed();
-  INFO("EFS_TEST_SEED=" << seed);
-  std::mt19937_64 random(seed);
-  fs::Namespace names(0755, 0, 0, 0);
-  const auto ino = [&] { return random() % 12; };
-  const auto name = [&]() -> std::string {
-    static constexpr const char* all[] = {"a", "b", "c", "", ".", "..", "x/y"};
-    return all[random() % 20 < 3 ? 3 + random() % 4 : random() % 3];
-  };
-  const auto type = [&]() -> std::uint32_t {
-    static constexpr std::uint32_t all[] = {S_IFDIR, S_IFREG, S_IFLNK, S_IFIFO, 0, 0170000};
-    return all[random() % 10 < 8 ? random() % 2 : random() % 6] | 0644;
-  };
-  int applied = 0, refused = 0;
-  for (int i = 0; i < 20000; ++i) {
-    fs::Record record;
-    switch (random() % 10) {
-      case 0: case 1: record = fs::MakeNode{.ino = random() % 4 == 0 ? ino() : 2 + random() % 60, .parent = ino(), .mode = type(), .staged = static_cast<std::uint8_t>(random() % 3), .name = name()}; break;
-      case 2: record = fs::Link{.ino = ino(), .parent = ino(), .name = name()}; break;
-      case 3: case 4: record = fs::Unlink{.parent = ino(), .name = name()}; break;
-      case 5: record = fs::Rename{.parent = ino(), .new_parent = ino(), .flags = random() % 2 == 0 ? 0U : static_cast<std::uint32_t>(RENAME_EXCHANGE), .name = name(), .new_name = name()}; break;
-      case 6: record = fs::SetAttributes{.ino = ino(), .mode = type()}; break;
-      case 7: record = fs::SetStaging{.ino = ino(), .keep = static_cast<std::uint8_t>(random() % 4), .saved = 1, .saved_path = name()}; break;
-      case 8: record = fs::Replace{.ino = ino(), .parent = ino(), .name = name()}; break;
-      default: record = fs::Settled{std::string(random() % 20, 'x')}; break;
-    }
-    (names.apply(record) ? applied : refused) += 1;
-    for (const auto orphan : names.orphans()) names.destroy(orphan);
-    check_shape(names);
-  }
-  CHECK(applied > 1000);
-  CHECK(refused > 1000);
-}
-
-TEST_CASE("a symbolic link without a target is refused", "[image]") {
-  fs::Namespace names(0755, 0, 0, 0);
-  CHECK_FALSE(names.apply(fs::MakeNode{.ino = 7, .parent = fs::root_ino, .mode = S_IFLNK | 0777, .name = "link"}));
-  CHECK(names.find(7) == nullptr);
-  CHECK(names.apply(fs::MakeNode{.ino = 7, .parent = fs::root_ino, .mode = S_IFLNK | 0777, .name = "link", .target = "to"}));
-}
-
-TEST_CASE("a name whose place in its directory another one has, or that no place is left for, is refused", "[image]") {
-  fs::Namespace names(0755, 0, 0, 0);
-  REQUIRE(names.apply(fs::MakeNode{.ino = 7, .parent = fs::root_ino, .mode = S_IFREG | 0644, .cookie = 5, .name = "a"}));
-  CHECK_FALSE(names.apply(fs::MakeNode{.ino = 8, .parent = fs::root_ino, .mode = S_IFREG | 0644, .cookie = 5, .name = "b"}));
-  CHECK_FALSE(names.apply(fs::Link{.ino = 7, .parent = fs::root_ino, .cookie = 5, .name = "b"}));
-  CHECK_FALSE(names.apply(fs::Link{.ino = 7, .parent = fs::root_ino, .cookie = UINT64_MAX, .name = "b"}));
-  CHECK_FALSE(names.apply(fs::NextCookie{.ino = fs::root_ino, .next = UINT64_MAX}));
-  CHECK(names.root().directory->size() == 1);
-  REQUIRE(names.apply(fs::Link{.ino = 7, .parent = fs::root_ino, .cookie = 6, .name = "b"}));
-  std::set<std::string> listed;
-  names.root().directory->for_each_after(0, [&](const std::string& name, const auto&) { return listed.insert(name).second; });
-  CHECK(listed == std::set<std::string>{"a", "b"});
-}
-
-TEST_CASE("what is dirty is not settled, whatever a record says, and what is settled is so after a second snapshot", "[image]") {
-  fs::Namespace names(0755, 0, 0, 0);
-  REQUIRE(names.apply(fs::MakeNode{.ino = 7, .parent = fs::root_ino, .mode = S_IFREG | 0644, .dirty = 1, .staged = 2, .name = "dirty"}));
-  REQUIRE(names.apply(fs::MakeNode{.ino = 8, .parent = fs::root_ino, .mode = S_IFREG | 0644, .dirty = 0, .name = "clean"}));
-  REQUIRE(names.apply(fs::Settled{std::string("\10\0\0\0\0\0\0\0", 8)}));
-  CHECK_FALSE(names.find(7)->settled);
-  for (int snapshot = 0; snapshot < 2; ++snapshot) {
-    fs::Namespace again(0755, 0, 0, 0);
-    names.snapshot([&](const fs::Record& record) { REQUIRE(again.apply(record)); });
-    names = std::move(again);
-    CHECK(names.find(8)->settled);
-  }
-}
-
-// The saved journals that fuzzing begins with (tests/fuzz/corpus/replay) are of today's format. With EFS_MAKE_CORPUS=1 they are
-// made anew, from the journals of the crash tests' scenarios, and then checked.
-namespace {
-
-const std::string saved_corpus = EFS_SOURCE_DIR "/tests/fuzz/corpus/replay/";
-
-// What a scenario leaves in its journal: the bytes, and the payload of each record.
-struct LeftJournal {
-  std::string bytes;
-  std::vector<std::string> payloads;
-};
-
-Result<store::ReplayEnd> scan_journal(test::SimWorld& world, const store::Replay& replay) {
-  test::SimMedium medium(world);
-  return store::Journal::scan(medium, "journal", replay);
-}
-
-LeftJournal left_by(const test::Scenario& scenario, std::uint64_t smallest_compaction) {
-  test::SimWorld world(Durability::page, 1);
-  test::SimBackend backend(world);
-  auto filesystem = fs::Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world), .smallest_compaction = smallest_compaction}).value();
-  test::Life life{world, *filesystem, {}, 0};
-  REQUIRE(filesystem->make_node({.request = 77}, fs::root_ino, "asked", S_IFREG | 0600, 0));
-  for (const auto& step : scenario) step.run(life);
-  LeftJournal left;
-  const auto end = scan_journal(world, [&](const store::Record& record) -> Status {
-    left.payloads.emplace_back(reinterpret_cast<const char*>(record.payload.data()), record.payload.size());
-    return {};
-  });
-  REQUIRE(end);
-  left.bytes.assign(reinterpret_cast<const char*>(world.files.at("journal")->visible.at(0)), end->tail);
-  return left;
-}
-
-// The two forms that tests/fuzz/replay.cpp takes: a journal as it is, and payloads that it makes a journal of.
-void write_saved(const std::string& name, const LeftJournal& left) {
-  std::ofstream(saved_corpus + name + ".journal", std::ios::binary) << '\0' << left.bytes;
-  std::ofstream file(saved_corpus + name + ".records", std::ios::binary);
-  file << '\1';
-  for (const auto& payload : left.payloads)
-    if (payload.size() <= 256) file << static_cast<char>(payload.size() - 1) << payload;
-}
-
-// The others were found by fuzzing, or written by hand.
-bool is_made(const std::filesystem::path& saved) { return saved.extension() == ".journal" || saved.extension() == ".records"; }
-
-void make_corpus() {
-  for (const auto& old : std::filesystem::directory_iterator(saved_corpus))
-    if (is_made(old.path())) std::filesystem::remove(old.path());
-  write_saved("operations", left_by(test::every_operation(), 1U << 30U));
-  write_saved("staging", left_by(test::every_staging(), 1U << 30U));
-  write_saved("snapshot", left_by(test::every_operation(), 1500));
-}
-
-}  // namespace
-
-TEST_CASE("the journals that fuzzing begins with are of the present format, and have every record", "[image][corpus]") {
-  if (const char* make = std::getenv("EFS_MAKE_CORPUS"); make != nullptr && std::string(make) == "1") make_corpus();
-  std::set<std::size_t> types;
-  std::size_t journals = 0;
-  for (const auto& saved : std::filesystem::directory_iterator(saved_corpus)) {
-    if (!is_made(saved.path())) continue;
-    INFO(saved.path().string());
-    std::ifstream file(saved.path(), std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
-    REQUIRE(bytes.size() > 100);
-    CHECK(bytes.size() <= 32768);  // -max_len of tests/fuzz/fuzz_test.sh
-    if (bytes[0] % 2 != 0) continue;
-    ++journals;
-    test::SimWorld world(Durability::page, 1);
-    const auto journal = std::make_shared<test::SimWorld::File>();
-    std::memcpy(journal->visible.at(0), bytes.data() + 1, bytes.size() - 1);
-    journal->size = 4U << 20U;
-    world.files["journal"] = journal;
-    fs::Namespace names(0755, 0, 0, 0);
-    const auto end = scan_journal(world, [&](const store::Record& stored) -> Status {
-      auto record = fs::decode(stored.payload);
-      if (!record) return std::unexpected(record.error());
-      types.insert(record->index());
-      return names.apply(*record);
-    });
-    REQUIRE(end);
-    CHECK(end->tail == bytes.size() - 1);
-    CHECK_FALSE(end->torn);
-  }
-  CHECK(journals >= 3);
-  CHECK(types.size() == std::variant_size_v<fs::Record>);
 }
