@@ -88,6 +88,15 @@ Status leave_receipt(const image::Image& image, const stage::Receipt& receipt, c
   return stage::write_receipt(receipt, file, stage::posix_pfs(), stage::partial_tag_of(store::to_string(image.manifest.instance)));
 }
 
+// Where all had been brought out, what is known from a journal that is not whole any more is at best as new as what results-dir has.
+Status refuse_older(const image::Image& image) {
+  const image::Left left = image.manifest.left;
+  const auto missing = image::what_is_missing(image);
+  if (missing.empty() || (left != image::Left::kept && left != image::Left::salvaged)) return {};
+  const std::string& name = image.manifest.name;
+  return fail(EUCLEAN, name + ": all its results had been brought out, and now " + missing + ": what is known of them may be older than what results-dir has. Nothing is changed there; bring it out elsewhere: efs salvage --to DIR " + name);
+}
+
 // What an earlier salvage said counts no more where this one does not bring out all, also where it is killed; nor what a stop --keep said
 // of results-dir. Noted before anything is brought out; on a medium that takes no changes nothing removes the image, either.
 Status doubt_what_is_out(const image::Image& image, bool elsewhere) {
@@ -129,6 +138,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   const bool elsewhere = !arguments.to.empty() && !is_same_directory(to, image->config.results_dir);
   if (!elsewhere) to = image->config.results_dir;
   if (to.empty()) return report(world, {EINVAL, "the job file names no results-dir: say where to with --to"}, exit_usage);
+  if (const Status allowed = elsewhere ? Status() : refuse_older(*image); !allowed) return report(world, allowed.error());
   stage::Progress progress;
   const image::SalvageOptions options{.to = elsewhere ? to : "", .all = arguments.all};
   if (const Status noted = doubt_what_is_out(*image, elsewhere); !noted) return report(world, noted.error());

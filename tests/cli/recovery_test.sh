@@ -519,7 +519,10 @@ cp "$store/meta/journal" "$S/journal-kept"; cp "$S/journal" "$store/meta/journal
 check_exit 'a journal older than that of the stop' 1 'damage: journal: it ends at record .*older than its store' "$EFS" check-image damaged
 check_exit 'is no start' 1 'it ends at record .*older than its store' "$EFS" start "$JOB"
 check 'and nothing was removed' grep -rqx last "$store/data"
-check_exit 'a salvage does not call that all' 3 'ends before records that it had' "$EFS" salvage damaged
+before=$(find "$OUT" -ls)
+check_exit 'a salvage puts nothing older in the place of what was brought out' 1 'all its results had been brought out, and now the journal is .*older than its store.*efs salvage --to DIR damaged' "$EFS" salvage damaged
+check 'nothing has changed there' test "$(find "$OUT" -ls)" = "$before"
+check_exit 'elsewhere it brings out what there is, and does not call it all' 3 'ends before records that it had' "$EFS" salvage --to "$S/damaged/to" damaged
 cp "$S/journal-kept" "$store/meta/journal"
 container=$(grep -rlx last "$store/data" | head -n 1)
 mv "$container" "$S/kept-aside"; mkfifo "$container"
