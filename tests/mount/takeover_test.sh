@@ -249,6 +249,33 @@ stage_out_once() {
   check 'stage-out: every byte is there' test "$(cd "$OUT" && cksum f*)" = "$sums"
 }
 
+half_saved() {  # one result cannot go back, and the worker is killed at its nth call of that stop: the stop says so, whoever answers it
+  local i n point pid killer stop code died=0
+  for ((i = 0; i < 4 + points / 6; i++)); do
+    fresh "half$i" 'resources: []'
+    mkdir -p "$OUT/taken"
+    check 'half saved: start' "$EFS" start "$JOB" -l "$S/half$i/log"
+    for n in {1..8}; do echo $n >"$MNT/f$n"; done
+    echo mine >"$MNT/taken"
+    supervisor=$(supervisor); pid=$(worker); point=$((1 + RANDOM % 1300))
+    "$BIN/efs-kill-at" "$pid" $point >/dev/null 2>&1 & killer=$!
+    await 20 grep -q '^TracerPid:.*[1-9]' "/proc/$pid/status"
+    timeout 60 "$EFS" stop "half$i" >"$S/half$i/said" 2>&1; code=$?
+    kill -0 "$killer" 2>/dev/null || died=$((died + 1))
+    kill $killer 2>/dev/null; wait $killer 2>/dev/null
+    # 1 where the successor found the others out already, and brought out nothing itself.
+    if [ $code = 3 ] || [ $code = 1 ]; then ok; else fail "half saved: killed at $point: the stop tells that one is missing" "exit $code: $(cat "$S/half$i/said")"; fi
+    check "half saved: killed at $point: the others are back" test "$(cat "$OUT"/f[1-8] | tr -d '\n')" = 12345678
+    check "half saved: killed at $point: it names what is not" grep -q taken "$S/half$i/said"
+    rmdir "$OUT/taken"
+    check "half saved: killed at $point: the next stop" timeout 60 "$EFS" stop "half$i"
+    check "half saved: killed at $point: brings it" grep -qx mine "$OUT/taken"
+    check "half saved: killed at $point: it has ended" await 20 ended "half$i"
+  done
+  check 'half saved: some are killed on their way' test $died -gt 0
+  echo "half saved: $died of $i were killed"
+}
+
 # The worker of a start, as soon as it is there: $pid.
 youngest_worker() { for supervisor in $(daemons); do pid=$(worker 2>/dev/null) && return; done; return 1; }
 starts() {  # the worker of a start is killed at its nth system call: it fails and the next start goes on, or the mount was there
@@ -299,4 +326,5 @@ real_programs_daemon
 gives_up
 again_and_again
 staging_out
+half_saved
 finish

@@ -7,7 +7,7 @@ set -uo pipefail
 export EFS_KILLS=${EFS_KILLS:-2000} EFS_KILL_POINTS=${EFS_KILL_POINTS:-2000}
 failed=0
 # Each in a process of its own: bash may wait for ever for a child whose number was used again, after some thousands of deaths.
-for part in passthrough daemon user young kill_points real_programs real_programs_daemon under_way starts staging_out gives_up again_and_again; do
+for part in passthrough daemon user young kill_points real_programs real_programs_daemon under_way starts staging_out gives_up again_and_again half_saved; do
   EFS_PART=$part "$(dirname "$0")/../mount/takeover_test.sh" "${1:-build/bin}" || failed=1
 done
 exit $failed
