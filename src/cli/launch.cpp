@@ -104,7 +104,10 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   struct stat st {};
   if (::stat(instance.directory.c_str(), &st) == 0) instance.owner = st.st_uid;
   Result<Json> result = ask_until_answered(world, instance, {{"verb", "wait"}, {"starter", true}});
-  if (result && result->value("ok", false)) return *result;
+  if (result && result->value("ok", false)) {
+    if (result->contains("lost_before")) world.err << "efs: " << escaped(config.name) << ": " << printable(result->value("lost_before", "")) << "\n";
+    return *result;
+  }
   // It has cleaned up when it is gone. Where it could not be asked it ends because its starter did not stay.
   while (::waitpid(*pid, nullptr, 0) < 0 && errno == EINTR) {}
   return std::unexpected(result ? report(world, error_in(*result, "start failed")) : report(world, result.error()));

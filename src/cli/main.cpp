@@ -3,12 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <iterator>
 
+#include "base/log.hpp"
 #include "base/standard_fds.hpp"
 #include "base/text.hpp"
 #include "cli/cli.hpp"
@@ -55,6 +57,9 @@ std::vector<std::string> cut_command(std::vector<std::string>& words) {
   words.erase(mark, words.end());
   return command;
 }
+
+// Range compares, and nothing is outside of one that is no number.
+std::string is_a_number(const std::string& text) { return std::isnan(std::strtod(text.c_str(), nullptr)) ? "\"" + text + "\" is no number of seconds" : ""; }
 
 // CLI11 takes -1 for the largest number that there is.
 std::string is_number(const std::string& text) { return text.empty() || text.find_first_not_of("0123456789") != text.npos ? "\"" + text + "\" is no number of bytes" : ""; }
@@ -150,6 +155,7 @@ void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
 
 int main(int argc, char** argv) {
   efs::fill_standard_fds();
+  (void)efs::log::setup("", "warn");  // standard output is for the answer
   World world{std::cout, std::cerr, ::isatty(2) == 1, false};
   JobArguments job;
   std::vector<std::string> command;
@@ -204,7 +210,7 @@ int main(int argc, char** argv) {
   stop_verb->add_option("instance", stopping.which, "name, mount point or job file")->check(is_named);
   stop_verb->add_flag("--no-stage-out", no_stage_out, "drop everything that is not back yet");
   stop_verb->add_flag("--keep", stopping.keep, "leave the buffer on the node for the next start under this name");
-  stop_verb->add_option("--deadline", stopping.deadline, "seconds until the instance must be gone; what is not back by then stays in its image")->check(CLI::Range(1e-6, 1e8, "SECONDS"));
+  stop_verb->add_option("--deadline", stopping.deadline, "seconds until the instance must be gone; what is not back by then stays in its image")->check(CLI::Range(1e-6, 1e8, "SECONDS"))->check(is_a_number);
   stop_verb->add_flag("--cut-off", stopping.cut_off, "do not wait for containers and other mount namespaces that still have the mount");
   stop_verb->add_flag("--brief", stopping.brief, "with --json: without the receipt, which has an entry for each file");
   stop_verb->add_flag("--merge", stopping.merge, "replace no result that is newer than the start of the instance");

@@ -104,6 +104,7 @@ void print_status(std::ostream& out, const Json& s) {
     out << "  job file " << shown(s, "job_file") << "\n  store    " << shown(s, "store") << " (" << shown(s, "left") << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n  go on: efs start; bring out: efs salvage " << name
         << "; remove: efs clean " << name << "\n";
   }
+  if (s.contains("lost_before")) out << "  before   " << shown(s, "lost_before") << "\n";
   if (s.value("read_only", false)) out << "  THE STORE HAS FAILED: files can be read and are staged out by efs stop, and nothing can be changed; the log says why\n";
   if (const auto deaths = s.value("takeovers", 0U); deaths > 0) out << "  takeovers " << deaths << " (its worker died and was replaced; the log says why)\n";
   if (!s.value("takeover", true)) out << "  takeover none: " << shown(s, "takeover_reason") << "\n";

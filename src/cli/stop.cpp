@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <iostream>
 
@@ -139,6 +140,9 @@ Asked ask_to_stop(World& world, const control::Instance& instance, const StopArg
   return asked;
 }
 
+// Of an instance that has left without the PFS, which was given all the time that there was.
+constexpr std::chrono::seconds longest_farewell{2};
+
 }  // namespace
 
 Stopped stop_instance(World& world, const control::Instance& given, const StopArguments& arguments) {
@@ -164,7 +168,9 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
   const int code = answer->value("exit", 0);
   if (answer->contains("image") && answer->contains("summary")) name_salvage((*answer)["summary"].get_ref<std::string&>(), instance.name);
   if (code != 0 && !answer->contains("error")) add_error(*answer);
-  if (!answer->value("kept", false) && !is_at_rest) end.wait();
+  if (answer->value("lingers", false) && !end.wait(longest_farewell) && answer->contains("summary"))
+    (*answer)["summary"].get_ref<std::string&>() += "Its processes are still there: a call to the PFS holds them, and cannot be cut off. They end when the PFS answers.\n";
+  else if (!answer->value("kept", false) && !answer->value("lingers", false) && !is_at_rest) end.wait();
   if (!world.json && answer->contains("summary")) {
     const std::string summary = (*answer)["summary"].get<std::string>();
     (code == 0 ? world.out : world.err) << printable(summary, true);

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <optional>
 #include <string>
 
 #include "base/unique_fd.hpp"
@@ -16,8 +18,8 @@ class EndWatch {
   EndWatch(const std::string& directory, pid_t supervisor);
 
   /// Returns when nobody holds the instance any more, or its supervisor is gone. The next of its name, which may have its directory by
-  /// then, is not waited for.
-  void wait() const;
+  /// then, is not waited for. False where that takes longer than `longest`.
+  bool wait(std::optional<std::chrono::milliseconds> longest = {}) const;
 
  private:
   UniqueFd directory_;   // the supervisor holds it locked

@@ -96,6 +96,7 @@ class Instance {
   Status open_watchers();
   std::vector<fuse::EventSink*> sinks();
   void open_session();
+  Status go_on_without(const image::Manifest& before);
   Status open_store();
   /// Without one, or with one that cannot be used, everything is staged in from the PFS.
   void open_cache();
@@ -111,6 +112,7 @@ class Instance {
   SupervisorClient* passthrough_registry();
   Status serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
   void note_resumed();
+  void note_kernel_came();
   void catch_up_with_predecessor();
   Status serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& init);
   void put_manifest_right();
@@ -126,6 +128,7 @@ class Instance {
   std::uint64_t spare_in_cache();
   Result<std::uint64_t> subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
   Status mount();
+  Status wait_for_kernel();
   bool serve_until_stopped();
   bool stop(StopRequest& request, bool was_unsaved);
   bool give_stop_up(const StopRequest& request, const char* reason);
@@ -253,8 +256,10 @@ class Instance {
   control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
+  std::string lost_ EFS_GUARDED_BY(mutex_);  // of an earlier instance, in words
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
+  bool kernel_came_ EFS_GUARDED_BY(mutex_) = false;      // with the first request of a new mount
   bool session_resumed_ EFS_GUARDED_BY(mutex_) = false;  // of a successor: the kernel can be told of changes
   std::optional<std::chrono::steady_clock::time_point> goes_on_alone_at_ EFS_GUARDED_BY(mutex_);  // of a successor of one that staged out
   const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;  // of an unmount under way, in words; null: nobody

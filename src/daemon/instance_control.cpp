@@ -147,6 +147,9 @@ Status Instance::was_done_as(const StopRequest& wanted) const {
   if (wanted.stage_out && !last_stop_.stage_out)
     return fail(ECANCELED, keep_image_ ? "somebody's stop --no-stage-out came in between: not all results are back; they are in the image that it left: efs salvage " + options_.config.name
                                        : std::string("somebody's stop --no-stage-out came in between: what was not back is dropped"));
+  const auto& config = options_.config;
+  if (wanted.merge && wanted.stage_out && !last_stop_.merge && config.nodes <= 1 && config.merge_since == 0 && !config.merges)
+    return fail(ECANCELED, "somebody's stop without --merge came in between: what another run had brought out under the same names may have been replaced");
   if (wanted.keep && !keep_image_) return fail(ECANCELED, "somebody's stop without --keep came in between: the buffer is gone");
   return {};
 }
@@ -217,6 +220,7 @@ Json Instance::status_now() {
   MutexLock lock(mutex_);
   if (state_ == State::unsaved && last_outcome_.contains("summary")) status["error"] = last_outcome_["summary"];
   if (const auto& in = staged_in_) status["staged_in"] = {{"files", in->files}, {"bytes", in->bytes}, {"bytes_read", in->bytes - in->bytes_reused}, {"files_reused", in->files_reused}, {"bytes_reused", in->bytes_reused}, {"files_away", in->files_away}};
+  if (!lost_.empty()) status["lost_before"] = lost_;
   if (watchers_) status.update(watchers_->figures());
   if (!ready_ || !store_.backend) return status;
   const Space space = store_.backend->space();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <thread>
 
 #include "base/log.hpp"
@@ -54,9 +55,12 @@ bool Instance::must_leave() {
 stage::Receipt Instance::receipt_of_what_is_left() {
   stage::Receipt receipt = stage::failed_receipt(options_.config, "");
   const auto items = fs::Staging(*filesystem_).walk();
-  if (!items) receipt.reason = "the PFS did not answer in time, and the buffer cannot be read: " + describe(items.error());
-  else
-    for (const auto* item : stage::select_outgoing(options_.config, *items).outgoing) {
+  if (!items) {
+    receipt.reason = "the PFS did not answer in time, and the buffer cannot be read: " + describe(items.error());
+  } else {
+    auto [directories, outgoing, settled] = stage::select_outgoing(options_.config, *items);
+    if (outgoing.empty()) receipt.reason = "the PFS did not answer in time";  // when all had been booked as being back
+    for (const auto* item : outgoing) {
       stage::ReceiptEntry entry;
       entry.path = item->path;
       entry.action = stage::Action::not_saved;
@@ -64,6 +68,8 @@ stage::Receipt Instance::receipt_of_what_is_left() {
       entry.reason = "the PFS did not answer in time: nothing says whether it is back";
       receipt.entries.push_back(std::move(entry));
     }
+    std::ranges::move(settled, std::back_inserter(receipt.entries));
+  }
   stage::settle(receipt);
   return receipt;
 }
@@ -77,7 +83,7 @@ void Instance::leave_without_pfs() noexcept try {
   keep_image_ = true;
   supervisor_.keep_store(true);
   auto receipt = std::make_shared<const stage::Receipt>(receipt_of_what_is_left());
-  Json outcome = control::result_line({{"staged_out", true}, {"exit", std::max(1, stage::exit_code(*receipt))}, {"image", store_.path}});
+  Json outcome = control::result_line({{"staged_out", true}, {"exit", std::max(1, stage::exit_code(*receipt))}, {"image", store_.path}, {"lingers", true}});
   std::string note = "The PFS did not answer in time.\n";
   if (const std::string file = options_.directory + "/receipt.json"; stage::write_receipt(*receipt, file, stage::posix_pfs())) outcome["receipt_file"] = file;
   if (const Status left = leave_image(image::Left::unsaved, true); !left) note += printable(describe(left.error())) + "\n";

@@ -3,7 +3,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -114,15 +113,25 @@ Status Instance::mount() {
   // Ours would keep the mount point's old face busy.
   mount_point_.reset();
   EFS_TRY(serve_in_thread(std::move(*fuse), std::nullopt));
-  // The first request that is answered is INIT: a mount that does not answer is not ready.
-  struct statvfs probe {};
-  if (::statvfs(options_.config.mount_dir.c_str(), &probe) != 0) {
-    return fail_errno("the mount at " + options_.config.mount_dir + " does not answer");
-  }
+  EFS_TRY(wait_for_kernel());
   keep_house();
   ready_ = true;
   enter(State::running);
   return {};
+}
+
+// By a call on the mount one could see that it answers, but must not: a thread that waits for an answer of its own process cannot be killed,
+// keeps the connection open, and so waits for ever where the supervisor dies with it.
+Status Instance::wait_for_kernel() {
+  MutexLock lock(mutex_);
+  while (!kernel_came_ && !session_ended_) changed_.wait(mutex_);
+  return kernel_came_ ? Status{} : fail(ENOTCONN, "the mount at " + options_.config.mount_dir + " does not answer");
+}
+
+void Instance::note_kernel_came() {
+  MutexLock lock(mutex_);
+  kernel_came_ = true;
+  changed_.notify_all();
 }
 
 Status Instance::serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& init) {
@@ -130,6 +139,7 @@ Status Instance::serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& in
   const auto keep = [this](const fuse::InitRequest& request) {
     can_be_replaced_ = fuse::offers_resend(request);
     supervisor_.keep_init(request);
+    note_kernel_came();
   };
   try {
     return init ? session_->take_over(std::move(fuse), loop, *init, [this] { note_resumed(); }, [this] { supervisor_.report_progress(); }) : session_->serve(std::move(fuse), loop, keep);

@@ -53,6 +53,7 @@ Status Instance::start() {
   EFS_TRY(open_watchers());
   if (before && before->left != image::Left::over && image::is_out_of_reach(*before, options_.directory))
     return fail(ENOENT, "an earlier instance of this name may have left results: " + image::out_of_reach_text(*before));
+  if (before && before->left != image::Left::over && image::is_gone(*before)) EFS_TRY(go_on_without(*before));
   if (before) EFS_TRY(drop_former_mount(*before));
   EFS_TRY(prepare_mount_point());
   EFS_TRY(open_store());
@@ -67,6 +68,18 @@ Status Instance::start() {
   EFS_TRY(plan_and_stage_in());
   give_back_freed();  // the plan of a million inputs: the threads that serve programs have other arenas, and would never use it
   return mount();
+}
+
+// What was in memory, and is not there any more.
+Status Instance::go_on_without(const image::Manifest& before) {
+  const bool is_out = before.left == image::Left::kept || before.left == image::Left::salvaged;
+  const bool restarted = before.boot_id != image::boot_id();
+  if (!restarted && !is_out)
+    return fail(ENOENT, "an earlier instance of this name may have left results: its store " + before.store + " is not there any more; somebody has removed or unmounted it. Where it is gone for good: efs clean " + options_.config.name);
+  MutexLock lock(mutex_);
+  lost_ = std::string("what an earlier instance of this name had in memory is gone") + (restarted ? ": the machine was restarted" : "") + (is_out ? "; its results had been brought out" : ", with the results that were not back yet");
+  log::warn("event=memory_lost store={} restarted={} left={}", before.store, restarted, image::name_of(before.left));
+  return {};
 }
 
 Status Instance::open_store() {

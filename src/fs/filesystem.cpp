@@ -364,6 +364,11 @@ Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
   return reaped;
 }
 
+Filesystem::Reaped Filesystem::withdraw(std::uint64_t ino) {
+  if (Inode* inode = names_.find(ino)) inode->withdrawn = inode->nlink == 0;
+  return reap(ino);
+}
+
 std::uint64_t Filesystem::remove_container(const Reaped& reaped) {
   if (reaped.container == 0) return 0;
   std::shared_ptr<MappedFile> closed;  // after the lock is released

@@ -327,6 +327,8 @@ class Filesystem {
   Result<std::uint64_t> new_number() EFS_REQUIRES(mutex_);
   /// Frees an inode that nobody can reach any more. Its container is the caller's to remove, without the lock (R3).
   Reaped reap(std::uint64_t ino) EFS_REQUIRES(mutex_);
+  /// The same for one from which staging has just taken a name: see Inode::withdrawn.
+  Reaped withdraw(std::uint64_t ino) EFS_REQUIRES(mutex_);
   std::uint64_t remove_container(const Reaped& reaped) EFS_EXCLUDES(mutex_);
   /// Makes a regular file's content ready for a change; the daemon's own I/O path.
   Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);

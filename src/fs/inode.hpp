@@ -56,6 +56,7 @@ struct Inode {
   bool settled = false;    // clean, and its content survives power loss
   bool inherited = false;  // a predecessor of this process gave references to the kernel; lookups is no count then
   bool had_name = false;   // false: the answer that tells the kernel of it may still have to be given
+  bool withdrawn = false;  // staging took its last name
   std::atomic<bool> opened_read_write{false};   // its mapping may move mtime unseen
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now
   std::atomic<std::uint32_t> write_opens{0};       // opens for writing that were not released yet, those included; see unknown_opens
@@ -69,6 +70,9 @@ struct Inode {
   static constexpr std::uint32_t unknown_opens = 1U << 30U;
   /// A program may have it open for writing since before this process.
   bool may_be_open_from_before() const { return write_opens > unknown_opens / 2; }
+  /// Staging took its last name, and the kernel may be on its way here by that name still: what a program stores in it would be
+  /// nowhere. ESTALE has the name looked up again. (What a predecessor did is not known: of what the job has written it was the job.)
+  bool may_have_been_withdrawn() const { return nlink == 0 && (withdrawn || (inherited && !dirty)); }
   /// The value of an extended attribute; null: none.
   const std::string* xattr(const std::string& name) const {
     if (!extra) return nullptr;

@@ -28,7 +28,7 @@ Status Staging::link_files(const std::string& existing, std::span<const std::str
       auto linked = link_one(ino, name, over);
       failed = linked ? Status() : std::unexpected(linked.error());
       if (!linked) break;
-      if (linked->replaced != 0) reaped.push_back(filesystem_.reap(linked->replaced));
+      if (linked->replaced != 0) reaped.push_back(filesystem_.withdraw(linked->replaced));
       changed.push_back(std::move(*linked));
     }
     if (Status booked = book_names(ino, names.first(changed.size())); !booked) {

@@ -94,7 +94,7 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
         return done;
       }
       filesystem_.note_unsettled(ino);
-      if (old != 0) reaped = filesystem_.reap(old);
+      if (old != 0) reaped = filesystem_.withdraw(old);
       if (reaped.gone) gone = old;
     }
   }
@@ -406,7 +406,7 @@ Status Staging::remove_name(const std::string& path, std::uint64_t only) {
     EFS_TRY((*there)->extra ? note_unloaded(**there, path) : Status());
     EFS_TRY(filesystem_.commit(0, staging));
     EFS_TRY(filesystem_.commit(0, Unlink{.parent = parent, .time = file_time_now(), .name = name}, -removal_reserve(name)));
-    reaped = filesystem_.reap(ino);
+    reaped = filesystem_.withdraw(ino);
   }
   filesystem_.remove_container(reaped);
   const bool gone = reaped.gone;

@@ -237,8 +237,11 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
   const fs::Caller caller = caller_of(request);
   Door& self = door(request);
   fs::Filesystem& filesystem = self.filesystem;
+  auto made = filesystem.make_node(caller, parent, name, S_IFREG | (mode & 07777), 0);
+  // A load has made the name since the kernel looked: it looks again, and asks then who may open what is there.
+  if (!made && made.error().code == EEXIST && (info->flags & O_EXCL) == 0) made = fail(ESTALE);
   // A create that fails must leave no name behind.
-  if (!reply_created(request, filesystem.make_node(caller, parent, name, S_IFREG | (mode & 07777), 0), info)) after_reply([&] { (void)filesystem.unlink({}, parent, name); });
+  if (!reply_created(request, made, info)) after_reply([&] { (void)filesystem.unlink({}, parent, name); });
   make_ahead(self);
 }
 

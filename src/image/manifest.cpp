@@ -155,6 +155,11 @@ bool is_out_of_reach(const Manifest& manifest, const std::string& directory) {
   return manifest.kind == "fsdax" && !manifest.store.starts_with(directory + "/") && ::lstat(manifest.store.c_str(), &st) != 0;
 }
 
+bool is_gone(const Manifest& manifest) {
+  struct stat st {};
+  return manifest.kind == "dram" && ::lstat((manifest.store + "/meta").c_str(), &st) != 0 && errno == ENOENT;
+}
+
 std::string out_of_reach_text(const Manifest& manifest) {
   return "its store " + manifest.store + " is not there. If its disk is not mounted, mount it; if it is gone for good: efs clean --force " + manifest.name;
 }

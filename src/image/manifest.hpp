@@ -75,7 +75,9 @@ Status write_manifest(int directory, const Manifest& manifest);
 
 /// Is the store of the instance in `directory` on a disk that is not mounted now? Then this manifest is what leads to it.
 bool is_out_of_reach(const Manifest& manifest, const std::string& directory);
-/// That, and the way out.
+/// Was its store in memory, and is not there any more?
+bool is_gone(const Manifest& manifest);
+/// That it is out of reach, and the way out.
 std::string out_of_reach_text(const Manifest& manifest);
 
 /// Writes into the manifest that is there how it was left.

@@ -205,7 +205,9 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   const auto opened = stage::OpenedDirectories::open(image.directories.metadata.get());
   std::vector<fs::Origin> own = stage::saved_copies(*items);
   if (*placed) std::ranges::copy((*placed)->copies(), std::back_inserter(own));
-  const auto merging = (config.nodes > 1 || config.merge_since != 0 || config.merges) && options.to.empty() ? stage::merging_pfs(config.merge_since, own) : nullptr;
+  // Also elsewhere: the images of several nodes may go to one place.
+  const bool merges = options.to.empty() ? config.nodes > 1 || config.merge_since != 0 || config.merges : config.nodes > 1;
+  const auto merging = merges ? stage::merging_pfs(config.merge_since, own) : nullptr;
   const stage::Pace pace = stage::pace_of(config);
   stage::Throttle throttle(pace);
   stage::PacedPfs paced(merging ? *merging : pfs, pace, throttle, progress.cancel);

@@ -354,7 +354,9 @@ class Unload {
     const auto version = version_below(config_.results_dir, item.path);
     if (!version) return std::unexpected(version.error());
     if (version->inode != made.inode) return {};  // somebody else's by now
-    if (const Status noted = staging_.note_copy(item.path, *version, in_place_, item.replaced.get()); !noted || options_.placed == nullptr) return noted;
+    const Status noted = staging_.note_copy(item.path, *version, in_place_, item.replaced.get());
+    const bool is_gone = !noted && noted.error().code == ENOENT;  // removed meanwhile: what has the name next takes its place
+    if (options_.placed == nullptr || (!noted && !is_gone)) return noted;
     return note_placed(item, made);
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);

@@ -77,6 +77,27 @@ check 'with its result' grep -q result "$OUT/r"
 rm -r "$S"/unmounted/disk/efs-*
 check_exit 'one that somebody removed goes' 0 'unmounted: removed' "$EFS" clean --force unmounted
 
+# in_memory NAME: what dies with a result in memory, and whose memory goes then.
+in_memory() {
+  fresh "$1"
+  started "$JOB"; echo result >"$MNT/r"
+  kill_both "$1"
+  if [ "$(id -u)" = 0 ]; then umount "$MNT"; await 20 umount "$EFS_RUNTIME_DIR/$1/store"; else rm -rf "/dev/shm/efs-$(id -u)-$1"; fi
+}
+in_memory vanished
+check_exit 'a store in memory that is gone with results is no start' 1 'may have left results: its store .* is not there any more.*efs clean vanished' "$EFS" start "$JOB"
+check 'clean' "$EFS" clean vanished
+started "$JOB"
+check 'lets it begin anew' test ! -e "$MNT/r"
+check 'stop' "$EFS" stop vanished
+in_memory forgotten
+sed -i 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' "$EFS_RUNTIME_DIR/forgotten/instance.json"
+check_exit 'after a restart of the machine a start says what is lost' 0 'forgotten: what an earlier instance .* had in memory is gone: the machine was restarted, with the results' "$EFS" start "$JOB"
+check 'so does the log' grep -q 'event=memory_lost .*restarted=true' "$EFS_RUNTIME_DIR/forgotten/efsd.log"
+check_exit 'and status' 0 'before .*had in memory is gone' "$EFS" status forgotten
+check 'it has nothing made up' test ! -e "$MNT/r"
+check 'stop' "$EFS" stop forgotten
+
 # --- why not all is back, for programs: before the receipt ---
 fresh short
 started "$JOB"

@@ -120,4 +120,19 @@ for how in deadline-salvage died-salvage died-start deadline-start; do
   esac
   check "$NAME: both are there" test "$(cat "$OUT/f" "$OUT/f.1" | tr '\n' ' ')" = 'mine theirs '
 done
+
+# --- the images of several nodes go elsewhere, to one place ---
+two_nodes elsewhere
+echo 0 >"$M0/log"; echo 1 >"$M1/log"; echo same >"$M0/d/same"; echo same >"$M1/d/same"; echo 1 >"$M1/d/one"
+kill_both elsewhere-0; kill_both elsewhere-1
+TO=$S/elsewhere-0/to
+check 'elsewhere: salvage of node 0' "$EFS" salvage --to "$TO" elsewhere-0
+check_exit 'elsewhere: of node 1' 3 'conflict: log: .*another node or run' "$EFS" salvage --to "$TO" elsewhere-1
+check 'elsewhere: nothing is replaced' grep -qx 0 "$TO/log"
+check 'elsewhere: all else is there' bash -c "grep -qx same '$TO/d/same' && grep -qx 1 '$TO/d/one'"
+check_exit 'elsewhere: clean does not take what is nowhere else' 1 'elsewhere-1 is not removed' "$EFS" clean elsewhere-1
+check 'elsewhere: again, it is the same' "$EFS" salvage --to "$TO" elsewhere-0
+check 'elsewhere: to another place' "$EFS" salvage --to "$TO.1" elsewhere-1
+check 'elsewhere: it is there' grep -qx 1 "$TO.1/log"
+check 'elsewhere: clean' "$EFS" clean elsewhere-0 elsewhere-1
 finish

@@ -17,6 +17,7 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
     auto found = regular(ino);
     if (!found) return std::unexpected(found.error());
     Inode& inode = **found;
+    if (writes && inode.may_have_been_withdrawn()) return fail(ESTALE);
     // The kernel writes through a passthrough descriptor without a word to us, so an inode whose privilege bits must
     // fall at the first write keeps to the daemon's path.
     if (inode.carries_privilege()) passthrough = false;

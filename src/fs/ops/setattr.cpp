@@ -42,6 +42,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
       WriteLock lock(mutex_);
       auto found = regular(ino);
       if (!found) return std::unexpected(found.error());
+      if ((*found)->may_have_been_withdrawn() && (*found)->write_opens == 0) return fail(ESTALE);  // by path: who has it open may
       EFS_TRY(mark_dirty(0, **found));
     }
     auto content = file(ino);

@@ -62,6 +62,16 @@ TEST_CASE("end watch: the next instance of the name, which holds the lock by the
   end.wait();
 }
 
+TEST_CASE("end watch: a wait can have an end", "[control]") {
+  const test::TempDirectory directory;
+  const Process supervisor;
+  auto lock = locked(directory.path());
+  const control::EndWatch end(directory.path(), supervisor.pid);
+  CHECK_FALSE(end.wait(std::chrono::milliseconds(20)));
+  lock.reset();
+  CHECK(end.wait(std::chrono::milliseconds(20)));
+}
+
 TEST_CASE("end watch: where the supervisor is not known, the lock is waited for", "[control]") {
   const test::TempDirectory directory;
   std::array<int, 2> ready{};

@@ -322,6 +322,35 @@ TEST_CASE("removal of a clean file frees its container when nobody has it open")
   CHECK(buffer.containers() == 0);
 }
 
+TEST_CASE("who comes by a name that staging has just taken, to write, looks it up again; what the job removed can be opened again") {
+  LiveBuffer buffer;
+  for (const char* name : {"unloaded", "replaced", "removed"}) REQUIRE(publish(buffer, name, "old", Over::nothing));
+  auto& filesystem = *buffer.filesystem;
+  const auto known = [&](const char* name) { return filesystem.lookup(fs::root_ino, name)->ino; };
+  const auto unloaded = known("unloaded"), replaced = known("replaced"), removed = known("removed");
+  REQUIRE(buffer.staging->remove_clean("unloaded"));
+  REQUIRE(publish(buffer, "replaced", "new", Over::clean));
+  REQUIRE(filesystem.unlink({}, fs::root_ino, "removed"));
+  for (const auto gone : {unloaded, replaced}) {
+    for (const int flags : {O_WRONLY, O_RDWR}) CHECK(filesystem.open({}, gone, flags).error().code == ESTALE);
+    CHECK(filesystem.setattr({}, gone, {.size = 0}).error().code == ESTALE);
+    CHECK(filesystem.open({}, gone, O_RDONLY));
+    CHECK(buffer.staging->writers(gone)->open == 0);
+  }
+  CHECK(filesystem.open({}, removed, O_RDWR));  // through /proc/self/fd
+  CHECK(filesystem.setattr({}, removed, {.size = 0}));
+}
+
+TEST_CASE("who has what load --force replaced open for writing may go on") {
+  LiveBuffer buffer;
+  REQUIRE(publish(buffer, "f", "old", Over::nothing));
+  const auto old = buffer.filesystem->lookup(fs::root_ino, "f")->ino;
+  REQUIRE(buffer.filesystem->open({}, old, O_WRONLY));
+  REQUIRE(publish(buffer, "f", "new", Over::anything));
+  CHECK(buffer.filesystem->setattr({}, old, {.size = 1}));
+  CHECK(buffer.filesystem->open({}, old, O_WRONLY).error().code == ESTALE);
+}
+
 TEST_CASE("a class holds for what is below, unless that has one of its own, and survives a restart") {
   LiveBuffer buffer;
   const auto directory = buffer.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0755, 0)->ino;

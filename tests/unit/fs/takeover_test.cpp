@@ -197,6 +197,21 @@ TEST_CASE("of what a predecessor had open for writing it is known that it is dir
   CHECK_FALSE(now.writers(clean)->possible);
 }
 
+TEST_CASE("a successor has a write to a clean file without a name looked up again: staging may have taken that", "[takeover]") {
+  TakeoverScene s;
+  const auto clean = s.file("clean"), written = s.file("written");
+  for (const auto ino : {clean, written}) REQUIRE(s.filesystem->lookup(root, ino == clean ? "clean" : "written"));
+  REQUIRE(s.filesystem->open(s.next(), written, O_WRONLY));
+  fs::Staging staging(*s.filesystem);
+  REQUIRE(staging.mark_saved("clean", {.device = 1, .inode = 2}, false));
+  REQUIRE(staging.remove_clean("clean"));
+  REQUIRE(s.filesystem->unlink(s.next(), root, "written"));
+  s.open(true);
+  CHECK(s.filesystem->open(s.next(), clean, O_WRONLY).error().code == ESTALE);
+  CHECK(s.filesystem->open(s.next(), clean, O_RDONLY));
+  CHECK(s.filesystem->open(s.next(), written, O_WRONLY));
+}
+
 TEST_CASE("a file that has a name is not taken for forgotten", "[takeover]") {
   TakeoverScene s;
   const auto ino = s.file("f");
