@@ -100,7 +100,7 @@ int unmount_with_helper(const std::string& path) {
 
 bool is_dead_mount(const std::string& path, uid_t owner) { return efs_mount(path, owner).has_value() && is_dead(path); }
 
-Status drop_dead_mount(int parent, const std::string& name, uid_t owner) {
+Status drop_dead_mount(int parent, const std::string& name, uid_t owner, bool known) {
   const std::string below = "/proc/self/fd/" + std::to_string(parent);
   std::array<char, 4096> text{};
   const ssize_t length = ::readlink(below.c_str(), text.data(), text.size() - 1);
@@ -109,7 +109,7 @@ Status drop_dead_mount(int parent, const std::string& name, uid_t owner) {
   const std::string path = (directory == "/" ? "" : directory) + "/" + name;
   const auto device = efs_mount(path, owner);
   if (!device) return {};
-  if (!is_dead(path)) return fail(EBUSY, path + ": an instance that answers is mounted there");
+  if (!known && !is_dead(path)) return fail(EBUSY, path + ": an instance that answers is mounted there");
   // A mount point cannot be renamed: what has this name in this directory, and this device, is the mount found above.
   struct statx sx {};
   if (::statx(parent, name.c_str(), AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0, &sx) != 0 || text_of(makedev(sx.stx_dev_major, sx.stx_dev_minor)) != *device)
@@ -118,12 +118,12 @@ Status drop_dead_mount(int parent, const std::string& name, uid_t owner) {
   return code == 0 ? Status{} : fail(code, "unmounting the dead mount " + path);
 }
 
-Status drop_dead_mount(const std::string& path, uid_t owner) {
+Status drop_dead_mount(const std::string& path, uid_t owner, bool known) {
   const auto slash = path.rfind('/');
   if (slash == std::string::npos) return fail(EINVAL, path);
   const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!parent) return errno == ENOENT ? Status{} : fail_errno(path);
-  return drop_dead_mount(parent.get(), path.substr(slash + 1), owner);
+  return drop_dead_mount(parent.get(), path.substr(slash + 1), owner, known);
 }
 
 std::vector<EfsMount> efs_mounts() {

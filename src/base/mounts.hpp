@@ -15,11 +15,11 @@ bool is_dead_mount(const std::string& path, uid_t owner);
 
 /// Unmounts it: `name` in the directory `parent` (a descriptor; no path is walked again). Ok where there is no mount of
 /// efs of this user; EBUSY where one is that still answers: nothing is done to it. By umount2(2) for root, who must have
-/// his rights in effect, else by fusermount3.
-Status drop_dead_mount(int parent, const std::string& name, uid_t owner);
+/// his rights in effect, else by fusermount3. `known`: it is dead; of a mount that others may not look at only its owner learns that.
+Status drop_dead_mount(int parent, const std::string& name, uid_t owner, bool known = false);
 
-/// The same by path, for the caller's own mounts.
-Status drop_dead_mount(const std::string& path, uid_t owner);
+/// The same by path.
+Status drop_dead_mount(const std::string& path, uid_t owner, bool known = false);
 
 /// A mount of efs that this process's mount namespace has.
 struct EfsMount {

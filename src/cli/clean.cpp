@@ -212,6 +212,15 @@ void note_over(const control::Instance& instance) {
   if (directory) (void)image::write_left(directory.get(), image::Left::over);
 }
 
+// Of a mount that a user made himself only he learns whether it answers.
+Status drop_mount(const std::string& path, uid_t owner) {
+  const Status dropped = drop_dead_mount(path, owner);
+  if (dropped || dropped.error().code != EBUSY || ::geteuid() != 0 || owner == 0) return dropped;
+  const auto is_dead = as_owner(owner, [&]() -> Result<std::string> { return is_dead_mount(path, owner) ? "dead" : ""; });
+  if (!is_dead) return std::unexpected(is_dead.error());
+  return is_dead->empty() ? dropped : drop_dead_mount(path, owner, true);
+}
+
 }  // namespace
 
 // Held from the judgement to the end: a start in between would go on with what is about to be removed.
@@ -229,7 +238,7 @@ Status clean_instance(const control::Instance& instance, bool force) {
   });
   if (!judged) return std::unexpected(judged.error());
   if (const auto manifest = manifest_of(instance)) {
-    if (const Status dropped = drop_dead_mount(manifest->mount_dir, instance.owner); !dropped && dropped.error().code != EBUSY) return dropped;
+    if (const Status dropped = drop_mount(manifest->mount_dir, instance.owner); !dropped && dropped.error().code != EBUSY) return dropped;
     const auto removed = as_owner(instance.owner, [&]() -> Result<std::string> {
       EFS_TRY(remove_elsewhere(instance.directory, manifest->store, *manifest, *judged, [&] {
         if (!force) note_over(instance);

@@ -102,6 +102,18 @@ os.unlink(sys.argv[1])' "$MNT/full"
   check 'fusermount3: and the mount goes on' timeout 20 setpriv --reuid $user --regid $user --clear-groups grep -qx after "$MNT/after"
   check 'fusermount3: and stops' own "$EFS" stop --no-stage-out self
 
+  check 'fusermount3: start for the end of both' own "$EFS" start "$JOB"
+  own sh -c "echo left >$MNT/left"
+  status=$(own "$EFS" status --json self)
+  kill -KILL "$(field "$status" 'd["supervisor_pid"]')" "$(field "$status" 'd["worker_pid"]')"
+  of_users() { EFS_RUNTIME_DIR="$S/u" "$EFS" "$@"; }
+  has_died() { json "$(of_users status --json self)" "d['state'] == 'dead'"; }
+  check 'fusermount3: it is dead' await 20 has_died
+  check "fusermount3: root's salvage" of_users salvage self
+  check 'fusermount3: brings the result' grep -qx left "$OUT/left"
+  check "fusermount3: root's clean" of_users clean self
+  check "fusermount3: takes the user's dead mount as well" bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
+
   mkdir "$S/foreign"
   check_exit 'fusermount3: a mount point that is not his' 1 "$S/foreign" own "$EFS" start -m "$S/foreign" "$JOB"
   check 'leaves nothing' bash -c "[ -z \"\$(ls -A $S/u)\" ] && ! ls -d /dev/shm/efs-$user-self"
