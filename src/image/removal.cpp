@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <set>
@@ -50,17 +51,34 @@ Status remove_below(int directory, std::initializer_list<std::string_view> but) 
   return errno == 0 ? Status{} : Status(fail_errno());
 }
 
-Result<bool> holds_at_most(int directory, std::string_view name) {
+// Each entry of the directory, until one is not `as_expected`.
+Result<bool> all_entries(int directory, const std::function<bool(const char* name)>& as_expected) {
   UniqueFd fd = open_below(directory, ".");
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(fd ? ::fdopendir(fd.get()) : nullptr, ::closedir);
   if (!entries) return fail_errno();
   (void)fd.release();  // the stream's
   errno = 0;
   for (const dirent* entry = nullptr; (entry = ::readdir(entries.get())) != nullptr; errno = 0) {
-    const std::string_view found = entry->d_name;
-    if (found != "." && found != ".." && found != name) return false;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != ".." && !as_expected(entry->d_name)) return false;
   }
   return errno == 0 ? Result<bool>(true) : Result<bool>(fail_errno());
+}
+
+Result<bool> holds_at_most(int directory, std::initializer_list<std::string_view> names) {
+  return all_entries(directory, [names](const char* name) { return std::ranges::find(names, name) != names.end(); });
+}
+
+// What a start leaves that dies before its journal is there, or a removal before its last step: no journal, no manifest, no container.
+bool is_remnant(int root, int metadata) {
+  const auto is_empty = [](int data) {
+    return all_entries(data, [data](const char* name) {
+      const UniqueFd below = open_below(data, name);
+      return below && holds_at_most(below.get(), {}).value_or(false);
+    });
+  };
+  const UniqueFd data = open_below(root, "data");
+  return holds_at_most(root, {"meta", "data", lock_name}).value_or(false) && holds_at_most(metadata, {lock_name}).value_or(false) && (!data || is_empty(data.get()).value_or(false));
 }
 
 Status remove_entries(int directory, const std::string& path, std::initializer_list<std::string_view> but) {
@@ -121,7 +139,8 @@ Result<Directories> find_removable(const std::string& path) {
   Directories store{.path = path, .root = UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)), .metadata = {}, .data = {}, .owner = 0};
   if (store.root) store.metadata = open_below(store.root.get(), "meta");
   struct stat st {};
-  if (!store.metadata || !is_being_removed(store.metadata.get()) || ::fstat(store.root.get(), &st) != 0) return fail(ENOENT, path + ": no image of efs is there");
+  const bool is_removable = store.metadata && (is_being_removed(store.metadata.get()) || is_remnant(store.root.get(), store.metadata.get()));
+  if (!is_removable || ::fstat(store.root.get(), &st) != 0) return fail(ENOENT, path + ": no image of efs is there");
   store.owner = st.st_uid;
   return store;
 }
@@ -138,9 +157,9 @@ Status remove_content(int root, const std::string& path) {
 }
 
 Result<bool> remove_remnant(int root, const std::string& path) {
-  const auto is_remnant = holds_at_most(root, lock_name);
-  if (!is_remnant) return fail(is_remnant.error().code, path + ": " + describe(is_remnant.error()));
-  if (!*is_remnant) return false;
+  const auto is_all = holds_at_most(root, {lock_name});
+  if (!is_all) return fail(is_all.error().code, path + ": " + describe(is_all.error()));
+  if (!*is_all) return false;
   EFS_TRY(remove_entries(root, path, {}));
   return ::rmdir(path.c_str()) == 0 || errno == ENOENT ? Result<bool>(true) : Result<bool>(fail_errno(path));
 }

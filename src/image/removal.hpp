@@ -15,7 +15,7 @@ Status begin_removal(int metadata);
 /// A removal began, and has not ended. Not where there is a journal: somebody has put one back.
 bool is_being_removed(int metadata);
 
-/// The store at `path`, also one whose removal began: image::find_store() finds none there. ENOENT.
+/// The store at `path`, also one whose removal began, or that holds nothing yet, or any more: image::find_store() finds none there. ENOENT.
 Result<Directories> find_removable(const std::string& path);
 
 /// Containers with content in the store to which `path` leads (as find_store()) and in its other backends, where its journal is not there and no

@@ -77,6 +77,20 @@ check 'with its result' grep -q result "$OUT/r"
 rm -r "$S"/unmounted/disk/efs-*
 check_exit 'one that somebody removed goes' 0 'unmounted: removed' "$EFS" clean --force unmounted
 
+# --- what a start leaves that was killed before its journal was there, and a removal before its last step ---
+on_disk remnant
+for what in begun over; do
+  store=$S/remnant/disk/efs-$(id -u)-remnant
+  mkdir -p "$store/meta"; touch "$store/meta/lock"
+  [ $what = over ] || mkdir -p "$store/data/00" "$store/data/ff"
+  touch "$store/strange"
+  check_exit "$what: with something that nobody knows" 1 'no instance has the name' "$EFS" clean "$store"
+  rm "$store/strange"
+  [ $what = over ] || { echo x >"$store/data/ff/00000000000000ff"; check_exit "$what: a container" 1 'no instance has the name' "$EFS" clean "$store"; rm "$store/data/ff/00000000000000ff"; }
+  if [ $what = over ]; then check "$what: goes by its directory" "$EFS" clean "$store"; else check "$what: goes by the job file" "$EFS" clean "$JOB"; fi
+  check "$what: it is gone" test ! -e "$store"
+done
+
 # in_memory NAME: what dies with a result in memory, and whose memory goes then.
 in_memory() {
   fresh "$1"
