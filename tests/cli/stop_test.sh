@@ -431,6 +431,27 @@ for way in option key; do
   check "$way: all of it" grep -qx "by $way" "$hung/out/d/$way"
   check "$way: clean" "$EFS" clean "$NAME"
 done
+# Its server has a request in hand, for which a thread of ours waits that cannot even be killed: most times, of one that takes each by itself.
+CAPACITY='400 MiB' fresh slow 'resources: []'
+started -o daemon-io "$JOB"; slow=$MNT; mkdir "$slow/out"
+members_of_slow=$(field "$(status_of slow)" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')
+CAPACITY='256 MiB' fresh caught
+sed -i "s|results-dir: .*|results-dir: $slow/out|" "$JOB"
+started "$JOB"; head -c 160M /dev/urandom >"$MNT/big"; sum=$(cksum <"$MNT/big")
+both="$(field "$(status_of "$NAME")" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')"
+timeout $((2 + late)) "$EFS" stop --json --deadline 2 "$NAME" >"$S/said" 2>/dev/null & stopper=$!
+written() { [ "$(stat -c %s "$slow"/out/big*partial 2>/dev/null || echo 0)" -ge 4000000 ]; }
+await 10 written
+kill -STOP $members_of_slow
+wait $stopper; check "$NAME: the stop does not wait for who cannot die" test $? = 1
+check "$NAME: what may not be back is listed" json "$(cat "$S/said")" "[e['path'] for e in d['receipt']['entries'] if e['action'] == 'not-saved'] == ['big'] and d['receipt']['verdict'] == 'failed'"
+kill -CONT $members_of_slow
+for pid in $both; do check "$NAME: the daemon ends when the PFS answers" await 20 gone "$pid"; done
+check "$NAME: a salvage brings it out" "$EFS" salvage "$NAME"
+check "$NAME: all of it" test "$(cksum <"$slow/out/big")" = "$sum"
+check "$NAME: clean" "$EFS" clean "$NAME"
+rm "$slow/out/big"
+check 'the slow one ends' "$EFS" stop --no-stage-out slow
 # One sync for all asks a FUSE's server nothing: each result is synced by itself.
 fresh many
 sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
