@@ -64,7 +64,11 @@ answers 'stop --keep' 0 "d['ok']" stop --keep json
 answers 'status of what was kept' 0 "d['state'] == 'kept'" status json
 answers 'stop of what was kept' 1 "$refusal" stop json
 answers 'salvage --list' 0 "d['ok']" salvage --list json
+# With something that the log tells of: what a salvage that was killed has left.
+left=$S/out/x.$(field "$(cat "$EFS_RUNTIME_DIR/json/instance.json")" 'd["instance"][:12]').efs-partial
+mkdir "$S/out"; touch "$left"
 answers 'salvage' 0 "d['ok'] and d['receipt']" salvage --to "$S/out" --all json
+check 'salvage: the leftover is gone' test ! -e "$left"
 answers 'check-image' 0 "d['ok']" check-image json
 answers 'clean of it' 0 "d['ok']" clean json
 # Of run, behind the program's own output.

@@ -135,4 +135,34 @@ check 'elsewhere: again, it is the same' "$EFS" salvage --to "$TO" elsewhere-0
 check 'elsewhere: to another place' "$EFS" salvage --to "$TO.1" elsewhere-1
 check 'elsewhere: it is there' grep -qx 1 "$TO.1/log"
 check 'elsewhere: clean' "$EFS" clean elsewhere-0 elsewhere-1
+
+# --- a stop that is to merge joins one that does not ---
+fresh joined 'resources: []'; sed -i '1a\  max-rate: 1 MB/s' "$JOB"
+started "$JOB"; head -c 1500000 /dev/urandom >"$MNT/a"; echo mine >"$MNT/z"; echo theirs >"$OUT/z"
+"$EFS" stop joined >"$S/said" 2>&1 & stopper=$!
+stages_out() { json "$(status_of joined)" "d['state'] == 'staging-out'"; }
+check 'joined: a stop is under way' await 20 stages_out
+check_exit 'joined: what it has replaced is no success of a stop --merge' 1 'stop without --merge came in between' "$EFS" stop --merge joined
+wait $stopper; check 'joined: it is one of the other' test $? = 0
+
+# --- a file whose part was brought out in place, and that was removed meanwhile: its name is this job's still, also for a successor ---
+if kernel_has_it; then
+  fresh part 'resources: [ [ path: x, flags: persistent ] ]'
+  sed -i 's|results-dir: .*|in-place: true|; 1a\  max-ops: 10/s' "$JOB"
+  mkdir "$PFS/x"; head -c 6000 /dev/urandom >"$PFS/x/b"; was=$(number "$PFS/x/b")
+  check 'part: start' "$EFS" start --node 0/2 "$JOB"
+  printf changed | dd of="$MNT/x/b" conv=notrunc status=none
+  "$EFS" unload -i part -w --offset 0 --size 100 x/b >"$S/said" 2>&1 & unloader=$!
+  is_out() { [ "$(number "$PFS/x/b")" != "$was" ]; }
+  check 'part: it is out' await 20 is_out
+  rm "$MNT/x/b"; wait $unloader
+  worker=$(field "$(status_of part)" 'd["worker_pid"]'); kill -KILL "$worker"
+  has_successor() { json "$(status_of part)" "d['worker_pid'] != $worker and d['state'] == 'running'"; }
+  check 'part: a successor' await 20 has_successor
+  echo new >"$MNT/x/b"
+  check_exit 'part: stop' 0 complete "$EFS" stop part
+  check 'part: what the job made of it is back' grep -qx new "$PFS/x/b"
+else
+  skip 'part: a successor' 'needs Linux 6.9'
+fi
 finish
