@@ -112,7 +112,7 @@ class Instance {
   SupervisorClient* passthrough_registry();
   Status serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
   void note_resumed();
-  void note_kernel_came();
+  void note_begun();
   void catch_up_with_predecessor();
   Status serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& init);
   void put_manifest_right();
@@ -259,7 +259,7 @@ class Instance {
   std::string lost_ EFS_GUARDED_BY(mutex_);  // of an earlier instance, in words
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
-  bool kernel_came_ EFS_GUARDED_BY(mutex_) = false;      // with the first request of a new mount
+  bool session_begun_ EFS_GUARDED_BY(mutex_) = false;    // the kernel has come with its first request, and has its answer
   bool session_resumed_ EFS_GUARDED_BY(mutex_) = false;  // of a successor: the kernel can be told of changes
   std::optional<std::chrono::steady_clock::time_point> goes_on_alone_at_ EFS_GUARDED_BY(mutex_);  // of a successor of one that staged out
   const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;  // of an unmount under way, in words; null: nobody

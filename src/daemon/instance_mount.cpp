@@ -124,13 +124,13 @@ Status Instance::mount() {
 // keeps the connection open, and so waits for ever where the supervisor dies with it.
 Status Instance::wait_for_kernel() {
   MutexLock lock(mutex_);
-  while (!kernel_came_ && !session_ended_) changed_.wait(mutex_);
-  return kernel_came_ ? Status{} : fail(ENOTCONN, "the mount at " + options_.config.mount_dir + " does not answer");
+  while (!session_begun_ && !session_ended_) changed_.wait(mutex_);
+  return session_begun_ ? Status{} : fail(ENOTCONN, "the mount at " + options_.config.mount_dir + " does not answer");
 }
 
-void Instance::note_kernel_came() {
+void Instance::note_begun() {
   MutexLock lock(mutex_);
-  kernel_came_ = true;
+  session_begun_ = true;
   changed_.notify_all();
 }
 
@@ -139,10 +139,9 @@ Status Instance::serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& in
   const auto keep = [this](const fuse::InitRequest& request) {
     can_be_replaced_ = fuse::offers_resend(request);
     supervisor_.keep_init(request);
-    note_kernel_came();
   };
   try {
-    return init ? session_->take_over(std::move(fuse), loop, *init, [this] { note_resumed(); }, [this] { supervisor_.report_progress(); }) : session_->serve(std::move(fuse), loop, keep);
+    return init ? session_->take_over(std::move(fuse), loop, *init, [this] { note_resumed(); }, [this] { supervisor_.report_progress(); }) : session_->serve(std::move(fuse), loop, keep, [this] { note_begun(); });
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }

@@ -228,8 +228,8 @@ void Session::name_doubted(std::uint64_t parent, const std::string& name, std::u
   if (ino != 0) fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
 }
 
-Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep) {
-  return run(std::move(fuse_fd), options, {.keep = keep, .resumed = {}, .progress = {}}, nullptr);
+Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep, const std::function<void()>& begun) {
+  return run(std::move(fuse_fd), options, {.keep = keep, .resumed = {}, .progress = begun}, nullptr);
 }
 
 Status Session::take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init, const std::function<void()>& resumed, const std::function<void()>& progress) {

@@ -50,8 +50,8 @@ class Session final : public fs::KernelView {
   Session& operator=(const Session&) = delete;
 
   /// Serves `fuse_fd` (a mounted /dev/fuse) until it is unmounted; ok then. Makes the open file non-blocking. Call once.
-  /// `keep`: is given the INIT request before it is answered, for a successor.
-  Status serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep = {});
+  /// `keep`: is given the INIT request before it is answered, for a successor. `begun`: is called when that has been answered.
+  Status serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep, const std::function<void()>& begun);
   /// The same for a connection whose daemon has died: what it had read and not answered is sent again by the kernel.
   /// `resumed` is called before the first request is served: from then on the kernel is told of changes. `progress` is called once, when a
   /// request that is new has been answered.
