@@ -1,6 +1,7 @@
 // How an instance ends: stage-out, and what stays on the node.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -398,6 +399,7 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
     written = there.has_value();
     if (written) {
       outcome["receipt_file"] = path;
+      ::unlink((options_.directory + "/receipt.json").c_str());  // an earlier stop's, of which this one tells, too
     } else {
       note += "The receipt could not be written: " + escaped(path) + ": " + printable(describe(there.error())) + "\n";
       const std::string second = options_.directory + "/receipt.json";

@@ -118,6 +118,7 @@ fresh top
 check 'start   ' "$EFS" start "$JOB"
 check_exit 'top --once' 0 'NAME.*REQ ' "$EFS" top --once
 check 'has the instance' grep -qE '^top +running ' <<<"$said"
+echo asked >"$MNT/asked"
 check 'top --json' json "$("$EFS" top --json top)" "len(d) == 1 and d[0]['name'] == 'top' and d[0]['counters']['requests'] > 0"
 check_exit 'top of an unknown one' 1 nosuch "$EFS" top --once nosuch
 script -qec "stty cols 150; exec timeout 5 $EFS top -i 0.2" "$S/top/typescript" >/dev/null 2>&1

@@ -341,6 +341,7 @@ fresh crowd
 if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=64k,mode=777 full "$OUT"; then
   started "$JOB"
   for i in $(seq 60); do head -c 4096 /dev/urandom >"$MNT/r$i"; done
+  echo last >"$MNT/blocked"; mkdir "$OUT/blocked"
   held() { field "$("$EFS" stop --json crowd)" 'd["receipt_file"]'; }
   check 'a receipt that a full PFS does not take is in the instance' test "$(held)" = "$EFS_RUNTIME_DIR/crowd/receipt.json"
   R=$EFS_RUNTIME_DIR/crowd/receipt.json
@@ -348,7 +349,10 @@ if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=64k,mode=777 full "$OUT"; then
   check_exit 'people are told where' 3 "Meanwhile it is here: $R" "$EFS" stop crowd
   cp "$R" "$S/first"
   mount -o remount,size=1m "$OUT"
-  check 'with room the rest comes' "$EFS" stop crowd
+  check_exit 'with room the rest comes, but for one' 3 'failed: blocked' "$EFS" stop crowd
+  check 'and the receipt, of which there is no older one any more' test -s "$OUT/efs-receipt-crowd.json" -a ! -e "$R"
+  rmdir "$OUT/blocked"
+  check 'that one, too' "$EFS" stop crowd
   check 'the last receipt has all, with checksums' python3 - "$S/first" "$OUT/efs-receipt-crowd.json" <<'END'
 import json, sys
 first, last = ({e["path"]: e for e in json.load(open(path))["entries"]} for path in sys.argv[1:])

@@ -286,7 +286,7 @@ starts() {  # the worker of a start is killed at its nth system call: it fails a
     sed -i '1a\  max-ops: 300' "$JOB"   # slow enough that the worker is met while it stages
     timeout 60 "$EFS" start "$JOB" >"$S/$NAME/said" 2>&1 & local starter=$!
     await 20 youngest_worker || { fail "starts: a worker of start $i" "$(cat "$S/$NAME/said")"; wait $starter; continue; }
-    point=$((1 + RANDOM % 3600))
+    point=$((1 + RANDOM % 7000))
     "$BIN/efs-kill-at" "$pid" $point >/dev/null 2>&1 & killer=$!
     wait $starter; code=$?
     kill $killer 2>/dev/null; wait $killer 2>/dev/null

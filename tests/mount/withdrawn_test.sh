@@ -1,10 +1,10 @@
 #!/bin/bash
 # Programs that open a name for writing just when an unload or a load takes it away: what they write goes back, whoever comes first.
 #   withdrawn_test.sh BIN_DIR
-# EFS_ROUNDS: how many opens of each kind (300).
+# EFS_ROUNDS: how many opens of each kind (200).
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
-rounds=${EFS_ROUNDS:-300}
+rounds=${EFS_ROUNDS:-200}
 
 # met KIND: writes again and again beside `unload --remove` or `load --replace`, until enough have been made.
 met() {
