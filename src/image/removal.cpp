@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <set>
@@ -36,9 +35,10 @@ Status remove_name(int at, const char* name) {
   return ::unlinkat(at, name, AT_REMOVEDIR) == 0 || errno == ENOENT ? Status{} : Status(fail_errno());
 }
 
-// By descriptors: what has a path's name by now may be another directory, and what the library has for this ends the process where
-// there is no memory.
-Status remove_below(int directory, std::initializer_list<std::string_view> but) {
+// Status visit(const char* name), until one fails. By descriptors: what has a path's name by now may be another directory, and what the
+// library has for this ends the process where there is no memory.
+template <typename Visit>
+Status for_each_entry(int directory, Visit visit) {
   UniqueFd fd = open_below(directory, ".");
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(fd ? ::fdopendir(fd.get()) : nullptr, ::closedir);
   if (!entries) return fail_errno();
@@ -46,39 +46,37 @@ Status remove_below(int directory, std::initializer_list<std::string_view> but) 
   errno = 0;
   for (const dirent* entry = nullptr; (entry = ::readdir(entries.get())) != nullptr; errno = 0) {
     const std::string_view name = entry->d_name;
-    if (name != "." && name != ".." && std::ranges::find(but, name) == but.end()) EFS_TRY(remove_name(directory, entry->d_name));
+    if (name != "." && name != "..") EFS_TRY(visit(entry->d_name));
   }
   return errno == 0 ? Status{} : Status(fail_errno());
 }
 
-// Each entry of the directory, until one is not `as_expected`.
-Result<bool> all_entries(int directory, const std::function<bool(const char* name)>& as_expected) {
-  UniqueFd fd = open_below(directory, ".");
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(fd ? ::fdopendir(fd.get()) : nullptr, ::closedir);
-  if (!entries) return fail_errno();
-  (void)fd.release();  // the stream's
-  errno = 0;
-  for (const dirent* entry = nullptr; (entry = ::readdir(entries.get())) != nullptr; errno = 0) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != ".." && !as_expected(entry->d_name)) return false;
-  }
-  return errno == 0 ? Result<bool>(true) : Result<bool>(fail_errno());
+Status remove_below(int directory, std::initializer_list<std::string_view> but) {
+  return for_each_entry(directory, [&](const char* name) { return std::ranges::find(but, name) == but.end() ? remove_name(directory, name) : Status{}; });
 }
 
 Result<bool> holds_at_most(int directory, std::initializer_list<std::string_view> names) {
-  return all_entries(directory, [names](const char* name) { return std::ranges::find(names, name) != names.end(); });
+  bool all = true;
+  EFS_TRY(for_each_entry(directory, [&](const char* name) {
+    all = all && std::ranges::find(names, name) != names.end();
+    return Status{};
+  }));
+  return all;
+}
+
+// Directories, in which nothing is, or nothing at all.
+bool holds_no_container(int data) {
+  const Status looked = for_each_entry(data, [&](const char* name) -> Status {
+    const UniqueFd below = open_below(data, name);
+    return below && holds_at_most(below.get(), {}).value_or(false) ? Status{} : fail(ENOTEMPTY);
+  });
+  return looked.has_value();
 }
 
 // What a start leaves that dies before its journal is there, or a removal before its last step: no journal, no manifest, no container.
 bool is_remnant(int root, int metadata) {
-  const auto is_empty = [](int data) {
-    return all_entries(data, [data](const char* name) {
-      const UniqueFd below = open_below(data, name);
-      return below && holds_at_most(below.get(), {}).value_or(false);
-    });
-  };
   const UniqueFd data = open_below(root, "data");
-  return holds_at_most(root, {"meta", "data", lock_name}).value_or(false) && holds_at_most(metadata, {lock_name}).value_or(false) && (!data || is_empty(data.get()).value_or(false));
+  return holds_at_most(root, {"meta", "data", lock_name}).value_or(false) && holds_at_most(metadata, {lock_name}).value_or(false) && (!data || holds_no_container(data.get()));
 }
 
 Status remove_entries(int directory, const std::string& path, std::initializer_list<std::string_view> but) {
