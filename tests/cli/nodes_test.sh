@@ -138,7 +138,7 @@ check 'elsewhere: clean' "$EFS" clean elsewhere-0 elsewhere-1
 
 # --- a stop that is to merge joins one that does not ---
 fresh joined 'resources: []'; sed -i '1a\  max-rate: 1 MB/s' "$JOB"
-started "$JOB"; head -c 1500000 /dev/urandom >"$MNT/a"; echo mine >"$MNT/z"; echo theirs >"$OUT/z"
+started "$JOB"; head -c 4000000 /dev/urandom >"$MNT/a"; echo mine >"$MNT/z"; echo theirs >"$OUT/z"
 "$EFS" stop joined >"$S/said" 2>&1 & stopper=$!
 stages_out() { json "$(status_of joined)" "d['state'] == 'staging-out'"; }
 check 'joined: a stop is under way' await 20 stages_out

@@ -439,9 +439,9 @@ done
 CAPACITY='400 MiB' fresh slow 'resources: []'
 started -o daemon-io "$JOB"; slow=$MNT; mkdir "$slow/out"
 members_of_slow=$(field "$(status_of slow)" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')
-CAPACITY='256 MiB' fresh caught
-sed -i "s|results-dir: .*|results-dir: $slow/out|" "$JOB"
-started "$JOB"; head -c 160M /dev/urandom >"$MNT/big"; sum=$(cksum <"$MNT/big")
+CAPACITY='384 MiB' fresh caught   # with more than can go out until the deadline
+sed -i "s|results-dir: .*|results-dir: $slow/out|; 1a\\  max-rate: 100 MB/s" "$JOB"
+started "$JOB"; head -c 240M /dev/urandom >"$MNT/big"; sum=$(cksum <"$MNT/big")
 both="$(field "$(status_of "$NAME")" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')"
 timeout $((2 + late)) "$EFS" stop --json --deadline 2 "$NAME" >"$S/said" 2>/dev/null & stopper=$!
 written() { [ "$(stat -c %s "$slow"/out/big*partial 2>/dev/null || echo 0)" -ge 4000000 ]; }
