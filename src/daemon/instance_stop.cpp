@@ -399,7 +399,7 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
     written = there.has_value();
     if (written) {
       outcome["receipt_file"] = path;
-      ::unlink((options_.directory + "/receipt.json").c_str());  // an earlier stop's, of which this one tells, too
+      ::unlink((options_.directory + "/receipt.json").c_str());  // an earlier stop's, which would contradict this one
     } else {
       note += "The receipt could not be written: " + escaped(path) + ": " + printable(describe(there.error())) + "\n";
       const std::string second = options_.directory + "/receipt.json";
