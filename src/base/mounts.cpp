@@ -45,7 +45,7 @@ std::string unescaped(const std::string& text) {
 
 // A line of mountinfo (proc(5)).
 struct MountLine {
-  std::string id, parent, device, root, point, type, options;  // options: of the file system
+  std::string id, parent, device, root, point, type, source, options;  // options: of the file system
 };
 
 std::vector<MountLine> mounts_of_this_namespace() {
@@ -58,8 +58,8 @@ std::vector<MountLine> mounts_of_this_namespace() {
     mount.root = unescaped(mount.root);
     mount.point = unescaped(mount.point);
     for (std::string word; words >> word && word != "-";) {}
-    std::string source;
-    words >> mount.type >> source >> mount.options;
+    words >> mount.type >> mount.source >> mount.options;
+    mount.source = unescaped(mount.source);
     all.push_back(std::move(mount));
   }
   return all;
@@ -67,13 +67,13 @@ std::vector<MountLine> mounts_of_this_namespace() {
 
 std::string text_of(dev_t device) { return std::to_string(major(device)) + ":" + std::to_string(minor(device)); }
 
-// The device ("major:minor") of the topmost mount at `path`, if it is one of efs of this user.
-std::optional<std::string> efs_mount(const std::string& path, uid_t owner) {
-  std::optional<std::string> found;
+// The topmost mount at `path`, if it is one of efs of this user.
+std::optional<MountLine> efs_mount(const std::string& path, uid_t owner) {
+  std::optional<MountLine> found;
   for (const auto& mount : mounts_of_this_namespace()) {
     if (mount.point != path) continue;
     const bool ours = mount.type == "fuse.efs" && ("," + mount.options + ",").contains(",user_id=" + std::to_string(owner) + ",");
-    found = ours ? std::optional(mount.device) : std::nullopt;
+    found = ours ? std::optional(mount) : std::nullopt;
   }
   return found;
 }
@@ -100,30 +100,41 @@ int unmount_with_helper(const std::string& path) {
 
 bool is_dead_mount(const std::string& path, uid_t owner) { return efs_mount(path, owner).has_value() && is_dead(path); }
 
-Status drop_dead_mount(int parent, const std::string& name, uid_t owner, bool known) {
+Status drop_dead_mount(int parent, const std::string& name, uid_t owner, const DeadMount& what) {
   const std::string below = "/proc/self/fd/" + std::to_string(parent);
   std::array<char, 4096> text{};
   const ssize_t length = ::readlink(below.c_str(), text.data(), text.size() - 1);
   if (length <= 0 || name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") return fail(EINVAL, "mount point " + name);
   const std::string directory(text.data(), static_cast<std::size_t>(length));
   const std::string path = (directory == "/" ? "" : directory) + "/" + name;
-  const auto device = efs_mount(path, owner);
-  if (!device) return {};
-  if (!known && !is_dead(path)) return fail(EBUSY, path + ": an instance that answers is mounted there");
+  const auto mount = efs_mount(path, owner);
+  if (!mount) return {};
+  constexpr int patience = 5;  // seconds
+  const bool is_silent = !what.known && !answers(path, patience);
+  if (is_silent && mount->source != what.unserved) return fail(EBUSY, path + ": an instance is mounted there that does not answer");
+  if (!what.known && !is_silent && !is_dead(path)) return fail(EBUSY, path + ": an instance that answers is mounted there");
   // A mount point cannot be renamed: what has this name in this directory, and this device, is the mount found above.
   struct statx sx {};
-  if (::statx(parent, name.c_str(), AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0, &sx) != 0 || text_of(makedev(sx.stx_dev_major, sx.stx_dev_minor)) != *device)
+  if (::statx(parent, name.c_str(), AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0, &sx) != 0 || text_of(makedev(sx.stx_dev_major, sx.stx_dev_minor)) != mount->device)
     return fail(EBUSY, path + ": another mount has taken its place");
-  const int code = ::geteuid() != 0 ? unmount_with_helper(path) : ::umount2((below + "/" + name).c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
+  if (is_silent) abort_connection(makedev(sx.stx_dev_major, sx.stx_dev_minor));
+  const int code = ::geteuid() != 0 ? unmount_with_helper(path) : ::umount2((below + "/" + name).c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
   return code == 0 ? Status{} : fail(code, "unmounting the dead mount " + path);
 }
 
-Status drop_dead_mount(const std::string& path, uid_t owner, bool known) {
+Status drop_dead_mount(const std::string& path, uid_t owner, const DeadMount& what) {
   const auto slash = path.rfind('/');
   if (slash == std::string::npos) return fail(EINVAL, path);
   const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!parent) return errno == ENOENT ? Status{} : fail_errno(path);
-  return drop_dead_mount(parent.get(), path.substr(slash + 1), owner, known);
+  return drop_dead_mount(parent.get(), path.substr(slash + 1), owner, what);
+}
+
+std::string usual_source(const std::string& instance) { return "efs#" + instance; }
+
+void abort_connection(dev_t device) {
+  const UniqueFd file(::open(("/sys/fs/fuse/connections/" + std::to_string(minor(device)) + "/abort").c_str(), O_WRONLY | O_CLOEXEC));
+  if (file) (void)!::write(file.get(), "1", 1);
 }
 
 std::vector<EfsMount> efs_mounts() {

@@ -13,13 +13,28 @@ namespace efs {
 /// Is a FUSE mount of efs of this user at `path`, which nobody serves any more?
 bool is_dead_mount(const std::string& path, uid_t owner);
 
-/// Unmounts it: `name` in the directory `parent` (a descriptor; no path is walked again). Ok where there is no mount of
-/// efs of this user; EBUSY where one is that still answers: nothing is done to it. By umount2(2) for root, who must have
-/// his rights in effect, else by fusermount3. `known`: it is dead; of a mount that others may not look at only its owner learns that.
-Status drop_dead_mount(int parent, const std::string& name, uid_t owner, bool known = false);
+/// What is known of a mount beforehand.
+struct DeadMount {
+  /// It is dead; of a mount that others may not look at only its owner learns that.
+  bool known = false;
+  /// The source of one that nobody serves, as the lock of its instance tells; "": none. Where what is there has it and does not
+  /// answer, its connection outlived its daemon, in a thread of that which the kernel cannot end yet (daemon/life_line.hpp).
+  std::string unserved{};
+};
+
+/// Unmounts it, and ends its connection: `name` in the directory `parent` (a descriptor; no path is walked again). Ok where there is no mount of
+/// efs of this user; EBUSY where one is that still answers, or is silent: nothing is done to it. By umount2(2) for root, who must have
+/// his rights in effect, else by fusermount3. Waits some seconds for a silent one.
+Status drop_dead_mount(int parent, const std::string& name, uid_t owner, const DeadMount& what = {});
 
 /// The same by path.
-Status drop_dead_mount(const std::string& path, uid_t owner, bool known = false);
+Status drop_dead_mount(const std::string& path, uid_t owner, const DeadMount& what = {});
+
+/// What an instance is mounted with where nobody asked for another source.
+std::string usual_source(const std::string& instance);
+
+/// Ends the connection of a FUSE mount that only fusermount3 can unmount: where fusectl(5) is mounted, and the user is its owner.
+void abort_connection(dev_t device);
 
 /// A mount of efs that this process's mount namespace has.
 struct EfsMount {

@@ -4,19 +4,14 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <optional>
 
-#include "base/mounts.hpp"
 #include "base/text.hpp"
-#include "base/user.hpp"
 #include "cli/cli.hpp"
 #include "image/image.hpp"
 #include "image/removal.hpp"
@@ -24,41 +19,6 @@
 
 namespace efs::cli {
 namespace {
-
-using Work = std::function<Result<std::string>()>;
-
-// In the child: nothing of root's but the end of the pipe, to which the answer goes, or the error: its code and its text.
-[[noreturn]] void work_as(const User& user, int out, const Work& work) {
-  (void)::close_range(3, static_cast<unsigned>(out) - 1, 0);
-  (void)::close_range(static_cast<unsigned>(out) + 1, ~0U, 0);
-  const Status became = become(user, true);
-  const auto done = became ? work() : std::unexpected(became.error());
-  const std::string text = done ? *done : std::to_string(done.error().code) + " " + describe(done.error());
-  ::_exit(::write(out, text.data(), text.size()) != static_cast<ssize_t>(text.size()) ? 2 : done ? 0 : 1);
-}
-
-// Does `work` with the rights of `owner` and no others; its answer.
-Result<std::string> as_owner(uid_t owner, const Work& work) {
-  if (::geteuid() != 0 || owner == 0) return work();
-  const auto user = find_user(std::to_string(owner));
-  if (!user) return std::unexpected(user.error());
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno("pipe");
-  const UniqueFd in(ends[0]);
-  UniqueFd out(ends[1]);
-  const pid_t child = ::fork();
-  if (child < 0) return fail_errno("fork");
-  if (child == 0) work_as(*user, out.get(), work);
-  out.reset();
-  const std::string said = read_all(in.get(), 65536);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return said;
-  const auto blank = said.find(' ');
-  const int code = std::atoi(said.c_str());
-  if (blank == std::string::npos || code <= 0) return fail(EIO, "the process that worked as " + user->name + " died");
-  return fail(code, said.substr(blank + 1));
-}
 
 // A store that is not there holds nothing; one that has lost something else than that may hold everything.
 bool has_journal(const std::string& path) {
@@ -76,6 +36,7 @@ std::string worth_keeping(const std::string& path) {
   if (is_out && image->missing.empty()) return {};  // all that should be is elsewhere, too
   if (const auto missing = image::what_is_missing(*image); !missing.empty()) return missing + ", and what else it held nobody can tell";
   if (!image->missing.empty() && lost > 0) return std::to_string(lost) + " files are in a backend that is not there: " + image->missing.front();
+  if (lost > 0) return std::to_string(lost) + " files have lost their containers, first /" + image->filesystem->recovery().emptied.front();
   const auto holdings = image::holdings_of(*image);
   if (!holdings) return describe(holdings.error());
   const auto further = holdings->unsaved_files == 0 ? image::left_to_do(*image) : 0;
@@ -113,6 +74,15 @@ Status refuse_loss(const control::Instance& instance) {
   if (manifest && image::is_out_of_reach(*manifest, instance.directory))
     return fail(ENOTEMPTY, instance.name + " is not removed: " + image::out_of_reach_text(*manifest));
   return had_store ? refuse_loss(instance.directory, instance.name) : Status{};
+}
+
+// What was there to be saved, and is not found any more; "": nothing.
+std::string lost_with_store(const control::Instance& instance) {
+  const auto manifest = manifest_of(instance);
+  if (!manifest || (manifest->left != image::Left::in_use && manifest->left != image::Left::unsaved) || has_journal(manifest->store)) return {};
+  const auto store = image::find_removable(manifest->store);
+  if (store && image::is_being_removed(store->metadata.get())) return {};
+  return "its store " + manifest->store + " was gone, and what was not back yet with it";
 }
 
 Status remove_directory(const UniqueFd& root, const std::string& path) {
@@ -181,14 +151,13 @@ Status remove_own_store(const std::string& path, bool force) {
 }
 
 // A store whose instance left nothing else: a restart of the machine has emptied /run.
-Status clean_store(const std::string& path, bool force) {
+Result<std::string> clean_store(const std::string& path, bool force) {
   const auto store = image::find_removable(path);
   if (!store) return std::unexpected(store.error());
-  const auto removed = as_owner(store->owner, [&]() -> Result<std::string> {
+  return as_owner(store->owner, [&]() -> Result<std::string> {
     EFS_TRY(remove_own_store(path, force));
     return "";
   });
-  return removed ? Status{} : std::unexpected(removed.error());
 }
 
 struct Target {
@@ -212,20 +181,12 @@ void note_over(const control::Instance& instance) {
   if (directory) (void)image::write_left(directory.get(), image::Left::over);
 }
 
-// Of a mount that a user made himself only he learns whether it answers.
-Status drop_mount(const std::string& path, uid_t owner) {
-  const Status dropped = drop_dead_mount(path, owner);
-  if (dropped || dropped.error().code != EBUSY || ::geteuid() != 0 || owner == 0) return dropped;
-  const auto is_dead = as_owner(owner, [&]() -> Result<std::string> { return is_dead_mount(path, owner) ? "dead" : ""; });
-  if (!is_dead) return std::unexpected(is_dead.error());
-  return is_dead->empty() ? dropped : drop_dead_mount(path, owner, true);
-}
-
 }  // namespace
 
 // Held from the judgement to the end: a start in between would go on with what is about to be removed.
-Status clean_instance(const control::Instance& instance, bool force) {
+Result<std::string> clean_instance(const control::Instance& instance, bool force) {
   if (instance.alive) return fail(EBUSY, instance.name + " is running; stop it: efs stop " + instance.name);
+  end_silent_mount(instance);
   const auto held = control::hold(instance);
   if (!held) return std::unexpected(held.error());
   // It may have been started since, and been kept.
@@ -237,8 +198,10 @@ Status clean_instance(const control::Instance& instance, bool force) {
     return state;
   });
   if (!judged) return std::unexpected(judged.error());
+  const auto lost = as_owner(instance.owner, [&]() -> Result<std::string> { return lost_with_store(instance); });
+  if (!lost) return lost;
   if (const auto manifest = manifest_of(instance)) {
-    if (const Status dropped = drop_mount(manifest->mount_dir, instance.owner); !dropped && dropped.error().code != EBUSY) return dropped;
+    if (const Status dropped = drop_mount(*manifest, instance); !dropped && dropped.error().code != EBUSY) return std::unexpected(dropped.error());
     const auto removed = as_owner(instance.owner, [&]() -> Result<std::string> {
       EFS_TRY(remove_elsewhere(instance.directory, manifest->store, *manifest, *judged, [&] {
         if (!force) note_over(instance);
@@ -247,7 +210,8 @@ Status clean_instance(const control::Instance& instance, bool force) {
     });
     if (!removed) return std::unexpected(removed.error());
   }
-  return control::discard(instance, *held);  // a mount of root's and an entry of root's directory
+  EFS_TRY(control::discard(instance, *held));  // a mount of root's and an entry of root's directory
+  return *lost;
 }
 
 int clean(World& world, const CleanArguments& arguments) {
@@ -267,12 +231,13 @@ int clean(World& world, const CleanArguments& arguments) {
   int code = exit_good;
   Json all = Json::array();
   for (const auto& target : chosen) {
-    const Status done = target.instance ? clean_instance(*target.instance, arguments.force) : clean_store(target.name, arguments.force);
+    const auto done = target.instance ? clean_instance(*target.instance, arguments.force) : clean_store(target.name, arguments.force);
     if (!done) code = exit_failure;
     all.push_back({{"name", target.name}, {"removed", done.has_value()}});
+    if (done && !done->empty()) all.back()["lost"] = *done;
     if (!done) all.back().update({{"code", done.error().code}, {"error", describe(done.error())}});
     if (world.json) continue;
-    if (done) world.out << escaped(target.name) << ": removed\n";
+    if (done) world.out << escaped(target.name) << ": removed" << (done->empty() ? "" : "; " + printable(*done)) << "\n";
     else report(world, done.error());
   }
   if (world.json) print_document(world, {{"ok", code == exit_good}, {"exit", code}, {"instances", all}});

@@ -99,8 +99,8 @@ struct CleanArguments {
 };
 int clean(World& world, const CleanArguments& arguments);
 /// Removes a dead instance: its mount, store and directory. ENOTEMPTY where results would be lost, unless `force`; EBUSY where it has been
-/// used since it was listed. Root follows what the user's files say with the user's rights.
-Status clean_instance(const control::Instance& instance, bool force);
+/// used since it was listed. Root follows what the user's files say with the user's rights. What it had to save and was gone before: a text, or "".
+Result<std::string> clean_instance(const control::Instance& instance, bool force);
 struct CacheArguments {
   std::string action;              // ls or clean
   std::vector<std::string> paths;  // of the PFS
@@ -147,6 +147,14 @@ enum class Meant : std::uint8_t { living, dead };
 Result<control::Instance> find_instance(const std::string& which, Meant meant = Meant::living);
 /// What a dead instance's directory says of its store; ENOENT.
 Result<image::Manifest> manifest_of(const control::Instance& instance);
+using OwnersWork = std::function<Result<std::string>()>;
+/// Does `work` with the rights of `owner` and no others, in a child where the caller is root; its answer.
+Result<std::string> as_owner(uid_t owner, const OwnersWork& work);
+/// Takes away what a dead instance, which the caller holds, left mounted. Ok where nothing is; EBUSY where something else is mounted there.
+Status drop_mount(const image::Manifest& manifest, const control::Instance& instance);
+/// Ends the connection of a dead instance's mount where it outlived the daemon (daemon/life_line.hpp), and holds the store and programs. Waits for what is
+/// left of the daemon to be gone, and some seconds for the mount to answer.
+void end_silent_mount(const control::Instance& instance);
 /// Where a job file of an instance that left no directory (a restart of the machine empties /run) would have had its store.
 std::optional<std::string> store_of_job(const std::string& job_file);
 /// The store that is there for a directory or such a job file, also one whose removal began.

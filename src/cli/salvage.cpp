@@ -27,14 +27,16 @@ Result<std::string> image_path(const std::string& which) {
   if (which.find('/') != std::string::npos && ::stat(which.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
     const auto store = image::find_store(which);
     // While its worker is being replaced nobody holds the store.
-    if (const auto owner = store ? instance_of_store(store->path) : std::nullopt; owner && owner->alive) return fail(EBUSY, owner->name + " is running; stop it first: efs stop " + owner->name);
+    const auto owner = store ? instance_of_store(store->path) : std::nullopt;
+    if (owner && owner->alive) return fail(EBUSY, owner->name + " is running; stop it first: efs stop " + owner->name);
+    if (owner) end_silent_mount(*owner);
     if (store) return which;
     if (store.error().code == EPERM) return std::unexpected(store.error());
   }
   const auto instance = find_instance(which, Meant::dead);
   if (!instance && instance.error().code == EINVAL) return std::unexpected(instance.error());
   if (instance && instance->alive) return fail(EBUSY, instance->name + " is running; stop it first: efs stop " + instance->name);
-  if (instance) return instance->directory;
+  if (instance) return end_silent_mount(*instance), instance->directory;
   if (const auto store = store_of_job(which)) {
     if (::stat(store->c_str(), &st) == 0) return *store;
     return fail(ENOENT, "nothing is left of the job " + which + ": there is no instance of its name and no store " + *store + "; a store in memory does not survive a restart of the machine");

@@ -185,7 +185,7 @@ int stop(World& world, const StopArguments& arguments) {
   auto instance = find_instance(arguments.which);
   if (!instance) return report(world, instance.error());
   if (!instance->alive && !arguments.stage_out && !arguments.keep) {
-    if (const Status gone = clean_instance(*instance, true); !gone) return report(world, gone.error());
+    if (const auto gone = clean_instance(*instance, true); !gone) return report(world, gone.error());
     if (world.json) print_document(world, {{"ok", true}, {"exit", exit_good}, {"staged_out", false}});
     return exit_good;
   }

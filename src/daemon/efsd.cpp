@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/mounts.hpp"
 #include "base/open_files.hpp"
 #include "base/text.hpp"
 #include "base/user.hpp"
@@ -27,6 +28,7 @@
 #include "config/mount_options.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/instance_directory.hpp"
+#include "daemon/life_line.hpp"
 #include "daemon/restart_policy.hpp"
 #include "daemon/signal_watch.hpp"
 #include "daemon/supervisor.hpp"
@@ -144,8 +146,10 @@ void raise_file_size() {
   ::setrlimit(RLIMIT_FSIZE, &limit);
 }
 
+std::string source_of(const Arguments& arguments, const config::MountOptions& mount) { return mount.source.empty() ? usual_source(arguments.name) : mount.source; }
+
 // The worker: the job's user from the first line on.
-int worker(Arguments arguments, const User& user, const std::string& directory, UniqueFd channel, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+int worker(Arguments arguments, const User& user, const std::string& directory, UniqueFd channel, UniqueFd life, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor nobody could unmount
   sigset_t signals;
   sigemptyset(&signals);
@@ -165,6 +169,7 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
   TurnClient turns = keep_turns(arguments, user);
   if (const Status done = become(user, true); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user clears it
+  const Status seen = hold_life_line(std::move(life));
   const std::string copy = directory + "/job.yaml";
   const std::string job_file = predecessors.count == 0 ? arguments.job_file : std::exchange(arguments.job_file, copy);
   auto config = load_job(arguments, user);
@@ -173,10 +178,11 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
   if (predecessors.count == 0)
     if (const Status kept = keep_job_file(job_file, copy); !kept) return tell(arguments.ready_fd, describe(kept.error())), 1;
   if (const Status logging = set_up_log(config->log_file, directory, arguments.debug ? "debug" : config->log_level); !logging && predecessors.count == 0) return tell(arguments.ready_fd, "log-file " + describe(logging.error())), 1;
+  if (!seen) log::warn("event=no_life_line reason=\"{}\" note=\"a worker that is killed while it waits in the kernel has no successor until that ends\"", describe(seen.error()));
   (void)!::chdir("/");
   SupervisorClient supervisor(std::move(channel));
   InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags, .root_mode = mount.mode, .spin = std::chrono::microseconds(mount.spin),
-                          .source = mount.source.empty() ? "efs#" + config->name : mount.source, .supervisor = ::getppid(), .takeovers = predecessors.count, .predecessor = predecessors.last, .stop_is_unusual = predecessors.stop_is_unusual};
+                          .source = source_of(arguments, mount), .supervisor = ::getppid(), .takeovers = predecessors.count, .predecessor = predecessors.last, .stop_is_unusual = predecessors.stop_is_unusual};
   Instance instance(std::move(options), supervisor, turns);
   if (const Status listening = instance.listen(); !listening) return tell(arguments.ready_fd, describe(listening.error())), 1;
   const auto watch = SignalWatch::start(signals, [&] { instance.request_stop({}); });
@@ -187,9 +193,9 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
 }
 
 // What is thrown before the instance lives, for want of memory: the start fails, or another successor is tried.
-int guarded_worker(const Arguments& arguments, const User& user, UniqueFd channel, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+int guarded_worker(const Arguments& arguments, const User& user, UniqueFd channel, UniqueFd life, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   try {
-    return worker(arguments, user, arguments.runtime_directory + "/" + arguments.name, std::move(channel), privileged, mount, predecessors);
+    return worker(arguments, user, arguments.runtime_directory + "/" + arguments.name, std::move(channel), std::move(life), privileged, mount, predecessors);
   } catch (const std::exception& problem) {
     tell(arguments.ready_fd, problem.what());
     return 1;
@@ -199,28 +205,36 @@ int guarded_worker(const Arguments& arguments, const User& user, UniqueFd channe
 struct Child {
   pid_t pid = -1;
   UniqueFd channel;
+  UniqueFd life;  // ends with it
 };
 
 // `ours`, and what `supervisor` has: what the worker must not hold.
 Result<Child> fork_worker(const Arguments& arguments, const User& user, InstanceDirectory& ours, Supervisor* supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail_errno("socketpair");
-  Child child{.pid = -1, .channel = UniqueFd(pair[0])};
+  Child child{.pid = -1, .channel = UniqueFd(pair[0]), .life = {}};
   UniqueFd theirs(pair[1]);
+  std::array<int, 2> line{};
+  if (::pipe2(line.data(), O_CLOEXEC) != 0) return fail_errno("pipe");
+  child.life.reset(line[0]);
+  UniqueFd their_life(line[1]);
   child.pid = ::fork();
   if (child.pid < 0) return fail_errno("fork");
   if (child.pid == 0) {
     child.channel.reset();
+    child.life.reset();
     ours.lock.reset();
     ours.directory_lock.reset();
     if (supervisor != nullptr) supervisor->close_descriptors();
-    std::exit(guarded_worker(arguments, user, std::move(theirs), privileged, mount, predecessors));
+    std::exit(guarded_worker(arguments, user, std::move(theirs), std::move(their_life), privileged, mount, predecessors));
   }
   return child;
 }
 
-std::string how_ended(pid_t pid, int status) {
-  return "worker " + std::to_string(pid) + (WIFSIGNALED(status) ? " was killed by signal " + std::to_string(WTERMSIG(status)) : " ended with " + std::to_string(WEXITSTATUS(status)));
+std::string how_ended(pid_t pid, std::optional<int> status) {
+  const std::string worker = "worker " + std::to_string(pid);
+  if (!status) return worker + " was killed, and waits in the kernel to be gone";
+  return worker + (WIFSIGNALED(*status) ? " was killed by signal " + std::to_string(WTERMSIG(*status)) : " ended with " + std::to_string(WEXITSTATUS(*status)));
 }
 
 // A process for a successor may be had a little later: programs wait for it.
@@ -248,7 +262,7 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // the worker decides what they mean
   if (arguments.ready_fd >= 0) ::close(std::exchange(arguments.ready_fd, -1));
   Supervisor supervisor({.uid = user.uid, .gid = user.gid, .instance = UniqueFd(::dup(made.directory.get())), .store = std::move(made.store),
-                         .fuse_device = UniqueFd(privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1), .privileged = privileged, .keep_store = made.was_there});
+                         .fuse_device = UniqueFd(privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1), .source = source_of(arguments, mount), .privileged = privileged, .keep_store = made.was_there});
   if (const Status dropped = drop_privilege(user); !dropped) {
     log::error("event=supervisor_failed reason=\"{}\"", describe(dropped.error()));
     child.channel.reset();  // with rights that it must not have it answers nothing: the worker gives up
@@ -257,17 +271,18 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
   (void)set_up_log(arguments.log_file, arguments.runtime_directory + "/" + arguments.name, "info");  // the worker says so to the starter
   RestartPolicy policy;
   Predecessors predecessors;
-  int status = 0;
+  std::optional<int> status;
   bool ended = false;  // by itself, with or without success; else it died and nobody goes on
   while (true) {
-    WorkerWatch watch(child.pid);
+    WorkerWatch watch(child.pid, child.life.get());
     (void)supervisor.serve(child.channel.get(), &watch);
     child.channel.reset();
-    while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {}
+    status = watch.reap();
+    if (!status) log::warn("event=worker_not_gone pid={} note=\"it was killed, and the kernel cannot end it yet; a successor does not wait for that\"", child.pid);
     const auto left = supervisor.left();
     // The first worker's code is that of a start that failed and has cleaned up, mounted or not; a successor's that it
     // could not take over.
-    ended = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || predecessors.count == 0);
+    ended = status && WIFEXITED(*status) && (WEXITSTATUS(*status) == 0 || predecessors.count == 0);
     if (ended || left == Supervisor::Left::nothing) break;
     predecessors = {.count = predecessors.count + 1, .last = how_ended(child.pid, status), .stop_is_unusual = supervisor.stop_is_unusual()};
     const auto pause = policy.died(supervisor.take_progress(), RestartPolicy::Clock::now());
@@ -286,7 +301,7 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
   }
   if (supervisor.keeps_store()) leave_instance_directory(made);
   else remove_instance_directory(made, arguments.name);
-  return WEXITSTATUS(status);
+  return WEXITSTATUS(*status);
 }
 
 }  // namespace

@@ -36,15 +36,16 @@ unsigned session_threads() { return std::clamp(2 * std::thread::hardware_concurr
 // Nothing where no dead mount is.
 Status Instance::drop_mount(const std::string& path) {
   struct statfs fs {};
-  // ECONNABORTED: the daemon's last thread died while we asked.
-  if (::statfs(path.c_str(), &fs) == 0 || (errno != ENOTCONN && errno != ECONNABORTED)) return {};
+  constexpr int patience = 5;  // seconds
+  // ECONNABORTED: the daemon's last thread died while we asked. One that is silent may have outlived its daemon.
+  if (answers(path, patience) && (::statfs(path.c_str(), &fs) == 0 || (errno != ENOTCONN && errno != ECONNABORTED))) return {};
   const auto slash = path.rfind('/');
   const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!parent) return fail_errno("mount-dir " + path);
   // Who lets go of it last waits while the kernel forgets what it knew of the files, seconds where there were a million: not the start.
   UniqueFd last(::open(path.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   const Status dropped = supervisor_.drop_dead_mount(parent.get(), path.substr(slash + 1));
-  if (!dropped) return fail(dropped.error().code, "mount-dir " + path + " has a dead mount: " + describe(dropped.error()));
+  if (!dropped) return fail(dropped.error().code, "mount-dir " + path + " has a mount that nobody serves: " + describe(dropped.error()));
   if (auto thread = start_thread([fd = std::move(last)]() mutable { fd.reset(); })) forgetting_.push_back(std::move(*thread));
   return {};
 }

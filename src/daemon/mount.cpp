@@ -164,7 +164,7 @@ Status Mount::unmount() {
 void Mount::detach() {
   if (is_mounted()) {
     if (!privileged_) run({"fusermount3", "-u", "-z", "-q", "--", point_});
-    else if (const int code = unmount_by_call(MNT_DETACH); code != 0) log::warn("event=unmount_failed mount={} reason=\"{}\"", point_, std::strerror(code));
+    else if (const int code = unmount_by_call(MNT_FORCE | MNT_DETACH); code != 0) log::warn("event=unmount_failed mount={} reason=\"{}\"", point_, std::strerror(code));
     log::warn("event=mount_without_server mount={} action=unmounted", point_);
     point_.clear();
   }

@@ -46,7 +46,7 @@ Message answer_of(const Status& done) { return done ? Message{} : answer_error(d
 Status Supervisor::serve(int channel, WorkerWatch* watch) {
   Status status;
   while (true) {
-    if (watch != nullptr) watch->wait(channel);
+    if (watch != nullptr && !watch->wait(channel)) break;
     auto received = receive(channel);
     if (!received) status = std::unexpected(received.error());
     if (!received || !*received) break;
@@ -163,7 +163,7 @@ Message Supervisor::hold_store(UniqueFd lock, UniqueFd& fd) {
 Message Supervisor::drop_dead(const Message& ask, const UniqueFd& parent) {
   std::optional<AsRoot> root;
   if (options_.privileged) root.emplace();
-  const Status dropped = efs::drop_dead_mount(parent.get(), std::string(ask.text.data(), ::strnlen(ask.text.data(), ask.text.size())), options_.uid);
+  const Status dropped = efs::drop_dead_mount(parent.get(), std::string(ask.text.data(), ::strnlen(ask.text.data(), ask.text.size())), options_.uid, {.unserved = options_.source});
   return answer_of(dropped);
 }
 

@@ -29,6 +29,7 @@ struct SupervisorOptions {
   UniqueFd instance;       // the instance's directory
   UniqueFd store;          // O_PATH: the empty directory a private tmpfs is mounted on
   UniqueFd fuse_device;     // /dev/fuse, opened before privilege was dropped; none where not privileged
+  std::string source{};     // of the mount
   bool privileged = false;  // may mount by itself; else by fusermount3
   bool keep_store = false;  // at first: an earlier instance's store may be there, and is no start's to drop
 };
@@ -37,7 +38,7 @@ class Supervisor {
  public:
   explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
 
-  /// Answers the worker until it closes its end; `watch`: sees to it meanwhile.
+  /// Answers the worker until it closes its end, or is killed; `watch`: sees to it meanwhile.
   Status serve(int channel, WorkerWatch* watch = nullptr);
   /// The worker asked for it: what the store holds may be the only copy.
   bool keeps_store() const { return keep_store_; }

@@ -100,10 +100,25 @@ in_memory() {
 }
 in_memory vanished
 check_exit 'a store in memory that is gone with results is no start' 1 'may have left results: its store .* is not there any more.*efs clean vanished' "$EFS" start "$JOB"
-check 'clean' "$EFS" clean vanished
+check_exit 'clean says that it was gone' 0 'vanished: removed; its store .* was gone, and what was not back yet with it' "$EFS" clean vanished
 started "$JOB"
 check 'lets it begin anew' test ! -e "$MNT/r"
 check 'stop' "$EFS" stop vanished
+in_memory unheard
+said=$("$EFS" clean --json unheard)
+check 'so it does for programs' json "$said" "d['ok'] and d['instances'][0]['removed'] and 'was gone' in d['instances'][0]['lost']"
+fresh finished
+started "$JOB"; echo result >"$MNT/r"
+check 'a stop with --keep' "$EFS" stop --keep finished
+if [ "$(id -u)" = 0 ]; then await 20 umount "$EFS_RUNTIME_DIR/finished/store"; else rm -rf "/dev/shm/efs-$(id -u)-finished"; fi
+check_exit 'whose store is gone has lost nothing' 0 '^finished: removed$' "$EFS" clean finished
+fresh emptied "backends: [ [ id: disk, type: NVRAM-NVML, daxfs: $S/emptied/disk, capacity: 64 MiB ] ]" 'resources: [ [ path: input ] ]'
+mkdir "$S/emptied/disk"
+started "$JOB"; echo result >"$MNT/r"
+kill_both emptied
+find "$S/emptied/disk" -path '*/data/??/*' -type f -delete
+check_exit 'a store whose containers are gone, with results, is kept: its journal knows whose they are' 1 'not removed: 1 files have lost their containers, first /r' "$EFS" clean emptied
+check 'but not against one'"'"'s will' "$EFS" clean --force emptied
 in_memory forgotten
 sed -i 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' "$EFS_RUNTIME_DIR/forgotten/instance.json"
 check_exit 'after a restart of the machine a start says what is lost' 0 'forgotten: what an earlier instance .* had in memory is gone: the machine was restarted, with the results' "$EFS" start "$JOB"

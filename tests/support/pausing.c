@@ -76,6 +76,18 @@ int connect(int fd, const struct sockaddr *address, socklen_t length) {
   return real(fd, address, length);
 }
 
+int fdatasync(int fd) {
+  if (is_meant(fd, "")) pause_at("sync");
+  int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+  return real(fd);
+}
+
+int fsync(int fd) {
+  if (is_meant(fd, "")) pause_at("sync");
+  int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+  return real(fd);
+}
+
 int fuse_session_mount(void *session, const char *mountpoint) {
   pause_at("session");
   int (*real)(void *, const char *) = (int (*)(void *, const char *))dlsym(RTLD_NEXT, "fuse_session_mount");

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <catch2/catch_test_macros.hpp>
 
 using namespace efs;
@@ -64,7 +65,7 @@ struct Worker {
 TEST_CASE("a worker that is stopped, before or while it is watched, goes on and answers") {
   const Worker worker;
   worker.stop();
-  WorkerWatch watch(worker.pid, milliseconds(20));
+  WorkerWatch watch(worker.pid, -1, milliseconds(20));
   for (int round = 0; round < 3; ++round) {
     worker.ask();
     watch.wait(worker.channel.get());  // it would not come back
@@ -75,7 +76,7 @@ TEST_CASE("a worker that is stopped, before or while it is watched, goes on and 
 
 TEST_CASE("a worker that ends, stopped or not, ends the waiting") {
   const Worker worker;
-  WorkerWatch watch(worker.pid, std::chrono::hours(1));
+  WorkerWatch watch(worker.pid, -1, std::chrono::hours(1));
   worker.stop();
   ::kill(worker.pid, SIGKILL);
   watch.wait(worker.channel.get());
@@ -83,4 +84,35 @@ TEST_CASE("a worker that ends, stopped or not, ends the waiting") {
   siginfo_t ended{};
   CHECK(::waitid(P_PID, static_cast<id_t>(worker.pid), &ended, WEXITED | WNOWAIT) == 0);  // whose it is to ask how
   CHECK(ended.si_code == CLD_KILLED);
+}
+
+TEST_CASE("a worker that was killed and is not gone is waited for no longer than was asked, and what it had said is read first") {
+  const Worker worker;
+  std::array<int, 2> life{};
+  REQUIRE(::pipe(life.data()) == 0);
+  const UniqueFd line(life[0]);
+  WorkerWatch watch(worker.pid, line.get());
+  worker.ask();
+  REQUIRE(watch.wait(worker.channel.get()));
+  ::close(life[1]);  // the first that is seen of its end; the kernel may keep the rest
+  CHECK(watch.wait(worker.channel.get()));
+  CHECK(worker.answer() == 'x');
+  CHECK_FALSE(watch.wait(worker.channel.get()));
+  CHECK_FALSE(watch.reap(milliseconds(20)).has_value());
+  ::kill(worker.pid, SIGKILL);
+  const auto status = watch.reap(std::chrono::hours(1));
+  REQUIRE(status.has_value());
+  CHECK(WIFSIGNALED(*status));
+}
+
+TEST_CASE("a worker that has a life line and lives is waited for") {
+  const Worker worker;
+  std::array<int, 2> life{};
+  REQUIRE(::pipe(life.data()) == 0);
+  const UniqueFd line(life[0]), end(life[1]);
+  WorkerWatch watch(worker.pid, line.get());
+  ::kill(worker.pid, SIGKILL);
+  const auto status = watch.reap(milliseconds(0));  // the line does not end: it is no question of time
+  REQUIRE(status.has_value());
+  CHECK(WIFSIGNALED(*status));
 }
