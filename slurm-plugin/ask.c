@@ -54,15 +54,24 @@ int efs_ask_job(const struct efs_site *site, uint32_t id, struct efs_record *rec
   return keep_field(&line, record->host, sizeof record->host) == 0 ? 1 : -1;
 }
 
-int efs_job_is_over(const struct efs_site *site, uint32_t id) {
+static int is_alive(const char *state) {
   static const char *const alive[] = {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING"};
+  size_t i;
+  for (i = 0; i < sizeof alive / sizeof alive[0]; ++i)
+    if (strcmp(state, alive[i]) == 0) return 1;
+  return 0;
+}
+
+int efs_job_is_over(const struct efs_site *site, uint32_t id) {
   struct efs_record record;
   const int known = efs_ask_job(site, id, &record);
-  size_t i;
   if (known != 1) return known == 0 ? 1 : -1;
-  for (i = 0; i < sizeof alive / sizeof alive[0]; ++i)
-    if (strcmp(record.state, alive[i]) == 0) return 0;
-  return 1;
+  return !is_alive(record.state);
+}
+
+int efs_job_is_completing(const struct efs_site *site, uint32_t id) {
+  struct efs_record record;
+  return efs_ask_job(site, id, &record) == 1 && strcmp(record.state, "COMPLETING") == 0;
 }
 
 static int begins_again(time_t until) {
@@ -130,6 +139,16 @@ int efs_ask_restarts(const struct efs_site *site, uint32_t id) {
   char begin[32], *line = NULL;
   efs_format(begin, sizeof begin, "%-24u", id);
   return ask(site, id, "--Format=JobID:24,RestartCnt:12", begin, &outcome, &line) == 1 ? (int)strtoul(line, NULL, 10) : -1;
+}
+
+enum efs_run_state efs_ask_run(const struct efs_site *site, uint32_t id, uint32_t restart) {
+  static struct efs_outcome outcome;
+  char begin[32], state[32], *line = NULL;
+  unsigned count;
+  efs_format(begin, sizeof begin, "%-24u", id);
+  if (ask(site, id, "--Format=JobID:24,RestartCnt:12,State:24", begin, &outcome, &line) != 1 || sscanf(line, "%u %31s", &count, state) != 2) return EFS_RUN_UNKNOWN;
+  if (count != restart) return EFS_RUN_SUPERSEDED;
+  return strcmp(state, "COMPLETING") == 0 || is_alive(state) ? EFS_RUN_ENDS : EFS_RUN_OVER;
 }
 
 int efs_has_script(const struct efs_site *site, uint32_t id) {

@@ -126,6 +126,10 @@ int efs_ask_allocated(const struct efs_site *site, uint32_t id, struct efs_alloc
 /* How often slurmctld has put the job back into the queue; -1: nobody can say. */
 int efs_ask_restarts(const struct efs_site *site, uint32_t id);
 int efs_job_is_over(const struct efs_site *site, uint32_t id); /* 1: yes; 0: no; -1: nobody can say */
+int efs_job_is_completing(const struct efs_site *site, uint32_t id); /* its processes, or epilogs, have not ended on all its nodes */
+/* Of one run of a job. ENDS: it is alive, or just about to end; OVER: for slurmctld it has ended on all its nodes; SUPERSEDED: the job has begun again. */
+enum efs_run_state { EFS_RUN_ENDS, EFS_RUN_OVER, EFS_RUN_SUPERSEDED, EFS_RUN_UNKNOWN };
+enum efs_run_state efs_ask_run(const struct efs_site *site, uint32_t id, uint32_t restart);
 int efs_has_script(const struct efs_site *site, uint32_t id);  /* of sbatch; likewise. salloc and srun have none */
 /* Number and index of a job in an array; "" of one in none. */
 #define EFS_NUMBER 16

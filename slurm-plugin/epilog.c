@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -16,6 +17,7 @@
 #include "efs_plugin.h"
 
 #define NOTHING_TO_SAVE 120 /* seconds for a stop without a stage-out */
+#define HIDDEN_END 600      /* seconds for the end of one that cannot be asked */
 #define AFTER_DEADLINE 60   /* seconds that a stop may take beyond the end of its stage-out */
 
 static int leads_below(const char *link, const char *mount) {
@@ -146,8 +148,9 @@ static int is_meant(const char *process, const struct efs_job *job, int (*is_one
   return stat(process, &st) == 0 && st.st_uid == job->uid && is_one(process, job);
 }
 
-/* Only the user's own processes. A number may go to another process between a look and a signal: what is open does not. */
-static void signal_those(const struct efs_job *job, int (*is_one)(const char *, const struct efs_job *), int number, const char *told) {
+/* Only the user's own processes; how many there are. A number may go to another process between a look and a signal: what is open does not. */
+static int signal_those(const struct efs_job *job, int (*is_one)(const char *, const struct efs_job *), int number, const char *told) {
+  int count = 0;
   DIR *processes = opendir("/proc");
   const struct dirent *entry;
   char path[EFS_PATH];
@@ -163,10 +166,12 @@ static void signal_those(const struct efs_job *job, int (*is_one)(const char *, 
       if (told != NULL) slurm_info("efs: job %u: process %ld still holds %s: %s", job->id, pid, job->mount, told);
       if (fd >= 0) syscall(SYS_pidfd_send_signal, fd, number, NULL, 0U);
       else kill((pid_t)pid, number);
+      ++count;
     }
     if (fd >= 0) close(fd);
   }
   if (processes != NULL) closedir(processes);
+  return count;
 }
 
 static void kill_holders(const struct efs_job *job) { signal_those(job, is_holder, SIGKILL, "killed"); }
@@ -175,7 +180,7 @@ static void kill_holders(const struct efs_job *job) { signal_those(job, is_holde
 static void wake_daemons(const struct efs_job *job) { signal_those(job, is_own_daemon, SIGCONT, NULL); }
 
 /* Where the user has taken the socket away: they stage out and end, as after an efs stop. */
-static void end_daemons(const struct efs_job *job) { signal_those(job, is_own_daemon, SIGTERM, NULL); }
+static int end_daemons(const struct efs_job *job) { return signal_those(job, is_own_daemon, SIGTERM, NULL); }
 
 static void send_mail(const struct efs_site *site, const struct efs_job *job, const char *text) {
   static struct efs_outcome outcome;
@@ -187,17 +192,32 @@ static void send_mail(const struct efs_site *site, const struct efs_job *job, co
   efs_run(words, NULL, 60, NULL, NULL, &outcome);
 }
 
-static void not_saved(const struct efs_site *site, const struct efs_job *job, const char *text) {
-  char result[EFS_TEXT];
+/* That results are not back, to all who may want to know. */
+static void tell_unsaved(const struct efs_site *site, const struct efs_job *job, const char *result) {
+  const char *text = result + strlen("unsaved ");
   int refused;
-  efs_format(result, sizeof result, "unsaved results are not back: %.1500s; still in the buffer of %s (%s)", text, site->node, job->name);
-  efs_one_line(result);
   slurm_error("efs: job %u: %s", job->id, result);
   efs_write_file(job->directory, "result", result, 0644, 0);
-  efs_publish(site, job, "unsaved", result + strlen("unsaved "));
-  refused = efs_comment(site, job, result + strlen("unsaved ")) > 0;
-  send_mail(site, job, result + strlen("unsaved "));
-  if (refused && efs_seconds_left() > 0) efs_comment_in_accounting(site, job, result + strlen("unsaved "));
+  efs_publish(site, job, "unsaved", text);
+  refused = efs_comment(site, job, text) > 0;
+  send_mail(site, job, text);
+  if (refused && efs_seconds_left() > 0) efs_comment_in_accounting(site, job, text);
+}
+
+static void not_saved(const struct efs_site *site, const struct efs_job *job, const char *text) {
+  char result[EFS_TEXT];
+  efs_format(result, sizeof result, "unsaved results are not back: %.1500s; still in the buffer of %s (%s)", text, site->node, job->name);
+  efs_one_line(result);
+  tell_unsaved(site, job, result);
+}
+
+/* There is nothing to go on with: it is told, and that was all. */
+static void lost(const struct efs_site *site, const struct efs_job *job, const char *text) {
+  char result[EFS_TEXT];
+  efs_format(result, sizeof result, "unsaved results are not back, and nothing is left of them on %s: %.1500s", site->node, text);
+  efs_one_line(result);
+  tell_unsaved(site, job, result);
+  efs_remove_job(site, job);
 }
 
 /* The errno in what `efs --json` printed; 0 where there is none. Keys are sorted: it comes first. */
@@ -206,7 +226,8 @@ static long code_of(const struct efs_outcome *outcome) {
   return outcome->code != 0 && document != NULL ? strtol(document + strlen("{\"code\":"), NULL, 10) : 0;
 }
 
-/* In use: its holders are killed. The worker died: its successor has what it had. Either way it is worth asking again. */
+/* In use: its holders are killed. The worker died: its successor has what it had. Either way it is worth asking again; and so it is where who
+ * asked was killed. */
 static int is_passing(long code) {
   static const int codes[] = {EBUSY, ECONNRESET, EPIPE, ECONNREFUSED, ENOENT, EAGAIN};
   size_t i;
@@ -220,7 +241,7 @@ struct stopping {
   int stages_out;
   int keeps;
   int seconds; /* of a stage-out; 0: it takes what it takes */
-  int merges;  /* another run of the job may have brought out results meanwhile */
+  int merges;  /* another run of the job, or another job, may have brought out results meanwhile */
   int after;   /* seconds that the stop may take beyond them */
 };
 
@@ -267,7 +288,7 @@ static void ask_to_stop(const struct efs_site *site, const struct efs_job *job, 
     if (tries > 0) kill_holders(job);
     ask_once(site, job, how, until, environment, outcome);
     if (code_of(outcome) == ENOENT) end_daemons(job);
-    if (!is_passing(code_of(outcome)) || !efs_is_there(site, job) || (until != 0 && time(NULL) >= until)) return;
+    if ((!is_passing(code_of(outcome)) && outcome->code < 128) || !efs_is_there(site, job) || (until != 0 && time(NULL) >= until)) return;
     sleep(1);
   }
 }
@@ -282,18 +303,30 @@ static int is_kept(const struct efs_site *site, const struct efs_job *job, const
   return 1;
 }
 
-/* It is dead, and what is left of it is of no use: the user has stopped it with --keep, or everything is back. What is gone
- * meanwhile had nothing left to do; while somebody brings it out, or removes it, nobody can say. */
-static int is_cleaned(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+/* What could be removed of a dead one. */
+enum cleaned { CANNOT_BE_CLEANED, IS_CLEANED, HAD_LOST };
+
+/* It is dead, and what is left of it is of no use: the user has stopped it with --keep, or everything is back; or what it had is gone, in which
+ * case `text` says what. What is gone meanwhile had nothing left to do; while somebody brings it out, or removes it, nobody can say. */
+static enum cleaned clean(const struct efs_site *site, const struct efs_job *job, const char *const *environment, char *text, size_t size) {
   static struct efs_outcome outcome;
   const char *words[] = {site->efs, "clean", "--json", job->name, NULL};
+  char item[2 * EFS_TEXT];
   const time_t until = time(NULL) + NOTHING_TO_SAVE;
   do {
     efs_run(words, environment, NOTHING_TO_SAVE, NULL, NULL, &outcome);
-    if (outcome.code == 0 || !efs_is_there(site, job)) return 1;
+    if (outcome.code == 0) return efs_json_item(outcome.text, "instances", 0, item, sizeof item) == 0 && efs_json_text(item, "lost", text, size) == 0 ? HAD_LOST : IS_CLEANED;
+    if (!efs_is_there(site, job)) return IS_CLEANED;
     if (code_of(&outcome) == EBUSY) sleep(1);
   } while (code_of(&outcome) == EBUSY && time(NULL) < until && efs_seconds_left() != 0);
-  return 0;
+  return CANNOT_BE_CLEANED;
+}
+
+/* Also of what somebody has taken from its place, with its daemon alive or its mount still there. */
+static int is_mounted(const struct efs_job *job) {
+  char device[64];
+  find_device(job, device);
+  return device[0] != '\0';
 }
 
 static void say_why(const struct efs_outcome *outcome, char *error, size_t size) {
@@ -315,7 +348,10 @@ static enum unknown look_at_unknown(const struct efs_site *site, const struct ef
 }
 
 static void leave_unknown(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
-  if (is_cleaned(site, job, environment)) efs_remove_job(site, job);
+  char text[EFS_TEXT];
+  const enum cleaned cleaned = clean(site, job, environment, text, sizeof text);
+  if (cleaned == HAD_LOST) lost(site, job, text);
+  else if (cleaned == IS_CLEANED) efs_remove_job(site, job);
   else not_saved(site, job, "it is not known whether the job ran, and the file system that it had is dead");
 }
 
@@ -323,6 +359,25 @@ static void leave_unknown(const struct efs_site *site, const struct efs_job *job
 static int has_ended(const struct efs_site *site, const struct efs_job *job, const struct efs_outcome *stop) {
   const long code = code_of(stop);
   return (code == ENOENT || code == ESRCH) && !efs_is_there(site, job);
+}
+
+static void tell_back(const struct efs_site *site, const struct efs_job *job, const char *text) {
+  efs_publish(site, job, "done", text);
+  efs_remove_job(site, job);
+}
+
+/* efs stop found nobody to ask. */
+static void end_dead(const struct efs_site *site, const struct efs_job *job, const struct stopping *how, const struct efs_outcome *stop, const char *const *environment) {
+  char text[EFS_TEXT];
+  const enum cleaned cleaned = clean(site, job, environment, text, sizeof text);
+  if (cleaned == HAD_LOST && how->stages_out) {
+    lost(site, job, text);
+  } else if (cleaned != CANNOT_BE_CLEANED) {
+    tell_back(site, job, how->stages_out ? "all results are back" : "nothing was staged out, as asked for");
+  } else {
+    say_why(stop, text, sizeof text);
+    not_saved(site, job, text);
+  }
 }
 
 /* What a job that has begun ends with. */
@@ -334,15 +389,32 @@ static void end_started(const struct efs_site *site, const struct efs_job *job, 
   if (how->keeps && is_kept(site, job, &outcome, environment)) {
     efs_remove_job(site, job);
   } else if (has_ended(site, job, &outcome)) {
-    efs_publish(site, job, "done", "it was stopped in another way; its receipt says what is back"); /* end_daemons() */
-    efs_remove_job(site, job);
-  } else if (outcome.code == 0 || (code_of(&outcome) == ESRCH && is_cleaned(site, job, environment))) {
-    efs_publish(site, job, "done", how->stages_out ? "all results are back" : "nothing was staged out, as asked for");
-    efs_remove_job(site, job);
+    tell_back(site, job, "it was stopped in another way; its receipt says what is back"); /* end_daemons() */
+  } else if (outcome.code == 0) {
+    tell_back(site, job, how->stages_out ? "all results are back" : "nothing was staged out, as asked for");
+  } else if (code_of(&outcome) == ESRCH) {
+    end_dead(site, job, how, &outcome, environment);
   } else {
     say_why(&outcome, error, sizeof error);
     not_saved(site, job, error);
   }
+}
+
+/* Somebody has taken the instance's directory away: it can be asked nothing, but ends as after an efs stop, as far as it can. 0: there was no such thing,
+ * and the job has stopped it itself. */
+static int end_hidden(const struct efs_site *site, const struct efs_job *job) {
+  const time_t until = time(NULL) + (site->stage_out > 0 ? site->stage_out + AFTER_DEADLINE : HIDDEN_END);
+  const int lives = end_daemons(job) > 0;
+  char text[EFS_TEXT];
+  if (!lives && !is_mounted(job)) return 0;
+  while (signal_those(job, is_own_daemon, 0, NULL) > 0 && time(NULL) < until && efs_seconds_left() != 0) sleep(1);
+  if (is_mounted(job)) umount2(job->mount, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW);
+  efs_format(text, sizeof text, "unsaved the directory of %.300s in %.300s on %s was removed while it ran: %s", job->name, site->run, site->node,
+             lives ? "it was ended as by efs stop, and its receipt in results-dir says what is back" : "it is dead, and what was in its buffer may be lost; efs ls --instances shows a store that is on a disk");
+  efs_one_line(text);
+  tell_unsaved(site, job, text);
+  efs_remove_job(site, job);
+  return 1;
 }
 
 /* What a start left that failed, or was cut short: there is nothing to save, and what was kept before stays. */
@@ -354,8 +426,9 @@ static void end_unstarted(const struct efs_site *site, const struct efs_job *job
   else efs_remove_job(site, job);
 }
 
-/* Begun again since, on this node or elsewhere; or gone from slurmctld, which may be the same. */
-static int is_superseded(const struct efs_site *site, const struct efs_job *job) { return efs_ask_restarts(site, job->id) != (int)job->restart; }
+/* Others may have brought out results since: the job has begun again, on this node or elsewhere; or it has ended without this node, as when its
+ * slurmd was away, and another job of the user's has come after it; or slurmctld cannot say. */
+static int is_late(const struct efs_site *site, const struct efs_job *job) { return efs_ask_run(site, job->id, job->restart) != EFS_RUN_ENDS; }
 
 /* Whether it ran is not known, or it did not; and whether what has its name is its own or another job's nobody can say now. */
 static void leave_doubtful(const struct efs_site *site, const struct efs_job *job, int may_have_run) {
@@ -378,7 +451,7 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
   attaches = efs_flag(flags, "attach=", name, sizeof name);
   started = strncmp(result, "running ", 8) == 0 || strncmp(result, "unsaved ", 8) == 0;
   if (result[0] == '\0') unknown = look_at_unknown(site, job, environment);
-  how.merges = (started || unknown == IS_ALIVE) && is_superseded(site, job);
+  how.merges = (started || unknown == IS_ALIVE) && is_late(site, job);
   if (strncmp(result, "unasked ", 8) == 0) {
     efs_remove_job(site, job);
   } else if (started && !efs_is_there(site, job) && efs_node_was_restarted(job)) {
@@ -386,8 +459,7 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
     if (strncmp(result, "running ", 8) == 0) not_saved(site, job, "the node was restarted: what was in memory is lost, what is on its disks efs ls --instances shows, for efs salvage");
     else efs_remove_job(site, job);
   } else if (started && !efs_is_there(site, job)) {
-    efs_publish(site, job, "done", "the job has stopped it itself");
-    efs_remove_job(site, job);
+    if (!end_hidden(site, job)) tell_back(site, job, "the job has stopped it itself");
   } else if (unknown == MAY_HOLD_RESULTS) {
     leave_unknown(site, job, environment);
   } else if (!started && (how.keeps || attaches) && (life = efs_whose_life(site, job, environment)) != EFS_OWN) {

@@ -8,6 +8,7 @@
 #include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -100,13 +101,15 @@ void efs_publish(const struct efs_site *site, const struct efs_job *job, const c
  * that one record. */
 static int look_for_failure(void *what, int out) {
   const struct news *news = what;
-  char path[EFS_PATH], line[3 * EFS_TEXT], state[32], said[EFS_TEXT], text[EFS_TEXT];
+  char path[EFS_PATH], line[3 * EFS_TEXT], state[32], uid[32], said[EFS_TEXT], text[EFS_TEXT];
   const struct dirent *entry;
   DIR *directory = failures_directory(news->site, news->job, path) == 0 ? opendir(path) : NULL;
   int found = 0;
   while (found == 0 && directory != NULL && (entry = readdir(directory)) != NULL) {
     if (entry->d_name[0] == '.' || efs_read_file(path, entry->d_name, line, sizeof line) != 0) continue;
     if (efs_json_text(line, "state", state, sizeof state) != 0) continue;
+    /* Of another user's job that had the number before: slurmctld can lose count. */
+    if (efs_json_value(line, "uid", uid, sizeof uid) == 0 && strtoul(uid, NULL, 10) != (unsigned long)news->job->uid) continue;
     found = is_failure(state);
     if (found == 0) continue;
     if (efs_json_text(line, "text", said, sizeof said) != 0) said[0] = '\0';

@@ -25,6 +25,8 @@ static int sweep_job(const struct efs_site *site, uint32_t id, uint32_t restart,
   over = efs_job_is_over(site, id);
   if (over == 0) over = efs_ask_restarts(site, id) > (int)restart; /* a later run of it is alive */
   if (over != 1) return over < 0;
+  /* Its processes may be in the grace that Slurm gives them (KillWait), and write their last checkpoint: the epilog comes after them. */
+  if (efs_job_is_completing(site, id)) return 1;
   slurm_info("efs: job %u left its file system here; it is stopped now", id);
   efs_stop_job(site, &job);
   return 0;
