@@ -11,6 +11,7 @@
 #include <iostream>
 #include <optional>
 
+#include "base/mounts.hpp"
 #include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "image/image.hpp"
@@ -200,6 +201,8 @@ Result<std::string> clean_instance(const control::Instance& instance, bool force
   if (!judged) return std::unexpected(judged.error());
   const auto lost = as_owner(instance.owner, [&]() -> Result<std::string> { return lost_with_store(instance); });
   if (!lost) return lost;
+  // Before anything changes: without it the rest would be of no use to anybody.
+  if (::geteuid() != 0 && !mount_points_below(instance.directory).empty()) return fail(EPERM, instance.name + " is not removed: its store in memory was mounted by root, and only root can take it away: let root run efs clean " + instance.name);
   if (const auto manifest = manifest_of(instance)) {
     if (const Status dropped = drop_mount(*manifest, instance); !dropped && dropped.error().code != EBUSY) return std::unexpected(dropped.error());
     const auto removed = as_owner(instance.owner, [&]() -> Result<std::string> {

@@ -221,6 +221,16 @@ PY
   check "and goes when root says so" "$EFS" clean roots
   check 'whole' test ! -e "$store"
 
+  fresh memory
+  chown -R games "$S/memory"
+  started --user games "$JOB"; runuser -u games -- sh -c "echo r >$MNT/r"
+  check 'a stop with --keep' "$EFS" stop --keep memory
+  check_exit "a user's clean of what is in root's tmpfs refuses" 1 'mounted by root, and only root can' runuser -u games -- env EFS_RUNTIME_DIR="$EFS_RUNTIME_DIR" "$EFS" clean memory
+  check_exit 'and changes nothing' 0 'kept' "$EFS" status memory
+  check 'it can be gone on with' "$EFS" start --user games "$JOB"
+  check 'with what it had' grep -qx r "$MNT/r"
+  check 'stop' "$EFS" stop memory
+
   on_disk theirs
   chown -R games "$S/theirs"
   started --user games "$JOB"; runuser -u games -- sh -c "echo r >$MNT/r"
