@@ -29,6 +29,8 @@ extern char** environ;
 namespace efs {
 namespace {
 
+constexpr int patience = 5;  // seconds, for the answer of a mount
+
 // mountinfo writes blank, tab, newline and backslash as \ooo (proc(5)).
 std::string unescaped(const std::string& text) {
   std::string result;
@@ -98,7 +100,7 @@ int unmount_with_helper(const std::string& path) {
 
 }  // namespace
 
-bool is_dead_mount(const std::string& path, uid_t owner) { return efs_mount(path, owner).has_value() && is_dead(path); }
+bool is_dead_mount(const std::string& path, uid_t owner) { return efs_mount(path, owner).has_value() && answers(path, patience) && is_dead(path); }
 
 Status drop_dead_mount(int parent, const std::string& name, uid_t owner, const DeadMount& what) {
   const std::string below = "/proc/self/fd/" + std::to_string(parent);
@@ -109,7 +111,6 @@ Status drop_dead_mount(int parent, const std::string& name, uid_t owner, const D
   const std::string path = (directory == "/" ? "" : directory) + "/" + name;
   const auto mount = efs_mount(path, owner);
   if (!mount) return {};
-  constexpr int patience = 5;  // seconds
   const bool is_silent = !what.known && !answers(path, patience);
   if (is_silent && mount->source != what.unserved) return fail(EBUSY, path + ": an instance is mounted there that does not answer");
   if (!what.known && !is_silent && !is_dead(path)) return fail(EBUSY, path + ": an instance that answers is mounted there");

@@ -10,7 +10,7 @@
 
 namespace efs {
 
-/// Is a FUSE mount of efs of this user at `path`, which nobody serves any more?
+/// Is a FUSE mount of efs of this user at `path`, which nobody serves any more? Not one that says nothing for some seconds.
 bool is_dead_mount(const std::string& path, uid_t owner);
 
 /// What is known of a mount beforehand.

@@ -40,9 +40,11 @@ Status hold_life_line(UniqueFd end) {
     told.set_value(code);
     if (code == 0) wait_for_the_end();
   });
-  int code = thread ? is_apart.get() : thread.error().code;
-  if (thread) code == 0 ? thread->detach() : thread->join();
-  if (code == 0) return {};  // ours is closed, the thread's is not
+  const int code = thread ? is_apart.get() : thread.error().code;
+  if (code == 0) {
+    thread->detach();
+    return {};  // ours is closed, the thread's is not
+  }
   (void)end.release();
   return fail(code, "a thread that says when the worker is killed");
 }

@@ -179,7 +179,7 @@ check 'of two nodes the first one tells, of itself' grep -q 'AdminComment=efs on
 told SLURM_JOB_NODELIST=n0,n1
 check_not 'the second one asks nothing of slurmctld' grep -q AdminComment "$S/scontrol.log"
 check 'but says it where other nodes see it' grep -q 'staging in, 50% moved, about 1h02m left' "$S/told"
-said_by() { printf '{"node":"%s","job":7,"restart":0,"uid":1,"state":"%s","text":"no such %s","time":0}\n' "$1" "$2" "$1" >"$S/shared/jobs/7.0/${3:-}$1"; }   # said_by NODE STATE [.failed/]
+said_by() { printf '{"node":"%s","job":7,"restart":0,"uid":%s,"state":"%s","text":"no such %s","time":0}\n' "$1" "${said_uid:-$uid1}" "$2" "$1" >"$S/shared/jobs/7.0/${3:-}$1"; }   # said_by NODE STATE [.failed/]
 mkdir -p "$S/shared/jobs/7.0/.failed"
 said_by n2 failed .failed/
 told SLURM_JOB_NODELIST=n1,n2
@@ -520,8 +520,8 @@ refused 'none' 'job.yaml' SPANK_EFS_JOB=
 
 # --- a run that was begun again meanwhile ---
 work begun
-begun_again() {  # begun_again RESTARTS: what an epilog of run 0 asks efs, when slurmctld knows of so many
-  printf '#!/bin/sh\ncase "$*" in *RestartCnt*) printf "%%-24s%%-12s\\n" 7 %s ;; *) echo "7|RUNNING|10:00|n1|n1" ;; esac\n' "$1" >"$S/slurm/squeue"
+begun_again() {  # begun_again RESTARTS [STATE]: what an epilog of run 0 asks efs, when slurmctld knows of so many
+  printf '#!/bin/sh\ncase "$*" in *RestartCnt*) printf "%%-24s%%-12s%%-24s\\n" 7 %s %s ;; *) echo "7|RUNNING|10:00|n1|n1" ;; esac\n' "$1" "${2:-COMPLETING}" >"$S/slurm/squeue"
   mkdir -p "$S/state/7.0" "$EFS_RUNTIME_DIR/slurm-7.0-n1" "$S/mnt/7"
   echo "running $S/mnt/7" >"$S/state/7.0/result"
   : >"$S/efs.log"
@@ -532,7 +532,8 @@ begun_again() {  # begun_again RESTARTS: what an epilog of run 0 asks efs, when 
 asked=$(begun_again 0)
 check 'an epilog waits for no copy of the mount' grep -q -- ' --cut-off' <<<"$asked"
 check_not 'and replaces older results where its run is the last' grep -q -- ' --merge' <<<"$asked"
-check 'but not those of a later run' grep -q -- ' --merge' <<<"$(begun_again 1)"
+check 'but not where the job had ended before' grep -q -- ' --merge' <<<"$(begun_again 0 NODE_FAIL)"
+check 'nor those of a later run' grep -q -- ' --merge' <<<"$(begun_again 1)"
 check 'and leaves nothing' no_job
 # By what grep finds: its code is that of an error where one of the others has ended between the two looks.
 sweep_is_over() { [ -z "$(grep -lzxF init $(grep -lzxF "$S/one_hook" /proc/[0-9]*/cmdline 2>/dev/null) /dev/null 2>/dev/null)" ]; }
@@ -745,6 +746,9 @@ check 'a task whose other nodes are all good' task HOOK_TELL_OPENS="$S/opened" -
 check 'reads none of what they say' test "$(opened)" = 0
 rm "$S/state/7.0/checked"
 mkdir "$S/shared/jobs/7.0/.failed"
+said_uid=99999 said_by n3 failed .failed/
+check 'one of which another job of that number has failed, of another user, is good' task -- shared="$S/shared"
+rm -f "$S/state/7.0/checked" "$S/shared/jobs/7.0/.failed/n3"
 for i in $(seq 10 60); do said_by n$i failed .failed/; done
 check_not 'one of which some have failed, fails' task HOOK_TELL_OPENS="$S/opened" -- shared="$S/shared"
 check 'and says why' grep -qE 'slurm_error: efs: stage-in failed on (n[0-9]*): no such \1$' "$S/said.task_init_privileged"
