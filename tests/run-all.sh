@@ -106,12 +106,12 @@ address() {
   # the crash enumeration, the injected faults, what has no memory, the replay of damaged journals and what is tagged [alone] have one thread (or
   # two that wait for each other); the thread sanitizer has nothing to find there.
   # What proves that the enumeration would notice ([bites]) goes where the enumeration goes.
-  run "address and undefined sanitizers" sanitized asan '~[killed]~[bites]' 25
+  run "address and undefined sanitizers" sanitized asan '~[killed]~[bites]' 40
   run "address and undefined sanitizers, processes killed" sanitized asan '[killed]' 10
 }
 threads() {
   renice -n 10 "$BASHPID" >/dev/null
-  run "thread sanitizer" sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 30
+  run "thread sanitizer" sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 50
   run "fuzzing" tests/fuzz/fuzz_test.sh
 }
 
