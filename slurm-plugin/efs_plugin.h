@@ -219,6 +219,11 @@ void efs_give_back(const struct efs_site *site, const struct efs_job *job);
 /* The licence that the job had for its stage-in (job_submit.lua), where the site has one: on one node, when all have staged in. */
 void efs_give_back_licence(const struct efs_site *site, const struct efs_job *job);
 int efs_epilog(spank_t spank, const struct efs_site *site);
+/* holders.c */
+void efs_kill_holders(const struct efs_job *job); /* the user's processes that hold the mount, or a view of it; not efs's own */
+int efs_signal_daemons(const struct efs_job *job, int number); /* the job's own efsd; 0: none; how many there are */
+int efs_is_mounted(const struct efs_job *job); /* before this process */
+
 void efs_stop_job(const struct efs_site *site, const struct efs_job *job);
 int efs_user_init(spank_t spank, const struct efs_site *site);
 int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int site_is_bad);

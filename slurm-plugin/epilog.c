@@ -1,6 +1,5 @@
 /* After the job, on every node, as root, once all its steps are over: unmount, stage out, tear down. Harmless when
  * called again, or where nothing was started. It succeeds in any case, for an epilog that fails drains the node. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +9,6 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,167 +18,11 @@
 #define HIDDEN_END 600      /* seconds for the end of one that cannot be asked */
 #define AFTER_DEADLINE 60   /* seconds that a stop may take beyond the end of its stage-out */
 
-static int leads_below(const char *link, const char *mount) {
-  char target[EFS_PATH];
-  const size_t length = strlen(mount);
-  const ssize_t n = readlink(link, target, sizeof target - 1);
-  if (n <= 0) return 0;
-  target[n] = '\0';
-  return strncmp(target, mount, length) == 0 && (target[length] == '\0' || target[length] == '/');
-}
-
-/* A line of /proc that has it, and not another path that only begins like it. */
-static int names(const char *line, const char *mount) {
-  const size_t length = strlen(mount);
-  const char *p;
-  for (p = strstr(line, mount); p != NULL; p = strstr(p + 1, mount))
-    if (p[length] == '/' || p[length] == '\n' || p[length] == '\0' || p[length] == ' ') return 1;
-  return 0;
-}
-
-static int maps_below(const char *process, const char *mount) {
-  char path[EFS_PATH], line[1024];
-  int found = 0;
-  FILE *maps;
-  efs_format(path, sizeof path, "%s/maps", process);
-  maps = fopen(path, "re");
-  while (!found && maps != NULL && fgets(line, sizeof line, maps) != NULL) found = names(line, mount);
-  if (maps != NULL) fclose(maps);
-  return found;
-}
-
-static int holds(const char *process, const char *mount) {
-  static const char *const links[] = {"cwd", "root", "exe"};
-  char path[EFS_PATH];
-  const struct dirent *entry;
-  DIR *fds;
-  size_t i;
-  int found = 0;
-  for (i = 0; i < 3; ++i) {
-    efs_format(path, sizeof path, "%s/%s", process, links[i]);
-    if (leads_below(path, mount)) return 1;
-  }
-  efs_format(path, sizeof path, "%s/fd", process);
-  fds = opendir(path);
-  while (!found && fds != NULL && (entry = readdir(fds)) != NULL) {
-    efs_format(path, sizeof path, "%s/fd/%s", process, entry->d_name);
-    found = leads_below(path, mount);
-  }
-  if (fds != NULL) closedir(fds);
-  return found || maps_below(process, mount);
-}
-
-/* A line of mountinfo: "ID PARENT DEVICE ROOT POINT OPTIONS [master:N ...] - TYPE SOURCE ...". */
-static int read_mount(const char *line, char *device, char *point) { return sscanf(line, "%*s %*s %63s %*s %511s", device, point) == 2; }
-
-/* "" where the mount is not before us (any more). */
-static void find_device(const struct efs_job *job, char *device) {
-  char line[4096], one[64], point[EFS_PATH];
-  FILE *mounts = fopen("/proc/self/mountinfo", "re");
-  device[0] = '\0';
-  while (mounts != NULL && fgets(line, sizeof line, mounts) != NULL)
-    if (read_mount(line, one, point) && strcmp(point, job->mount) == 0) efs_copy(device, 64, one);
-  if (mounts != NULL) fclose(mounts);
-}
-
-/* Is it the job's mount, and not a copy in its place, which goes when that goes? Other jobs' views have such of all mounts. */
-static int is_second_place(const char *line, const struct efs_job *job, const char *ours) {
-  char device[64], point[EFS_PATH], source[EFS_PATH + 8];
-  const char *type = strstr(line, " - fuse");
-  if (type == NULL || !read_mount(line, device, point)) return 0;
-  efs_format(source, sizeof source, "%s ", job->name);
-  if (strcmp(device, ours) != 0 && strstr(type, source) == NULL) return 0;
-  return strcmp(point, job->mount) != 0 || strstr(line, " master:") == NULL;
-}
-
-/* In a private view the mount has a second place, which an unmount of the first does not see. */
-static int views(const char *process, const struct efs_job *job) {
-  char path[EFS_PATH], line[4096], ours[64], theirs[64], device[64];
-  ssize_t n, m;
-  int found = 0;
-  FILE *mounts;
-  efs_format(path, sizeof path, "%s/ns/mnt", process);
-  n = readlink("/proc/self/ns/mnt", ours, sizeof ours);
-  m = readlink(path, theirs, sizeof theirs);
-  if (m <= 0 || (n == m && memcmp(ours, theirs, (size_t)n) == 0)) return 0;
-  find_device(job, device);
-  efs_format(path, sizeof path, "%s/mountinfo", process);
-  mounts = fopen(path, "re");
-  while (!found && mounts != NULL && fgets(line, sizeof line, mounts) != NULL) found = is_second_place(line, job, device);
-  if (mounts != NULL) fclose(mounts);
-  return found;
-}
-
-static int is_called_for(const char *process, const struct efs_job *job) {
-  char path[EFS_PATH], line[8192];
-  ssize_t n;
-  int fd;
-  efs_format(path, sizeof path, "%s/cmdline", process);
-  fd = open(path, O_RDONLY | O_CLOEXEC);
-  n = fd >= 0 ? read(fd, line, sizeof line) : -1;
-  if (fd >= 0) close(fd);
-  return n > 0 && memmem(line, (size_t)n, job->name, strlen(job->name) + 1) != NULL; /* an argument that ends so */
-}
-
-/* One of efs's own, of this job or another one: it has stores and mounts before it. */
-static int is_daemon(const char *process) {
-  char path[EFS_PATH], target[EFS_PATH];
-  const char *name;
-  ssize_t n;
-  efs_format(path, sizeof path, "%s/exe", process);
-  n = readlink(path, target, sizeof target - 1);
-  if (n <= 0) return 0;
-  target[n] = '\0';
-  name = strrchr(target, '/');
-  return name != NULL && (strcmp(name, "/efsd") == 0 || strcmp(name, "/efsd (deleted)") == 0);
-}
-
-/* What a job left behind and Slurm did not find. */
-static int is_holder(const char *process, const struct efs_job *job) {
-  return job->uid != 0 && !is_daemon(process) && !is_called_for(process, job) && (holds(process, job->mount) || views(process, job));
-}
-
-/* Not who merely looks at it, or saves it. */
-static int is_own_daemon(const char *process, const struct efs_job *job) { return is_called_for(process, job) && is_daemon(process); }
-
-static int is_meant(const char *process, const struct efs_job *job, int (*is_one)(const char *, const struct efs_job *)) {
-  struct stat st;
-  return stat(process, &st) == 0 && st.st_uid == job->uid && is_one(process, job);
-}
-
-/* Only the user's own processes; how many there are. A number may go to another process between a look and a signal: what is open does not. */
-static int signal_those(const struct efs_job *job, int (*is_one)(const char *, const struct efs_job *), int number, const char *told) {
-  int count = 0;
-  DIR *processes = opendir("/proc");
-  const struct dirent *entry;
-  char path[EFS_PATH];
-  while (processes != NULL && (entry = readdir(processes)) != NULL) {
-    const long pid = strtol(entry->d_name, NULL, 10);
-    int fd;
-    if (pid <= 1) continue;
-    efs_format(path, sizeof path, "/proc/%ld", pid);
-    if (!is_meant(path, job, is_one)) continue;
-    fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-    if (fd < 0 && errno != ENOSYS && errno != EPERM) continue; /* before Linux 5.3, and where a container forbids it, the number has to do */
-    if (fd < 0 || is_meant(path, job, is_one)) {
-      if (told != NULL) slurm_info("efs: job %u: process %ld still holds %s: %s", job->id, pid, job->mount, told);
-      if (fd >= 0) syscall(SYS_pidfd_send_signal, fd, number, NULL, 0U);
-      else kill((pid_t)pid, number);
-      ++count;
-    }
-    if (fd >= 0) close(fd);
-  }
-  if (processes != NULL) closedir(processes);
-  return count;
-}
-
-static void kill_holders(const struct efs_job *job) { signal_those(job, is_holder, SIGKILL, "killed"); }
-
 /* They are the user's, who may have stopped them; a stop would wait for them for ever. */
-static void wake_daemons(const struct efs_job *job) { signal_those(job, is_own_daemon, SIGCONT, NULL); }
+static void wake_daemons(const struct efs_job *job) { efs_signal_daemons(job, SIGCONT); }
 
 /* Where the user has taken the socket away: they stage out and end, as after an efs stop. */
-static int end_daemons(const struct efs_job *job) { return signal_those(job, is_own_daemon, SIGTERM, NULL); }
+static int end_daemons(const struct efs_job *job) { return efs_signal_daemons(job, SIGTERM); }
 
 static void send_mail(const struct efs_site *site, const struct efs_job *job, const char *text) {
   static struct efs_outcome outcome;
@@ -285,7 +127,7 @@ static void ask_to_stop(const struct efs_site *site, const struct efs_job *job, 
   until = how->seconds > 0 ? time(NULL) + how->seconds + how->after : 0;
   for (tries = 0; tries < 10; ++tries) {
     wake_daemons(job);
-    if (tries > 0) kill_holders(job);
+    if (tries > 0) efs_kill_holders(job);
     ask_once(site, job, how, until, environment, outcome);
     if (code_of(outcome) == ENOENT) end_daemons(job);
     if ((!is_passing(code_of(outcome)) && outcome->code < 128) || !efs_is_there(site, job) || (until != 0 && time(NULL) >= until)) return;
@@ -320,13 +162,6 @@ static enum cleaned clean(const struct efs_site *site, const struct efs_job *job
     if (code_of(&outcome) == EBUSY) sleep(1);
   } while (code_of(&outcome) == EBUSY && time(NULL) < until && efs_seconds_left() != 0);
   return CANNOT_BE_CLEANED;
-}
-
-/* Also of what somebody has taken from its place, with its daemon alive or its mount still there. */
-static int is_mounted(const struct efs_job *job) {
-  char device[64];
-  find_device(job, device);
-  return device[0] != '\0';
 }
 
 static void say_why(const struct efs_outcome *outcome, char *error, size_t size) {
@@ -406,9 +241,9 @@ static int end_hidden(const struct efs_site *site, const struct efs_job *job) {
   const time_t until = time(NULL) + (site->stage_out > 0 ? site->stage_out + AFTER_DEADLINE : HIDDEN_END);
   const int lives = end_daemons(job) > 0;
   char text[EFS_TEXT];
-  if (!lives && !is_mounted(job)) return 0;
-  while (signal_those(job, is_own_daemon, 0, NULL) > 0 && time(NULL) < until && efs_seconds_left() != 0) sleep(1);
-  if (is_mounted(job)) umount2(job->mount, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW);
+  if (!lives && !efs_is_mounted(job)) return 0;
+  while (efs_signal_daemons(job, 0) > 0 && time(NULL) < until && efs_seconds_left() != 0) sleep(1);
+  if (efs_is_mounted(job)) umount2(job->mount, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW);
   efs_format(text, sizeof text, "unsaved the directory of %.300s in %.300s on %s was removed while it ran: %s", job->name, site->run, site->node,
              lives ? "it was ended as by efs stop, and its receipt in results-dir says what is back" : "it is dead, and what was in its buffer may be lost; efs ls --instances shows a store that is on a disk");
   efs_one_line(text);
@@ -466,7 +301,7 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
     if (life == EFS_NOT_OWN) efs_remove_job(site, job); /* what may be there is another job's, or was there before */
     else leave_doubtful(site, job, unknown == IS_ALIVE);
   } else {
-    if (site->view[0] != '\0') kill_holders(job);
+    if (site->view[0] != '\0') efs_kill_holders(job);
     /* If its job ran, there are results; if not, nothing is moved, and nothing is to be kept that was not before. */
     if (unknown == IS_ALIVE) how.keeps = attaches || efs_has_kept(site, job);
     if (started || unknown == IS_ALIVE) end_started(site, job, &how, environment);
