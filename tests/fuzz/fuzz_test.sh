@@ -27,10 +27,12 @@ keep_found() {
 
 # target NAME SOURCE... -- LIBRARY...
 target() {
-  local name=$1 sources=(); shift
-  while [ $# -gt 0 ] && [ "$1" != -- ]; do sources+=("$source/src/$1"); shift; done
+  local name=$1; shift
+  # All in one, which takes half the time.
+  echo "#include \"tests/fuzz/$name.cpp\"" >"$work/$name.cpp"
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do echo "#include \"src/$1\"" >>"$work/$name.cpp"; shift; done
   shift
-  if ! "$compiler" -std=c++23 -g1 -O1 -fsanitize=fuzzer,address,undefined,float-cast-overflow -fno-sanitize-recover=all -I"$source/src" -I"$source" "$source/tests/fuzz/$name.cpp" "${sources[@]}" -o "$work/$name" "$@" >"$work/log" 2>&1; then
+  if ! "$compiler" -std=c++23 -g1 -O1 -fsanitize=fuzzer,address,undefined,float-cast-overflow -fno-sanitize-recover=all -I"$source/src" -I"$source" "$work/$name.cpp" -o "$work/$name" "$@" >"$work/log" 2>&1; then
     echo "FAIL $name does not build"; head -n 20 "$work/log"; failed=$((failed + 1)); return
   fi
   mkdir -p "$work/corpus-$name"
