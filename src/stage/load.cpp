@@ -13,6 +13,7 @@
 #include "stage/placed_names.hpp"
 #include "stage/placement.hpp"
 #include "stage/resume.hpp"
+#include "stage/whole_seconds.hpp"
 
 namespace efs::stage {
 namespace {
@@ -346,6 +347,7 @@ class Load {
     std::uint64_t bytes = 0;
     for (const auto& part : parts) bytes += part.length;
     progress_.begin(1, bytes);
+    let_second_pass(entry.origin, progress_.cancel);
     auto root = pfs_.open(AT_FDCWD, config_.root_dir, passage_flags);
     if (!root) return std::unexpected(root.error());
     auto source = pfs_.open_beneath(root->get(), entry.from(), O_RDONLY | O_NONBLOCK | O_NOCTTY);

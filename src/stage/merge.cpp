@@ -92,17 +92,6 @@ UniqueFd locked(PfsIo& pfs, int at, const std::string& name) {
   return std::move(*old);
 }
 
-// The file that was seen has the name. EEXIST where it was replaced since it was seen. Without its lock (the PFS keeps none, or somebody
-// else has it) a moment between the look and the rename remains.
-Status replace(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen) {
-  const UniqueFd old = locked(pfs, at, to);
-  const auto is_there = is_file(pfs, at, to, seen);
-  if (!is_there) return std::unexpected(is_there.error());
-  if (!*is_there) return fail(EEXIST);
-  EFS_TRY(is_still(pfs, at, from, ours));
-  return pfs.rename(at, from, to);
-}
-
 Status give_new_name(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours) {
   EFS_TRY(is_still(pfs, at, from, ours));
   return pfs.rename_new(at, from, to);
@@ -127,6 +116,15 @@ Error conflict_with(const Result<bool>& is_same) {
 
 }  // namespace
 
+Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen) {
+  const UniqueFd old = locked(pfs, at, to);
+  const auto is_there = is_file(pfs, at, to, seen);
+  if (!is_there) return std::unexpected(is_there.error());
+  if (!*is_there) return fail(EEXIST);
+  EFS_TRY(is_still(pfs, at, from, ours));
+  return pfs.rename(at, from, to);
+}
+
 Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own, const AboutToName& about_to) {
   const auto ours = pfs.lstat(at, from);
   if (!ours) return std::unexpected(ours.error());
@@ -150,7 +148,7 @@ Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const
     }
     if (about_to) about_to(!found.is_free);
     // Also where it is the same: the other node must not take what stands for ours as well for its own, and replace it.
-    const Status done = there ? replace(pfs, at, from, to, *ours, *there) : give_new_name(pfs, at, from, to, *ours);
+    const Status done = there ? rename_over(pfs, at, from, to, *ours, *there) : give_new_name(pfs, at, from, to, *ours);
     if (done) return found.is_free ? Placed::ours : Placed::shared;
     if (done.error().code != EEXIST) return std::unexpected(done.error());
   }
@@ -176,11 +174,11 @@ fs::Origin copy_version(PfsIo& pfs, int at, const std::string& name, const struc
 
 fs::Origin coming_version(const struct stat& partial, bool is_shared) { return version_of(partial, is_shared ? 0 : fs::Origin::any_ctime); }
 
-Status remove_merging(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
+Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
   const UniqueFd old = locked(pfs, at, name);
   const auto now = pfs.lstat(at, name);
   if (!now) return std::unexpected(now.error());
-  if (!is_seen(*now, seen)) return fail(EEXIST, "another node of the job has brought out a file under this name; it stays");
+  if (!is_seen(*now, seen)) return fail(EEXIST, "somebody has replaced or changed it since, perhaps another node or job: it stays");
   return pfs.unlink(at, name);
 }
 

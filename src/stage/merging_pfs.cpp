@@ -42,7 +42,7 @@ class MergingPfs final : public ForwardingPfs {
   Status remove(int at, const std::string& name, const struct stat& seen) override {
     keep_old(at, name, seen);
     if (is_own(at, name, seen)) about_to_lose(at, name, seen);
-    EFS_TRY(remove_merging(real_, at, name, seen));
+    EFS_TRY(remove_over(real_, at, name, seen));
     forget(seen);
     return {};
   }

@@ -9,6 +9,7 @@
 
 #include "base/checksum.hpp"
 #include "fs/acl.hpp"
+#include "stage/merge.hpp"
 #include "stage/placed_names.hpp"
 #include "stage/results_tree.hpp"
 
@@ -22,6 +23,13 @@ std::unexpected<Error> without_partial(const PartialJob& job, Error error, PfsIo
   const Status gone = pfs.unlink(job.directory, job.partial);
   if (!gone && gone.error().code != ENOENT) error.what = describe(error) + "; " + left_behind(job.partial, gone.error());
   return std::unexpected(std::move(error));
+}
+
+Status give_name(const PartialJob& job, const struct stat& partial, PfsIo& pfs, const AboutToName& about_to) {
+  const std::string name = job.name.empty() ? leaf_of(job.item.path) : job.name;
+  if (!job.is_new && job.over == nullptr) return pfs.rename(job.directory, job.partial, name, about_to);
+  about_to(false);
+  return job.is_new ? pfs.rename_new(job.directory, job.partial, name) : rename_over(pfs, job.directory, job.partial, name, partial, *job.over);
 }
 
 Error not_named(const Error& error) {
@@ -80,7 +88,10 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, 
   EFS_TRY(buffer.confirm(job.item.ino, after && same_version(*before, *after)));
   auto written = pfs.fstat(fd);
   if (!written) return told(written.error(), "reading back its attributes");
-  if (static_cast<std::uint64_t>(written->st_size) != size) return fail(EIO, "the PFS has another size than was written");
+  if (static_cast<std::uint64_t>(written->st_size) != size) {
+    if (auto done = pfs.fsync(fd); !done) return told(done.error(), "fsync");  // a network's client tells only now that the server was full
+    return fail(EIO, "the PFS has another size than was written");
+  }
   if (job.inherits_acl && !job.item.xattrs.contains(fs::access_acl_name)) {
     auto done = pfs.remove_xattr(fd, fs::access_acl_name);
     if (!done && done.error().code != ENODATA && done.error().code != EOPNOTSUPP) return told(done.error(), "taking the directory's default ACL from it");
@@ -103,8 +114,9 @@ Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs
   auto fd = make_afresh(pfs, job.directory, job.partial, [&] { return pfs.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode); });
   if (!fd) return told(fd.error(), "creating it");
   auto written = fill_partial(job, fd->get(), buffer, pfs, scratch, progress);
-  if (!written) return without_partial(job, written.error(), pfs);
-  return written;
+  if (written) return written;
+  fd->reset();  // NFS only renames what is open: it would stay, and on a full server take the room that others need
+  return without_partial(job, written.error(), pfs);
 }
 
 Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
@@ -188,9 +200,8 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
     // Another's file under our partial's name: it is not for us to remove.
     return fail(ESTALE, "its partial was replaced or changed by someone else");
   }
-  const auto tell = [&](bool is_shared) { if (about_to) about_to(*now, is_shared); };
-  if (done) done = job.is_new ? pfs.rename_new(job.directory, job.partial, job.name) : pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name, tell);
-  if (done || (job.is_new && done.error().code == EEXIST)) return done;
+  if (done) done = give_name(job, *now, pfs, [&](bool is_shared) { if (about_to) about_to(*now, is_shared); });
+  if (done || ((job.is_new || job.over != nullptr) && done.error().code == EEXIST)) return done;
   return without_partial(job, not_named(done.error()), pfs);
 }
 
@@ -214,6 +225,11 @@ bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours)
 
 bool is_copy(const struct stat& now, const fs::Origin& copy) {
   return now.st_ino == copy.inode && static_cast<std::uint64_t>(now.st_size) == copy.size && to_ns(now.st_mtim) == copy.mtime;
+}
+
+bool is_untouched_copy(const struct stat& now, const fs::WalkItem& item) {
+  const bool tells_nothing = item.linked || item.saved_linked || now.st_nlink > 1 || item.saved->ctime == 0 || item.saved->ctime == fs::Origin::any_ctime;
+  return is_copy(now, *item.saved) && (tells_nothing || to_ns(now.st_ctim) == item.saved->ctime);
 }
 
 bool is_foreign(const fs::WalkItem& item) {
@@ -313,7 +329,7 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, 
   if (!now && now.error().code == ENOENT) return PfsCheck{};
   if (!now) return told(now.error(), comparing_versions);
   auto check = check_there(item, with, *now, directory, buffer, pfs, scratch, cancel);
-  if (check) check->exists = true;
+  if (check) check->exists = true, check->seen = *now;
   return check;
 }
 

@@ -48,6 +48,7 @@ struct PartialJob {
   std::string name{};  // that it is to get; "": the item's
   bool inherits_acl = false;  // from its directory, and must not: it has the item's ACL or none
   bool is_new = false;        // the name must be nobody's: EEXIST, and the partial stays
+  const struct stat* over = nullptr;  // or this file's: the same where another one has it by now
 };
 
 /// Creates with `make` what must not exist. What has the name of a partial was left by one that was killed, or is in the way
@@ -108,6 +109,9 @@ bool is_foreign(const fs::WalkItem& item);
 
 /// Is what is there what was brought out as `copy`? Its ctime has moved with each name that it got since.
 bool is_copy(const struct stat& now, const fs::Origin& copy);
+/// Of an item that is out: the copy, which had one name when it was seen last, has neither changed nor got or lost a name since; where it has or
+/// had several its ctime tells nothing, and is not asked.
+bool is_untouched_copy(const struct stat& now, const fs::WalkItem& item);
 
 class PlacedNames;
 enum class WhoseCopy : std::uint8_t;
@@ -119,6 +123,7 @@ struct PfsCheck {
   std::optional<std::uint64_t> checksum;  // with same_content
   WhoseCopy whose{};                      // as `placed` says
   bool exists = false;                    // something answers to the name
+  struct stat seen {};                    // what
 };
 /// What is compared with an item: what has this name in its directory. `to_origin`: it is the item's own name, in place, where what was staged
 /// in under it, or brought out, is the job's to replace: as `placed` says where it knows the name, else as is_origin() does.

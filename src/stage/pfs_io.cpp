@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 
 #include "config/paths.hpp"
 #include "fs/acl.hpp"
+#include "stage/merge.hpp"
 
 namespace efs::stage {
 namespace {
@@ -42,6 +44,31 @@ Result<UniqueFd> fd_of(long result) {
   if (result < 0) return fail_errno();
   return UniqueFd(static_cast<int>(result));
 }
+
+/// Asked of the server: of a network's file system the client may have cached what it was a minute ago, when another client has changed it
+/// since. (Local ones do not mind.) `flags` as for statx(2).
+Result<struct stat> attributes_of(int at, const char* name, int flags) {
+  struct statx now {};
+  if (::statx(at, name, flags | AT_NO_AUTOMOUNT | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &now) != 0) return fail_errno();
+  struct stat attributes {};
+  attributes.st_dev = makedev(now.stx_dev_major, now.stx_dev_minor);
+  attributes.st_ino = now.stx_ino;
+  attributes.st_mode = now.stx_mode;
+  attributes.st_nlink = now.stx_nlink;
+  attributes.st_uid = now.stx_uid;
+  attributes.st_gid = now.stx_gid;
+  attributes.st_rdev = makedev(now.stx_rdev_major, now.stx_rdev_minor);
+  attributes.st_size = static_cast<off_t>(now.stx_size);
+  attributes.st_blksize = static_cast<blksize_t>(now.stx_blksize);
+  attributes.st_blocks = static_cast<blkcnt_t>(now.stx_blocks);
+  attributes.st_atim = {.tv_sec = now.stx_atime.tv_sec, .tv_nsec = now.stx_atime.tv_nsec};
+  attributes.st_mtim = {.tv_sec = now.stx_mtime.tv_sec, .tv_nsec = now.stx_mtime.tv_nsec};
+  attributes.st_ctim = {.tv_sec = now.stx_ctime.tv_sec, .tv_nsec = now.stx_ctime.tv_nsec};
+  return attributes;
+}
+
+/// The client has the name cached, too: that there is none, or that it leads to a file which another client has replaced.
+bool may_be_of_old(const Result<struct stat>& found) { return found ? found->st_nlink == 0 : found.error().code == ENOENT; }
 
 /// For kernels (before 5.6) and sandboxes without openat2: one component after the other, none a link.
 Result<UniqueFd> walk_beneath(int root, std::string_view path, int flags, mode_t mode) {
@@ -114,20 +141,19 @@ class PosixPfs final : public PfsIo {
   void drop_cache(int fd) override { ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }
 
   Result<struct stat> fstat(int fd) override {
-    struct stat attributes {};
-    if (::fstat(fd, &attributes) != 0) return fail_errno();
-    return attributes;
+    return attributes_of(fd, "", AT_EMPTY_PATH);
   }
 
   Result<struct stat> lstat(int at, const std::string& name) override {
-    struct stat attributes {};
-    if (::fstatat(at, name.c_str(), &attributes, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
-    return attributes;
+    auto found = attributes_of(at, name.c_str(), AT_SYMLINK_NOFOLLOW);
+    // Whoever has asked for the directory's attributes looks for its names anew where they have changed.
+    if (at != AT_FDCWD && may_be_of_old(found) && attributes_of(at, "", AT_EMPTY_PATH)) found = attributes_of(at, name.c_str(), AT_SYMLINK_NOFOLLOW);
+    return found;
   }
 
   Result<Nanoseconds> birth(int at, const std::string& name, const struct stat& seen) override {
     struct statx now {};
-    if (::statx(at, name.c_str(), AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME, &now) != 0) return fail_errno();
+    if (::statx(at, name.c_str(), AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STATX_INO | STATX_BTIME, &now) != 0) return fail_errno();
     if (now.stx_ino != seen.st_ino) return fail(ESTALE);
     if ((now.stx_mask & STATX_BTIME) == 0) return fail(EOPNOTSUPP);
     return to_ns({.tv_sec = now.stx_btime.tv_sec, .tv_nsec = now.stx_btime.tv_nsec});
@@ -269,6 +295,8 @@ Status PfsIo::rename_new(int at, const std::string& from, const std::string& to)
   if (linked) return unlink(at, from);
   return is_without_links(linked.error().code) ? rename(at, from, to) : linked;
 }
+
+Status PfsIo::remove(int at, const std::string& name, const struct stat& seen) { return remove_over(*this, at, name, seen); }
 
 PfsIo& posix_pfs() {
   static PosixPfs instance;  // constant after construction

@@ -54,6 +54,7 @@ class PfsIo {
   /// A hint: forget the cached pages of this file that are clean, so that the next read asks the PFS.
   virtual void drop_cache(int fd) = 0;
 
+  /// These ask the server, whatever the client of a network's file system has cached: another client may have changed it.
   virtual Result<struct stat> fstat(int fd) = 0;
   virtual Result<struct stat> lstat(int at, const std::string& name) = 0;
   /// When the file was made. ESTALE where another one than `seen` has the name; EOPNOTSUPP where the file system does not keep it.
@@ -77,8 +78,8 @@ class PfsIo {
   /// anything either. (On one that has no links it may be replaced.)
   virtual Status rename_new(int at, const std::string& from, const std::string& to);
   virtual Status unlink(int at, const std::string& name) = 0;
-  /// The same for an input of the job, which lstat() showed as `seen`. EEXIST where that could tell that it is another by now.
-  virtual Status remove(int at, const std::string& name, const struct stat&) { return unlink(at, name); }
+  /// The same for an input of the job, which lstat() showed as `seen`. EEXIST where it is another by now (remove_over()).
+  virtual Status remove(int at, const std::string& name, const struct stat& seen);
   /// What results-dir has under a result's name may stand for another node's result as well.
   virtual bool is_shared(int /*at*/, const std::string& /*name*/, const struct stat& /*there*/) { return false; }
   virtual Status rmdir(int at, const std::string& name) = 0;

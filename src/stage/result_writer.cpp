@@ -12,6 +12,7 @@ namespace efs::stage {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr int most_tries = 1000;  // to take a name that others take, too
 
 PartialJob job_of(const Outgoing& out, int directory) {
   return {.item = *out.item, .directory = directory, .partial = out.partial, .fsync = out.fsync, .name = out.name, .is_new = !out.entry.placed_as.empty()};
@@ -250,37 +251,48 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
     out.partial_left = true;
     return give_up(out, directory.error());
   }
-  const bool is_known = may_conflict(out);
-  if ((is_known || is_unsure()) && out.entry.placed_as.empty() && config_.on_conflict != config::OnConflict::overwrite) {
-    // Again, as late as can be: writing may have taken minutes.
-    const auto there = check(out, *directory, scratch);
-    if (!there || (is_conflict(*there, is_known) && !resolve(out, *there, *directory, scratch))) {
-      out.partial_left = true;
-      if (!there) give_up(out, there.error());
-      return;
-    }
-  }
-  const auto about_to = [&](const struct stat& partial, bool is_shared) { note_naming(out, *directory, partial, is_shared); };
-  auto published = publish_partial(job_of(out, *directory), out.file, pfs_, about_to);
-  while (!published && published.error().code == EEXIST && !out.entry.placed_as.empty()) {
+  for (int tries = 1;; ++tries) {
+    PfsCheck there;
+    const auto job = look_again(out, *directory, scratch, there);
+    out.partial_left = !job;
+    if (!job) return;
+    const auto published = publish_partial(*job, out.file, pfs_, [&](const struct stat& partial, bool is_shared) { note_naming(out, *job, partial, is_shared); });
+    if (published) break;
+    const bool is_taken = published.error().code == EEXIST && (job->is_new || job->over != nullptr);
+    if (!is_taken) return give_up_name(out, published.error());
+    out.partial_left = true;
+    if (tries == most_tries) return give_up_name(out, {EEXIST, "others go on replacing what has its name: it is kept in the buffer only"});
     // Another run has kept its version under that name since: this one gets the next.
-    if (!resolve(out, {.version = PfsVersion::other}, *directory, scratch)) {
-      out.partial_left = true;
-      return;
-    }
-    published = publish_partial(job_of(out, *directory), out.file, pfs_, about_to);
+    if (!out.entry.placed_as.empty() && !resolve(out, {.version = PfsVersion::other}, *directory, scratch)) return;
   }
-  if (!published) return give_up_name(out, published.error());
   out.state = Outgoing::State::named;
   note_named(out, *directory, false);
 }
 
+/// What has the name is looked at once more, as late as can be, for writing may have taken minutes; where that is an input of the job's, or what it
+/// has brought out, nothing else may lose the name: two jobs may be bringing out the same. (Of several nodes, the PFS's rename sees to it.)
+/// Nothing: the result is settled. What is returned points into `there`.
+std::optional<PartialJob> ResultWriter::look_again(Outgoing& out, int directory, Scratch& scratch, PfsCheck& there) {
+  const bool is_known = may_conflict(out);
+  const bool is_looked_at = (is_known || is_unsure()) && out.entry.placed_as.empty() && config_.on_conflict != config::OnConflict::overwrite;
+  if (!is_looked_at) return job_of(out, directory);
+  const auto checked = check(out, directory, scratch);
+  if (!checked) return give_up(out, checked.error()), std::nullopt;
+  there = *checked;
+  if (is_conflict(there, is_known) && !resolve(out, there, directory, scratch)) return std::nullopt;
+  PartialJob job = job_of(out, directory);
+  if (!out.entry.placed_as.empty() || config_.nodes > 1 || config_.merges) return job;
+  job.is_new = !there.exists;
+  job.over = there.exists ? &there.seen : nullptr;
+  return job;
+}
+
 /// A program may change the file any time, and this process die: then only this tells that nobody else has changed the PFS's.
-void ResultWriter::note_naming(const Outgoing& out, int directory, const struct stat& copy, bool is_shared) {
+void ResultWriter::note_naming(const Outgoing& out, const PartialJob& job, const struct stat& copy, bool is_shared) {
   if (!out.entry.placed_as.empty()) return;
   (void)buffer_.named(*out.item, [&] { return coming_version(copy, is_shared); });
   if (placed_ == nullptr) return;
-  const auto before = pfs_.lstat(directory, out.name);
+  const auto before = job.over != nullptr ? Result<struct stat>(*job.over) : pfs_.lstat(job.directory, out.name);
   (void)placed_->coming({.name = out.item->path, .own = buffer_.own_path(out.item->path)}, &copy, before ? &*before : nullptr);
 }
 
@@ -328,7 +340,7 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   if (!from || !to) return give_up(out, from ? to.error() : from.error()), true;
   auto now = pfs_.lstat(from->get(), first.name);
   if (!now || (first.file.checksum && now->st_ino != first.file.inode)) return false;
-  if (first.brought_before && !is_copy(*now, *first.item->saved)) return false;
+  if (first.brought_before && !is_untouched_copy(*now, *first.item)) return false;
   auto present = pfs_.lstat(to->get(), out.name);
   if (present && !is_spelled_so(out, to->get())) return true;
   const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
@@ -338,9 +350,10 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   if (conflict) return false;
   if (!linked && present && !in_place_ && is_over_input(out, to->get())) return true;
   if (!linked) {
+    const PartialJob job = job_of(out, to->get());
     const bool first_is_shared = pfs_.is_shared(from->get(), first.name, *now);
-    const auto about_to = [&](bool is_shared) { note_naming(out, to->get(), *now, is_shared || first_is_shared); };
-    auto done = link_partial(from->get(), first.name, job_of(out, to->get()), pfs_, about_to);
+    const auto about_to = [&](bool is_shared) { note_naming(out, job, *now, is_shared || first_is_shared); };
+    auto done = link_partial(from->get(), first.name, job, pfs_, about_to);
     if (!done && cannot_link(done.error())) return false;
     if (!done) return give_up_name(out, done.error()), true;
   }

@@ -61,6 +61,7 @@ class ResultWriter {
   void give_up_name(Outgoing& out, const Error& error);
   void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
+  std::optional<PartialJob> look_again(Outgoing& out, int directory, Scratch& scratch, PfsCheck& there);
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   bool hands_down_acl(const std::string& path, int directory);
   bool is_elders(const Outgoing& out, int directory);
@@ -74,7 +75,7 @@ class ResultWriter {
   bool resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);
   void found_there(Outgoing& out, std::optional<std::uint64_t> checksum);
-  void note_naming(const Outgoing& out, int directory, const struct stat& copy, bool is_shared);
+  void note_naming(const Outgoing& out, const PartialJob& job, const struct stat& copy, bool is_shared);
   Result<struct stat> named_copy(const Outgoing& out, int directory);
   void note_named(Outgoing& out, int directory, bool is_theirs);
   Status note_placed(const Outgoing& out, int directory, const struct stat& copy);

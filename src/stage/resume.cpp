@@ -123,7 +123,6 @@ class Subtraction {
   }
 
   void bring(const PlanEntry& entry) {
-    touched_.insert(parent_view(entry.path));
     for (auto above = parent_view(entry.path); !above.empty(); above = parent_view(above)) needed_.insert(above);
     left_.push_back(entry);
   }
@@ -139,9 +138,10 @@ class Subtraction {
 
   void take_directory(const PlanEntry& entry, Fate fate) {
     if (fate == Fate::replace || (fate == Fate::stage && (!gone_.contains(entry.path) || needed_.contains(entry.path)))) return bring(entry);
-    // A clean directory looks as on the PFS again when all is in; one that the job has changed stays as it is.
+    // A clean directory looks as on the PFS when all is in: its attributes may have been changed there since, and where a stage-in was
+    // interrupted it never got them. One that the job has changed stays as it is.
     const auto* item = item_at(entry.path);
-    if (fate == Fate::keep && touched_.contains(entry.path) && !item->dirty && !item->saved) left_.push_back(entry);
+    if (fate == Fate::keep && !item->dirty && !item->saved) left_.push_back(entry);
   }
 
   const std::vector<fs::WalkItem>& items_;
@@ -150,7 +150,6 @@ class Subtraction {
   std::unordered_map<std::string, std::vector<const fs::WalkItem*>> inside_;
   std::unordered_set<std::string_view> barred_;   // directories of the plan in whose place the job has something else
   std::unordered_set<std::string_view> needed_;   // directories above what is staged in
-  std::unordered_set<std::string_view> touched_;  // directories that get a new name: their times are set again at the end
   std::vector<std::pair<const PlanEntry*, Fate>> directories_;
   std::vector<const PlanEntry*> kept_links_;
   std::vector<PlanEntry> left_;

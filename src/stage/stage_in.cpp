@@ -17,6 +17,7 @@
 #include "stage/paths.hpp"
 #include "stage/reuse.hpp"
 #include "stage/transfer.hpp"
+#include "stage/whole_seconds.hpp"
 
 namespace efs::stage {
 namespace {
@@ -238,6 +239,7 @@ class StageIn {
   }
 
   Status read_file(const PlanEntry& entry, DirectoryCursor& directory, Scratch& scratch, PendingFiles& pending) {
+    let_second_pass(entry.origin, progress_.cancel);
     auto at = directory.at(parent_of(entry.from()));
     // O_NONBLOCK: should a FIFO have taken the file's place, opening it must not wait for a writer.
     auto source = at ? pfs_.open_beneath(*at, leaf_of(entry.from()), O_RDONLY | O_NONBLOCK | O_NOCTTY) : std::unexpected(at.error());

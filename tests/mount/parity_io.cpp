@@ -239,6 +239,24 @@ constexpr Case cases[] = {
        c.content("file");
      },
      anyone},
+    {"append-cleared",
+     [](Ctx& c) {
+       const int fd = c.open("file", O_RDWR | O_CREAT | O_APPEND);
+       c.write(fd, "0123456789");
+       c.call("no O_APPEND any more", ::fcntl(fd, F_SETFL, 0));
+       c.pwrite(fd, "XX", 2);
+       c.content("file");
+     },
+     anyone},
+    {"append-set",
+     [](Ctx& c) {
+       const int fd = c.open("file", O_RDWR | O_CREAT);
+       c.write(fd, "0123456789");
+       c.call("O_APPEND from here", ::fcntl(fd, F_SETFL, O_APPEND));
+       c.pwrite(fd, "XX", 2);
+       c.content("file");
+     },
+     anyone},
     {"append-and-plain",
      [](Ctx& c) {
        const int plain = c.open("file", O_RDWR | O_CREAT);

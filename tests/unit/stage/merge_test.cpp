@@ -380,14 +380,14 @@ TEST_CASE("what one node removes and another replaces is the other's", "[merge]"
     REQUIRE(::fstatat(scene.fd.get(), "out", &seen, 0) == 0);
     Result<Placed> renamed = Placed::shared;
     {
-      const std::jthread removing([&] { (void)remove_merging(posix_pfs(), scene.fd.get(), "out", seen); });
+      const std::jthread removing([&] { (void)remove_over(posix_pfs(), scene.fd.get(), "out", seen); });
       renamed = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", to_ns(seen.st_ctim) + 1);
     }
     REQUIRE(renamed);
     CHECK(*renamed == Placed::ours);
     REQUIRE(scene.read("out") == content);
-    CHECK(remove_merging(posix_pfs(), scene.fd.get(), "out", seen).error().code == EEXIST);
-    CHECK(remove_merging(posix_pfs(), scene.fd.get(), "nosuch", seen).error().code == ENOENT);
+    CHECK(remove_over(posix_pfs(), scene.fd.get(), "out", seen).error().code == EEXIST);
+    CHECK(remove_over(posix_pfs(), scene.fd.get(), "nosuch", seen).error().code == ENOENT);
   }
 }
 

@@ -263,7 +263,7 @@ TEST_CASE("stage-out: every PFS call fails once", "[stage][out][faults]") {
 }
 
 TEST_CASE("stage-out in place: every PFS call fails once", "[stage][out][faults]") {
-  for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, true) == with(of_a_stage_out, {"readlink", "remove", "rename_noreplace", "rmdir", "remove_xattr"}));
+  for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, true) == with(of_a_stage_out, {"readlink", "remove", "rename_noreplace", "rmdir", "remove_xattr", "try_lock"}));
 }
 
 TEST_CASE("stage-out of one of several nodes: every PFS call fails once, also those of a merge", "[stage][out][merge][faults]") {

@@ -1,0 +1,85 @@
+#!/bin/bash
+# A PFS is others', too: jobs that bring out the same names at the same time, attributes of directories, copies that somebody rewrites, and times that
+# tell less than one would like.
+#   shared_pfs_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
+in_place() { fresh "$1" "$PERSISTENT"; sed -i 's|results-dir: .*|in-place: true|' "$JOB"; OUT=$PFS; }
+
+# --- two jobs that change the same inputs, in place, and stop at the same time: of each name one has it, the other has a conflict ---
+files=150
+in_place first; first_pfs=$PFS first_mnt=$MNT
+for ((i = 0; i < files; i++)); do echo "input $i" >"$PFS/input/f$i"; done
+started "$JOB"
+in_place second; sed -i "s|root-dir: .*|root-dir: $first_pfs|" "$JOB"
+started "$JOB"
+for ((i = 0; i < files; i++)); do echo "of the first $i" >"$first_mnt/input/f$i"; echo "of the second $i" >"$MNT/input/f$i"; done
+"$EFS" stop --json first >"$S/first.json" 2>"$S/first.err" & first=$!
+"$EFS" stop --json second >"$S/second.json" 2>"$S/second.err"; second_code=$?
+wait $first; first_code=$?
+check 'what both stops claim is true' python3 -SE - "$S/first.json" "$S/second.json" "$first_pfs" "$files" <<'P'
+import json, sys
+def actions(file): return {e["path"]: e["action"] for e in json.load(open(file))["receipt"]["entries"]}
+first, second = actions(sys.argv[1]), actions(sys.argv[2])
+for i in range(int(sys.argv[4])):
+    path = f"input/f{i}"
+    said = first.get(path), second.get(path)
+    there = open(f"{sys.argv[3]}/{path}").read()
+    if sorted(said) != ["conflict", "staged-out"]: sys.exit(f"{path}: {said}")
+    if there != f"of the {'first' if said[0] == 'staged-out' else 'second'} {i}\n": sys.exit(f"{path}: {said}, and there is {there}")
+P
+check 'one of them at least does not say that all is back' test "$first_code" = 3 -o "$second_code" = 3
+for name in first second; do "$EFS" stop --no-stage-out "$name" >/dev/null 2>&1; done
+
+# --- attributes of directories ---
+# shows DIRECTORY: what a job might have put there, mode and time.
+shows() { python3 -SE -c 'import os, sys; p = sys.argv[1]; s = os.stat(p); print({n: os.getxattr(p, n) for n in sorted(os.listxattr(p)) if n.startswith(("user.", "system.posix_acl"))}, oct(s.st_mode), s.st_mtime_ns)' "$1"; }
+adorn() { setfacl -d -m u:1234:rwx "$1" && setfacl -m u:1234:rx "$1" && python3 -SE -c 'import os, sys; os.setxattr(sys.argv[1], "user.project", sys.argv[2].encode()); os.utime(sys.argv[1], ns=(0, 10**18))' "$1" "$2"; }
+if command -v setfacl >/dev/null && in_place cut && adorn "$PFS/input/sub" one 2>/dev/null; then
+  has_files() { json "$(cat "$EFS_RUNTIME_DIR/cut/status.json" 2>/dev/null)" "d['state'] == 'staging-in' and d['files_done'] >= $1"; }
+  mkdir "$PFS/input/z"; head -c 4000000 /dev/zero >"$PFS/input/z/large"
+  sed -i "s|^resources.*|resources: [ [ path: input/sub, flags: persistent, priority: 10 ], [ path: input/z, flags: persistent ] ]|; /^global-settings:/a\\  max-rate: 1 MiB/s" "$JOB"; before=$(shows "$PFS/input/sub")
+  "$EFS" start "$JOB" >/dev/null 2>&1 & starting=$!
+  check 'a start that stages in has the first of two directories' await 20 has_files 1
+  kill_both cut; wait $starting
+  sed -i '/max-rate/d' "$JOB"
+  started "$JOB"
+  check 'after a stage-in that was cut off a directory that had all its files has its attributes' test "$(shows "$MNT/input/sub")" = "$before"
+  chmod 751 "$MNT/input/sub"
+  check 'stop' "$EFS" stop cut
+  check 'and the PFS has them still' grep -q "'user.project': b'one'.*system.posix_acl_default\|system.posix_acl_default.*'user.project': b'one'" <<<"$(shows "$PFS/input/sub")"
+
+  in_place kept; adorn "$PFS/input/sub" one
+  started "$JOB"; check 'stop --keep' "$EFS" stop --keep kept
+  adorn "$PFS/input/sub" two; chmod 700 "$PFS/input/sub"; python3 -SE -c 'import os, sys; os.utime(sys.argv[1], ns=(0, 10**18))' "$PFS/input/sub"
+  started "$JOB"
+  check 'a start on what was kept takes what has changed of a directory' test "$(shows "$MNT/input/sub")" = "$(shows "$PFS/input/sub")"
+  check 'stop' "$EFS" stop kept
+else
+  skip 'attributes of directories' 'no setfacl, or no such attributes in /tmp'
+fi
+
+# --- a new name of a result that is out, when somebody has rewritten the copy with the same size and put its time back ---
+in_place relinked
+started "$JOB"; echo job-11 >"$MNT/input/a"; check 'stop --keep' "$EFS" stop --keep relinked
+python3 -SE -c 'import os, sys; p = sys.argv[1]; s = os.stat(p); open(p, "r+").write("OTHER-"); os.utime(p, ns=(s.st_atime_ns, s.st_mtime_ns))' "$PFS/input/a"
+started "$JOB"; ln "$MNT/input/a" "$MNT/input/b"
+check 'stop' "$EFS" stop relinked
+check 'has what the job made' grep -qx job-11 "$PFS/input/b"
+
+# --- a PFS that keeps whole seconds ---
+if [ "$(id -u)" = 0 ] && truncate -s 16M "$S/image" && mke2fs -q -t ext4 -I 128 "$S/image" >/dev/null 2>&1 && mkdir "$S/coarse" && mount -o loop "$S/image" "$S/coarse" 2>/dev/null; then
+  in_place coarse; mkdir -p "$S/coarse/pfs/input"; sed -i "s|root-dir: .*|root-dir: $S/coarse/pfs|" "$JOB"; PFS=$S/coarse/pfs
+  echo old-1 >"$PFS/input/a"
+  started "$JOB"
+  echo NEW-1 >"$PFS/input/a"; echo job-1 >"$MNT/input/a"   # most likely in the second in which the start would have read it
+  check_exit 'a rewrite of the same size right behind the start is a conflict' 1 '^  conflict: input/a: it changed on the PFS' "$EFS" stop coarse
+  check 'and stays' grep -qx NEW-1 "$PFS/input/a"
+  check 'what the job made is dropped' "$EFS" stop --no-stage-out coarse
+  umount "$S/coarse"
+else
+  skip 'a PFS that keeps whole seconds' 'not root, or no loop devices'
+fi
+finish
