@@ -1,7 +1,10 @@
 /* When slurmd starts: after a crash or a reboot nobody calls the epilog of the jobs that were here. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,6 +52,22 @@ static int sweep_all(const struct efs_site *site) {
   return again;
 }
 
+/* A slurmd that is reconfigured (from Slurm 23.11 on it executes itself anew) listens already: who keeps that socket open keeps the next slurmd
+ * from its port. The numbers stay taken, for a library of slurmd's may know them. */
+static void leave_ports(void) {
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  DIR *fds = opendir("/proc/self/fd");
+  const struct dirent *entry;
+  while (null >= 0 && fds != NULL && (entry = readdir(fds)) != NULL) {
+    const int fd = atoi(entry->d_name);
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (fd > 2 && getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens) dup3(null, fd, O_CLOEXEC);
+  }
+  if (fds != NULL) closedir(fds);
+  if (null >= 0) close(null);
+}
+
 /* In the background: slurmd must not wait for a stage-out, nor for slurmctld. */
 void efs_sweep(const struct efs_site *site) {
   struct stat st;
@@ -58,6 +77,7 @@ void efs_sweep(const struct efs_site *site) {
   child = fork();
   if (child == 0) {
     if (setsid() < 0 || fork() != 0) _exit(0);
+    leave_ports();
     sleep(2); /* slurmd registers first */
     efs_sweep_kept(site);
     for (tries = 0; sweep_all(site) > 0 && tries < SWEEPS; ++tries) sleep(BETWEEN_SWEEPS);

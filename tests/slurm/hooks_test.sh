@@ -552,6 +552,23 @@ check 'and leaves nothing' no_job
 check 'not one that runs here' test -z "$(swept 0)"
 check 'which stays' test -e "$S/state/7.0/result"
 rm -r "$S/state/7.0" "$S/mnt/7"
+# From Slurm 23.11 on a slurmd that is reconfigured listens already when it calls the hook. The next one binds as slurmd does, with SO_REUSEADDR.
+listens_again() {
+  python3 -c 'import socket, sys
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("127.0.0.2", int(sys.argv[1]))); s.listen()' "$(cat "$S/port")"
+}
+mkdir "$S/waits" && printf '#!/bin/sh\n[ "$1" != stop ] || { touch %s/stops; while [ -e %s ] && [ ! -e %s/go ]; do sleep 0.1; done; }\n' "$S" "$S" "$S" >"$S/waits/efs" && chmod -R 755 "$S/waits"
+swept_and_waits() { hook init HOOK_CONTEXT=slurmd HOOK_LISTEN="$S/port" -- efs="$S/waits/efs"; }
+printf '#!/bin/sh\ncase "$*" in *RestartCnt*) printf "%%-24s%%-12s\\n" 7 1 ;; *) echo "7|RUNNING|10:00|n2|n2" ;; esac\n' >"$S/slurm/squeue"
+mkdir -p "$S/state/7.0" "$EFS_RUNTIME_DIR/slurm-7.0-n1" "$S/mnt/7" && echo "running $S/mnt/7" >"$S/state/7.0/result"
+check 'a slurmd that has its port already' swept_and_waits
+check 'sweeps' await 30 test -e "$S/stops"
+check_not 'for long' sweep_is_over
+check 'meanwhile the next slurmd gets the port' listens_again
+touch "$S/go"
+check 'the sweep ends' await 30 sweep_is_over
+check 'and leaves nothing' no_job
+rmdir "$EFS_RUNTIME_DIR/slurm-7.0-n1"
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 
 # --- another user's lock ---

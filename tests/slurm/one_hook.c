@@ -2,10 +2,11 @@
  *   one_hook PLUGIN HOOK [ARGUMENT...]    of plugstack.conf
  * What the plugin asks of Slurm is answered from the environment: HOOK_CONTEXT (job_script, remote, slurmd, allocator, local), HOOK_JOB, HOOK_UID,
  * HOOK_GID ("": it is not told), HOOK_STEP ("batch" or a number), HOOK_TIMEOUT (PrologEpilogTimeout), HOOK_OPTION (NAME=VALUE of the
- * job, in lines), HOOK_OPT_mem and so on (sbatch's own options).
+ * job, in lines), HOOK_OPT_mem and so on (sbatch's own options). With HOOK_LISTEN it has a socket that listens, as slurmd; the file is told its port.
  * After a hook that returns 0, HOOK_THEN is run by a shell as the job's user, in place of this process. Calls to fsync are told
  * with HOOK_TELL_SYNC, what is opened goes to the file HOOK_TELL_OPENS, and with HOOK_TELL_FDS=PATH those who look at PATH tell what
  * they have open. */
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -176,6 +178,19 @@ int stat(const char *path, struct stat *st) {
   return real(path, st);
 }
 
+/* On an address of its own: no connection of anybody's takes the port meanwhile. 0: it does. */
+static int listen_as_slurmd(const char *told) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
+  socklen_t size = sizeof address;
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  FILE *file;
+  if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) != 0 || listen(fd, 1) != 0 || getsockname(fd, (struct sockaddr *)&address, &size) != 0) return -1;
+  file = fopen(told, "we");
+  if (file == NULL) return -1;
+  fprintf(file, "%d\n", ntohs(address.sin_port));
+  return fclose(file);
+}
+
 int main(int count, char **words) {
   char symbol[64];
   int (*hook)(spank_t, int, char **), done;
@@ -187,6 +202,7 @@ int main(int count, char **words) {
   if (getenv("HOOK_TIMEOUT") != NULL) slurm_conf.prolog_epilog_timeout = (uint16_t)atoi(getenv("HOOK_TIMEOUT"));
   *(void **)&hook = dlsym(plugin, "slurm_spank_init");
   if (hook != NULL && spank_context() != S_CTX_SLURMD) hook(NULL, count - 3, words + 3); /* it registers the options */
+  if (getenv("HOOK_LISTEN") != NULL && listen_as_slurmd(getenv("HOOK_LISTEN")) != 0) return 99;
   snprintf(symbol, sizeof symbol, "slurm_spank_%s", words[2]);
   *(void **)&hook = dlsym(plugin, symbol);
   if (hook == NULL) return 99;
