@@ -73,7 +73,9 @@ static int stage_out(const struct efs_site *site, const struct efs_job *job, uns
   if (efs_read_file(job->directory, "flags", flags, sizeof flags) == 0 && efs_flag(flags, "keep=", name, sizeof name)) words[n++] = "--keep";
   /* The job may have begun again elsewhere, while this node was away, and have its results back. */
   if (efs_ask_run(site, job->id, job->restart) != EFS_RUN_ENDS) words[n++] = "--merge";
-  if (site->view[0] != '\0') words[n++] = "--cut-off"; /* steps that still run have views of their own */
+  /* Who has a copy of the mount in a mount namespace of his own may stay as long as the job, which waits for us: steps in their views (view=), the
+   * namespace of job_container/tmpfs. */
+  words[n++] = "--cut-off";
   words[n] = NULL;
   efs_run(words, environment, 0, NULL, NULL, &outcome);
   say(outcome.text);

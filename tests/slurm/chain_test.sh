@@ -252,6 +252,20 @@ ends "$job" CANCELLED 'it ends'
 check 'the node is free' quiet "$job"
 check 'its results are back' test "$(cat "$W/results/late")" = late
 
+# Here somebody else's namespace, which outlives the job, stands for that of job_container/tmpfs.
+work injobcopy
+job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; until [ -e '"$W/go"$' ]; do sleep 0.2; done')
+check 'a job runs' await 40 has_written "$job" result
+"$SOURCE/tests/own_mounts.py" --keep "$C/mnt.n1/$job" sleep 600 & viewer=$!; pids+=($viewer)
+own_namespace() { [ "$(readlink "/proc/$viewer/ns/mnt")" != "$(readlink /proc/self/ns/mnt)" ] && grep -qF " $C/mnt.n1/$job " "/proc/$viewer/mounts" && [ "$(cat "/proc/$viewer/comm")" = sleep ]; }
+check 'another mount namespace has a copy of its mount' await 20 own_namespace
+touch "$W/go"
+ends "$job" COMPLETED 'a job whose stage-out is in it'
+check 'its result is back' grep -qx r "$W/results/result"
+check_not 'while that namespace is there still' gone "$viewer"
+check 'the node is free' quiet "$job"
+kill $viewer; wait $viewer 2>/dev/null
+
 work injobnodes
 job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job -N2 -w n1,n2 <<<$'#!/bin/bash\nsrun bash -c \'echo "node $SLURM_NODEID" >$EFS_MOUNT/out.$SLURM_NODEID\'')
 ends "$job" COMPLETED 'a job on two nodes'
