@@ -221,7 +221,7 @@ void efs_give_back_licence(const struct efs_site *site, const struct efs_job *jo
 int efs_epilog(spank_t spank, const struct efs_site *site);
 /* holders.c */
 void efs_kill_holders(const struct efs_job *job); /* the user's processes that hold the mount, or a view of it; not efs's own */
-int efs_signal_daemons(const struct efs_job *job, int number); /* the job's own efsd; 0: none; how many there are */
+int efs_signal_daemons(const struct efs_site *site, const struct efs_job *job, int number); /* the job's own efsd; 0: none; how many there are */
 int efs_is_mounted(const struct efs_job *job); /* before this process */
 
 void efs_stop_job(const struct efs_site *site, const struct efs_job *job);

@@ -19,10 +19,10 @@
 #define AFTER_DEADLINE 60   /* seconds that a stop may take beyond the end of its stage-out */
 
 /* They are the user's, who may have stopped them; a stop would wait for them for ever. */
-static void wake_daemons(const struct efs_job *job) { efs_signal_daemons(job, SIGCONT); }
+static void wake_daemons(const struct efs_site *site, const struct efs_job *job) { efs_signal_daemons(site, job, SIGCONT); }
 
 /* Where the user has taken the socket away: they stage out and end, as after an efs stop. */
-static int end_daemons(const struct efs_job *job) { return efs_signal_daemons(job, SIGTERM); }
+static int end_daemons(const struct efs_site *site, const struct efs_job *job) { return efs_signal_daemons(site, job, SIGTERM); }
 
 static void send_mail(const struct efs_site *site, const struct efs_job *job, const char *text) {
   static struct efs_outcome outcome;
@@ -126,10 +126,10 @@ static void ask_to_stop(const struct efs_site *site, const struct efs_job *job, 
   bound(how);
   until = how->seconds > 0 ? time(NULL) + how->seconds + how->after : 0;
   for (tries = 0; tries < 10; ++tries) {
-    wake_daemons(job);
+    wake_daemons(site, job);
     if (tries > 0) efs_kill_holders(job);
     ask_once(site, job, how, until, environment, outcome);
-    if (code_of(outcome) == ENOENT) end_daemons(job);
+    if (code_of(outcome) == ENOENT) end_daemons(site, job);
     if ((!is_passing(code_of(outcome)) && outcome->code < 128) || !efs_is_there(site, job) || (until != 0 && time(NULL) >= until)) return;
     sleep(1);
   }
@@ -239,10 +239,10 @@ static void end_started(const struct efs_site *site, const struct efs_job *job, 
  * and the job has stopped it itself. */
 static int end_hidden(const struct efs_site *site, const struct efs_job *job) {
   const time_t until = time(NULL) + (site->stage_out > 0 ? site->stage_out + AFTER_DEADLINE : HIDDEN_END);
-  const int lives = end_daemons(job) > 0;
+  const int lives = end_daemons(site, job) > 0;
   char text[EFS_TEXT];
   if (!lives && !efs_is_mounted(job)) return 0;
-  while (efs_signal_daemons(job, 0) > 0 && time(NULL) < until && efs_seconds_left() != 0) sleep(1);
+  while (efs_signal_daemons(site, job, 0) > 0 && time(NULL) < until && efs_seconds_left() != 0) sleep(1);
   if (efs_is_mounted(job)) umount2(job->mount, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW);
   efs_format(text, sizeof text, "unsaved the directory of %.300s in %.300s on %s was removed while it ran: %s", job->name, site->run, site->node,
              lives ? "it was ended as by efs stop, and its receipt in results-dir says what is back" : "it is dead, and what was in its buffer may be lost; efs ls --instances shows a store that is on a disk");

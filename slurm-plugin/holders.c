@@ -103,15 +103,32 @@ static int views(const char *process, const struct efs_job *job) {
   return found;
 }
 
-static int is_called_for(const char *process, const struct efs_job *job) {
-  char path[EFS_PATH], line[8192];
+/* Its arguments, each with its end; 0: there are none. */
+static size_t read_arguments(const char *process, char *line, size_t size) {
+  char path[EFS_PATH];
   ssize_t n;
   int fd;
   efs_format(path, sizeof path, "%s/cmdline", process);
   fd = open(path, O_RDONLY | O_CLOEXEC);
-  n = fd >= 0 ? read(fd, line, sizeof line) : -1;
+  n = fd >= 0 ? read(fd, line, size) : -1;
   if (fd >= 0) close(fd);
-  return n > 0 && memmem(line, (size_t)n, job->name, strlen(job->name) + 1) != NULL; /* an argument that ends so */
+  return n > 0 ? (size_t)n : 0;
+}
+
+static int is_called_for(const char *process, const struct efs_job *job) {
+  char line[8192];
+  const size_t n = read_arguments(process, line, sizeof line);
+  return memmem(line, n, job->name, strlen(job->name) + 1) != NULL; /* an argument that ends so */
+}
+
+/* The instances of another cluster on this machine are in a directory of its own, and may have the same names: user, node and number of job. */
+static int is_called_with(const char *process, const char *run) {
+  static const char option[] = "\0--runtime-dir";
+  char line[8192], words[sizeof option + EFS_PATH];
+  const size_t n = read_arguments(process, line, sizeof line), length = strlen(run) + 1;
+  memcpy(words, option, sizeof option);
+  memcpy(words + sizeof option, run, length);
+  return memmem(line, n, words, sizeof option + length) != NULL;
 }
 
 /* One of efs's own, of this job or another one: it has stores and mounts before it. */
@@ -133,15 +150,15 @@ static int is_holder(const char *process, const struct efs_job *job) {
 }
 
 /* Not who merely looks at it, or saves it. */
-static int is_own_daemon(const char *process, const struct efs_job *job) { return is_called_for(process, job) && is_daemon(process); }
+static int is_own_daemon(const char *process, const struct efs_job *job, const char *run) { return is_called_for(process, job) && is_called_with(process, run) && is_daemon(process); }
 
-static int is_meant(const char *process, const struct efs_job *job, int (*is_one)(const char *, const struct efs_job *)) {
+static int is_meant(const char *process, const struct efs_job *job, const char *run) {
   struct stat st;
-  return stat(process, &st) == 0 && st.st_uid == job->uid && is_one(process, job);
+  return stat(process, &st) == 0 && st.st_uid == job->uid && (run != NULL ? is_own_daemon(process, job, run) : is_holder(process, job));
 }
 
-/* Only the user's own processes; how many there are. A number may go to another process between a look and a signal: what is open does not. */
-static int signal_those(const struct efs_job *job, int (*is_one)(const char *, const struct efs_job *), int number, const char *told) {
+/* The job's daemons in this runtime directory or, where it is NULL, who holds the mount. Only the user's own processes; how many there are. A number may go to another process between a look and a signal: what is open does not. */
+static int signal_those(const struct efs_job *job, const char *run, int number, const char *told) {
   int count = 0;
   DIR *processes = opendir("/proc");
   const struct dirent *entry;
@@ -151,10 +168,10 @@ static int signal_those(const struct efs_job *job, int (*is_one)(const char *, c
     int fd;
     if (pid <= 1) continue;
     efs_format(path, sizeof path, "/proc/%ld", pid);
-    if (!is_meant(path, job, is_one)) continue;
+    if (!is_meant(path, job, run)) continue;
     fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
     if (fd < 0 && errno != ENOSYS && errno != EPERM) continue; /* before Linux 5.3, and where a container forbids it, the number has to do */
-    if (fd < 0 || is_meant(path, job, is_one)) {
+    if (fd < 0 || is_meant(path, job, run)) {
       if (told != NULL) slurm_info("efs: job %u: process %ld still holds %s: %s", job->id, pid, job->mount, told);
       if (fd >= 0) syscall(SYS_pidfd_send_signal, fd, number, NULL, 0U);
       else kill((pid_t)pid, number);
@@ -166,9 +183,9 @@ static int signal_those(const struct efs_job *job, int (*is_one)(const char *, c
   return count;
 }
 
-void efs_kill_holders(const struct efs_job *job) { signal_those(job, is_holder, SIGKILL, "killed"); }
+void efs_kill_holders(const struct efs_job *job) { signal_those(job, NULL, SIGKILL, "killed"); }
 
-int efs_signal_daemons(const struct efs_job *job, int number) { return signal_those(job, is_own_daemon, number, NULL); }
+int efs_signal_daemons(const struct efs_site *site, const struct efs_job *job, int number) { return signal_those(job, site->run, number, NULL); }
 
 int efs_is_mounted(const struct efs_job *job) {
   char device[64];

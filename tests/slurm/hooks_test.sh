@@ -122,16 +122,19 @@ mkdir "$S/conf" "$S/conf/parts"
 printf '#PrologEpilogTimeout=9\nClusterName=x\nInclude parts/*.conf\nBatchStartTimeout=3\n' >"$S/conf/slurm.conf"
 printf 'PrologEpilogTimeout=900\nSlurmdDebug=info prologepilogtimeout = 15 # not 3\nOldPrologEpilogTimeout=7\n' >"$S/conf/parts/times.conf"
 aside busy-conf busy busy-conf SLURM_CONF="$S/conf/slurm.conf" & pids+=($!); aside_pids+=($!)
-# Of a job like no other on this machine: who is signalled is found by its name. The program is the real one. Without a signal the
+# Of a job like no other on this machine: who is signalled is found by its name, and its runtime directory. The program is the real one. Without a signal the
 # stage-out would have its time.
 without_socket() {
-  prolog HOOK_JOB=4000009 -- efs="$EFS"
+  site+=(efs="$EFS" scontrol="$S/slow/scontrol")
+  prolog HOOK_JOB=4000009
+  (site+=(state="$S/twin/state" run="$S/twin/r" mount="$S/twin/mnt"); prolog HOOK_JOB=4000009)   # on another cluster of this machine
   as_user sh -c "echo precious >$S/unheard/mnt/4000009/result; rm $S/unheard/r/slurm-4000009.0-n1/control.sock"
   as_user bash -c "echo \$\$ >$S/socket/reader; exec -a 'efs salvage slurm-4000009.0-n1' sleep 600" &
   reads() { grep -qaF 'salvage slurm-4000009.0-n1' "/proc/$(cat "$S/socket/reader")/cmdline"; }; await 20 reads
-  epilog HOOK_JOB=4000009 -- efs="$EFS" stage-out=180
+  epilog HOOK_JOB=4000009 -- stage-out=180
 }
 work socket
+mkdir "$S/twin"
 aside unheard without_socket & pids+=($!); aside_pids+=($!)
 
 # --- a prolog of slurmd's has no PATH ---
@@ -868,6 +871,8 @@ check 'an epilog ends daemons whose socket the user has removed' await 20 no_dae
 check 'and leaves nothing' test ! -e "$S/unheard/state/4000009.0" -a ! -e "$S/unheard/mnt/4000009" -a ! -e "$S/unheard/r/slurm-4000009.0-n1"
 check 'they have staged out' test "$(cat "$S/socket/results/result")" = precious
 check 'and no other process of his that has its name as an argument' kill "$(cat "$S/socket/reader")"
-for pid in $(daemons "$S/unheard/r"); do kill -KILL "$pid"; done
+check 'nor the daemons of a job of another cluster that has its name' json "$(EFS_RUNTIME_DIR=$S/twin/r "$EFS" status --json slurm-4000009.0-n1)" 'd["state"] == "running" and d["takeovers"] == 0'
+check 'whose own epilog ends them' eval 'epilog HOOK_JOB=4000009 -- state="$S/twin/state" run="$S/twin/r" mount="$S/twin/mnt" && await 20 no_daemon "$S/twin/r"'
+for pid in $(daemons "$S/unheard/r") $(daemons "$S/twin/r"); do kill -KILL "$pid"; done
 check 'no program is left' await 20 no_daemon
 finish
