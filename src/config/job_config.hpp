@@ -133,6 +133,7 @@ struct JobConfig {
   std::map<std::string, std::string> listed;  // destinations of lists, relative to mount_dir, and what is there, relative to root_dir: of the plan, not of the file
   std::vector<OutputRule> outputs;
   std::vector<EffectiveValue> effective;  // for people
+  std::string text;                       // of the job file
   Circumstances circumstances;            // where load_for_user() or reload() made it
   // Before the job (Surroundings::before_job):
   bool root_open = false, results_open = false;  // these directories have patterns that only its nodes know

@@ -28,7 +28,9 @@ std::expected<JobConfig, std::vector<Problem>> parse_checked(const std::string& 
 std::expected<JobConfig, std::vector<Problem>> parse(const std::string& text, const std::string& file, const Overrides& overrides, const Surroundings& surroundings) {
   if (text.size() > largest_file) return one_problem("the job file is larger than 1 MiB", "name directories or globs instead of single files");
   try {
-    return parse_checked(text, file, overrides, surroundings);
+    auto config = parse_checked(text, file, overrides, surroundings);
+    if (config) config->text = text;
+    return config;
   } catch (const std::exception& error) {  // bad_alloc and its like; YAML's own are caught where they enter
     return one_problem(std::string("the job file cannot be parsed: ") + error.what(), "");
   }
@@ -40,9 +42,25 @@ std::expected<JobConfig, std::vector<Problem>> load(const std::string& file, con
   return parse(*text, file, overrides, surroundings);
 }
 
+std::expected<ReadFiles, std::vector<Problem>> read_files(const std::string& file) {
+  auto site = read_site(surroundings_of_process({}));
+  if (!site) return std::unexpected(std::move(site.error()));
+  auto text = read_file(file, "the job file");
+  if (!text) return one_problem(describe(text.error()), "");
+  ReadFiles read{.job = std::move(*text), .site_file = {}, .site = {}};
+  if (*site) read.site_file = std::move((*site)->file), read.site = std::move((*site)->text);
+  return read;
+}
+
 std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file, const Overrides& overrides, const User& user, bool before_job) {
+  const auto read = read_files(file);
+  if (!read) return std::unexpected(read.error());
+  return parse_for_user(*read, file, overrides, user, before_job);
+}
+
+std::expected<JobConfig, std::vector<Problem>> parse_for_user(const ReadFiles& read, const std::string& file, const Overrides& overrides, const User& user, bool before_job) {
   auto surroundings = surroundings_of_process(user);
-  auto site = load_site(surroundings);
+  auto site = site_of(read.site_file.empty() ? std::nullopt : std::optional(SiteText{.file = read.site_file, .text = read.site}));
   if (!site) return std::unexpected(std::move(site.error()));
   surroundings.site = std::move(*site);
   surroundings.before_job = before_job;
@@ -52,7 +70,7 @@ std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& 
     if (value) used.variables[name] = *value;
     return value;
   };
-  auto config = load(file, overrides, surroundings);
+  auto config = parse(read.job, file, overrides, surroundings);
   if (config) config->circumstances = std::move(used);
   return config;
 }

@@ -41,9 +41,22 @@ std::expected<JobConfig, std::vector<Problem>> parse(const std::string& text, co
 /// Reads `file` and parses it; an unreadable file is one Problem.
 std::expected<JobConfig, std::vector<Problem>> load(const std::string& file, const Overrides& overrides = {}, const Surroundings& surroundings = {});
 
+/// The files that a job's configuration is made of, as they were read.
+struct ReadFiles {
+  std::string job;                  // its text
+  std::string site_file;            // its path; "": there is none
+  std::string site;                 // its text
+};
+
+/// Reads the job file and the site file that this process's environment names, each once. What cannot be read is a problem.
+std::expected<ReadFiles, std::vector<Problem>> read_files(const std::string& file);
+
 /// load() as the programs do it: for a job of `user`, with the environment of this process and the site file; perhaps before
 /// the job, when it is submitted.
 std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file, const Overrides& overrides, const User& user, bool before_job = false);
+
+/// The same of what read_files() has read of `file`, now or at another time.
+std::expected<JobConfig, std::vector<Problem>> parse_for_user(const ReadFiles& read, const std::string& file, const Overrides& overrides, const User& user, bool before_job = false);
 
 /// parse() of a job file that load_for_user() once read, by somebody else and later: with what was around it then, and the
 /// site file of now, unless the file does not go with that any more.

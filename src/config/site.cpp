@@ -78,19 +78,30 @@ std::expected<Site, Problems> parse_site(const std::string& text, const std::str
   return site;
 }
 
-std::expected<std::shared_ptr<const Site>, Problems> load_site(const Surroundings& surroundings) {
+std::expected<std::optional<SiteText>, Problems> read_site(const Surroundings& surroundings) {
   const auto named = surroundings.find("EFS_SITE_FILE");
   const std::string file = named && !named->empty() ? *named : default_site_file;
-  const auto text = read_file(file, "the site file", true);
-  if (!text && text.error().code == ENOENT && file == default_site_file) return nullptr;
+  auto text = read_file(file, "the site file", true);
+  if (!text && text.error().code == ENOENT && file == default_site_file) return std::nullopt;
   if (!text) return problem_of_site(file, describe(text.error()));
+  return SiteText{.file = file, .text = std::move(*text)};
+}
+
+std::expected<std::shared_ptr<const Site>, Problems> site_of(const std::optional<SiteText>& read) {
+  if (!read) return nullptr;
   try {
-    auto site = parse_site(*text, file);
+    auto site = parse_site(read->text, read->file);
     if (!site) return std::unexpected(std::move(site.error()));
     return std::make_shared<const Site>(std::move(*site));
   } catch (const std::exception& error) {
-    return problem_of_site(file, std::string("the site file cannot be parsed: ") + error.what());
+    return problem_of_site(read->file, std::string("the site file cannot be parsed: ") + error.what());
   }
+}
+
+std::expected<std::shared_ptr<const Site>, Problems> load_site(const Surroundings& surroundings) {
+  auto read = read_site(surroundings);
+  if (!read) return std::unexpected(std::move(read.error()));
+  return site_of(*read);
 }
 
 }  // namespace efs::config

@@ -28,8 +28,19 @@ struct Site {
 /// `text` of the site file `file`; all its problems.
 std::expected<Site, std::vector<Problem>> parse_site(const std::string& text, const std::string& file);
 
-/// $EFS_SITE_FILE, or /etc/efs/site.yaml where there is one; null where there is none. A file that is named and not
+/// A site file that was read and not parsed yet.
+struct SiteText {
+  std::string file, text;
+};
+
+/// $EFS_SITE_FILE, or /etc/efs/site.yaml where there is one; nothing where there is none. A file that is named and not
 /// there, or that others can change, is a problem.
+std::expected<std::optional<SiteText>, std::vector<Problem>> read_site(const Surroundings& surroundings);
+
+/// parse_site() of what read_site() has read; null of nothing.
+std::expected<std::shared_ptr<const Site>, std::vector<Problem>> site_of(const std::optional<SiteText>& read);
+
+/// Both.
 std::expected<std::shared_ptr<const Site>, std::vector<Problem>> load_site(const Surroundings& surroundings);
 
 inline constexpr const char* default_site_file = "/etc/efs/site.yaml";

@@ -12,7 +12,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <thread>
@@ -28,6 +27,7 @@
 #include "config/mount_options.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/instance_directory.hpp"
+#include "daemon/kept_files.hpp"
 #include "daemon/life_line.hpp"
 #include "daemon/restart_policy.hpp"
 #include "daemon/signal_watch.hpp"
@@ -86,9 +86,18 @@ void tell(int ready_fd, const std::string& line) {
   (void)!::write(ready_fd, text.data(), text.size());
 }
 
-Result<config::JobConfig> load_job(const Arguments& a, const User& user) {
+// The job file and the site file. A successor takes what the first worker read, whatever has become of them since; without that, which takes
+// memory, the copy of the one and the other as it is now.
+Result<config::ReadFiles> read_files(const Arguments& a, const KeptFiles& kept, const std::string& copy, bool successor) {
+  if (auto then = successor ? kept.read() : std::nullopt) return *std::move(then);
+  auto read = config::read_files(successor ? copy : a.job_file);
+  if (read) return *std::move(read);
+  return fail(EINVAL, to_string(read.error().front(), a.job_file));
+}
+
+Result<config::JobConfig> parse_job(const config::ReadFiles& read, const Arguments& a, const User& user) {
   const auto given = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); };
-  auto config = config::load_for_user(a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file), .settings = a.settings}, user);
+  auto config = config::parse_for_user(read, a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file), .settings = a.settings}, user);
   if (config) {
     // As `efs` has checked it: NUMBER/NODES.
     config->of_batch_job = !a.node.empty();
@@ -107,12 +116,17 @@ struct Predecessors {
   bool stop_is_unusual = false;
 };
 
-// A copy of the job file, as it was at the start, for successors.
-Status keep_job_file(const std::string& job_file, const std::string& copy) {
-  std::error_code problem;
-  std::filesystem::copy_file(job_file, copy, std::filesystem::copy_options::overwrite_existing, problem);
-  if (problem) return fail(problem.value(), copy);
-  return ::chmod(copy.c_str(), 0600) == 0 ? Status{} : fail_errno(copy);
+// The job file as it was at the start: in memory for successors, and in the instance's directory for people.
+Status keep_files(const config::ReadFiles& read, const KeptFiles& kept, const std::string& copy) {
+  if (const Status done = kept.keep(read); !done) log::warn("event=job_file_not_kept reason=\"{}\" note=\"a worker that takes over reads the copy, and the site file as it is then\"", describe(done.error()));
+  UniqueFd fd(::open(copy.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd || ::fchmod(fd.get(), 0600) != 0) return fail_errno(copy);
+  for (std::string_view rest = read.job; !rest.empty();) {
+    const ssize_t n = ::write(fd.get(), rest.data(), rest.size());
+    if (n > 0) rest.remove_prefix(static_cast<std::size_t>(n));
+    else if (n == 0 || errno != EINTR) return fail_errno(copy);
+  }
+  return ::close(fd.release()) == 0 ? Status{} : fail_errno(copy);
 }
 
 // The keeper of turns, where they are wished. Without one the job runs all the same; the log and `efs status` say why.
@@ -149,7 +163,7 @@ void raise_file_size() {
 std::string source_of(const Arguments& arguments, const config::MountOptions& mount) { return mount.source.empty() ? usual_source(arguments.name) : mount.source; }
 
 // The worker: the job's user from the first line on.
-int worker(Arguments arguments, const User& user, const std::string& directory, UniqueFd channel, UniqueFd life, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+int worker(const Arguments& arguments, const User& user, const KeptFiles& kept, const std::string& directory, UniqueFd channel, UniqueFd life, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor nobody could unmount
   sigset_t signals;
   sigemptyset(&signals);
@@ -170,14 +184,15 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
   if (const Status done = become(user, true); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user clears it
   const Status seen = hold_life_line(std::move(life));
+  const bool successor = predecessors.count > 0;
   const std::string copy = directory + "/job.yaml";
-  const std::string job_file = predecessors.count == 0 ? arguments.job_file : std::exchange(arguments.job_file, copy);
-  auto config = load_job(arguments, user);
+  const auto read = read_files(arguments, kept, copy, successor);
+  auto config = read ? parse_job(*read, arguments, user) : Result<config::JobConfig>(std::unexpected(read.error()));
+  if (!config && successor) log::error("event=takeover_failed reason=\"{}\"", describe(config.error()));
   if (!config) return tell(arguments.ready_fd, describe(config.error())), 2;
-  config->source = job_file;
-  if (predecessors.count == 0)
-    if (const Status kept = keep_job_file(job_file, copy); !kept) return tell(arguments.ready_fd, describe(kept.error())), 1;
-  if (const Status logging = set_up_log(config->log_file, directory, arguments.debug ? "debug" : config->log_level); !logging && predecessors.count == 0) return tell(arguments.ready_fd, "log-file " + describe(logging.error())), 1;
+  if (const Status logging = set_up_log(config->log_file, directory, arguments.debug ? "debug" : config->log_level); !logging && !successor) return tell(arguments.ready_fd, "log-file " + describe(logging.error())), 1;
+  if (!successor)
+    if (const Status done = keep_files(*read, kept, copy); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
   if (!seen) log::warn("event=no_life_line reason=\"{}\" note=\"a worker that is killed while it waits in the kernel has no successor until that ends\"", describe(seen.error()));
   (void)!::chdir("/");
   SupervisorClient supervisor(std::move(channel));
@@ -193,9 +208,9 @@ int worker(Arguments arguments, const User& user, const std::string& directory, 
 }
 
 // What is thrown before the instance lives, for want of memory: the start fails, or another successor is tried.
-int guarded_worker(const Arguments& arguments, const User& user, UniqueFd channel, UniqueFd life, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+int guarded_worker(const Arguments& arguments, const User& user, const KeptFiles& kept, UniqueFd channel, UniqueFd life, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   try {
-    return worker(arguments, user, arguments.runtime_directory + "/" + arguments.name, std::move(channel), std::move(life), privileged, mount, predecessors);
+    return worker(arguments, user, kept, arguments.runtime_directory + "/" + arguments.name, std::move(channel), std::move(life), privileged, mount, predecessors);
   } catch (const std::exception& problem) {
     tell(arguments.ready_fd, problem.what());
     return 1;
@@ -209,7 +224,7 @@ struct Child {
 };
 
 // `ours`, and what `supervisor` has: what the worker must not hold.
-Result<Child> fork_worker(const Arguments& arguments, const User& user, InstanceDirectory& ours, Supervisor* supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+Result<Child> fork_worker(const Arguments& arguments, const User& user, const KeptFiles& kept, InstanceDirectory& ours, Supervisor* supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail_errno("socketpair");
   Child child{.pid = -1, .channel = UniqueFd(pair[0]), .life = {}};
@@ -226,7 +241,7 @@ Result<Child> fork_worker(const Arguments& arguments, const User& user, Instance
     ours.lock.reset();
     ours.directory_lock.reset();
     if (supervisor != nullptr) supervisor->close_descriptors();
-    std::exit(guarded_worker(arguments, user, std::move(theirs), std::move(their_life), privileged, mount, predecessors));
+    std::exit(guarded_worker(arguments, user, kept, std::move(theirs), std::move(their_life), privileged, mount, predecessors));
   }
   return child;
 }
@@ -238,10 +253,10 @@ std::string how_ended(pid_t pid, std::optional<int> status) {
 }
 
 // A process for a successor may be had a little later: programs wait for it.
-Result<Child> fork_successor(const Arguments& arguments, const User& user, InstanceDirectory& ours, Supervisor& supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+Result<Child> fork_successor(const Arguments& arguments, const User& user, const KeptFiles& kept, InstanceDirectory& ours, Supervisor& supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   constexpr int most_tries = 300;  // 30 s
   for (int tries = 1;; ++tries) {
-    auto child = fork_worker(arguments, user, ours, &supervisor, privileged, mount, predecessors);
+    auto child = fork_worker(arguments, user, kept, ours, &supervisor, privileged, mount, predecessors);
     if (child || tries == most_tries) return child;
     if (tries == 1) log::warn("event=no_worker reason=\"{}\" note=\"it is tried again for half a minute\"", describe(child.error()));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -258,7 +273,7 @@ void give_up(const Arguments& arguments, InstanceDirectory& made, const std::str
   log::error("event=given_up reason=\"{}\" directory=\"{}/{}\" store={} advice=\"{}\"", reason, arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept", advice);
 }
 
-int supervise(Arguments arguments, const User& user, InstanceDirectory made, Child child, bool privileged, const config::MountOptions& mount) {
+int supervise(Arguments arguments, const User& user, const KeptFiles& kept, InstanceDirectory made, Child child, bool privileged, const config::MountOptions& mount) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // the worker decides what they mean
   if (arguments.ready_fd >= 0) ::close(std::exchange(arguments.ready_fd, -1));
   Supervisor supervisor({.uid = user.uid, .gid = user.gid, .instance = UniqueFd(::dup(made.directory.get())), .store = std::move(made.store),
@@ -288,7 +303,7 @@ int supervise(Arguments arguments, const User& user, InstanceDirectory made, Chi
     const auto pause = policy.died(supervisor.take_progress(), RestartPolicy::Clock::now());
     if (!pause) break;
     std::this_thread::sleep_for(*pause);
-    auto next = fork_successor(arguments, user, made, supervisor, privileged, mount, predecessors);
+    auto next = fork_successor(arguments, user, kept, made, supervisor, privileged, mount, predecessors);
     if (!next) break;
     child = std::move(*next);
   }
@@ -330,9 +345,10 @@ int efsd(int argc, char** argv) {
   if (!user) return refuse(user.error());
   auto made = make_instance_directory(arguments->runtime_directory, arguments->name, *user);
   if (!made) return refuse(made.error());
-  auto child = fork_worker(*arguments, *user, *made, nullptr, privileged, *mount, {});
+  const auto kept = KeptFiles::make().value_or(KeptFiles{});  // the worker says so where there is nothing to keep them in
+  auto child = fork_worker(*arguments, *user, kept, *made, nullptr, privileged, *mount, {});
   if (!child) return refuse(child.error());
-  return supervise(*arguments, *user, std::move(*made), std::move(*child), privileged, *mount);
+  return supervise(*arguments, *user, kept, std::move(*made), std::move(*child), privileged, *mount);
 }
 
 }  // namespace efs::daemon

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "backends/fsdax.hpp"
 #include "base/file_lock.hpp"
@@ -226,12 +225,7 @@ Status write_manifests(const Store& store, const config::JobConfig& config, cons
     EFS_TRY(image::write_manifest(store.others[i].root.get(), manifest));
   }
   manifest.place = 0;
-  if (standing.left == image::Left::in_use) {
-    std::ifstream file(instance + "/" + image::job_file_name, std::ios::binary);  // as it was at the start
-    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (file.bad() || !file.is_open()) return fail(EIO, "cannot read " + instance + "/" + image::job_file_name);
-    EFS_TRY(image::write_job_file(store.metadata.get(), text));
-  }
+  if (standing.left == image::Left::in_use) EFS_TRY(image::write_job_file(store.metadata.get(), config.text));
   EFS_TRY(image::write_manifest(store.metadata.get(), manifest));
   const UniqueFd directory(::open(instance.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!directory) return fail_errno(instance);

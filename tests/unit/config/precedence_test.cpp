@@ -225,6 +225,31 @@ TEST_CASE("a site file is trusted only where nobody else can change it") {
   std::filesystem::remove_all(directory);
 }
 
+TEST_CASE("what was read of job file and site file gives the same job when the files have changed") {
+  std::string name = (std::filesystem::temp_directory_path() / "efs-read-XXXXXX").string();
+  const std::filesystem::path directory = mkdtemp(name.data());
+  const auto job_file = (directory / "job.yaml").string(), site_file = (directory / "site.yaml").string();
+  std::ofstream(job_file) << "global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o, workers: 4}\n";
+  std::ofstream(site_file) << "global-settings: {access-log: /var/log/a}\nlimits: {workers: 8}\n";
+  chmod(site_file.c_str(), 0644);
+  ::setenv("EFS_SITE_FILE", site_file.c_str(), 1);
+  const auto read = read_files(job_file);
+  std::ofstream(site_file) << "limits: {workers: 2}\n";
+  const bool is_refused_now = !load_for_user(job_file, {}, {});
+  std::filesystem::remove_all(directory);
+  const bool cannot_be_read = !read_files(job_file);
+  ::unsetenv("EFS_SITE_FILE");
+  CHECK(is_refused_now);
+  CHECK(cannot_be_read);
+  REQUIRE(read);
+  const auto config = parse_for_user(*read, job_file, {}, {});
+  REQUIRE(config);
+  CHECK(config->workers == 4);
+  CHECK(config->access_log == "/var/log/a");
+  CHECK(config->source == job_file);
+  CHECK(config->text == read->job);
+}
+
 TEST_CASE("the example of a site file is good") {
   std::ifstream stream(std::string(EFS_SOURCE_DIR) + "/conf/site/site.yaml");
   const std::string text((std::istreambuf_iterator<char>(stream)), {});
