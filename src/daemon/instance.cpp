@@ -154,6 +154,12 @@ Status Instance::open_watchers() {
   return {};
 }
 
+void Instance::open_watchers_later() {
+  auto watchers = Watchers::open_later(options_.config, options_.directory, [this] { return status_file_now(); });
+  MutexLock lock(mutex_);
+  watchers_ = std::move(watchers);
+}
+
 void Instance::tear_down() {
   if (session_thread_.joinable()) {
     supervisor_.abort();  // only after a start that failed: nothing was written yet, and nobody may hold us up

@@ -94,6 +94,8 @@ class Instance {
   int finish(const image::Manifest& noted);
   void note_left(image::Left left);
   Status open_watchers();
+  /// In a takeover: waits for nothing, and cannot fail.
+  void open_watchers_later();
   std::vector<fuse::EventSink*> sinks();
   void open_session();
   Status go_on_without(const image::Manifest& before);

@@ -151,7 +151,7 @@ Status Instance::open_merging() {
 stage::PfsIo& Instance::results_pfs() { return merging_ ? *merging_ : stage::posix_pfs(); }
 
 Status Instance::take_over() {
-  EFS_TRY(open_watchers());
+  open_watchers_later();
   keep_image_ = true;  // until a stop says otherwise
   EFS_TRY(open_store());
   inherit_listed();

@@ -34,10 +34,26 @@ Status replace_file(const std::string& path, const std::string& text, mode_t mod
 Result<std::unique_ptr<StatusFile>> StatusFile::open(const std::string& path, Snapshot snapshot, std::function<void()> every_second, mode_t mode) {
   std::unique_ptr<StatusFile> file(new StatusFile(path, std::move(snapshot), std::move(every_second), mode));
   EFS_TRY(file->write());
-  auto thread = start_thread([raw = file.get()] { raw->work(); });
-  if (!thread) return told(thread.error(), "a thread for it");
-  file->thread_ = std::move(*thread);
+  EFS_TRY(file->begin(false));
   return file;
+}
+
+std::unique_ptr<StatusFile> StatusFile::open_later(const std::string& path, Snapshot snapshot, std::function<void()> every_second, mode_t mode) {
+  std::unique_ptr<StatusFile> file(new StatusFile(path, std::move(snapshot), std::move(every_second), mode));
+  file->poke();
+  if (const Status begun = file->begin(true); !begun) log::warn("event=no_thread_for_status_file file=\"{}\" reason=\"{}\"", path, describe(begun.error()));
+  return file;
+}
+
+// Later, the others come first: what they open is on the node, and the status file may be where nothing answers.
+Status StatusFile::begin(bool with_the_others) {
+  auto thread = start_thread([this, with_the_others] {
+    if (with_the_others) tick();
+    work();
+  });
+  if (!thread) return told(thread.error(), "a thread for it");
+  thread_ = std::move(*thread);
+  return {};
 }
 
 StatusFile::~StatusFile() {
@@ -95,14 +111,18 @@ bool StatusFile::write_or_say() noexcept {
   return !failed_;
 }
 
+void StatusFile::tick() noexcept {
+  try {
+    if (every_second_) every_second_();
+  } catch (const std::exception& problem) {
+    log::warn("event=event_file_not_written reason=\"{}\"", problem.what());
+  }
+}
+
 void StatusFile::work() noexcept {
   while (wait()) {
     if (!write_or_say()) try_again_ = true;
-    try {
-      if (every_second_) every_second_();
-    } catch (const std::exception& problem) {
-      log::warn("event=event_file_not_written reason=\"{}\"", problem.what());
-    }
+    tick();
   }
 }
 

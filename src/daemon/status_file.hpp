@@ -23,6 +23,9 @@ class StatusFile {
 
   /// `every_second` may be empty. Writes the first document. An error: the place cannot be written. `mode` less the umask.
   static Result<std::unique_ptr<StatusFile>> open(const std::string& path, Snapshot snapshot, std::function<void()> every_second, mode_t mode = 0600);
+  /// The same for whoever must not wait for the place, nor fail for it: `every_second` is called and the first document written on the thread,
+  /// and tried again like any later one. Without a thread, which is said in the log, there is the last document only.
+  static std::unique_ptr<StatusFile> open_later(const std::string& path, Snapshot snapshot, std::function<void()> every_second, mode_t mode = 0600);
   /// Writes the last document.
   ~StatusFile();
 
@@ -32,9 +35,11 @@ class StatusFile {
 
  private:
   StatusFile(std::string path, Snapshot snapshot, std::function<void()> every_second, mode_t mode) : path_(std::move(path)), snapshot_(std::move(snapshot)), every_second_(std::move(every_second)), mode_(mode) {}
+  Status begin(bool with_the_others);
   Status write();
   bool write_or_say() noexcept;
   bool wait();
+  void tick() noexcept;
   void work() noexcept;
 
   const std::string path_;

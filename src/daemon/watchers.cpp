@@ -18,39 +18,70 @@ Json figure(const LineFile& file) {
 void flush(LineFile* file, bool& told) {
   if (file == nullptr) return;
   file->flush();
-  if (const Status status = file->failure(); !status && !told) {
-    told = true;
-    log::warn("event=event_file_ended file=\"{}\" reason=\"{}\"", file->path(), describe(status.error()));
+  const Status status = file->failure();
+  if (!status && !told) {
+    if (file->is_open()) log::warn("event=event_file_ended file=\"{}\" reason=\"{}\"", file->path(), describe(status.error()));
+    else log::warn("event=event_file_not_opened file=\"{}\" reason=\"{}\" note=\"it is left out until it can be\"", file->path(), describe(status.error()));
   }
+  told = !status;
+}
+
+struct StatusPlace {
+  std::string path;
+  mode_t mode;
+};
+
+// One that the job file has named is for a scheduler, which may be another user.
+StatusPlace status_place(const config::JobConfig& config, const std::string& directory) {
+  if (config.status_file.empty()) return {.path = directory + "/status.json", .mode = 0600};
+  return {.path = config.status_file, .mode = 0644};
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Watchers>> Watchers::open(const config::JobConfig& config, const std::string& directory, StatusFile::Snapshot snapshot) {
-  std::unique_ptr<Watchers> watchers(new Watchers);
+  std::unique_ptr<LineFile> trace, access;
   if (!config.trace.empty()) {
     auto file = LineFile::open(config.trace, fuse::Trace::header);
     if (!file) return fail(file.error().code, "trace " + describe(file.error()));
-    watchers->trace_file_ = std::move(*file);
-    watchers->trace_ = std::make_unique<fuse::Trace>(*watchers->trace_file_);
+    trace = std::move(*file);
   }
   if (!config.access_log.empty()) {
     auto file = LineFile::open(config.access_log, "", config.access_log_size);
     if (!file) return fail(file.error().code, "access-log " + describe(file.error()));
-    watchers->access_file_ = std::move(*file);
-    watchers->access_log_ = std::make_unique<fuse::AccessLog>(*watchers->access_file_);
+    access = std::move(*file);
   }
-  std::function<void()> every_second;
-  if (watchers->trace_file_ || watchers->access_file_) every_second = [trace = watchers->trace_file_.get(), access = watchers->access_file_.get(), trace_told = false, access_told = false]() mutable {
-    flush(trace, trace_told);
-    flush(access, access_told);
-  };
-  // One that the job file has named is for a scheduler, which may be another user.
-  const bool named = !config.status_file.empty();
-  auto status = StatusFile::open(named ? config.status_file : directory + "/status.json", std::move(snapshot), every_second, named ? 0644 : 0600);
+  std::unique_ptr<Watchers> watchers(new Watchers);
+  watchers->watch(std::move(trace), std::move(access));
+  const auto [path, mode] = status_place(config, directory);
+  auto status = StatusFile::open(path, std::move(snapshot), watchers->every_second(), mode);
   if (!status) return fail(status.error().code, "status-file " + describe(status.error()));
   watchers->status_ = std::move(*status);
   return watchers;
+}
+
+std::unique_ptr<Watchers> Watchers::open_later(const config::JobConfig& config, const std::string& directory, StatusFile::Snapshot snapshot) {
+  std::unique_ptr<Watchers> watchers(new Watchers);
+  watchers->watch(config.trace.empty() ? nullptr : LineFile::open_later(config.trace, fuse::Trace::header),
+                  config.access_log.empty() ? nullptr : LineFile::open_later(config.access_log, "", config.access_log_size));
+  const auto [path, mode] = status_place(config, directory);
+  watchers->status_ = StatusFile::open_later(path, std::move(snapshot), watchers->every_second(), mode);
+  return watchers;
+}
+
+void Watchers::watch(std::unique_ptr<LineFile> trace, std::unique_ptr<LineFile> access) {
+  trace_file_ = std::move(trace);
+  access_file_ = std::move(access);
+  if (trace_file_) trace_ = std::make_unique<fuse::Trace>(*trace_file_);
+  if (access_file_) access_log_ = std::make_unique<fuse::AccessLog>(*access_file_);
+}
+
+std::function<void()> Watchers::every_second() const {
+  if (!trace_file_ && !access_file_) return {};
+  return [trace = trace_file_.get(), access = access_file_.get(), trace_told = false, access_told = false]() mutable {
+    flush(trace, trace_told);
+    flush(access, access_told);
+  };
 }
 
 Watchers::~Watchers() = default;

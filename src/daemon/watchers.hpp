@@ -19,6 +19,9 @@ class Watchers {
  public:
   /// Opens what the job file asks for, before anything moves: a trace that cannot be written is found now.
   static Result<std::unique_ptr<Watchers>> open(const config::JobConfig& config, const std::string& directory, StatusFile::Snapshot snapshot);
+  /// For a takeover: programs wait, and need none of it. Touches no file: the thread opens them, says in the log which it cannot, and tries
+  /// those again.
+  static std::unique_ptr<Watchers> open_later(const config::JobConfig& config, const std::string& directory, StatusFile::Snapshot snapshot);
   ~Watchers();
 
   /// For the session; they live as long as this.
@@ -30,6 +33,8 @@ class Watchers {
 
  private:
   Watchers() = default;
+  void watch(std::unique_ptr<LineFile> trace, std::unique_ptr<LineFile> access);
+  std::function<void()> every_second() const;
   std::unique_ptr<LineFile> trace_file_, access_file_;
   std::unique_ptr<fuse::Trace> trace_;
   std::unique_ptr<fuse::AccessLog> access_log_;

@@ -109,3 +109,34 @@ TEST_CASE("an error ends the writing and is told") {
   CHECK_FALSE((*bounded)->failure().has_value());
   CHECK(efs::describe((*bounded)->failure().error()).contains("log.1"));
 }
+
+TEST_CASE("a file that is opened later has what was said before, and is tried again until it can be had") {
+  const Directory d;
+  const auto path = (d.path / "absent" / "log").string();
+  const auto file = LineFile::open_later(path, "# header");
+  file->append("before");
+  CHECK(file->failure().has_value());
+  CHECK_FALSE(file->is_open());
+  file->flush();
+  CHECK_FALSE(file->failure().has_value());
+  file->append("lost: nobody knows for how long");
+  file->flush();
+  CHECK_FALSE(file->is_open());
+  std::filesystem::create_directory(d.path / "absent");
+  file->flush();
+  CHECK(file->is_open());
+  CHECK(file->failure().has_value());
+  file->append("after");
+  file->flush();
+  CHECK(text_of(path) == "# header\nbefore\nafter\n");
+}
+
+TEST_CASE("what waits for a file that is not open has a bound") {
+  const Directory d;
+  const auto path = (d.path / "log").string();
+  const auto file = LineFile::open_later(path, "");
+  for (int i = 0; i < 3000; ++i) file->append(std::string(999, 'x'));
+  file->flush();
+  CHECK(std::filesystem::file_size(path) <= 1u << 20);
+  CHECK(std::filesystem::file_size(path) > 1'000'000);
+}

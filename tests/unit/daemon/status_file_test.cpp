@@ -7,6 +7,7 @@
 #include <fstream>
 #include <future>
 #include <string>
+#include <thread>
 
 #include "daemon/status_file.hpp"
 
@@ -91,4 +92,26 @@ TEST_CASE("what a killed daemon left does not matter") {
   REQUIRE(replace_file(path, "{}"));
   CHECK_FALSE(std::filesystem::exists(d.path / "elsewhere"));
   CHECK(read(path) == Json::object());
+}
+
+TEST_CASE("opened later, a place that cannot be written is tried again, and nobody waits for it") {
+  const Directory d;
+  const auto path = (d.path / "absent" / "s.json").string();
+  std::promise<void> go_on;
+  std::atomic<int> rounds{0};
+  auto file = StatusFile::open_later(path, [] { return Json{{"value", 1}}; }, [&, may = go_on.get_future().share()] { if (rounds++ == 0) may.wait(); });
+  CHECK_FALSE(std::filesystem::exists(path));  // the thread waits in its first round, and we do not
+  go_on.set_value();
+  while (rounds < 2) std::this_thread::yield();  // it has tried to write
+  std::filesystem::create_directory(d.path / "absent");
+  file->poke();
+  for (const int now = rounds; rounds < now + 2;) std::this_thread::yield();
+  CHECK(read(path)["value"] == 1);
+}
+
+TEST_CASE("opened later, the document is there at the end at the latest") {
+  const Directory d;
+  const auto path = (d.path / "s.json").string();
+  (void)StatusFile::open_later(path, [] { return Json{{"value", 1}}; }, {});
+  CHECK(read(path)["value"] == 1);
 }
