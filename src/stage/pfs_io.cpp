@@ -49,8 +49,12 @@ Result<UniqueFd> fd_of(long result) {
 /// since. (Local ones do not mind.) `flags` as for statx(2).
 Result<struct stat> attributes_of(int at, const char* name, int flags) {
   struct statx now {};
-  if (::statx(at, name, flags | AT_NO_AUTOMOUNT | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &now) != 0) return fail_errno();
   struct stat attributes {};
+  if (::statx(at, name, flags | AT_NO_AUTOMOUNT | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &now) != 0) {
+    // What seccomp filters answer to a system call that they do not know.
+    if (errno != EPERM || ::fstatat(at, name, &attributes, flags) != 0) return fail_errno();
+    return attributes;
+  }
   attributes.st_dev = makedev(now.stx_dev_major, now.stx_dev_minor);
   attributes.st_ino = now.stx_ino;
   attributes.st_mode = now.stx_mode;

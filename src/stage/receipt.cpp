@@ -193,6 +193,7 @@ Status write_beside(PfsIo& pfs, int directory, const std::string& name, const st
   EFS_TRY(with_partial(pfs, directory, partial, [&]() -> Status {
     const auto written = fill_receipt(pfs, fd->get(), text);
     if (!written) {
+      fd->reset();  // NFS only renames what is open
       (void)pfs.unlink(directory, partial);
       return std::unexpected(written.error());
     }
