@@ -1,6 +1,6 @@
 #pragma once
 // The seam to the parallel file system: every call that staging makes there goes through PfsIo, so that tests can
-// let any of them fail. One call is one system call (EINTR retried); nothing is cached, nothing is decided.
+// let any of them fail. One call is one system call (EINTR retried), or the few that do one thing; nothing is cached, nothing is decided.
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -387,6 +387,9 @@ TEST_CASE("what one node removes and another replaces is the other's", "[merge]"
     CHECK(*renamed == Placed::ours);
     REQUIRE(scene.read("out") == content);
     CHECK(remove_over(posix_pfs(), scene.fd.get(), "out", seen).error().code == EEXIST);
+    const Status removed = posix_pfs().remove(scene.fd.get(), "out", seen);
+    REQUIRE_FALSE(removed);
+    CHECK(removed.error().code == EEXIST);
     CHECK(remove_over(posix_pfs(), scene.fd.get(), "nosuch", seen).error().code == ENOENT);
   }
 }
