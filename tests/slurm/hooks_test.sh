@@ -60,10 +60,12 @@ work() {
 # What is over and was not saved on purpose.
 forget() { local job=${1:-7}; "$EFS" clean --force "slurm-$job.0-n1" >/dev/null 2>&1; rm -rf "$S/state/$job.0"; umount -l "$S/mnt/$job" 2>/dev/null; rmdir "$S/mnt/$job" 2>/dev/null; }
 
-# --- what takes long goes on meanwhile, each with a site of its own ---
+# --- what takes long goes on meanwhile, each with a site of its own, and with programs of Slurm's of its own: what the others ask is counted ---
+mkdir "$S/slow" && printf '#!/bin/sh\ncase $1 in start | stop) exec sleep 200 ;; esac\n' >"$S/slow/efs"
+printf '#!/bin/sh\n' >"$S/slow/scontrol"; cp "$S/slurm/squeue" "$S/slow/"; chmod 755 "$S/slow" "$S/slow"/*
 aside() {  # aside NAME COMMAND...: with its own state, mounts and instances; its seconds are in $S/NAME.took
   local name=$1 began=$SECONDS SAID=$S/$1; shift
-  site=("${site[@]}" state="$S/$name/state" run="$S/$name/r" mount="$S/$name/mnt" efs="$S/fake/efs")
+  site=("${site[@]}" state="$S/$name/state" run="$S/$name/r" mount="$S/$name/mnt" efs="$S/fake/efs" scontrol="$S/slow/scontrol")
   mkdir -p "$S/$name"
   "$@" >"$S/$name.said" 2>&1
   echo $((SECONDS - began)) >"$S/$name.took"
@@ -78,7 +80,7 @@ FAKE
 echo 'case $EFS_RUNTIME_DIR in */over*) echo '\''{"code":2,"error":"no instance has the name"}'\''; exit 1 ;; esac' >"$S/fake.clean"
 # hung RESULT [ARGUMENT...]: an epilog whose stop hangs.
 hung() {
-  local result=$1 top=$(dirname "${site[${#site[@]} - 4]#state=}"); shift
+  local result=$1 top=$S/$name; shift   # name: aside's
   mkdir -p "$top/state/7.0" "$top/r/slurm-7.0-n1" "$top/mnt/7"
   [ -z "$result" ] || echo "$result" >"$top/state/7.0/result"
   epilog -- "$@"
@@ -98,12 +100,10 @@ lock = os.open(sys.argv[1] + "/.lock." + sys.argv[2], os.O_RDWR | os.O_CREAT, 0o
 }
 aside locked locked & pids+=($!); aside_pids+=($!)
 # slurmd kills a prolog or an epilog that takes longer than PrologEpilogTimeout, and drains the node.
-mkdir "$S/slow" && printf '#!/bin/sh\ncase $1 in start | stop) exec sleep 200 ;; esac\n' >"$S/slow/efs" && chmod -R 755 "$S/slow"
-printf '#!/bin/sh\n' >"$S/slow/scontrol"; cp "$S/slurm/squeue" "$S/slow/"; chmod 755 "$S/slow"/*   # of their own, for what others ask is counted
-slow_start() { prolog HOOK_TIMEOUT=30 -- efs="$S/slow/efs" scontrol="$S/slow/scontrol" poll=100; }
+slow_start() { prolog HOOK_TIMEOUT=30 -- efs="$S/slow/efs" poll=100; }
 begun() { mkdir -p "$S/$1/state/7.0" "$S/$1/r/slurm-7.0-n1" "$S/$1/mnt/7" && echo 'running x' >"$S/$1/state/7.0/result"; }
-ends_meanwhile() { begun over; epilog -- scontrol="$S/slow/scontrol"; }
-slow_stop() { begun slow-stop; epilog HOOK_TIMEOUT=45 -- efs="$S/slow/efs" scontrol="$S/slow/scontrol"; }
+ends_meanwhile() { begun over; epilog; }
+slow_stop() { begun slow-stop; epilog HOOK_TIMEOUT=45 -- efs="$S/slow/efs"; }
 busy() {  # busy NAME VARIABLE=VALUE...: the job is locked
   local holder name=$1; shift
   begun "$name"
@@ -111,7 +111,7 @@ busy() {  # busy NAME VARIABLE=VALUE...: the job is locked
 fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); open(sys.argv[1] + "/held", "w").close(); signal.alarm(60); signal.pause()' "$S/$name/state/7.0" &
   holder=$!
   await 20 test -e "$S/$name/state/7.0/held"
-  epilog "$@" -- scontrol="$S/slow/scontrol"
+  epilog "$@"
   kill $holder
 }
 aside over ends_meanwhile & pids+=($!); aside_pids+=($!)
@@ -125,7 +125,7 @@ aside busy-conf busy busy-conf SLURM_CONF="$S/conf/slurm.conf" & pids+=($!); asi
 # Of a job like no other on this machine: who is signalled is found by its name, and its runtime directory. The program is the real one. Without a signal the
 # stage-out would have its time.
 without_socket() {
-  site+=(efs="$EFS" scontrol="$S/slow/scontrol")
+  site+=(efs="$EFS")
   prolog HOOK_JOB=4000009
   (site+=(state="$S/twin/state" run="$S/twin/r" mount="$S/twin/mnt"); prolog HOOK_JOB=4000009)   # on another cluster of this machine
   as_user sh -c "echo precious >$S/unheard/mnt/4000009/result; rm $S/unheard/r/slurm-4000009.0-n1/control.sock"
