@@ -76,6 +76,7 @@ int Instance::run() {
     return 1;  // everything stays as it is: the supervisor decides
   }
   if (!started) {
+    end_start();
     log::error("event=start_failed reason=\"{}\"", describe(started.error()));
     give_back_what_was_kept();
     tear_down();

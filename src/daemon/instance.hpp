@@ -162,7 +162,7 @@ class Instance {
   Status leave_image(image::Left left, bool in_a_hurry = false);
   Status give_store_up();
   std::string note_contents();
-  void give_back_what_was_kept();
+  void give_back_what_was_kept(bool in_a_hurry = false);
   void keep_house();
   void tear_down();
   void close_socket() const;
@@ -211,6 +211,11 @@ class Instance {
   std::unique_ptr<TimerThread> leave_at(const StopRequest& request);
   void leave_without_pfs() noexcept;
   bool must_leave();
+  /// As leave_at(), of a start that is wanted no more: there are no results that could be waited for.
+  std::unique_ptr<TimerThread> give_up_at(const StopRequest& request);
+  void give_up_without_pfs() noexcept;
+  bool must_give_up();
+  void end_start();
   /// From here on the end asks the PFS for nothing more. Does not return where leave_without_pfs() has begun.
   void claim_end();
   stage::Receipt receipt_of_what_is_left();
@@ -253,7 +258,9 @@ class Instance {
   std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);  // a later stop's deadline, while an earlier one stages out
   std::unique_ptr<TimerThread> last_resort_ EFS_GUARDED_BY(mutex_);  // takes mutex_: is let go of without it
   bool end_claimed_ EFS_GUARDED_BY(mutex_) = false;  // by the stop that runs: claim_end()
-  bool leaving_ EFS_GUARDED_BY(mutex_) = false;      // by leave_without_pfs()
+  bool leaving_ EFS_GUARDED_BY(mutex_) = false;      // by leave_without_pfs(), or give_up_without_pfs()
+  std::unique_ptr<TimerThread> start_resort_ EFS_GUARDED_BY(mutex_);  // as last_resort_, until a start has ended
+  bool start_has_store_ EFS_GUARDED_BY(mutex_) = false;  // from then on a start leaves store_ and filesystem_ as they are
   StopRequest last_stop_ EFS_GUARDED_BY(mutex_);  // the one of that outcome
   control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);

@@ -26,6 +26,8 @@ constexpr auto patience = std::chrono::seconds(5);
 // For answers that are on their way to whoever asked for the stop.
 constexpr auto farewell = std::chrono::milliseconds(500);
 constexpr auto longest_farewell = std::chrono::seconds(30);
+// What a start that is given up may still take.
+constexpr auto patience_with_start = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -104,6 +106,48 @@ void Instance::leave_without_pfs() noexcept try {
   ::_exit(0);
 } catch (const std::exception&) {  // no memory: the image is what a death would leave
   ::_exit(0);
+}
+
+std::unique_ptr<TimerThread> Instance::give_up_at(const StopRequest& request) {
+  const auto soon = Clock::now() + patience_with_start;
+  auto timer = TimerThread::start(request.gone_by ? std::min(soon, *request.gone_by + patience) : soon, [this] { give_up_without_pfs(); });
+  return timer ? std::move(*timer) : nullptr;
+}
+
+bool Instance::must_give_up() {
+  MutexLock lock(mutex_);
+  leaving_ = !end_claimed_ && state_ < State::running && state_ != State::recovering;
+  return leaving_;
+}
+
+void Instance::end_start() {
+  claim_end();
+  std::unique_ptr<TimerThread> over;
+  MutexLock lock(mutex_);
+  over = std::move(start_resort_);
+}
+
+// What the start has made goes, as after any other that failed; what was there before it is kept as before.
+void Instance::give_up_without_pfs() noexcept try {
+  if (!must_give_up()) return;
+  const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(1); });
+  const Sheltered sheltered;
+  log::error("event=start_given_up_without_pfs reason=\"it was stopped, and a call to the PFS has not come back\"");
+  bool has_store = false;
+  {
+    MutexLock lock(mutex_);
+    has_store = start_has_store_;
+  }
+  if (has_store && made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
+  if (has_store && keep_image_) give_back_what_was_kept(true);
+  if (has_store && !keep_image_) remove_store(store_);
+  fail_with(control::error_line({ETIMEDOUT, "stopped before the inputs were there: the PFS does not answer, and was not waited for"}));
+  close_socket();
+  std::this_thread::sleep_for(farewell);
+  close_watchers();
+  ::_exit(1);
+} catch (const std::exception&) {  // no memory: as a death
+  ::_exit(1);
 }
 
 }  // namespace efs::daemon

@@ -65,7 +65,12 @@ Status Instance::start() {
   keep_image_ = store_.left;
   supervisor_.keep_store(keep_image_);
   EFS_TRY(open_filesystem(false));
+  {
+    MutexLock lock(mutex_);
+    start_has_store_ = true;
+  }
   EFS_TRY(plan_and_stage_in());
+  end_start();  // of what waits for the PFS
   give_back_freed();  // the plan of a million inputs: the threads that serve programs have other arenas, and would never use it
   return mount();
 }
@@ -295,8 +300,8 @@ std::uint64_t Instance::spare_in_cache() {
 }
 
 // A start on what was kept has failed before anybody could change it: it is kept as before, for the next.
-void Instance::give_back_what_was_kept() {
-  if (filesystem_ && !session_ && store_.left && store_.manifest.left != image::Left::in_use) (void)leave_image(store_.manifest.left);  // logged
+void Instance::give_back_what_was_kept(bool in_a_hurry) {
+  if (filesystem_ && !session_ && store_.left && store_.manifest.left != image::Left::in_use) (void)leave_image(store_.manifest.left, in_a_hurry);  // logged
 }
 
 // On a store that outlives the machine: group commit, and booking what has reached the medium.

@@ -449,10 +449,13 @@ Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
 std::uint64_t Instance::request_stop(StopRequest request) {
   // The unloads that an earlier stop waits for, too: what they have not brought out, the stage-out does, in time.
   if ((request.until || !request.stage_out) && !request.start_only) tasks_->cancel_all();
-  std::unique_ptr<TimerThread> before;
+  std::unique_ptr<TimerThread> before, start_before;
   MutexLock lock(mutex_);
   if (request.start_only && state_ >= State::running) return 0;
-  if (state_ < State::running) progress_.cancel = true;
+  if (state_ < State::running) {
+    progress_.cancel = true;
+    start_before = std::exchange(start_resort_, give_up_at(request));
+  }
   // A stage-out under way, which may have all the time in the world, ends in time for this one, which then goes on.
   if (state_ == State::staging_out && request.until) hurry_ = cancel_at(*request.until);
   // A signal, or somebody else's stop, says nothing about what an earlier one asked for.

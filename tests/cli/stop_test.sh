@@ -435,6 +435,35 @@ for way in option key; do
   check "$way: all of it" grep -qx "by $way" "$hung/out/d/$way"
   check "$way: clean" "$EFS" clean "$NAME"
 done
+# A start has nothing to bring back: it ends without a deadline, too, and what was kept before it stays kept.
+mkdir "$hung/in"; head -c 16M /dev/zero >"$hung/in/a"
+for what in planned kept interrupted; do
+  fresh "starts-$what"
+  sed -i "s|root-dir: .*|root-dir: $hung/in|; s|^resources:.*|resources: [ [ path: a ] ]|" "$JOB"
+  [ $what != kept ] || { started "$JOB"; echo result >"$MNT/r"; check "$what: it is" "$EFS" stop --keep "$NAME"; rm "$OUT"/*; }
+  if [ $what = interrupted ]; then slowly=100 state=staging-in; else slowly=1000000 state=planning; stall $members; fi
+  timeout $((30 + late)) "$EFS" start --set "max-rate=$slowly KB/s" "$JOB" >"$S/said" 2>&1 & starter=$!
+  check "$what: a start is $state" await 20 has_state "$NAME" $state
+  both="$(field "$(status_of "$NAME")" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')"
+  stall $members
+  case $what in
+    planned) check_exit "$what: where the PFS hangs its stop does not" 1 'stopped before the inputs were there' timeout $((10 + late)) "$EFS" stop --deadline 1 "$NAME" ;;
+    kept) check_exit "$what: where the PFS hangs its stop does not" 1 'stopped before the inputs were there' timeout $((10 + late)) "$EFS" stop "$NAME" ;;
+    interrupted) kill -INT $starter ;;
+  esac
+  wait $starter; code=$?
+  [ $what = interrupted ] || { check "$what: nor does the start" test $code = 1; check "$what: which says why" grep -q 'the PFS does not answer' "$S/said"; }
+  for pid in $both; do check "$what: the daemon is gone" await 20 gone "$pid"; done
+  check_not "$what: and the mount" mounted "$MNT"
+  kill -CONT $members
+  if [ $what = kept ]; then
+    check "$what: is still" json "$(status_of "$NAME")" "d['left'] == 'kept'"
+    check "$what: a start goes on with it" "$EFS" start "$JOB"
+    check "$what: with all of it" grep -qx result "$MNT/r"
+    check "$what: and stops" "$EFS" stop "$NAME"
+  fi
+  check_not "$what: nothing is left" test -e "$EFS_RUNTIME_DIR/$NAME"
+done
 # Its server has a request in hand, for which a thread of ours waits that cannot even be killed: most times, of one that takes each by itself.
 CAPACITY='400 MiB' fresh slow 'resources: []'
 started -o daemon-io "$JOB"; slow=$MNT; mkdir "$slow/out"
