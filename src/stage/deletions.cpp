@@ -3,6 +3,7 @@
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "stage/input_list.hpp"
 #include "stage/partial.hpp"
@@ -79,8 +80,8 @@ std::vector<fs::WalkItem> take_dropped(const config::JobConfig& config, const st
   return dropped;
 }
 
-Deletions::Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel, PlacedNames* placed)
-    : config_(config), pfs_(pfs), tree_(tree), crew_(crew), cancel_(cancel), placed_(placed), in_place_(config::has_results_in_place(config)) {}
+Deletions::Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel, PlacedNames* placed, std::string partial_tag)
+    : config_(config), pfs_(pfs), tree_(tree), crew_(crew), cancel_(cancel), placed_(placed), partial_tag_(std::move(partial_tag)), in_place_(config::has_results_in_place(config)) {}
 
 std::vector<fs::WalkItem> Deletions::due(std::vector<fs::WalkItem> inputs) const {
   if (!in_place_) std::erase_if(inputs, [](const fs::WalkItem& item) { return !item.saved; });
@@ -146,8 +147,9 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   }
   // As for a result: between the look and this somebody may change it.
   if (placed_ != nullptr) (void)placed_->coming(known, nullptr, &*now);
-  auto done = pfs_.remove(directory->get(), name, *now);
-  if (!done && done.error().code == EACCES && tree_.let_in(parent)) done = pfs_.remove(directory->get(), name, *now);
+  const auto remove = [&] { return pfs_.remove(directory->get(), name, *now, partial_name(name, partial_tag_)); };
+  auto done = remove();
+  if (!done && done.error().code == EACCES && tree_.let_in(parent)) done = remove();
   if (done) note_removed(item);
   if (!done && done.error().code == EEXIST) return receipt_entry(item, Action::conflict, describe(done.error()));
   if (!done && !is_missing(done.error())) return failure_of(item, done.error());

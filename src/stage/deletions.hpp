@@ -28,8 +28,8 @@ std::vector<fs::WalkItem> take_dropped(const config::JobConfig& config, const st
 /// there. A directory goes when it is empty.
 class Deletions {
  public:
-  /// `placed`: what it takes away is noted there; null: nowhere.
-  Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel, PlacedNames* placed);
+  /// `placed`: what it takes away is noted there; null: nowhere. `partial_tag`: as of the results.
+  Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel, PlacedNames* placed, std::string partial_tag);
 
   /// Entries for all of them, and durable. Call it when all results are back: a renamed file is a result, and an input that
   /// is gone. The tree is open.
@@ -58,6 +58,7 @@ class Deletions {
   Crew& crew_;
   const std::atomic<bool>& cancel_;
   PlacedNames* const placed_;
+  const std::string partial_tag_;
   const bool in_place_;
 };
 

@@ -22,7 +22,6 @@ class ForwardingPfs : public PfsIo {
   Result<struct stat> fstat(int fd) override { return real_.fstat(fd); }
   Result<struct stat> lstat(int at, const std::string& name) override { return real_.lstat(at, name); }
   Result<Nanoseconds> birth(int at, const std::string& name, const struct stat& seen) override { return real_.birth(at, name, seen); }
-  Status try_lock(int fd) override { return real_.try_lock(fd); }
   Status access(int at, const std::string& name, int mode) override { return real_.access(at, name, mode); }
   Result<std::vector<std::string>> list(int directory) override { return real_.list(directory); }
   Result<std::string> readlink(int at, const std::string& name) override { return real_.readlink(at, name); }
@@ -33,7 +32,7 @@ class ForwardingPfs : public PfsIo {
   Status rename_noreplace(int at, const std::string& from, const std::string& to) override { return real_.rename_noreplace(at, from, to); }
   Status rename_new(int at, const std::string& from, const std::string& to) override { return real_.rename_new(at, from, to); }
   Status unlink(int at, const std::string& name) override { return real_.unlink(at, name); }
-  Status remove(int at, const std::string& name, const struct stat& seen) override { return real_.remove(at, name, seen); }
+  Status remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant) override { return real_.remove(at, name, seen, claimant); }
   bool is_shared(int at, const std::string& name, const struct stat& there) override { return real_.is_shared(at, name, there); }
   Status rmdir(int at, const std::string& name) override { return real_.rmdir(at, name); }
   Result<std::map<std::string, std::string>> xattrs(int fd) override { return real_.xattrs(fd); }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "stage/name_claim.hpp"
 #include "stage/partial.hpp"
 #include "stage/paths.hpp"
 
@@ -15,7 +16,13 @@ std::size_t remove_leftovers(const std::set<std::string, std::less<>>& directori
   const std::string ending = tag + partial_suffix;
   std::unordered_set<std::string_view> results;
   for (const auto& item : items)
-    if (item.path.ends_with(ending)) results.insert(item.path);
+    if (item.path.ends_with(partial_suffix)) results.insert(item.path);
+  // A claim says in its target whose it is.
+  const auto is_left = [&](const UniqueFd& directory, const std::string& name) {
+    if (name.ends_with(ending)) return true;
+    const auto claimant = name.starts_with(claim_prefix) ? pfs.readlink(directory.get(), name) : fail(ENOENT);
+    return claimant && claimant->ends_with(ending);
+  };
   const std::vector<std::string> paths(directories.begin(), directories.end());
   std::atomic<std::size_t> removed = 0;
   crew.run(paths.size(), 1, [&](std::size_t begin, std::size_t end) {
@@ -24,7 +31,7 @@ std::size_t remove_leftovers(const std::set<std::string, std::less<>>& directori
       const auto names = directory ? pfs.list(directory->get()) : std::unexpected(directory.error());
       if (!names) continue;
       for (const auto& name : *names)
-        if (name.ends_with(ending) && !results.contains(join(path, name)) && pfs.unlink(directory->get(), name)) ++removed;
+        if (is_left(*directory, name) && !results.contains(join(path, name)) && pfs.unlink(directory->get(), name)) ++removed;
     }
   });
   return removed;

@@ -10,11 +10,12 @@
 #include <thread>
 #include <vector>
 
+#include "stage/name_claim.hpp"
+
 namespace efs::stage {
 namespace {
 
 constexpr int looking_flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
-constexpr auto longest_wait_for_lock = std::chrono::seconds(2);
 constexpr int most_looks = 2000;
 constexpr const char* comparing = "comparing it with another node's";
 constexpr const char* conflict_text = "another node or run of the job has brought out a different file under this name; this one is kept in the buffer only";
@@ -60,7 +61,7 @@ Result<bool> same_content(PfsIo& pfs, int at, const std::string& a, const struct
   return S_ISREG(first.st_mode) && first.st_size == second.st_size ? same_file(pfs, at, a, b) : Result<bool>(false);
 }
 
-// A comparison, or the wait for a lock, may have taken minutes: `from` must be ours still.
+// A comparison, or the wait for a claim, may have taken minutes: `from` must be ours still.
 Status is_still(PfsIo& pfs, int at, const std::string& from, const struct stat& ours) {
   const auto now = pfs.lstat(at, from);
   if (!now) return std::unexpected(now.error());
@@ -73,23 +74,16 @@ bool is_seen(const struct stat& now, const struct stat& seen) {
   return to_ns(now.st_ctim) == to_ns(seen.st_ctim) || (now.st_nlink != seen.st_nlink && now.st_size == seen.st_size && to_ns(now.st_mtim) == to_ns(seen.st_mtim));
 }
 
-Result<bool> is_file(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
-  const auto now = pfs.lstat(at, name);
-  if (!now && now.error().code != ENOENT) return std::unexpected(now.error());
-  return now && is_seen(*now, seen);
+// The directory is asked first: a client of NFS takes what it knew of a name for true until it sees that the directory has changed.
+Result<struct stat> look_anew(PfsIo& pfs, int at, const std::string& name) {
+  if (const auto directory = pfs.fstat(at); !directory) return std::unexpected(directory.error());
+  return pfs.lstat(at, name);
 }
 
-// Only who holds the lock of an old file takes its name from it, so that of several nodes that saw it one does. A node holds
-// it for two calls; who may read the file (a viewer, a stranger) can hold it for ever, and is not waited for.
-UniqueFd locked(PfsIo& pfs, int at, const std::string& name) {
-  // For writing if it may be: NFS has no exclusive lock of what is open for reading.
-  auto old = pfs.open(at, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
-  if (!old) old = pfs.open(at, name, looking_flags);
-  if (!old) return {};
-  const auto end = std::chrono::steady_clock::now() + longest_wait_for_lock;
-  for (Status taken = pfs.try_lock(old->get()); !taken && taken.error().code == EWOULDBLOCK && std::chrono::steady_clock::now() < end; taken = pfs.try_lock(old->get()))
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  return std::move(*old);
+Result<bool> is_file(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
+  const auto now = look_anew(pfs, at, name);
+  if (!now && now.error().code != ENOENT) return std::unexpected(now.error());
+  return now && is_seen(*now, seen);
 }
 
 Status give_new_name(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours) {
@@ -117,7 +111,8 @@ Error conflict_with(const Result<bool>& is_same) {
 }  // namespace
 
 Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen) {
-  const UniqueFd old = locked(pfs, at, to);
+  const auto claim = NameClaim::take(pfs, at, to, from);
+  if (!claim) return std::unexpected(claim.error());
   const auto is_there = is_file(pfs, at, to, seen);
   if (!is_there) return std::unexpected(is_there.error());
   if (!*is_there) return fail(EEXIST);
@@ -174,9 +169,10 @@ fs::Origin copy_version(PfsIo& pfs, int at, const std::string& name, const struc
 
 fs::Origin coming_version(const struct stat& partial, bool is_shared) { return version_of(partial, is_shared ? 0 : fs::Origin::any_ctime); }
 
-Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
-  const UniqueFd old = locked(pfs, at, name);
-  const auto now = pfs.lstat(at, name);
+Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen, const std::string& claimant) {
+  const auto claim = NameClaim::take(pfs, at, name, claimant);
+  if (!claim) return std::unexpected(claim.error());
+  const auto now = look_anew(pfs, at, name);
   if (!now) return std::unexpected(now.error());
   if (!is_seen(*now, seen)) return fail(EEXIST, "somebody has replaced or changed it since, perhaps another node or job: it stays");
   return pfs.unlink(at, name);

@@ -27,12 +27,11 @@ enum class Placed : std::uint8_t { ours, shared };
 Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own = nullptr, const AboutToName& about_to = {});
 
 /// rename(2) over the file `seen`, which is there still: EEXIST where it has been changed, or another one has the name by now. `ours`: what `from`
-/// is. Of several who saw the same file, on whatever node, one succeeds, where the PFS keeps locks; where it keeps none, a moment between
-/// the look and the rename remains.
+/// is. Of several who saw the same file, on whatever node, one succeeds: who has the claim to the name (name_claim.hpp), whose errors are told.
 Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen);
 
-/// The removal of an input, likewise.
-Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen);
+/// The removal of an input, likewise. `claimant`: as of NameClaim.
+Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen, const std::string& claimant);
 
 /// The clock of the file system that holds `directory`: the time stamp of a file made there and removed again.
 Result<Nanoseconds> pfs_now(const std::string& directory);

@@ -39,10 +39,10 @@ class MergingPfs final : public ForwardingPfs {
     note_placed(*ours, *birth, *placed);
     return {};
   }
-  Status remove(int at, const std::string& name, const struct stat& seen) override {
+  Status remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant) override {
     keep_old(at, name, seen);
     if (is_own(at, name, seen)) about_to_lose(at, name, seen);
-    EFS_TRY(remove_over(real_, at, name, seen));
+    EFS_TRY(remove_over(real_, at, name, seen, claimant));
     forget(seen);
     return {};
   }

@@ -117,9 +117,6 @@ Result<struct stat> PacedPfs::lstat(int at, const std::string& name) {
 Result<Nanoseconds> PacedPfs::birth(int at, const std::string& name, const struct stat& seen) {
   return paced(CallKind::reading, 0, [&] { return pfs_.birth(at, name, seen); });
 }
-Status PacedPfs::try_lock(int fd) {
-  return paced(CallKind::once, 0, [&] { return pfs_.try_lock(fd); });
-}
 Status PacedPfs::access(int at, const std::string& name, int mode) {
   return paced(CallKind::reading, 0, [&] { return pfs_.access(at, name, mode); });
 }
@@ -152,8 +149,8 @@ Status PacedPfs::rename_new(int at, const std::string& from, const std::string& 
 Status PacedPfs::unlink(int at, const std::string& name) {
   return paced(CallKind::once, 0, [&] { return pfs_.unlink(at, name); });
 }
-Status PacedPfs::remove(int at, const std::string& name, const struct stat& seen) {
-  return paced(CallKind::once, 0, [&] { return pfs_.remove(at, name, seen); });
+Status PacedPfs::remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant) {
+  return paced(CallKind::once, 0, [&] { return pfs_.remove(at, name, seen, claimant); });
 }
 Status PacedPfs::rmdir(int at, const std::string& name) {
   return paced(CallKind::once, 0, [&] { return pfs_.rmdir(at, name); });

@@ -83,7 +83,6 @@ class PacedPfs final : public PfsIo {
   Result<struct stat> fstat(int fd) override;
   Result<struct stat> lstat(int at, const std::string& name) override;
   Result<Nanoseconds> birth(int at, const std::string& name, const struct stat& seen) override;
-  Status try_lock(int fd) override;
   Status access(int at, const std::string& name, int mode) override;
   Result<std::vector<std::string>> list(int directory) override;
   Result<std::string> readlink(int at, const std::string& name) override;
@@ -94,7 +93,7 @@ class PacedPfs final : public PfsIo {
   Status rename_noreplace(int at, const std::string& from, const std::string& to) override;
   Status rename_new(int at, const std::string& from, const std::string& to) override;
   Status unlink(int at, const std::string& name) override;
-  Status remove(int at, const std::string& name, const struct stat& seen) override;
+  Status remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant) override;
   bool is_shared(int at, const std::string& name, const struct stat& there) override { return pfs_.is_shared(at, name, there); }
   Status rmdir(int at, const std::string& name) override;
   Result<std::map<std::string, std::string>> xattrs(int fd) override;

@@ -23,6 +23,7 @@
 #include "config/paths.hpp"
 #include "fs/acl.hpp"
 #include "stage/merge.hpp"
+#include "stage/name_claim.hpp"
 
 namespace efs::stage {
 namespace {
@@ -162,7 +163,6 @@ class PosixPfs final : public PfsIo {
     if ((now.stx_mask & STATX_BTIME) == 0) return fail(EOPNOTSUPP);
     return to_ns({.tv_sec = now.stx_btime.tv_sec, .tv_nsec = now.stx_btime.tv_nsec});
   }
-  Status try_lock(int fd) override { return status_of(retried([&] { return ::flock(fd, LOCK_EX | LOCK_NB); })); }
 
   Status access(int at, const std::string& name, int mode) override {
     return status_of(::faccessat(at, name.c_str(), mode, AT_EACCESS));
@@ -295,12 +295,18 @@ Status PfsIo::rename_new(int at, const std::string& from, const std::string& to)
   const auto is_without_links = [&](int code) { return is_unsupported(code) || code == EPERM || code == EMLINK; };
   const Status renamed = rename_noreplace(at, from, to);
   if (renamed || !is_unsupported(renamed.error().code)) return renamed;
+  // Of a client of NFS that renames over a file which somebody has open there: for a moment nobody has the name.
+  const auto claim = NameClaim::take(*this, at, to, from);
+  if (!claim) return std::unexpected(claim.error());
   const Status linked = link(at, from, at, to);
   if (linked) return unlink(at, from);
-  return is_without_links(linked.error().code) ? rename(at, from, to) : linked;
+  if (!is_without_links(linked.error().code)) return linked;
+  const auto there = lstat(at, to);
+  if (there || there.error().code != ENOENT) return there ? fail(EEXIST) : std::unexpected(there.error());
+  return rename(at, from, to);
 }
 
-Status PfsIo::remove(int at, const std::string& name, const struct stat& seen) { return remove_over(*this, at, name, seen); }
+Status PfsIo::remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant) { return remove_over(*this, at, name, seen, claimant); }
 
 PfsIo& posix_pfs() {
   static PosixPfs instance;  // constant after construction

@@ -59,8 +59,6 @@ class PfsIo {
   virtual Result<struct stat> lstat(int at, const std::string& name) = 0;
   /// When the file was made. ESTALE where another one than `seen` has the name; EOPNOTSUPP where the file system does not keep it.
   virtual Result<Nanoseconds> birth(int at, const std::string& name, const struct stat& seen) = 0;
-  /// flock(2), exclusive, waiting for nobody: EWOULDBLOCK.
-  virtual Status try_lock(int fd) = 0;
   /// faccessat(2) with the effective ids.
   virtual Status access(int at, const std::string& name, int mode) = 0;
   /// The names in an open directory, "." and ".." left out, in byte order.
@@ -74,12 +72,12 @@ class PfsIo {
   virtual Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to = {}) = 0;
   /// renameat2(2) with RENAME_NOREPLACE: EEXIST where anything has the name `to`; EINVAL, ENOSYS or EOPNOTSUPP where there is no such call.
   virtual Status rename_noreplace(int at, const std::string& from, const std::string& to) = 0;
-  /// EEXIST where anything has the name `to`. Of several calls where the file system has no renameat2(2): a link then, which never replaces
-  /// anything either. (On one that has no links it may be replaced.)
+  /// EEXIST where anything has the name `to`. Of several calls where the file system has no renameat2(2), under a claim to the name
+  /// (name_claim.hpp): a link then, which never replaces anything either. (On one that has no links, what others than efs put there meanwhile may be replaced.)
   virtual Status rename_new(int at, const std::string& from, const std::string& to);
   virtual Status unlink(int at, const std::string& name) = 0;
   /// The same for an input of the job, which lstat() showed as `seen`. EEXIST where it is another by now (remove_over()).
-  virtual Status remove(int at, const std::string& name, const struct stat& seen);
+  virtual Status remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant);
   /// What results-dir has under a result's name may stand for another node's result as well.
   virtual bool is_shared(int /*at*/, const std::string& /*name*/, const struct stat& /*there*/) { return false; }
   virtual Status rmdir(int at, const std::string& name) = 0;

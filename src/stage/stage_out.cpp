@@ -68,7 +68,7 @@ class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
       : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), in_place_(config::has_results_in_place(config)), tree_(pfs, options.opened), crew_(options.workers),
-        writer_(config, buffer, pfs, tree_, progress, options.transfer_size, options.placed), directories_(tree_, writer_, in_place_), deletions_(config, pfs, tree_, crew_, progress.cancel, options.placed) {}
+        writer_(config, buffer, pfs, tree_, progress, options.transfer_size, options.placed), directories_(tree_, writer_, in_place_), deletions_(config, pfs, tree_, crew_, progress.cancel, options.placed, options.partial_tag) {}
 
   Receipt run() {
     receipt_.job = config_.name;
@@ -139,7 +139,7 @@ class StageOut {
     if (open_tree(selection.directories, removed)) {
       disown(selection.directories);
       add(directories_.make(selection.directories));
-      if (options_.has_a_past) clear_leftovers(items);
+      if (options_.has_a_past) clear_leftovers(items, removed);
       run_batches(apart_from_twins());
       run_twins();
       link_names();
@@ -286,15 +286,17 @@ class StageOut {
     return receipt_.reason.empty();
   }
 
-  /// First, for they take room. In all directories that the buffer knows, whatever of it goes back.
-  void clear_leftovers(const std::vector<fs::WalkItem>& items) {
+  /// First, for they take room. In all directories that the buffer knows, or knew, whatever of it goes back.
+  void clear_leftovers(const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed) {
     std::set<std::string, std::less<>> directories{""};
-    for (const auto& item : items)
-      if (const auto parent = parent_view(item.path); !directories.contains(parent)) directories.emplace(parent);
-    for (const auto& item : items)
-      if (S_ISDIR(item.attributes.st_mode)) directories.insert(item.path);
-    const std::size_t removed = remove_leftovers(directories, items, options_.partial_tag, tree_, crew_, pfs_);
-    if (removed > 0) log::info("event=leftovers_removed partials={} results_dir=\"{}\" reason=\"of a transfer that was killed\"", removed, config_.results_dir);
+    for (const auto* list : {&items, &removed}) {
+      for (const auto& item : *list)
+        if (const auto parent = parent_view(item.path); !directories.contains(parent)) directories.emplace(parent);
+      for (const auto& item : *list)
+        if (S_ISDIR(item.attributes.st_mode)) directories.insert(item.path);
+    }
+    const std::size_t cleared = remove_leftovers(directories, items, options_.partial_tag, tree_, crew_, pfs_);
+    if (cleared > 0) log::info("event=leftovers_removed partials={} results_dir=\"{}\" reason=\"of a transfer that was killed\"", cleared, config_.results_dir);
   }
 
   /// The others are at the end, and go one by one behind all of these: each meets what has its name by then.

@@ -33,6 +33,20 @@ P
 check 'one of them at least does not say that all is back' test "$first_code" = 3 -o "$second_code" = 3
 for name in first second; do "$EFS" stop --no-stage-out "$name" >/dev/null 2>&1; done
 
+# --- a claim to a name that nobody gives back: of one that is dead, perhaps, or of one that only takes long ---
+in_place claimed
+echo beta >"$PFS/input/b"
+started "$JOB"; echo job-a >"$MNT/input/a"; echo job-b >"$MNT/input/b"
+claim=$PFS/input/.efs-claim-a96faf705af16834e6c632b61e964e1f.efs-partial   # to "a": XXH3-128 of that
+ln -s another.efs-partial "$claim"
+check_exit 'a result whose name another has a claim to stays in the buffer' 3 '^  failed: input/a: .*another node or job is about to give or to take this name.*is its claim, of another.efs-partial' "$EFS" stop claimed
+check 'and the PFS has what it had' grep -qx alpha "$PFS/input/a"
+check 'the others are out' grep -qx job-b "$PFS/input/b"
+rm "$claim"
+check 'without the claim it goes out' "$EFS" stop claimed
+check 'too' grep -qx job-a "$PFS/input/a"
+check_not 'and no claim is left' compgen -G "$PFS/input/.efs-claim-*"
+
 # --- attributes of directories ---
 # shows DIRECTORY: what a job might have put there, mode and time.
 shows() { python3 -SE -c 'import os, sys; p = sys.argv[1]; s = os.stat(p); print({n: os.getxattr(p, n) for n in sorted(os.listxattr(p)) if n.startswith(("user.", "system.posix_acl"))}, oct(s.st_mode), s.st_mtime_ns)' "$1"; }

@@ -159,7 +159,7 @@ TEST_CASE("deletions: what another node of the job brought out stays", "[stage][
   SECTION("it comes between the look and the removal") {
     bool looked = false;
     FaultPfs pfs([&](auto, const std::string& call, const auto&) {
-      if (!looked && call == "flock") {
+      if (!looked && call == "symlink") {
         looked = true;
         write_file(scene.root + "/d/new", "the other node's");
         stdfs::rename(scene.root + "/d/new", scene.root + "/d/a");

@@ -68,7 +68,6 @@ class FaultPfs final : public PfsIo {
   }
   Result<struct stat> lstat(int at, const std::string& name) override { return run("lstat", name, [&] { return real_.lstat(at, there(at, name)); }); }
   Result<Nanoseconds> birth(int at, const std::string& name, const struct stat& seen) override { return run("statx", name, [&] { return real_.birth(at, name, seen); }, "birth"); }
-  Status try_lock(int fd) override { return run("flock", "", [&] { return real_.try_lock(fd); }, "try_lock"); }
   Status access(int at, const std::string& name, int mode) override { return run("access", name, [&] { return real_.access(at, name, mode); }); }
   Result<std::vector<std::string>> list(int directory) override { return run("list", "", [&] { return real_.list(directory); }); }
   Result<std::string> readlink(int at, const std::string& name) override { return run("readlink", name, [&] { return real_.readlink(at, name); }); }
@@ -95,7 +94,7 @@ class FaultPfs final : public PfsIo {
   Status rmdir(int at, const std::string& name) override { return run("rmdir", name, [&] { return real_.rmdir(at, name); }); }
   Status remove_xattr(int fd, const std::string& name) override { return run("removexattr", name, [&] { return real_.remove_xattr(fd, name); }, "remove_xattr"); }
   Status unlink(int at, const std::string& name) override { return run("unlink", name, [&] { return real_.unlink(at, name); }); }
-  Status remove(int at, const std::string& name, const struct stat& seen) override { return run("unlink", name, [&] { return real_.remove(at, name, seen); }, "remove"); }
+  Status remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant) override { return run("unlink", name, [&] { return real_.remove(at, name, seen, claimant); }, "remove"); }
   Result<std::map<std::string, std::string>> xattrs(int fd) override { return run("xattrs", "", [&] { return real_.xattrs(fd); }); }
   Status set_xattr(int fd, const std::string& name, const std::string& value) override {
     return run("setxattr", name, [&] { return real_.set_xattr(fd, name, value); }, "set_xattr");

@@ -22,6 +22,9 @@ TEST_CASE("leftovers: partials of this store, of which nothing is there any more
   write_file(d + "/gone.0123456789ab.efs-partial", "left");
   write_file(d + "/f.0123456789ab.efs-partial", "left, of what is there still");
   write_file(d + "/gone.ba9876543210.efs-partial", "another store's");
+  const std::string claim = d + "/.efs-claim-1.efs-partial", anothers_claim = d + "/.efs-claim-2.efs-partial";
+  stdfs::create_symlink("gone.0123456789ab.efs-partial", claim);
+  stdfs::create_symlink("gone.ba9876543210.efs-partial", anothers_claim);
   write_file(d + "/gone.efs-partial", "a user's");
   write_file(d + "/gone.0123456789ab.efs-partial.txt", "a user's");
   stdfs::create_directory(d + "/dir.0123456789ab.efs-partial");
@@ -33,6 +36,8 @@ TEST_CASE("leftovers: partials of this store, of which nothing is there any more
   CHECK(receipt.totals.staged_out >= 2);
   CHECK(stdfs::exists(scene.results + "/top.0123456789ab.efs-partial") != scene.options.has_a_past);
   CHECK(stdfs::exists(d + "/gone.0123456789ab.efs-partial") != scene.options.has_a_past);
+  CHECK(stdfs::is_symlink(claim) != scene.options.has_a_past);
+  CHECK(stdfs::is_symlink(anothers_claim));
   CHECK(!stdfs::exists(d + "/f.0123456789ab.efs-partial"));
   CHECK(content_of(d + "/f") == "f");
   CHECK(content_of(d + "/result.0123456789ab.efs-partial") == "called so by the job");

@@ -14,9 +14,12 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <thread>
+#include <utility>
 
+#include "stage/forwarding_pfs.hpp"
 #include "stage/merging_pfs.hpp"
 #include "stage/partial.hpp"
 #include "support/short_of_memory.hpp"
@@ -144,7 +147,7 @@ TEST_CASE("a file that stands for two nodes is neither's own to replace or to re
     CHECK(scene.read("out") == "same");
   }
   // What the first has seen before is not removed either, and a successor knows no better.
-  CHECK(first->remove(at, "out", alone).error().code == EEXIST);
+  CHECK(first->remove(at, "out", alone, "r").error().code == EEXIST);
   const auto copy = copy_version(*second, at, "out", both);
   CHECK_FALSE(bring(*merging_pfs(*now, std::span(&copy, 1)), "else", "out"));
   // A third that has the same is welcome; another name of the shared file makes it nobody's own.
@@ -216,15 +219,6 @@ TEST_CASE("another node's file with the number, size and time of one that this n
   }
 }
 
-/// How many descriptors of this process lead to a file.
-std::ptrdiff_t descriptors_of(const std::string& path) {
-  const auto leads_there = [&](const auto& entry) {
-    std::error_code gone;
-    return std::filesystem::read_symlink(entry.path(), gone) == path;
-  };
-  return std::ranges::count_if(std::filesystem::directory_iterator("/proc/self/fd"), leads_there);
-}
-
 std::ptrdiff_t descriptors_of_process() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator{}); }
 
 TEST_CASE("what is a node's own is that file alone, not another one of the same time", "[merge]") {
@@ -274,12 +268,26 @@ TEST_CASE("an old file of several names is old under each of them, until somebod
   CHECK(pfs->rename(at, "p1", "r1"));
   CHECK(pfs->rename(at, "p2", "r2"));
   CHECK(scene.read("r2") == "p2");
-  CHECK(pfs->remove(at, "t1", there));
+  CHECK(pfs->remove(at, "t1", there, "r"));
   CHECK_FALSE(merging_pfs(since, {})->rename(at, "p3", "t2"));  // another node cannot know who touched it
   scene.write("t2", "somebody's");
   CHECK_FALSE(pfs->rename(at, "p3", "t2"));
   CHECK(scene.read("t2") == "somebody's");
 }
+
+// One on which another node has the claim to each name first, and somebody does something meanwhile.
+class ContendedPfs final : public ForwardingPfs {
+ public:
+  explicit ContendedPfs(std::function<void()> meanwhile) : ForwardingPfs(posix_pfs()), meanwhile_(std::move(meanwhile)) {}
+  Status symlink(const std::string& target, int at, const std::string& name) override {
+    if (std::exchange(first_, false)) return meanwhile_(), fail(EEXIST);
+    return real_.symlink(target, at, name);
+  }
+
+ private:
+  bool first_ = true;
+  const std::function<void()> meanwhile_;
+};
 
 TEST_CASE("a partial that somebody has exchanged while its turn was waited for gets no name", "[merge]") {
   const MergeScene scene;
@@ -287,25 +295,30 @@ TEST_CASE("a partial that somebody has exchanged while its turn was waited for g
   scene.write("p", "ours");
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
-  const std::string old = std::filesystem::canonical(scene.directory.path()) / "out";
-  UniqueFd viewer(::openat(scene.fd.get(), "out", O_RDONLY | O_CLOEXEC));
-  REQUIRE(::flock(viewer.get(), LOCK_EX) == 0);
-  Result<Placed> renamed = Placed::shared;
-  {
-    std::atomic<bool> ended{false};
-    const std::jthread renaming([&] {
-      renamed = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now + 1'000'000'000);
-      ended = true;
-    });
-    while (descriptors_of(old) < 2 && !ended) std::this_thread::yield();
+  ContendedPfs pfs([&] {
     scene.write("q", "half of ano");
     REQUIRE(::renameat(scene.fd.get(), "q", scene.fd.get(), "p") == 0);
-    viewer.reset();
-  }
+  });
+  const auto renamed = rename_merging(pfs, scene.fd.get(), "p", "out", *now + 1'000'000'000);
   REQUIRE_FALSE(renamed);
   CHECK(renamed.error().code == ESTALE);
   CHECK(scene.read("out") == "old");
   CHECK(scene.read("p") == "half of ano");
+}
+
+TEST_CASE("who has waited for the claim to a name looks again: another node's is not replaced", "[merge]") {
+  const MergeScene scene;
+  scene.write("out", "old");
+  scene.write("p", "ours");
+  scene.write("q", "theirs");
+  const auto now = pfs_now(scene.directory.path());
+  REQUIRE(now);
+  ContendedPfs pfs([&] { REQUIRE(::renameat(scene.fd.get(), "q", scene.fd.get(), "out") == 0); });
+  struct stat ours {}, seen {};
+  REQUIRE((::fstatat(scene.fd.get(), "p", &ours, 0) == 0 && ::fstatat(scene.fd.get(), "out", &seen, 0) == 0));
+  SECTION("for a name that was seen") { CHECK(rename_over(pfs, scene.fd.get(), "p", "out", ours, seen).error().code == EEXIST); }
+  SECTION("for a removal") { CHECK(remove_over(pfs, scene.fd.get(), "out", seen, "p").error().code == EEXIST); }
+  CHECK(scene.read("out") == "theirs");
 }
 
 TEST_CASE("partials of several nodes have names of their own", "[merge]") {
@@ -343,12 +356,17 @@ TEST_CASE("nodes that bring out the same file at once and then change it lose no
 }
 
 TEST_CASE("of many nodes that bring out different files under one name exactly one succeeds", "[merge]") {
-  for (const bool old : {false, true}) {
+  enum class Old : std::uint8_t { nothing, file, of_two_names, not_to_be_written, link };
+  for (const auto what : {Old::nothing, Old::file, Old::of_two_names, Old::not_to_be_written, Old::link}) {
     const MergeScene scene;
-    if (old) scene.write("out", "old");
+    const bool old = what != Old::nothing;
+    if (what == Old::link) REQUIRE(::symlinkat("nowhere", scene.fd.get(), "out") == 0);
+    else if (old) scene.write("out", "old");
+    if (what == Old::of_two_names) REQUIRE(::linkat(scene.fd.get(), "out", scene.fd.get(), "second", 0) == 0);
+    if (what == Old::not_to_be_written) REQUIRE(::fchmodat(scene.fd.get(), "out", 0444, 0) == 0);
     auto now = pfs_now(scene.directory.path());
     // A coarse clock: until it has moved on.
-    for (struct stat st {}; old && ::fstatat(scene.fd.get(), "out", &st, 0) == 0 && *now <= to_ns(st.st_ctim);) now = pfs_now(scene.directory.path());
+    for (struct stat st {}; old && ::fstatat(scene.fd.get(), "out", &st, AT_SYMLINK_NOFOLLOW) == 0 && *now <= to_ns(st.st_ctim);) now = pfs_now(scene.directory.path());
     REQUIRE(now);
     constexpr int nodes = 8;
     std::atomic<int> good{0}, conflicts{0};
@@ -363,7 +381,7 @@ TEST_CASE("of many nodes that bring out different files under one name exactly o
           else if (done.error().code == EEXIST) ++conflicts;
         });
     }
-    INFO("an old file was there: " << old);
+    INFO("what was there: " << static_cast<int>(what));
     CHECK(good == 1);
     CHECK(conflicts == nodes - 1);
     CHECK(scene.read("out").starts_with("node "));
@@ -380,17 +398,17 @@ TEST_CASE("what one node removes and another replaces is the other's", "[merge]"
     REQUIRE(::fstatat(scene.fd.get(), "out", &seen, 0) == 0);
     Result<Placed> renamed = Placed::shared;
     {
-      const std::jthread removing([&] { (void)remove_over(posix_pfs(), scene.fd.get(), "out", seen); });
+      const std::jthread removing([&] { (void)remove_over(posix_pfs(), scene.fd.get(), "out", seen, "r"); });
       renamed = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", to_ns(seen.st_ctim) + 1);
     }
     REQUIRE(renamed);
     CHECK(*renamed == Placed::ours);
     REQUIRE(scene.read("out") == content);
-    CHECK(remove_over(posix_pfs(), scene.fd.get(), "out", seen).error().code == EEXIST);
-    const Status removed = posix_pfs().remove(scene.fd.get(), "out", seen);
+    CHECK(remove_over(posix_pfs(), scene.fd.get(), "out", seen, "r").error().code == EEXIST);
+    const Status removed = posix_pfs().remove(scene.fd.get(), "out", seen, "r");
     REQUIRE_FALSE(removed);
     CHECK(removed.error().code == EEXIST);
-    CHECK(remove_over(posix_pfs(), scene.fd.get(), "nosuch", seen).error().code == ENOENT);
+    CHECK(remove_over(posix_pfs(), scene.fd.get(), "nosuch", seen, "r").error().code == ENOENT);
   }
 }
 
@@ -452,7 +470,7 @@ void with_calls_failing(const std::vector<FailingCall>& calls, const std::functi
   REQUIRE(filtered);
 }
 
-TEST_CASE("where a PFS knows no way to give a name that replaces nothing, a link does, and only one without links may replace", "[merge]") {
+TEST_CASE("where a PFS knows no way to give a name that replaces nothing, a link does, or, where there are none either, a look under a claim", "[merge]") {
   constexpr FailingCall no_flags{SYS_renameat2, EINVAL};
   for (const unsigned code : {0, EPERM, EOPNOTSUPP, EIO, ENOSPC, EDQUOT}) {
     const bool has_none = code == EPERM || code == EOPNOTSUPP;
@@ -463,10 +481,10 @@ TEST_CASE("where a PFS knows no way to give a name that replaces nothing, a link
       if (taken) scene.write("out", "theirs");
       Status given;
       with_calls_failing(code == 0 ? std::vector{no_flags} : std::vector{no_flags, FailingCall{SYS_linkat, code}}, [&] { given = posix_pfs().rename_new(scene.fd.get(), "p", "out"); });
-      CHECK(given.has_value() == (has_none || (code == 0 && !taken)));
+      CHECK(given.has_value() == (!taken && (has_none || code == 0)));
       CHECK(scene.read("out") == (given ? "ours" : taken ? "theirs" : ""));
       CHECK(scene.exists("p") == !given);
-      if (!given) CHECK(given.error().code == (code == 0 ? EEXIST : static_cast<int>(code)));
+      if (!given) CHECK(given.error().code == (code == 0 || has_none ? EEXIST : static_cast<int>(code)));
     }
   }
 }

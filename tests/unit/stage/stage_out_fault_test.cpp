@@ -72,7 +72,7 @@ void prepare(Scene& scene, bool in_place) {
   for (int i = 0; i < (in_place ? 0 : 17); ++i) scene.buffer.put("many" + std::to_string(i), S_IFREG, "so many that one syncfs is for all");
   const std::string& results = scene.config.results_dir;
   write_file(results + "/replaced", "old");
-  write_file(results + "/replaced.efs-partial", "of a killed stage-out");
+  write_file(results + "/" + partial_name("replaced", scene.options.partial_tag), "of a killed stage-out");
   stdfs::create_symlink("old", results + "/replaced-link");
   write_file(results + "/there", "brought out by a stage-out that was killed");
   ::chmod((results + "/there").c_str(), 0644);
@@ -250,7 +250,7 @@ Functions every_call_fails(int code, bool in_place) {
 /// All that every stage-out calls. (access, list and seek are a stage-in's, statvfs is nobody's.)
 const Functions of_a_stage_out{"open", "open_beneath", "list", "read", "write", "truncate", "fstat", "lstat", "mkdir", "symlink", "link", "rename",
                                "unlink", "xattrs", "set_xattr", "chmod", "chown", "set_times", "chown_name", "set_times_name", "fsync"};
-const Functions of_a_merge{"birth", "lstat", "open", "read", "readlink", "rename", "rename_noreplace", "try_lock", "unlink", "xattrs"};
+const Functions of_a_merge{"birth", "lstat", "open", "read", "readlink", "rename", "rename_noreplace", "symlink", "unlink", "xattrs"};
 Functions with(Functions functions, const Functions& more) {
   functions.insert(more.begin(), more.end());
   return functions;
@@ -263,7 +263,7 @@ TEST_CASE("stage-out: every PFS call fails once", "[stage][out][faults]") {
 }
 
 TEST_CASE("stage-out in place: every PFS call fails once", "[stage][out][faults]") {
-  for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, true) == with(of_a_stage_out, {"readlink", "remove", "rename_noreplace", "rmdir", "remove_xattr", "try_lock"}));
+  for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, true) == with(of_a_stage_out, {"readlink", "remove", "rename_noreplace", "rmdir", "remove_xattr"}));
 }
 
 TEST_CASE("stage-out of one of several nodes: every PFS call fails once, also those of a merge", "[stage][out][merge][faults]") {
@@ -296,9 +296,11 @@ TEST_CASE("stage-out of one of several nodes: killed at every PFS call, also tho
   const efs::test::Sample sample(seed);
   for (std::uint64_t n = sample.first;; n += sample.step) {
     OneOfSeveral node(false);
+    node.scene.options.partial_tag = ".0123456789ab";
     const auto code = killed_at_call(n, [&](PfsIo& pfs) { return exit_code(node.out(pfs)); });
     INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ": killed at call " << n);
     REQUIRE(node.whole());
+    node.scene.options.has_a_past = true;
     const Receipt receipt = node.out();
     INFO(describe(receipt));
     REQUIRE(receipt.verdict == Verdict::complete);
@@ -325,10 +327,12 @@ TEST_CASE("stage-out: killed at every PFS call; never half a file, and a rerun s
   for (const bool in_place : {false, true}) {
     for (std::uint64_t n = sample.first;; n += sample.step) {
       Scene scene;
+      scene.options.partial_tag = ".0123456789ab";
       prepare(scene, in_place);
       const auto code = killed_at_call(n, [&](PfsIo& pfs) { return exit_code(scene.out(pfs)); });
       INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ": killed at call " << n);
       REQUIRE(whole(scene));
+      scene.options.has_a_past = true;
       const Receipt receipt = scene.out();
       INFO(describe(receipt));
       REQUIRE(receipt.verdict == Verdict::complete);

@@ -1,0 +1,44 @@
+#pragma once
+// Of several nodes or jobs that would give or take one name on the PFS, one may, for as long as it has the claim to it.
+//
+// A claim is a symbolic link beside the name, which every PFS makes for one of several only: no service for locks is needed, nor a file
+// that can be opened, and who has the name open stays what he is. (Over NFS a rename over a file that this client has open is two
+// calls, between which nobody has the name.) It leads nowhere: its target is who made it, the name of the partial that is
+// to get the name. No PFS gives a claim back for a client that died: who goes on with that partial has it still, and the leftovers of a
+// store (leftovers.hpp) are removed with their claims. Nobody takes another's.
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "stage/pfs_io.hpp"
+
+namespace efs::stage {
+
+/// What names of claims begin with; they end as those of partials do, so that no stage-in takes them for inputs.
+inline constexpr std::string_view claim_prefix = ".efs-claim-";
+
+class NameClaim {
+ public:
+  /// To `name` in the open directory `at`, for `claimant`: a partial's name, which nobody else is at work on. Waits `patience` for whoever has it.
+  /// EBUSY, saying where it is, where he has it still; any other error of the PFS. Where the PFS has no symbolic links, a directory stands for
+  /// it, which does not say whose it is.
+  static Result<NameClaim> take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds patience = std::chrono::seconds(10));
+  /// Gives it back.
+  ~NameClaim();
+  NameClaim(NameClaim&& other) noexcept;
+  NameClaim& operator=(NameClaim&&) = delete;
+  NameClaim(const NameClaim&) = delete;
+  NameClaim& operator=(const NameClaim&) = delete;
+
+ private:
+  NameClaim(PfsIo& pfs, int at, std::string claim, bool is_directory) : pfs_(&pfs), at_(at), claim_(std::move(claim)), is_directory_(is_directory) {}
+
+  PfsIo* pfs_;  // null: moved away
+  int at_;
+  std::string claim_;
+  bool is_directory_;
+};
+
+}  // namespace efs::stage

@@ -1,0 +1,105 @@
+// Who of several may give or take a name.
+#include "stage/name_claim.hpp"
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "stage/forwarding_pfs.hpp"
+#include "support/temp.hpp"
+
+namespace efs::stage {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<std::string> names_in(const efs::test::TempDirectory& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) names.push_back(entry.path().filename());
+  return names;
+}
+
+// A PFS without symbolic links.
+class WithoutLinks final : public ForwardingPfs {
+ public:
+  WithoutLinks() : ForwardingPfs(posix_pfs()) {}
+  Status symlink(const std::string&, int, const std::string&) override { return fail(EPERM); }
+};
+
+}  // namespace
+
+TEST_CASE("of many that claim a name one has it at a time, and nothing is left", "[stage][merge]") {
+  WithoutLinks without_links;
+  for (PfsIo* pfs : {&posix_pfs(), static_cast<PfsIo*>(&without_links)}) {
+    const efs::test::TempDirectory directory;
+    const UniqueFd fd = directory.open();
+    std::atomic<int> inside{0}, met{0}, had{0};
+    {
+      std::vector<std::jthread> threads;
+      for (int i = 0; i < 4; ++i)
+        threads.emplace_back([&, i] {
+          for (int round = 0; round < 20; ++round) {
+            const auto claim = NameClaim::take(*pfs, fd.get(), "out", "p" + std::to_string(i), 1min);
+            if (!claim) continue;
+            if (++inside > 1) ++met;
+            ++had;
+            std::this_thread::yield();
+            --inside;
+          }
+        });
+    }
+    CHECK(had == 80);
+    CHECK(met == 0);
+    CHECK(names_in(directory).empty());
+  }
+}
+
+TEST_CASE("a claim that another has is waited for, told and left alone; another name's is no matter", "[stage][merge]") {
+  const efs::test::TempDirectory directory;
+  const UniqueFd fd = directory.open();
+  std::optional<Result<NameClaim>> theirs(NameClaim::take(posix_pfs(), fd.get(), "out", "out.theirs.efs-partial"));
+  REQUIRE(theirs->has_value());
+  CHECK(NameClaim::take(posix_pfs(), fd.get(), "other", "other.ours.efs-partial"));
+  const auto ours = NameClaim::take(posix_pfs(), fd.get(), "out", "out.ours.efs-partial", 20ms);
+  REQUIRE_FALSE(ours);
+  CHECK(ours.error().code == EBUSY);
+  const auto there = names_in(directory);
+  REQUIRE(there.size() == 1);
+  CHECK(there.front().starts_with(claim_prefix));
+  CHECK(there.front().ends_with(".efs-partial"));  // which no stage-in takes
+  CHECK(describe(ours.error()).contains(there.front() + " in the same directory is its claim, of out.theirs.efs-partial; where that is dead, remove it"));
+  theirs.reset();
+  CHECK(NameClaim::take(posix_pfs(), fd.get(), "out", "out.ours.efs-partial", 20ms));
+  CHECK(names_in(directory).empty());
+}
+
+TEST_CASE("who was killed with a claim has it still when he goes on", "[stage][merge]") {
+  const efs::test::TempDirectory directory;
+  const UniqueFd fd = directory.open();
+  std::string left;
+  {
+    const auto claim = NameClaim::take(posix_pfs(), fd.get(), "out", "p");
+    REQUIRE(claim);
+    left = names_in(directory).front();
+  }
+  REQUIRE(::symlinkat("p", fd.get(), left.c_str()) == 0);
+  { CHECK(NameClaim::take(posix_pfs(), fd.get(), "out", "p", 0ms)); }
+  CHECK(names_in(directory).empty());
+}
+
+TEST_CASE("where no claim can be made nobody has one", "[stage][merge]") {
+  const efs::test::TempDirectory directory;
+  const UniqueFd fd = directory.open();
+  std::filesystem::remove(directory.path());
+  const auto claim = NameClaim::take(posix_pfs(), fd.get(), "out", "p");
+  REQUIRE_FALSE(claim);
+  CHECK(claim.error().code == ENOENT);
+  std::filesystem::create_directory(directory.path());
+}
+
+}  // namespace efs::stage
