@@ -28,7 +28,7 @@ std::unexpected<Error> without_partial(const PartialJob& job, Error error, PfsIo
 Status give_name(const PartialJob& job, const struct stat& partial, PfsIo& pfs, const AboutToName& about_to) {
   const std::string name = job.name.empty() ? leaf_of(job.item.path) : job.name;
   if (!job.is_new && job.over == nullptr) return pfs.rename(job.directory, job.partial, name, about_to);
-  about_to(false);
+  if (about_to) about_to(false);
   return job.is_new ? pfs.rename_new(job.directory, job.partial, name) : rename_over(pfs, job.directory, job.partial, name, partial, *job.over);
 }
 
@@ -269,9 +269,11 @@ Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, 
 Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs, const AboutToName& about_to) {
   auto made = make_afresh(pfs, job.directory, job.partial, [&] { return pfs.link(from_at, from, job.directory, job.partial); });
   if (!made) return fail(made.error().code, "linking it: " + describe(made.error()));
-  auto done = pfs.rename(job.directory, job.partial, job.name.empty() ? leaf_of(job.item.path) : job.name, about_to);
+  const auto now = pfs.lstat(job.directory, job.partial);
+  auto done = now ? give_name(job, *now, pfs, about_to) : std::unexpected(now.error());
   if (done) return done;
-  return without_partial(job, not_named(done.error()), pfs);
+  if (done.error().code == EEXIST && (job.is_new || job.over != nullptr)) done = fail(EEXIST, "somebody has changed, replaced or removed what had its name: the job's version is kept in the buffer only");
+  return without_partial(job, done.error().code == EEXIST ? done.error() : not_named(done.error()), pfs);
 }
 
 namespace {

@@ -93,7 +93,7 @@ Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, 
 Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs);
 
 /// Gives the file `from` (in the open directory `from_at`) the item's name too, replacing what has it: by a link of the
-/// partial name, renamed. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV where the PFS cannot; no partial is left.
+/// partial name, renamed. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV where the PFS cannot; EEXIST as `job` says; no partial is left.
 Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs, const AboutToName& about_to = {});
 
 /// Is `now` the version that the item was staged in from, or that was brought out later, or that of the input whose name it

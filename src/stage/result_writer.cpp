@@ -269,19 +269,24 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
   note_named(out, *directory, false);
 }
 
+/// May what has its name be somebody else's, and does the job file leave it to him?
+bool ResultWriter::is_looked_at(const Outgoing& out) const { return (may_conflict(out) || is_unsure()) && config_.on_conflict != config::OnConflict::overwrite; }
+
+/// Then nothing else than what was looked at may lose the name: two jobs may be bringing out the same. (Of several nodes, the PFS's rename sees
+/// to it.)
+bool ResultWriter::is_guarded(const Outgoing& out) const { return is_looked_at(out) && config_.nodes <= 1 && !config_.merges; }
+
 /// What has the name is looked at once more, as late as can be, for writing may have taken minutes; where that is an input of the job's, or what it
-/// has brought out, nothing else may lose the name: two jobs may be bringing out the same. (Of several nodes, the PFS's rename sees to it.)
+/// has brought out, nothing else may lose the name.
 /// Nothing: the result is settled. What is returned points into `there`.
 std::optional<PartialJob> ResultWriter::look_again(Outgoing& out, int directory, Scratch& scratch, PfsCheck& there) {
-  const bool is_known = may_conflict(out);
-  const bool is_looked_at = (is_known || is_unsure()) && out.entry.placed_as.empty() && config_.on_conflict != config::OnConflict::overwrite;
-  if (!is_looked_at) return job_of(out, directory);
+  if (!is_looked_at(out) || !out.entry.placed_as.empty()) return job_of(out, directory);
   const auto checked = check(out, directory, scratch);
   if (!checked) return give_up(out, checked.error()), std::nullopt;
   there = *checked;
-  if (is_conflict(there, is_known) && !resolve(out, there, directory, scratch)) return std::nullopt;
+  if (is_conflict(there, may_conflict(out)) && !resolve(out, there, directory, scratch)) return std::nullopt;
   PartialJob job = job_of(out, directory);
-  if (!out.entry.placed_as.empty() || config_.nodes > 1 || config_.merges) return job;
+  if (!out.entry.placed_as.empty() || !is_guarded(out)) return job;
   job.is_new = !there.exists;
   job.over = there.exists ? &there.seen : nullptr;
   return job;
@@ -346,11 +351,12 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
   // Another version than was staged in: to be written like any other, which knows what is to be done then.
   const std::string own = buffer_.own_path(out.item->path);
-  const bool conflict = !linked && present && (may_conflict(out) || is_unsure()) && config_.on_conflict != config::OnConflict::overwrite && !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, *present);
+  const bool conflict = !linked && present && is_looked_at(out) && !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, *present);
   if (conflict) return false;
   if (!linked && present && !in_place_ && is_over_input(out, to->get())) return true;
   if (!linked) {
-    const PartialJob job = job_of(out, to->get());
+    PartialJob job = job_of(out, to->get());
+    if (is_guarded(out)) job.is_new = !present, job.over = present ? &*present : nullptr;
     const bool first_is_shared = pfs_.is_shared(from->get(), first.name, *now);
     const auto about_to = [&](bool is_shared) { note_naming(out, job, *now, is_shared || first_is_shared); };
     auto done = link_partial(from->get(), first.name, job, pfs_, about_to);

@@ -71,6 +71,8 @@ class ResultWriter {
   Result<PfsCheck> check(const Outgoing& out, int directory, Scratch& scratch);
   bool may_conflict(const Outgoing& out) const;
   bool is_unsure() const;
+  bool is_looked_at(const Outgoing& out) const;
+  bool is_guarded(const Outgoing& out) const;
   bool may_write(Outgoing& out, int directory, Scratch& scratch);
   bool resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);

@@ -24,6 +24,8 @@
 namespace efs::stage {
 namespace {
 
+constexpr const char* changed_meanwhile = "somebody changed it in results-dir while the part was laid over it; the job's version is kept in the buffer only";
+
 // How long a close may take to be told to us: the kernel sends it behind the program's back.
 constexpr auto closing_time = std::chrono::milliseconds(500);
 constexpr auto closing_step = std::chrono::milliseconds(10);
@@ -317,7 +319,7 @@ class Unload {
     if (!now && now.error().code != ENOENT) return std::unexpected(now.error());
     const bool same = now && now->st_dev == before.st_dev && now->st_ino == before.st_ino && now->st_size == before.st_size && to_ns(now->st_mtim) == to_ns(before.st_mtim) && to_ns(now->st_ctim) == to_ns(before.st_ctim);
     if (same) return {};
-    return conflict(entry, "somebody changed it in results-dir while the part was laid over it; the job's version is kept in the buffer only");
+    return conflict(entry, changed_meanwhile);
   }
 
   /// The file of results-dir with the part laid over it, in its place. `entry` gets its checksum, or what keeps it from there.
@@ -395,7 +397,15 @@ class Unload {
         if (options_.placed != nullptr) (void)options_.placed->coming({.name = job.item.path, .own = job.item.path}, &partial, &before);
       };
       EFS_TRY(buffer_.secure({&job.item.ino, 1}));
-      EFS_TRY(publish_partial(job, *made, pfs_, about_to));
+      // Nor in the moment in which it gets its name. (Of several nodes, the PFS's rename sees to it.)
+      PartialJob last = job;
+      if (config_.nodes <= 1 && !config_.merges) last.over = &before;
+      const Status named = publish_partial(last, *made, pfs_, about_to);
+      if (!named && named.error().code == EEXIST && last.over != nullptr) {
+        (void)pfs_.unlink(job.directory, job.partial);
+        return conflict(entry, changed_meanwhile);
+      }
+      if (!named) return std::unexpected(named.error());
       return made;
     });
   }

@@ -53,7 +53,7 @@ shows() { python3 -SE -c 'import os, sys; p = sys.argv[1]; s = os.stat(p); print
 adorn() { setfacl -d -m u:1234:rwx "$1" && setfacl -m u:1234:rx "$1" && python3 -SE -c 'import os, sys; os.setxattr(sys.argv[1], "user.project", sys.argv[2].encode()); os.utime(sys.argv[1], ns=(0, 10**18))' "$1" "$2"; }
 if command -v setfacl >/dev/null && in_place cut && adorn "$PFS/input/sub" one 2>/dev/null; then
   has_files() { json "$(cat "$EFS_RUNTIME_DIR/cut/status.json" 2>/dev/null)" "d['state'] == 'staging-in' and d['files_done'] >= $1"; }
-  mkdir "$PFS/input/z"; head -c 4000000 /dev/zero >"$PFS/input/z/large"
+  mkdir "$PFS/input/z"; head -c 30000000 /dev/zero >"$PFS/input/z/large"
   sed -i "s|^resources.*|resources: [ [ path: input/sub, flags: persistent, priority: 10 ], [ path: input/z, flags: persistent ] ]|; /^global-settings:/a\\  max-rate: 1 MiB/s" "$JOB"; before=$(shows "$PFS/input/sub")
   "$EFS" start "$JOB" >/dev/null 2>&1 & starting=$!
   check 'a start that stages in has the first of two directories' await 20 has_files 1

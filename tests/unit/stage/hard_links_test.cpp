@@ -167,6 +167,20 @@ TEST_CASE("hard links: in place, what came in as one file goes back as one", "[s
     CHECK(action_of(receipt, "d/b") == Action::conflict);
     CHECK(content_of(scene.root + "/d/b") == "theirs");
   }
+  SECTION("somebody does so between the look and the link") {
+    FaultPfs pfs([&](auto, const std::string& call, const std::string& name) {
+      if (call != "link" || !name.starts_with("b")) return 0;
+      write_file(scene.root + "/d/new", "theirs");
+      stdfs::rename(scene.root + "/d/new", scene.root + "/d/b");
+      return 0;
+    });
+    const auto receipt = scene.out(pfs);
+    INFO(describe(receipt));
+    CHECK(action_of(receipt, "d/a") == Action::staged_out);
+    CHECK(action_of(receipt, "d/b") == Action::conflict);
+    CHECK(content_of(scene.root + "/d/b") == "theirs");
+    CHECK(partials_below(scene.root) == 0);
+  }
   SECTION("keep-both keeps both") {
     write_file(scene.root + "/d/a", "theirs");
     scene.config.on_conflict = config::OnConflict::keep_both;

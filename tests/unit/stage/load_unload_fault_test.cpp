@@ -211,7 +211,7 @@ Transfer unload_in_place() {
 Transfer unload_of_a_part(bool in_place) {
   static const std::string before(1000, 'p'), now = std::string(900, 'p') + std::string(300, 'q');
   return {.name = in_place ? "unload of a part in place" : "unload of a part",
-          .calls = of_an_unload + Calls{"read", "chmod", "xattrs", "unlink", "remove_xattr"},
+          .calls = of_an_unload + Calls{"read", "chmod", "xattrs", "unlink", "remove_xattr", "symlink"},
           .prepare =
               [in_place](LiveScene& scene) {
                 scene.config.verify = config::Verify::read_back;

@@ -211,7 +211,8 @@ TEST_CASE("a part goes into nobody else's version unless the job file says so") 
 }
 
 TEST_CASE("a part does not take the place of a version that comes while it is laid over the old one") {
-  for (const bool in_place : {false, true}) {
+  // Or later: when the name is claimed.
+  for (const auto& [in_place, moment] : {std::pair{false, "fsync"}, {true, "fsync"}, {false, "symlink"}, {true, "symlink"}}) {
     LiveScene scene;
     if (in_place) scene.config.results_dir = scene.config.root_dir;
     scene.config.in_place = in_place;
@@ -222,7 +223,7 @@ TEST_CASE("a part does not take the place of a version that comes while it is la
     if (!in_place) REQUIRE(scene.back({.names = {"p"}}).verdict == Verdict::complete);
     if (!in_place) scene.buffer.write("p", std::string(1000, 'r'));
     FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
-      if (call == "fsync") std::ofstream(scene.config.results_dir + "/p", std::ios::binary) << "theirs";
+      if (call == moment) std::ofstream(scene.config.results_dir + "/p", std::ios::binary) << "theirs";
       return 0;
     });
     const Receipt receipt = scene.back({.names = {"p"}, .part = {.offset = 0, .length = 4}}, pfs);
