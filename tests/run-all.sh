@@ -56,16 +56,16 @@ catch() {
 # sanitized PRESET TESTS SAMPLE: builds the unit and model tests with a sanitizer and runs them; the plain build lets everything fail, at every
 # place, these look for what that does to memory, or between threads, and take one of SAMPLE places.
 sanitized() {
-  local compiler=c++ linking= library names=
+  local compiler=c++ c_compiler=cc linking= library names=
   # clang instruments in less time, and what it makes takes less. The tests have an operator new of their own: for that of its thread sanitizer there is
   # room in a shared library only.
   library=$(clang++-19 -print-file-name="libclang_rt.tsan-$(uname -m).so" 2>/dev/null)
   case $1 in
     asan) compiler=$(command -v clang++-19 || echo c++) ;;
-    tsan) if [ -e "$library" ]; then compiler=clang++-19 linking="-shared-libsan -Wl,-rpath,${library%/*}"; fi ;;
+    tsan) if [ -e "$library" ]; then compiler=clang++-19 c_compiler=clang-19 linking="-shared-libsan -Wl,-rpath,${library%/*}"; fi ;;
   esac
   if [ "$compiler" != c++ ]; then names=:external_symbolizer_path=$(command -v llvm-symbolizer || command -v addr2line); fi   # which must have one of these names
-  cmake --preset "$1" -B "$build-$1" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_EXE_LINKER_FLAGS="$linking" >/dev/null && cmake --build "$build-$1" -j "$(nproc)" --target efs-tests >/dev/null || return 1
+  cmake --preset "$1" -B "$build-$1" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_C_COMPILER="$c_compiler" -DCMAKE_EXE_LINKER_FLAGS="$linking" >/dev/null && cmake --build "$build-$1" -j "$(nproc)" --target efs-tests >/dev/null || return 1
   EFS_SAMPLE=$3 ASAN_OPTIONS=detect_leaks=1$names TSAN_OPTIONS=halt_on_error=1$names catch "$build-$1/bin/efs-tests" "$2"
 }
 

@@ -111,13 +111,13 @@ Error conflict_with(const Result<bool>& is_same) {
 }  // namespace
 
 Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen) {
-  const auto claim = NameClaim::take(pfs, at, to, from);
-  if (!claim) return std::unexpected(claim.error());
-  const auto is_there = is_file(pfs, at, to, seen);
-  if (!is_there) return std::unexpected(is_there.error());
-  if (!*is_there) return fail(EEXIST);
-  EFS_TRY(is_still(pfs, at, from, ours));
-  return pfs.rename(at, from, to);
+  return under_claim(pfs, at, to, from, [&]() -> Status {
+    const auto is_there = is_file(pfs, at, to, seen);
+    if (!is_there) return std::unexpected(is_there.error());
+    if (!*is_there) return fail(EEXIST);
+    EFS_TRY(is_still(pfs, at, from, ours));
+    return pfs.rename(at, from, to);
+  });
 }
 
 Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own, const AboutToName& about_to) {
@@ -170,12 +170,12 @@ fs::Origin copy_version(PfsIo& pfs, int at, const std::string& name, const struc
 fs::Origin coming_version(const struct stat& partial, bool is_shared) { return version_of(partial, is_shared ? 0 : fs::Origin::any_ctime); }
 
 Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen, const std::string& claimant) {
-  const auto claim = NameClaim::take(pfs, at, name, claimant);
-  if (!claim) return std::unexpected(claim.error());
-  const auto now = look_anew(pfs, at, name);
-  if (!now) return std::unexpected(now.error());
-  if (!is_seen(*now, seen)) return fail(EEXIST, "somebody has replaced or changed it since, perhaps another node or job: it stays");
-  return pfs.unlink(at, name);
+  return under_claim(pfs, at, name, claimant, [&]() -> Status {
+    const auto now = look_anew(pfs, at, name);
+    if (!now) return std::unexpected(now.error());
+    if (!is_seen(*now, seen)) return fail(EEXIST, "somebody has replaced or changed it since, perhaps another node or job: it stays");
+    return pfs.unlink(at, name);
+  });
 }
 
 Result<Nanoseconds> pfs_now(const std::string& directory) {

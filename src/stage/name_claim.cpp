@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checksum.hpp"
+#include "base/log.hpp"
 #include "stage/partial.hpp"
 
 namespace efs::stage {
@@ -52,14 +53,31 @@ Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name, c
 NameClaim::NameClaim(NameClaim&& other) noexcept : pfs_(std::exchange(other.pfs_, nullptr)), at_(other.at_), claim_(std::move(other.claim_)), is_directory_(other.is_directory_) {}
 
 NameClaim::~NameClaim() {
-  if (pfs_ == nullptr) return;
-  // What cannot be given back stays for the next stage-out of this store, and would be in everybody else's way.
   try {
-    for (int tries = 0; tries < most_tries_to_release; ++tries) {
-      const Status released = is_directory_ ? pfs_->rmdir(at_, claim_) : pfs_->unlink(at_, claim_);
-      if (released || released.error().code == ENOENT) return;
-    }
+    (void)give_back();
   } catch (const std::exception&) {}  // no memory
+}
+
+Status NameClaim::give_back() {
+  if (pfs_ == nullptr) return {};
+  PfsIo& pfs = *std::exchange(pfs_, nullptr);
+  Status released;
+  for (int tries = 0; tries < most_tries_to_release; ++tries) {
+    released = is_directory_ ? pfs.rmdir(at_, claim_) : pfs.unlink(at_, claim_);
+    if (released || released.error().code == ENOENT) return {};
+  }
+  return fail(released.error().code, left_behind(claim_, released.error()));
+}
+
+Status under_claim(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, const std::function<Status()>& work) {
+  auto claim = NameClaim::take(pfs, at, name, claimant);
+  if (!claim) return std::unexpected(claim.error());
+  Status done = work();
+  const Status given_back = claim->give_back();
+  if (given_back) return done;
+  if (done) log::warn("event=claim_left name=\"{}\" reason=\"{}\"", name, given_back.error().what);
+  else done.error().what = describe(done.error()) + "; " + given_back.error().what;
+  return done;
 }
 
 }  // namespace efs::stage

@@ -8,6 +8,7 @@
 // store (leftovers.hpp) are removed with their claims. Nobody takes another's.
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -25,8 +26,10 @@ class NameClaim {
   /// EBUSY, saying where it is, where he has it still; any other error of the PFS. Where the PFS has no symbolic links, a directory stands for
   /// it, which does not say whose it is.
   static Result<NameClaim> take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds patience = std::chrono::seconds(10));
-  /// Gives it back.
+  /// Gives it back, if give_back() has not; without a word where that fails.
   ~NameClaim();
+  /// An error says what stays, for the next stage-out of this store to remove, and is in everybody else's way.
+  Status give_back();
   NameClaim(NameClaim&& other) noexcept;
   NameClaim& operator=(NameClaim&&) = delete;
   NameClaim(const NameClaim&) = delete;
@@ -40,5 +43,8 @@ class NameClaim {
   std::string claim_;
   bool is_directory_;
 };
+
+/// Does `work` under a claim. Where the claim cannot be given back, the error of the work tells of that as well; of work that is done the log does.
+Status under_claim(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, const std::function<Status()>& work);
 
 }  // namespace efs::stage

@@ -296,14 +296,14 @@ Status PfsIo::rename_new(int at, const std::string& from, const std::string& to)
   const Status renamed = rename_noreplace(at, from, to);
   if (renamed || !is_unsupported(renamed.error().code)) return renamed;
   // Of a client of NFS that renames over a file which somebody has open there: for a moment nobody has the name.
-  const auto claim = NameClaim::take(*this, at, to, from);
-  if (!claim) return std::unexpected(claim.error());
-  const Status linked = link(at, from, at, to);
-  if (linked) return unlink(at, from);
-  if (!is_without_links(linked.error().code)) return linked;
-  const auto there = lstat(at, to);
-  if (there || there.error().code != ENOENT) return there ? fail(EEXIST) : std::unexpected(there.error());
-  return rename(at, from, to);
+  return under_claim(*this, at, to, from, [&]() -> Status {
+    const Status linked = link(at, from, at, to);
+    if (linked) return unlink(at, from);
+    if (!is_without_links(linked.error().code)) return linked;
+    const auto there = lstat(at, to);
+    if (there || there.error().code != ENOENT) return there ? fail(EEXIST) : std::unexpected(there.error());
+    return rename(at, from, to);
+  });
 }
 
 Status PfsIo::remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant) { return remove_over(*this, at, name, seen, claimant); }
