@@ -17,10 +17,10 @@ std::size_t remove_leftovers(const std::set<std::string, std::less<>>& directori
   std::unordered_set<std::string_view> results;
   for (const auto& item : items)
     if (item.path.ends_with(partial_suffix)) results.insert(item.path);
-  // A claim says in its target whose it is.
+  // A claim says whose it is.
   const auto is_left = [&](const UniqueFd& directory, const std::string& name) {
     if (name.ends_with(ending)) return true;
-    const auto claimant = name.starts_with(claim_prefix) ? pfs.readlink(directory.get(), name) : fail(ENOENT);
+    const auto claimant = name.starts_with(claim_prefix) && name.ends_with(partial_suffix) ? claimant_of(pfs, directory.get(), name) : fail(ENOENT);
     return claimant && claimant->ends_with(ending);
   };
   const std::vector<std::string> paths(directories.begin(), directories.end());

@@ -80,6 +80,12 @@ Result<struct stat> look_anew(PfsIo& pfs, int at, const std::string& name) {
   return pfs.lstat(at, name);
 }
 
+// The same, and no link of it has come or gone. Where a PFS keeps whole seconds a client of NFS may not see that a directory has changed, and still
+// find the file under a name that it has lost since.
+bool is_untouched(const struct stat& now, const struct stat& seen) {
+  return now.st_ino == seen.st_ino && now.st_dev == seen.st_dev && to_ns(now.st_ctim) == to_ns(seen.st_ctim) && now.st_nlink == seen.st_nlink;
+}
+
 Result<bool> is_file(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
   const auto now = look_anew(pfs, at, name);
   if (!now && now.error().code != ENOENT) return std::unexpected(now.error());
@@ -112,9 +118,9 @@ Error conflict_with(const Result<bool>& is_same) {
 
 Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen) {
   return under_claim(pfs, at, to, from, [&]() -> Status {
-    const auto is_there = is_file(pfs, at, to, seen);
-    if (!is_there) return std::unexpected(is_there.error());
-    if (!*is_there) return fail(EEXIST);
+    const auto now = look_anew(pfs, at, to);
+    if (!now && now.error().code != ENOENT) return std::unexpected(now.error());
+    if (!now || !is_untouched(*now, seen)) return fail(EEXIST);
     EFS_TRY(is_still(pfs, at, from, ours));
     return pfs.rename(at, from, to);
   });

@@ -26,7 +26,7 @@ enum class Placed : std::uint8_t { ours, shared };
 /// `own`: a file that it replaces as well, as it was seen; null: none.
 Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own = nullptr, const AboutToName& about_to = {});
 
-/// rename(2) over the file `seen`, which is there still: EEXIST where it has been changed, or another one has the name by now. `ours`: what `from`
+/// rename(2) over the file `seen`, which is there still: EEXIST where it has been changed, has got or lost another name, or another one has this one by now. `ours`: what `from`
 /// is. Of several who saw the same file, on whatever node, one succeeds: who has the claim to the name (name_claim.hpp), whose errors are told.
 Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen);
 

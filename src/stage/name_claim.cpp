@@ -1,7 +1,12 @@
 #include "stage/name_claim.hpp"
 
+#include <fcntl.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <functional>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -14,43 +19,63 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int most_tries_to_release = 3;
-constexpr auto pause_between_tries = std::chrono::milliseconds(5);
+constexpr auto shortest_wait = std::chrono::milliseconds(4), longest_wait = std::chrono::milliseconds(200);
+constexpr std::size_t longest_claimant = 255;  // a name
 
 std::string claim_to(const std::string& name) { return std::string(claim_prefix) + name_digest(name) + partial_suffix; }
 
 bool has_no_links(int code) { return code == EPERM || code == EOPNOTSUPP || code == ENOSYS; }
 
-struct Made {
-  Status status;
-  bool is_directory = false;
-};
+// Not at once: where this fails, or who makes it is killed, it may be nobody's.
+Status make_file(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant) {
+  const auto fd = pfs.open(at, claim, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+  if (!fd) return std::unexpected(fd.error());
+  const auto written = pfs.write(fd->get(), std::as_bytes(std::span(claimant)), 0);
+  if (written && *written == claimant.size()) return {};
+  (void)pfs.unlink(at, claim);
+  return fail(written ? EIO : written.error().code);
+}
 
-Made make(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant) {
+Status make(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant) {
   Status linked = pfs.symlink(claimant, at, claim);
-  if (!linked && has_no_links(linked.error().code)) return {.status = pfs.mkdir(at, claim, 0700), .is_directory = true};
-  // Left by who was killed at the same, or the answer to the call was lost.
-  if (const auto holder = !linked && linked.error().code == EEXIST ? pfs.readlink(at, claim) : fail(ENOENT); holder && *holder == claimant) return {};
-  return {.status = std::move(linked)};
+  return !linked && has_no_links(linked.error().code) ? make_file(pfs, at, claim, claimant) : linked;
 }
 
 }  // namespace
 
+Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim) {
+  auto target = pfs.readlink(at, claim);
+  if (target || target.error().code != EINVAL) return target;
+  const auto fd = pfs.open(at, claim, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!fd) return std::unexpected(fd.error());
+  std::string text(longest_claimant, '\0');
+  const auto n = pfs.read(fd->get(), std::as_writable_bytes(std::span(text)), 0);
+  if (!n) return std::unexpected(n.error());
+  text.resize(*n);
+  return text;
+}
+
 Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds patience) {
-  std::string claim = claim_to(name);
-  const auto end = Clock::now() + patience;
-  while (true) {
-    const Made made = make(pfs, at, claim, claimant);
-    if (made.status) return NameClaim(pfs, at, std::move(claim), made.is_directory);
-    if (made.status.error().code != EEXIST) return std::unexpected(made.status.error());
+  std::string claim = claim_to(name), holder;
+  auto end = Clock::now() + patience;
+  // Of hundreds of nodes not all are to ask at once.
+  const auto own_share = 3 + static_cast<int>(std::hash<std::string>{}(claimant) % 4);
+  for (auto pause = shortest_wait;; pause = std::min(pause * 3 / 2, longest_wait)) {
+    const Status made = make(pfs, at, claim, claimant);
+    if (made) return NameClaim(pfs, at, std::move(claim), claimant);
+    if (made.error().code != EEXIST) return std::unexpected(made.error());
+    const auto theirs = claimant_of(pfs, at, claim);
+    // Left by who was killed at the same, or the answer to the call was lost.
+    if (theirs && *theirs == claimant) return NameClaim(pfs, at, std::move(claim), claimant);
+    if (theirs && *theirs != holder) holder = *theirs, end = Clock::now() + patience;
     if (Clock::now() >= end) break;
-    std::this_thread::sleep_for(pause_between_tries);
+    std::this_thread::sleep_for(pause * own_share / 4);
   }
-  const auto holder = pfs.readlink(at, claim);
-  return fail(EBUSY, "another node or job is about to give or to take this name, and does not come to an end: " + claim + " in the same directory is its claim" + (holder ? ", of " + *holder : "") +
+  return fail(EBUSY, "another node or job is about to give or to take this name, and does not come to an end: " + claim + " in the same directory is its claim" + (holder.empty() ? "" : ", of " + holder) +
                          "; where that is dead, remove it, and try again");
 }
 
-NameClaim::NameClaim(NameClaim&& other) noexcept : pfs_(std::exchange(other.pfs_, nullptr)), at_(other.at_), claim_(std::move(other.claim_)), is_directory_(other.is_directory_) {}
+NameClaim::NameClaim(NameClaim&& other) noexcept : pfs_(std::exchange(other.pfs_, nullptr)), at_(other.at_), claim_(std::move(other.claim_)), claimant_(std::move(other.claimant_)) {}
 
 NameClaim::~NameClaim() {
   try {
@@ -63,7 +88,10 @@ Status NameClaim::give_back() {
   PfsIo& pfs = *std::exchange(pfs_, nullptr);
   Status released;
   for (int tries = 0; tries < most_tries_to_release; ++tries) {
-    released = is_directory_ ? pfs.rmdir(at_, claim_) : pfs.unlink(at_, claim_);
+    // It may be gone, whatever was answered, and another's by now.
+    const auto holder = tries > 0 ? claimant_of(pfs, at_, claim_) : Result<std::string>(claimant_);
+    if (holder ? *holder != claimant_ : holder.error().code == ENOENT) return {};
+    released = pfs.unlink(at_, claim_);
     if (released || released.error().code == ENOENT) return {};
   }
   return fail(released.error().code, left_behind(claim_, released.error()));

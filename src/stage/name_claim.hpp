@@ -22,9 +22,9 @@ inline constexpr std::string_view claim_prefix = ".efs-claim-";
 
 class NameClaim {
  public:
-  /// To `name` in the open directory `at`, for `claimant`: a partial's name, which nobody else is at work on. Waits `patience` for whoever has it.
-  /// EBUSY, saying where it is, where he has it still; any other error of the PFS. Where the PFS has no symbolic links, a directory stands for
-  /// it, which does not say whose it is.
+  /// To `name` in the open directory `at`, for `claimant`: a partial's name, which nobody else is at work on. Waits `patience` for each that has it.
+  /// EBUSY, saying where it is, where he has it still; any other error of the PFS. Where the PFS has no symbolic links, a file stands for
+  /// it, with the claimant for its content.
   static Result<NameClaim> take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds patience = std::chrono::seconds(10));
   /// Gives it back, if give_back() has not; without a word where that fails.
   ~NameClaim();
@@ -36,13 +36,15 @@ class NameClaim {
   NameClaim& operator=(const NameClaim&) = delete;
 
  private:
-  NameClaim(PfsIo& pfs, int at, std::string claim, bool is_directory) : pfs_(&pfs), at_(at), claim_(std::move(claim)), is_directory_(is_directory) {}
+  NameClaim(PfsIo& pfs, int at, std::string claim, std::string claimant) : pfs_(&pfs), at_(at), claim_(std::move(claim)), claimant_(std::move(claimant)) {}
 
   PfsIo* pfs_;  // null: moved away
   int at_;
-  std::string claim_;
-  bool is_directory_;
+  std::string claim_, claimant_;
 };
+
+/// Who has made a claim, as its name in `at` says.
+Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim);
 
 /// Does `work` under a claim. Where the claim cannot be given back, the error of the work tells of that as well; of work that is done the log does.
 Status under_claim(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, const std::function<Status()>& work);

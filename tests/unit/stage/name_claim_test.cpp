@@ -5,9 +5,11 @@
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <filesystem>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "stage/forwarding_pfs.hpp"
@@ -60,12 +62,14 @@ TEST_CASE("of many that claim a name one has it at a time, and nothing is left",
 }
 
 TEST_CASE("a claim that another has is waited for, told and left alone; another name's is no matter", "[stage][merge]") {
+  WithoutLinks without_links;
+  PfsIo& pfs = GENERATE(true, false) ? posix_pfs() : static_cast<PfsIo&>(without_links);
   const efs::test::TempDirectory directory;
   const UniqueFd fd = directory.open();
-  std::optional<Result<NameClaim>> theirs(NameClaim::take(posix_pfs(), fd.get(), "out", "out.theirs.efs-partial"));
+  std::optional<Result<NameClaim>> theirs(NameClaim::take(pfs, fd.get(), "out", "out.theirs.efs-partial"));
   REQUIRE(theirs->has_value());
-  CHECK(NameClaim::take(posix_pfs(), fd.get(), "other", "other.ours.efs-partial"));
-  const auto ours = NameClaim::take(posix_pfs(), fd.get(), "out", "out.ours.efs-partial", 20ms);
+  CHECK(NameClaim::take(pfs, fd.get(), "other", "other.ours.efs-partial"));
+  const auto ours = NameClaim::take(pfs, fd.get(), "out", "out.ours.efs-partial", 20ms);
   REQUIRE_FALSE(ours);
   CHECK(ours.error().code == EBUSY);
   const auto there = names_in(directory);
@@ -74,8 +78,32 @@ TEST_CASE("a claim that another has is waited for, told and left alone; another 
   CHECK(there.front().ends_with(".efs-partial"));  // which no stage-in takes
   CHECK(describe(ours.error()).contains(there.front() + " in the same directory is its claim, of out.theirs.efs-partial; where that is dead, remove it"));
   theirs.reset();
-  CHECK(NameClaim::take(posix_pfs(), fd.get(), "out", "out.ours.efs-partial", 20ms));
+  CHECK(NameClaim::take(pfs, fd.get(), "out", "out.ours.efs-partial", 20ms));
   CHECK(names_in(directory).empty());
+}
+
+// The PFS removes it, and says that it has not; somebody else makes one.
+class LostAnswer final : public ForwardingPfs {
+ public:
+  LostAnswer() : ForwardingPfs(posix_pfs()) {}
+  Status unlink(int at, const std::string& name) override {
+    if (!std::exchange(first_, false)) return real_.unlink(at, name);
+    (void)real_.unlink(at, name);
+    (void)real_.symlink("another", at, name);
+    return fail(EIO);
+  }
+
+ private:
+  bool first_ = true;
+};
+
+TEST_CASE("nobody gives back another's claim", "[stage][merge]") {
+  LostAnswer pfs;
+  const efs::test::TempDirectory directory;
+  const UniqueFd fd = directory.open();
+  { CHECK(NameClaim::take(pfs, fd.get(), "out", "p")); }
+  REQUIRE(names_in(directory).size() == 1);
+  CHECK(claimant_of(pfs, fd.get(), names_in(directory).front()).value() == "another");
 }
 
 TEST_CASE("who was killed with a claim has it still when he goes on", "[stage][merge]") {
