@@ -56,17 +56,17 @@ Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim) {
 }
 
 Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds patience) {
-  std::string claim = claim_to(name), holder;
+  std::string claim = claim_to(name), own = claimant, holder;  // all that takes memory, before there is a claim that would stay
   auto end = Clock::now() + patience;
   // Of hundreds of nodes not all are to ask at once.
   const auto own_share = 3 + static_cast<int>(std::hash<std::string>{}(claimant) % 4);
   for (auto pause = shortest_wait;; pause = std::min(pause * 3 / 2, longest_wait)) {
     const Status made = make(pfs, at, claim, claimant);
-    if (made) return NameClaim(pfs, at, std::move(claim), claimant);
+    if (made) return NameClaim(pfs, at, std::move(claim), std::move(own));
     if (made.error().code != EEXIST) return std::unexpected(made.error());
     const auto theirs = claimant_of(pfs, at, claim);
     // Left by who was killed at the same, or the answer to the call was lost.
-    if (theirs && *theirs == claimant) return NameClaim(pfs, at, std::move(claim), claimant);
+    if (theirs && *theirs == claimant) return NameClaim(pfs, at, std::move(claim), std::move(own));
     if (theirs && *theirs != holder) holder = *theirs, end = Clock::now() + patience;
     if (Clock::now() >= end) break;
     std::this_thread::sleep_for(pause * own_share / 4);
@@ -83,14 +83,18 @@ NameClaim::~NameClaim() {
   } catch (const std::exception&) {}  // no memory
 }
 
+bool NameClaim::is_lost(PfsIo& pfs) const {
+  const auto holder = claimant_of(pfs, at_, claim_);
+  return holder ? *holder != claimant_ : holder.error().code == ENOENT;
+}
+
 Status NameClaim::give_back() {
   if (pfs_ == nullptr) return {};
   PfsIo& pfs = *std::exchange(pfs_, nullptr);
   Status released;
   for (int tries = 0; tries < most_tries_to_release; ++tries) {
     // It may be gone, whatever was answered, and another's by now.
-    const auto holder = tries > 0 ? claimant_of(pfs, at_, claim_) : Result<std::string>(claimant_);
-    if (holder ? *holder != claimant_ : holder.error().code == ENOENT) return {};
+    if (tries > 0 && is_lost(pfs)) return {};
     released = pfs.unlink(at_, claim_);
     if (released || released.error().code == ENOENT) return {};
   }

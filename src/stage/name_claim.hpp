@@ -38,6 +38,8 @@ class NameClaim {
  private:
   NameClaim(PfsIo& pfs, int at, std::string claim, std::string claimant) : pfs_(&pfs), at_(at), claim_(std::move(claim)), claimant_(std::move(claimant)) {}
 
+  bool is_lost(PfsIo& pfs) const;
+
   PfsIo* pfs_;  // null: moved away
   int at_;
   std::string claim_, claimant_;
