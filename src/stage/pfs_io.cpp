@@ -4,7 +4,6 @@
 #include <linux/limits.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
-#include <sys/file.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>

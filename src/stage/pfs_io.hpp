@@ -76,7 +76,7 @@ class PfsIo {
   /// (name_claim.hpp): a link then, which never replaces anything either. (On one that has no links, what others than efs put there meanwhile may be replaced.)
   virtual Status rename_new(int at, const std::string& from, const std::string& to);
   virtual Status unlink(int at, const std::string& name) = 0;
-  /// The same for an input of the job, which lstat() showed as `seen`. EEXIST where it is another by now (remove_over()).
+  /// The same for an input of the job, which lstat() showed as `seen`. EEXIST where it is another by now (remove_over()). `claimant`: as of NameClaim.
   virtual Status remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant);
   /// What results-dir has under a result's name may stand for another node's result as well.
   virtual bool is_shared(int /*at*/, const std::string& /*name*/, const struct stat& /*there*/) { return false; }
