@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "stage/input_list.hpp"
+#include "stage/name_claim.hpp"
 #include "stage/partial.hpp"
 #include "stage/paths.hpp"
 #include "stage/selection.hpp"
@@ -20,6 +21,26 @@ ReceiptEntry failure_of(const fs::WalkItem& item, const Error& error) {
   auto entry = receipt_entry(item, Action::failed, "removing it: " + describe(error));
   entry.code = error.code;
   return entry;
+}
+
+/// Of one whose name another is about to give or to take: for carry_out(), which tries it again.
+ReceiptEntry held_entry(const fs::WalkItem& item, const Error& held) {
+  auto entry = receipt_entry(item, Action::failed, held.what);
+  entry.code = held.code;
+  return entry;
+}
+
+std::vector<std::size_t> held_in(const std::vector<ReceiptEntry>& entries) {
+  std::vector<std::size_t> held;
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    if (entries[i].action == Action::failed && is_held({entries[i].code, {}})) held.push_back(i);
+  return held;
+}
+
+std::vector<std::string> claims_in(const std::vector<ReceiptEntry>& entries, const std::vector<std::size_t>& held) {
+  std::vector<std::string> claims;
+  for (const auto i : held) claims.push_back(entries[i].reason);
+  return claims;
 }
 
 /// Do the job file's lists, as they are now, name a path or a directory above it? One that cannot be read names nothing.
@@ -100,7 +121,7 @@ std::vector<ReceiptEntry> Deletions::leave(const std::vector<fs::WalkItem>& inpu
   return entries;
 }
 
-std::vector<ReceiptEntry> Deletions::carry_out(const std::vector<fs::WalkItem>& inputs) {
+std::vector<ReceiptEntry> Deletions::carry_out(const std::vector<fs::WalkItem>& inputs, Patience& patience) {
   std::vector<ReceiptEntry> entries(inputs.size());
   const auto each = [&](std::size_t i, auto remove) {
     try {
@@ -114,12 +135,24 @@ std::vector<ReceiptEntry> Deletions::carry_out(const std::vector<fs::WalkItem>& 
       if (!S_ISDIR(inputs[i].attributes.st_mode)) each(i, &Deletions::remove_file);
     }
   });
+  for (auto held = held_in(entries); !held.empty(); held = held_in(entries)) {
+    const bool goes_on = patience.wait(claims_in(entries, held));
+    for (const auto i : held) {
+      if (goes_on) each(i, &Deletions::remove_file);
+      else entries[i] = give_up_held(inputs[i], entries[i]);
+    }
+  }
   // What is in a directory goes before it: the paths are in order.
   for (std::size_t i = inputs.size(); i-- > 0;) {
     if (S_ISDIR(inputs[i].attributes.st_mode)) each(i, &Deletions::remove_directory);
   }
   make_durable(entries);
   return entries;
+}
+
+ReceiptEntry Deletions::give_up_held(const fs::WalkItem& item, const ReceiptEntry& held) const {
+  const Error error = given_up({held.code, held.reason});
+  return cancel_ ? refuse({item}, error.what + "; cancelled").front() : failure_of(item, error);
 }
 
 ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
@@ -151,6 +184,7 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   auto done = remove();
   if (!done && done.error().code == EACCES && tree_.let_in(parent)) done = remove();
   if (done) note_removed(item);
+  if (!done && is_held(done.error())) return held_entry(item, done.error());
   if (!done && done.error().code == EEXIST) return receipt_entry(item, Action::conflict, describe(done.error()));
   if (!done && !is_missing(done.error())) return failure_of(item, done.error());
   return receipt_entry(item, Action::removed, std::move(reason));

@@ -7,6 +7,7 @@
 #include "config/job_config.hpp"
 #include "stage/buffer.hpp"
 #include "stage/crew.hpp"
+#include "stage/patience.hpp"
 #include "stage/placed_names.hpp"
 #include "stage/receipt.hpp"
 #include "stage/results_tree.hpp"
@@ -32,8 +33,8 @@ class Deletions {
   Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel, PlacedNames* placed, std::string partial_tag);
 
   /// Entries for all of them, and durable. Call it when all results are back: a renamed file is a result, and an input that
-  /// is gone. The tree is open.
-  std::vector<ReceiptEntry> carry_out(const std::vector<fs::WalkItem>& inputs);
+  /// is gone. The tree is open. What another is about to give or to take is tried again, for so long.
+  std::vector<ReceiptEntry> carry_out(const std::vector<fs::WalkItem>& inputs, Patience& patience);
 
   /// The same where it must not begin: not_saved, for this reason.
   std::vector<ReceiptEntry> refuse(const std::vector<fs::WalkItem>& inputs, const std::string& reason) const;
@@ -46,6 +47,7 @@ class Deletions {
 
  private:
   ReceiptEntry remove_file(const fs::WalkItem& item);
+  ReceiptEntry give_up_held(const fs::WalkItem& item, const ReceiptEntry& held) const;
   bool is_of_another_node(const struct stat& there) const;
   ReceiptEntry remove_directory(const fs::WalkItem& item);
   ReceiptEntry not_there(const fs::WalkItem& item);

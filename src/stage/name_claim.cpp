@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <exception>
-#include <functional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -19,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int most_tries_to_release = 3;
-constexpr auto shortest_wait = std::chrono::milliseconds(4), longest_wait = std::chrono::milliseconds(200);
+constexpr auto between_looks = std::chrono::milliseconds(4);
 constexpr std::size_t longest_claimant = 255;  // a name
 
 std::string claim_to(const std::string& name) { return std::string(claim_prefix) + name_digest(name) + partial_suffix; }
@@ -36,9 +34,26 @@ Status make_file(PfsIo& pfs, int at, const std::string& claim, const std::string
   return fail(written ? EIO : written.error().code);
 }
 
-Status make(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant) {
-  Status linked = pfs.symlink(claimant, at, claim);
-  return !linked && has_no_links(linked.error().code) ? make_file(pfs, at, claim, claimant) : linked;
+bool is_full(int code) { return code == ENOSPC || code == EDQUOT; }
+
+// A name takes no inode: one more of the partial, or of what is to be taken away.
+Status make_of_what_is_there(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant, const std::string& name) {
+  const Status linked = pfs.link(at, claimant, at, claim);
+  return linked || linked.error().code != ENOENT ? linked : pfs.link(at, name, at, claim);
+}
+
+Status make(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant, const std::string& name) {
+  const Status made = pfs.symlink(claimant, at, claim);
+  if (made) return made;
+  if (has_no_links(made.error().code)) return make_file(pfs, at, claim, claimant);
+  if (!is_full(made.error().code)) return made;
+  const Status linked = make_of_what_is_there(pfs, at, claim, claimant, name);
+  return linked || linked.error().code == EEXIST ? linked : made;
+}
+
+bool is_same_file(PfsIo& pfs, int at, const std::string& a, const std::string& b) {
+  const auto first = pfs.lstat(at, a), second = pfs.lstat(at, b);
+  return first && second && first->st_dev == second->st_dev && first->st_ino == second->st_ino;
 }
 
 }  // namespace
@@ -52,27 +67,24 @@ Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim) {
   const auto n = pfs.read(fd->get(), std::as_writable_bytes(std::span(text)), 0);
   if (!n) return std::unexpected(n.error());
   text.resize(*n);
-  return text;
+  return text.ends_with(partial_suffix) ? Result<std::string>(text) : fail(ENODATA);
 }
 
-Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds patience) {
-  std::string claim = claim_to(name), own = claimant, holder;  // all that takes memory, before there is a claim that would stay
-  auto end = Clock::now() + patience;
-  // Of hundreds of nodes not all are to ask at once.
-  const auto own_share = 3 + static_cast<int>(std::hash<std::string>{}(claimant) % 4);
-  for (auto pause = shortest_wait;; pause = std::min(pause * 3 / 2, longest_wait)) {
-    const Status made = make(pfs, at, claim, claimant);
+Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds moment) {
+  std::string claim = claim_to(name), own = claimant;  // all that takes memory, before there is a claim that would stay
+  for (const auto end = Clock::now() + moment;; std::this_thread::sleep_for(between_looks)) {
+    const Status made = make(pfs, at, claim, claimant, name);
     if (made) return NameClaim(pfs, at, std::move(claim), std::move(own));
     if (made.error().code != EEXIST) return std::unexpected(made.error());
     const auto theirs = claimant_of(pfs, at, claim);
     // Left by who was killed at the same, or the answer to the call was lost.
-    if (theirs && *theirs == claimant) return NameClaim(pfs, at, std::move(claim), std::move(own));
-    if (theirs && *theirs != holder) holder = *theirs, end = Clock::now() + patience;
-    if (Clock::now() >= end) break;
-    std::this_thread::sleep_for(pause * own_share / 4);
+    if (theirs ? *theirs == claimant : is_same_file(pfs, at, claim, claimant)) return NameClaim(pfs, at, std::move(claim), std::move(own));
+    if (Clock::now() >= end) return fail(EALREADY, claim + " in the same directory is its claim" + (theirs ? ", of " + *theirs : ""));
   }
-  return fail(EBUSY, "another node or job is about to give or to take this name, and does not come to an end: " + claim + " in the same directory is its claim" + (holder.empty() ? "" : ", of " + holder) +
-                         "; where that is dead, remove it, and try again");
+}
+
+Error given_up(const Error& held) {
+  return {EBUSY, "another node or job is about to give or to take this name, and does not come to an end: " + held.what + "; where that is dead, remove it, and try again"};
 }
 
 NameClaim::NameClaim(NameClaim&& other) noexcept : pfs_(std::exchange(other.pfs_, nullptr)), at_(other.at_), claim_(std::move(other.claim_)), claimant_(std::move(other.claimant_)) {}

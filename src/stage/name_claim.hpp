@@ -7,6 +7,7 @@
 // to get the name. No PFS gives a claim back for a client that died: who goes on with that partial has it still, and the leftovers of a
 // store (leftovers.hpp) are removed with their claims. Nobody takes another's.
 
+#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -22,10 +23,11 @@ inline constexpr std::string_view claim_prefix = ".efs-claim-";
 
 class NameClaim {
  public:
-  /// To `name` in the open directory `at`, for `claimant`: a partial's name, which nobody else is at work on. Waits `patience` for each that has it.
-  /// EBUSY, saying where it is, where he has it still; any other error of the PFS. Where the PFS has no symbolic links, a file stands for
-  /// it, with the claimant for its content.
-  static Result<NameClaim> take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds patience = std::chrono::seconds(10));
+  /// To `name` in the open directory `at`, for `claimant`: a partial's name, which nobody else is at work on. EALREADY, saying where it is and whose,
+  /// where another has it and does not give it back in the moment that most need: to be tried again behind all else (Patience). Or any other error of the PFS.
+  /// Where the PFS has no symbolic links, a file stands for it, with the claimant for its content; where it has room for none, another name of the partial
+  /// or, where there is none, of what has `name`.
+  static Result<NameClaim> take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds moment = std::chrono::milliseconds(20));
   /// Gives it back, if give_back() has not; without a word where that fails.
   ~NameClaim();
   /// An error says what stays, for the next stage-out of this store to remove, and is in everybody else's way.
@@ -45,8 +47,14 @@ class NameClaim {
   std::string claim_, claimant_;
 };
 
-/// Who has made a claim, as its name in `at` says.
+/// Who has made a claim, as its name in `at` says. ENODATA where it does not: it is another name of what somebody has there.
 Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim);
+
+/// Is this error one of take(), that another has the claim?
+inline bool is_held(const Error& error) { return error.code == EALREADY; }
+
+/// The same, where it is given up: EBUSY, and what is to be done.
+Error given_up(const Error& held);
 
 /// Does `work` under a claim. Where the claim cannot be given back, the error of the work tells of that as well; of work that is done the log does.
 Status under_claim(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, const std::function<Status()>& work);

@@ -23,6 +23,7 @@ struct Outgoing {
   bool there_already = false; // `named`, by an earlier stage-out
   State state = State::waiting;
   bool brought_before = false;  // settled by an earlier stage-out: results-dir may have another version by now
+  std::string held;           // by another node or job, as the claim to its name says: to be tried again behind all else
   bool partial_left = false;  // settled, but its partial still has to go
   bool no_room = false;       // settled, for want of space only
   PartialFile file;

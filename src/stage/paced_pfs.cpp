@@ -1,9 +1,6 @@
 #include "stage/paced_pfs.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <random>
-#include <thread>
 
 namespace efs::stage {
 namespace {
@@ -12,24 +9,7 @@ constexpr Nanoseconds second = 1'000'000'000;
 constexpr Nanoseconds longest_pause = 10 * second;
 constexpr Nanoseconds catch_up = second / 10;
 
-class RealPauses final : public Pauses {
- public:
-  Nanoseconds now() override { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-  void sleep(Nanoseconds duration) override { std::this_thread::sleep_for(std::chrono::nanoseconds(duration)); }
-};
-
-/// Between three and five quarters of it, so that the threads (and nodes) that failed together do not return together.
-Nanoseconds jittered(Nanoseconds pause) {
-  thread_local std::minstd_rand random{std::random_device{}()};
-  return pause / 4 * 3 + static_cast<Nanoseconds>(std::uniform_int_distribution<Nanoseconds>(0, pause / 2)(random));
-}
-
 }  // namespace
-
-Pauses& real_pauses() {
-  static RealPauses pauses;
-  return pauses;
-}
 
 Pace pace_of(const config::JobConfig& config) { return {.max_rate = config.max_rate, .max_ops = config.max_ops, .retries = config.retries}; }
 
@@ -63,10 +43,6 @@ bool may_pass(int code, CallKind kind) {
 PacedPfs::PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel, Pauses& pauses)
     : pfs_(pfs), pace_(pace), throttle_(throttle), cancel_(cancel), pauses_(pauses) {}
 
-void PacedPfs::wait(Nanoseconds duration) const {
-  for (Nanoseconds now = pauses_.now(), end = now + duration; now < end && !cancel_; now = pauses_.now()) pauses_.sleep(std::min(end - now, catch_up));
-}
-
 void PacedPfs::charge(std::uint64_t calls) {
   if (pace_.max_ops != 0 && calls != 0) (void)throttle_.operations.take(calls, pauses_.now());
 }
@@ -77,12 +53,12 @@ auto PacedPfs::paced(CallKind kind, std::uint64_t bytes, Call call) -> decltype(
   for (unsigned attempt = 0;; ++attempt, pause = std::min(pause * 2, longest_pause)) {
     if (pace_.max_ops != 0 || pace_.max_rate != 0) {
       const auto now = pauses_.now();
-      wait(std::max(throttle_.operations.take(1, now), throttle_.bytes.take(bytes, now)));
+      pause_until(now + std::max(throttle_.operations.take(1, now), throttle_.bytes.take(bytes, now)), cancel_, pauses_);
     }
     auto result = call();
     if (result || attempt >= pace_.retries || cancel_ || !may_pass(result.error().code, kind)) return result;
     ++retried_;
-    wait(jittered(pause));
+    pause_until(pauses_.now() + jittered(pause), cancel_, pauses_);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "config/job_config.hpp"
+#include "stage/pauses.hpp"
 #include "stage/pfs_io.hpp"
 
 namespace efs::stage {
@@ -36,16 +37,6 @@ class RateLimit {
   Mutex mutex_;  // rank 90 (leaf)
   Nanoseconds next_ EFS_GUARDED_BY(mutex_) = 0;
 };
-
-/// Where the time of pauses goes by. Thread-safe.
-class Pauses {
- public:
-  virtual ~Pauses() = default;
-  /// Of a clock that never goes back; its zero means nothing.
-  virtual Nanoseconds now() = 0;
-  virtual void sleep(Nanoseconds duration) = 0;
-};
-Pauses& real_pauses();
 
 /// What all transfers of a job keep to together. Thread-safe.
 struct Throttle {
@@ -114,7 +105,6 @@ class PacedPfs final : public PfsIo {
  private:
   template <typename Call>
   auto paced(CallKind kind, std::uint64_t bytes, Call call) -> decltype(call());
-  void wait(Nanoseconds duration) const;
   void charge(std::uint64_t calls);
 
   PfsIo& pfs_;

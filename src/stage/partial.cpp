@@ -10,6 +10,7 @@
 #include "base/checksum.hpp"
 #include "fs/acl.hpp"
 #include "stage/merge.hpp"
+#include "stage/name_claim.hpp"
 #include "stage/placed_names.hpp"
 #include "stage/results_tree.hpp"
 
@@ -201,7 +202,7 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
     return fail(ESTALE, "its partial was replaced or changed by someone else");
   }
   if (done) done = give_name(job, *now, pfs, [&](bool is_shared) { if (about_to) about_to(*now, is_shared); });
-  if (done || ((job.is_new || job.over != nullptr) && done.error().code == EEXIST)) return done;
+  if (done || is_held(done.error()) || ((job.is_new || job.over != nullptr) && done.error().code == EEXIST)) return done;
   return without_partial(job, not_named(done.error()), pfs);
 }
 
@@ -273,7 +274,8 @@ Status link_partial(int from_at, const std::string& from, const PartialJob& job,
   auto done = now ? give_name(job, *now, pfs, about_to) : std::unexpected(now.error());
   if (done) return done;
   if (done.error().code == EEXIST && (job.is_new || job.over != nullptr)) done = fail(EEXIST, "somebody has changed, replaced or removed what had its name: the job's version is kept in the buffer only");
-  return without_partial(job, done.error().code == EEXIST ? done.error() : not_named(done.error()), pfs);
+  const bool tells = done.error().code == EEXIST || is_held(done.error());
+  return without_partial(job, tells ? done.error() : not_named(done.error()), pfs);
 }
 
 namespace {

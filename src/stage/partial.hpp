@@ -78,8 +78,8 @@ auto with_partial(PfsIo& pfs, int directory, const std::string& partial, Work wo
 Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress);
 
 /// Checks that the partial is the one that was written, of its full size, and gives it the item's name, replacing
-/// what has it. Requires: the partial is durable. After an error the partial is gone, as above. `about_to` is called with the partial's
-/// attributes as PfsIo::rename() calls its own.
+/// what has it. Requires: the partial is durable. After an error the partial is gone, as above, but for EEXIST as `job` says and is_held(): it is to be
+/// tried again then. `about_to` is called with the partial's attributes as PfsIo::rename() calls its own.
 using AboutToPublish = std::function<void(const struct stat& partial, bool is_shared)>;
 Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs, const AboutToPublish& about_to = {});
 
@@ -93,7 +93,7 @@ Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, 
 Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs);
 
 /// Gives the file `from` (in the open directory `from_at`) the item's name too, replacing what has it: by a link of the
-/// partial name, renamed. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV where the PFS cannot; EEXIST as `job` says; no partial is left.
+/// partial name, renamed. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV where the PFS cannot; EEXIST as `job` says; is_held(); no partial is left.
 Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs, const AboutToName& about_to = {});
 
 /// Is `now` the version that the item was staged in from, or that was brought out later, or that of the input whose name it

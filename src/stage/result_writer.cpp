@@ -6,6 +6,7 @@
 
 #include "fs/acl.hpp"
 #include "stage/merge.hpp"
+#include "stage/name_claim.hpp"
 #include "stage/results_dir.hpp"
 
 namespace efs::stage {
@@ -49,6 +50,14 @@ void ResultWriter::give_up(Outgoing& out, const Error& error) {
   out.entry.code = error.code;
   if (error.code == ECANCELED) return out.settle(Action::not_saved, "cancelled");
   out.settle(Action::failed, describe(error));
+}
+
+void ResultWriter::give_up_held(Outgoing& out) {
+  const Error error = given_up({EALREADY, out.held});
+  out.entry.code = error.code;
+  out.partial_left = out.state == Outgoing::State::written;
+  if (progress_.cancel) return out.settle(Action::not_saved, error.what + "; cancelled");
+  out.settle(Action::failed, error.what);
 }
 
 void ResultWriter::give_up_name(Outgoing& out, const Error& error) {
@@ -251,6 +260,7 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
     out.partial_left = true;
     return give_up(out, directory.error());
   }
+  out.held.clear();
   for (int tries = 1;; ++tries) {
     PfsCheck there;
     const auto job = look_again(out, *directory, scratch, there);
@@ -258,6 +268,7 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
     if (!job) return;
     const auto published = publish_partial(*job, out.file, pfs_, [&](const struct stat& partial, bool is_shared) { note_naming(out, *job, partial, is_shared); });
     if (published) break;
+    if (is_held(published.error())) return void(out.held = published.error().what);
     const bool is_taken = published.error().code == EEXIST && (job->is_new || job->over != nullptr);
     if (!is_taken) return give_up_name(out, published.error());
     out.partial_left = true;
@@ -337,9 +348,10 @@ void ResultWriter::note_linked(const Outgoing& first, int directory) {
 }
 
 bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
-  if (out.state == Outgoing::State::settled) return true;
+  if (out.state == Outgoing::State::settled || first.state == Outgoing::State::written) return true;
   const bool there = first.state == Outgoing::State::settled && (first.entry.action == Action::staged_out || first.entry.action == Action::kept);
   if (!there || progress_.cancel) return false;
+  out.held.clear();
   auto from = tree_.directory(parent_of(first.item->path));
   auto to = tree_.directory(parent_of(out.item->path));
   if (!from || !to) return give_up(out, from ? to.error() : from.error()), true;
@@ -360,6 +372,7 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
     const bool first_is_shared = pfs_.is_shared(from->get(), first.name, *now);
     const auto about_to = [&](bool is_shared) { note_naming(out, job, *now, is_shared || first_is_shared); };
     auto done = link_partial(from->get(), first.name, job, pfs_, about_to);
+    if (!done && is_held(done.error())) return out.held = done.error().what, true;
     if (!done && cannot_link(done.error())) return false;
     if (!done) return give_up_name(out, done.error()), true;
   }

@@ -35,11 +35,11 @@ class ResultWriter {
   /// Of those that are `written`, and durable: compares what the PFS holds with what was written (verify: read-back).
   void verify(std::span<Outgoing> task);
 
-  /// Those that are `written` get their names.
+  /// Those that are `written` get their names. They stay so, and are `held`, where another is about to give or to take the name.
   void publish(std::span<Outgoing> task);
 
   /// Makes `out` another name of `first`, which must be settled as staged out or kept: `named`. False where the PFS
-  /// cannot, or `first` is not what it should be: then it is to be written like any other.
+  /// cannot, or `first` is not what it should be: then it is to be written like any other. Stays `waiting` where its name is `held`, or that of `first`.
   bool link(Outgoing& out, const Outgoing& first);
 
   /// Removes the partials of those that failed after theirs was whole.
@@ -47,6 +47,9 @@ class ResultWriter {
 
   /// Settles it as failed (or not saved: cancelled).
   void give_up(Outgoing& out, const Error& error);
+
+  /// Settles what is `held` still.
+  void give_up_held(Outgoing& out);
 
   /// After a full PFS nothing new is begun: partials would take the last space from one another, and possibly none
   /// would be whole.

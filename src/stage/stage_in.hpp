@@ -7,6 +7,7 @@
 #include <string>
 
 #include "stage/buffer.hpp"
+#include "stage/pauses.hpp"
 #include "stage/planner.hpp"
 #include "stage/progress.hpp"
 
@@ -27,6 +28,7 @@ struct Options {
   OpenedDirectories* opened = nullptr;  // stage-out: which directories there a process of the store has opened to their owner; outlives the transfer
   Cache* cache = nullptr;  // stage-in: of reusable inputs; outlives the transfer
   std::function<Status(std::uint64_t bytes)> wait_for_turn = {};  // load, unload: called once, before anything moves; an error ends it
+  Pauses* pauses = &real_pauses();  // where the time goes by in which another's name is waited for
 };
 
 struct StageFailure {

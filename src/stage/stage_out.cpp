@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -17,58 +16,33 @@
 #include "stage/deletions.hpp"
 #include "stage/leftovers.hpp"
 #include "stage/outgoing.hpp"
+#include "stage/patience.hpp"
 #include "stage/placed_names.hpp"
 #include "stage/renaming.hpp"
+#include "stage/result_batches.hpp"
 #include "stage/result_directories.hpp"
 #include "stage/result_writer.hpp"
 #include "stage/results_dir.hpp"
 #include "stage/results_tree.hpp"
 #include "stage/selection.hpp"
 #include "stage/spelling.hpp"
-#include "stage/spread.hpp"
 
-// The order, and why. For every batch:
-//   1. write all partials                  real names still show the old version, or nothing
-//   2. make them durable                   a name must never lead to data that a crash can take away
-//      and what they are copies of         nor must the buffer be left with less, and bring that out again
-//   3. check and rename them               the step that anyone can see; atomic for each file
-//   4. make the names durable              fsync of each directory, once
-//   5. report them as staged-out           only now, for nothing that may happen later undoes them
-// A failure or kill before 3 leaves partials only; between 3 and 5 whole files which the receipt does not claim.
-// Directories are made, durably, before all batches and are given their modes and times after them, since every
+// Of results the order is that of result_batches.hpp. Directories are made, durably, before all batches and are given their modes and times after them, since every
 // rename moves their times and a read-only directory takes no files. A symbolic link cannot be synced by itself:
-// with journalled metadata the fsync of its directory in 4 covers it.
+// with journalled metadata the fsync of its directory covers it.
 // Inputs that the job took away go when all results are back (deletions.hpp): a renamed one is a result first.
+// A name that another node or job is about to give or to take is tried again behind all others (finish_held_names()).
 // Where the PFS is full, what did not fit is tried once more after all batches, alone: use_what_is_left().
 
 namespace efs::stage {
 namespace {
 
-constexpr std::size_t batch_files = 32768;  // few batches: each costs two commits of the PFS' journal
-constexpr std::uint64_t batch_bytes = 1U << 30U;
-constexpr std::uint64_t fsync_from = 8U << 20U;  // such files are synced by their own thread as soon as they are written
-constexpr std::size_t syncfs_from = 16;          // other files of a batch: one syncfs for all, since it waits for strangers too
-constexpr std::size_t most_files = 64;
-constexpr std::uint64_t most_bytes = 8U << 20U;
-
-/// What `work` throws fails the results of the task.
-void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const std::exception& exception) {
-    for (auto& out : task) {
-      if (out.state == Outgoing::State::settled) continue;
-      out.partial_left = out.state != Outgoing::State::named;  // it may be there
-      out.settle(Action::failed, exception.what());
-    }
-  }
-}
-
 class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
       : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), in_place_(config::has_results_in_place(config)), tree_(pfs, options.opened), crew_(options.workers),
-        writer_(config, buffer, pfs, tree_, progress, options.transfer_size, options.placed), directories_(tree_, writer_, in_place_), deletions_(config, pfs, tree_, crew_, progress.cancel, options.placed, options.partial_tag) {}
+        writer_(config, buffer, pfs, tree_, progress, options.transfer_size, options.placed), directories_(tree_, writer_, in_place_),
+        batches_(buffer, options_, config.verify == config::Verify::read_back, tree_, writer_, directories_, crew_, progress), deletions_(config, pfs, tree_, crew_, progress.cancel, options.placed, options.partial_tag), patience_(progress.cancel, *options.pauses) {}
 
   Receipt run() {
     receipt_.job = config_.name;
@@ -140,9 +114,10 @@ class StageOut {
       disown(selection.directories);
       add(directories_.make(selection.directories));
       if (options_.has_a_past) clear_leftovers(items, removed);
-      run_batches(apart_from_twins());
+      batches_.run(apart_from_twins());
       run_twins();
       link_names();
+      finish_held_names();
       if (writer_.full() && !progress_.cancel) use_what_is_left();
       remove_inputs(removed);
       add(directories_.finish(selection.directories));
@@ -169,7 +144,7 @@ class StageOut {
     const auto is_back = [](Action action) { return action != Action::failed && action != Action::conflict && action != Action::not_saved; };
     bool all = std::ranges::all_of(receipt_.entries, is_back, &ReceiptEntry::action);
     for (const auto* list : {&outgoing_, &further_names_}) all = all && std::ranges::all_of(*list, [&](const Outgoing& out) { return is_back(out.entry.action); });
-    add(all ? deletions_.carry_out(removed) : deletions_.refuse(removed, "not all results are back"));
+    add(all ? deletions_.carry_out(removed, patience_) : deletions_.refuse(removed, "not all results are back"));
   }
 
   void list_outgoing(std::vector<const fs::WalkItem*> items, const std::vector<fs::WalkItem>& all) {
@@ -306,21 +281,9 @@ class StageOut {
   }
 
   void run_twins() {
-    for (auto& out : std::span(outgoing_).subspan(apart_from_twins().size())) run_batch({&out, 1});
-  }
-
-  std::span<Outgoing> take_batch(std::span<Outgoing>& rest) const {
-    // Where time may run out, what goes first must be whole before the next begins.
-    const std::uint64_t most = options_.by_rank ? batch_bytes / 8 : batch_bytes;
-    std::size_t count = 0;
-    for (std::uint64_t bytes = 0; count < rest.size() && count < batch_files && bytes < most; ++count) bytes += rest[count].entry.bytes;
-    const auto batch = rest.first(count);
-    rest = rest.subspan(count);
-    return batch;
-  }
-
-  void run_batches(std::span<Outgoing> results) {
-    while (!results.empty()) run_batch(take_batch(results));
+    const auto twins = std::span(outgoing_).subspan(apart_from_twins().size());
+    if (!twins.empty()) finish_held_results();
+    for (auto& out : twins) batches_.run({&out, 1});
   }
 
   /// Further names of files, when all first ones have their fate. Where the PFS cannot link, each is a file of its own.
@@ -332,25 +295,41 @@ class StageOut {
       std::swap(all[single], all[i]);
       std::swap(first_of_[single++], first_of_[i]);
     }
-    sync_names(all.subspan(single));
+    batches_.sync_names(all.subspan(single));
     progress_.files_done += all.size() - single;
-    run_batches(all.first(single));
+    batches_.run(all.first(single));
   }
 
-  /// The five steps at the top of this file.
-  void run_batch(std::span<Outgoing> batch) {
-    // What is thrown between the tasks leaves no partial either.
-    guarded(batch, [&] {
-      choose_durability(batch);
-      in_tasks(batch, [this](std::span<Outgoing> task) { writer_.write(task); });
-      sync_partials(batch);
-      if (receipt_.read_back) in_tasks(batch, [this](std::span<Outgoing> task) { writer_.verify(task); });
-      secure(batch);
-      in_tasks(batch, [this](std::span<Outgoing> task) { writer_.publish(task); });
-    });
-    writer_.remove_partials(batch);
-    sync_names(batch);
-    progress_.files_done += batch.size();
+  /// What others were about to give or to take, until it is theirs or ours, or nothing of it moves any more; behind it further names of that.
+  void finish_held_names() {
+    finish_held_results();
+    const auto waits = [](const Outgoing& out) { return out.state == Outgoing::State::waiting; };
+    while (std::ranges::any_of(further_names_, waits)) {
+      for (std::size_t i = 0; i < further_names_.size(); ++i)
+        if (auto& out = further_names_[i]; waits(out) && !writer_.link(out, *first_of_[i])) batches_.run({&out, 1});
+      batches_.sync_names(further_names_);
+      const auto held = held_names(Outgoing::State::waiting);
+      if (!held.empty() && !patience_.wait(claims_to(held))) batches_.finish(held, false);
+    }
+    finish_held_results();  // of which some were written after all
+  }
+
+  void finish_held_results() {
+    for (auto held = held_names(Outgoing::State::written); !held.empty(); held = held_names(Outgoing::State::written)) batches_.finish(held, patience_.wait(claims_to(held)));
+  }
+
+  std::vector<Outgoing*> held_names(Outgoing::State state) {
+    std::vector<Outgoing*> held;
+    for (auto* list : {&outgoing_, &further_names_})
+      for (auto& out : *list)
+        if (out.state == state && !out.held.empty()) held.push_back(&out);
+    return held;
+  }
+
+  static std::vector<std::string> claims_to(const std::vector<Outgoing*>& held) {
+    std::vector<std::string> claims;
+    for (const auto* out : held) claims.push_back(out->held);
+    return claims;
   }
 
   /// After a full PFS, when all other partials are gone or have their names: one result at a time, the smallest first,
@@ -371,99 +350,13 @@ class StageOut {
     progress_.begin(waiting.size() + names.size(), std::accumulate(waiting.begin(), waiting.end(), std::uint64_t{0}, sum));
     for (auto* out : waiting) {
       if (writer_.full() || progress_.cancel) break;
-      try_again(*out, nullptr);
+      batches_.try_again(*out, nullptr);
     }
     for (const auto& [out, first] : names) {
       if (writer_.full() || progress_.cancel) break;
-      try_again(*out, first);
+      batches_.try_again(*out, first);
     }
-  }
-
-  /// The five steps for one result, in this thread; as another name of `first` where there is one and the PFS can.
-  void try_again(Outgoing& out, const Outgoing* first) {
-    out.state = Outgoing::State::waiting;
-    out.no_room = out.partial_left = false;
-    out.fsync = true;
-    out.entry.code = 0;
-    const std::string before = std::exchange(out.entry.reason, {});
-    const std::span<Outgoing> one(&out, 1);
-    guarded(one, [&] {
-      if (first != nullptr && writer_.link(out, *first)) return;
-      writer_.write(one);
-      if (receipt_.read_back) writer_.verify(one);
-      writer_.publish(one);
-    });
-    writer_.remove_partials(one);
-    sync_names(one);
-    const bool is_out = out.entry.action == Action::staged_out || out.entry.action == Action::kept;
-    if (!is_out && before.contains(out.partial) && !out.entry.reason.contains(out.partial)) out.entry.reason += "; before: " + before;  // what it left is there still
-    ++progress_.files_done;
-  }
-
-  void choose_durability(std::span<Outgoing> batch) {
-    const auto is_small = [](const Outgoing& out) { return out.entry.bytes < fsync_from; };
-    const auto small = static_cast<std::size_t>(std::ranges::count_if(batch, is_small));
-    const bool each = small < syncfs_from || !tree_.sync_all_reports_errors();
-    for (auto& out : batch) out.fsync = each || !is_small(out);
-  }
-
-  /// Runs `work` over the batch in pieces of neighbours, in parallel. What it throws fails that piece's results.
-  void in_tasks(std::span<Outgoing> batch, const std::function<void(std::span<Outgoing>)>& work) {
-    std::vector<std::span<Outgoing>> tasks;
-    // Several for each thread: a crew that waits for the PFS grows when the first ones are done.
-    const std::size_t most = std::clamp<std::size_t>(batch.size() / (std::size_t{16} * Crew::automatic_most), 1, most_files);
-    while (!batch.empty()) {
-      std::size_t count = 0;
-      for (std::uint64_t bytes = 0; count < batch.size() && count < most && bytes < most_bytes; ++count) bytes += batch[count].entry.bytes;
-      tasks.push_back(batch.first(count));
-      batch = batch.subspan(count);
-    }
-    // A directory takes one new name at a time, and who works beside whom should not wait for that.
-    if (!options_.by_rank) tasks = spread(tasks, Crew::automatic_most);
-    crew_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
-      for (const auto task : std::span(tasks).subspan(begin, end - begin)) {
-        guarded(task, [&] { work(task); });
-      }
-    });
-  }
-
-  /// Step 2, for those that were not synced one by one. The descriptor of results_dir is older than the writes, so
-  /// an error of their write-back is seen; it does not tell whose it was, so none of them is believed.
-  void sync_partials(std::span<Outgoing> batch) {
-    const auto waits = [](const Outgoing& out) { return out.state == Outgoing::State::written && !out.fsync; };
-    if (std::ranges::none_of(batch, waits)) return;
-    auto synced = tree_.sync_all();
-    if (synced) return;
-    for (auto& out : batch) {
-      if (!waits(out)) continue;
-      out.partial_left = true;
-      writer_.give_up(out, {synced.error().code, "making it durable: " + describe(synced.error())});
-    }
-  }
-
-  /// Where time may run out it is not waited for: the buffer's disk could take all of it.
-  void secure(std::span<const Outgoing> batch) {
-    std::vector<std::uint64_t> written;
-    for (const auto& out : batch)
-      if (out.state == Outgoing::State::written && S_ISREG(out.item->attributes.st_mode)) written.push_back(out.item->ino);
-    if (const Status secured = options_.by_rank ? Status() : buffer_.secure(written); !secured)
-      log::warn("event=buffer_not_secured files={} reason=\"{}\" note=\"what is brought out is good; after power loss the buffer may have less\"", written.size(), describe(secured.error()));
-  }
-
-  /// Steps 4 and 5.
-  void sync_names(std::span<Outgoing> batch) {
-    std::set<std::string> directories;
-    for (const auto& out : batch) {
-      if (out.state == Outgoing::State::named) directories.insert(parent_of(out.item->path));
-    }
-    const Status synced = tree_.sync(directories);
-    if (options_.placed != nullptr && !directories.empty()) (void)options_.placed->sync();  // where that fails, power loss leaves what the inodes know
-    const std::string doubt = !synced ? describe(synced.error()) : directories_.not_durable();
-    for (auto& out : batch) {
-      if (out.state != Outgoing::State::named) continue;
-      if (doubt.empty()) out.settle(out.there_already ? Action::kept : Action::staged_out, std::move(out.entry.reason));
-      else out.settle(Action::failed, "it is there and whole, but its name may not survive a crash: " + doubt);
-    }
+    finish_held_names();
   }
 
   const config::JobConfig& config_;
@@ -482,7 +375,9 @@ class StageOut {
   Crew crew_;
   ResultWriter writer_;
   ResultDirectories directories_;
+  ResultBatches batches_;
   Deletions deletions_;
+  Patience patience_;
 };
 
 }  // namespace

@@ -12,8 +12,10 @@
 #include "fs/acl.hpp"
 #include "stage/input_guard.hpp"
 #include "stage/merge.hpp"
+#include "stage/name_claim.hpp"
 #include "stage/names.hpp"
 #include "stage/partial.hpp"
+#include "stage/patience.hpp"
 #include "stage/placed_names.hpp"
 #include "stage/resume.hpp"
 #include "stage/results_tree.hpp"
@@ -400,7 +402,7 @@ class Unload {
       // Nor in the moment in which it gets its name. (Of several nodes, the PFS's rename sees to it.)
       PartialJob last = job;
       if (config_.nodes <= 1 && !config_.merges) last.over = &before;
-      const Status named = publish_partial(last, *made, pfs_, about_to);
+      const Status named = publish_patiently(last, *made, about_to);
       if (!named && named.error().code == EEXIST && last.over != nullptr) {
         (void)pfs_.unlink(job.directory, job.partial);
         return conflict(entry, changed_meanwhile);
@@ -408,6 +410,18 @@ class Unload {
       if (!named) return std::unexpected(named.error());
       return made;
     });
+  }
+
+  /// Another may be about to give or to take the name.
+  Status publish_patiently(const PartialJob& job, const PartialFile& made, const AboutToPublish& about_to) {
+    Patience patience(progress_.cancel, *options_.pauses);
+    for (;;) {
+      const Status named = publish_partial(job, made, pfs_, about_to);
+      if (named || !is_held(named.error())) return named;
+      if (patience.wait({named.error().what})) continue;
+      (void)pfs_.unlink(job.directory, job.partial);
+      return std::unexpected(given_up(named.error()));
+    }
   }
 
   Status disown(const std::string& path) {

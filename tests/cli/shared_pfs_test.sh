@@ -47,6 +47,18 @@ check 'without the claim it goes out' "$EFS" stop claimed
 check 'too' grep -qx job-a "$PFS/input/a"
 check_not 'and no claim is left' compgen -G "$PFS/input/.efs-claim-*"
 
+# --- the same with a deadline ---
+in_place hurried
+echo beta >"$PFS/input/b"
+started "$JOB"; echo job-a >"$MNT/input/a"; echo job-b >"$MNT/input/b"
+claim=$PFS/input/.efs-claim-a96faf705af16834e6c632b61e964e1f.efs-partial; ln -s another.efs-partial "$claim"
+check_exit 'a stop with a deadline does not wait for a claim beyond that' 3 '^  not-saved: input/a: another node or job is about to give.*cancelled$' "$EFS" stop --deadline 3 hurried
+check 'what nobody else has is out' grep -qx job-b "$PFS/input/b"
+rm "$claim"
+check 'what was not saved is salvaged' "$EFS" salvage hurried
+check 'too' grep -qx job-a "$PFS/input/a"
+check 'and the rest dropped' "$EFS" clean --force hurried
+
 # --- attributes of directories ---
 # shows DIRECTORY: what a job might have put there, mode and time.
 shows() { python3 -SE -c 'import os, sys; p = sys.argv[1]; s = os.stat(p); print({n: os.getxattr(p, n) for n in sorted(os.listxattr(p)) if n.startswith(("user.", "system.posix_acl"))}, oct(s.st_mode), s.st_mtime_ns)' "$1"; }

@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 
+#include "counted_pauses.hpp"
 #include "fault_pfs.hpp"
 #include "scene.hpp"
 #include "stage/paced_pfs.hpp"
@@ -25,16 +26,6 @@ FaultPfs::Hook failing(std::string call, int code, int times) {
 }
 
 constexpr Nanoseconds second = 1'000'000'000;
-
-/// Time that goes by in sleep alone.
-class CountedPauses final : public Pauses {
- public:
-  Nanoseconds now() override { return now_; }
-  void sleep(Nanoseconds duration) override { now_ += duration; }
-
- private:
-  std::atomic<Nanoseconds> now_{1000 * second};
-};
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "scene.hpp"
 #include "stage/merge.hpp"
 #include "stage/merging_pfs.hpp"
+#include "stage/partial.hpp"
 #include "stage/transfer.hpp"
 #include "support/short_of_memory.hpp"
 
