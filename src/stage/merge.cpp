@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "stage/name_claim.hpp"
+#include "stage/paths.hpp"
 
 namespace efs::stage {
 namespace {
@@ -172,6 +173,15 @@ fs::Origin version_of(const struct stat& st, Nanoseconds ctime) {
 }  // namespace
 
 fs::Origin copy_version(PfsIo& pfs, int at, const std::string& name, const struct stat& there) { return version_of(there, pfs.is_shared(at, name, there) ? 0 : to_ns(there.st_ctim)); }
+
+Result<fs::Origin> version_below(PfsIo& pfs, const std::string& top, const std::string& path) {
+  const auto root = pfs.open(AT_FDCWD, top, directory_flags);
+  const auto directory = root ? pfs.open_beneath(root->get(), parent_of(path), passage_flags) : std::unexpected(root.error());
+  if (!directory) return std::unexpected(directory.error());
+  const auto now = pfs.lstat(directory->get(), leaf_of(path));
+  if (!now) return std::unexpected(now.error());
+  return copy_version(pfs, directory->get(), leaf_of(path), *now);
+}
 
 fs::Origin coming_version(const struct stat& partial, bool is_shared) { return version_of(partial, is_shared ? 0 : fs::Origin::any_ctime); }
 

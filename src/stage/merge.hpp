@@ -14,6 +14,9 @@ namespace efs::stage {
 /// known (ctime is 0): nobody's to replace or to remove. `there` is what `name` in the open directory `at` has.
 fs::Origin copy_version(PfsIo& pfs, int at, const std::string& name, const struct stat& there);
 
+/// The same of what `path` below the directory `top` leads to, past no symbolic link.
+Result<fs::Origin> version_below(PfsIo& pfs, const std::string& top, const std::string& path);
+
 /// The same of a partial that is about to get its name. `is_shared`: as AboutToName says.
 fs::Origin coming_version(const struct stat& partial, bool is_shared);
 
