@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -93,8 +94,9 @@ Result<bool> is_file(PfsIo& pfs, int at, const std::string& name, const struct s
   return now && is_seen(*now, seen);
 }
 
-Status give_new_name(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours) {
+Status give_new_name(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const std::function<void()>& about_to) {
   EFS_TRY(is_still(pfs, at, from, ours));
+  about_to();
   return pfs.rename_new(at, from, to);
 }
 
@@ -117,12 +119,13 @@ Error conflict_with(const Result<bool>& is_same) {
 
 }  // namespace
 
-Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen) {
+Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen, const std::function<void()>& about_to) {
   return under_claim(pfs, at, to, from, [&]() -> Status {
     const auto now = look_anew(pfs, at, to);
     if (!now && now.error().code != ENOENT) return std::unexpected(now.error());
     if (!now || !is_untouched(*now, seen)) return fail(EEXIST);
     EFS_TRY(is_still(pfs, at, from, ours));
+    if (about_to) about_to();
     return pfs.rename(at, from, to);
   });
 }
@@ -148,9 +151,9 @@ Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const
       if (stays && !*stays) continue;
       return std::unexpected(stays ? conflict_with(found.is_same) : stays.error());
     }
-    if (about_to) about_to(!found.is_free);
+    const auto tell = [&] { if (about_to) about_to(!found.is_free); };
     // Also where it is the same: the other node must not take what stands for ours as well for its own, and replace it.
-    const Status done = there ? rename_over(pfs, at, from, to, *ours, *there) : give_new_name(pfs, at, from, to, *ours);
+    const Status done = there ? rename_over(pfs, at, from, to, *ours, *there, tell) : give_new_name(pfs, at, from, to, *ours, tell);
     if (done) return found.is_free ? Placed::ours : Placed::shared;
     if (done.error().code != EEXIST) return std::unexpected(done.error());
   }

@@ -1,6 +1,7 @@
 #pragma once
 // Results of several nodes that go into one directory: no node's file is lost under another's (merging_pfs.hpp).
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -30,8 +31,9 @@ enum class Placed : std::uint8_t { ours, shared };
 Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own = nullptr, const AboutToName& about_to = {});
 
 /// rename(2) over the file `seen`, which is there still: EEXIST where it has been changed, has got or lost another name, or another one has this one by now. `ours`: what `from`
-/// is. Of several who saw the same file, on whatever node, one succeeds: who has the claim to the name (name_claim.hpp), whose errors are told.
-Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen);
+/// is. Of several who saw the same file, on whatever node, one succeeds: who has the claim to the name (name_claim.hpp), whose errors are told. `about_to`
+/// is called when nothing stands between but the call.
+Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen, const std::function<void()>& about_to = {});
 
 /// The removal of an input, likewise. `claimant`: as of NameClaim.
 Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen, const std::string& claimant);

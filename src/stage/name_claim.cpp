@@ -34,26 +34,9 @@ Status make_file(PfsIo& pfs, int at, const std::string& claim, const std::string
   return fail(written ? EIO : written.error().code);
 }
 
-bool is_full(int code) { return code == ENOSPC || code == EDQUOT; }
-
-// A name takes no inode: one more of the partial, or of what is to be taken away.
-Status make_of_what_is_there(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant, const std::string& name) {
-  const Status linked = pfs.link(at, claimant, at, claim);
-  return linked || linked.error().code != ENOENT ? linked : pfs.link(at, name, at, claim);
-}
-
-Status make(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant, const std::string& name) {
-  const Status made = pfs.symlink(claimant, at, claim);
-  if (made) return made;
-  if (has_no_links(made.error().code)) return make_file(pfs, at, claim, claimant);
-  if (!is_full(made.error().code)) return made;
-  const Status linked = make_of_what_is_there(pfs, at, claim, claimant, name);
-  return linked || linked.error().code == EEXIST ? linked : made;
-}
-
-bool is_same_file(PfsIo& pfs, int at, const std::string& a, const std::string& b) {
-  const auto first = pfs.lstat(at, a), second = pfs.lstat(at, b);
-  return first && second && first->st_dev == second->st_dev && first->st_ino == second->st_ino;
+Status make(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant) {
+  Status linked = pfs.symlink(claimant, at, claim);
+  return !linked && has_no_links(linked.error().code) ? make_file(pfs, at, claim, claimant) : linked;
 }
 
 }  // namespace
@@ -67,18 +50,18 @@ Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim) {
   const auto n = pfs.read(fd->get(), std::as_writable_bytes(std::span(text)), 0);
   if (!n) return std::unexpected(n.error());
   text.resize(*n);
-  return text.ends_with(partial_suffix) ? Result<std::string>(text) : fail(ENODATA);
+  return text;
 }
 
 Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds moment) {
   std::string claim = claim_to(name), own = claimant;  // all that takes memory, before there is a claim that would stay
   for (const auto end = Clock::now() + moment;; std::this_thread::sleep_for(between_looks)) {
-    const Status made = make(pfs, at, claim, claimant, name);
+    const Status made = make(pfs, at, claim, claimant);
     if (made) return NameClaim(pfs, at, std::move(claim), std::move(own));
     if (made.error().code != EEXIST) return std::unexpected(made.error());
     const auto theirs = claimant_of(pfs, at, claim);
     // Left by who was killed at the same, or the answer to the call was lost.
-    if (theirs ? *theirs == claimant : is_same_file(pfs, at, claim, claimant)) return NameClaim(pfs, at, std::move(claim), std::move(own));
+    if (theirs && *theirs == claimant) return NameClaim(pfs, at, std::move(claim), std::move(own));
     if (Clock::now() >= end) return fail(EALREADY, claim + " in the same directory is its claim" + (theirs ? ", of " + *theirs : ""));
   }
 }

@@ -25,9 +25,8 @@ class NameClaim {
  public:
   /// To `name` in the open directory `at`, for `claimant`: a partial's name, which nobody else is at work on. EALREADY, saying where it is and whose,
   /// where another has it and does not give it back in the moment that most need: to be tried again behind all else (Patience). Or any other error of the PFS.
-  /// Where the PFS has no symbolic links, a file stands for it, with the claimant for its content; where it has room for none, another name of the partial
-  /// or, where there is none, of what has `name`.
-  static Result<NameClaim> take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds moment = std::chrono::milliseconds(20));
+  /// Where the PFS has no symbolic links, a file stands for it, with the claimant for its content.
+  static Result<NameClaim> take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds moment = std::chrono::milliseconds(10));
   /// Gives it back, if give_back() has not; without a word where that fails.
   ~NameClaim();
   /// An error says what stays, for the next stage-out of this store to remove, and is in everybody else's way.
@@ -47,7 +46,7 @@ class NameClaim {
   std::string claim_, claimant_;
 };
 
-/// Who has made a claim, as its name in `at` says. ENODATA where it does not: it is another name of what somebody has there.
+/// Who has made a claim, as its name in `at` says.
 Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim);
 
 /// Is this error one of take(), that another has the claim?

@@ -29,8 +29,10 @@ std::unexpected<Error> without_partial(const PartialJob& job, Error error, PfsIo
 Status give_name(const PartialJob& job, const struct stat& partial, PfsIo& pfs, const AboutToName& about_to) {
   const std::string name = job.name.empty() ? leaf_of(job.item.path) : job.name;
   if (!job.is_new && job.over == nullptr) return pfs.rename(job.directory, job.partial, name, about_to);
-  if (about_to) about_to(false);
-  return job.is_new ? pfs.rename_new(job.directory, job.partial, name) : rename_over(pfs, job.directory, job.partial, name, partial, *job.over);
+  const auto tell = [&] { if (about_to) about_to(false); };
+  if (!job.is_new) return rename_over(pfs, job.directory, job.partial, name, partial, *job.over, tell);
+  tell();
+  return pfs.rename_new(job.directory, job.partial, name);
 }
 
 Error not_named(const Error& error) {

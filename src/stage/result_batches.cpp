@@ -48,7 +48,19 @@ std::span<Outgoing> ResultBatches::take_batch(std::span<Outgoing>& rest) const {
 }
 
 void ResultBatches::run(std::span<Outgoing> results) {
-  while (!results.empty()) run_batch(take_batch(results));
+  for (auto rest = results; !rest.empty();) {
+    run_batch(take_batch(rest));
+    // Where time may run out there may be none left behind the last one.
+    if (options_.by_rank && !rest.empty()) finish_held(results.first(results.size() - rest.size()));
+  }
+}
+
+/// Once more, of these results.
+void ResultBatches::finish_held(std::span<Outgoing> results) {
+  std::vector<Outgoing*> held;
+  for (auto& out : results)
+    if (out.state == Outgoing::State::written) held.push_back(&out);
+  if (!held.empty()) finish(held, true);
 }
 
 void ResultBatches::run_batch(std::span<Outgoing> batch) {
@@ -158,7 +170,10 @@ void ResultBatches::finish(std::span<Outgoing* const> held, bool goes_on) {
   crew_.run(held.size(), 1, [&](std::size_t begin, std::size_t end) {
     for (auto* out : held.subspan(begin, end - begin)) {
       const std::span<Outgoing> one(out, 1);
-      guarded(one, [&] { goes_on ? writer_.publish(one) : writer_.give_up_held(*out); });
+      guarded(one, [&] {
+        writer_.publish(one);
+        if (!goes_on && !out->held.empty()) writer_.give_up_held(*out);
+      });
       writer_.remove_partials(one);
     }
   });

@@ -36,7 +36,7 @@ class ResultBatches {
   /// The same for one that failed for want of room, in this thread; as another name of `first` where there is one and the PFS can.
   void try_again(Outgoing& out, const Outgoing* first);
 
-  /// Steps 3 to 5 of what is `written` and was `held`. Not `goes_on`: what is held is given up.
+  /// Steps 3 to 5 of what is `written` and was `held`. Not `goes_on`: what is held even now is given up.
   void finish(std::span<Outgoing* const> held, bool goes_on);
 
   /// Steps 4 and 5, of those that are `named`.
@@ -45,6 +45,7 @@ class ResultBatches {
  private:
   std::span<Outgoing> take_batch(std::span<Outgoing>& rest) const;
   void run_batch(std::span<Outgoing> batch);
+  void finish_held(std::span<Outgoing> results);
   void choose_durability(std::span<Outgoing> batch);
   void in_tasks(std::span<Outgoing> batch, const std::function<void(std::span<Outgoing>)>& work);
   void sync_partials(std::span<Outgoing> batch);

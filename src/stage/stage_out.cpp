@@ -283,7 +283,10 @@ class StageOut {
   void run_twins() {
     const auto twins = std::span(outgoing_).subspan(apart_from_twins().size());
     if (!twins.empty()) finish_held_results();
-    for (auto& out : twins) batches_.run({&out, 1});
+    for (auto& out : twins) {
+      batches_.run({&out, 1});
+      finish_held_results();
+    }
   }
 
   /// Further names of files, when all first ones have their fate. Where the PFS cannot link, each is a file of its own.
@@ -306,7 +309,10 @@ class StageOut {
     const auto waits = [](const Outgoing& out) { return out.state == Outgoing::State::waiting; };
     while (std::ranges::any_of(further_names_, waits)) {
       for (std::size_t i = 0; i < further_names_.size(); ++i)
-        if (auto& out = further_names_[i]; waits(out) && !writer_.link(out, *first_of_[i])) batches_.run({&out, 1});
+        if (auto& out = further_names_[i]; waits(out) && !writer_.link(out, *first_of_[i])) {
+          --progress_.files_done;  // which link_names() has counted
+          batches_.run({&out, 1});
+        }
       batches_.sync_names(further_names_);
       const auto held = held_names(Outgoing::State::waiting);
       if (!held.empty() && !patience_.wait(claims_to(held))) batches_.finish(held, false);

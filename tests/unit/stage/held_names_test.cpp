@@ -125,6 +125,36 @@ TEST_CASE("stage-out: what is cancelled, as at its deadline, does not wait for n
   CHECK(scene.pauses.passed() < in_a_second);
 }
 
+TEST_CASE("stage-out: a name that is free by the end of the time is given yet", "[stage][out][merge]") {
+  Changed scene({"a"});
+  Claims claims(scene.root);
+  claims.make("a");
+  Progress progress;
+  scene.meanwhile = [&] {
+    progress.cancel = true;
+    claims.give_back("a");
+  };
+  CHECK(stage_out(scene.config, scene.buffer, posix_pfs(), scene.options, progress).verdict == Verdict::complete);
+  CHECK(scene.is_out("a"));
+}
+
+TEST_CASE("stage-out: where time may run out, a name that is free again goes before what comes behind it", "[stage][out][merge]") {
+  Changed scene({"a", "b", "c"});
+  REQUIRE(::truncate(scene.buffer.container(scene.buffer.nodes.at("b").ino).c_str(), 140 << 20) == 0);  // which fills a batch
+  Claims claims(scene.root);
+  claims.make("a");
+  bool is_before = false;
+  FaultPfs pfs([&](auto, const std::string& call, const std::string& object) {
+    if (call == "syncfs" || call == "fsync") claims.give_back("a");
+    if (call == "open" && object == "c.efs-partial") is_before = scene.is_out("a");
+    return 0;
+  });
+  scene.options.by_rank = true;
+  Progress progress;
+  CHECK(stage_out(scene.config, scene.buffer, pfs, scene.options, progress).verdict == Verdict::complete);
+  CHECK(is_before);
+}
+
 TEST_CASE("stage-out: several names of one file stay one file, whichever of them is waited for", "[stage][out][merge][links]") {
   const std::string held = GENERATE("a", "z", "both");
   const bool is_given_back = GENERATE(true, false);
@@ -191,4 +221,27 @@ TEST_CASE("a part whose name another has is waited for, and goes nowhere while h
   CHECK(scene.out("p") == (is_given_back ? "qqqq" : "pppp") + std::string(96, 'p'));
   if (!is_given_back) CHECK(receipt.entries.at(0).reason.starts_with(is_named));
   CHECK(scene.partials() == (is_given_back ? 0 : 1));
+}
+
+TEST_CASE("an unload that another keeps from a name leaves it an input that nobody has changed", "[stage][merge][links]") {
+  LiveScene scene;
+  stdfs::create_hard_link(scene.config.root_dir + "/d/a", scene.config.root_dir + "/d/a2");
+  scene.config.results_dir = scene.config.root_dir;
+  scene.config.in_place = true;
+  REQUIRE(scene.in({.names = {"d/a", "d/a2"}}).ok());
+  scene.buffer.write("d/a", std::string(3000, 'q'));
+  Claims claims(scene.config.root_dir + "/d");
+  claims.make("a");
+  CountedPauses pauses;
+  scene.options.pauses = &pauses;
+  const UnloadRequest both{.names = {"d/a", "d/a2"}};
+  const Receipt held = scene.back(both);
+  CHECK(action_of(held, "d/a") == Action::failed);
+  claims.give_back("a");
+  const Receipt receipt = scene.back(both);
+  for (const auto* name : {"d/a", "d/a2"}) {
+    const auto action = action_of(receipt, name);
+    CHECK((action == Action::staged_out || action == Action::kept || action == Action::unchanged));
+    CHECK(scene.out(name) == std::string(3000, 'q'));
+  }
 }

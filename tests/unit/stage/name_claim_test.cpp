@@ -7,7 +7,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -32,13 +31,6 @@ class WithoutLinks final : public ForwardingPfs {
  public:
   WithoutLinks() : ForwardingPfs(posix_pfs()) {}
   Status symlink(const std::string&, int, const std::string&) override { return fail(EPERM); }
-};
-
-// A PFS without room for another inode.
-class WithoutRoom final : public ForwardingPfs {
- public:
-  WithoutRoom() : ForwardingPfs(posix_pfs()) {}
-  Status symlink(const std::string&, int, const std::string&) override { return fail(EDQUOT); }
 };
 
 }  // namespace
@@ -127,40 +119,6 @@ TEST_CASE("who was killed with a claim has it still when he goes on", "[stage][m
   REQUIRE(::symlinkat("p", fd.get(), left.c_str()) == 0);
   { CHECK(NameClaim::take(posix_pfs(), fd.get(), "out", "p", 0ms)); }
   CHECK(names_in(directory).empty());
-}
-
-TEST_CASE("where there is no room for a claim another name of what is there stands for it", "[stage][merge]") {
-  WithoutRoom pfs;
-  const efs::test::TempDirectory directory;
-  const UniqueFd fd = directory.open();
-  const auto put = [&](const std::string& name, const std::string& content) { std::ofstream(directory.path() + "/" + name) << content; };
-  CHECK(NameClaim::take(pfs, fd.get(), "out", "p").error().code == EDQUOT);  // nothing is there
-  put("out", "old");
-  SECTION("of what is to be taken away: nobody else has it then, and it stays as it was") {
-    {
-      const auto claim = NameClaim::take(pfs, fd.get(), "out", "p");
-      REQUIRE(claim);
-      CHECK(NameClaim::take(pfs, fd.get(), "out", "q", 0ms).error().code == EALREADY);
-      CHECK(NameClaim::take(posix_pfs(), fd.get(), "out", "q", 0ms).error().code == EALREADY);
-    }
-    CHECK(names_in(directory) == std::vector<std::string>{"out"});
-  }
-  SECTION("of the partial: who goes on with that has it still") {
-    put("p", "new");
-    put("q", "another's");
-    std::string left;
-    {
-      const auto claim = NameClaim::take(pfs, fd.get(), "out", "p");
-      REQUIRE(claim);
-      for (const auto& name : names_in(directory))
-        if (name.starts_with(claim_prefix)) left = name;
-      CHECK(NameClaim::take(pfs, fd.get(), "out", "q", 0ms).error().code == EALREADY);
-    }
-    REQUIRE(::linkat(fd.get(), "p", fd.get(), left.c_str(), 0) == 0);
-    CHECK(claimant_of(pfs, fd.get(), left).error().code == ENODATA);
-    { CHECK(NameClaim::take(pfs, fd.get(), "out", "p", 0ms)); }
-    CHECK(names_in(directory).size() == 3);
-  }
 }
 
 TEST_CASE("where no claim can be made nobody has one", "[stage][merge]") {
