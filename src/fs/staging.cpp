@@ -221,6 +221,21 @@ Status Staging::set_xattrs(const std::string& path, const std::map<std::string, 
   return {};
 }
 
+Status Staging::note_directory(const std::string& path, std::uint64_t version) {
+  WriteLock lock(filesystem_.mutex_);
+  const auto place = locate(filesystem_.names_, path);
+  if (!place) return std::unexpected(place.error());
+  const auto there = filesystem_.names_.child(*place->parent, place->name);
+  if (!there) return std::unexpected(there.error());
+  const Inode& inode = **there;
+  if (!inode.is_directory() || !inode.extra || !inode.extra->origin || !is_one_of(inode.extra->origin_path, path)) return {};
+  const Origin origin{.size = version};
+  if (*inode.extra->origin == origin) return {};
+  SetStaging staging = staging_of(inode);
+  staging.origin = origin;
+  return filesystem_.commit(0, staging);
+}
+
 Status Staging::make_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes) {
   const auto made = new_symlink(path, target, attributes);
   return made ? Status() : std::unexpected(made.error());

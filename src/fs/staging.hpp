@@ -170,6 +170,10 @@ class Staging {
   /// All extended attributes of a directory, before the mount; it stays clean.
   Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs);
 
+  /// Of a directory that was staged in: `version` stands for what the PFS has of its attributes, and comes back as origin.size of its item. Nothing
+  /// where it was not, or is no directory any more.
+  Status note_directory(const std::string& path, std::uint64_t version);
+
   /// Power loss took its content before the first fsync, as the recovery of this process found, and it is empty still.
   bool lost_its_content(const WalkItem& item) const;
 

@@ -38,6 +38,8 @@ class Buffer {
   virtual Result<std::vector<fs::WalkItem>> look(const Plan&) { return walk(); }
   /// All extended attributes of a directory that was made.
   virtual Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) = 0;
+  /// What the PFS has of the attributes of a directory that came in (directory_version()).
+  virtual Status note_directory(const std::string&, std::uint64_t) { return {}; }
   /// Inputs whose names the job took away. None, where that is not the buffer's to know.
   virtual std::vector<fs::WalkItem> gone() { return {}; }
   /// All that was staged in, whether it is there yet or not (and whatever else is there).
@@ -110,6 +112,7 @@ class StagingBuffer final : public Buffer {
     return items;
   }
   Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override { return staging_.set_xattrs(path, xattrs); }
+  Status note_directory(const std::string& path, std::uint64_t version) override { return staging_.note_directory(path, version); }
   std::vector<fs::WalkItem> gone() override { return staging_.gone(); }
   std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side, const fs::ResultName& called) override { return staging_.disown(names, side, called); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }

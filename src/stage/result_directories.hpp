@@ -16,8 +16,9 @@ namespace efs::stage {
 /// Parents come before children. Each call returns entries of the receipt. Not thread-safe; nothing may be written meanwhile.
 class ResultDirectories {
  public:
-  /// `writer` is told of a full PFS. `in_place`: what has an origin has exactly the job's attributes at the end.
-  ResultDirectories(ResultsTree& tree, ResultWriter& writer, bool in_place) : tree_(tree), writer_(writer), in_place_(in_place) {}
+  /// `writer` is told of a full PFS. In place, what came in has exactly the job's attributes at the end, unless somebody has changed those of the
+  /// PFS since: where the job has not, his stay, else on-conflict decides. `buffer` is told what the PFS has then.
+  ResultDirectories(const config::JobConfig& config, Buffer& buffer, ResultsTree& tree, ResultWriter& writer) : config_(config), buffer_(buffer), tree_(tree), writer_(writer), in_place_(config::has_results_in_place(config)) {}
 
   /// Durably. Those that could not be made.
   std::vector<ReceiptEntry> make(const std::vector<DirectoryToMake>& directories);
@@ -32,8 +33,20 @@ class ResultDirectories {
   const std::string& not_durable() const { return not_durable_; }
 
  private:
-  ReceiptEntry failed(const fs::WalkItem& item, const Error& error);
+  struct Finished {
+    const DirectoryToMake* directory = nullptr;
+    std::string lost;  // what the PFS does not take
+    std::string reason;
+    bool stays = false;  // as somebody else has it: a conflict
+  };
 
+  ReceiptEntry failed(const fs::WalkItem& item, const Error& error);
+  Result<Finished> finish_one(const DirectoryToMake& directory, bool fsync);
+  Status merge(fs::WalkItem& item, Finished& finished);
+  void note_version(const fs::WalkItem& item, Finished& finished);
+
+  const config::JobConfig& config_;
+  Buffer& buffer_;
   ResultsTree& tree_;
   ResultWriter& writer_;
   const bool in_place_;

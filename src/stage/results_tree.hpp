@@ -10,6 +10,7 @@
 
 #include "base/mutex.hpp"
 #include "fs/staging.hpp"
+#include "stage/directory_version.hpp"
 #include "stage/opened_directories.hpp"
 #include "stage/paths.hpp"
 #include "stage/pfs_io.hpp"
@@ -56,6 +57,9 @@ class ResultsTree {
   /// set_xattrs(). `exactly`: attributes that the item does not have go, too. `fsync`: durable on return; else sync_all() is to
   /// follow. (Not sync(): the final mode may forbid opening it.)
   Result<std::string> finish(const fs::WalkItem& item, bool exactly, bool fsync);
+
+  /// What a directory has, or had before let_in().
+  Result<DirectoryAttributes> attributes_of(const std::string& path);
 
   /// Durability of the names in these directories.
   Status sync(const std::set<std::string>& directories);

@@ -14,6 +14,7 @@
 #include "base/mutex.hpp"
 #include "stage/crew.hpp"
 #include "stage/directory_cursor.hpp"
+#include "stage/directory_version.hpp"
 #include "stage/paths.hpp"
 #include "stage/reuse.hpp"
 #include "stage/transfer.hpp"
@@ -207,6 +208,8 @@ class StageIn {
     auto xattrs = pfs_.xattrs(directory->get());
     if (!xattrs) return told(xattrs.error(), "reading its extended attributes");
     if (auto done = buffer_.set_xattrs(entry.path, *xattrs); !done) return told(done.error(), "setting its extended attributes in the buffer");
+    const DirectoryAttributes came_in{.mode = entry.attributes.mode, .uid = entry.attributes.uid, .gid = entry.attributes.gid, .xattrs = std::move(*xattrs)};
+    if (auto done = buffer_.note_directory(entry.path, directory_version(came_in)); !done) return told(done.error(), "noting its version in the buffer");
     return {};
   }
 

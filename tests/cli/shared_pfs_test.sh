@@ -83,6 +83,16 @@ if command -v setfacl >/dev/null && in_place cut && adorn "$PFS/input/sub" one 2
   started "$JOB"
   check 'a start on what was kept takes what has changed of a directory' test "$(shows "$MNT/input/sub")" = "$(shows "$PFS/input/sub")"
   check 'stop' "$EFS" stop kept
+
+  in_place twice; started "$JOB"; chmod 700 "$MNT/input/sub"; chmod 711 "$PFS/input/sub"
+  check_exit 'attributes of a directory that somebody has changed on the PFS are not replaced' 1 '^  conflict: input/sub: its mode, owner, ACLs or extended attributes changed on the PFS' "$EFS" stop twice
+  check 'and stay' test "$(stat -c %a "$PFS/input/sub")" = 711
+  check 'what the job made of them is dropped' "$EFS" stop --no-stage-out twice
+  in_place series; started "$JOB"; chmod 700 "$MNT/input/sub"; check 'stop --keep' "$EFS" stop --keep series
+  started "$JOB"; chmod 750 "$MNT/input/sub"; check 'a directory that was brought out before is the job'"'"'s' "$EFS" stop --keep series
+  check 'and is out' test "$(stat -c %a "$PFS/input/sub")" = 750
+  chmod 711 "$PFS/input/sub"; started "$JOB"; touch -d @1500000000 "$MNT/input/sub"; check 'of one that got its times only' "$EFS" stop series
+  check 'the PFS keeps the mode' test "$(stat -c '%a %Y' "$PFS/input/sub")" = '711 1500000000'
 else
   skip 'attributes of directories' 'no setfacl, or no such attributes in /tmp'
 fi

@@ -86,6 +86,11 @@ class FakeBuffer final : public Buffer {
     nodes.at(path).xattrs = xattrs;
     return {};
   }
+  Status note_directory(const std::string& path, std::uint64_t version) override {
+    const std::lock_guard lock(mutex_);
+    nodes.at(path).origin = fs::Origin{.size = version};
+    return {};
+  }
   std::vector<fs::WalkItem> gone() override {
     const efs::test::SparedAllocations spared;
     return gone_items;
