@@ -31,10 +31,12 @@ std::vector<ReceiptEntry> ResultDirectories::finish(const std::vector<DirectoryT
   }
   const Status synced = at_once ? tree_.sync_all() : Status();
   const std::string doubt = !synced ? describe(synced.error()) : not_durable_;
-  for (const auto& [directory, lost, reason, stays] : all) {
-    if (!doubt.empty()) entries.push_back(failed(*directory->item, {EIO, doubt}));
-    else if (stays) entries.push_back(receipt_entry(*directory->item, Action::conflict, reason));
-    else if (directory->reported) entries.push_back(receipt_entry(*directory->item, Action::staged_out, reason + (lost.empty() ? "" : (reason.empty() ? "" : "; ") + ("without " + lost))));
+  for (const auto& one : all) {
+    const auto& item = *one.directory->item;
+    const std::string lost = one.lost.empty() ? "" : (one.reason.empty() ? "" : "; ") + ("without " + one.lost);
+    if (!doubt.empty()) entries.push_back(failed(item, {EIO, doubt}));
+    else if (one.stays) entries.push_back(receipt_entry(item, Action::conflict, one.reason));
+    else if (one.directory->reported) entries.push_back(receipt_entry(item, Action::staged_out, one.reason + lost));
   }
   return entries;
 }
@@ -49,7 +51,7 @@ Result<ResultDirectories::Finished> ResultDirectories::finish_one(const Director
   auto lost = tree_.finish(item, came_in, fsync);
   if (!lost) return std::unexpected(lost.error());
   finished.lost = std::move(*lost);
-  if (came_in) note_version(item, finished);
+  if (came_in && !finished.is_theirs) note_version(item, finished);
   return finished;
 }
 
@@ -62,6 +64,8 @@ Status ResultDirectories::merge(fs::WalkItem& item, Finished& finished) {
   switch (merge_directory(item.origin->inode == 0 ? item.origin->size : 0, directory_version(ours), directory_version(*theirs))) {
     case DirectoryMerge::take_ours: break;
     case DirectoryMerge::keep_theirs:
+      finished.is_theirs = true;
+      finished.reason = "its times only: the rest has changed on the PFS since it was staged in, and the job has not changed it";
       item.attributes.st_mode = S_IFDIR | theirs->mode;
       item.attributes.st_uid = theirs->uid;
       item.attributes.st_gid = theirs->gid;

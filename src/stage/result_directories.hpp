@@ -38,6 +38,7 @@ class ResultDirectories {
     std::string lost;  // what the PFS does not take
     std::string reason;
     bool stays = false;  // as somebody else has it: a conflict
+    bool is_theirs = false;  // but for its times
   };
 
   ReceiptEntry failed(const fs::WalkItem& item, const Error& error);

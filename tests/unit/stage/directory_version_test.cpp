@@ -110,6 +110,9 @@ TEST_CASE("stage-out: of a directory that the job gave its times only, the PFS k
   CHECK(scene.theirs() == 0750);
   CHECK(to_ns(stat_of(scene.root + "/d").st_mtim) == 1'600'000'000'000'000'000);
   if (has_xattr) CHECK(::getxattr((scene.root + "/d").c_str(), "user.theirs", nullptr, 0) == 1);
+  scene.touched();  // again
+  CHECK(scene.out().verdict == Verdict::complete);
+  CHECK(scene.theirs() == 0750);
 }
 
 TEST_CASE("stage-out: a directory that is let in to for a moment is not taken for somebody else's change", "[stage][out][conflict]") {
