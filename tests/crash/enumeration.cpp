@@ -55,7 +55,7 @@ std::string state_of(const Namespace& names) {
       if (inode.extra) {
         if (!inode.extra->target.empty()) line << " -> " << inode.extra->target;
         if (!inode.extra->saved_path.empty()) line << " saved as " << inode.extra->saved_path << " " << copy_of(inode.extra->saved);
-        if (inode.extra->origin) line << " origin " << inode.extra->origin->inode << " " << inode.extra->origin_path;
+        if (inode.extra->origin) line << " origin " << inode.extra->origin->inode << "+" << inode.extra->origin->size << " " << inode.extra->origin_path;
         if (!inode.extra->parts.empty()) line << " parts " << inode.extra->parts;
         if (inode.extra->keep != fs::Keep::by_rule) line << " keep " << static_cast<int>(inode.extra->keep);
         for (const auto& [key, value] : inode.extra->xattrs) line << " " << key << "=" << value;
