@@ -348,10 +348,11 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
   staging.copy = copy;
   const auto before = is_one_of(staging.origin_path, path) ? std::vector<std::string>() : split_names(staging.origin_path);
   const bool still_there = std::ranges::any_of(before, [&](const std::string& name) { return leads_to(name, inode.ino); });
-  // Of a file with several names the others still have the old version on the PFS: it keeps its origin besides its copy. So does a directory,
-  // of which that is note_directory()'s.
-  if (in_place && !inode.is_directory() && staging.staged != 0 && !staging.origin_path.contains('\0') && !still_there) {
-    staging.origin = copy;
+  // Of a file with several names the others still have the old version on the PFS: it keeps its origin besides its copy.
+  if (in_place && staging.staged != 0 && !staging.origin_path.contains('\0') && !still_there) {
+    // Of a directory that is note_directory()'s; under another name nothing was noted.
+    if (!inode.is_directory()) staging.origin = copy;
+    else if (!before.empty()) staging.origin = Origin{};
     // Under the old names it is gone, which its inode does not say any more.
     // (What took its place there may have been brought out and said more.)
     for (const auto& name : before)

@@ -187,6 +187,19 @@ TEST_CASE("a renamed file that was brought out in place is still gone under its 
   CHECK(buffer.staging->find("b")->origin.has_value());
 }
 
+TEST_CASE("a directory that was brought out in place keeps what was noted of the PFS's, and under another name counts as that one's", "[fs][gone]") {
+  LiveBuffer buffer;
+  REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
+  REQUIRE(buffer.staging->note_directory("d", 17));
+  REQUIRE(buffer.staging->mark_saved("d", {.device = 9, .inode = 9, .size = 4096}, true));
+  CHECK(buffer.staging->find("d")->origin == fs::Origin{.size = 17});
+  REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "d", fs::root_ino, "e", 0));
+  CHECK_FALSE(buffer.staging->find("e")->origin.has_value());
+  REQUIRE(buffer.staging->mark_saved("e", {.device = 9, .inode = 10, .size = 4096}, true));
+  CHECK(gone(buffer) == "d ");
+  CHECK(buffer.staging->find("e")->origin == fs::Origin{});  // nothing is known of it
+}
+
 TEST_CASE("of a removed input whose copy is gone, too, stays that it was staged in", "[fs][gone]") {
   LiveBuffer buffer;
   stage_one(buffer, "a");
