@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <shared_mutex>
-#include <span>
 #include <string>
 #include <thread>
 
@@ -106,6 +105,7 @@ class Instance {
   void note_merge_start();
   void note_mount_point(bool takeover);
   Status open_placed();
+  Status book_what_is_out();
   Status open_merging();
   Status refuse_changed_contents();
   void report_recovery();
@@ -148,15 +148,9 @@ class Instance {
   void drop_last_resort();
   bool is_asked_within(std::chrono::steady_clock::duration time);
   static TurnLimits turn_limits(const StopRequest& request);
-  void book_saved(const stage::Receipt& receipt);
-  void book_salvaged();
-  Status forget_renamed();
   Status disown_removed(fs::Staging& staging);
   void forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const;
   Status refuse_foreign(const stage::Plan& plan, fs::Staging& staging);
-  std::optional<struct stat> brought_out(const std::string& result);
-  std::vector<std::string> names_in_results(std::vector<std::string> names) const;
-  void book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool, const fs::GoneInput*));
   /// The first thing that could not be made durable or written; the rest is done all the same.
   /// `in_a_hurry`: nothing is noted of the contents, which takes a look at each file.
   Status leave_image(image::Left left, bool in_a_hurry = false);

@@ -22,6 +22,7 @@
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
 #include "image/image.hpp"
+#include "stage/booking.hpp"
 #include "stage/buffer.hpp"
 #include "stage/distribute.hpp"
 #include "stage/merge.hpp"
@@ -138,6 +139,16 @@ Status Instance::open_placed() {
   return {};
 }
 
+// A salvage, or a stop that was killed, has booked nothing.
+Status Instance::book_what_is_out() {
+  fs::Staging staging(*filesystem_);
+  stage::Booking booking(options_.config, staging, results_pfs(), placed_.get());
+  const auto before = image::job_of(store_.metadata.get(), store_.manifest);
+  EFS_TRY(booking.forget_renamed(before ? &*before : nullptr));
+  booking.salvaged();
+  return {};
+}
+
 // An earlier process of this node may have unloaded results: those are its own, and no other node's.
 Status Instance::open_merging() {
   const config::JobConfig& config = options_.config;
@@ -216,8 +227,7 @@ Status Instance::open_filesystem(bool takeover) {
   EFS_TRY(open_placed());
   opened_ = stage::OpenedDirectories::open(store_.metadata.get());
   EFS_TRY(open_merging());
-  if (store_.left && !takeover) EFS_TRY(forget_renamed());
-  if (store_.left && !takeover) book_salvaged();
+  if (store_.left && !takeover) EFS_TRY(book_what_is_out());
   if (!store_.left || takeover) return {};
   log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);
   // Only now: a manifest of this boot says that what power loss made doubtful has been dropped.

@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -17,12 +15,10 @@
 #include "image/contents.hpp"
 #include "image/image.hpp"
 #include "image/removal.hpp"
+#include "stage/booking.hpp"
 #include "stage/merge.hpp"
 #include "stage/merging_pfs.hpp"
-#include "stage/partial.hpp"
-#include "stage/present_names.hpp"
 #include "stage/results_dir.hpp"
-#include "stage/selection.hpp"
 #include "stage/stage_out.hpp"
 
 namespace efs::daemon {
@@ -212,93 +208,6 @@ void Instance::add_brought_before(stage::Receipt& receipt) {
   stage::settle(receipt);
 }
 
-// What is back is clean from now on, so that the next stop leaves it alone.
-void Instance::book_saved(const stage::Receipt& receipt) {
-  std::vector<std::string> back, removed;
-  for (const auto& entry : receipt.entries) {
-    if (entry.action == stage::Action::removed) removed.push_back(entry.path);
-    const bool is_back = entry.action == stage::Action::staged_out || entry.action == stage::Action::kept;
-    if (is_back && (entry.placed_as.empty() || entry.placed_as == config::result_path(options_.config, entry.path))) back.push_back(entry.path);
-  }
-  const auto items = fs::Staging(*filesystem_).walk();
-  if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
-  book_back(back, *items, &fs::Staging::mark_saved);
-  if (removed.empty()) return;
-  // Where results are in place there is no such input any more; else it is still there, and not to be staged in again.
-  const bool in_place = config::has_results_in_place(options_.config);
-  fs::Staging staging(*filesystem_);
-  if (const Status booked = in_place ? staging.forget_gone(removed) : staging.forget_copies(removed); !booked) log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(booked.error()));
-}
-
-// What cannot be looked at is booked for nothing: should the job change it again, it is compared, and a conflict at worst.
-std::optional<struct stat> Instance::brought_out(const std::string& result) {
-  const auto there = results_pfs().lstat(AT_FDCWD, result);
-  if (there) return *there;
-  if (there.error().code != ENOENT && there.error().code != ENOTDIR) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", result, describe(there.error()));
-  return {};
-}
-
-// Where results are in place, the PFS file is also what the buffer's was staged in from. Where that has changed again
-// already, the doubt stays.
-void Instance::book_back(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Status (fs::Staging::*book)(const std::string&, const fs::Origin&, bool, const fs::GoneInput*)) {
-  fs::Staging staging(*filesystem_);
-  const auto& config = options_.config;
-  const bool in_place = config::has_results_in_place(config);
-  std::unordered_map<std::string_view, const fs::WalkItem*> in_buffer;
-  for (const auto& item : items) in_buffer.emplace(item.path, &item);
-  for (const auto& path : paths) {
-    const auto ours = in_buffer.find(path);
-    const std::string name = config::result_path(config, path);
-    const std::string there = config.results_dir + "/" + name;
-    if (ours == in_buffer.end()) continue;
-    const auto st = brought_out(there);
-    if (!st) continue;
-    const struct stat& in = ours->second->attributes;
-    if (S_ISREG(st->st_mode) && (st->st_size != in.st_size || !stage::same_or_coarser(st->st_mtim, in.st_mtim))) continue;
-    if (const Status booked = (staging.*book)(path, stage::copy_version(results_pfs(), AT_FDCWD, there, *st), in_place && name == path, ours->second->replaced.get()); !booked) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(booked.error()));
-  }
-}
-
-// Those of a million of which results-dir may have something.
-std::vector<std::string> Instance::names_in_results(std::vector<std::string> names) const {
-  stage::PresentNames present(options_.config.results_dir);
-  for (const auto& name : names) present.expect(config::result_path(options_.config, name));
-  std::erase_if(names, [&](const std::string& name) { return !present.may_be_there(config::result_path(options_.config, name)); });
-  return names;
-}
-
-// A salvage, or a stop that was killed, has booked nothing. What it brought to results-dir has the size and the time, as the PFS keeps it, of what
-// the buffer holds, or held: neither tells that nothing was stored since, for programs set times, and stores through a
-// mapping may leave them. So the file stays dirty, and what is there is noted as ours, to be compared or replaced.
-void Instance::book_salvaged() {
-  const std::string& results = options_.config.results_dir;
-  std::error_code problem;
-  if (results.empty() || std::filesystem::is_empty(results, problem) || problem) return;
-  fs::Staging staging(*filesystem_);
-  const auto items = staging.look(names_in_results(staging.names()));
-  if (!items) return log::warn("event=not_booked path=\"\" reason=\"{}\"", describe(items.error()));
-  std::vector<fs::PfsName> there;
-  std::vector<std::string> files;
-  for (const auto& item : *items) {
-    if (!item.dirty) continue;
-    const std::string name = config::result_path(options_.config, item.path);
-    const auto st = brought_out(results + "/" + name);
-    if (!st || (placed_ && placed_->look({.name = name, .own = item.path}, *st, false) != stage::WhoseCopy::ours)) continue;
-    there.push_back({.path = name, .version = stage::copy_version(results_pfs(), AT_FDCWD, results + "/" + name, *st)});
-    if (S_ISREG(item.attributes.st_mode) && S_ISREG(st->st_mode)) files.push_back(item.path);
-  }
-  // That is not what a file brought there that has another name by now.
-  for (const auto& [path, error] : staging.disown(there, fs::Side::both, stage::result_names(options_.config))) log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(error));
-  book_back(files, *items, &fs::Staging::note_copy);
-}
-
-// What the job file now calls otherwise in results-dir has not been brought there yet; nor, for all that is known, has anything where
-// nobody can tell what the last one called it.
-Status Instance::forget_renamed() {
-  const auto before = image::job_of(store_.metadata.get(), store_.manifest);
-  return fs::Staging(*filesystem_).forget_saved([&](const std::string& path) { return !before || config::result_path(*before, path) != config::result_path(options_.config, path); });
-}
-
 // With a deadline the first quarter of the time may go into waiting for a turn.
 TurnLimits Instance::turn_limits(const StopRequest& request) {
   if (!request.until) return {};
@@ -351,7 +260,7 @@ bool Instance::stage_out(const StopRequest& request) {
   }
   alarm.reset();
   const bool keep = is_to_be_kept(request);
-  if (keep || request.until || is_hurried() || stage::exit_code(receipt) != 0) book_saved(receipt);
+  if (keep || request.until || is_hurried() || stage::exit_code(receipt) != 0) stage::Booking(options_.config, staging, results_pfs(), placed_.get()).saved(receipt);
   add_brought_before(receipt);
   add_unloaded(receipt);
   tell_lost_content(receipt);

@@ -2,10 +2,18 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "base/checksum.hpp"
 
 namespace efs::stage {
+
+Result<DirectoryAttributes> attributes_of(PfsIo& pfs, int fd) {
+  const auto now = pfs.fstat(fd);
+  auto xattrs = now ? pfs.xattrs(fd) : std::unexpected(now.error());
+  if (!xattrs) return std::unexpected(xattrs.error());
+  return DirectoryAttributes{.mode = now->st_mode & 07777U, .uid = now->st_uid, .gid = now->st_gid, .xattrs = std::move(*xattrs)};
+}
 
 std::uint64_t directory_version(const DirectoryAttributes& attributes) {
   Checksum sum;

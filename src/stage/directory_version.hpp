@@ -7,6 +7,8 @@
 #include <map>
 #include <string>
 
+#include "stage/pfs_io.hpp"
+
 namespace efs::stage {
 
 struct DirectoryAttributes {
@@ -15,6 +17,9 @@ struct DirectoryAttributes {
   gid_t gid = 0;
   std::map<std::string, std::string> xattrs{};  // ACLs among them
 };
+
+/// Of the open directory `fd`, as it is now.
+Result<DirectoryAttributes> attributes_of(PfsIo& pfs, int fd);
 
 /// Differs where one of them does, trusted.* left out (but for one chance in 2^64); never 0. XXH3-64 of them, in the machine's byte order.
 std::uint64_t directory_version(const DirectoryAttributes& attributes);

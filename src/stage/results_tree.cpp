@@ -201,13 +201,11 @@ Result<std::string> ResultsTree::finish(const fs::WalkItem& item, bool exactly, 
 Result<DirectoryAttributes> ResultsTree::attributes_of(const std::string& path) {
   const auto fd = directory(path);
   if (!fd) return told(fd.error(), "opening the directory");
-  const auto now = pfs_.fstat(fd->get());
-  auto xattrs = now ? pfs_.xattrs(fd->get()) : std::unexpected(now.error());
-  if (!xattrs) return told(xattrs.error(), "reading the directory's attributes");
-  DirectoryAttributes attributes{.mode = now->st_mode & 07777U, .uid = now->st_uid, .gid = now->st_gid, .xattrs = std::move(*xattrs)};
+  auto now = stage::attributes_of(pfs_, fd->get());
+  if (!now) return told(now.error(), "reading the directory's attributes");
   const MutexLock lock(mutex_);
-  if (const auto opened = let_in_.find(path); opened != let_in_.end()) attributes.mode = opened->second & 07777U;
-  return attributes;
+  if (const auto opened = let_in_.find(path); opened != let_in_.end()) now->mode = opened->second & 07777U;
+  return now;
 }
 
 bool ResultsTree::is_elsewhere(const std::string& path) {

@@ -93,6 +93,10 @@ if command -v setfacl >/dev/null && in_place cut && adorn "$PFS/input/sub" one 2
   check 'and is out' test "$(stat -c %a "$PFS/input/sub")" = 750
   chmod 711 "$PFS/input/sub"; started "$JOB"; touch -d @1500000000 "$MNT/input/sub"; check 'of one that got its times only' "$EFS" stop series
   check 'the PFS keeps the mode' test "$(stat -c '%a %Y' "$PFS/input/sub")" = '711 1500000000'
+  in_place brought; started "$JOB"; chmod 700 "$MNT/input/sub"; kill_both brought; check 'salvage' "$EFS" salvage brought
+  check 'brings out what the job made of a directory' test "$(stat -c %a "$PFS/input/sub")" = 700
+  started "$JOB"; chmod 750 "$MNT/input/sub"; check 'what a salvage made of it is the job'"'"'s' "$EFS" stop brought
+  check 'too' test "$(stat -c %a "$PFS/input/sub")" = 750
 else
   skip 'attributes of directories' 'no setfacl, or no such attributes in /tmp'
 fi
