@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "config/job_config.hpp"
-#include "stage/planner.hpp"
+#include "stage/plan/planner.hpp"
 
 namespace efs::cli {
 

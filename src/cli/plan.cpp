@@ -7,8 +7,8 @@
 #include "base/memory.hpp"
 #include "cli/cli.hpp"
 #include "cli/grounds.hpp"
-#include "stage/paced_pfs.hpp"
-#include "stage/planner.hpp"
+#include "stage/pfs/paced_pfs.hpp"
+#include "stage/plan/planner.hpp"
 
 namespace efs::cli {
 

@@ -13,10 +13,10 @@
 #include "cli/cli.hpp"
 #include "image/check.hpp"
 #include "image/salvage.hpp"
-#include "stage/partial.hpp"
-#include "stage/paths.hpp"
-#include "stage/pfs_io.hpp"
-#include "stage/results_dir.hpp"
+#include "stage/pfs/partial_name.hpp"
+#include "stage/pfs/paths.hpp"
+#include "stage/pfs/pfs_io.hpp"
+#include "stage/plan/results_dir.hpp"
 
 namespace efs::cli {
 namespace {

@@ -59,7 +59,7 @@ struct Resource {
   std::string backend;
   FileClass file_class = FileClass::temporary;
   bool is_glob = false;
-  bool is_list = false;  // not the file itself is staged in, but what it names (stage/input_list.hpp)
+  bool is_list = false;  // not the file itself is staged in, but what it names (stage/plan/input_list.hpp)
   Distribute distribute = Distribute::replicate;
   bool from_job = false;  // an earlier job makes it: it need not be there when this one is submitted
   int priority = 0;  // higher ones are staged in first

@@ -7,7 +7,8 @@
 
 #include "base/log.hpp"
 #include "image/image.hpp"
-#include "stage/partial.hpp"
+#include "stage/options.hpp"
+#include "stage/pfs/partial_name.hpp"
 
 namespace efs::daemon {
 

@@ -4,10 +4,11 @@
 #include "daemon/instance.hpp"
 #include "daemon/requests.hpp"
 #include "fs/staging.hpp"
-#include "stage/inventory.hpp"
-#include "stage/load.hpp"
-#include "stage/names.hpp"
-#include "stage/unload.hpp"
+#include "stage/live/inventory.hpp"
+#include "stage/live/load.hpp"
+#include "stage/live/names.hpp"
+#include "stage/live/unload.hpp"
+#include "stage/options.hpp"
 
 namespace efs::daemon {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/text.hpp"
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
-#include "stage/selection.hpp"
+#include "stage/out/selection.hpp"
 
 namespace efs::daemon {
 

@@ -10,11 +10,11 @@
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
 #include "stage/buffer.hpp"
-#include "stage/partial.hpp"
-#include "stage/placement.hpp"
-#include "stage/planner.hpp"
-#include "stage/resume.hpp"
-#include "stage/selection.hpp"
+#include "stage/out/selection.hpp"
+#include "stage/plan/placement.hpp"
+#include "stage/plan/planner.hpp"
+#include "stage/resume/resume.hpp"
+#include "stage/versions/version_check.hpp"
 
 namespace efs::daemon {
 namespace {

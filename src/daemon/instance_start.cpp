@@ -22,14 +22,14 @@
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
 #include "image/image.hpp"
-#include "stage/booking.hpp"
 #include "stage/buffer.hpp"
-#include "stage/distribute.hpp"
-#include "stage/merge.hpp"
-#include "stage/merging_pfs.hpp"
-#include "stage/planner.hpp"
-#include "stage/results_dir.hpp"
-#include "stage/stage_in.hpp"
+#include "stage/in/stage_in.hpp"
+#include "stage/pfs/merge.hpp"
+#include "stage/pfs/merging_pfs.hpp"
+#include "stage/plan/distribute.hpp"
+#include "stage/plan/planner.hpp"
+#include "stage/plan/results_dir.hpp"
+#include "stage/resume/booking.hpp"
 
 namespace efs::daemon {
 namespace {

@@ -15,11 +15,12 @@
 #include "image/contents.hpp"
 #include "image/image.hpp"
 #include "image/removal.hpp"
-#include "stage/booking.hpp"
-#include "stage/merge.hpp"
-#include "stage/merging_pfs.hpp"
-#include "stage/results_dir.hpp"
-#include "stage/stage_out.hpp"
+#include "stage/options.hpp"
+#include "stage/out/stage_out.hpp"
+#include "stage/pfs/merge.hpp"
+#include "stage/pfs/merging_pfs.hpp"
+#include "stage/plan/results_dir.hpp"
+#include "stage/resume/booking.hpp"
 
 namespace efs::daemon {
 

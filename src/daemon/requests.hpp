@@ -9,8 +9,8 @@
 #include "base/result.hpp"
 #include "control/protocol.hpp"
 #include "fs/staging.hpp"
-#include "stage/load.hpp"
-#include "stage/unload.hpp"
+#include "stage/live/load.hpp"
+#include "stage/live/unload.hpp"
 
 namespace efs::daemon {
 

@@ -17,7 +17,7 @@
 #include "base/mutex.hpp"
 #include "base/unique_fd.hpp"
 #include "control/protocol.hpp"
-#include "stage/progress.hpp"
+#include "stage/copy/progress.hpp"
 
 namespace efs::daemon {
 

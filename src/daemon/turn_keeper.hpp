@@ -16,7 +16,7 @@
 #include "base/mutex.hpp"
 #include "base/user.hpp"
 #include "queue/turn.hpp"
-#include "stage/progress.hpp"
+#include "stage/copy/progress.hpp"
 
 namespace efs::daemon {
 

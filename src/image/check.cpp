@@ -14,7 +14,7 @@
 #include "image/check_tree.hpp"
 #include "image/contents.hpp"
 #include "image/image.hpp"
-#include "stage/partial.hpp"
+#include "stage/versions/version_check.hpp"
 
 namespace efs::image {
 namespace {

@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "image/sealed_text.hpp"
-#include "stage/partial.hpp"
+#include "stage/versions/version_check.hpp"
 
 namespace efs::image {
 namespace {

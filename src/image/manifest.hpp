@@ -48,7 +48,7 @@ struct Manifest {
   Left left = Left::in_use;
   std::uint64_t journal_to = 0;  // the journal's last record when this was written, durable by then: an older one is refused
   std::string contents;          // checksum of what is known of the containers since it was left (contents.hpp); "": nothing is
-  unsigned node = 0, nodes = 1;  // of the job's; and when it began, by the PFS's clock: stage/merge.hpp
+  unsigned node = 0, nodes = 1;  // of the job's; and when it began, by the PFS's clock: stage/pfs/merge.hpp
   Nanoseconds merge_since = 0;
   bool merges = false;          // efs stop --merge: whoever goes on replaces nothing newer either
   std::string results_mount;    // where what results_dir lies on was mounted when the instance began

@@ -8,16 +8,16 @@
 
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
-#include "stage/deletions.hpp"
-#include "stage/inventory.hpp"
-#include "stage/merge.hpp"
-#include "stage/merging_pfs.hpp"
-#include "stage/paced_pfs.hpp"
-#include "stage/partial.hpp"
-#include "stage/opened_directories.hpp"
-#include "stage/placed_names.hpp"
-#include "stage/selection.hpp"
-#include "stage/stage_out.hpp"
+#include "stage/live/inventory.hpp"
+#include "stage/out/removed_inputs.hpp"
+#include "stage/out/selection.hpp"
+#include "stage/out/stage_out.hpp"
+#include "stage/pfs/merge.hpp"
+#include "stage/pfs/merging_pfs.hpp"
+#include "stage/pfs/opened_directories.hpp"
+#include "stage/pfs/paced_pfs.hpp"
+#include "stage/pfs/partial_name.hpp"
+#include "stage/versions/placed_names.hpp"
 
 namespace efs::image {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "image/image.hpp"
-#include "stage/pfs_io.hpp"
-#include "stage/progress.hpp"
-#include "stage/receipt.hpp"
+#include "stage/copy/progress.hpp"
+#include "stage/out/receipt.hpp"
+#include "stage/pfs/pfs_io.hpp"
 
 namespace efs::image {
 
@@ -37,7 +37,7 @@ std::string receipt_name_of(Image& image, const SalvageOptions& options);
 
 /// Requires: a hold to bring out. Writes by the machinery of a stage-out (partial, fsync, rename) and says of each entry what vouches for it:
 /// "verified" names and attributes from checksummed records, "as-found" content that nothing vouches for. The receipt is
-/// not written to a file. The image stays as it is, but for what it notes of names that others may use (stage/placed_names.hpp). Keeps to the job file's max-rate, max-ops and retries. `pfs`: where no results of other nodes are to be heeded.
+/// not written to a file. The image stays as it is, but for what it notes of names that others may use (stage/versions/placed_names.hpp). Keeps to the job file's max-rate, max-ops and retries. `pfs`: where no results of other nodes are to be heeded.
 stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress, stage::PfsIo& pfs = stage::posix_pfs());
 
 }  // namespace efs::image

@@ -13,7 +13,7 @@
 
 #include "base/mutex.hpp"
 #include "fs/staging.hpp"
-#include "stage/planner.hpp"
+#include "stage/plan/planner.hpp"
 
 namespace efs::stage {
 

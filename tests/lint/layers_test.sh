@@ -36,6 +36,18 @@ bad_includes() {
         sub(/\/.*/, "", target)
         if (target != layer && target in ours && index(allowed[layer], " " target " ") == 0) print file ": " layer " must not include " target }'
 }
+# What a part of the layer stage may include besides itself, the parts before it in this order; "." are the files that all the rest share.
+stage_parts='pfs copy plan . versions in out resume live'
+bad_stage_includes() {
+  (cd "$1/src/stage" && grep -rE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"stage/' . --include='*.cpp' --include='*.hpp') |
+    parts=$stage_parts awk '
+      BEGIN { n = split(ENVIRON["parts"], part, " "); for (i = 1; i <= n; i++) rank[part[i]] = i }
+      { file = $0; sub(/:.*/, "", file); sub(/^\.\//, "", file); from = file; if (!sub(/\/.*/, "", from)) from = "."
+        target = $0; sub(/^[^"]*"stage\//, "", target); sub(/".*/, "", target); to = target; if (!sub(/\/.*/, "", to)) to = "."
+        if (!(from in rank) || !(to in rank)) { print file ": " target ": a part without a rank"; next }
+        if (rank[to] > rank[from] || (from == "out" && to == "in")) print file ": " from " must not include " to }'
+}
+no_bad_stage_includes() { local bad; bad=$(bad_stage_includes "$1"); [ -z "$bad" ] || { echo "$bad"; return 1; }; }
 no_bad_includes() { local bad; bad=$(bad_includes "$1"); [ -z "$bad" ] || { echo "$bad"; return 1; }; }
 
 # The files of a tree: what git would commit, or all that are there where it is no checkout.
@@ -69,10 +81,10 @@ planted() {
   check_not "the check finds $name only where it is" grep -qE "$pattern" <<<"$($finder "$copy")"
 }
 planted 'base that includes fs' 'base must not include fs' bad_includes src/base/planted.hpp '#include "fs/filesystem.hpp"'
-planted 'fuse that includes stage' 'fuse must not include stage' bad_includes src/fuse/planted.cpp '#include "stage/planner.hpp"'
+planted 'fuse that includes stage' 'fuse must not include stage' bad_includes src/fuse/planted.cpp '#include "stage/plan/planner.hpp"'
 planted 'stage that includes fuse' 'stage must not include fuse' bad_includes src/stage/planted.cpp '  #  include <fuse/session.hpp>'
 planted 'fs that includes fuse' 'fs must not include fuse' bad_includes src/fs/ops/planted.cpp '#include "fuse/session.hpp"'
-planted 'fs that includes stage' 'fs must not include stage' bad_includes src/fs/planted.hpp '#include "stage/planner.hpp" // why not'
+planted 'fs that includes stage' 'fs must not include stage' bad_includes src/fs/planted.hpp '#include "stage/plan/planner.hpp" // why not'
 planted 'fs that includes daemon' 'fs must not include daemon' bad_includes src/fs/planted.cpp '#include "daemon/instance.hpp"'
 planted 'fs that includes config' 'fs must not include config' bad_includes src/fs/planted.cpp '#include "config/load.hpp"'
 planted 'a backend that includes store' 'backends must not include store' bad_includes backends/planted.cpp '#include "store/journal.hpp"'
@@ -81,6 +93,9 @@ planted 'control that includes config' 'control must not include config' bad_inc
 planted 'cli that includes fs' 'cli must not include fs' bad_includes src/cli/planted.cpp '#include "fs/filesystem.hpp"'
 planted 'cli that includes daemon' 'cli must not include daemon' bad_includes src/cli/planted.cpp '#include "daemon/instance.hpp"'
 planted 'a way around by ..' 'a path with \.\.' bad_includes src/fs/planted.cpp '#include "../fuse/session.hpp"'
+planted 'a PFS that knows of results' 'pfs must not include out' bad_stage_includes src/stage/pfs/planted.cpp '#include "stage/out/receipt.hpp"'
+planted 'a stage-out that knows of stage-ins' 'out must not include in' bad_stage_includes src/stage/out/planted.cpp '#include "stage/in/cache.hpp"'
+planted 'what all of stage shares and knows of a part' '\. must not include live' bad_stage_includes src/stage/planted.hpp '#include "stage/live/load.hpp"'
 mkdir "$copy/src/newlayer"
 planted 'a layer without a rule' 'newlayer has no rule' bad_includes src/newlayer/planted.cpp '#include "base/log.hpp"'
 planted 'a path of the workshop' 'planted.hpp' foreign_paths src/base/planted.hpp "constexpr auto where = \"${workshop}main/x\";"
@@ -90,6 +105,7 @@ planted 'a bad example' 'planted.yaml' bad_examples conf/planted.yaml 'resorces:
 # --- the tree ---
 check 'there are sources to look at' test "$(grep -rlE '#include "base/' "$SOURCE/src" "$SOURCE/backends" | wc -l)" -gt 20
 check 'includes go downwards' no_bad_includes "$SOURCE"
+check 'the parts of stage include downwards only' no_bad_stage_includes "$SOURCE"
 check 'no path of the workshop' no_foreign_paths "$SOURCE"
 check 'no test keeps the mounts of another one' no_foreign_mounts "$SOURCE"
 check 'there are examples' test "$(ls "$SOURCE"/conf/*.yaml | wc -l)" -ge 4

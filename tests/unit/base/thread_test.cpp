@@ -16,8 +16,8 @@
 #include "daemon/signal_watch.hpp"
 #include "daemon/status_file.hpp"
 #include "daemon/tasks.hpp"
-#include "stage/crew.hpp"
-#include "stage/transfer.hpp"
+#include "stage/copy/crew.hpp"
+#include "stage/copy/transfer.hpp"
 #include "support/no_threads.hpp"
 #include "support/temp.hpp"
 

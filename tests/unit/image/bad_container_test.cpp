@@ -15,7 +15,7 @@
 #include "backends/fsdax.hpp"
 #include "image/check.hpp"
 #include "image/salvage.hpp"
-#include "stage/resume.hpp"
+#include "stage/resume/resume.hpp"
 #include "support/dead_image_looks.hpp"
 
 using namespace efs;

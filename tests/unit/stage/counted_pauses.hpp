@@ -4,7 +4,7 @@
 #include <atomic>
 #include <functional>
 
-#include "stage/pauses.hpp"
+#include "stage/pfs/pauses.hpp"
 
 namespace efs::stage::test {
 

@@ -16,7 +16,7 @@
 #include <set>
 #include <string>
 
-#include "stage/pfs_io.hpp"
+#include "stage/pfs/pfs_io.hpp"
 #include "support/temp.hpp"
 
 namespace efs::stage::test {

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "config/job_config.hpp"
-#include "stage/load.hpp"
-#include "stage/unload.hpp"
+#include "stage/live/load.hpp"
+#include "stage/live/unload.hpp"
 #include "support/live_buffer.hpp"
 
 namespace efs::stage::test {

@@ -15,10 +15,10 @@
 #include "base/checksum.hpp"
 #include "base/clock.hpp"
 #include "config/job_config.hpp"
-#include "fake_buffer.hpp"
-#include "stage/planner.hpp"
-#include "stage/stage_in.hpp"
-#include "stage/stage_out.hpp"
+#include "stage/in/stage_in.hpp"
+#include "stage/out/stage_out.hpp"
+#include "stage/plan/planner.hpp"
+#include "unit/stage/fake_buffer.hpp"
 
 namespace efs::stage::test {
 

@@ -5,11 +5,12 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <limits>
 
-#include "fault_pfs.hpp"
-#include "live_scene.hpp"
-#include "scene.hpp"
+#include "stage/in/stage_in.hpp"
 #include "support/temp.hpp"
 #include "support/without_openat2.hpp"
+#include "unit/stage/fault_pfs.hpp"
+#include "unit/stage/live_scene.hpp"
+#include "unit/stage/scene.hpp"
 
 using namespace efs;
 using namespace efs::stage;

@@ -1,0 +1,298 @@
+#include "stage/copy/transfer.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <thread>
+
+#include "base/mutex.hpp"
+#include "base/thread.hpp"
+
+namespace efs::stage {
+namespace {
+
+constexpr std::uint64_t writeback_step = 32U << 20U;
+// The kernel reads ahead for one reader that goes straight on; to it, several threads in one file look like random access.
+constexpr std::uint64_t read_ahead = 16U << 20U;
+
+struct Range {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+/// The ranges of a file that hold data, in order.
+class DataRanges {
+ public:
+  explicit DataRanges(const CopyJob& job) : job_(job), seeking_(job.allocated < job.size) {}
+
+  /// The first one at or after `from`; one of no length at the file's end says that no data is left.
+  Result<Range> next(std::uint64_t from) {
+    if (!seeking_) return Range{from, job_.size};
+    auto begin = job_.source.io.seek(job_.source.fd, from, SEEK_DATA);
+    if (!begin && begin.error().code == ENXIO) return Range{job_.size, job_.size};
+    if (!begin && (begin.error().code == EINVAL || begin.error().code == EOPNOTSUPP)) {
+      seeking_ = false;  // a file system that cannot tell: all is data
+      return Range{from, job_.size};
+    }
+    auto end = begin ? job_.source.io.seek(job_.source.fd, *begin, SEEK_HOLE) : begin;
+    if (!end) return told(end.error(), "finding holes");
+    return Range{std::min(*begin, job_.size), std::min(std::max(*end, *begin), job_.size)};
+  }
+
+ private:
+  const CopyJob& job_;
+  bool seeking_;
+};
+
+/// Reads `data.size()` bytes at `offset`, or fails.
+Status read_fully(const End& source, std::span<std::byte> data, std::uint64_t offset) {
+  std::size_t got = 0;
+  while (got < data.size()) {
+    auto part = source.io.read(source.fd, data.subspan(got), offset + got);
+    if (!part) return told(part.error(), "reading");
+    if (*part == 0) return fail(ESTALE, "changed while it was being read: it ends at byte " + std::to_string(offset + got));
+    got += *part;
+  }
+  return {};
+}
+
+/// What one step of a copy moves, and the hole before it.
+struct Step {
+  std::uint64_t hole_begin = 0;
+  std::uint64_t begin = 0;  // == end: nothing but the hole
+  std::uint64_t end = 0;
+  std::uint64_t turn = 0;
+};
+
+/// Cuts the file into steps, in order. Not thread-safe.
+class Steps {
+ public:
+  Steps(const CopyJob& job, std::uint64_t chunk) : job_(job), chunk_(chunk), ranges_(job) {}
+
+  /// The next step; none behind the file's end.
+  Result<std::optional<Step>> next() {
+    if (at_ == job_.size) return std::nullopt;
+    Step step{.hole_begin = at_, .begin = at_, .end = at_, .turn = turn_++};
+    if (at_ == range_end_) {
+      auto range = ranges_.next(at_);
+      if (!range) return std::unexpected(range.error());
+      step.begin = range->begin;
+      range_end_ = range->end;
+    }
+    // Ends of steps are multiples of the chunk, so that no page, however large, is written in two parts.
+    step.end = std::min(range_end_, (step.begin / chunk_ + 1) * chunk_);
+    at_ = step.end;
+    return step;
+  }
+
+ private:
+  const CopyJob& job_;
+  const std::uint64_t chunk_;
+  DataRanges ranges_;
+  std::uint64_t at_ = 0;
+  std::uint64_t range_end_ = 0;
+  std::uint64_t turn_ = 0;
+};
+
+/// One file's copy by one or several threads, each of which reads, hashes and writes whole steps: a step stays in
+/// one CPU's cache from the first to the last. Reads and writes go side by side, hashing in the order of the file.
+class Copy {
+ public:
+  Copy(const CopyJob& job, std::uint64_t chunk, bool shared, Checksum* sum, Progress& progress)
+      : job_(job), shared_(shared), sum_(sum), progress_(progress), steps_(job, chunk) {}
+
+  /// Takes steps until there are none, or one fails; with a buffer of its own.
+  void take_part(std::span<std::byte> buffer) noexcept {
+    try {
+      while (const auto step = take()) {
+        if (Status done = carry_out(*step, buffer); !done) return broken(std::move(done.error()));
+      }
+    } catch (const std::exception&) {  // no memory for the text of an error
+      broken({.code = ENOMEM, .what = {}});
+    }
+  }
+
+  /// After all that took part: gives the file its size where it ends in a hole.
+  Status finish() {
+    const MutexLock lock(mutex_);
+    EFS_TRY(std::move(status_));
+    if (data_end_ == job_.size) return {};
+    if (auto done = job_.destination.io.truncate(job_.destination.fd, job_.size); !done) return told(done.error(), "extending");
+    return {};
+  }
+
+ private:
+  std::optional<Step> take() {
+    const MutexLock lock(mutex_);
+    if (!status_) return std::nullopt;
+    auto step = progress_.cancel ? Result<std::optional<Step>>(fail(ECANCELED, "cancelled")) : steps_.next();
+    if (!step) {
+      status_ = std::unexpected(std::move(step.error()));
+      changed_.notify_all();
+      return std::nullopt;
+    }
+    if (*step && (*step)->end > (*step)->begin) data_end_ = (*step)->end;
+    return *step;
+  }
+
+  void broken(Error error) {
+    const MutexLock lock(mutex_);
+    if (status_) status_ = std::unexpected(std::move(error));
+    changed_.notify_all();
+  }
+
+  Status carry_out(const Step& step, std::span<std::byte> buffer) {
+    const auto data = buffer.first(step.end - step.begin);
+    if (shared_) announce(step);
+    EFS_TRY(read_fully(job_.source, data, step.begin));
+    EFS_TRY(hash(step, data));
+    EFS_TRY(put(data, step.begin));
+    if (job_.early_writeback) start_writeback(step);
+    return {};
+  }
+
+  /// What comes `read_ahead` behind this step; with the first one, all up to there.
+  void announce(const Step& step) {
+    const std::uint64_t begin = step.turn == 0 ? step.end : std::min(job_.size, step.begin + read_ahead);
+    const std::uint64_t end = std::min(job_.size, step.end + read_ahead);
+    if (begin < end) job_.source.io.will_need(job_.source.fd, begin, end - begin);
+  }
+
+  Status hash(const Step& step, std::span<const std::byte> data) {
+    if (sum_ == nullptr) {
+      progress_.bytes_done += step.begin - step.hole_begin;
+      return {};
+    }
+    {
+      const MutexLock lock(mutex_);
+      while (turn_ != step.turn && status_) changed_.wait(mutex_);
+      if (!status_) return fail(ECANCELED, "cancelled");  // another's error is the one that counts
+    }
+    EFS_TRY(hash_hole(step));
+    sum_->update(data);
+    const MutexLock lock(mutex_);
+    ++turn_;
+    changed_.notify_all();
+    return {};
+  }
+
+  Status hash_hole(const Step& step) {
+    // 64 MiB at a time: a hole of a terabyte takes minutes to hash, and must stay cancellable.
+    for (std::uint64_t at = step.hole_begin; at < step.begin;) {
+      if (progress_.cancel) return fail(ECANCELED, "cancelled");
+      const auto part = std::min<std::uint64_t>(step.begin - at, 64U << 20U);
+      sum_->update_zeros(part);
+      progress_.bytes_done += part;
+      at += part;
+    }
+    return {};
+  }
+
+  Status put(std::span<const std::byte> data, std::uint64_t offset) {
+    for (std::size_t done = 0; done < data.size();) {
+      if (progress_.cancel) return fail(ECANCELED, "cancelled");
+      auto part = job_.destination.io.write(job_.destination.fd, data.subspan(done), offset + done);
+      if (!part) return told(part.error(), "writing");
+      if (*part == 0) return fail(EIO, "writing: the file system took nothing");
+      done += *part;
+      progress_.bytes_done += *part;
+    }
+    return {};
+  }
+
+  void start_writeback(const Step& step) {
+    Range range;
+    {
+      const MutexLock lock(mutex_);
+      written_ += step.end - step.begin;
+      if (written_ - flushed_ < writeback_step) return;
+      // Of about what was written since: a hint need not be exact where several threads write.
+      range = {step.end - std::min(step.end, written_ - flushed_), step.end};
+      flushed_ = written_;
+    }
+    job_.destination.io.start_writeback(job_.destination.fd, range.begin, range.end - range.begin);
+  }
+
+  const CopyJob& job_;
+  const bool shared_;    // by several threads
+  Checksum* const sum_;  // used by the thread whose turn it is
+  Progress& progress_;
+  Mutex mutex_;  // rank 90 (leaf): nothing is taken under it, but a seek for holes is made
+  Condition changed_;
+  Steps steps_ EFS_GUARDED_BY(mutex_);
+  Status status_ EFS_GUARDED_BY(mutex_);               // the first error
+  std::uint64_t turn_ EFS_GUARDED_BY(mutex_) = 0;      // of the step that is hashed next
+  std::uint64_t data_end_ EFS_GUARDED_BY(mutex_) = 0;  // of the data handed out so far
+  std::uint64_t written_ EFS_GUARDED_BY(mutex_) = 0;
+  std::uint64_t flushed_ EFS_GUARDED_BY(mutex_) = 0;
+};
+
+// No more than there are CPUs: those that wait for a file's lock to write to it spin, and take the time of who holds it.
+std::size_t most_threads() { return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, Scratch::count); }
+
+// False where there is no memory for its buffer, or no thread: those that are there do the work.
+bool add_helper(std::jthread& helper, Copy& copy, Scratch& scratch, std::size_t index) {
+  try {
+    auto thread = start_thread([&copy, buffer = scratch.buffer(index)] { copy.take_part(buffer); });
+    if (thread) helper = std::move(*thread);
+    return thread.has_value();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Scratch::Scratch(std::uint64_t chunk) : chunk_(std::clamp<std::uint64_t>(chunk, 4096, 64U << 20U)) {}
+
+std::span<std::byte> Scratch::buffer(std::size_t index) {
+  auto& memory = buffers_.at(index);
+  if (!memory) memory = std::make_unique_for_overwrite<std::byte[]>(chunk_);
+  return {memory.get(), chunk_};
+}
+
+std::unique_ptr<Scratch> ScratchPool::take() {
+  const MutexLock lock(mutex_);
+  if (free_.empty()) return std::make_unique<Scratch>(chunk_);
+  auto scratch = std::move(free_.back());
+  free_.pop_back();
+  return scratch;
+}
+
+void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) {
+  const MutexLock lock(mutex_);
+  try {
+    free_.push_back(std::move(scratch));
+  } catch (const std::bad_alloc&) {}  // the next one is made anew; called where nothing may be thrown
+}
+
+Status copy_data(const CopyJob& job, Scratch& scratch, Checksum* sum, Progress& progress) {
+  const auto data = std::min(job.size, job.allocated);
+  const std::size_t threads = data < shared_from ? 1 : data < widely_shared_from ? 2 : most_threads();
+  Copy copy(job, scratch.chunk(), threads > 1, sum, progress);
+  const auto own = scratch.buffer(0);
+  {
+    std::array<std::jthread, Scratch::count - 1> helpers;
+    for (std::size_t i = 1; i < threads; ++i)
+      if (!add_helper(helpers.at(i - 1), copy, scratch, i)) break;
+    copy.take_part(own);
+  }
+  return copy.finish();
+}
+
+Result<std::uint64_t> hash_data(const End& source, std::uint64_t size, Scratch& scratch, const std::atomic<bool>& cancel) {
+  Checksum sum;
+  const auto buffer = scratch.buffer(0);
+  for (std::uint64_t at = 0; at < size;) {
+    if (cancel) return fail(ECANCELED, "cancelled");
+    const auto part = buffer.first(std::min<std::uint64_t>(buffer.size(), size - at));
+    EFS_TRY(read_fully(source, part, at));
+    sum.update(part);
+    at += part.size();
+  }
+  return sum.digest();
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,320 @@
+#include "stage/in/stage_in.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "stage/copy/crew.hpp"
+#include "stage/copy/transfer.hpp"
+#include "stage/in/reuse.hpp"
+#include "stage/pfs/directory_cursor.hpp"
+#include "stage/pfs/paths.hpp"
+#include "stage/pfs/whole_seconds.hpp"
+#include "stage/versions/directory_version.hpp"
+
+namespace efs::stage {
+namespace {
+
+constexpr std::uint64_t huge_page = 2U << 20U;
+constexpr std::uint64_t small_file = 1U << 20U;
+constexpr std::size_t task_files = 16;  // published by one call: one lock instead of so many
+constexpr std::uint64_t task_bytes = 8U << 20U;
+
+using Task = std::vector<const PlanEntry*>;
+
+/// What has a higher priority first. Else large files one by one, the largest first, so that none is left to run alone at
+/// the end; then the small ones in tasks of neighbours.
+std::vector<Task> make_tasks(const Plan& plan, const std::unordered_set<const PlanEntry*>& present) {
+  Task large;
+  std::vector<Task> small;
+  std::uint64_t bytes = 0;
+  // Where files are few, each can have a thread.
+  const std::size_t most = std::clamp<std::size_t>(plan.files / (std::size_t{4} * Crew::automatic_most), 1, task_files);
+  for (const auto& entry : plan.entries) {
+    if (entry.type != EntryType::file || !entry.link_to.empty() || present.contains(&entry)) continue;
+    if (entry.size >= small_file) {
+      large.push_back(&entry);
+      continue;
+    }
+    if (small.empty() || small.back().front()->priority != entry.priority || small.back().size() >= most || bytes + entry.size > task_bytes) {
+      small.emplace_back();
+      bytes = 0;
+    }
+    small.back().push_back(&entry);
+    bytes += entry.size;
+  }
+  std::ranges::stable_sort(large, std::greater{}, [](const PlanEntry* entry) { return entry->size; });
+  std::vector<Task> tasks;
+  for (const auto* entry : large) tasks.push_back({entry});
+  std::ranges::move(small, std::back_inserter(tasks));
+  std::ranges::stable_sort(tasks, std::greater{}, [](const Task& task) { return task.front()->priority; });
+  return tasks;
+}
+
+/// Filled files without a name; frees those that never get one.
+class PendingFiles {
+ public:
+  /// Room for them is made at once: a file that there is no memory to note could not be freed.
+  PendingFiles(Buffer& buffer, std::size_t most) : buffer_(buffer) { files_.reserve(most); }
+  PendingFiles(const PendingFiles&) = delete;
+  PendingFiles& operator=(const PendingFiles&) = delete;
+  ~PendingFiles() {
+    for (const auto& file : std::span(files_).subspan(published_)) buffer_.abandon(file.ino);
+  }
+  void add(std::uint64_t ino) { files_.push_back({.ino = ino, .path = {}, .attributes = {}, .origin = {}}); }
+  fs::StagedFile& last() { return files_.back(); }
+  /// The number of files that have their name now; `failed` as Buffer::publish_files says.
+  std::size_t publish(Status& failed) { return published_ = buffer_.publish_files(files_, failed); }
+
+ private:
+  Buffer& buffer_;
+  std::vector<fs::StagedFile> files_;
+  std::size_t published_ = 0;
+};
+
+class StageIn {
+ public:
+  StageIn(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
+      : plan_(plan), buffer_(buffer), pfs_(pfs), progress_(progress), crew_(options.workers), scratches_(options.transfer_size), reuse_(options.cache, buffer, plan.root_dir) {}
+
+  StageReport run() {
+    const auto started = std::chrono::steady_clock::now();
+    progress_.begin(plan_.files, plan_.bytes);
+    if (plan_.problems.empty()) {
+      stage_all();
+    } else {
+      failed(plan_.problems.front().path, {EINVAL, "the plan has problems: " + plan_.problems.front().reason});
+    }
+    report_.files = files_;
+    report_.bytes = bytes_;
+    const Reuse::Report reused = reuse_.report();
+    report_.reused_files = reused.files;
+    report_.reused_bytes = reused.bytes;
+    report_.not_kept = reused.not_kept;
+    report_.not_kept_reason = reused.reason;
+    report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    MutexLock lock(mutex_);
+    report_.failure = std::move(failure_);
+    return std::move(report_);
+  }
+
+ private:
+  void stage_all() {
+    auto root = pfs_.open(AT_FDCWD, plan_.root_dir, passage_flags);
+    if (!root) return failed("", {root.error().code, plan_.root_dir + ": " + describe(root.error())});
+    root_ = std::move(*root);
+    if (auto known = find_present(); !known) return failed("", std::move(known.error()));
+    if (make_names(EntryType::directory)) report_.directories = names_;
+    if (!stopped() && make_names(EntryType::symlink)) report_.symlinks = names_;
+    if (!stopped()) {
+      const auto tasks = make_tasks(plan_, present_);
+      crew_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
+        for (const auto& task : std::span(tasks).subspan(begin, end - begin)) run_task(task);
+      });
+    }
+    if (!stopped()) link_names();
+    if (!stopped()) set_directory_xattrs();
+    // Once more: every name made inside a directory has moved its mtime.
+    if (!stopped()) make_names(EntryType::directory);
+    if (progress_.cancel) failed("", {ECANCELED, "cancelled"});
+  }
+
+  /// What an earlier stage-in, which was interrupted, has brought in: clean, and still the version that the plan saw.
+  Status find_present() {
+    auto items = buffer_.look(plan_);
+    if (!items) return told(items.error(), "reading what is in the buffer");
+    std::unordered_map<std::string_view, const fs::WalkItem*> by_path;
+    for (const auto& item : *items) by_path.emplace(item.path, &item);
+    if (by_path.empty()) return {};
+    for (const auto& entry : plan_.entries) {
+      const auto there = by_path.find(entry.path);
+      if (there == by_path.end()) continue;
+      const fs::WalkItem& item = *there->second;
+      if (entry.type == EntryType::symlink ? item.target == entry.target : !item.dirty && item.origin == entry.origin) present_.insert(&entry);
+    }
+    for (const auto* entry : present_) {
+      if (entry->type != EntryType::file) continue;
+      ++report_.kept;
+      ++progress_.files_done;
+      if (entry->link_to.empty()) progress_.bytes_done += entry->size;
+    }
+    return {};
+  }
+
+  /// Further names of files, when the first ones are there.
+  void link_names() {
+    std::map<std::string_view, std::vector<std::string>> further;
+    for (const auto& entry : plan_.entries) {
+      if (!entry.link_to.empty() && !present_.contains(&entry)) further[entry.link_to].push_back(entry.path);
+    }
+    for (const auto& [existing, names] : further) {
+      if (stopped()) return;
+      if (auto linked = buffer_.link_files(std::string(existing), names); !linked) {
+        return failed(names.front(), told(linked.error(), "linking it in the buffer").error());
+      }
+      files_ += names.size();
+      progress_.files_done += names.size();
+    }
+  }
+
+  bool stopped() const { return progress_.cancel; }
+
+  /// Records the first failure and stops the others, in the middle of a file too.
+  void failed(const std::string& path, Error error) {
+    MutexLock lock(mutex_);
+    if (!failure_) failure_ = StageFailure{path, std::move(error)};
+    progress_.cancel = true;  // after the failure is there: those whom it stops must not be first
+  }
+
+  bool make_names(EntryType type) {
+    names_ = 0;
+    for (const auto& entry : plan_.entries) {
+      if (entry.type != type || (type == EntryType::symlink && present_.contains(&entry))) continue;
+      if (stopped()) return false;
+      const Status made = type == EntryType::directory ? buffer_.make_directory(entry.path, entry.attributes)
+                                                       : buffer_.make_symlink(entry.path, entry.target, entry.attributes);
+      if (!made) return failed(entry.path, told(made.error(), "making it in the buffer").error()), false;
+      ++names_;
+    }
+    return true;
+  }
+
+  /// Before the last round of times, which leaves them alone.
+  void set_directory_xattrs() {
+    std::vector<const PlanEntry*> directories;
+    for (const auto& entry : plan_.entries) {
+      if (entry.type == EntryType::directory) directories.push_back(&entry);
+    }
+    crew_.run(directories.size(), task_files, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end && !stopped(); ++i) {
+        if (auto done = copy_xattrs(*directories[i]); !done) failed(directories[i]->from(), std::move(done.error()));
+      }
+    });
+  }
+
+  Status copy_xattrs(const PlanEntry& entry) {
+    auto directory = pfs_.open_beneath(root_.get(), entry.from(), directory_flags);
+    // One that may be passed but not read is no input itself, only on the way to one.
+    if (!directory && directory.error().code == EACCES) return {};
+    if (!directory) return told(directory.error(), "opening the directory");
+    auto xattrs = pfs_.xattrs(directory->get());
+    if (!xattrs) return told(xattrs.error(), "reading its extended attributes");
+    if (auto done = buffer_.set_xattrs(entry.path, *xattrs); !done) return told(done.error(), "setting its extended attributes in the buffer");
+    const DirectoryAttributes came_in{.mode = entry.attributes.mode, .uid = entry.attributes.uid, .gid = entry.attributes.gid, .xattrs = std::move(*xattrs)};
+    if (auto done = buffer_.note_directory(entry.path, directory_version(came_in)); !done) return told(done.error(), "noting its version in the buffer");
+    return {};
+  }
+
+  void run_task(const Task& task) {
+    if (stopped()) return;
+    try {
+      ScratchPool::Loan scratch(scratches_);
+      DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_.get(), path, passage_flags); });
+      PendingFiles pending(buffer_, task.size());
+      for (const auto* entry : task) {
+        if (stopped()) return;
+        if (auto done = read_file(*entry, directory, *scratch, pending); !done) return failed(entry->from(), std::move(done.error()));
+      }
+      if (stopped()) return;
+      publish(task, pending);
+    } catch (const std::exception& exception) {
+      failed(task.front()->from(), {ENOMEM, exception.what()});
+    }
+  }
+
+  void publish(const Task& task, PendingFiles& pending) {
+    Status status;
+    const std::size_t published = pending.publish(status);
+    for (const auto* entry : std::span(task).first(published)) {
+      ++files_;
+      bytes_ += entry->size;
+      ++progress_.files_done;
+    }
+    if (!status) failed(task[published]->path, told(status.error(), "publishing it in the buffer").error());
+  }
+
+  Status read_file(const PlanEntry& entry, DirectoryCursor& directory, Scratch& scratch, PendingFiles& pending) {
+    let_second_pass(entry.origin, progress_.cancel);
+    auto at = directory.at(parent_of(entry.from()));
+    // O_NONBLOCK: should a FIFO have taken the file's place, opening it must not wait for a writer.
+    auto source = at ? pfs_.open_beneath(*at, leaf_of(entry.from()), O_RDONLY | O_NONBLOCK | O_NOCTTY) : std::unexpected(at.error());
+    if (!source) return told(source.error(), source.error().code == ENOENT ? "vanished since it was planned" : "opening");
+    Reuse::File known = reuse_.look_at(entry, entry.reusable ? pfs_.fstat(source->get()) : fail(ENOENT));
+    const auto from_cache = reuse_.take(known, entry.place, scratch, progress_);
+    auto file = from_cache ? Result<fs::HeldFile>(*from_cache) : buffer_.begin_open_file_at(entry.place);
+    if (!file) return told(file.error(), "making it in the buffer");
+    pending.add(file->ino);
+    if (entry.size > 0 && !from_cache) EFS_TRY(fill(file->fd, entry, source->get(), scratch));
+    auto origin = unchanged_origin(entry, source->get());
+    if (!origin) return std::unexpected(origin.error());
+    if (auto done = posix_pfs().set_times(file->fd, entry.attributes.atime, entry.attributes.mtime); !done) return told(done.error(), "setting its times in the buffer");
+    auto xattrs = pfs_.xattrs(source->get());
+    if (!xattrs) return told(xattrs.error(), "reading its extended attributes");
+    reuse_.keep(known, *origin, file->fd);
+    fs::StagedFile& staged = pending.last();
+    staged.xattrs = std::move(*xattrs);
+    staged.path = entry.path;
+    staged.attributes = entry.attributes;
+    staged.origin = *origin;
+    return {};
+  }
+
+  Status fill(int container, const PlanEntry& entry, int source, Scratch& scratch) {
+    // A memory file whose size is known is filled with huge pages from the start (tmpfs huge=within_size): twice the
+    // speed of first touch. A sparse one would lose its holes to them.
+    if (entry.size >= huge_page && entry.allocated >= entry.size) EFS_TRY(posix_pfs().truncate(container, entry.size));
+    const CopyJob job{.source = {pfs_, source}, .destination = {posix_pfs(), container}, .size = entry.size,
+                      .allocated = entry.allocated};
+    return copy_data(job, scratch, nullptr, progress_);
+  }
+
+  /// The version that was read. ctime is taken as it is now: a chmod or link elsewhere is no change of the content,
+  /// and stage-out compares with what was there when the copy was whole.
+  Result<fs::Origin> unchanged_origin(const PlanEntry& entry, int source) {
+    auto now = pfs_.fstat(source);
+    if (!now) return told(now.error(), "reading its attributes");
+    fs::Origin origin{.device = now->st_dev, .inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size),
+                      .mtime = to_ns(now->st_mtim), .ctime = entry.origin.ctime};
+    if (!S_ISREG(now->st_mode) || origin != entry.origin) return fail(ESTALE, "changed while it was being read");
+    origin.ctime = to_ns(now->st_ctim);
+    return origin;
+  }
+
+  const Plan& plan_;
+  Buffer& buffer_;
+  PfsIo& pfs_;
+  Progress& progress_;
+  Crew crew_;
+  ScratchPool scratches_;
+  Reuse reuse_;
+  UniqueFd root_;
+  std::unordered_set<const PlanEntry*> present_;  // in the buffer already
+  std::uint64_t names_ = 0;
+  std::atomic<std::uint64_t> files_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+  Mutex mutex_;  // rank 90 (leaf)
+  std::optional<StageFailure> failure_ EFS_GUARDED_BY(mutex_);
+  StageReport report_;
+};
+
+}  // namespace
+
+StageReport stage_in(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress) {
+  try {
+    return StageIn(plan, buffer, pfs, options, progress).run();
+  } catch (const std::exception& exception) {
+    StageReport report;
+    report.failure = StageFailure{"", {ENOMEM, std::string("stage-in: ") + exception.what()}};
+    return report;
+  }
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,31 @@
+#pragma once
+// What a transfer is told besides what it moves.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/result.hpp"
+#include "stage/pfs/pauses.hpp"
+
+namespace efs::stage {
+
+class Cache;
+class OpenedDirectories;
+class PlacedNames;
+
+struct Options {
+  unsigned workers = 0;                     // threads at most; 0: as many as the PFS keeps waiting, up to 64
+  std::uint64_t transfer_size = 2U << 20U;  // bytes per PFS request
+  bool by_rank = false;  // stage-out: in the order of the job file's rules, where time may run out
+  std::string partial_tag = {};  // stage-out: of the store that it comes from (partial_tag_of())
+  bool has_a_past = false;       // stage-out: an earlier process of the store may have been killed at work, or a transfer of this one have failed where it could not clean up
+  std::string receipt_name = {};  // stage-out: that the receipt is to get in results-dir: no result can have it; "": none
+  PlacedNames* placed = nullptr;  // what the store has put under names of results-dir; null: what is there is nobody else's. Outlives the transfer
+  OpenedDirectories* opened = nullptr;  // stage-out: which directories there a process of the store has opened to their owner; outlives the transfer
+  Cache* cache = nullptr;  // stage-in: of reusable inputs; outlives the transfer
+  std::function<Status(std::uint64_t bytes)> wait_for_turn = {};  // load, unload: called once, before anything moves; an error ends it
+  Pauses* pauses = &real_pauses();  // where the time goes by in which another's name is waited for
+};
+
+}  // namespace efs::stage

@@ -1,0 +1,39 @@
+#pragma once
+// One result on its way back to the PFS.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "fs/staging.hpp"
+#include "stage/out/partial.hpp"
+#include "stage/out/receipt.hpp"
+
+namespace efs::stage {
+
+/// Touched by one thread at a time. `waiting` -> `written` (the partial is whole) -> `named` (under its real name) ->
+/// `settled` (the receipt's entry is final); every state may go straight to `settled`.
+struct Outgoing {
+  enum class State : std::uint8_t { waiting, written, named, settled };
+  const fs::WalkItem* item = nullptr;
+  std::string name;           // in its directory on the PFS
+  std::string partial;        // likewise, until it is whole and durable
+  bool fsync = false;         // by itself; else one syncfs covers it
+  const fs::WalkItem* elder = nullptr;  // another one, whose name a PFS may take for this one's (spelling.hpp)
+  bool there_already = false; // `named`, by an earlier stage-out
+  State state = State::waiting;
+  bool brought_before = false;  // settled by an earlier stage-out: results-dir may have another version by now
+  std::string held;           // by another node or job, as the claim to its name says: to be tried again behind all else
+  bool partial_left = false;  // settled, but its partial still has to go
+  bool no_room = false;       // settled, for want of space only
+  PartialFile file;
+  ReceiptEntry entry;
+
+  void settle(Action action, std::string reason = {}) {
+    state = State::settled;
+    entry.action = action;
+    entry.reason = std::move(reason);
+  }
+};
+
+}  // namespace efs::stage

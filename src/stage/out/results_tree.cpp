@@ -1,0 +1,226 @@
+#include "stage/out/results_tree.hpp"
+
+#include <unistd.h>
+
+#include <exception>
+
+#include "base/log.hpp"
+#include "stage/pfs/attributes.hpp"
+
+namespace efs::stage {
+namespace {
+
+constexpr std::size_t many = 16;  // directories from which on one syncfs is cheaper than an fsync each
+
+bool not_permitted(const Error& error) { return error.code == EPERM || error.code == EACCES; }
+
+}  // namespace
+
+Status ResultsTree::open(const std::string& path) {
+  auto opened = make_path(path);
+  if (!opened) return fail(opened.error().code, "results-dir " + path + ": " + describe(opened.error()));
+  const auto attributes = pfs_.fstat(opened->get());
+  if (!attributes) return fail(attributes.error().code, "results-dir " + path + ": " + describe(attributes.error()));
+  root_ = std::move(*opened);
+  device_ = attributes->st_dev;
+  path_ = path;
+  auto left_open = opened_ != nullptr ? opened_->take(path) : std::map<std::string, mode_t>();  // before the lock: both are leaves
+  const MutexLock lock(mutex_);
+  let_in_.merge(left_open);
+  return {};
+}
+
+Result<UniqueFd> ResultsTree::make_path(const std::string& path) {
+  auto there = pfs_.open(AT_FDCWD, path, directory_flags);
+  if (there || there.error().code != ENOENT || path == "/") return there;
+  auto parent = make_path(parent_of(path).empty() ? "/" : parent_of(path));
+  if (!parent) return parent;
+  auto made = pfs_.mkdir(parent->get(), leaf_of(path), 0777);
+  if (!made && made.error().code != EEXIST) return told(made.error(), "cannot be created");
+  if (auto synced = pfs_.fsync(parent->get()); !synced) return told(synced.error(), "fsync of its parent");
+  return pfs_.open(AT_FDCWD, path, directory_flags);
+}
+
+bool ResultsTree::was_moved(const std::string& path) {
+  const auto there = pfs_.open(AT_FDCWD, path, directory_flags);
+  const auto now = there ? pfs_.fstat(there->get()) : std::unexpected(there.error());
+  const auto ours = pfs_.fstat(root_.get());
+  if (!now) return now.error().code == ENOENT || now.error().code == ENOTDIR;
+  return ours && (now->st_dev != ours->st_dev || now->st_ino != ours->st_ino);
+}
+
+Result<UniqueFd> ResultsTree::directory(const std::string& path) {
+  auto fd = pfs_.open_beneath(root_.get(), path, directory_flags);
+  if (!fd || path.empty()) return fd;
+  const auto attributes = pfs_.fstat(fd->get());
+  if (!attributes) return std::unexpected(attributes.error());
+  if (attributes->st_dev != device_) {
+    const MutexLock lock(mutex_);
+    elsewhere_.insert(path);
+  }
+  return fd;
+}
+
+Status ResultsTree::make(const fs::WalkItem& item) {
+  const std::string parent_path = parent_of(item.path);
+  auto parent = directory(parent_path);
+  if (!parent) return told(parent.error(), "opening its parent directory");
+  const mode_t mode = (item.attributes.st_mode & 0777U) | 0700U;
+  auto made = pfs_.mkdir(parent->get(), leaf_of(item.path), mode);
+  if (made) {
+    made_.insert(item.path);
+    unsynced_.insert(parent_path);
+    return {};
+  }
+  if (made.error().code != EEXIST) return told(made.error(), "making the directory");
+  auto there = pfs_.lstat(parent->get(), leaf_of(item.path));
+  if (!there) return told(there.error(), "making the directory");
+  if (!S_ISDIR(there->st_mode)) return fail(ENOTDIR, "something that is not a directory has its name: move that away, and try again");
+  unsynced_.insert(parent_path);  // it may be from a stage-out that was killed before it made it durable
+  if ((there->st_mode & 0700U) == 0700U) return {};
+  (void)let_in(item.path);  // not ours to change: then what cannot be written will say so itself
+  return {};
+}
+
+bool ResultsTree::let_in(const std::string& path) {
+  if (path.empty()) return false;
+  const auto parent = pfs_.open_beneath(root_.get(), parent_of(path), passage_flags);
+  const std::string name = leaf_of(path);
+  const auto there = parent ? pfs_.lstat(parent->get(), name) : std::unexpected(parent.error());
+  if (!there || !S_ISDIR(there->st_mode) || there->st_uid != ::geteuid()) return false;
+  if ((there->st_mode & 0700U) == 0700U) return true;  // another thread may have been faster
+  // Who is not of its group takes the bit away with any chmod, and cannot give it back.
+  if ((there->st_mode & S_ISGID) != 0 && ::geteuid() != 0 && ::group_member(there->st_gid) == 0) return false;
+  const mode_t mode = there->st_mode & 07777U;
+  if (const Status noted = opened_ != nullptr ? opened_->note(path_ + "/" + path, mode) : Status(); !noted) log::warn("event=opened_not_noted path=\"{}\" reason=\"{}\"", path, describe(noted.error()));
+  // First: what is thrown must not leave one that nobody knows of.
+  const bool is_first = [&] {
+    const MutexLock lock(mutex_);
+    return let_in_.try_emplace(path, mode).second;
+  }();
+  if (pfs_.chmod_name(parent->get(), name, mode | 0700U)) return true;
+  if (is_first) is_shut(path);
+  return false;
+}
+
+void ResultsTree::is_shut(const std::string& path) {
+  if (opened_ != nullptr) opened_->done(path_ + "/" + path);
+  const MutexLock lock(mutex_);
+  let_in_.erase(path);
+}
+
+void ResultsTree::stays_open(const std::string& path) {
+  if (opened_ != nullptr) opened_->stays_open(path_ + "/" + path);
+}
+
+ResultsTree::~ResultsTree() {
+  try {
+    (void)shut_again();
+  } catch (const std::exception&) {  // no memory: they stay open to their owner
+  }
+}
+
+Status ResultsTree::shut_again() {
+  std::map<std::string, mode_t> let_in;
+  {
+    const MutexLock lock(mutex_);
+    let_in.swap(let_in_);
+  }
+  Status all;
+  // What is in a directory before it: its own mode may close the way.
+  for (auto it = let_in.rbegin(); it != let_in.rend(); ++it) {
+    const auto& [path, mode] = *it;
+    const auto parent = pfs_.open_beneath(root_.get(), parent_of(path), passage_flags);
+    const auto there = parent ? pfs_.lstat(parent->get(), leaf_of(path)) : std::unexpected(parent.error());
+    if (!there && there.error().code != ENOENT && there.error().code != ENOTDIR) {
+      stays_open(path);
+      if (all) all = fail(there.error().code, "giving directory /" + path + " its mode again: " + describe(there.error()));
+      continue;
+    }
+    const bool is_open = there && S_ISDIR(there->st_mode) && (there->st_mode & 07777U) == (mode | 0700U);  // else it is gone, or was changed by somebody
+    const Status shut = is_open ? pfs_.chmod_name(parent->get(), leaf_of(path), mode) : Status();
+    if (shut) is_shut(path);
+    else stays_open(path);
+    if (!shut && all) all = fail(shut.error().code, "giving directory /" + path + " its mode again: " + describe(shut.error()));
+  }
+  return all;
+}
+
+Status ResultsTree::sync_made() {
+  EFS_TRY(sync(unsynced_));
+  unsynced_.clear();
+  return {};
+}
+
+Result<std::string> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool exactly) {
+  auto there = pfs_.xattrs(fd);
+  if (!there) return told(there.error(), "reading the directory's extended attributes");
+  fs::WalkItem wanted{.path = item.path, .xattrs = item.xattrs};
+  std::string lost;
+  for (const auto& [name, value] : *there) {
+    if (const auto same = wanted.xattrs.find(name); same != wanted.xattrs.end()) {
+      if (same->second == value) wanted.xattrs.erase(same);
+    } else if (exactly) {
+      if (auto removed = pfs_.remove_xattr(fd, name); !removed && removed.error().code != ENODATA) lost += (lost.empty() ? "" : "; ") + name + ": " + describe(removed.error());
+    }
+  }
+  auto refused = set_xattrs(fd, wanted, pfs_);
+  if (!refused || lost.empty()) return refused;
+  return lost + (refused->empty() ? "" : "; ") + *refused;
+}
+
+Result<std::string> ResultsTree::finish(const fs::WalkItem& item, bool exactly, bool fsync) {
+  auto fd = directory(item.path);
+  if (!fd) return told(fd.error(), "opening the directory");
+  auto now = pfs_.fstat(fd->get());
+  if (!now) return told(now.error(), "reading the directory's attributes");
+  const auto& wanted = item.attributes;
+  bool owned = now->st_uid == wanted.st_uid && now->st_gid == wanted.st_gid;
+  if (!owned) {
+    auto done = pfs_.chown(fd->get(), wanted.st_uid, wanted.st_gid);
+    if (!done && !not_permitted(done.error())) return told(done.error(), "setting the directory's owner");
+    owned = done.has_value();
+  }
+  auto lost = apply_xattrs(fd->get(), item, exactly);
+  if (!lost) return lost;
+  auto done = pfs_.chmod(fd->get(), safe_mode(wanted.st_mode, owned));
+  if (done) is_shut(item.path);
+  if (done) done = pfs_.set_times(fd->get(), to_ns(wanted.st_atim), to_ns(wanted.st_mtim));
+  const bool foreign = !made_.contains(item.path);
+  if (!done && !(foreign && not_permitted(done.error()))) return told(done.error(), "setting the directory's mode and times");
+  if (fsync || now->st_dev != device_) {
+    if (auto synced = pfs_.fsync(fd->get()); !synced) return told(synced.error(), "fsync of the directory");
+  }
+  return lost;
+}
+
+Result<DirectoryAttributes> ResultsTree::attributes_of(const std::string& path) {
+  const auto fd = directory(path);
+  if (!fd) return told(fd.error(), "opening the directory");
+  auto now = stage::attributes_of(pfs_, fd->get());
+  if (!now) return told(now.error(), "reading the directory's attributes");
+  const MutexLock lock(mutex_);
+  if (const auto opened = let_in_.find(path); opened != let_in_.end()) now->mode = opened->second & 07777U;
+  return now;
+}
+
+bool ResultsTree::is_elsewhere(const std::string& path) {
+  const MutexLock lock(mutex_);
+  return elsewhere_.contains(path);
+}
+
+bool ResultsTree::sync_all_at_once(std::size_t directories) const { return directories >= many && sync_all_reports_errors(); }
+
+Status ResultsTree::sync(const std::set<std::string>& directories) {
+  const bool at_once = sync_all_at_once(directories.size());
+  if (at_once) EFS_TRY(sync_all());
+  for (const auto& path : directories) {
+    if (at_once && !is_elsewhere(path)) continue;
+    auto fd = directory(path);
+    auto done = fd ? pfs_.fsync(fd->get()) : std::unexpected(fd.error());
+    if (!done) return fail(done.error().code, "fsync of directory /" + path + ": " + describe(done.error()));
+  }
+  return {};
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,98 @@
+#pragma once
+// The directories below results_dir: made, found and finished without ever following a symbolic link there.
+
+#include <sys/types.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_set>
+
+#include "base/mutex.hpp"
+#include "fs/staging.hpp"
+#include "stage/pfs/opened_directories.hpp"
+#include "stage/pfs/paths.hpp"
+#include "stage/pfs/pfs_io.hpp"
+#include "stage/versions/directory_version.hpp"
+
+namespace efs::stage {
+
+/// Paths are relative to results_dir, "" is itself. Thread-safe after the last make() and before shut_again().
+class ResultsTree {
+ public:
+  /// `opened` (or null) is told of what let_in() opens, for a successor, and what a predecessor had opened is shut again, too.
+  explicit ResultsTree(PfsIo& pfs, OpenedDirectories* opened = nullptr) : pfs_(pfs), opened_(opened) {}
+  /// As shut_again(), where an exception kept it from being called.
+  ~ResultsTree();
+  ResultsTree(const ResultsTree&) = delete;
+  ResultsTree& operator=(const ResultsTree&) = delete;
+
+  /// Opens `path`, made durably with its missing parents. Must succeed before anything else is called, and before
+  /// the first write: syncfs tells of write-back errors since the descriptor was opened.
+  Status open(const std::string& path);
+
+  /// Does its path lead to another directory by now, or to none?
+  bool was_moved(const std::string& path);
+
+  Result<UniqueFd> directory(const std::string& path);
+
+  /// Makes a directory that its owner can fill, whatever its final mode. One that is there stays as it is, but for
+  /// what let_in() gives its owner.
+  Status make(const fs::WalkItem& item);
+
+  /// Gives the owner of a directory that is there, if that is us, the rights in it that its mode denies him, for as long as this goes on.
+  /// False where he has none to give, or would take the set-group-ID bit away. What was refused is to be tried once more.
+  bool let_in(const std::string& path);
+  /// Gives all that let_in() opened, and that are there still, their modes again; the first error.
+  Status shut_again();
+
+  /// Was it made by make()? Then nothing is in it but what this stage-out puts there.
+  bool is_new(const std::string& path) const { return made_.contains(path); }
+
+  /// Makes what make() made durable.
+  Status sync_made();
+
+  /// Owner and extended attributes (where permitted), mode and times: last, when everything in it is in place. Where the
+  /// directory was there before and belongs to someone else, it keeps its own. Returns what the PFS does not take, as
+  /// set_xattrs(). `exactly`: attributes that the item does not have go, too. `fsync`: durable on return; else sync_all() is to
+  /// follow. (Not sync(): the final mode may forbid opening it.)
+  Result<std::string> finish(const fs::WalkItem& item, bool exactly, bool fsync);
+
+  /// What a directory has, or had before let_in().
+  Result<DirectoryAttributes> attributes_of(const std::string& path);
+
+  /// Durability of the names in these directories.
+  Status sync(const std::set<std::string>& directories);
+
+  /// Whether one syncfs is cheaper than an fsync of so many directories each, and to be believed.
+  bool sync_all_at_once(std::size_t directories) const;
+
+  /// Durability of everything written below results_dir, on its file system, by one syncfs.
+  Status sync_all() { return pfs_.syncfs(root_.get()); }
+  /// Is that to be believed?
+  bool sync_all_reports_errors() const { return pfs_.syncfs_reports_errors(root_.get()); }
+  /// That file system: what lies below on another one is not synced with it.
+  dev_t device() const { return device_; }
+
+ private:
+  Result<std::string> apply_xattrs(int fd, const fs::WalkItem& item, bool exactly);
+  Result<UniqueFd> make_path(const std::string& path);
+
+  /// It has the mode that it is to have: nobody has to give it back any more.
+  void is_shut(const std::string& path);
+  void stays_open(const std::string& path);
+  bool is_elsewhere(const std::string& path);
+
+  PfsIo& pfs_;
+  OpenedDirectories* opened_;
+  std::string path_;  // of results_dir
+  UniqueFd root_;
+  dev_t device_ = 0;
+  std::unordered_set<std::string> made_;  // by us, in this stage-out
+  std::set<std::string> unsynced_;        // parents of those
+  Mutex mutex_;                           // rank 90 (leaf): guards let_in_ and elsewhere_
+  std::map<std::string, mode_t> let_in_ EFS_GUARDED_BY(mutex_);  // what they had, without the type
+  std::unordered_set<std::string> elsewhere_ EFS_GUARDED_BY(mutex_);  // directories on other file systems than results_dir
+};
+
+}  // namespace efs::stage

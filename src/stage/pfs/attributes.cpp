@@ -1,0 +1,40 @@
+#include "stage/pfs/attributes.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace efs::stage {
+namespace {
+
+/// ENOSPC is also ext4's word for a value that does not fit beside the others, whatever room there is. Where there is hardly any, it
+/// is none: that passes.
+bool has_room(int fd, PfsIo& pfs) {
+  constexpr std::uint64_t hardly_any = 1U << 20U;  // bytes
+  constexpr std::uint64_t few = 16;                // inodes
+  const auto values = pfs.statvfs(fd);
+  return values && values->f_bavail * values->f_frsize >= hardly_any && (values->f_files == 0 || values->f_favail >= few);
+}
+
+}  // namespace
+
+Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
+  std::string lost;
+  for (const auto& [name, value] : item.xattrs) {
+    auto done = pfs.set_xattr(fd, name, value);
+    if (done) continue;
+    constexpr std::array refusals{EOPNOTSUPP, EPERM, EACCES, E2BIG, ERANGE};
+    const bool refused = std::ranges::find(refusals, done.error().code) != refusals.end() || (done.error().code == ENOSPC && has_room(fd, pfs));
+    if (!refused) return told(done.error(), "setting its extended attributes");
+    lost += (lost.empty() ? "" : "; ") + name + ": " + describe(done.error());
+  }
+  return lost;
+}
+
+mode_t safe_mode(mode_t mode, bool owner_is_right) {
+  return mode & (owner_is_right ? 07777U : 07777U & ~static_cast<mode_t>(S_ISUID | S_ISGID));
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,25 @@
+#pragma once
+// What a result is called on its way.
+
+#include <string>
+
+#include "base/result.hpp"
+
+namespace efs::stage {
+
+inline constexpr const char* partial_suffix = ".efs-partial";
+
+/// Of the partials of a store: what has it was left by a stage-out or salvage of that store and by nobody else, and may be replaced.
+/// `store`: the text of its store::InstanceId.
+std::string partial_tag_of(const std::string& store);
+
+/// NAME, `tag` and ".efs-partial", or a hashed name of the same suffix where that would be too long or is `taken` by a result.
+std::string partial_name(const std::string& name, const std::string& tag = {}, bool taken = false);
+
+/// What is told of a partial that could not be removed.
+std::string left_behind(const std::string& partial, const Error& error);
+
+/// The name of the job's version where both are kept: "NAME.efs-JOB", the n-th with ".N" behind it.
+std::string kept_name(const std::string& name, const std::string& job, unsigned n);
+
+}  // namespace efs::stage

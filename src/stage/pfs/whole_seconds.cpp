@@ -1,0 +1,23 @@
+#include "stage/pfs/whole_seconds.hpp"
+
+#include <thread>
+
+#include "base/clock.hpp"
+
+namespace efs::stage {
+
+std::chrono::nanoseconds rest_of_second(const fs::Origin& seen, Nanoseconds now) {
+  constexpr Nanoseconds second = 1'000'000'000;
+  if (seen.ctime % second != 0 || seen.mtime % second != 0) return {};
+  const Nanoseconds rest = seen.ctime + 2 * second - now;
+  return std::chrono::nanoseconds(rest > 0 && rest <= 4 * second ? rest : 0);
+}
+
+void let_second_pass(const fs::Origin& seen, const std::atomic<bool>& cancel) {
+  const auto rest = rest_of_second(seen, wall_clock());
+  if (rest.count() == 0) return;
+  const auto end = std::chrono::steady_clock::now() + rest;
+  while (!cancel && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+}  // namespace efs::stage

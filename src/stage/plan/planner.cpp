@@ -1,0 +1,446 @@
+#include "stage/plan/planner.hpp"
+
+#include "stage/plan/distribute.hpp"
+#include "stage/plan/hard_links.hpp"
+#include "stage/plan/input_list.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "base/text.hpp"
+#include "config/paths.hpp"
+#include "stage/pfs/partial_name.hpp"
+#include "stage/pfs/paths.hpp"
+#include "stage/plan/placement.hpp"
+#include "stage/plan/results_dir.hpp"
+#include "stage/plan/survey.hpp"
+
+namespace efs::stage {
+namespace {
+
+class Planner {
+ public:
+  Planner(const config::JobConfig& config, PfsIo& pfs) : config_(config), pfs_(pfs) {}
+
+  Plan run(const Rooms& rooms) {
+    plan_.name = config_.name;
+    plan_.root_dir = config_.root_dir;
+    plan_.results_dir = config_.results_dir;
+    plan_.cache = config_.cache;
+    plan_.deletions = config_.deletions == config::Deletions::propagate;
+    // Of all together only where it is known of each.
+    if (std::ranges::all_of(rooms, [](const auto& room) { return room.has_value(); }))
+      for (const auto& room : rooms) plan_.capacity = plan_.capacity.value_or(0) + *room;
+    auto root = pfs_.open(AT_FDCWD, known_part(config_.root_dir, config_.root_open), passage_flags);
+    if (root && config_.root_open) {
+      skip(config_.root_dir, for_the_nodes);
+    } else if (root) {
+      root_ = std::move(*root);
+      survey_.emplace(pfs_, root_.get());
+      find_own_files();
+      for (const auto& resource : config_.resources) add_resource(resource);
+    } else {
+      problem(config_.root_dir, "root-dir cannot be opened: " + describe(root.error()));
+    }
+    check_results();
+    total();
+    if (rooms.size() > 1) place(rooms);
+    else if (plan_.capacity) check_capacity(*plan_.capacity);
+    return std::move(plan_);
+  }
+
+ private:
+  static constexpr const char* for_the_nodes = "has patterns that only the job's nodes know: looked at when the job starts";
+
+  void problem(const std::string& path, std::string reason, std::string unreadable = {}, std::string not_there = {}) {
+    const bool listed = !place_.empty();
+    plan_.problems.push_back({.path = listed ? place_ : path, .reason = listed ? path + " " + reason : std::move(reason), .line = line_, .unreadable = std::move(unreadable), .not_there = std::move(not_there)});
+  }
+  std::string absolute(const std::string& relative) const { return stage::absolute(config_.root_dir, relative); }
+
+  /// What this job writes outside of its mount while it runs: by whatever name it is found below root-dir.
+  void find_own_files() {
+    for (const auto& [key, path] : {std::pair{"log-file", &config_.log_file}, std::pair{"status-file", &config_.status_file}, std::pair{"trace", &config_.trace}, std::pair{"access-log", &config_.access_log}}) {
+      if (path->empty()) continue;
+      auto file = pfs_.open(AT_FDCWD, *path, O_PATH);
+      const auto attributes = file ? pfs_.fstat(file->get()) : std::unexpected(file.error());
+      if (attributes && S_ISREG(attributes->st_mode)) own_.try_emplace({attributes->st_dev, attributes->st_ino}, key);
+    }
+  }
+
+  void add_resource(const config::Resource& resource) {
+    line_ = resource.line;
+    priority_ = resource.priority;
+    reusable_ = resource.reusable;
+    const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";
+    as_ = resource.as.empty() ? nullptr : &resource;
+    if (resource.open) {
+      add_open(resource, prefix);
+    } else if (resource.is_list) {
+      add_list(resource.path);
+    } else if (resource.path == config_.root_dir) {
+      add_root();
+    } else if (!resource.path.starts_with(prefix)) {
+      problem(resource.path, "is not below root-dir " + config_.root_dir);
+    } else if (resource.is_glob) {
+      add_glob(resource.path.substr(prefix.size()));
+    } else {
+      add_path(resource.path.substr(prefix.size()));
+    }
+    line_ = 0;
+    as_ = nullptr;
+  }
+
+  void add_root() {
+    if (as_ != nullptr) {
+      const auto attributes = add_places() ? pfs_.fstat(root_.get()) : std::unexpected(Error{EINVAL, ""});  // told of
+      if (!attributes) return;
+      insert("", EntryType::directory, *attributes);
+    }
+    add_children("");
+  }
+
+  /// Where on the mount appears what the PFS has at `path`.
+  std::string placed(const std::string& path) const {
+    if (as_ == nullptr) return path;
+    const std::string whole = absolute(path);
+    const auto below = config::part_below(whole, as_->path);
+    return below.empty() ? as_->as : as_->as + "/" + std::string(below);
+  }
+
+  /// The directories above it on the mount: such as root-dir has of these names, or else like root-dir itself.
+  bool add_places() {
+    for (auto slash = as_->as.find('/'); slash != std::string::npos; slash = as_->as.find('/', slash + 1)) {
+      const std::string above = as_->as.substr(0, slash);
+      if (const auto known = entries_.find(above); known != entries_.end()) {
+        if (known->second.type == EntryType::directory) continue;
+        return problem(as_->path, "cannot be at " + as_->as + ": " + absolute(known->second.from()) + " is at " + above), false;
+      }
+      const auto directory = pfs_.open_beneath(root_.get(), above, passage_flags);
+      const auto attributes = pfs_.fstat(directory ? directory->get() : root_.get());
+      if (!attributes) return problem(config_.root_dir, "cannot be read: " + describe(attributes.error())), false;
+      insert_at(above, directory ? std::nullopt : std::optional<std::string>(""), EntryType::directory, *attributes);
+    }
+    return true;
+  }
+
+  /// Before the job: what holds it has to be there.
+  void add_open(const config::Resource& resource, const std::string& prefix) {
+    const bool below_root = !resource.is_list && resource.path.starts_with(prefix);
+    const std::string path = below_root ? resource.path.substr(prefix.size()) : resource.path, known = known_part(path, true);
+    const auto directory = below_root ? pfs_.open_beneath(root_.get(), known, passage_flags) : pfs_.open(AT_FDCWD, known, passage_flags);
+    if (!directory) return problem(below_root ? absolute(known) : known, missing(directory.error()));
+    skip(path, for_the_nodes);
+  }
+
+  /// What the list names, looked at side by side.
+  void add_list(const std::string& file) {
+    const auto text = read_list(pfs_, file);
+    if (!text) return problem(file, "the list cannot be read: " + describe(text.error()));
+    const auto before = plan_.problems.size();
+    InputList list = parse_list(*text, config_.root_dir, config_.mount_dir, config_.in_place);
+    for (const auto& bad : list.problems) problem(file + ":" + std::to_string(bad.line), bad.reason);
+    const auto at_line = [&](const ListedInput& input, const auto& work) {
+      const config::Resource elsewhere{.path = absolute(input.path), .as = input.as};
+      as_ = input.as.empty() ? nullptr : &elsewhere;
+      place_ = file + ":" + std::to_string(input.line);
+      const bool good = work();
+      as_ = nullptr;
+      place_.clear();
+      return good;
+    };
+    for (const auto& input : list.inputs)
+      if (!input.as.empty()) plan_.listed.emplace(input.as, input.path);
+    std::erase_if(list.inputs, [&](const ListedInput& input) {
+      if (input.as.empty()) note_plain(input.path);
+      return !at_line(input, [&] { return input.path.empty() ? (add_root(), false) : add_parents(input.path); });
+    });
+    std::vector<std::string> paths;
+    for (const auto& input : list.inputs) paths.push_back(input.path);
+    const auto all = survey_->look(paths);
+    for (std::size_t i = 0; i < all.size(); ++i) at_line(list.inputs[i], [&] { return add_found(all[i], true); });
+    shorten_problems(file, before);
+  }
+
+  /// Below a destination, and in its own place all the same.
+  void note_plain(const std::string& path) {
+    if (plan_.listed.empty()) return;
+    for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1))
+      if (plan_.listed.contains(path.substr(0, slash))) return (void)plan_.listed.emplace(path, path);
+  }
+
+  /// A list of a million paths that are not there is told of by a few of them.
+  void shorten_problems(const std::string& file, std::size_t before) {
+    constexpr std::size_t most = 20;
+    const auto found = plan_.problems.size() - before;
+    if (found <= most + 1) return;
+    plan_.problems.resize(before + most);
+    problem(file, "has " + std::to_string(found - most) + " more such lines");
+  }
+
+  /// A named path with its parents; false where there is a problem (which is recorded).
+  bool add_path(const std::string& path) {
+    if (!add_parents(path)) return false;
+    return add_found(survey_->look({path}).front(), true);
+  }
+
+  bool add_parents(const std::string& path) {
+    for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+      const std::string parent = path.substr(0, slash);
+      if (const auto known = entries_.find(parent); as_ == nullptr && known != entries_.end()) {
+        const bool directory = known->second.type == EntryType::directory;
+        if (!directory && known->second.source) return problem(absolute(path), absolute(known->second.from()) + " is at " + parent), false;
+        if (directory && !known->second.source) continue;
+      }
+      auto directory = pfs_.open_beneath(root_.get(), parent_of(parent), passage_flags);
+      if (!directory) return problem(absolute(parent_of(parent)), "cannot be read: " + describe(directory.error())), false;
+      auto attributes = pfs_.lstat(directory->get(), leaf_of(parent));
+      if (!attributes) return problem(absolute(path), missing(attributes.error())), false;
+      if (S_ISLNK(attributes->st_mode)) {
+        problem(absolute(path), "leads through the symbolic link " + absolute(parent) + ": name the real path");
+        return false;
+      }
+      if (!S_ISDIR(attributes->st_mode)) return problem(absolute(path), absolute(parent) + " is not a directory"), false;
+      above_inputs_.try_emplace(identity_of(*attributes), parent);
+      if (as_ == nullptr) insert(parent, EntryType::directory, *attributes);
+    }
+    return as_ == nullptr || add_places();
+  }
+
+  static std::string missing(const Error& error) {
+    return error.code == ENOENT ? "does not exist" : "cannot be read: " + describe(error);
+  }
+
+  PlanEntry& insert(const std::string& path, EntryType type, const struct stat& attributes) {
+    return insert_at(placed(path), as_ == nullptr ? std::nullopt : std::optional(path), type, attributes);
+  }
+
+  PlanEntry& insert_at(const std::string& path, std::optional<std::string> source, EntryType type, const struct stat& attributes) {
+    PlanEntry entry;
+    entry.path = path;
+    entry.source = std::move(source);
+    entry.type = type;
+    if (type == EntryType::file) {
+      entry.size = static_cast<std::uint64_t>(attributes.st_size);
+      entry.allocated = static_cast<std::uint64_t>(attributes.st_blocks) * 512;
+      entry.linked = attributes.st_nlink > 1;
+    }
+    const Nanoseconds mtime = to_ns(attributes.st_mtim);
+    entry.attributes = {.mode = attributes.st_mode & 07777U, .uid = attributes.st_uid, .gid = attributes.st_gid,
+                        .atime = to_ns(attributes.st_atim), .mtime = mtime};
+    entry.origin = {.device = attributes.st_dev, .inode = attributes.st_ino,
+                    .size = static_cast<std::uint64_t>(attributes.st_size), .mtime = mtime, .ctime = to_ns(attributes.st_ctim)};
+    entry.file_class = config::classify(config_, path, true);
+    const auto known = entries_.find(path);
+    entry.priority = known == entries_.end() ? priority_ : std::max(priority_, known->second.priority);
+    entry.reusable = reusable_ || (known != entries_.end() && known->second.reusable);
+    return entries_.insert_or_assign(path, std::move(entry)).first->second;
+  }
+
+  /// Something that was found; a directory with all that is below it if `whole`. False where there is a problem.
+  bool add_found(const Found& found, bool named, bool whole = true) {
+    const std::string& path = found.path;
+    switch (found.problem) {
+      case Found::Problem::none: break;
+      case Found::Problem::attributes: return problem(absolute(path), missing(found.error), {}, found.error.code == ENOENT ? path : ""), false;
+      case Found::Problem::unreadable: return problem(absolute(path), "is not readable: " + describe(found.error), placed(path)), false;
+      case Found::Problem::target: return problem(absolute(path), "cannot be read: " + describe(found.error)), false;
+      case Found::Problem::listing: return problem(absolute(path), "directory cannot be read: " + describe(found.error), placed(path)), false;
+    }
+    if (!named && !S_ISDIR(found.attributes.st_mode) && path.ends_with(partial_suffix)) return skip(path, "part of a result: a stage-out is under way, or was interrupted"), true;
+    const auto known = entries_.find(placed(path));
+    if (known != entries_.end() && (known->second.type != EntryType::directory || !S_ISDIR(found.attributes.st_mode))) {
+      if (known->second.from() != path) return problem(absolute(path), "would be at " + known->first + ", and so would " + absolute(known->second.from())), false;
+      ask_again(known->second);
+      return true;
+    }
+    switch (found.attributes.st_mode & S_IFMT) {
+      case S_IFDIR:
+        insert(path, EntryType::directory, found.attributes);
+        return !whole || add_children(path);
+      case S_IFREG:
+        if (const auto own = own_.find({found.attributes.st_dev, found.attributes.st_ino}); own != own_.end()) {
+          if (named) return problem(absolute(path), std::string("is this job's ") + own->second + ", which is written to while the job runs"), false;
+          skip(path, std::string("this job's ") + own->second);
+          return true;
+        }
+        insert(path, EntryType::file, found.attributes);
+        return true;
+      case S_IFLNK:
+        insert(path, EntryType::symlink, found.attributes).target = found.target;
+        return true;
+      default:
+        if (named) return problem(absolute(path), "is a socket, FIFO or device: only files, directories and symbolic links can be staged"), false;
+        skip(path, S_ISFIFO(found.attributes.st_mode) ? "FIFO" : S_ISSOCK(found.attributes.st_mode) ? "socket" : "device");
+        return true;
+    }
+  }
+
+  void skip(const std::string& path, std::string reason) {
+    if (std::ranges::any_of(plan_.skipped, [&](const PlanSkip& known) { return known.path == path; })) return;
+    plan_.skipped.push_back({.path = path, .reason = std::move(reason), .awaited = false});
+  }
+
+  bool add_children(const std::string& path) {
+    if (!complete_.insert({placed(path), path}).second) return ask_again(placed(path)), true;  // an overlapping resource was here before
+    bool all = true;
+    for (const auto& found : survey_->below(path)) {
+      if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode)) complete_.insert({placed(found.path), found.path});
+      all = add_found(found, false, false) && all;
+    }
+    return all;
+  }
+
+  /// Another resource names what is there already.
+  void ask_again(PlanEntry& entry) const {
+    entry.priority = std::max(entry.priority, priority_);
+    entry.reusable = entry.reusable || reusable_;
+  }
+
+  void ask_again(const std::string& directory) {
+    const std::string prefix = directory.empty() ? "" : directory + "/";
+    for (auto it = entries_.lower_bound(prefix); it != entries_.end() && it->first.starts_with(prefix); ++it) ask_again(it->second);
+  }
+
+  /// The names in a directory; a problem is recorded where that fails.
+  std::optional<std::vector<std::string>> list(const std::string& path) {
+    auto directory = pfs_.open_beneath(root_.get(), path, directory_flags);
+    auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());
+    if (names) return std::move(*names);
+    problem(absolute(path), "directory cannot be read: " + describe(names.error()));
+    return std::nullopt;
+  }
+
+  void add_glob(const std::string& pattern) {
+    const auto before = plan_.problems.size();
+    const std::string base = parent_of(pattern.substr(0, pattern.find_first_of("*?[")) + "x");
+    const auto slashes = std::count(pattern.begin(), pattern.end(), '/');
+    const auto depth = pattern.find("**") == std::string::npos ? slashes : std::ptrdiff_t{4096};
+    // A base that is not there holds no match, and is reported as such below.
+    auto there = pfs_.open_beneath(root_.get(), base, directory_flags);
+    const bool matched = (there || there.error().code == EACCES) && match_below(pattern, base, depth);
+    if (!matched && plan_.problems.size() == before) problem(absolute(pattern), "no file matches this pattern");
+  }
+
+  /// Adds what matches below `path`; what lies below a matching directory comes with it.
+  bool match_below(const std::string& pattern, const std::string& path, std::ptrdiff_t depth) {
+    auto names = list(path);
+    if (!names) return false;
+    std::vector<std::string> candidates;
+    for (const auto& name : *names) {
+      std::string candidate = join(path, name);
+      const bool deeper = std::count(candidate.begin(), candidate.end(), '/') < depth;
+      if (deeper || config::glob_match(pattern, candidate)) candidates.push_back(std::move(candidate));
+    }
+    bool matched = false;
+    for (const auto& found : survey_->look(candidates)) {
+      if (config::glob_match(pattern, found.path)) {
+        matched = true;
+        if (add_parents(found.path)) add_found(found, false);
+      } else if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode)) {
+        matched = match_below(pattern, found.path, depth) || matched;
+      }
+    }
+    return matched;
+  }
+
+  void check_results() {
+    for (auto& found : check_results_dir(config_, pfs_, root_ ? root_.get() : -1, input_directories())) problem(found.path, std::move(found.reason));
+  }
+
+  InputDirectories input_directories() const {
+    InputDirectories all{.root = false, .whole = {}, .above = above_inputs_};
+    for (const auto& [place, path] : complete_) {
+      const auto entry = entries_.find(place);
+      if (path.empty()) all.root = true;
+      else if (entry != entries_.end()) all.whole.try_emplace({entry->second.origin.device, entry->second.origin.inode}, path);
+    }
+    return all;
+  }
+
+  void total() {
+    plan_.entries.reserve(entries_.size());
+    for (auto& [path, entry] : entries_) plan_.entries.push_back(std::move(entry));
+    entries_.clear();
+    plan_.parts = deal_out(config_, plan_.entries);
+    group_links(plan_.entries);
+    sum_up(plan_);
+  }
+
+  // Where all fits even without holes there is nothing to find out. Fewer blocks than bytes can mean holes or
+  // a PFS that compresses; only the files themselves can tell.
+  void leave_out_holes() {
+    for (auto& entry : plan_.entries) {
+      if (entry.type != EntryType::file || !entry.link_to.empty() || entry.allocated >= entry.size) continue;
+      const std::uint64_t holes = hole_bytes(entry);
+      entry.needed -= holes;
+      plan_.needed -= holes;
+    }
+  }
+
+  void place(const Rooms& rooms) {
+    const auto others = static_cast<std::ptrdiff_t>(plan_.problems.size());
+    place_entries(config_, plan_, rooms);
+    if (std::ssize(plan_.problems) == others) return;
+    plan_.problems.erase(plan_.problems.begin() + others, plan_.problems.end());
+    leave_out_holes();
+    place_entries(config_, plan_, rooms);
+  }
+
+  void check_capacity(std::uint64_t capacity) {
+    if (plan_.needed > capacity) leave_out_holes();
+    if (plan_.needed <= capacity) return;
+    problem(config_.root_dir, "the inputs need " + format_bytes(plan_.needed) + " and the buffer takes " + format_bytes(capacity) +
+                                  ": raise its capacity or stage in less");
+  }
+
+  /// Whole grains that the file's holes save; 0 where the PFS does not tell.
+  std::uint64_t hole_bytes(const PlanEntry& entry) {
+    auto file = pfs_.open_beneath(root_.get(), entry.from(), O_RDONLY | O_NONBLOCK);
+    if (!file) return 0;
+    std::uint64_t data = 0;
+    for (std::uint64_t at = 0; at < entry.size;) {
+      auto begin = pfs_.seek(file->get(), at, SEEK_DATA);
+      if (!begin && begin.error().code == ENXIO) break;
+      auto end = begin ? pfs_.seek(file->get(), *begin, SEEK_HOLE) : begin;
+      if (!end || *end <= at) return 0;
+      data += rounded(std::min(*end, entry.size) - *begin);
+      at = *end;
+    }
+    return rounded(entry.size) - std::min(data, rounded(entry.size));
+  }
+
+  const config::JobConfig& config_;
+  PfsIo& pfs_;
+  UniqueFd root_;
+  std::optional<Survey> survey_;  // there when root_ is
+  int line_ = 0;
+  int priority_ = 0;
+  std::string place_;  // the line of a list that asks for it: "FILE:LINE"; "": no list does
+  bool reusable_ = false;
+  std::map<Identity, std::string> above_inputs_;  // directories that named inputs are in, and where they are below root-dir
+  std::map<Identity, std::string> own_;  // by device and inode, the key of the job file that names it
+  std::map<std::string, PlanEntry> entries_;
+  const config::Resource* as_ = nullptr;  // the resource that is being added, where it appears elsewhere than on the PFS
+  std::set<std::pair<std::string, std::string>> complete_;  // directories, here and on the PFS, whose children are in entries_
+  Plan plan_;
+};
+
+}  // namespace
+
+Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, std::optional<std::uint64_t> capacity) { return make_plan(config, pfs, Rooms{capacity}); }
+
+Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, const Rooms& rooms) {
+  try {
+    return Planner(config, pfs).run(rooms);
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM, "planning the stage-in: out of memory");
+  } catch (const std::exception& exception) {
+    return fail(EIO, std::string("planning the stage-in: ") + exception.what());
+  }
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,108 @@
+#pragma once
+// What a stage-in would move, found before anything moves: the job's resources expanded, summed and checked.
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/job_config.hpp"
+#include "fs/staging.hpp"
+#include "stage/pfs/pfs_io.hpp"
+
+namespace efs::stage {
+
+enum class EntryType : std::uint8_t { directory, file, symlink };
+
+/// One name to stage in.
+struct PlanEntry {
+  std::string path;  // relative to the mount point
+  std::optional<std::string> source = std::nullopt;  // where it comes from, relative to root_dir; nullopt: as `path`
+  EntryType type = EntryType::file;
+  std::uint64_t size = 0;       // bytes; 0 for directories
+  std::uint64_t allocated = 0;  // bytes on the PFS: less than size for sparse files
+  std::uint64_t needed = 0;     // bytes of the buffer: as Plan::needed
+  unsigned place = 0;           // the backend that its content goes to, of those of the job file
+  fs::StagedAttributes attributes;
+  fs::Origin origin;
+  std::string target;  // of a symbolic link
+  config::FileClass file_class = config::FileClass::temporary;
+  int priority = 0;  // of the resource that asks for it; the highest of several
+  bool linked = false;  // the PFS has more names of this file, perhaps not below a resource
+  std::string link_to;  // "", or another name of the same file: one of the plan without a link_to, or one in the buffer
+  bool reusable = false;  // one of them says so: it may come from the cache, and go there
+
+  const std::string& from() const { return source ? *source : path; }
+};
+
+/// Why the job must not start: the object, what is wrong with it, and where the job file asks for it (0: nowhere).
+struct PlanProblem {
+  std::string path;
+  std::string reason;
+  int line = 0;
+  std::string unreadable{};  // what may not be read would have this name in the buffer; "": another problem
+  std::string not_there{};   // the PFS has nothing of this name in root-dir; "": another problem
+};
+
+/// Left out without harm: sockets, FIFOs and devices below a resource, the job's own log and what else it writes there, and
+/// what is not there yet.
+struct PlanSkip {
+  std::string path;
+  std::string reason;
+  bool awaited = false;  // an earlier job makes it
+};
+
+/// A file of a partitioned resource, and the one node that gets it.
+struct Dealt {
+  std::string path;
+  unsigned node = 0;
+};
+
+/// What one of several backends has to take.
+struct Share {
+  std::string backend;  // its id
+  bool memory = false, journal = false, new_files = false;  // what it is, and what it holds besides
+  std::uint64_t files = 0;
+  std::uint64_t needed = 0;           // bytes, as Plan::needed
+  std::uint64_t spilled = 0;          // of its files: because their own backend has no room
+  std::optional<std::uint64_t> room;  // bytes that it can take, where known
+};
+
+/// Bytes that each backend can take, in the order of the job file; nullopt: not known.
+using Rooms = std::vector<std::optional<std::uint64_t>>;
+
+struct Plan {
+  std::string name;
+  std::string root_dir;
+  std::string results_dir;
+  std::vector<PlanEntry> entries;  // byte order of paths, hence parents first; each name once
+  std::uint64_t bytes = 0;         // sum of sizes; a file with several names counts once
+  std::uint64_t needed = 0;        // what the buffer must hold, holes left out (an upper bound where that decides nothing)
+  std::uint64_t inodes = 0;
+  std::uint64_t files = 0;
+  std::uint64_t reusable_files = 0, reusable_bytes = 0;
+  std::string cache;  // the base directory; "": there is none
+  std::optional<std::uint64_t> capacity;
+  bool deletions = false;  // persistent inputs that the job removes go from results_dir, too
+  std::map<std::string, std::string> listed;  // as JobConfig::listed
+  std::vector<Dealt> parts;           // of several nodes, in byte order of paths
+  std::vector<Share> shares;          // of each backend, where there are several
+  std::vector<PlanProblem> problems;  // all that were found; empty: the job may start
+  std::vector<PlanSkip> skipped;
+};
+
+/// Reads, never writes. Symbolic links below root_dir are entries, never followed. `capacity`: what the buffer can
+/// take, where known. A plan with problems is a value; an error is only what kept the planner itself from working.
+Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, std::optional<std::uint64_t> capacity = std::nullopt);
+
+/// The same with what each backend of the job file can take: every file is given its place (placement.hpp).
+Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, const Rooms& rooms);
+
+nlohmann::json to_json(const Plan& plan);
+/// For people: totals, then every problem, then what is skipped.
+std::string describe(const Plan& plan);
+
+}  // namespace efs::stage

@@ -1,0 +1,46 @@
+#pragma once
+// What is there on the PFS: names and attributes, asked for side by side, since each question may take milliseconds.
+
+#include <sys/stat.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stage/copy/crew.hpp"
+#include "stage/pfs/pfs_io.hpp"
+
+namespace efs::stage {
+
+/// A name below the root and what the PFS said of it.
+struct Found {
+  enum class Problem : std::uint8_t { none, attributes, unreadable, target, listing };
+  std::string path;  // relative to the root
+  struct stat attributes {};
+  std::string target;  // of a symbolic link
+  Problem problem = Problem::none;  // what could not be had; `listing`: of a directory's names
+  Error error;
+};
+
+/// Never follows a symbolic link. Not thread-safe; uses threads of its own.
+class Survey {
+ public:
+  /// `root`: an open directory, borrowed.
+  Survey(PfsIo& pfs, int root) : pfs_(pfs), root_(root) {}
+
+  /// Everything below the directory `path`, parents first. A directory that cannot be listed is told of by one more
+  /// Found of its path, behind it.
+  std::vector<Found> below(const std::string& path);
+
+  /// These names; those of one directory should be neighbours.
+  std::vector<Found> look(const std::vector<std::string>& paths);
+
+ private:
+  void look_at(Found& found, int directory);
+
+  PfsIo& pfs_;
+  const int root_;
+  Crew crew_{0};
+};
+
+}  // namespace efs::stage

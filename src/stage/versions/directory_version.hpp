@@ -1,0 +1,32 @@
+#pragma once
+// What the PFS had of a directory's attributes, to be told from what somebody has made of them since.
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "stage/pfs/pfs_io.hpp"
+
+namespace efs::stage {
+
+struct DirectoryAttributes {
+  mode_t mode = 0;  // permission bits
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::map<std::string, std::string> xattrs{};  // ACLs among them
+};
+
+/// Of the open directory `fd`, as it is now.
+Result<DirectoryAttributes> attributes_of(PfsIo& pfs, int fd);
+
+/// Differs where one of them does, trusted.* left out (but for one chance in 2^64); never 0. XXH3-64 of them, in the machine's byte order.
+std::uint64_t directory_version(const DirectoryAttributes& attributes);
+
+/// Of three versions: what came in, what the job has, and what the PFS has now.
+enum class DirectoryMerge : std::uint8_t { take_ours, keep_theirs, conflict };
+/// `base` 0: it is not known. Pure.
+DirectoryMerge merge_directory(std::uint64_t base, std::uint64_t ours, std::uint64_t theirs);
+
+}  // namespace efs::stage

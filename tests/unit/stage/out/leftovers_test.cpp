@@ -1,0 +1,48 @@
+#include "stage/out/leftovers.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include "unit/stage/scene.hpp"
+
+using namespace efs;
+using namespace efs::stage;
+using namespace efs::stage::test;
+
+TEST_CASE("leftovers: partials of this store, of which nothing is there any more, go first; all else stays", "[stage][out]") {
+  Scene scene;
+  scene.options.partial_tag = ".0123456789ab";
+  scene.options.has_a_past = GENERATE(true, false);
+  scene.buffer.put("d", S_IFDIR, {}, 0755);
+  scene.buffer.put("d/f", S_IFREG, "f");
+  scene.buffer.put("d/result.0123456789ab.efs-partial", S_IFREG, "called so by the job");
+  const std::string d = scene.results + "/d";
+  write_file(scene.results + "/top.0123456789ab.efs-partial", "left");
+  write_file(d + "/gone.0123456789ab.efs-partial", "left");
+  write_file(d + "/f.0123456789ab.efs-partial", "left, of what is there still");
+  write_file(d + "/gone.ba9876543210.efs-partial", "another store's");
+  const std::string claim = d + "/.efs-claim-1.efs-partial", anothers_claim = d + "/.efs-claim-2.efs-partial";
+  stdfs::create_symlink("gone.0123456789ab.efs-partial", claim);
+  stdfs::create_symlink("gone.ba9876543210.efs-partial", anothers_claim);
+  write_file(d + "/gone.efs-partial", "a user's");
+  write_file(d + "/gone.0123456789ab.efs-partial.txt", "a user's");
+  stdfs::create_directory(d + "/dir.0123456789ab.efs-partial");
+  stdfs::create_directory_symlink(scene.root, scene.results + "/link");
+  write_file(scene.root + "/gone.0123456789ab.efs-partial", "not below results-dir");
+  scene.buffer.put("link", S_IFDIR, {}, 0755);
+
+  const Receipt receipt = scene.out();
+  CHECK(receipt.totals.staged_out >= 2);
+  CHECK(stdfs::exists(scene.results + "/top.0123456789ab.efs-partial") != scene.options.has_a_past);
+  CHECK(stdfs::exists(d + "/gone.0123456789ab.efs-partial") != scene.options.has_a_past);
+  CHECK(stdfs::is_symlink(claim) != scene.options.has_a_past);
+  CHECK(stdfs::is_symlink(anothers_claim));
+  CHECK(!stdfs::exists(d + "/f.0123456789ab.efs-partial"));
+  CHECK(content_of(d + "/f") == "f");
+  CHECK(content_of(d + "/result.0123456789ab.efs-partial") == "called so by the job");
+  CHECK(content_of(d + "/gone.ba9876543210.efs-partial") == "another store's");
+  CHECK(content_of(d + "/gone.efs-partial") == "a user's");
+  CHECK(content_of(d + "/gone.0123456789ab.efs-partial.txt") == "a user's");
+  CHECK(stdfs::is_directory(d + "/dir.0123456789ab.efs-partial"));
+  CHECK(content_of(scene.root + "/gone.0123456789ab.efs-partial") == "not below results-dir");
+}
