@@ -54,6 +54,11 @@ class LoadBuffer final : public Buffer {
     if (!xattrs.empty()) xattrs_[path] = xattrs;
     return {};
   }
+  Status note_directory(const std::string& path, std::uint64_t version) override {
+    const MutexLock lock(mutex_);
+    versions_[path] = version;
+    return {};
+  }
   /// Nothing that stage_in() should look at: what is there already has been left out of its plan.
   Result<std::vector<fs::WalkItem>> walk() override { return std::vector<fs::WalkItem>(); }
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
@@ -68,12 +73,17 @@ class LoadBuffer final : public Buffer {
     const MutexLock lock(mutex_);
     return std::exchange(xattrs_, {});
   }
+  std::map<std::string, std::uint64_t> take_versions() {
+    const MutexLock lock(mutex_);
+    return std::exchange(versions_, {});
+  }
 
  private:
   fs::Staging& staging_;
   Mutex mutex_;  // rank 90 (leaf)
   std::vector<fs::StagedFile> files_ EFS_GUARDED_BY(mutex_);
   std::map<std::string, std::map<std::string, std::string>> xattrs_ EFS_GUARDED_BY(mutex_);
+  std::map<std::string, std::uint64_t> versions_ EFS_GUARDED_BY(mutex_);
 };
 
 class Load {
@@ -218,6 +228,7 @@ class Load {
     StageReport staged = stage_in(plan, buffer, pfs_, options_, progress_);
     if (!staged.ok()) return failed(staged.failure->path, std::move(staged.failure->error));
     directory_xattrs_ = buffer.take_xattrs();
+    directory_versions_ = buffer.take_versions();
     files_ = buffer.take();
     std::ranges::sort(files_, std::greater{}, &fs::StagedFile::path);
     publish(plan);
@@ -288,9 +299,15 @@ class Load {
     const auto added = is_directory ? staging_.add_directory(entry.path, entry.attributes, directory_xattrs_[entry.path]) : staging_.add_symlink(entry.path, entry.target, entry.attributes);
     if (!added) return failed(entry.path, added.error());
     if (*added == 0) return;  // it was there
-    if (is_directory) made.push_back(&entry);
+    if (is_directory) note_directory(entry.path), made.push_back(&entry);
     given.ino = *added;
     note(std::move(given));
+  }
+
+  /// Without it the PFS's attributes stay when it is brought out.
+  void note_directory(const std::string& path) {
+    const auto version = directory_versions_.find(path);
+    if (version != directory_versions_.end()) (void)staging_.note_directory(path, version->second);
   }
 
   /// The last of files_, which is not among them from then on.
@@ -372,6 +389,7 @@ class Load {
   const Options& options_;
   Progress& progress_;
   std::map<std::string, std::map<std::string, std::string>> directory_xattrs_;  // by path, of those that have any
+  std::map<std::string, std::uint64_t> directory_versions_;
   std::vector<fs::StagedFile> files_;  // whole or under way, without a name; they are freed with this. By path, the first one last
   std::string parts_;                  // of the one file of which a part is loaded
   std::vector<Published> published_;

@@ -50,7 +50,6 @@ class UnloadBuffer final : public Buffer {
   Status set_xattrs(const std::string&, const std::map<std::string, std::string>&) override { return fail(ENOSYS); }
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
-  Status note_directory(const std::string& path, std::uint64_t version) override { return staging_.note_directory(path, version); }
   Result<std::vector<fs::WalkItem>> walk() override { return items; }
   Result<std::vector<fs::WalkItem>> inputs() override {
     auto all = staging_.walk();

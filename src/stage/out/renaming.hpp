@@ -38,7 +38,6 @@ class RenamingBuffer final : public Buffer {
   Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override { return inner_.make_directory(path, attributes); }
   Status make_symlink(const std::string& path, const std::string& target, const fs::StagedAttributes& attributes) override { return inner_.make_symlink(path, target, attributes); }
   Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override { return inner_.set_xattrs(path, xattrs); }
-  Status note_directory(const std::string& path, std::uint64_t version) override { return own_names_.contains(path) ? Status() : inner_.note_directory(path, version); }
   /// Without those of which a result has the name.
   std::vector<fs::WalkItem> gone() override;
   Result<std::vector<fs::WalkItem>> inputs() override { return inner_.inputs(); }

@@ -1,8 +1,24 @@
 #include "stage/out/result_directories.hpp"
 
+#include <cerrno>
 #include <utility>
 
+#include "stage/pfs/partial_name.hpp"
+#include "stage/pfs/paths.hpp"
+
 namespace efs::stage {
+namespace {
+
+constexpr const char* stays_unchanged = "its times only: the rest has changed on the PFS since it was staged in, and the job has not changed it";
+constexpr const char* stays_unknown = "its times only: it was there already, and the rest stays as it is on the PFS";
+constexpr const char* changed_by_both = "its mode, owner, ACLs or extended attributes changed on the PFS since it was staged in; the job's are kept in the buffer only";
+constexpr const char* was_replaced = "replaced attributes that changed on the PFS since it was staged in";
+
+void tell(std::string& reason, const std::string& more) { reason += (reason.empty() ? "" : "; ") + more; }
+
+bool may_not_claim(const Error& error) { return error.code == EACCES || error.code == EPERM || error.code == EROFS; }
+
+}  // namespace
 
 ReceiptEntry ResultDirectories::failed(const fs::WalkItem& item, const Error& error) {
   writer_.note_full(error);
@@ -10,22 +26,44 @@ ReceiptEntry ResultDirectories::failed(const fs::WalkItem& item, const Error& er
   return receipt_entry(item, Action::failed, describe(error));
 }
 
+PlacedDirectory ResultDirectories::state_of(const fs::WalkItem& item) const {
+  return placed_ == nullptr ? PlacedDirectory() : placed_->directory({.name = item.path, .own = buffer_.own_path(item.path)});
+}
+
+// What cannot be noted is taken for somebody else's where this one is killed, or when it changes again: a conflict at worst.
+void ResultDirectories::note_coming(const fs::WalkItem& item) {
+  if (placed_ != nullptr) (void)placed_->coming_directory({.name = item.path, .own = buffer_.own_path(item.path)});
+}
+
+void ResultDirectories::note_placed(const fs::WalkItem& item, std::optional<std::uint64_t> version) {
+  if (placed_ != nullptr) (void)placed_->placed_directory({.name = item.path, .own = buffer_.own_path(item.path)}, version);
+}
+
 std::vector<ReceiptEntry> ResultDirectories::make(const std::vector<DirectoryToMake>& directories) {
   std::vector<ReceiptEntry> entries;
   for (const auto& directory : directories)
-    if (auto made = tree_.make(*directory.item); !made) entries.push_back(failed(*directory.item, made.error()));
+    if (auto made = make_one(*directory.item); !made) entries.push_back(failed(*directory.item, made.error()));
   if (auto synced = tree_.sync_made(); !synced) not_durable_ = describe(synced.error());
   return entries;
 }
 
+// Who is killed before finish() leaves one that has not its attributes yet: it is to be known for ours.
+Status ResultDirectories::make_one(const fs::WalkItem& item) {
+  const bool is_known = state_of(item).interrupted;
+  if (!is_known) note_coming(item);
+  const Status made = tree_.make(item);
+  if (!is_known && !tree_.is_new(item.path)) note_placed(item, {});
+  return made;
+}
+
 // Children first: a parent's final mode may close the way to them.
-std::vector<ReceiptEntry> ResultDirectories::finish(const std::vector<DirectoryToMake>& directories) {
+std::vector<ReceiptEntry> ResultDirectories::finish(const std::vector<DirectoryToMake>& directories, Patience& patience) {
   std::vector<ReceiptEntry> entries;
   const bool at_once = tree_.sync_all_at_once(directories.size());
   std::vector<Finished> all;
   for (auto it = directories.rbegin(); it != directories.rend(); ++it) {
     if (failed_.contains(it->item->path)) continue;
-    auto finished = finish_one(*it, !at_once);
+    auto finished = finish_one(*it, !at_once, patience);
     if (finished) all.push_back(std::move(*finished));
     else entries.push_back(failed(*it->item, finished.error()));
   }
@@ -33,58 +71,92 @@ std::vector<ReceiptEntry> ResultDirectories::finish(const std::vector<DirectoryT
   const std::string doubt = !synced ? describe(synced.error()) : not_durable_;
   for (const auto& one : all) {
     const auto& item = *one.directory->item;
+    // Only now: after a crash of the PFS what it had before may be there again.
+    if (doubt.empty() && one.version) note_placed(item, one.version);
     const std::string lost = one.lost.empty() ? "" : (one.reason.empty() ? "" : "; ") + ("without " + one.lost);
     if (!doubt.empty()) entries.push_back(failed(item, {EIO, doubt}));
     else if (one.stays) entries.push_back(receipt_entry(item, Action::conflict, one.reason));
-    else if (one.directory->reported) entries.push_back(receipt_entry(item, Action::staged_out, one.reason + lost));
+    else if (one.directory->reported || !lost.empty()) entries.push_back(receipt_entry(item, Action::staged_out, one.reason + lost));
   }
   return entries;
 }
 
-Result<ResultDirectories::Finished> ResultDirectories::finish_one(const DirectoryToMake& directory, bool fsync) {
+Result<ResultDirectories::Finished> ResultDirectories::finish_one(const DirectoryToMake& directory, bool fsync, Patience& patience) {
+  const auto& item = *directory.item;
   Finished finished{.directory = &directory};
-  if (!directory.apply_attributes) return finished;
-  const bool came_in = directory.item->origin && in_place_;
-  fs::WalkItem item = *directory.item;
-  if (came_in && !tree_.is_new(item.path)) EFS_TRY(merge(item, finished));
-  if (finished.stays) return finished;
-  auto lost = tree_.finish(item, came_in, fsync);
-  if (!lost) return std::unexpected(lost.error());
-  finished.lost = std::move(*lost);
-  if (came_in && !finished.is_theirs) note_version(item, finished);
+  const bool is_made = tree_.is_new(item.path) || state_of(item).interrupted;
+  if (!directory.apply_attributes && !is_made) return finished;
+  Status done;
+  if (!in_place_) {
+    done = apply(item, fsync, finished);
+  } else {
+    const auto parent = tree_.directory(parent_of(item.path));
+    if (!parent && !may_not_claim(parent.error())) return told(parent.error(), "opening its parent directory");
+    auto claim = parent ? claim_name(parent->get(), item, patience) : Result<std::optional<NameClaim>>(std::nullopt);
+    if (!claim) return std::unexpected(claim.error());
+    done = is_made ? apply(item, fsync, finished) : merge(item, fsync, finished);
+    const Status back = *claim ? (*claim)->give_back() : Status();
+    if (!back && done) tell(finished.reason, describe(back.error()));
+    if (!back && !done) done.error().what = describe(done.error()) + "; " + describe(back.error());
+  }
+  if (!done) return std::unexpected(done.error());
   return finished;
 }
 
-/// `item` gets the attributes that it is to have.
-Status ResultDirectories::merge(fs::WalkItem& item, Finished& finished) {
-  auto theirs = tree_.attributes_of(item.path);
-  if (!theirs) return std::unexpected(theirs.error());
-  const auto& wanted = item.attributes;
-  const DirectoryAttributes ours{.mode = wanted.st_mode, .uid = wanted.st_uid, .gid = wanted.st_gid, .xattrs = item.xattrs};
-  switch (merge_directory(item.origin->inode == 0 ? item.origin->size : 0, directory_version(ours), directory_version(*theirs))) {
-    case DirectoryMerge::take_ours: break;
-    case DirectoryMerge::keep_theirs:
-      finished.is_theirs = true;
-      finished.reason = "its times only: the rest has changed on the PFS since it was staged in, and the job has not changed it";
-      item.attributes.st_mode = S_IFDIR | theirs->mode;
-      item.attributes.st_uid = theirs->uid;
-      item.attributes.st_gid = theirs->gid;
-      item.xattrs = std::move(theirs->xattrs);
-      break;
-    case DirectoryMerge::conflict:
-      finished.stays = config_.on_conflict != config::OnConflict::overwrite;
-      finished.reason = finished.stays ? "its mode, owner, ACLs or extended attributes changed on the PFS since it was staged in; the job's are kept in the buffer only"
-                                       : "replaced attributes that changed on the PFS since it was staged in";
-      break;
+/// None where this user may make nothing beside it: then only he, or root, may change it, and nobody can claim it.
+Result<std::optional<NameClaim>> ResultDirectories::claim_name(int parent, const fs::WalkItem& item, Patience& patience) {
+  const std::string name = leaf_of(item.path), claimant = partial_name(name, options_.partial_tag);
+  for (;;) {
+    auto claim = NameClaim::take(pfs_, parent, name, claimant);
+    if (claim) return std::optional<NameClaim>(std::move(*claim));
+    if (may_not_claim(claim.error())) return std::optional<NameClaim>();
+    if (!is_held(claim.error())) return told(claim.error(), "claiming its name");
+    is_patient_ = is_patient_ && patience.wait({claim.error().what});
+    if (!is_patient_) return std::unexpected(given_up(claim.error()));
   }
+}
+
+Status ResultDirectories::apply(const fs::WalkItem& item, bool fsync, Finished& finished) {
+  note_coming(item);
+  auto done = tree_.finish(item, in_place_, fsync);
+  if (!done) return std::unexpected(done.error());
+  finished.lost = std::move(done->lost);
+  finished.refused = done->refused;
+  finished.version = directory_version(done->has);
   return {};
 }
 
-/// What it has now is the job's, should that change it again.
-void ResultDirectories::note_version(const fs::WalkItem& item, Finished& finished) {
-  const auto now = tree_.attributes_of(item.path);
-  const Status noted = now ? buffer_.note_directory(item.path, directory_version(*now)) : std::unexpected(now.error());
-  if (!noted) finished.reason += (finished.reason.empty() ? "" : "; ") + std::string("when it changes again, these attributes may be taken for somebody else's: ") + describe(noted.error());
+Status ResultDirectories::merge(const fs::WalkItem& item, bool fsync, Finished& finished) {
+  const auto theirs = tree_.attributes_of(item.path);
+  if (!theirs) return std::unexpected(theirs.error());
+  const auto& wanted = item.attributes;
+  const auto ours = directory_version({.mode = wanted.st_mode, .uid = wanted.st_uid, .gid = wanted.st_gid, .xattrs = item.xattrs});
+  const auto there = directory_version(*theirs);
+  const auto known = known_of(item);
+  const bool overwrites = config_.on_conflict == config::OnConflict::overwrite;
+  switch (merge_directory(known, ours, there)) {
+    case DirectoryMerge::same:
+      finished.version = there;
+      return tree_.finish_times(item, fsync);
+    case DirectoryMerge::keep_theirs:
+      finished.reason = known.empty() ? stays_unknown : stays_unchanged;
+      return tree_.finish_times(item, fsync);
+    case DirectoryMerge::take_ours: return apply(item, fsync, finished);
+    case DirectoryMerge::conflict: break;
+  }
+  if (overwrites) EFS_TRY(apply(item, fsync, finished));
+  finished.stays = !overwrites || finished.refused;
+  finished.reason = !finished.stays ? was_replaced : changed_by_both + (finished.refused ? "; they could not be replaced: " + finished.lost : "");
+  return {};
+}
+
+/// Versions that are the job's to replace: what came in under this name, and what the store has put there.
+std::vector<std::uint64_t> ResultDirectories::known_of(const fs::WalkItem& item) const {
+  std::vector<std::uint64_t> known;
+  const bool came_in = item.origin && item.origin->inode == 0 && item.origin->size != 0 && buffer_.own_path(item.path) == item.path;
+  if (came_in) known.push_back(item.origin->size);
+  if (const auto placed = state_of(item).version) known.push_back(*placed);
+  return known;
 }
 
 std::vector<ReceiptEntry> ResultDirectories::leave(const std::vector<DirectoryToMake>& directories, const std::string& reason) {

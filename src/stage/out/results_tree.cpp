@@ -14,6 +14,9 @@ constexpr std::size_t many = 16;  // directories from which on one syncfs is che
 
 bool not_permitted(const Error& error) { return error.code == EPERM || error.code == EACCES; }
 
+/// Who is not of its group takes the set-group-ID bit away with any chmod, and cannot give it back.
+bool keeps_group_bit(const struct stat& there) { return ::geteuid() == 0 || ::group_member(there.st_gid) != 0; }
+
 }  // namespace
 
 Status ResultsTree::open(const std::string& path) {
@@ -89,8 +92,7 @@ bool ResultsTree::let_in(const std::string& path) {
   const auto there = parent ? pfs_.lstat(parent->get(), name) : std::unexpected(parent.error());
   if (!there || !S_ISDIR(there->st_mode) || there->st_uid != ::geteuid()) return false;
   if ((there->st_mode & 0700U) == 0700U) return true;  // another thread may have been faster
-  // Who is not of its group takes the bit away with any chmod, and cannot give it back.
-  if ((there->st_mode & S_ISGID) != 0 && ::geteuid() != 0 && ::group_member(there->st_gid) == 0) return false;
+  if ((there->st_mode & S_ISGID) != 0 && !keeps_group_bit(*there)) return false;
   const mode_t mode = there->st_mode & 07777U;
   if (const Status noted = opened_ != nullptr ? opened_->note(path_ + "/" + path, mode) : Status(); !noted) log::warn("event=opened_not_noted path=\"{}\" reason=\"{}\"", path, describe(noted.error()));
   // First: what is thrown must not leave one that nobody knows of.
@@ -156,12 +158,17 @@ Result<std::string> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, 
   auto there = pfs_.xattrs(fd);
   if (!there) return told(there.error(), "reading the directory's extended attributes");
   fs::WalkItem wanted{.path = item.path, .xattrs = item.xattrs};
+  const bool made = made_.contains(item.path);
   std::string lost;
+  const auto lose = [&](const std::string& name, const std::string& why) { lost += (lost.empty() ? "" : "; ") + name + ": " + why; };
   for (const auto& [name, value] : *there) {
-    if (const auto same = wanted.xattrs.find(name); same != wanted.xattrs.end()) {
-      if (same->second == value) wanted.xattrs.erase(same);
-    } else if (exactly) {
-      if (auto removed = pfs_.remove_xattr(fd, name); !removed && removed.error().code != ENODATA) lost += (lost.empty() ? "" : "; ") + name + ": " + describe(removed.error());
+    const auto own = wanted.xattrs.find(name);
+    const bool foreign = !made && name.starts_with("trusted.");  // no version tells whether somebody has changed it (directory_version())
+    if (own != wanted.xattrs.end()) {
+      if (own->second != value && foreign) lose(name, "it stays as the PFS has it");
+      if (own->second == value || foreign) wanted.xattrs.erase(own);
+    } else if (exactly && !foreign) {
+      if (auto removed = pfs_.remove_xattr(fd, name); !removed && removed.error().code != ENODATA) lose(name, describe(removed.error()));
     }
   }
   auto refused = set_xattrs(fd, wanted, pfs_);
@@ -169,9 +176,47 @@ Result<std::string> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, 
   return lost + (refused->empty() ? "" : "; ") + *refused;
 }
 
-Result<std::string> ResultsTree::finish(const fs::WalkItem& item, bool exactly, bool fsync) {
-  auto fd = directory(item.path);
-  if (!fd) return told(fd.error(), "opening the directory");
+// Behind the ACLs, which may have changed it.
+Status ResultsTree::apply_mode(int fd, const fs::WalkItem& item, bool owned, Finished& finished) {
+  const auto now = pfs_.fstat(fd);
+  if (!now) return told(now.error(), "reading the directory's attributes");
+  const mode_t there = now->st_mode & 07777U, both = there & item.attributes.st_mode & (S_ISUID | S_ISGID);
+  mode_t wanted = safe_mode(item.attributes.st_mode, owned) | both;  // what it has already is nobody's to lose
+  if ((there & S_ISGID) == 0 && !keeps_group_bit(*now)) wanted &= ~static_cast<mode_t>(S_ISGID);
+  finished.has.mode = wanted;
+  if (there == wanted) return {};
+  const auto refuse = [&](const std::string& why) {
+    finished.lost += (finished.lost.empty() ? "" : "; ") + std::string("its mode: ") + why;
+    finished.refused = true;
+    finished.has.mode = there;
+  };
+  if ((both & S_ISGID) != 0 && !keeps_group_bit(*now)) return refuse("only who is of its group can change it and keep the set-group-ID bit"), Status();
+  const auto done = pfs_.chmod(fd, wanted);
+  if (!done && not_permitted(done.error()) && !made_.contains(item.path)) return refuse(describe(done.error())), Status();
+  return done ? Status() : Status(told(done.error(), "setting the directory's mode"));
+}
+
+Status ResultsTree::apply_times(int fd, const fs::WalkItem& item) {
+  const auto done = pfs_.set_times(fd, to_ns(item.attributes.st_atim), to_ns(item.attributes.st_mtim));
+  const bool foreign = !made_.contains(item.path);
+  return done || (foreign && not_permitted(done.error())) ? Status() : Status(told(done.error(), "setting the directory's times"));
+}
+
+Status ResultsTree::sync_one(int fd, const struct stat& now, bool fsync) {
+  if (!fsync && now.st_dev == device_) return {};
+  const auto synced = pfs_.fsync(fd);
+  return synced ? Status() : Status(told(synced.error(), "fsync of the directory"));
+}
+
+Result<UniqueFd> ResultsTree::let_in_and_open(const std::string& path) {
+  auto fd = directory(path);
+  if (!fd && fd.error().code == EACCES && let_in(path)) fd = directory(path);
+  return fd ? std::move(fd) : told(fd.error(), "opening the directory");
+}
+
+Result<ResultsTree::Finished> ResultsTree::finish(const fs::WalkItem& item, bool exactly, bool fsync) {
+  auto fd = let_in_and_open(item.path);
+  if (!fd) return std::unexpected(fd.error());
   auto now = pfs_.fstat(fd->get());
   if (!now) return told(now.error(), "reading the directory's attributes");
   const auto& wanted = item.attributes;
@@ -182,25 +227,36 @@ Result<std::string> ResultsTree::finish(const fs::WalkItem& item, bool exactly, 
     owned = done.has_value();
   }
   auto lost = apply_xattrs(fd->get(), item, exactly);
-  if (!lost) return lost;
-  auto done = pfs_.chmod(fd->get(), safe_mode(wanted.st_mode, owned));
-  if (done) is_shut(item.path);
-  if (done) done = pfs_.set_times(fd->get(), to_ns(wanted.st_atim), to_ns(wanted.st_mtim));
-  const bool foreign = !made_.contains(item.path);
-  if (!done && !(foreign && not_permitted(done.error()))) return told(done.error(), "setting the directory's mode and times");
-  if (fsync || now->st_dev != device_) {
-    if (auto synced = pfs_.fsync(fd->get()); !synced) return told(synced.error(), "fsync of the directory");
-  }
-  return lost;
+  if (!lost) return std::unexpected(lost.error());
+  Finished finished{.lost = std::move(*lost), .has = {.uid = owned ? wanted.st_uid : now->st_uid, .gid = owned ? wanted.st_gid : now->st_gid}};
+  // Before the mode, which may forbid it. Of an ACL the mask is the mode's.
+  auto xattrs = pfs_.xattrs(fd->get());
+  if (!xattrs) return told(xattrs.error(), "reading the directory's extended attributes");
+  finished.has.xattrs = std::move(*xattrs);
+  EFS_TRY(apply_mode(fd->get(), item, owned, finished));
+  if (!finished.refused) is_shut(item.path);
+  EFS_TRY(apply_times(fd->get(), item));
+  EFS_TRY(sync_one(fd->get(), *now, fsync));
+  return finished;
+}
+
+Status ResultsTree::finish_times(const fs::WalkItem& item, bool fsync) {
+  auto fd = let_in_and_open(item.path);
+  if (!fd) return std::unexpected(fd.error());
+  const auto now = pfs_.fstat(fd->get());
+  if (!now) return told(now.error(), "reading the directory's attributes");
+  EFS_TRY(apply_times(fd->get(), item));
+  return sync_one(fd->get(), *now, fsync);
 }
 
 Result<DirectoryAttributes> ResultsTree::attributes_of(const std::string& path) {
-  const auto fd = directory(path);
-  if (!fd) return told(fd.error(), "opening the directory");
+  const auto fd = let_in_and_open(path);
+  if (!fd) return std::unexpected(fd.error());
   auto now = stage::attributes_of(pfs_, fd->get());
   if (!now) return told(now.error(), "reading the directory's attributes");
   const MutexLock lock(mutex_);
-  if (const auto opened = let_in_.find(path); opened != let_in_.end()) now->mode = opened->second & 07777U;
+  // Else somebody has changed it meanwhile.
+  if (const auto opened = let_in_.find(path); opened != let_in_.end() && now->mode == (opened->second | 0700U)) now->mode = opened->second & 07777U;
   return now;
 }
 

@@ -52,11 +52,20 @@ class ResultsTree {
   /// Makes what make() made durable.
   Status sync_made();
 
+  /// What finish() has made of a directory.
+  struct Finished {
+    std::string lost{};           // what the PFS does not take or permit, as set_xattrs()
+    bool refused = false;         // its mode is among that
+    DirectoryAttributes has{};    // what it has been given
+  };
   /// Owner and extended attributes (where permitted), mode and times: last, when everything in it is in place. Where the
-  /// directory was there before and belongs to someone else, it keeps its own. Returns what the PFS does not take, as
-  /// set_xattrs(). `exactly`: attributes that the item does not have go, too. `fsync`: durable on return; else sync_all() is to
+  /// directory was there before and belongs to someone else, it keeps its own. `exactly`: attributes that the item does not have go, too, but for
+  /// trusted.* that make() has not put there: nobody knows whose those are. `fsync`: durable on return; else sync_all() is to
   /// follow. (Not sync(): the final mode may forbid opening it.)
-  Result<std::string> finish(const fs::WalkItem& item, bool exactly, bool fsync);
+  Result<Finished> finish(const fs::WalkItem& item, bool exactly, bool fsync);
+
+  /// Its times alone, where they are ours to set.
+  Status finish_times(const fs::WalkItem& item, bool fsync);
 
   /// What a directory has, or had before let_in().
   Result<DirectoryAttributes> attributes_of(const std::string& path);
@@ -76,6 +85,10 @@ class ResultsTree {
 
  private:
   Result<std::string> apply_xattrs(int fd, const fs::WalkItem& item, bool exactly);
+  Status apply_mode(int fd, const fs::WalkItem& item, bool owned, Finished& finished);
+  Status apply_times(int fd, const fs::WalkItem& item);
+  Status sync_one(int fd, const struct stat& now, bool fsync);
+  Result<UniqueFd> let_in_and_open(const std::string& path);
   Result<UniqueFd> make_path(const std::string& path);
 
   /// It has the mode that it is to have: nobody has to give it back any more.

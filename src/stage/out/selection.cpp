@@ -68,8 +68,8 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
   const bool same_place = config::has_results_in_place(config);
   for (const auto& item : items) {
     if (!S_ISDIR(item.attributes.st_mode) || !needed.contains(item.path)) continue;
-    selection.directories.push_back({.item = &item, .apply_attributes = item.dirty || !same_place,
-                                     .reported = results.contains(item.path)});
+    const bool is_result = results.contains(item.path);
+    selection.directories.push_back({.item = &item, .apply_attributes = is_result || !same_place, .reported = is_result});
   }
   // A dropped directory that is needed after all is made, so it must not be listed as lost.
   std::erase_if(selection.settled, [&](const ReceiptEntry& entry) {

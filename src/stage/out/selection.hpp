@@ -9,8 +9,8 @@
 
 namespace efs::stage {
 
-/// A directory that has to be there, and whether it is given its attributes: not so for clean ones where results_dir
-/// is root_dir, for those have theirs.
+/// A directory that has to be there, and whether it is given its attributes if it is there already: not so in place for one that is only on the way,
+/// for it has its own.
 struct DirectoryToMake {
   const fs::WalkItem* item = nullptr;
   bool apply_attributes = true;

@@ -46,7 +46,7 @@ class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
       : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), in_place_(config::has_results_in_place(config)), tree_(pfs, options.opened), crew_(options.workers),
-        writer_(config, buffer, pfs, tree_, progress, options.transfer_size, options.placed), directories_(config, buffer, tree_, writer_),
+        writer_(config, buffer, pfs, tree_, progress, options.transfer_size, options.placed), directories_(config, options_, buffer, pfs, tree_, writer_),
         batches_(buffer, options_, config.verify == config::Verify::read_back, tree_, writer_, directories_, crew_, progress), deletions_(config, pfs, tree_, crew_, progress.cancel, options.placed, options.partial_tag), patience_(progress.cancel, *options.pauses) {}
 
   Receipt run() {
@@ -125,7 +125,7 @@ class StageOut {
       finish_held_names();
       if (writer_.full() && !progress_.cancel) use_what_is_left();
       remove_inputs(removed);
-      add(directories_.finish(selection.directories));
+      add(directories_.finish(selection.directories, patience_));
       if (const Status shut = tree_.shut_again(); !shut) receipt_.reason = describe(shut.error());
       if (tree_.was_moved(config_.results_dir)) receipt_.reason = "results-dir " + config_.results_dir + " was moved away or replaced meanwhile: what is listed went to the directory that had its name";
     } else {

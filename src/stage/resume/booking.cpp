@@ -7,7 +7,6 @@
 #include "stage/out/selection.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/present_names.hpp"
-#include "stage/versions/directory_version.hpp"
 #include "stage/versions/version_check.hpp"
 
 namespace efs::stage {
@@ -49,7 +48,6 @@ void Booking::salvaged() {
   std::vector<fs::PfsName> there;
   std::vector<std::string> files;
   for (const auto& item : *items) {
-    if (in_place_ && S_ISDIR(item.attributes.st_mode)) note_directory(item);
     if (!item.dirty) continue;
     const std::string name = config::result_path(config_, item.path);
     const auto st = brought_out(result(item.path));
@@ -60,19 +58,6 @@ void Booking::salvaged() {
   // That is not what a file brought there that has another name by now.
   for (const auto& [path, error] : staging_.disown(there, fs::Side::both, result_names(config_))) tell(path, error);
   book(files, *items, &fs::Staging::note_copy);
-}
-
-// One that is on the PFS exactly as the job has it, whoever brought that about: what the job makes of it from here on is the job's.
-void Booking::note_directory(const fs::WalkItem& item) {
-  if (!item.origin || item.origin->inode != 0) return;
-  const auto& attributes = item.attributes;
-  const auto ours = directory_version({.mode = attributes.st_mode, .uid = attributes.st_uid, .gid = attributes.st_gid, .xattrs = item.xattrs});
-  if (ours == item.origin->size) return;
-  const auto fd = pfs_.open(AT_FDCWD, result(item.path), directory_flags | O_NOFOLLOW);
-  const auto theirs = fd ? attributes_of(pfs_, fd->get()) : std::unexpected(fd.error());
-  if (!theirs) return tell(item.path, theirs.error());
-  if (directory_version(*theirs) != ours) return;
-  if (const Status noted = staging_.note_directory(item.path, ours); !noted) tell(item.path, noted.error());
 }
 
 Status Booking::forget_renamed(const config::JobConfig* before) {

@@ -39,7 +39,6 @@ class Booking {
   std::optional<struct stat> brought_out(const std::string& result);
   std::vector<std::string> names_in_results(std::vector<std::string> names) const;
   void book(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Note note);
-  void note_directory(const fs::WalkItem& item);
 
   const config::JobConfig& config_;
   fs::Staging& staging_;

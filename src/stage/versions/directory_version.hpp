@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 
 #include "stage/pfs/pfs_io.hpp"
@@ -24,9 +25,9 @@ Result<DirectoryAttributes> attributes_of(PfsIo& pfs, int fd);
 /// Differs where one of them does, trusted.* left out (but for one chance in 2^64); never 0. XXH3-64 of them, in the machine's byte order.
 std::uint64_t directory_version(const DirectoryAttributes& attributes);
 
-/// Of three versions: what came in, what the job has, and what the PFS has now.
-enum class DirectoryMerge : std::uint8_t { take_ours, keep_theirs, conflict };
-/// `base` 0: it is not known. Pure.
-DirectoryMerge merge_directory(std::uint64_t base, std::uint64_t ours, std::uint64_t theirs);
+/// Of what the job has, what the PFS has now, and `known`, what is the job's to replace: what came in, what its stage-outs have put there. Where
+/// nothing is known, what is there stays. Pure.
+enum class DirectoryMerge : std::uint8_t { same, take_ours, keep_theirs, conflict };
+DirectoryMerge merge_directory(std::span<const std::uint64_t> known, std::uint64_t ours, std::uint64_t theirs);
 
 }  // namespace efs::stage

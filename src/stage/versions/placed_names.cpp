@@ -35,7 +35,7 @@ std::uint64_t room_ahead(int metadata) {
 
 struct PlacedNames::Record {
   static constexpr std::uint32_t is_coming = 1, is_placed = 2, is_forgotten = 3, is_head = 4;             // kind
-  static constexpr std::uint32_t has_version = 1, version_linked = 2, has_before = 4, before_linked = 8;  // flags
+  static constexpr std::uint32_t has_version = 1, version_linked = 2, has_before = 4, before_linked = 8, of_directory = 16;  // flags
   std::uint64_t check = 0;
   std::uint64_t name = 0, own = 0;
   std::uint32_t kind = 0, flags = 0;
@@ -173,6 +173,29 @@ Status PlacedNames::forget(std::string_view name) {
   return append(record);
 }
 
+PlacedDirectory PlacedNames::directory(const PlacedName& name) const {
+  const MutexLock lock(mutex_);
+  const auto known = directories_.find(key(name.name));
+  return known == directories_.end() || known->second.own != key(name.own) ? PlacedDirectory() : known->second.state;
+}
+
+Status PlacedNames::coming_directory(const PlacedName& name) {
+  const MutexLock lock(mutex_);
+  const std::uint64_t at = key(name.name), own = key(name.own);
+  const auto known = directories_.find(at);
+  Directory directory{.own = own, .state = {.version = {}, .interrupted = true}};
+  if (known != directories_.end() && known->second.own == own) directory.state.version = known->second.state.version;
+  return append(record_of(at, directory));
+}
+
+Status PlacedNames::placed_directory(const PlacedName& name, std::optional<std::uint64_t> version) {
+  const MutexLock lock(mutex_);
+  const std::uint64_t at = key(name.name), own = key(name.own);
+  const auto known = directories_.find(at);
+  if (!version && known != directories_.end() && known->second.own == own) version = known->second.state.version;
+  return append(record_of(at, Directory{.own = own, .state = {.version = version, .interrupted = false}}));
+}
+
 std::vector<fs::Origin> PlacedNames::copies() const {
   const MutexLock lock(mutex_);
   std::vector<const Placed*> there;
@@ -206,6 +229,16 @@ PlacedNames::Record PlacedNames::record_of(std::uint64_t name, const Coming& com
   return record;
 }
 
+PlacedNames::Record PlacedNames::record_of(std::uint64_t name, const Directory& directory) {
+  Record record;
+  record.name = name;
+  record.own = directory.own;
+  record.kind = directory.state.interrupted ? Record::is_coming : Record::is_placed;
+  record.flags = Record::of_directory;
+  if (directory.state.version) record.version.size = *directory.state.version, record.flags |= Record::has_version;
+  return record;
+}
+
 PlacedNames::Record PlacedNames::head_of(std::optional<Nanoseconds> unsure_since) {
   Record record;
   record.kind = Record::is_head;
@@ -214,7 +247,14 @@ PlacedNames::Record PlacedNames::head_of(std::optional<Nanoseconds> unsure_since
   return record;
 }
 
+void PlacedNames::apply_directory(const Record& record) {
+  Directory& directory = directories_[record.name];
+  directory = {.own = record.own, .state = {.version = {}, .interrupted = record.kind == Record::is_coming}};
+  if ((record.flags & Record::has_version) != 0) directory.state.version = record.version.size;
+}
+
 void PlacedNames::apply(const Record& record) {
+  if ((record.flags & Record::of_directory) != 0) return apply_directory(record);
   std::optional<Version> version, before;
   if ((record.flags & Record::has_version) != 0) version = {.file = record.version, .linked = (record.flags & Record::version_linked) != 0};
   if ((record.flags & Record::has_before) != 0) before = {.file = record.before, .linked = (record.flags & Record::before_linked) != 0};
@@ -237,7 +277,7 @@ Status PlacedNames::append(Record record) {
   EFS_TRY(write(record, records_));
   ++records_;
   make_room();
-  if (records_ > few_records && records_ > 4 * (placed_.size() + coming_.size())) (void)rewrite();  // the long one is as good
+  if (records_ > few_records && records_ > 4 * (placed_.size() + coming_.size() + directories_.size())) (void)rewrite();  // the long one is as good
   return {};
 }
 
@@ -275,6 +315,7 @@ bool PlacedNames::rewrite() {
   std::vector<Record> records{head_of(unsure_since_)};
   for (const auto& [name, placed] : in_order) records.push_back(record_of(name, *placed));
   for (const auto& [name, coming] : coming_) records.push_back(record_of(name, coming));
+  for (const auto& [name, directory] : directories_) records.push_back(record_of(name, directory));
   for (auto& record : records) record.check = record.sum();
   const auto bytes = std::as_bytes(std::span(records));
   bool whole = true;

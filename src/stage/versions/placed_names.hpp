@@ -5,7 +5,8 @@
 //
 // Format: records of 112 bytes in the machine's byte order, each with its XXH3-64; of a name the last one counts. The first says since when
 // there may be names that nothing could be noted of, for a full buffer; a record that does not verify may have been of any. Names are known
-// by their XXH3-64, with results-dir; two that share one are taken for somebody else's, which is a conflict and no loss.
+// by their XXH3-64, with results-dir; two that share one are taken for somebody else's, which is a conflict and no loss. Of a directory
+// the version is that of its attributes (directory_version()), and lies where a file's has its size.
 
 #include <sys/stat.h>
 
@@ -43,6 +44,12 @@ enum class WhoseCopy : std::uint8_t { unknown, ours, of_another_path, theirs, un
 /// Can only the inode tell?
 inline bool is_unknown(WhoseCopy whose) { return whose == WhoseCopy::unknown || whose == WhoseCopy::unsure; }
 
+/// What this store has made of a directory's attributes. Nothing: it has not, or they were another path's.
+struct PlacedDirectory {
+  std::optional<std::uint64_t> version{};  // what it got last
+  bool interrupted = false;                // it was about to get others, and nobody says that it has: half of them may be there
+};
+
 /// Thread-safe. What was told is in the file on return, which survives the process, and with sync() power loss. After an error it is
 /// known to this process all the same, and the next one is unsure.
 class PlacedNames {
@@ -70,6 +77,12 @@ class PlacedNames {
   /// What is there was staged in: its inode knows what it was.
   Status forget(std::string_view name);
 
+  PlacedDirectory directory(const PlacedName& name) const;
+  /// It is about to be made, or to get other attributes.
+  Status coming_directory(const PlacedName& name);
+  /// It has them, or (none) nothing was done after all.
+  Status placed_directory(const PlacedName& name, std::optional<std::uint64_t> version);
+
   /// All versions that have got their names, the oldest first.
   std::vector<fs::Origin> copies() const;
 
@@ -89,6 +102,10 @@ class PlacedNames {
     std::uint64_t own = 0;
     std::optional<Version> version, before;
   };
+  struct Directory {
+    std::uint64_t own = 0;
+    PlacedDirectory state{};
+  };
   struct Record;
 
   PlacedNames(UniqueFd fd, int metadata, std::string_view results_dir);
@@ -97,9 +114,11 @@ class PlacedNames {
   static bool is_version(const Version& version, const struct stat& st, bool by_ctime);
   static Record record_of(std::uint64_t name, const Placed& placed);
   static Record record_of(std::uint64_t name, const Coming& coming);
+  static Record record_of(std::uint64_t name, const Directory& directory);
   static Record head_of(std::optional<Nanoseconds> unsure_since);
   Status load();
   void apply(const Record& record) EFS_REQUIRES(mutex_);
+  void apply_directory(const Record& record) EFS_REQUIRES(mutex_);
   Status append(Record record) EFS_REQUIRES(mutex_);
   Status write(const Record& record, std::uint64_t at) EFS_REQUIRES(mutex_);
   void note_missed(Nanoseconds since) EFS_REQUIRES(mutex_);
@@ -118,6 +137,7 @@ class PlacedNames {
   std::optional<Nanoseconds> missed_since_ EFS_GUARDED_BY(mutex_);  // what this one knows, and the file does not
   std::unordered_map<std::uint64_t, Placed> placed_ EFS_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Coming> coming_ EFS_GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, Directory> directories_ EFS_GUARDED_BY(mutex_);
 };
 
 /// Of what was just staged in, names that somebody else had taken are forgotten: it is their file, and now this job's input. For

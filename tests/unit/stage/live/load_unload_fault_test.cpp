@@ -164,7 +164,7 @@ Transfer unload_and_remove() {
                 REQUIRE(scene.in({.names = {"d/a"}}).ok());
                 scene.buffer.write("f", content);
                 REQUIRE(scene.buffer.filesystem->setxattr({}, scene.buffer.ino("f"), "user.k", "value", 0));
-                const auto directory = scene.buffer.filesystem->make_node({}, fs::root_ino, "made", S_IFDIR | 0750, 0)->ino;
+                const auto directory = scene.buffer.filesystem->make_node({}, fs::root_ino, "made", S_IFDIR | 01750, 0)->ino;
                 const auto file = scene.buffer.filesystem->make_node({}, directory, "g", S_IFREG | 0600, 0)->ino;
                 for (const auto ino : {scene.buffer.ino("f"), file}) (void)scene.buffer.filesystem->forget(ino, 1);  // nobody has them open
               },

@@ -40,7 +40,6 @@ void prepare_inputs(Scene& scene, bool in_place) {
   scene.buffer.overwrite("d/input", "the input as the job left it");
   scene.buffer.nodes.at("d").xattrs.clear();
   scene.buffer.nodes.at("d").dirty = true;
-  scene.buffer.nodes.at("d").origin = fs::Origin{};
   if (!in_place) return;
   const auto items = *scene.buffer.walk();
   for (const char* path : {"d/removed", "emptied", "emptied/last"}) {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -291,3 +292,25 @@ TEST_CASE("placed: what is no file of ours in its place is refused", "[stage][pl
 
 }  // namespace
 }  // namespace efs::stage
+
+TEST_CASE("placed: what a directory was given is known, and that it was about to get something, also to the next process", "[stage][placed]") {
+  PlacedScene scene;
+  const PlacedName other{.name = "d/x", .own = "d/y"};
+  CHECK_FALSE(scene.names->directory(x).version);
+  REQUIRE(scene.names->coming_directory(x));
+  if (GENERATE(false, true)) scene.reopen();
+  CHECK(scene.names->directory(x).interrupted);
+  CHECK_FALSE(scene.names->directory(other).interrupted);
+  REQUIRE(scene.names->placed_directory(x, 17));
+  REQUIRE(scene.names->coming_directory(x));
+  REQUIRE(scene.names->placed_directory(x, {}));  // it came to nothing
+  if (GENERATE(false, true)) scene.reopen();
+  CHECK(scene.names->directory(x).version == 17);
+  CHECK_FALSE(scene.names->directory(x).interrupted);
+  CHECK_FALSE(scene.names->directory(other).version);
+  CHECK(scene.whose("d/x", file_of(7)) == WhoseCopy::unknown);  // a file would be nobody's
+  for (std::uint64_t i = 0; i < 20'000; ++i) REQUIRE(scene.names->placed_directory({.name = "e", .own = "e"}, i));  // the file is made shorter
+  scene.reopen();
+  CHECK(scene.names->directory(x).version == 17);
+  CHECK(std::filesystem::file_size(scene.file()) < 20'000 * 112);
+}
