@@ -42,7 +42,7 @@ bool probe_pmem(int directory) {
   if (!fd || ::ftruncate(fd.get(), 4096) != 0) return false;
   const SharedMapping mapping = map_shared(fd.get(), 4096, 0);
   if (mapping.address == nullptr) return false;
-  const bool pmem = mapping.synchronous || pmem_is_pmem(mapping.address, 4096) != 0;
+  const bool pmem = mapping.synchronous || (may_be_forced() && pmem_is_pmem(mapping.address, 4096) != 0);
   ::munmap(mapping.address, 4096);
   return pmem;
 }

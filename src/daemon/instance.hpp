@@ -105,6 +105,7 @@ class Instance {
   void note_merge_start();
   void note_mount_point(bool takeover);
   Status open_placed();
+  void shut_what_was_opened();
   Status book_what_is_out();
   Status open_merging();
   Status refuse_changed_contents();
@@ -134,7 +135,7 @@ class Instance {
   bool serve_until_stopped();
   bool stop(StopRequest& request, bool was_unsaved);
   bool give_stop_up(const StopRequest& request, const char* reason);
-  Status unmount(bool unusual);
+  Status unmount(const StopRequest& request);
   Status unmount_for(StopRequest& request);
   void await_session_end();
   Status merge_from_now_on();

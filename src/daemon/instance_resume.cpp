@@ -10,6 +10,7 @@
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
 #include "stage/buffer.hpp"
+#include "stage/out/results_tree.hpp"
 #include "stage/out/selection.hpp"
 #include "stage/plan/placement.hpp"
 #include "stage/plan/planner.hpp"
@@ -34,6 +35,17 @@ Result<bool> is_there(stage::PfsIo& pfs, const std::string& path) {
 }
 
 }  // namespace
+
+// The mode that a stage-out which was killed gave a directory for a while is not the PFS's.
+void Instance::shut_what_was_opened() {
+  const std::string& results = options_.config.results_dir;
+  if (results.empty() || !opened_->has_any_of_before()) return;
+  if (const auto there = is_there(results_pfs(), results); !there || !*there) return;
+  stage::ResultsTree tree(results_pfs(), opened_.get());
+  Status shut = tree.open(results);
+  if (shut) shut = tree.shut_again();
+  if (!shut) log::warn("event=not_shut reason=\"{}\"", describe(shut.error()));
+}
 
 // A salvage, or a stop that was killed, may have removed inputs that live on under other names: they are no inputs under those that
 // the PFS does not have any more.

@@ -227,6 +227,7 @@ Status Instance::open_filesystem(bool takeover) {
   EFS_TRY(open_placed());
   opened_ = stage::OpenedDirectories::open(store_.metadata.get());
   EFS_TRY(open_merging());
+  if (store_.left && !takeover) shut_what_was_opened();
   if (store_.left && !takeover) EFS_TRY(book_what_is_out());
   if (!store_.left || takeover) return {};
   log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);

@@ -102,6 +102,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     enter(State::unmounting);
     tasks_->close(request.stage_out && !request.until);  // what unloads have not brought out, the stage-out does, in time
     if (const Status unmounted = unmount_for(request); !unmounted) {
+      log::warn("event=stop_refused reason=\"{}\" note=\"nothing was unmounted or brought out; to be asked for again\"", describe(unmounted.error()));
       tasks_->reopen();
       enter(State::running);
       finish_stop(request, control::error_line(unmounted.error()));

@@ -9,13 +9,14 @@
 namespace efs::daemon {
 
 constexpr auto retry_interval = std::chrono::seconds(1);
-constexpr int tries_to_unmount = 6;
 constexpr auto pause_between_tries = std::chrono::milliseconds(100);
+constexpr auto time_to_look = std::chrono::milliseconds(500);  // who only looks (df, a monitor) has it no longer
+constexpr auto longest_patience = std::chrono::seconds(10);
 
 // Nobody waits for an answer where root has ended the connection: who is in the mount may take his time, and what the job file
 // allows a stop begins when he has left.
 Status Instance::unmount_for(StopRequest& request) {
-  Status unmounted = unmount(request.is_unusual());
+  Status unmounted = unmount(request);
   if (unmounted || request.ticket != 0) return unmounted;
   request.until.reset();
   request.gone_by.reset();
@@ -25,7 +26,7 @@ Status Instance::unmount_for(StopRequest& request) {
     waits_for_ = "its connection was ended, and programs are in it still: waiting until they have left";
     log::warn("event=mount_dead mount={} note=\"{}\"", options_.config.mount_dir, waits_for_);
   }
-  while (!unmounted && !is_asked_within(retry_interval)) unmounted = unmount(request.is_unusual());
+  while (!unmounted && !is_asked_within(retry_interval)) unmounted = unmount(request);
   {
     MutexLock lock(mutex_);
     waits_for_ = nullptr;
@@ -48,12 +49,15 @@ void Instance::drop_last_resort() {
   if (!stop_request_) before = std::move(last_resort_);
 }
 
-Status Instance::unmount(bool unusual) {
-  Status unmounted = supervisor_.unmount(unusual);
-  // Who only looks (df, a monitor) has it for a moment; a signal, which nobody answers, would be lost by that.
-  for (int tries = 1; !unmounted && unmounted.error().code == EBUSY && tries < tries_to_unmount; ++tries) {
+// A signal, which nobody answers, would be lost by who only looks. A stop that has to end in time has time for programs that are about to end.
+Status Instance::unmount(const StopRequest& request) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto patient_until = begin + time_to_look;
+  if (request.until) patient_until = std::max(patient_until, std::min(begin + longest_patience, begin + (*request.until - begin) / 4));
+  Status unmounted = supervisor_.unmount(request.is_unusual());
+  while (!unmounted && unmounted.error().code == EBUSY && std::chrono::steady_clock::now() < patient_until) {
     std::this_thread::sleep_for(pause_between_tries);
-    unmounted = supervisor_.unmount(unusual);
+    unmounted = supervisor_.unmount(request.is_unusual());
   }
   if (!unmounted) return fail(unmounted.error().code, options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
   if (session_thread_.joinable()) {
@@ -68,7 +72,7 @@ Status Instance::unmount(bool unusual) {
 // there) may have copies of ours. Who uses one goes on until he leaves it; or, where the stop cannot wait, is cut off.
 void Instance::await_session_end() {
   using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now(), patient_until = begin + std::chrono::seconds(10);
+  const auto begin = Clock::now(), patient_until = begin + longest_patience;
   // Of the last request: a later one may be in more of a hurry. With a deadline most of the time is the stage-out's.
   const auto cut_off_at = [&]() EFS_REQUIRES(mutex_) {
     if (!stop_request_ || (!stop_request_->cut_off && !stop_request_->until)) return Clock::time_point::max();

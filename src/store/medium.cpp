@@ -52,7 +52,7 @@ class DirectoryFile final : public MediumFile {
     if (mapping.address == nullptr) return fail_errno(name_);
     window_ = static_cast<std::byte*>(mapping.address);
     length_ = length;
-    pmem_ = mapping.synchronous || pmem_is_pmem(mapping.address, length) != 0;
+    pmem_ = mapping.synchronous || (may_be_forced() && pmem_is_pmem(mapping.address, length) != 0);
     return window_;
   }
 

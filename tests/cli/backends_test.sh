@@ -299,6 +299,12 @@ if started "$JOB"; then
   check 'stop' "$EFS" stop away
 fi
 
+# --- what a user has set for programs of his own makes no persistent memory of a disk ---
+fresh forced "backends: [ [ id: bulk, type: NVRAM-NVML, daxfs: $S/forced/disk ] ]" 'resources: [ [ path: input ] ]' "$RULES"; mkdir -p "$S/forced/disk"
+check 'start, where libpmem is told that all memory is persistent' env PMEM_IS_PMEM_FORCE=1 "$EFS" start "$JOB"
+check 'what a sync promises hangs on the kernel alone' json "$(status_of forced)" "d['durability'] != 'persistent memory'"
+check 'stop' "$EFS" stop --no-stage-out forced
+
 # --- the disk first, and new files in memory: the names outlive a restart of the machine, what was in memory does not ---
 DISK=$S/restart/disk; mkdir -p "$DISK"
 fresh restart "backends: [ [ id: bulk, type: NVRAM-NVML, daxfs: $DISK ], [ id: fast, type: DRAM, capacity: 24 MiB ] ]" 'resources: [ [ path: input ] ]' "$RULES"

@@ -19,6 +19,7 @@ user_started() { check "$NAME: start" "$EFS" start --user $user "$JOB"; }
 xattr_of() { python3 -c 'import os, sys; print(os.getxattr(sys.argv[1], sys.argv[2]).decode())' "$1" user.origin; }
 set_xattr() { python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.origin", sys.argv[2].encode())' "$1" "$2"; }
 mode_of() { stat -c %a "$1"; }
+test_mode() { [ "$(mode_of "$1")" = "$2" ]; }
 
 # --- extended attributes of what its owner may not write to ---
 for kind in in-place elsewhere salvage; do
@@ -86,6 +87,22 @@ check 'group: its mode' test "$(mode_of "$PFS/input/sub")" = 2555
 chmod 2755 "$PFS/input/sub"
 check 'group: stop' "$EFS" stop "$NAME"
 check 'group: its mode is what it was' test "$(mode_of "$PFS/input/sub")" = 2755
+
+# --- the mode that a stage-out which was killed gave a directory for a while is not the PFS's ---
+theirs opened in-place
+sed -i '/^global-settings:/a\  max-rate: 1 MiB/s' "$JOB"; chmod 555 "$PFS/input/sub"
+user_started
+as_user bash -c 'head -c 6000000 /dev/zero >"$0/input/sub/b"' "$MNT"
+"$EFS" stop "$NAME" >/dev/null 2>&1 & stopping=$!
+check 'opened: a stop lets itself in' await 20 test_mode "$PFS/input/sub" 755
+kill_both "$NAME"; wait "$stopping"
+sed -i '/max-rate/d' "$JOB"
+user_started
+check 'opened: the next start gives it back' test "$(mode_of "$PFS/input/sub")" = 555
+check 'opened: and the job sees no other' test "$(mode_of "$MNT/input/sub")" = 555
+as_user chmod 550 "$MNT/input/sub"
+check 'opened: stop' "$EFS" stop "$NAME"
+check 'opened: the directory has the mode of the job' test "$(mode_of "$PFS/input/sub")" = 550
 
 # --- unload out of a directory that he may not read ---
 theirs passage elsewhere

@@ -495,4 +495,21 @@ check 'many results for a PFS of FUSE' "$EFS" stop many
 check 'are each synced there' test $(($(grep -c fsync "$accesses") - before)) -ge 40
 check 'the PFS ends' "$EFS" stop --no-stage-out pfs
 
+
+# --- programs that are about to leave the mount have a part of a deadline's time for it; a signal that is refused is logged ---
+fresh leaving
+started "$JOB"; echo one >"$MNT/r"
+sleep 1.5 <"$MNT/r" & holder=$!
+check 'a stop with a deadline waits a moment for a program to leave' "$EFS" stop --deadline 20 leaving
+check 'and brings out what is there' grep -qx one "$OUT/r"
+wait "$holder"
+fresh staying
+started "$JOB"; echo one >"$MNT/r"
+exec 8<"$MNT/r"
+check_exit 'it does not wait for one that stays' 1 'is in use' "$EFS" stop --deadline 4 staying
+kill -TERM "$(field "$("$EFS" status --json staying)" "d['worker_pid']")"
+check 'a signal that is refused is logged' await 20 grep -q 'event=stop_refused.*is in use' "$EFS_RUNTIME_DIR/staying/efsd.log"
+exec 8<&-
+check 'and the instance goes on' test "$(cat "$MNT/r")" = one
+check 'stop' "$EFS" stop staying
 finish

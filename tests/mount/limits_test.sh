@@ -141,7 +141,7 @@ write_far_away() {
 }
 # Mappings of containers and of the journal.
 mappings() {
-  PMEM_IS_PMEM_FORCE=1 begin mappings -- -o daemon-io || return
+  PMEM_IS_PMEM_FORCE=1 EFS_TEST_PMEM=1 begin mappings -- -o daemon-io || return
   must_tell=not_mapped meet_it=write_far_away under mappings as $(($(size_of VmSize) + 65536)) ENOMEM EAGAIN
   must_bite=ENOMEM under 'fewer mappings than it has' as $(($(size_of VmSize) / 2)) ENOMEM EAGAIN
   end

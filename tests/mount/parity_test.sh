@@ -47,9 +47,9 @@ cp "$S/expect-daemon" "$S/expect-traced"
 if [ "$(printf '%s\n' 6.6 "$(uname -r)" | sort -V | head -n 1)" = 6.6 ]; then sed -i '/^atime-\(file\|relatime\)/d' "$S/expect-traced"; fi
 compare traced daemon --trace "$S/trace" -- --expect "$S/expect-traced"
 # The daemon's path once more, through mapped segments: libpmem takes this memory for persistent.
-export PMEM_IS_PMEM_FORCE=1
+export PMEM_IS_PMEM_FORCE=1 EFS_TEST_PMEM=1
 compare mapped daemon -o daemon-io -- --expect "$S/expect-daemon"
-unset PMEM_IS_PMEM_FORCE
+unset PMEM_IS_PMEM_FORCE EFS_TEST_PMEM
 compare user passthrough --user 65534 -- --expect "$S/expect-user" --user 65534
 declared user user-daemon | grep -v '(not on the daemon.s path)' >"$S/expect-user-daemon"
 compare user-daemon daemon --user 65534 -o daemon-io -- --expect "$S/expect-user-daemon" --user 65534

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <limits.h>
 #include <mutex>
@@ -33,6 +34,7 @@ const auto real_renameat = next<int(int, const char*, int, const char*)>("rename
 const auto real_unlinkat = next<int(int, const char*, int)>("unlinkat");
 // Of libpmem's functions this alone is called by its name: without it the program would not be linked with the library.
 [[maybe_unused]] const char* const not_this_libpmem = ::pmem_check_version(PMEM_MAJOR_VERSION, PMEM_MINOR_VERSION);
+[[maybe_unused]] const int may_be_forced = ::setenv("EFS_TEST_PMEM", "1", 1);
 const auto real_is_pmem = next<int(const void*, std::size_t)>("pmem_is_pmem");
 const auto real_memcpy = next<void*(void*, const void*, std::size_t, unsigned)>("pmem_memcpy");
 const auto real_flush = next<void(const void*, std::size_t)>("pmem_flush");

@@ -89,6 +89,7 @@ void ResultBatches::try_again(Outgoing& out, const Outgoing* first) {
     if (first != nullptr && writer_.link(out, *first)) return;
     writer_.write(one);
     if (reads_back_) writer_.verify(one);
+    secure(one);
     writer_.publish(one);
   });
   writer_.remove_partials(one);

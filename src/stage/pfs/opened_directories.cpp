@@ -96,6 +96,11 @@ void OpenedDirectories::stays_open(const std::string& path) {
   if (const auto opened = opened_.find(path); opened != opened_.end()) from_before_.insert_or_assign(path, opened->second);
 }
 
+bool OpenedDirectories::has_any_of_before() {
+  const MutexLock lock(mutex_);
+  return !from_before_.empty();
+}
+
 std::map<std::string, mode_t> OpenedDirectories::take(const std::string& directory) {
   const MutexLock lock(mutex_);
   const std::string begin = directory.ends_with('/') ? directory : directory + "/";

@@ -35,6 +35,9 @@ class OpenedDirectories {
   /// It could not be given its mode again: take() gives it out once more.
   void stays_open(const std::string& path);
 
+  /// Is there anything for take() to give out?
+  bool has_any_of_before();
+
   /// Those below `directory` that were noted by a process that is gone, or stayed open, by their paths relative to it. Each is given out once: whoever has
   /// them says done().
   std::map<std::string, mode_t> take(const std::string& directory);
