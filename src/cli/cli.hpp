@@ -174,6 +174,8 @@ std::vector<LostStore> stores_of_site_without_instance();
 Json status_of(const control::Instance& instance);
 /// `path` as one word of a shell: names are chosen by others than who reads the advice. Control characters become '?'.
 std::string as_word(const std::string& path);
+/// The command that goes on with what an instance of this job file left; "": the file is not known.
+std::string start_command(const std::string& job_file);
 
 /// Of the inputs that a start did not bring again, for the job had taken them away ("; ..."); "" where there are none.
 std::string text_of_away(const Json& staged_in);

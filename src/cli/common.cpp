@@ -196,6 +196,8 @@ std::string as_word(const std::string& path) {
   return plain ? word : "'" + word + "'";
 }
 
+std::string start_command(const std::string& job_file) { return "efs start " + (job_file.empty() ? "JOBFILE" : as_word(job_file)); }
+
 std::string read_all(int fd, std::size_t most) {
   std::string text;
   std::array<char, 4096> buffer{};

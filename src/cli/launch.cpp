@@ -11,6 +11,7 @@
 
 #include "cli/cli.hpp"
 #include "config/mount_options.hpp"
+#include "control/asking.hpp"
 
 extern char** environ;
 
@@ -81,6 +82,14 @@ Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int 
   return pid;
 }
 
+// The daemon is gone, and nobody has said why: what became of the instance, and the way on.
+Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config, const control::Instance& instance) {
+  const std::string again = start_command(std::filesystem::absolute(arguments.job_file).string()), log = config.log_file.empty() ? instance.directory + "/efsd.log" : config.log_file;
+  const auto manifest = manifest_of(instance);
+  const std::string left = manifest ? "What is in its buffer is not lost (" + manifest->store + "): go on with it: " + again + "; or remove it: efs clean " + config.name : "Nothing was in its buffer yet: start it again: " + again;
+  return {EIO, config.name + ": its daemon died while it staged in. " + left + (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
+}
+
 }  // namespace
 
 std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config) {
@@ -95,11 +104,11 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   if (!pid) return std::unexpected(report(world, pid.error()));
   std::string said = read_all(ready.get());
   while (said.ends_with('\n')) said.pop_back();
+  control::Instance instance{.name = config.name, .directory = control::runtime_directory(::geteuid()) + "/" + config.name, .owner = ::geteuid()};
   if (said != "ready") {
     ::waitpid(*pid, nullptr, 0);
-    return std::unexpected(report(world, {EIO, said.empty() ? "efsd ended before it was ready; see its log" : said}));
+    return std::unexpected(report(world, said.empty() ? lost_daemon(arguments, config, instance) : Error{EIO, said}));
   }
-  control::Instance instance{.name = config.name, .directory = control::runtime_directory(::geteuid()) + "/" + config.name, .owner = ::geteuid()};
   // With --user the socket is his; its directory is root's to look into.
   struct stat st {};
   if (::stat(instance.directory.c_str(), &st) == 0) instance.owner = st.st_uid;
@@ -110,7 +119,8 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   }
   // It has cleaned up when it is gone. Where it could not be asked it ends because its starter did not stay.
   while (::waitpid(*pid, nullptr, 0) < 0 && errno == EINTR) {}
-  return std::unexpected(result ? report(world, error_in(*result, "start failed")) : report(world, result.error()));
+  if (result) return std::unexpected(report(world, error_in(*result, "start failed")));
+  return std::unexpected(report(world, control::is_lost(result.error().code) ? lost_daemon(arguments, config, instance) : result.error()));
 }
 
 }  // namespace efs::cli
