@@ -142,8 +142,8 @@ Json values_of(const config::JobConfig& config);
 int report(World& world, const Error& error, int code = exit_failure);
 /// Which is taken where an argument says several, of which some live and others do not.
 enum class Meant : std::uint8_t { living, dead };
-/// The instance named by job file, mount point or name; with "" the only one running. EINVAL with their names where several
-/// are meant, ENOENT where none is.
+/// The instance named by job file, mount point or name; with "" the only one that lives, or is dead, as meant (of the living: else the only one).
+/// EINVAL with their names where several are meant, ENOENT where none is.
 Result<control::Instance> find_instance(const std::string& which, Meant meant = Meant::living);
 /// What a dead instance's directory says of its store; ENOENT.
 Result<image::Manifest> manifest_of(const control::Instance& instance);

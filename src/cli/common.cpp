@@ -110,6 +110,23 @@ std::string names_of(const std::vector<control::Instance>& instances) {
   return text;
 }
 
+std::string states_of(const std::vector<control::Instance>& instances) {
+  std::vector<control::Instance> alive, others;
+  for (const auto& instance : instances) (instance.alive ? alive : others).push_back(instance);
+  return (alive.empty() ? "none is running" : "running: " + names_of(alive)) + (others.empty() ? "" : "; not running: " + names_of(others));
+}
+
+// Where none is named.
+Result<control::Instance> only_one_there(const std::vector<control::Instance>& instances, Meant meant) {
+  std::vector<control::Instance> found;
+  std::ranges::copy_if(instances, std::back_inserter(found), [&](const control::Instance& instance) { return instance.alive == (meant == Meant::living); });
+  if (found.size() == 1) return found.front();
+  if (meant == Meant::living && instances.size() == 1) return instances.front();
+  if (meant == Meant::dead && found.empty()) return fail(ENOENT, "no dead instance is there (" + states_of(instances) + "); name a job file, or the directory of a store");
+  if (instances.empty()) return fail(ENOENT, "no instance is running; start one with: efs start JOB.yaml");
+  return fail(EINVAL, "several instances are there, name one; " + states_of(instances));
+}
+
 // Where several are what `which` says: those that are meant first, the others where there is none of them. Which of several is
 // for the user to say: what is done to one may not be what he wants for another.
 Result<control::Instance> only_one_of(std::vector<control::Instance> found, const std::string& which, Meant meant) {
@@ -124,13 +141,7 @@ Result<control::Instance> only_one_of(std::vector<control::Instance> found, cons
 
 Result<control::Instance> find_instance(const std::string& which, Meant meant) {
   const auto instances = control::list_instances();
-  if (which.empty()) {
-    if (instances.size() == 1) return instances.front();
-    const auto alive = [](const control::Instance& instance) { return instance.alive; };
-    if (std::count_if(instances.begin(), instances.end(), alive) == 1) return *std::find_if(instances.begin(), instances.end(), alive);
-    if (instances.empty()) return fail(ENOENT, "no instance is running; start one with: efs start JOB.yaml");
-    return fail(EINVAL, "several instances are running: " + names_of(instances) + "; name one");
-  }
+  if (which.empty()) return only_one_there(instances, meant);
   // A name is the directory's, which nobody can choose who may not make one. What an instance says of itself comes after it, and
   // counts only for paths that are there: its user may have it say anything.
   std::vector<control::Instance> found;
@@ -139,7 +150,7 @@ Result<control::Instance> find_instance(const std::string& which, Meant meant) {
   struct stat st {};
   const bool is_path = which.find('/') != which.npos || ::lstat(which.c_str(), &st) == 0 || errno != ENOENT;  // a dead mount, too
   if (found.empty() && is_path) collect([&](const control::Instance& instance) { return has_path(instance, which); });
-  if (found.empty()) return fail(ENOENT, "no instance has the name, mount point or job file " + which + (instances.empty() ? "; none is running" : "; running: " + names_of(instances)));
+  if (found.empty()) return fail(ENOENT, "no instance has the name, mount point or job file " + which + "; " + states_of(instances));
   return only_one_of(std::move(found), which, meant);
 }
 

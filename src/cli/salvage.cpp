@@ -21,7 +21,7 @@
 namespace efs::cli {
 namespace {
 
-// A directory, an instance, or a job file. Refused while the instance lives.
+// A directory, an instance, or a job file; "": the only dead instance. Refused while the instance lives.
 Result<std::string> image_path(const std::string& which) {
   struct stat st {};
   if (which.find('/') != std::string::npos && ::stat(which.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
@@ -34,7 +34,7 @@ Result<std::string> image_path(const std::string& which) {
     if (store.error().code == EPERM) return std::unexpected(store.error());
   }
   const auto instance = find_instance(which, Meant::dead);
-  if (!instance && instance.error().code == EINVAL) return std::unexpected(instance.error());
+  if (!instance && (instance.error().code == EINVAL || which.empty())) return std::unexpected(instance.error());
   if (instance && instance->alive) return fail(EBUSY, instance->name + " is running; stop it first: efs stop " + instance->name);
   if (instance) return end_silent_mount(*instance), instance->directory;
   if (const auto store = store_of_job(which)) {
