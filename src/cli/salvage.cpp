@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <iostream>
+#include <map>
+#include <utility>
 
 #include "base/text.hpp"
 #include "base/user.hpp"
@@ -168,6 +170,22 @@ int salvage(World& world, const SalvageArguments& arguments) {
   return code;
 }
 
+namespace {
+
+// What is said of many containers is said once. Names are listed each.
+void print_findings(std::ostream& out, const std::vector<image::Finding>& findings) {
+  std::map<std::pair<image::Severity, std::string>, std::uint64_t> times;
+  for (const auto& finding : findings)
+    if (finding.object.starts_with("container ")) ++times[{finding.severity, finding.text}];
+  for (const auto& finding : findings) {
+    const bool is_container = finding.object.starts_with("container ");
+    const std::uint64_t others = is_container ? std::exchange(times[{finding.severity, finding.text}], 0) : 1;
+    if (others > 0) out << image::name_of(finding.severity) << ": " << printable(finding.object) << (others > 1 ? " and " + std::to_string(others - 1) + " others" : "") << ": " << printable(finding.text, true) << "\n";
+  }
+}
+
+}  // namespace
+
 int check_image(World& world, const std::string& which, bool repair) {
   auto path = image_path(which);
   if (!path) return report(world, path.error());
@@ -188,7 +206,7 @@ int check_image(World& world, const std::string& which, bool repair) {
     print_document(world, answer);
     return code;
   }
-  for (const auto& finding : checked->findings) world.out << image::name_of(finding.severity) << ": " << printable(finding.object) << ": " << printable(finding.text, true) << "\n";
+  print_findings(world.out, checked->findings);
   world.out << printable(checked->path) << ": " << checked->records << " records, " << checked->files << " files, " << checked->directories << " directories, " << checked->others << " others, " << checked->containers << " containers with "
             << format_bytes(checked->bytes) << (code == exit_good ? "; whole\n" : worst == image::Severity::leftover ? "; whole, with leftovers (--repair removes them)\n" : "; damaged\n");
   return code;

@@ -71,6 +71,7 @@ class Check {
       return names_.apply(*record);
     }, {.after_power_loss = rebooted_, .instance = manifest_.instance, .complete_to = manifest_.journal_to});
     if (!end) return find(Severity::damage, "journal", describe(end.error())), false;
+    journal_damaged_ = end->settled || end->incomplete || (!rebooted_ && (end->cut_short || end->followed || end->spoilt));
     report_.records = end->records;
     report_.journal_bytes = end->size;
     if (end->cut_short && !rebooted_) find(Severity::damage, "journal", "it is cut short: it ends at " + std::to_string(end->size) + " bytes, among its records");
@@ -108,7 +109,7 @@ class Check {
     if (changed) changed_ = std::move(*changed);
     else find(Severity::damage, "contents", describe(changed.error()));
     for (const auto id : there) check_container(*backends->backend, id);
-    if (made_ahead_ > 0) find(Severity::note, "containers", std::to_string(made_ahead_) + " that no file uses are empty: the daemon makes some ahead; a start removes them");
+    if (made_ahead_ > 0) find(Severity::note, "containers", std::to_string(made_ahead_) + " that no file uses are empty: the daemon makes some ahead" + (journal_damaged_ ? "" : "; a start removes them"));
     names_.for_each([&](fs::Inode& inode) {
       if (!inode.is_regular() || inode.nlink == 0 || there.contains(inode.ino)) return;
       if (rebooted_ && has_copy(inode)) find(Severity::leftover, paths_[inode.ino], "a clean file without its container; the PFS has it, and a start brings it again");
@@ -126,12 +127,12 @@ class Check {
     if (const auto [twin, first] = inodes_.try_emplace({st->st_dev, st->st_ino}, id); !first) find(Severity::damage, object, "is container " + std::to_string(twin->second) + " under another name: two files would share their content");
     else if (st->st_uid != store_.owner) find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
     else if (const auto opened = backend.open(id); !opened && backend.whose(id) == Whose::another) find(Severity::damage, paths_.contains(id) ? paths_[id] : object, describe(opened.error()));
-    else if (inode == nullptr && st->st_size == 0 && id < names_.next_unused()) ++made_ahead_;
+    else if (inode == nullptr && st->st_size == 0 && (id < names_.next_unused() || journal_damaged_)) ++made_ahead_;
     else if (inode == nullptr && id >= names_.next_unused() && !rebooted_)
       find(Severity::damage, object, "has a number that the journal has not given (" + std::to_string(st->st_size) + " bytes): that is not the last one of this store, or has lost its end, and the files of which it does not know are lost with it");
     else if (inode == nullptr) find(Severity::leftover, object, "no record knows it (" + std::to_string(st->st_size) + " bytes): a stage-in or a load that was not finished");
     else if (!inode->is_regular()) find(Severity::leftover, object, "belongs to something that has no content");
-    else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that was open without a name");
+    else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that had been removed, and was still open, or not freed yet");
     else if (const auto wrong = contradiction(*inode, *st); !wrong.empty()) note_contradiction(*inode, object + " is not what was staged in: " + wrong, backend.durability());
     else if (const auto how = changed_.find(id); how != changed_.end()) find(Severity::damage, paths_[id], object + " is not what it was when the instance was left: " + how->second);
     else if (rebooted_ && !opened && backend.whose(id) == Whose::unfinished) note_emptied(*inode, object);
@@ -174,6 +175,7 @@ class Check {
   std::map<std::pair<dev_t, ino_t>, std::uint64_t> inodes_;  // of the containers: which ID has it
   Manifest manifest_;  // empty where it could not be read
   bool rebooted_ = false;
+  bool journal_damaged_ = false;  // found already: empty containers that it does not know say nothing more
   std::uint64_t made_ahead_ = 0;  // containers
   std::uint64_t own_bytes_ = 0;
   std::optional<std::uint64_t> capacity_;  // bytes
@@ -212,8 +214,8 @@ Status repair_image(const std::string& path) {
   if (!lock) return std::unexpected(lock.error());
   auto report = Check(*store).run();
   if (!report) return std::unexpected(report.error());
-  if (report->worst() == Severity::damage) return fail(EUCLEAN, store->path + " is damaged, and nothing proves what would be right: bring out what is good with efs salvage");
-  if (!report->emptied.empty()) return fail(EUCLEAN, store->path + ": power loss took the content of " + report->emptied.front() + (report->emptied.size() > 1 ? " and of " + std::to_string(report->emptied.size() - 1) + " other files" : "") + ", and after a repair nothing would say so; efs salvage and efs start do as it is");
+  if (report->worst() == Severity::damage) return fail(EUCLEAN, store->path + " is damaged, and nothing proves what would be right: bring out what is good: efs salvage " + store->path);
+  if (!report->emptied.empty()) return fail(EUCLEAN, store->path + ": power loss took the content of " + report->emptied.front() + (report->emptied.size() > 1 ? " and of " + std::to_string(report->emptied.size() - 1) + " other files" : "") + ", and after a repair nothing would say so; efs salvage " + store->path + " and a start do as it is");
   const auto manifest = read_manifest(store->metadata.get());
   if (!manifest) return std::unexpected(manifest.error());
   auto backends = open_backends(*store, *manifest, false);

@@ -67,7 +67,7 @@ time.sleep(100)' "$MNT/mapped" "$S/$1/mapped" & mapper=$!; pids+=("$mapper")
   check "$1: a program with a mapping" await 20 test -e "$S/$1/mapped"
   kill_both "$1"; exec 7>&-
   kill -KILL "$mapper"; wait "$mapper" 2>/dev/null; pids=()
-  check_exit "$1: check-image" 3 'open without a name' "$EFS" check-image "$1"
+  check_exit "$1: check-image" 3 'had been removed, and was still open' "$EFS" check-image "$1"
   check_exit "$1: start goes on" 0 'mounted' "$EFS" start "$JOB" "${options[@]}"
   if [ "$io" = passthrough ]; then check "$1: a store through a mapping is there" test "$(head -c 6 "$MNT/mapped")" = stored; fi
   check "$1: and one with msync" test "$(tail -c 4096 "$MNT/mapped" | head -c 6)" = synced
