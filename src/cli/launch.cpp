@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "config/mount_options.hpp"
 #include "control/asking.hpp"
@@ -82,6 +83,19 @@ Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int 
   return pid;
 }
 
+// A store in memory that was left gets larger, and never smaller (daemon/memory_stores.hpp). "": the job file's is what it has.
+std::string text_of_capacity(const config::JobConfig& config, const Json& status) {
+  constexpr std::uint64_t rounding = 1u << 20;  // bytes: a store has whole pages
+  std::uint64_t declared = 0;
+  for (const auto& backend : config.backends) {
+    if (!backend.capacity) return "";
+    declared += *backend.capacity;
+  }
+  const auto has = status.value("capacity", std::uint64_t{0});
+  if (declared == 0 || has <= declared + rounding) return "";
+  return "its store was left with a capacity of " + format_bytes(has) + " and does not get smaller: that of the job file, " + format_bytes(declared) + ", has no effect";
+}
+
 // The daemon is gone, and nobody has said why: what became of the instance, and the way on.
 Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config, const control::Instance& instance) {
   const std::string again = start_command(std::filesystem::absolute(arguments.job_file).string()), log = config.log_file.empty() ? instance.directory + "/efsd.log" : config.log_file;
@@ -115,6 +129,7 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   Result<Json> result = ask_until_answered(world, instance, {{"verb", "wait"}, {"starter", true}});
   if (result && result->value("ok", false)) {
     if (result->contains("lost_before")) world.err << "efs: " << escaped(config.name) << ": " << printable(result->value("lost_before", "")) << "\n";
+    if (const std::string text = text_of_capacity(config, *result); !text.empty()) world.err << "efs: warning: " << escaped(config.name) << ": " << text << "\n";
     return *result;
   }
   // It has cleaned up when it is gone. Where it could not be asked it ends because its starter did not stay.

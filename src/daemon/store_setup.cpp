@@ -147,7 +147,9 @@ Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, boo
   if (memory->left) {
     how.supervisor.keep_store(true);  // whatever goes wrong from here on, it is not ours to drop
     struct statvfs fs {};
+    const std::uint64_t declared = *ground.options.capacity;
     if (::fstatvfs(memory->root.get(), &fs) == 0) ground.options.capacity = fs.f_blocks * fs.f_frsize;
+    if (*ground.options.capacity > declared + (1u << 20)) log::warn("event=capacity_not_lowered backend={} declared={} capacity={} note=\"a store that was left gets larger, and never smaller\"", how.config.backends.at(number).id, declared, *ground.options.capacity);
   }
   ground.options.kernel_holds_capacity = true;
   ground.path = how.instance + "/" + control::store_name(number);

@@ -459,8 +459,8 @@ check 'a larger capacity makes room' test "$(df --output=size -m "$MNT" | tail -
 check 'for more' dd if=/dev/zero of="$MNT/fill3" bs=64k count=128 status=none
 check 'stop --keep' "$EFS" stop --keep full
 CAPACITY='32 MiB' job "$JOB" "$PERSISTENT"
-started "$JOB"
-check 'a smaller one changes nothing' test "$(df --output=size -m "$MNT" | tail -n 1)" -ge 40
+if [ "$(id -u)" = 0 ]; then check_exit 'a smaller one is told' 0 '^efs: warning: full: its store was left with a capacity of 48 MiB and does not get smaller' "$EFS" start "$JOB"; else started "$JOB"; fi
+check 'and changes nothing' test "$(df --output=size -m "$MNT" | tail -n 1)" -ge 40
 kill_both full
 check_exit 'check-image tells that it holds more than that' 0 'note: space: the containers have ' "$EFS" check-image full
 started "$JOB"
