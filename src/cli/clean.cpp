@@ -27,33 +27,40 @@ bool has_journal(const std::string& path) {
   return store && ::faccessat(store->metadata.get(), "journal", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-// Why what is at `path` must not go, or "".
-std::string worth_keeping(const std::string& path) {
-  auto image = image::open_image(path);
-  if (!image) return image.error().code == ENOENT && !has_journal(path) ? "" : describe(image.error());
-  // The disk may come back, and then only the journal, which would go now, knows whose they are.
-  const auto lost = image->filesystem->recovery().emptied.size();
-  const bool is_out = image->manifest.left == image::Left::salvaged || image->manifest.left == image::Left::kept;
-  if (is_out && image->missing.empty()) return {};  // all that should be is elsewhere, too
-  if (const auto missing = image::what_is_missing(*image); !missing.empty()) return missing + ", and what else it held nobody can tell";
-  if (!image->missing.empty() && lost > 0) return std::to_string(lost) + " files are in a backend that is not there: " + image->missing.front();
-  if (lost > 0) return std::to_string(lost) + " files have lost their containers, first /" + image->filesystem->recovery().emptied.front();
-  const auto holdings = image::holdings_of(*image);
+// Why what an image holds must not go, or "".
+std::string worth_keeping(image::Image& image) {
+  if (image::is_brought_out(image)) return {};
+  const auto& emptied = image.filesystem->recovery().emptied;
+  if (const auto missing = image::what_is_missing(image); !missing.empty()) return missing + ", and what else it held nobody can tell";
+  if (!image.missing.empty() && !emptied.empty()) return std::to_string(emptied.size()) + " files are in a backend that is not there: " + image.missing.front();
+  if (!emptied.empty()) return std::to_string(emptied.size()) + " files have lost their containers, first /" + emptied.front();
+  const auto holdings = image::holdings_of(image);
   if (!holdings) return describe(holdings.error());
-  const auto further = holdings->unsaved_files == 0 ? image::left_to_do(*image) : 0;
+  const auto further = holdings->unsaved_files == 0 ? image::left_to_do(image) : 0;
   if (!further) return describe(further.error());
   if (*further > 0) return std::to_string(*further) + " directories to be made, inputs to be removed or results that results-dir does not have any more are left to be seen to";
   if (holdings->unsaved_files == 0) return {};
   return std::to_string(holdings->unsaved_files) + " files and links (" + format_bytes(holdings->unsaved_bytes) + ") are nowhere else";
 }
 
+// What can be done with it instead. No start goes on with one that has lost something, but for what power loss took.
+std::string ways_out_of(const image::Image& image, const std::string& name) {
+  const bool is_whole = image::what_is_missing(image).empty() && image.missing.empty() && (image.rebooted || image.filesystem->recovery().emptied.empty());
+  if (is_whole) return "Bring it out: efs salvage " + name + "; or go on: " + start_command(image.manifest.job_file);
+  return "See what is damaged: efs check-image " + name + "; bring out what is left: efs salvage " + name;
+}
+
 // `name`: what the user calls it by.
 Status refuse_loss(const std::string& path, const std::string& name) {
   if (const auto contents = image::contents_without_journal(path); contents > 0)
     return fail(ENOTEMPTY, name + " is not removed: " + std::to_string(contents) + " containers with content are there, and the journal, which knows what they are (meta/journal), is not. Bring it back, or give them up: efs clean --force " + name);
-  const std::string why = worth_keeping(path);
-  if (why.empty()) return {};
-  return fail(ENOTEMPTY, name + " is not removed: " + why + ". Bring it out: efs salvage " + name + "; or go on: efs start; or give it up: efs clean --force " + name);
+  const std::string refused = name + " is not removed: ", give_up = "; or give it up: efs clean --force " + name;
+  auto image = image::open_image(path);
+  if (!image && image.error().code == ENOENT && !has_journal(path)) return {};
+  if (!image && image.error().code == EBUSY) return fail(EBUSY, refused + describe(image.error()));
+  if (!image) return fail(ENOTEMPTY, refused + describe(image.error()) + ". See what is damaged: efs check-image " + name + give_up);
+  const std::string why = worth_keeping(*image);
+  return why.empty() ? Status{} : fail(ENOTEMPTY, refused + why + ". " + ways_out_of(*image, name) + give_up);
 }
 
 bool is_in(const std::string& path, const std::string& directory) { return path.starts_with(directory + "/"); }

@@ -172,6 +172,8 @@ std::vector<LostStore> stores_without_instance(const std::string& directory);
 std::vector<LostStore> stores_of_site_without_instance();
 /// The status of one instance; of one that is dead, its state and why.
 Json status_of(const control::Instance& instance);
+/// The commands for what a dead instance left, of which this is the status.
+std::string ways_on_from(const Json& status);
 /// `path` as one word of a shell: names are chosen by others than who reads the advice. Control characters become '?'.
 std::string as_word(const std::string& path);
 /// The command that goes on with what an instance of this job file left; "": the file is not known.

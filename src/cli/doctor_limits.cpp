@@ -94,7 +94,7 @@ Finding judge_instance(const control::Instance& instance) {
   const Json status = status_of(instance);
   const std::string what = "instance " + instance.name, state = status.value("state", "");
   if (state == "kept") return {Level::ok, what, "was kept for another start; it holds memory or space", ""};
-  return {Level::warning, what, "is dead: " + status.value("error", status.value("store", "")), "go on: efs start; bring out: efs salvage " + instance.name + "; remove: efs clean " + instance.name};
+  return {Level::warning, what, "does not run: " + status.value("error", status.value("store", "")), ways_on_from(status)};
 }
 
 // Mounts of efs that nobody serves, or whose daemon hangs; of this user, or of all for root.

@@ -64,8 +64,8 @@ Result<image::Image> open_as_owner(const std::string& which, image::Hold hold) {
 }
 
 std::string text_of(const image::Image& image, const image::Holdings& holdings) {
-  return image.manifest.name + " (" + image.directories.path + "): " + std::to_string(holdings.files) + " files, " + format_bytes(holdings.bytes) + "; not back yet: " + std::to_string(holdings.unsaved_files) + " files and links, " +
-         format_bytes(holdings.unsaved_bytes) + "\n";
+  const std::string left = std::to_string(holdings.unsaved_files) + " files and links, " + format_bytes(holdings.unsaved_bytes);
+  return image.manifest.name + " (" + image.directories.path + "): " + std::to_string(holdings.files) + " files, " + format_bytes(holdings.bytes) + (image.manifest.left == image::Left::salvaged && holdings.unsaved_files == 0 ? "; an earlier salvage has brought out the results\n" : "; not back yet: " + left + "\n");
 }
 
 bool is_same_directory(const std::string& a, const std::string& b) {
@@ -116,6 +116,20 @@ void note_all_is_out(const image::Image& image) {
   (void)image::write_left(image.directories.metadata.get(), image.manifest.left == image::Left::kept ? image::Left::kept : image::Left::salvaged);
 }
 
+// No retry brings what the store has lost itself. (A backend that is not there may come back.)
+std::string text_of_salvage(const image::Image& image, const stage::Receipt& receipt, bool all) {
+  std::string text = stage::describe(receipt);
+  const auto& met = image.filesystem->recovery();
+  const std::uint64_t lost = image.missing.empty() ? met.emptied.size() + (all && !image.rebooted ? met.dropped.size() : 0) + (image::what_is_missing(image).empty() ? 0 : 1) : 0;
+  const auto left = receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved;
+  const auto retry = text.rfind("; remove the cause, then retry: ");
+  const std::string instead = std::to_string(lost) + " results are lost: the store does not have them any more, and no retry brings them. What is left of it goes with: efs clean --force " + escaped(image.manifest.name) + "\n";
+  if (lost == 0 || retry == text.npos) return text;
+  const auto line = text.rfind('\n', retry) + 1;  // 0 where there is none
+  if (lost >= left) return text.replace(line, text.npos, instead);
+  return text.replace(line, text.find(' ', line) - line, std::to_string(left - lost)) + instead;
+}
+
 }  // namespace
 
 int salvage(World& world, const SalvageArguments& arguments) {
@@ -124,6 +138,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   if (!image) return report(world, image.error());
   auto holdings = image::holdings_of(*image);
   if (!holdings) return report(world, holdings.error());
+  if (image::is_brought_out(*image)) holdings->unsaved_files = holdings->unsaved_bytes = 0;
   if (arguments.list && !world.json)
     if (const Status listed = image::list_names(*image, [&](const Json& item) { print_item(world.out, item); }); !listed) return report(world, listed.error());
   if (!world.json) world.out << printable(text_of(*image, *holdings), true);
@@ -163,7 +178,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
     print_document(world, answer);
     return code;
   }
-  (code == 0 ? world.out : world.err) << printable(stage::describe(receipt) + receipt.note, true) << "\n";
+  (code == 0 ? world.out : world.err) << printable(text_of_salvage(*image, receipt, arguments.all) + receipt.note, true) << "\n";
   if (trouble.empty()) world.out << "receipt: " << printable(file) << "\n";
   else world.err << printable(trouble, true) << "\n";
   if (code == 0) world.out << "The image stays until: efs clean " << printable(instance_of_store(image->directories.path) ? image->manifest.name : image->directories.path) << "\n";

@@ -1,8 +1,12 @@
+#include <fcntl.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
 
+#include "base/mounts.hpp"
 #include "base/text.hpp"
+#include "base/unique_fd.hpp"
 #include "cli/cli.hpp"
 #include "cli/doctor.hpp"
 #include "control/asking.hpp"
@@ -20,10 +24,30 @@ Json silent(const control::Instance& instance, const std::string& why) {
   return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "silent"}, {"error", "it does not answer: " + why + ". Its processes may be stopped, or an efs clean at work on it; its log is " + instance.directory + "/efsd.log"}};
 }
 
+// How an instance ended that was not kept, and where what it had is.
+std::string ending_of(image::Left left, const std::string& store) {
+  if (left == image::Left::unsaved) return "it was stopped, and not all results are back; they are in " + store;
+  if (left == image::Left::salvaged) return "its results have been brought out by efs salvage; the image " + store + " is left";
+  return "its daemon is gone; what was in the buffer may still be below " + store;
+}
+
+// What a salvage has brought out it notes in the store alone. Whose the store is may have put anything there.
+image::Left left_by(const control::Instance& instance, const image::Manifest& manifest) {
+  constexpr int longest = 2;  // seconds
+  if (manifest.left == image::Left::kept || manifest.left == image::Left::over || !answers(manifest.store, longest)) return manifest.left;
+  const auto salvaged = as_owner(instance.owner, [&]() -> Result<std::string> {
+    const UniqueFd metadata(::open((manifest.store + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const auto own = image::read_manifest(metadata.get());
+    return own && own->left == image::Left::salvaged && own->store == manifest.store && own->life == manifest.life ? "yes" : "";
+  });
+  return salvaged && !salvaged->empty() ? image::Left::salvaged : manifest.left;
+}
+
 Json what_is_left_of(const control::Instance& instance) {
-  const auto manifest = manifest_of(instance);
+  auto manifest = manifest_of(instance);
+  if (manifest) manifest->left = left_by(instance, *manifest);
   const bool kept = manifest && manifest->left == image::Left::kept;
-  Json json = dead(instance, "its daemon is gone; what was in the buffer may still be below " + (manifest ? manifest->store : instance.directory + "/store"));
+  Json json = dead(instance, ending_of(manifest ? manifest->left : image::Left::in_use, manifest ? manifest->store : instance.directory + "/store"));
   if (kept) json.erase("error");
   if (manifest) {
     json["state"] = kept ? "kept" : "dead";
@@ -53,6 +77,12 @@ Result<Json> ask_status(const control::Instance& instance) {
 }
 
 }  // namespace
+
+std::string ways_on_from(const Json& status) {
+  const std::string name = as_word(status.value(status.value("lost", false) ? "directory" : "name", "?"));
+  const std::string remove = "remove: efs clean " + name, go_on = "go on: " + start_command(status.value("job_file", ""));
+  return status.value("left", "") == image::name_of(image::Left::salvaged) ? remove + "; " + go_on : go_on + "; bring out: efs salvage " + name + "; " + remove;
+}
 
 std::string text_of_away(const Json& staged_in) {
   const auto files = staged_in.value("files_away", std::uint64_t{0});
@@ -94,15 +124,14 @@ std::string wait_of(const Json& turn) {
 }
 
 void print_status(std::ostream& out, const Json& s) {
-  out << shown(s, "name", "?") << ": " << shown(s, "state", "?") << "\n";
+  out << shown(s, "name", "?") << ": " << (s.value("left", "") == image::name_of(image::Left::unsaved) ? "stopped" : shown(s, "state", "?")) << "\n";
   if (s.contains("error")) {
     const std::string text = printable(s["error"].get<std::string>(), true);
     out << "  " << text << (text.ends_with('\n') ? "" : "\n");
   }
   if (s.contains("left")) {
-    const std::string name = s.value("lost", false) ? as_word(s.value("directory", "")) : shown(s, "name", "?");
-    out << "  job file " << shown(s, "job_file") << "\n  store    " << shown(s, "store") << " (" << shown(s, "left") << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n  go on: efs start; bring out: efs salvage " << name
-        << "; remove: efs clean " << name << "\n";
+    out << "  job file " << shown(s, "job_file") << "\n  store    " << shown(s, "store") << " (" << shown(s, "left") << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n  "
+        << escaped(ways_on_from(s)) << "\n";
   }
   if (s.contains("lost_before")) out << "  before   " << shown(s, "lost_before") << "\n";
   if (s.value("read_only", false)) out << "  THE STORE HAS FAILED: files can be read and are staged out by efs stop, and nothing can be changed; the log says why\n";

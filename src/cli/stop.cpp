@@ -20,8 +20,8 @@ namespace {
 
 // What is to be stopped, as it was found.
 struct Seen {
-  std::string mount;     // "": nobody could say
-  pid_t supervisor = 0;  // the same as long as the instance lives; 0: as mount
+  std::string mount, job_file;  // "": nobody could say
+  pid_t supervisor = 0;         // the same as long as the instance lives; 0: as mount
 };
 
 // The mount as the kernel names it in /proc: no link on the way. The last part is the mount itself, which may be dead and is not looked at.
@@ -30,7 +30,7 @@ Seen seen_of(const control::Instance& instance) {
   const std::filesystem::path mount = status.value("mount", "");
   std::error_code problem;
   const auto parent = std::filesystem::canonical(mount.parent_path(), problem);
-  return {.mount = mount.empty() || problem ? mount.string() : (parent / mount.filename()).string(), .supervisor = status.value("supervisor_pid", 0)};
+  return {.mount = mount.empty() || problem ? mount.string() : (parent / mount.filename()).string(), .job_file = status.value("job_file", ""), .supervisor = status.value("supervisor_pid", 0)};
 }
 
 Error busy_error(const std::string& mount, const Json& answer) {
@@ -76,9 +76,9 @@ std::string ways_out(const std::string& name, bool conflict) {
          "\nTo give it up: efs stop --no-stage-out " + name + "\n";
 }
 
-std::string ways_on(const std::string& name, const std::string& image, const std::string& summary) {
+std::string ways_on(const std::string& name, const std::string& job_file, const std::string& image, const std::string& summary) {
   return std::string(was_cut_short(summary) ? "Time was up. " : "") + "What is not back is in the image " + image + ". Bring it out: efs salvage " + name +
-         (has_line(summary, "  conflict: ", "") ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY" : "") + "; or go on with it: efs start\n";
+         (has_line(summary, "  conflict: ", "") ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY" : "") + "; or go on with it: " + escaped(start_command(job_file)) + "\n";
 }
 
 // Why the exit is not 0, in short: a receipt of many files comes behind it.
@@ -100,11 +100,12 @@ std::string over_text(const std::string& name) { return name + " is over: somebo
 std::string why_not(const control::Instance& instance) {
   const std::string& name = instance.name;
   const Json status = status_of(instance);
-  const std::string left = status.value("left", ""), store = status.value("store", instance.directory + "/store");
+  const std::string left = status.value("left", ""), again = start_command(status.value("job_file", "")), store = status.value("store", instance.directory + "/store");
   if (left == image::name_of(image::Left::over)) return over_text(name);
-  if (left == image::name_of(image::Left::kept)) return name + " has been stopped, and its buffer was kept in " + store + ": all that should be back is. Go on with it: efs start; bring out what is in it: efs salvage " + name + " --all --to DIRECTORY; remove it: efs clean " + name;
+  if (left == image::name_of(image::Left::kept)) return name + " has been stopped, and its buffer was kept in " + store + ": all that should be back is. Go on with it: " + again + "; bring out what is in it: efs salvage " + name + " --all --to DIRECTORY; remove it: efs clean " + name;
+  if (left == image::name_of(image::Left::salvaged)) return "the daemon of " + name + " is gone, and efs salvage has brought out its results; the image " + store + " is left. Remove it: efs clean " + name + "; go on with it: " + again;
   const std::string why = left == "unsaved" ? " has been stopped, and not all results are back; they are in " + store : " is gone; what was in its buffer may still be below " + store;
-  return (left == "unsaved" ? "" : "the daemon of ") + name + why + ". Go on with it: efs start; bring it out: efs salvage " + name + "; give it up: efs clean --force " + name;
+  return (left == "unsaved" ? "" : "the daemon of ") + name + why + ". Go on with it: " + again + "; bring it out: efs salvage " + name + "; give it up: efs clean --force " + name;
 }
 
 // The worker died when it had written down how it ended, and before it told us: its successor had nothing left to do.
@@ -176,7 +177,7 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
     (code == 0 ? world.out : world.err) << printable(summary, true);
     if (answer->contains("receipt_file")) world.out << "receipt: " << escaped((*answer)["receipt_file"].get<std::string>()) << "\n";
     if (answer->value("kept", false)) world.err << ways_out(escaped(instance.name), has_line(summary, "  conflict: ", ""));
-    if (answer->contains("image")) world.err << ways_on(escaped(instance.name), escaped((*answer)["image"].get<std::string>()), summary);
+    if (answer->contains("image")) world.err << ways_on(escaped(instance.name), seen.job_file, escaped((*answer)["image"].get<std::string>()), summary);
   }
   return {code, std::move(*answer)};
 }
@@ -185,8 +186,10 @@ int stop(World& world, const StopArguments& arguments) {
   auto instance = find_instance(arguments.which);
   if (!instance) return report(world, instance.error());
   if (!instance->alive && !arguments.stage_out && !arguments.keep) {
-    if (const auto gone = clean_instance(*instance, true); !gone) return report(world, gone.error());
-    if (world.json) print_document(world, {{"ok", true}, {"exit", exit_good}, {"staged_out", false}});
+    const auto gone = clean_instance(*instance, true);
+    if (!gone) return report(world, gone.error());
+    if (world.json) print_document(world, {{"ok", true}, {"exit", exit_good}, {"staged_out", false}, {"removed", true}});
+    else world.out << escaped(instance->name) << ": its daemon was gone; what it left is removed, and what was not back is dropped" << (gone->empty() ? "" : "; " + printable(*gone)) << "\n";
     return exit_good;
   }
   if (!instance->alive) return report(world, {ESRCH, why_not(*instance)});

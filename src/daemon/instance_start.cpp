@@ -61,7 +61,7 @@ Status Instance::start() {
   if (before && before->store != store_.path && image::find_store(before->store)) {
     const std::string where = store_.path;
     if (!store_.left) remove_store(std::exchange(store_, Store{}));
-    return fail(EEXIST, "an earlier instance of this name left its data in " + before->store + ", and this job's store is " + where + "; bring the data out (efs salvage " + options_.config.name + ") and remove them (efs clean), or choose another --name");
+    return fail(EEXIST, "an earlier instance of this name left its data in " + before->store + ", and this job's store is " + where + "; bring the data out (efs salvage " + options_.config.name + ") and remove them (efs clean " + options_.config.name + "), or choose another --name");
   }
   keep_image_ = store_.left;
   supervisor_.keep_store(keep_image_);
@@ -220,7 +220,7 @@ Status Instance::open_filesystem(bool takeover) {
   auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = options_.root_mode.value_or(root.st_mode & 07777), .uid = ::geteuid(), .gid = ::getegid(),
                                                            .after_power_loss = !same_boot, .takeover = takeover, .instance = store_.instance, .journal_to = store_.manifest.journal_to,
                                                            .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = segment_sizes.front(), .segment_sizes = segment_sizes, .place_of_new = placement_of(options_.config)});
-  if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; look at it with efs check-image" : ""));
+  if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; efs check-image " + store_.path + " says what is damaged, efs salvage " + store_.path + " brings out what it still knows" : ""));
   filesystem_ = std::move(*filesystem);
   filesystem_->share_with(sharer_.get());
   if (store_.left) report_recovery();
@@ -245,7 +245,7 @@ Status Instance::refuse_changed_contents() {
   if (changed->empty()) return {};
   const auto& [container, how] = *changed->begin();
   return fail(EUCLEAN, store_.path + ": the contents of " + std::to_string(changed->size()) + " files are not what they were when the instance was left (container " + std::to_string(container) + ": " + how +
-                           "): somebody has changed them. efs check-image names the files, efs salvage brings out the others" + way_out);
+                           "): somebody has changed them. efs check-image " + options_.config.name + " names the files, efs salvage " + options_.config.name + " brings out the others" + way_out);
 }
 
 void Instance::report_recovery() {

@@ -56,7 +56,7 @@ Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& stor
 Status belongs_to(const Ground& ground, unsigned number, const Store& store, const std::string& id) {
   const auto manifest = image::read_manifest(ground.root.get());
   if (manifest && manifest->place == number && manifest->store == store.path && manifest->name == store.manifest.name && !manifest->instance.contradicts(store.instance)) return {};
-  return fail(ENOENT, "backend " + id + ": what " + ground.path + " holds is not of the instance that left " + store.path + (manifest ? "" : " (" + describe(manifest.error()) + ")") + "; see which files it had with efs salvage, or remove all with efs clean");
+  return fail(ENOENT, "backend " + id + ": what " + ground.path + " holds is not of the instance that left " + store.path + (manifest ? "" : " (" + describe(manifest.error()) + ")") + "; see which files it had (efs salvage --list " + store.path + "), or remove all (efs clean " + store.path + ")");
 }
 
 Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, Ground& ground, Store& store, StoreMember& member) {
@@ -90,7 +90,7 @@ Result<std::unique_ptr<Backend>> add_member(const SetUp& how, unsigned number, S
   if (!ground && store.left) {
     const std::string where = number < store.manifest.members.size() ? " (" + store.manifest.members[number].path + ")" : "";
     return fail(ground.error().code, "backend " + id + where + " of the instance that left " + store.path + " is gone: " + describe(ground.error()) + (store.manifest.boot_id != image::boot_id() ? "; the machine was restarted, and memory does not survive that" : "") +
-                                         "; bring out what is left (efs salvage " + how.config.name + ", which says what is missing), then efs clean");
+                                         "; bring out what is left (efs salvage " + how.config.name + ", which says what is missing), then remove it (efs clean " + how.config.name + ")");
   }
   if (!ground) return std::unexpected(ground.error());
   StoreMember member{.id = id, .path = ground->path, .kind = {}, .directory = ground->directory, .root = {}, .lock = {}};

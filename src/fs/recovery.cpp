@@ -179,7 +179,7 @@ Status Filesystem::look_for_later(const std::vector<std::uint64_t>& containers) 
   recovery_.not_the_last = true;
   if (!journal_) return {};
   return fail(EUCLEAN, "there is a container with the number " + std::to_string(containers.back()) + ", and the journal has given none above " + std::to_string(names_.next_unused() - 1) +
-                           ": it is not the last one of this store, or has lost its end. Nothing is removed. Put the last one back; efs salvage brings out what this one knows");
+                           ": it is not the last one of this store, or has lost its end. Nothing is removed. Put the last one back");
 }
 
 // Files whose containers power loss took are empty from now on: they were never synced. Where there was none, somebody has
@@ -190,7 +190,7 @@ Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
   if (!journal_) return drop_names(missing);
   if (!options_.after_power_loss) {
     const auto& lost = recovery_.emptied;
-    return fail(EUCLEAN, "the contents of " + std::to_string(missing.size()) + " files are gone from the store" + (lost.empty() ? "" : ", of " + lost.front()) + "; somebody has removed them. efs salvage brings out what is left");
+    return fail(EUCLEAN, "the contents of " + std::to_string(missing.size()) + " files are gone from the store" + (lost.empty() ? "" : ", of " + lost.front()) + "; somebody has removed them");
   }
   for (const auto ino : missing) {
     log::warn("event=container_missing ino={} action=\"made empty\"", ino);

@@ -167,6 +167,9 @@ std::string what_is_missing(const Image& image) {
   return met.not_the_last ? "the journal is not the last one of this store, or has lost its end: containers have numbers that it has not given" : "";
 }
 
+// A disk that is gone may come back, and then only the journal knows whose its containers are.
+bool is_brought_out(const Image& image) { return image.missing.empty() && (image.manifest.left == Left::salvaged || image.manifest.left == Left::kept); }
+
 Result<Image> open_image(const std::string& path, Hold hold) {
   Image image;
   auto found = find_own_store(path);

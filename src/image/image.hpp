@@ -71,6 +71,9 @@ struct Image {
 /// is not meant.)
 std::string what_is_missing(const Image& image);
 
+/// Has all that should be back been brought out, by the word of a stop or a salvage?
+bool is_brought_out(const Image& image);
+
 /// Locks, replays and holds it, read-only: `hold` is no more than to_bring_out. An error says what is wrong with the image.
 Result<Image> open_image(const std::string& path, Hold hold = Hold::to_look);
 

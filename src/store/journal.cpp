@@ -163,20 +163,20 @@ Status Journal::refuse_other(const InstanceId& instance) const {
 Status Journal::refuse_damage(bool after_power_loss) const {
   const std::string last = std::to_string(end_.sequence);
   if (end_.settled)
-    return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last + ", which had reached the medium together with what followed it: no power loss explains that; nothing is removed. efs salvage brings out what was there before");
+    return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last + ", which had reached the medium together with what followed it: no power loss explains that; nothing is removed");
   if (end_.cut_short && !after_power_loss) return refuse_cut();
   if (end_.followed && !after_power_loss)
-    return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last + ", and good records follow; nothing of them is removed. efs salvage brings out what was there before them");
+    return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last + ", and good records follow; nothing of them is removed");
   if (end_.spoilt && !after_power_loss)
-    return fail(EUCLEAN, "journal " + name_ + ": its last record, behind record " + last + ", is damaged: it was whole once; nothing is removed. efs salvage brings out what was there before it");
+    return fail(EUCLEAN, "journal " + name_ + ": its last record, behind record " + last + ", is damaged: it was whole once; nothing is removed");
   if (end_.incomplete)
     return fail(EUCLEAN, "journal " + name_ + ": it ends at record " + last + " and " + (end_.complete_to == unfinished ? "was never finished" : "had all up to " + std::to_string(end_.complete_to)) +
-                             ": it is damaged, cut short, or older than its store, and nothing can tell what is missing; nothing is removed. efs salvage brings out what is left");
+                             ": it is damaged, cut short, or older than its store, and nothing can tell what is missing; nothing is removed");
   return {};
 }
 
 std::unexpected<Error> Journal::refuse_cut() const {
-  return fail(EUCLEAN, "journal " + name_ + ": it is cut short, at " + std::to_string(end_.size) + " bytes, and what is missing nothing can tell; nothing of it is removed. efs salvage brings out what is left");
+  return fail(EUCLEAN, "journal " + name_ + ": it is cut short, at " + std::to_string(end_.size) + " bytes, and what is missing nothing can tell; nothing of it is removed");
 }
 
 Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay, const JournalOptions& options) {

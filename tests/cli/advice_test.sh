@@ -1,0 +1,98 @@
+#!/bin/bash
+# What efs says of a dead instance is true, and the commands that it prints work as they are printed.
+#   advice_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+# advised WORDS...: runs the command of $said that begins with these words, up to what ends it.
+advised() { local line; line=$(grep -oE "$*[^;:,()]*" <<<"$said" | head -n 1); [ -n "$line" ] && eval "${line/#efs/\"\$EFS\"}"; }
+# dead NAME [LINE...]: an instance with a result, whose processes were killed.
+dead() { fresh "$@"; started "$JOB"; echo result >"$MNT/r"; kill_both "${NAME// /-}"; }
+
+# --- the commands name what they are for ---
+dead 'a job'
+check_exit 'no name, one is dead: salvage means it' 0 'a-job .*not back yet: 1 files' "$EFS" salvage --list
+check_exit 'so does check-image' 0 'whole' "$EFS" check-image
+check_exit 'an empty name is none' 2 'the name is empty.*Without the argument' "$EFS" check-image ''
+for verb in 'status' 'ls --instances' 'stop' 'doctor'; do
+  said=$("$EFS" $verb 2>&1)
+  check "$verb: how to go on" grep -qF "efs start '$JOB'" <<<"$said"
+done
+said=$("$EFS" status 2>&1)
+check 'and that is a command' advised efs start
+dead other
+check_exit 'what was asked for is not there: nobody is called running who is dead' 1 'nosuch; running: a-job; not running: other$' "$EFS" stop nosuch
+check_exit 'the only dead one is meant beside one that runs' 0 'other .*not back yet' "$EFS" salvage --list
+kill_both a-job
+check_exit 'nor where none runs' 1 'nosuch; none is running; not running: a-job, other$' "$EFS" stop nosuch
+for verb in stop salvage check-image; do check_exit "$verb does not guess" 1 'name one; none is running; not running: a-job, other$' "$EFS" $verb; done
+check_exit 'clean says how to go on' 1 "other is not removed.* efs salvage other; or go on: efs start $JOB; or give it up" "$EFS" clean other
+check 'and that is a command, too' advised efs start
+check 'stop' "$EFS" stop other
+check_exit 'a dead one is given up: what was done is said' 0 '^a-job: its daemon was gone; what it left is removed, and what was not back is dropped$' "$EFS" stop --no-stage-out a-job
+for verb in salvage check-image; do check_exit "$verb where none is dead" 1 'no dead instance is there \(none is running\)' "$EFS" $verb; done
+
+# --- after a salvage ---
+dead out
+check 'salvage' "$EFS" salvage out
+check_exit 'a list knows of it' 0 'an earlier salvage has brought out the results' "$EFS" salvage --list out
+check 'in JSON, too' json "$("$EFS" salvage --list --json out)" "(d['left'], d['unsaved_files'], d['unsaved_bytes']) == ('salvaged', 0, 0)"
+check_exit 'and status' 1 'have been brought out by efs salvage' "$EFS" status out
+check_not 'which does not ask for another one' grep -q 'bring out:' <<<"$said"
+check_exit 'and stop' 1 'efs salvage has brought out its results.*efs clean out' "$EFS" stop out
+check 'its command is one' advised efs clean
+check 'and that was all' ended out
+
+# --- stopped in order, without all of its results ---
+fresh late
+started "$JOB"; echo result >"$MNT/r"
+mkdir -p "$OUT/r/taken"
+check_exit 'time is up: how to go on' 1 "go on with it: efs start $JOB\$" "$EFS" stop --deadline 1 late
+check_exit 'status says that it was stopped' 1 '^late: stopped$' "$EFS" status late
+check 'and what is not back' grep -q 'it was stopped, and not all results are back; they are in ' <<<"$said"
+check_not 'and of no dead daemon' grep -q 'its daemon is gone' <<<"$said"
+check 'in JSON it is dead, as for a scheduler, and the reason is there' json "$(status_of late)" "(d['state'], d['left']) == ('dead', 'unsaved') and 'was stopped' in d['error']"
+said=$("$EFS" status late 2>&1)
+rm -r "$OUT/r"
+check 'what status says to do' advised efs salvage
+check 'brings it out' grep -qx result "$OUT/r"
+check 'clean' "$EFS" clean late
+
+# --- a store that has lost something ---
+dead broken
+store=$EFS_RUNTIME_DIR/broken/store
+cp "$store/meta/journal" "$S/journal"
+printf 'X' | dd of="$store/meta/journal" bs=1 seek=3 conv=notrunc 2>/dev/null
+check_exit 'a start on a damaged journal names the store' 1 "efs check-image $store says what is damaged, efs salvage $store brings out" "$EFS" start "$JOB"
+check_exit 'clean advises nothing that is refused' 1 'broken is not removed: .*damaged: efs check-image broken; or give it up: efs clean --force broken$' "$EFS" clean broken
+cp "$S/journal" "$store/meta/journal"
+check_exit 'whole again it can be brought out' 1 'Bring it out: efs salvage broken; or go on: efs start ' "$EFS" clean broken
+container=$(grep -rlx result "$store/data" | head -n 1)
+rm "$container"
+check_exit 'a container that is gone is no start' 1 'somebody has removed them; efs check-image ' "$EFS" start "$JOB"
+check_exit 'so clean does not advise one' 1 'efs check-image broken; bring out what is left: efs salvage broken; or give it up' "$EFS" clean broken
+check_exit 'a salvage says that it is lost' 1 '^1 results are lost: ' "$EFS" salvage broken
+check_not 'and asks for no retry' grep -q 'then retry' <<<"$said"
+check 'what it advises' advised efs clean --force
+check 'is done' ended broken
+
+# --- what many containers have in common ---
+mkdir "$S/disk"
+dead removed 'resources: []' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/disk ] ]"
+started "$JOB"
+for i in {1..200}; do echo "$i" >"$MNT/f$i"; done; rm "$MNT"/f*
+kill_both removed
+findings() { field "$("$EFS" check-image --json removed)" "len([f for f in d['findings'] if 'had been removed' in f['text']])"; }
+check_exit 'removed files that were not freed yet' 3 'leftover: container [0-9]+ and [0-9]+ others: of a file that had been removed' "$EFS" check-image removed
+check 'are one line' test "$(grep -c 'had been removed' <<<"$said")" = 1
+check 'and in JSON all of them' test "$(findings)" -gt 100
+journal=$(echo "$S"/disk/efs-*-removed/meta/journal)
+python3 - "$journal" <<'PY'
+import sys
+with open(sys.argv[1], "r+b") as file:  # in the record of a name that others follow
+    at = file.read().index(b"f100"); file.seek(at); file.write(b"F")
+PY
+check_exit 'a journal that is damaged' 1 'damage: journal: ' "$EFS" check-image removed
+check_not 'what was made ahead is no damage of its own' grep -qE 'damage: container .*has not given \(0 bytes\)' <<<"$said"
+check 'clean' "$EFS" clean --force removed
+finish
