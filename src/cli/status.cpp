@@ -34,7 +34,8 @@ std::string ending_of(image::Left left, const std::string& store) {
 // What a salvage has brought out it notes in the store alone. Whose the store is may have put anything there.
 image::Left left_by(const control::Instance& instance, const image::Manifest& manifest) {
   constexpr int longest = 2;  // seconds
-  if (manifest.left == image::Left::kept || manifest.left == image::Left::over || !answers(manifest.store, longest)) return manifest.left;
+  const bool may_be_out = manifest.left == image::Left::in_use || manifest.left == image::Left::unsaved, is_the_stores = instance.directory == manifest.store + "/meta";
+  if (!may_be_out || is_the_stores || !answers(manifest.store, longest)) return manifest.left;
   const auto salvaged = as_owner(instance.owner, [&]() -> Result<std::string> {
     const UniqueFd metadata(::open((manifest.store + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     const auto own = image::read_manifest(metadata.get());
