@@ -12,14 +12,14 @@ echo precious >"$MNT/result"
 kill_both failing
 good=$(cat "$JOB")
 sed -i "/results-dir/a\\  trace: $S/nowhere/trace" "$JOB"
-check_not 'a start whose trace cannot be opened fails' timeout 30 "$EFS" start "$JOB"
+check_exit 'a start whose trace cannot be opened fails' 1 'trace' timeout 30 "$EFS" start "$JOB"
 if [ "$(id -u)" = 0 ]; then
   echo 'global-settings: [' >"$JOB"
-  check_not 'a start whose job file is none fails' timeout 30 "$EFS" start -u root --name failing --mount-dir "$MNT" "$JOB"
+  check_exit 'a start whose job file is none fails' 1 'failing.yaml' timeout 30 "$EFS" start -u root --name failing --mount-dir "$MNT" "$JOB"
 fi
 printf '%s\n' "$good" >"$JOB"
 mv "$PFS" "$PFS.away"
-check_not 'a start without its PFS fails' timeout 30 "$EFS" start "$JOB"
+check_exit 'a start without its PFS fails' 1 'root-dir' timeout 30 "$EFS" start "$JOB"
 mv "$PFS.away" "$PFS"
 check 'the data are still there' timeout 30 "$EFS" start "$JOB"
 check 'and in place' grep -qx precious "$MNT/result"

@@ -195,7 +195,7 @@ gives_up() {  # a worker that cannot live: killed before it answers anything, ag
   check 'gives up: the supervisor ends' await 30 gone "$supervisor"
   check 'gives up: the mount is gone' await 5 eval '! mounted "$MNT"'
   # (cat asks for its attributes; what is open with passthrough the kernel itself could read on.)
-  check_not 'gives up: an open file gives an error and no hang' timeout 5 cat <&8
+  check_exit 'gives up: an open file gives an error and no hang' 1 '' timeout 5 cat <&8
   exec 8<&-
   check 'gives up: the log says what to do' grep -qE 'event=given_up .*advice=".*efs start .*efs salvage hopeless .*efs clean hopeless' "$log"
   check 'gives up: the image is kept' test -d "$EFS_RUNTIME_DIR/hopeless/store/data"
@@ -217,7 +217,7 @@ again_and_again() {  # every worker is killed before it has answered anything ne
   done
   check "again and again: the supervisor ends, after $i deaths" test $i -lt 40
   check 'again and again: the mount is gone' await 5 eval '! mounted "$MNT"'
-  check_not 'again and again: an open file gives an error and no hang' timeout 5 cat <&8
+  check_exit 'again and again: an open file gives an error and no hang' 1 '' timeout 5 cat <&8
   exec 8<&-
   check 'again and again: the log says so' grep -q 'event=given_up' "$EFS_RUNTIME_DIR/again/efsd.log"
   check 'again and again: efs start goes on' "$EFS" start "$JOB"

@@ -30,7 +30,7 @@ given_up() {
   if [ $code = 0 ]; then ok; else fail "$name: whoever waits is told (exit $code)" "$(cat "$S/$name/said"; tail -n 3 "$log")"; fi
   check "$name: the supervisor ends" await 20 gone "$supervisor"
   check "$name: the mount is gone" eval '! mounted "$MNT"'
-  check_not "$name: an open file gives an error and no hang" timeout 5 cat <&8
+  check_exit "$name: an open file gives an error and no hang" 1 '' timeout 5 cat <&8
   exec 8<&-
   check "$name: the log says what to do" grep -qE "event=given_up .*advice=\".*efs start .*efs salvage $name .*efs clean $name" "$log"
   check "$name: the image is whole" image_is_whole "$name"
