@@ -65,7 +65,7 @@ std::string is_a_number(const std::string& text) { return std::isnan(std::strtod
 std::string is_number(const std::string& text) { return text.empty() || text.find_first_not_of("0123456789") != text.npos ? "\"" + text + "\" is no number of bytes" : ""; }
 
 // An instance that is named with nothing is no wish for the only one: a variable of the caller's script is not set.
-std::string is_named(const std::string& text) { return text.empty() || text == std::string(1, guard) ? "the name is empty; is a variable not set? Without the argument the only instance is meant" : ""; }
+std::string is_named(const std::string& text) { return text.empty() || text == std::string(1, guard) ? "the name is empty; is a variable not set? Leave the argument out where none is to be named" : ""; }
 
 // As squeue writes it.
 std::string is_job(const std::string& text) {

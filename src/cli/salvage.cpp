@@ -116,18 +116,26 @@ void note_all_is_out(const image::Image& image) {
   (void)image::write_left(image.directories.metadata.get(), image.manifest.left == image::Left::kept ? image::Left::kept : image::Left::salvaged);
 }
 
+std::string name_for_clean(const image::Image& image) { return instance_of_store(image.directories.path) ? image.manifest.name : image.directories.path; }
+
 // No retry brings what the store has lost itself. (A backend that is not there may come back.)
+std::string text_of_lost(const image::Image& image, std::uint64_t files) {
+  std::string text = files > 0 ? std::to_string(files) + " results are lost: their contents are gone from the store, and no retry brings them\n" : "";
+  if (!image::what_is_missing(image).empty()) text += "Names that the journal has lost no retry brings, unless it is put back as it was; what they led to is still in the store\n";
+  return text.empty() ? text : text + "To give up what is left of it: efs clean --force " + escaped(name_for_clean(image)) + "\n";
+}
+
 std::string text_of_salvage(const image::Image& image, const stage::Receipt& receipt, bool all) {
   std::string text = stage::describe(receipt);
   const auto& met = image.filesystem->recovery();
-  const std::uint64_t lost = image.missing.empty() ? met.emptied.size() + (all && !image.rebooted ? met.dropped.size() : 0) + (image::what_is_missing(image).empty() ? 0 : 1) : 0;
-  const auto left = receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved;
+  const std::uint64_t files = image.missing.empty() ? met.emptied.size() + (all && !image.rebooted ? met.dropped.size() : 0) : 0;
+  const std::uint64_t lost = files + (image::what_is_missing(image).empty() ? 0 : 1), left = receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved;
   const auto retry = text.rfind("; remove the cause, then retry: ");
-  const std::string instead = std::to_string(lost) + " results are lost: the store does not have them any more, and no retry brings them. What is left of it goes with: efs clean --force " + escaped(image.manifest.name) + "\n";
   if (lost == 0 || retry == text.npos) return text;
   const auto line = text.rfind('\n', retry) + 1;  // 0 where there is none
-  if (lost >= left) return text.replace(line, text.npos, instead);
-  return text.replace(line, text.find(' ', line) - line, std::to_string(left - lost)) + instead;
+  if (lost >= left) text.erase(line);
+  else text.replace(line, text.find(' ', line) - line, std::to_string(left - lost));
+  return text + text_of_lost(image, files);
 }
 
 }  // namespace
@@ -181,7 +189,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   (code == 0 ? world.out : world.err) << printable(text_of_salvage(*image, receipt, arguments.all) + receipt.note, true) << "\n";
   if (trouble.empty()) world.out << "receipt: " << printable(file) << "\n";
   else world.err << printable(trouble, true) << "\n";
-  if (code == 0) world.out << "The image stays until: efs clean " << printable(instance_of_store(image->directories.path) ? image->manifest.name : image->directories.path) << "\n";
+  if (code == 0) world.out << "The image stays until: efs clean " << printable(name_for_clean(*image)) << "\n";
   return code;
 }
 

@@ -214,7 +214,7 @@ Status repair_image(const std::string& path) {
   if (!lock) return std::unexpected(lock.error());
   auto report = Check(*store).run();
   if (!report) return std::unexpected(report.error());
-  if (report->worst() == Severity::damage) return fail(EUCLEAN, store->path + " is damaged, and nothing proves what would be right: bring out what is good: efs salvage " + store->path);
+  if (report->worst() == Severity::damage) return fail(EUCLEAN, store->path + " is damaged, and nothing proves what would be right; bring out what is good: efs salvage " + store->path);
   if (!report->emptied.empty()) return fail(EUCLEAN, store->path + ": power loss took the content of " + report->emptied.front() + (report->emptied.size() > 1 ? " and of " + std::to_string(report->emptied.size() - 1) + " other files" : "") + ", and after a repair nothing would say so; efs salvage " + store->path + " and a start do as it is");
   const auto manifest = read_manifest(store->metadata.get());
   if (!manifest) return std::unexpected(manifest.error());

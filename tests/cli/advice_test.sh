@@ -13,7 +13,7 @@ dead() { fresh "$@"; started "$JOB"; echo result >"$MNT/r"; kill_both "${NAME// 
 dead 'a job'
 check_exit 'no name, one is dead: salvage means it' 0 'a-job .*not back yet: 1 files' "$EFS" salvage --list
 check_exit 'so does check-image' 0 'whole' "$EFS" check-image
-check_exit 'an empty name is none' 2 'the name is empty.*Without the argument' "$EFS" check-image ''
+check_exit 'an empty name is none' 2 'the name is empty.*Leave the argument out' "$EFS" check-image ''
 for verb in 'status' 'ls --instances' 'stop' 'doctor'; do
   said=$("$EFS" $verb 2>&1)
   check "$verb: how to go on" grep -qF "efs start '$JOB'" <<<"$said"
@@ -67,11 +67,20 @@ check_exit 'a start on a damaged journal names the store' 1 "efs check-image $st
 check_exit 'clean advises nothing that is refused' 1 'broken is not removed: .*damaged: efs check-image broken; or give it up: efs clean --force broken$' "$EFS" clean broken
 cp "$S/journal" "$store/meta/journal"
 check_exit 'whole again it can be brought out' 1 'Bring it out: efs salvage broken; or go on: efs start ' "$EFS" clean broken
+python3 - "$store/meta/journal" <<'PY'
+import sys
+with open(sys.argv[1], "r+b") as file:  # in a record that others follow
+    at = file.read().index(b"input"); file.seek(at); file.write(b"I")
+PY
+check_exit 'a salvage says that no retry brings names that are lost' 1 'Names that the journal has lost no retry brings, unless it is put back' "$EFS" salvage broken
+check_not 'and calls no content lost' grep -qE 'results are lost|then retry' <<<"$said"
+check_exit 'clean advises no start' 1 'broken is not removed: .*: efs check-image broken; bring out what is left: efs salvage broken; or give it up: efs clean --force broken$' "$EFS" clean broken
+cp "$S/journal" "$store/meta/journal"
 container=$(grep -rlx result "$store/data" | head -n 1)
 rm "$container"
 check_exit 'a container that is gone is no start' 1 'somebody has removed them; efs check-image ' "$EFS" start "$JOB"
 check_exit 'so clean does not advise one' 1 'efs check-image broken; bring out what is left: efs salvage broken; or give it up' "$EFS" clean broken
-check_exit 'a salvage says that it is lost' 1 '^1 results are lost: ' "$EFS" salvage broken
+check_exit 'a salvage says that it is lost' 1 '^1 results are lost: their contents are gone' "$EFS" salvage broken
 check_not 'and asks for no retry' grep -q 'then retry' <<<"$said"
 check 'what it advises' advised efs clean --force
 check 'is done' ended broken
