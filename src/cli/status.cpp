@@ -82,7 +82,8 @@ Result<Json> ask_status(const control::Instance& instance) {
 std::string ways_on_from(const Json& status) {
   const std::string name = as_word(status.value(status.value("lost", false) ? "directory" : "name", "?"));
   const std::string remove = "remove: efs clean " + name, go_on = "go on: " + start_command(status.value("job_file", ""));
-  return status.value("left", "") == image::name_of(image::Left::salvaged) ? remove + "; " + go_on : go_on + "; bring out: efs salvage " + name + "; " + remove;
+  if (status.value("left", "") == image::name_of(image::Left::salvaged)) return remove + "; " + go_on;
+  return go_on + "; bring out: efs salvage " + name + (status.value("state", "") == "kept" ? " --all --to DIRECTORY; " : "; ") + remove;  // all that should be back is
 }
 
 std::string text_of_away(const Json& staged_in) {

@@ -64,10 +64,12 @@ bool has_line(const std::string& summary, std::string_view begin, std::string_vi
 
 bool was_cut_short(const std::string& summary) { return has_line(summary, "  not-saved: ", "cancelled"); }
 
-// No daemon is left to be stopped again.
+// No daemon is left to be stopped again. Where time was up and that is all, there is no cause to be removed.
 void name_salvage(std::string& summary, const std::string& name) {
-  const std::string retry = "retry: efs stop " + name;
-  if (const auto at = summary.find(retry); at != summary.npos) summary.replace(at, retry.size(), "bring them out: efs salvage " + name);
+  const std::string way_out = "bring them out: efs salvage " + name, retry = "retry: efs stop " + name, whole = "remove the cause, then " + retry;
+  const bool time_alone = was_cut_short(summary) && !has_line(summary, "  failed: ", "") && !has_line(summary, "  conflict: ", "");
+  const std::string& old = time_alone ? whole : retry;
+  if (const auto at = summary.find(old); at != summary.npos) summary.replace(at, old.size(), way_out);
 }
 
 std::string ways_out(const std::string& name, bool conflict) {

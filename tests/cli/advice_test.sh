@@ -57,6 +57,18 @@ rm -r "$OUT/r"
 check 'what status says to do' advised efs salvage
 check 'brings it out' grep -qx result "$OUT/r"
 check 'clean' "$EFS" clean late
+fresh short
+sed -i '/results-dir/a\  max-rate: 1 MB/s' "$JOB"
+started "$JOB"; head -c 9000000 /dev/urandom >"$MNT/r"
+check_exit 'time alone is no cause that could be removed' 1 'still in the buffer; bring them out: efs salvage short$' "$EFS" stop --deadline 1 short
+check 'stop --no-stage-out' "$EFS" stop --no-stage-out short
+
+# --- kept ---
+fresh kept
+started "$JOB"; echo result >"$MNT/r"
+check 'stop --keep' "$EFS" stop --keep kept
+check_exit 'of what is kept, all that should be back is' 0 "go on: efs start $JOB; bring out: efs salvage kept --all --to DIRECTORY; remove: efs clean kept\$" "$EFS" status kept
+check 'clean' "$EFS" clean kept
 
 # --- a store that has lost something ---
 dead broken
