@@ -9,6 +9,7 @@
 #include <iostream>
 #include <map>
 
+#include "base/json_text.hpp"
 #include "base/mounts.hpp"
 #include "base/text.hpp"
 #include "cli/cli.hpp"

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/mounts.hpp"
 #include "base/thread.hpp"
 #include "control/instances.hpp"
 #include "daemon/instance.hpp"
