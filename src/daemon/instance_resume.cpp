@@ -14,6 +14,7 @@
 #include "stage/out/selection.hpp"
 #include "stage/plan/placement.hpp"
 #include "stage/plan/planner.hpp"
+#include "stage/plan/results_dir.hpp"
 #include "stage/resume/resume.hpp"
 #include "stage/versions/version_check.hpp"
 
@@ -40,10 +41,11 @@ Result<bool> is_there(stage::PfsIo& pfs, const std::string& path) {
 void Instance::shut_what_was_opened() {
   const std::string& results = options_.config.results_dir;
   if (results.empty() || !opened_->has_any_of_before()) return;
-  if (const auto there = is_there(results_pfs(), results); !there || !*there) return;
+  const auto there = is_there(results_pfs(), results);
+  if (!there || !*there || !stage::check_mounted(options_.config, results_pfs())) return;
   stage::ResultsTree tree(results_pfs(), opened_.get());
   Status shut = tree.open(results);
-  if (shut) shut = tree.shut_again();
+  if (shut) shut = tree.shut_again(false);  // what is not there may only not be mounted yet
   if (!shut) log::warn("event=not_shut reason=\"{}\"", describe(shut.error()));
 }
 

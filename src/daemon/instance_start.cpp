@@ -280,7 +280,11 @@ Status Instance::plan_and_stage_in() {
   const auto turn = turns_.take(queue::Direction::in, plan->bytes, progress_);
   if (!turn) return std::unexpected(turn.error());
   const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(), progress_);
-  if (placed_ && config::has_results_in_place(options_.config)) stage::forget_staged(*plan, pfs, staging, *placed_);
+  if (placed_ && config::has_results_in_place(options_.config)) {
+    stage::forget_staged(*plan, pfs, staging, *placed_);
+    for (const auto& entry : plan->entries)
+      if (entry.type == stage::EntryType::directory) stage::note_came_in(entry, staging, *placed_);
+  }
   if (!report.ok()) return fail(report.failure->error.code, "stage-in failed: " + (report.failure->path.empty() ? "" : options_.config.root_dir + "/" + report.failure->path + ": ") + describe(report.failure->error));
   log::info("event=staged_in files={} directories={} bytes={} reused_files={} reused_bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.reused_files, report.reused_bytes, report.seconds, pfs.retried());
   if (report.not_kept > 0) log::warn("event=cache_not_kept files={} first=\"{}\"", report.not_kept, report.not_kept_reason);

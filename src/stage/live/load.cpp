@@ -299,15 +299,16 @@ class Load {
     const auto added = is_directory ? staging_.add_directory(entry.path, entry.attributes, directory_xattrs_[entry.path]) : staging_.add_symlink(entry.path, entry.target, entry.attributes);
     if (!added) return failed(entry.path, added.error());
     if (*added == 0) return;  // it was there
-    if (is_directory) note_directory(entry.path), made.push_back(&entry);
+    if (is_directory) note_directory(entry), made.push_back(&entry);
     given.ino = *added;
     note(std::move(given));
   }
 
   /// Without it the PFS's attributes stay when it is brought out.
-  void note_directory(const std::string& path) {
-    const auto version = directory_versions_.find(path);
-    if (version != directory_versions_.end()) (void)staging_.note_directory(path, version->second);
+  void note_directory(const PlanEntry& entry) {
+    const auto version = directory_versions_.find(entry.path);
+    if (version == directory_versions_.end() || !staging_.note_directory(entry.path, version->second)) return;
+    if (options_.placed != nullptr && config::has_results_in_place(config_)) note_came_in(entry, staging_, *options_.placed);
   }
 
   /// The last of files_, which is not among them from then on.

@@ -16,7 +16,7 @@ constexpr const char* was_replaced = "replaced attributes that changed on the PF
 
 void tell(std::string& reason, const std::string& more) { reason += (reason.empty() ? "" : "; ") + more; }
 
-bool may_not_claim(const Error& error) { return error.code == EACCES || error.code == EPERM || error.code == EROFS; }
+bool may_not_claim(const Error& error) { return error.code == EACCES || error.code == EPERM || error.code == EROFS || error.code == ENOSPC || error.code == EDQUOT; }
 
 }  // namespace
 
@@ -49,10 +49,9 @@ std::vector<ReceiptEntry> ResultDirectories::make(const std::vector<DirectoryToM
 
 // Who is killed before finish() leaves one that has not its attributes yet: it is to be known for ours.
 Status ResultDirectories::make_one(const fs::WalkItem& item) {
-  const bool is_known = state_of(item).interrupted;
-  if (!is_known) note_coming(item);
-  const Status made = tree_.make(item);
-  if (!is_known && !tree_.is_new(item.path)) note_placed(item, {});
+  bool is_noted = false;
+  const Status made = tree_.make(item, [&] { is_noted = true, note_coming(item); });
+  if (is_noted && !tree_.is_new(item.path)) note_placed(item, {});  // somebody was faster
   return made;
 }
 
@@ -86,29 +85,83 @@ Result<ResultDirectories::Finished> ResultDirectories::finish_one(const Director
   Finished finished{.directory = &directory};
   const bool is_made = tree_.is_new(item.path) || state_of(item).interrupted;
   if (!directory.apply_attributes && !is_made) return finished;
-  Status done;
-  if (!in_place_) {
-    done = apply(item, fsync, finished);
-  } else {
-    const auto parent = tree_.directory(parent_of(item.path));
-    if (!parent && !may_not_claim(parent.error())) return told(parent.error(), "opening its parent directory");
-    auto claim = parent ? claim_name(parent->get(), item, patience) : Result<std::optional<NameClaim>>(std::nullopt);
-    if (!claim) return std::unexpected(claim.error());
-    done = is_made ? apply(item, fsync, finished) : merge(item, fsync, finished);
-    const Status back = *claim ? (*claim)->give_back() : Status();
-    if (!back && done) tell(finished.reason, describe(back.error()));
-    if (!back && !done) done.error().what = describe(done.error()) + "; " + describe(back.error());
-  }
+  const Status done = !in_place_ || is_made ? apply(item, fsync, finished) : merge(item, fsync, finished, patience);
   if (!done) return std::unexpected(done.error());
   return finished;
 }
 
-/// None where this user may make nothing beside it: then only he, or root, may change it, and nobody can claim it.
+// What fails leaves half of it, perhaps, which is the job's as well.
+Status ResultDirectories::apply(const fs::WalkItem& item, bool fsync, Finished& finished) {
+  if (!state_of(item).interrupted) note_coming(item);
+  auto done = tree_.finish(item, in_place_, fsync);
+  if (!done) {
+    const auto now = placed_ == nullptr ? fail(ENOENT) : tree_.attributes_of(item.path);
+    if (now) note_placed(item, directory_version(*now));
+    return std::unexpected(done.error());
+  }
+  finished.lost = std::move(done->lost);
+  finished.refused = done->refused;
+  finished.version = directory_version(done->has);
+  return {};
+}
+
+/// Times need no claim.
+Status ResultDirectories::merge(const fs::WalkItem& item, bool fsync, Finished& finished, Patience& patience) {
+  auto decided = decide(item);
+  if (!decided) return std::unexpected(decided.error());
+  if (!decided->takes_ours(config_)) return leave_theirs(item, fsync, *decided, finished);
+  const auto parent = tree_.directory(parent_of(item.path));
+  if (!parent && !may_not_claim(parent.error())) return told(parent.error(), "opening its parent directory");
+  auto claim = parent ? claim_name(parent->get(), item, patience) : Result<std::optional<NameClaim>>(std::nullopt);
+  if (!claim) return std::unexpected(claim.error());
+  decided = decide(item);  // nobody else of efs changes it from here on
+  Status done = !decided ? std::unexpected(decided.error()) : decided->takes_ours(config_) ? replace(item, fsync, *decided, finished) : leave_theirs(item, fsync, *decided, finished);
+  const Status back = *claim ? (*claim)->give_back() : Status();
+  if (!back && done) tell(finished.reason, describe(back.error()));
+  if (!back && !done) done.error().what = describe(done.error()) + "; " + describe(back.error());
+  return done;
+}
+
+Result<ResultDirectories::Decided> ResultDirectories::decide(const fs::WalkItem& item) {
+  const auto theirs = tree_.attributes_of(item.path);
+  if (!theirs) return std::unexpected(theirs.error());
+  const auto& wanted = item.attributes;
+  const auto ours = directory_version({.mode = wanted.st_mode, .uid = wanted.st_uid, .gid = wanted.st_gid, .xattrs = item.xattrs});
+  Decided decided{.known = known_of(item), .theirs = directory_version(*theirs)};
+  decided.merge = merge_directory(decided.known, ours, decided.theirs);
+  return decided;
+}
+
+bool ResultDirectories::Decided::takes_ours(const config::JobConfig& config) const {
+  return merge == DirectoryMerge::take_ours || (merge == DirectoryMerge::conflict && config.on_conflict == config::OnConflict::overwrite);
+}
+
+Status ResultDirectories::leave_theirs(const fs::WalkItem& item, bool fsync, const Decided& decided, Finished& finished) {
+  finished.stays = decided.merge == DirectoryMerge::conflict;
+  if (finished.stays) return finished.reason = changed_by_both, Status();
+  if (decided.merge == DirectoryMerge::same) finished.version = decided.theirs;
+  else finished.reason = decided.known ? stays_unchanged : stays_unknown;
+  return tree_.finish_times(item, fsync);
+}
+
+Status ResultDirectories::replace(const fs::WalkItem& item, bool fsync, const Decided& decided, Finished& finished) {
+  EFS_TRY(apply(item, fsync, finished));
+  if (decided.merge != DirectoryMerge::conflict) return {};
+  finished.stays = finished.refused;
+  finished.reason = !finished.stays ? was_replaced : std::string(changed_by_both) + ("; they could not be replaced: " + finished.lost);
+  if (!finished.refused) return {};
+  finished.version.reset();
+  note_placed(item, {});
+  return {};
+}
+
+/// None where this user may make nothing beside it, or nobody can: a full PFS takes attributes still.
 Result<std::optional<NameClaim>> ResultDirectories::claim_name(int parent, const fs::WalkItem& item, Patience& patience) {
   const std::string name = leaf_of(item.path), claimant = partial_name(name, options_.partial_tag);
-  for (;;) {
+  for (bool let_in = false;;) {
     auto claim = NameClaim::take(pfs_, parent, name, claimant);
     if (claim) return std::optional<NameClaim>(std::move(*claim));
+    if (claim.error().code == EACCES && !std::exchange(let_in, true) && tree_.let_in(parent_of(item.path))) continue;
     if (may_not_claim(claim.error())) return std::optional<NameClaim>();
     if (!is_held(claim.error())) return told(claim.error(), "claiming its name");
     is_patient_ = is_patient_ && patience.wait({claim.error().what});
@@ -116,47 +169,11 @@ Result<std::optional<NameClaim>> ResultDirectories::claim_name(int parent, const
   }
 }
 
-Status ResultDirectories::apply(const fs::WalkItem& item, bool fsync, Finished& finished) {
-  note_coming(item);
-  auto done = tree_.finish(item, in_place_, fsync);
-  if (!done) return std::unexpected(done.error());
-  finished.lost = std::move(done->lost);
-  finished.refused = done->refused;
-  finished.version = directory_version(done->has);
-  return {};
-}
-
-Status ResultDirectories::merge(const fs::WalkItem& item, bool fsync, Finished& finished) {
-  const auto theirs = tree_.attributes_of(item.path);
-  if (!theirs) return std::unexpected(theirs.error());
-  const auto& wanted = item.attributes;
-  const auto ours = directory_version({.mode = wanted.st_mode, .uid = wanted.st_uid, .gid = wanted.st_gid, .xattrs = item.xattrs});
-  const auto there = directory_version(*theirs);
-  const auto known = known_of(item);
-  const bool overwrites = config_.on_conflict == config::OnConflict::overwrite;
-  switch (merge_directory(known, ours, there)) {
-    case DirectoryMerge::same:
-      finished.version = there;
-      return tree_.finish_times(item, fsync);
-    case DirectoryMerge::keep_theirs:
-      finished.reason = known.empty() ? stays_unknown : stays_unchanged;
-      return tree_.finish_times(item, fsync);
-    case DirectoryMerge::take_ours: return apply(item, fsync, finished);
-    case DirectoryMerge::conflict: break;
-  }
-  if (overwrites) EFS_TRY(apply(item, fsync, finished));
-  finished.stays = !overwrites || finished.refused;
-  finished.reason = !finished.stays ? was_replaced : changed_by_both + (finished.refused ? "; they could not be replaced: " + finished.lost : "");
-  return {};
-}
-
-/// Versions that are the job's to replace: what came in under this name, and what the store has put there.
-std::vector<std::uint64_t> ResultDirectories::known_of(const fs::WalkItem& item) const {
-  std::vector<std::uint64_t> known;
+/// What was there last by our doing, or came in.
+std::optional<std::uint64_t> ResultDirectories::known_of(const fs::WalkItem& item) const {
+  if (const auto placed = state_of(item).version) return placed;
   const bool came_in = item.origin && item.origin->inode == 0 && item.origin->size != 0 && buffer_.own_path(item.path) == item.path;
-  if (came_in) known.push_back(item.origin->size);
-  if (const auto placed = state_of(item).version) known.push_back(*placed);
-  return known;
+  return came_in ? std::optional(item.origin->size) : std::nullopt;
 }
 
 std::vector<ReceiptEntry> ResultDirectories::leave(const std::vector<DirectoryToMake>& directories, const std::string& reason) {

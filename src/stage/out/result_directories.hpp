@@ -53,16 +53,27 @@ class ResultDirectories {
     std::optional<std::uint64_t> version{};  // that it has, by our doing or as we would have it
   };
 
+  /// Of a directory that was there before.
+  struct Decided {
+    std::optional<std::uint64_t> known{};  // the job's to replace
+    std::uint64_t theirs = 0;
+    DirectoryMerge merge = DirectoryMerge::same;
+    bool takes_ours(const config::JobConfig& config) const;
+  };
+
   ReceiptEntry failed(const fs::WalkItem& item, const Error& error);
   PlacedDirectory state_of(const fs::WalkItem& item) const;
   void note_coming(const fs::WalkItem& item);
   void note_placed(const fs::WalkItem& item, std::optional<std::uint64_t> version);
   Status make_one(const fs::WalkItem& item);
   Result<Finished> finish_one(const DirectoryToMake& directory, bool fsync, Patience& patience);
-  Result<std::optional<NameClaim>> claim_name(int parent, const fs::WalkItem& item, Patience& patience);
   Status apply(const fs::WalkItem& item, bool fsync, Finished& finished);
-  Status merge(const fs::WalkItem& item, bool fsync, Finished& finished);
-  std::vector<std::uint64_t> known_of(const fs::WalkItem& item) const;
+  Status merge(const fs::WalkItem& item, bool fsync, Finished& finished, Patience& patience);
+  Result<Decided> decide(const fs::WalkItem& item);
+  Status leave_theirs(const fs::WalkItem& item, bool fsync, const Decided& decided, Finished& finished);
+  Status replace(const fs::WalkItem& item, bool fsync, const Decided& decided, Finished& finished);
+  Result<std::optional<NameClaim>> claim_name(int parent, const fs::WalkItem& item, Patience& patience);
+  std::optional<std::uint64_t> known_of(const fs::WalkItem& item) const;
 
   const config::JobConfig& config_;
   const Options& options_;

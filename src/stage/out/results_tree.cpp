@@ -64,19 +64,22 @@ Result<UniqueFd> ResultsTree::directory(const std::string& path) {
   return fd;
 }
 
-Status ResultsTree::make(const fs::WalkItem& item) {
+Status ResultsTree::make(const fs::WalkItem& item, const std::function<void()>& about_to) {
   const std::string parent_path = parent_of(item.path);
   auto parent = directory(parent_path);
   if (!parent) return told(parent.error(), "opening its parent directory");
-  const mode_t mode = (item.attributes.st_mode & 0777U) | 0700U;
-  auto made = pfs_.mkdir(parent->get(), leaf_of(item.path), mode);
-  if (made) {
-    made_.insert(item.path);
-    unsynced_.insert(parent_path);
-    return {};
-  }
-  if (made.error().code != EEXIST) return told(made.error(), "making the directory");
   auto there = pfs_.lstat(parent->get(), leaf_of(item.path));
+  if (!there && there.error().code == ENOENT) {
+    if (about_to) about_to();
+    const auto made = pfs_.mkdir(parent->get(), leaf_of(item.path), (item.attributes.st_mode & 0777U) | 0700U);
+    if (made) {
+      made_.insert(item.path);
+      unsynced_.insert(parent_path);
+      return {};
+    }
+    if (made.error().code != EEXIST) return told(made.error(), "making the directory");
+    there = pfs_.lstat(parent->get(), leaf_of(item.path));
+  }
   if (!there) return told(there.error(), "making the directory");
   if (!S_ISDIR(there->st_mode)) return fail(ENOTDIR, "something that is not a directory has its name: move that away, and try again");
   unsynced_.insert(parent_path);  // it may be from a stage-out that was killed before it made it durable
@@ -122,7 +125,7 @@ ResultsTree::~ResultsTree() {
   }
 }
 
-Status ResultsTree::shut_again() {
+Status ResultsTree::shut_again(bool for_good) {
   std::map<std::string, mode_t> let_in;
   {
     const MutexLock lock(mutex_);
@@ -137,6 +140,10 @@ Status ResultsTree::shut_again() {
     if (!there && there.error().code != ENOENT && there.error().code != ENOTDIR) {
       stays_open(path);
       if (all) all = fail(there.error().code, "giving directory /" + path + " its mode again: " + describe(there.error()));
+      continue;
+    }
+    if (!there && !for_good) {
+      stays_open(path);
       continue;
     }
     const bool is_open = there && S_ISDIR(there->st_mode) && (there->st_mode & 07777U) == (mode | 0700U);  // else it is gone, or was changed by somebody
@@ -154,35 +161,41 @@ Status ResultsTree::sync_made() {
   return {};
 }
 
-Result<std::string> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool exactly) {
+Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool exactly, Finished& finished) {
   auto there = pfs_.xattrs(fd);
   if (!there) return told(there.error(), "reading the directory's extended attributes");
   fs::WalkItem wanted{.path = item.path, .xattrs = item.xattrs};
   const bool made = made_.contains(item.path);
-  std::string lost;
-  const auto lose = [&](const std::string& name, const std::string& why) { lost += (lost.empty() ? "" : "; ") + name + ": " + why; };
+  bool changes = false;
+  const auto lose = [&](const std::string& what) { finished.lost += (finished.lost.empty() ? "" : "; ") + what; };
   for (const auto& [name, value] : *there) {
     const auto own = wanted.xattrs.find(name);
     const bool foreign = !made && name.starts_with("trusted.");  // no version tells whether somebody has changed it (directory_version())
     if (own != wanted.xattrs.end()) {
-      if (own->second != value && foreign) lose(name, "it stays as the PFS has it");
+      if (own->second != value && foreign) lose(name + ": it stays as the PFS has it");
       if (own->second == value || foreign) wanted.xattrs.erase(own);
     } else if (exactly && !foreign) {
-      if (auto removed = pfs_.remove_xattr(fd, name); !removed && removed.error().code != ENODATA) lose(name, describe(removed.error()));
+      const auto removed = pfs_.remove_xattr(fd, name);
+      if (!removed && removed.error().code != ENODATA) lose(name + ": " + describe(removed.error()));
+      changes = true;
     }
   }
-  auto refused = set_xattrs(fd, wanted, pfs_);
-  if (!refused || lost.empty()) return refused;
-  return lost + (refused->empty() ? "" : "; ") + *refused;
+  const auto refused = set_xattrs(fd, wanted, pfs_);
+  if (!refused) return std::unexpected(refused.error());
+  if (!refused->empty()) lose(*refused);
+  changes = changes || !wanted.xattrs.empty();
+  finished.has.xattrs = std::move(*there);
+  if (!changes) return false;
+  auto now = pfs_.xattrs(fd);  // before the mode, which may forbid it; of an ACL the mask is the mode's
+  if (!now) return told(now.error(), "reading the directory's extended attributes");
+  finished.has.xattrs = std::move(*now);
+  return true;
 }
 
-// Behind the ACLs, which may have changed it.
-Status ResultsTree::apply_mode(int fd, const fs::WalkItem& item, bool owned, Finished& finished) {
-  const auto now = pfs_.fstat(fd);
-  if (!now) return told(now.error(), "reading the directory's attributes");
-  const mode_t there = now->st_mode & 07777U, both = there & item.attributes.st_mode & (S_ISUID | S_ISGID);
+Status ResultsTree::apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned, Finished& finished) {
+  const mode_t there = now.st_mode & 07777U, both = there & item.attributes.st_mode & (S_ISUID | S_ISGID);
   mode_t wanted = safe_mode(item.attributes.st_mode, owned) | both;  // what it has already is nobody's to lose
-  if ((there & S_ISGID) == 0 && !keeps_group_bit(*now)) wanted &= ~static_cast<mode_t>(S_ISGID);
+  if ((there & S_ISGID) == 0 && !keeps_group_bit(now)) wanted &= ~static_cast<mode_t>(S_ISGID);
   finished.has.mode = wanted;
   if (there == wanted) return {};
   const auto refuse = [&](const std::string& why) {
@@ -190,7 +203,7 @@ Status ResultsTree::apply_mode(int fd, const fs::WalkItem& item, bool owned, Fin
     finished.refused = true;
     finished.has.mode = there;
   };
-  if ((both & S_ISGID) != 0 && !keeps_group_bit(*now)) return refuse("only who is of its group can change it and keep the set-group-ID bit"), Status();
+  if ((both & S_ISGID) != 0 && !keeps_group_bit(now)) return refuse("only who is of its group can change it and keep the set-group-ID bit"), Status();
   const auto done = pfs_.chmod(fd, wanted);
   if (!done && not_permitted(done.error()) && !made_.contains(item.path)) return refuse(describe(done.error())), Status();
   return done ? Status() : Status(told(done.error(), "setting the directory's mode"));
@@ -220,20 +233,20 @@ Result<ResultsTree::Finished> ResultsTree::finish(const fs::WalkItem& item, bool
   auto now = pfs_.fstat(fd->get());
   if (!now) return told(now.error(), "reading the directory's attributes");
   const auto& wanted = item.attributes;
-  bool owned = now->st_uid == wanted.st_uid && now->st_gid == wanted.st_gid;
-  if (!owned) {
+  const bool was_another = now->st_uid != wanted.st_uid || now->st_gid != wanted.st_gid;
+  bool owned = !was_another;
+  if (was_another) {
     auto done = pfs_.chown(fd->get(), wanted.st_uid, wanted.st_gid);
     if (!done && !not_permitted(done.error())) return told(done.error(), "setting the directory's owner");
     owned = done.has_value();
   }
-  auto lost = apply_xattrs(fd->get(), item, exactly);
-  if (!lost) return std::unexpected(lost.error());
-  Finished finished{.lost = std::move(*lost), .has = {.uid = owned ? wanted.st_uid : now->st_uid, .gid = owned ? wanted.st_gid : now->st_gid}};
-  // Before the mode, which may forbid it. Of an ACL the mask is the mode's.
-  auto xattrs = pfs_.xattrs(fd->get());
-  if (!xattrs) return told(xattrs.error(), "reading the directory's extended attributes");
-  finished.has.xattrs = std::move(*xattrs);
-  EFS_TRY(apply_mode(fd->get(), item, owned, finished));
+  Finished finished{.has = {.uid = owned ? wanted.st_uid : now->st_uid, .gid = owned ? wanted.st_gid : now->st_gid}};
+  const auto changed = apply_xattrs(fd->get(), item, exactly, finished);
+  if (!changed) return std::unexpected(changed.error());
+  // An ACL may have changed the mode, and an owner.
+  if (*changed || was_another) now = pfs_.fstat(fd->get());
+  if (!now) return told(now.error(), "reading the directory's attributes");
+  EFS_TRY(apply_mode(fd->get(), item, *now, owned, finished));
   if (!finished.refused) is_shut(item.path);
   EFS_TRY(apply_times(fd->get(), item));
   EFS_TRY(sync_one(fd->get(), *now, fsync));

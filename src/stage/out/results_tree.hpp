@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -37,14 +38,14 @@ class ResultsTree {
   Result<UniqueFd> directory(const std::string& path);
 
   /// Makes a directory that its owner can fill, whatever its final mode. One that is there stays as it is, but for
-  /// what let_in() gives its owner.
-  Status make(const fs::WalkItem& item);
+  /// what let_in() gives its owner. `about_to` is called before one is made.
+  Status make(const fs::WalkItem& item, const std::function<void()>& about_to = {});
 
   /// Gives the owner of a directory that is there, if that is us, the rights in it that its mode denies him, for as long as this goes on.
   /// False where he has none to give, or would take the set-group-ID bit away. What was refused is to be tried once more.
   bool let_in(const std::string& path);
-  /// Gives all that let_in() opened, and that are there still, their modes again; the first error.
-  Status shut_again();
+  /// Gives all that let_in() opened, and that are there still, their modes again; the first error. Not `for_good`: what is not there is expected back.
+  Status shut_again(bool for_good = true);
 
   /// Was it made by make()? Then nothing is in it but what this stage-out puts there.
   bool is_new(const std::string& path) const { return made_.contains(path); }
@@ -84,8 +85,9 @@ class ResultsTree {
   dev_t device() const { return device_; }
 
  private:
-  Result<std::string> apply_xattrs(int fd, const fs::WalkItem& item, bool exactly);
-  Status apply_mode(int fd, const fs::WalkItem& item, bool owned, Finished& finished);
+  /// `finished` learns what is lost, and which there are then. True: some were changed.
+  Result<bool> apply_xattrs(int fd, const fs::WalkItem& item, bool exactly, Finished& finished);
+  Status apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned, Finished& finished);
   Status apply_times(int fd, const fs::WalkItem& item);
   Status sync_one(int fd, const struct stat& now, bool fsync);
   Result<UniqueFd> let_in_and_open(const std::string& path);

@@ -33,11 +33,10 @@ std::uint64_t directory_version(const DirectoryAttributes& attributes) {
   return std::max<std::uint64_t>(sum.digest(), 1);
 }
 
-DirectoryMerge merge_directory(std::span<const std::uint64_t> known, std::uint64_t ours, std::uint64_t theirs) {
-  const auto is_known = [&](std::uint64_t version) { return std::ranges::find(known, version) != known.end(); };
+DirectoryMerge merge_directory(std::optional<std::uint64_t> known, std::uint64_t ours, std::uint64_t theirs) {
   if (theirs == ours) return DirectoryMerge::same;
-  if (is_known(theirs)) return DirectoryMerge::take_ours;
-  return known.empty() || is_known(ours) ? DirectoryMerge::keep_theirs : DirectoryMerge::conflict;
+  if (known == theirs) return DirectoryMerge::take_ours;
+  return !known || known == ours ? DirectoryMerge::keep_theirs : DirectoryMerge::conflict;
 }
 
 }  // namespace efs::stage

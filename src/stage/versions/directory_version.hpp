@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
+#include <optional>
 #include <string>
 
 #include "stage/pfs/pfs_io.hpp"
@@ -25,9 +25,9 @@ Result<DirectoryAttributes> attributes_of(PfsIo& pfs, int fd);
 /// Differs where one of them does, trusted.* left out (but for one chance in 2^64); never 0. XXH3-64 of them, in the machine's byte order.
 std::uint64_t directory_version(const DirectoryAttributes& attributes);
 
-/// Of what the job has, what the PFS has now, and `known`, what is the job's to replace: what came in, what its stage-outs have put there. Where
-/// nothing is known, what is there stays. Pure.
+/// Of what the job has, what the PFS has now, and `known`, what is the job's to replace: what came in, or what its stage-outs have put there since. Where
+/// nothing is known (none), what is there stays. Pure.
 enum class DirectoryMerge : std::uint8_t { same, take_ours, keep_theirs, conflict };
-DirectoryMerge merge_directory(std::span<const std::uint64_t> known, std::uint64_t ours, std::uint64_t theirs);
+DirectoryMerge merge_directory(std::optional<std::uint64_t> known, std::uint64_t ours, std::uint64_t theirs);
 
 }  // namespace efs::stage

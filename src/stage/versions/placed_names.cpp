@@ -357,6 +357,13 @@ void forget_staged(const Plan& plan, PfsIo& pfs, fs::Staging& staging, PlacedNam
   }
 }
 
+void note_came_in(const PlanEntry& entry, fs::Staging& staging, PlacedNames& placed) {
+  const auto item = staging.find(entry.path);
+  if (entry.from() != entry.path || !item || !item->origin || item->origin->inode != 0 || item->origin->size == 0) return;
+  const PlacedName name{.name = entry.path, .own = entry.path};
+  if (placed.directory(name).version != item->origin->size) (void)placed.placed_directory(name, item->origin->size);
+}
+
 bool is_ours(const PlacedNames* placed, const PlacedName& name, const fs::WalkItem& item, const struct stat& there) {
   const auto whose = placed == nullptr ? WhoseCopy::unknown : placed->look(name, there, item.origin || item.replaced);
   return whose == WhoseCopy::ours || (is_unknown(whose) && is_origin(there, item));

@@ -144,6 +144,9 @@ class PlacedNames {
 /// results in place.
 void forget_staged(const Plan& plan, PfsIo& pfs, fs::Staging& staging, PlacedNames& placed);
 
+/// What just came in of this directory, for results in place. By its name: the job may put another one in its place.
+void note_came_in(const PlanEntry& entry, fs::Staging& staging, PlacedNames& placed);
+
 /// Is what has the name ours to replace: as `placed` (null: none) says where it knows the name, else as is_origin() says of the item?
 bool is_ours(const PlacedNames* placed, const PlacedName& name, const fs::WalkItem& item, const struct stat& there);
 

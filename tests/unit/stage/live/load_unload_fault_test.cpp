@@ -183,7 +183,7 @@ Transfer unload_and_remove() {
 
 Transfer unload_in_place() {
   return {.name = "unload in place",
-          .calls = of_an_unload + Calls{"set_times", "mkdir", "readlink", "xattrs", "symlink", "set_times_name", "list", "rename_noreplace", "unlink"},
+          .calls = of_an_unload + Calls{"set_times", "readlink", "xattrs", "symlink", "set_times_name", "list", "rename_noreplace", "unlink"},
           .prepare =
               [](LiveScene& scene) {
                 scene.config.results_dir = scene.config.root_dir;

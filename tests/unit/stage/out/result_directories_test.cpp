@@ -200,6 +200,55 @@ TEST_CASE("stage-out: overwrite says so where the PFS does not let attributes be
   CHECK(action_of(receipt, "d") == Action::conflict);
   CHECK(scene.reason(receipt).contains("could not be replaced"));
   CHECK(scene.theirs() == 0750);
+  CHECK(action_of(scene.out_failing("chmod", EPERM), "d") == Action::conflict);  // the next time, too
+}
+
+TEST_CASE("stage-out: who only looks at a directory is not taken for one that was cut off at it", "[stage][out][conflict]") {
+  Shared scene;
+  scene.job_sets(0700);
+  scene.set_theirs(0750);
+  bool interrupted = false;
+  FaultPfs pfs([&](std::uint64_t, const std::string&, const std::string&) {
+    interrupted = interrupted || scene.placed->directory({.name = "d", .own = "d"}).interrupted;
+    return 0;
+  });
+  CHECK(action_of(scene.out(pfs), "d") == Action::conflict);
+  CHECK_FALSE(interrupted);
+}
+
+TEST_CASE("stage-out: what came in is no version of the job's any more once it has brought out another", "[stage][out][conflict]") {
+  Shared scene;
+  scene.job_sets(0700);
+  CHECK(scene.out().verdict == Verdict::complete);
+  SECTION("somebody has put it back, the job has not changed it") {
+    scene.set_theirs(0755);
+    CHECK(scene.out().verdict == Verdict::complete);
+    CHECK(scene.theirs() == 0755);
+  }
+  SECTION("the job has put it back, and somebody has changed it") {
+    scene.set_theirs(0711);
+    scene.job_sets(0755);
+    CHECK(action_of(scene.out(), "d") == Action::conflict);
+    CHECK(scene.theirs() == 0711);
+  }
+}
+
+TEST_CASE("stage-out: a directory that the job has put in the place of one that came in has its attributes", "[stage][out][conflict]") {
+  Shared scene;
+  REQUIRE(scene.placed->placed_directory({.name = "d", .own = "d"}, scene.node().origin->size));  // as note_came_in()
+  scene.node().origin.reset();
+  scene.job_sets(0700);
+  CHECK(scene.out().verdict == Verdict::complete);
+  CHECK(scene.theirs() == 0700);
+}
+
+TEST_CASE("stage-out: what somebody makes of a directory behind a failure is his", "[stage][out][conflict]") {
+  Shared scene;
+  scene.job_sets(0700);
+  CHECK(action_of(scene.out_failing("times", EIO), "d") == Action::failed);
+  scene.set_theirs(0711);
+  CHECK(action_of(scene.out(), "d") != Action::failed);
+  CHECK(scene.theirs() == 0711);
 }
 
 TEST_CASE("stage-out: a change right behind what the job's directory got is somebody else's the next time", "[stage][out][conflict]") {
