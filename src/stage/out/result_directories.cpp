@@ -90,15 +90,10 @@ Result<ResultDirectories::Finished> ResultDirectories::finish_one(const Director
   return finished;
 }
 
-// What fails leaves half of it, perhaps, which is the job's as well.
 Status ResultDirectories::apply(const fs::WalkItem& item, bool fsync, Finished& finished) {
   if (!state_of(item).interrupted) note_coming(item);
   auto done = tree_.finish(item, in_place_, fsync);
-  if (!done) {
-    const auto now = placed_ == nullptr ? fail(ENOENT) : tree_.attributes_of(item.path);
-    if (now) note_placed(item, directory_version(*now));
-    return std::unexpected(done.error());
-  }
+  if (!done) return std::unexpected(done.error());
   finished.lost = std::move(done->lost);
   finished.refused = done->refused;
   finished.version = directory_version(done->has);
@@ -144,8 +139,12 @@ Status ResultDirectories::leave_theirs(const fs::WalkItem& item, bool fsync, con
   return tree_.finish_times(item, fsync);
 }
 
+// What fails leaves half of it, perhaps, which is the job's as well. (One that was made stays to be finished.)
 Status ResultDirectories::replace(const fs::WalkItem& item, bool fsync, const Decided& decided, Finished& finished) {
-  EFS_TRY(apply(item, fsync, finished));
+  if (const Status applied = apply(item, fsync, finished); !applied) {
+    if (const auto now = tree_.attributes_of(item.path)) note_placed(item, directory_version(*now));
+    return applied;
+  }
   if (decided.merge != DirectoryMerge::conflict) return {};
   finished.stays = finished.refused;
   finished.reason = !finished.stays ? was_replaced : std::string(changed_by_both) + ("; they could not be replaced: " + finished.lost);
