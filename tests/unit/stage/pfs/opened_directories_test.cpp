@@ -151,3 +151,27 @@ TEST_CASE("opened directories: one that somebody has changed since keeps the mod
   CHECK(mode_of(directory) == 0750);
   CHECK(OpenedDirectories::open(metadata.get())->take("/").empty());
 }
+
+TEST_CASE("opened directories: one that is not there is forgotten by a stage-out, and not by a start, for it may not be mounted yet", "[stage][opened][out]") {
+  Scene scene;
+  const UniqueFd metadata = metadata_of(scene);
+  const std::string directory = scene.results + "/d";
+  stdfs::create_directories(scene.results);
+  REQUIRE(OpenedDirectories::open(metadata.get())->note(directory, 0555));
+  const auto shut_again = [&](bool for_good) {
+    const auto opened = OpenedDirectories::open(metadata.get());
+    CHECK(opened->has_any_of_before());
+    ResultsTree tree(posix_pfs(), opened.get());
+    REQUIRE(tree.open(scene.results));
+    CHECK(tree.shut_again(for_good));
+  };
+  shut_again(false);
+  stdfs::create_directories(directory);
+  stdfs::permissions(directory, stdfs::perms{0755});
+  shut_again(false);
+  CHECK(mode_of(directory) == 0555);
+  REQUIRE(OpenedDirectories::open(metadata.get())->note(directory, 0555));
+  stdfs::remove(directory);
+  shut_again(true);
+  CHECK_FALSE(OpenedDirectories::open(metadata.get())->has_any_of_before());
+}
