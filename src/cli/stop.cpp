@@ -40,7 +40,8 @@ Error busy_error(const std::string& mount, const Json& answer) {
     for (const auto& holder : holders) text += "\n  " + escaped(holder);
     text += holders.empty() ? "\n  by what you may not look into: processes of others, or in another mount namespace" : "";
   }
-  return {EBUSY, text + "\nEnd them (or leave the directory, unmount, detach) and run efs stop again; nothing was lost", true};
+  if (const std::string drained = answer.value("summary", ""); !drained.empty()) text += "\nWhat no program was writing to has been brought out meanwhile: " + printable(drained, true);
+  return {EBUSY, text + (text.ends_with('\n') ? "" : "\n") + "End them (or leave the directory, unmount, detach) and run efs stop again; nothing was lost", true};
 }
 
 // A second place would keep the file system alive behind our back, and the daemon waiting for its end: a bind mount, or
@@ -164,7 +165,11 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
   }
   if (!answer) return failed(answer.error());
   if (!answer->value("ok", false)) {
-    if (answer->value("code", 0) == EBUSY) return failed(busy_error(seen.mount, *answer));
+    if (answer->value("code", 0) == EBUSY) {
+      Stopped busy = failed(busy_error(seen.mount, *answer));
+      if (answer->contains("summary")) busy.document["summary"] = (*answer)["summary"];
+      return busy;
+    }
     if (answer->value("ended", false) && !is_at_rest) end.wait();  // what comes next finds the instance at rest
     return failed(error_in(*answer, "stop failed"));
   }

@@ -24,6 +24,7 @@
 #include "fuse/session.hpp"
 #include "stage/copy/progress.hpp"
 #include "stage/in/reuse.hpp"
+#include "stage/live/unload.hpp"
 #include "stage/options.hpp"
 #include "stage/out/receipt.hpp"
 #include "stage/pfs/opened_directories.hpp"
@@ -137,6 +138,8 @@ class Instance {
   bool give_stop_up(const StopRequest& request, const char* reason);
   Status unmount(const StopRequest& request);
   Status unmount_for(StopRequest& request);
+  /// unmount_for(), and drain() where it is to end in time and cannot; `drained`: of that, for who asked.
+  Status unmount_or_drain(StopRequest& request, std::string& drained);
   void await_session_end();
   Status merge_from_now_on();
   /// The PFS as the job file wants it treated, by all transfers of the instance together.
@@ -182,7 +185,8 @@ class Instance {
   control::Json handle_wait_task(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_cancel(const control::Json& request);
   Result<std::vector<std::string>> names_in(const control::Json& request) const;
-  std::function<Status(std::uint64_t)> turn_for(queue::Direction direction, const stage::Progress& progress, std::optional<TurnClient::Held>& turn);
+  control::Json unload_now(const stage::UnloadRequest& what, stage::Progress& progress, const TurnLimits& limits);
+  std::function<Status(std::uint64_t)> turn_for(queue::Direction direction, const stage::Progress& progress, std::optional<TurnClient::Held>& turn, TurnLimits limits);
   /// Adds to a task that runs what it waits for at the PFS.
   void tell_turn(control::Json& task) const;
   void remember_unloaded(const stage::Receipt& receipt);
@@ -202,6 +206,12 @@ class Instance {
   /// Writes the receipt, and says in `outcome` where it is and what is in it. False: not where it belongs.
   bool leave_receipt(const stage::Receipt& receipt, control::Json& outcome);
   std::unique_ptr<TimerThread> cancel_at(std::chrono::steady_clock::time_point end);
+  // instance_drain.cpp: programs stay in the mount, and the stop has to end in time
+  bool may_drain(const StopRequest& request, const Error& why_not_unmounted) const;
+  /// What became of it, as of an unload; nothing where the PFS has not answered in time, and it goes on.
+  std::optional<control::Json> drain(const StopRequest& request);
+  bool has_drained_by(std::uint64_t task, std::chrono::steady_clock::time_point end);
+  void say_what_for(const char* waits_for);
   // instance_late.cpp: the PFS does not answer, and time is over
   std::unique_ptr<TimerThread> leave_at(const StopRequest& request);
   void leave_without_pfs() noexcept;

@@ -85,7 +85,7 @@ Json Instance::handle_load(const Json& request) {
     stage::PacedPfs pfs = paced_pfs(progress.cancel);
     std::optional<TurnClient::Held> turn;
     stage::Options how = stage_options();
-    how.wait_for_turn = turn_for(queue::Direction::in, progress, turn);
+    how.wait_for_turn = turn_for(queue::Direction::in, progress, turn, {});
     return outcome_of(stage::load(options_.config, what, staging, pfs, how, progress));
   });
   return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
@@ -100,23 +100,29 @@ Json Instance::handle_unload(const Json& request) {
   if (!what) return control::error_line(what.error(), 2);
   std::string text = headline(what->names);
   const auto id = tasks_->start(TaskKind::unload, std::move(text), [this, what = std::move(*what)](stage::Progress& progress) {
-    fs::Staging staging(*filesystem_);
-    stage::PacedPfs pfs = paced_pfs(progress.cancel, results_pfs());
-    std::optional<TurnClient::Held> turn;
-    stage::Options how = stage_options();
-    how.wait_for_turn = turn_for(queue::Direction::out, progress, turn);
-    stage::Receipt receipt = stage::unload(options_.config, what, staging, pfs, how, progress);
-    receipt.retries = pfs.retried();
-    remember_unloaded(receipt);
-    return outcome_of(receipt, progress.cancel);
+    return unload_now(what, progress, {});
   });
   return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
 }
 
+// Where it has to end in time, what the job file names first goes first.
+Json Instance::unload_now(const stage::UnloadRequest& what, stage::Progress& progress, const TurnLimits& limits) {
+  fs::Staging staging(*filesystem_);
+  stage::PacedPfs pfs = paced_pfs(progress.cancel, results_pfs());
+  std::optional<TurnClient::Held> turn;
+  stage::Options how = stage_options();
+  how.by_rank = limits.end.has_value();
+  how.wait_for_turn = turn_for(queue::Direction::out, progress, turn, limits);
+  stage::Receipt receipt = stage::unload(options_.config, what, staging, pfs, how, progress);
+  receipt.retries = pfs.retried();
+  remember_unloaded(receipt);
+  return outcome_of(receipt, progress.cancel);
+}
+
 // Of a task: it holds its turn until it ends.
-std::function<Status(std::uint64_t)> Instance::turn_for(queue::Direction direction, const stage::Progress& progress, std::optional<TurnClient::Held>& turn) {
-  return [this, direction, &progress, &turn](std::uint64_t bytes) -> Status {
-    auto taken = turns_.take(direction, bytes, progress);
+std::function<Status(std::uint64_t)> Instance::turn_for(queue::Direction direction, const stage::Progress& progress, std::optional<TurnClient::Held>& turn, TurnLimits limits) {
+  return [this, direction, &progress, &turn, limits](std::uint64_t bytes) -> Status {
+    auto taken = turns_.take(direction, bytes, progress, limits);
     if (!taken) return std::unexpected(taken.error());
     turn.emplace(std::move(*taken));
     return {};

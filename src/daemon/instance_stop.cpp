@@ -101,11 +101,14 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
   if (!was_unsaved) {
     enter(State::unmounting);
     tasks_->close(request.stage_out && !request.until);  // what unloads have not brought out, the stage-out does, in time
-    if (const Status unmounted = unmount_for(request); !unmounted) {
-      log::warn("event=stop_refused reason=\"{}\" note=\"nothing was unmounted or brought out; to be asked for again\"", describe(unmounted.error()));
+    std::string drained;
+    if (const Status unmounted = unmount_or_drain(request, drained); !unmounted) {
+      log::warn("event=stop_refused reason=\"{}\" note=\"nothing was unmounted{}; to be asked for again\"", describe(unmounted.error()), drained.empty() ? " or brought out" : "");
       tasks_->reopen();
       enter(State::running);
-      finish_stop(request, control::error_line(unmounted.error()));
+      Json refused = control::error_line(unmounted.error());
+      if (!drained.empty()) refused["summary"] = std::move(drained);
+      finish_stop(request, std::move(refused));
       return false;
     }
   }

@@ -23,11 +23,20 @@ using control::Json;
 
 std::size_t lane_of(TaskKind kind) { return static_cast<std::size_t>(kind); }
 
+TaskKind kind_of(std::string_view name) { return name == name_of(TaskKind::load) ? TaskKind::load : name == name_of(TaskKind::drain) ? TaskKind::drain : TaskKind::unload; }
+
 std::unexpected<Error> unknown(std::uint64_t id) { return fail(ESRCH, "there is no task " + std::to_string(id) + " (ended ones are forgotten after a while); see efs status"); }
 
 }  // namespace
 
-const char* name_of(TaskKind kind) { return kind == TaskKind::load ? "load" : "unload"; }
+const char* name_of(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::load: return "load";
+    case TaskKind::unload: return "unload";
+    case TaskKind::drain: return "drain";
+  }
+  return "?";
+}
 
 const char* name_of(TaskState state) {
   switch (state) {
@@ -42,7 +51,7 @@ const char* name_of(TaskState state) {
 
 Result<std::unique_ptr<Tasks>> Tasks::open(std::string book) {
   std::unique_ptr<Tasks> tasks(new Tasks(std::move(book)));
-  for (const auto kind : {TaskKind::load, TaskKind::unload}) {
+  for (const auto kind : {TaskKind::load, TaskKind::unload, TaskKind::drain}) {
     auto lane = start_thread([raw = tasks.get(), kind] { raw->run_lane(kind); });
     if (!lane) return told(lane.error(), "a thread for loads and unloads");
     tasks->lanes_.push_back(std::move(*lane));
@@ -64,7 +73,7 @@ void Tasks::inherit(bool successor) {
     }
     auto task = std::make_shared<Task>();
     task->id = line.value("task", std::uint64_t{0});
-    task->kind = line.value("kind", "") == name_of(TaskKind::load) ? TaskKind::load : TaskKind::unload;
+    task->kind = kind_of(line.value("kind", ""));
     task->what = line.value("what", "");
     tasks_.insert_or_assign(task->id, task);
     next_ = std::max(next_, task->id + 1);
@@ -109,7 +118,7 @@ Tasks::~Tasks() {
 
 Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
   const MutexLock lock(mutex_);
-  if (closed_) return fail(ESHUTDOWN, "the instance is being stopped: nothing new is begun");
+  if (closed_ && kind != TaskKind::drain) return fail(ESHUTDOWN, "the instance is being stopped: nothing new is begun");
   if (waiting_[lane_of(kind)].size() >= most_waiting) return fail(EAGAIN, "too many " + std::string(name_of(kind)) + "s wait; try again when some have ended");
   auto task = std::make_shared<Task>();
   task->id = next_++;
@@ -133,12 +142,13 @@ Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
 void Tasks::run_lane(TaskKind kind) {
   // This thread and those that a task starts: the programs come first where the processors are busy. At 15 one of ours
   // has a thirtieth of the weight of one of theirs.
-  ::setpriority(PRIO_PROCESS, 0, 15);
+  if (kind != TaskKind::drain) ::setpriority(PRIO_PROCESS, 0, 15);
   const Sheltered sheltered;  // for outcomes
   const std::size_t lane = lane_of(kind);
   mutex_.lock();
   while (true) {
-    while (!stopping_ && waiting_[lane].empty()) changed_.wait(mutex_);
+    // A drain that the stop did not wait for ends before an unload begins: no two meet at one file.
+    while (!stopping_ && (waiting_[lane].empty() || (kind == TaskKind::unload && running_[lane_of(TaskKind::drain)]))) changed_.wait(mutex_);
     if (waiting_[lane].empty()) break;
     const TaskPointer task = waiting_[lane].front();
     waiting_[lane].pop_front();
@@ -232,7 +242,7 @@ Status Tasks::cancel(std::uint64_t id) {
 }
 
 bool Tasks::idle() const {
-  return waiting_[0].empty() && waiting_[1].empty() && running_[0] == nullptr && running_[1] == nullptr;
+  return std::ranges::all_of(waiting_, [](const auto& queue) { return queue.empty(); }) && std::ranges::all_of(running_, [](const auto& task) { return task == nullptr; });
 }
 
 void Tasks::cancel_open(bool unloads) {

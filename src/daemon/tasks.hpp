@@ -1,6 +1,6 @@
 #pragma once
-// Work that outlives the request that asked for it: loads and unloads. Each kind has a thread of its own and runs one
-// task after the other, so that no two unloads meet at one file; a task has an id, which is asked for by anybody.
+// Work that outlives the request that asked for it: loads, unloads, and the unload of a stop. Each kind has a thread of its
+// own and runs one task after the other, so that no two unloads meet at one file; a task has an id, which is asked for by anybody.
 
 #include <atomic>
 #include <chrono>
@@ -21,7 +21,10 @@
 
 namespace efs::daemon {
 
-enum class TaskKind : std::uint8_t { load = 0, unload = 1 };
+/// `drain`: what a stop in a hurry brings out while programs are in the mount. Comes between close() and reopen(), and gives
+/// way to no program.
+enum class TaskKind : std::uint8_t { load = 0, unload = 1, drain = 2 };
+constexpr std::size_t task_kinds = 3;
 const char* name_of(TaskKind kind);
 
 /// pending -> running -> done | failed | cancelled; pending -> cancelled.
@@ -37,7 +40,7 @@ class Tasks {
   /// What a task does: its outcome as the result line of the protocol ("ok": false is a failure). Must not throw.
   using Work = std::function<control::Json(stage::Progress&)>;
 
-  /// Two threads: an error where they cannot be had. `book`: a file that says which tasks have not ended, for a successor of
+  /// A thread for each kind: an error where they cannot be had. `book`: a file that says which tasks have not ended, for a successor of
   /// this process; "": none.
   static Result<std::unique_ptr<Tasks>> open(std::string book = {});
   /// To be called before anything else. Tasks of a predecessor that had not ended have failed, and are shown as such;
@@ -48,7 +51,7 @@ class Tasks {
   /// Cancels everything and waits for what runs.
   ~Tasks();
 
-  /// Queues a task; its id. EAGAIN where too many wait, ESHUTDOWN after close().
+  /// Queues a task; its id. EAGAIN where too many wait, ESHUTDOWN after close() but for a drain.
   Result<std::uint64_t> start(TaskKind kind, std::string what, Work work);
 
   /// The task as status shows it: id, kind, what, state, progress, and once it has ended its outcome. ESRCH if there is none.
@@ -98,8 +101,8 @@ class Tasks {
   Condition changed_;
   UniqueFd book_ EFS_GUARDED_BY(mutex_);  // empty: nothing is noted
   std::map<std::uint64_t, TaskPointer> tasks_ EFS_GUARDED_BY(mutex_);
-  std::deque<TaskPointer> waiting_[2] EFS_GUARDED_BY(mutex_);
-  TaskPointer running_[2] EFS_GUARDED_BY(mutex_);
+  std::deque<TaskPointer> waiting_[task_kinds] EFS_GUARDED_BY(mutex_);
+  TaskPointer running_[task_kinds] EFS_GUARDED_BY(mutex_);
   std::deque<std::uint64_t> ended_ EFS_GUARDED_BY(mutex_);
   std::uint64_t next_ EFS_GUARDED_BY(mutex_) = 1;
   std::size_t lost_ EFS_GUARDED_BY(mutex_) = 0;

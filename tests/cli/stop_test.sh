@@ -435,6 +435,17 @@ for way in option key; do
   check "$way: all of it" grep -qx "by $way" "$hung/out/d/$way"
   check "$way: clean" "$EFS" clean "$NAME"
 done
+# Programs that are in the mount stay in it: the stop is refused in time, and what the PFS does not take is in the buffer.
+fresh hangs-busy
+sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
+started "$JOB"; echo held >"$MNT/held"; exec 7<"$MNT/held"
+stall $members
+check_exit 'a PFS that hangs, and a program that stays: the stop is refused' 1 'the PFS did not answer in time' timeout $((3 + late)) "$EFS" stop --deadline 3 "$NAME"
+check 'and the mount stays' grep -qx held "$MNT/held"
+kill -CONT $members
+exec 7<&-
+check 'it is stopped when the PFS answers' "$EFS" stop "$NAME"
+check 'and all is back' grep -qx held "$hung/out/held"
 # A start has nothing to bring back: it ends without a deadline, too, and what was kept before it stays kept.
 mkdir "$hung/in"; head -c 16M /dev/zero >"$hung/in/a"
 for what in planned kept interrupted; do
@@ -503,13 +514,27 @@ sleep 1.5 <"$MNT/r" & holder=$!
 check 'a stop with a deadline waits a moment for a program to leave' "$EFS" stop --deadline 20 leaving
 check 'and brings out what is there' grep -qx one "$OUT/r"
 wait "$holder"
+# One that stays keeps the mount; what nobody writes to is brought out all the same, of what a stop would bring out.
 fresh staying
-started "$JOB"; echo one >"$MNT/r"
-exec 8<"$MNT/r"
-check_exit 'it does not wait for one that stays' 1 'is in use' "$EFS" stop --deadline 4 staying
+started "$JOB"; echo one >"$MNT/r"; mkdir -p "$MNT/d/empty"; echo two >"$MNT/d/s"; ln -s r "$MNT/l"; echo scratch >"$MNT/t"
+check 'a temporary file' "$EFS" set temporary "$MNT/t"
+exec 7<"$MNT/r" 8>>"$MNT/busy"; echo half >&8
+check_exit 'a stop with a deadline is refused where a program stays' 1 'is in use' "$EFS" stop --deadline 8 staying
+check_exit 'again, and says what is not back' 1 'failed: busy: a program has it open for writing' "$EFS" stop --deadline 8 staying
+check 'what no program writes to is back' test "$(cat "$OUT/r" "$OUT/d/s" "$OUT/l")" = $'one\ntwo\none'
+check 'a directory, too' test -d "$OUT/d/empty"
+check_not 'what is being written is not' test -e "$OUT/busy"
+check_not 'nor what is temporary' test -e "$OUT/t"
+check 'the program goes on' eval 'echo more >&8'
+check 'and the instance' test "$(cat "$MNT/busy")" = $'half\nmore'
+check 'an unload is taken again' "$EFS" unload --wait "$MNT/l"
+said=$("$EFS" stop --json --deadline 4 staying); code=$?
+check 'in JSON: refused' test $code = 1
+check 'and what was brought out, which is nothing more' json "$said" "d['code'] == 16 and ' unloaded (0 B)' in d['summary']"
 kill -TERM "$(field "$("$EFS" status --json staying)" "d['worker_pid']")"
 check 'a signal that is refused is logged' await 20 grep -q 'event=stop_refused.*is in use' "$EFS_RUNTIME_DIR/staying/efsd.log"
-exec 8<&-
-check 'and the instance goes on' test "$(cat "$MNT/r")" = one
+exec 7<&- 8>&-
 check 'stop' "$EFS" stop staying
+check 'all is back' test "$(cat "$OUT/busy")" = $'half\nmore'
+check 'the receipt tells when' json "$(cat "$OUT"/efs-receipt-staying.json)" "[e['reason'] for e in d['entries'] if e['path'] == 'r'] == ['unloaded while the job ran']"
 finish

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "base/text.hpp"
@@ -70,7 +71,7 @@ class Unload {
     if (!options_.wait_for_turn) return true;
     std::uint64_t bytes = 0;
     for (const auto& name : request_.names)
-      if (const auto items = items_of(staging_, name))
+      if (const auto items = items_meant(name))
         for (const auto& item : *items)
           if (needs_proof(item) && S_ISREG(item.attributes.st_mode)) bytes += static_cast<std::uint64_t>(item.attributes.st_size);
     if (bytes == 0) return true;
@@ -82,13 +83,29 @@ class Unload {
   /// The items that were asked for, each once.
   void choose() {
     for (const auto& name : request_.names) {
-      auto items = items_of(staging_, name);
+      auto items = items_meant(name);
       if (!items) {
         refuse(name.empty() ? "." : name, items.error().code, describe(items.error()));
         continue;
       }
       for (auto& item : *items) chosen_.try_emplace(item.path, std::move(item));
     }
+  }
+
+  Result<std::vector<fs::WalkItem>> items_meant(const std::string& name) {
+    auto items = items_of(staging_, name);
+    return items && request_.results_only ? results_of(std::move(*items)) : items;
+  }
+
+  std::vector<fs::WalkItem> results_of(std::vector<fs::WalkItem> items) const {
+    const Selection selection = select_outgoing(config_, items);
+    std::set<const fs::WalkItem*> results(selection.outgoing.begin(), selection.outgoing.end());
+    for (const auto& directory : selection.directories)
+      if (directory.reported) results.insert(directory.item);
+    std::vector<fs::WalkItem> kept;
+    for (auto& item : items)
+      if (results.contains(&item)) kept.push_back(std::move(item));
+    return kept;
   }
 
   static bool is_booked(const fs::WalkItem& item) { return S_ISREG(item.attributes.st_mode) || S_ISLNK(item.attributes.st_mode); }

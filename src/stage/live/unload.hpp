@@ -18,6 +18,7 @@ struct UnloadRequest {
   std::vector<std::string> names;  // below root-dir, as buffer_name() gives them: files, directories, patterns
   bool as_is = false;              // also what may be written to meanwhile; the receipt calls such files unverified
   bool remove = false;             // from the buffer, once results-dir has it
+  bool results_only = false;       // of what the names mean, what a stop would bring out; else whatever its class
   Part part;                       // of one file; else the whole
 };
 

@@ -1,5 +1,6 @@
 #include "daemon/tasks.hpp"
 
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
 #include <future>
@@ -154,6 +155,31 @@ TEST_CASE("a close without a stage-out cancels unloads, too") {
   held.begun.get_future().wait();
   tasks.close(false);
   CHECK(state(tasks, id) == "cancelled");
+}
+
+TEST_CASE("a drain begins between a close and a reopen, and an unload not before it has ended") {
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
+  tasks.close(false);
+  Held held;
+  const auto drain = tasks.start(TaskKind::drain, "all", held.work());
+  REQUIRE(drain);
+  held.begun.get_future().wait();
+  tasks.reopen();  // by a stop that has not waited for it
+  std::atomic<bool> drained = false, met = false;
+  const auto unload = *tasks.start(TaskKind::unload, "one", [&](stage::Progress&) {
+    met = !drained;
+    return control::result_line();
+  });
+  const auto load = *tasks.start(TaskKind::load, "one", one_file);
+  REQUIRE(tasks.wait(load, long_enough) == true);
+  CHECK(state(tasks, unload) == "pending");
+  drained = true;
+  held.go.set_value();
+  REQUIRE(tasks.wait(unload, long_enough) == true);
+  CHECK_FALSE(met);
+  CHECK(state(tasks, *drain) == "done");
 }
 
 TEST_CASE("waiting tasks are bounded, ended ones forgotten") {

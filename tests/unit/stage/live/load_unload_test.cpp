@@ -63,6 +63,29 @@ TEST_CASE("a file that is opened for writing while it is copied does not go out,
   CHECK_FALSE(scene.buffer.staging->find("f")->dirty);
 }
 
+TEST_CASE("of all that is there only what a stop would bring out goes out where that is asked for") {
+  LiveScene scene;
+  REQUIRE(scene.in({.names = {"d"}}).ok());
+  scene.buffer.write("result", "result");
+  scene.buffer.write("scratch", "scratch");
+  const auto busy = scene.buffer.write("busy", "half");
+  REQUIRE(scene.buffer.staging->set_keep("scratch", fs::Keep::temporary));
+  REQUIRE(scene.buffer.filesystem->open({}, busy, O_WRONLY));
+  const Receipt receipt = scene.back({.names = {""}, .results_only = true});
+  scene.buffer.filesystem->release(busy, O_WRONLY);
+  CHECK(scene.out("result") == "result");
+  CHECK(scene.out("scratch") == "(not there)");
+  CHECK(scene.out("busy") == "(not there)");
+  CHECK_FALSE(stdfs::exists(scene.config.results_dir + "/d"));  // an input, which is clean
+  CHECK(receipt.totals.staged_out == 1);
+  CHECK(receipt.totals.failed == 1);
+  CHECK_FALSE(scene.buffer.staging->find("result")->dirty);
+  CHECK(scene.buffer.staging->find("busy")->dirty);
+  const Receipt all = scene.back({.names = {""}});
+  CHECK(scene.out("scratch") == "scratch");
+  CHECK(scene.out("busy") == "half");
+}
+
 TEST_CASE("a name that a program takes during a load stays the program's") {
   LiveScene scene;
   std::atomic<bool> made = false;
