@@ -88,9 +88,11 @@ struct StopArguments {
 int stop(World& world, const StopArguments& arguments);
 struct SalvageArguments {
   std::string which, to;
-  bool all = false, list = false;
+  bool all = false, list = false, lost = false;
 };
 int salvage(World& world, const SalvageArguments& arguments);
+/// With `lost`.
+int salvage_lost(World& world, const SalvageArguments& arguments);
 int check_image(World& world, const std::string& which, bool repair);
 struct CleanArguments {
   std::vector<std::string> which;  // names; none: all that are dead

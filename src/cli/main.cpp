@@ -214,11 +214,12 @@ int main(int argc, char** argv) {
   stop_verb->add_flag("--cut-off", stopping.cut_off, "do not wait for containers and other mount namespaces that still have the mount");
   stop_verb->add_flag("--brief", stopping.brief, "with --json: without the receipt, which has an entry for each file");
   stop_verb->add_flag("--merge", stopping.merge, "replace no result that is newer than the start of the instance");
-  CLI::App* salvage_verb = verb("salvage", "bring out what the buffer of a dead instance holds", [&] { return salvage(world, salvaging); });
+  CLI::App* salvage_verb = verb("salvage", "bring out what the buffer of a dead instance holds", [&] { return salvaging.lost ? salvage_lost(world, salvaging) : salvage(world, salvaging); });
   salvage_verb->add_option("image", salvaging.which, "instance, job file, or directory of a store (default: the only dead instance)")->check(is_named);
   salvage_verb->add_option("--to", salvaging.to, "where to (default: the job's results-dir)");
   salvage_verb->add_flag("--all", salvaging.all, "everything, inputs and temporary files too");
   salvage_verb->add_flag("--list", salvaging.list, "only say what is there");
+  salvage_verb->add_flag("--lost", salvaging.lost, "what no name leads to any more, where the journal is damaged: to lost+found in the directory of --to, under numbers")->excludes("--all");
   CLI::App* check_verb = verb("check-image", "verify the image of an instance that is not running", [&] { return check_image(world, which, repair); });
   check_verb->add_option("image", which, "instance, job file, or directory of a store (default: the only dead instance)")->check(is_named);
   check_verb->add_flag("--repair", repair, "remove what is provably left over");

@@ -7,13 +7,10 @@
 #include <cerrno>
 #include <filesystem>
 #include <iostream>
-#include <map>
-#include <utility>
 
 #include "base/text.hpp"
-#include "base/user.hpp"
 #include "cli/cli.hpp"
-#include "image/check.hpp"
+#include "cli/image_path.hpp"
 #include "image/salvage.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
@@ -23,44 +20,9 @@
 namespace efs::cli {
 namespace {
 
-// A directory, an instance, or a job file; "": the only dead instance. Refused while the instance lives.
-Result<std::string> image_path(const std::string& which) {
-  struct stat st {};
-  if (which.find('/') != std::string::npos && ::stat(which.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
-    const auto store = image::find_store(which);
-    // While its worker is being replaced nobody holds the store.
-    const auto owner = store ? instance_of_store(store->path) : std::nullopt;
-    if (owner && owner->alive) return fail(EBUSY, owner->name + " is running; stop it first: efs stop " + owner->name);
-    if (owner) end_silent_mount(*owner);
-    if (store) return which;
-    if (store.error().code == EPERM) return std::unexpected(store.error());
-  }
-  const auto instance = find_instance(which, Meant::dead);
-  if (!instance && (instance.error().code == EINVAL || which.empty())) return std::unexpected(instance.error());
-  if (instance && instance->alive) return fail(EBUSY, instance->name + " is running; stop it first: efs stop " + instance->name);
-  if (instance) return end_silent_mount(*instance), instance->directory;
-  if (const auto store = store_of_job(which)) {
-    if (::stat(store->c_str(), &st) == 0) return *store;
-    return fail(ENOENT, "nothing is left of the job " + which + ": there is no instance of its name and no store " + *store + "; a store in memory does not survive a restart of the machine");
-  }
-  return fail(ENOENT, which + ": no instance of this name, mount point or job file is left, and no image of efs is there");
-}
-
-// Root works as the owner on what is the owner's: nothing in it can lead root astray.
-Status become_owner(const std::string& path) {
-  auto store = image::find_store(path);
-  if (!store) return std::unexpected(store.error());
-  if (::geteuid() != 0 || store->owner == 0) return {};
-  auto user = find_user(std::to_string(store->owner));
-  if (!user) return std::unexpected(user.error());
-  return become(*user, true);
-}
-
 Result<image::Image> open_as_owner(const std::string& which, image::Hold hold) {
-  auto path = image_path(which);
-  if (!path) return std::unexpected(path.error());
-  EFS_TRY(become_owner(*path));
-  return image::open_image(*path, hold);
+  auto path = image_path_as_owner(which);
+  return path ? image::open_image(*path, hold) : std::unexpected(path.error());
 }
 
 std::string text_of(const image::Image& image, const image::Holdings& holdings) {
@@ -121,7 +83,7 @@ std::string name_for_clean(const image::Image& image) { return instance_of_store
 // No retry brings what the store has lost itself. (A backend that is not there may come back.)
 std::string text_of_lost(const image::Image& image, std::uint64_t files) {
   std::string text = files > 0 ? std::to_string(files) + " results are lost: their contents are gone from the store, and no retry brings them\n" : "";
-  if (!image::what_is_missing(image).empty()) text += "Names that the journal has lost no retry brings, unless it is put back as it was; what they led to is still in the store\n";
+  if (!image::what_is_missing(image).empty()) text += "Names that the journal has lost no retry brings, unless it is put back as it was; what they led to is still in the store, and comes out under numbers: efs salvage --lost --to DIR " + escaped(name_for_clean(image)) + "\n";
   return text.empty() ? text : text + "To give up what is left of it: efs clean --force " + escaped(name_for_clean(image)) + "\n";
 }
 
@@ -190,48 +152,6 @@ int salvage(World& world, const SalvageArguments& arguments) {
   if (trouble.empty()) world.out << "receipt: " << printable(file) << "\n";
   else world.err << printable(trouble, true) << "\n";
   if (code == 0) world.out << "The image stays until: efs clean " << printable(name_for_clean(*image)) << "\n";
-  return code;
-}
-
-namespace {
-
-// What is said of many containers is said once. Names are listed each.
-void print_findings(std::ostream& out, const std::vector<image::Finding>& findings) {
-  std::map<std::pair<image::Severity, std::string>, std::uint64_t> times;
-  for (const auto& finding : findings)
-    if (finding.object.starts_with("container ")) ++times[{finding.severity, finding.text}];
-  for (const auto& finding : findings) {
-    const bool is_container = finding.object.starts_with("container ");
-    const std::uint64_t others = is_container ? std::exchange(times[{finding.severity, finding.text}], 0) : 1;
-    if (others > 0) out << image::name_of(finding.severity) << ": " << printable(finding.object) << (others > 1 ? " and " + std::to_string(others - 1) + " others" : "") << ": " << printable(finding.text, true) << "\n";
-  }
-}
-
-}  // namespace
-
-int check_image(World& world, const std::string& which, bool repair) {
-  auto path = image_path(which);
-  if (!path) return report(world, path.error());
-  if (const Status owned = become_owner(*path); !owned) return report(world, owned.error());
-  const Status repaired = repair ? image::repair_image(*path) : Status();
-  if (!repaired && (repaired.error().code != EUCLEAN || !world.json)) (void)report(world, repaired.error());
-  if (!repaired && repaired.error().code != EUCLEAN) return exit_failure;
-  const auto checked = image::check_image(*path);
-  if (!checked) return report(world, checked.error());
-  const auto worst = checked->worst();
-  const int code = !repaired ? exit_failure : worst == image::Severity::note ? exit_good : worst == image::Severity::leftover ? exit_some_failed : exit_failure;
-  if (world.json) {
-    Json findings = Json::array();
-    for (const auto& finding : checked->findings) findings.push_back({{"severity", image::name_of(finding.severity)}, {"object", finding.object}, {"text", finding.text}});
-    Json answer = {{"ok", code == exit_good}, {"exit", code}, {"store", checked->path}, {"records", checked->records}, {"files", checked->files}, {"directories", checked->directories}, {"others", checked->others},
-                   {"containers", checked->containers}, {"bytes", checked->bytes}, {"journal_bytes", checked->journal_bytes}, {"findings", findings}};
-    if (!repaired) answer.update({{"error", describe(repaired.error())}, {"code", repaired.error().code}});
-    print_document(world, answer);
-    return code;
-  }
-  print_findings(world.out, checked->findings);
-  world.out << printable(checked->path) << ": " << checked->records << " records, " << checked->files << " files, " << checked->directories << " directories, " << checked->others << " others, " << checked->containers << " containers with "
-            << format_bytes(checked->bytes) << (code == exit_good ? "; whole\n" : worst == image::Severity::leftover ? "; whole, with leftovers (--repair removes them)\n" : "; damaged\n");
   return code;
 }
 

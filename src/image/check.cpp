@@ -62,14 +62,9 @@ class Check {
 
   // False where there is no namespace to look at.
   bool replay() {
-    auto medium = store::directory_medium(store_.metadata.get());
     struct stat st {};
     if (::fstatat(store_.metadata.get(), "journal.new", &st, AT_SYMLINK_NOFOLLOW) == 0) find(Severity::leftover, "journal.new", "a snapshot that was not finished");
-    auto end = store::Journal::scan(*medium, "journal", [this](const store::Record& stored) -> Status {
-      auto record = fs::decode(stored.payload);
-      if (!record) return std::unexpected(record.error());
-      return names_.apply(*record);
-    }, {.after_power_loss = rebooted_, .instance = manifest_.instance, .complete_to = manifest_.journal_to});
+    const auto end = replay_names(store_, manifest_, rebooted_, names_);
     if (!end) return find(Severity::damage, "journal", describe(end.error())), false;
     journal_damaged_ = end->settled || end->incomplete || (!rebooted_ && (end->cut_short || end->followed || end->spoilt));
     report_.records = end->records;

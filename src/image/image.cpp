@@ -170,35 +170,55 @@ std::string what_is_missing(const Image& image) {
 // A disk that is gone may come back, and then only the journal knows whose its containers are.
 bool is_brought_out(const Image& image) { return image.missing.empty() && (image.manifest.left == Left::salvaged || image.manifest.left == Left::kept); }
 
-Result<Image> open_image(const std::string& path, Hold hold) {
-  Image image;
+Result<HeldStore> hold_store(const std::string& path, Hold hold) {
+  HeldStore held;
   auto found = find_own_store(path);
   if (!found) return std::unexpected(found.error());
-  image.directories = std::move(*found);
-  auto lock = lock_store(image.directories, hold);
+  held.directories = std::move(*found);
+  auto lock = lock_store(held.directories, hold);
   if (!lock) return std::unexpected(lock.error());
-  image.lock = std::move(*lock);
+  held.lock = std::move(*lock);
   if (hold == Hold::to_bring_out) {
-    auto alone = only_one_brings_out(image.directories);
+    auto alone = only_one_brings_out(held.directories);
     if (!alone) return std::unexpected(alone.error());
-    image.bringing_out = std::move(*alone);
+    held.bringing_out = std::move(*alone);
   }
+  auto manifest = read_manifest(held.directories.metadata.get());
+  if (!manifest) return fail(manifest.error().code, held.directories.path + "/meta/" + describe(manifest.error()));
+  held.manifest = std::move(*manifest);
+  held.rebooted = held.manifest.boot_id != boot_id();
+  auto backends = open_backends(held.directories, held.manifest, true);
+  if (!backends) return std::unexpected(backends.error());
+  held.backend = std::move(backends->backend);
+  held.missing = std::move(backends->missing);
+  return held;
+}
+
+Result<store::ReplayEnd> replay_names(const Directories& store, const Manifest& manifest, bool rebooted, fs::Namespace& names) {
+  const auto medium = store::directory_medium(store.metadata.get());
+  const auto apply = [&names](const store::Record& stored) -> Status {
+    auto record = fs::decode(stored.payload);
+    return record ? names.apply(*record) : std::unexpected(record.error());
+  };
+  return store::Journal::scan(*medium, "journal", apply, {.after_power_loss = rebooted, .instance = manifest.instance, .complete_to = manifest.journal_to});
+}
+
+Result<Image> open_image(const std::string& path, Hold hold) {
+  auto held = hold_store(path, hold);
+  if (!held) return std::unexpected(held.error());
+  Image image;
+  static_cast<HeldStore&>(image) = std::move(*held);
   const int metadata = image.directories.metadata.get();
-  auto manifest = read_manifest(metadata);
-  if (!manifest) return fail(manifest.error().code, image.directories.path + "/meta/" + describe(manifest.error()));
-  image.manifest = std::move(*manifest);
   auto config = job_of(metadata, image.manifest);
   if (!config) return fail(config.error().code, image.directories.path + ": " + describe(config.error()));
   image.config = std::move(*config);
-  image.rebooted = image.manifest.boot_id != boot_id();
-  auto backends = open_backends(image.directories, image.manifest, true);
-  if (!backends) return std::unexpected(backends.error());
-  image.backend = std::move(backends->backend);
-  image.missing = std::move(backends->missing);
   if (auto changed = changed_contents(metadata, image.manifest, *image.backend)) image.changed = std::move(*changed);
   else image.contents_problem = describe(changed.error());
   auto filesystem = fs::Filesystem::open(*image.backend, {.metadata_directory = metadata, .after_power_loss = image.rebooted, .read_only = true, .instance = image.manifest.instance, .journal_to = image.manifest.journal_to});
-  if (!filesystem) return fail(filesystem.error().code, image.directories.path + ": " + describe(filesystem.error()));
+  if (!filesystem) {
+    const bool is_damaged = filesystem.error().code == EUCLEAN || filesystem.error().code == EPROTO;
+    return fail(filesystem.error().code, image.directories.path + ": " + describe(filesystem.error()) + (is_damaged ? ". What its containers hold comes out without the names: efs salvage --lost --to DIR " + image.manifest.name : ""));
+  }
   image.filesystem = std::move(*filesystem);
   return image;
 }

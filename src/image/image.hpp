@@ -10,7 +10,9 @@
 #include "backends/backend.hpp"
 #include "base/unique_fd.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/namespace.hpp"
 #include "image/manifest.hpp"
+#include "store/journal.hpp"
 
 namespace efs::image {
 
@@ -53,17 +55,27 @@ enum class Hold : std::uint8_t { to_look, to_bring_out, to_change };
 /// open_image() sees to.)
 Result<UniqueFd> lock_store(const Directories& store, Hold hold);
 
-/// In order of destruction: what is below is used by what is above.
-struct Image {
+/// A store that is held, with its containers; of what is in them nothing is known yet. Owns what it has.
+struct HeldStore {
   Directories directories;
   UniqueFd lock, bringing_out;
   Manifest manifest;
-  config::JobConfig config;
   bool rebooted = false;  // the machine was restarted since: power may have failed
   std::vector<std::string> missing;  // backends that are gone, as Backends::missing
+  std::unique_ptr<Backend> backend;
+};
+
+/// Locks and opens it, read-only: `hold` is no more than to_bring_out.
+Result<HeldStore> hold_store(const std::string& path, Hold hold);
+
+/// Applies the records of its journal, up to the first that does not verify, to `names`, which are empty. An error: not one is known.
+Result<store::ReplayEnd> replay_names(const Directories& store, const Manifest& manifest, bool rebooted, fs::Namespace& names);
+
+/// In order of destruction: what is below is used by what is above.
+struct Image : HeldStore {
+  config::JobConfig config;
   std::map<std::uint64_t, std::string> changed;  // containers, as changed_contents()
   std::string contents_problem;                  // why nothing is known of that
-  std::unique_ptr<Backend> backend;
   std::unique_ptr<fs::Filesystem> filesystem;
 };
 
@@ -74,7 +86,7 @@ std::string what_is_missing(const Image& image);
 /// Has all that should be back been brought out, by the word of a stop or a salvage?
 bool is_brought_out(const Image& image);
 
-/// Locks, replays and holds it, read-only: `hold` is no more than to_bring_out. An error says what is wrong with the image.
+/// hold_store(), and replays. An error says what is wrong with the image.
 Result<Image> open_image(const std::string& path, Hold hold = Hold::to_look);
 
 }  // namespace efs::image

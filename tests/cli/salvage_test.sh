@@ -28,6 +28,46 @@ check 'one of them does' test $((one * other)) = 0
 check 'everything is there' test "$(cat "$S/two/both/many/"* | sort -u | wc -l)" = 400
 check 'two: clean' "$EFS" clean two
 
+# --- what no name leads to: behind a damaged record, and all where the journal is gone ---
+fresh lost 'resources: [ [ path: ., flags: persistent ] ]'
+echo plain >"$PFS/plain"; started "$JOB"
+for i in $(seq 60); do echo "result $i" >"$MNT/r$i"; done
+mkdir "$MNT/d"; echo hidden >"$MNT/d/hidden"; truncate -s 1M "$MNT/d/sparse"; : >"$MNT/d/empty"
+contents=$(find "$MNT" -type f -size +0 | wc -l)
+died lost
+check_exit 'where the journal is whole there is nothing to be brought out without a name' 0 ': 0 contents that no name leads to' "$EFS" salvage --lost --to "$S/lost/none" lost
+check_not 'and nothing is made' test -e "$S/lost/none"
+check_exit '--lost needs a place' 2 'say where to with --to' "$EFS" salvage --lost lost
+check_exit 'and has nothing to do with --all' 2 'excludes' "$EFS" salvage --lost --all --to "$S/lost/none" lost
+journal=$STORE/meta/journal; cp "$journal" "$S/lost/journal"
+python3 - "$journal" <<'PY'
+import sys
+with open(sys.argv[1], "r+b") as file:
+    at = file.read().index(b"r40"); file.seek(at); file.write(b"R")
+PY
+check_exit 'a damaged record: names behind it are lost, and the salvage says the way' 3 'comes out under numbers: efs salvage --lost --to DIR lost' "$EFS" salvage --to "$S/lost/named" lost
+before=$(find "$STORE" -ls)
+check_exit 'they are listed' 0 'lost.found/lost-[0-9a-f]{8}/[0-9]+  7 B' "$EFS" salvage --lost --list lost
+check_exit 'and brought out without their names' 0 'staged out' "$EFS" salvage --lost --to "$S/lost/to" lost
+check 'each content is there once, in one place or the other' test "$(cat "$S"/lost/named/r* "$S"/lost/to/lost+found/lost-*/* | grep -a '^result' | sort -u | wc -l)" = 60
+check 'and those of the other directory' grep -rqx hidden "$S/lost/to/lost+found"
+check 'a sparse one, too, with its hole' test "$(find "$S/lost/to/lost+found" -size 2048 -printf '%b\n')" -lt 100
+check 'their owner alone reads them' test -z "$(find "$S/lost/to/lost+found" -type f ! -perm 600)"
+check 'the receipt vouches for nothing' json "$(cat "$S/lost/to/efs-salvage-lost.lost.json")" "d['verdict'] == 'complete' and all(e['evidence'] == 'as-found' for e in d['entries'])"
+check 'the store has not changed' test "$(find "$STORE" -ls)" = "$before"
+said=$("$EFS" salvage --json --lost --to "$S/lost/to" lost)
+check 'once more, in JSON' json "$said" "d['ok'] and d['lost_files'] == len([e for e in d['receipt']['entries'] if e['action'] == 'kept' and e['evidence'] == 'as-found']) == $(find "$S/lost/to/lost+found" -type f | wc -l)"
+printf X | dd of="$journal" bs=1 seek=3 conv=notrunc 2>/dev/null
+check_exit 'a journal that is none: the refusal says the way' 1 'without the names: efs salvage --lost --to DIR lost' "$EFS" salvage --to "$S/lost/x" lost
+check_exit 'all that the containers hold comes out' 0 "$contents contents that no name leads to.*the journal cannot be read" "$EFS" salvage --lost --to "$S/lost/all" lost
+check 'inputs as well' grep -rqx plain "$S/lost/all/lost+found"
+container=$(find "$STORE/data" -type f -size -2 -exec grep -lx 'result 1' {} +)
+setfattr -n user.efs.container -v "$(getfattr --only-values -n user.efs.container "$container" | sed 's/^./x/')" "$container"
+check_exit 'what is labelled as anothers is not brought out' 3 'failed: ' "$EFS" salvage --lost --to "$S/lost/foreign" lost
+check_not 'is not there' grep -rqx 'result 1' "$S/lost/foreign/lost+found"
+cp "$S/lost/journal" "$journal"
+check 'lost: clean' "$EFS" clean --force lost
+
 # --- a receipt among the inputs of the next run ---
 fresh again 'resources: [ [ path: ., flags: persistent ] ]'
 sed -i 's|results-dir: .*|in-place: true|' "$JOB"

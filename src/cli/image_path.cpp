@@ -1,0 +1,57 @@
+#include "cli/image_path.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/user.hpp"
+#include "cli/cli.hpp"
+#include "image/image.hpp"
+
+namespace efs::cli {
+namespace {
+
+// A directory, an instance, or a job file; "": the only dead instance. Refused while the instance lives.
+Result<std::string> image_path(const std::string& which) {
+  struct stat st {};
+  if (which.find('/') != std::string::npos && ::stat(which.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
+    const auto store = image::find_store(which);
+    // While its worker is being replaced nobody holds the store.
+    const auto owner = store ? instance_of_store(store->path) : std::nullopt;
+    if (owner && owner->alive) return fail(EBUSY, owner->name + " is running; stop it first: efs stop " + owner->name);
+    if (owner) end_silent_mount(*owner);
+    if (store) return which;
+    if (store.error().code == EPERM) return std::unexpected(store.error());
+  }
+  const auto instance = find_instance(which, Meant::dead);
+  if (!instance && (instance.error().code == EINVAL || which.empty())) return std::unexpected(instance.error());
+  if (instance && instance->alive) return fail(EBUSY, instance->name + " is running; stop it first: efs stop " + instance->name);
+  if (instance) return end_silent_mount(*instance), instance->directory;
+  if (const auto store = store_of_job(which)) {
+    if (::stat(store->c_str(), &st) == 0) return *store;
+    return fail(ENOENT, "nothing is left of the job " + which + ": there is no instance of its name and no store " + *store + "; a store in memory does not survive a restart of the machine");
+  }
+  return fail(ENOENT, which + ": no instance of this name, mount point or job file is left, and no image of efs is there");
+}
+
+// Root works as the owner on what is the owner's: nothing in it can lead root astray.
+Status become_owner(const std::string& path) {
+  auto store = image::find_store(path);
+  if (!store) return std::unexpected(store.error());
+  if (::geteuid() != 0 || store->owner == 0) return {};
+  auto user = find_user(std::to_string(store->owner));
+  if (!user) return std::unexpected(user.error());
+  return become(*user, true);
+}
+
+}  // namespace
+
+Result<std::string> image_path_as_owner(const std::string& which) {
+  auto path = image_path(which);
+  if (!path) return path;
+  EFS_TRY(become_owner(*path));
+  return path;
+}
+
+}  // namespace efs::cli
