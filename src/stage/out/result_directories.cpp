@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* stays_unchanged = "its times only: the rest has changed on the PFS since it was staged in, and the job has not changed it";
 constexpr const char* stays_unknown = "its times only: it was there already, and the rest stays as it is on the PFS";
-constexpr const char* changed_by_both = "its mode, owner, ACLs or extended attributes changed on the PFS since it was staged in; the job's are kept in the buffer only";
+constexpr const char* changed_by_both = "its mode, owner, ACLs or extended attributes changed on the PFS since it was staged in or made there; the job's are kept in the buffer only";
 constexpr const char* was_replaced = "replaced attributes that changed on the PFS since it was staged in";
 
 void tell(std::string& reason, const std::string& more) { reason += (reason.empty() ? "" : "; ") + more; }
@@ -47,11 +47,13 @@ std::vector<ReceiptEntry> ResultDirectories::make(const std::vector<DirectoryToM
   return entries;
 }
 
-// Who is killed before finish() leaves one that has not its attributes yet: it is to be known for ours.
+// Who is killed before finish() leaves one that has not its attributes yet: it is to be known for ours, and what somebody makes of it till then for his.
 Status ResultDirectories::make_one(const fs::WalkItem& item) {
   bool is_noted = false;
   const Status made = tree_.make(item, [&] { is_noted = true, note_coming(item); });
   if (is_noted && !tree_.is_new(item.path)) note_placed(item, {});  // somebody was faster
+  if (is_noted && made && placed_ != nullptr && tree_.is_new(item.path))
+    if (const auto has = tree_.attributes_of(item.path)) (void)placed_->made_directory({.name = item.path, .own = buffer_.own_path(item.path)}, directory_version(*has));
   return made;
 }
 
@@ -83,8 +85,9 @@ std::vector<ReceiptEntry> ResultDirectories::finish(const std::vector<DirectoryT
 Result<ResultDirectories::Finished> ResultDirectories::finish_one(const DirectoryToMake& directory, bool fsync, Patience& patience) {
   const auto& item = *directory.item;
   Finished finished{.directory = &directory};
-  const bool is_made = tree_.is_new(item.path) || state_of(item).interrupted;
-  if (!directory.apply_attributes && !is_made) return finished;
+  const PlacedDirectory state = state_of(item);
+  const bool is_made = tree_.is_new(item.path) || state.interrupted;
+  if (!directory.apply_attributes && !is_made && !state.unfinished) return finished;
   const Status done = !in_place_ || is_made ? apply(item, fsync, finished) : merge(item, fsync, finished, patience);
   if (!done) return std::unexpected(done.error());
   return finished;

@@ -35,7 +35,7 @@ std::uint64_t room_ahead(int metadata) {
 
 struct PlacedNames::Record {
   static constexpr std::uint32_t is_coming = 1, is_placed = 2, is_forgotten = 3, is_head = 4;             // kind
-  static constexpr std::uint32_t has_version = 1, version_linked = 2, has_before = 4, before_linked = 8, of_directory = 16;  // flags
+  static constexpr std::uint32_t has_version = 1, version_linked = 2, has_before = 4, before_linked = 8, of_directory = 16, is_unfinished = 32;  // flags
   std::uint64_t check = 0;
   std::uint64_t name = 0, own = 0;
   std::uint32_t kind = 0, flags = 0;
@@ -183,9 +183,15 @@ Status PlacedNames::coming_directory(const PlacedName& name) {
   const MutexLock lock(mutex_);
   const std::uint64_t at = key(name.name), own = key(name.own);
   const auto known = directories_.find(at);
-  Directory directory{.own = own, .state = {.version = {}, .interrupted = true}};
+  Directory directory{.own = own, .state = {.version = {}, .interrupted = true, .unfinished = false}};
   if (known != directories_.end() && known->second.own == own) directory.state.version = known->second.state.version;
   return append(record_of(at, directory));
+}
+
+Status PlacedNames::made_directory(const PlacedName& name, std::uint64_t version) {
+  const std::uint64_t at = key(name.name), own = key(name.own);
+  const MutexLock lock(mutex_);
+  return append(record_of(at, Directory{.own = own, .state = {.version = version, .interrupted = false, .unfinished = true}}));
 }
 
 Status PlacedNames::placed_directory(const PlacedName& name, std::optional<std::uint64_t> version) {
@@ -193,7 +199,7 @@ Status PlacedNames::placed_directory(const PlacedName& name, std::optional<std::
   const std::uint64_t at = key(name.name), own = key(name.own);
   const auto known = directories_.find(at);
   if (!version && known != directories_.end() && known->second.own == own) version = known->second.state.version;
-  return append(record_of(at, Directory{.own = own, .state = {.version = version, .interrupted = false}}));
+  return append(record_of(at, Directory{.own = own, .state = {.version = version, .interrupted = false, .unfinished = false}}));
 }
 
 std::vector<fs::Origin> PlacedNames::copies() const {
@@ -234,7 +240,7 @@ PlacedNames::Record PlacedNames::record_of(std::uint64_t name, const Directory& 
   record.name = name;
   record.own = directory.own;
   record.kind = directory.state.interrupted ? Record::is_coming : Record::is_placed;
-  record.flags = Record::of_directory;
+  record.flags = Record::of_directory | (directory.state.unfinished ? Record::is_unfinished : 0U);
   if (directory.state.version) record.version.size = *directory.state.version, record.flags |= Record::has_version;
   return record;
 }
@@ -249,7 +255,7 @@ PlacedNames::Record PlacedNames::head_of(std::optional<Nanoseconds> unsure_since
 
 void PlacedNames::apply_directory(const Record& record) {
   Directory& directory = directories_[record.name];
-  directory = {.own = record.own, .state = {.version = {}, .interrupted = record.kind == Record::is_coming}};
+  directory = {.own = record.own, .state = {.version = {}, .interrupted = record.kind == Record::is_coming, .unfinished = (record.flags & Record::is_unfinished) != 0}};
   if ((record.flags & Record::has_version) != 0) directory.state.version = record.version.size;
 }
 

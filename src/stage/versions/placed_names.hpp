@@ -48,6 +48,7 @@ inline bool is_unknown(WhoseCopy whose) { return whose == WhoseCopy::unknown || 
 struct PlacedDirectory {
   std::optional<std::uint64_t> version{};  // what it got last
   bool interrupted = false;                // it was about to get others, and nobody says that it has: half of them may be there
+  bool unfinished = false;                 // made, with that version, and about to get its own attributes
 };
 
 /// Thread-safe. What was told is in the file on return, which survives the process, and with sync() power loss. After an error it is
@@ -80,6 +81,8 @@ class PlacedNames {
   PlacedDirectory directory(const PlacedName& name) const;
   /// It is about to be made, or to get other attributes.
   Status coming_directory(const PlacedName& name);
+  /// It has been made, and has this version until it gets its own.
+  Status made_directory(const PlacedName& name, std::uint64_t version);
   /// It has them, or (none) nothing was done after all.
   Status placed_directory(const PlacedName& name, std::optional<std::uint64_t> version);
 

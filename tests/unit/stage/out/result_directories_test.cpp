@@ -97,7 +97,7 @@ TEST_CASE("stage-out: a directory's attributes that somebody has changed on the 
       CHECK(scene.theirs() == 0700);
     } else {
       CHECK(action_of(receipt, "d") == Action::conflict);
-      CHECK(scene.reason(receipt).contains("changed on the PFS since it was staged in"));
+      CHECK(scene.reason(receipt).contains("changed on the PFS since it was staged in or made there"));
       CHECK(scene.theirs() == 0750);
       scene.set_theirs(0755);  // as it was
       CHECK(scene.out().verdict == Verdict::complete);
@@ -201,6 +201,35 @@ TEST_CASE("stage-out: overwrite says so where the PFS does not let attributes be
   CHECK(scene.reason(receipt).contains("could not be replaced"));
   CHECK(scene.theirs() == 0750);
   CHECK(action_of(scene.out_failing("chmod", EPERM), "d") == Action::conflict);  // the next time, too
+}
+
+TEST_CASE("stage-out: what somebody makes of a directory that was made and not finished yet is his", "[stage][out][conflict]") {
+  Shared scene;
+  scene.node().attributes.mode = 01711;
+  scene.buffer.overwrite("d/f", "new");
+  stdfs::remove_all(scene.root + "/d");
+  const std::string file = scene.metadata + "/" + placed_name;
+  mode_t made = 0;
+  CHECK(scene.out_with("rename", [&] { made = scene.theirs(), stdfs::copy_file(file, file + ".then"); }).verdict == Verdict::complete);
+  CHECK(made != 01711);
+  // As if it had been killed at that.
+  scene.set_theirs(made);
+  stdfs::rename(file + ".then", file);
+  scene.open_placed();
+  REQUIRE(scene.placed->directory({.name = "d", .own = "d"}).unfinished);
+  SECTION("nobody") {
+    CHECK(scene.out().verdict == Verdict::complete);
+    CHECK(scene.theirs() == 01711);
+    CHECK_FALSE(scene.placed->directory({.name = "d", .own = "d"}).unfinished);
+  }
+  SECTION("somebody") {
+    scene.set_theirs(0770);
+    CHECK(action_of(scene.out(), "d") == Action::conflict);
+    CHECK(scene.theirs() == 0770);
+    scene.set_theirs(made);  // as it was
+    CHECK(scene.out().verdict == Verdict::complete);
+    CHECK(scene.theirs() == 01711);
+  }
 }
 
 TEST_CASE("stage-out: who only looks at a directory is not taken for one that was cut off at it", "[stage][out][conflict]") {
