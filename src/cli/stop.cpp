@@ -38,9 +38,9 @@ Error busy_error(const std::string& mount, const Json& answer) {
   if (!mount.empty()) {
     const auto holders = holders_of(mount);
     for (const auto& holder : holders) text += "\n  " + escaped(holder);
-    text += holders.empty() ? "\n  by what you may not look into: processes of others, or in another mount namespace" : "";
+    text += holders.empty() ? "\n  by what has left it since, or what you may not look into: processes of others, or in another mount namespace" : "";
   }
-  if (const std::string drained = answer.value("summary", ""); !drained.empty()) text += "\nWhat no program was writing to has been brought out meanwhile: " + printable(drained, true);
+  if (const std::string drained = answer.value("summary", ""); !drained.empty()) text += "\nMeanwhile, of what no program was writing to: " + printable(drained, true);
   return {EBUSY, text + (text.ends_with('\n') ? "" : "\n") + "End them (or leave the directory, unmount, detach) and run efs stop again; nothing was lost", true};
 }
 
@@ -75,7 +75,7 @@ void name_salvage(std::string& summary, const std::string& name) {
 
 std::string ways_out(const std::string& name, bool conflict) {
   return "What is not back is still in the buffer. When the cause is gone, try again with: efs stop " + name +
-         (conflict ? "\nA conflict ends when the other version is moved away; or with: efs set temporary PATH, if the job's is not wanted; or elsewhere: efs stop --deadline 60 " + name + ", then efs salvage " + name + " --to DIRECTORY" : "") +
+         (conflict ? "\nA conflict ends when the other version is moved away; or with: efs set temporary PATH, if the job's file is not wanted (not for a directory: all that is in it would go, too; its conflict ends when it has the attributes there that it had, or the job's); or elsewhere: efs stop --deadline 60 " + name + ", then efs salvage " + name + " --to DIRECTORY" : "") +
          "\nTo give it up: efs stop --no-stage-out " + name + "\n";
 }
 

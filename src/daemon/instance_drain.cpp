@@ -9,42 +9,94 @@
 namespace efs::daemon {
 
 using control::Json;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto patience_with_tasks = std::chrono::seconds(10);
 
 // It takes no part in the merging that a stop asks for: that begins when nothing can change any more.
 bool Instance::may_drain(const StopRequest& request, const Error& why_not_unmounted) const {
   return why_not_unmounted.code == EBUSY && request.until && request.stage_out && !options_.config.results_dir.empty() && (!request.merge || merging_);
 }
 
+// What waits for a PFS that hangs is no reason to wait longer than there is time, nor to take the mount away from who is in it.
 Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
-  const Status unmounted = unmount_for(request);
-  if (unmounted || !may_drain(request, unmounted.error())) return unmounted;
-  const auto outcome = drain(request);
-  drained = outcome ? outcome->value("summary", outcome->value("error", "")) : "the PFS did not answer in time";
-  return outcome ? unmount_for(request) : unmounted;
+  const auto now = Clock::now();
+  auto patient_until = Clock::time_point::max();
+  if (request.until) patient_until = std::min(now + patience_with_tasks, now + (*request.until - now) / 4);
+  else if (!request.stage_out) patient_until = now + patience_with_tasks / 2;
+  const bool idle = tasks_->close(request.stage_out && !request.until, patient_until);  // what unloads have not brought out, the stage-out does, in time
+  Status unmounted = unmount_for(request);
+  if (!unmounted && idle && may_drain(request, unmounted.error())) {
+    const auto outcome = drain(request);
+    drained = outcome ? outcome->value("summary", outcome->value("error", "")) : "nothing, for the PFS did not answer in time";
+    if (outcome) unmounted = unmount_for(request);
+  }
+  if (!unmounted) return unmounted;
+  arm_last_resort_of_drop(request);
+  (void)tasks_->close(false);
+  return {};
 }
 
-// In a thread of its own: where the PFS hangs, the stop is refused in time, and the mount, which is in use, stays.
+// In a thread of its own: where the PFS hangs, the stop is refused in time, and the mount, which is in use, stays. The job may load and unload.
 std::optional<Json> Instance::drain(const StopRequest& request) {
   const auto id = tasks_->start(TaskKind::drain, "what no program writes to", [this, limits = turn_limits(request)](stage::Progress& progress) {
     return unload_now({.names = {""}, .results_only = true}, progress, limits);
   });
   if (!id) return control::error_line(id.error());
+  tasks_->reopen();
   log::info("event=drain task={} reason=\"the mount is in use, and the stop has to end in time\"", *id);
   say_what_for("programs are in the mount: bringing out what they do not write to");
-  bool ended = has_drained_by(*id, *request.until);
+  bool ended = has_drained(*id, request, &StopRequest::until);
   if (!ended) (void)tasks_->cancel(*id);
-  if (!ended) ended = has_drained_by(*id, *request.gone_by);
+  if (!ended) ended = has_drained(*id, request, &StopRequest::gone_by);
   say_what_for(nullptr);
   if (!ended) return std::nullopt;
   const auto seen = tasks_->look(*id);
   return seen ? seen->at("outcome") : control::error_line(seen.error());
 }
 
-// One that is forgotten has ended.
-bool Instance::has_drained_by(std::uint64_t task, std::chrono::steady_clock::time_point end) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-  const auto ended = tasks_->wait(task, std::max(left, std::chrono::milliseconds(0)));
-  return !ended || *ended;
+// By then, or as soon as a later request wants it; that one may want nothing brought out.
+bool Instance::has_drained(std::uint64_t task, const StopRequest& request, std::optional<Clock::time_point> StopRequest::* end) {
+  while (true) {
+    auto latest = *(request.*end);
+    {
+      MutexLock lock(mutex_);
+      if (stop_request_ && stop_request_->ticket > request.ticket) {
+        if (!stop_request_->stage_out) latest = Clock::now();
+        else if (const auto theirs = (*stop_request_).*end) latest = std::min(latest, *theirs);
+      }
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(latest - Clock::now());
+    const auto ended = tasks_->wait(task, std::clamp(left, std::chrono::milliseconds(0), progress_interval));
+    if (!ended || *ended) return true;  // one that is forgotten has ended
+    if (left.count() <= 0) return false;
+  }
+}
+
+void Instance::refuse_stop(const StopRequest& request, const Error& why, std::string drained) {
+  log::warn("event=stop_refused reason=\"{}\" note=\"nothing was unmounted{}; to be asked for again\"", describe(why), drained.empty() ? " or brought out" : "");
+  tasks_->reopen();
+  enter(State::running);
+  Json refused = control::error_line(why);
+  if (!drained.empty()) refused["summary"] = std::move(drained);
+  {
+    MutexLock lock(mutex_);
+    if (request.stage_out && stop_request_ && !stop_request_->stage_out) refused = control::error_line({ECANCELED, "somebody's stop --no-stage-out came in between, and is carried out now: what is not back is " + std::string(stop_request_->keep ? "kept" : "dropped")});
+  }
+  drop_inherited_deadline();
+  finish_stop(request, std::move(refused));
+}
+
+// Of a request that is over: who has asked without one meanwhile has all the time that the job file gives him.
+void Instance::drop_inherited_deadline() {
+  std::unique_ptr<TimerThread> before;
+  MutexLock lock(mutex_);
+  if (!stop_request_ || !stop_request_->inherits) return;
+  stop_request_->until.reset();
+  stop_request_->gone_by.reset();
+  stop_request_->inherits = false;
+  set_usual_deadline(*stop_request_);
+  before = std::exchange(last_resort_, leave_at(*stop_request_));
 }
 
 void Instance::say_what_for(const char* waits_for) {

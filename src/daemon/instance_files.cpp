@@ -1,6 +1,7 @@
 // The control verbs for files while programs run: load, unload, wait-task, cancel, ls, explain, set.
 #include <algorithm>
 
+#include "base/text.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/requests.hpp"
 #include "fs/staging.hpp"
@@ -21,6 +22,14 @@ std::string headline(const std::vector<std::string>& names) {
   std::string text = names.front().empty() ? "." : names.front();
   if (names.size() > 1) text += " and " + std::to_string(names.size() - 1) + " more";
   return text;
+}
+
+/// The first ones of them; "": none.
+std::string named(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 10;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) text += (i > 0 ? ", " : "") + escaped(names[i]);
+  return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more" : text;
 }
 
 Status check_backend(const config::JobConfig& config, const Json& request) {
@@ -138,8 +147,11 @@ void Instance::remember_unloaded(const stage::Receipt& receipt) {
 
 // The receipt of the stop tells the whole story: also what unloads brought out before it.
 void Instance::add_unloaded(stage::Receipt& receipt) {
-  MutexLock lock(mutex_);
-  std::map<std::string, stage::ReceiptEntry> missing = unloaded_;
+  std::map<std::string, stage::ReceiptEntry> missing;
+  {
+    MutexLock lock(mutex_);
+    missing = unloaded_;
+  }
   for (auto& entry : receipt.entries) {
     const auto found = missing.find(entry.path);
     if (found == missing.end()) continue;
@@ -150,10 +162,17 @@ void Instance::add_unloaded(stage::Receipt& receipt) {
     }
     missing.erase(found);
   }
+  fs::Staging staging(*filesystem_);
+  std::vector<std::string> left_over;
   for (auto& [path, entry] : missing) {
     entry.reason = "unloaded while the job ran" + (entry.reason.empty() ? "" : ": " + entry.reason);
+    if (!staging.find(path) && entry.reason.find(stage::removed_from_buffer) == std::string::npos) {
+      entry.reason += "; the job has removed or renamed it since, and results-dir has it still";
+      left_over.push_back(path);
+    }
     receipt.entries.push_back(std::move(entry));
   }
+  if (const std::string more = named(left_over); !more.empty()) receipt.note += (receipt.note.empty() ? "" : "; ") + std::string("brought out while the job ran, which has removed or renamed it since: ") + more;
   stage::settle(receipt);
 }
 

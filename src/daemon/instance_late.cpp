@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
+#include "image/removal.hpp"
 #include "stage/out/selection.hpp"
 
 namespace efs::daemon {
@@ -28,8 +29,19 @@ constexpr auto farewell = std::chrono::milliseconds(500);
 constexpr auto longest_farewell = std::chrono::seconds(30);
 // What a start that is given up may still take.
 constexpr auto patience_with_start = std::chrono::seconds(10);
+// What loads and unloads may that have been cancelled a while ago, when nothing of theirs is wanted any more.
+constexpr auto cancelled_long_ago = std::chrono::seconds(2);
 
 }  // namespace
+
+// A stop that brings nothing out waits for nobody but programs in the mount.
+void Instance::arm_last_resort_of_drop(const StopRequest& request) {
+  if (request.stage_out) return;
+  auto timer = TimerThread::start(Clock::now() + cancelled_long_ago, [this] { leave_without_pfs(); });
+  std::unique_ptr<TimerThread> before;
+  MutexLock lock(mutex_);
+  if (timer) before = std::exchange(last_resort_, std::move(*timer));
+}
 
 // Where no thread can be had the stop waits for the PFS, as it does without a deadline.
 std::unique_ptr<TimerThread> Instance::leave_at(const StopRequest& request) {
@@ -49,7 +61,7 @@ void Instance::claim_end() {
 
 bool Instance::must_leave() {
   MutexLock lock(mutex_);
-  leaving_ = !end_claimed_ && (state_ == State::staging_out || state_ == State::unmounting);
+  leaving_ = !end_claimed_ && (state_ == State::staging_out || (state_ == State::unmounting && session_ended_));  // from nobody who is in the mount
   return leaving_;
 }
 
@@ -76,12 +88,7 @@ stage::Receipt Instance::receipt_of_what_is_left() {
   return receipt;
 }
 
-// The threads that wait for the PFS end with the process, and the supervisor cleans up behind it: as after a death, but for what
-// is said here of how it was left. What is on the PFS, as a log or a status file may be, comes last.
-void Instance::leave_without_pfs() noexcept try {
-  if (!must_leave()) return;
-  const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(0); });
-  const Sheltered sheltered;
+Json Instance::leave_what_is_left() {
   keep_image_ = true;
   supervisor_.keep_store(true);
   auto receipt = std::make_shared<const stage::Receipt>(receipt_of_what_is_left());
@@ -90,10 +97,40 @@ void Instance::leave_without_pfs() noexcept try {
   if (const std::string file = options_.directory + "/receipt.json"; stage::write_receipt(*receipt, file, stage::posix_pfs())) outcome["receipt_file"] = file;
   if (const Status left = leave_image(image::Left::unsaved, true); !left) note += printable(describe(left.error())) + "\n";
   outcome["summary"] = stage::describe(*receipt) + note;
-  if (made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
+  MutexLock lock(mutex_);
+  last_receipt_ = std::move(receipt);
+  return outcome;
+}
+
+Json Instance::drop_what_is_left(const StopRequest& request) {
+  keep_image_ = request.keep;
+  supervisor_.keep_store(request.keep);
+  if (keep_image_) {
+    (void)leave_image(image::Left::unsaved, true);
+  } else {
+    note_left(image::Left::over);
+    (void)image::begin_removal(store_.metadata.get());
+    remove_store(store_);
+  }
+  return control::result_line({{"staged_out", false}, {"lingers", true}});
+}
+
+// The threads that wait for the PFS end with the process, and the supervisor cleans up behind it: as after a death, but for what
+// is said here of how it was left. What is on the PFS, as a log or a status file may be, comes last.
+void Instance::leave_without_pfs() noexcept try {
+  if (!must_leave()) return;
+  const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(0); });
+  const Sheltered sheltered;
+  StopRequest last;
   {
     MutexLock lock(mutex_);
-    last_receipt_ = std::move(receipt);
+    if (stop_request_) last = *stop_request_;
+  }
+  if (made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
+  Json outcome = last.stage_out ? leave_what_is_left() : drop_what_is_left(last);
+  {
+    MutexLock lock(mutex_);
+    last_stop_ = last;
     last_outcome_ = std::move(outcome);
     stops_done_ = stops_asked_;
     changed_.notify_all();

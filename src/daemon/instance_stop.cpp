@@ -100,15 +100,9 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
   if (request.ticket == 0) begin_deadline(request);
   if (!was_unsaved) {
     enter(State::unmounting);
-    tasks_->close(request.stage_out && !request.until);  // what unloads have not brought out, the stage-out does, in time
     std::string drained;
     if (const Status unmounted = unmount_or_drain(request, drained); !unmounted) {
-      log::warn("event=stop_refused reason=\"{}\" note=\"nothing was unmounted{}; to be asked for again\"", describe(unmounted.error()), drained.empty() ? " or brought out" : "");
-      tasks_->reopen();
-      enter(State::running);
-      Json refused = control::error_line(unmounted.error());
-      if (!drained.empty()) refused["summary"] = std::move(drained);
-      finish_stop(request, std::move(refused));
+      refuse_stop(request, unmounted.error(), std::move(drained));
       return false;
     }
   }
@@ -377,7 +371,8 @@ std::uint64_t Instance::request_stop(StopRequest request) {
     request.keep = request.keep || stop_request_->keep;
     request.cut_off = request.cut_off || stop_request_->cut_off;
     request.merge = request.merge || stop_request_->merge;
-    if (!request.until) request.until = stop_request_->until, request.gone_by = stop_request_->gone_by;
+    request.inherits = !request.until && stop_request_->until;
+    if (request.inherits) request.until = stop_request_->until, request.gone_by = stop_request_->gone_by;
   }
   if (!request.until) set_usual_deadline(request);
   if (request.until) before = std::exchange(last_resort_, leave_at(request));

@@ -147,8 +147,7 @@ void Tasks::run_lane(TaskKind kind) {
   const std::size_t lane = lane_of(kind);
   mutex_.lock();
   while (true) {
-    // A drain that the stop did not wait for ends before an unload begins: no two meet at one file.
-    while (!stopping_ && (waiting_[lane].empty() || (kind == TaskKind::unload && running_[lane_of(TaskKind::drain)]))) changed_.wait(mutex_);
+    while (!stopping_ && (waiting_[lane].empty() || (kind == TaskKind::unload && drains()))) changed_.wait(mutex_);
     if (waiting_[lane].empty()) break;
     const TaskPointer task = waiting_[lane].front();
     waiting_[lane].pop_front();
@@ -241,6 +240,11 @@ Status Tasks::cancel(std::uint64_t id) {
   return {};
 }
 
+bool Tasks::drains() const {
+  const std::size_t lane = lane_of(TaskKind::drain);
+  return running_[lane] != nullptr || !waiting_[lane].empty();
+}
+
 bool Tasks::idle() const {
   return std::ranges::all_of(waiting_, [](const auto& queue) { return queue.empty(); }) && std::ranges::all_of(running_, [](const auto& task) { return task == nullptr; });
 }
@@ -257,11 +261,15 @@ void Tasks::cancel_all() {
   cancel_open(true);
 }
 
-void Tasks::close(bool finish_unloads) {
+bool Tasks::close(bool finish_unloads, Time end) {
   const MutexLock lock(mutex_);
   closed_ = true;
   cancel_open(!finish_unloads);
-  while (!idle()) changed_.wait(mutex_);
+  while (!idle()) {
+    if (end == Time::max()) changed_.wait(mutex_);
+    else if (!changed_.wait_until(mutex_, end)) return idle();
+  }
+  return true;
 }
 
 void Tasks::reopen() {

@@ -21,8 +21,8 @@
 
 namespace efs::daemon {
 
-/// `drain`: what a stop in a hurry brings out while programs are in the mount. Comes between close() and reopen(), and gives
-/// way to no program.
+/// `drain`: what a stop in a hurry brings out while programs are in the mount. Taken also after close(); to be started when none is left,
+/// and unloads wait until it has ended. Gives way to no program.
 enum class TaskKind : std::uint8_t { load = 0, unload = 1, drain = 2 };
 constexpr std::size_t task_kinds = 3;
 const char* name_of(TaskKind kind);
@@ -67,9 +67,10 @@ class Tasks {
   /// All that wait or run; waits for none.
   void cancel_all();
 
-  /// No new ones from now on; loads are cancelled, and unloads too unless `finish_unloads`. Returns when none is left.
+  /// No new ones from now on; loads are cancelled, and unloads too unless `finish_unloads`. Returns when none is left, or at `end`: false.
   /// Loads are cancelled because nobody can read them any more; unloads are finished because somebody relies on them.
-  void close(bool finish_unloads);
+  using Time = std::chrono::steady_clock::time_point;
+  bool close(bool finish_unloads, Time end = Time::max());
   /// After a close(): new ones are taken again.
   void reopen();
 
@@ -93,6 +94,7 @@ class Tasks {
   void cancel_open(bool unloads) EFS_REQUIRES(mutex_);
   static control::Json summary_of(const Task& task);
   bool idle() const EFS_REQUIRES(mutex_);
+  bool drains() const EFS_REQUIRES(mutex_);  // no unload begins meanwhile: no two meet at one file
   void note(const control::Json& line) EFS_REQUIRES(mutex_);
   void note_end(std::uint64_t id) noexcept EFS_REQUIRES(mutex_);
 

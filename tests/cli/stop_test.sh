@@ -442,10 +442,32 @@ started "$JOB"; echo held >"$MNT/held"; exec 7<"$MNT/held"
 stall $members
 check_exit 'a PFS that hangs, and a program that stays: the stop is refused' 1 'the PFS did not answer in time' timeout $((3 + late)) "$EFS" stop --deadline 3 "$NAME"
 check 'and the mount stays' grep -qx held "$MNT/held"
+# Again and again: what hangs is not waited for beyond the time, and nobody who is in the mount loses it.
+for again in 2 3; do
+  check_exit "refused again ($again)" 1 'is in use' timeout $((again + late)) "$EFS" stop --deadline $again "$NAME"
+done
+check_exit 'nor by a stop that drops all' 1 'is in use' timeout $late "$EFS" stop --no-stage-out "$NAME"
+check 'a program writes on' eval 'echo more >"$MNT/more"'
+check 'the mount is there' grep -qx held "$MNT/held"
 kill -CONT $members
 exec 7<&-
 check 'it is stopped when the PFS answers' "$EFS" stop "$NAME"
-check 'and all is back' grep -qx held "$hung/out/held"
+check 'and all is back' test "$(cat "$hung/out/held" "$hung/out/more")" = $'held\nmore'
+# A long time of one that drains is not the time of one that comes later.
+fresh hangs-hurry
+sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
+started "$JOB"; echo held >"$MNT/held2"; exec 7<"$MNT/held2"
+stall $members
+"$EFS" stop --deadline 300 "$NAME" >"$S/said" 2>&1 & stopper=$!
+check 'a stop drains' await 20 grep -q 'event=drain ' "$EFS_RUNTIME_DIR/$NAME/efsd.log"
+check_exit 'one with less time is refused in its own' 1 'is in use' timeout $((2 + late)) "$EFS" stop --deadline 2 "$NAME"
+wait $stopper; check 'so is the first' test $? = 1
+exec 7<&-
+check_exit 'dropping all does not wait for a PFS that hangs where nobody is in the mount' 0 '' timeout $((10 + late)) "$EFS" stop --no-stage-out "$NAME"
+check 'the instance is gone' await 20 ended "$NAME"
+check_not 'and the mount' mounted "$MNT"
+kill -CONT $members
+check_not 'nothing was brought out' test -s "$hung/out/held2"
 # A start has nothing to bring back: it ends without a deadline, too, and what was kept before it stays kept.
 mkdir "$hung/in"; head -c 16M /dev/zero >"$hung/in/a"
 for what in planned kept interrupted; do
@@ -533,8 +555,22 @@ check 'in JSON: refused' test $code = 1
 check 'and what was brought out, which is nothing more' json "$said" "d['code'] == 16 and ' unloaded (0 B)' in d['summary']"
 kill -TERM "$(field "$("$EFS" status --json staying)" "d['worker_pid']")"
 check 'a signal that is refused is logged' await 20 grep -q 'event=stop_refused.*is in use' "$EFS_RUNTIME_DIR/staying/efsd.log"
+rm "$MNT/d/s"
 exec 7<&- 8>&-
-check 'stop' "$EFS" stop staying
+check_exit 'stop: and says what the job has removed since' 0 'which has removed or renamed it since: d/s' "$EFS" stop staying
 check 'all is back' test "$(cat "$OUT/busy")" = $'half\nmore'
 check 'the receipt tells when' json "$(cat "$OUT"/efs-receipt-staying.json)" "[e['reason'] for e in d['entries'] if e['path'] == 'r'] == ['unloaded while the job ran']"
+# Who asks meanwhile without a deadline has all the time, when the one before has been refused.
+fresh inherits
+started "$JOB"; exec 8>"$MNT/busy"
+"$EFS" stop --deadline 6 inherits >"$S/said" 2>&1 & stopper=$!
+check 'a stop waits for the program' await 20 has_state inherits unmounting
+"$EFS" stop inherits >"$S/said2" 2>&1 & second=$!
+wait $stopper; check 'it is refused' test $? = 1
+exec 8>&-
+wait $second; code=$?
+check 'the second is refused as one without a deadline, or brings all out' test $code = 0 -o -n "$(grep -o 'is in use' "$S/said2")"
+check_not 'and has not run out of time' grep -q 'Time was up' "$S/said2"
+[ $code = 0 ] || check 'inherits: stop' "$EFS" stop inherits
+check 'inherits: all is back' test -e "$OUT/busy"
 finish

@@ -202,7 +202,7 @@ class Unload {
     if (!request_.remove || !S_ISREG(item.attributes.st_mode)) return;
     const Status there = entry.action == Action::unchanged ? still_there(item) : Status();
     const Status removed = there ? staging_.remove_clean(entry.path) : there;
-    append(entry.reason, removed ? "removed from the buffer" : "kept in the buffer: " + describe(removed.error()));
+    append(entry.reason, removed ? removed_from_buffer : "kept in the buffer: " + describe(removed.error()));
   }
 
   static void append(std::string& reason, const std::string& more) { reason += (reason.empty() ? "" : "; ") + more; }

@@ -38,6 +38,9 @@ struct UnloadRequest {
 /// else's, or one that changes meanwhile, is a conflict as of whole files; on-conflict: keep-both keeps the part back.
 Receipt unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress);
 
+/// What the reason of an entry has whose file is in results-dir only, as was asked for.
+inline constexpr const char* removed_from_buffer = "removed from the buffer";
+
 /// For people: totals, and by name what failed, is unverified or stays in the buffer.
 std::string describe_unload(const Receipt& receipt);
 
