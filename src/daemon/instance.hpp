@@ -74,7 +74,7 @@ class Instance {
     bool start_only = false;  // nothing where the start has succeeded
     std::optional<std::chrono::steady_clock::time_point> until;  // end then; what is not saved stays in the image
     std::optional<std::chrono::steady_clock::time_point> gone_by;  // somewhat later: what was asked for
-    bool inherits = false; // those of an earlier request, which this one goes on with
+    bool inherits = false;  // those of an earlier request, which this one goes on with
     bool cut_off = false;  // do not wait for mount namespaces that still have the mount
     bool merge = false;    // replace nothing that is newer than this instance: another run of the job may have made it
     bool is_unusual() const { return keep || merge || !stage_out; }  // else the results are to be brought back, whoever does it
@@ -144,7 +144,6 @@ class Instance {
   /// Programs are in the mount: who asked hears so, and all goes on.
   void refuse_stop(const StopRequest& request, const Error& why, std::string drained);
   void drop_inherited_deadline();
-  void arm_last_resort_of_drop(const StopRequest& request);
   void await_session_end();
   Status merge_from_now_on();
   /// The PFS as the job file wants it treated, by all transfers of the instance together.
@@ -215,6 +214,8 @@ class Instance {
   bool may_drain(const StopRequest& request, const Error& why_not_unmounted) const;
   /// What became of it, as of an unload; nothing where the PFS has not answered in time, and it goes on.
   std::optional<control::Json> drain(const StopRequest& request);
+  StopRequest last_request(const StopRequest& request);
+  bool end_tasks(const StopRequest& request);
   bool has_drained(std::uint64_t task, const StopRequest& request, std::optional<std::chrono::steady_clock::time_point> StopRequest::* end);
   void say_what_for(const char* waits_for);
   // instance_late.cpp: the PFS does not answer, and time is over

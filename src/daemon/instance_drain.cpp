@@ -20,11 +20,7 @@ bool Instance::may_drain(const StopRequest& request, const Error& why_not_unmoun
 
 // What waits for a PFS that hangs is no reason to wait longer than there is time, nor to take the mount away from who is in it.
 Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
-  const auto now = Clock::now();
-  auto patient_until = Clock::time_point::max();
-  if (request.until) patient_until = std::min(now + patience_with_tasks, now + (*request.until - now) / 4);
-  else if (!request.stage_out) patient_until = now + patience_with_tasks / 2;
-  const bool idle = tasks_->close(request.stage_out && !request.until, patient_until);  // what unloads have not brought out, the stage-out does, in time
+  const bool idle = end_tasks(request);
   Status unmounted = unmount_for(request);
   if (!unmounted && idle && may_drain(request, unmounted.error())) {
     const auto outcome = drain(request);
@@ -32,9 +28,28 @@ Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
     if (outcome) unmounted = unmount_for(request);
   }
   if (!unmounted) return unmounted;
-  arm_last_resort_of_drop(request);
+  if (!end_tasks(request) && !last_request(request).stage_out) leave_without_pfs();
   (void)tasks_->close(false);
   return {};
+}
+
+// This one, or one that has come since.
+Instance::StopRequest Instance::last_request(const StopRequest& request) {
+  MutexLock lock(mutex_);
+  return stop_request_ && stop_request_->ticket > request.ticket ? *stop_request_ : request;
+}
+
+// What unloads have not brought out, the stage-out does, in time. False where one is left when there is no more time for it.
+bool Instance::end_tasks(const StopRequest& request) {
+  for (const auto begin = Clock::now();;) {
+    const StopRequest last = last_request(request);
+    auto end = Clock::time_point::max();
+    if (last.until) end = begin + std::min<Clock::duration>(patience_with_tasks, (*last.until - begin) / 4);
+    else if (!last.stage_out) end = begin + patience_with_tasks / 2;
+    const auto now = Clock::now();
+    if (tasks_->close(last.stage_out && !last.until, std::min(end, now + progress_interval))) return true;
+    if (now >= end) return false;
+  }
 }
 
 // In a thread of its own: where the PFS hangs, the stop is refused in time, and the mount, which is in use, stays. The job may load and unload.
@@ -58,14 +73,10 @@ std::optional<Json> Instance::drain(const StopRequest& request) {
 // By then, or as soon as a later request wants it; that one may want nothing brought out.
 bool Instance::has_drained(std::uint64_t task, const StopRequest& request, std::optional<Clock::time_point> StopRequest::* end) {
   while (true) {
+    const StopRequest last = last_request(request);
     auto latest = *(request.*end);
-    {
-      MutexLock lock(mutex_);
-      if (stop_request_ && stop_request_->ticket > request.ticket) {
-        if (!stop_request_->stage_out) latest = Clock::now();
-        else if (const auto theirs = (*stop_request_).*end) latest = std::min(latest, *theirs);
-      }
-    }
+    if (!last.stage_out) latest = Clock::now();
+    else if (const auto theirs = last.*end) latest = std::min(latest, *theirs);
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(latest - Clock::now());
     const auto ended = tasks_->wait(task, std::clamp(left, std::chrono::milliseconds(0), progress_interval));
     if (!ended || *ended) return true;  // one that is forgotten has ended

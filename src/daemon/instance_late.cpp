@@ -29,19 +29,8 @@ constexpr auto farewell = std::chrono::milliseconds(500);
 constexpr auto longest_farewell = std::chrono::seconds(30);
 // What a start that is given up may still take.
 constexpr auto patience_with_start = std::chrono::seconds(10);
-// What loads and unloads may that have been cancelled a while ago, when nothing of theirs is wanted any more.
-constexpr auto cancelled_long_ago = std::chrono::seconds(2);
 
 }  // namespace
-
-// A stop that brings nothing out waits for nobody but programs in the mount.
-void Instance::arm_last_resort_of_drop(const StopRequest& request) {
-  if (request.stage_out) return;
-  auto timer = TimerThread::start(Clock::now() + cancelled_long_ago, [this] { leave_without_pfs(); });
-  std::unique_ptr<TimerThread> before;
-  MutexLock lock(mutex_);
-  if (timer) before = std::exchange(last_resort_, std::move(*timer));
-}
 
 // Where no thread can be had the stop waits for the PFS, as it does without a deadline.
 std::unique_ptr<TimerThread> Instance::leave_at(const StopRequest& request) {
@@ -59,9 +48,11 @@ void Instance::claim_end() {
   while (true) ::pause();  // the other thread ends the process
 }
 
+// Nobody who is in the mount loses it, and who has set no time has all.
 bool Instance::must_leave() {
   MutexLock lock(mutex_);
-  leaving_ = !end_claimed_ && (state_ == State::staging_out || (state_ == State::unmounting && session_ended_));  // from nobody who is in the mount
+  const bool has_time = stop_request_ && stop_request_->stage_out && !stop_request_->gone_by;
+  leaving_ = !end_claimed_ && !has_time && (state_ == State::staging_out || (state_ == State::unmounting && session_ended_));
   return leaving_;
 }
 

@@ -468,6 +468,21 @@ check 'the instance is gone' await 20 ended "$NAME"
 check_not 'and the mount' mounted "$MNT"
 kill -CONT $members
 check_not 'nothing was brought out' test -s "$hung/out/held2"
+# A stop without a deadline waits for an unload that hangs; one with a deadline, or that drops all, does not wait for that stop.
+fresh hangs-unload
+sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
+started "$JOB"; echo held >"$MNT/held3"; exec 7<"$MNT/held3"
+stall $members
+check 'an unload' "$EFS" unload "$MNT/held3"
+"$EFS" stop "$NAME" >"$S/said" 2>&1 & stopper=$!
+check 'a stop waits for it' await 20 has_state "$NAME" unmounting
+check_exit 'one with a deadline is refused in time' 1 'is in use' timeout $((4 + late)) "$EFS" stop --deadline 4 "$NAME"
+wait $stopper; check 'and the first with it' test $? = 1
+check 'nobody has lost the mount' grep -qx held "$MNT/held3"
+exec 7<&-
+check_exit 'dropping all' 0 '' timeout $((10 + late)) "$EFS" stop --no-stage-out "$NAME"
+check 'ends it' await 20 ended "$NAME"
+kill -CONT $members
 # A start has nothing to bring back: it ends without a deadline, too, and what was kept before it stays kept.
 mkdir "$hung/in"; head -c 16M /dev/zero >"$hung/in/a"
 for what in planned kept interrupted; do

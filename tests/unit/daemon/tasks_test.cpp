@@ -157,6 +157,24 @@ TEST_CASE("a close without a stage-out cancels unloads, too") {
   CHECK(state(tasks, id) == "cancelled");
 }
 
+TEST_CASE("a close waits no longer than it may for what does not end") {
+  const auto opened = Tasks::open();
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
+  std::promise<void> begun, answers;
+  const auto id = *tasks.start(TaskKind::unload, "hangs", [&, answer = answers.get_future().share()](stage::Progress&) {
+    begun.set_value();
+    answer.wait();  // heeds no cancelling, as a call to a PFS that does not answer
+    return control::result_line();
+  });
+  begun.get_future().wait();
+  CHECK_FALSE(tasks.close(false, std::chrono::steady_clock::now()));
+  CHECK(tasks.start(TaskKind::unload, "late", one_file).error().code == ESHUTDOWN);
+  answers.set_value();
+  CHECK(tasks.close(false));
+  CHECK(state(tasks, id) == "done");
+}
+
 TEST_CASE("a drain begins between a close and a reopen, and an unload not before it has ended") {
   const auto opened = Tasks::open();
   REQUIRE(opened);
