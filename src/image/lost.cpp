@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t tag_length = 8;  // of the instance's number: stores of one job on several nodes may go to one place
 
 /// The containers as files of these names.
-class LostBuffer final : public stage::Buffer {
+class LostBuffer final : public stage::OutgoingBuffer {
  public:
   LostBuffer(Backend& backend, std::vector<fs::WalkItem> items) : backend_(backend), items_(std::move(items)) {}
   Result<std::vector<fs::WalkItem>> walk() override { return items_; }
@@ -27,17 +27,6 @@ class LostBuffer final : public stage::Buffer {
     return fs::HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
   }
   Result<std::uint64_t> available_bytes() override { return std::uint64_t{0}; }
-  // Nothing in it is changed.
-  Result<fs::HeldFile> begin_open_file() override { return fail(EROFS); }
-  void abandon(std::uint64_t) override {}
-  std::size_t publish_files(std::span<const fs::StagedFile>, Status& failed) override {
-    failed = fail(EROFS);
-    return 0;
-  }
-  Status link_files(const std::string&, std::span<const std::string>) override { return fail(EROFS); }
-  Status set_xattrs(const std::string&, const std::map<std::string, std::string>&) override { return fail(EROFS); }
-  Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(EROFS); }
-  Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(EROFS); }
 
  private:
   Backend& backend_;

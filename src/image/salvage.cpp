@@ -23,25 +23,15 @@ namespace efs::image {
 namespace {
 
 /// The buffer of an image, without the contents that somebody has changed. `all`: as if nothing of it were anywhere else.
-class ImageBuffer final : public stage::Buffer {
+class ImageBuffer final : public stage::OutgoingBuffer {
  public:
   /// `elsewhere`: what results-dir has says nothing of the place that it goes to.
   ImageBuffer(stage::Buffer& inner, const std::map<std::uint64_t, std::string>& changed, bool all, bool elsewhere) : inner_(inner), changed_(changed), all_(all), elsewhere_(elsewhere) {}
-  Result<fs::HeldFile> begin_open_file() override { return fail(EROFS); }
   Result<fs::HeldFile> hold(std::uint64_t ino) override {
     const auto changed = changed_.find(ino);
     if (changed == changed_.end()) return inner_.hold(ino);
     return fail(EUCLEAN, "container " + std::to_string(ino) + " is not what it was when the instance was left: " + changed->second + "; somebody has changed it, and it is brought out once meta/" + contents_name + " of the store is removed");
   }
-  void abandon(std::uint64_t) override {}
-  std::size_t publish_files(std::span<const fs::StagedFile>, Status& failed) override {
-    failed = fail(EROFS);
-    return 0;
-  }
-  Status link_files(const std::string&, std::span<const std::string>) override { return fail(EROFS); }
-  Status set_xattrs(const std::string&, const std::map<std::string, std::string>&) override { return fail(EROFS); }
-  Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(EROFS); }
-  Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(EROFS); }
   Result<std::vector<fs::WalkItem>> walk() override {
     auto items = inner_.walk();
     if (items && all_)

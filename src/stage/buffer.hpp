@@ -75,6 +75,21 @@ class Buffer {
   virtual Status named(const fs::WalkItem&, const std::function<Result<fs::Origin>()>&) { return {}; }
 };
 
+/// A buffer that is only brought out of: nothing comes into it.
+class OutgoingBuffer : public Buffer {
+ public:
+  Result<fs::HeldFile> begin_open_file() final { return fail(EROFS); }
+  void abandon(std::uint64_t) final {}
+  std::size_t publish_files(std::span<const fs::StagedFile>, Status& failed) final {
+    failed = fail(EROFS);
+    return 0;
+  }
+  Status link_files(const std::string&, std::span<const std::string>) final { return fail(EROFS); }
+  Status set_xattrs(const std::string&, const std::map<std::string, std::string>&) final { return fail(EROFS); }
+  Status make_directory(const std::string&, const fs::StagedAttributes&) final { return fail(EROFS); }
+  Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) final { return fail(EROFS); }
+};
+
 /// Programs that write past the mount, in files that they have open with passthrough since before its end. refused: the mount has
 /// ended, and what one of them writes to is not held (EBUSY); who is not there when it is looked for comes no more.
 enum class Writers : std::uint8_t { possible, refused };

@@ -27,7 +27,7 @@ struct Proof {
 };
 
 /// The buffer as stage_out() sees it during an unload: the chosen items only, all of them results.
-class UnloadBuffer final : public Buffer {
+class UnloadBuffer final : public OutgoingBuffer {
  public:
   UnloadBuffer(fs::Staging& staging, bool as_is, bool in_place) : staging_(staging), as_is_(as_is), in_place_(in_place) {}
 
@@ -39,17 +39,7 @@ class UnloadBuffer final : public Buffer {
     return it == proofs_.end() ? nullptr : &it->second;
   }
 
-  Result<fs::HeldFile> begin_open_file() override { return fail(ENOSYS); }
   Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
-  void abandon(std::uint64_t) override {}
-  std::size_t publish_files(std::span<const fs::StagedFile>, Status& failed) override {
-    failed = fail(ENOSYS);
-    return 0;
-  }
-  Status link_files(const std::string&, std::span<const std::string>) override { return fail(ENOSYS); }
-  Status set_xattrs(const std::string&, const std::map<std::string, std::string>&) override { return fail(ENOSYS); }
-  Status make_directory(const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
-  Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return fail(ENOSYS); }
   Result<std::vector<fs::WalkItem>> walk() override { return items; }
   Result<std::vector<fs::WalkItem>> inputs() override {
     auto all = staging_.walk();
