@@ -26,8 +26,9 @@ Result<image::Image> open_as_owner(const std::string& which, image::Hold hold) {
 }
 
 std::string text_of(const image::Image& image, const image::Holdings& holdings) {
-  const std::string left = std::to_string(holdings.unsaved_files) + " files and links, " + format_bytes(holdings.unsaved_bytes);
-  return image.manifest.name + " (" + image.directories.path + "): " + std::to_string(holdings.files) + " files, " + format_bytes(holdings.bytes) + (image.manifest.left == image::Left::salvaged && holdings.unsaved_files == 0 ? "; an earlier salvage has brought out the results\n" : "; not back yet: " + left + "\n");
+  const std::string left = std::to_string(holdings.unsaved_files) + " files and links, " + format_bytes(holdings.unsaved_bytes), missing = image::what_is_missing(image);
+  return image.manifest.name + " (" + image.directories.path + "): " + std::to_string(holdings.files) + " files, " + format_bytes(holdings.bytes) + (image.manifest.left == image::Left::salvaged && holdings.unsaved_files == 0 ? "; an earlier salvage has brought out the results\n" : "; not back yet: " + left + "\n") +
+         (missing.empty() ? "" : missing + ": there were more names; what they led to: efs salvage --lost --list " + image.manifest.name + "\n");
 }
 
 bool is_same_directory(const std::string& a, const std::string& b) {

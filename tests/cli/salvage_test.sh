@@ -47,6 +47,7 @@ with open(sys.argv[1], "r+b") as file:
 PY
 check_exit 'a damaged record: names behind it are lost, and the salvage says the way' 3 'comes out under numbers: efs salvage --lost --to DIR lost' "$EFS" salvage --to "$S/lost/named" lost
 before=$(find "$STORE" -ls)
+check_exit 'the list says that there is more' 0 'there were more names; what they led to: efs salvage --lost --list lost' "$EFS" salvage --list lost
 check_exit 'they are listed' 0 'lost.found/lost-[0-9a-f]{8}/[0-9]+  7 B' "$EFS" salvage --lost --list lost
 check_exit 'and brought out without their names' 0 'staged out' "$EFS" salvage --lost --to "$S/lost/to" lost
 check 'each content is there once, in one place or the other' test "$(cat "$S"/lost/named/r* "$S"/lost/to/lost+found/lost-*/* | grep -a '^result' | sort -u | wc -l)" = 60
