@@ -47,6 +47,11 @@ Status become_owner(const std::string& path) {
 
 }  // namespace
 
+bool is_same_directory(const std::string& a, const std::string& b) {
+  struct stat one {}, other {};
+  return !b.empty() && ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 Result<std::string> image_path_as_owner(const std::string& which) {
   auto path = image_path(which);
   if (!path) return path;

@@ -11,4 +11,7 @@ namespace efs::cli {
 /// owner from here on. Whatever is mounted of a dead instance, and serves nobody, is gone then.
 Result<std::string> image_path_as_owner(const std::string& which);
 
+/// False where one of them is not there.
+bool is_same_directory(const std::string& a, const std::string& b);
+
 }  // namespace efs::cli

@@ -25,15 +25,12 @@ Result<image::Image> open_as_owner(const std::string& which, image::Hold hold) {
   return path ? image::open_image(*path, hold) : std::unexpected(path.error());
 }
 
+std::string name_for_clean(const image::Image& image) { return instance_of_store(image.directories.path) ? image.manifest.name : image.directories.path; }
+
 std::string text_of(const image::Image& image, const image::Holdings& holdings) {
   const std::string left = std::to_string(holdings.unsaved_files) + " files and links, " + format_bytes(holdings.unsaved_bytes), missing = image::what_is_missing(image);
   return image.manifest.name + " (" + image.directories.path + "): " + std::to_string(holdings.files) + " files, " + format_bytes(holdings.bytes) + (image.manifest.left == image::Left::salvaged && holdings.unsaved_files == 0 ? "; an earlier salvage has brought out the results\n" : "; not back yet: " + left + "\n") +
-         (missing.empty() ? "" : missing + ": there were more names; what they led to: efs salvage --lost --list " + image.manifest.name + "\n");
-}
-
-bool is_same_directory(const std::string& a, const std::string& b) {
-  struct stat one {}, other {};
-  return !b.empty() && ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+         (missing.empty() ? "" : missing + ": there were more names; what they led to: efs salvage --lost --list " + name_for_clean(image) + "\n");
 }
 
 // Elsewhere nothing is compared with what an input was staged in from.
@@ -78,8 +75,6 @@ Status doubt_what_is_out(const image::Image& image, bool elsewhere) {
 void note_all_is_out(const image::Image& image) {
   (void)image::write_left(image.directories.metadata.get(), image.manifest.left == image::Left::kept ? image::Left::kept : image::Left::salvaged);
 }
-
-std::string name_for_clean(const image::Image& image) { return instance_of_store(image.directories.path) ? image.manifest.name : image.directories.path; }
 
 // No retry brings what the store has lost itself. (A backend that is not there may come back.)
 std::string text_of_lost(const image::Image& image, std::uint64_t files) {

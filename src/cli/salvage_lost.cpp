@@ -44,6 +44,8 @@ int salvage_lost(World& world, const SalvageArguments& arguments) {
     return exit_good;
   }
   const std::string to = std::filesystem::absolute(arguments.to).lexically_normal().string();
+  const auto config = image::job_of(held->directories.metadata.get(), held->manifest);
+  if (config && is_same_directory(to, config->root_dir)) return report(world, {EINVAL, "--to " + to + " is the job's root-dir: what is brought out would be inputs of the next run; name another directory"}, exit_usage);
   stage::Progress progress;
   const auto receipt = image::salvage_lost(*held, *lost, to, progress);
   int code = stage::exit_code(receipt);

@@ -216,6 +216,7 @@ class Instance {
   std::optional<control::Json> drain(const StopRequest& request);
   StopRequest last_request(const StopRequest& request);
   bool end_tasks(const StopRequest& request);
+  void renew_last_resort(const StopRequest& request);
   bool has_drained(std::uint64_t task, const StopRequest& request, std::optional<std::chrono::steady_clock::time_point> StopRequest::* end);
   void say_what_for(const char* waits_for);
   // instance_late.cpp: the PFS does not answer, and time is over

@@ -24,13 +24,24 @@ Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
   Status unmounted = unmount_for(request);
   if (!unmounted && idle && may_drain(request, unmounted.error())) {
     const auto outcome = drain(request);
-    drained = outcome ? outcome->value("summary", outcome->value("error", "")) : "nothing, for the PFS did not answer in time";
-    if (outcome) unmounted = unmount_for(request);
+    drained = outcome ? outcome->value("summary", outcome->value("error", "")) : "nothing, for the PFS did not answer in time, or there was none left";
+    unmounted = unmount_for(request);
   }
   if (!unmounted) return unmounted;
+  renew_last_resort(request);
   if (!end_tasks(request) && !last_request(request).stage_out) leave_without_pfs();
   (void)tasks_->close(false);
   return {};
+}
+
+// The one that was there may have come to nothing while programs were in the mount.
+void Instance::renew_last_resort(const StopRequest& request) {
+  StopRequest last = last_request(request);
+  if (!last.gone_by) return;
+  last.gone_by = std::max(*last.gone_by, Clock::now());
+  std::unique_ptr<TimerThread> before;
+  MutexLock lock(mutex_);
+  before = std::exchange(last_resort_, leave_at(last));
 }
 
 // This one, or one that has come since.
@@ -92,7 +103,8 @@ void Instance::refuse_stop(const StopRequest& request, const Error& why, std::st
   if (!drained.empty()) refused["summary"] = std::move(drained);
   {
     MutexLock lock(mutex_);
-    if (request.stage_out && stop_request_ && !stop_request_->stage_out) refused = control::error_line({ECANCELED, "somebody's stop --no-stage-out came in between, and is carried out now: what is not back is " + std::string(stop_request_->keep ? "kept" : "dropped")});
+    if (request.stage_out && stop_request_ && !stop_request_->stage_out)
+      refused["error"] = describe(why) + "; somebody's stop --no-stage-out came in between, and is tried now: where it succeeds, what is not back is " + (stop_request_->keep ? "kept" : "dropped"), refused["code"] = ECANCELED;
   }
   drop_inherited_deadline();
   finish_stop(request, std::move(refused));

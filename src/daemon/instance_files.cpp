@@ -167,7 +167,7 @@ void Instance::add_unloaded(stage::Receipt& receipt) {
   for (auto& [path, entry] : missing) {
     entry.reason = "unloaded while the job ran" + (entry.reason.empty() ? "" : ": " + entry.reason);
     if (!staging.find(path) && entry.reason.find(stage::removed_from_buffer) == std::string::npos) {
-      entry.reason += "; the job has removed or renamed it since, and results-dir has it still";
+      entry.reason += "; the job has removed or renamed it since; what was brought out stays in results-dir";
       left_over.push_back(path);
     }
     receipt.entries.push_back(std::move(entry));

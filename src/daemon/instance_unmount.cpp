@@ -52,10 +52,13 @@ void Instance::drop_last_resort() {
 // A signal, which nobody answers, would be lost by who only looks. A stop that has to end in time has time for programs that are about to end.
 Status Instance::unmount(const StopRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
-  auto patient_until = begin + time_to_look;
-  if (request.until) patient_until = std::max(patient_until, std::min(begin + longest_patience, begin + (*request.until - begin) / 4));
+  const auto patient_until = [&] {
+    const StopRequest last = last_request(request);
+    const auto looked_at = begin + time_to_look;
+    return last.until ? std::max(looked_at, std::min(begin + longest_patience, begin + (*last.until - begin) / 4)) : looked_at;
+  };
   Status unmounted = supervisor_.unmount(request.is_unusual());
-  while (!unmounted && unmounted.error().code == EBUSY && std::chrono::steady_clock::now() < patient_until) {
+  while (!unmounted && unmounted.error().code == EBUSY && std::chrono::steady_clock::now() < patient_until()) {
     std::this_thread::sleep_for(pause_between_tries);
     unmounted = supervisor_.unmount(request.is_unusual());
   }

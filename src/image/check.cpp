@@ -66,7 +66,7 @@ class Check {
     if (::fstatat(store_.metadata.get(), "journal.new", &st, AT_SYMLINK_NOFOLLOW) == 0) find(Severity::leftover, "journal.new", "a snapshot that was not finished");
     const auto end = replay_names(store_, manifest_, rebooted_, names_);
     if (!end) return find(Severity::damage, "journal", describe(end.error())), false;
-    journal_damaged_ = end->settled || end->incomplete || (!rebooted_ && (end->cut_short || end->followed || end->spoilt));
+    journal_damaged_ = is_damaged(*end, rebooted_);
     report_.records = end->records;
     report_.journal_bytes = end->size;
     if (end->cut_short && !rebooted_) find(Severity::damage, "journal", "it is cut short: it ends at " + std::to_string(end->size) + " bytes, among its records");
@@ -125,6 +125,8 @@ class Check {
     else if (inode == nullptr && st->st_size == 0 && (id < names_.next_unused() || journal_damaged_)) ++made_ahead_;
     else if (inode == nullptr && id >= names_.next_unused() && !rebooted_)
       find(Severity::damage, object, "has a number that the journal has not given (" + std::to_string(st->st_size) + " bytes): that is not the last one of this store, or has lost its end, and the files of which it does not know are lost with it");
+    else if (inode == nullptr && journal_damaged_)
+      find(Severity::damage, object, "no record knows it (" + std::to_string(st->st_size) + " bytes): of a file whose records are lost, or of a stage-in or a load that was not finished; efs salvage --lost brings it out");
     else if (inode == nullptr) find(Severity::leftover, object, "no record knows it (" + std::to_string(st->st_size) + " bytes): a stage-in or a load that was not finished");
     else if (!inode->is_regular()) find(Severity::leftover, object, "belongs to something that has no content");
     else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that had been removed, and was still open, or not freed yet");

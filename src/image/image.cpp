@@ -203,6 +203,8 @@ Result<store::ReplayEnd> replay_names(const Directories& store, const Manifest& 
   return store::Journal::scan(*medium, "journal", apply, {.after_power_loss = rebooted, .instance = manifest.instance, .complete_to = manifest.journal_to});
 }
 
+bool is_damaged(const store::ReplayEnd& end, bool rebooted) { return end.settled || end.incomplete || (!rebooted && (end.cut_short || end.followed || end.spoilt)); }
+
 Result<Image> open_image(const std::string& path, Hold hold) {
   auto held = hold_store(path, hold);
   if (!held) return std::unexpected(held.error());
@@ -217,7 +219,7 @@ Result<Image> open_image(const std::string& path, Hold hold) {
   auto filesystem = fs::Filesystem::open(*image.backend, {.metadata_directory = metadata, .after_power_loss = image.rebooted, .read_only = true, .instance = image.manifest.instance, .journal_to = image.manifest.journal_to});
   if (!filesystem) {
     const bool is_damaged = filesystem.error().code == EUCLEAN || filesystem.error().code == EPROTO;
-    return fail(filesystem.error().code, image.directories.path + ": " + describe(filesystem.error()) + (is_damaged ? ". What its containers hold comes out without the names: efs salvage --lost --to DIR " + image.manifest.name : ""));
+    return fail(filesystem.error().code, image.directories.path + ": " + describe(filesystem.error()) + (is_damaged ? ". What its containers hold comes out without the names: efs salvage --lost --to DIR " + image.directories.path : ""));
   }
   image.filesystem = std::move(*filesystem);
   return image;

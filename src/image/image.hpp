@@ -71,6 +71,9 @@ Result<HeldStore> hold_store(const std::string& path, Hold hold);
 /// Applies the records of its journal, up to the first that does not verify, to `names`, which are empty. An error: not one is known.
 Result<store::ReplayEnd> replay_names(const Directories& store, const Manifest& manifest, bool rebooted, fs::Namespace& names);
 
+/// Is there reason to think that it had more records, which power loss does not explain?
+bool is_damaged(const store::ReplayEnd& end, bool rebooted);
+
 /// In order of destruction: what is below is used by what is above.
 struct Image : HeldStore {
   config::JobConfig config;

@@ -53,13 +53,19 @@ Result<Lost> find_lost(const HeldStore& held) {
   if (!end) lost.journal_problem = describe(end.error());
   const std::string top = "lost+found", own = top + "/" + held.manifest.name + "-" + store::to_string(held.manifest.instance).substr(0, tag_length);
   std::vector<std::uint64_t> unknown;
+  const bool damaged = end && is_damaged(*end, held.rebooted);
+  const auto has_no_name = [&](std::uint64_t id) {
+    const fs::Inode* inode = end ? names.find(id) : nullptr;
+    return inode == nullptr || (damaged && inode->nlink == 0);  // it may have got a name (again) behind the damage
+  };
   EFS_TRY(held.backend->for_each([&](std::uint64_t id) {
-    if (!end || names.find(id) == nullptr) unknown.push_back(id);
+    if (has_no_name(id)) unknown.push_back(id);
   }));
   std::ranges::sort(unknown);
   for (const auto id : unknown) {
     const auto attributes = held.backend->attributes(id);
-    if (!attributes || !S_ISREG(attributes->st_mode) || attributes->st_size == 0) continue;
+    if (!attributes) return fail(attributes.error().code, "container " + std::to_string(id) + ": " + describe(attributes.error()));
+    if (!S_ISREG(attributes->st_mode) || attributes->st_size == 0) continue;
     fs::WalkItem item;
     item.path = own + "/" + std::to_string(id);
     item.ino = id;

@@ -5,6 +5,8 @@ set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 state() { field "$(status_of "$1")" 'd["state"]'; }
+has_left() { grep -q 'event=left_without_pfs' "$EFS_RUNTIME_DIR/$1/efsd.log"; }
+ended_or_dead() { no_daemon "$1"; }
 has_state() { [ "$(state "$1")" = "$2" ]; }
 
 # --- a deadline, and a PFS that hangs: an efs of our own, whose processes are stopped ---
@@ -67,6 +69,26 @@ check 'the instance is gone' await 20 ended "$NAME"
 check_not 'and the mount' mounted "$MNT"
 kill -CONT $members
 check_not 'nothing was brought out' test -s "$hung/out/held2"
+# Who leaves while all waits for the PFS leaves a mount that nobody is in: then what hangs is left alone, whoever asked last, and in what time.
+for how in one two; do
+  fresh "hangs-left-$how"
+  sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
+  started "$JOB"; echo held >"$MNT/left-$how"; exec 7<"$MNT/left-$how"
+  stall $members
+  "$EFS" stop --deadline 12 "$NAME" >"$S/said" 2>&1 7<&- & stopper=$!
+  check "$how: a stop drains" await 20 grep -q 'event=drain ' "$EFS_RUNTIME_DIR/$NAME/efsd.log"
+  [ $how = one ] || { "$EFS" stop --deadline 0.5 "$NAME" >"$S/said2" 2>&1 7<&- & second=$!; }
+  exec 7<&-
+  check "$how: nobody waits for ever" await 60 gone "$stopper"
+  wait "$stopper"; check "$how: it is not called good" test $? = 1
+  [ $how = one ] || { check "$how: nor does the second" await 60 gone "$second"; wait "$second"; }
+  if [ $how = one ]; then check 'one: the instance has left' await 20 has_left "$NAME"; else "$EFS" stop --deadline 1 "$NAME" >/dev/null 2>&1; fi
+  kill -CONT $members
+  await 20 ended_or_dead "$NAME"
+  check "$how: what was there is brought out" "$EFS" salvage "$NAME"
+  check "$how: all of it" grep -qx held "$hung/out/left-$how"
+  check "$how: clean" "$EFS" clean "$NAME"
+done
 # A stop without a deadline waits for an unload that hangs; one with a deadline, or that drops all, does not wait for that stop.
 fresh hangs-unload
 sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"

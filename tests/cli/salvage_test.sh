@@ -48,6 +48,8 @@ PY
 check_exit 'a damaged record: names behind it are lost, and the salvage says the way' 3 'comes out under numbers: efs salvage --lost --to DIR lost' "$EFS" salvage --to "$S/lost/named" lost
 before=$(find "$STORE" -ls)
 check_exit 'the list says that there is more' 0 'there were more names; what they led to: efs salvage --lost --list lost' "$EFS" salvage --list lost
+check_exit 'check-image calls them damage' 1 'damage: container [0-9]+ .*efs salvage --lost brings it out' "$EFS" check-image lost
+check_exit 'not to root-dir, of which they would be inputs' 2 'root-dir' "$EFS" salvage --lost --to "$PFS" lost
 check_exit 'they are listed' 0 'lost.found/lost-[0-9a-f]{8}/[0-9]+  7 B' "$EFS" salvage --lost --list lost
 check_exit 'and brought out without their names' 0 'staged out' "$EFS" salvage --lost --to "$S/lost/to" lost
 check 'each content is there once, in one place or the other' test "$(cat "$S"/lost/named/r* "$S"/lost/to/lost+found/lost-*/* | grep -a '^result' | sort -u | wc -l)" = 60
@@ -59,7 +61,7 @@ check 'the store has not changed' test "$(find "$STORE" -ls)" = "$before"
 said=$("$EFS" salvage --json --lost --to "$S/lost/to" lost)
 check 'once more, in JSON' json "$said" "d['ok'] and d['lost_files'] == len([e for e in d['receipt']['entries'] if e['action'] == 'kept' and e['evidence'] == 'as-found']) == $(find "$S/lost/to/lost+found" -type f | wc -l)"
 printf X | dd of="$journal" bs=1 seek=3 conv=notrunc 2>/dev/null
-check_exit 'a journal that is none: the refusal says the way' 1 'without the names: efs salvage --lost --to DIR lost' "$EFS" salvage --to "$S/lost/x" lost
+check_exit 'a journal that is none: the refusal says the way' 1 'without the names: efs salvage --lost --to DIR /.*lost/store' "$EFS" salvage --to "$S/lost/x" lost
 check_exit 'all that the containers hold comes out' 0 "$contents contents that no name leads to.*the journal cannot be read" "$EFS" salvage --lost --to "$S/lost/all" lost
 check 'inputs as well' grep -rqx plain "$S/lost/all/lost+found"
 container=$(find "$STORE/data" -type f -size -2 -exec grep -lx 'result 1' {} +)

@@ -39,6 +39,10 @@ void ResultDirectories::note_placed(const fs::WalkItem& item, std::optional<std:
   if (placed_ != nullptr) (void)placed_->placed_directory({.name = item.path, .own = buffer_.own_path(item.path)}, version);
 }
 
+void ResultDirectories::note_made(const fs::WalkItem& item, std::uint64_t version) {
+  if (placed_ != nullptr) (void)placed_->made_directory({.name = item.path, .own = buffer_.own_path(item.path)}, version);
+}
+
 std::vector<ReceiptEntry> ResultDirectories::make(const std::vector<DirectoryToMake>& directories) {
   std::vector<ReceiptEntry> entries;
   for (const auto& directory : directories)
@@ -53,7 +57,7 @@ Status ResultDirectories::make_one(const fs::WalkItem& item) {
   const Status made = tree_.make(item, [&] { is_noted = true, note_coming(item); });
   if (is_noted && !tree_.is_new(item.path)) note_placed(item, {});  // somebody was faster
   if (is_noted && made && placed_ != nullptr && tree_.is_new(item.path))
-    if (const auto has = tree_.attributes_of(item.path)) (void)placed_->made_directory({.name = item.path, .own = buffer_.own_path(item.path)}, directory_version(*has));
+    if (const auto has = tree_.attributes_of(item.path)) note_made(item, directory_version(*has));
   return made;
 }
 
@@ -127,6 +131,8 @@ Result<ResultDirectories::Decided> ResultDirectories::decide(const fs::WalkItem&
   const auto ours = directory_version({.mode = wanted.st_mode, .uid = wanted.st_uid, .gid = wanted.st_gid, .xattrs = item.xattrs});
   Decided decided{.known = known_of(item), .theirs = directory_version(*theirs)};
   decided.merge = merge_directory(decided.known, ours, decided.theirs);
+  // What was made for the job, with its mode perhaps, is the job's wish as well.
+  if (decided.merge == DirectoryMerge::keep_theirs && state_of(item).unfinished) decided.merge = DirectoryMerge::conflict;
   return decided;
 }
 

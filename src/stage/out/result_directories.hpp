@@ -64,6 +64,7 @@ class ResultDirectories {
   ReceiptEntry failed(const fs::WalkItem& item, const Error& error);
   PlacedDirectory state_of(const fs::WalkItem& item) const;
   void note_coming(const fs::WalkItem& item);
+  void note_made(const fs::WalkItem& item, std::uint64_t version);
   void note_placed(const fs::WalkItem& item, std::optional<std::uint64_t> version);
   Status make_one(const fs::WalkItem& item);
   Result<Finished> finish_one(const DirectoryToMake& directory, bool fsync, Patience& patience);
