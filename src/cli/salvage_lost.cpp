@@ -1,11 +1,15 @@
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "cli/image_path.hpp"
 #include "image/lost.hpp"
-#include "stage/pfs/pfs_io.hpp"
 #include "stage/pfs/partial_name.hpp"
+#include "stage/pfs/pfs_io.hpp"
 
 namespace efs::cli {
 namespace {
