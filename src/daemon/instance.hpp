@@ -206,6 +206,8 @@ class Instance {
   void finish_stop(const StopRequest& request, control::Json outcome);
   bool is_to_be_kept(const StopRequest& request);
   bool is_hurried();
+  bool is_overruled() const EFS_REQUIRES(mutex_);
+  std::string told_overruled();
   void add_brought_before(stage::Receipt& receipt);
   /// Writes the receipt, and says in `outcome` where it is and what is in it. False: not where it belongs.
   bool leave_receipt(const stage::Receipt& receipt, control::Json& outcome);

@@ -101,11 +101,8 @@ void Instance::refuse_stop(const StopRequest& request, const Error& why, std::st
   enter(State::running);
   Json refused = control::error_line(why);
   if (!drained.empty()) refused["summary"] = std::move(drained);
-  {
-    MutexLock lock(mutex_);
-    if (request.stage_out && stop_request_ && !stop_request_->stage_out)
-      refused["error"] = describe(why) + "; somebody's stop --no-stage-out came in between, and is tried now: where it succeeds, what is not back is " + (stop_request_->keep ? "kept" : "dropped"), refused["code"] = ECANCELED;
-  }
+  if (const std::string overruled = request.stage_out ? told_overruled() : ""; !overruled.empty())
+    refused["error"] = describe(why) + "; " + overruled + " where it succeeds, which is tried now", refused["code"] = ECANCELED;
   drop_inherited_deadline();
   finish_stop(request, std::move(refused));
 }

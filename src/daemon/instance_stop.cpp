@@ -26,6 +26,9 @@ namespace efs::daemon {
 
 using control::Json;
 
+// What is being written is brought to an end, and partial files are removed.
+constexpr auto patience_with_dropped = std::chrono::seconds(20);
+
 void Instance::set_deadline(StopRequest& request, double seconds) {
   seconds = std::min(seconds, 1e8);  // three years: what a clock can add
   using Clock = std::chrono::steady_clock;
@@ -244,7 +247,7 @@ bool Instance::stage_out(const StopRequest& request) {
   stage::StagingBuffer buffer(staging, stage::Writers::refused);
   {
     MutexLock lock(mutex_);
-    progress_.cancel = request.until && *request.until <= std::chrono::steady_clock::now();
+    progress_.cancel = is_overruled() || (request.until && *request.until <= std::chrono::steady_clock::now());
   }
   stage::Options how = stage_options();
   how.by_rank = request.until.has_value();
@@ -274,7 +277,8 @@ bool Instance::stage_out(const StopRequest& request) {
     MutexLock lock(mutex_);
     last_receipt_ = std::make_shared<const stage::Receipt>(std::move(receipt));
   }
-  const bool over = code == 0 || request.until;
+  const std::string overruled = code == 0 ? "" : told_overruled();
+  const bool over = code == 0 || (request.until && overruled.empty());
   keep_image_ = keep || code != 0;
   if (over && !keep_image_) {
     if (const Status given_up = give_store_up(); !given_up) outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + printable(describe(given_up.error())) + "\n";
@@ -286,7 +290,8 @@ bool Instance::stage_out(const StopRequest& request) {
     }
   }
   outcome["exit"] = code;
-  if (!over) outcome["kept"] = true;
+  if (!overruled.empty()) outcome = control::error_line({ECANCELED, overruled});
+  else if (!over) outcome["kept"] = true;
   else if (code != 0) outcome["image"] = store_.path;
   finish_stop(request, std::move(outcome));
   return over;
@@ -366,6 +371,8 @@ std::uint64_t Instance::request_stop(StopRequest request) {
   }
   // A stage-out under way, which may have all the time in the world, ends in time for this one, which then goes on.
   if (state_ == State::staging_out && request.until) hurry_ = cancel_at(*request.until);
+  // Who drops what is not back waits for none of it, and for no PFS that hangs.
+  if (state_ == State::staging_out && !request.stage_out) progress_.cancel = true, request.gone_by = std::chrono::steady_clock::now() + patience_with_dropped;
   // A signal, or somebody else's stop, says nothing about what an earlier one asked for.
   if (stop_request_ && stop_request_->stage_out && request.stage_out) {
     request.keep = request.keep || stop_request_->keep;
@@ -375,11 +382,20 @@ std::uint64_t Instance::request_stop(StopRequest request) {
     if (request.inherits) request.until = stop_request_->until, request.gone_by = stop_request_->gone_by;
   }
   if (!request.until) set_usual_deadline(request);
-  if (request.until) before = std::exchange(last_resort_, leave_at(request));
+  if (request.gone_by) before = std::exchange(last_resort_, leave_at(request));
   request.ticket = ++stops_asked_;
   stop_request_ = request;
   changed_.notify_all();
   return request.ticket;
+}
+
+// By somebody's stop that drops what is not back.
+bool Instance::is_overruled() const { return stop_request_ && !stop_request_->stage_out; }
+
+std::string Instance::told_overruled() {
+  MutexLock lock(mutex_);
+  if (!is_overruled()) return "";
+  return std::string("somebody's stop --no-stage-out came in between: what is not back is ") + (stop_request_->keep ? "kept" : "dropped");
 }
 
 // Of several requests the last one is carried out, and answers those before it.

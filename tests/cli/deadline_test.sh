@@ -104,6 +104,31 @@ exec 7<&-
 check_exit 'dropping all' 0 '' timeout $((10 + late)) "$EFS" stop --no-stage-out "$NAME"
 check 'ends it' await 20 ended "$NAME"
 kill -CONT $members
+# Who drops what is not back does not wait for a stage-out that another one has begun, and that hangs.
+fresh hangs-dropped
+sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
+started "$JOB"; echo dropped >"$MNT/dropped"
+stall $members
+"$EFS" stop "$NAME" >"$S/said" 2>&1 & stopper=$!
+check 'a stop brings out' await 20 has_state "$NAME" staging-out
+check_exit 'dropping all does not wait for it' 0 '' timeout $((30 + late)) "$EFS" stop --no-stage-out "$NAME"
+wait $stopper; check 'and the first is told' eval "test $? = 1 && grep -q 'somebody.s stop --no-stage-out came in between' '$S/said'"
+check 'it has ended' await 20 ended "$NAME"
+check_not 'the mount is gone' mounted "$MNT"
+check_not 'and the buffer' test -e "$EFS_RUNTIME_DIR/$NAME"
+kill -CONT $members
+# Nor where the PFS answers, but slowly.
+for with in '' '--deadline 600'; do
+  fresh "drops${with:+-late}"
+  started --set 'max-rate=1 MB/s' "$JOB"; head -c 48M /dev/zero >"$MNT/dropped"
+  "$EFS" stop $with "$NAME" >"$S/said" 2>&1 & stopper=$!
+  check "$NAME: a stop brings out" await 20 has_state "$NAME" staging-out
+  check_exit "$NAME: dropping all ends that" 0 '' timeout $late "$EFS" stop --no-stage-out "$NAME"
+  wait $stopper; check "$NAME: and the first is told" eval "test $? = 1 && grep -q 'came in between: what is not back is dropped' '$S/said'"
+  check "$NAME: it has ended" await 20 ended "$NAME"
+  check_not "$NAME: no image is left" test -e "$EFS_RUNTIME_DIR/$NAME"
+  check "$NAME: no partial file is left" test -z "$(find "$OUT" -name '*dropped*')"
+done
 # A start has nothing to bring back: it ends without a deadline, too, and what was kept before it stays kept.
 mkdir "$hung/in"; head -c 16M /dev/zero >"$hung/in/a"
 for what in planned kept interrupted; do

@@ -39,6 +39,10 @@ void ResultDirectories::note_placed(const fs::WalkItem& item, std::optional<std:
   if (placed_ != nullptr) (void)placed_->placed_directory({.name = item.path, .own = buffer_.own_path(item.path)}, version);
 }
 
+void ResultDirectories::note_applied(const fs::WalkItem& item, std::uint64_t version) {
+  if (placed_ != nullptr) (void)placed_->applied_directory({.name = item.path, .own = buffer_.own_path(item.path)}, version);
+}
+
 void ResultDirectories::note_made(const fs::WalkItem& item, std::uint64_t version) {
   if (placed_ != nullptr) (void)placed_->made_directory({.name = item.path, .own = buffer_.own_path(item.path)}, version);
 }
@@ -91,7 +95,7 @@ Result<ResultDirectories::Finished> ResultDirectories::finish_one(const Director
   Finished finished{.directory = &directory};
   const PlacedDirectory state = state_of(item);
   const bool is_made = tree_.is_new(item.path) || state.interrupted;
-  if (!directory.apply_attributes && !is_made && !state.unfinished) return finished;
+  if (!directory.apply_attributes && !is_made && !state.unfinished && !state.applied) return finished;
   const Status done = !in_place_ || is_made ? apply(item, fsync, finished) : merge(item, fsync, finished, patience);
   if (!done) return std::unexpected(done.error());
   return finished;
@@ -104,6 +108,7 @@ Status ResultDirectories::apply(const fs::WalkItem& item, bool fsync, Finished& 
   finished.lost = std::move(done->lost);
   finished.refused = done->refused;
   finished.version = directory_version(done->has);
+  note_applied(item, *finished.version);
   return {};
 }
 
@@ -129,7 +134,8 @@ Result<ResultDirectories::Decided> ResultDirectories::decide(const fs::WalkItem&
   if (!theirs) return std::unexpected(theirs.error());
   const auto& wanted = item.attributes;
   const auto ours = directory_version({.mode = wanted.st_mode, .uid = wanted.st_uid, .gid = wanted.st_gid, .xattrs = item.xattrs});
-  Decided decided{.known = known_of(item), .theirs = directory_version(*theirs)};
+  Decided decided{.known = {}, .theirs = directory_version(*theirs)};
+  decided.known = known_of(item, decided.theirs);
   decided.merge = merge_directory(decided.known, ours, decided.theirs);
   // What was made for the job, with its mode perhaps, is the job's wish as well.
   if (decided.merge == DirectoryMerge::keep_theirs && state_of(item).unfinished) decided.merge = DirectoryMerge::conflict;
@@ -178,8 +184,10 @@ Result<std::optional<NameClaim>> ResultDirectories::claim_name(int parent, const
 }
 
 /// What was there last by our doing, or came in.
-std::optional<std::uint64_t> ResultDirectories::known_of(const fs::WalkItem& item) const {
-  if (const auto placed = state_of(item).version) return placed;
+std::optional<std::uint64_t> ResultDirectories::known_of(const fs::WalkItem& item, std::uint64_t theirs) const {
+  const PlacedDirectory state = state_of(item);
+  if (state.applied == theirs) return theirs;
+  if (state.version) return state.version;
   const bool came_in = item.origin && item.origin->inode == 0 && item.origin->size != 0 && buffer_.own_path(item.path) == item.path;
   return came_in ? std::optional(item.origin->size) : std::nullopt;
 }

@@ -65,6 +65,7 @@ class ResultDirectories {
   PlacedDirectory state_of(const fs::WalkItem& item) const;
   void note_coming(const fs::WalkItem& item);
   void note_made(const fs::WalkItem& item, std::uint64_t version);
+  void note_applied(const fs::WalkItem& item, std::uint64_t version);
   void note_placed(const fs::WalkItem& item, std::optional<std::uint64_t> version);
   Status make_one(const fs::WalkItem& item);
   Result<Finished> finish_one(const DirectoryToMake& directory, bool fsync, Patience& patience);
@@ -74,7 +75,7 @@ class ResultDirectories {
   Status leave_theirs(const fs::WalkItem& item, bool fsync, const Decided& decided, Finished& finished);
   Status replace(const fs::WalkItem& item, bool fsync, const Decided& decided, Finished& finished);
   Result<std::optional<NameClaim>> claim_name(int parent, const fs::WalkItem& item, Patience& patience);
-  std::optional<std::uint64_t> known_of(const fs::WalkItem& item) const;
+  std::optional<std::uint64_t> known_of(const fs::WalkItem& item, std::uint64_t theirs) const;
 
   const config::JobConfig& config_;
   const Options& options_;

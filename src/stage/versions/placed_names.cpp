@@ -183,8 +183,9 @@ Status PlacedNames::coming_directory(const PlacedName& name) {
   const MutexLock lock(mutex_);
   const std::uint64_t at = key(name.name), own = key(name.own);
   const auto known = directories_.find(at);
-  Directory directory{.own = own, .state = {.version = {}, .interrupted = true, .unfinished = false}};
-  if (known != directories_.end() && known->second.own == own) directory.state.version = known->second.state.version;
+  Directory directory{.own = own, .state = {}};
+  if (known != directories_.end() && known->second.own == own) directory.state = {.version = known->second.state.version, .unfinished = known->second.state.unfinished};
+  directory.state.interrupted = true;
   return append(record_of(at, directory));
 }
 
@@ -192,6 +193,17 @@ Status PlacedNames::made_directory(const PlacedName& name, std::uint64_t version
   const std::uint64_t at = key(name.name), own = key(name.own);
   const MutexLock lock(mutex_);
   return append(record_of(at, Directory{.own = own, .state = {.version = version, .interrupted = false, .unfinished = true}}));
+}
+
+Status PlacedNames::applied_directory(const PlacedName& name, std::uint64_t version) {
+  const MutexLock lock(mutex_);
+  const std::uint64_t at = key(name.name), own = key(name.own);
+  const auto known = directories_.find(at);
+  Directory directory{.own = own, .state = {}};
+  if (known != directories_.end() && known->second.own == own) directory = known->second;
+  directory.state.interrupted = false;
+  directory.state.applied = version;
+  return append(record_of(at, directory));
 }
 
 Status PlacedNames::placed_directory(const PlacedName& name, std::optional<std::uint64_t> version) {
@@ -242,6 +254,7 @@ PlacedNames::Record PlacedNames::record_of(std::uint64_t name, const Directory& 
   record.kind = directory.state.interrupted ? Record::is_coming : Record::is_placed;
   record.flags = Record::of_directory | (directory.state.unfinished ? Record::is_unfinished : 0U);
   if (directory.state.version) record.version.size = *directory.state.version, record.flags |= Record::has_version;
+  if (directory.state.applied) record.before.size = *directory.state.applied, record.flags |= Record::has_before;
   return record;
 }
 
@@ -257,6 +270,7 @@ void PlacedNames::apply_directory(const Record& record) {
   Directory& directory = directories_[record.name];
   directory = {.own = record.own, .state = {.version = {}, .interrupted = record.kind == Record::is_coming, .unfinished = (record.flags & Record::is_unfinished) != 0}};
   if ((record.flags & Record::has_version) != 0) directory.state.version = record.version.size;
+  if ((record.flags & Record::has_before) != 0) directory.state.applied = record.before.size;
 }
 
 void PlacedNames::apply(const Record& record) {

@@ -6,7 +6,7 @@
 // Format: records of 112 bytes in the machine's byte order, each with its XXH3-64; of a name the last one counts. The first says since when
 // there may be names that nothing could be noted of, for a full buffer; a record that does not verify may have been of any. Names are known
 // by their XXH3-64, with results-dir; two that share one are taken for somebody else's, which is a conflict and no loss. Of a directory
-// the version is that of its attributes (directory_version()), and lies where a file's has its size.
+// the versions are those of its attributes (directory_version()), and lie where a file's have their sizes.
 
 #include <sys/stat.h>
 
@@ -49,6 +49,7 @@ struct PlacedDirectory {
   std::optional<std::uint64_t> version{};  // what it got last
   bool interrupted = false;                // it was about to get others, and nobody says that it has: half of them may be there
   bool unfinished = false;                 // made, with that version, and about to get its own attributes
+  std::optional<std::uint64_t> applied{};  // it has got these since, and a crash of the PFS may bring those of `version` back
 };
 
 /// Thread-safe. What was told is in the file on return, which survives the process, and with sync() power loss. After an error it is
@@ -83,7 +84,9 @@ class PlacedNames {
   Status coming_directory(const PlacedName& name);
   /// It has been made, and has this version until it gets its own.
   Status made_directory(const PlacedName& name, std::uint64_t version);
-  /// It has them, or (none) nothing was done after all.
+  /// It has got them, which are not durable yet: either may be there from now on.
+  Status applied_directory(const PlacedName& name, std::uint64_t version);
+  /// It has them, durably, or (none) nothing was done after all.
   Status placed_directory(const PlacedName& name, std::optional<std::uint64_t> version);
 
   /// All versions that have got their names, the oldest first.

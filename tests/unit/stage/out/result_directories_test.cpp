@@ -333,12 +333,34 @@ TEST_CASE("stage-out: in place a directory that is only on the way keeps the att
 
 TEST_CASE("stage-out: attributes that may not survive a crash of the PFS are no version of the job's yet", "[stage][out]") {
   Shared scene;
-  for (int i = 0; i < 20; ++i) scene.buffer.put("n" + std::to_string(i), S_IFDIR, "", 0700);
+  for (int i = 0; i < 20; ++i) scene.buffer.put("n" + std::to_string(i), S_IFDIR, "", 0500);
   scene.job_sets(0700);
   FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) { return call == "syncfs" || call == "fsync" ? EIO : 0; });
   CHECK(action_of(scene.out(pfs), "d") == Action::failed);
   scene.open_placed();
-  scene.set_theirs(0755);  // as after the crash
-  CHECK(scene.out().verdict == Verdict::complete);
-  CHECK(scene.theirs() == 0700);
+  SECTION("and are gone with it") {
+    scene.set_theirs(0755);
+    CHECK(scene.out().verdict == Verdict::complete);
+    CHECK(scene.theirs() == 0700);
+  }
+  SECTION("and are there, to be replaced by the job") {
+    scene.job_sets(0750);
+    CHECK(scene.out().verdict == Verdict::complete);
+    CHECK(scene.theirs() == 0750);
+  }
+  SECTION("and what somebody makes of them is his") {
+    scene.set_theirs(0711);
+    CHECK(action_of(scene.out(), "d") == Action::conflict);
+    CHECK(scene.theirs() == 0711);
+  }
+  SECTION("also of one that it has made") {
+    scene.set_theirs(0711, "n7");
+    CHECK(action_of(scene.out(), "n7") == Action::conflict);
+    CHECK(scene.theirs("n7") == 0711);
+  }
+  SECTION("one that it has made may have what it was made with again") {
+    scene.set_theirs(0700, "n7");
+    CHECK(action_of(scene.out(), "n7") == Action::staged_out);
+    CHECK(scene.theirs("n7") == 0500);
+  }
 }
