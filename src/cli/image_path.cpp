@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "base/user.hpp"
 #include "cli/cli.hpp"
@@ -50,6 +51,15 @@ Status become_owner(const std::string& path) {
 bool is_same_directory(const std::string& a, const std::string& b) {
   struct stat one {}, other {};
   return !b.empty() && ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+bool is_within(const std::string& path, const std::string& directory) {
+  std::error_code unreadable;  // as much of it as can be followed, then
+  auto at = std::filesystem::weakly_canonical(path, unreadable);
+  if (unreadable) at = std::filesystem::absolute(path).lexically_normal();
+  for (; at.has_relative_path(); at = at.parent_path())
+    if (is_same_directory(at, directory)) return true;
+  return false;
 }
 
 Result<std::string> image_path_as_owner(const std::string& which) {

@@ -14,4 +14,7 @@ Result<std::string> image_path_as_owner(const std::string& which);
 /// False where one of them is not there.
 bool is_same_directory(const std::string& a, const std::string& b);
 
+/// Is `path`, which need not be there, this directory or something below it? By whatever names, and over symbolic links.
+bool is_within(const std::string& path, const std::string& directory);
+
 }  // namespace efs::cli

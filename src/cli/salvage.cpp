@@ -34,7 +34,9 @@ std::string text_of(const image::Image& image, const image::Holdings& holdings) 
 }
 
 // Elsewhere nothing is compared with what an input was staged in from.
-Status refuse_inputs(const config::JobConfig& config, const std::string& to, bool all) {
+Status refuse_inputs(const image::Image& image, const std::string& to, bool all) {
+  const auto& config = image.config;
+  if (is_within(to, image.directories.path)) return fail(EINVAL, "--to " + to + " lies in the store that is to be brought out; name another directory");
   const bool results = is_same_directory(to, config.results_dir);
   if (results && !all) return {};
   if (!results && !is_same_directory(to, config.root_dir)) return {};
@@ -83,17 +85,12 @@ std::string text_of_lost(const image::Image& image, std::uint64_t files) {
   return text.empty() ? text : text + "To give up what is left of it: efs clean --force " + escaped(name_for_clean(image)) + "\n";
 }
 
-std::string text_of_salvage(const image::Image& image, const stage::Receipt& receipt, bool all) {
-  std::string text = stage::describe(receipt);
+std::string text_of_salvage(const image::Image& image, stage::Receipt receipt, bool all) {
   const auto& met = image.filesystem->recovery();
   const std::uint64_t files = image.missing.empty() ? met.emptied.size() + (all && !image.rebooted ? met.dropped.size() : 0) : 0;
-  const std::uint64_t lost = files + (image::what_is_missing(image).empty() ? 0 : 1), left = receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved;
-  const auto retry = text.rfind("; remove the cause, then retry: ");
-  if (lost == 0 || retry == text.npos) return text;
-  const auto line = text.rfind('\n', retry) + 1;  // 0 where there is none
-  if (lost >= left) text.erase(line);
-  else text.replace(line, text.find(' ', line) - line, std::to_string(left - lost));
-  return text + text_of_lost(image, files);
+  receipt.lost = files + (image::what_is_missing(image).empty() ? 0 : 1);
+  const std::uint64_t left = receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved;
+  return stage::describe(receipt) + (left > 0 && receipt.lost > 0 ? text_of_lost(image, files) : "");
 }
 
 }  // namespace
@@ -117,7 +114,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
     return exit_good;
   }
   std::string to = arguments.to.empty() ? image->config.results_dir : std::filesystem::absolute(arguments.to).lexically_normal().string();
-  if (const Status allowed = refuse_inputs(image->config, to, arguments.all); !arguments.to.empty() && !allowed) return report(world, allowed.error(), exit_usage);
+  if (const Status allowed = refuse_inputs(*image, to, arguments.all); !arguments.to.empty() && !allowed) return report(world, allowed.error(), exit_usage);
   if (!arguments.to.empty()) image->config.results_mount.clear(), image->config.mounts_below.clear();  // he says that it is there
   // By whatever name: there a salvage is a stage-out, which looks for conflicts.
   const bool elsewhere = !arguments.to.empty() && !is_same_directory(to, image->config.results_dir);

@@ -52,26 +52,8 @@ Status refuse_second_place(const std::string& mount) {
   return fail(EBUSY, mount + " is mounted at a second place, " + others.front() + ". Unmount it there (umount " + others.front() + ") and run efs stop again; in a batch job that has its own view of the mount, the end of the job does it");
 }
 
-// Does one of the lines that name a file begin and end like this?
-bool has_line(const std::string& summary, std::string_view begin, std::string_view end) {
-  for (std::size_t at = 0; at < summary.size();) {
-    const auto newline = std::min(summary.find('\n', at), summary.size());
-    const auto line = std::string_view(summary).substr(at, newline - at);
-    if (line.starts_with(begin) && line.ends_with(end)) return true;
-    at = newline + 1;
-  }
-  return false;
-}
-
-bool was_cut_short(const std::string& summary) { return has_line(summary, "  not-saved: ", "cancelled"); }
-
-// No daemon is left to be stopped again. Where time was up and that is all, there is no cause to be removed.
-void name_salvage(std::string& summary, const std::string& name) {
-  const std::string way_out = "bring them out: efs salvage " + name, retry = "retry: efs stop " + name, whole = "remove the cause, then " + retry;
-  const bool time_alone = was_cut_short(summary) && !has_line(summary, "  failed: ", "") && !has_line(summary, "  conflict: ", "");
-  const std::string& old = time_alone ? whole : retry;
-  if (const auto at = summary.find(old); at != summary.npos) summary.replace(at, old.size(), way_out);
-}
+bool was_cut_short(const Json& answer) { return answer.value("time_was_up", false); }
+bool has_conflicts(const Json& answer) { return answer.value("conflicts", 0U) > 0; }
 
 std::string ways_out(const std::string& name, bool conflict) {
   return "What is not back is still in the buffer. When the cause is gone, try again with: efs stop " + name +
@@ -79,15 +61,15 @@ std::string ways_out(const std::string& name, bool conflict) {
          "\nTo give it up: efs stop --no-stage-out " + name + "\n";
 }
 
-std::string ways_on(const std::string& name, const std::string& job_file, const std::string& image, const std::string& summary) {
-  return std::string(was_cut_short(summary) ? "Time was up. " : "") + "What is not back is in the image " + image + ". Bring it out: efs salvage " + name +
-         (has_line(summary, "  conflict: ", "") ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY" : "") + "; or go on with it: " + escaped(start_command(job_file)) + "\n";
+std::string ways_on(const std::string& name, const std::string& job_file, const Json& answer) {
+  return std::string(was_cut_short(answer) ? "Time was up. " : "") + "What is not back is in the image " + escaped(answer["image"].get<std::string>()) + ". Bring it out: efs salvage " + name +
+         (has_conflicts(answer) ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY" : "") + "; or go on with it: " + escaped(start_command(job_file)) + "\n";
 }
 
 // Why the exit is not 0, in short: a receipt of many files comes behind it.
 void add_error(Json& answer) {
   const std::string summary = answer.value("summary", "");
-  std::string text = answer.contains("image") ? std::string(was_cut_short(summary) ? "time was up; " : "") + "what is not back is in the image " + answer["image"].get<std::string>() + ": " : "";
+  std::string text = answer.contains("image") ? std::string(was_cut_short(answer) ? "time was up; " : "") + "what is not back is in the image " + answer["image"].get<std::string>() + ": " : "";
   for (std::size_t at = 0; at < summary.size() && text.size() < 1500;) {
     const auto end = std::min(summary.find('\n', at), summary.size());
     const auto first = std::min(summary.find_first_not_of(' ', at), end);
@@ -174,7 +156,6 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
     return failed(error_in(*answer, "stop failed"));
   }
   const int code = answer->value("exit", 0);
-  if (answer->contains("image") && answer->contains("summary")) name_salvage((*answer)["summary"].get_ref<std::string&>(), instance.name);
   if (code != 0 && !answer->contains("error")) add_error(*answer);
   if (answer->value("lingers", false) && !end.wait(longest_farewell) && answer->contains("summary"))
     (*answer)["summary"].get_ref<std::string&>() += "Its processes are still there: a call to the PFS holds them, and cannot be cut off. They end when the PFS answers.\n";
@@ -183,8 +164,8 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
     const std::string summary = (*answer)["summary"].get<std::string>();
     (code == 0 ? world.out : world.err) << printable(summary, true);
     if (answer->contains("receipt_file")) world.out << "receipt: " << escaped((*answer)["receipt_file"].get<std::string>()) << "\n";
-    if (answer->value("kept", false)) world.err << ways_out(escaped(instance.name), has_line(summary, "  conflict: ", ""));
-    if (answer->contains("image")) world.err << ways_on(escaped(instance.name), seen.job_file, escaped((*answer)["image"].get<std::string>()), summary);
+    if (answer->value("kept", false)) world.err << ways_out(escaped(instance.name), has_conflicts(*answer));
+    if (answer->contains("image")) world.err << ways_on(escaped(instance.name), seen.job_file, *answer);
   }
   return {code, std::move(*answer)};
 }

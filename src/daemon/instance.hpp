@@ -57,7 +57,12 @@ const char* name_of(State state);
 // How often a verb that follows is told of the progress.
 constexpr auto progress_interval = std::chrono::milliseconds(250);
 
+// What a stop leaves that had to end in time: no daemon is there to be stopped again.
+constexpr const char* way_out_of_image = "bring them out: efs salvage";
+
 class Instance {
+  using Clock = std::chrono::steady_clock;
+
  public:
   /// `turns`: where stage-in and stage-out wait for their turn at the PFS.
   Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns);
@@ -72,8 +77,8 @@ class Instance {
     bool stage_out = true;
     bool keep = false;  // leave the store, for the next start
     bool start_only = false;  // nothing where the start has succeeded
-    std::optional<std::chrono::steady_clock::time_point> until;  // end then; what is not saved stays in the image
-    std::optional<std::chrono::steady_clock::time_point> gone_by;  // somewhat later: what was asked for
+    std::optional<Clock::time_point> until;  // end then; what is not saved stays in the image
+    std::optional<Clock::time_point> gone_by;  // somewhat later: what was asked for
     bool inherits = false;  // those of an earlier request, which this one goes on with
     bool cut_off = false;  // do not wait for mount namespaces that still have the mount
     bool merge = false;    // replace nothing that is newer than this instance: another run of the job may have made it
@@ -154,7 +159,7 @@ class Instance {
   void set_usual_deadline(StopRequest& request) EFS_REQUIRES(mutex_);
   void begin_deadline(StopRequest& request);
   void drop_last_resort();
-  bool is_asked_within(std::chrono::steady_clock::duration time);
+  bool is_asked_within(Clock::duration time);
   static TurnLimits turn_limits(const StopRequest& request);
   Status disown_removed(fs::Staging& staging);
   void forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const;
@@ -173,7 +178,7 @@ class Instance {
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait_end(const control::Json& request, const control::Server::Progress& progress);
-  bool has_ended_within(std::chrono::steady_clock::duration time);
+  bool has_ended_within(Clock::duration time);
   control::Json outcome_for(const StopRequest& wanted, bool with_receipt);
   bool is_starting();
   void give_up_start();
@@ -211,7 +216,7 @@ class Instance {
   void add_brought_before(stage::Receipt& receipt);
   /// Writes the receipt, and says in `outcome` where it is and what is in it. False: not where it belongs.
   bool leave_receipt(const stage::Receipt& receipt, control::Json& outcome);
-  std::unique_ptr<TimerThread> cancel_at(std::chrono::steady_clock::time_point end);
+  std::unique_ptr<TimerThread> cancel_at(Clock::time_point end);
   // instance_drain.cpp: programs stay in the mount, and the stop has to end in time
   bool may_drain(const StopRequest& request, const Error& why_not_unmounted) const;
   /// What became of it, as of an unload; nothing where the PFS has not answered in time, and it goes on.
@@ -219,7 +224,7 @@ class Instance {
   StopRequest last_request(const StopRequest& request);
   bool end_tasks(const StopRequest& request);
   void renew_last_resort(const StopRequest& request);
-  bool has_drained(std::uint64_t task, const StopRequest& request, std::optional<std::chrono::steady_clock::time_point> StopRequest::* end);
+  bool has_drained(std::uint64_t task, const StopRequest& request, std::optional<Clock::time_point> StopRequest::* end);
   void say_what_for(const char* waits_for);
   // instance_late.cpp: the PFS does not answer, and time is over
   std::unique_ptr<TimerThread> leave_at(const StopRequest& request);
@@ -286,7 +291,7 @@ class Instance {
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
   bool session_begun_ EFS_GUARDED_BY(mutex_) = false;    // the kernel has come with its first request, and has its answer
   bool session_resumed_ EFS_GUARDED_BY(mutex_) = false;  // of a successor: the kernel can be told of changes
-  std::optional<std::chrono::steady_clock::time_point> goes_on_alone_at_ EFS_GUARDED_BY(mutex_);  // of a successor of one that staged out
+  std::optional<Clock::time_point> goes_on_alone_at_ EFS_GUARDED_BY(mutex_);  // of a successor of one that staged out
   const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;  // of an unmount under way, in words; null: nobody
   std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each
   std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);  // of the last stage-out; as JSON only for those who ask

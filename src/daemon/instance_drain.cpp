@@ -9,7 +9,6 @@
 namespace efs::daemon {
 
 using control::Json;
-using Clock = std::chrono::steady_clock;
 
 constexpr auto patience_with_tasks = std::chrono::seconds(10);
 

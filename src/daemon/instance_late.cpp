@@ -19,7 +19,6 @@ namespace efs::daemon {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using control::Json;
 
 // Behind the deadline: what is under way may still come to its end, and tell all that is back.
@@ -75,6 +74,7 @@ stage::Receipt Instance::receipt_of_what_is_left() {
     }
     std::ranges::move(settled, std::back_inserter(receipt.entries));
   }
+  receipt.way_out = way_out_of_image;
   stage::settle(receipt);
   return receipt;
 }
@@ -83,7 +83,7 @@ Json Instance::leave_what_is_left() {
   keep_image_ = true;
   supervisor_.keep_store(true);
   auto receipt = std::make_shared<const stage::Receipt>(receipt_of_what_is_left());
-  Json outcome = control::result_line({{"staged_out", true}, {"exit", std::max(1, stage::exit_code(*receipt))}, {"image", store_.path}, {"lingers", true}});
+  Json outcome = control::result_line({{"staged_out", true}, {"exit", std::max(1, stage::exit_code(*receipt))}, {"image", store_.path}, {"lingers", true}, {"conflicts", receipt->totals.conflict}});
   std::string note = "The PFS did not answer in time.\n";
   if (const std::string file = options_.directory + "/receipt.json"; stage::write_receipt(*receipt, file, stage::posix_pfs())) outcome["receipt_file"] = file;
   if (const Status left = leave_image(image::Left::unsaved, true); !left) note += printable(describe(left.error())) + "\n";

@@ -31,7 +31,6 @@ constexpr auto patience_with_dropped = std::chrono::seconds(20);
 
 void Instance::set_deadline(StopRequest& request, double seconds) {
   seconds = std::min(seconds, 1e8);  // three years: what a clock can add
-  using Clock = std::chrono::steady_clock;
   // The last writes still have to be made durable and named: begin to end before the end.
   const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);
   const auto in = [now = Clock::now()](double time) { return now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time)); };
@@ -247,7 +246,8 @@ bool Instance::stage_out(const StopRequest& request) {
   stage::StagingBuffer buffer(staging, stage::Writers::refused);
   {
     MutexLock lock(mutex_);
-    progress_.cancel = is_overruled() || (request.until && *request.until <= std::chrono::steady_clock::now());
+    progress_.time_is_up = request.until && *request.until <= std::chrono::steady_clock::now();
+    progress_.cancel = progress_.time_is_up || is_overruled();
   }
   stage::Options how = stage_options();
   how.by_rank = request.until.has_value();
@@ -269,7 +269,8 @@ bool Instance::stage_out(const StopRequest& request) {
   int code = stage::exit_code(receipt);
   if (code != 0) may_have_left_partials_ = true;
   const Sheltered sheltered;
-  Json outcome = control::result_line({{"staged_out", true}});
+  if (request.until) receipt.way_out = way_out_of_image;
+  Json outcome = control::result_line({{"staged_out", true}, {"time_was_up", code != 0 && progress_.time_is_up}, {"conflicts", receipt.totals.conflict}});
   if (!leave_receipt(receipt, outcome) && code == 0) code = 1;
   claim_end();
   log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
@@ -330,7 +331,7 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
 
 // Where no thread can be had the stage-out goes on without an end, as it would without a deadline: better than none at all.
 std::unique_ptr<TimerThread> Instance::cancel_at(std::chrono::steady_clock::time_point end) {
-  auto alarm = TimerThread::start(end, [this] { progress_.cancel = true; });
+  auto alarm = TimerThread::start(end, [this] { progress_.time_is_up = true, progress_.cancel = true; });
   if (alarm) return std::move(*alarm);
   log::warn("event=no_deadline reason=\"{}\"", describe(alarm.error()));
   return nullptr;

@@ -74,7 +74,6 @@ Status Instance::unmount(const StopRequest& request) {
 // The connection ends with the last place of the mount, and other namespaces (containers, jobs that were started while it was
 // there) may have copies of ours. Who uses one goes on until he leaves it; or, where the stop cannot wait, is cut off.
 void Instance::await_session_end() {
-  using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now(), patient_until = begin + longest_patience;
   // Of the last request: a later one may be in more of a hurry. With a deadline most of the time is the stage-out's.
   const auto cut_off_at = [&]() EFS_REQUIRES(mutex_) {

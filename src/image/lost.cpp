@@ -92,7 +92,7 @@ stage::Receipt salvage_lost(const HeldStore& held, const Lost& lost, const std::
   std::erase_if(receipt.entries, [](const stage::ReceiptEntry& entry) { return entry.action == stage::Action::dropped; });  // the directories above
   receipt.note = "contents of " + held.directories.path + " that no record names" + (lost.journal_problem.empty() ? "" : ", for the journal cannot be read (" + lost.journal_problem + ")") +
                  ": numbered as their containers are; each belongs to this instance by its label where it has one, and nothing vouches for what is in it";
-  receipt.retry = "efs salvage --lost --to DIR";
+  receipt.way_out = "retry: efs salvage --lost --to DIR";
   stage::settle(receipt);
   return receipt;
 }

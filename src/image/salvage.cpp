@@ -204,7 +204,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(image.manifest.instance)), .has_a_past = true, .receipt_name = receipt_name_of(image, options), .placed = placed->get(), .opened = opened.get()}, progress);
   receipt.retries = paced.retried();
   receipt.note = note_of(image);
-  receipt.retry = "efs salvage";
+  receipt.way_out = "retry: efs salvage";
   if (config.deletions != image.config.deletions) receipt.note += "; inputs that the job removed were left where they are";
   vouch(image, receipt, *items, options.all);
   return receipt;

@@ -50,6 +50,10 @@ before=$(find "$STORE" -ls)
 check_exit 'the list says that there is more' 0 'there were more names; what they led to: efs salvage --lost --list lost' "$EFS" salvage --list lost
 check_exit 'check-image calls them damage' 1 'damage: container [0-9]+ .*efs salvage --lost brings it out' "$EFS" check-image lost
 check_exit 'not to root-dir, of which they would be inputs' 2 'root-dir' "$EFS" salvage --lost --to "$PFS" lost
+ln -s "$STORE" "$S/lost/link"
+check_exit 'not into the store itself' 2 'lies in the store' "$EFS" salvage --lost --to "$STORE/data" lost
+check_exit 'by whatever name' 2 'lies in the store' "$EFS" salvage --lost --to "$S/lost/link/new/one" lost
+check_exit 'nor what has names' 2 'lies in the store' "$EFS" salvage --to "$S/lost/link" lost
 check_exit 'they are listed' 0 'lost.found/lost-[0-9a-f]{8}/[0-9]+  7 B' "$EFS" salvage --lost --list lost
 check_exit 'and brought out without their names' 0 'staged out' "$EFS" salvage --lost --to "$S/lost/to" lost
 check 'each content is there once, in one place or the other' test "$(cat "$S"/lost/named/r* "$S"/lost/to/lost+found/lost-*/* | grep -a '^result' | sort -u | wc -l)" = 60

@@ -27,7 +27,9 @@ struct Progress {
   std::atomic<std::uint64_t> files_done{0};
   std::atomic<Nanoseconds> started{0};
   std::atomic<bool> cancel{false};
+  std::atomic<bool> time_is_up{false};  // why; set before
 
+  const char* why_cancelled() const { return time_is_up ? "time was up" : "cancelled"; }
   ProgressSnapshot snapshot() const {
     return {.bytes_total = bytes_total, .bytes_done = bytes_done, .files_total = files_total, .files_done = files_done,
             .started = started};

@@ -47,17 +47,17 @@ bool is_missing(const Error& error) { return error.code == ENOENT || error.code 
 
 }  // namespace
 
-Deletions::Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel, PlacedNames* placed, std::string partial_tag)
-    : config_(config), pfs_(pfs), tree_(tree), crew_(crew), cancel_(cancel), placed_(placed), partial_tag_(std::move(partial_tag)), in_place_(config::has_results_in_place(config)) {}
+Deletions::Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const Progress& progress, PlacedNames* placed, std::string partial_tag)
+    : config_(config), pfs_(pfs), tree_(tree), crew_(crew), progress_(progress), placed_(placed), partial_tag_(std::move(partial_tag)), in_place_(config::has_results_in_place(config)) {}
 
 std::vector<fs::WalkItem> Deletions::due(std::vector<fs::WalkItem> inputs) const {
   if (!in_place_) std::erase_if(inputs, [](const fs::WalkItem& item) { return !item.saved; });
   return inputs;
 }
 
-std::vector<ReceiptEntry> Deletions::refuse(const std::vector<fs::WalkItem>& inputs, const std::string& reason) const {
+std::vector<ReceiptEntry> Deletions::refuse(const std::vector<fs::WalkItem>& inputs, const std::string& reason, int code) const {
   std::vector<ReceiptEntry> entries;
-  for (const auto& item : inputs) entries.push_back(receipt_entry(item, Action::not_saved, "the job removed it; not removed from results-dir: " + reason));
+  for (const auto& item : inputs) entries.push_back(receipt_entry(item, Action::not_saved, "the job removed it; not removed from results-dir: " + reason)), entries.back().code = code;
   return entries;
 }
 
@@ -71,7 +71,7 @@ std::vector<ReceiptEntry> Deletions::carry_out(const std::vector<fs::WalkItem>& 
   std::vector<ReceiptEntry> entries(inputs.size());
   const auto each = [&](std::size_t i, auto remove) {
     try {
-      entries[i] = cancel_ ? refuse({inputs[i]}, "cancelled").front() : (this->*remove)(inputs[i]);
+      entries[i] = progress_.cancel ? refuse({inputs[i]}, progress_.why_cancelled(), ECANCELED).front() : (this->*remove)(inputs[i]);
     } catch (const std::exception& exception) {
       entries[i] = failure_of(inputs[i], {ENOMEM, exception.what()});
     }
@@ -98,7 +98,7 @@ std::vector<ReceiptEntry> Deletions::carry_out(const std::vector<fs::WalkItem>& 
 
 ReceiptEntry Deletions::give_up_held(const fs::WalkItem& item, const ReceiptEntry& held) const {
   const Error error = given_up({held.code, held.reason});
-  return cancel_ ? refuse({item}, error.what + "; cancelled").front() : failure_of(item, error);
+  return progress_.cancel ? refuse({item}, error.what + "; " + progress_.why_cancelled()).front() : failure_of(item, error);
 }
 
 ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {

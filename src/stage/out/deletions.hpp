@@ -1,12 +1,12 @@
 #pragma once
 // What removed_inputs() gives, taken away at the PFS.
 
-#include <atomic>
 #include <vector>
 
 #include "config/job_config.hpp"
 #include "stage/buffer.hpp"
 #include "stage/copy/crew.hpp"
+#include "stage/copy/progress.hpp"
 #include "stage/out/receipt.hpp"
 #include "stage/out/results_tree.hpp"
 #include "stage/pfs/patience.hpp"
@@ -21,14 +21,14 @@ namespace efs::stage {
 class Deletions {
  public:
   /// `placed`: what it takes away is noted there; null: nowhere. `partial_tag`: as of the results.
-  Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const std::atomic<bool>& cancel, PlacedNames* placed, std::string partial_tag);
+  Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const Progress& progress, PlacedNames* placed, std::string partial_tag);
 
   /// Entries for all of them, and durable. Call it when all results are back: a renamed file is a result, and an input that
   /// is gone. The tree is open. What another is about to give or to take is tried again, for so long.
   std::vector<ReceiptEntry> carry_out(const std::vector<fs::WalkItem>& inputs, Patience& patience);
 
   /// The same where it must not begin: not_saved, for this reason.
-  std::vector<ReceiptEntry> refuse(const std::vector<fs::WalkItem>& inputs, const std::string& reason) const;
+  std::vector<ReceiptEntry> refuse(const std::vector<fs::WalkItem>& inputs, const std::string& reason, int code = 0) const;
 
   /// Entries for what take_dropped() gave.
   std::vector<ReceiptEntry> leave(const std::vector<fs::WalkItem>& inputs) const;
@@ -49,7 +49,7 @@ class Deletions {
   PfsIo& pfs_;
   ResultsTree& tree_;
   Crew& crew_;
-  const std::atomic<bool>& cancel_;
+  const Progress& progress_;
   PlacedNames* const placed_;
   const std::string partial_tag_;
   const bool in_place_;

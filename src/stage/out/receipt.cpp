@@ -56,6 +56,11 @@ bool left_behind(Action action) {
   return action == Action::failed || action == Action::conflict || action == Action::not_saved;
 }
 
+/// But for time.
+bool has_cause(const Receipt& receipt) {
+  return !receipt.reason.empty() || std::ranges::any_of(receipt.entries, [](const ReceiptEntry& entry) { return left_behind(entry.action) && entry.code != ECANCELED; });
+}
+
 /// Appends JSON; only what is plain text needs no library to be right.
 class JsonText {
  public:
@@ -301,9 +306,9 @@ std::string describe(const Receipt& receipt, std::size_t names) {
     list_names(text, receipt, action, names);
   }
   const auto left = totals.failed + totals.conflict + totals.not_saved;
-  if (left > 0) {
-    text += std::to_string(left) + " results (" + format_bytes(totals.bytes_left) +
-            ") are still in the buffer; remove the cause, then retry: " + receipt.retry + " " + escaped(receipt.job) + "\n";
+  if (left > receipt.lost) {
+    text += std::to_string(left - receipt.lost) + " results (" + format_bytes(totals.bytes_left) + ") are still in the buffer; " + (has_cause(receipt) ? "remove the cause, then " : "") + receipt.way_out + " " +
+            escaped(receipt.job) + "\n";
   }
   return text;
 }

@@ -42,7 +42,7 @@ struct ReceiptEntry {
   double seconds = 0;  // spent on copying it
   std::string reason;
   std::string placed_as;  // where it is not called as in the buffer: its name on the PFS, or by an output rule its path in results-dir
-  int code = 0;             // errno of a failure, where it is known; not in the file
+  int code = 0;             // errno of a failure, where it is known, or ECANCELED of what was not tried for lack of time; not in the file
   bool unverified = false;  // copied while it could be written to: what was copied is no state that the file ever had, for all we know
   std::string evidence;  // of a salvage: "verified" or "as-found"
 };
@@ -77,7 +77,8 @@ struct Receipt {
   bool read_back = false;     // checksums were compared with what the PFS gave back
   std::uint64_t retries = 0;  // repeated calls to the PFS
   std::string note;    // where it comes from, if not from a running instance
-  std::string retry = "efs stop";  // the command that tries again what is left, without the name of the job
+  std::string way_out = "retry: efs stop";  // how what is left comes out, without the name of the job
+  std::uint64_t lost = 0;  // of what is left: the buffer has not got it any more, and there is no way out; not in the file
   std::optional<StagedIn> staged_in;  // where the process that staged in is the one that stages out
   ReceiptTotals totals;
   std::vector<ReceiptEntry> entries;  // byte order of paths

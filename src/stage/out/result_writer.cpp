@@ -49,7 +49,7 @@ void ResultWriter::give_up(Outgoing& out, const Error& error) {
   note_full(error);
   out.no_room = is_full(error);
   out.entry.code = error.code;
-  if (error.code == ECANCELED) return out.settle(Action::not_saved, "cancelled");
+  if (error.code == ECANCELED) return out.settle(Action::not_saved, progress_.why_cancelled());
   out.settle(Action::failed, describe(error));
 }
 
@@ -57,7 +57,7 @@ void ResultWriter::give_up_held(Outgoing& out) {
   const Error error = given_up({EALREADY, out.held});
   out.entry.code = error.code;
   out.partial_left = out.state == Outgoing::State::written;
-  if (progress_.cancel) return out.settle(Action::not_saved, error.what + "; cancelled");
+  if (progress_.cancel) return out.settle(Action::not_saved, error.what + "; " + progress_.why_cancelled());
   out.settle(Action::failed, error.what);
 }
 
@@ -76,7 +76,8 @@ void ResultWriter::write(std::span<Outgoing> task) {
       out.settle(Action::not_saved, "not tried: no space left in results-dir");
       out.no_room = true;
     } else if (progress_.cancel) {
-      out.settle(Action::not_saved, "not tried: cancelled");
+      out.settle(Action::not_saved, std::string("not tried: ") + progress_.why_cancelled());
+      out.entry.code = ECANCELED;
     } else {
       const auto started = Clock::now();
       write_one(out, directories, *scratch);

@@ -47,7 +47,7 @@ class StageOut {
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
       : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), in_place_(config::has_results_in_place(config)), tree_(pfs, options.opened), crew_(options.workers),
         writer_(config, buffer, pfs, tree_, progress, options.transfer_size, options.placed), directories_(config, options_, buffer, pfs, tree_, writer_),
-        batches_(buffer, options_, config.verify == config::Verify::read_back, tree_, writer_, directories_, crew_, progress), deletions_(config, pfs, tree_, crew_, progress.cancel, options.placed, options.partial_tag), patience_(progress.cancel, *options.pauses) {}
+        batches_(buffer, options_, config.verify == config::Verify::read_back, tree_, writer_, directories_, crew_, progress), deletions_(config, pfs, tree_, crew_, progress, options.placed, options.partial_tag), patience_(progress.cancel, *options.pauses) {}
 
   Receipt run() {
     receipt_.job = config_.name;

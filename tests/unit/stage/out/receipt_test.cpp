@@ -166,6 +166,23 @@ TEST_CASE("receipt: the text names what is not back", "[stage][receipt]") {
   CHECK(text.find("efs stop job") != std::string::npos);
 }
 
+TEST_CASE("receipt: the text names a cause to be removed where there is one, and no way out of what is lost", "[stage][receipt]") {
+  Receipt receipt;
+  receipt.job = "job";
+  receipt.way_out = "bring them out: efs salvage";
+  receipt.entries.push_back(entry("late", Action::not_saved));
+  receipt.entries.back().code = ECANCELED;
+  settle(receipt);
+  CHECK(describe(receipt).find("1 results (10 B) are still in the buffer; bring them out: efs salvage job\n") != std::string::npos);
+  receipt.entries.push_back(entry("other", Action::failed));
+  settle(receipt);
+  CHECK(describe(receipt).find("2 results (20 B) are still in the buffer; remove the cause, then bring them out: efs salvage job\n") != std::string::npos);
+  receipt.lost = 1;
+  CHECK(describe(receipt).find("\n1 results") != std::string::npos);
+  receipt.lost = 2;
+  CHECK(describe(receipt).find("in the buffer") == std::string::npos);
+}
+
 TEST_CASE("receipt: whichever allocation of memory fails, the old one stays or the new one is there whole", "[stage][receipt][memory]") {
   Receipt receipt = small_receipt();
   receipt.entries.push_back(entry("no text: \xff", Action::failed));
