@@ -46,7 +46,7 @@ std::string worth_keeping(image::Image& image) {
 // What can be done with it instead. No start goes on with one that has lost something, but for what power loss took.
 std::string ways_out_of(const image::Image& image, const std::string& name) {
   const bool is_whole = image::what_is_missing(image).empty() && image.missing.empty() && (image.rebooted || image.filesystem->recovery().emptied.empty());
-  if (is_whole) return "Bring it out: efs salvage " + name + "; or go on: " + start_command(image.manifest.job_file);
+  if (is_whole) return "Bring it out: efs salvage " + name + "; or go on: " + start_command(image.manifest.job_file, image.manifest.start_options);
   return "See what is damaged: efs check-image " + name + "; bring out what is left: efs salvage " + name;
 }
 

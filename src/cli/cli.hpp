@@ -178,8 +178,10 @@ Json status_of(const control::Instance& instance);
 std::string ways_on_from(const Json& status);
 /// `path` as one word of a shell: names are chosen by others than who reads the advice. Control characters become '?'.
 std::string as_word(const std::string& path);
-/// The command that goes on with what an instance of this job file left; "": the file is not known.
-std::string start_command(const std::string& job_file);
+/// The command that goes on with what an instance left that was started so; "": the job file is not known.
+std::string start_command(const std::string& job_file, const std::vector<std::string>& options);
+/// With this status.
+std::string start_command(const Json& status);
 
 /// Of the inputs that a start did not bring again, for the job had taken them away ("; ..."); "" where there are none.
 std::string text_of_away(const Json& staged_in);

@@ -207,7 +207,13 @@ std::string as_word(const std::string& path) {
   return plain ? word : "'" + word + "'";
 }
 
-std::string start_command(const std::string& job_file) { return "efs start " + (job_file.empty() ? "JOBFILE" : as_word(job_file)); }
+std::string start_command(const std::string& job_file, const std::vector<std::string>& options) {
+  std::string command = "efs start ";
+  for (const auto& word : options) command += as_word(word) + " ";
+  return command + (job_file.empty() ? "JOBFILE" : as_word(job_file));
+}
+
+std::string start_command(const Json& status) { return start_command(status.value("job_file", ""), status.value("start_options", std::vector<std::string>{})); }
 
 std::string read_all(int fd, std::size_t most) {
   std::string text;

@@ -36,6 +36,26 @@ std::string trusted_queue(const JobArguments& a, const config::JobConfig& config
 
 constexpr int ready_fd = 3;  // of the daemon: where it says that it is ready
 
+// Of the command line: who goes on with it elsewhere, or another day, has to say it again. Paths as validated, so absolute.
+std::vector<std::string> start_options(const JobArguments& a, const config::JobConfig& config) {
+  std::vector<std::string> words;
+  const auto add = [&](const char* option, bool is_given, const std::string& value) {
+    if (is_given && !value.empty()) words.insert(words.end(), {option, value});
+  };
+  const auto& given = a.overrides;
+  add("-u", true, a.user);
+  add("-n", given.name.has_value(), config.name);
+  add("-r", given.root_dir.has_value(), config.root_dir);
+  add("-m", given.mount_dir.has_value(), config.mount_dir);
+  add("--results-dir", given.results_dir.has_value(), config.results_dir);
+  add("-l", given.log_file.has_value(), config.log_file);
+  add("--trace", given.trace.has_value(), config.trace);
+  for (const auto& [key, value] : given.settings) add("--set", true, key + "=" + value);
+  add("-o", true, a.options);
+  add("--node", true, a.node);
+  return words;
+}
+
 std::vector<std::string> daemon_command(const JobArguments& a, const config::JobConfig& config) {
   std::vector<std::string> words{daemon_program(), "--config", std::filesystem::absolute(a.job_file).string(), "--name", config.name, "--runtime-dir", control::runtime_directory(::geteuid()), "--ready-fd", std::to_string(ready_fd)};
   const auto add = [&](const char* option, const std::string& value) {
@@ -53,6 +73,7 @@ std::vector<std::string> daemon_command(const JobArguments& a, const config::Job
   for (const auto& [key, value] : a.overrides.settings) words.insert(words.end(), {"--set", key + "=" + value});
   if (a.overrides.trace) words.insert(words.end(), {"--set", "trace=" + config.trace});
   if (a.debug) words.push_back("--debug");
+  for (auto& word : start_options(a, config)) words.insert(words.end(), {"--start-option", std::move(word)});
   return words;
 }
 
@@ -98,7 +119,7 @@ std::string text_of_capacity(const config::JobConfig& config, const Json& status
 
 // The daemon is gone, and nobody has said why: what became of the instance, and the way on.
 Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config, const control::Instance& instance) {
-  const std::string again = start_command(std::filesystem::absolute(arguments.job_file).string()), log = config.log_file.empty() ? instance.directory + "/efsd.log" : config.log_file;
+  const std::string again = start_command(std::filesystem::absolute(arguments.job_file).string(), start_options(arguments, config)), log = config.log_file.empty() ? instance.directory + "/efsd.log" : config.log_file;
   const auto manifest = manifest_of(instance);
   const std::string left = manifest ? "What is in its buffer is not lost (" + manifest->store + "): go on with it: " + again + "; or remove it: efs clean " + config.name : "Nothing was in its buffer yet: start it again: " + again;
   return {EIO, config.name + ": its daemon died while it staged in. " + left + (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};

@@ -27,7 +27,7 @@ int outcome_of(World world, const std::string& name) {
   if (!left || left->alive) return exit_good;
   const Json status = status_of(*left);
   if (status.value("left", "") != "unsaved") return exit_good;
-  return report(world, {EIO, name + " has ended, and not all results are back; what is not is in the image " + status.value("store", "") + ". Bring it out: efs salvage " + name + "; or go on with it: " + start_command(status.value("job_file", ""))});
+  return report(world, {EIO, name + " has ended, and not all results are back; what is not is in the image " + status.value("store", "") + ". Bring it out: efs salvage " + name + "; or go on with it: " + start_command(status)});
 }
 
 }  // namespace

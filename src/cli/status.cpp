@@ -55,6 +55,7 @@ Json what_is_left_of(const control::Instance& instance) {
     json["left"] = image::name_of(manifest->left);
     json["store"] = manifest->store;
     json["job_file"] = manifest->job_file;
+    json["start_options"] = manifest->start_options;
     json["restarted"] = manifest->boot_id != image::boot_id();
   }
   return json;
@@ -81,7 +82,7 @@ Result<Json> ask_status(const control::Instance& instance) {
 
 std::string ways_on_from(const Json& status) {
   const std::string name = as_word(status.value(status.value("lost", false) ? "directory" : "name", "?"));
-  const std::string remove = "remove: efs clean " + name, go_on = "go on: " + start_command(status.value("job_file", ""));
+  const std::string remove = "remove: efs clean " + name, go_on = "go on: " + start_command(status);
   if (status.value("left", "") == image::name_of(image::Left::salvaged)) return remove + "; " + go_on;
   return go_on + "; bring out: efs salvage " + name + (status.value("state", "") == "kept" ? " --all --to DIRECTORY; " : "; ") + remove;  // all that should be back is
 }

@@ -20,7 +20,8 @@ namespace {
 
 // What is to be stopped, as it was found.
 struct Seen {
-  std::string mount, job_file;  // "": nobody could say
+  std::string mount;            // "": nobody could say
+  std::string go_on;            // the command for what is left of it
   pid_t supervisor = 0;         // the same as long as the instance lives; 0: as mount
 };
 
@@ -30,7 +31,7 @@ Seen seen_of(const control::Instance& instance) {
   const std::filesystem::path mount = status.value("mount", "");
   std::error_code problem;
   const auto parent = std::filesystem::canonical(mount.parent_path(), problem);
-  return {.mount = mount.empty() || problem ? mount.string() : (parent / mount.filename()).string(), .job_file = status.value("job_file", ""), .supervisor = status.value("supervisor_pid", 0)};
+  return {.mount = mount.empty() || problem ? mount.string() : (parent / mount.filename()).string(), .go_on = start_command(status), .supervisor = status.value("supervisor_pid", 0)};
 }
 
 Error busy_error(const std::string& mount, const Json& answer) {
@@ -61,9 +62,9 @@ std::string ways_out(const std::string& name, bool conflict) {
          "\nTo give it up: efs stop --no-stage-out " + name + "\n";
 }
 
-std::string ways_on(const std::string& name, const std::string& job_file, const Json& answer) {
+std::string ways_on(const std::string& name, const std::string& go_on, const Json& answer) {
   return std::string(was_cut_short(answer) ? "Time was up. " : "") + "What is not back is in the image " + escaped(answer["image"].get<std::string>()) + ". Bring it out: efs salvage " + name +
-         (has_conflicts(answer) ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY" : "") + "; or go on with it: " + escaped(start_command(job_file)) + "\n";
+         (has_conflicts(answer) ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY" : "") + "; or go on with it: " + escaped(go_on) + "\n";
 }
 
 // Why the exit is not 0, in short: a receipt of many files comes behind it.
@@ -85,7 +86,7 @@ std::string over_text(const std::string& name) { return name + " is over: somebo
 std::string why_not(const control::Instance& instance) {
   const std::string& name = instance.name;
   const Json status = status_of(instance);
-  const std::string left = status.value("left", ""), again = start_command(status.value("job_file", "")), store = status.value("store", instance.directory + "/store");
+  const std::string left = status.value("left", ""), again = start_command(status), store = status.value("store", instance.directory + "/store");
   if (left == image::name_of(image::Left::over)) return over_text(name);
   if (left == image::name_of(image::Left::kept)) return name + " has been stopped, and its buffer was kept in " + store + ": all that should be back is. Go on with it: " + again + "; bring out what is in it: efs salvage " + name + " --all --to DIRECTORY; remove it: efs clean " + name;
   if (left == image::name_of(image::Left::salvaged)) return "the daemon of " + name + " is gone, and efs salvage has brought out its results; the image " + store + " is left. Remove it: efs clean " + name + "; go on with it: " + again;
@@ -165,7 +166,7 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
     (code == 0 ? world.out : world.err) << printable(summary, true);
     if (answer->contains("receipt_file")) world.out << "receipt: " << escaped((*answer)["receipt_file"].get<std::string>()) << "\n";
     if (answer->value("kept", false)) world.err << ways_out(escaped(instance.name), has_conflicts(*answer));
-    if (answer->contains("image")) world.err << ways_on(escaped(instance.name), seen.job_file, *answer);
+    if (answer->contains("image")) world.err << ways_on(escaped(instance.name), seen.go_on, *answer);
   }
   return {code, std::move(*answer)};
 }

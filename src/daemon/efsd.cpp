@@ -42,6 +42,7 @@ namespace {
 struct Arguments {
   std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file, options, interleaving, node;
   std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<std::string> start_options;
   int ready_fd = -1;
   bool debug = false;
 };
@@ -61,6 +62,10 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
     if (i + 1 == argc) return fail(EINVAL, std::string(word) + " needs a value");
     if (word == "--ready-fd") {
       arguments.ready_fd = std::atoi(argv[++i]);
+      continue;
+    }
+    if (word == "--start-option") {
+      arguments.start_options.emplace_back(argv[++i]);
       continue;
     }
     if (word == "--set") {
@@ -99,6 +104,7 @@ Result<config::JobConfig> parse_job(const config::ReadFiles& read, const Argumen
   const auto given = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); };
   auto config = config::parse_for_user(read, a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file), .settings = a.settings}, user);
   if (config) {
+    config->start_options = a.start_options;
     // As `efs` has checked it: NUMBER/NODES.
     config->of_batch_job = !a.node.empty();
     if (config->of_batch_job) (void)std::sscanf(a.node.c_str(), "%u/%u", &config->node, &config->nodes);
@@ -269,7 +275,9 @@ void give_up(const Arguments& arguments, InstanceDirectory& made, const std::str
   struct stat st {};
   const bool no_store = ::fstatat(made.directory.get(), image::manifest_name, &st, AT_SYMLINK_NOFOLLOW) != 0 && ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
   if (no_store) remove_instance_directory(made, arguments.name);
-  const std::string advice = no_store ? "nothing was in it yet: start it again" : "efs start " + arguments.job_file + " goes on with what is in it; efs salvage " + arguments.name + " brings out what is not back; efs clean " + arguments.name + " removes it";
+  std::string again = "efs start ";
+  for (const auto& word : arguments.start_options) again += word + " ";
+  const std::string advice = no_store ? "nothing was in it yet: start it again" : again + arguments.job_file + " goes on with what is in it; efs salvage " + arguments.name + " brings out what is not back; efs clean " + arguments.name + " removes it";
   log::error("event=given_up reason=\"{}\" directory=\"{}/{}\" store={} advice=\"{}\"", reason, arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept", advice);
 }
 

@@ -206,6 +206,7 @@ Json Instance::status_now() {
   const auto& config = options_.config;
   status["name"] = config.name;
   status["job_file"] = config.source;
+  status["start_options"] = config.start_options;
   status["mount"] = config.mount_dir;
   status["root_dir"] = config.root_dir;
   status["results_dir"] = config.results_dir;

@@ -219,7 +219,7 @@ Result<Store> set_up_store(const SetUp& how) {
 
 Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, const Standing& standing) {
   image::Manifest manifest{.name = config.name, .uid = ::geteuid(), .root_dir = config.root_dir, .mount_dir = config.mount_dir, .results_dir = config.results_dir, .log_file = config.log_file,
-                           .job_file = config.source, .store = store.path, .kind = store.kind, .instance = store.instance, .life = store.life, .boot_id = image::boot_id(), .left = standing.left, .journal_to = standing.journal_to, .contents = standing.contents, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .merges = config.merges, .results_mount = config.results_mount, .mounts_below = config.mounts_below, .made_mount_dir = standing.made_mount_dir,
+                           .job_file = config.source, .start_options = config.start_options, .store = store.path, .kind = store.kind, .instance = store.instance, .life = store.life, .boot_id = image::boot_id(), .left = standing.left, .journal_to = standing.journal_to, .contents = standing.contents, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .merges = config.merges, .results_mount = config.results_mount, .mounts_below = config.mounts_below, .made_mount_dir = standing.made_mount_dir,
                            .members = manifests_of(store, config), .circumstances = config.circumstances};
   // The others first: once the journal's place has a manifest, each of them can be told from what it is not.
   for (std::size_t i = 0; i < store.others.size(); ++i) {

@@ -101,6 +101,7 @@ Result<Manifest> read_manifest(int directory) {
     m.results_dir = json.at("results_dir");
     m.log_file = json.at("log_file");
     m.job_file = json.at("job_file");
+    m.start_options = json.value("start_options", m.start_options);
     m.store = json.at("store");
     m.kind = json.at("kind");
     m.boot_id = json.at("boot_id");
@@ -137,7 +138,7 @@ Status write_manifest(int directory, const Manifest& m) {
   const Sheltered sheltered;
   if (!Sheltered::ready()) return fail(ENOMEM, manifest_name);
   nlohmann::json json{{"format", format}, {"name", m.name}, {"uid", m.uid}, {"root_dir", m.root_dir}, {"mount_dir", m.mount_dir}, {"results_dir", m.results_dir}, {"log_file", m.log_file},
-                            {"job_file", m.job_file}, {"store", m.store}, {"kind", m.kind}, {"boot_id", m.boot_id}, {"left", name_of(m.left)}, {"made_mount_dir", m.made_mount_dir},
+                            {"job_file", m.job_file}, {"start_options", m.start_options}, {"store", m.store}, {"kind", m.kind}, {"boot_id", m.boot_id}, {"left", name_of(m.left)}, {"made_mount_dir", m.made_mount_dir},
                             {"node_number", m.node}, {"nodes", m.nodes}, {"merge_since", m.merge_since}, {"merges", m.merges}, {"results_mount", m.results_mount}, {"mounts_below", m.mounts_below},
                             {"variables", m.circumstances.variables}, {"settings", m.circumstances.settings}, {"user", m.circumstances.user}, {"home", m.circumstances.home}, {"node", m.circumstances.node}};
   for (const auto& member : m.members) json["members"].push_back({{"id", member.id}, {"path", member.path}, {"kind", member.kind}});

@@ -32,6 +32,18 @@ check 'stop' "$EFS" stop other
 check_exit 'a dead one is given up: what was done is said' 0 '^a-job: its daemon was gone; what it left is removed, and what was not back is dropped$' "$EFS" stop --no-stage-out a-job
 for verb in salvage check-image; do check_exit "$verb where none is dead" 1 'no dead instance is there \(none is running\)' "$EFS" $verb; done
 
+# --- started with options: what goes on with it needs them ---
+fresh optional
+started -n another-one -m "$S/another mount" --set 'max-rate=1 GB/s' -o noexec "$JOB"
+check 'it is where it was asked for' mounted "$S/another mount"
+echo result >"$S/another mount/r"; kill_both another-one
+said=$("$EFS" status another-one 2>&1)
+check 'the options are named, as words of a shell' grep -qF "go on: efs start -n another-one -m '$S/another mount' --set 'max-rate=1 GB/s' -o noexec $JOB; bring out" <<<"$said"
+check_exit 'by clean, too' 1 "or go on: efs start -n another-one -m " "$EFS" clean another-one
+check 'and that is a command' eval "$(grep -oE "efs start [^;]*" <<<"$said" | head -n 1 | sed 's/^efs/"$EFS"/')"
+check 'that goes on with it' grep -qx result "$S/another mount/r"
+check 'and stops' "$EFS" stop another-one
+
 # --- after a salvage ---
 dead out
 check 'salvage' "$EFS" salvage out
