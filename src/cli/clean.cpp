@@ -84,12 +84,15 @@ Status refuse_loss(const control::Instance& instance) {
   return had_store ? refuse_loss(instance.directory, instance.name) : Status{};
 }
 
-// What was there to be saved, and is not found any more; "": nothing.
+// What was there to be saved, and is not found any more, or cannot be removed; "": nothing.
 std::string lost_with_store(const control::Instance& instance) {
   const auto manifest = manifest_of(instance);
+  if (!manifest && manifest.error().code == EPROTO) return "where its store is cannot be told (" + describe(manifest.error()) + "): on a disk of the site it is still there";
   if (!manifest || (manifest->left != image::Left::in_use && manifest->left != image::Left::unsaved) || has_journal(manifest->store)) return {};
   const auto store = image::find_removable(manifest->store);
   if (store && image::is_being_removed(store->metadata.get())) return {};
+  struct stat st {};
+  if (!store && !is_in(manifest->store, instance.directory) && ::lstat(manifest->store.c_str(), &st) == 0) return "its store " + manifest->store + " has lost its journal (meta/journal), without which nothing tells what is in it, and stays; to remove it: rm -r " + as_word(manifest->store);
   return "its store " + manifest->store + " was gone, and what was not back yet with it";
 }
 
@@ -104,7 +107,7 @@ Status remove_member(const image::Manifest& manifest, unsigned place) {
   const UniqueFd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat st {};
   if (!root || ::fstat(root.get(), &st) != 0 || st.st_uid != ::geteuid()) return {};
-  const auto own = image::read_manifest(root.get());
+  const auto own = image::recover_manifest(root.get());
   // It goes last. What cannot be read may be another instance's, or of one that somebody has damaged.
   if (!own && image::holds_contents(root.get())) return fail(EEXIST, path + " holds containers, and does not say of which instance (" + describe(own.error()) + "): it stays, and so does what leads to it. Look at it, remove it (rm -r " + as_word(path) + "), and run efs clean again");
   const UniqueFd lock(::openat(root.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
@@ -154,7 +157,7 @@ Status remove_own_store(const std::string& path, bool force) {
   if (store->owner != ::geteuid()) return fail(EPERM, path + " belongs to user " + std::to_string(store->owner));
   const std::string judged = control::state_of_manifest(store->metadata.get());
   if (!force && !image::is_being_removed(store->metadata.get())) EFS_TRY(refuse_loss(store->path, store->path));
-  const auto manifest = image::read_manifest(store->metadata.get());
+  const auto manifest = image::recover_manifest(store->metadata.get());
   return remove_elsewhere("", store->path, manifest ? *manifest : image::Manifest(), judged, [] {});
 }
 

@@ -20,7 +20,7 @@ namespace efs::cli {
 
 Result<image::Manifest> manifest_of(const control::Instance& instance) {
   const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  return directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+  return directory ? image::recover_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
 }
 
 std::optional<std::string> store_of_job(const std::string& job_file) {

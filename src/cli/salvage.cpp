@@ -30,6 +30,8 @@ std::string name_for_clean(const image::Image& image) { return instance_of_store
 std::string text_of(const image::Image& image, const image::Holdings& holdings) {
   const std::string left = std::to_string(holdings.unsaved_files) + " files and links, " + format_bytes(holdings.unsaved_bytes), missing = image::what_is_missing(image);
   return image.manifest.name + " (" + image.directories.path + "): " + std::to_string(holdings.files) + " files, " + format_bytes(holdings.bytes) + (image.manifest.left == image::Left::salvaged && holdings.unsaved_files == 0 ? "; an earlier salvage has brought out the results\n" : "; not back yet: " + left + "\n") +
+         (image.manifest_problem.empty() ? "" : image.manifest_problem + ": what it was before is used\n") +
+         (image.job_problem.empty() ? "" : image.job_problem + ", which has the job's rules: all that it made or changed counts as a result\n") +
          (missing.empty() ? "" : missing + ": there were more names; what they led to: efs salvage --lost --list " + name_for_clean(image) + "\n");
 }
 
@@ -119,6 +121,8 @@ int salvage(World& world, const SalvageArguments& arguments) {
   // By whatever name: there a salvage is a stage-out, which looks for conflicts.
   const bool elsewhere = !arguments.to.empty() && !is_same_directory(to, image->config.results_dir);
   if (!elsewhere) to = image->config.results_dir;
+  if (!image->job_problem.empty() && !elsewhere)
+    return report(world, {EPROTO, image->job_problem + ": which files are results, and what they are to be called, cannot be told. Bring out elsewhere all that the job made or changed: efs salvage --to DIRECTORY " + escaped(name_for_clean(*image)) + "; or go on with it: " + start_command(image->manifest.job_file, image->manifest.start_options)});
   if (to.empty()) return report(world, {EINVAL, "the job file names no results-dir: say where to with --to"}, exit_usage);
   if (const Status allowed = elsewhere ? Status() : refuse_older(*image); !allowed) return report(world, allowed.error());
   stage::Progress progress;

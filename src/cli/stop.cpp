@@ -29,8 +29,9 @@ struct Seen {
 Seen seen_of(const control::Instance& instance) {
   const Json status = status_of(instance);
   const std::filesystem::path mount = status.value("mount", "");
-  std::error_code problem;
-  const auto parent = std::filesystem::canonical(mount.parent_path(), problem);
+  constexpr int longest = 2;  // seconds
+  std::error_code problem = std::make_error_code(std::errc::timed_out);
+  const auto parent = !mount.empty() && answers(mount.parent_path(), longest) ? std::filesystem::canonical(mount.parent_path(), problem) : std::filesystem::path();
   return {.mount = mount.empty() || problem ? mount.string() : (parent / mount.filename()).string(), .go_on = start_command(status), .supervisor = status.value("supervisor_pid", 0)};
 }
 
@@ -178,7 +179,7 @@ int stop(World& world, const StopArguments& arguments) {
     const auto gone = clean_instance(*instance, true);
     if (!gone) return report(world, gone.error());
     if (world.json) print_document(world, {{"ok", true}, {"exit", exit_good}, {"staged_out", false}, {"removed", true}});
-    else world.out << escaped(instance->name) << ": its daemon was gone; what it left is removed, and what was not back is dropped" << (gone->empty() ? "" : "; " + printable(*gone)) << "\n";
+    else world.out << escaped(instance->name) << ": its daemon was gone; " << (gone->empty() ? "what it left is removed, and what was not back is dropped" : printable(*gone)) << "\n";
     return exit_good;
   }
   if (!instance->alive) return report(world, {ESRCH, why_not(*instance)});

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/in_time.hpp"
 #include "base/log.hpp"
 #include "image/image.hpp"
 #include "stage/options.hpp"
@@ -73,7 +74,7 @@ int Instance::run() {
   if (successor && !started) {
     log::error("event=takeover_failed reason=\"{}\"", describe(started.error()));
     fail_with(control::error_line(started.error()));
-    close_watchers();
+    close_watchers(1);
     return 1;  // everything stays as it is: the supervisor decides
   }
   if (!started) {
@@ -82,7 +83,7 @@ int Instance::run() {
     give_back_what_was_kept();
     tear_down();
     tell_failure(control::error_line(started.error()));
-    close_watchers();
+    close_watchers(1);
     close_socket();
     return 1;
   }
@@ -90,7 +91,7 @@ int Instance::run() {
   tear_down();
   close_socket();
   enter(State::ended);
-  close_watchers();
+  close_watchers(0);
   return 0;
 }
 
@@ -171,7 +172,7 @@ void Instance::tear_down() {
   ready_ = false;
   housekeeper_.reset();
   mount_point_.reset();
-  if (made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
+  remove_mount_point();
   {
     const WriteLock users(files_in_use_);
     MutexLock lock(mutex_);  // nobody asks for figures of what goes now
@@ -190,8 +191,16 @@ std::vector<fuse::EventSink*> Instance::sinks() {
   return watchers_->sinks();
 }
 
-// The last document of the status file is written here, which asks for our state.
-void Instance::close_watchers() {
+// An empty directory is no reason to wait for a file system that hangs.
+void Instance::remove_mount_point() {
+  if (!made_mount_point_) return;
+  const auto remove = [path = options_.config.mount_dir] { ::rmdir(path.c_str()); };
+  if (!in_time(patience_with_trifles, remove)) log::warn("event=mount_point_stays directory={} reason=\"its file system does not answer\"", options_.config.mount_dir);
+}
+
+// The last document of the status file is written here, which asks for our state. It may lie where nothing answers.
+void Instance::close_watchers(int code) {
+  const auto in_any_case = TimerThread::start(Clock::now() + patience_with_trifles, [code] { ::_exit(code); });
   std::unique_ptr<Watchers> last;
   {
     MutexLock lock(mutex_);

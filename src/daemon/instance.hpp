@@ -60,6 +60,9 @@ constexpr auto progress_interval = std::chrono::milliseconds(250);
 // What a stop leaves that had to end in time: no daemon is there to be stopped again.
 constexpr const char* way_out_of_image = "bring them out: efs salvage";
 
+// With what is nobody's data, at the end, and lies on a file system that may hang.
+constexpr auto patience_with_trifles = std::chrono::seconds(5);
+
 class Instance {
   using Clock = std::chrono::steady_clock;
 
@@ -173,7 +176,9 @@ class Instance {
   void keep_house();
   void tear_down();
   void close_socket() const;
-  void close_watchers();
+  /// Ends the process with `code` where that takes too long.
+  void close_watchers(int code);
+  void remove_mount_point();
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
   control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);

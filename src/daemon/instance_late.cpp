@@ -117,7 +117,7 @@ void Instance::leave_without_pfs() noexcept try {
     MutexLock lock(mutex_);
     if (stop_request_) last = *stop_request_;
   }
-  if (made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
+  remove_mount_point();
   Json outcome = last.stage_out ? leave_what_is_left() : drop_what_is_left(last);
   {
     MutexLock lock(mutex_);
@@ -130,7 +130,7 @@ void Instance::leave_without_pfs() noexcept try {
   close_socket();
   log::error("event=left_without_pfs store={} reason=\"time is up, and a call to the PFS has not come back\"", store_.path);
   enter(State::ended);
-  close_watchers();
+  close_watchers(0);
   ::_exit(0);
 } catch (const std::exception&) {  // no memory: the image is what a death would leave
   ::_exit(0);
@@ -166,13 +166,13 @@ void Instance::give_up_without_pfs() noexcept try {
     MutexLock lock(mutex_);
     has_store = start_has_store_;
   }
-  if (has_store && made_mount_point_) ::rmdir(options_.config.mount_dir.c_str());
+  if (has_store) remove_mount_point();
   if (has_store && keep_image_) give_back_what_was_kept(true);
   if (has_store && !keep_image_) remove_store(store_);
   fail_with(control::error_line({ETIMEDOUT, "stopped before the inputs were there: the PFS does not answer, and was not waited for"}));
   close_socket();
   std::this_thread::sleep_for(farewell);
-  close_watchers();
+  close_watchers(1);
   ::_exit(1);
 } catch (const std::exception&) {  // no memory: as a death
   ::_exit(1);

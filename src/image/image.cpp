@@ -48,7 +48,7 @@ Result<Directories> find_store(const std::string& path) {
     if (::fstat(root.get(), &st) != 0 || !is_of(st.st_uid, below)) return fail(EPERM, path + "/store does not belong to the owner of " + path);
     return open_store(std::move(below), path + "/store");
   }
-  const auto manifest = read_manifest(root.get());
+  const auto manifest = recover_manifest(root.get());
   if (!manifest) return fail(ENOENT, path + ": no image of efs is there");
   UniqueFd elsewhere(::open(manifest->store.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!elsewhere)
@@ -75,7 +75,7 @@ Result<UniqueFd> data_of(const Directories& store, const Manifest& manifest, uns
   struct stat st {};
   if (::fstat(root.get(), &st) != 0) return fail_errno("it");
   if (st.st_uid != store.owner) return fail(EPERM, "it belongs to another user");
-  const auto own = read_manifest(root.get());
+  const auto own = recover_manifest(root.get());
   if (!own) return fail(own.error().code, "it is not what it was (" + describe(own.error()) + ")");
   if (own->name != manifest.name || own->store != manifest.store || own->place != place || own->instance.contradicts(manifest.instance)) return fail(EPROTO, "it is another instance's");
   UniqueFd data = open_directory(root.get(), "data");
@@ -184,7 +184,9 @@ Result<HeldStore> hold_store(const std::string& path, Hold hold) {
     held.bringing_out = std::move(*alone);
   }
   auto manifest = read_manifest(held.directories.metadata.get());
-  if (!manifest) return fail(manifest.error().code, held.directories.path + "/meta/" + describe(manifest.error()));
+  if (!manifest) held.manifest_problem = held.directories.path + "/meta/" + describe(manifest.error());
+  if (!manifest) manifest = recover_manifest(held.directories.metadata.get());
+  if (!manifest) return fail(manifest.error().code, held.manifest_problem + ", and so is what it was before");
   held.manifest = std::move(*manifest);
   held.rebooted = held.manifest.boot_id != boot_id();
   auto backends = open_backends(held.directories, held.manifest, true);
@@ -205,6 +207,28 @@ Result<store::ReplayEnd> replay_names(const Directories& store, const Manifest& 
 
 bool is_damaged(const store::ReplayEnd& end, bool rebooted) { return end.settled || end.incomplete || (!rebooted && (end.cut_short || end.followed || end.spoilt)); }
 
+namespace {
+
+// What the manifest tells of it.
+config::JobConfig job_without_rules(const Manifest& m) {
+  config::JobConfig config;
+  config.source = m.job_file;
+  config.name = m.name;
+  config.root_dir = m.root_dir;
+  config.mount_dir = m.mount_dir;
+  config.results_dir = m.results_dir;
+  config.in_place = m.root_dir == m.results_dir;
+  config.node = m.node;
+  config.nodes = m.nodes;
+  config.merge_since = m.merge_since;
+  config.merges = m.merges;
+  config.results_mount = m.results_mount;
+  config.mounts_below = m.mounts_below;
+  return config;
+}
+
+}  // namespace
+
 Result<Image> open_image(const std::string& path, Hold hold) {
   auto held = hold_store(path, hold);
   if (!held) return std::unexpected(held.error());
@@ -212,8 +236,8 @@ Result<Image> open_image(const std::string& path, Hold hold) {
   static_cast<HeldStore&>(image) = std::move(*held);
   const int metadata = image.directories.metadata.get();
   auto config = job_of(metadata, image.manifest);
-  if (!config) return fail(config.error().code, image.directories.path + ": " + describe(config.error()));
-  image.config = std::move(*config);
+  if (!config) image.job_problem = image.directories.path + "/meta/" + describe(config.error());
+  image.config = config ? std::move(*config) : job_without_rules(image.manifest);
   if (auto changed = changed_contents(metadata, image.manifest, *image.backend)) image.changed = std::move(*changed);
   else image.contents_problem = describe(changed.error());
   auto filesystem = fs::Filesystem::open(*image.backend, {.metadata_directory = metadata, .after_power_loss = image.rebooted, .read_only = true, .instance = image.manifest.instance, .journal_to = image.manifest.journal_to});

@@ -60,6 +60,7 @@ struct HeldStore {
   Directories directories;
   UniqueFd lock, bringing_out;
   Manifest manifest;
+  std::string manifest_problem;  // why that is an older one; "": it is not
   bool rebooted = false;  // the machine was restarted since: power may have failed
   std::vector<std::string> missing;  // backends that are gone, as Backends::missing
   std::unique_ptr<Backend> backend;
@@ -77,6 +78,7 @@ bool is_damaged(const store::ReplayEnd& end, bool rebooted);
 /// In order of destruction: what is below is used by what is above.
 struct Image : HeldStore {
   config::JobConfig config;
+  std::string job_problem;                       // why nothing is known of its rules, and all that the job has made or changed is a result
   std::map<std::uint64_t, std::string> changed;  // containers, as changed_contents()
   std::string contents_problem;                  // why nothing is known of that
   std::unique_ptr<fs::Filesystem> filesystem;

@@ -21,6 +21,7 @@ namespace {
 
 constexpr const char* format = "efs-image-1";
 constexpr const char* listed_name = "listed";
+constexpr const char* spare_name = "instance.json.new";  // of the manifest: see write_in_turns()
 constexpr std::size_t largest = 4u << 20;  // bytes of a job file or manifest
 constexpr std::array left_names{"in-use", "kept", "unsaved", "salvaged", "over"};
 
@@ -80,18 +81,15 @@ Status write_in_turns(int directory, const std::string& name, const std::string&
   return {};
 }
 
-}  // namespace
-
-const char* name_of(Left left) { return left_names.at(static_cast<std::size_t>(left)); }
-
-Result<Manifest> read_manifest(int directory) {
+Result<Manifest> manifest_in(int directory, const char* name) {
   const Sheltered sheltered;
-  if (!Sheltered::ready()) return fail(ENOMEM, manifest_name);
-  auto text = read_text(directory, manifest_name, largest);
+  if (!Sheltered::ready()) return fail(ENOMEM, name);
+  auto text = read_text(directory, name, largest);
   if (!text) return std::unexpected(text.error());
   const auto json = json_from_text(*text);
-  if (!json.is_object() || !json.contains("format") || json["format"] != format) return fail(EPROTO, std::string(manifest_name) + ": not of this version of efs");
-  if (json.contains("checksum") && json["checksum"] != own_checksum(json)) return fail(EPROTO, std::string(manifest_name) + ": damaged");
+  const auto damaged = [name] { return fail(EPROTO, std::string(name) + ": damaged"); };
+  if (!json.is_object() || (json.contains("checksum") && json["checksum"] != own_checksum(json))) return damaged();
+  if (!json.contains("format") || json["format"] != format) return fail(EPROTO, std::string(name) + ": not of this version of efs");
   Manifest m;
   try {
     m.name = json.at("name");
@@ -127,11 +125,27 @@ Result<Manifest> read_manifest(int directory) {
     for (std::size_t i = 0; i < left_names.size(); ++i)
       if (left == left_names.at(i)) m.left = static_cast<Left>(i);
   } catch (const std::bad_alloc&) {
-    return fail(ENOMEM, manifest_name);
+    return fail(ENOMEM, name);
   } catch (const std::exception&) {
-    return fail(EPROTO, std::string(manifest_name) + ": damaged");
+    return damaged();
   }
   return m;
+}
+
+}  // namespace
+
+const char* name_of(Left left) { return left_names.at(static_cast<std::size_t>(left)); }
+
+Result<Manifest> read_manifest(int directory) { return manifest_in(directory, manifest_name); }
+
+Result<Manifest> recover_manifest(int directory) {
+  auto manifest = read_manifest(directory);
+  if (manifest || (manifest.error().code != EPROTO && manifest.error().code != ENOENT)) return manifest;
+  auto before = manifest_in(directory, spare_name);
+  if (!before) return manifest;
+  before->left = Left::in_use;
+  before->contents.clear();
+  return before;
 }
 
 Status write_manifest(int directory, const Manifest& m) {
@@ -166,7 +180,7 @@ std::string out_of_reach_text(const Manifest& manifest) {
 }
 
 Status write_left(int directory, Left left) {
-  auto manifest = read_manifest(directory);
+  auto manifest = recover_manifest(directory);
   if (!manifest) return std::unexpected(manifest.error());
   manifest->left = left;
   return write_manifest(directory, *manifest);

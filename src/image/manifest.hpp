@@ -70,6 +70,10 @@ bool was_over(const Manifest& instance, const Manifest& own);
 /// out) does not verify.
 Result<Manifest> read_manifest(int directory);
 
+/// The same; where that is damaged or gone, what was there before the last change of it. How the instance was left, and what was known of its
+/// containers then, is not told by that: it counts as in use. The error, where there is none either, is that of the first.
+Result<Manifest> recover_manifest(int directory);
+
 /// Whole or not at all; durable with its directory. A file beside it, NAME.new, is kept for the next text, so that all but
 /// the first writing of an instance's manifest needs no room.
 Status write_manifest(int directory, const Manifest& manifest);
@@ -81,7 +85,7 @@ bool is_gone(const Manifest& manifest);
 /// That it is out of reach, and the way out.
 std::string out_of_reach_text(const Manifest& manifest);
 
-/// Writes into the manifest that is there how it was left.
+/// Writes into the manifest that is there, or could be recovered, how it was left.
 Status write_left(int directory, Left left);
 
 /// The job file beside the manifest: `text`, likewise.

@@ -115,7 +115,7 @@ bool is_being_removed(int metadata) {
 std::uint64_t contents_without_journal(const std::string& path) {
   std::set<std::string> roots{path, path + "/store"};
   for (const std::string& place : {path, path + "/meta"}) {
-    const auto manifest = read_manifest(open_below(AT_FDCWD, place.c_str()).get());
+    const auto manifest = recover_manifest(open_below(AT_FDCWD, place.c_str()).get());
     if (!manifest) continue;
     roots.insert(manifest->store);
     for (const auto& member : manifest->members) roots.insert(member.path);

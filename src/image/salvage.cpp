@@ -109,7 +109,9 @@ std::string note_of(const Image& image) {
   if (const auto missing = what_is_missing(image); !missing.empty()) note += "; " + missing + ": files may be missing here";
   note += image.rebooted ? "; the machine was restarted since: content that was not synced may be older or in part" : "; the machine was not restarted since: content is as the programs left it";
   for (const auto& missing : image.missing) note += "; backend " + missing;
-  if (!image.contents_problem.empty()) note += "; " + image.contents_problem;
+  for (const auto& problem : {image.manifest_problem, image.contents_problem})
+    if (!problem.empty()) note += "; " + problem;
+  if (!image.job_problem.empty()) note += "; " + image.job_problem + ", which has the job's rules: all that it made or changed counts as a result";
   if (image.rebooted && !recovery.dropped.empty()) note += "; " + std::to_string(recovery.dropped.size()) + " clean files were left out, as power loss may have taken their content (the PFS has them)";
   return note;
 }

@@ -117,6 +117,21 @@ check 'it has ended' await 20 ended "$NAME"
 check_not 'the mount is gone' mounted "$MNT"
 check_not 'and the buffer' test -e "$EFS_RUNTIME_DIR/$NAME"
 kill -CONT $members
+# What is nobody's data holds up no end, either: a mount point and a status file on a PFS that hangs, and results that go elsewhere.
+for how in '--deadline 2' --no-stage-out; do
+  fresh "hangs-trifles-${how:2:2}"
+  sed -i "s|mount-dir: .*|mount-dir: $hung/$NAME|; /results-dir/a\  status-file: $hung/$NAME.json" "$JOB"; MNT=$hung/$NAME
+  started "$JOB"; echo result >"$MNT/r"
+  check "$NAME: its status file is there" await 20 test -s "$hung/$NAME.json"
+  both="$(field "$(status_of "$NAME")" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')"
+  stall $members
+  check_exit "$NAME: the stop does not wait for them" 0 '' timeout $((30 + late)) "$EFS" stop $how "$NAME"
+  for pid in $both; do check "$NAME: the daemon is gone" await 20 gone "$pid"; done
+  kill -CONT $members
+  [ "$how" = --no-stage-out ] || check "$NAME: the result is there" grep -qx result "$OUT/r"
+  check_not "$NAME: the mount is gone" mounted "$MNT"
+  check_not "$NAME: nothing is left" test -e "$EFS_RUNTIME_DIR/$NAME"
+done
 # Nor where the PFS answers, but slowly.
 for with in '' '--deadline 600'; do
   fresh "drops${with:+-late}"

@@ -28,6 +28,33 @@ check 'one of them does' test $((one * other)) = 0
 check 'everything is there' test "$(cat "$S/two/both/many/"* | sort -u | wc -l)" = 400
 check 'two: clean' "$EFS" clean two
 
+# --- a store that has lost a part of what it says of itself ---
+# spoil FILE: a byte of it.
+spoil() { printf '\001' | dd of="$1" bs=1 seek=20 conv=notrunc status=none; }
+fresh damaged 'outputs: [ [ path: "r*", flags: persistent ] ]'
+echo in >"$PFS/in"; started "$JOB"; echo result >"$MNT/r"; echo scratch >"$MNT/scratch"
+died damaged
+spoil "$STORE/meta/job.yaml"
+check_exit 'the job file of a store is damaged: check-image says what goes on all the same' 1 'job.yaml: damaged: its rules are lost; efs salvage --to DIR brings out all' "$EFS" check-image damaged
+check_exit 'a salvage does not guess what is a result' 1 "cannot be told. Bring out elsewhere .*: efs salvage --to DIRECTORY damaged; or go on with it: efs start $JOB\$" "$EFS" salvage damaged
+check_not 'and brings out nothing' test -e "$OUT/r"
+check_exit 'elsewhere all comes out' 0 '2 staged out .*' "$EFS" salvage --to "$S/damaged/to" damaged
+check 'that is all' test "$(cat "$S/damaged/to/r" "$S/damaged/to/scratch")" = $'result\nscratch'
+check 'a start goes on' "$EFS" start "$JOB"
+check 'with all of it' test "$(cat "$MNT/r" "$MNT/scratch")" = $'result\nscratch'
+died damaged
+for place in "$STORE/meta" "$EFS_RUNTIME_DIR/damaged"; do spoil "$place/instance.json"; done
+check_exit 'the manifest is damaged: status finds the instance' 1 '^damaged: dead' "$EFS" status damaged
+check_exit 'check-image says so, and the way' 1 'instance.json: damaged; what it was before is there, by which efs salvage' "$EFS" check-image damaged
+check_exit 'a start refuses, and names the salvage' 1 "instance.json: damaged.*efs salvage" "$EFS" start "$JOB"
+check_exit 'clean refuses' 1 'damaged is not removed' "$EFS" clean damaged
+check_exit 'the salvage brings out the results' 0 '1 staged out .*' "$EFS" salvage damaged
+check 'whole' grep -qx result "$OUT/r"
+check_exit 'and has put it right' 0 'whole' "$EFS" check-image damaged
+check 'a start goes on, again' "$EFS" start "$JOB"
+check 'with all of it, again' test "$(cat "$MNT/r" "$MNT/scratch")" = $'result\nscratch'
+check 'it stops' "$EFS" stop damaged
+
 # --- what no name leads to: behind a damaged record, and all where the journal is gone ---
 fresh lost 'resources: [ [ path: ., flags: persistent ] ]'
 echo plain >"$PFS/plain"; started "$JOB"

@@ -7,12 +7,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/in_time.hpp"
 #include "base/timer_thread.hpp"
+#include "base/unique_fd.hpp"
 #include "daemon/signal_watch.hpp"
 #include "daemon/status_file.hpp"
 #include "daemon/tasks.hpp"
@@ -22,6 +27,29 @@
 #include "support/temp.hpp"
 
 using namespace efs;
+
+TEST_CASE("what may hang is waited for as long as it is worth", "[threads]") {
+  bool done = false;
+  CHECK(in_time(std::chrono::minutes(1), [&] { done = true; }));
+  CHECK(done);
+  const auto pipe = [] {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    return std::pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
+  };
+  auto [gate, opens] = pipe();
+  auto [end, over] = pipe();
+  CHECK(!in_time(std::chrono::milliseconds(1), [gate = gate.get(), over = over.release()] {
+    char byte{};
+    (void)!::read(gate, &byte, 1);
+    ::close(over);
+  }));
+  opens.reset();  // it has gone on by itself, and ends now
+  char byte{};
+  CHECK(::read(end.get(), &byte, 1) == 0);
+  const test::NoThreads none;
+  CHECK(!in_time(std::chrono::minutes(1), [] { std::abort(); }));
+}
 
 TEST_CASE("a thread that cannot be had is an error and no exception", "[threads]") {
   std::atomic<int> runs = 0;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -58,6 +59,40 @@ TEST_CASE("a manifest is written over the spare one, which is as large", "[image
     }
     REQUIRE(::unlinkat(directory.get(), "instance.json", 0) == 0);
     REQUIRE(::unlinkat(directory.get(), "instance.json.new", 0) == 0);
+  }
+}
+
+TEST_CASE("where a manifest is damaged the one before it is there, but not how the instance was left", "[image]") {
+  const test::TempDirectory place("/dev/shm");
+  const UniqueFd directory(::open(place.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  image::Manifest manifest;
+  manifest.name = "job";
+  manifest.left = image::Left::kept;
+  manifest.contents = "of then";
+  manifest.journal_to = 7;
+  REQUIRE(image::write_manifest(directory.get(), manifest));
+  manifest.left = image::Left::unsaved;
+  manifest.journal_to = 9;
+  REQUIRE(image::write_manifest(directory.get(), manifest));
+  CHECK(image::recover_manifest(directory.get())->journal_to == 9);
+  const auto spoil = [&](const char* name) { test::DeadImage::put(place.path() + "/" + name, "\1 no text"); };
+  if (GENERATE(true, false)) spoil("instance.json");
+  else REQUIRE(::unlinkat(directory.get(), "instance.json", 0) == 0);
+  CHECK(!image::read_manifest(directory.get()));
+  const auto before = image::recover_manifest(directory.get());
+  REQUIRE(before);
+  CHECK(before->journal_to == 7);
+  CHECK(before->left == image::Left::in_use);
+  CHECK(before->contents.empty());
+  SECTION("and it is put right with what is written next") {
+    REQUIRE(image::write_left(directory.get(), image::Left::salvaged));
+    CHECK(image::read_manifest(directory.get())->left == image::Left::salvaged);
+  }
+  SECTION("both are") {
+    spoil("instance.json.new");
+    const auto none = image::recover_manifest(directory.get());
+    REQUIRE(!none);
+    CHECK(none.error().code == image::read_manifest(directory.get()).error().code);
   }
 }
 
