@@ -5,32 +5,77 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <new>
 #include <utility>
+
+#include "base/thread.hpp"
 
 namespace efs {
 namespace {
 
-constexpr std::size_t buffer_bytes = 64u << 10;
+constexpr std::size_t much = 64u << 10;          // bytes: is written at once
 constexpr std::size_t waiting_bytes = 1u << 20;  // for a file that is not open yet
+constexpr std::size_t most_bytes = 16u << 20;    // for one that takes none
+constexpr auto interval = std::chrono::seconds(1);
 
 }  // namespace
 
 Result<std::unique_ptr<LineFile>> LineFile::open(const std::string& path, std::string_view header, std::uint64_t most) {
   std::unique_ptr<LineFile> file(new LineFile(path, header, most));
-  MutexLock lock(file->mutex_);
-  EFS_TRY(file->open_file());
+  {
+    const MutexLock writing(file->file_mutex_);
+    EFS_TRY(file->open_file());
+  }
+  file->begin();
   return file;
 }
 
 std::unique_ptr<LineFile> LineFile::open_later(const std::string& path, std::string_view header, std::uint64_t most) {
   std::unique_ptr<LineFile> file(new LineFile(path, header, most));
-  MutexLock lock(file->mutex_);
-  file->is_due_ = true;
+  {
+    const MutexLock lock(file->mutex_);
+    file->is_due_ = true;
+  }
+  file->begin();
   return file;
 }
 
-LineFile::~LineFile() { flush(); }
+LineFile::~LineFile() {
+  {
+    const MutexLock lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  flush();
+}
+
+void LineFile::begin() {
+  auto thread = start_thread([this] { work(); });
+  if (!thread) return;
+  thread_ = std::move(*thread);
+  has_thread_ = true;
+}
+
+void LineFile::work() noexcept {
+  while (wait()) try {
+    flush();
+  } catch (const std::bad_alloc&) {  // the next time
+  }
+}
+
+// Until there is something to do: nothing moves on the node where nothing happens. False at the end.
+bool LineFile::wait() {
+  const MutexLock lock(mutex_);
+  while (!ended_ && buffer_.empty() && !is_due_) changed_.wait(mutex_);
+  for (const auto end = std::chrono::steady_clock::now() + interval; !ended_ && !is_told_;)
+    if (!changed_.wait_until(mutex_, end)) break;
+  is_told_ = false;
+  return !ended_;
+}
 
 Result<UniqueFd> LineFile::open_path(const std::string& path, std::uint64_t& size) {
   // O_NONBLOCK: a FIFO without a reader must not hang us.
@@ -45,6 +90,8 @@ Result<UniqueFd> LineFile::open_path(const std::string& path, std::uint64_t& siz
 void LineFile::take(UniqueFd fd, std::uint64_t size) {
   fd_ = std::move(fd);
   size_ = size;
+  const MutexLock lock(mutex_);
+  is_open_ = true;
   if (!header_.empty()) buffer_.insert(0, header_ + "\n");
 }
 
@@ -56,63 +103,109 @@ Status LineFile::open_file() {
   return {};
 }
 
-// Without the lock: the file's place may hang, and who appends must not.
+// Without the locks: the file's place may hang, and who appends must not.
 void LineFile::open_if_due() {
-  {
-    MutexLock lock(mutex_);
-    if (!is_due_) return;
-  }
+  const auto is_due = [this] {
+    const MutexLock lock(mutex_);
+    return is_due_;
+  };
+  if (!is_due()) return;
   std::uint64_t size = 0;
   auto fd = open_path(path_, size);
-  MutexLock lock(mutex_);
-  if (!is_due_) return;  // somebody else's flush was faster
-  is_due_ = !fd;
-  failure_ = fd ? Status{} : std::unexpected(fd.error());
-  if (fd) take(std::move(*fd), size);
+  const MutexLock writing(file_mutex_);
+  if (!is_due()) return;  // somebody else's flush was faster
+  const bool is_there = fd.has_value();
+  if (is_there) take(std::move(*fd), size);
+  const MutexLock lock(mutex_);
+  is_due_ = !is_there;
+  failure_ = is_there ? Status{} : std::unexpected(fd.error());
 }
 
 // With a bound, small enough that the file and what is to come stay below its half.
 std::uint64_t LineFile::most_buffered(std::uint64_t bytes) const { return most_ == 0 ? bytes : std::min<std::uint64_t>(bytes, most_ / 4); }
 
 void LineFile::append(std::string_view line) {
-  MutexLock lock(mutex_);
-  if (!failure_ || (!fd_ && buffer_.size() + line.size() >= most_buffered(waiting_bytes))) return;
-  buffer_.append(line).append("\n");
-  if (fd_ && buffer_.size() >= most_buffered(buffer_bytes)) write_out();
+  {
+    const MutexLock lock(mutex_);
+    if (!failure_) return;
+    if (buffer_.size() + line.size() >= (is_open_ ? most_bytes : most_buffered(waiting_bytes))) {
+      if (is_open_) ++lost_;
+      return;
+    }
+    const bool is_first = buffer_.empty();
+    buffer_.append(line).append("\n");
+    const bool is_much = is_open_ && buffer_.size() >= much && !is_told_;
+    if (!is_first && !is_much) return;
+    is_told_ = is_much;
+    if (has_thread_) return changed_.notify_all();
+    if (!is_much) return;
+    is_told_ = false;
+  }
+  flush();
 }
 
 void LineFile::flush() {
   open_if_due();
-  MutexLock lock(mutex_);
-  if (failure_ && fd_) write_out();
+  const MutexLock writing(file_mutex_);
+  std::string lines;
+  {
+    const MutexLock lock(mutex_);
+    if (!failure_ || !fd_) return;
+    lines.swap(buffer_);
+  }
+  const Status written = write_out(lines);
+  if (written) return;
+  const MutexLock lock(mutex_);
+  failure_ = written;
+  buffer_.clear();
 }
 
 bool LineFile::is_open() const {
-  MutexLock lock(mutex_);
-  return static_cast<bool>(fd_);
+  const MutexLock lock(mutex_);
+  return is_open_;
 }
 
 Status LineFile::failure() const {
-  MutexLock lock(mutex_);
+  const MutexLock lock(mutex_);
   return failure_;
 }
 
-void LineFile::rotate() {
-  if (::rename(path_.c_str(), (path_ + ".1").c_str()) != 0) failure_ = fail_errno(path_ + ".1");
-  std::string lines;
-  lines.swap(buffer_);
-  if (failure_) failure_ = open_file();
-  buffer_ += lines;
+std::uint64_t LineFile::lost() const {
+  const MutexLock lock(mutex_);
+  return lost_;
 }
 
-void LineFile::write_out() {
-  if (most_ != 0 && size_ > 0 && size_ + buffer_.size() > most_ / 2) rotate();
-  for (std::size_t done = 0; failure_ && done < buffer_.size();) {
-    const ssize_t n = ::write(fd_.get(), buffer_.data() + done, buffer_.size() - done);
-    if (n > 0) done += static_cast<std::size_t>(n), size_ += static_cast<std::uint64_t>(n);
-    else if (n < 0 && errno != EINTR) failure_ = fail_errno(path_);
+// Its header is the first line of the new one.
+Status LineFile::rotate() {
+  if (::rename(path_.c_str(), (path_ + ".1").c_str()) != 0) return fail_errno(path_ + ".1");
+  auto fd = open_path(path_, size_);
+  if (!fd) return std::unexpected(fd.error());
+  fd_ = std::move(*fd);
+  return header_.empty() ? Status() : put(header_ + "\n");
+}
+
+// In pieces of whole lines, of which each stays below the bound.
+Status LineFile::write_out(std::string_view lines) {
+  while (!lines.empty()) {
+    const auto most = most_buffered(lines.size());
+    const auto end = most >= lines.size() ? lines.size() : lines.rfind('\n', most - 1) + 1;
+    const auto piece = lines.substr(0, end > 0 ? end : lines.find('\n') + 1);
+    if (most_ != 0 && size_ > 0 && size_ + piece.size() > most_ / 2) EFS_TRY(rotate());
+    EFS_TRY(put(piece));
+    lines.remove_prefix(piece.size());
   }
-  buffer_.clear();
+  return {};
+}
+
+Status LineFile::put(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd_.get(), text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail_errno(path_);
+    size_ += static_cast<std::uint64_t>(n);
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return {};
 }
 
 std::string escape_line(std::string_view text, char separator) {

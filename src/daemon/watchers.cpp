@@ -12,18 +12,27 @@ using Json = nlohmann::json;
 Json figure(const LineFile& file) {
   Json json{{"file", file.path()}};
   if (const Status status = file.failure(); !status) json["error"] = describe(status.error());
+  if (const auto lost = file.lost(); lost > 0) json["lost_lines"] = lost;
   return json;
 }
 
-void flush(LineFile* file, bool& told) {
+// What was said of a file last.
+struct Told {
+  bool failed = false;
+  std::uint64_t lost = 0;
+};
+
+void tell(const LineFile* file, Told& told) {
   if (file == nullptr) return;
-  file->flush();
   const Status status = file->failure();
-  if (!status && !told) {
+  if (!status && !told.failed) {
     if (file->is_open()) log::warn("event=event_file_ended file=\"{}\" reason=\"{}\"", file->path(), describe(status.error()));
     else log::warn("event=event_file_not_opened file=\"{}\" reason=\"{}\" note=\"it is left out until it can be\"", file->path(), describe(status.error()));
   }
-  told = !status;
+  told.failed = !status;
+  const auto lost = file->lost();
+  if (lost > told.lost) log::warn("event=event_file_lost_lines file=\"{}\" lines={} note=\"it is written to more slowly than things happen, or hangs\"", file->path(), lost - told.lost);
+  told.lost = lost;
 }
 
 struct StatusPlace {
@@ -78,9 +87,9 @@ void Watchers::watch(std::unique_ptr<LineFile> trace, std::unique_ptr<LineFile> 
 
 std::function<void()> Watchers::every_second() const {
   if (!trace_file_ && !access_file_) return {};
-  return [trace = trace_file_.get(), access = access_file_.get(), trace_told = false, access_told = false]() mutable {
-    flush(trace, trace_told);
-    flush(access, access_told);
+  return [trace = trace_file_.get(), access = access_file_.get(), of_trace = Told(), of_access = Told()]() mutable {
+    tell(trace, of_trace);
+    tell(access, of_access);
   };
 }
 

@@ -38,7 +38,7 @@ class Watchers {
   std::unique_ptr<LineFile> trace_file_, access_file_;
   std::unique_ptr<fuse::Trace> trace_;
   std::unique_ptr<fuse::AccessLog> access_log_;
-  std::unique_ptr<StatusFile> status_;  // last: its thread flushes the files
+  std::unique_ptr<StatusFile> status_;  // last: its thread tells what becomes of the files
 };
 
 /// The counters as `efs status --json` shows them.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/line_file.hpp"
+#include "support/no_threads.hpp"
 
 using efs::LineFile;
 
@@ -81,6 +82,49 @@ TEST_CASE("lines of many threads stay whole") {
   int lines = 0;
   for (std::string line; std::getline(stream, line); ++lines) REQUIRE(line == std::string(20, line.empty() ? 'x' : line[0]));
   CHECK(lines == 8000);
+}
+
+TEST_CASE("what is appended gets into the file by itself") {
+  const Directory d;
+  const auto path = (d.path / "log").string();
+  const auto file = LineFile::open(path, "# header");
+  REQUIRE(file);
+  for (const std::string line : {"one", "two"}) {
+    (*file)->append(line);
+    while (!text_of(path).ends_with(line + "\n")) std::this_thread::yield();
+  }
+  (*file)->append(std::string(1u << 20, 'x'));
+  while (std::filesystem::file_size(path) < 1u << 20) std::this_thread::yield();
+  CHECK((*file)->lost() == 0);
+}
+
+TEST_CASE("without a thread it is written when there is much of it, and at the end") {
+  const Directory d;
+  const auto path = (d.path / "log").string();
+  {
+    const efs::test::NoThreads none;
+    const auto file = LineFile::open(path, "");
+    REQUIRE(file);
+    (*file)->append("little");
+    CHECK(text_of(path).empty());
+    for (int i = 0; i < 100; ++i) (*file)->append(std::string(999, 'x'));
+    CHECK(std::filesystem::file_size(path) > 60'000);
+  }
+  CHECK(std::filesystem::file_size(path) == 7 + 100 * 1000);
+}
+
+TEST_CASE("much at once is spread over two files with a bound") {
+  const Directory d;
+  const auto path = (d.path / "log").string();
+  {
+    const efs::test::NoThreads none;
+    const auto file = LineFile::open_later(path, "# header", 1000);
+    file->flush();
+    for (int i = 0; i < 60; ++i) file->append("a line of twenty-two " + std::to_string(i % 10));
+  }
+  CHECK(text_of(path).starts_with("# header\na line"));
+  CHECK(std::filesystem::file_size(path) <= 500);
+  CHECK(std::filesystem::file_size(path + ".1") <= 500);
 }
 
 TEST_CASE("only a regular file is taken") {
