@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,10 +40,11 @@ TEST_CASE("what may hang is waited for as long as it is worth", "[threads]") {
   };
   auto [gate, opens] = pipe();
   auto [end, over] = pipe();
-  CHECK(!in_time(std::chrono::milliseconds(1), [gate = gate.get(), over = over.release()] {
+  // It owns what it uses.
+  CHECK(!in_time(std::chrono::milliseconds(1), [gate = std::make_shared<UniqueFd>(std::move(gate)), over = std::make_shared<UniqueFd>(std::move(over))] {
     char byte{};
-    (void)!::read(gate, &byte, 1);
-    ::close(over);
+    (void)!::read(gate->get(), &byte, 1);
+    over->reset();
   }));
   opens.reset();  // it has gone on by itself, and ends now
   char byte{};
