@@ -33,7 +33,7 @@ std::string store_name(unsigned number);
 inline constexpr const char* lock_name = "lock";
 
 /// All that efs puts into the directory of an instance, beside its stores. The lock is the last: while it is there, the rest may be.
-inline constexpr std::array files_of_an_instance{"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "parts", "parts.efs-partial", "listed", "listed.efs-partial", "tasks", "receipt.json", "receipt.json.efs-partial", "stop", "stop.efs-partial", lock_name};
+inline constexpr std::array files_of_an_instance{"control.sock", "efsd.log", "instance.json", "instance.json.new", "job.yaml", "status.json", "status.json.efs-partial", "parts", "parts.efs-partial", "listed", "listed.efs-partial", "tasks", "unloaded", "receipt.json", "receipt.json.efs-partial", "stop", "stop.efs-partial", lock_name};
 
 /// Takes the stores in memory of this instance's directory away, lazily: their memory is free when nobody uses them any more.
 /// By name below the descriptor: a link in a name's place is removed, not followed. Needs root where any is mounted.

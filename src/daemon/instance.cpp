@@ -56,6 +56,7 @@ Status Instance::listen() {
   if (!tasks) return std::unexpected(tasks.error());
   tasks_ = std::move(*tasks);
   tasks_->inherit(options_.takeovers > 0);
+  unloaded_.inherit(options_.takeovers > 0);
   auto server = control::Server::listen(options_.directory + "/control.sock", options_.owner, [this](const Json& request, const control::Server::Progress& progress) { return handle(request, progress); });
   if (!server) return std::unexpected(server.error());
   server_ = std::move(*server);

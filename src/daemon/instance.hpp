@@ -18,6 +18,7 @@
 #include "daemon/supervisor_client.hpp"
 #include "daemon/tasks.hpp"
 #include "daemon/turn_keeper.hpp"
+#include "daemon/unloaded.hpp"
 #include "daemon/watchers.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
@@ -203,8 +204,6 @@ class Instance {
   std::function<Status(std::uint64_t)> turn_for(queue::Direction direction, const stage::Progress& progress, std::optional<TurnClient::Held>& turn, TurnLimits limits);
   /// Adds to a task that runs what it waits for at the PFS.
   void tell_turn(control::Json& task) const;
-  void remember_unloaded(const stage::Receipt& receipt);
-  void add_unloaded(stage::Receipt& receipt);
   void tell_lost_content(stage::Receipt& receipt);
   control::Json status_now();
   control::Json progress_now();
@@ -274,6 +273,7 @@ class Instance {
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 
   SharedMutex files_in_use_;  // rank 4: shared by control requests that use filesystem_; exclusive to end it
+  Unloaded unloaded_{options_.directory + "/unloaded"};
   std::unique_ptr<Tasks> tasks_;  // from listen() on; closed before the mount goes
 
   Mutex mutex_;  // rank 5; nothing but the backend's space() is called under it
@@ -298,7 +298,6 @@ class Instance {
   bool session_resumed_ EFS_GUARDED_BY(mutex_) = false;  // of a successor: the kernel can be told of changes
   std::optional<Clock::time_point> goes_on_alone_at_ EFS_GUARDED_BY(mutex_);  // of a successor of one that staged out
   const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;  // of an unmount under way, in words; null: nobody
-  std::map<std::string, stage::ReceiptEntry> unloaded_ EFS_GUARDED_BY(mutex_);  // by path: the last unload of each
   std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);  // of the last stage-out; as JSON only for those who ask
   std::atomic<bool> can_be_replaced_{false};  // by another worker, if this one dies: the kernel says so
   std::atomic<bool> ready_{false};      // store_, filesystem_ and session_ may be looked at

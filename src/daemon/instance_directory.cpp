@@ -136,7 +136,7 @@ void remove_instance_directory(InstanceDirectory& made, const std::string& name)
 }
 
 void leave_instance_directory(const InstanceDirectory& made) {
-  for (const char* name : {"control.sock", "job.yaml", "status.json", "status.json.efs-partial", "parts", "parts.efs-partial", "listed", "listed.efs-partial", "tasks"}) ::unlinkat(made.directory.get(), name, 0);
+  for (const char* name : {"control.sock", "job.yaml", "status.json", "status.json.efs-partial", "parts", "parts.efs-partial", "listed", "listed.efs-partial", "tasks", "unloaded"}) ::unlinkat(made.directory.get(), name, 0);
 }
 
 }  // namespace efs::daemon

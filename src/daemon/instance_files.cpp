@@ -24,14 +24,6 @@ std::string headline(const std::vector<std::string>& names) {
   return text;
 }
 
-/// The first ones of them; "": none.
-std::string named(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 10;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) text += (i > 0 ? ", " : "") + escaped(names[i]);
-  return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more" : text;
-}
-
 Status check_backend(const config::JobConfig& config, const Json& request) {
   const auto id = backend_of(request);
   if (id.empty() || std::ranges::any_of(config.backends, [&](const auto& known) { return known.id == id; })) return {};
@@ -124,7 +116,8 @@ Json Instance::unload_now(const stage::UnloadRequest& what, stage::Progress& pro
   how.wait_for_turn = turn_for(queue::Direction::out, progress, turn, limits);
   stage::Receipt receipt = stage::unload(options_.config, what, staging, pfs, how, progress);
   receipt.retries = pfs.retried();
-  remember_unloaded(receipt);
+  if (stage::exit_code(receipt) != 0) may_have_left_partials_ = true;
+  unloaded_.remember(receipt);
   return outcome_of(receipt, progress.cancel);
 }
 
@@ -136,44 +129,6 @@ std::function<Status(std::uint64_t)> Instance::turn_for(queue::Direction directi
     turn.emplace(std::move(*taken));
     return {};
   };
-}
-
-void Instance::remember_unloaded(const stage::Receipt& receipt) {
-  if (stage::exit_code(receipt) != 0) may_have_left_partials_ = true;
-  MutexLock lock(mutex_);
-  for (const auto& entry : receipt.entries)
-    if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) unloaded_[entry.path] = entry;
-}
-
-// The receipt of the stop tells the whole story: also what unloads brought out before it.
-void Instance::add_unloaded(stage::Receipt& receipt) {
-  std::map<std::string, stage::ReceiptEntry> missing;
-  {
-    MutexLock lock(mutex_);
-    missing = unloaded_;
-  }
-  for (auto& entry : receipt.entries) {
-    const auto found = missing.find(entry.path);
-    if (found == missing.end()) continue;
-    if (entry.action == stage::Action::unchanged || entry.action == stage::Action::dropped) {
-      entry.reason += (entry.reason.empty() ? "" : "; ") + std::string("unloaded while the job ran") + (found->second.reason.empty() ? "" : ": " + found->second.reason);
-      entry.unverified = found->second.unverified;
-      if (!entry.checksum) entry.checksum = found->second.checksum;
-    }
-    missing.erase(found);
-  }
-  fs::Staging staging(*filesystem_);
-  std::vector<std::string> left_over;
-  for (auto& [path, entry] : missing) {
-    entry.reason = "unloaded while the job ran" + (entry.reason.empty() ? "" : ": " + entry.reason);
-    if (!staging.find(path) && entry.reason.find(stage::removed_from_buffer) == std::string::npos) {
-      entry.reason += "; the job has removed or renamed it since; what was brought out stays in results-dir";
-      left_over.push_back(path);
-    }
-    receipt.entries.push_back(std::move(entry));
-  }
-  if (const std::string more = named(left_over); !more.empty()) receipt.note += (receipt.note.empty() ? "" : "; ") + std::string("brought out while the job ran, which has removed or renamed it since: ") + more;
-  stage::settle(receipt);
 }
 
 // Streams the listing, so that its length has no bound. Nothing is held while a slow asker takes it.

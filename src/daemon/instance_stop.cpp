@@ -264,7 +264,7 @@ bool Instance::stage_out(const StopRequest& request) {
   const bool keep = is_to_be_kept(request);
   if (keep || request.until || is_hurried() || stage::exit_code(receipt) != 0) stage::Booking(options_.config, staging, results_pfs(), placed_.get()).saved(receipt);
   add_brought_before(receipt);
-  add_unloaded(receipt);
+  unloaded_.add_to(receipt, [&](const std::string& path) { return staging.find(path).has_value(); });
   tell_lost_content(receipt);
   int code = stage::exit_code(receipt);
   if (code != 0) may_have_left_partials_ = true;

@@ -329,4 +329,23 @@ rm "$PFS/input/c"; echo theirs >"$PFS/input/c"
 check_exit 'changed: another file there is a conflict still' 3 'conflict: input/c' "$EFS" stop changed
 check 'changed: and stays' grep -qx theirs "$PFS/input/c"
 "$EFS" stop --no-stage-out changed >/dev/null
+
+# --- the daemon is replaced: the receipt of the stop tells it all the same ---
+taken_over() { json "$(status_of told)" "d['takeovers'] == 1 and d['state'] == 'running'"; }
+fresh told
+started "$JOB"; for name in stays removed freed; do echo $name >"$MNT/$name"; done
+check 'told: unload' "$EFS" unload -w -i told stays removed
+check 'told: unload --remove' "$EFS" unload -w --remove -i told freed
+rm "$MNT/removed"
+if kernel_has_it && [ "$(id -u)" = 0 ]; then
+  kill -KILL "$(field "$(status_of told)" 'd["worker_pid"]')"
+  check 'told: a takeover' await 20 taken_over
+  stopped
+  check 'told: what is there still' json "$(receipt)" "[('unloaded while the job ran' in e['reason'], 'checksum' in e) for e in d['entries'] if e['path'] == 'stays'] == [(True, True)]"
+  check 'told: what was freed' json "$(receipt)" "[e['action'] for e in d['entries'] if e['path'] == 'freed' and 'removed from the buffer' in e['reason']] == ['staged-out']"
+  check 'told: what the job has removed since' json "$(receipt)" "any(e['path'] == 'removed' and 'stays in results-dir' in e['reason'] for e in d['entries'])"
+else
+  skip 'unloads of a worker that was replaced' 'not root, or Linux before 6.9'
+  stopped
+fi
 finish

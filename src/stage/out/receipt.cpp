@@ -23,6 +23,8 @@
 namespace efs::stage {
 namespace {
 
+constexpr std::string_view checksum_begins = "xxh3:";
+
 /// "2026-01-31T12:00:00.123456789Z"
 std::string iso_time(Nanoseconds ns) {
   const timespec t = to_timespec(ns);
@@ -111,7 +113,7 @@ void append_entry(std::string& text, const ReceiptEntry& entry) {
   json.string("mtime", iso_time(entry.mtime));
   json.number("mtime_ns", entry.mtime);
   json.number("seconds", entry.seconds);
-  if (entry.checksum) json.string("checksum", "xxh3:" + to_hex(*entry.checksum));
+  if (entry.checksum) json.string("checksum", std::string(checksum_begins) + to_hex(*entry.checksum));
   if (!entry.placed_as.empty()) json.string("placed_as", entry.placed_as);
   if (!entry.reason.empty()) json.string("reason", entry.reason);
   if (!entry.evidence.empty()) json.string("evidence", entry.evidence);
@@ -294,6 +296,34 @@ int exit_code(const Receipt& receipt) {
 }
 
 nlohmann::json to_json(const Receipt& receipt) { return json_from_text(json_text(receipt)); }
+
+std::string entry_text(const ReceiptEntry& entry) {
+  std::string text;
+  append_entry(text, entry);
+  return text;
+}
+
+std::optional<ReceiptEntry> entry_of(const nlohmann::json& json) try {
+  ReceiptEntry entry;
+  entry.path = json.at("path");
+  const std::string action = json.at("action"), sum = json.value("checksum", "");
+  for (const auto one : {Action::staged_out, Action::unchanged, Action::kept, Action::dropped, Action::skipped, Action::failed, Action::conflict, Action::not_saved, Action::removed})
+    if (action == name_of(one)) entry.action = one;
+  entry.bytes = json.at("bytes");
+  entry.mtime = json.at("mtime_ns");
+  entry.seconds = json.at("seconds");
+  if (sum.starts_with(checksum_begins)) entry.checksum = std::stoull(sum.substr(checksum_begins.size()), nullptr, 16);
+  entry.placed_as = json.value("placed_as", "");
+  entry.reason = json.value("reason", "");
+  entry.evidence = json.value("evidence", "");
+  entry.unverified = json.value("unverified", false);
+  return entry;
+} catch (const std::bad_alloc&) {
+  throw;
+} catch (const std::exception&) {
+  return std::nullopt;
+}
+
 std::string describe(const Receipt& receipt, std::size_t names) {
   const auto& totals = receipt.totals;
   std::string text = escaped(receipt.job) + ": stage-out " + name_of(receipt.verdict) + ": " + std::to_string(totals.staged_out) + " staged out (" +

@@ -99,6 +99,10 @@ inline constexpr std::size_t names_shown = 20, names_shown_without_receipt = 200
 /// "format": "efs-receipt-1". Names that are not UTF-8: base/json_text.hpp.
 nlohmann::json to_json(const Receipt& receipt);
 
+/// An entry of it, in one line; and that read again: none where it is no such line.
+std::string entry_text(const ReceiptEntry& entry);
+std::optional<ReceiptEntry> entry_of(const nlohmann::json& json);
+
 /// For people: totals, and by name every file that is not back and why, at most `names` of each kind.
 std::string describe(const Receipt& receipt, std::size_t names = names_shown);
 

@@ -1,0 +1,84 @@
+#include "daemon/unloaded.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "base/json_text.hpp"
+#include "base/text.hpp"
+#include "stage/live/unload.hpp"
+
+namespace efs::daemon {
+namespace {
+
+bool is_out(const stage::ReceiptEntry& entry) { return entry.action == stage::Action::staged_out || entry.action == stage::Action::kept; }
+
+/// The first ones of them; "": none.
+std::string named(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 10;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) text += (i > 0 ? ", " : "") + escaped(names[i]);
+  return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more" : text;
+}
+
+void complete(stage::ReceiptEntry& entry, const stage::ReceiptEntry& unloaded) {
+  if (entry.action != stage::Action::unchanged && entry.action != stage::Action::dropped) return;
+  entry.reason += (entry.reason.empty() ? "" : "; ") + std::string("unloaded while the job ran") + (unloaded.reason.empty() ? "" : ": " + unloaded.reason);
+  entry.unverified = unloaded.unverified;
+  if (!entry.checksum) entry.checksum = unloaded.checksum;
+}
+
+}  // namespace
+
+void Unloaded::inherit(bool successor) {
+  const MutexLock lock(mutex_);
+  has_past_ = successor;
+  book_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (successor ? 0 : O_TRUNC), 0600));
+}
+
+void Unloaded::remember(const stage::Receipt& unloaded) {
+  std::string lines;
+  for (const auto& entry : unloaded.entries)
+    if (is_out(entry)) lines += stage::entry_text(entry) + "\n";
+  const MutexLock lock(mutex_);
+  for (const auto& entry : unloaded.entries)
+    if (is_out(entry)) entries_.insert_or_assign(entry.path, entry);
+  if (book_) (void)!::write(book_.get(), lines.data(), lines.size());
+}
+
+Unloaded::Entries Unloaded::all() const {
+  const MutexLock lock(mutex_);
+  Entries all;
+  std::ifstream lines(has_past_ ? path_ : "");
+  for (std::string text; std::getline(lines, text);)
+    if (auto entry = stage::entry_of(json_from_text(text))) all.insert_or_assign(entry->path, std::move(*entry));
+  for (const auto& [path, entry] : entries_) all.insert_or_assign(path, entry);
+  return all;
+}
+
+void Unloaded::add_to(stage::Receipt& receipt, const std::function<bool(const std::string& path)>& has) const {
+  Entries missing = all();
+  for (auto& entry : receipt.entries) {
+    const auto found = missing.find(entry.path);
+    if (found == missing.end()) continue;
+    complete(entry, found->second);
+    missing.erase(found);
+  }
+  std::vector<std::string> left_over;
+  for (auto& [path, entry] : missing) {
+    entry.reason = "unloaded while the job ran" + (entry.reason.empty() ? "" : ": " + entry.reason);
+    if (!has(path) && !entry.reason.contains(stage::removed_from_buffer)) {
+      entry.reason += "; the job has removed or renamed it since; what was brought out stays in results-dir";
+      left_over.push_back(path);
+    }
+    receipt.entries.push_back(std::move(entry));
+  }
+  if (const std::string more = named(left_over); !more.empty()) receipt.note += (receipt.note.empty() ? "" : "; ") + std::string("brought out while the job ran, which has removed or renamed it since: ") + more;
+  stage::settle(receipt);
+}
+
+}  // namespace efs::daemon

@@ -1,0 +1,112 @@
+#include "daemon/unloaded.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "support/temp.hpp"
+
+using namespace efs;
+using daemon::Unloaded;
+using stage::Action;
+using stage::Receipt;
+using stage::ReceiptEntry;
+
+namespace {
+
+ReceiptEntry entry(std::string path, Action action, std::string reason = {}) {
+  ReceiptEntry entry;
+  entry.path = std::move(path);
+  entry.action = action;
+  entry.bytes = 7;
+  entry.reason = std::move(reason);
+  return entry;
+}
+
+Receipt receipt_of(std::vector<ReceiptEntry> entries) {
+  Receipt receipt;
+  receipt.job = "job";
+  receipt.entries = std::move(entries);
+  stage::settle(receipt);
+  return receipt;
+}
+
+const ReceiptEntry* find(const Receipt& receipt, const std::string& path) {
+  const auto found = std::ranges::find(receipt.entries, path, &ReceiptEntry::path);
+  return found == receipt.entries.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+TEST_CASE("unloaded: the receipt of the stop tells what unloads brought out, whoever did it", "[unloaded]") {
+  const test::TempDirectory place("/dev/shm");
+  const std::string book = place.path() + "/unloaded", odd = "odd \xff\n\"name\"";
+  Receipt first = receipt_of({entry("same", Action::staged_out), entry("again", Action::staged_out, "the first time"), entry("gone", Action::staged_out), entry("failed", Action::failed), entry(odd, Action::kept)});
+  for (auto& one : first.entries)
+    if (one.path == "same") one.checksum = 0xfedcba9876543210, one.unverified = true, one.mtime = 1'234'567'890'123'456'789;
+  Unloaded before(book);
+  before.inherit(false);
+  before.remember(first);
+  Unloaded after(book);
+  bool takes_over = true;
+  SECTION("a successor of the worker") { after.inherit(true); }
+  SECTION("a new instance knows of nothing") { after.inherit(takes_over = false); }
+  after.remember(receipt_of({entry("again", Action::staged_out, "the second time")}));
+  Receipt last = receipt_of({entry("same", Action::unchanged), entry("again", Action::unchanged), entry("other", Action::unchanged), entry("failed", Action::staged_out)});
+  after.add_to(last, [](const std::string& path) { return path != "gone"; });
+  CHECK(find(last, "again")->reason == "unloaded while the job ran: the second time");
+  CHECK(find(last, "other")->reason.empty());
+  CHECK(find(last, "failed")->reason.empty());
+  if (!takes_over) {
+    CHECK(find(last, "same")->reason.empty());
+    CHECK(find(last, "gone") == nullptr);
+    return;
+  }
+  CHECK(find(last, "same")->reason == "unloaded while the job ran");
+  CHECK(find(last, "same")->checksum == 0xfedcba9876543210);
+  CHECK(find(last, "same")->unverified);
+  REQUIRE(find(last, "gone") != nullptr);
+  CHECK(find(last, "gone")->reason.contains("the job has removed or renamed it since"));
+  CHECK(last.note.contains("gone"));
+  REQUIRE(find(last, odd) != nullptr);
+  CHECK(find(last, odd)->action == Action::kept);
+  CHECK(last.totals.staged_out == 2);
+}
+
+TEST_CASE("unloaded: a book that cannot be read or written is no failure of an unload", "[unloaded]") {
+  const test::TempDirectory place("/dev/shm");
+  const std::string book = place.path() + "/unloaded";
+  std::ofstream(book) << "{\"path\": 1}\nno line of ours\n{\"path\": \"cut\", \"act";
+  Unloaded damaged(book), nowhere(place.path() + "/absent/unloaded");
+  for (auto* one : {&damaged, &nowhere}) {
+    one->inherit(true);
+    one->remember(receipt_of({entry("a", Action::staged_out)}));
+    Receipt last = receipt_of({});
+    one->add_to(last, [](const std::string&) { return true; });
+    REQUIRE(last.entries.size() == 1);
+    CHECK(last.entries.front().path == "a");
+  }
+}
+
+TEST_CASE("unloaded: what a receipt says of a file is read as it was written", "[unloaded]") {
+  ReceiptEntry one = entry("a/b \xfe", Action::kept, "why");
+  one.checksum = 1;
+  one.mtime = -5;
+  one.seconds = 0.25;
+  one.placed_as = "a/c";
+  one.evidence = "as-found";
+  one.unverified = true;
+  const auto again = stage::entry_of(stage::to_json(receipt_of({one}))["entries"][0]);
+  REQUIRE(again);
+  CHECK(again->path == one.path);
+  CHECK(again->action == one.action);
+  CHECK(again->checksum == one.checksum);
+  CHECK(again->mtime == one.mtime);
+  CHECK(again->seconds == one.seconds);
+  CHECK(again->placed_as == one.placed_as);
+  CHECK(again->reason == one.reason);
+  CHECK(again->evidence == one.evidence);
+  CHECK(again->unverified);
+  CHECK(!stage::entry_of(nlohmann::json("no object")));
+}
