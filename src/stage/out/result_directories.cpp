@@ -31,8 +31,8 @@ PlacedDirectory ResultDirectories::state_of(const fs::WalkItem& item) const {
 }
 
 // What cannot be noted is taken for somebody else's where this one is killed, or when it changes again: a conflict at worst.
-void ResultDirectories::note_coming(const fs::WalkItem& item) {
-  if (placed_ != nullptr) (void)placed_->coming_directory({.name = item.path, .own = buffer_.own_path(item.path)});
+void ResultDirectories::note_coming(const fs::WalkItem& item, const DirectoryAttributes* has) {
+  if (placed_ != nullptr) (void)placed_->coming_directory({.name = item.path, .own = buffer_.own_path(item.path)}, has);
 }
 
 void ResultDirectories::note_placed(const fs::WalkItem& item, std::optional<std::uint64_t> version) {
@@ -43,8 +43,8 @@ void ResultDirectories::note_applied(const fs::WalkItem& item, std::uint64_t ver
   if (placed_ != nullptr) (void)placed_->applied_directory({.name = item.path, .own = buffer_.own_path(item.path)}, version);
 }
 
-void ResultDirectories::note_made(const fs::WalkItem& item, std::uint64_t version) {
-  if (placed_ != nullptr) (void)placed_->made_directory({.name = item.path, .own = buffer_.own_path(item.path)}, version);
+void ResultDirectories::note_made(const fs::WalkItem& item, const DirectoryAttributes& has) {
+  if (placed_ != nullptr) (void)placed_->made_directory({.name = item.path, .own = buffer_.own_path(item.path)}, has);
 }
 
 std::vector<ReceiptEntry> ResultDirectories::make(const std::vector<DirectoryToMake>& directories) {
@@ -58,10 +58,10 @@ std::vector<ReceiptEntry> ResultDirectories::make(const std::vector<DirectoryToM
 // Who is killed before finish() leaves one that has not its attributes yet: it is to be known for ours, and what somebody makes of it till then for his.
 Status ResultDirectories::make_one(const fs::WalkItem& item) {
   bool is_noted = false;
-  const Status made = tree_.make(item, [&] { is_noted = true, note_coming(item); });
+  const Status made = tree_.make(item, [&] { is_noted = true, note_coming(item, nullptr); });
   if (is_noted && !tree_.is_new(item.path)) note_placed(item, {});  // somebody was faster
   if (is_noted && made && placed_ != nullptr && tree_.is_new(item.path))
-    if (const auto has = tree_.attributes_of(item.path)) note_made(item, directory_version(*has));
+    if (const auto has = tree_.attributes_of(item.path)) note_made(item, *has);
   return made;
 }
 
@@ -94,15 +94,15 @@ Result<ResultDirectories::Finished> ResultDirectories::finish_one(const Director
   const auto& item = *directory.item;
   Finished finished{.directory = &directory};
   const PlacedDirectory state = state_of(item);
-  const bool is_made = tree_.is_new(item.path) || state.interrupted;
-  if (!directory.apply_attributes && !is_made && !state.unfinished && !state.applied) return finished;
-  const Status done = !in_place_ || is_made ? apply(item, fsync, finished) : merge(item, fsync, finished, patience);
+  const bool is_made = tree_.is_new(item.path), is_begun = state.interrupted || state.unfinished || state.applied;
+  if (!directory.apply_attributes && !is_made && !is_begun) return finished;
+  const Status done = !in_place_ || is_made ? apply(item, fsync, nullptr, finished) : merge(item, fsync, finished, patience);
   if (!done) return std::unexpected(done.error());
   return finished;
 }
 
-Status ResultDirectories::apply(const fs::WalkItem& item, bool fsync, Finished& finished) {
-  if (!state_of(item).interrupted) note_coming(item);
+Status ResultDirectories::apply(const fs::WalkItem& item, bool fsync, const DirectoryAttributes* has, Finished& finished) {
+  note_coming(item, has);
   auto done = tree_.finish(item, in_place_, fsync);
   if (!done) return std::unexpected(done.error());
   finished.lost = std::move(done->lost);
@@ -130,15 +130,19 @@ Status ResultDirectories::merge(const fs::WalkItem& item, bool fsync, Finished& 
 }
 
 Result<ResultDirectories::Decided> ResultDirectories::decide(const fs::WalkItem& item) {
-  const auto theirs = tree_.attributes_of(item.path);
+  auto theirs = tree_.attributes_of(item.path);
   if (!theirs) return std::unexpected(theirs.error());
   const auto& wanted = item.attributes;
-  const auto ours = directory_version({.mode = wanted.st_mode, .uid = wanted.st_uid, .gid = wanted.st_gid, .xattrs = item.xattrs});
-  Decided decided{.known = {}, .theirs = directory_version(*theirs)};
+  const DirectoryAttributes ours{.mode = wanted.st_mode & 07777U, .uid = wanted.st_uid, .gid = wanted.st_gid, .xattrs = item.xattrs};
+  Decided decided{.known = {}, .there = std::move(*theirs)};
+  decided.theirs = directory_version(decided.there);
   decided.known = known_of(item, decided.theirs);
-  decided.merge = merge_directory(decided.known, ours, decided.theirs);
-  // What was made for the job, with its mode perhaps, is the job's wish as well.
-  if (decided.merge == DirectoryMerge::keep_theirs && state_of(item).unfinished) decided.merge = DirectoryMerge::conflict;
+  decided.merge = merge_directory(decided.known, directory_version(ours), decided.theirs);
+  const bool is_known = decided.merge == DirectoryMerge::same || decided.merge == DirectoryMerge::take_ours;
+  const PlacedDirectory state = state_of(item);
+  // A part of the job's may be there. And what was made for the job, with its mode perhaps, is the job's wish as well.
+  if (!is_known && state.interrupted) decided.merge = is_between(state.was, ours, decided.there) ? DirectoryMerge::take_ours : DirectoryMerge::conflict;
+  else if (!is_known && state.unfinished) decided.merge = DirectoryMerge::conflict;
   return decided;
 }
 
@@ -156,7 +160,7 @@ Status ResultDirectories::leave_theirs(const fs::WalkItem& item, bool fsync, con
 
 // What fails leaves half of it, perhaps, which is the job's as well. (One that was made stays to be finished.)
 Status ResultDirectories::replace(const fs::WalkItem& item, bool fsync, const Decided& decided, Finished& finished) {
-  if (const Status applied = apply(item, fsync, finished); !applied) {
+  if (const Status applied = apply(item, fsync, &decided.there, finished); !applied) {
     if (const auto now = tree_.attributes_of(item.path)) note_placed(item, directory_version(*now));
     return applied;
   }

@@ -56,20 +56,21 @@ class ResultDirectories {
   /// Of a directory that was there before.
   struct Decided {
     std::optional<std::uint64_t> known{};  // the job's to replace
-    std::uint64_t theirs = 0;
+    DirectoryAttributes there{};
+    std::uint64_t theirs = 0;  // its version
     DirectoryMerge merge = DirectoryMerge::same;
     bool takes_ours(const config::JobConfig& config) const;
   };
 
   ReceiptEntry failed(const fs::WalkItem& item, const Error& error);
   PlacedDirectory state_of(const fs::WalkItem& item) const;
-  void note_coming(const fs::WalkItem& item);
-  void note_made(const fs::WalkItem& item, std::uint64_t version);
+  void note_coming(const fs::WalkItem& item, const DirectoryAttributes* has);
+  void note_made(const fs::WalkItem& item, const DirectoryAttributes& has);
   void note_applied(const fs::WalkItem& item, std::uint64_t version);
   void note_placed(const fs::WalkItem& item, std::optional<std::uint64_t> version);
   Status make_one(const fs::WalkItem& item);
   Result<Finished> finish_one(const DirectoryToMake& directory, bool fsync, Patience& patience);
-  Status apply(const fs::WalkItem& item, bool fsync, Finished& finished);
+  Status apply(const fs::WalkItem& item, bool fsync, const DirectoryAttributes* has, Finished& finished);
   Status merge(const fs::WalkItem& item, bool fsync, Finished& finished, Patience& patience);
   Result<Decided> decide(const fs::WalkItem& item);
   Status leave_theirs(const fs::WalkItem& item, bool fsync, const Decided& decided, Finished& finished);

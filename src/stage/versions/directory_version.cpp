@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/checksum.hpp"
+#include "fs/acl.hpp"
 
 namespace efs::stage {
 
@@ -15,22 +16,56 @@ Result<DirectoryAttributes> attributes_of(PfsIo& pfs, int fd) {
   return DirectoryAttributes{.mode = now->st_mode & 07777U, .uid = now->st_uid, .gid = now->st_gid, .xattrs = std::move(*xattrs)};
 }
 
+namespace {
+
+using Xattrs = std::map<std::string, std::string>;
+
+constexpr mode_t permissions = 0777, of_owner = 0700, of_group = 070;
+
+bool is_roots(const std::string& name) { return name.starts_with("trusted."); }  // which only root sees, and a salvage may not be root's
+
+void add_number(Checksum& sum, std::uint64_t number) { sum.update(std::as_bytes(std::span(&number, 1))); }
+
+void add_text(Checksum& sum, const std::string& text) {
+  add_number(sum, text.size());
+  sum.update(std::as_bytes(std::span(text)));
+}
+
+void add_xattrs(Checksum& sum, const Xattrs& xattrs) {
+  for (const auto& [name, value] : xattrs) {
+    if (is_roots(name)) continue;
+    add_text(sum, name);
+    add_text(sum, value);
+  }
+}
+
+}  // namespace
+
 std::uint64_t directory_version(const DirectoryAttributes& attributes) {
   Checksum sum;
-  const auto add_number = [&](std::uint64_t number) { sum.update(std::as_bytes(std::span(&number, 1))); };
-  const auto add_text = [&](const std::string& text) {
-    add_number(text.size());
-    sum.update(std::as_bytes(std::span(text)));
-  };
-  add_number(attributes.mode & 07777U);
-  add_number(attributes.uid);
-  add_number(attributes.gid);
-  for (const auto& [name, value] : attributes.xattrs) {
-    if (name.starts_with("trusted.")) continue;  // which only root sees, and a salvage may not be root's
-    add_text(name);
-    add_text(value);
-  }
+  add_number(sum, attributes.mode & 07777U);
+  add_number(sum, attributes.uid);
+  add_number(sum, attributes.gid);
+  add_xattrs(sum, attributes.xattrs);
   return std::max<std::uint64_t>(sum.digest(), 1);
+}
+
+DirectoryShape shape_of(const DirectoryAttributes& attributes) {
+  Checksum sum;
+  add_xattrs(sum, attributes.xattrs);
+  return {.mode = attributes.mode, .uid = attributes.uid, .gid = attributes.gid, .xattrs = sum.digest()};
+}
+
+// A group that may not be given, or a bit of set-group-ID that goes with it, is no change of somebody's.
+bool is_between(const std::optional<DirectoryShape>& was, const DirectoryAttributes& ours, const DirectoryAttributes& theirs) {
+  if (!was) return (theirs.mode & permissions & ~(ours.mode | of_owner)) == 0;
+  const DirectoryShape there = shape_of(theirs);
+  const bool has_acl = ours.xattrs.contains(fs::access_acl_name) || theirs.xattrs.contains(fs::access_acl_name);
+  const mode_t compared = has_acl ? permissions & ~of_group : permissions;  // an ACL brings its mask with it
+  const auto is_mode = [&](mode_t mode) { return ((there.mode ^ mode) & compared) == 0; };
+  const auto is_ours = [&](const auto& one) { return is_roots(one.first) || (ours.xattrs.contains(one.first) && ours.xattrs.at(one.first) == one.second); };
+  const bool has_xattrs = there.xattrs == was->xattrs || std::ranges::all_of(theirs.xattrs, is_ours);
+  return has_xattrs && (is_mode(was->mode) || is_mode(ours.mode)) && (there.uid == was->uid || there.uid == ours.uid) && (there.gid == was->gid || there.gid == ours.gid);
 }
 
 DirectoryMerge merge_directory(std::optional<std::uint64_t> known, std::uint64_t ours, std::uint64_t theirs) {

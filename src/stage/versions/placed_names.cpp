@@ -35,7 +35,7 @@ std::uint64_t room_ahead(int metadata) {
 
 struct PlacedNames::Record {
   static constexpr std::uint32_t is_coming = 1, is_placed = 2, is_forgotten = 3, is_head = 4;             // kind
-  static constexpr std::uint32_t has_version = 1, version_linked = 2, has_before = 4, before_linked = 8, of_directory = 16, is_unfinished = 32;  // flags
+  static constexpr std::uint32_t has_version = 1, version_linked = 2, has_before = 4, before_linked = 8, of_directory = 16, is_unfinished = 32, has_shape = 64;  // flags
   std::uint64_t check = 0;
   std::uint64_t name = 0, own = 0;
   std::uint32_t kind = 0, flags = 0;
@@ -179,20 +179,22 @@ PlacedDirectory PlacedNames::directory(const PlacedName& name) const {
   return known == directories_.end() || known->second.own != key(name.own) ? PlacedDirectory() : known->second.state;
 }
 
-Status PlacedNames::coming_directory(const PlacedName& name) {
+Status PlacedNames::coming_directory(const PlacedName& name, const DirectoryAttributes* has) {
   const MutexLock lock(mutex_);
   const std::uint64_t at = key(name.name), own = key(name.own);
   const auto known = directories_.find(at);
   Directory directory{.own = own, .state = {}};
-  if (known != directories_.end() && known->second.own == own) directory.state = {.version = known->second.state.version, .unfinished = known->second.state.unfinished};
+  if (known != directories_.end() && known->second.own == own) directory.state = known->second.state;
+  directory.state.applied.reset();
   directory.state.interrupted = true;
+  if (has != nullptr) directory.state.was = shape_of(*has);
   return append(record_of(at, directory));
 }
 
-Status PlacedNames::made_directory(const PlacedName& name, std::uint64_t version) {
+Status PlacedNames::made_directory(const PlacedName& name, const DirectoryAttributes& has) {
   const std::uint64_t at = key(name.name), own = key(name.own);
   const MutexLock lock(mutex_);
-  return append(record_of(at, Directory{.own = own, .state = {.version = version, .interrupted = false, .unfinished = true}}));
+  return append(record_of(at, Directory{.own = own, .state = {.version = directory_version(has), .was = shape_of(has), .unfinished = true}}));
 }
 
 Status PlacedNames::applied_directory(const PlacedName& name, std::uint64_t version) {
@@ -211,7 +213,7 @@ Status PlacedNames::placed_directory(const PlacedName& name, std::optional<std::
   const std::uint64_t at = key(name.name), own = key(name.own);
   const auto known = directories_.find(at);
   if (!version && known != directories_.end() && known->second.own == own) version = known->second.state.version;
-  return append(record_of(at, Directory{.own = own, .state = {.version = version, .interrupted = false, .unfinished = false}}));
+  return append(record_of(at, Directory{.own = own, .state = {.version = version}}));
 }
 
 std::vector<fs::Origin> PlacedNames::copies() const {
@@ -254,6 +256,12 @@ PlacedNames::Record PlacedNames::record_of(std::uint64_t name, const Directory& 
   record.kind = directory.state.interrupted ? Record::is_coming : Record::is_placed;
   record.flags = Record::of_directory | (directory.state.unfinished ? Record::is_unfinished : 0U);
   if (directory.state.version) record.version.size = *directory.state.version, record.flags |= Record::has_version;
+  if (const auto& was = directory.state.was) {
+    record.version.device = was->mode;
+    record.version.inode = (static_cast<std::uint64_t>(was->uid) << 32U) | was->gid;
+    record.version.mtime = static_cast<Nanoseconds>(was->xattrs);
+    record.flags |= Record::has_shape;
+  }
   if (directory.state.applied) record.before.size = *directory.state.applied, record.flags |= Record::has_before;
   return record;
 }
@@ -268,7 +276,9 @@ PlacedNames::Record PlacedNames::head_of(std::optional<Nanoseconds> unsure_since
 
 void PlacedNames::apply_directory(const Record& record) {
   Directory& directory = directories_[record.name];
-  directory = {.own = record.own, .state = {.version = {}, .interrupted = record.kind == Record::is_coming, .unfinished = (record.flags & Record::is_unfinished) != 0}};
+  directory = {.own = record.own, .state = {.interrupted = record.kind == Record::is_coming, .unfinished = (record.flags & Record::is_unfinished) != 0}};
+  if ((record.flags & Record::has_shape) != 0)
+    directory.state.was = DirectoryShape{.mode = static_cast<mode_t>(record.version.device), .uid = static_cast<uid_t>(record.version.inode >> 32U), .gid = static_cast<gid_t>(record.version.inode & UINT32_MAX), .xattrs = static_cast<std::uint64_t>(record.version.mtime)};
   if ((record.flags & Record::has_version) != 0) directory.state.version = record.version.size;
   if ((record.flags & Record::has_before) != 0) directory.state.applied = record.before.size;
 }

@@ -6,7 +6,7 @@
 // Format: records of 112 bytes in the machine's byte order, each with its XXH3-64; of a name the last one counts. The first says since when
 // there may be names that nothing could be noted of, for a full buffer; a record that does not verify may have been of any. Names are known
 // by their XXH3-64, with results-dir; two that share one are taken for somebody else's, which is a conflict and no loss. Of a directory
-// the versions are those of its attributes (directory_version()), and lie where a file's have their sizes.
+// the versions are those of its attributes (directory_version()), and lie where a file's have their sizes; the shape that it had lies in the first one's other fields.
 
 #include <sys/stat.h>
 
@@ -24,6 +24,7 @@
 #include "fs/staging.hpp"
 #include "stage/pfs/pfs_io.hpp"
 #include "stage/plan/planner.hpp"
+#include "stage/versions/directory_version.hpp"
 
 namespace efs::stage {
 
@@ -48,6 +49,7 @@ inline bool is_unknown(WhoseCopy whose) { return whose == WhoseCopy::unknown || 
 struct PlacedDirectory {
   std::optional<std::uint64_t> version{};  // what it got last
   bool interrupted = false;                // it was about to get others, and nobody says that it has: half of them may be there
+  std::optional<DirectoryShape> was{};     // what it had then; none: it was being made
   bool unfinished = false;                 // made, with that version, and about to get its own attributes
   std::optional<std::uint64_t> applied{};  // it has got these since, and a crash of the PFS may bring those of `version` back
 };
@@ -80,10 +82,10 @@ class PlacedNames {
   Status forget(std::string_view name);
 
   PlacedDirectory directory(const PlacedName& name) const;
-  /// It is about to be made, or to get other attributes.
-  Status coming_directory(const PlacedName& name);
-  /// It has been made, and has this version until it gets its own.
-  Status made_directory(const PlacedName& name, std::uint64_t version);
+  /// It is about to be made, or to get other attributes than it has (null: than are known already).
+  Status coming_directory(const PlacedName& name, const DirectoryAttributes* has = nullptr);
+  /// It has been made, and has these until it gets its own.
+  Status made_directory(const PlacedName& name, const DirectoryAttributes& has);
   /// It has got them, which are not durable yet: either may be there from now on.
   Status applied_directory(const PlacedName& name, std::uint64_t version);
   /// It has them, durably, or (none) nothing was done after all.

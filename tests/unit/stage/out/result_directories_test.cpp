@@ -331,6 +331,24 @@ TEST_CASE("stage-out: in place a directory that is only on the way keeps the att
   CHECK(content_of(scene.root + "/d/f") == "new");
 }
 
+TEST_CASE("stage-out: of a directory that was about to get the job's attributes when that was cut off, what somebody made of it stays", "[stage][out][conflict]") {
+  Shared scene;
+  scene.job_sets(0750);
+  const DirectoryAttributes had{.mode = 0755, .uid = ::geteuid(), .gid = ::getegid()};
+  REQUIRE(scene.placed->coming_directory({.name = "d", .own = "d"}, &had));
+  scene.open_placed();
+  for (const mode_t mode : {0755U, 0750U}) {  // nothing was done, or all
+    scene.set_theirs(mode);
+    REQUIRE(scene.placed->coming_directory({.name = "d", .own = "d"}, &had));
+    CHECK(scene.out().verdict == Verdict::complete);
+    CHECK(scene.theirs() == 0750);
+  }
+  REQUIRE(scene.placed->coming_directory({.name = "d", .own = "d"}, &had));
+  scene.set_theirs(0711);
+  CHECK(action_of(scene.out(), "d") == Action::conflict);
+  CHECK(scene.theirs() == 0711);
+}
+
 TEST_CASE("stage-out: attributes that may not survive a crash of the PFS are no version of the job's yet", "[stage][out]") {
   Shared scene;
   for (int i = 0; i < 20; ++i) scene.buffer.put("n" + std::to_string(i), S_IFDIR, "", 0500);

@@ -32,3 +32,21 @@ TEST_CASE("of versions of a directory one's change is taken, two are a conflict,
   CHECK(merge_directory({}, 2, 3) == DirectoryMerge::keep_theirs);
   CHECK(merge_directory(1, 2, 3) == DirectoryMerge::conflict);
 }
+
+TEST_CASE("directory: what a cut-off change may have left is told from what somebody made of it", "[stage]") {
+  const DirectoryAttributes before{.mode = 0755, .uid = 1, .gid = 2, .xattrs = {{"user.a", "old"}}}, ours{.mode = 0750, .uid = 3, .gid = 4, .xattrs = {{"user.a", "new"}, {"user.b", "new"}}};
+  const auto was = shape_of(before);
+  const auto is = [&](DirectoryAttributes theirs) { return is_between(was, ours, theirs); };
+  CHECK(is(before));
+  CHECK(is(ours));
+  CHECK(is({.mode = 0755, .uid = 3, .gid = 4, .xattrs = before.xattrs}));
+  CHECK(is({.mode = 0755, .uid = 3, .gid = 4, .xattrs = {{"user.a", "new"}}}));
+  CHECK(is({.mode = 02750, .uid = 1, .gid = 4, .xattrs = ours.xattrs}));
+  CHECK_FALSE(is({.mode = 0711, .uid = 3, .gid = 4, .xattrs = ours.xattrs}));
+  CHECK_FALSE(is({.mode = 0750, .uid = 5, .gid = 4, .xattrs = ours.xattrs}));
+  CHECK_FALSE(is({.mode = 0750, .uid = 3, .gid = 5, .xattrs = ours.xattrs}));
+  CHECK_FALSE(is({.mode = 0750, .uid = 3, .gid = 4, .xattrs = {{"user.a", "theirs"}}}));
+  CHECK_FALSE(is({.mode = 0750, .uid = 3, .gid = 4, .xattrs = {{"user.c", "theirs"}}}));
+  CHECK(is_between(std::nullopt, ours, {.mode = 0710, .uid = 9, .gid = 9, .xattrs = {}}));  // as made, under a umask
+  CHECK_FALSE(is_between(std::nullopt, ours, {.mode = 0751, .uid = 3, .gid = 4, .xattrs = {}}));
+}

@@ -302,7 +302,19 @@ TEST_CASE("placed: what a directory was given is known, and that it was about to
   CHECK(scene.names->directory(x).interrupted);
   CHECK_FALSE(scene.names->directory(other).interrupted);
   REQUIRE(scene.names->placed_directory(x, 17));
-  REQUIRE(scene.names->coming_directory(x));
+  const DirectoryAttributes has{.mode = 02750, .uid = 0xfffffffe, .gid = 7, .xattrs = {{"user.a", "b"}}};
+  REQUIRE(scene.names->applied_directory(x, 18));
+  REQUIRE(scene.names->coming_directory(x, &has));
+  scene.reopen();
+  const auto coming = scene.names->directory(x);
+  CHECK(coming.version == 17);
+  CHECK_FALSE(coming.applied);
+  REQUIRE(coming.was);
+  CHECK((coming.was->mode == has.mode && coming.was->uid == has.uid && coming.was->gid == has.gid && coming.was->xattrs == shape_of(has).xattrs));
+  REQUIRE(scene.names->applied_directory(x, 19));
+  scene.reopen();
+  CHECK(scene.names->directory(x).applied == 19);
+  CHECK_FALSE(scene.names->directory(x).interrupted);
   REQUIRE(scene.names->placed_directory(x, {}));  // it came to nothing
   if (GENERATE(false, true)) scene.reopen();
   CHECK(scene.names->directory(x).version == 17);
