@@ -127,9 +127,12 @@ std::uint64_t LineFile::most_buffered(std::uint64_t bytes) const { return most_ 
 void LineFile::append(std::string_view line) {
   {
     const MutexLock lock(mutex_);
-    if (!failure_) return;
+    if (!failure_) {
+      if (is_due_) ++lost_;
+      return;
+    }
     if (buffer_.size() + line.size() >= (is_open_ ? most_bytes : most_buffered(waiting_bytes))) {
-      if (is_open_) ++lost_;
+      ++lost_;
       return;
     }
     const bool is_first = buffer_.empty();
@@ -175,13 +178,12 @@ std::uint64_t LineFile::lost() const {
   return lost_;
 }
 
-// Its header is the first line of the new one.
 Status LineFile::rotate() {
   if (::rename(path_.c_str(), (path_ + ".1").c_str()) != 0) return fail_errno(path_ + ".1");
   auto fd = open_path(path_, size_);
   if (!fd) return std::unexpected(fd.error());
   fd_ = std::move(*fd);
-  return header_.empty() ? Status() : put(header_ + "\n");
+  return {};
 }
 
 // In pieces of whole lines, of which each stays below the bound.
@@ -190,7 +192,10 @@ Status LineFile::write_out(std::string_view lines) {
     const auto most = most_buffered(lines.size());
     const auto end = most >= lines.size() ? lines.size() : lines.rfind('\n', most - 1) + 1;
     const auto piece = lines.substr(0, end > 0 ? end : lines.find('\n') + 1);
-    if (most_ != 0 && size_ > 0 && size_ + piece.size() > most_ / 2) EFS_TRY(rotate());
+    if (most_ != 0 && size_ > 0 && size_ + piece.size() > most_ / 2) {
+      EFS_TRY(rotate());
+      if (!header_.empty() && !piece.starts_with(header_)) EFS_TRY(put(header_ + "\n"));
+    }
     EFS_TRY(put(piece));
     lines.remove_prefix(piece.size());
   }

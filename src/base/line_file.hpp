@@ -35,7 +35,9 @@ class LineFile {
   /// What ended the writing, or why it has not begun; a Status of ok while all is well.
   Status failure() const;
   bool is_open() const;
-  /// How many lines were lost while it was open.
+  /// Else somebody has to flush() it now and then.
+  bool has_thread() const { return has_thread_; }
+  /// How many lines were lost, for it was not open yet, or took them too slowly.
   std::uint64_t lost() const;
   const std::string& path() const { return path_; }
 

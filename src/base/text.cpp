@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdio>
 #include <numeric>
 #include <vector>
@@ -142,6 +143,19 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
     }
   }
   return best;
+}
+
+std::string as_word(std::string_view text) {
+  constexpr std::string_view harmless = "/._-+,:=@%";
+  std::string word;
+  bool plain = !text.empty();
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte >= 0x80 || std::isalnum(byte) != 0 || harmless.contains(c))) word += c;
+    else if (plain = false; c == '\'') word += "'\\''";
+    else word += byte < 0x20 || byte == 0x7f ? '?' : c;
+  }
+  return plain ? word : "'" + word + "'";
 }
 
 }  // namespace efs

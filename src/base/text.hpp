@@ -31,4 +31,7 @@ std::string from_octal(std::string_view text);
 /// The candidate nearest to `word` (edit distance at most a third of its length, at least 1); "" when none is near.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
 
+/// `text` as one word of a shell: names are chosen by others than who reads the advice. Control characters become '?'.
+std::string as_word(std::string_view text);
+
 }  // namespace efs

@@ -46,7 +46,8 @@ std::string worth_keeping(image::Image& image) {
 // What can be done with it instead. No start goes on with one that has lost something, but for what power loss took.
 std::string ways_out_of(const image::Image& image, const std::string& name) {
   const bool is_whole = image::what_is_missing(image).empty() && image.missing.empty() && (image.rebooted || image.filesystem->recovery().emptied.empty());
-  if (is_whole) return "Bring it out: efs salvage " + name + "; or go on: " + start_command(image.manifest.job_file, image.manifest.start_options);
+  if (!image.manifest_problem.empty()) return "Bring it out: efs salvage --to DIRECTORY " + name;
+  if (is_whole) return "Bring it out: efs salvage " + std::string(image.job_problem.empty() ? "" : "--to DIRECTORY ") + name + "; or go on: " + start_command(image.manifest.job_file, image.manifest.start_options);
   return "See what is damaged: efs check-image " + name + "; bring out what is left: efs salvage " + name;
 }
 
@@ -81,13 +82,13 @@ Status refuse_loss(const control::Instance& instance) {
   if (manifest && manifest->left == image::Left::over && !is_used_since(*manifest)) return {};
   if (manifest && image::is_out_of_reach(*manifest, instance.directory))
     return fail(ENOTEMPTY, instance.name + " is not removed: " + image::out_of_reach_text(*manifest));
-  return had_store ? refuse_loss(instance.directory, instance.name) : Status{};
+  return had_store || manifest || image::find_store(instance.directory) ? refuse_loss(instance.directory, instance.name) : Status{};
 }
 
 // What was there to be saved, and is not found any more, or cannot be removed; "": nothing.
 std::string lost_with_store(const control::Instance& instance) {
   const auto manifest = manifest_of(instance);
-  if (!manifest && manifest.error().code == EPROTO) return "where its store is cannot be told (" + describe(manifest.error()) + "): on a disk of the site it is still there";
+  if (!manifest && manifest.error().code == EPROTO) return "where its store is cannot be told (" + describe(manifest.error()) + "): one in memory is gone, one on a disk of the site is still there";
   if (!manifest || (manifest->left != image::Left::in_use && manifest->left != image::Left::unsaved) || has_journal(manifest->store)) return {};
   const auto store = image::find_removable(manifest->store);
   if (store && image::is_being_removed(store->metadata.get())) return {};

@@ -176,8 +176,6 @@ std::vector<LostStore> stores_of_site_without_instance();
 Json status_of(const control::Instance& instance);
 /// The commands for what a dead instance left, of which this is the status.
 std::string ways_on_from(const Json& status);
-/// `path` as one word of a shell: names are chosen by others than who reads the advice. Control characters become '?'.
-std::string as_word(const std::string& path);
 /// The command that goes on with what an instance left that was started so; "": the job file is not known.
 std::string start_command(const std::string& job_file, const std::vector<std::string>& options);
 /// With this status.

@@ -194,19 +194,6 @@ Result<Json> ask_until_answered(World& world, const control::Instance& instance,
   return answer;
 }
 
-std::string as_word(const std::string& path) {
-  constexpr std::string_view harmless = "/._-+,:=@%";
-  std::string word;
-  bool plain = !path.empty();
-  for (const char c : path) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte >= 0x80 || std::isalnum(byte) != 0 || harmless.contains(c))) word += c;
-    else if (plain = false; c == '\'') word += "'\\''";
-    else word += byte < 0x20 || byte == 0x7f ? '?' : c;
-  }
-  return plain ? word : "'" + word + "'";
-}
-
 std::string start_command(const std::string& job_file, const std::vector<std::string>& options) {
   std::string command = "efs start ";
   for (const auto& word : options) command += as_word(word) + " ";

@@ -3,8 +3,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <vector>
 
 #include "base/user.hpp"
 #include "cli/cli.hpp"
@@ -53,6 +55,8 @@ bool is_same_directory(const std::string& a, const std::string& b) {
   return !b.empty() && ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
+namespace {
+
 bool is_within(const std::string& path, const std::string& directory) {
   std::error_code unreadable;  // as much of it as can be followed, then
   auto at = std::filesystem::weakly_canonical(path, unreadable);
@@ -60,6 +64,16 @@ bool is_within(const std::string& path, const std::string& directory) {
   for (; at.has_relative_path(); at = at.parent_path())
     if (is_same_directory(at, directory)) return true;
   return false;
+}
+
+}  // namespace
+
+Status refuse_own_places(const image::HeldStore& held, const std::string& to) {
+  std::vector<std::string> own{held.directories.path};
+  for (const auto& member : held.manifest.members) own.push_back(member.path);
+  if (const auto instance = instance_of_store(held.directories.path)) own.push_back(instance->directory);
+  if (std::ranges::none_of(own, [&](const std::string& place) { return is_within(to, place); })) return {};
+  return fail(EINVAL, "--to " + to + " lies in the image that is to be brought out, and would go with it; name another directory");
 }
 
 Result<std::string> image_path_as_owner(const std::string& which) {

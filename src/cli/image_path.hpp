@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "image/image.hpp"
 
 namespace efs::cli {
 
@@ -14,7 +15,8 @@ Result<std::string> image_path_as_owner(const std::string& which);
 /// False where one of them is not there.
 bool is_same_directory(const std::string& a, const std::string& b);
 
-/// Is `path`, which need not be there, this directory or something below it? By whatever names, and over symbolic links.
-bool is_within(const std::string& path, const std::string& directory);
+/// EINVAL where `to`, which need not be there, lies in what is removed with the image: one of its backends, or the directory of its instance. By
+/// whatever name, and over symbolic links.
+Status refuse_own_places(const image::HeldStore& held, const std::string& to);
 
 }  // namespace efs::cli

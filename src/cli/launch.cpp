@@ -4,8 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
@@ -36,6 +38,13 @@ std::string trusted_queue(const JobArguments& a, const config::JobConfig& config
 
 constexpr int ready_fd = 3;  // of the daemon: where it says that it is ready
 
+// A relative path as the job has it.
+std::string path_or(const config::JobConfig& config, const std::string& key, const std::string& value) {
+  const auto is_it = [&](const config::EffectiveValue& v) { return v.section == "global-settings" && v.key == key && v.value.starts_with("/"); };
+  const auto effective = std::ranges::find_if(config.effective, is_it);
+  return effective != config.effective.end() ? effective->value : value;
+}
+
 // Of the command line: who goes on with it elsewhere, or another day, has to say it again. Paths as validated, so absolute.
 std::vector<std::string> start_options(const JobArguments& a, const config::JobConfig& config) {
   std::vector<std::string> words;
@@ -50,9 +59,11 @@ std::vector<std::string> start_options(const JobArguments& a, const config::JobC
   add("--results-dir", given.results_dir.has_value(), config.results_dir);
   add("-l", given.log_file.has_value(), config.log_file);
   add("--trace", given.trace.has_value(), config.trace);
-  for (const auto& [key, value] : given.settings) add("--set", true, key + "=" + value);
+  for (const auto& [key, value] : given.settings) add("--set", true, key + "=" + path_or(config, key, value));
   add("-o", true, a.options);
   add("--node", true, a.node);
+  const char* everywhere = std::getenv("EFS_INTERLEAVING");
+  if (!a.interleaving.empty() && (everywhere == nullptr || a.interleaving != everywhere)) add("--interleaving", true, std::filesystem::absolute(a.interleaving).string());
   return words;
 }
 

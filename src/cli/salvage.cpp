@@ -38,7 +38,7 @@ std::string text_of(const image::Image& image, const image::Holdings& holdings) 
 // Elsewhere nothing is compared with what an input was staged in from.
 Status refuse_inputs(const image::Image& image, const std::string& to, bool all) {
   const auto& config = image.config;
-  if (is_within(to, image.directories.path)) return fail(EINVAL, "--to " + to + " lies in the store that is to be brought out; name another directory");
+  EFS_TRY(refuse_own_places(image, to));
   const bool results = is_same_directory(to, config.results_dir);
   if (results && !all) return {};
   if (!results && !is_same_directory(to, config.root_dir)) return {};
@@ -121,6 +121,8 @@ int salvage(World& world, const SalvageArguments& arguments) {
   // By whatever name: there a salvage is a stage-out, which looks for conflicts.
   const bool elsewhere = !arguments.to.empty() && !is_same_directory(to, image->config.results_dir);
   if (!elsewhere) to = image->config.results_dir;
+  if (!image->manifest_problem.empty() && !elsewhere)
+    return report(world, {EPROTO, image->manifest_problem + ": with which options it ran last, and what of somebody else's it may replace, cannot be told. Bring out elsewhere what there is: efs salvage --to DIRECTORY " + escaped(name_for_clean(*image))});
   if (!image->job_problem.empty() && !elsewhere)
     return report(world, {EPROTO, image->job_problem + ": which files are results, and what they are to be called, cannot be told. Bring out elsewhere all that the job made or changed: efs salvage --to DIRECTORY " + escaped(name_for_clean(*image)) + "; or go on with it: " + start_command(image->manifest.job_file, image->manifest.start_options)});
   if (to.empty()) return report(world, {EINVAL, "the job file names no results-dir: say where to with --to"}, exit_usage);

@@ -48,7 +48,7 @@ int salvage_lost(World& world, const SalvageArguments& arguments) {
     return exit_good;
   }
   const std::string to = std::filesystem::absolute(arguments.to).lexically_normal().string();
-  if (is_within(to, held->directories.path)) return report(world, {EINVAL, "--to " + to + " lies in the store that is to be brought out; name another directory"}, exit_usage);
+  if (const Status allowed = refuse_own_places(*held, to); !allowed) return report(world, allowed.error(), exit_usage);
   const auto config = image::job_of(held->directories.metadata.get(), held->manifest);
   if (config && is_same_directory(to, config->root_dir)) return report(world, {EINVAL, "--to " + to + " is the job's root-dir: what is brought out would be inputs of the next run; name another directory"}, exit_usage);
   stage::Progress progress;

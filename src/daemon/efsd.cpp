@@ -276,8 +276,8 @@ void give_up(const Arguments& arguments, InstanceDirectory& made, const std::str
   const bool no_store = ::fstatat(made.directory.get(), image::manifest_name, &st, AT_SYMLINK_NOFOLLOW) != 0 && ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
   if (no_store) remove_instance_directory(made, arguments.name);
   std::string again = "efs start ";
-  for (const auto& word : arguments.start_options) again += word + " ";
-  const std::string advice = no_store ? "nothing was in it yet: start it again" : again + arguments.job_file + " goes on with what is in it; efs salvage " + arguments.name + " brings out what is not back; efs clean " + arguments.name + " removes it";
+  for (const auto& word : arguments.start_options) again += as_word(word) + " ";
+  const std::string advice = no_store ? "nothing was in it yet: start it again" : again + as_word(arguments.job_file) + " goes on with what is in it; efs salvage " + arguments.name + " brings out what is not back; efs clean " + arguments.name + " removes it";
   log::error("event=given_up reason=\"{}\" directory=\"{}/{}\" store={} advice=\"{}\"", reason, arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept", advice);
 }
 

@@ -269,7 +269,9 @@ bool Instance::stage_out(const StopRequest& request) {
   int code = stage::exit_code(receipt);
   if (code != 0) may_have_left_partials_ = true;
   const Sheltered sheltered;
-  if (request.until) receipt.way_out = way_out_of_image;
+  // By somebody's stop that drops what is not back, who may have changed his mind since.
+  const bool was_cut_off = progress_.cancel && !progress_.time_is_up;
+  if (request.until && !was_cut_off) receipt.way_out = way_out_of_image;
   Json outcome = control::result_line({{"staged_out", true}, {"time_was_up", code != 0 && progress_.time_is_up}, {"conflicts", receipt.totals.conflict}});
   if (!leave_receipt(receipt, outcome) && code == 0) code = 1;
   claim_end();
@@ -279,7 +281,7 @@ bool Instance::stage_out(const StopRequest& request) {
     last_receipt_ = std::make_shared<const stage::Receipt>(std::move(receipt));
   }
   const std::string overruled = code == 0 ? "" : told_overruled();
-  const bool over = code == 0 || (request.until && overruled.empty());
+  const bool over = code == 0 || (request.until && !was_cut_off);
   keep_image_ = keep || code != 0;
   if (over && !keep_image_) {
     if (const Status given_up = give_store_up(); !given_up) outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + printable(describe(given_up.error())) + "\n";

@@ -54,7 +54,7 @@ Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& stor
 
 // It was left, with its data, by who left the first one.
 Status belongs_to(const Ground& ground, unsigned number, const Store& store, const std::string& id) {
-  const auto manifest = image::read_manifest(ground.root.get());
+  const auto manifest = image::recover_manifest(ground.root.get());
   if (manifest && manifest->place == number && manifest->store == store.path && manifest->name == store.manifest.name && !manifest->instance.contradicts(store.instance)) return {};
   return fail(ENOENT, "backend " + id + ": what " + ground.path + " holds is not of the instance that left " + store.path + (manifest ? "" : " (" + describe(manifest.error()) + ")") + "; see which files it had (efs salvage --list " + store.path + "), or remove all (efs clean " + store.path + ")");
 }

@@ -55,7 +55,7 @@ Status look_at_left(Store& store, const config::JobConfig& config) {
   store.left = true;
   const std::string way_out = "; bring its data out (efs salvage " + store.path + "), remove it (efs clean " + store.path + "), or choose another --name";
   auto manifest = image::read_manifest(store.metadata.get());
-  if (!manifest) return fail(EEXIST, "an earlier instance left its store in " + store.path + ", and whose it is cannot be told (" + describe(manifest.error()) + ")" + way_out);
+  if (!manifest) return fail(EEXIST, "an earlier instance left its store in " + store.path + ", and what that says of itself is not good (" + describe(manifest.error()) + "); bring its data out (efs salvage --to DIRECTORY " + store.path + "), remove it (efs clean " + store.path + "), or choose another --name");
   store.manifest = std::move(*manifest);
   const auto& m = store.manifest;
   if (m.root_dir != config.root_dir || m.results_dir != config.results_dir)

@@ -22,8 +22,9 @@ struct Told {
   std::uint64_t lost = 0;
 };
 
-void tell(const LineFile* file, Told& told) {
+void tell(LineFile* file, Told& told) {
   if (file == nullptr) return;
+  if (!file->has_thread()) file->flush();
   const Status status = file->failure();
   if (!status && !told.failed) {
     if (file->is_open()) log::warn("event=event_file_ended file=\"{}\" reason=\"{}\"", file->path(), describe(status.error()));

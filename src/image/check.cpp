@@ -40,7 +40,7 @@ class Check {
     const std::string problem = manifest ? "" : "meta/" + describe(manifest.error());
     if (!manifest) manifest = recover_manifest(store_.metadata.get());
     if (!manifest) return find(Severity::damage, "manifest", problem + ": whose job this is cannot be told");
-    if (!problem.empty()) find(Severity::damage, "manifest", problem + "; what it was before is there, by which efs salvage brings out what the store holds, and puts it right");
+    if (!problem.empty()) find(Severity::damage, "manifest", problem + "; what it was before is there, by which efs salvage --to DIR brings out what the store holds, and puts it right");
     if (const auto job = job_of(store_.metadata.get(), *manifest); !job) find(Severity::damage, "job file", "meta/" + describe(job.error()) + ": its rules are lost; efs salvage --to DIR brings out all that the job made or changed, and efs start goes on, with its job file");
     else capacity_ = declared_capacity(*job);
     rebooted_ = manifest->boot_id != boot_id();

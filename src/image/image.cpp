@@ -186,7 +186,7 @@ Result<HeldStore> hold_store(const std::string& path, Hold hold) {
   auto manifest = read_manifest(held.directories.metadata.get());
   if (!manifest) held.manifest_problem = held.directories.path + "/meta/" + describe(manifest.error());
   if (!manifest) manifest = recover_manifest(held.directories.metadata.get());
-  if (!manifest) return fail(manifest.error().code, held.manifest_problem + ", and so is what it was before");
+  if (!manifest) return fail(manifest.error().code, held.manifest_problem + ", and so is what it was before. The instance's directory has a copy (instance.json), if that is good: put it in its place");
   held.manifest = std::move(*manifest);
   held.rebooted = held.manifest.boot_id != boot_id();
   auto backends = open_backends(held.directories, held.manifest, true);

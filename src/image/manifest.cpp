@@ -145,6 +145,7 @@ Result<Manifest> recover_manifest(int directory) {
   if (!before) return manifest;
   before->left = Left::in_use;
   before->contents.clear();
+  before->merges = true;
   return before;
 }
 

@@ -70,8 +70,9 @@ bool was_over(const Manifest& instance, const Manifest& own);
 /// out) does not verify.
 Result<Manifest> read_manifest(int directory);
 
-/// The same; where that is damaged or gone, what was there before the last change of it. How the instance was left, and what was known of its
-/// containers then, is not told by that: it counts as in use. The error, where there is none either, is that of the first.
+/// The same; where that is damaged or gone, what was there before the last change of it, perhaps of an earlier life. How the instance was left, what
+/// was known of its containers then, and the circumstances of its job are not told by that: it counts as in use, and as one that replaces nothing
+/// newer. The error, where there is none either, is that of the first.
 Result<Manifest> recover_manifest(int directory);
 
 /// Whole or not at all; durable with its directory. A file beside it, NAME.new, is kept for the next text, so that all but

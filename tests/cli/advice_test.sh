@@ -34,11 +34,11 @@ for verb in salvage check-image; do check_exit "$verb where none is dead" 1 'no 
 
 # --- started with options: what goes on with it needs them ---
 fresh optional
-started -n another-one -m "$S/another mount" --set 'max-rate=1 GB/s' -o noexec "$JOB"
+cd "$S" || exit; started -n another-one -m "another mount" --set 'max-rate=1 GB/s' --set 'access-log=optional/a log' -o noexec "$JOB"; cd "$OLDPWD" || exit
 check 'it is where it was asked for' mountpoint -q "$S/another mount"
 echo result >"$S/another mount/r"; kill_both another-one
 said=$("$EFS" status another-one 2>&1)
-check 'the options are named, as words of a shell' grep -qF "go on: efs start -n another-one -m '$S/another mount' --set 'max-rate=1 GB/s' -o noexec $JOB; bring out" <<<"$said"
+check 'the options are named, as words of a shell' grep -qF "go on: efs start -n another-one -m '$S/another mount' --set 'max-rate=1 GB/s' --set 'access-log=$S/optional/a log' -o noexec $JOB; bring out" <<<"$said"
 check_exit 'by clean, too' 1 "or go on: efs start -n another-one -m " "$EFS" clean another-one
 check 'and that is a command' eval "$(grep -oE "efs start [^;]*" <<<"$said" | head -n 1 | sed 's/^efs/"$EFS"/')"
 check 'that goes on with it' grep -qx result "$S/another mount/r"

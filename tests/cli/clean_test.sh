@@ -61,6 +61,19 @@ check_exit 'a store that has lost its journal stays, and that is said' 0 "has lo
 check 'it is there' test -d "$store/data"
 rm -r "$store"
 
+on_disk headless2
+started "$JOB"; echo result >"$MNT/r"
+kill_both headless2
+mv "$EFS_RUNTIME_DIR/headless2/instance.json" "$S/headless2/"
+check_exit 'the instance has lost what leads to its store: clean finds it, and what is in it' 1 'not removed' "$EFS" clean headless2
+fresh memory2
+started "$JOB"; echo result >"$MNT/r"
+kill_both memory2
+rm "$EFS_RUNTIME_DIR/memory2/"instance.json*
+umount "$MNT"   # nothing leads there any more
+check_exit 'also where it lies in memory' 1 'not removed' "$EFS" clean memory2
+for name in headless2 memory2; do check "$name: salvage" "$EFS" salvage --to "$S/$name/to" "$name"; check "$name: has it" grep -qx result "$S/$name/to/r"; check "$name: clean" "$EFS" clean --force "$name"; done
+
 on_disk partly
 started "$JOB"; echo result >"$MNT/r"
 kill_both partly

@@ -155,6 +155,17 @@ for with in '' '--deadline 600'; do
   check_not "$NAME: no image is left" test -e "$EFS_RUNTIME_DIR/$NAME"
   check "$NAME: no partial file is left" test -z "$(find "$OUT" -name '*dropped*')"
 done
+# Who changes his mind gets what he asked for at last, or hears that it was too late.
+fresh changed
+started --set 'max-rate=1 MB/s' "$JOB"; head -c 24M /dev/zero >"$MNT/f"
+"$EFS" stop --deadline 600 "$NAME" >"$S/said" 2>&1 & stopper=$!
+check 'changed: a stop brings out' await 20 has_state "$NAME" staging-out
+"$EFS" stop --no-stage-out "$NAME" >"$S/said2" 2>&1 & dropper=$!
+"$EFS" stop "$NAME" >"$S/said3" 2>&1; code=$?
+wait $stopper $dropper
+if [ $code = 0 ]; then check 'changed: all is out' test "$(stat -c %s "$OUT/f")" = 25165824
+else check 'changed: it was too late, and that is said' grep -qE 'came in between|no instance|is over' "$S/said3"; fi
+check 'changed: it has ended' await 20 ended "$NAME"
 # A start has nothing to bring back: it ends without a deadline, too, and what was kept before it stays kept.
 mkdir "$hung/in"; head -c 16M /dev/zero >"$hung/in/a"
 for what in planned kept interrupted; do

@@ -45,15 +45,27 @@ check 'with all of it' test "$(cat "$MNT/r" "$MNT/scratch")" = $'result\nscratch
 died damaged
 for place in "$STORE/meta" "$EFS_RUNTIME_DIR/damaged"; do spoil "$place/instance.json"; done
 check_exit 'the manifest is damaged: status finds the instance' 1 '^damaged: dead' "$EFS" status damaged
-check_exit 'check-image says so, and the way' 1 'instance.json: damaged; what it was before is there, by which efs salvage' "$EFS" check-image damaged
+check_exit 'check-image says so, and the way' 1 'instance.json: damaged; what it was before is there, by which efs salvage --to DIR' "$EFS" check-image damaged
 check_exit 'a start refuses, and names the salvage' 1 "instance.json: damaged.*efs salvage" "$EFS" start "$JOB"
 check_exit 'clean refuses' 1 'damaged is not removed' "$EFS" clean damaged
-check_exit 'the salvage brings out the results' 0 '1 staged out .*' "$EFS" salvage damaged
-check 'whole' grep -qx result "$OUT/r"
+check_exit 'the salvage does not guess what it may replace' 1 'cannot be told. Bring out elsewhere what there is: efs salvage --to DIRECTORY damaged' "$EFS" salvage damaged
+check_not 'and brings nothing out' test -e "$OUT/r"
+check_exit 'not into what goes with the image' 2 'lies in the image' "$EFS" salvage --to "$EFS_RUNTIME_DIR/damaged/new" damaged
+check_exit 'elsewhere it brings out the results' 0 '1 staged out .*' "$EFS" salvage --to "$S/damaged/results" damaged
+check 'whole' grep -qx result "$S/damaged/results/r"
 check_exit 'and has put it right' 0 'whole' "$EFS" check-image damaged
 check 'a start goes on, again' "$EFS" start "$JOB"
 check 'with all of it, again' test "$(cat "$MNT/r" "$MNT/scratch")" = $'result\nscratch'
 check 'it stops' "$EFS" stop damaged
+mkdir -p "$S/places/disk"
+fresh places "backends: [ [ id: memory, capacity: 64 MiB ], [ id: disk, type: NVRAM-NVML, daxfs: $S/places/disk, capacity: 64 MiB ] ]"
+started "$JOB"; echo result >"$MNT/r"; died places
+second=$(ls -d "$S"/places/disk/efs-*)
+check_exit 'nor into a backend behind the first' 2 'lies in the image' "$EFS" salvage --to "$second/new" places
+printf '\001' | dd of="$second/instance.json" bs=1 seek=20 conv=notrunc status=none
+check 'what that says of itself is damaged: a start goes on' "$EFS" start "$JOB"
+check 'and all is there' grep -qx result "$MNT/r"
+check 'it stops, too' "$EFS" stop places
 
 # --- what no name leads to: behind a damaged record, and all where the journal is gone ---
 fresh lost 'resources: [ [ path: ., flags: persistent ] ]'
@@ -78,9 +90,9 @@ check_exit 'the list says that there is more' 0 'there were more names; what the
 check_exit 'check-image calls them damage' 1 'damage: container [0-9]+ .*efs salvage --lost brings it out' "$EFS" check-image lost
 check_exit 'not to root-dir, of which they would be inputs' 2 'root-dir' "$EFS" salvage --lost --to "$PFS" lost
 ln -s "$STORE" "$S/lost/link"
-check_exit 'not into the store itself' 2 'lies in the store' "$EFS" salvage --lost --to "$STORE/data" lost
-check_exit 'by whatever name' 2 'lies in the store' "$EFS" salvage --lost --to "$S/lost/link/new/one" lost
-check_exit 'nor what has names' 2 'lies in the store' "$EFS" salvage --to "$S/lost/link" lost
+check_exit 'not into the store itself' 2 'lies in the image' "$EFS" salvage --lost --to "$STORE/data" lost
+check_exit 'by whatever name' 2 'lies in the image' "$EFS" salvage --lost --to "$S/lost/link/new/one" lost
+check_exit 'nor what has names' 2 'lies in the image' "$EFS" salvage --to "$S/lost/link" lost
 check_exit 'they are listed' 0 'lost.found/lost-[0-9a-f]{8}/[0-9]+  7 B' "$EFS" salvage --lost --list lost
 check_exit 'and brought out without their names' 0 'staged out' "$EFS" salvage --lost --to "$S/lost/to" lost
 check 'each content is there once, in one place or the other' test "$(cat "$S"/lost/named/r* "$S"/lost/to/lost+found/lost-*/* | grep -a '^result' | sort -u | wc -l)" = 60

@@ -42,7 +42,7 @@ struct ReceiptEntry {
   double seconds = 0;  // spent on copying it
   std::string reason;
   std::string placed_as;  // where it is not called as in the buffer: its name on the PFS, or by an output rule its path in results-dir
-  int code = 0;             // errno of a failure, where it is known, or ECANCELED of what was not tried for lack of time; not in the file
+  int code = 0;             // errno of a failure, where it is known, or ECANCELED of what has no cause of its own (time was up); not in the file
   bool unverified = false;  // copied while it could be written to: what was copied is no state that the file ever had, for all we know
   std::string evidence;  // of a salvage: "verified" or "as-found"
 };

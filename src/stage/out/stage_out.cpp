@@ -149,7 +149,7 @@ class StageOut {
     const auto is_back = [](Action action) { return action != Action::failed && action != Action::conflict && action != Action::not_saved; };
     bool all = std::ranges::all_of(receipt_.entries, is_back, &ReceiptEntry::action);
     for (const auto* list : {&outgoing_, &further_names_}) all = all && std::ranges::all_of(*list, [&](const Outgoing& out) { return is_back(out.entry.action); });
-    add(all ? deletions_.carry_out(removed, patience_) : deletions_.refuse(removed, "not all results are back"));
+    add(all ? deletions_.carry_out(removed, patience_) : deletions_.refuse(removed, "not all results are back", ECANCELED));
   }
 
   void list_outgoing(std::vector<const fs::WalkItem*> items, const std::vector<fs::WalkItem>& all) {
