@@ -207,28 +207,6 @@ Result<store::ReplayEnd> replay_names(const Directories& store, const Manifest& 
 
 bool is_damaged(const store::ReplayEnd& end, bool rebooted) { return end.settled || end.incomplete || (!rebooted && (end.cut_short || end.followed || end.spoilt)); }
 
-namespace {
-
-// What the manifest tells of it.
-config::JobConfig job_without_rules(const Manifest& m) {
-  config::JobConfig config;
-  config.source = m.job_file;
-  config.name = m.name;
-  config.root_dir = m.root_dir;
-  config.mount_dir = m.mount_dir;
-  config.results_dir = m.results_dir;
-  config.in_place = m.root_dir == m.results_dir;
-  config.node = m.node;
-  config.nodes = m.nodes;
-  config.merge_since = m.merge_since;
-  config.merges = m.merges;
-  config.results_mount = m.results_mount;
-  config.mounts_below = m.mounts_below;
-  return config;
-}
-
-}  // namespace
-
 Result<Image> open_image(const std::string& path, Hold hold) {
   auto held = hold_store(path, hold);
   if (!held) return std::unexpected(held.error());

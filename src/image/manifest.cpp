@@ -198,18 +198,39 @@ Status write_listed(int directory, const std::map<std::string, std::string>& lis
   return ::unlinkat(directory, listed_name, 0) == 0 || errno == ENOENT ? Status{} : fail_errno(listed_name);
 }
 
+namespace {
+
+// Of the start, and not of the job file.
+void put_into(config::JobConfig& config, const Manifest& m) {
+  config.node = m.node;
+  config.nodes = m.nodes;
+  config.merge_since = m.merge_since;
+  config.merges = m.merges;
+  config.results_mount = m.results_mount;
+  config.mounts_below = m.mounts_below;
+}
+
+}  // namespace
+
+config::JobConfig job_without_rules(const Manifest& m) {
+  config::JobConfig config;
+  config.source = m.job_file;
+  config.name = m.name;
+  config.root_dir = m.root_dir;
+  config.mount_dir = m.mount_dir;
+  config.results_dir = m.results_dir;
+  config.in_place = m.root_dir == m.results_dir;
+  put_into(config, m);
+  return config;
+}
+
 Result<config::JobConfig> job_of(int directory, const Manifest& m) {
   auto text = read_sealed(directory, job_file_name, largest);
   if (!text) return std::unexpected(text.error());
   const auto given = [](const std::string& value) { return value.empty() ? std::nullopt : std::optional(value); };
   auto config = config::reload(*text, m.job_file, {.name = m.name, .root_dir = given(m.root_dir), .mount_dir = given(m.mount_dir), .results_dir = given(m.results_dir), .log_file = given(m.log_file)}, m.circumstances);
   if (!config) return fail(EPROTO, "the image's job file: " + (config.error().empty() ? "damaged" : to_string(config.error().front(), job_file_name)));
-  config->node = m.node;
-  config->nodes = m.nodes;
-  config->merge_since = m.merge_since;
-  config->merges = m.merges;
-  config->results_mount = m.results_mount;
-  config->mounts_below = m.mounts_below;
+  put_into(*config, m);
   if (const auto listed = read_sealed(directory, listed_name, largest_text); listed || listed.error().code != ENOENT) {
     const auto json = listed ? json_from_text(*listed) : nlohmann::json();
     if (!json.is_object()) return fail(EPROTO, "the destinations of its lists (meta/" + std::string(listed_name) + "): damaged");

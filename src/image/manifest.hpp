@@ -98,4 +98,7 @@ Status write_listed(int directory, const std::map<std::string, std::string>& lis
 /// Both have a checksum in their last line. The job of the image, with the paths and the circumstances of the manifest, and the destinations of its lists.
 Result<config::JobConfig> job_of(int directory, const Manifest& manifest);
 
+/// What the manifest alone tells of it: all that the job has made or changed is a result.
+config::JobConfig job_without_rules(const Manifest& manifest);
+
 }  // namespace efs::image
