@@ -55,14 +55,16 @@ Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim) {
 
 Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds moment) {
   std::string claim = claim_to(name), own = claimant;  // all that takes memory, before there is a claim that would stay
-  for (const auto end = Clock::now() + moment;; std::this_thread::sleep_for(between_looks)) {
+  const auto end = Clock::now() + moment;
+  for (bool is_first = true;; is_first = false, std::this_thread::sleep_for(between_looks)) {
     const Status made = make(pfs, at, claim, claimant);
     if (made) return NameClaim(pfs, at, std::move(claim), std::move(own));
     if (made.error().code != EEXIST) return std::unexpected(made.error());
     const auto theirs = claimant_of(pfs, at, claim);
     // Left by who was killed at the same, or the answer to the call was lost.
     if (theirs && *theirs == claimant) return NameClaim(pfs, at, std::move(claim), std::move(own));
-    if (Clock::now() >= end) return fail(EALREADY, claim + " in the same directory is its claim" + (theirs ? ", of " + *theirs : ""));
+    // Not after one look only: the machine may have stood still meanwhile, and not the other.
+    if (!is_first && Clock::now() >= end) return fail(EALREADY, claim + " in the same directory is its claim" + (theirs ? ", of " + *theirs : ""));
   }
 }
 

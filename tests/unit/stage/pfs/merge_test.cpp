@@ -1,6 +1,8 @@
 // Results of several nodes in one directory.
 #include "stage/pfs/merge.hpp"
+#include "stage/pfs/name_claim.hpp"
 
+#include <chrono>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -319,6 +321,12 @@ TEST_CASE("who has waited for the claim to a name looks again: another node's is
   SECTION("for a name that was seen") { CHECK(rename_over(pfs, scene.fd.get(), "p", "out", ours, seen).error().code == EEXIST); }
   SECTION("for a removal") { CHECK(remove_over(pfs, scene.fd.get(), "out", seen, "p").error().code == EEXIST); }
   CHECK(scene.read("out") == "theirs");
+}
+
+TEST_CASE("a claim that is free again is had, however long the first look took", "[merge]") {
+  const MergeScene scene;
+  ContendedPfs pfs([] {});
+  CHECK(NameClaim::take(pfs, scene.fd.get(), "out", "p", std::chrono::milliseconds(0)));
 }
 
 TEST_CASE("partials of several nodes have names of their own", "[merge]") {
