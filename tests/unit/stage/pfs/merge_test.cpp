@@ -1,8 +1,6 @@
 // Results of several nodes in one directory.
 #include "stage/pfs/merge.hpp"
-#include "stage/pfs/name_claim.hpp"
 
-#include <chrono>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -15,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -23,6 +22,7 @@
 
 #include "stage/pfs/forwarding_pfs.hpp"
 #include "stage/pfs/merging_pfs.hpp"
+#include "stage/pfs/name_claim.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "support/short_of_memory.hpp"
 #include "support/temp.hpp"
