@@ -1,9 +1,12 @@
 #include "daemon/unloaded.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "support/temp.hpp"
 
