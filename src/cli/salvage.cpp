@@ -116,7 +116,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
     return exit_good;
   }
   std::string to = arguments.to.empty() ? image->config.results_dir : std::filesystem::absolute(arguments.to).lexically_normal().string();
-  if (const Status allowed = refuse_inputs(*image, to, arguments.all); !arguments.to.empty() && !allowed) return report(world, allowed.error(), exit_usage);
+  if (const Status allowed = arguments.to.empty() ? Status() : refuse_inputs(*image, to, arguments.all); !allowed) return report(world, allowed.error(), exit_usage);
   if (!arguments.to.empty()) image->config.results_mount.clear(), image->config.mounts_below.clear();  // he says that it is there
   // By whatever name: there a salvage is a stage-out, which looks for conflicts.
   const bool elsewhere = !arguments.to.empty() && !is_same_directory(to, image->config.results_dir);

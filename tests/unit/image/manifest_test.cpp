@@ -84,6 +84,7 @@ TEST_CASE("where a manifest is damaged the one before it is there, but not how t
   CHECK(before->journal_to == 7);
   CHECK(before->left == image::Left::in_use);
   CHECK(before->contents.empty());
+  CHECK(before->merges);  // nothing newer is replaced: what was said of that last is lost
   SECTION("and it is put right with what is written next") {
     REQUIRE(image::write_left(directory.get(), image::Left::salvaged));
     CHECK(image::read_manifest(directory.get())->left == image::Left::salvaged);
