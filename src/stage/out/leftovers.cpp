@@ -1,6 +1,7 @@
 #include "stage/out/leftovers.hpp"
 
 #include <atomic>
+#include <cerrno>
 #include <span>
 #include <string_view>
 #include <unordered_set>
@@ -10,6 +11,20 @@
 #include "stage/pfs/paths.hpp"
 
 namespace efs::stage {
+namespace {
+
+/// A file; or a directory that was hidden (ResultsTree::hide()), with what is in it. There are no directories in that.
+Status remove(PfsIo& pfs, int at, const std::string& name) {
+  const Status gone = pfs.unlink(at, name);
+  if (gone || (gone.error().code != EISDIR && gone.error().code != EPERM)) return gone;
+  const auto hidden = pfs.open_beneath(at, name, directory_flags);
+  const auto names = hidden ? pfs.list(hidden->get()) : std::unexpected(hidden.error());
+  if (!names) return gone;
+  for (const auto& file : *names) (void)pfs.unlink(hidden->get(), file);
+  return pfs.rmdir(at, name);
+}
+
+}  // namespace
 
 std::size_t remove_leftovers(const std::set<std::string, std::less<>>& directories, const std::vector<fs::WalkItem>& items, const std::string& tag, ResultsTree& tree, Crew& crew, PfsIo& pfs) {
   if (tag.empty()) return 0;
@@ -31,7 +46,7 @@ std::size_t remove_leftovers(const std::set<std::string, std::less<>>& directori
       const auto names = directory ? pfs.list(directory->get()) : std::unexpected(directory.error());
       if (!names) continue;
       for (const auto& name : *names)
-        if (is_left(*directory, name) && !results.contains(join(path, name)) && pfs.unlink(directory->get(), name)) ++removed;
+        if (is_left(*directory, name) && !results.contains(join(path, name)) && remove(pfs, directory->get(), name)) ++removed;
     }
   });
   return removed;

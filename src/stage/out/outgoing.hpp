@@ -18,6 +18,7 @@ struct Outgoing {
   const fs::WalkItem* item = nullptr;
   std::string name;           // in its directory on the PFS
   std::string partial;        // likewise, until it is whole and durable
+  bool straight = false;      // written under its name at once, in a directory that is hidden still: that is its partial
   bool fsync = false;         // by itself; else one syncfs covers it
   const fs::WalkItem* elder = nullptr;  // another one, whose name a PFS may take for this one's (spelling.hpp)
   bool there_already = false; // `named`, by an earlier stage-out
@@ -28,6 +29,9 @@ struct Outgoing {
   bool no_room = false;       // settled, for want of space only
   PartialFile file;
   ReceiptEntry entry;
+
+  /// What it is called until it has its name.
+  const std::string& way_name() const { return straight ? name : partial; }
 
   void settle(Action action, std::string reason = {}) {
     state = State::settled;

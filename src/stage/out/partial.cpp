@@ -28,6 +28,11 @@ std::unexpected<Error> without_partial(const PartialJob& job, Error error, PfsIo
   return std::unexpected(std::move(error));
 }
 
+template <typename Make>
+auto make_partial(const PartialJob& job, PfsIo& pfs, Make make) {
+  return job.is_hidden ? make() : make_afresh(pfs, job.directory, job.partial, make);
+}
+
 Status give_name(const PartialJob& job, const struct stat& partial, PfsIo& pfs, const AboutToName& about_to) {
   const std::string name = job.name.empty() ? leaf_of(job.item.path) : job.name;
   if (!job.is_new && job.over == nullptr) return pfs.rename(job.directory, job.partial, name, about_to);
@@ -105,7 +110,7 @@ Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs
   // Nor whom only the directory's default ACL names: a mode without group bits masks that.
   // The owner may write until it is done: who may not cannot set extended attributes, either.
   const mode_t mode = ours && !job.inherits_acl ? (wanted.st_mode & 0777U) | 0200U : 0600U;
-  auto fd = make_afresh(pfs, job.directory, job.partial, [&] { return pfs.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode); });
+  auto fd = make_partial(job, pfs, [&] { return pfs.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode); });
   if (!fd) return told(fd.error(), "creating it");
   auto written = fill_partial(job, fd->get(), buffer, pfs, scratch, progress);
   if (written) return written;
@@ -115,7 +120,7 @@ Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs
 
 Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
   const auto& wanted = job.item.attributes;
-  auto made = make_afresh(pfs, job.directory, job.partial, [&] { return pfs.symlink(job.item.target, job.directory, job.partial); });
+  auto made = make_partial(job, pfs, [&] { return pfs.symlink(job.item.target, job.directory, job.partial); });
   if (!made) return told(made.error(), "creating the symbolic link");
   auto now = pfs.lstat(job.directory, job.partial);
   Status done = now ? Status() : std::unexpected(now.error());

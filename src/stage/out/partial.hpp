@@ -28,6 +28,7 @@ struct PartialJob {
   const fs::WalkItem& item;
   int directory = -1;
   std::string partial;
+  bool is_hidden = false;  // `directory` is: what has the name of the partial there is none, EEXIST
   bool fsync = false;  // now, by itself; else the caller's syncfs of `synced` covers it, and what lies elsewhere is synced all the same
   dev_t synced = 0;
   std::string name{};  // that it is to get; "": the item's

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <ranges>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "stage/copy/spread.hpp"
@@ -74,8 +76,59 @@ void ResultBatches::run_batch(std::span<Outgoing> batch) {
     in_tasks(batch, [this](std::span<Outgoing> task) { writer_.publish(task); });
   });
   writer_.remove_partials(batch);
-  sync_names(batch);
   progress_.files_done += batch.size();
+  guarded(batch, [&] { show_directories(batch); });
+  writer_.remove_partials(batch);
+  sync_names(batch);
+}
+
+/// Those of the batch that are hidden. (What failed in them must be gone by then: it has its name already.)
+void ResultBatches::show_directories(std::span<Outgoing> batch) {
+  std::map<std::string, std::vector<Outgoing*>> hidden;
+  for (auto rest = batch; !rest.empty();) {
+    std::string path = parent_of(rest.front().item->path);
+    const auto end = std::ranges::find_if_not(rest, [&](const Outgoing& out) { return parent_view(out.item->path) == path; });
+    const auto neighbours = rest.first(static_cast<std::size_t>(end - rest.begin()));
+    rest = rest.subspan(neighbours.size());
+    if (!tree_.is_hidden(path)) continue;
+    auto& all = hidden[std::move(path)];
+    for (auto& out : neighbours) all.push_back(&out);
+  }
+  for (const auto& [path, results] : hidden) {
+    const bool is_clean = std::ranges::none_of(results, [](const Outgoing* out) { return out->straight && out->partial_left; });
+    const Status shown = is_clean ? tree_.show(path) : fail(ENOTEMPTY, "what could not be written there whole could not be removed");
+    if (!shown) {
+      log::warn("event=directory_not_shown path=\"{}\" reason=\"{}\" note=\"its files are written once more, one by one\"", path, describe(shown.error()));
+      write_openly(path, results);
+      continue;
+    }
+    for (auto* out : results)
+      if (std::exchange(out->straight, false) && out->state == Outgoing::State::written) out->state = Outgoing::State::named;
+  }
+}
+
+/// Each under a name of its own on its way, in a directory that anybody may have made meanwhile.
+void ResultBatches::write_openly(const std::string& path, std::span<Outgoing* const> results) {
+  std::vector<Outgoing*> again;
+  for (auto* out : results) {
+    if (out->state == Outgoing::State::settled) continue;
+    if (out->state == Outgoing::State::named) out->straight = true;
+    out->partial_left = true;
+    writer_.remove_partials({out, 1});
+    again.push_back(out);
+  }
+  const Status made = tree_.unhide(path);
+  for (auto* out : results) out->straight = out->partial_left = false;
+  for (auto* out : again) {
+    out->held.clear();
+    if (!made) {
+      writer_.give_up(*out, made.error());
+      continue;
+    }
+    progress_.bytes_done -= out->entry.bytes;
+    --progress_.files_done;  // which the batch counts
+    try_again(*out, nullptr);
+  }
 }
 
 void ResultBatches::try_again(Outgoing& out, const Outgoing* first) {
@@ -155,7 +208,7 @@ void ResultBatches::sync_names_of(const Results& results) {
   for (const Outgoing& out : results) {
     if (out.state == Outgoing::State::named) directories.insert(parent_of(out.item->path));
   }
-  const Status synced = tree_.sync(directories);
+  const Status synced = tree_.sync_with_made(directories);
   if (options_.placed != nullptr && !directories.empty()) (void)options_.placed->sync();  // where that fails, power loss leaves what the inodes know
   const std::string doubt = !synced ? describe(synced.error()) : directories_.not_durable();
   for (Outgoing& out : results) {

@@ -8,6 +8,8 @@
 //   3. check and rename them               the step that anyone can see; atomic for each file
 //   4. make the names durable              fsync of each directory, once
 //   5. report them as staged-out           only now, for nothing that may happen later undoes them
+// What fills a directory that is new is written under its own name, while the directory is hidden (results_tree.hpp): step 3 is one rename for all
+// of it then. Where that cannot be, for somebody has made the directory meanwhile, it is written once more, each file by itself.
 // A failure or kill before 3 leaves partials only; between 3 and 5 whole files which the receipt does not claim.
 
 #include <cstdint>
@@ -46,6 +48,8 @@ class ResultBatches {
   std::span<Outgoing> take_batch(std::span<Outgoing>& rest) const;
   void run_batch(std::span<Outgoing> batch);
   void finish_held(std::span<Outgoing> results);
+  void show_directories(std::span<Outgoing> batch);
+  void write_openly(const std::string& path, std::span<Outgoing* const> results);
   void choose_durability(std::span<Outgoing> batch);
   void in_tasks(std::span<Outgoing> batch, const std::function<void(std::span<Outgoing>)>& work);
   void sync_partials(std::span<Outgoing> batch);

@@ -51,8 +51,16 @@ std::vector<ReceiptEntry> ResultDirectories::make(const std::vector<DirectoryToM
   std::vector<ReceiptEntry> entries;
   for (const auto& directory : directories)
     if (auto made = make_one(*directory.item); !made) entries.push_back(failed(*directory.item, made.error()));
-  if (auto synced = tree_.sync_made(); !synced) not_durable_ = describe(synced.error());
+  if (auto synced = tree_.sync_with_made({}); !synced) not_durable_ = describe(synced.error());
   return entries;
+}
+
+void ResultDirectories::show_hidden() {
+  const auto paths = tree_.hidden();
+  for (const auto& path : paths)
+    if (tree_.is_hidden(path) && !tree_.show(path)) (void)tree_.unhide(path);  // where that fails, finish() says so
+  if (paths.empty()) return;
+  if (auto synced = tree_.sync_with_made({}); !synced) not_durable_ = describe(synced.error());
 }
 
 // Who is killed before finish() leaves one that has not its attributes yet: it is to be known for ours, and what somebody makes of it till then for his.

@@ -33,6 +33,9 @@ class ResultDirectories {
   /// Durably. Those that could not be made.
   std::vector<ReceiptEntry> make(const std::vector<DirectoryToMake>& directories);
 
+  /// What no batch has shown, for nothing was to be written there.
+  void show_hidden();
+
   /// Gives them their attributes, durably, when everything in them is in place. What became of those that make() made. What another has a claim to
   /// is waited for as long as `patience` lasts.
   std::vector<ReceiptEntry> finish(const std::vector<DirectoryToMake>& directories, Patience& patience);

@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int most_tries = 1000;  // to take a name that others take, too
 
 PartialJob job_of(const Outgoing& out, int directory) {
-  return {.item = *out.item, .directory = directory, .partial = out.partial, .fsync = out.fsync, .name = out.name, .is_new = !out.entry.placed_as.empty()};
+  return {.item = *out.item, .directory = directory, .partial = out.way_name(), .is_hidden = out.straight, .fsync = out.fsync, .name = out.name, .is_new = !out.entry.placed_as.empty()};
 }
 
 bool is_full(const Error& error) { return error.code == ENOSPC || error.code == EDQUOT; }
@@ -86,16 +86,28 @@ void ResultWriter::write(std::span<Outgoing> task) {
   }
 }
 
+Result<PartialFile> ResultWriter::write_in(const Outgoing& out, int directory, Scratch& scratch) {
+  PartialJob job = job_of(out, directory);
+  job.synced = tree_.device();
+  job.inherits_acl = in_place_ && hands_down_acl(parent_of(out.item->path), directory);
+  return write_partial(job, buffer_, pfs_, scratch, progress_);
+}
+
 void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
   auto directory = directories.at(parent_of(out.item->path));
   if (!directory) return give_up(out, directory.error());
   // In a directory that we have just made nothing can be there.
   if ((may_conflict(out) || out.elder != nullptr || !tree_.is_new(parent_of(out.item->path))) && !may_write(out, *directory, scratch)) return;
-  PartialJob job = job_of(out, *directory);
-  job.synced = tree_.device();
-  job.inherits_acl = in_place_ && hands_down_acl(parent_of(out.item->path), *directory);
-  auto written = write_partial(job, buffer_, pfs_, scratch, progress_);
-  if (!written) return give_up(out, written.error());
+  out.straight = out.elder == nullptr && tree_.is_hidden(parent_of(out.item->path));
+  auto written = write_in(out, *directory, scratch);
+  if (!written && out.straight && written.error().code == EEXIST) {  // somebody has found it all the same
+    out.straight = false;
+    written = write_in(out, *directory, scratch);
+  }
+  if (!written) {
+    out.partial_left = out.straight;  // the directory is not shown before it is gone for certain
+    return give_up(out, written.error());
+  }
   out.file = *written;
   out.entry.checksum = written->checksum;
   if (written->checksum) out.entry.bytes = written->size;
@@ -262,6 +274,7 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
     out.partial_left = true;
     return give_up(out, directory.error());
   }
+  if (out.straight) return note_named(out, *directory, false);  // it has its name, and this version is the one that will be seen
   out.held.clear();
   for (int tries = 1;; ++tries) {
     PfsCheck there;
@@ -394,8 +407,9 @@ void ResultWriter::remove_partials(std::span<Outgoing> batch) {
   for (auto& out : batch) {
     if (!out.partial_left) continue;
     const auto directory = directories.at(parent_of(out.item->path));
-    const Status gone = directory ? pfs_.unlink(*directory, out.partial) : std::unexpected(directory.error());
-    if (!gone && gone.error().code != ENOENT) out.entry.reason += "; " + left_behind(out.partial, gone.error());
+    const Status gone = directory ? pfs_.unlink(*directory, out.way_name()) : std::unexpected(directory.error());
+    if (gone || gone.error().code == ENOENT) out.partial_left = false;
+    else out.entry.reason += "; " + left_behind(out.way_name(), gone.error());
   }
 }
 

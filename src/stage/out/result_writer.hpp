@@ -37,7 +37,7 @@ class ResultWriter {
   /// Of those that are `written`, and durable: compares what the PFS holds with what was written (verify: read-back).
   void verify(std::span<Outgoing> task);
 
-  /// Those that are `written` get their names. They stay so, and are `held`, where another is about to give or to take the name.
+  /// Those that are `written` get their names, but for those that have theirs and are hidden with their directory. They stay so, and are `held`, where another is about to give or to take the name.
   void publish(std::span<Outgoing> task);
 
   /// Makes `out` another name of `first`, which must be settled as staged out or kept: `named`. False where the PFS
@@ -64,6 +64,7 @@ class ResultWriter {
   DirectoryCursor cursor() const;
   /// The same, where it did not get its name: another node may have one there (merge.hpp).
   void give_up_name(Outgoing& out, const Error& error);
+  Result<PartialFile> write_in(const Outgoing& out, int directory, Scratch& scratch);
   void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   std::optional<PartialJob> look_again(Outgoing& out, int directory, Scratch& scratch, PfsCheck& there);

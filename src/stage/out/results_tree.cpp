@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "base/log.hpp"
 #include "stage/pfs/attributes.hpp"
+#include "stage/pfs/partial_name.hpp"
 
 namespace efs::stage {
 namespace {
@@ -53,7 +56,8 @@ bool ResultsTree::was_moved(const std::string& path) {
 }
 
 Result<UniqueFd> ResultsTree::directory(const std::string& path) {
-  auto fd = pfs_.open_beneath(root_.get(), path, directory_flags);
+  const auto hidden = hidden_.find(path);
+  auto fd = pfs_.open_beneath(root_.get(), hidden == hidden_.end() ? path : join(parent_of(path), hidden->second.name), directory_flags);
   if (!fd || path.empty()) return fd;
   const auto attributes = pfs_.fstat(fd->get());
   if (!attributes) return std::unexpected(attributes.error());
@@ -70,6 +74,11 @@ Status ResultsTree::make(const fs::WalkItem& item, const std::function<void()>& 
   if (!parent) return told(parent.error(), "opening its parent directory");
   auto there = pfs_.lstat(parent->get(), leaf_of(item.path));
   if (!there && there.error().code == ENOENT) {
+    if (to_hide_.contains(item.path)) {
+      const auto hidden = make_hidden(parent->get(), item);
+      if (!hidden) return told(hidden.error(), "making the directory");
+      if (*hidden) return {};
+    }
     if (about_to) about_to();
     const auto made = pfs_.mkdir(parent->get(), leaf_of(item.path), (item.attributes.st_mode & 0777U) | 0700U);
     if (made) {
@@ -86,6 +95,65 @@ Status ResultsTree::make(const fs::WalkItem& item, const std::function<void()>& 
   if ((there->st_mode & 0700U) == 0700U) return {};
   (void)let_in(item.path);  // not ours to change: then what cannot be written will say so itself
   return {};
+}
+
+void ResultsTree::hide(std::unordered_set<std::string> paths, std::string tag) {
+  to_hide_ = std::move(paths);
+  tag_ = std::move(tag);
+}
+
+/// False where something has the partial name: then it is none to hide.
+Result<bool> ResultsTree::make_hidden(int parent, const fs::WalkItem& item) {
+  made_.insert(item.path);
+  // First: what is thrown must not leave one that nobody knows of.
+  Hidden& hidden = hidden_[item.path] = {.name = partial_name(leaf_of(item.path), tag_), .item = &item};
+  const auto made = pfs_.mkdir(parent, hidden.name, (item.attributes.st_mode & 0777U) | 0700U);
+  const auto there = made ? pfs_.lstat(parent, hidden.name) : std::unexpected(made.error());
+  if (there) {
+    hidden.inode = there->st_ino;
+    return true;
+  }
+  if (made) (void)pfs_.rmdir(parent, hidden.name);
+  hidden_.erase(item.path);
+  made_.erase(item.path);
+  return made || made.error().code != EEXIST ? Result<bool>(std::unexpected(there.error())) : false;
+}
+
+std::vector<std::string> ResultsTree::hidden() const {
+  std::vector<std::string> paths;
+  for (const auto& [path, hidden] : hidden_) paths.push_back(path);
+  std::ranges::sort(paths);
+  return paths;
+}
+
+Status ResultsTree::show(const std::string& path) {
+  const Hidden& hidden = hidden_.at(path);
+  const std::string parent_path = parent_of(path);
+  unsynced_.insert(parent_path);
+  const auto parent = directory(parent_path);
+  if (!parent) return told(parent.error(), "opening its parent directory");
+  if (const Status renamed = pfs_.rename_new(parent->get(), hidden.name, leaf_of(path)); !renamed) {
+    // The answer to the call may have been lost.
+    const auto there = pfs_.lstat(parent->get(), leaf_of(path));
+    if (!there || there->st_ino != hidden.inode) return told(renamed.error(), "giving the directory its name");
+  }
+  hidden_.erase(path);
+  return {};
+}
+
+const fs::WalkItem& ResultsTree::take_away(const std::string& path) {
+  const auto taken = hidden_.extract(path);
+  const Hidden& hidden = taken.mapped();
+  made_.erase(taken.key());
+  const auto parent = directory(parent_of(taken.key()));
+  const Status gone = parent ? pfs_.rmdir(parent->get(), hidden.name) : std::unexpected(parent.error());
+  if (!gone) log::warn("event=directory_left path=\"{}\" name=\"{}\" reason=\"{}\"", taken.key(), hidden.name, describe(gone.error()));
+  return *hidden.item;
+}
+
+Status ResultsTree::unhide(const std::string& path) {
+  to_hide_.erase(path);
+  return make(take_away(path));
 }
 
 bool ResultsTree::let_in(const std::string& path) {
@@ -120,8 +188,9 @@ void ResultsTree::stays_open(const std::string& path) {
 
 ResultsTree::~ResultsTree() {
   try {
+    while (!hidden_.empty()) (void)take_away(hidden_.begin()->first);
     (void)shut_again();
-  } catch (const std::exception&) {  // no memory: they stay open to their owner
+  } catch (const std::exception&) {  // no memory: they stay open to their owner, or hidden
   }
 }
 
@@ -155,8 +224,9 @@ Status ResultsTree::shut_again(bool for_good) {
   return all;
 }
 
-Status ResultsTree::sync_made() {
-  EFS_TRY(sync(unsynced_));
+Status ResultsTree::sync_with_made(std::set<std::string> directories) {
+  directories.insert(unsynced_.begin(), unsynced_.end());
+  EFS_TRY(sync(directories));
   unsynced_.clear();
   return {};
 }

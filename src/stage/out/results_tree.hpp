@@ -5,9 +5,12 @@
 
 #include <functional>
 #include <map>
+#include <cstdint>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "base/mutex.hpp"
 #include "fs/staging.hpp"
@@ -18,12 +21,15 @@
 
 namespace efs::stage {
 
-/// Paths are relative to results_dir, "" is itself. Thread-safe after the last make() and before shut_again().
+/// Paths are relative to results_dir, "" is itself. Thread-safe after the last make() and before shut_again(), but beside show() and unhide().
+///
+/// A new directory can be filled before anybody sees it: hidden, under a partial name. What is in it has its own names then from the start, and gets
+/// them all at once, by one rename.
 class ResultsTree {
  public:
   /// `opened` (or null) is told of what let_in() opens, for a successor, and what a predecessor had opened is shut again, too.
   explicit ResultsTree(PfsIo& pfs, OpenedDirectories* opened = nullptr) : pfs_(pfs), opened_(opened) {}
-  /// As shut_again(), where an exception kept it from being called.
+  /// As shut_again(), where an exception kept it from being called; what is hidden still, and empty, is taken away.
   ~ResultsTree();
   ResultsTree(const ResultsTree&) = delete;
   ResultsTree& operator=(const ResultsTree&) = delete;
@@ -47,11 +53,20 @@ class ResultsTree {
   /// Gives all that let_in() opened, and that are there still, their modes again; the first error. Not `for_good`: what is not there is expected back.
   Status shut_again(bool for_good = true);
 
+  /// Of these directories make() hides those that are not there. None of them is the parent of another that is made. `tag`: of partial_name().
+  void hide(std::unordered_set<std::string> paths, std::string tag);
+  bool is_hidden(const std::string& path) const { return hidden_.contains(path); }
+  std::vector<std::string> hidden() const;
+  /// Gives a hidden one its name; sync() of its parent makes that durable. EEXIST where something has it by now. After an error it is hidden still.
+  Status show(const std::string& path);
+  /// Takes a hidden one away, which must be empty, and makes it as make() would have without hide(). It is not hidden any more whatever is returned.
+  Status unhide(const std::string& path);
+
   /// Was it made by make()? Then nothing is in it but what this stage-out puts there.
   bool is_new(const std::string& path) const { return made_.contains(path); }
 
-  /// Makes what make() made durable.
-  Status sync_made();
+  /// Durability of the names in these directories, and of what make() made and show() named.
+  Status sync_with_made(std::set<std::string> directories);
 
   /// What finish() has made of a directory.
   struct Finished {
@@ -85,6 +100,13 @@ class ResultsTree {
   dev_t device() const { return device_; }
 
  private:
+  struct Hidden {
+    std::string name{};   // beside the path's
+    std::uint64_t inode = 0;
+    const fs::WalkItem* item = nullptr;
+  };
+  const fs::WalkItem& take_away(const std::string& path);
+  Result<bool> make_hidden(int parent, const fs::WalkItem& item);
   /// `finished` learns what is lost, and which there are then. True: some were changed.
   Result<bool> apply_xattrs(int fd, const fs::WalkItem& item, bool exactly, Finished& finished);
   Status apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned, Finished& finished);
@@ -104,6 +126,9 @@ class ResultsTree {
   UniqueFd root_;
   dev_t device_ = 0;
   std::unordered_set<std::string> made_;  // by us, in this stage-out
+  std::unordered_set<std::string> to_hide_;
+  std::string tag_;  // of the names of hidden ones
+  std::unordered_map<std::string, Hidden> hidden_;
   std::set<std::string> unsynced_;        // parents of those
   Mutex mutex_;                           // rank 90 (leaf): guards let_in_ and elsewhere_
   std::map<std::string, mode_t> let_in_ EFS_GUARDED_BY(mutex_);  // what they had, without the type

@@ -41,11 +41,12 @@ namespace efs::stage {
 namespace {
 
 constexpr std::size_t looks_in_a_row = 64;  // names that one thread looks at in a row
+constexpr std::size_t well_filled_from = 4;  // results: below that, hiding their directory costs more calls than it saves
 
 class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), in_place_(config::has_results_in_place(config)), tree_(pfs, options.opened), crew_(options.workers),
+      : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), in_place_(config::has_results_in_place(config)), hides_(!in_place_ && options.placed == nullptr && !options.partial_tag.empty()), tree_(pfs, options.opened), crew_(options.workers),
         writer_(config, buffer, pfs, tree_, progress, options.transfer_size, options.placed), directories_(config, options_, buffer, pfs, tree_, writer_),
         batches_(buffer, options_, config.verify == config::Verify::read_back, tree_, writer_, directories_, crew_, progress), deletions_(config, pfs, tree_, crew_, progress, options.placed, options.partial_tag), patience_(progress.cancel, *options.pauses) {}
 
@@ -113,13 +114,16 @@ class StageOut {
     list_outgoing(std::move(selection.outgoing), items);
     auto removed = deletions_.due(removed_inputs(config_, std::move(gone)));
     add(deletions_.leave(take_dropped(config_, items, removed)));
+    reserve(removed);
     // Also where nothing goes there: the receipt does.
     if (config_.results_dir.empty() && outgoing_.empty() && selection.directories.empty() && removed.empty()) return;
     if (open_tree(selection.directories, removed)) {
       disown(selection.directories);
-      add(directories_.make(selection.directories));
       if (options_.has_a_past) clear_leftovers(items, removed);
+      if (hides_) tree_.hide(well_filled(selection.directories), options_.partial_tag);
+      add(directories_.make(selection.directories));
       batches_.run(apart_from_twins());
+      directories_.show_hidden();
       run_twins();
       link_names();
       finish_held_names();
@@ -158,10 +162,9 @@ class StageOut {
     // A result may itself be called "x.efs-partial": then that is no name for the partial of x.
     std::unordered_set<std::string_view> reserved;
     const std::string& tag = options_.partial_tag;
-    for (const auto& item : all) {
+    for (const auto& item : all)
       if (item.path.ends_with(partial_suffix)) reserved.insert(item.path);
-      if (leaf_of(item.path).contains(".efs-" + config_.name)) writer_.reserve(item);
-    }
+    reserve(all);
     std::uint64_t bytes = 0;
     std::unordered_map<std::uint64_t, const Outgoing*> first_names;  // of files with several, by inode
     outgoing_.reserve(items.size());
@@ -192,6 +195,12 @@ class StageOut {
         if (auto why = buffer_.refusal(out.item->path); !why.empty()) out.settle(Action::conflict, std::move(why));
       }
     }
+  }
+
+  /// What the job has, or is about to take away, is no place for another version of something else.
+  void reserve(const std::vector<fs::WalkItem>& items) {
+    for (const auto& item : items)
+      if (leaf_of(item.path).contains(".efs-" + config_.name)) writer_.reserve(item);
   }
 
   /// The name under which an earlier unload or stage-out has brought the file out: results-dir may have it still.
@@ -277,6 +286,24 @@ class StageOut {
     }
     const std::size_t cleared = remove_leftovers(directories, items, options_.partial_tag, tree_, crew_, pfs_);
     if (cleared > 0) log::info("event=leftovers_removed partials={} results_dir=\"{}\" reason=\"of a transfer that was killed\"", cleared, config_.results_dir);
+  }
+
+  /// Directories, none of them above another one, with many results right in them.
+  std::unordered_set<std::string> well_filled(const std::vector<DirectoryToMake>& directories) const {
+    std::unordered_map<std::string_view, std::size_t> results;
+    for (const auto& out : outgoing_)
+      if (out.state == Outgoing::State::waiting && out.elder == nullptr) ++results[parent_view(out.item->path)];
+    std::unordered_set<std::string_view> above;
+    for (const auto& directory : directories) above.insert(parent_view(directory.item->path));
+    std::unordered_set<std::string> filled;
+    for (const auto& directory : directories) {
+      const std::string& path = directory.item->path;
+      const auto count = results.find(path);
+      if (count == results.end() || count->second < well_filled_from || above.contains(path)) continue;
+      const std::string hidden = join(parent_of(path), partial_name(leaf_of(path), options_.partial_tag));
+      if (is_hidden_directory(hidden) && !buffer_.has(hidden)) filled.insert(path);
+    }
+    return filled;
   }
 
   /// The others are at the end, and go one by one behind all of these: each meets what has its name by then.
@@ -376,6 +403,7 @@ class StageOut {
   Options options_;
   Progress& progress_;
   const bool in_place_;
+  const bool hides_;  // what others may bring to the same directories is to be looked at name by name, and what is hidden must be known for ours
   ResultsTree tree_;
   std::vector<Outgoing> outgoing_;
   std::vector<Outgoing> further_names_;   // of files whose first name is in outgoing_ or before_

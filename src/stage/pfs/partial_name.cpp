@@ -9,10 +9,19 @@ namespace efs::stage {
 namespace {
 
 constexpr std::size_t longest_name = 255;
+constexpr std::size_t tag_digits = 12;
 
 }  // namespace
 
-std::string partial_tag_of(const std::string& store) { return "." + store.substr(0, 12); }
+std::string partial_tag_of(const std::string& store) { return "." + store.substr(0, tag_digits); }
+
+bool is_hidden_directory(std::string_view path) {
+  if (!path.ends_with(partial_suffix)) return false;
+  path.remove_suffix(std::string_view(partial_suffix).size());
+  if (path.size() <= tag_digits + 1) return false;
+  const auto tag = path.substr(path.size() - tag_digits - 1);
+  return tag.front() == '.' && tag.find_first_not_of("0123456789abcdef", 1) == std::string_view::npos;
+}
 
 std::string partial_name(const std::string& name, const std::string& tag, bool taken) {
   const std::string of = name + tag, partial = of + partial_suffix;

@@ -2,6 +2,7 @@
 // What a result is called on its way.
 
 #include <string>
+#include <string_view>
 
 #include "base/result.hpp"
 
@@ -15,6 +16,9 @@ std::string partial_tag_of(const std::string& store);
 
 /// NAME, `tag` and ".efs-partial", or a hashed name of the same suffix where that would be too long or is `taken` by a result.
 std::string partial_name(const std::string& name, const std::string& tag = {}, bool taken = false);
+
+/// Is it the name of a directory that is being filled, of any store? (Not hashed: such a one is none.) What else is called so is somebody's.
+bool is_hidden_directory(std::string_view path);
 
 /// What is told of a partial that could not be removed.
 std::string left_behind(const std::string& partial, const Error& error);

@@ -250,7 +250,8 @@ class Planner {
       case Found::Problem::target: return problem(absolute(path), "cannot be read: " + describe(found.error)), false;
       case Found::Problem::listing: return problem(absolute(path), "directory cannot be read: " + describe(found.error), placed(path)), false;
     }
-    if (!named && !S_ISDIR(found.attributes.st_mode) && path.ends_with(partial_suffix)) return skip(path, "part of a result: a stage-out is under way, or was interrupted"), true;
+    const bool is_partial = S_ISDIR(found.attributes.st_mode) ? is_hidden_directory(path) : path.ends_with(partial_suffix);
+    if (!named && is_partial) return skip(path, "part of a result: a stage-out is under way, or was interrupted"), true;
     const auto known = entries_.find(placed(path));
     if (known != entries_.end() && (known->second.type != EntryType::directory || !S_ISDIR(found.attributes.st_mode))) {
       if (known->second.from() != path) return problem(absolute(path), "would be at " + known->first + ", and so would " + absolute(known->second.from())), false;
@@ -288,7 +289,7 @@ class Planner {
     if (!complete_.insert({placed(path), path}).second) return ask_again(placed(path)), true;  // an overlapping resource was here before
     bool all = true;
     for (const auto& found : survey_->below(path)) {
-      if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode)) complete_.insert({placed(found.path), found.path});
+      if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode) && !is_hidden_directory(found.path)) complete_.insert({placed(found.path), found.path});
       all = add_found(found, false, false) && all;
     }
     return all;

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "stage/pfs/directory_cursor.hpp"
+#include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
 
 namespace efs::stage {
@@ -84,7 +85,7 @@ std::vector<Found> Survey::below(const std::string& path) {
     auto found = look(paths);
     level.clear();
     for (const auto& one : found) {
-      if (one.problem == Found::Problem::none && S_ISDIR(one.attributes.st_mode)) level.push_back(one.path);
+      if (one.problem == Found::Problem::none && S_ISDIR(one.attributes.st_mode) && !is_hidden_directory(one.path)) level.push_back(one.path);
     }
     if (all.empty()) all = std::move(found);
     else all.insert(all.end(), std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));

@@ -88,7 +88,7 @@ class FaultPfs final : public PfsIo {
   Status rename_noreplace(int at, const std::string& from, const std::string& to) override {
     return run("rename", to, [&] {
       if (on_naming) on_naming(to);
-      return real_.rename_noreplace(at, from, to);
+      return no_replace_code == 0 ? real_.rename_noreplace(at, from, to) : fail(no_replace_code);
     }, "rename_noreplace");
   }
   Status rmdir(int at, const std::string& name) override { return run("rmdir", name, [&] { return real_.rmdir(at, name); }); }
@@ -117,6 +117,7 @@ class FaultPfs final : public PfsIo {
 
   std::function<void()> on_drop_cache;  // cannot fail
   std::function<void(const std::string& name)> on_naming;  // all that is done before a file gets its name is done
+  int no_replace_code = 0;  // of rename_noreplace(), where the file system has none
   bool trust_syncfs = true;
   bool folds_case = false;  // opens, looks at and renames what has the name but for upper and lower case
   std::function<void(int fd, struct stat&)> on_fstat;  // may change what it says

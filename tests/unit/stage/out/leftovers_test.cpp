@@ -26,7 +26,8 @@ TEST_CASE("leftovers: partials of this store, of which nothing is there any more
   stdfs::create_symlink("gone.ba9876543210.efs-partial", anothers_claim);
   write_file(d + "/gone.efs-partial", "a user's");
   write_file(d + "/gone.0123456789ab.efs-partial.txt", "a user's");
-  stdfs::create_directory(d + "/dir.0123456789ab.efs-partial");
+  write_file(d + "/dir.0123456789ab.efs-partial/f", "left in a directory that was hidden");
+  write_file(d + "/deep.0123456789ab.efs-partial/below/f", "not made by a stage-out");
   stdfs::create_directory_symlink(scene.root, scene.results + "/link");
   write_file(scene.root + "/gone.0123456789ab.efs-partial", "not below results-dir");
   scene.buffer.put("link", S_IFDIR, {}, 0755);
@@ -43,6 +44,7 @@ TEST_CASE("leftovers: partials of this store, of which nothing is there any more
   CHECK(content_of(d + "/gone.ba9876543210.efs-partial") == "another store's");
   CHECK(content_of(d + "/gone.efs-partial") == "a user's");
   CHECK(content_of(d + "/gone.0123456789ab.efs-partial.txt") == "a user's");
-  CHECK(stdfs::is_directory(d + "/dir.0123456789ab.efs-partial"));
+  CHECK(stdfs::is_directory(d + "/dir.0123456789ab.efs-partial") != scene.options.has_a_past);
+  CHECK(content_of(d + "/deep.0123456789ab.efs-partial/below/f") == "not made by a stage-out");
   CHECK(content_of(scene.root + "/gone.0123456789ab.efs-partial") == "not below results-dir");
 }

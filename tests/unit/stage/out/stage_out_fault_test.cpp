@@ -172,7 +172,7 @@ class OneOfSeveral {
 
 /// None but the one that was there before.
 bool only_stale_partial(Scene& scene) {
-  const std::string stale = scene.config.results_dir + "/replaced.efs-partial";
+  const std::string stale = scene.config.results_dir + "/" + partial_name("replaced", scene.options.partial_tag);
   const std::size_t ours = stdfs::exists(stale) && content_of(stale) == "of a killed stage-out" ? 1 : 0;
   return partials_below(scene.config.results_dir) == ours;
 }
@@ -219,11 +219,12 @@ std::uint64_t every_allocation_of_a_stage_out_fails(efs::test::Shortage shortage
 using Functions = std::set<std::string>;
 
 /// Returns what has failed.
-Functions every_call_fails(int code, bool in_place) {
+Functions every_call_fails(int code, bool in_place, const std::string& tag = {}) {
   std::size_t rounds = 0;
   const Functions failed = each_call_fails(code, [&](FaultPfs& pfs, const NthCall& chosen) {
     ++rounds;
     Scene scene;
+    scene.options.partial_tag = tag;
     prepare(scene, in_place);
     const auto inputs = snapshot_of(scene.root);
     const Receipt receipt = scene.out(pfs);
@@ -260,6 +261,10 @@ Functions with(Functions functions, const Functions& more) {
 
 TEST_CASE("stage-out: every PFS call fails once", "[stage][out][faults]") {
   for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, false) == with(of_a_stage_out, {"syncfs", "readlink"}));
+}
+
+TEST_CASE("stage-out with a directory that is hidden: every PFS call fails once", "[stage][out][faults][hidden]") {
+  for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, false, ".0123456789ab") == with(of_a_stage_out, {"syncfs", "readlink", "rename_noreplace"}));
 }
 
 TEST_CASE("stage-out in place: every PFS call fails once", "[stage][out][faults]") {
@@ -314,6 +319,15 @@ TEST_CASE("stage-out of one of several nodes: killed at every PFS call, also tho
 TEST_CASE("stage-out: every allocation of memory fails, once and for good", "[stage][out][faults][memory]") {
   for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good})
     for (const bool in_place : {false, true}) CHECK(every_allocation_of_a_stage_out_fails(shortage, [&](Scene& scene) { prepare(scene, in_place); }) > 100);
+}
+
+TEST_CASE("stage-out with a directory that is hidden: every allocation of memory fails, once and for good", "[stage][out][faults][memory][hidden]") {
+  const auto with_a_name = [](Scene& scene) {
+    scene.options.partial_tag = ".0123456789ab";
+    scene.options.has_a_past = true;
+    prepare(scene, false);
+  };
+  for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good}) CHECK(every_allocation_of_a_stage_out_fails(shortage, with_a_name) > 100);
 }
 
 TEST_CASE("stage-out of a file that several threads copy: every allocation of memory fails once", "[stage][out][faults][memory]") {

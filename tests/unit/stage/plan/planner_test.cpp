@@ -160,16 +160,19 @@ TEST_CASE("plan: what a stage-out that was killed left of results is no input, b
   write_file(scene.root + "/d/f", "input");
   write_file(scene.root + "/d/f.efs-partial", "half of");
   stdfs::create_symlink("to", scene.root + "/d/link.efs-partial");
-  write_file(scene.root + "/d/own.efs-partial/in-it", "a directory is none");
+  write_file(scene.root + "/d/own.efs-partial/in-it", "a user's");
+  write_file(scene.root + "/d/hidden.0123456789ab.efs-partial/in-it", "of a directory that is being filled");
   scene.resource("d");
   scene.resource("d/*");
   const Plan plan = scene.plan();
   CHECK(plan.problems.empty());
   CHECK(paths_of(plan) == std::vector<std::string>{"d", "d/f", "d/own.efs-partial", "d/own.efs-partial/in-it"});
-  CHECK(plan.skipped.size() == 2);
+  CHECK(plan.skipped.size() == 3);
   CHECK(describe(plan).contains("skipped: d/f.efs-partial (part of a result: a stage-out is under way, or was interrupted)"));
   scene.resource("d/f.efs-partial");
   CHECK(std::ranges::count(paths_of(scene.plan()), "d/f.efs-partial") == 1);
+  scene.resource("d/hidden.0123456789ab.efs-partial");
+  CHECK(std::ranges::count(paths_of(scene.plan()), "d/hidden.0123456789ab.efs-partial/in-it") == 1);
 }
 
 TEST_CASE("plan: FIFOs and sockets are skipped and listed", "[stage][planner]") {
