@@ -14,6 +14,7 @@
 #include "base/mounts.hpp"
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "config/start_command.hpp"
 #include "image/image.hpp"
 #include "image/removal.hpp"
 #include "image/salvage.hpp"
@@ -47,7 +48,7 @@ std::string worth_keeping(image::Image& image) {
 std::string ways_out_of(const image::Image& image, const std::string& name) {
   const bool is_whole = image::what_is_missing(image).empty() && image.missing.empty() && (image.rebooted || image.filesystem->recovery().emptied.empty());
   if (!image.manifest_problem.empty()) return "Bring it out: efs salvage --to DIRECTORY " + name;
-  if (is_whole) return "Bring it out: efs salvage " + std::string(image.job_problem.empty() ? "" : "--to DIRECTORY ") + name + "; or go on: " + start_command(image.manifest.job_file, image.manifest.start_options);
+  if (is_whole) return "Bring it out: efs salvage " + std::string(image.job_problem.empty() ? "" : "--to DIRECTORY ") + name + "; or go on: " + config::start_command(image.manifest.job_file, image.manifest.start_options);
   return "See what is damaged: efs check-image " + name + "; bring out what is left: efs salvage " + name;
 }
 
@@ -88,7 +89,9 @@ Status refuse_loss(const control::Instance& instance) {
 // What was there to be saved, and is not found any more, or cannot be removed; "": nothing.
 std::string lost_with_store(const control::Instance& instance) {
   const auto manifest = manifest_of(instance);
-  if (!manifest && manifest.error().code == EPROTO) return "where its store is cannot be told (" + describe(manifest.error()) + "): one in memory is gone, one on a disk of the site is still there";
+  const bool began = ::faccessat(AT_FDCWD, (instance.directory + "/job.yaml").c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  if (!manifest && (manifest.error().code == EPROTO || (manifest.error().code == ENOENT && began)))
+    return "where its store is cannot be told (" + describe(manifest.error()) + "): one in memory is gone, one on a disk of the site is still there if it was not empty; efs ls --instances shows it, and efs salvage JOBFILE brings it out";
   if (!manifest || (manifest->left != image::Left::in_use && manifest->left != image::Left::unsaved) || has_journal(manifest->store)) return {};
   const auto store = image::find_removable(manifest->store);
   if (store && image::is_being_removed(store->metadata.get())) return {};

@@ -176,9 +176,7 @@ std::vector<LostStore> stores_of_site_without_instance();
 Json status_of(const control::Instance& instance);
 /// The commands for what a dead instance left, of which this is the status.
 std::string ways_on_from(const Json& status);
-/// The command that goes on with what an instance left that was started so; "": the job file is not known.
-std::string start_command(const std::string& job_file, const std::vector<std::string>& options);
-/// With this status.
+/// The command that goes on with what an instance left that has this status.
 std::string start_command(const Json& status);
 
 /// Of the inputs that a start did not bring again, for the job had taken them away ("; ..."); "" where there are none.

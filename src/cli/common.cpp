@@ -16,6 +16,7 @@
 #include "base/text.hpp"
 #include "base/user.hpp"
 #include "cli/cli.hpp"
+#include "config/start_command.hpp"
 #include "control/asking.hpp"
 
 namespace efs::cli {
@@ -194,13 +195,7 @@ Result<Json> ask_until_answered(World& world, const control::Instance& instance,
   return answer;
 }
 
-std::string start_command(const std::string& job_file, const std::vector<std::string>& options) {
-  std::string command = "efs start ";
-  for (const auto& word : options) command += as_word(word) + " ";
-  return command + (job_file.empty() ? "JOBFILE" : as_word(job_file));
-}
-
-std::string start_command(const Json& status) { return start_command(status.value("job_file", ""), status.value("start_options", std::vector<std::string>{})); }
+std::string start_command(const Json& status) { return config::start_command(status.value("job_file", ""), status.value("start_options", std::vector<std::string>{})); }
 
 std::string read_all(int fd, std::size_t most) {
   std::string text;

@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "cli/image_path.hpp"
+#include "config/start_command.hpp"
 #include "image/salvage.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
@@ -124,7 +125,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   if (!image->manifest_problem.empty() && !elsewhere)
     return report(world, {EPROTO, image->manifest_problem + ": with which options it ran last, and what of somebody else's it may replace, cannot be told. Bring out elsewhere what there is: efs salvage --to DIRECTORY " + escaped(name_for_clean(*image))});
   if (!image->job_problem.empty() && !elsewhere)
-    return report(world, {EPROTO, image->job_problem + ": which files are results, and what they are to be called, cannot be told. Bring out elsewhere all that the job made or changed: efs salvage --to DIRECTORY " + escaped(name_for_clean(*image)) + "; or go on with it: " + start_command(image->manifest.job_file, image->manifest.start_options)});
+    return report(world, {EPROTO, image->job_problem + ": which files are results, and what they are to be called, cannot be told. Bring out elsewhere all that the job made or changed: efs salvage --to DIRECTORY " + escaped(name_for_clean(*image)) + "; or go on with it: " + config::start_command(image->manifest.job_file, image->manifest.start_options)});
   if (to.empty()) return report(world, {EINVAL, "the job file names no results-dir: say where to with --to"}, exit_usage);
   if (const Status allowed = elsewhere ? Status() : refuse_older(*image); !allowed) return report(world, allowed.error());
   stage::Progress progress;

@@ -31,25 +31,30 @@ std::string ending_of(image::Left left, const std::string& store) {
   return "its daemon is gone; what was in the buffer may still be below " + store;
 }
 
-// What a salvage has brought out it notes in the store alone. Whose the store is may have put anything there.
-image::Left left_by(const control::Instance& instance, const image::Manifest& manifest) {
+// What a salvage has brought out it notes in the store alone, and no start goes on with one whose own manifest is damaged: then this is the text
+// of that. Whose the store is may have put anything there.
+std::string look_into_store(const control::Instance& instance, image::Manifest& manifest) {
   constexpr int longest = 2;  // seconds
-  const bool may_be_out = manifest.left == image::Left::in_use || manifest.left == image::Left::unsaved, is_the_stores = instance.directory == manifest.store + "/meta";
-  if (!may_be_out || is_the_stores || !answers(manifest.store, longest)) return manifest.left;
-  const auto salvaged = as_owner(instance.owner, [&]() -> Result<std::string> {
+  if (!answers(manifest.store, longest)) return {};
+  const std::string salvaged = "s", damaged = "d";
+  const auto found = as_owner(instance.owner, [&]() -> Result<std::string> {
     const UniqueFd metadata(::open((manifest.store + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     const auto own = image::read_manifest(metadata.get());
-    return own && own->left == image::Left::salvaged && own->store == manifest.store && own->life == manifest.life ? "yes" : "";
+    if (!own) return own.error().code == EPROTO ? damaged + manifest.store + "/meta/" + describe(own.error()) : "";
+    return own->left == image::Left::salvaged && own->store == manifest.store && own->life == manifest.life ? salvaged : "";
   });
-  return salvaged && !salvaged->empty() ? image::Left::salvaged : manifest.left;
+  const bool may_be_out = manifest.left == image::Left::in_use || manifest.left == image::Left::unsaved;
+  if (found && *found == salvaged && may_be_out) manifest.left = image::Left::salvaged;
+  return found && found->starts_with(damaged) ? found->substr(damaged.size()) : "";
 }
 
 Json what_is_left_of(const control::Instance& instance) {
   auto manifest = manifest_of(instance);
-  if (manifest) manifest->left = left_by(instance, *manifest);
+  const std::string damaged = manifest ? look_into_store(instance, *manifest) : manifest.error().code == EPROTO ? describe(manifest.error()) : "";
   const bool kept = manifest && manifest->left == image::Left::kept;
   Json json = dead(instance, ending_of(manifest ? manifest->left : image::Left::in_use, manifest ? manifest->store : instance.directory + "/store"));
   if (kept) json.erase("error");
+  if (!damaged.empty()) json["damaged"] = damaged;
   if (manifest) {
     json["state"] = kept ? "kept" : "dead";
     json["left"] = image::name_of(manifest->left);
@@ -82,6 +87,8 @@ Result<Json> ask_status(const control::Instance& instance) {
 
 std::string ways_on_from(const Json& status) {
   const std::string name = as_word(status.value(status.value("lost", false) ? "directory" : "name", "?"));
+  // What nobody can read no start goes on with.
+  if (status.contains("damaged")) return "bring out: efs salvage --to DIRECTORY " + name + "; give it up: efs clean --force " + name;
   const std::string remove = "remove: efs clean " + name, go_on = "go on: " + start_command(status);
   if (status.value("left", "") == image::name_of(image::Left::salvaged)) return remove + "; " + go_on;
   return go_on + "; bring out: efs salvage " + name + (status.value("state", "") == "kept" ? " --all --to DIRECTORY; " : "; ") + remove;  // all that should be back is
@@ -133,9 +140,10 @@ void print_status(std::ostream& out, const Json& s) {
     out << "  " << text << (text.ends_with('\n') ? "" : "\n");
   }
   if (s.contains("left")) {
-    out << "  job file " << shown(s, "job_file") << "\n  store    " << shown(s, "store") << " (" << shown(s, "left") << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n  "
-        << escaped(ways_on_from(s)) << "\n";
+    out << "  job file " << shown(s, "job_file") << "\n  store    " << shown(s, "store") << " (" << shown(s, "left") << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n";
   }
+  if (s.contains("damaged")) out << "  damaged  " << shown(s, "damaged") << "\n";
+  if (s.contains("left") || s.contains("damaged")) out << "  " << escaped(ways_on_from(s)) << "\n";
   if (s.contains("lost_before")) out << "  before   " << shown(s, "lost_before") << "\n";
   if (s.value("read_only", false)) out << "  THE STORE HAS FAILED: files can be read and are staged out by efs stop, and nothing can be changed; the log says why\n";
   if (const auto deaths = s.value("takeovers", 0U); deaths > 0) out << "  takeovers " << deaths << " (its worker died and was replaced; the log says why)\n";

@@ -89,6 +89,7 @@ std::string why_not(const control::Instance& instance) {
   const Json status = status_of(instance);
   const std::string left = status.value("left", ""), again = start_command(status), store = status.value("store", instance.directory + "/store");
   if (left == image::name_of(image::Left::over)) return over_text(name);
+  if (status.contains("damaged")) return "the daemon of " + name + " is gone, and " + status.value("damaged", "") + ". " + ways_on_from(status);
   if (left == image::name_of(image::Left::kept)) return name + " has been stopped, and its buffer was kept in " + store + ": all that should be back is. Go on with it: " + again + "; bring out what is in it: efs salvage " + name + " --all --to DIRECTORY; remove it: efs clean " + name;
   if (left == image::name_of(image::Left::salvaged)) return "the daemon of " + name + " is gone, and efs salvage has brought out its results; the image " + store + " is left. Remove it: efs clean " + name + "; go on with it: " + again;
   const std::string why = left == "unsaved" ? " has been stopped, and not all results are back; they are in " + store : " is gone; what was in its buffer may still be below " + store;
@@ -175,7 +176,8 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
 int stop(World& world, const StopArguments& arguments) {
   auto instance = find_instance(arguments.which);
   if (!instance) return report(world, instance.error());
-  if (!instance->alive && !arguments.stage_out && !arguments.keep) {
+  const bool was_kept = !instance->alive && status_of(*instance).value("state", "") == "kept";  // on purpose: that goes by efs clean
+  if (!instance->alive && !arguments.stage_out && !arguments.keep && !was_kept) {
     const auto gone = clean_instance(*instance, true);
     if (!gone) return report(world, gone.error());
     if (world.json) print_document(world, {{"ok", true}, {"exit", exit_good}, {"staged_out", false}, {"removed", true}});

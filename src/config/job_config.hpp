@@ -97,7 +97,7 @@ struct Circumstances {
 
 struct JobConfig {
   std::string source;       // the job file, for messages
-  std::vector<std::string> start_options;  // of the command line that began with it, for messages: what goes on with it needs them, too
+  std::vector<std::string> start_options;  // of the environment and the command line that began with it: words of start_command()
   std::string name;         // instance name: `name`, or the job file's stem
   std::string root_dir;
   std::string mount_dir;

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@
 #include "base/user.hpp"
 #include "config/load.hpp"
 #include "config/mount_options.hpp"
+#include "config/start_command.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/instance_directory.hpp"
 #include "daemon/kept_files.hpp"
@@ -145,11 +147,16 @@ TurnClient keep_turns(const Arguments& arguments, const User& user) {
   return keeper ? TurnClient(std::move(*keeper), "") : TurnClient({}, describe(keeper.error()));
 }
 
-// "": the log of the instance's directory. A successor, and the supervisor, go on without one: programs wait for them.
-Status set_up_log(const std::string& file, const std::string& directory, const std::string& level) {
-  const Status done = log::setup(file.empty() ? directory + "/efsd.log" : file, level);
-  if (!done) log::warn("event=log_file_unusable file={} reason=\"{}\"", file, describe(done.error()));
-  return done;
+// "": the log of the instance's directory.
+Status set_up_log(const std::string& file, const std::string& directory, const std::string& level) { return log::setup(file.empty() ? directory + "/efsd.log" : file, level); }
+
+// Of a successor, and the supervisor: programs wait for them, and they go on with another one, or none.
+void set_up_any_log(const std::string& file, const std::string& directory, const std::string& level) {
+  const std::string own = directory + "/efsd.log";
+  const Status done = log::setup(file.empty() ? own : file, level, std::chrono::seconds(1));
+  if (done) return;
+  if (!file.empty()) (void)log::setup(own, level, std::chrono::seconds(1));
+  log::warn("event=log_file_unusable file={} reason=\"{}\"", file, describe(done.error()));
 }
 
 /// While there is one thread: for a process that has several the kernel waits milliseconds each time it makes the table larger.
@@ -196,7 +203,9 @@ int worker(const Arguments& arguments, const User& user, const KeptFiles& kept, 
   auto config = read ? parse_job(*read, arguments, user) : Result<config::JobConfig>(std::unexpected(read.error()));
   if (!config && successor) log::error("event=takeover_failed reason=\"{}\"", describe(config.error()));
   if (!config) return tell(arguments.ready_fd, describe(config.error())), 2;
-  if (const Status logging = set_up_log(config->log_file, directory, arguments.debug ? "debug" : config->log_level); !logging && !successor) return tell(arguments.ready_fd, "log-file " + describe(logging.error())), 1;
+  const std::string level = arguments.debug ? "debug" : config->log_level;
+  if (successor) set_up_any_log(config->log_file, directory, level);
+  else if (const Status logging = set_up_log(config->log_file, directory, level); !logging) return tell(arguments.ready_fd, "log-file " + describe(logging.error())), 1;
   if (!successor)
     if (const Status done = keep_files(*read, kept, copy); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
   if (!seen) log::warn("event=no_life_line reason=\"{}\" note=\"a worker that is killed while it waits in the kernel has no successor until that ends\"", describe(seen.error()));
@@ -275,9 +284,7 @@ void give_up(const Arguments& arguments, InstanceDirectory& made, const std::str
   struct stat st {};
   const bool no_store = ::fstatat(made.directory.get(), image::manifest_name, &st, AT_SYMLINK_NOFOLLOW) != 0 && ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
   if (no_store) remove_instance_directory(made, arguments.name);
-  std::string again = "efs start ";
-  for (const auto& word : arguments.start_options) again += as_word(word) + " ";
-  const std::string advice = no_store ? "nothing was in it yet: start it again" : again + as_word(arguments.job_file) + " goes on with what is in it; efs salvage " + arguments.name + " brings out what is not back; efs clean " + arguments.name + " removes it";
+  const std::string advice = no_store ? "nothing was in it yet: start it again" : config::start_command(arguments.job_file, arguments.start_options) + " goes on with what is in it; efs salvage " + arguments.name + " brings out what is not back; efs clean " + arguments.name + " removes it";
   log::error("event=given_up reason=\"{}\" directory=\"{}/{}\" store={} advice=\"{}\"", reason, arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept", advice);
 }
 
@@ -291,7 +298,7 @@ int supervise(Arguments arguments, const User& user, const KeptFiles& kept, Inst
     child.channel.reset();  // with rights that it must not have it answers nothing: the worker gives up
   }
   // Opened with the user's file rights, as the directory is his.
-  (void)set_up_log(arguments.log_file, arguments.runtime_directory + "/" + arguments.name, "info");  // the worker says so to the starter
+  set_up_any_log(arguments.log_file, arguments.runtime_directory + "/" + arguments.name, "info");  // the worker says so to the starter
   RestartPolicy policy;
   Predecessors predecessors;
   std::optional<int> status;
@@ -317,7 +324,8 @@ int supervise(Arguments arguments, const User& user, const KeptFiles& kept, Inst
   }
   supervisor.clean_up();
   supervisor.let_go_of_stores();
-  if (privileged) (void)!::seteuid(0);
+  // This thread alone: the C library's own would wait for one that a log's hanging place holds.
+  if (privileged) (void)!::syscall(SYS_setresuid, -1, 0, -1);
   if (!ended) {
     give_up(arguments, made, how_ended(child.pid, status));
     return 1;

@@ -27,9 +27,12 @@ std::string named(const std::vector<std::string>& names) {
 
 void complete(stage::ReceiptEntry& entry, const stage::ReceiptEntry& unloaded) {
   if (entry.action != stage::Action::unchanged && entry.action != stage::Action::dropped) return;
+  // Since then a stop that did not come to an end may have brought out another version.
+  if (entry.action == stage::Action::unchanged && (entry.mtime != unloaded.mtime || (unloaded.bytes != 0 && entry.bytes != unloaded.bytes))) return;  // (a further name has none)
   entry.reason += (entry.reason.empty() ? "" : "; ") + std::string("unloaded while the job ran") + (unloaded.reason.empty() ? "" : ": " + unloaded.reason);
   entry.unverified = unloaded.unverified;
   if (!entry.checksum) entry.checksum = unloaded.checksum;
+  if (entry.placed_as.empty()) entry.placed_as = unloaded.placed_as;
 }
 
 }  // namespace

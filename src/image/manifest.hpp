@@ -40,7 +40,7 @@ struct Manifest {
   uid_t uid = 0;
   std::string root_dir, mount_dir, results_dir, log_file;
   std::string job_file;  // as it was named, for people
-  std::vector<std::string> start_options;  // likewise: words of efs start beside it
+  std::vector<std::string> start_options;  // likewise: words of config::start_command()
   std::string store;     // absolute: the directory that holds meta and data
   std::string kind;      // dram or fsdax
   store::InstanceId instance;  // of the store, which a later instance of the name goes on with

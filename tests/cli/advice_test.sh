@@ -44,6 +44,33 @@ check 'and that is a command' eval "$(grep -oE "efs start [^;]*" <<<"$said" | he
 check 'that goes on with it' grep -qx result "$S/another mount/r"
 check 'and stops' "$EFS" stop another-one
 
+# --- what the job file took from the environment goes with it ---
+fresh surroundings
+sed -i "s|results-dir: .*|results-dir: $S/\$WHERE|" "$JOB"
+mkdir -p "$S/a place"
+check 'start' env 'WHERE=a place' EFS_ON_CONFLICT=keep-both "$EFS" start "$JOB"
+echo result >"$MNT/r"; kill_both "$NAME"
+check_exit 'without it the start is refused' 2 'WHERE is not set' "$EFS" start "$JOB"
+said=$("$EFS" status "$NAME" 2>&1)
+check 'it is named, as words of a shell' grep -qF "go on: env EFS_ON_CONFLICT=keep-both 'WHERE=a place' efs start $JOB; bring out" <<<"$said"
+check 'and that is a command' eval "$(grep -oE "env .* efs start [^;]*" <<<"$said" | head -n 1 | sed 's/efs start/"$EFS" start/')"
+check 'that means the same' json "$(status_of "$NAME")" "d['results_dir'] == '$S/a place' and 'EFS_ON_CONFLICT=keep-both' in d['start_options']"
+check 'stop' "$EFS" stop "$NAME"
+check 'the result is where it was to be' grep -qx result "$S/a place/r"
+
+# --- a manifest that nobody can read ---
+dead unreadable
+for file in "$EFS_RUNTIME_DIR/unreadable" "$EFS_RUNTIME_DIR/unreadable/store/meta"; do echo '{"x":1}' >"$file/instance.json"; done
+check_exit 'status advises no start' 1 'bring out: efs salvage --to DIRECTORY unreadable; give it up: efs clean --force unreadable$' "$EFS" status unreadable
+check_not 'none at all' grep -q 'efs start' <<<"$said"
+check_exit 'nor does stop' 1 'bring out: efs salvage --to DIRECTORY unreadable; give it up: efs clean --force unreadable$' "$EFS" stop unreadable
+check_exit 'clean does as it says' 1 'unreadable is not removed' "$EFS" clean unreadable
+mkdir "$S/elsewhere"
+check 'what they advise brings it out' "$EFS" salvage --to "$S/elsewhere" unreadable
+check 'all of it' grep -qx result "$S/elsewhere/r"
+check 'and gives it up' "$EFS" clean --force unreadable
+check 'is done' ended unreadable
+
 # --- after a salvage ---
 dead out
 check 'salvage' "$EFS" salvage out
@@ -80,6 +107,9 @@ fresh kept
 started "$JOB"; echo result >"$MNT/r"
 check 'stop --keep' "$EFS" stop --keep kept
 check_exit 'of what is kept, all that should be back is' 0 "go on: efs start $JOB; bring out: efs salvage kept --all --to DIRECTORY; remove: efs clean kept\$" "$EFS" status kept
+check_exit 'and that is not dropped with what is not' 1 'its buffer was kept in .*remove it: efs clean kept$' "$EFS" stop --no-stage-out kept
+check_exit 'also where it is the only one' 1 'its buffer was kept in ' "$EFS" stop --no-stage-out
+check 'it is there' grep -rqx result "$EFS_RUNTIME_DIR/kept/store/data"
 check 'clean' "$EFS" clean kept
 
 # --- a store that has lost something ---

@@ -132,13 +132,17 @@ for how in '--deadline 2' --no-stage-out; do
   check_not "$NAME: the mount is gone" mounted "$MNT"
   check_not "$NAME: nothing is left" test -e "$EFS_RUNTIME_DIR/$NAME"
 done
-# Nor do programs wait for an access log and a trace there.
+# Nor do programs, or the daemon, wait for a log, an access log and a trace there.
 fresh hangs-logs
-sed -i "/results-dir/a\  access-log: $hung/$NAME.log\n  trace: $hung/$NAME.trace" "$JOB"
+sed -i "/results-dir/a\  access-log: $hung/$NAME.log\n  trace: $hung/$NAME.trace\n  log-file: $hung/$NAME.efsd.log" "$JOB"
 started "$JOB"; echo before >"$MNT/before"
 check 'what happens is logged' await 20 grep -q before "$hung/$NAME.log"
 stall $members
 check 'programs go on' timeout $((10 + late)) bash -c "for i in \$(seq 3000); do echo \$i >'$MNT/many' && cat '$MNT/many' >/dev/null || exit 1; done; sync '$MNT/many'"
+kill -KILL "$(field "$(status_of "$NAME")" 'd["worker_pid"]')"
+check 'also when the worker is killed' timeout $((20 + late)) cat "$MNT/before"
+check 'the successor has another log' await 20 grep -q 'event=log_file_unusable' "$EFS_RUNTIME_DIR/$NAME/efsd.log"
+check 'and answers' json "$(timeout $((10 + late)) "$EFS" status --json "$NAME")" "d['takeovers'] == 1"
 check_exit 'so does a stop' 0 '' timeout $((20 + late)) "$EFS" stop --deadline 5 "$NAME"
 check 'it has ended' await 20 no_daemon "$NAME"
 kill -CONT $members

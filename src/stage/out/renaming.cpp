@@ -61,7 +61,8 @@ void RenamingBuffer::give_names_back(Receipt& receipt) const {
   for (auto& entry : receipt.entries) {
     const auto own = own_names_.find(entry.path);
     if (own == own_names_.end()) continue;
-    if (entry.action == Action::staged_out || entry.action == Action::kept) entry.placed_as = entry.path;
+    const bool is_there = entry.action == Action::staged_out || entry.action == Action::kept || entry.action == Action::unchanged;
+    if (is_there) entry.placed_as = entry.path;
     entry.path = own->second;
   }
 }

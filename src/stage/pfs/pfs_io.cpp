@@ -100,6 +100,7 @@ class PosixPfs final : public PfsIo {
   Result<UniqueFd> open_beneath(int root, const std::string& path, int flags, mode_t mode) override {
     // openat2 would take a path that comes back; the walk, none.
     if (path.starts_with('/') || config::has_dot_dot(path)) return fail(EXDEV);
+    if (path.size() >= PATH_MAX) return open_in_pieces(root, path, flags, mode);
     const std::string& relative = path.empty() ? here_ : path;
     open_how how{};
     how.flags = static_cast<std::uint64_t>(flags | O_NOFOLLOW | O_CLOEXEC);
@@ -284,6 +285,14 @@ class PosixPfs final : public PfsIo {
   }
 
  private:
+  /// One that no system call takes whole.
+  Result<UniqueFd> open_in_pieces(int root, const std::string& path, int flags, mode_t mode) {
+    const auto slash = path.rfind('/', PATH_MAX - 2);
+    if (slash == std::string::npos) return fail(ENAMETOOLONG);
+    const auto passage = open_beneath(root, path.substr(0, slash), passage_flags, 0);
+    return passage ? open_beneath(passage->get(), path.substr(slash + 1), flags, mode) : fail(passage.error().code);
+  }
+
   const std::string here_ = ".";
 };
 

@@ -76,6 +76,29 @@ TEST_CASE("deletions: only declared ones, of persistent inputs", "[stage][out][d
   }
 }
 
+TEST_CASE("deletions: what goes is no place for the job's version of another file", "[stage][out][deletions][conflict]") {
+  Removing scene;
+  scene.config.on_conflict = config::OnConflict::keep_both;
+  scene.buffer.overwrite("d/a", "the job's");
+  write_file(scene.root + "/d/a", "somebody else's");
+  REQUIRE(scene.out().verdict == Verdict::complete);
+  REQUIRE(content_of(scene.root + "/d/a.efs-job") == "the job's");
+  // As the next start stages it in, and the job takes it away.
+  auto kept = scene.buffer.nodes.at("d/b");
+  const auto st = stat_of(scene.root + "/d/a.efs-job");
+  kept.origin = fs::Origin{.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
+  scene.buffer.nodes["d/a.efs-job"] = kept;
+  scene.remove("d/a.efs-job");
+  scene.buffer.overwrite("d/a", "the job's");
+  const auto receipt = scene.out();
+  INFO(describe(receipt));
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(action_of(receipt, "d/a.efs-job") == Action::removed);
+  REQUIRE(entry_of(receipt, "d/a")->placed_as == "a.efs-job.2");
+  CHECK(content_of(scene.root + "/d/a.efs-job.2") == "the job's");
+  CHECK(content_of(scene.root + "/d/a") == "somebody else's");
+}
+
 TEST_CASE("deletions: of lists only what they name", "[stage][out][deletions]") {
   Scene scene;
   write_file(scene.root + "/d/listed", "1");

@@ -24,6 +24,28 @@ using efs::stage::test::stdfs::exists;
 using efs::stage::test::write_file;
 using efs::test::with_openat2_failing;
 
+TEST_CASE("open_beneath: a path that is longer than a system call takes", "[stage][pfs]") {
+  const efs::test::TempDirectory top;
+  const UniqueFd root = top.open();
+  const std::string name(200, 'n');
+  std::string path;
+  UniqueFd at(::dup(root.get()));
+  for (int depth = 0; depth < 60; ++depth) {
+    REQUIRE(::mkdirat(at.get(), name.c_str(), 0755) == 0);
+    at.reset(::openat(at.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    path += (depth > 0 ? "/" : "") + name;
+  }
+  REQUIRE(path.size() > 2 * PATH_MAX);
+  const auto made = posix_pfs().open_beneath(root.get(), path + "/f", O_WRONLY | O_CREAT | O_EXCL, 0644);
+  REQUIRE(made);
+  CHECK(::faccessat(at.get(), "f", F_OK, 0) == 0);
+  CHECK(posix_pfs().open_beneath(root.get(), path, directory_flags));
+  CHECK(posix_pfs().open_beneath(root.get(), path + "/missing", O_RDONLY).error().code == ENOENT);
+  REQUIRE(::symlinkat(".", at.get(), "link") == 0);
+  CHECK(posix_pfs().open_beneath(root.get(), path + "/link/f", O_RDONLY).error().code == ELOOP);
+  CHECK(posix_pfs().open_beneath(root.get(), path + "/../f", O_RDONLY).error().code == EXDEV);
+}
+
 namespace {
 
 /// root/f, root/d/f and root/d/e/g; outside/secret beside root; and links.
