@@ -118,10 +118,12 @@ Status setup(const std::string& file, const std::string& level, std::chrono::mil
   if (fd && *fd) sink = std::make_shared<FileSink>(std::move(*fd));
   else sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   spdlog::set_default_logger(std::make_shared<spdlog::logger>("", sink));
-  spdlog::set_level(spdlog::level::from_str(level));
+  set_level(level);
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%f %l pid=%P %v");
   spdlog::flush_on(spdlog::level::info);
   return fd ? Status{} : std::unexpected(fd.error());
 }
+
+void set_level(const std::string& level) { spdlog::set_level(spdlog::level::from_str(level)); }
 
 }  // namespace efs::log

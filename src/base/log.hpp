@@ -21,4 +21,7 @@ using spdlog::warn;
 /// Where it cannot be opened, or not within `patience`: why not, and the log goes to standard error.
 Status setup(const std::string& file, const std::string& level, std::chrono::milliseconds patience = std::chrono::seconds(30));
 
+/// Of what was set up.
+void set_level(const std::string& level);
+
 }  // namespace efs::log

@@ -46,10 +46,9 @@ std::string path_or(const config::JobConfig& config, const std::string& key, con
   return effective != config.effective.end() ? effective->value : value;
 }
 
-// Of the environment and the command line: who goes on with it elsewhere, or another day, has to say it again. Paths as validated, so absolute.
+// Of the command line: who goes on with it elsewhere, or another day, has to say it again. Paths as validated, so absolute.
 std::vector<std::string> start_options(const JobArguments& a, const config::JobConfig& config) {
   std::vector<std::string> words;
-  for (const auto& [name, value] : config.circumstances.variables) words.push_back(name + "=" + value);
   const auto add = [&](const char* option, bool is_given, const std::string& value) {
     if (is_given && !value.empty()) words.insert(words.end(), {option, value});
   };
@@ -86,6 +85,7 @@ std::vector<std::string> daemon_command(const JobArguments& a, const config::Job
   for (const auto& [key, value] : a.overrides.settings) words.insert(words.end(), {"--set", key + "=" + value});
   if (a.overrides.trace) words.insert(words.end(), {"--set", "trace=" + config.trace});
   if (a.debug) words.push_back("--debug");
+  for (const auto& [name, value] : config.circumstances.variables) words.insert(words.end(), {"--start-variable", name});
   for (auto& word : start_options(a, config)) words.insert(words.end(), {"--start-option", std::move(word)});
   return words;
 }
@@ -132,7 +132,9 @@ std::string text_of_capacity(const config::JobConfig& config, const Json& status
 
 // The daemon is gone, and nobody has said why: what became of the instance, and the way on.
 Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config, const control::Instance& instance) {
-  const std::string again = config::start_command(std::filesystem::absolute(arguments.job_file).string(), start_options(arguments, config)), log = config.log_file.empty() ? instance.directory + "/efsd.log" : config.log_file;
+  std::vector<std::string> words = start_options(arguments, config);
+  for (const auto& [name, value] : config.circumstances.variables) words.insert(words.begin(), name + "=" + value);
+  const std::string again = config::start_command(std::filesystem::absolute(arguments.job_file).string(), words), log = config.log_file.empty() ? instance.directory + "/efsd.log" : config.log_file;
   const auto manifest = manifest_of(instance);
   const std::string left = manifest ? "What is in its buffer is not lost (" + manifest->store + "): go on with it: " + again + "; or remove it: efs clean " + config.name : "Nothing was in its buffer yet: start it again: " + again;
   return {EIO, config.name + ": its daemon died while it staged in. " + left + (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};

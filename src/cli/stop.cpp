@@ -64,6 +64,7 @@ std::string ways_out(const std::string& name, bool conflict) {
 }
 
 std::string ways_on(const std::string& name, const std::string& go_on, const Json& answer) {
+  if (answer.value("all_back", false)) return "All results are back; the image " + escaped(answer["image"].get<std::string>()) + " stays. Remove it: efs clean " + name + "; or go on with it: " + escaped(go_on) + "\n";
   return std::string(was_cut_short(answer) ? "Time was up. " : "") + "What is not back is in the image " + escaped(answer["image"].get<std::string>()) + ". Bring it out: efs salvage " + name +
          (has_conflicts(answer) ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY" : "") + "; or go on with it: " + escaped(go_on) + "\n";
 }
@@ -71,7 +72,7 @@ std::string ways_on(const std::string& name, const std::string& go_on, const Jso
 // Why the exit is not 0, in short: a receipt of many files comes behind it.
 void add_error(Json& answer) {
   const std::string summary = answer.value("summary", "");
-  std::string text = answer.contains("image") ? std::string(was_cut_short(answer) ? "time was up; " : "") + "what is not back is in the image " + answer["image"].get<std::string>() + ": " : "";
+  std::string text = answer.value("all_back", false) ? "all results are back; the image " + answer["image"].get<std::string>() + " stays: " : answer.contains("image") ? std::string(was_cut_short(answer) ? "time was up; " : "") + "what is not back is in the image " + answer["image"].get<std::string>() + ": " : "";
   for (std::size_t at = 0; at < summary.size() && text.size() < 1500;) {
     const auto end = std::min(summary.find('\n', at), summary.size());
     const auto first = std::min(summary.find_first_not_of(' ', at), end);

@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +26,7 @@
 #include "config/load.hpp"
 #include "config/mount_options.hpp"
 #include "config/start_command.hpp"
+#include "daemon/as_root.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/instance_directory.hpp"
 #include "daemon/kept_files.hpp"
@@ -68,6 +68,12 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
     }
     if (word == "--start-option") {
       arguments.start_options.emplace_back(argv[++i]);
+      continue;
+    }
+    // Its name alone: everybody may read what a process was called with, and nobody else its environment.
+    if (word == "--start-variable") {
+      const char* value = std::getenv(argv[++i]);
+      if (value != nullptr) arguments.start_options.push_back(std::string(argv[i]) + "=" + value);
       continue;
     }
     if (word == "--set") {
@@ -198,13 +204,14 @@ int worker(const Arguments& arguments, const User& user, const KeptFiles& kept, 
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user clears it
   const Status seen = hold_life_line(std::move(life));
   const bool successor = predecessors.count > 0;
+  if (successor) set_up_any_log(arguments.log_file, directory, "info");  // what it has inherited may be in the hands of a thread that is not here
   const std::string copy = directory + "/job.yaml";
   const auto read = read_files(arguments, kept, copy, successor);
   auto config = read ? parse_job(*read, arguments, user) : Result<config::JobConfig>(std::unexpected(read.error()));
   if (!config && successor) log::error("event=takeover_failed reason=\"{}\"", describe(config.error()));
   if (!config) return tell(arguments.ready_fd, describe(config.error())), 2;
   const std::string level = arguments.debug ? "debug" : config->log_level;
-  if (successor) set_up_any_log(config->log_file, directory, level);
+  if (successor) log::set_level(level);
   else if (const Status logging = set_up_log(config->log_file, directory, level); !logging) return tell(arguments.ready_fd, "log-file " + describe(logging.error())), 1;
   if (!successor)
     if (const Status done = keep_files(*read, kept, copy); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
@@ -324,8 +331,7 @@ int supervise(Arguments arguments, const User& user, const KeptFiles& kept, Inst
   }
   supervisor.clean_up();
   supervisor.let_go_of_stores();
-  // This thread alone: the C library's own would wait for one that a log's hanging place holds.
-  if (privileged) (void)!::syscall(SYS_setresuid, -1, 0, -1);
+  if (privileged) AsRoot::become(0);
   if (!ended) {
     give_up(arguments, made, how_ended(child.pid, status));
     return 1;

@@ -267,6 +267,7 @@ bool Instance::stage_out(const StopRequest& request) {
   unloaded_.add_to(receipt, [&](const std::string& path) { return staging.find(path).has_value(); });
   tell_lost_content(receipt);
   int code = stage::exit_code(receipt);
+  const bool is_all_back = code == 0;  // if not its receipt
   if (code != 0) may_have_left_partials_ = true;
   const Sheltered sheltered;
   // By somebody's stop that drops what is not back, who may have changed his mind since.
@@ -287,7 +288,7 @@ bool Instance::stage_out(const StopRequest& request) {
     if (const Status given_up = give_store_up(); !given_up) outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + printable(describe(given_up.error())) + "\n";
   }
   if (over && keep_image_) {
-    if (const Status left = leave_image(code == 0 ? image::Left::kept : image::Left::unsaved); !left) {
+    if (const Status left = leave_image(is_all_back ? image::Left::kept : image::Left::unsaved); !left) {
       outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));
       if (code == 0) code = 1;
     }
@@ -295,7 +296,7 @@ bool Instance::stage_out(const StopRequest& request) {
   outcome["exit"] = code;
   if (!overruled.empty()) outcome = control::error_line({ECANCELED, overruled});
   else if (!over) outcome["kept"] = true;
-  else if (code != 0) outcome["image"] = store_.path;
+  else if (code != 0) outcome["image"] = store_.path, outcome["all_back"] = is_all_back;
   finish_stop(request, std::move(outcome));
   return over;
 }

@@ -102,6 +102,16 @@ started "$JOB"; head -c 9000000 /dev/urandom >"$MNT/r"
 check_exit 'time alone is no cause that could be removed' 1 'still in the buffer; bring them out: efs salvage short$' "$EFS" stop --deadline 1 short
 check 'stop --no-stage-out' "$EFS" stop --no-stage-out short
 
+# --- stopped in order, with all of them, but not the receipt ---
+fresh unreceipted
+started "$JOB"; echo result >"$MNT/r"
+mkdir -p "$OUT/efs-receipt-unreceipted.json/taken"
+check_exit 'what is not there is the receipt' 1 'All results are back; the image .* stays. Remove it: efs clean unreceipted; or go on with it' "$EFS" stop --deadline 20 unreceipted
+check_not 'and nothing else' grep -q 'What is not back' <<<"$said"
+check 'the result is there' grep -qx result "$OUT/r"
+check_exit 'status says so, too' 0 '^unreceipted: kept' "$EFS" status unreceipted
+check 'clean needs no force' "$EFS" clean unreceipted
+
 # --- kept ---
 fresh kept
 started "$JOB"; echo result >"$MNT/r"

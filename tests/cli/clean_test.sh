@@ -218,6 +218,19 @@ echo new >"$MNT/r"
 check 'stop' "$EFS" stop finished
 check 'brings out what is new' grep -qx new "$OUT/r"
 
+# --- an instance that has lost what leads to its store ---
+on_disk unled
+started "$JOB"; echo r >"$MNT/r"
+kill_both unled
+store=$(ls -d "$S"/unled/disk/efs-*-unled)
+rm "$EFS_RUNTIME_DIR"/unled/instance.json*
+check_exit 'clean says that it could not find it' 0 'where its store is cannot be told .*one on a disk of the site is still there.*efs salvage JOBFILE brings it out' "$EFS" clean unled
+check 'which is so' "$EFS" salvage "$JOB"
+check 'with the result' grep -qx r "$OUT/r"
+check 'clean of the store' "$EFS" clean "$store"
+check 'removes it' test ! -e "$store"
+umount "$MNT"  # nobody knows of it any more
+
 # --- root cleans what a user left, with the user's rights ---
 if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then
   on_disk roots

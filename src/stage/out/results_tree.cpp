@@ -147,7 +147,10 @@ const fs::WalkItem& ResultsTree::take_away(const std::string& path) {
   made_.erase(taken.key());
   const auto parent = directory(parent_of(taken.key()));
   const Status gone = parent ? pfs_.rmdir(parent->get(), hidden.name) : std::unexpected(parent.error());
-  if (!gone) log::warn("event=directory_left path=\"{}\" name=\"{}\" reason=\"{}\"", taken.key(), hidden.name, describe(gone.error()));
+  if (!gone) {
+    log::warn("event=directory_left path=\"{}\" name=\"{}\" reason=\"{}\"", taken.key(), hidden.name, describe(gone.error()));
+    left_.push_back(join(parent_of(taken.key()), hidden.name));
+  }
   return *hidden.item;
 }
 

@@ -57,6 +57,8 @@ class ResultsTree {
   void hide(std::unordered_set<std::string> paths, std::string tag);
   bool is_hidden(const std::string& path) const { return hidden_.contains(path); }
   std::vector<std::string> hidden() const;
+  /// What hidden ones were called that could not be taken away: paths.
+  const std::vector<std::string>& left() const { return left_; }
   /// Gives a hidden one its name; sync() of its parent makes that durable. EEXIST where something has it by now. After an error it is hidden still.
   Status show(const std::string& path);
   /// Takes a hidden one away, which must be empty, and makes it as make() would have without hide(). It is not hidden any more whatever is returned.
@@ -129,6 +131,7 @@ class ResultsTree {
   std::unordered_set<std::string> to_hide_;
   std::string tag_;  // of the names of hidden ones
   std::unordered_map<std::string, Hidden> hidden_;
+  std::vector<std::string> left_;
   std::set<std::string> unsynced_;        // parents of those
   Mutex mutex_;                           // rank 90 (leaf): guards let_in_ and elsewhere_
   std::map<std::string, mode_t> let_in_ EFS_GUARDED_BY(mutex_);  // what they had, without the type

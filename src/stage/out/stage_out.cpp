@@ -130,6 +130,7 @@ class StageOut {
       if (writer_.full() && !progress_.cancel) use_what_is_left();
       remove_inputs(removed);
       add(directories_.finish(selection.directories, patience_));
+      for (const auto& path : tree_.left()) tell("left in results-dir, for it could not be removed: " + path);
       if (const Status shut = tree_.shut_again(); !shut) receipt_.reason = describe(shut.error());
       if (tree_.was_moved(config_.results_dir)) receipt_.reason = "results-dir " + config_.results_dir + " was moved away or replaced meanwhile: what is listed went to the directory that had its name";
     } else {
@@ -143,6 +144,8 @@ class StageOut {
       for (auto& out : *list) receipt_.entries.push_back(std::move(out.entry));
     }
   }
+
+  void tell(const std::string& note) { receipt_.note += (receipt_.note.empty() ? "" : "; ") + note; }
 
   void add(std::vector<ReceiptEntry> entries) {
     for (auto& entry : entries) receipt_.entries.push_back(std::move(entry));
@@ -284,8 +287,9 @@ class StageOut {
       for (const auto& item : *list)
         if (S_ISDIR(item.attributes.st_mode)) directories.insert(item.path);
     }
-    const std::size_t cleared = remove_leftovers(directories, items, options_.partial_tag, tree_, crew_, pfs_);
-    if (cleared > 0) log::info("event=leftovers_removed partials={} results_dir=\"{}\" reason=\"of a transfer that was killed\"", cleared, config_.results_dir);
+    auto cleared = remove_leftovers(directories, items, options_.partial_tag, tree_, crew_, pfs_);
+    if (cleared.removed > 0) log::info("event=leftovers_removed partials={} results_dir=\"{}\" reason=\"of a transfer that was killed\"", cleared.removed, config_.results_dir);
+    for (const auto& path : cleared.left) tell("left in results-dir, for somebody has put something in it: " + path);
   }
 
   /// Directories, none of them above another one, with many results right in them.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "stage/pfs/name_claim.hpp"
+#include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
 
 namespace efs::stage {
@@ -198,12 +199,15 @@ Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct sta
 }
 
 Result<Nanoseconds> pfs_now(const std::string& directory) {
-  std::string name = directory + "/.efs-clock-XXXXXX";
-  const UniqueFd fd(::mkostemp(name.data(), O_CLOEXEC));
+  // Where the file system can, one that never has a name: a kill leaves nothing. Else what it leaves is no input of anybody's.
+  UniqueFd fd(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  std::string name = directory + "/.efs-clock-XXXXXX" + partial_suffix;
+  const bool is_named = !fd;
+  if (is_named) fd.reset(::mkostemps(name.data(), static_cast<int>(std::string_view(partial_suffix).size()), O_CLOEXEC));
   struct stat st {};
   if (!fd) return fail_errno("results-dir " + directory);
   const bool known = ::fstat(fd.get(), &st) == 0;
-  ::unlink(name.c_str());
+  if (is_named) ::unlink(name.c_str());
   if (!known) return fail_errno("results-dir " + directory);
   return to_ns(st.st_ctim);
 }

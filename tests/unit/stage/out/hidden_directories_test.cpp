@@ -136,6 +136,7 @@ TEST_CASE("stage-out: a file that could not be written whole is not in the direc
   CHECK(!stdfs::exists(scene.results + "/d/f1"));
   for (const int i : {0, 2, 3, 4, 5}) CHECK(scene.is_there(i));
   CHECK(stdfs::exists(scene.hidden()) == !is_removable);
+  CHECK(receipt.note.contains(partial_name("d", scene.options.partial_tag)) == !is_removable);
   scene.options.has_a_past = true;
   CHECK(scene.out().verdict == Verdict::complete);
   CHECK(scene.all_there());

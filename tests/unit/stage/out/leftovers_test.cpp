@@ -26,7 +26,11 @@ TEST_CASE("leftovers: partials of this store, of which nothing is there any more
   stdfs::create_symlink("gone.ba9876543210.efs-partial", anothers_claim);
   write_file(d + "/gone.efs-partial", "a user's");
   write_file(d + "/gone.0123456789ab.efs-partial.txt", "a user's");
+  scene.buffer.put("d/dir", S_IFDIR, {}, 0755);
+  scene.buffer.put("d/dir/f", S_IFREG, "f");
   write_file(d + "/dir.0123456789ab.efs-partial/f", "left in a directory that was hidden");
+  write_file(d + "/dir.0123456789ab.efs-partial/g.0123456789ab.efs-partial", "left in it");
+  write_file(d + "/his.0123456789ab.efs-partial/notes", "a user's, in a directory that was hidden");
   write_file(d + "/deep.0123456789ab.efs-partial/below/f", "not made by a stage-out");
   stdfs::create_directory_symlink(scene.root, scene.results + "/link");
   write_file(scene.root + "/gone.0123456789ab.efs-partial", "not below results-dir");
@@ -46,5 +50,7 @@ TEST_CASE("leftovers: partials of this store, of which nothing is there any more
   CHECK(content_of(d + "/gone.0123456789ab.efs-partial.txt") == "a user's");
   CHECK(stdfs::is_directory(d + "/dir.0123456789ab.efs-partial") != scene.options.has_a_past);
   CHECK(content_of(d + "/deep.0123456789ab.efs-partial/below/f") == "not made by a stage-out");
+  CHECK(content_of(d + "/his.0123456789ab.efs-partial/notes") == "a user's, in a directory that was hidden");
+  CHECK(receipt.note.contains("d/his.0123456789ab.efs-partial") == scene.options.has_a_past);
   CHECK(content_of(scene.root + "/gone.0123456789ab.efs-partial") == "not below results-dir");
 }
