@@ -17,7 +17,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::size_t batch_files = 32768;  // few batches: each costs two commits of the PFS' journal
+constexpr std::size_t batch_files = 131072;  // few batches: each costs two commits of the PFS' journal
 constexpr std::uint64_t batch_bytes = 1U << 30U;
 constexpr std::uint64_t fsync_from = 8U << 20U;  // such files are synced by their own thread as soon as they are written
 constexpr std::size_t syncfs_from = 16;          // other files of a batch: one syncfs for all, since it waits for strangers too
