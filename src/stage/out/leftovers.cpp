@@ -28,7 +28,7 @@ class Removal {
     const auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());
     if (!names) return;
     for (const auto& name : *names)
-      if (is_left(directory->get(), name) && !results_.contains(join(path, name))) remove(directory->get(), path, name);
+      if (is_left(directory->get(), name) && !results_.contains(join(path, name)) && !tree_.is_way_name(join(path, name))) remove(directory->get(), path, name);
   }
 
   Leftovers all() {

@@ -16,7 +16,7 @@
 namespace efs::stage {
 
 /// Removes from these directories (paths below results_dir) what has the `tag` of a store's partials (partial_tag_of()), and claims that were made for one
-/// (name_claim.hpp), unless it is a name of `items`. Of a directory that was hidden, which has the tag, go what `items` know below its name, and partials; with
+/// (name_claim.hpp), unless it is a name of `items`, or one that the tree has hidden. Of a directory that was hidden, which has the tag, go what `items` know below its name, and partials; with
 /// what else somebody has put there it stays. A directory that is not there, or cannot be read, and what may not be removed are passed over: nothing hangs
 /// on it. Partials with a hashed name (partial_name()) do not say whose they are, and stay. Requires: nothing of that store is on its way.
 struct Leftovers {

@@ -126,6 +126,10 @@ std::vector<std::string> ResultsTree::hidden() const {
   return paths;
 }
 
+bool ResultsTree::is_way_name(const std::string& path) const {
+  return std::ranges::any_of(hidden_, [&](const auto& one) { return join(parent_of(one.first), one.second.name) == path; });
+}
+
 Status ResultsTree::show(const std::string& path) {
   const Hidden& hidden = hidden_.at(path);
   const std::string parent_path = parent_of(path);

@@ -50,6 +50,10 @@ class ResultsTree {
   /// Gives the owner of a directory that is there, if that is us, the rights in it that its mode denies him, for as long as this goes on.
   /// False where he has none to give, or would take the set-group-ID bit away. What was refused is to be tried once more.
   bool let_in(const std::string& path);
+  bool has_let_in() {
+    const MutexLock lock(mutex_);
+    return !let_in_.empty();
+  }
   /// Gives all that let_in() opened, and that are there still, their modes again; the first error. Not `for_good`: what is not there is expected back.
   Status shut_again(bool for_good = true);
 
@@ -57,6 +61,8 @@ class ResultsTree {
   void hide(std::unordered_set<std::string> paths, std::string tag);
   bool is_hidden(const std::string& path) const { return hidden_.contains(path); }
   std::vector<std::string> hidden() const;
+  /// Is it what a hidden one is called now?
+  bool is_way_name(const std::string& path) const;
   /// What hidden ones were called that could not be taken away: paths.
   const std::vector<std::string>& left() const { return left_; }
   /// Gives a hidden one its name; sync() of its parent makes that durable. EEXIST where something has it by now. After an error it is hidden still.

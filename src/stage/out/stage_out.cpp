@@ -122,6 +122,7 @@ class StageOut {
       if (options_.has_a_past) clear_leftovers(items, removed);
       if (hides_) tree_.hide(well_filled(selection.directories), options_.partial_tag);
       add(directories_.make(selection.directories));
+      if (options_.has_a_past && tree_.has_let_in()) clear_leftovers(items, removed);  // where that could not be done before
       batches_.run(apart_from_twins());
       directories_.show_hidden();
       run_twins();
@@ -289,7 +290,8 @@ class StageOut {
     }
     auto cleared = remove_leftovers(directories, items, options_.partial_tag, tree_, crew_, pfs_);
     if (cleared.removed > 0) log::info("event=leftovers_removed partials={} results_dir=\"{}\" reason=\"of a transfer that was killed\"", cleared.removed, config_.results_dir);
-    for (const auto& path : cleared.left) tell("left in results-dir, for somebody has put something in it: " + path);
+    for (const auto& path : cleared.left)
+      if (told_.insert(path).second) tell("left in results-dir, for somebody has put something in it: " + path);
   }
 
   /// Directories, none of them above another one, with many results right in them.
@@ -415,6 +417,7 @@ class StageOut {
   std::deque<Outgoing> before_;           // first names that were brought out before
   std::deque<fs::WalkItem> items_before_; // theirs
   Receipt receipt_;
+  std::set<std::string> told_;  // leftovers that stay
   Crew crew_;
   ResultWriter writer_;
   ResultDirectories directories_;

@@ -3,11 +3,33 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/scene.hpp"
 
 using namespace efs;
 using namespace efs::stage;
 using namespace efs::stage::test;
+
+TEST_CASE("leftovers: also in a directory that the stage-out has to open to its owner", "[stage][out]") {
+  Scene scene;
+  scene.options.partial_tag = ".0123456789ab";
+  scene.options.has_a_past = true;
+  scene.buffer.put("d", S_IFDIR, {}, 0555);
+  for (int i = 0; i < 5; ++i) scene.buffer.put("d/new/" + std::to_string(i), S_IFREG, "content");
+  scene.buffer.put("d/new", S_IFDIR, {}, 0755);
+  const std::string d = scene.results + "/d", gone = d + "/gone.0123456789ab.efs-partial";
+  write_file(gone, "left");
+  write_file(d + "/new.0123456789ab.efs-partial/1", "left");
+  stdfs::permissions(d, stdfs::perms{0555});
+  // As for one who is not root.
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) { return (call == "unlink" || call == "rmdir") && (stat_of(d).st_mode & 0200U) == 0 ? EACCES : 0; });
+  const Receipt receipt = scene.out(pfs);
+  INFO(describe(receipt));
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(partials_below(scene.results) == 0);
+  CHECK(content_of(d + "/new/1") == "content");
+  CHECK((stat_of(d).st_mode & 07777U) == 0555);
+}
 
 TEST_CASE("leftovers: partials of this store, of which nothing is there any more, go first; all else stays", "[stage][out]") {
   Scene scene;
