@@ -39,6 +39,13 @@ struct Filled : Scene {
   }
 };
 
+void check_all_out(Filled& scene, PfsIo& pfs) {
+  const Receipt receipt = scene.out(pfs);
+  INFO(describe(receipt));
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(scene.all_there());
+}
+
 }  // namespace
 
 TEST_CASE("stage-out: a new directory is seen when it is full, by one rename", "[stage][out][hidden]") {
@@ -106,19 +113,13 @@ TEST_CASE("stage-out: a hidden directory gets its name on a PFS that cannot rena
   const int code = GENERATE(EINVAL, ENOSYS, EOPNOTSUPP);
   FaultPfs pfs([](auto, const auto&, const auto&) { return 0; });
   pfs.no_replace_code = code;
-  const Receipt receipt = scene.out(pfs);
-  INFO(describe(receipt));
-  CHECK(receipt.verdict == Verdict::complete);
-  CHECK(scene.all_there());
+  check_all_out(scene, pfs);
 }
 
 TEST_CASE("stage-out: where a hidden directory gets no name each file is written by itself", "[stage][out][hidden]") {
   Filled scene;
   FaultPfs pfs([&](auto, const std::string& call, const std::string& object) { return call == "rename" && object == "d" ? EIO : 0; });
-  const Receipt receipt = scene.out(pfs);
-  INFO(describe(receipt));
-  CHECK(receipt.verdict == Verdict::complete);
-  CHECK(scene.all_there());
+  check_all_out(scene, pfs);
 }
 
 TEST_CASE("stage-out: a file that could not be written whole is not in the directory when that is seen", "[stage][out][hidden]") {
