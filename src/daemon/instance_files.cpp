@@ -86,6 +86,7 @@ Json Instance::handle_load(const Json& request) {
     stage::PacedPfs pfs = paced_pfs(progress.cancel);
     std::optional<TurnClient::Held> turn;
     stage::Options how = stage_options();
+    how.beside_programs = true;
     how.wait_for_turn = turn_for(queue::Direction::in, progress, turn, {});
     return outcome_of(stage::load(options_.config, what, staging, pfs, how, progress));
   });
@@ -112,6 +113,7 @@ Json Instance::unload_now(const stage::UnloadRequest& what, stage::Progress& pro
   stage::PacedPfs pfs = paced_pfs(progress.cancel, results_pfs());
   std::optional<TurnClient::Held> turn;
   stage::Options how = stage_options();
+  how.beside_programs = !limits.end;
   how.by_rank = limits.end.has_value();
   how.wait_for_turn = turn_for(queue::Direction::out, progress, turn, limits);
   stage::Receipt receipt = stage::unload(options_.config, what, staging, pfs, how, progress);

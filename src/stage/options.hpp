@@ -1,9 +1,11 @@
 #pragma once
 // What a transfer is told besides what it moves.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "base/result.hpp"
 #include "stage/pfs/pauses.hpp"
@@ -16,6 +18,7 @@ class PlacedNames;
 
 struct Options {
   unsigned workers = 0;                     // threads at most; 0: as many as the PFS keeps waiting, up to 64
+  bool beside_programs = false;             // load, unload: one processor stays theirs, where there are several
   std::uint64_t transfer_size = 2U << 20U;  // bytes per PFS request
   bool by_rank = false;  // stage-out: in the order of the job file's rules, where time may run out
   std::string partial_tag = {};  // stage-out: of the store that it comes from (partial_tag_of())
@@ -26,6 +29,12 @@ struct Options {
   Cache* cache = nullptr;  // stage-in: of reusable inputs; outlives the transfer
   std::function<Status(std::uint64_t bytes)> wait_for_turn = {};  // load, unload: called once, before anything moves; an error ends it
   Pauses* pauses = &real_pauses();  // where the time goes by in which another's name is waited for
+
+  /// On which the transfer computes; at least 1.
+  unsigned processors() const {
+    const unsigned all = std::max(1U, std::thread::hardware_concurrency());
+    return beside_programs && all > 1 ? all - 1 : all;
+  }
 };
 
 }  // namespace efs::stage

@@ -278,15 +278,16 @@ class Run {
 
 }  // namespace
 
+Crew::Crew(unsigned most, unsigned processors) : most_(most == 0 ? automatic_most : most), processors_(processors != 0 ? processors : std::max(1U, std::thread::hardware_concurrency())) {}
+
 void Crew::run(std::size_t count, std::size_t grain, const Work& work) {
   if (count == 0) return;
   const std::size_t piece = std::clamp<std::size_t>(count / (std::size_t{4} * most_), 1, std::max<std::size_t>(1, grain));
-  const unsigned cpus = std::max(1U, std::thread::hardware_concurrency());
-  Run run(count, piece, Size(waits_ ? std::max(cpus, last_) : cpus, most_, cpus), work, told_);
+  Run run(count, piece, Size(waits_ ? std::max(processors_, last_) : processors_, most_, processors_), work, told_);
   widest_ = std::max(widest_, run.carry_out());
   const Size size = run.size();
   waits_ = size.slow().value_or(waits_);
-  last_ = waits_ ? size.wanted() : cpus;
+  last_ = waits_ ? size.wanted() : processors_;
 }
 
 }  // namespace efs::stage

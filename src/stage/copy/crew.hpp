@@ -6,15 +6,15 @@
 
 namespace efs::stage {
 
-/// Runs independent pieces of work side by side. It begins with one thread per CPU and adds threads while those that
+/// Runs independent pieces of work side by side. It begins with one thread for each of its processors and adds threads while those that
 /// run mostly wait, that is while neither their own work nor the queue for a CPU accounts for their time, and as long as more of them get
 /// more done. A run that ended so hands its number on to the next one.
 class Crew {
  public:
   static constexpr unsigned automatic_most = 64;
 
-  /// `most`: threads at most; 0: automatic_most.
-  explicit Crew(unsigned most) : most_(most == 0 ? automatic_most : most) {}
+  /// `most`: threads at most; 0: automatic_most. `processors`: those that are its own; 0: all.
+  explicit Crew(unsigned most, unsigned processors = 0);
 
   /// Neighbours [begin, end) of the items 0 ... count-1.
   using Work = std::function<void(std::size_t begin, std::size_t end)>;
@@ -29,6 +29,7 @@ class Crew {
 
  private:
   const unsigned most_;
+  const unsigned processors_;
   unsigned widest_ = 0;
   unsigned last_ = 0;   // threads of the run before, where they waited
   bool waits_ = false;  // the last run's threads mostly did

@@ -230,7 +230,7 @@ class Copy {
 };
 
 // No more than there are CPUs: those that wait for a file's lock to write to it spin, and take the time of who holds it.
-std::size_t most_threads() { return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, Scratch::count); }
+std::size_t most_threads() { return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, Scratch::most); }
 
 // False where there is no memory for its buffer, or no thread: those that are there do the work.
 bool add_helper(std::jthread& helper, Copy& copy, Scratch& scratch, std::size_t index) {
@@ -245,7 +245,7 @@ bool add_helper(std::jthread& helper, Copy& copy, Scratch& scratch, std::size_t 
 
 }  // namespace
 
-Scratch::Scratch(std::uint64_t chunk) : chunk_(std::clamp<std::uint64_t>(chunk, 4096, 64U << 20U)) {}
+Scratch::Scratch(std::uint64_t chunk, std::size_t count) : chunk_(std::clamp<std::uint64_t>(chunk, 4096, 64U << 20U)), count_(std::clamp<std::size_t>(count, 1, most)) {}
 
 std::span<std::byte> Scratch::buffer(std::size_t index) {
   auto& memory = buffers_.at(index);
@@ -255,7 +255,7 @@ std::span<std::byte> Scratch::buffer(std::size_t index) {
 
 std::unique_ptr<Scratch> ScratchPool::take() {
   const MutexLock lock(mutex_);
-  if (free_.empty()) return std::make_unique<Scratch>(chunk_);
+  if (free_.empty()) return std::make_unique<Scratch>(chunk_, count_);
   auto scratch = std::move(free_.back());
   free_.pop_back();
   return scratch;
@@ -270,11 +270,11 @@ void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) {
 
 Status copy_data(const CopyJob& job, Scratch& scratch, Checksum* sum, Progress& progress) {
   const auto data = std::min(job.size, job.allocated);
-  const std::size_t threads = data < shared_from ? 1 : data < widely_shared_from ? 2 : most_threads();
+  const std::size_t threads = std::min(scratch.count(), data < shared_from ? 1 : data < widely_shared_from ? 2 : most_threads());
   Copy copy(job, scratch.chunk(), threads > 1, sum, progress);
   const auto own = scratch.buffer(0);
   {
-    std::array<std::jthread, Scratch::count - 1> helpers;
+    std::array<std::jthread, Scratch::most - 1> helpers;
     for (std::size_t i = 1; i < threads; ++i)
       if (!add_helper(helpers.at(i - 1), copy, scratch, i)) break;
     copy.take_part(own);

@@ -17,7 +17,8 @@
 
 namespace efs::stage {
 
-/// Files with so many bytes of data are copied by two threads, or by as many as there are buffers and CPUs.
+/// Files with so many bytes of data are copied by two threads, or by as many as there are buffers and CPUs; by no more than
+/// the copy's Scratch has buffers.
 inline constexpr std::uint64_t shared_from = 32U << 20U;
 inline constexpr std::uint64_t widely_shared_from = 256U << 20U;
 
@@ -25,20 +26,23 @@ inline constexpr std::uint64_t widely_shared_from = 256U << 20U;
 /// taken when first used. Not thread-safe.
 class Scratch {
  public:
-  static constexpr std::size_t count = 4;  // one for each thread of a large copy
-  explicit Scratch(std::uint64_t chunk);
+  static constexpr std::size_t most = 4;
+  /// `count`: of buffers, one for each thread of a large copy; at least 1, `most` at most.
+  explicit Scratch(std::uint64_t chunk, std::size_t count = most);
   std::span<std::byte> buffer(std::size_t index);
   std::size_t chunk() const { return chunk_; }
+  std::size_t count() const { return count_; }
 
  private:
   std::size_t chunk_;
-  std::array<std::unique_ptr<std::byte[]>, count> buffers_;
+  std::size_t count_;
+  std::array<std::unique_ptr<std::byte[]>, most> buffers_;
 };
 
 /// Scratches that threads lend one another, so that each is made once. Thread-safe; outlives what it lends.
 class ScratchPool {
  public:
-  explicit ScratchPool(std::uint64_t chunk) : chunk_(chunk) {}
+  explicit ScratchPool(std::uint64_t chunk, std::size_t count = Scratch::most) : chunk_(chunk), count_(count) {}
 
   class Loan {
    public:
@@ -58,6 +62,7 @@ class ScratchPool {
   void give_back(std::unique_ptr<Scratch> scratch);
 
   const std::uint64_t chunk_;
+  const std::size_t count_;
   Mutex mutex_;  // rank 90 (leaf)
   std::vector<std::unique_ptr<Scratch>> free_ EFS_GUARDED_BY(mutex_);
 };

@@ -83,7 +83,7 @@ class PendingFiles {
 class StageIn {
  public:
   StageIn(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : plan_(plan), buffer_(buffer), pfs_(pfs), progress_(progress), crew_(options.workers), scratches_(options.transfer_size), reuse_(options.cache, buffer, plan.root_dir) {}
+      : plan_(plan), buffer_(buffer), pfs_(pfs), progress_(progress), crew_(options.workers, options.processors()), scratches_(options.transfer_size, options.processors()), reuse_(options.cache, buffer, plan.root_dir) {}
 
   StageReport run() {
     const auto started = std::chrono::steady_clock::now();

@@ -33,9 +33,9 @@ bool cannot_link(const Error& error) {
 
 }  // namespace
 
-ResultWriter::ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size, PlacedNames* placed)
-    : config_(config), buffer_(buffer), pfs_(pfs), tree_(tree), progress_(progress), placed_(placed), in_place_(config::has_results_in_place(config)),
-      inputs_(config, buffer, pfs), spelled_(pfs), scratches_(transfer_size) {}
+ResultWriter::ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, const Options& options)
+    : config_(config), buffer_(buffer), pfs_(pfs), tree_(tree), progress_(progress), placed_(options.placed), in_place_(config::has_results_in_place(config)),
+      inputs_(config, buffer, pfs), spelled_(pfs), scratches_(options.transfer_size, options.processors()) {}
 
 DirectoryCursor ResultWriter::cursor() const {
   return DirectoryCursor([this](const std::string& path) { return tree_.directory(path); });

@@ -26,7 +26,7 @@ namespace efs::stage {
 class ResultWriter {
  public:
   /// `placed`: what the names that it gives are noted in; null: nowhere.
-  ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, std::uint64_t transfer_size, PlacedNames* placed);
+  ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, const Options& options);
 
   /// Its name is for no other result that on-conflict: keep-both puts beside its file.
   void reserve(const fs::WalkItem& item);

@@ -46,8 +46,8 @@ constexpr std::size_t well_filled_from = 4;  // results: below that, hiding thei
 class StageOut {
  public:
   StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), in_place_(config::has_results_in_place(config)), hides_(!in_place_ && options.placed == nullptr && !options.partial_tag.empty()), tree_(pfs, options.opened), crew_(options.workers),
-        writer_(config, buffer, pfs, tree_, progress, options.transfer_size, options.placed), directories_(config, options_, buffer, pfs, tree_, writer_),
+      : config_(config), buffer_(buffer), pfs_(pfs), options_(options), progress_(progress), in_place_(config::has_results_in_place(config)), hides_(!in_place_ && options.placed == nullptr && !options.partial_tag.empty()), tree_(pfs, options.opened), crew_(options.workers, options.processors()),
+        writer_(config, buffer, pfs, tree_, progress, options), directories_(config, options_, buffer, pfs, tree_, writer_),
         batches_(buffer, options_, config.verify == config::Verify::read_back, tree_, writer_, directories_, crew_, progress), deletions_(config, pfs, tree_, crew_, progress, options.placed, options.partial_tag), patience_(progress.cancel, *options.pauses) {}
 
   Receipt run() {

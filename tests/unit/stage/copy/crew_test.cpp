@@ -132,6 +132,15 @@ TEST_CASE("crew: one thread where one is allowed", "[stage][crew]") {
   CHECK(crew.widest() == 1);
 }
 
+TEST_CASE("crew: what computes gets as many threads as it has processors", "[stage][crew]") {
+  Crew crew(0, 1);
+  std::atomic<std::uint64_t> sum{0};
+  crew.run(200, 1, [&](std::size_t begin, std::size_t) {
+    for (std::uint64_t i = 0; i < 200'000; ++i) sum.fetch_add(i ^ begin, std::memory_order_relaxed);
+  });
+  CHECK(crew.widest() == 1);
+}
+
 TEST_CASE("crew: a run after one that waited begins with as many threads", "[stage][crew]") {
   constexpr unsigned most = 16;
   Crew crew(most);

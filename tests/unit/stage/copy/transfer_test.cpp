@@ -2,7 +2,11 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
+#include <mutex>
+#include <set>
 #include <span>
+#include <thread>
 
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/scene.hpp"
@@ -21,13 +25,13 @@ struct Copied {
   std::uint64_t progress = 0;
 };
 
-Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = false) {
+Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = false, std::size_t buffers = Scratch::most) {
   const std::string to = scene.top + "/copy";
   ::unlink(to.c_str());
   const UniqueFd in(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
   const UniqueFd out(::open(to.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   const auto attributes = stat_of(from);
-  Scratch scratch(1U << 20U);
+  Scratch scratch(1U << 20U, buffers);
   Checksum sum;
   Progress progress;
   progress.cancel = cancelled;
@@ -41,7 +45,6 @@ Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = 
   copied.progress = progress.bytes_done;
   return copied;
 }
-
 
 FaultPfs::Hook never() {
   return [](auto, const auto&, const auto&) { return 0; };
@@ -119,5 +122,24 @@ TEST_CASE("copy_data: errors of either end, serial and pipelined", "[stage][tran
       CHECK(copied.status.error().code == ENOSPC);
     }
     CHECK(copy(scene, scene.top + "/source", posix_pfs(), true).status.error().code == ECANCELED);
+  }
+}
+
+TEST_CASE("copy_data: no more threads than there are buffers", "[stage][transfer]") {
+  Scene scene;
+  const std::string text = random_text(64U << 20U, 7);
+  write_file(scene.top + "/source", text);
+  for (const std::size_t buffers : {0UL, 1UL, 2UL}) {
+    std::mutex mutex;
+    std::set<std::thread::id> threads;
+    FaultPfs pfs([&](auto, const auto&, const auto&) {
+      const std::lock_guard lock(mutex);
+      threads.insert(std::this_thread::get_id());
+      return 0;
+    });
+    const auto copied = copy(scene, scene.top + "/source", pfs, false, buffers);
+    REQUIRE(copied.status);
+    CHECK((copied.content == text));
+    CHECK(threads.size() <= std::max(buffers, 1UL));
   }
 }

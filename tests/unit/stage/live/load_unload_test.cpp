@@ -2,11 +2,15 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
 #include <functional>
+#include <mutex>
+#include <set>
+#include <thread>
 
 #include "fs/kernel_view.hpp"
 #include "stage/out/stage_out.hpp"
@@ -84,6 +88,29 @@ TEST_CASE("of all that is there only what a stop would bring out goes out where 
   const Receipt all = scene.back({.names = {""}});
   CHECK(scene.out("scratch") == "scratch");
   CHECK(scene.out("busy") == "half");
+}
+
+TEST_CASE("beside programs a large file is moved by a thread less than there are processors") {
+  LiveScene scene;
+  const std::size_t size = 40U << 20U;
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
+    const std::lock_guard lock(mutex);
+    if (call == "read" || call == "write") threads.insert(std::this_thread::get_id());
+    return 0;
+  });
+  scene.options.beside_programs = true;
+  const std::size_t all = std::max(1U, std::thread::hardware_concurrency()), ours = std::max<std::size_t>(1, all - 1);
+  CHECK(scene.options.processors() == ours);
+  CHECK(Options().processors() == all);
+  std::ofstream(scene.config.root_dir + "/large") << std::string(size, 'x');
+  REQUIRE(scene.in({.names = {"large"}}, pfs).ok());
+  CHECK(threads.size() <= ours);
+  threads.clear();
+  scene.buffer.write("result", std::string(size, 'y'));
+  CHECK(scene.back({.names = {"result"}}, pfs).verdict == Verdict::complete);
+  CHECK(threads.size() <= ours);
 }
 
 TEST_CASE("a name that a program takes during a load stays the program's") {
