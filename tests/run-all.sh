@@ -32,7 +32,7 @@ run() {
   line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1)
   read -r passed failed skipped _ < <(tr -cd '0-9 \n' <<<"${line:-$((code == 0)) $((code != 0))} 0")
   if [ "$code" != 0 ] && [ "$failed" = 0 ]; then failed=1; echo "$name exited with $code"; fi
-  echo "$passed $failed $skipped $((SECONDS - begin)) ${used:-0} $name" >>"$work/sums"
+  echo "$passed $failed $skipped $((SECONDS - begin)) ${used:-0} $begin $name" >>"$work/sums"
   [ "$failed" = 0 ] || { echo "--- $name: ${line:-exited with $code}"; grep -aE '^(FAIL|not ok)|: DIFF |FAILED|: failed:|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:' "$log" | head -n 20; } >>"$work/failures"
   return 0
 }
@@ -91,7 +91,7 @@ lane() {
 join() {
   local one
   for one in "${lanes[@]}"; do
-    wait "${one%%:*}" || echo "0 1 0 0 0 ${one#*:}, beside the other tests, ended early" | tee -a "$work/sums" >>"$work/failures"
+    wait "${one%%:*}" || echo "0 1 0 0 0 0 ${one#*:}, beside the other tests, ended early" | tee -a "$work/sums" >>"$work/failures"
     cat "$work/lane-${one#*:}"
   done
   lanes=()
@@ -131,7 +131,7 @@ scripts cli "$build/bin"
 scripts package "$build"
 join
 
-printf '\nslowest parts, in seconds, and what they used of a processor (without what went on behind them):\n'
-sort -k4nr "$work/sums" | head -n 16 | while read -r _ _ _ seconds used name; do printf '%5d %5d  %s\n' "$seconds" "$used" "$name"; done
+printf '\nslowest parts: seconds, of a processor (without what went on behind them), and when they began:\n'
+sort -k4nr "$work/sums" | head -n 16 | while read -r _ _ _ seconds used begin name; do printf '%5d %5d %5d  %s\n' "$seconds" "$used" "$begin" "$name"; done
 [ ! -s "$work/failures" ] || { printf '\nwhat failed:\n'; cat "$work/failures"; }
 awk '{ passed += $1; failed += $2; skipped += $3 } END { printf "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed != 0 }' "$work/sums"
