@@ -3,8 +3,9 @@
 
 usage: bench.py BUILD_DIR [ROUNDS [PART...]]     parts: micro, macro (these two are the default), small-files, latency
 
-micro: I/O and metadata through the mount (passthrough, and the daemon's path) against two yardsticks: a tmpfs with
-       the options of the store behind it (huge pages), and a tmpfs with the defaults. efs-bench-io alternates between
+micro: I/O and metadata through the mount (passthrough, and the daemon's path) against three yardsticks: a tmpfs with
+       the options of the store behind it (huge pages), a tmpfs with the defaults, and a server that does nothing but hand
+       the same store-like tmpfs to the kernel (efs-bench-passthrough): more nobody can who serves by FUSE. efs-bench-io alternates between
        all of them within one process; fio, one process per figure, is the independent check.
 macro: stage-in and stage-out against cp and sync -f between the same places.
        For many files also what the bare system calls reach on all CPUs (efs-bench-files): more nobody can, with files.
@@ -12,6 +13,7 @@ small-files: the same with 100,000 files of 4 KiB (EFS_BENCH_FILES), against cp 
 latency: the same with a millisecond (EFS_SLOW_US) added to every call on the PFS, of cp and of efs, and a tenth of the
        files; with the number of those calls.
 """
+import contextlib
 import json
 import os
 import shutil
@@ -59,14 +61,35 @@ def io(seconds, **targets):
     return figures
 
 
-def io_rows(mount, store_like, plain):
-    rounds = [io(1.0, efs=mount, store=store_like, plain=plain) for _ in range(ROUNDS)]
-    print(f"{'':22} {'efs':>10} {'its store':>10} {'tmpfs':>10} ns     speed of efs: to its store's tmpfs, to a default tmpfs")
+def io_rows(**directories):
+    """Of the first directory, and how fast it is beside each of the others."""
+    rounds = [io(1.0, **directories) for _ in range(ROUNDS)]
+    names = list(directories)
+    print(f"{'':14}" + "".join(f"{name:>12}" for name in names) + " ns     speed of the first, to " + ", to ".join(names[1:]))
     for operation in rounds[0]:
-        median = {target: statistics.median(r[operation][target] for r in rounds) for target in ("efs", "store", "plain")}
-        ratios = {t: sorted(r[operation][t] / r[operation]["efs"] for r in rounds) for t in ("store", "plain")}
-        text = "   ".join(f"{statistics.median(r):5.2f} ({r[0]:.2f}-{r[-1]:.2f})" for r in ratios.values())
-        print(f"{operation:22} {median['efs']:10.0f} {median['store']:10.0f} {median['plain']:10.0f} ns     {text}", flush=True)
+        median = [statistics.median(r[operation][name] for r in rounds) for name in names]
+        ratios = [sorted(r[operation][name] / r[operation][names[0]] for r in rounds) for name in names[1:]]
+        text = "   ".join(f"{statistics.median(r):5.2f} ({r[0]:.2f}-{r[-1]:.2f})" for r in ratios)
+        print(f"{operation:14}" + "".join(f"{value:12.0f}" for value in median) + f" ns     {text}", flush=True)
+
+
+@contextlib.contextmanager
+def bare_passthrough(scratch, tmpfs):
+    """A mount of a server that hands all to the kernel, by name; nothing where libfuse is too old for it."""
+    program, backing, mount = f"{BUILD}/bin/efs-bench-passthrough", f"{tmpfs}/bare", f"{scratch}/bare"
+    if not os.path.exists(program):
+        yield {}
+        return
+    os.mkdir(backing)
+    os.mkdir(mount)
+    with subprocess.Popen([program, backing, mount], stdout=subprocess.PIPE) as server:
+        try:
+            server.stdout.readline()  # it is mounted
+            yield {"bare": mount}
+        finally:
+            run("umount", mount)
+    os.rmdir(mount)
+    os.rmdir(backing)
 
 
 def row(name, ours, yardstick, unit):
@@ -102,7 +125,8 @@ def micro(scratch, tmpfs, plain, mode, options):
     job.start()
     path = json.loads(run(EFS, "status", "--json", mode))["io"]
     print(f"\n-- through the mount, mode {path}, one process that alternates ({ROUNDS} rounds)")
-    io_rows(job.mount, tmpfs, plain)
+    with bare_passthrough(scratch, tmpfs) as bare:
+        io_rows(efs=job.mount, store=tmpfs, tmpfs=plain, **bare)
     print("-- the same by fio and by efs-bench-meta, against a tmpfs with the options of the store")
     for path in (job.mount, tmpfs):
         run("fio", "--name=lay", f"--filename={path}/fio.dat", "--rw=write", "--bs=1m", "--size=256m", "--ioengine=psync", "--fallocate=none")
