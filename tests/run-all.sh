@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.."
 build=$(cd "${1:-build}" && pwd)
 work=$(mktemp -d) lanes=()
 trap 'for lane in ${lanes[@]+"${lanes[@]}"}; do kill -- -"${lane%%:*}" 2>/dev/null; done; rm -rf "$work"' EXIT
-touch "$work/sums" "$work/failures"
+touch "$work/sums" "$work/failures" "$work/queue"
+echo 0 >"$work/taken"
 # What is called python3 may be a wrapper that takes ten times as long to start as the interpreter, which is started some thousand times.
 mkdir "$work/bin" && ln -s "$(python3 -c 'import sys; print(sys.executable)')" "$work/bin/python3" && PATH=$work/bin:$PATH
 
@@ -74,6 +75,28 @@ scripts() {  # scripts DIRECTORY ARGUMENTS...: every test script in it
   shift
   for test in tests/"$directory"/*_test.sh; do [ -e "$test" ] && run "$test" alone "$test" "$@"; done
 }
+# Scripts mostly wait, each for a time of its own: whichever lane is free takes the next one.
+queue() {  # queue DIRECTORY ARGUMENTS...: likewise, behind what is in the queue
+  local test directory=$1
+  shift
+  for test in tests/"$directory"/*_test.sh; do [ ! -e "$test" ] || printf '%q %s\n' "$test" "${*@Q}" >>"$work/queue"; done
+}
+# The next line of the queue, which no other lane gets.
+next() {
+  (
+    flock 9
+    local taken; taken=$(<"$work/taken")
+    echo $((taken + 1)) >"$work/taken"
+    sed -n "$((taken + 1))p" "$work/queue"
+  ) 9>"$work/queue.lock"
+}
+from_queue() {
+  local line words
+  while line=$(next); [ -n "$line" ]; do
+    eval "words=($line)"
+    run "${words[0]}" alone "${words[@]}"
+  done
+}
 # A test that stops daemons leaves mounts that hang, one that looks at all mounts of the machine hangs with them.
 alone() {
   case $1 in
@@ -121,14 +144,18 @@ threads() {
   run "fuzzing" tests/fuzz/fuzz_test.sh
 }
 
+queue cli "$build/bin"
+queue mount "$build/bin" "$build/bin/efs-parity"
+queue lint "$build/bin"
 # A cluster mostly waits.
-lane slurm scripts slurm "$build/bin"
-# The scripts of cli/, one after the other, take the longest: nothing else is among them.
-unit_lint_mount() { unit; scripts lint "$build/bin"; scripts mount "$build/bin" "$build/bin/efs-parity"; }
-lane unit unit_lint_mount
+slurm() { scripts slurm "$build/bin"; from_queue; }
+lane slurm slurm
+unit_first() { unit; from_queue; }
+lane unit unit_first
+lane queue from_queue
 if [ -z "${EFS_FAST:-}" ]; then lane address address; lane threads threads; fi
-scripts cli "$build/bin"
 scripts package "$build"
+from_queue
 join
 
 printf '\nslowest parts: seconds, of a processor (without what went on behind them), and when they began:\n'
