@@ -61,8 +61,15 @@ std::vector<std::string> cut_command(std::vector<std::string>& words) {
 // Range compares, and nothing is outside of one that is no number.
 std::string is_a_number(const std::string& text) { return std::isnan(std::strtod(text.c_str(), nullptr)) ? "\"" + text + "\" is no number of seconds" : ""; }
 
-// CLI11 takes -1 for the largest number that there is.
-std::string is_number(const std::string& text) { return text.empty() || text.find_first_not_of("0123456789") != text.npos ? "\"" + text + "\" is no number of bytes" : ""; }
+// CLI11 takes -1 for the largest number that there is, and 010 for eight.
+std::string make_decimal(std::string& text) {
+  if (text.empty() || text.find_first_not_of("0123456789") != text.npos) return "\"" + text + "\" is no number of bytes";
+  text.erase(0, std::min(text.find_first_not_of('0'), text.size() - 1));
+  return "";
+}
+
+// Where the shell leaves ~ alone a directory of that name is hardly meant.
+std::string is_no_home(const std::string& text) { return text == "~" || text.starts_with("~/") ? "~ is not replaced there: write $HOME, or ./~ for a directory of that name" : ""; }
 
 // An instance that is named with nothing is no wish for the only one: a variable of the caller's script is not set.
 std::string is_named(const std::string& text) { return text.empty() || text == std::string(1, guard) ? "the name is empty; is a variable not set? Leave the argument out where none is to be named" : ""; }
@@ -125,8 +132,8 @@ void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
   };
   const auto part = [&](CLI::App* sub) {
     sub->add_flag("-w,--wait", a.wait, "return when it is done, not at once with a task's number");
-    sub->add_option("--offset", a.offset, "only a part of one file: its first byte")->check(is_number);
-    sub->add_option("--size", a.size, "and how many (0: to the end)")->check(is_number);
+    sub->add_option("--offset", a.offset, "only a part of one file: its first byte")->transform(CLI::Validator(make_decimal, ""));
+    sub->add_option("--size", a.size, "and how many (0: to the end)")->transform(CLI::Validator(make_decimal, ""));
   };
   CLI::App* load_verb = file_verb("load", "bring files from the PFS into the buffer while programs run", load);
   paths(load_verb, true);
@@ -216,7 +223,7 @@ int main(int argc, char** argv) {
   stop_verb->add_flag("--merge", stopping.merge, "replace no result that is newer than the start of the instance");
   CLI::App* salvage_verb = verb("salvage", "bring out what the buffer of a dead instance holds", [&] { return salvaging.lost ? salvage_lost(world, salvaging) : salvage(world, salvaging); });
   salvage_verb->add_option("image", salvaging.which, "instance, job file, or directory of a store (default: the only dead instance)")->check(is_named);
-  salvage_verb->add_option("--to", salvaging.to, "where to (default: the job's results-dir)");
+  salvage_verb->add_option("--to", salvaging.to, "where to (default: the job's results-dir)")->check(is_no_home);
   salvage_verb->add_flag("--all", salvaging.all, "everything, inputs and temporary files too");
   salvage_verb->add_flag("--list", salvaging.list, "only say what is there");
   salvage_verb->add_flag("--lost", salvaging.lost, "what no name leads to any more, where the journal is damaged: to lost+found in the directory of --to, under numbers")->excludes("--all");

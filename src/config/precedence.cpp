@@ -73,7 +73,14 @@ class Layers {
   ProblemList& problems_;
 };
 
+// Behind = a shell leaves ~ alone, and on the command line it is the shell's: a directory of that name is hardly meant.
+bool is_home_left_alone(std::string_view key, std::string_view text) { return is_expanded(key) && (text == "~" || text.starts_with("~/")); }
+
 void put_command_line(const Overrides& overrides, Layers& layers, ProblemList& problems) {
+  const auto put = [&](std::string_view key, const std::string& value, const std::string& origin) {
+    if (is_home_left_alone(key, value)) problems.add({0, 0, origin}, "'~' is not replaced on the command line", "write $HOME, or ./~ for a directory of that name");
+    else layers.put(key, value, Source::command_line, origin);
+  };
   for (const auto& [key, value] : overrides.settings) {
     const auto known = settings_schema();
     if (std::ranges::find(known, key) == known.end()) {
@@ -82,7 +89,7 @@ void put_command_line(const Overrides& overrides, Layers& layers, ProblemList& p
     } else if (value.empty()) {
       problems.add({0, 0, "--set " + key}, in_quotes(key) + " has no value", "write --set " + key + "=VALUE");
     } else {
-      layers.put(key, value, Source::command_line, "--set " + key);
+      put(key, value, "--set " + key);
     }
   }
   struct Named {
@@ -92,7 +99,7 @@ void put_command_line(const Overrides& overrides, Layers& layers, ProblemList& p
   const std::array named{Named{"name", overrides.name}, Named{"root-dir", overrides.root_dir}, Named{"mount-dir", overrides.mount_dir},
                          Named{"results-dir", overrides.results_dir}, Named{"log-file", overrides.log_file}, Named{"trace", overrides.trace}};
   for (const auto& [key, value] : named)
-    if (value && !value->empty()) layers.put(key, *value, Source::command_line, "--" + std::string(key));
+    if (value && !value->empty()) put(key, *value, "--" + std::string(key));
 }
 
 }  // namespace

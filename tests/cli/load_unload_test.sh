@@ -197,7 +197,7 @@ log.close()" "$MNT/v" "$PFS/v1" "$PFS/v2" "$MNT/log" "$MNT/input/a" "$MNT/input/
 
   # --- parts ---
   random "$PFS/p" 100000
-  check_exit "$m: load of a part" 0 '1 files' efs load --wait --offset 10000 --size 5000 p
+  check_exit "$m: load of a part, in numbers that begin with 0" 0 '1 files' efs load --wait --offset 010000 --size 05000 p
   check "$m: has the whole size" test "$(stat -c %s "$MNT/p")" = 100000
   check "$m: and those bytes" cmp -i 10000 -n 5000 "$PFS/p" "$MNT/p"
   check "$m: ls says that it is a part" item p "d[0]['parts'] == '10000+5000' and d[0]['class'] == 'temporary'"
@@ -206,12 +206,13 @@ log.close()" "$MNT/v" "$PFS/v1" "$PFS/v2" "$MNT/log" "$MNT/input/a" "$MNT/input/
   check "$m: load of all" efs load --wait p
   check "$m: makes it whole" item p "'parts' not in d[0]"
   check "$m: really" cmp "$PFS/p" "$MNT/p"
+  check "$m: from byte 0" efs load --wait --replace --offset 00 --size 0 p
   check_exit "$m: a part behind the end" 1 'the file has 100000' efs load --wait --offset 100000 p
   random "$MNT/q" 30000; cp "$MNT/q" "$S/q"
   check_exit "$m: a part of a file that results-dir does not have" 1 'unload all of it first' efs unload --wait --offset 100 --size 10 q
   check "$m: unload of all" efs unload --wait q
   random "$S/change" 2000; dd if="$S/change" of="$MNT/q" bs=1000 seek=5 conv=notrunc status=none; dd if="$S/change" of="$MNT/q" bs=1000 seek=20 conv=notrunc status=none
-  check "$m: unload of a part" efs unload --wait --offset 5000 --size 2000 q
+  check "$m: unload of a part, likewise" efs unload --wait --offset 05000 --size 02000 q
   dd if="$S/change" of="$S/q" bs=1000 seek=5 conv=notrunc status=none
   check "$m: brings that part and no more" cmp "$S/q" "$OUT/q"
   check "$m: the file is still dirty" item q "d[0]['dirty']"

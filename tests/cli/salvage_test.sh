@@ -35,6 +35,7 @@ fresh damaged 'outputs: [ [ path: "r*", flags: persistent ] ]'
 echo in >"$PFS/in"; started "$JOB"; echo result >"$MNT/r"; echo scratch >"$MNT/scratch"
 died damaged
 spoil "$STORE/meta/job.yaml"
+check_exit 'not to a directory that the shell was to replace' 2 'write .HOME, or ./~' "$EFS" salvage damaged --to=~/out
 check_exit 'the job file of a store is damaged: check-image says what goes on all the same' 1 'job.yaml: damaged: its rules are lost; efs salvage --to DIR brings out all' "$EFS" check-image damaged
 check_exit 'a salvage does not guess what is a result' 1 "cannot be told. Bring out elsewhere .*: efs salvage --to DIRECTORY damaged; or go on with it: efs start $JOB\$" "$EFS" salvage damaged
 check_not 'and brings out nothing' test -e "$OUT/r"

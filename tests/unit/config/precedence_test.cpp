@@ -114,6 +114,14 @@ TEST_CASE("named options win over --set") {
   CHECK(value_of(*config, "name").where == "--name");
 }
 
+TEST_CASE("~ on the command line is the shell's: where that left it alone no directory is called so") {
+  const std::string reason = "'~' is not replaced on the command line (write $HOME, or ./~ for a directory of that name)";
+  CHECK(problem(job("", {.results_dir = "~/out"}, world({}))).starts_with("--results-dir: " + reason));
+  CHECK(problem(job("", {.settings = {{"log-file", "~"}}}, world({}))).starts_with("--set log-file: " + reason));
+  CHECK(job("", {.results_dir = "./~/out"}, world({})));
+  CHECK(job("", {.results_dir = "/r/~"}, world({})));
+}
+
 TEST_CASE("problems name the place that gave the value") {
   CHECK(problem(job("", {}, world({{"EFS_WORKERS", "many"}}))).starts_with("EFS_WORKERS: 'workers' is 'many'"));
   CHECK(problem(job("", {.settings = {{"workers", "0"}}}, world({}))).starts_with("--set workers: 'workers' is '0'"));
