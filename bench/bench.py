@@ -83,8 +83,9 @@ def bare_passthrough(scratch, tmpfs):
     os.mkdir(backing)
     os.mkdir(mount)
     with subprocess.Popen([program, backing, mount], stdout=subprocess.PIPE) as server:
+        if not server.stdout.readline():
+            sys.exit(f"{program} does not mount")
         try:
-            server.stdout.readline()  # it is mounted
             yield {"bare": mount}
         finally:
             run("umount", mount)

@@ -3,7 +3,7 @@
 // What bench.py compares efs with where the kernel does the work: names are passed on to DIRECTORY, opens get passthrough at once, names and
 // attributes may be kept for ever. It forgets nothing, and nobody else may change DIRECTORY. Faster than through this server
 // I/O with passthrough, or stat, can be through no server on this kernel.
-#define FUSE_USE_VERSION 318
+#define FUSE_USE_VERSION 317
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
 #include <sys/stat.h>
@@ -30,6 +30,7 @@ Mirror& mirror(fuse_req_t request) { return *static_cast<Mirror*>(fuse_req_userd
 
 void begin(void*, fuse_conn_info* connection) {
   if (fuse_set_feature_flag(connection, FUSE_CAP_PASSTHROUGH)) connection->max_backing_stack_depth = 1;
+  (void)fuse_set_feature_flag(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);  // or each write looks for set-user-ID bits
 }
 
 /// The attributes of `path`, as a new inode; an errno.
