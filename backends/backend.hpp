@@ -80,12 +80,16 @@ class Container {
 /// loss leaves one whose name was on the medium before its label.
 enum class Whose { own, another, unfinished };
 
+/// Is a new container to be kept open as one that is opened (Backend::open()), or closed by who made it?
+enum class Afterwards : std::uint8_t { kept_open, closed };
+
 /// A store of containers, addressed by a number that the caller chooses. Thread-safe.
 class Backend {
  public:
   virtual ~Backend() = default;
   /// EEXIST if there is one; its mtime and ctime are now.
-  virtual Result<std::shared_ptr<Container>> create(std::uint64_t id) = 0;
+  virtual Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards afterwards) = 0;
+  Result<std::shared_ptr<Container>> create(std::uint64_t id) { return create(id, Afterwards::kept_open); }
   /// A container that is the open file `fd`, under one more name: nothing is copied, and its bytes are shared with whoever
   /// has the other names (fs/seal.hpp). EXDEV where this store cannot have that file; ENOSPC where it does not fit.
   virtual Result<std::shared_ptr<Container>> adopt(std::uint64_t, int) { return fail(EXDEV); }
@@ -130,7 +134,7 @@ class Backend {
   /// Where policy would put a new container now; ENOSPC: nowhere.
   virtual Result<unsigned> place_for(const Placement&) { return 0U; }
   /// As create(), there; or, where that place refuses it for want of space and policy allows it, in the next one.
-  virtual Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned) { return create(id); }
+  virtual Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned, Afterwards afterwards) { return create(id, afterwards); }
 };
 
 }  // namespace efs

@@ -1,6 +1,8 @@
 #include "backends/container_cache.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/open_files.hpp"
 
@@ -18,15 +20,19 @@ std::shared_ptr<Container> ContainerCache::remember(std::uint64_t id, std::share
   std::shared_ptr<Container> evicted;  // closed after the lock is released
   MutexLock lock(mutex_);
   if (const auto found = places_.find(id); found != places_.end()) return found->second->second;
-  std::list<Cached> place;
-  place.emplace_front(id, container);
-  places_[id] = place.begin();
-  recent_.splice(recent_.begin(), place);
-  if (places_.size() > most_) {
-    evicted = std::move(recent_.back().second);
-    places_.erase(recent_.back().first);
-    recent_.pop_back();
+  if (places_.size() < most_) {
+    std::list<Cached> place;
+    place.emplace_front(id, container);
+    places_[id] = place.begin();
+    recent_.splice(recent_.begin(), place);
+    return container;
   }
+  // Its place is taken over from the one that goes, memory and all.
+  auto place = places_.extract(recent_.back().first);
+  evicted = std::exchange(recent_.back().second, container);
+  place.key() = recent_.back().first = id;
+  recent_.splice(recent_.begin(), recent_, std::prev(recent_.end()));
+  places_.insert(std::move(place));
   return container;
 }
 

@@ -39,7 +39,7 @@ bool CapacityAccount::take(std::uint64_t bytes) {
   const auto want = static_cast<std::int64_t>(bytes);
   auto now = used_.load();
   do {
-    if (now + want > static_cast<std::int64_t>(*limit_)) return false;
+    if (now + want > static_cast<std::int64_t>(limit_)) return false;
   } while (!used_.compare_exchange_weak(now, now + want));
   return true;
 }
@@ -71,7 +71,7 @@ std::uint64_t ContainerFile::missing(std::uint64_t offset, std::uint64_t length)
 // Runs a change that allocates at most `upper_bound` bytes and books what it really did.
 template <typename Change>
 Status ContainerFile::counted(std::uint64_t upper_bound, Change change) {
-  if (!account_->counts()) return change();
+  if (!account_) return change();
   MutexLock lock(growth_);
   if (!account_->take(upper_bound)) return fail(ENOSPC);
   const auto before = allocated();
@@ -109,7 +109,7 @@ Result<std::size_t> ContainerFile::write(std::span<const std::byte> from, std::u
     }
     return {};
   };
-  if (account_->counts()) {
+  if (account_) {
     // A short write is legal; it is how a program learns that the buffer ends here.
     const std::uint64_t need = missing(offset, from.size());
     const std::uint64_t left = account_->limit() - std::min(account_->limit(), account_->used());
@@ -126,7 +126,7 @@ Result<std::size_t> ContainerFile::write(std::span<const std::byte> from, std::u
 }
 
 void ContainerFile::count_stored() {
-  if (account_->counts()) account_->adjust(allocated() - booked_);
+  if (account_) account_->adjust(allocated() - booked_);
 }
 
 Status ContainerFile::truncate(std::uint64_t size) {
@@ -135,7 +135,7 @@ Status ContainerFile::truncate(std::uint64_t size) {
 
 Status ContainerFile::allocate(int mode, std::uint64_t offset, std::uint64_t length) {
   const bool frees = (mode & FALLOC_FL_PUNCH_HOLE) != 0;
-  const std::uint64_t bound = frees || !account_->counts() ? 0 : missing(offset, length);
+  const std::uint64_t bound = frees || !account_ ? 0 : missing(offset, length);
   return counted(bound, [&]() -> Status {
     return ::fallocate(fd_.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(length)) == 0 ? Status{} : fail_errno();
   });

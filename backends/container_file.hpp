@@ -14,9 +14,8 @@ namespace efs {
 /// Counts the bytes of a store whose end the kernel does not hold. Thread-safe, lock-free.
 class CapacityAccount {
  public:
-  explicit CapacityAccount(std::optional<std::uint64_t> limit) : limit_(limit) {}
-  bool counts() const { return limit_.has_value(); }
-  std::uint64_t limit() const { return *limit_; }
+  explicit CapacityAccount(std::uint64_t limit) : limit_(limit) {}
+  std::uint64_t limit() const { return limit_; }
   std::uint64_t used() const { return static_cast<std::uint64_t>(std::max<std::int64_t>(0, used_.load())); }
   /// Takes `bytes` if they fit.
   bool take(std::uint64_t bytes);
@@ -24,7 +23,7 @@ class CapacityAccount {
   void adjust(std::int64_t bytes) { used_.fetch_add(bytes); }
 
  private:
-  std::optional<std::uint64_t> limit_;
+  const std::uint64_t limit_;
   std::atomic<std::int64_t> used_{0};
 };
 
@@ -33,7 +32,7 @@ std::array<timespec, 2> times_to_set(std::optional<FileTime> atime, std::optiona
 
 class ContainerFile final : public Container {
  public:
-  /// `pmem`: mappings are persistent memory. `waits`: I/O may wait for a disk. `booked`: bytes of it that are counted already.
+  /// `account`: null where bytes are not counted. `pmem`: mappings are persistent memory. `waits`: I/O may wait for a disk. `booked`: bytes of it that are counted already.
   ContainerFile(UniqueFd fd, std::shared_ptr<CapacityAccount> account, bool pmem, bool waits, std::int64_t booked = 0)
       : fd_(std::move(fd)), account_(std::move(account)), pmem_(pmem), waits_(waits), booked_(booked) {}
 

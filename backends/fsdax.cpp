@@ -15,6 +15,8 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <ranges>
+#include <span>
 #include <string_view>
 
 #include "backends/container_file.hpp"
@@ -31,9 +33,21 @@ constexpr unsigned fan_out = 256;  // directories, so that none of them grows a 
 struct ContainerName {
   std::array<char, 24> text{};
   explicit ContainerName(std::uint64_t id) {
-    std::snprintf(text.data(), text.size(), "%02x/%016llx", static_cast<unsigned>(id % fan_out), static_cast<unsigned long long>(id));
+    write_hex(std::span(text).first(directory_digits), id % fan_out);
+    text[directory_digits] = '/';
+    write_hex(std::span(text).subspan(directory_digits + 1, digits), id);
   }
   operator const char*() const { return text.data(); }
+  std::string_view number() const { return {text.data() + directory_digits + 1, digits}; }
+
+ private:
+  static constexpr std::size_t directory_digits = 2, digits = 16;
+  static void write_hex(std::span<char> into, std::uint64_t number) {
+    for (auto& digit : into | std::views::reverse) {
+      digit = "0123456789abcdef"[number % 16];
+      number /= 16;
+    }
+  }
 };
 
 // Does this directory map persistent memory? Asked once: it is the file system's answer.
@@ -52,7 +66,7 @@ class Fsdax final : public Backend {
   explicit Fsdax(FsdaxOptions options)
       : options_(std::move(options)),
         pmem_(probe_pmem(options_.directory.get())),
-        account_(std::make_shared<CapacityAccount>(counts_bytes() ? options_.capacity : std::nullopt)),
+        account_(counts_bytes() ? std::make_shared<CapacityAccount>(*options_.capacity) : nullptr),
         cache_(options_.open_containers) {
     struct statfs fs {};
     if (::fstatfs(options_.directory.get(), &fs) == 0) memory_ = fs.f_type == TMPFS_MAGIC;
@@ -66,11 +80,11 @@ class Fsdax final : public Backend {
       std::snprintf(name.data(), name.size(), "%02x", i);
       if (::mkdirat(options_.directory.get(), name.data(), 0700) != 0 && errno != EEXIST) return fail_errno("container directory");
     }
-    if (account_->counts()) account_->adjust(static_cast<std::int64_t>(scan()));
+    if (account_) account_->adjust(static_cast<std::int64_t>(scan()));
     return {};
   }
 
-  Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
+  Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards afterwards) override {
     UniqueFd fd = open_file(id, O_CREAT | O_EXCL | O_RDWR);
     if (!fd) return fail_errno();
     if (const Status said = write_label(fd.get(), id); !said) {
@@ -78,12 +92,13 @@ class Fsdax final : public Backend {
       return std::unexpected(said.error());
     }
     std::int64_t booked = 0;  // for its label, or for what its directory hands down
-    if (struct stat st {}; account_->counts() && ::fstat(fd.get(), &st) == 0) account_->adjust(booked = static_cast<std::int64_t>(st.st_blocks) * 512);
+    if (struct stat st {}; account_ && ::fstat(fd.get(), &st) == 0) account_->adjust(booked = static_cast<std::int64_t>(st.st_blocks) * 512);
     try {
-      return cache_.remember(id, std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page, booked));
+      auto made = std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page, booked);
+      return afterwards == Afterwards::closed ? made : cache_.remember(id, std::move(made));
     } catch (const std::bad_alloc&) {  // nobody would know of it
       ::unlinkat(options_.directory.get(), ContainerName(id), 0);
-      if (account_->counts()) account_->adjust(-booked);
+      if (account_) account_->adjust(-booked);
       throw;
     }
   }
@@ -92,11 +107,11 @@ class Fsdax final : public Backend {
     struct stat st {};
     if (::fstat(fd, &st) != 0) return fail_errno();
     const auto bytes = static_cast<std::uint64_t>(st.st_blocks) * 512;
-    if (account_->counts() && !account_->take(bytes)) return fail(ENOSPC);
+    if (account_ && !account_->take(bytes)) return fail(ENOSPC);
     // By the descriptor, as the name it was opened under may be another file's by now.
     if (::linkat(AT_FDCWD, ("/proc/self/fd/" + std::to_string(fd)).c_str(), options_.directory.get(), ContainerName(id), AT_SYMLINK_FOLLOW) != 0) {
       const auto refused = fail_errno();
-      if (account_->counts()) account_->adjust(-static_cast<std::int64_t>(bytes));
+      if (account_) account_->adjust(-static_cast<std::int64_t>(bytes));
       return refused;
     }
     return open(id);
@@ -144,7 +159,7 @@ class Fsdax final : public Backend {
     if (whose(id) == Whose::another) return std::nullopt;
     cache_.forget(id);
     if (::unlinkat(options_.directory.get(), ContainerName(id), 0) != 0) return errno == ENOENT ? std::optional<std::uint64_t>(0) : std::nullopt;
-    if (account_->counts()) account_->adjust(-freed);
+    if (account_) account_->adjust(-freed);
     return static_cast<std::uint64_t>(freed);
   }
 
@@ -191,7 +206,7 @@ class Fsdax final : public Backend {
       space.used = space.capacity - fs.f_bfree * fs.f_frsize;
     }
     if (options_.capacity && !options_.kernel_holds_capacity) {
-      space.used = account_->counts() ? account_->used() : advisory_use();
+      space.used = account_ ? account_->used() : advisory_use();
       space.capacity = *options_.capacity;
       space.available = std::min(space.available, space.capacity - std::min(space.capacity, space.used));
     }
@@ -199,7 +214,7 @@ class Fsdax final : public Backend {
   }
 
   Status admit_writer() override {
-    if (!options_.capacity || options_.kernel_holds_capacity || account_->counts()) return {};
+    if (!options_.capacity || options_.kernel_holds_capacity || account_) return {};
     return advisory_use() < *options_.capacity ? Status{} : fail(ENOSPC);
   }
 
@@ -208,7 +223,7 @@ class Fsdax final : public Backend {
     return pmem_ ? Durability::cache_line : Durability::page;
   }
 
-  bool offers_descriptor() const override { return !account_->counts(); }
+  bool offers_descriptor() const override { return account_ == nullptr; }
 
   std::string description() const override {
     static constexpr std::array names{"memory", "page cache", "persistent memory"};
@@ -222,7 +237,7 @@ class Fsdax final : public Backend {
   static bool is_container(int directory, unsigned number, const dirent& entry, std::uint64_t& id) {
     const std::string_view text = entry.d_name;
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), id, 16);
-    if (problem != std::errc{} || end != text.data() + text.size() || id % fan_out != number || std::string_view(ContainerName(id)).substr(3) != text) return false;
+    if (problem != std::errc{} || end != text.data() + text.size() || id % fan_out != number || ContainerName(id).number() != text) return false;
     struct stat st {};
     return entry.d_type == DT_REG || (entry.d_type == DT_UNKNOWN && ::fstatat(directory, entry.d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode));
   }
@@ -255,7 +270,12 @@ class Fsdax final : public Backend {
     owner_.assign(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length)));
     labels_ = ::fgetxattr(options_.directory.get(), label_name, nullptr, 0) >= 0;
   }
-  std::string label_of(std::uint64_t id) const { return owner_ + "/" + std::string(std::string_view(ContainerName(id)).substr(3)); }
+  std::string label_of(std::uint64_t id) const {
+    const ContainerName name(id);
+    std::string label;
+    label.reserve(owner_.size() + 1 + name.number().size());
+    return label.append(owner_).append("/").append(name.number());
+  }
 
   Status write_label(int fd, std::uint64_t id) {
     if (!labels_) return {};
@@ -338,7 +358,7 @@ class Fsdax final : public Backend {
   const FsdaxOptions options_;
   const bool pmem_;
   bool memory_ = false;  // constant after construction
-  const std::shared_ptr<CapacityAccount> account_;
+  const std::shared_ptr<CapacityAccount> account_;  // null: bytes are not counted
   std::string owner_;    // constant after prepare()
   bool labels_ = false;  // likewise
   std::atomic<bool> told_{false};  // the first is logged, for programs may ask again and again

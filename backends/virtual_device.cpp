@@ -59,19 +59,19 @@ class VirtualDevice final : public Backend {
     return {};
   }
 
-  Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
+  Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards afterwards) override {
     const auto place = place_for({});
     if (!place) return std::unexpected(place.error());
-    return create_at(id, *place);
+    return create_at(id, *place, afterwards);
   }
 
-  Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned first) override {
+  Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned first, Afterwards afterwards) override {
     if (!claim(id, first)) return fail(EEXIST);
-    auto made = member(first).create(id);
+    auto made = member(first).create(id, afterwards);
     for (unsigned step = 1; options_.spill && !made && made.error().code == ENOSPC && step < places(); ++step) {
       const unsigned next = (first + step) % places();
       move_claim(id, next);
-      made = member(next).create(id);
+      made = member(next).create(id, afterwards);
     }
     if (!made) disclaim(id);
     return made;

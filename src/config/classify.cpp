@@ -60,6 +60,33 @@ auto listed_place(const JobConfig& config, std::string_view path) {
   return found;
 }
 
+// What becomes of a file, and what says so: a rule, a resource, or neither.
+struct Decision {
+  FileClass file_class;
+  const OutputRule* rule = nullptr;
+  const Resource* resource = nullptr;
+};
+
+Decision decide(const JobConfig& config, std::string_view path, bool staged_in) {
+  if (path.starts_with('/')) path.remove_prefix(1);
+  // Without output rules nothing that the job makes is dropped, not even below a temporary resource.
+  if (!staged_in && config.outputs.empty()) return {.file_class = FileClass::persistent};
+  if (const auto* rule = output_rule(config, path, staged_in)) return {.file_class = rule->file_class, .rule = rule};
+  if (const auto* owner = owning_resource(config, path)) return {.file_class = owner->file_class, .resource = owner};
+  if (const auto* list = staged_in ? first_list(config) : nullptr) return {.file_class = list->file_class, .resource = list};
+  return {.file_class = config.outputs.empty() ? FileClass::persistent : FileClass::temporary};
+}
+
+std::string reason_of(const JobConfig& config, const Decision& decision, bool staged_in) {
+  if (decision.rule != nullptr) return "the output rule " + decision.rule->pattern + (staged_in ? ", which holds inputs, too" : "");
+  if (decision.resource != nullptr) {
+    const Resource& resource = *decision.resource;
+    return (resource.is_list ? "the list " : "the resource ") + resource.path + (resource.line > 0 ? " (line " + std::to_string(resource.line) + " of the job file)" : "");
+  }
+  if (!staged_in && config.outputs.empty()) return "a new file, and the job file has no output rules: all new files are persistent";
+  return config.outputs.empty() ? "no resource names it, and the job file has no output rules" : "no output rule and no resource matches it";
+}
+
 }  // namespace
 
 std::string_view place_of(const JobConfig& config, const Resource& resource) {
@@ -128,32 +155,12 @@ std::size_t rank(const JobConfig& config, std::string_view path) {
   return config.outputs.size() + (owner == nullptr ? config.resources.size() : static_cast<std::size_t>(owner - config.resources.data()));
 }
 
-FileClass classify(const JobConfig& config, std::string_view path, bool staged_in) {
-  std::string why;
-  return classify(config, path, staged_in, why);
-}
+FileClass classify(const JobConfig& config, std::string_view path, bool staged_in) { return decide(config, path, staged_in).file_class; }
 
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in, std::string& why) {
-  if (path.starts_with('/')) path.remove_prefix(1);
-  // Without output rules nothing that the job makes is dropped, not even below a temporary resource.
-  if (!staged_in && config.outputs.empty()) {
-    why = "a new file, and the job file has no output rules: all new files are persistent";
-    return FileClass::persistent;
-  }
-  if (const auto* rule = output_rule(config, path, staged_in)) {
-    why = "the output rule " + rule->pattern + (staged_in ? ", which holds inputs, too" : "");
-    return rule->file_class;
-  }
-  if (const auto* owner = owning_resource(config, path)) {
-    why = "the resource " + owner->path + (owner->line > 0 ? " (line " + std::to_string(owner->line) + " of the job file)" : "");
-    return owner->file_class;
-  }
-  if (const auto* list = staged_in ? first_list(config) : nullptr) {
-    why = "the list " + list->path + " (line " + std::to_string(list->line) + " of the job file)";
-    return list->file_class;
-  }
-  why = config.outputs.empty() ? "no resource names it, and the job file has no output rules" : "no output rule and no resource matches it";
-  return config.outputs.empty() ? FileClass::persistent : FileClass::temporary;
+  const Decision decision = decide(config, path, staged_in);
+  why = reason_of(config, decision, staged_in);
+  return decision.file_class;
 }
 
 }  // namespace efs::config

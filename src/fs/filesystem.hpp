@@ -322,9 +322,9 @@ class Filesystem {
   Backend& holder_of(std::uint64_t ino) const { return backend_.at(backend_.place_of(ino)); }
   /// The next `count` inode numbers, used from now on: the first of them.
   Result<std::uint64_t> reserve_numbers(std::size_t count) EFS_REQUIRES(mutex_);
-  /// One for a container. It was never another container's, whatever became of that one: a removal that power loss takes back
-  /// must not bring a stranger's bytes under this number, or the same number into another place.
-  Result<std::uint64_t> new_number() EFS_REQUIRES(mutex_);
+  /// One for a container, or up to `most`. None of them was ever another container's, whatever became of that one: a removal that
+  /// power loss takes back must not bring a stranger's bytes under this number, or the same number into another place.
+  Result<Numbers> new_numbers(std::uint64_t most = 1) EFS_REQUIRES(mutex_);
   /// Frees an inode that nobody can reach any more. Its container is the caller's to remove, without the lock (R3).
   Reaped reap(std::uint64_t ino) EFS_REQUIRES(mutex_);
   /// The same for one from which staging has just taken a name: see Inode::withdrawn.
@@ -361,9 +361,6 @@ class Filesystem {
   };
   std::vector<Released> released_ EFS_GUARDED_BY(mutex_);    // R3: containers that wait for their record, oldest first
   std::vector<std::uint64_t> unsettled_ EFS_GUARDED_BY(mutex_);  // clean files whose content may not be on the medium
-  struct Numbers {
-    std::uint64_t next = 0, end = 0;
-  };
   Numbers numbers_ EFS_GUARDED_BY(mutex_);  // that a record has reserved, and nobody has got yet
   unsigned settling_ EFS_GUARDED_BY(mutex_) = 0;  // calls of settle() that have taken such files and not booked them yet
   unsigned tended_ = 0;

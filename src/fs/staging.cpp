@@ -63,9 +63,17 @@ std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node) {
 
 std::int64_t removal_reserve(const std::string& name) { return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32)); }
 
+// Several at once: who makes many files would otherwise wait, for each, behind those who publish theirs.
 Result<std::uint64_t> Staging::new_number() {
-  WriteLock lock(filesystem_.mutex_);
-  return filesystem_.new_number();
+  constexpr std::uint64_t ahead = 16;
+  MutexLock lock(numbers_mutex_);
+  if (numbers_.empty()) {
+    WriteLock namespace_lock(filesystem_.mutex_);
+    const auto taken = filesystem_.new_numbers(ahead);
+    if (!taken) return std::unexpected(taken.error());
+    numbers_ = *taken;
+  }
+  return numbers_.next++;
 }
 
 Result<std::uint64_t> Staging::begin_file() {
@@ -84,7 +92,7 @@ Result<HeldFile> Staging::begin_open_file() {
 Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
   const auto ino = new_number();
   if (!ino) return std::unexpected(ino.error());
-  auto container = filesystem_.backend_.create_at(*ino, place);
+  auto container = filesystem_.backend_.create_at(*ino, place, Afterwards::closed);
   if (!container) return std::unexpected(container.error());
   // What is written into it passes the backend by: it hears of it when the writer is done.
   Container* const filled = container->get();

@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
+#include "fs/numbers.hpp"
 
 namespace efs::fs {
 
@@ -329,6 +331,8 @@ class Staging {
   Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;
 
   Filesystem& filesystem_;
+  Mutex numbers_mutex_;  // rank 9: the namespace's lock is taken under it
+  Numbers numbers_ EFS_GUARDED_BY(numbers_mutex_);  // for containers, of which there is none yet
 };
 
 }  // namespace efs::fs

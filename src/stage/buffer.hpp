@@ -119,10 +119,13 @@ class StagingBuffer final : public Buffer {
   Result<std::vector<fs::WalkItem>> walk() override { return staging_.walk(); }
   Result<std::vector<fs::WalkItem>> look(const Plan& plan) override {
     std::vector<fs::WalkItem> items;
+    std::string missing;  // a directory, with a slash behind it: parents come first, and nothing below it is there
     for (const auto& entry : plan.entries) {
+      if (!missing.empty() && entry.path.starts_with(missing)) continue;
       auto item = staging_.find(entry.path);
       if (item) items.push_back(std::move(*item));
       else if (item.error().code != ENOENT && item.error().code != ENOTDIR) return std::unexpected(item.error());
+      else if (entry.type == EntryType::directory) missing = entry.path + "/";
     }
     return items;
   }

@@ -17,11 +17,11 @@ class FailingBackend final : public Backend {
   /// Runs at the end of each sync_all(), which has synced nothing of what it does.
   void after_sync_all(std::function<void()> run) { after_sync_all_ = std::move(run); }
 
-  Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
+  Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards afterwards) override {
     ++creates_;
     if (left_ == 0) return fail(code_);
     if (left_ > 0) --left_;
-    return real_.create(id);
+    return real_.create(id, afterwards);
   }
   Result<std::shared_ptr<Container>> open(std::uint64_t id) override { return real_.open(id); }
   std::optional<std::uint64_t> remove(std::uint64_t id) override { return real_.remove(id); }

@@ -113,7 +113,7 @@ class SimBackend final : public Backend {
     const SimWorld::DataPtr data_;
   };
 
-  Result<std::shared_ptr<Container>> create(std::uint64_t id) override {
+  Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards) override {
     EFS_TRY(world_.call("create"));
     if (place_.containers.contains(id)) return fail(EEXIST);
     if (place_.containers.size() >= place_.room) return fail(ENOSPC);

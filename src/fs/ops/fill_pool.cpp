@@ -43,15 +43,17 @@ Result<std::uint64_t> Filesystem::reserve_numbers(std::size_t count) {
   return first;
 }
 
-Result<std::uint64_t> Filesystem::new_number() {
+Result<Numbers> Filesystem::new_numbers(std::uint64_t most) {
   constexpr std::size_t ahead = 256;
-  if (!options_.rules.reserve_numbers) return names_.next_ino();
-  if (numbers_.next == numbers_.end) {
+  if (!options_.rules.reserve_numbers) return Numbers{names_.next_ino(), names_.next_ino() + 1};
+  if (numbers_.empty()) {
     const auto first = reserve_numbers(ahead);
     if (!first) return std::unexpected(first.error());
     numbers_ = {*first, *first + ahead};
   }
-  return numbers_.next++;
+  Numbers taken{numbers_.next, std::min(numbers_.end, numbers_.next + most)};
+  numbers_.next = taken.end;
+  return taken;
 }
 
 }  // namespace efs::fs

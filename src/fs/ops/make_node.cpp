@@ -113,10 +113,10 @@ Result<ContainerPool::Ready> Filesystem::take_container(unsigned place) {
     }
     return std::move(*taken);
   }
-  const auto number = new_number();
+  const auto number = new_numbers();
   if (!number) return std::unexpected(number.error());
-  ContainerPool::Ready made{.ino = *number, .container = nullptr};
-  auto container = backend_.create_at(made.ino, place);
+  ContainerPool::Ready made{.ino = number->next, .container = nullptr};
+  auto container = backend_.create_at(made.ino, place, Afterwards::kept_open);
   if (!container) return std::unexpected(container.error());
   made.container = std::move(*container);
   return made;

@@ -2,6 +2,7 @@
 // How far a transfer is, readable while it runs, and the switch that stops it.
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/clock.hpp"
@@ -21,13 +22,15 @@ struct ProgressSnapshot {
 /// every chunk; once set, a transfer ends soon and reports what it did not do. Staging never clears it; stage_in sets it
 /// when a file fails.
 struct Progress {
-  std::atomic<std::uint64_t> bytes_total{0};
-  std::atomic<std::uint64_t> bytes_done{0};
-  std::atomic<std::uint64_t> files_total{0};
+  // What every thread adds to, and what every thread looks at, in cache lines of their own: else each look would wait for the last sum.
+  static constexpr std::size_t cache_line = 64;
+  alignas(cache_line) std::atomic<std::uint64_t> bytes_done{0};
   std::atomic<std::uint64_t> files_done{0};
-  std::atomic<Nanoseconds> started{0};
-  std::atomic<bool> cancel{false};
+  alignas(cache_line) std::atomic<bool> cancel{false};
   std::atomic<bool> time_is_up{false};  // why; set before
+  std::atomic<std::uint64_t> bytes_total{0};
+  std::atomic<std::uint64_t> files_total{0};
+  std::atomic<Nanoseconds> started{0};
 
   const char* why_cancelled() const { return time_is_up ? "time was up" : "cancelled"; }
   ProgressSnapshot snapshot() const {

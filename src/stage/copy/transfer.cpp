@@ -162,7 +162,7 @@ class Copy {
 
   Status hash(const Step& step, std::span<const std::byte> data) {
     if (sum_ == nullptr) {
-      progress_.bytes_done += step.begin - step.hole_begin;
+      if (step.begin != step.hole_begin) progress_.bytes_done += step.begin - step.hole_begin;
       return {};
     }
     {

@@ -91,7 +91,7 @@ class Cache {
   Result<UniqueFd> copy_of(int container) const;
   bool has(const std::string& name, const struct stat& container) const;
 
-  Mutex turn_;  // rank 9: of this process's threads, so that one of them waits for the lock of all processes
+  Mutex turn_;  // rank 8: of this process's threads, so that one of them waits for the lock of all processes
   const UniqueFd directory_;
   const std::string path_;
   const std::uint64_t capacity_;

@@ -233,11 +233,11 @@ class StageIn {
   void publish(const Task& task, PendingFiles& pending) {
     Status status;
     const std::size_t published = pending.publish(status);
-    for (const auto* entry : std::span(task).first(published)) {
-      ++files_;
-      bytes_ += entry->size;
-      ++progress_.files_done;
-    }
+    std::uint64_t bytes = 0;
+    for (const auto* entry : std::span(task).first(published)) bytes += entry->size;
+    files_ += published;
+    bytes_ += bytes;
+    progress_.files_done += published;
     if (!status) failed(task[published]->path, told(status.error(), "publishing it in the buffer").error());
   }
 

@@ -215,7 +215,7 @@ class PosixPfs final : public PfsIo {
   Result<std::map<std::string, std::string>> xattrs(int fd) override {
     // Most files have none: then this is one system call.
     std::map<std::string, std::string> found;
-    std::array<char, 4096> small{};
+    std::array<char, 256> small;  // filled by the kernel, which most have nothing for
     ssize_t length = ::flistxattr(fd, small.data(), small.size());
     std::string names;
     if (length > 0) names.assign(small.data(), static_cast<std::size_t>(length));

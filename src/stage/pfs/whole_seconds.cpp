@@ -5,15 +5,21 @@
 #include "base/clock.hpp"
 
 namespace efs::stage {
+namespace {
+
+constexpr Nanoseconds one_second = 1'000'000'000;
+bool in_whole_seconds(const fs::Origin& seen) { return seen.ctime % one_second == 0 && seen.mtime % one_second == 0; }
+
+}  // namespace
 
 std::chrono::nanoseconds rest_of_second(const fs::Origin& seen, Nanoseconds now) {
-  constexpr Nanoseconds second = 1'000'000'000;
-  if (seen.ctime % second != 0 || seen.mtime % second != 0) return {};
-  const Nanoseconds rest = seen.ctime + 2 * second - now;
-  return std::chrono::nanoseconds(rest > 0 && rest <= 4 * second ? rest : 0);
+  if (!in_whole_seconds(seen)) return {};
+  const Nanoseconds rest = seen.ctime + 2 * one_second - now;
+  return std::chrono::nanoseconds(rest > 0 && rest <= 4 * one_second ? rest : 0);
 }
 
 void let_second_pass(const fs::Origin& seen, const std::atomic<bool>& cancel) {
+  if (!in_whole_seconds(seen)) return;
   const auto rest = rest_of_second(seen, wall_clock());
   if (rest.count() == 0) return;
   const auto end = std::chrono::steady_clock::now() + rest;

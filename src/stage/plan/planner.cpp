@@ -53,6 +53,8 @@ class Planner {
   }
 
  private:
+  using Entries = std::map<std::string, PlanEntry>;
+
   static constexpr const char* for_the_nodes = "has patterns that only the job's nodes know: looked at when the job starts";
 
   void problem(const std::string& path, std::string reason, std::string unreadable = {}, std::string not_there = {}) {
@@ -160,7 +162,7 @@ class Planner {
     });
     std::vector<std::string> paths;
     for (const auto& input : list.inputs) paths.push_back(input.path);
-    const auto all = survey_->look(paths);
+    const auto all = survey_->look(std::move(paths));
     for (std::size_t i = 0; i < all.size(); ++i) at_line(list.inputs[i], [&] { return add_found(all[i], true); });
     shorten_problems(file, before);
   }
@@ -234,10 +236,20 @@ class Planner {
     entry.origin = {.device = attributes.st_dev, .inode = attributes.st_ino,
                     .size = static_cast<std::uint64_t>(attributes.st_size), .mtime = mtime, .ctime = to_ns(attributes.st_ctim)};
     entry.file_class = config::classify(config_, path, true);
-    const auto known = entries_.find(path);
-    entry.priority = known == entries_.end() ? priority_ : std::max(priority_, known->second.priority);
-    entry.reusable = reusable_ || (known != entries_.end() && known->second.reusable);
-    return entries_.insert_or_assign(path, std::move(entry)).first->second;
+    const auto [at, known] = find(path);
+    entry.priority = known ? std::max(priority_, at->second.priority) : priority_;
+    entry.reusable = reusable_ || (known && at->second.reusable);
+    if (known) return at->second = std::move(entry);
+    newest_ = entries_.emplace_hint(at, path, std::move(entry));
+    return newest_->second;
+  }
+
+  /// Where `path` is, or is to be, and whether it is. Names come in order, mostly: then nothing is searched.
+  std::pair<Entries::iterator, bool> find(const std::string& path) {
+    const auto behind = newest_ == entries_.end() ? newest_ : std::next(newest_);
+    const bool in_order = newest_ != entries_.end() && newest_->first < path && (behind == entries_.end() || path <= behind->first);
+    const auto at = in_order ? behind : entries_.lower_bound(path);
+    return {at, at != entries_.end() && at->first == path};
   }
 
   /// Something that was found; a directory with all that is below it if `whole`. False where there is a problem.
@@ -252,8 +264,8 @@ class Planner {
     }
     const bool is_partial = S_ISDIR(found.attributes.st_mode) ? is_hidden_directory(path) : path.ends_with(partial_suffix);
     if (!named && is_partial) return skip(path, "part of a result: a stage-out is under way, or was interrupted"), true;
-    const auto known = entries_.find(placed(path));
-    if (known != entries_.end() && (known->second.type != EntryType::directory || !S_ISDIR(found.attributes.st_mode))) {
+    const auto [known, is_known] = find(placed(path));
+    if (is_known && (known->second.type != EntryType::directory || !S_ISDIR(found.attributes.st_mode))) {
       if (known->second.from() != path) return problem(absolute(path), "would be at " + known->first + ", and so would " + absolute(known->second.from())), false;
       ask_again(known->second);
       return true;
@@ -288,10 +300,10 @@ class Planner {
   bool add_children(const std::string& path) {
     if (!complete_.insert({placed(path), path}).second) return ask_again(placed(path)), true;  // an overlapping resource was here before
     bool all = true;
-    for (const auto& found : survey_->below(path)) {
+    survey_->below(path, [&](const Found& found) {
       if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode) && !is_hidden_directory(found.path)) complete_.insert({placed(found.path), found.path});
       all = add_found(found, false, false) && all;
-    }
+    });
     return all;
   }
 
@@ -337,7 +349,7 @@ class Planner {
       if (deeper || config::glob_match(pattern, candidate)) candidates.push_back(std::move(candidate));
     }
     bool matched = false;
-    for (const auto& found : survey_->look(candidates)) {
+    for (const auto& found : survey_->look(std::move(candidates))) {
       if (config::glob_match(pattern, found.path)) {
         matched = true;
         if (add_parents(found.path)) add_found(found, false);
@@ -366,6 +378,7 @@ class Planner {
     plan_.entries.reserve(entries_.size());
     for (auto& [path, entry] : entries_) plan_.entries.push_back(std::move(entry));
     entries_.clear();
+    newest_ = entries_.end();
     plan_.parts = deal_out(config_, plan_.entries);
     group_links(plan_.entries);
     sum_up(plan_);
@@ -424,7 +437,8 @@ class Planner {
   bool reusable_ = false;
   std::map<Identity, std::string> above_inputs_;  // directories that named inputs are in, and where they are below root-dir
   std::map<Identity, std::string> own_;  // by device and inode, the key of the job file that names it
-  std::map<std::string, PlanEntry> entries_;
+  Entries entries_;
+  Entries::iterator newest_ = entries_.end();
   const config::Resource* as_ = nullptr;  // the resource that is being added, where it appears elsewhere than on the PFS
   std::set<std::pair<std::string, std::string>> complete_;  // directories, here and on the PFS, whose children are in entries_
   Plan plan_;

@@ -2,7 +2,9 @@
 // What is there on the PFS: names and attributes, asked for side by side, since each question may take milliseconds.
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,18 +30,26 @@ class Survey {
   /// `root`: an open directory, borrowed.
   Survey(PfsIo& pfs, int root) : pfs_(pfs), root_(root) {}
 
-  /// Everything below the directory `path`, parents first. A directory that cannot be listed is told of by one more
-  /// Found of its path, behind it.
-  std::vector<Found> below(const std::string& path);
+  using Tell = std::function<void(const Found& found)>;
+
+  /// Tells of everything below the directory `path`, parents first, while it holds some ten thousands of them. A directory that
+  /// cannot be listed is told of once more, behind itself. `tell` is called by the caller's thread.
+  void below(const std::string& path, const Tell& tell);
 
   /// These names; those of one directory should be neighbours.
-  std::vector<Found> look(const std::vector<std::string>& paths);
+  std::vector<Found> look(std::vector<std::string> paths);
 
  private:
+  struct Listing {
+    std::vector<std::string> names;
+    std::optional<Error> error;
+  };
+  std::vector<Listing> list(const std::vector<std::string>& directories);
   void look_at(Found& found, int directory);
 
   PfsIo& pfs_;
   const int root_;
+  const uid_t user_ = ::geteuid();
   Crew crew_{0};
 };
 

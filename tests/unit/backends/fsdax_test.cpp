@@ -9,6 +9,8 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <set>
+#include <string>
 
 #include "backends/virtual_device.hpp"
 #include "support/durable_calls.hpp"
@@ -46,6 +48,18 @@ std::string container_of(const std::string& data, std::uint64_t id) {
   char name[32];
   std::snprintf(name, sizeof name, "/%016llx", static_cast<unsigned long long>(id));
   return directory_of(data, id) + name;
+}
+
+// Those below `data` that this process has open.
+std::set<std::uint64_t> kept_open(const std::string& data) {
+  std::set<std::uint64_t> ids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink(entry.path(), gone);
+    const std::uint64_t id = target.string().starts_with(data + "/") && target.parent_path() != data ? std::stoull(target.filename(), nullptr, 16) : 0;
+    if (id != 0) ids.insert(id);
+  }
+  return ids;
 }
 
 std::vector<std::byte> content(std::size_t size) { return std::vector<std::byte>(size, std::byte{'c'}); }
@@ -100,7 +114,7 @@ TEST_CASE("the syncs of a virtual device reach the backend that has the containe
   const auto device = *make_virtual_device(std::move(options));
   for (unsigned place = 0; place < 2; ++place) {
     const std::string data = path + (place == 0 ? "/a" : "/b");
-    auto container = *device->create_at(7 + place, place);
+    auto container = *device->create_at(7 + place, place, Afterwards::kept_open);
     const DurableCalls calls;
     REQUIRE(container->sync(true));
     REQUIRE(device->sync_name(7 + place));
@@ -139,6 +153,31 @@ TEST_CASE("what is stored in a mapped segment is flushed, and drained before its
   INFO(text_of(calls));
   CHECK(disorder(calls, {test::stores_to(path), test::drains(), test::syncs(path)}) == "");
   CHECK(exposed(up_to(calls, test::syncs(path)), path, 100, 5100) == 0);
+}
+
+TEST_CASE("those asked for last are kept open; what its maker closes is not", "[backends]") {
+  const test::TempDirectory directory;
+  const std::string path = std::filesystem::canonical(directory.path());
+  FsdaxOptions options;
+  options.directory.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  options.open_containers = 3;
+  const auto backend = std::move(make_fsdax(std::move(options)).value());
+  using Ids = std::set<std::uint64_t>;
+  for (const std::uint64_t id : {1, 2, 3}) REQUIRE(backend->create(id));
+  CHECK(kept_open(path) == Ids{1, 2, 3});
+  REQUIRE(backend->open(1));
+  REQUIRE(backend->create(4));
+  CHECK(kept_open(path) == Ids{1, 3, 4});
+  {
+    const auto made = backend->create(5, Afterwards::closed);
+    REQUIRE(made);
+    CHECK(kept_open(path) == Ids{1, 3, 4, 5});
+  }
+  CHECK(kept_open(path) == Ids{1, 3, 4});
+  backend->remove(3);
+  CHECK(kept_open(path) == Ids{1, 4});
+  for (const std::uint64_t id : {5, 2}) REQUIRE(backend->open(id));
+  CHECK(kept_open(path) == Ids{2, 4, 5});
 }
 
 TEST_CASE("what is kept open makes room where no more may be opened", "[backends]") {
