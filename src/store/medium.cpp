@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/shared_mapping.hpp"
@@ -30,9 +31,13 @@ class DirectoryFile final : public MediumFile {
     auto now = size();
     if (!now) return std::unexpected(now.error());
     if (wanted <= *now) return {};
-    if (::fallocate(fd_.get(), 0, static_cast<off_t>(*now), static_cast<off_t>(wanted - *now)) != 0) {
+    // In parts that no huge page fits into: memory would clear 2 MiB for the first record, while all others wait.
+    constexpr std::uint64_t most = 1U << 20U;
+    for (std::uint64_t at = *now, length = 0; at < wanted; at += length) {
+      length = std::min(most, wanted - at);
+      if (::fallocate(fd_.get(), 0, static_cast<off_t>(at), static_cast<off_t>(length)) == 0) continue;
       const auto refused = fail_errno();
-      (void)!::ftruncate(fd_.get(), static_cast<off_t>(*now));  // ext4 keeps what it could give, which nobody would use
+      (void)!::ftruncate(fd_.get(), static_cast<off_t>(*now));  // nobody would use what there was room for
       return refused;
     }
     // Drained stores must lie in a file that is long enough after power loss, too. Once per chunk, so cheap.

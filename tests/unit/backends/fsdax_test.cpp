@@ -52,14 +52,14 @@ std::string container_of(const std::string& data, std::uint64_t id) {
 
 // Those below `data` that this process has open.
 std::set<std::uint64_t> kept_open(const std::string& data) {
-  std::set<std::uint64_t> ids;
+  std::set<std::uint64_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;
     const auto target = std::filesystem::read_symlink(entry.path(), gone);
     const std::uint64_t id = target.string().starts_with(data + "/") && target.parent_path() != data ? std::stoull(target.filename(), nullptr, 16) : 0;
-    if (id != 0) ids.insert(id);
+    if (id != 0) found.insert(id);
   }
-  return ids;
+  return found;
 }
 
 std::vector<std::byte> content(std::size_t size) { return std::vector<std::byte>(size, std::byte{'c'}); }
