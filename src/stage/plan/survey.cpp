@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 
+#include <map>
 #include <utility>
 
+#include "base/mutex.hpp"
 #include "stage/pfs/directory_cursor.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
@@ -11,8 +13,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::size_t names_in_a_row = 64;         // names that one thread asks for in a row
-constexpr std::size_t names_at_once = 64U * 1024;  // enough for all threads to be busy to the end
+constexpr std::size_t names_in_a_row = 64;  // names that one thread asks for in a row
 
 /// Where the mode bits say so nobody needs to be asked. Should an access control list say otherwise, opening the file
 /// will tell.
@@ -20,6 +21,32 @@ bool surely_readable(const struct stat& attributes, uid_t user) {
   if (attributes.st_uid == user) return (attributes.st_mode & S_IRUSR) != 0;
   return (attributes.st_mode & 0444U) == 0444U;
 }
+
+/// What several threads find in any order, for one of them at a time to tell of in the order of the items: while the others go on, and
+/// while it is in a CPU's cache.
+class InOrder {
+ public:
+  /// The items from `begin` on. True: the caller tells what next() gives, until that is nothing. Else another does.
+  bool put(std::size_t begin, std::vector<Found> found) {
+    const MutexLock lock(mutex_);
+    waiting_.emplace(begin, std::move(found));
+    return !std::exchange(telling_, true);
+  }
+  std::optional<std::vector<Found>> next() {
+    const MutexLock lock(mutex_);
+    const auto first = waiting_.begin();
+    telling_ = first != waiting_.end() && first->first == told_;
+    if (!telling_) return std::nullopt;
+    told_ += first->second.size();
+    return std::move(waiting_.extract(first).mapped());
+  }
+
+ private:
+  Mutex mutex_;  // rank 90 (leaf)
+  std::map<std::size_t, std::vector<Found>> waiting_ EFS_GUARDED_BY(mutex_);
+  std::size_t told_ EFS_GUARDED_BY(mutex_) = 0;  // items
+  bool telling_ EFS_GUARDED_BY(mutex_) = false;
+};
 
 }  // namespace
 
@@ -42,42 +69,47 @@ void Survey::look_at(Found& found, int directory) {
 }
 
 std::vector<Found> Survey::look(std::vector<std::string> paths) {
-  std::vector<Found> all(paths.size());
+  std::vector<Found> all;
+  all.reserve(paths.size());
+  look(std::move(paths), [&](Found&& found) { all.push_back(std::move(found)); });
+  return all;
+}
+
+void Survey::look(std::vector<std::string> paths, const Tell& tell) {
+  InOrder in_order;
   crew_.run(paths.size(), names_in_a_row, [&](std::size_t begin, std::size_t end) {
     DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_, path, passage_flags); });
+    std::vector<Found> some(end - begin);
     for (std::size_t i = begin; i < end; ++i) {
-      all[i].path = std::move(paths[i]);
-      auto at = directory.at(parent_of(all[i].path));
-      if (at) {
-        look_at(all[i], *at);
+      Found& found = some[i - begin];
+      found.path = std::move(paths[i]);
+      if (auto at = directory.at(parent_of(found.path))) {
+        look_at(found, *at);
       } else {
-        all[i].problem = Found::Problem::attributes;
-        all[i].error = std::move(at.error());
+        found.problem = Found::Problem::attributes;
+        found.error = std::move(at.error());
       }
     }
+    if (!in_order.put(begin, std::move(some))) return;
+    while (auto next = in_order.next())
+      for (auto& found : *next) tell(std::move(found));
   });
-  return all;
 }
 
 void Survey::below(const std::string& path, const Tell& tell) {
   // Level by level, so that all directories of a level are listed side by side.
   for (std::vector<std::string> level{path}, next; !level.empty(); level = std::exchange(next, {})) {
+    auto listings = list(level);
     std::vector<std::string> paths;
-    const auto look_and_tell = [&] {
-      for (const auto& found : look(std::exchange(paths, {}))) {
-        if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode) && !is_hidden_directory(found.path)) next.push_back(found.path);
-        tell(found);
-      }
-    };
-    const auto listings = list(level);
     for (std::size_t i = 0; i < level.size(); ++i) {
-      if (const auto& error = listings[i].error) tell({.path = level[i], .target = {}, .problem = Found::Problem::listing, .error = *error});
-      for (const auto& name : listings[i].names) {
-        paths.push_back(join(level[i], name));
-        if (paths.size() == names_at_once) look_and_tell();
-      }
+      if (auto& error = listings[i].error) tell({.path = level[i], .target = {}, .problem = Found::Problem::listing, .error = std::move(*error)});
+      for (const auto& name : listings[i].names) paths.push_back(join(level[i], name));
     }
-    look_and_tell();
+    listings.clear();
+    look(std::move(paths), [&](Found&& found) {
+      if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode) && !is_hidden_directory(found.path)) next.push_back(found.path);
+      tell(std::move(found));
+    });
   }
 }
 

@@ -30,10 +30,11 @@ class Survey {
   /// `root`: an open directory, borrowed.
   Survey(PfsIo& pfs, int root) : pfs_(pfs), root_(root) {}
 
-  using Tell = std::function<void(const Found& found)>;
+  /// Called by one thread at a time, not always the same.
+  using Tell = std::function<void(Found&& found)>;
 
-  /// Tells of everything below the directory `path`, parents first, while it holds some ten thousands of them. A directory that
-  /// cannot be listed is told of once more, behind itself. `tell` is called by the caller's thread.
+  /// Tells of everything below the directory `path`, parents first, while it looks on. A directory that cannot be listed is told of
+  /// once more, behind itself.
   void below(const std::string& path, const Tell& tell);
 
   /// These names; those of one directory should be neighbours.
@@ -45,6 +46,7 @@ class Survey {
     std::optional<Error> error;
   };
   std::vector<Listing> list(const std::vector<std::string>& directories);
+  void look(std::vector<std::string> paths, const Tell& tell);
   void look_at(Found& found, int directory);
 
   PfsIo& pfs_;
