@@ -28,28 +28,40 @@ constexpr std::uint64_t small_file = 1U << 20U;
 constexpr std::size_t task_files = 16;  // published by one call: one lock instead of so many
 constexpr std::uint64_t task_bytes = 8U << 20U;
 
-using Task = std::vector<const PlanEntry*>;
+using Entries = std::vector<const PlanEntry*>;
+using Task = Entries;
+
+/// What a plan has, by what is to be done with it; in its order.
+struct Kinds {
+  explicit Kinds(const Plan& plan) {
+    for (const auto& entry : plan.entries) {
+      Entries& kind = entry.type == EntryType::directory ? directories : entry.type == EntryType::symlink ? symlinks : entry.link_to.empty() ? files : links;
+      kind.push_back(&entry);
+    }
+  }
+  Entries directories, symlinks, files, links;  // links: further names of files
+};
 
 /// What has a higher priority first. Else large files one by one, the largest first, so that none is left to run alone at
 /// the end; then the small ones in tasks of neighbours.
-std::vector<Task> make_tasks(const Plan& plan, const std::unordered_set<const PlanEntry*>& present) {
+std::vector<Task> make_tasks(const Entries& files, const std::unordered_set<const PlanEntry*>& present) {
   Task large;
   std::vector<Task> small;
   std::uint64_t bytes = 0;
   // Where files are few, each can have a thread.
-  const std::size_t most = std::clamp<std::size_t>(plan.files / (std::size_t{4} * Crew::automatic_most), 1, task_files);
-  for (const auto& entry : plan.entries) {
-    if (entry.type != EntryType::file || !entry.link_to.empty() || present.contains(&entry)) continue;
-    if (entry.size >= small_file) {
-      large.push_back(&entry);
+  const std::size_t most = std::clamp<std::size_t>(files.size() / (std::size_t{4} * Crew::automatic_most), 1, task_files);
+  for (const auto* entry : files) {
+    if (present.contains(entry)) continue;
+    if (entry->size >= small_file) {
+      large.push_back(entry);
       continue;
     }
-    if (small.empty() || small.back().front()->priority != entry.priority || small.back().size() >= most || bytes + entry.size > task_bytes) {
+    if (small.empty() || small.back().front()->priority != entry->priority || small.back().size() >= most || bytes + entry->size > task_bytes) {
       small.emplace_back();
       bytes = 0;
     }
-    small.back().push_back(&entry);
-    bytes += entry.size;
+    small.back().push_back(entry);
+    bytes += entry->size;
   }
   std::ranges::stable_sort(large, std::greater{}, [](const PlanEntry* entry) { return entry->size; });
   std::vector<Task> tasks;
@@ -83,7 +95,7 @@ class PendingFiles {
 class StageIn {
  public:
   StageIn(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
-      : plan_(plan), buffer_(buffer), pfs_(pfs), progress_(progress), crew_(options.workers, options.processors()), scratches_(options.transfer_size, options.processors()), reuse_(options.cache, buffer, plan.root_dir) {}
+      : plan_(plan), kinds_(plan), buffer_(buffer), pfs_(pfs), progress_(progress), crew_(options.workers, options.processors()), scratches_(options.transfer_size, options.processors()), reuse_(options.cache, buffer, plan.root_dir) {}
 
   StageReport run() {
     const auto started = std::chrono::steady_clock::now();
@@ -112,10 +124,10 @@ class StageIn {
     if (!root) return failed("", {root.error().code, plan_.root_dir + ": " + describe(root.error())});
     root_ = std::move(*root);
     if (auto known = find_present(); !known) return failed("", std::move(known.error()));
-    if (make_names(EntryType::directory)) report_.directories = names_;
-    if (!stopped() && make_names(EntryType::symlink)) report_.symlinks = names_;
+    if (make_directories()) report_.directories = kinds_.directories.size();
+    if (!stopped()) report_.symlinks = make_symlinks();
     if (!stopped()) {
-      const auto tasks = make_tasks(plan_, present_);
+      const auto tasks = make_tasks(kinds_.files, present_);
       crew_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
         for (const auto& task : std::span(tasks).subspan(begin, end - begin)) run_task(task);
       });
@@ -123,7 +135,7 @@ class StageIn {
     if (!stopped()) link_names();
     if (!stopped()) set_directory_xattrs();
     // Once more: every name made inside a directory has moved its mtime.
-    if (!stopped()) make_names(EntryType::directory);
+    if (!stopped()) make_directories();
     if (progress_.cancel) failed("", {ECANCELED, "cancelled"});
   }
 
@@ -152,9 +164,8 @@ class StageIn {
   /// Further names of files, when the first ones are there.
   void link_names() {
     std::map<std::string_view, std::vector<std::string>> further;
-    for (const auto& entry : plan_.entries) {
-      if (!entry.link_to.empty() && !present_.contains(&entry)) further[entry.link_to].push_back(entry.path);
-    }
+    for (const auto* entry : kinds_.links)
+      if (!present_.contains(entry)) further[entry->link_to].push_back(entry->path);
     for (const auto& [existing, names] : further) {
       if (stopped()) return;
       if (auto linked = buffer_.link_files(std::string(existing), names); !linked) {
@@ -174,28 +185,36 @@ class StageIn {
     progress_.cancel = true;  // after the failure is there: those whom it stops must not be first
   }
 
-  bool make_names(EntryType type) {
-    names_ = 0;
-    for (const auto& entry : plan_.entries) {
-      if (entry.type != type || (type == EntryType::symlink && present_.contains(&entry))) continue;
+  bool make_directories() {
+    for (const auto* entry : kinds_.directories) {
       if (stopped()) return false;
-      const Status made = type == EntryType::directory ? buffer_.make_directory(entry.path, entry.attributes)
-                                                       : buffer_.make_symlink(entry.path, entry.target, entry.attributes);
-      if (!made) return failed(entry.path, told(made.error(), "making it in the buffer").error()), false;
-      ++names_;
+      if (!made(*entry, buffer_.make_directory(entry->path, entry->attributes))) return false;
     }
     return true;
   }
 
+  /// How many of them are new.
+  std::uint64_t make_symlinks() {
+    std::uint64_t count = 0;
+    for (const auto* entry : kinds_.symlinks) {
+      if (present_.contains(entry)) continue;
+      if (stopped() || !made(*entry, buffer_.make_symlink(entry->path, entry->target, entry->attributes))) break;
+      ++count;
+    }
+    return count;
+  }
+
+  bool made(const PlanEntry& entry, const Status& status) {
+    if (!status) failed(entry.path, told(status.error(), "making it in the buffer").error());
+    return status.has_value();
+  }
+
   /// Before the last round of times, which leaves them alone.
   void set_directory_xattrs() {
-    std::vector<const PlanEntry*> directories;
-    for (const auto& entry : plan_.entries) {
-      if (entry.type == EntryType::directory) directories.push_back(&entry);
-    }
-    crew_.run(directories.size(), task_files, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t i = begin; i < end && !stopped(); ++i) {
-        if (auto done = copy_xattrs(*directories[i]); !done) failed(directories[i]->from(), std::move(done.error()));
+    crew_.run(kinds_.directories.size(), task_files, [&](std::size_t begin, std::size_t end) {
+      for (const auto* entry : std::span(kinds_.directories).subspan(begin, end - begin)) {
+        if (stopped()) return;
+        if (auto done = copy_xattrs(*entry); !done) failed(entry->from(), std::move(done.error()));
       }
     });
   }
@@ -289,6 +308,7 @@ class StageIn {
   }
 
   const Plan& plan_;
+  const Kinds kinds_;
   Buffer& buffer_;
   PfsIo& pfs_;
   Progress& progress_;
@@ -297,7 +317,6 @@ class StageIn {
   Reuse reuse_;
   UniqueFd root_;
   std::unordered_set<const PlanEntry*> present_;  // in the buffer already
-  std::uint64_t names_ = 0;
   std::atomic<std::uint64_t> files_{0};
   std::atomic<std::uint64_t> bytes_{0};
   Mutex mutex_;  // rank 90 (leaf)
