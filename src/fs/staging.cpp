@@ -65,7 +65,7 @@ std::int64_t removal_reserve(const std::string& name) { return static_cast<std::
 
 // Several at once: who makes many files would otherwise wait, for each, behind those who publish theirs.
 Result<std::uint64_t> Staging::new_number() {
-  constexpr std::uint64_t ahead = 16;
+  constexpr std::uint64_t ahead = 32;
   MutexLock lock(numbers_mutex_);
   if (numbers_.empty()) {
     WriteLock namespace_lock(filesystem_.mutex_);

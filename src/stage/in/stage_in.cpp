@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t huge_page = 2U << 20U;
 constexpr std::uint64_t small_file = 1U << 20U;
-constexpr std::size_t task_files = 16;  // published by one call: one lock instead of so many
+constexpr std::size_t task_files = 32;  // published by one call: one lock instead of so many
 constexpr std::uint64_t task_bytes = 8U << 20U;
 
 using Entries = std::vector<const PlanEntry*>;
