@@ -80,7 +80,7 @@ class Container {
 /// loss leaves one whose name was on the medium before its label.
 enum class Whose { own, another, unfinished };
 
-/// Is a new container to be kept open as one that is opened (Backend::open()), or closed by who made it?
+/// Is a container to be kept open for whoever asks for it next (in bounded number), or closed with its last holder?
 enum class Afterwards : std::uint8_t { kept_open, closed };
 
 /// A store of containers, addressed by a number that the caller chooses. Thread-safe.
@@ -93,9 +93,10 @@ class Backend {
   /// A container that is the open file `fd`, under one more name: nothing is copied, and its bytes are shared with whoever
   /// has the other names (fs/seal.hpp). EXDEV where this store cannot have that file; ENOSPC where it does not fit.
   virtual Result<std::shared_ptr<Container>> adopt(std::uint64_t, int) { return fail(EXDEV); }
-  /// Opened containers are cached in bounded number: the descriptor count never follows the file count. EUCLEAN, with
-  /// a text that says so: it is labelled as another one, or has lost its label.
-  virtual Result<std::shared_ptr<Container>> open(std::uint64_t id) = 0;
+  /// The descriptor count never follows the file count. EUCLEAN, with a text that says so: it is labelled as another one, or has lost its
+  /// label.
+  virtual Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) = 0;
+  Result<std::shared_ptr<Container>> open(std::uint64_t id) { return open(id, Afterwards::kept_open); }
   /// The container is this store's alone from now on, and says so as a created one does. For one that was adopted, while it is
   /// sealed, and for an unfinished one.
   virtual Status label(std::uint64_t) { return {}; }

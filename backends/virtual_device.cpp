@@ -77,10 +77,10 @@ class VirtualDevice final : public Backend {
     return made;
   }
 
-  Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
+  Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) override {
     Backend* where = holder(id);
     if (where == nullptr) return fail(ENOENT);
-    return where->open(id);
+    return where->open(id, afterwards);
   }
 
   Status label(std::uint64_t id) override {

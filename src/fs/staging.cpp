@@ -111,7 +111,7 @@ Result<HeldFile> Staging::adopt_file(int fd) {
 }
 
 Result<HeldFile> Staging::hold(std::uint64_t ino) {
-  return held(ino, filesystem_.backend_.open(ino));
+  return held(ino, filesystem_.backend_.open(ino, Afterwards::closed));
 }
 
 Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {

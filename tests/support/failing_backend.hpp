@@ -23,7 +23,7 @@ class FailingBackend final : public Backend {
     if (left_ > 0) --left_;
     return real_.create(id, afterwards);
   }
-  Result<std::shared_ptr<Container>> open(std::uint64_t id) override { return real_.open(id); }
+  Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) override { return real_.open(id, afterwards); }
   std::optional<std::uint64_t> remove(std::uint64_t id) override { return real_.remove(id); }
   Result<struct stat> attributes(std::uint64_t id) override { return real_.attributes(id); }
   Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override { return real_.set_times(id, atime, mtime); }

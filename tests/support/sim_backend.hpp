@@ -120,11 +120,11 @@ class SimBackend final : public Backend {
     const auto data = std::make_shared<SimWorld::Data>();
     data->life = world_.lives();
     place_.containers[id] = data;
-    auto made = open(id);
+    auto made = open(id, Afterwards::kept_open);
     if (!made) place_.containers.erase(id);
     return made;
   }
-  Result<std::shared_ptr<Container>> open(std::uint64_t id) override {
+  Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards) override {
     EFS_TRY(world_.call("open"));
     const auto found = place_.containers.find(id);
     if (found == place_.containers.end()) return fail(ENOENT);
@@ -136,7 +136,7 @@ class SimBackend final : public Backend {
     const auto found = world_.shared.find(fd);
     if (found == world_.shared.end()) return fail(EXDEV);
     if (!place_.containers.emplace(id, found->second).second) return fail(EEXIST);
-    auto made = open(id);
+    auto made = open(id, Afterwards::kept_open);
     if (!made) place_.containers.erase(id);
     return made;
   }
@@ -162,7 +162,7 @@ class SimBackend final : public Backend {
     return 0;
   }
   Result<struct stat> attributes(std::uint64_t id) override {
-    auto container = open(id);
+    auto container = open(id, Afterwards::kept_open);
     if (!container) return std::unexpected(container.error());
     return (*container)->attributes();
   }

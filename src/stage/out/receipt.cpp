@@ -6,7 +6,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -26,17 +26,28 @@ namespace {
 constexpr std::string_view checksum_begins = "xxh3:";
 
 /// "2026-01-31T12:00:00.123456789Z"
+// By hand: a receipt has a time for each of what may be a million files.
+void append_digits(std::string& text, std::int64_t number, std::size_t width, char behind) {
+  const std::size_t begin = text.size();
+  text.append(width, '0').push_back(behind);
+  for (std::size_t at = begin + width; at > begin && number > 0; number /= 10) text[--at] = static_cast<char>('0' + number % 10);
+}
+
 std::string iso_time(Nanoseconds ns) {
   const timespec t = to_timespec(ns);
   const std::chrono::sys_seconds moment{std::chrono::seconds(t.tv_sec)};
   const auto day = std::chrono::floor<std::chrono::days>(moment);
   const std::chrono::year_month_day date{day};
   const std::chrono::hh_mm_ss clock{moment - day};
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%09ldZ", static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
-                static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()),
-                static_cast<int>(clock.seconds().count()), t.tv_nsec);
-  return text.data();
+  std::string text = int(date.year()) < 0 ? "-" : "";
+  append_digits(text, std::abs(int(date.year())), 4, '-');
+  append_digits(text, unsigned(date.month()), 2, '-');
+  append_digits(text, unsigned(date.day()), 2, 'T');
+  append_digits(text, clock.hours().count(), 2, ':');
+  append_digits(text, clock.minutes().count(), 2, ':');
+  append_digits(text, clock.seconds().count(), 2, '.');
+  append_digits(text, t.tv_nsec, 9, 'Z');
+  return text;
 }
 
 std::uint64_t& counter(ReceiptTotals& totals, Action action) {
@@ -260,7 +271,7 @@ const char* name_of(Verdict verdict) {
 }
 
 void settle(Receipt& receipt) {
-  std::ranges::sort(receipt.entries, {}, &ReceiptEntry::path);
+  if (!std::ranges::is_sorted(receipt.entries, {}, &ReceiptEntry::path)) std::ranges::sort(receipt.entries, {}, &ReceiptEntry::path);
   receipt.totals = {};
   for (const auto& entry : receipt.entries) {
     ++counter(receipt.totals, entry.action);

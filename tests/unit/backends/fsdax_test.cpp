@@ -178,6 +178,8 @@ TEST_CASE("those asked for last are kept open; what its maker closes is not", "[
   CHECK(kept_open(path) == Ids{1, 4});
   for (const std::uint64_t id : {5, 2}) REQUIRE(backend->open(id));
   CHECK(kept_open(path) == Ids{2, 4, 5});
+  REQUIRE(backend->open(1, Afterwards::closed));
+  CHECK(kept_open(path) == Ids{2, 4, 5});
 }
 
 TEST_CASE("what is kept open makes room where no more may be opened", "[backends]") {

@@ -56,6 +56,7 @@ TEST_CASE("receipt: JSON on disk, whole or not at all", "[stage][receipt]") {
   Receipt receipt;
   receipt.job = "job";
   receipt.started = 1'700'000'000'000'000'000;
+  receipt.ended = 951'868'799'000'000'007;
   receipt.entries = {entry("good", Action::staged_out), entry("bad\xff", Action::failed)};
   receipt.entries[0].checksum = 0x1234;
   receipt.entries[1].reason = "because";
@@ -66,6 +67,7 @@ TEST_CASE("receipt: JSON on disk, whole or not at all", "[stage][receipt]") {
   CHECK(json["format"] == "efs-receipt-1");
   CHECK(json["verdict"] == "partial");
   CHECK(json["started"] == "2023-11-14T22:13:20.000000000Z");
+  CHECK(json["ended"] == "2000-02-29T23:59:59.000000007Z");
   CHECK(json["entries"][1]["checksum"] == "xxh3:0000000000001234");
   CHECK(json["entries"][0]["reason"] == "because");
   CHECK(partials_below(scene.top) == 0);
