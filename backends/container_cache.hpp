@@ -1,6 +1,7 @@
 #pragma once
 // The containers that are kept open, so that a file that is opened again costs no system call.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -16,8 +17,8 @@ namespace efs {
 /// Each holds a descriptor. Who has a container from here keeps it open for as long as he holds it, whatever goes from here. Thread-safe.
 class ContainerCache {
  public:
-  /// Up to `most`; the one that was asked for least recently goes first.
-  explicit ContainerCache(std::size_t most) : most_(most) {}
+  /// Up to `most`, of which there must be one; the one that was asked for least recently goes first.
+  explicit ContainerCache(std::size_t most) : most_(std::max<std::size_t>(1, most)) {}
 
   /// null: it is not here.
   std::shared_ptr<Container> find(std::uint64_t id);
