@@ -40,7 +40,10 @@ check 'it says something of every part' json "$("$EFS" doctor --json)" '{"kernel
 check 'the sums are right' json "$("$EFS" doctor --json)" 'd["ok"] == (d["problems"] == 0) and d["problems"] == sum(c["level"] == "problem" for c in d["checks"]) and d["exit"] == (0 if d["ok"] else 1)'
 check 'whatever is no good has words, and a problem a way out' json "$("$EFS" doctor --json)" 'all(c["text"] for c in d["checks"]) and all("advice" in c for c in d["checks"] if c["level"] == "problem")'
 check 'it changes nothing' test "$before" = "$(listing "$S")"
-check_exit 'for people' "$(field "$("$EFS" doctor --json)" 'd["exit"]')" '^ok +kernel: Linux' "$EFS" doctor
+# One look: what is mounted elsewhere on the machine changes from one to the next.
+people=$("$EFS" doctor) && code=0 || code=$?
+check 'for people' grep -qE '^ok +kernel: Linux' <<<"$people"
+check 'its exit says whether there is a problem' test "$code" = "$(grep -q '^problem ' <<<"$people" && echo 1 || echo 0)"
 check_exit 'usage' 2 'nosuch' "$EFS" doctor --nosuch
 
 # --- Slurm ---
