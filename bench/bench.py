@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """The figures of efs as ratios to a yardstick in the same run, alternating, median of the rounds.
 
-usage: bench.py BUILD_DIR [ROUNDS [PART...]]     parts: micro, macro (these two are the default), small-files, latency
+usage: bench.py BUILD_DIR [ROUNDS [PART...]]     parts: micro, macro (these two are the default), many, small-files, latency
 
 micro: I/O and metadata through the mount (passthrough, and the daemon's path) against three yardsticks: a tmpfs with
        the options of the store behind it (huge pages), a tmpfs with the defaults, and a server that does nothing but hand
        the same store-like tmpfs to the kernel (efs-bench-passthrough): more nobody can who serves by FUSE. efs-bench-io alternates between
        all of them within one process; fio, one process per figure, is the independent check.
 macro: stage-in and stage-out against cp and sync -f between the same places.
-       For many files also what the bare system calls reach on all CPUs (efs-bench-files): more nobody can, with files.
+       many: the part of it with many files, alone. For these also what the bare system calls reach on all CPUs (efs-bench-files): more nobody can, with files.
 small-files: the same with 100,000 files of 4 KiB (EFS_BENCH_FILES), against cp -a.
 latency: the same with a millisecond (EFS_SLOW_US) added to every call on the PFS, of cp and of efs, and a tenth of the
        files; with the number of those calls.
@@ -226,6 +226,10 @@ def staging(scratch, tmpfs, pfs_parent, name, fill, copy, rounds):
 def macro(scratch, tmpfs, memory_pfs, rounds):
     staging(scratch, tmpfs, scratch, "2-GiB-disk", lambda p: big(p, 2**31), ("cp", "-r", "--reflink=never"), rounds)
     staging(scratch, tmpfs, memory_pfs, "2-GiB-tmpfs", lambda p: big(p, 2**31), ("cp", "-r", "--reflink=never"), rounds)
+    many(scratch, tmpfs, memory_pfs, rounds)
+
+
+def many(scratch, tmpfs, memory_pfs, rounds):
     staging(scratch, tmpfs, scratch, "20000x8-KiB-disk", lambda p: tree(p, 20000, 8192), ("cp", "-a"), rounds)
     staging(scratch, tmpfs, memory_pfs, "20000x8-KiB-tmpfs", lambda p: tree(p, 20000, 8192), ("cp", "-a"), rounds)
 
@@ -308,6 +312,8 @@ def main():
         os.mkdir(memory_pfs)
         if "macro" in PARTS:
             macro(scratch, tmpfs, memory_pfs, rounds)
+        if "many" in PARTS:
+            many(scratch, tmpfs, memory_pfs, rounds)
         if "small-files" in PARTS:
             for where, name in ((scratch, "disk"), (memory_pfs, "tmpfs")):
                 staging(scratch, tmpfs, where, f"{FILES}x4-KiB-{name}", lambda p: tree(p, FILES, 4096), ("cp", "-a"), rounds)
