@@ -17,7 +17,7 @@ namespace efs {
 /// Each holds a descriptor. Who has a container from here keeps it open for as long as he holds it, whatever goes from here. Thread-safe.
 class ContainerCache {
  public:
-  /// Up to `most`, of which there must be one; the one that was asked for least recently goes first.
+  /// Up to `most`, and one at least; the one that was asked for least recently goes first.
   explicit ContainerCache(std::size_t most) : most_(std::max<std::size_t>(1, most)) {}
 
   /// null: it is not here.

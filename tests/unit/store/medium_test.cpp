@@ -3,9 +3,11 @@
 #include "store/medium.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -48,6 +50,27 @@ Result<Journal> open(const Scene& scene, bool after_power_loss) {
 }
 
 }  // namespace
+
+TEST_CASE("a file of the medium that gets a part only of what it asks for keeps its size", "[store]") {
+  const Scene scene;
+  auto file = *scene.medium->create("f");
+  constexpr std::uint64_t mib = 1U << 20U;
+  REQUIRE(file->allocate(mib));
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit few = before;
+  few.rlim_cur = 3 * mib + mib / 2;
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &few) == 0);
+  const Status refused = file->allocate(8 * mib);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, handler);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == EFBIG);
+  CHECK(std::filesystem::file_size(scene.path + "/f") == mib);
+  CHECK(file->allocate(8 * mib + 4096));
+  CHECK(std::filesystem::file_size(scene.path + "/f") == 8 * mib + 4096);
+}
 
 TEST_CASE("a sync of a file of the medium is one of the file itself", "[store]") {
   const Scene scene;

@@ -9,14 +9,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include <algorithm>
 #include <array>
-#include <atomic>
 #include <catch2/catch_test_macros.hpp>
-#include <chrono>
-#include <fstream>
 #include <functional>
-#include <sstream>
 #include <thread>
 #include <utility>
 
