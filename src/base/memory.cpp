@@ -44,6 +44,12 @@ bool can_allocate(std::size_t bytes) noexcept {
   return memory != nullptr;
 }
 
+void keep_little_of_freed() noexcept {
+  ::mallopt(M_TRIM_THRESHOLD, 128 << 10);
+  ::mallopt(M_MXFAST, 0);  // small pieces that are kept apart (a thread that ends leaves some) would hide what is free behind them
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);  // what is larger is seldom: each gets pages that the kernel clears
+}
+
 void give_back_freed() noexcept { (void)::malloc_trim(0); }
 
 PresentMemory::PresentMemory(std::size_t bytes) : size_(bytes) {

@@ -12,6 +12,11 @@ std::uint64_t available_memory();
 /// Whether `bytes` more could be allocated just now, by this thread: of what the allocator has, or from the system.
 bool can_allocate(std::size_t bytes) noexcept;
 
+/// For the whole process, before it has threads: what is freed at the end of an arena of the allocator goes back to the system when it
+/// is more than 128 KiB. By itself glibc keeps there twice as much as was ever freed in one piece, up to 64 MiB; each thread may have had
+/// an arena, and malloc_trim(3) looks at the end of the first only (mallopt(3), M_TRIM_THRESHOLD).
+void keep_little_of_freed() noexcept;
+
 /// Gives the system what was freed: after much was, which nothing else will need. Takes a tenth of a second for some hundred MiB.
 void give_back_freed() noexcept;
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/memory.hpp"
 #include "base/mounts.hpp"
 #include "base/open_files.hpp"
 #include "base/text.hpp"
@@ -197,6 +198,7 @@ int worker(const Arguments& arguments, const User& user, const KeptFiles& kept, 
   if (!enough_files && predecessors.count == 0) return tell(arguments.ready_fd, describe(enough_files.error())), 1;
   raise_file_size();
   widen_descriptor_table();
+  keep_little_of_freed();
   ::signal(SIGXFSZ, SIG_IGN);
   if (privileged) (void)!::seteuid(0);  // a successor is forked by a supervisor that has the user's file rights
   TurnClient turns = keep_turns(arguments, user);

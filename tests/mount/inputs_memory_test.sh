@@ -1,10 +1,10 @@
 #!/bin/bash
 # What an input takes of the worker's memory, and what it takes while it is staged in, is no more than efsd(8) says: measured with EFS_INPUTS
-# empty files (100000), whose names are short.
+# empty files (200000), whose names are short.
 #   inputs_memory_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
-inputs=${EFS_INPUTS:-100000}
+inputs=${EFS_INPUTS:-200000}
 page=$SOURCE/man/efsd.8
 
 [ "$(id -u)" = 0 ] || { skip 'memory of inputs' 'needs root'; finish; }
@@ -15,7 +15,7 @@ said() { sed -n 's/^An input takes \([0-9,]*\) bytes, .* and \([0-9,]*\) while i
 read -r kept most < <(said) || { fail 'efsd(8) says what an input takes'; finish; }
 check 'README.md says the same' grep -q "$kept for an input" "$SOURCE/README.md"
 
-# A PFS in memory: what makes a hundred thousand files elsewhere takes longer than the test.
+# A PFS in memory: what makes so many files elsewhere takes longer than the test.
 mkdir "$S/memory" && mount -t tmpfs -o mode=755 memory "$S/memory" || { fail 'a tmpfs for the inputs'; finish; }
 
 # measure NAME COUNT: what the worker has after its stage-in, and what it had at most, in bytes.

@@ -10,36 +10,73 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <latch>
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 using namespace efs;
 
 namespace {
 
-std::uint64_t data_bytes() {
+std::uint64_t bytes_of(std::string_view what) {
   std::ifstream status("/proc/self/status");
   for (std::string key; status >> key; status.ignore(256, '\n'))
-    if (std::uint64_t kilobytes = 0; key == "VmData:" && status >> kilobytes) return kilobytes * 1024;
+    if (std::uint64_t kilobytes = 0; key == what && status >> kilobytes) return kilobytes * 1024;
   return 0;
 }
+std::uint64_t data_bytes() { return bytes_of("VmData:"); }
 
-// In a process of its own, which has no more memory than it has now; true is success.
+// In a process of its own; true is success.
+template <typename Test>
+bool in_a_process(Test test) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(test() ? 0 : 1);
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// In one that has no more memory than it has now.
 template <typename Test>
 bool in_a_full_process(Test test) {
-  const pid_t child = ::fork();
-  if (child == 0) {
+  return in_a_process([&] {
     SpareMemory spare;
-    if (!spare.fill()) ::_exit(2);
+    if (!spare.fill()) return false;
     rlimit limit{};
     ::getrlimit(RLIMIT_DATA, &limit);
     limit.rlim_cur = data_bytes();
     ::setrlimit(RLIMIT_DATA, &limit);
-    ::_exit(test(spare, limit) ? 0 : 1);
-  }
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return test(spare, limit);
+  });
+}
+
+// Like the survey of a plan: others free what a thread made, while it has small pieces behind that; then it ends. What the process has more,
+// bytes.
+std::uint64_t kept_of_what_threads_freed() {
+  constexpr std::size_t piece = 17U << 10U, pieces = 1000, small = 40;
+  std::free(std::malloc(16U << 20U));  // a large one, after which glibc keeps twice as much
+  const auto before = bytes_of("RssAnon:");
+  std::vector<std::unique_ptr<char[]>> made;
+  made.reserve(pieces);  // what grew would leave room for the small one before the others
+  std::latch all_made(1), all_freed(1);
+  std::unique_ptr<char[]> stays;
+  std::thread maker([&] {
+    stays = std::make_unique<char[]>(piece);
+    for (std::size_t i = 0; i < pieces; ++i) made.push_back(std::make_unique<char[]>(piece));  // zeroed: its pages are there
+    const auto last = std::make_unique<char[]>(small);
+    all_made.count_down();
+    all_freed.wait();
+  });
+  all_made.wait();
+  made.clear();
+  all_freed.count_down();
+  maker.join();
+  give_back_freed();
+  const auto after = bytes_of("RssAnon:");
+  return after - std::min(before, after);
 }
 
 // A sanitizer's malloc has memory of its own, which no limit of ours exhausts.
@@ -75,6 +112,16 @@ TEST_CASE("what is given back can be allocated where nothing else can") {
       if (!exhaust() || !spare.give() || !can_allocate(half_a_piece)) return false;
     return true;
   }));
+}
+
+TEST_CASE("what threads had and was freed goes back to the system") {
+  need_the_usual_malloc();
+  constexpr std::uint64_t little = 2U << 20U;
+  CHECK(in_a_process([] {
+    keep_little_of_freed();
+    return kept_of_what_threads_freed() < little;
+  }));
+  CHECK_FALSE(in_a_process([] { return kept_of_what_threads_freed() < little; }));  // that there is something to be kept
 }
 
 TEST_CASE("memory that is present has all its pages from the beginning") {
