@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The figures of efs as ratios to a yardstick in the same run, alternating, median of the rounds.
 
-usage: bench.py BUILD_DIR [ROUNDS [PART...]]     parts: micro, macro (these two are the default), many, small-files, latency
+usage: bench.py BUILD_DIR [ROUNDS [PART...]]     parts: micro, macro (these two are the default), many, opens, small-files, latency
 
 micro: I/O and metadata through the mount (passthrough, and the daemon's path) against three yardsticks: a tmpfs with
        the options of the store behind it (huge pages), a tmpfs with the defaults, and a server that does nothing but hand
@@ -12,6 +12,7 @@ macro: stage-in and stage-out against cp and sync -f between the same places.
 small-files: the same with 100,000 files of 4 KiB (EFS_BENCH_FILES), against cp -a.
 latency: the same with a millisecond (EFS_SLOW_US) added to every call on the PFS, of cp and of efs, and a tenth of the
        files; with the number of those calls.
+opens: many small inputs are opened, read and closed through the mount, for the first time and again, against efs-bench-passthrough.
 """
 import contextlib
 import json
@@ -284,6 +285,38 @@ def far_away(scratch, tmpfs, files):
           f" calls: {', '.join(f'{who} {count}' for who, count in calls.items())}", flush=True)
 
 
+def read_all(path, names):
+    for name in names:
+        file = os.open(f"{path}/{name}", os.O_RDONLY)
+        os.read(file, 65536)
+        os.close(file)
+
+
+def opens(scratch, tmpfs, rounds):
+    """Many small inputs, opened, read and closed one after the other, for the first time and again; beside the bare server, which asks nobody for
+    an id."""
+    files = 20000
+    job = Job(scratch, "opens", resources=("data",))
+    tree(f"{job.root}/data", files, 8192)
+    names = [os.path.relpath(f"{directory}/{name}", job.root) for directory, _, found in os.walk(job.root) for name in sorted(found)]
+    first, again, bare_first, bare_again = [], [], [], []
+    for _ in range(rounds):
+        job.start()
+        first.append(files / timed(lambda: read_all(job.mount, names)))
+        again.append(files / timed(lambda: read_all(job.mount, names)))
+        job.stop("--no-stage-out")
+        with bare_passthrough(scratch, tmpfs) as bare:
+            for mount in bare.values():
+                tree(f"{tmpfs}/bare/data", files, 8192)
+                bare_first.append(files / timed(lambda: read_all(mount, names)))
+                bare_again.append(files / timed(lambda: read_all(mount, names)))
+                shutil.rmtree(f"{tmpfs}/bare/data")
+    print(f"\n-- {files} inputs of 8 KiB: open, read, close; against a server that does nothing but hand files to the kernel")
+    row("for the first time", first, bare_first or first, "1/s")
+    row("again", again, bare_again or again, "1/s")
+    shutil.rmtree(job.root)
+
+
 def wait_for_end(name):
     """Until the daemon is gone; it is still there for a moment after the answer of efs stop."""
     while os.path.exists(f"{os.environ['EFS_RUNTIME_DIR']}/{name}"):
@@ -314,6 +347,8 @@ def main():
             macro(scratch, tmpfs, memory_pfs, rounds)
         if "many" in PARTS:
             many(scratch, tmpfs, memory_pfs, rounds)
+        if "opens" in PARTS:
+            opens(scratch, tmpfs, rounds)
         if "small-files" in PARTS:
             for where, name in ((scratch, "disk"), (memory_pfs, "tmpfs")):
                 staging(scratch, tmpfs, where, f"{FILES}x4-KiB-{name}", lambda p: tree(p, FILES, 4096), ("cp", "-a"), rounds)

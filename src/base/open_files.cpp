@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <fstream>
 #include <string>
 
 namespace efs {
@@ -9,6 +10,12 @@ namespace efs {
 std::uint64_t most_open_files() {
   rlimit limit{};
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+std::uint64_t most_open_files_of_machine() {
+  std::uint64_t most = 0;
+  std::ifstream("/proc/sys/fs/file-max") >> most;
+  return most;
 }
 
 Status raise_open_files() {

@@ -206,6 +206,9 @@ class Filesystem {
   /// reply to a create. `prepare` sees them before any create can. Without effect where the store is full.
   /// Throws nothing.
   void fill_pool(const std::function<void(std::span<const ContainerPool::Ready>)>& prepare);
+  /// Of these inodes the regular files that have a name and may be given to the kernel for I/O, as they are now; with their containers, which are
+  /// opened for this.
+  std::vector<ContainerPool::Ready> servable(const std::vector<std::uint64_t>& inodes) const;
 
   /// The medium has failed: what is there can be read and staged out, and changes are EROFS.
   bool failed() const { return broken_; }

@@ -9,6 +9,7 @@
 #include "fuse/convert.hpp"
 #include "fuse/library.hpp"
 #include "fuse/mapped_pages.hpp"
+#include "fuse/row.hpp"
 #include "fuse/session.hpp"
 #include "fuse/wire.hpp"
 
@@ -175,26 +176,27 @@ void link(fuse_req_t request, fuse_ino_t ino, fuse_ino_t new_parent, const char*
 }
 
 // Opens for the filesystem and chooses the kernel's or the daemon's path for the I/O.
-Status open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file_info* info, bool just_made = false) {
+Result<BackingTable::Acquired> open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file_info* info, bool just_made = false) {
   auto opened = self.filesystem.open(caller, ino, info->flags, just_made);
   if (!opened) return std::unexpected(opened.error());
-  const auto id = self.backing.acquire(ino, opened->passthrough, opened->container.get());
-  if (!id) {
+  const auto acquired = self.backing.acquire(ino, opened->passthrough, opened->container.get());
+  if (!acquired) {
     self.filesystem.release(ino, info->flags);
-    return std::unexpected(id.error());
+    return std::unexpected(acquired.error());
   }
+  const int id = acquired->id;
   // Attributes only (no offset): that takes no lock of the kernel's that a request may hold.
   if (opened->attributes_go_stale && self.session != nullptr) fuse_lowlevel_notify_inval_inode(self.session, ino, -1, 0);
   self.counters.opens.fetch_add(1, std::memory_order_relaxed);
-  if (*id != 0) self.counters.passthrough_opens.fetch_add(1, std::memory_order_relaxed);
+  if (id != 0) self.counters.passthrough_opens.fetch_add(1, std::memory_order_relaxed);
 #if EFS_HAVE_PASSTHROUGH
-  info->backing_id = *id;
+  info->backing_id = id;
 #endif
-  info->direct_io = self.uncached && *id == 0 ? 1 : 0;
+  info->direct_io = self.uncached && id == 0 ? 1 : 0;
   // Passthrough writes would leave a kept cache stale; and what the kernel has, nobody asks us for.
   info->keep_cache = self.backing.enabled() || self.filesystem.read_moves_atime(ino, info->flags) ? 0 : 1;
   info->noflush = 1;
-  return {};
+  return acquired;
 }
 
 void close_file(Door& self, fuse_ino_t ino, const fuse_file_info* info) {
@@ -204,8 +206,10 @@ void close_file(Door& self, fuse_ino_t ino, const fuse_file_info* info) {
 
 void open(fuse_req_t request, fuse_ino_t ino, fuse_file_info* info) {
   Door& self = door(request);
-  if (const Status status = open_file(self, caller_of(request), ino, info); !status) return reply(request, status);
+  const auto opened = open_file(self, caller_of(request), ino, info);
+  if (!opened) return refuse(request, opened.error());
   if (fuse_reply_open(request, info) == -ENOENT) after_reply([&] { close_file(self, ino, info); });  // the caller was interrupted
+  if (opened->second) after_reply([&] { register_row(self.filesystem, self.backing, ino); });  // the next open asks for itself where it is faster
 }
 
 // After the reply: nobody waits for it.
@@ -218,8 +222,8 @@ bool reply_created(fuse_req_t request, const Result<fs::Entry>& entry, fuse_file
   Door& self = door(request);
   const fs::Caller caller = caller_of(request);
   if (!entry) return reply(request, entry), true;
-  if (const Status status = open_file(self, caller, entry->ino, info, true); !status) {
-    reply(request, status);
+  if (const auto opened = open_file(self, caller, entry->ino, info, true); !opened) {
+    refuse(request, opened.error());
     after_reply([&] { forget_one(self, entry->ino, 1); });
     return false;
   }

@@ -4,9 +4,18 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/open_files.hpp"
 #include "base/slow_work.hpp"
 
 namespace efs::fuse {
+namespace {
+
+constexpr std::uint64_t row_length = BackingRegistrar::most_at_once;
+std::uint64_t row_of(std::uint64_t ino) { return ino / row_length * row_length; }
+
+}  // namespace
+
+std::size_t ids_to_keep() { return std::clamp<std::size_t>(most_open_files_of_machine() / 64, BackingTable::fewest_idle, BackingTable::most_idle); }
 
 void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers) {
   while (registrar_ != nullptr && !containers.empty()) {
@@ -21,7 +30,7 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
     {
       MutexLock lock(mutex_);
       for (std::size_t i = 0; i < batch.size(); ++i)
-        if (ids[i]) make_idle(add(batch[i].ino, *ids[i], 0));  // else its open asks again, and says why
+        if (ids[i]) add_idle(batch[i].ino, *ids[i]);  // else its open asks again, and says why
       due = take_closing(false);
     }
     close(due);
@@ -46,6 +55,12 @@ BackingTable::Slot& BackingTable::add(std::uint64_t ino, int id, std::uint64_t o
   Slot& slot = slots_.insert_or_assign(ino, Slot{.id = id, .opens = opens, .idle = false, .place = place.begin()}).first->second;
   open_.splice(open_.begin(), place);
   return slot;
+}
+
+void BackingTable::add_idle(std::uint64_t ino, int id) try {
+  make_idle(add(ino, id, 0));
+} catch (const std::bad_alloc&) {
+  close_later(id, 0);
 }
 
 void BackingTable::make_idle(Slot& slot) {
@@ -80,10 +95,10 @@ int BackingTable::register_now(std::uint64_t ino, Container& container) {
   }
 }
 
-Result<int> BackingTable::acquire(std::uint64_t ino, bool wanted, Container* container) {
-  if (registrar_ == nullptr) return 0;
+Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted, Container* container) {
+  Acquired acquired;
+  if (registrar_ == nullptr) return acquired;
   Ids due;
-  int id = 0;
   try {
     MutexLock lock(mutex_);
     const auto known = slots_.find(ino);
@@ -92,18 +107,55 @@ Result<int> BackingTable::acquire(std::uint64_t ino, bool wanted, Container* con
     make_used(slot);
     if (fresh && wanted) {
       slot.id = register_now(ino, *container);
+      acquired.second = slot.id != 0 && is_second_of_row(ino) && has_room_for_row();
     } else if (slot.opens == 0 && !wanted && slot.id != 0) {  // it gained a privilege bit since: back to the daemon's path
       close_later(std::exchange(slot.id, 0), 0);
       due = take_closing(false);
     }
     if (slot.id == 0 && slot.opens == 0) registrar_->keep_to_daemon(ino, true);
     ++slot.opens;
-    id = slot.id;
+    acquired.id = slot.id;
   } catch (const std::bad_alloc&) {  // of add(): nothing has changed
     return fail(ENOMEM);
   }
   close(due);
-  return id;
+  return acquired;
+}
+
+// By the second one: files that are opened alone, here and there, would each bring a row along. And by no later one, which finds the row
+// on its way.
+bool BackingTable::is_second_of_row(std::uint64_t ino) const {
+  std::size_t known = 0;
+  for (std::uint64_t one = row_of(ino); one < row_of(ino) + row_length && known <= 2; ++one) known += slots_.contains(one);
+  return known == 2;
+}
+
+std::vector<std::uint64_t> BackingTable::rest_of_row(std::uint64_t ino) const {
+  std::vector<std::uint64_t> rest;
+  rest.reserve(row_length);
+  MutexLock lock(mutex_);
+  if (registrar_ == nullptr || !has_room_for_row()) return rest;
+  for (std::uint64_t one = row_of(ino); one < row_of(ino) + row_length; ++one)
+    if (!slots_.contains(one)) rest.push_back(one);
+  return rest;
+}
+
+void BackingTable::register_row(std::span<const fs::ContainerPool::Ready> files) {
+  if (registrar_ == nullptr) return;
+  std::vector<Registration> unknown;
+  unknown.reserve(files.size());
+  Ids due;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& file : files)
+      if (!slots_.contains(file.ino)) unknown.push_back({.ino = file.ino, .fd = file.container->descriptor()});
+    if (unknown.empty()) return;
+    const auto ids = registrar_->open_backing(unknown);
+    for (std::size_t i = 0; i < unknown.size(); ++i)
+      if (ids[i]) add_idle(unknown[i].ino, *ids[i]);  // else its open asks again, and says why
+    due = take_closing(false);
+  }
+  close(due);
 }
 
 bool BackingTable::keeps_to_daemon(std::uint64_t ino) const {

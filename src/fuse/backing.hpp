@@ -47,6 +47,10 @@ struct InheritedBacking {
   std::uint32_t unused = 0;
 };
 
+/// How many ids of files that nobody has open are kept: each is an open file of the kernel's, of which a machine has so many for all its jobs
+/// together (proc_sys_fs(5), file-max). A 64th of them, within BackingTable's bounds.
+std::size_t ids_to_keep();
+
 /// All opens of one inode use one mode and one backing id (knowledge of the kernel: fs/fuse/iomode.c). An id stays
 /// registered for a while after the last close, in bounded number, for files that are opened again and again.
 /// Ids are closed in batches: until a batch is full, until the inodes that wait held `most_held` bytes, or until the
@@ -54,11 +58,11 @@ struct InheritedBacking {
 /// Thread-safe.
 class BackingTable final : public Housekeeping {
  public:
-  static constexpr std::size_t most_idle = 16384;
+  static constexpr std::size_t fewest_idle = 16384, most_idle = 65536;
   static constexpr std::uint64_t most_held = 1u << 20;  // bytes
 
   /// `registrar` may be null: then everything takes the daemon's path. `idle`: ids that are kept.
-  explicit BackingTable(BackingRegistrar* registrar, std::size_t idle = most_idle) : registrar_(registrar), idle_limit_(idle) {}
+  BackingTable(BackingRegistrar* registrar, std::size_t idle) : registrar_(registrar), idle_limit_(idle) {}
   /// The connection is gone when this runs; the kernel has dropped the ids with it.
   ~BackingTable() override = default;
 
@@ -67,8 +71,18 @@ class BackingTable final : public Housekeeping {
   void inherit(std::span<const InheritedBacking> inherited, const std::function<bool(std::uint64_t)>& exists);
   /// Registers containers that no inode uses yet, in one question per batch. They count as idle until acquire().
   void prepare(std::span<const fs::ContainerPool::Ready> containers);
-  /// Counts an open; the backing id, or 0 for the daemon's path. `wanted`: passthrough is allowed for this inode.
-  Result<int> acquire(std::uint64_t ino, bool wanted, Container* container);
+  struct Acquired {
+    int id = 0;            // 0: the daemon's path
+    bool second = false;   // of its row it is the second one that had to be registered: the others are worth it, too, as it seems
+  };
+  /// Counts an open. `wanted`: passthrough is allowed for this inode.
+  Result<Acquired> acquire(std::uint64_t ino, bool wanted, Container* container);
+  /// The inodes of `ino`'s row that are not known here: its neighbours by number, most_at_once with itself. What was staged in together, or made
+  /// together, is often opened together. None where no more ids would be kept.
+  std::vector<std::uint64_t> rest_of_row(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
+  /// Registers those of them (most_at_once at most) that still are unknown, in one question. They count as idle until acquire(). A caller looks afterwards
+  /// whether one of them has gone meanwhile, and drops it.
+  void register_row(std::span<const fs::ContainerPool::Ready> files);
   void release(std::uint64_t ino);
   /// Ends the registration of an inode that nobody has open; returns when it has ended.
   void let_go(std::uint64_t ino);
@@ -94,10 +108,14 @@ class BackingTable final : public Housekeeping {
 
   /// Of a new inode, not idle. Throws std::bad_alloc; nothing else that a release or a removal calls does.
   Slot& add(std::uint64_t ino, int id, std::uint64_t opens) EFS_REQUIRES(mutex_);
+  /// Without memory for it the id is closed again.
+  void add_idle(std::uint64_t ino, int id) EFS_REQUIRES(mutex_);
   void make_idle(Slot& slot) EFS_REQUIRES(mutex_);
   void make_used(Slot& slot) EFS_REQUIRES(mutex_);
   void erase(std::unordered_map<std::uint64_t, Slot>::iterator it) EFS_REQUIRES(mutex_);
   int register_now(std::uint64_t ino, Container& container) EFS_REQUIRES(mutex_);
+  bool is_second_of_row(std::uint64_t ino) const EFS_REQUIRES(mutex_);
+  bool has_room_for_row() const EFS_REQUIRES(mutex_) { return idle_.size() + BackingRegistrar::most_at_once <= idle_limit_; }
   void close_later(int id, std::uint64_t bytes) EFS_REQUIRES(mutex_);
   /// What has to be closed now: nothing, or all that waits.
   Ids take_closing(bool all) EFS_REQUIRES(mutex_);
@@ -105,7 +123,7 @@ class BackingTable final : public Housekeeping {
 
   BackingRegistrar* registrar_;
   const std::size_t idle_limit_;
-  mutable Mutex mutex_;  // rank 35; a single inode is registered under it, so that no two opens register it twice
+  mutable Mutex mutex_;  // rank 35; what an open may ask for is registered under it, so that nothing is registered twice
   std::unordered_map<std::uint64_t, Slot> slots_ EFS_GUARDED_BY(mutex_);
   std::list<std::uint64_t> idle_ EFS_GUARDED_BY(mutex_);  // inodes of slots; the last one that was used first
   std::list<std::uint64_t> open_ EFS_GUARDED_BY(mutex_);  // those of the others: a place in a list costs no memory later

@@ -168,7 +168,7 @@ bool offers_resend(const InitRequest& init) {
 }
 
 Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks, bool uncached)
-    : door_{.filesystem = filesystem, .backing = BackingTable(registrar), .observer = Observer(std::move(sinks)), .uncached = uncached}, end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : door_{.filesystem = filesystem, .backing = BackingTable(registrar, ids_to_keep()), .observer = Observer(std::move(sinks)), .uncached = uncached}, end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   filesystem.attach(this);
 }
 Session::~Session() { door_.filesystem.attach(nullptr); }

@@ -16,6 +16,8 @@ class FailingBackend final : public Backend {
   int creates() const { return creates_; }
   /// Runs at the end of each sync_all(), which has synced nothing of what it does.
   void after_sync_all(std::function<void()> run) { after_sync_all_ = std::move(run); }
+  /// Runs when a container has been opened.
+  void after_open(std::function<void(std::uint64_t id)> run) { after_open_ = std::move(run); }
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards afterwards) override {
     ++creates_;
@@ -23,7 +25,11 @@ class FailingBackend final : public Backend {
     if (left_ > 0) --left_;
     return real_.create(id, afterwards);
   }
-  Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) override { return real_.open(id, afterwards); }
+  Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) override {
+    auto opened = real_.open(id, afterwards);
+    if (after_open_) after_open_(id);
+    return opened;
+  }
   std::optional<std::uint64_t> remove(std::uint64_t id) override { return real_.remove(id); }
   Result<struct stat> attributes(std::uint64_t id) override { return real_.attributes(id); }
   Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override { return real_.set_times(id, atime, mtime); }
@@ -43,6 +49,7 @@ class FailingBackend final : public Backend {
  private:
   Backend& real_;
   std::function<void()> after_sync_all_;
+  std::function<void(std::uint64_t id)> after_open_;
   std::atomic<int> left_{-1};
   std::atomic<int> code_{ENOSPC};
   std::atomic<int> creates_{0};

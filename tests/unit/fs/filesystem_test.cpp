@@ -54,6 +54,27 @@ TEST_CASE("an unlinked file lives until the kernel forgets it, and then its spac
   CHECK(scene.filesystem->getattr(ino).error().code == ENOENT);
 }
 
+TEST_CASE("servable: regular files with a name and without privilege, as they are") {
+  FilesystemScene scene;
+  Filesystem& files = *scene.filesystem;
+  const auto plain = scene.file("plain"), with_bits = scene.file("with bits"), unlinked = scene.file("unlinked"), vanished = scene.file("without its container");
+  const auto directory = files.make_node({}, fs::root_ino, "directory", S_IFDIR | 0755, 0)->ino;
+  const auto symlink = files.make_symlink({}, fs::root_ino, "symlink", "plain")->ino;
+  const auto nameless = files.make_nameless({}, fs::root_ino, 0644)->ino;
+  REQUIRE(files.setattr({}, with_bits, {.mode = 04755}));
+  REQUIRE(files.unlink({}, fs::root_ino, "unlinked"));
+  REQUIRE(scene.backend->remove(vanished));
+  const std::string data = "of plain";
+  REQUIRE(files.write({}, plain, std::as_bytes(std::span(data)), 0) == data.size());
+  const auto found = files.servable({fs::root_ino, plain, with_bits, unlinked, vanished, directory, symlink, nameless, nameless + 1000});
+  REQUIRE(found.size() == 1);
+  CHECK(found.front().ino == plain);
+  std::string read(data.size(), ' ');
+  CHECK(::pread(found.front().container->descriptor(), read.data(), read.size(), 0) == static_cast<ssize_t>(read.size()));
+  CHECK(read == data);
+  CHECK(files.servable({}).empty());
+}
+
 TEST_CASE("recovery frees what had no name and keeps the rest") {
   FilesystemScene scene;
   scene.file("kept");

@@ -5,45 +5,15 @@
 
 #include "backends/fsdax.hpp"
 #include "support/failing_new.hpp"
+#include "support/registrar.hpp"
 #include "support/short_of_memory.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
 using namespace efs::fuse;
+using efs::test::Registrar;
 
 namespace {
-
-// Registers like the kernel: ids are numbers above 0, and every one is closed once.
-class Registrar final : public BackingRegistrar {
- public:
-  std::vector<Result<int>> open_backing(std::span<const Registration> files) override {
-    ++questions;
-    CHECK(files.size() <= most_at_once);
-    std::vector<Result<int>> ids;
-    for ([[maybe_unused]] const auto& file : files) {
-      if (fail_next > 0) {
-        --fail_next;
-        ids.push_back(fail(EMFILE));
-      } else {
-        known.insert(++last);
-        ids.push_back(last);
-      }
-    }
-    return ids;
-  }
-  void close_backing(std::span<const int> ids) override {
-    ++closings;
-    CHECK(ids.size() <= most_at_once);
-    for (const int id : ids) CHECK(known.erase(id) == 1);
-  }
-  void keep_to_daemon(std::uint64_t ino, bool open) override {
-    if (open) CHECK(on_daemon.insert(ino).second);
-    else CHECK(on_daemon.erase(ino) == 1);
-  }
-  std::set<int> known;
-  std::set<std::uint64_t> on_daemon;
-  int last = 0, questions = 0, closings = 0, fail_next = 0;
-};
 
 struct BackingScene {
   test::TempDirectory directory{"/dev/shm"};
@@ -57,7 +27,7 @@ struct BackingScene {
   BackingTable table{&registrar, idle};
 
   fs::ContainerPool::Ready container(std::uint64_t ino) { return {.ino = ino, .container = *backend->create(ino)}; }
-  int acquire(std::uint64_t ino, bool wanted = true) { return *table.acquire(ino, wanted, backend->open(ino)->get()); }
+  int acquire(std::uint64_t ino, bool wanted = true) { return table.acquire(ino, wanted, backend->open(ino)->get())->id; }
 };
 
 }  // namespace
@@ -74,6 +44,103 @@ TEST_CASE("containers are registered ahead in batches, and an open then asks nob
   CHECK(ids == scene.registrar.known);
   CHECK(scene.registrar.questions == 2);
   CHECK(scene.acquire(2) == scene.acquire(2));
+}
+
+namespace {
+
+constexpr std::uint64_t row = 2 * BackingRegistrar::most_at_once;  // the first number of one
+
+// A scene with a file for each number of a row, and of the next.
+struct RowScene : BackingScene {
+  std::vector<fs::ContainerPool::Ready> files;
+  RowScene() {
+    for (std::uint64_t ino = row; ino < row + 2 * BackingRegistrar::most_at_once; ++ino) files.push_back(container(ino));
+  }
+  fs::ContainerPool::Ready& file(std::uint64_t ino) { return files.at(ino - row); }
+  std::vector<fs::ContainerPool::Ready> rest_of(std::uint64_t ino) {
+    std::vector<fs::ContainerPool::Ready> rest;
+    for (const auto one : table.rest_of_row(ino)) rest.push_back(file(one));
+    return rest;
+  }
+  bool is_second(std::uint64_t ino, BackingTable& of) { return of.acquire(ino, true, file(ino).container.get())->second; }
+  bool is_second(std::uint64_t ino) { return is_second(ino, table); }
+};
+
+}  // namespace
+
+TEST_CASE("the second file of a row that is opened brings the others along, and their opens then ask nobody") {
+  RowScene scene;
+  CHECK_FALSE(scene.is_second(row));
+  CHECK_FALSE(scene.is_second(row + 32));  // the next row's first
+  CHECK_FALSE(scene.is_second(row));       // the same file again
+  CHECK(scene.is_second(row + 31));
+  const auto rest = scene.rest_of(row + 31);
+  CHECK(rest.size() == 30);
+  CHECK(rest.front().ino == row + 1);
+  CHECK(rest.back().ino == row + 30);
+  CHECK_FALSE(scene.is_second(row + 7));  // meanwhile
+  const int own = scene.acquire(row + 7);
+  CHECK(scene.registrar.questions == 4);
+  scene.table.register_row(rest);
+  CHECK(scene.registrar.questions == 5);
+  CHECK(scene.registrar.known.size() == 33);
+  CHECK(scene.acquire(row + 7) == own);
+  std::set<int> ids;
+  for (std::uint64_t ino = row; ino < row + 32; ++ino) ids.insert(scene.acquire(ino));
+  CHECK(ids.size() == 32);
+  CHECK(scene.registrar.questions == 5);
+  CHECK(scene.table.rest_of_row(row).empty());
+  scene.table.register_row({});  // nothing is left
+  scene.table.register_row(rest);
+  CHECK(scene.registrar.questions == 5);
+}
+
+TEST_CASE("a neighbour that could not be registered is registered by its open, one that has gone is let go") {
+  RowScene scene;
+  scene.acquire(row), scene.acquire(row + 1);
+  scene.registrar.fail_next = 1;
+  scene.table.register_row(scene.rest_of(row));
+  CHECK(scene.registrar.known.size() == 31);
+  CHECK(scene.acquire(row + 2) != 0);
+  CHECK(scene.registrar.known.size() == 32);
+  scene.table.drop(row + 3, BackingTable::most_held);
+  CHECK(scene.registrar.known.size() == 31);
+  scene.table.let_go(row + 4);
+  CHECK(scene.registrar.known.size() == 30);
+}
+
+TEST_CASE("files on the daemon's path bring nobody along, and take part in nothing") {
+  RowScene scene;
+  scene.acquire(row);
+  CHECK_FALSE(scene.table.acquire(row + 1, false, nullptr)->second);
+  scene.registrar.fail_next = 1;
+  CHECK_FALSE(scene.is_second(row + 2));
+  CHECK(scene.rest_of(row).size() == 29);
+  scene.table.register_row(std::vector{scene.file(row + 1), scene.file(row + 3)});
+  CHECK(scene.acquire(row + 1, true) == 0);
+  CHECK(scene.table.keeps_to_daemon(row + 1));
+}
+
+TEST_CASE("no neighbours are registered where as many ids are kept as may be") {
+  RowScene scene;
+  BackingTable small(&scene.registrar, 40);
+  for (std::uint64_t ino = row + 32; ino < row + 32 + 9; ++ino) {
+    (void)scene.is_second(ino, small);
+    small.release(ino);
+  }
+  CHECK_FALSE(scene.is_second(row, small));
+  CHECK_FALSE(scene.is_second(row + 1, small));  // 9 are kept: 31 more may be
+  CHECK(small.rest_of_row(row).empty());
+  small.let_go(row + 32);
+  CHECK(small.rest_of_row(row).size() == 30);
+  BackingTable without(nullptr, 40);
+  CHECK(without.rest_of_row(row).empty());
+  without.register_row(scene.files);
+}
+
+TEST_CASE("how many ids are kept") {
+  CHECK(ids_to_keep() >= BackingTable::fewest_idle);
+  CHECK(ids_to_keep() <= BackingTable::most_idle);
 }
 
 TEST_CASE("what could not be registered ahead is registered by its open") {
@@ -207,7 +274,7 @@ TEST_CASE("every allocation of the table fails once: no id is lost, none is clos
   for (std::uint64_t n = 1; met; ++n) {
     BackingScene scene;
     FrugalRegistrar registrar;
-    BackingTable table(&registrar);
+    BackingTable table(&registrar, 4);
     std::vector<std::shared_ptr<Container>> containers;
     for (std::uint64_t ino = 2; ino < 12; ++ino) containers.push_back(*scene.backend->create(ino));
     std::vector<std::uint64_t> open;
@@ -228,6 +295,32 @@ TEST_CASE("every allocation of the table fails once: no id is lost, none is clos
     INFO("number " << n);
     CHECK(registrar.known == 0);
     CHECK(registrar.on_daemon == 0);
+  }
+}
+
+TEST_CASE("a row: every allocation of memory fails once, and no id is lost", "[faults][memory]") {
+  bool met = true;
+  for (std::uint64_t n = 1; met; ++n) {
+    RowScene scene;
+    FrugalRegistrar registrar;
+    BackingTable table(&registrar, 64);
+    REQUIRE_FALSE(scene.is_second(row, table));
+    REQUIRE(scene.is_second(row + 1, table));
+    {
+      const test::FailingNew failing(n);
+      try {
+        const auto rest = table.rest_of_row(row);
+        REQUIRE(rest.size() == 30);
+        table.register_row(std::span(scene.files).first(32));
+      } catch (const std::bad_alloc&) {  // the caller's to log
+      }
+      met = failing.met();
+    }
+    INFO("number " << n);
+    if (!met) CHECK(registrar.known == 32);
+    for (std::uint64_t ino = row; ino < row + 32; ++ino) table.drop(ino, 0);
+    table.run();
+    CHECK(registrar.known == 0);
   }
 }
 
@@ -266,7 +359,7 @@ TEST_CASE("what a successor inherits: every allocation of memory fails once, and
       BackingTable next(&registrar, 4);
       next.inherit(inherited, is_there);
       REQUIRE(registrar.known == 0b11111100);
-      for (std::uint64_t ino = 2; ino < 8; ++ino) REQUIRE(next.acquire(ino, true, nullptr).value() == static_cast<int>(ino));
+      for (std::uint64_t ino = 2; ino < 8; ++ino) REQUIRE(next.acquire(ino, true, nullptr).value().id == static_cast<int>(ino));
     });
     CHECK(allocations > 10);
   }

@@ -1,0 +1,25 @@
+#include <algorithm>
+
+#include "fs/filesystem.hpp"
+
+namespace efs::fs {
+
+std::vector<ContainerPool::Ready> Filesystem::servable(const std::vector<std::uint64_t>& inodes) const {
+  std::vector<ContainerPool::Ready> found;
+  found.reserve(inodes.size());
+  {
+    ReadLock lock(mutex_);
+    for (const std::uint64_t ino : inodes)
+      if (const Inode* inode = names_.find(ino); inode != nullptr && inode->is_regular() && inode->nlink > 0 && !inode->carries_privilege()) found.push_back({.ino = ino, .container = {}});
+  }
+  // One that has gone since has none.
+  std::erase_if(found, [this](ContainerPool::Ready& one) {
+    if (!holder_of(one.ino).offers_descriptor()) return true;
+    auto container = backend_.open(one.ino, Afterwards::closed);
+    if (container) one.container = std::move(*container);
+    return !container;
+  });
+  return found;
+}
+
+}  // namespace efs::fs

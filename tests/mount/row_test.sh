@@ -1,0 +1,92 @@
+#!/bin/bash
+# Files that came in together are opened one after the other: the second open of a row has the others registered for passthrough, too. They
+# are what they are, and go when they are removed.
+#   row_test.sh BIN_DIR
+# EFS_ROUNDS: how often files are opened while others of their row are removed (20).
+set -uo pipefail
+. "$(dirname "$0")/../cli/lib.sh" "$@"
+rounds=${EFS_ROUNDS:-20}
+files=200  # some rows of 32
+
+[ "$(id -u)" = 0 ] && kernel_has_it || { skip 'rows' 'no passthrough on this kernel, or not root'; finish; }
+
+read_them() { cat "$@" >/dev/null; }
+registered() { grep -c event=row_registered "$EFS_RUNTIME_DIR/$NAME/efsd.log"; }
+a_row() { [ "$(registered)" -ge 1 ]; }
+opens() { field "$(status_of "$NAME")" "d['counters']['$1']"; }
+# How many files the store has, those included that have no name any more and are kept by somebody.
+store_files() { local total free; read -r total free < <(stat -f -c '%c %d' "$EFS_RUNTIME_DIR/$NAME/store") && echo $((total - free)); }
+# begin NAME: an instance with inputs that a load has brought in; how many files its store had before is in $before.
+begin() {
+  fresh "$1" 'resources: []'
+  python3 -c 'import os, sys
+for i in range(int(sys.argv[2])):
+    with open("%s/f%03d" % (sys.argv[1], i), "wb") as f: f.write(os.urandom(8 << 10))' "$PFS/input" $files
+  started --set log-level=debug "$JOB" || return
+  before=$(store_files)
+  check "$NAME: load" "$EFS" load -i "$NAME" -w input
+}
+all_gone() { [ "$(store_files)" -le "$before" ]; }
+end() { check "$NAME: stop" "$EFS" stop "$NAME"; }
+# Five files of one row, by their numbers.
+of_a_row() {
+  (cd "$MNT/input" && stat -c '%i %n' f*) | awk '{row = int($1 / 32); if (++count[row] <= 5) names[row] = names[row] " " $2; if (count[row] == 5 && found == "") found = names[row]} END {print found}'
+}
+
+begin plain
+check 'one file' read_them "$MNT/input/f000"
+check 'it alone brings nobody along' test "$(registered)" = 0
+check 'all are what they are' diff -r "$PFS/input" "$MNT/input"
+check 'rows were registered' test "$(registered)" -ge 2
+check 'and no more than there are' test "$(registered)" -le $((files / 32 + 2))
+check 'again' diff -r "$PFS/input" "$MNT/input"
+check 'each open went to the kernel' test "$(opens passthrough_opens)" = "$(opens opens)"
+check 'all are removed' rm -r "$MNT/input"
+check 'their space is back' await 20 all_gone
+end
+
+# A neighbour that was registered unasked, and has never been open.
+begin neighbour
+read -r one two bits written kept < <(of_a_row)
+check 'two of a row' read_them "$MNT/input/$one" "$MNT/input/$two"
+check 'the row is registered' await 20 a_row
+check 'privilege comes' chmod 2755 "$MNT/input/$bits"
+on_daemon=$(opens daemon_opens)
+check 'such a file keeps to the daemon' cmp "$PFS/input/$bits" "$MNT/input/$bits"
+check 'as its open says' test "$(opens daemon_opens)" = $((on_daemon + 1))
+check 'one is written to' eval "cp '$PFS/input/$written' '$S/copy' && echo more | tee -a '$S/copy' >>'$MNT/input/$written'"
+check 'and read' cmp "$S/copy" "$MNT/input/$written"
+kill -KILL "$(field "$(status_of "$NAME")" 'd["worker_pid"]')"
+check 'a successor goes on' cmp "$PFS/input/$kept" "$MNT/input/$kept"
+cp -r "$PFS/input" "$S/expected" && cp "$S/copy" "$S/expected/$written"
+check 'with all of them' diff -r "$S/expected" "$MNT/input"
+check 'all are removed' rm -r "$MNT/input"
+check 'their space is back' await 20 all_gone
+end
+
+# Who removes them by staging asks nobody: beside opens of their neighbours none is left behind.
+beside_removals() {
+  python3 - "$rounds" "$NAME" "$EFS" "$MNT/input" $files <<'PY'
+import os, subprocess, sys, threading
+rounds, name, efs, mount, files = int(sys.argv[1]), *sys.argv[2:5], int(sys.argv[5])
+def ask(*words): subprocess.run([efs, words[0], "-i", name, "-w", *words[1:]], capture_output=True)
+opened = 0
+for n in range(rounds):
+    thread = threading.Thread(target=ask, args=("unload", "--remove", "input")); thread.start()
+    # From the other end, at once or when the first has gone: some go while their rows are registered.
+    while n % 2 and os.path.exists(mount + "/f000") and thread.is_alive(): pass
+    for i in reversed(range(files)):
+        try: os.close(os.open(mount + "/f%03d" % i, os.O_RDONLY)); opened += 1
+        except FileNotFoundError: pass
+    thread.join()
+    ask("load", "input")
+if opened == 0: sys.exit("nothing was opened")
+PY
+}
+begin removed
+check 'opens beside removals' beside_removals
+check 'some brought their rows along' test "$(registered)" -gt 0
+check 'what is left is removed' "$EFS" unload -i "$NAME" -w --remove input
+check 'and nothing is kept' await 20 all_gone
+end
+finish

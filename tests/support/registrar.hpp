@@ -1,0 +1,44 @@
+#pragma once
+// What registers containers for passthrough, without a kernel.
+
+#include <catch2/catch_test_macros.hpp>
+#include <cerrno>
+#include <set>
+
+#include "fuse/backing.hpp"
+
+namespace efs::test {
+
+/// Registers like the kernel: ids are numbers above 0, and every one is closed once.
+class Registrar final : public fuse::BackingRegistrar {
+ public:
+  std::vector<Result<int>> open_backing(std::span<const fuse::Registration> files) override {
+    ++questions;
+    CHECK(files.size() <= most_at_once);
+    std::vector<Result<int>> ids;
+    for ([[maybe_unused]] const auto& file : files) {
+      if (fail_next > 0) {
+        --fail_next;
+        ids.push_back(fail(EMFILE));
+      } else {
+        known.insert(++last);
+        ids.push_back(last);
+      }
+    }
+    return ids;
+  }
+  void close_backing(std::span<const int> ids) override {
+    ++closings;
+    CHECK(ids.size() <= most_at_once);
+    for (const int id : ids) CHECK(known.erase(id) == 1);
+  }
+  void keep_to_daemon(std::uint64_t ino, bool open) override {
+    if (open) CHECK(on_daemon.insert(ino).second);
+    else CHECK(on_daemon.erase(ino) == 1);
+  }
+  std::set<int> known;
+  std::set<std::uint64_t> on_daemon;
+  int last = 0, questions = 0, closings = 0, fail_next = 0;
+};
+
+}  // namespace efs::test
