@@ -380,6 +380,7 @@ Step look(const std::string& directory, const std::string& name) {
               life.note(life.filesystem.seek(ino, 0, SEEK_DATA));
               life.filesystem.release(ino, O_RDONLY);
             }
+            (void)life.filesystem.servable({parent, ino});
             (void)life.filesystem.statfs();
             fs::Staging staging(life.filesystem);
             life.note(staging.walk());
