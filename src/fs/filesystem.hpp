@@ -170,14 +170,15 @@ class Filesystem {
 
   // Data
   struct Opened {
-    bool passthrough = false;              // the kernel may do the I/O on `container`'s descriptor
-    bool attributes_go_stale = false;      // from now on a mapping may move times: what the kernel remembers of them must go
-    std::shared_ptr<Container> container;  // set where passthrough is
+    bool passthrough = false;          // the kernel may do the I/O, on the descriptor of container()
+    bool attributes_go_stale = false;  // from now on a mapping may move times: what the kernel remembers of them must go
   };
   /// Counts an open for writing: each open that succeeded is followed by one release() with the same flags.
   /// `just_made`: by the caller's own request, which cannot be undone if this fails: what the daemon's path can do without is left out.
   Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags, bool just_made = false);
   void release(std::uint64_t ino, int flags);
+  /// Of an open file that the kernel is to serve.
+  Result<std::shared_ptr<Container>> container(std::uint64_t ino) const { return backend_.open(ino); }
   /// Files that somebody may have mapped for writing, by what is known of their opens.
   std::vector<std::uint64_t> may_be_mapped() const;
   /// Would a read by such an open move the access time? Then it must reach the daemon.
@@ -313,7 +314,7 @@ class Filesystem {
   /// else relies on them when it returns. May copy the whole file.
   Status part_with_sharers(std::uint64_t ino) EFS_EXCLUDES(mutex_, parting_);
   /// The part of open() that can fail. Throws nothing.
-  Status prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty, bool writes, bool passthrough, Opened& opened) EFS_EXCLUDES(mutex_, parting_);
+  Status prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty, bool writes) EFS_EXCLUDES(mutex_, parting_);
   /// Capabilities go, and what mode_without_privilege() takes away.
   Status clear_privilege(const Caller& caller, Inode& inode) EFS_REQUIRES(mutex_);
   Result<Entry> make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);

@@ -179,7 +179,11 @@ void link(fuse_req_t request, fuse_ino_t ino, fuse_ino_t new_parent, const char*
 Result<BackingTable::Acquired> open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file_info* info, bool just_made = false) {
   auto opened = self.filesystem.open(caller, ino, info->flags, just_made);
   if (!opened) return std::unexpected(opened.error());
-  const auto acquired = self.backing.acquire(ino, opened->passthrough, opened->container.get());
+  const auto acquired = self.backing.acquire(ino, opened->passthrough, [&]() -> Result<std::shared_ptr<Container>> {
+    auto container = self.filesystem.container(ino);
+    if (!container && just_made) return std::shared_ptr<Container>();  // the daemon's path needs no descriptor yet
+    return container;
+  });
   if (!acquired) {
     self.filesystem.release(ino, info->flags);
     return std::unexpected(acquired.error());

@@ -95,18 +95,24 @@ int BackingTable::register_now(std::uint64_t ino, Container& container) {
   }
 }
 
-Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted, Container* container) {
+Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted, const OpenContainer& container) {
   Acquired acquired;
-  if (registrar_ == nullptr) return acquired;
+  const auto opened_if = [&](bool needed) { return needed ? container() : std::shared_ptr<Container>(); };
+  if (registrar_ == nullptr) {
+    const auto opened = opened_if(wanted);
+    return opened ? Result<Acquired>(acquired) : std::unexpected(opened.error());
+  }
   Ids due;
   try {
     MutexLock lock(mutex_);
     const auto known = slots_.find(ino);
     const bool fresh = known == slots_.end();
+    const auto opened = opened_if(fresh && wanted);
+    if (!opened) return std::unexpected(opened.error());
     Slot& slot = fresh ? add(ino, 0, 0) : known->second;
     make_used(slot);
-    if (fresh && wanted) {
-      slot.id = register_now(ino, *container);
+    if (*opened) {
+      slot.id = register_now(ino, **opened);
       acquired.second = slot.id != 0 && is_second_of_row(ino) && has_room_for_row();
     } else if (slot.opens == 0 && !wanted && slot.id != 0) {  // it gained a privilege bit since: back to the daemon's path
       close_later(std::exchange(slot.id, 0), 0);

@@ -75,8 +75,10 @@ class BackingTable final : public Housekeeping {
     int id = 0;            // 0: the daemon's path
     bool second = false;   // of its row it is the second one that had to be registered: the others are worth it, too, as it seems
   };
-  /// Counts an open. `wanted`: passthrough is allowed for this inode.
-  Result<Acquired> acquire(std::uint64_t ino, bool wanted, Container* container);
+  using OpenContainer = std::function<Result<std::shared_ptr<Container>>()>;
+  /// Counts an open. `wanted`: passthrough is allowed for this inode; then `container` is called where it is to be registered, under the table's
+  /// lock (or where nothing is: who cannot open it shall not hear of that later): its error is this one's, and with null the inode takes the daemon's path.
+  Result<Acquired> acquire(std::uint64_t ino, bool wanted, const OpenContainer& container);
   /// The inodes of `ino`'s row that are not known here: its neighbours by number, most_at_once with itself. What was staged in together, or made
   /// together, is often opened together. None where no more ids would be kept.
   std::vector<std::uint64_t> rest_of_row(std::uint64_t ino) const EFS_EXCLUDES(mutex_);

@@ -120,8 +120,9 @@ if kernel_has_it && [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null; then
     check_exit 'status knows of it' 1 '"left":"over"' "$EFS" status --json readonly
     check_exit 'a start does not go on with it' 1 'Read-only file system' "$EFS" start "$JOB"
     check_exit 'and a clean says why not' 1 'Read-only file system' "$EFS" clean readonly
-    umount "$S/readonly/disk"
-    e2fsck -fy "$S/readonly/image" >/dev/null 2>&1; mount -o loop "$S/readonly/image" "$S/readonly/disk"
+    check 'nobody holds the disk' umount "$S/readonly/disk"
+    e2fsck -fy "$S/readonly/image" >/dev/null 2>&1
+    check 'which works again' mount -o loop "$S/readonly/image" "$S/readonly/disk"
     echo newer >"$OUT/r"
     started "$JOB"
     check 'when the file system works again a start begins empty' test ! -e "$MNT/r" -a -e "$MNT/input/a"

@@ -142,7 +142,7 @@ site() {  # site NAME COMMAND: what becomes of the site file, in $site
   eval "$2"
   dies 1
   dies 2
-  check "$NAME: the successor goes by the one of the start" json "$(status)" "d['access_log'] == {'file': '$S/$NAME/log/first'}"
+  check "$NAME: the successor goes by the one of the start" json "$(status)" "d['access_log']['file'] == '$S/$NAME/log/first'"
   over
 }
 

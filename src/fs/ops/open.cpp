@@ -9,9 +9,8 @@ namespace efs::fs {
 
 Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t ino, int flags, bool just_made) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
-  bool passthrough = holder_of(ino).offers_descriptor();
   bool dirty = false;
-  Opened opened;
+  Opened opened{.passthrough = holder_of(ino).offers_descriptor()};
   {
     ReadLock lock(mutex_);
     auto found = regular(ino);
@@ -20,7 +19,7 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
     if (writes && inode.may_have_been_withdrawn()) return fail(ESTALE);
     // The kernel writes through a passthrough descriptor without a word to us, so an inode whose privilege bits must
     // fall at the first write keeps to the daemon's path.
-    if (inode.carries_privilege()) passthrough = false;
+    if (inode.carries_privilege()) opened.passthrough = false;
     // Counted in one step with the look at the dirty bit: an unload that makes the file clean after this sees it.
     dirty = inode.dirty;
     if (writes) {
@@ -32,13 +31,14 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
       opened.attributes_go_stale = inode.read_write_opens.fetch_add(1) == 0;
     }
   }
-  const Status status = prepare_open(caller, ino, writes && !dirty, writes, passthrough, opened);
+  const Status status = prepare_open(caller, ino, writes && !dirty, writes);
+  if (!status) opened.passthrough = false;
   if (status || (just_made && dirty)) return opened;
   release(ino, flags);
   return std::unexpected(status.error());
 }
 
-Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty, bool writes, bool passthrough, Opened& opened) try {
+Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty, bool writes) try {
   if (writes) EFS_TRY(holder_of(ino).admit_writer());
   if (writes) EFS_TRY(part_with_sharers(ino));
   if (becomes_dirty) {
@@ -47,11 +47,6 @@ Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool be
     EFS_TRY(found);
     EFS_TRY(mark_dirty(caller.request, **found));
   }
-  if (!passthrough) return {};
-  auto container = backend_.open(ino);
-  if (!container) return std::unexpected(container.error());
-  opened.container = std::move(*container);
-  opened.passthrough = true;
   return {};
 } catch (const std::bad_alloc&) {  // not further up: the open is counted
   return fail(ENOMEM);

@@ -154,9 +154,9 @@ TEST_CASE("a mapping that outlives its descriptor is a writer; without it the ke
   void* mapping = MAP_FAILED;
   {
     // As the kernel does for a program whose I/O passes through.
-    const auto opened = buffer.filesystem->open({}, ino, O_RDWR);
-    REQUIRE(opened->container);
-    const std::string link = "/proc/self/fd/" + std::to_string(opened->container->descriptor());
+    REQUIRE(buffer.filesystem->open({}, ino, O_RDWR)->passthrough);
+    const auto container = buffer.filesystem->container(ino);
+    const std::string link = "/proc/self/fd/" + std::to_string((*container)->descriptor());
     const UniqueFd fd(::open(link.c_str(), O_RDWR | O_CLOEXEC));
     mapping = ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     REQUIRE(mapping != MAP_FAILED);

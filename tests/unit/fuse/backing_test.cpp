@@ -27,7 +27,7 @@ struct BackingScene {
   BackingTable table{&registrar, idle};
 
   fs::ContainerPool::Ready container(std::uint64_t ino) { return {.ino = ino, .container = *backend->create(ino)}; }
-  int acquire(std::uint64_t ino, bool wanted = true) { return table.acquire(ino, wanted, backend->open(ino)->get())->id; }
+  int acquire(std::uint64_t ino, bool wanted = true) { return table.acquire(ino, wanted, [&] { return backend->open(ino); })->id; }
 };
 
 }  // namespace
@@ -62,7 +62,7 @@ struct RowScene : BackingScene {
     for (const auto one : table.rest_of_row(ino)) rest.push_back(file(one));
     return rest;
   }
-  bool is_second(std::uint64_t ino, BackingTable& of) { return of.acquire(ino, true, file(ino).container.get())->second; }
+  bool is_second(std::uint64_t ino, BackingTable& of) { return of.acquire(ino, true, [&] { return file(ino).container; })->second; }
   bool is_second(std::uint64_t ino) { return is_second(ino, table); }
 };
 
@@ -112,7 +112,7 @@ TEST_CASE("a neighbour that could not be registered is registered by its open, o
 TEST_CASE("files on the daemon's path bring nobody along, and take part in nothing") {
   RowScene scene;
   scene.acquire(row);
-  CHECK_FALSE(scene.table.acquire(row + 1, false, nullptr)->second);
+  CHECK_FALSE(scene.table.acquire(row + 1, false, {})->second);
   scene.registrar.fail_next = 1;
   CHECK_FALSE(scene.is_second(row + 2));
   CHECK(scene.rest_of(row).size() == 29);
@@ -282,7 +282,7 @@ TEST_CASE("every allocation of the table fails once: no id is lost, none is clos
     {
       const test::FailingNew failing(n);
       for (std::uint64_t ino = 2; ino < 12; ++ino)
-        if (const auto id = table.acquire(ino, ino % 3 != 0, containers[ino - 2].get())) open.push_back(ino);
+        if (const auto id = table.acquire(ino, ino % 3 != 0, [&] { return containers[ino - 2]; })) open.push_back(ino);
       met = failing.met();
     }
     CHECK(open.size() >= 9);
@@ -359,7 +359,7 @@ TEST_CASE("what a successor inherits: every allocation of memory fails once, and
       BackingTable next(&registrar, 4);
       next.inherit(inherited, is_there);
       REQUIRE(registrar.known == 0b11111100);
-      for (std::uint64_t ino = 2; ino < 8; ++ino) REQUIRE(next.acquire(ino, true, nullptr).value().id == static_cast<int>(ino));
+      for (std::uint64_t ino = 2; ino < 8; ++ino) REQUIRE(next.acquire(ino, true, {}).value().id == static_cast<int>(ino));
     });
     CHECK(allocations > 10);
   }

@@ -35,7 +35,7 @@ struct RowOfFiles {
   }
   int open(std::uint64_t ino) {
     auto opened = filesystem->open({}, ino, O_RDONLY);
-    const auto acquired = table.acquire(ino, opened->passthrough, opened->container.get());
+    const auto acquired = table.acquire(ino, opened->passthrough, [&] { return filesystem->container(ino); });
     if (acquired->second) register_row(*filesystem, table, ino);
     return acquired->id;
   }
