@@ -376,6 +376,7 @@ Step look(const std::string& directory, const std::string& name) {
             life.note(life.filesystem.listxattr(ino));
             life.note(life.filesystem.getxattr(ino, "user.k"));
             if (life.note(life.filesystem.open({}, ino, O_RDONLY))) {
+              life.note(life.filesystem.container(ino));
               life.note(life.filesystem.read(ino, bytes, 0));
               life.note(life.filesystem.seek(ino, 0, SEEK_DATA));
               life.filesystem.release(ino, O_RDONLY);
