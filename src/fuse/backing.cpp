@@ -95,24 +95,30 @@ int BackingTable::register_now(std::uint64_t ino, Container& container) {
   }
 }
 
-Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted, const OpenContainer& container) {
+Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted, const OpenContainer& open) try {
+  if (registrar_ != nullptr)
+    if (const auto counted = count_open(ino, wanted, nullptr)) return *counted;
+  if (!wanted) return Acquired{};
+  const auto container = open();
+  if (!container) return std::unexpected(container.error());
+  if (registrar_ == nullptr) return Acquired{};
+  return count_open(ino, *container != nullptr, container->get()).value();
+} catch (const std::bad_alloc&) {  // of add(): nothing has changed
+  return fail(ENOMEM);
+}
+
+std::optional<BackingTable::Acquired> BackingTable::count_open(std::uint64_t ino, bool wanted, Container* container) {
   Acquired acquired;
-  const auto opened_if = [&](bool needed) { return needed ? container() : std::shared_ptr<Container>(); };
-  if (registrar_ == nullptr) {
-    const auto opened = opened_if(wanted);
-    return opened ? Result<Acquired>(acquired) : std::unexpected(opened.error());
-  }
   Ids due;
-  try {
+  {
     MutexLock lock(mutex_);
     const auto known = slots_.find(ino);
     const bool fresh = known == slots_.end();
-    const auto opened = opened_if(fresh && wanted);
-    if (!opened) return std::unexpected(opened.error());
+    if (fresh && wanted && container == nullptr) return std::nullopt;
     Slot& slot = fresh ? add(ino, 0, 0) : known->second;
     make_used(slot);
-    if (*opened) {
-      slot.id = register_now(ino, **opened);
+    if (fresh && wanted) {
+      slot.id = register_now(ino, *container);
       acquired.second = slot.id != 0 && is_second_of_row(ino) && has_room_for_row();
     } else if (slot.opens == 0 && !wanted && slot.id != 0) {  // it gained a privilege bit since: back to the daemon's path
       close_later(std::exchange(slot.id, 0), 0);
@@ -121,8 +127,6 @@ Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wan
     if (slot.id == 0 && slot.opens == 0) registrar_->keep_to_daemon(ino, true);
     ++slot.opens;
     acquired.id = slot.id;
-  } catch (const std::bad_alloc&) {  // of add(): nothing has changed
-    return fail(ENOMEM);
   }
   close(due);
   return acquired;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -72,13 +73,13 @@ class BackingTable final : public Housekeeping {
   /// Registers containers that no inode uses yet, in one question per batch. They count as idle until acquire().
   void prepare(std::span<const fs::ContainerPool::Ready> containers);
   struct Acquired {
-    int id = 0;            // 0: the daemon's path
-    bool second = false;   // of its row it is the second one that had to be registered: the others are worth it, too, as it seems
+    int id = 0;           // 0: the daemon's path
+    bool second = false;  // of its row it is the second one that had to be registered: the others are worth it, too, as it seems
   };
   using OpenContainer = std::function<Result<std::shared_ptr<Container>>()>;
-  /// Counts an open. `wanted`: passthrough is allowed for this inode; then `container` is called where it is to be registered, under the table's
-  /// lock (or where nothing is: who cannot open it shall not hear of that later): its error is this one's, and with null the inode takes the daemon's path.
-  Result<Acquired> acquire(std::uint64_t ino, bool wanted, const OpenContainer& container);
+  /// Counts an open. `wanted`: passthrough is allowed for this inode. `open` is called under no lock, where the inode is to be registered (and where
+  /// nothing is, for who cannot open it shall not hear of that later): its error is this one's, and with null the inode takes the daemon's path.
+  Result<Acquired> acquire(std::uint64_t ino, bool wanted, const OpenContainer& open);
   /// The inodes of `ino`'s row that are not known here: its neighbours by number, most_at_once with itself. What was staged in together, or made
   /// together, is often opened together. None where no more ids would be kept.
   std::vector<std::uint64_t> rest_of_row(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
@@ -115,6 +116,8 @@ class BackingTable final : public Housekeeping {
   void make_idle(Slot& slot) EFS_REQUIRES(mutex_);
   void make_used(Slot& slot) EFS_REQUIRES(mutex_);
   void erase(std::unordered_map<std::uint64_t, Slot>::iterator it) EFS_REQUIRES(mutex_);
+  /// Nothing where it is to be registered and there is no container: nothing has changed then.
+  std::optional<Acquired> count_open(std::uint64_t ino, bool wanted, Container* container) EFS_EXCLUDES(mutex_);
   int register_now(std::uint64_t ino, Container& container) EFS_REQUIRES(mutex_);
   bool is_second_of_row(std::uint64_t ino) const EFS_REQUIRES(mutex_);
   bool has_room_for_row() const EFS_REQUIRES(mutex_) { return idle_.size() + BackingRegistrar::most_at_once <= idle_limit_; }

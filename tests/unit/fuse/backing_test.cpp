@@ -138,6 +138,29 @@ TEST_CASE("no neighbours are registered where as many ids are kept as may be") {
   without.register_row(scene.files);
 }
 
+TEST_CASE("a container is opened only for who is to be registered, and its error is the open's") {
+  RowScene scene;
+  int opened = 0;
+  const auto open = [&]() -> Result<std::shared_ptr<Container>> { return ++opened, scene.file(row).container; };
+  REQUIRE(scene.table.acquire(row, true, open)->id == 1);
+  CHECK(opened == 1);
+  CHECK(scene.table.acquire(row, true, open)->id == 1);
+  CHECK(scene.table.acquire(row + 1, false, open)->id == 0);
+  CHECK(opened == 1);
+  const auto none = []() -> Result<std::shared_ptr<Container>> { return fail(EMFILE); };
+  CHECK(scene.table.acquire(row + 2, true, none).error().code == EMFILE);
+  CHECK(scene.registrar.on_daemon == std::set{row + 1});
+  CHECK(scene.table.acquire(row + 2, true, [] { return std::shared_ptr<Container>(); })->id == 0);  // who can do without
+  CHECK(scene.registrar.on_daemon == std::set{row + 1, row + 2});
+  // Another one comes first.
+  const auto late = [&]() -> Result<std::shared_ptr<Container>> { return scene.acquire(row + 3), scene.file(row + 3).container; };
+  CHECK(scene.table.acquire(row + 3, true, late)->id == 2);
+  CHECK(scene.registrar.questions == 2);
+  BackingTable without(nullptr, 40);
+  CHECK(without.acquire(row, true, none).error().code == EMFILE);
+  CHECK(without.acquire(row, false, none)->id == 0);
+}
+
 TEST_CASE("how many ids are kept") {
   CHECK(ids_to_keep() >= BackingTable::fewest_idle);
   CHECK(ids_to_keep() <= BackingTable::most_idle);
