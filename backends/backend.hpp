@@ -80,8 +80,9 @@ class Container {
 /// loss leaves one whose name was on the medium before its label.
 enum class Whose { own, another, unfinished };
 
-/// Is a container to be kept open for whoever asks for it next (in bounded number), or closed with its last holder?
-enum class Afterwards : std::uint8_t { kept_open, closed };
+/// Is a container to be kept open for whoever asks for it next (in bounded number), or closed with its last holder? `only_read` (of open()):
+/// closed likewise, and not open for writing, so that who asks whether somebody has it so does not meet its holder.
+enum class Afterwards : std::uint8_t { kept_open, closed, only_read };
 
 /// A store of containers, addressed by a number that the caller chooses. Thread-safe.
 class Backend {

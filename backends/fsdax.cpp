@@ -95,7 +95,7 @@ class Fsdax final : public Backend {
     if (struct stat st {}; account_ && ::fstat(fd.get(), &st) == 0) account_->adjust(booked = static_cast<std::int64_t>(st.st_blocks) * 512);
     try {
       auto made = std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page, booked);
-      if (afterwards == Afterwards::closed) return made;
+      if (afterwards != Afterwards::kept_open) return made;
       return cache_.remember(id, std::move(made));
     } catch (const std::bad_alloc&) {  // nobody would know of it
       ::unlinkat(options_.directory.get(), ContainerName(id), 0);
@@ -121,13 +121,13 @@ class Fsdax final : public Backend {
   using Backend::open;
   Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) override {
     if (auto known = cache_.find(id)) return known;
-    const int mode = options_.read_only ? O_RDONLY | O_NONBLOCK : O_RDWR;
+    const int mode = options_.read_only || afterwards == Afterwards::only_read ? O_RDONLY | O_NONBLOCK : O_RDWR;
     UniqueFd fd = open_file(id, mode);
     if (!fd && errno == EROFS) fd = open_file(id, O_RDONLY | O_NONBLOCK);  // a file system that has failed can be read
     if (!fd) return fail_errno();
     EFS_TRY(refuse_other(fd.get(), id));
     auto opened = std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page);
-    if (afterwards == Afterwards::closed) return opened;
+    if (afterwards != Afterwards::kept_open) return opened;
     return cache_.remember(id, std::move(opened));
   }
 

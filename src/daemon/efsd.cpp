@@ -200,6 +200,7 @@ int worker(const Arguments& arguments, const User& user, const KeptFiles& kept, 
   widen_descriptor_table();
   keep_little_of_freed();
   ::signal(SIGXFSZ, SIG_IGN);
+  ::signal(SIGIO, SIG_IGN);  // a thread opens a container for writing in the moment in which another has a lease on it (backends/fsdax.cpp)
   if (privileged) (void)!::seteuid(0);  // a successor is forked by a supervisor that has the user's file rights
   TurnClient turns = keep_turns(arguments, user);
   if (const Status done = become(user, true); !done) return tell(arguments.ready_fd, describe(done.error())), 1;

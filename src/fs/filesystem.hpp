@@ -208,7 +208,7 @@ class Filesystem {
   /// Throws nothing.
   void fill_pool(const std::function<void(std::span<const ContainerPool::Ready>)>& prepare);
   /// Of these inodes the regular files that have a name and may be given to the kernel for I/O, as they are now; with their containers, which are
-  /// opened for this.
+  /// opened for reading, as far as there are descriptors for it.
   std::vector<ContainerPool::Ready> servable(const std::vector<std::uint64_t>& inodes) const;
 
   /// The medium has failed: what is there can be read and staged out, and changes are EROFS.

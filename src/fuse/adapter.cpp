@@ -9,7 +9,6 @@
 #include "fuse/convert.hpp"
 #include "fuse/library.hpp"
 #include "fuse/mapped_pages.hpp"
-#include "fuse/row.hpp"
 #include "fuse/session.hpp"
 #include "fuse/wire.hpp"
 
@@ -175,15 +174,22 @@ void link(fuse_req_t request, fuse_ino_t ino, fuse_ino_t new_parent, const char*
   reply(request, files(request).link(caller_of(request), ino, new_parent, new_name));
 }
 
+// What was just made is not to fail for want of a descriptor: the daemon's path needs none yet.
+Result<BackingTable::Acquired> count_open(Door& self, fuse_ino_t ino, bool wanted, bool just_made) try {
+  auto acquired = self.backing.acquire(ino, wanted, nullptr);
+  if (!acquired || !acquired->needs_container) return acquired;
+  const auto container = self.filesystem.container(ino);
+  if (!container && !just_made) return std::unexpected(container.error());
+  return self.backing.acquire(ino, container.has_value(), container ? container->get() : nullptr);
+} catch (const std::bad_alloc&) {
+  return just_made ? self.backing.acquire(ino, false, nullptr) : fail(ENOMEM);
+}
+
 // Opens for the filesystem and chooses the kernel's or the daemon's path for the I/O.
 Result<BackingTable::Acquired> open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file_info* info, bool just_made = false) {
   auto opened = self.filesystem.open(caller, ino, info->flags, just_made);
   if (!opened) return std::unexpected(opened.error());
-  const auto acquired = self.backing.acquire(ino, opened->passthrough, [&]() -> Result<std::shared_ptr<Container>> {
-    auto container = self.filesystem.container(ino);
-    if (!container && just_made) return std::shared_ptr<Container>();  // the daemon's path needs no descriptor yet
-    return container;
-  });
+  const auto acquired = count_open(self, ino, opened->passthrough, just_made);
   if (!acquired) {
     self.filesystem.release(ino, info->flags);
     return std::unexpected(acquired.error());
@@ -213,7 +219,7 @@ void open(fuse_req_t request, fuse_ino_t ino, fuse_file_info* info) {
   const auto opened = open_file(self, caller_of(request), ino, info);
   if (!opened) return refuse(request, opened.error());
   if (fuse_reply_open(request, info) == -ENOENT) after_reply([&] { close_file(self, ino, info); });  // the caller was interrupted
-  if (opened->second) after_reply([&] { register_row(self.filesystem, self.backing, ino); });  // the next open asks for itself where it is faster
+  if (opened->row) after_reply([&] { self.rows.run(ino); });  // the next open asks for itself where it is faster
 }
 
 // After the reply: nobody waits for it.

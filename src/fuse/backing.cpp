@@ -39,12 +39,19 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
 
 void BackingTable::inherit(std::span<const InheritedBacking> inherited, const std::function<bool(std::uint64_t)>& exists) {
   constexpr std::uint64_t never_counted_down = std::uint64_t{1} << 62;
+  // Of two of one inode the earlier was to be closed, by a message that was still to be sent. The kernel counts ids up; who is on the
+  // daemon's path is so now.
+  std::vector<InheritedBacking> in_order(inherited.begin(), inherited.end());
+  std::ranges::sort(in_order, {}, [](const InheritedBacking& one) { return std::pair(one.id == 0, one.id); });
   Ids unused;
   {
     MutexLock lock(mutex_);
-    for (const auto& one : inherited) {
-      if (exists(one.ino)) add(one.ino, one.id, never_counted_down);
-      else if (one.id != 0) unused.push_back(one.id);
+    for (const auto& one : in_order) {
+      const bool wanted = exists(one.ino);
+      const auto earlier = slots_.find(one.ino);
+      if (const int id = !wanted ? one.id : earlier != slots_.end() ? earlier->second.id : 0; id != 0) unused.push_back(id);
+      if (wanted && earlier != slots_.end()) earlier->second.id = one.id;
+      else if (wanted) add(one.ino, one.id, never_counted_down);
     }
   }
   close(unused);
@@ -95,31 +102,20 @@ int BackingTable::register_now(std::uint64_t ino, Container& container) {
   }
 }
 
-Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted, const OpenContainer& open) try {
-  if (registrar_ != nullptr)
-    if (const auto counted = count_open(ino, wanted, nullptr)) return *counted;
-  if (!wanted) return Acquired{};
-  const auto container = open();
-  if (!container) return std::unexpected(container.error());
-  if (registrar_ == nullptr) return Acquired{};
-  return count_open(ino, *container != nullptr, container->get()).value();
-} catch (const std::bad_alloc&) {  // of add(): nothing has changed
-  return fail(ENOMEM);
-}
-
-std::optional<BackingTable::Acquired> BackingTable::count_open(std::uint64_t ino, bool wanted, Container* container) {
+Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted, Container* container) try {
+  if (registrar_ == nullptr) return Acquired{.needs_container = wanted && container == nullptr};
   Acquired acquired;
   Ids due;
   {
     MutexLock lock(mutex_);
     const auto known = slots_.find(ino);
     const bool fresh = known == slots_.end();
-    if (fresh && wanted && container == nullptr) return std::nullopt;
+    if (fresh && wanted && container == nullptr) return Acquired{.needs_container = true};
     Slot& slot = fresh ? add(ino, 0, 0) : known->second;
     make_used(slot);
     if (fresh && wanted) {
       slot.id = register_now(ino, *container);
-      acquired.second = slot.id != 0 && is_second_of_row(ino) && has_room_for_row();
+      acquired.row = slot.id != 0 && has_others_of_row(ino) && has_room_for_row();
     } else if (slot.opens == 0 && !wanted && slot.id != 0) {  // it gained a privilege bit since: back to the daemon's path
       close_later(std::exchange(slot.id, 0), 0);
       due = take_closing(false);
@@ -130,14 +126,15 @@ std::optional<BackingTable::Acquired> BackingTable::count_open(std::uint64_t ino
   }
   close(due);
   return acquired;
+} catch (const std::bad_alloc&) {  // of add(): nothing has changed
+  return fail(ENOMEM);
 }
 
-// By the second one: files that are opened alone, here and there, would each bring a row along. And by no later one, which finds the row
-// on its way.
-bool BackingTable::is_second_of_row(std::uint64_t ino) const {
-  std::size_t known = 0;
-  for (std::uint64_t one = row_of(ino); one < row_of(ino) + row_length && known <= 2; ++one) known += slots_.contains(one);
-  return known == 2;
+// Not by the first one: files that are opened alone, here and there, would each bring a row along.
+bool BackingTable::has_others_of_row(std::uint64_t ino) const {
+  for (std::uint64_t one = row_of(ino); one < row_of(ino) + row_length; ++one)
+    if (one != ino && slots_.contains(one)) return true;
+  return false;
 }
 
 std::vector<std::uint64_t> BackingTable::rest_of_row(std::uint64_t ino) const {
@@ -150,8 +147,9 @@ std::vector<std::uint64_t> BackingTable::rest_of_row(std::uint64_t ino) const {
   return rest;
 }
 
-void BackingTable::register_row(std::span<const fs::ContainerPool::Ready> files) {
-  if (registrar_ == nullptr) return;
+std::size_t BackingTable::register_row(std::span<const fs::ContainerPool::Ready> files) {
+  if (registrar_ == nullptr) return 0;
+  std::size_t registered = 0;
   std::vector<Registration> unknown;
   unknown.reserve(files.size());
   Ids due;
@@ -159,13 +157,17 @@ void BackingTable::register_row(std::span<const fs::ContainerPool::Ready> files)
     MutexLock lock(mutex_);
     for (const auto& file : files)
       if (!slots_.contains(file.ino)) unknown.push_back({.ino = file.ino, .fd = file.container->descriptor()});
-    if (unknown.empty()) return;
+    if (unknown.empty()) return 0;
     const auto ids = registrar_->open_backing(unknown);
-    for (std::size_t i = 0; i < unknown.size(); ++i)
-      if (ids[i]) add_idle(unknown[i].ino, *ids[i]);  // else its open asks again, and says why
+    for (std::size_t i = 0; i < unknown.size(); ++i) {
+      if (!ids[i]) continue;  // its open asks again, and says why
+      add_idle(unknown[i].ino, *ids[i]);
+      ++registered;
+    }
     due = take_closing(false);
   }
   close(due);
+  return registered;
 }
 
 bool BackingTable::keeps_to_daemon(std::uint64_t ino) const {

@@ -6,7 +6,6 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -67,25 +66,26 @@ class BackingTable final : public Housekeeping {
   /// The connection is gone when this runs; the kernel has dropped the ids with it.
   ~BackingTable() override = default;
 
-  /// After a takeover, before the first request. How often these are open is not known, so they stay until drop().
+  /// After a takeover, before the first request. How often these are open is not known, so they stay until drop(). Of two ids of one inode the
+  /// later stays.
   /// `exists`: whether there is such an inode; what was registered for a file that never came to be is closed.
   void inherit(std::span<const InheritedBacking> inherited, const std::function<bool(std::uint64_t)>& exists);
   /// Registers containers that no inode uses yet, in one question per batch. They count as idle until acquire().
   void prepare(std::span<const fs::ContainerPool::Ready> containers);
   struct Acquired {
-    int id = 0;           // 0: the daemon's path
-    bool second = false;  // of its row it is the second one that had to be registered: the others are worth it, too, as it seems
+    int id = 0;                    // 0: the daemon's path
+    bool needs_container = false;  // nothing was counted: ask again with the container, or without the wish
+    bool row = false;              // it had to be registered, and is not the first of its row: the others are worth it, too, as it seems
   };
-  using OpenContainer = std::function<Result<std::shared_ptr<Container>>()>;
-  /// Counts an open. `wanted`: passthrough is allowed for this inode. `open` is called under no lock, where the inode is to be registered (and where
-  /// nothing is, for who cannot open it shall not hear of that later): its error is this one's, and with null the inode takes the daemon's path.
-  Result<Acquired> acquire(std::uint64_t ino, bool wanted, const OpenContainer& open);
+  /// Counts an open. `wanted`: passthrough is allowed for this inode. `container` is looked at only where there is no id for it yet, so it may be null
+  /// at first. (Where nothing is registered it is asked for all the same: who cannot open it shall hear of that now.)
+  Result<Acquired> acquire(std::uint64_t ino, bool wanted, Container* container);
   /// The inodes of `ino`'s row that are not known here: its neighbours by number, most_at_once with itself. What was staged in together, or made
-  /// together, is often opened together. None where no more ids would be kept.
+  /// together, is often opened together. None where as many are known as may be kept.
   std::vector<std::uint64_t> rest_of_row(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
-  /// Registers those of them (most_at_once at most) that still are unknown, in one question. They count as idle until acquire(). A caller looks afterwards
-  /// whether one of them has gone meanwhile, and drops it.
-  void register_row(std::span<const fs::ContainerPool::Ready> files);
+  /// Registers those of them (most_at_once at most) that still are unknown, in one question; how many. They count as idle until acquire(). A caller
+  /// looks afterwards whether one of them has gone meanwhile, and drops it.
+  std::size_t register_row(std::span<const fs::ContainerPool::Ready> files);
   void release(std::uint64_t ino);
   /// Ends the registration of an inode that nobody has open; returns when it has ended.
   void let_go(std::uint64_t ino);
@@ -116,11 +116,10 @@ class BackingTable final : public Housekeeping {
   void make_idle(Slot& slot) EFS_REQUIRES(mutex_);
   void make_used(Slot& slot) EFS_REQUIRES(mutex_);
   void erase(std::unordered_map<std::uint64_t, Slot>::iterator it) EFS_REQUIRES(mutex_);
-  /// Nothing where it is to be registered and there is no container: nothing has changed then.
-  std::optional<Acquired> count_open(std::uint64_t ino, bool wanted, Container* container) EFS_EXCLUDES(mutex_);
   int register_now(std::uint64_t ino, Container& container) EFS_REQUIRES(mutex_);
-  bool is_second_of_row(std::uint64_t ino) const EFS_REQUIRES(mutex_);
-  bool has_room_for_row() const EFS_REQUIRES(mutex_) { return idle_.size() + BackingRegistrar::most_at_once <= idle_limit_; }
+  bool has_others_of_row(std::uint64_t ino) const EFS_REQUIRES(mutex_);
+  /// Those that are open count, too: after a takeover it is not known which are.
+  bool has_room_for_row() const EFS_REQUIRES(mutex_) { return slots_.size() + BackingRegistrar::most_at_once <= idle_limit_; }
   void close_later(int id, std::uint64_t bytes) EFS_REQUIRES(mutex_);
   /// What has to be closed now: nothing, or all that waits.
   Ids take_closing(bool all) EFS_REQUIRES(mutex_);

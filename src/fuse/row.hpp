@@ -1,6 +1,7 @@
 #pragma once
 // Passthrough of files that are opened one after the other: one question to the supervisor instead of one each.
 
+#include <atomic>
 #include <cstdint>
 
 #include "fs/filesystem.hpp"
@@ -8,8 +9,22 @@
 
 namespace efs::fuse {
 
-/// Registers what is left of the inode's row (BackingTable::rest_of_row()) and may be served by the kernel. Any thread, under no lock; takes
-/// about a third of a millisecond. Nothing stays registered that is removed meanwhile. Throws std::bad_alloc, with nothing lost.
-void register_row(fs::Filesystem& filesystem, BackingTable& backing, std::uint64_t ino);
+/// One for a connection. Thread-safe.
+class RowRegistrar {
+ public:
+  RowRegistrar(fs::Filesystem& filesystem, BackingTable& backing) : filesystem_(filesystem), backing_(backing) {}
+
+  /// Registers what is left of the inode's row (BackingTable::rest_of_row()) and may be served by the kernel. Under no lock; takes about a third of a
+  /// millisecond, or nothing where another thread is at a row: it holds a descriptor for each file. Nothing stays registered that is
+  /// removed meanwhile. Throws std::bad_alloc, with nothing lost.
+  void run(std::uint64_t ino);
+
+ private:
+  void register_row(std::uint64_t ino);
+
+  fs::Filesystem& filesystem_;
+  BackingTable& backing_;
+  std::atomic_flag busy_{};
+};
 
 }  // namespace efs::fuse

@@ -17,6 +17,7 @@
 #include "fuse/backing.hpp"
 #include "fuse/observer.hpp"
 #include "fuse/request_loop.hpp"
+#include "fuse/row.hpp"
 
 struct fuse_session;
 
@@ -26,6 +27,7 @@ namespace efs::fuse {
 struct Door {
   fs::Filesystem& filesystem;
   BackingTable backing;
+  RowRegistrar rows{filesystem, backing};
   fuse_session* session = nullptr;  // for notifications
   Observer observer;
   Counters& counters = observer.counters;

@@ -40,6 +40,10 @@ check 'all are what they are' diff -r "$PFS/input" "$MNT/input"
 check 'rows were registered' test "$(registered)" -ge 2
 check 'and no more than there are' test "$(registered)" -le $((files / 32 + 2))
 check 'again' diff -r "$PFS/input" "$MNT/input"
+# As the kernel tells whoever has a lease on a container that another thread opens it for writing.
+kill -IO "$(field "$(status_of "$NAME")" 'd["worker_pid"]')"
+check 'and once more' diff -r "$PFS/input" "$MNT/input"
+check 'by the same worker' json "$(status_of "$NAME")" 'd["takeovers"] == 0'
 check 'each open went to the kernel' test "$(opens passthrough_opens)" = "$(opens opens)"
 check 'all are removed' rm -r "$MNT/input"
 check 'their space is back' await 20 all_gone

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cerrno>
 
 #include "fs/filesystem.hpp"
 
@@ -12,11 +13,13 @@ std::vector<ContainerPool::Ready> Filesystem::servable(const std::vector<std::ui
     for (const std::uint64_t ino : inodes)
       if (const Inode* inode = names_.find(ino); inode != nullptr && inode->is_regular() && inode->nlink > 0 && !inode->carries_privilege()) found.push_back({.ino = ino, .container = {}});
   }
-  // One that has gone since has none.
-  std::erase_if(found, [this](ContainerPool::Ready& one) {
-    if (!holder_of(one.ino).offers_descriptor()) return true;
-    auto container = backend_.open(one.ino, Afterwards::closed);
+  // One that has gone since has none. Nobody has asked for them: where descriptors or memory end it is left at that.
+  bool goes_on = true;
+  std::erase_if(found, [&](ContainerPool::Ready& one) {
+    if (!goes_on || !holder_of(one.ino).offers_descriptor()) return true;
+    auto container = backend_.open(one.ino, Afterwards::only_read);
     if (container) one.container = std::move(*container);
+    else goes_on = container.error().code != EMFILE && container.error().code != ENFILE && container.error().code != ENOMEM;
     return !container;
   });
   return found;

@@ -27,7 +27,7 @@ struct BackingScene {
   BackingTable table{&registrar, idle};
 
   fs::ContainerPool::Ready container(std::uint64_t ino) { return {.ino = ino, .container = *backend->create(ino)}; }
-  int acquire(std::uint64_t ino, bool wanted = true) { return table.acquire(ino, wanted, [&] { return backend->open(ino); })->id; }
+  int acquire(std::uint64_t ino, bool wanted = true) { return table.acquire(ino, wanted, backend->open(ino)->get())->id; }
 };
 
 }  // namespace
@@ -62,26 +62,26 @@ struct RowScene : BackingScene {
     for (const auto one : table.rest_of_row(ino)) rest.push_back(file(one));
     return rest;
   }
-  bool is_second(std::uint64_t ino, BackingTable& of) { return of.acquire(ino, true, [&] { return file(ino).container; })->second; }
-  bool is_second(std::uint64_t ino) { return is_second(ino, table); }
+  bool brings_row(std::uint64_t ino, BackingTable& of) { return of.acquire(ino, true, file(ino).container.get())->row; }
+  bool brings_row(std::uint64_t ino) { return brings_row(ino, table); }
 };
 
 }  // namespace
 
 TEST_CASE("the second file of a row that is opened brings the others along, and their opens then ask nobody") {
   RowScene scene;
-  CHECK_FALSE(scene.is_second(row));
-  CHECK_FALSE(scene.is_second(row + 32));  // the next row's first
-  CHECK_FALSE(scene.is_second(row));       // the same file again
-  CHECK(scene.is_second(row + 31));
+  CHECK_FALSE(scene.brings_row(row));
+  CHECK_FALSE(scene.brings_row(row + 32));  // the next row's first
+  CHECK_FALSE(scene.brings_row(row));       // the same file again
+  CHECK(scene.brings_row(row + 31));
   const auto rest = scene.rest_of(row + 31);
   CHECK(rest.size() == 30);
   CHECK(rest.front().ino == row + 1);
   CHECK(rest.back().ino == row + 30);
-  CHECK_FALSE(scene.is_second(row + 7));  // meanwhile
+  CHECK(scene.brings_row(row + 7));  // meanwhile
   const int own = scene.acquire(row + 7);
   CHECK(scene.registrar.questions == 4);
-  scene.table.register_row(rest);
+  CHECK(scene.table.register_row(rest) == 29);
   CHECK(scene.registrar.questions == 5);
   CHECK(scene.registrar.known.size() == 33);
   CHECK(scene.acquire(row + 7) == own);
@@ -90,8 +90,8 @@ TEST_CASE("the second file of a row that is opened brings the others along, and 
   CHECK(ids.size() == 32);
   CHECK(scene.registrar.questions == 5);
   CHECK(scene.table.rest_of_row(row).empty());
-  scene.table.register_row({});  // nothing is left
-  scene.table.register_row(rest);
+  CHECK(scene.table.register_row({}) == 0);
+  CHECK(scene.table.register_row(rest) == 0);
   CHECK(scene.registrar.questions == 5);
 }
 
@@ -109,12 +109,12 @@ TEST_CASE("a neighbour that could not be registered is registered by its open, o
   CHECK(scene.registrar.known.size() == 30);
 }
 
-TEST_CASE("files on the daemon's path bring nobody along, and take part in nothing") {
+TEST_CASE("files on the daemon's path bring nobody along, and are not registered by others") {
   RowScene scene;
   scene.acquire(row);
-  CHECK_FALSE(scene.table.acquire(row + 1, false, {})->second);
+  CHECK_FALSE(scene.table.acquire(row + 1, false, nullptr)->row);
   scene.registrar.fail_next = 1;
-  CHECK_FALSE(scene.is_second(row + 2));
+  CHECK_FALSE(scene.brings_row(row + 2));
   CHECK(scene.rest_of(row).size() == 29);
   scene.table.register_row(std::vector{scene.file(row + 1), scene.file(row + 3)});
   CHECK(scene.acquire(row + 1, true) == 0);
@@ -123,13 +123,13 @@ TEST_CASE("files on the daemon's path bring nobody along, and take part in nothi
 
 TEST_CASE("no neighbours are registered where as many ids are kept as may be") {
   RowScene scene;
-  BackingTable small(&scene.registrar, 40);
+  BackingTable small(&scene.registrar, 42);
   for (std::uint64_t ino = row + 32; ino < row + 32 + 9; ++ino) {
-    (void)scene.is_second(ino, small);
+    (void)scene.brings_row(ino, small);
     small.release(ino);
   }
-  CHECK_FALSE(scene.is_second(row, small));
-  CHECK_FALSE(scene.is_second(row + 1, small));  // 9 are kept: 31 more may be
+  CHECK_FALSE(scene.brings_row(row, small));
+  CHECK_FALSE(scene.brings_row(row + 1, small));  // 11 are known: 31 more may be
   CHECK(small.rest_of_row(row).empty());
   small.let_go(row + 32);
   CHECK(small.rest_of_row(row).size() == 30);
@@ -138,27 +138,23 @@ TEST_CASE("no neighbours are registered where as many ids are kept as may be") {
   without.register_row(scene.files);
 }
 
-TEST_CASE("a container is opened only for who is to be registered, and its error is the open's") {
+TEST_CASE("a container is asked for only by who is to be registered") {
   RowScene scene;
-  int opened = 0;
-  const auto open = [&]() -> Result<std::shared_ptr<Container>> { return ++opened, scene.file(row).container; };
-  REQUIRE(scene.table.acquire(row, true, open)->id == 1);
-  CHECK(opened == 1);
-  CHECK(scene.table.acquire(row, true, open)->id == 1);
-  CHECK(scene.table.acquire(row + 1, false, open)->id == 0);
-  CHECK(opened == 1);
-  const auto none = []() -> Result<std::shared_ptr<Container>> { return fail(EMFILE); };
-  CHECK(scene.table.acquire(row + 2, true, none).error().code == EMFILE);
+  CHECK(scene.table.acquire(row, true, nullptr)->needs_container);
+  CHECK(scene.table.acquire(row, true, nullptr)->needs_container);  // nothing was counted
+  CHECK(scene.acquire(row) == 1);
+  const auto again = scene.table.acquire(row, true, nullptr);
+  CHECK_FALSE(again->needs_container);
+  CHECK(again->id == 1);
+  CHECK_FALSE(scene.table.acquire(row + 1, false, nullptr)->needs_container);
   CHECK(scene.registrar.on_daemon == std::set{row + 1});
-  CHECK(scene.table.acquire(row + 2, true, [] { return std::shared_ptr<Container>(); })->id == 0);  // who can do without
-  CHECK(scene.registrar.on_daemon == std::set{row + 1, row + 2});
-  // Another one comes first.
-  const auto late = [&]() -> Result<std::shared_ptr<Container>> { return scene.acquire(row + 3), scene.file(row + 3).container; };
-  CHECK(scene.table.acquire(row + 3, true, late)->id == 2);
+  // Of two that ask at once both come with a container, and one registers it.
+  CHECK(scene.acquire(row + 2) == scene.acquire(row + 2));
   CHECK(scene.registrar.questions == 2);
   BackingTable without(nullptr, 40);
-  CHECK(without.acquire(row, true, none).error().code == EMFILE);
-  CHECK(without.acquire(row, false, none)->id == 0);
+  CHECK(without.acquire(row, true, nullptr)->needs_container);
+  CHECK(without.acquire(row, true, scene.file(row).container.get())->id == 0);
+  CHECK_FALSE(without.acquire(row, false, nullptr)->needs_container);
 }
 
 TEST_CASE("how many ids are kept") {
@@ -305,7 +301,7 @@ TEST_CASE("every allocation of the table fails once: no id is lost, none is clos
     {
       const test::FailingNew failing(n);
       for (std::uint64_t ino = 2; ino < 12; ++ino)
-        if (const auto id = table.acquire(ino, ino % 3 != 0, [&] { return containers[ino - 2]; })) open.push_back(ino);
+        if (const auto id = table.acquire(ino, ino % 3 != 0, containers[ino - 2].get())) open.push_back(ino);
       met = failing.met();
     }
     CHECK(open.size() >= 9);
@@ -321,14 +317,26 @@ TEST_CASE("every allocation of the table fails once: no id is lost, none is clos
   }
 }
 
+TEST_CASE("of two ids of one inode a successor takes the later, and the daemon's path before any") {
+  BackingScene scene;
+  for (const int id : {3, 20, 21, 30, 40}) scene.registrar.known.insert(id);
+  scene.registrar.last = 100;
+  const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 21}, {.ino = 2, .id = 3}, {.ino = 2, .id = 20}, {.ino = 3, .id = 0}, {.ino = 3, .id = 30}, {.ino = 9, .id = 40}};
+  scene.table.inherit(inherited, [](std::uint64_t ino) { return ino != 9; });
+  CHECK(scene.registrar.known == std::set{21});
+  CHECK(scene.table.acquire(2, true, nullptr)->id == 21);
+  CHECK(scene.table.acquire(3, true, nullptr)->id == 0);
+  CHECK(scene.table.keeps_to_daemon(3));
+}
+
 TEST_CASE("a row: every allocation of memory fails once, and no id is lost", "[faults][memory]") {
   bool met = true;
   for (std::uint64_t n = 1; met; ++n) {
     RowScene scene;
     FrugalRegistrar registrar;
     BackingTable table(&registrar, 64);
-    REQUIRE_FALSE(scene.is_second(row, table));
-    REQUIRE(scene.is_second(row + 1, table));
+    REQUIRE_FALSE(scene.brings_row(row, table));
+    REQUIRE(scene.brings_row(row + 1, table));
     {
       const test::FailingNew failing(n);
       try {
@@ -382,7 +390,7 @@ TEST_CASE("what a successor inherits: every allocation of memory fails once, and
       BackingTable next(&registrar, 4);
       next.inherit(inherited, is_there);
       REQUIRE(registrar.known == 0b11111100);
-      for (std::uint64_t ino = 2; ino < 8; ++ino) REQUIRE(next.acquire(ino, true, {}).value().id == static_cast<int>(ino));
+      for (std::uint64_t ino = 2; ino < 8; ++ino) REQUIRE(next.acquire(ino, true, nullptr).value().id == static_cast<int>(ino));
     });
     CHECK(allocations > 10);
   }

@@ -1,11 +1,14 @@
 #include "fuse/row.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "support/containers.hpp"
 #include "support/failing_backend.hpp"
@@ -20,27 +23,38 @@ namespace {
 struct RowOfFiles {
   test::TempDirectory directory{"/dev/shm"};
   UniqueFd metadata = directory.open();
-  std::unique_ptr<Backend> real = test::open_containers(directory.path());
-  test::FailingBackend backend{*real};
-  std::unique_ptr<fs::Filesystem> filesystem = std::move(*fs::Filesystem::open(backend, {.metadata_directory = metadata.get()}));
+  std::unique_ptr<Backend> real;
+  std::unique_ptr<test::FailingBackend> backend;
+  std::unique_ptr<fs::Filesystem> filesystem;
   test::Registrar registrar;
   BackingTable table{&registrar, 256};
+  std::unique_ptr<RowRegistrar> rows;
   std::uint64_t first = 0;  // of a row, which is all there
 
   RowOfFiles() {
+    start();
     for (std::uint64_t ino = 0; first == 0 || ino < first + 31;) {
       ino = filesystem->make_node({}, fs::root_ino, "behind " + std::to_string(ino), S_IFREG | 0644, 0)->ino;
       if (first == 0 && ino % 32 == 0) first = ino;
     }
+    start();  // no container is open any more
+  }
+  void start() {
+    filesystem.reset();
+    real = test::open_containers(directory.path());
+    backend = std::make_unique<test::FailingBackend>(*real);
+    filesystem = std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
+    rows = std::make_unique<RowRegistrar>(*filesystem, table);
   }
   int open(std::uint64_t ino) {
-    auto opened = filesystem->open({}, ino, O_RDONLY);
-    const auto acquired = table.acquire(ino, opened->passthrough, [&] { return filesystem->container(ino); });
-    if (acquired->second) register_row(*filesystem, table, ino);
+    const bool wanted = filesystem->open({}, ino, O_RDONLY)->passthrough;
+    const auto acquired = table.acquire(ino, wanted, filesystem->container(ino)->get());
+    if (acquired->row) rows->run(ino);
     return acquired->id;
   }
   // As the kernel's last FORGET of a file that was removed.
   void remove(std::uint64_t ino) {
+    REQUIRE(filesystem->lookup(fs::root_ino, name_of(ino)));
     REQUIRE(filesystem->unlink({}, fs::root_ino, name_of(ino)));
     const auto left = filesystem->forget(ino, 1);
     REQUIRE(left.gone);
@@ -71,13 +85,47 @@ TEST_CASE("a file that is removed while its row is registered is let go") {
   RowOfFiles scene;
   const std::uint64_t victim = scene.first + 5;
   scene.open(scene.first);
-  scene.backend.after_open([&](std::uint64_t id) {
+  scene.backend->after_open([&](std::uint64_t id) {
     if (id == victim) scene.remove(victim);
   });
   scene.open(scene.first + 1);
   scene.table.run();
   CHECK(scene.registrar.known.size() == 31);
   CHECK_FALSE(scene.filesystem->exists(victim));
+}
+
+TEST_CASE("one row at a time, and the next open of the other asks again") {
+  RowOfFiles scene;
+  scene.open(scene.first);
+  bool met = false;
+  scene.backend->after_open([&](std::uint64_t) {
+    if (std::exchange(met, true)) return;
+    scene.rows->run(scene.first);  // as another thread would
+    CHECK(scene.registrar.questions == 2);
+  });
+  scene.open(scene.first + 1);
+  CHECK(met);
+  CHECK(scene.registrar.known.size() == 32);
+}
+
+TEST_CASE("where descriptors end a row is left at what there is, and the next open tries again") {
+  RowOfFiles scene;
+  scene.open(scene.first);
+  rlimit limit{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  const rlimit before = limit;
+  scene.backend->after_open([&, opened = 0](std::uint64_t) mutable {
+    if (++opened != 4) return;
+    limit.rlim_cur = 0;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  });
+  scene.open(scene.first + 1);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(scene.registrar.known.size() > 2);
+  CHECK(scene.registrar.known.size() < 32);
+  scene.backend->after_open({});
+  scene.open(scene.first + 31);
+  CHECK(scene.registrar.known.size() == 32);
 }
 
 TEST_CASE("a file that cannot be opened stays out of its row") {
