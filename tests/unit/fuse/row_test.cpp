@@ -94,17 +94,19 @@ TEST_CASE("a file that is removed while its row is registered is let go") {
   CHECK_FALSE(scene.filesystem->exists(victim));
 }
 
-TEST_CASE("one row at a time, and the next open of the other asks again") {
+TEST_CASE("one row at a time: who comes meanwhile opens nothing and asks nobody") {
   RowOfFiles scene;
   scene.open(scene.first);
   bool met = false;
-  scene.backend->after_open([&](std::uint64_t) {
-    if (std::exchange(met, true)) return;
+  scene.backend->after_open([&](std::uint64_t id) {
+    if (id == scene.first + 1 || std::exchange(met, true)) return;  // its own open is before the row
+    CHECK(scene.registrar.questions == 2);
     scene.rows->run(scene.first);  // as another thread would
     CHECK(scene.registrar.questions == 2);
   });
   scene.open(scene.first + 1);
   CHECK(met);
+  CHECK(scene.registrar.questions == 3);
   CHECK(scene.registrar.known.size() == 32);
 }
 
@@ -114,18 +116,29 @@ TEST_CASE("where descriptors end a row is left at what there is, and the next op
   rlimit limit{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
   const rlimit before = limit;
-  scene.backend->after_open([&, opened = 0](std::uint64_t) mutable {
+  int opened = 0;
+  scene.backend->after_open([&](std::uint64_t) {
     if (++opened != 4) return;
     limit.rlim_cur = 0;
     ::setrlimit(RLIMIT_NOFILE, &limit);
   });
   scene.open(scene.first + 1);
   ::setrlimit(RLIMIT_NOFILE, &before);
-  CHECK(scene.registrar.known.size() > 2);
-  CHECK(scene.registrar.known.size() < 32);
+  CHECK(opened == 5);  // its own, three of the row, and one that failed
+  CHECK(scene.registrar.known.size() == 5);
   scene.backend->after_open({});
   scene.open(scene.first + 31);
   CHECK(scene.registrar.known.size() == 32);
+}
+
+TEST_CASE("for a row containers are open for reading only: nobody who asks for writers meets them") {
+  RowOfFiles scene;
+  const auto files = scene.filesystem->servable({scene.first, scene.first + 1});
+  REQUIRE(files.size() == 2);
+  for (const auto& file : files) {
+    CHECK((::fcntl(file.container->descriptor(), F_GETFL) & O_ACCMODE) == O_RDONLY);
+    CHECK_FALSE(scene.real->is_written(file.ino));
+  }
 }
 
 TEST_CASE("a file that cannot be opened stays out of its row") {
