@@ -11,6 +11,7 @@
 #include "base/mutex.hpp"
 #include "config/job_config.hpp"
 #include "stage/copy/transfer.hpp"
+#include "stage/options.hpp"
 #include "stage/out/outgoing.hpp"
 #include "stage/out/partial.hpp"
 #include "stage/out/results_tree.hpp"

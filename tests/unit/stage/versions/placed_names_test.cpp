@@ -290,9 +290,6 @@ TEST_CASE("placed: what is no file of ours in its place is refused", "[stage][pl
   CHECK(describe(made.error()).find("meta/placed") != std::string::npos);
 }
 
-}  // namespace
-}  // namespace efs::stage
-
 TEST_CASE("placed: what a directory was given is known, and that it was about to get something, also to the next process", "[stage][placed]") {
   PlacedScene scene;
   const PlacedName other{.name = "d/x", .own = "d/y"};
@@ -326,3 +323,6 @@ TEST_CASE("placed: what a directory was given is known, and that it was about to
   CHECK(scene.names->directory(x).version == 17);
   CHECK(std::filesystem::file_size(scene.file()) < 20'000 * 112);
 }
+
+}  // namespace
+}  // namespace efs::stage
