@@ -1,6 +1,6 @@
 #pragma once
 // Mutexes with clang's thread-safety annotations. Every mutex says beside its declaration what it guards and
-// its rank; the ranks are listed in src/README.md and are taken in ascending order only.
+// its rank; the ranks are listed in docs/dev/locks.md and are taken in ascending order only.
 // The attributes are documented in clang's "Thread Safety Analysis"; other compilers see nothing.
 
 #include <chrono>

@@ -1,5 +1,5 @@
 #pragma once
-// Who runs as whom. See the table in src/README.md.
+// Who runs as whom. See the table in docs/dev/privileges.md.
 
 #include <sys/types.h>
 

@@ -45,7 +45,7 @@ struct SetUp {
   SupervisorClient& supervisor;
 };
 
-/// Capacity by the rules of src/README.md: a store in memory gets a tmpfs of its own where the supervisor can make
+/// Capacity by the rules of docs/dev/staging.md: a store in memory gets a tmpfs of its own where the supervisor can make
 /// one and is counted by the daemon where not; on other file systems the job file's `enforce` decides. A store that an
 /// earlier instance of this name, or a predecessor, left is taken up again, with all of its backends; EEXIST where it is
 /// another job's, ENOENT where one of them is gone.

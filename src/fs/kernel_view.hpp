@@ -1,6 +1,6 @@
 #pragma once
 // What the kernel has to be told when names change without its asking: it keeps names and attributes for as long as
-// it likes (src/README.md). The FUSE session implements it.
+// it likes (docs/dev/staging.md). The FUSE session implements it.
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 // File offset -> segment, in O(log n). Segments do not overlap; absence is a gap. A pure data structure: it knows
-// neither memory nor files, and for containers with a descriptor it only caches mappings (src/README.md).
+// neither memory nor files, and for containers with a descriptor it only caches mappings (docs/dev/requests.md).
 
 #include <algorithm>
 #include <cstdint>

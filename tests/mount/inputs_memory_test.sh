@@ -13,7 +13,7 @@ page=$SOURCE/man/efsd.8
 # What the manual says: bytes.
 said() { sed -n 's/^An input takes \([0-9,]*\) bytes, .* and \([0-9,]*\) while it is staged in\.$/\1 \2/p' "$page" | tr -d ,; }
 read -r kept most < <(said) || { fail 'efsd(8) says what an input takes'; finish; }
-check 'README.md says the same' grep -q "$kept for an input" "$SOURCE/README.md"
+check 'docs/limits.md says the same' grep -q "$kept for an input" "$SOURCE/docs/limits.md"
 
 # A PFS in memory: what makes so many files elsewhere takes longer than the test.
 mkdir "$S/memory" && mount -t tmpfs -o mode=755 memory "$S/memory" || { fail 'a tmpfs for the inputs'; finish; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what each thread of a process may do with the table under "Processes" in src/README.md.
+"""Compares what each thread of a process may do with the table under "Processes" in docs/dev/privileges.md.
 
 usage: rights.py README COLUMN ROLE PID USER   COLUMN: 1, 2 or 3 of the table; ROLE: supervisor, worker, keeper or program
 Exit code 0: every thread has just the rights that the table says; 1: what differs is printed.

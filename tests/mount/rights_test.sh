@@ -1,5 +1,5 @@
 #!/bin/bash
-# What each process and thread of an instance may do: the table in src/README.md against /proc.
+# What each process and thread of an instance may do: the table in docs/dev/privileges.md against /proc.
 #   rights_test.sh BIN_DIR
 set -uo pipefail
 # As user_test.sh: a mount namespace of our own, in which everybody may open /dev/fuse.
@@ -8,7 +8,7 @@ unset EFS_TEST_NAMESPACE
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 
 user=65534 keeper_user=5
-table=$SOURCE/src/README.md
+table=$SOURCE/docs/dev/privileges.md
 rights() { python3 "$SOURCE/tests/mount/rights.py" "${README:-$table}" "$@"; }
 keeper_of() {  # the child of the worker that is no thread of it
   local child; for child in $(cat /proc/"$1"/task/*/children); do echo "$child"; return; done; return 1

@@ -41,7 +41,7 @@ std::uint64_t allocations_of(const std::function<void()>& work) {
   return test::allocations() - before;
 }
 
-/// As each_allocation_fails(), without those of reading a manifest: to destroy a Json takes memory and cannot fail (src/README.md).
+/// As each_allocation_fails(), without those of reading a manifest: to destroy a Json takes memory and cannot fail (docs/dev/style.md).
 template <typename Round> void each_but_of_manifests_fails(const DeadImage& dead, Round round) {
   const auto read_manifests = [&] { (void)job_of(dead.open_meta().get(), read_manifest(find_own_store(dead.store())->metadata.get()).value()); };
   const auto first = allocations_of(read_manifests), all = allocations_of([&] { (void)check_image(dead.store()); });
