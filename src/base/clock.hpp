@@ -47,9 +47,9 @@ struct FileTime {
 };
 inline timespec to_timespec(const FileTime& t) { return {.tv_sec = static_cast<time_t>(t.seconds), .tv_nsec = static_cast<long>(t.nanoseconds)}; }
 
-/// The time a file system stamps. The fine clock: containers bear the kernel's multigrain stamps (6.13), which are
-/// fine once somebody has looked, and a coarse stamp of ours could seem older than what was there.
-inline FileTime file_time_now() {
+/// Now, by the fine clock: for reports, and for what is compared with the clock of another machine. Time stamps of files come
+/// from FileClock.
+inline FileTime wall_time() {
   timespec t{};
   clock_gettime(CLOCK_REALTIME, &t);
   return t;
@@ -60,7 +60,7 @@ inline FileTime file_time_now() {
 inline constexpr FileTime stamp_now = timespec{.tv_sec = 0, .tv_nsec = UTIME_NOW};
 
 /// Now, for reports.
-inline Nanoseconds wall_clock() { return to_ns(to_timespec(file_time_now())); }
+inline Nanoseconds wall_clock() { return to_ns(to_timespec(wall_time())); }
 
 /// Does an access move atime? relatime: where the time would say less than "read since the last change", and once a day.
 inline bool atime_is_due(const FileTime& atime, const FileTime& mtime, const FileTime& ctime) {

@@ -27,7 +27,7 @@ Json to_json(const TurnClient::Shown& turn) {
 // Until all has been moved, at the rate so far; null: nobody can tell, or not yet.
 Json seconds_left(const stage::ProgressSnapshot& p) {
   constexpr double soonest = 2;  // seconds: what moved at once says little of what follows
-  const double seconds = p.started > 0 ? static_cast<double>(to_ns(to_timespec(file_time_now())) - p.started) / 1e9 : 0;
+  const double seconds = p.started > 0 ? static_cast<double>(wall_clock() - p.started) / 1e9 : 0;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
   return done > 0 && seconds >= soonest ? Json(std::max(0.0, (total - done) * seconds / done)) : Json();
 }

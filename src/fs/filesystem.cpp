@@ -29,7 +29,7 @@ const char* reason_of(const Error& error) { return error.what.empty() ? std::str
 }  // namespace
 
 Filesystem::Filesystem(Backend& backend, const Options& options)
-    : backend_(backend), options_(options), medium_(options.medium ? options.medium : store::directory_medium(options.metadata_directory)), names_(options.root_mode, options.uid, options.gid, file_time_now()) {}
+    : backend_(backend), options_(options), medium_(options.medium ? options.medium : store::directory_medium(options.metadata_directory)), names_(options.root_mode, options.uid, options.gid, clock_.now()) {}
 
 Filesystem::~Filesystem() {
   for (const auto& unused : pool_.close()) backend_.remove(unused.ino);
@@ -338,12 +338,12 @@ mode_t mode_without_privilege(const Caller& caller, const Inode& inode) {
 Status Filesystem::clear_privilege(const Caller& caller, Inode& inode) {
   if (!inode.is_regular()) return {};
   if (inode.xattr("security.capability") != nullptr)
-    EFS_TRY(commit(0, RemoveXattr{.ino = inode.ino, .time = file_time_now(), .name = "security.capability"}));
+    EFS_TRY(commit(0, RemoveXattr{.ino = inode.ino, .time = clock_.now(), .name = "security.capability"}));
   const mode_t mode = mode_without_privilege(caller, inode);
   if (mode == inode.mode) return {};
   SetAttributes record = attributes_of(inode);
   record.mode = mode;
-  record.ctime = file_time_now();
+  record.ctime = clock_.now();
   record.dirty = 1;
   return commit(caller.request, record);
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "base/file_clock.hpp"
 #include "base/memory.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
@@ -340,6 +341,7 @@ class Filesystem {
   Backend& backend_;
   const Options options_;
   const std::shared_ptr<store::Medium> medium_;
+  const FileClock clock_;
   Recovery recovery_;  // constant after open()
 
   Mutex sync_mutex_;   // rank 8: one sync of the journal at a time, so that one serves all who wait

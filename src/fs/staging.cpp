@@ -39,7 +39,7 @@ Result<Place> locate(const Namespace& names, const std::string& path) {
   }
 }
 
-MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const StagedAttributes& a) {
+MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const StagedAttributes& a, FileTime now) {
   MakeNode node;
   node.ino = ino;
   node.parent = place.parent->ino;
@@ -48,7 +48,7 @@ MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const S
   node.gid = a.gid;
   node.atime = a.atime;
   node.mtime = a.mtime;
-  node.ctime = node.btime = file_time_now();
+  node.ctime = node.btime = now;
   node.dirty = 0;
   node.name = place.name;
   return node;
@@ -156,7 +156,7 @@ Status Staging::publish_one(const StagedFile& file) {
   auto place = locate(filesystem_.names_, file.path);
   if (!place) return std::unexpected(place.error());
   EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
-  MakeNode node = staged_node(*place, file.ino, S_IFREG, file.attributes);
+  MakeNode node = staged_node(*place, file.ino, S_IFREG, file.attributes, filesystem_.clock_.now());
   node.staged = 1;
   node.origin = file.origin;
   node.origin_path = file.path;
@@ -206,9 +206,9 @@ Status Staging::make_directory(const std::string& path, const StagedAttributes& 
     const bool is_so = !dir.dirty && (dir.mode & 07777) == (attributes.mode & 07777) && dir.uid == attributes.uid && dir.gid == attributes.gid && dir.mtime == FileTime(attributes.mtime);
     if (is_so) return {};  // a start on what an earlier instance left comes here for all directories, and the buffer may be full
     const std::string* acl = dir.xattr(access_acl_name);
-    return filesystem_.commit(0, SetAttributes{dir.ino, S_IFDIR | (attributes.mode & 07777), attributes.uid, attributes.gid, attributes.atime, attributes.mtime, file_time_now(), 0, acl != nullptr ? *acl : std::string()});
+    return filesystem_.commit(0, SetAttributes{dir.ino, S_IFDIR | (attributes.mode & 07777), attributes.uid, attributes.gid, attributes.atime, attributes.mtime, filesystem_.clock_.now(), 0, acl != nullptr ? *acl : std::string()});
   }
-  MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes);
+  MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes, filesystem_.clock_.now());
   node.staged = 1;
   node.origin_path = path;
   return filesystem_.commit(0, node, removal_reserve(place->name));
@@ -254,7 +254,7 @@ Result<Staging::NewName> Staging::new_symlink(const std::string& path, const std
   auto place = locate(filesystem_.names_, path);
   if (!place) return std::unexpected(place.error());
   EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
-  MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFLNK, attributes);
+  MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFLNK, attributes, filesystem_.clock_.now());
   node.mode = S_IFLNK | 0777;
   node.target = target;
   node.staged = 1;

@@ -69,7 +69,7 @@ Status Staging::book_names(std::uint64_t ino, std::span<const std::string> names
 void Staging::take_back_links(std::span<const LinkedName> links) {
   filesystem_.mutex_.assert_held();
   for (const auto& one : std::views::reverse(links))
-    if (one.replaced == 0) (void)filesystem_.commit(0, Unlink{.parent = one.parent, .time = file_time_now(), .name = one.name}, -removal_reserve(one.name));
+    if (one.replaced == 0) (void)filesystem_.commit(0, Unlink{.parent = one.parent, .time = filesystem_.clock_.now(), .name = one.name}, -removal_reserve(one.name));
 }
 
 Result<Staging::LinkedName> Staging::link_one(std::uint64_t ino, const std::string& path, Over over) {
@@ -85,7 +85,7 @@ Result<Staging::LinkedName> Staging::link_one(std::uint64_t ino, const std::stri
     EFS_TRY(may_replace(**there, item->dirty, over, path));
     linked.replaced = (*there)->ino;
   }
-  EFS_TRY(filesystem_.commit(0, Replace{.ino = ino, .parent = place->parent->ino, .time = file_time_now(), .name = place->name}, there ? 0 : removal_reserve(place->name)));
+  EFS_TRY(filesystem_.commit(0, Replace{.ino = ino, .parent = place->parent->ino, .time = filesystem_.clock_.now(), .name = place->name}, there ? 0 : removal_reserve(place->name)));
   return linked;
 }
 

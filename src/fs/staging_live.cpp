@@ -71,7 +71,7 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
       EFS_TRY(may_replace(**there, item->dirty, over, path));
     }
     if (place->parent->nlink == 0) return fail(ENOENT);
-    MakeNode node = staged_node(*place, ino, S_IFREG, attributes);
+    MakeNode node = staged_node(*place, ino, S_IFREG, attributes, filesystem_.clock_.now());
     node.staged = 1;
     node.origin = origin;
     node.origin_path = path;
@@ -87,7 +87,7 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
       node.name.clear();
       EFS_TRY(filesystem_.commit(0, node));
       const std::uint64_t old = there ? (*there)->ino : 0;
-      const Replace replace{.ino = ino, .parent = parent, .time = file_time_now(), .name = name};
+      const Replace replace{.ino = ino, .parent = parent, .time = filesystem_.clock_.now(), .name = name};
       const Status done = complete_and_name(node, bulky, parts, replace, there ? 0 : removal_reserve(name));
       if (!done) {
         (void)filesystem_.reap(ino);  // the caller abandons its container
@@ -118,7 +118,7 @@ Result<std::uint64_t> Staging::add_directory(const std::string& path, const Stag
       return fail(ENOTDIR, path + ": is in the buffer and is no directory");
     }
     EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
-    MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes);
+    MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes, filesystem_.clock_.now());
     node.staged = 1;
     node.origin_path = path;
     node.xattrs = xattrs;
@@ -149,7 +149,7 @@ Status Staging::settle_directory(const std::string& path, const StagedAttributes
     SetAttributes record = attributes_of(dir);
     record.atime = attributes.atime;
     record.mtime = attributes.mtime;
-    record.ctime = file_time_now();
+    record.ctime = filesystem_.clock_.now();
     EFS_TRY(filesystem_.commit(0, record));
   }
   if (KernelView* kernel = filesystem_.kernel_) kernel->attributes_changed(ino);
@@ -407,7 +407,7 @@ Status Staging::remove_name(const std::string& path, std::uint64_t only) {
     if (staging.saved_path.empty()) staging.saved = 0;
     EFS_TRY((*there)->extra ? note_unloaded(**there, path) : Status());
     EFS_TRY(filesystem_.commit(0, staging));
-    EFS_TRY(filesystem_.commit(0, Unlink{.parent = parent, .time = file_time_now(), .name = name}, -removal_reserve(name)));
+    EFS_TRY(filesystem_.commit(0, Unlink{.parent = parent, .time = filesystem_.clock_.now(), .name = name}, -removal_reserve(name)));
     reaped = filesystem_.withdraw(ino);
   }
   filesystem_.remove_container(reaped);

@@ -17,7 +17,7 @@ struct Place {
 Result<Place> locate(const Namespace& names, const std::string& path);
 
 /// The record of a staged node under that name; it is clean.
-MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const StagedAttributes& attributes);
+MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const StagedAttributes& attributes, FileTime now);
 
 /// Takes the extended attributes out of the node where they are more than its record can hold: they need records of
 /// their own, before it gets a name.

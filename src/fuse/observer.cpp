@@ -41,7 +41,7 @@ void Observer::learn(const Observation& o) {
 }
 
 Event Observer::describe(const Observation& o, uid_t uid, gid_t gid, pid_t tid) const {
-  Event event{.operation = o.operation, .truncates = o.truncates, .started = to_ns(to_timespec(file_time_now())), .uid = uid, .gid = gid, .pid = process_of(tid), .tid = tid, .offset = o.offset, .size = o.size};
+  Event event{.operation = o.operation, .truncates = o.truncates, .started = wall_clock(), .uid = uid, .gid = gid, .pid = process_of(tid), .tid = tid, .offset = o.offset, .size = o.size};
   if (has_attribute_name(o.operation)) {
     event.path = names_.path(o.ino);
     event.other = o.name;

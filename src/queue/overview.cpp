@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Nanoseconds now() { return to_ns(to_timespec(file_time_now())); }
+Nanoseconds now() { return wall_clock(); }
 
 // By the file server's clock: what it had moved when it last said so, and when that was.
 double estimate_left(const Ticket& ticket, double silence, Nanoseconds seen) {

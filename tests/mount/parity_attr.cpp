@@ -2,6 +2,8 @@
 #include <sys/ioctl.h>
 #include <sys/sysmacros.h>
 
+#include <utility>
+
 #include "parity.hpp"
 
 namespace parity {
@@ -260,6 +262,14 @@ constexpr Case cases[] = {
        c.must("statx", ::statx(AT_FDCWD, "f", 0, STATX_ALL, &second));
        c.check("it stays", first.stx_btime.tv_sec == second.stx_btime.tv_sec &&
                                first.stx_btime.tv_nsec == second.stx_btime.tv_nsec);
+       int older = 0;
+       for (int i = 0; i < 20; ++i) {
+         const std::string path = "new" + std::to_string(i);
+         c.put(path);
+         c.must("statx", ::statx(AT_FDCWD, path.c_str(), 0, STATX_ALL, &first));
+         older += std::pair(first.stx_mtime.tv_sec, first.stx_mtime.tv_nsec) < std::pair(first.stx_btime.tv_sec, first.stx_btime.tv_nsec) ? 1 : 0;
+       }
+       c.line("changed before their birth: " + std::to_string(older));
      },
      anyone},
     {"stat-empty-path",

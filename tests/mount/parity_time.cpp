@@ -370,6 +370,35 @@ constexpr Case cases[] = {
        c.moved("f", before);
      },
      anyone},
+    {"times-order-of-events",
+     [](Ctx& c) {
+       // Stamps of a file's data and stamps of names, directories and links, which may be of two clocks.
+       const int fd = c.open("f", O_RDWR | O_CREAT);
+       timespec last{};
+       int older = 0;
+       const auto next = [&](const std::string& path) {
+         const timespec now = c.times(path).modify;
+         older += std::pair(now.tv_sec, now.tv_nsec) < std::pair(last.tv_sec, last.tv_nsec) ? 1 : 0;
+         last = now;
+       };
+       for (int i = 0; i < 50; ++i) {
+         const std::string number = std::to_string(i);
+         for (int twice = 0; twice < 2; ++twice) {
+           c.must("pwrite", ::pwrite(fd, "x", 1, 0));
+           next("f");
+         }
+         c.dir("d" + number);
+         next("d" + number);
+         c.put("n" + number, "x");
+         next("n" + number);
+         c.must("symlink", ::symlink("x", ("s" + number).c_str()));
+         next("s" + number);
+         c.must("touch", ::utimensat(AT_FDCWD, ("d" + number).c_str(), nullptr, 0));
+         next("d" + number);
+       }
+       c.line("older than what was before: " + std::to_string(older));
+     },
+     anyone},
     {"times-mtime-order-make",
      [](Ctx& c) {
        // What make relies on: a target written after its source is newer.

@@ -19,7 +19,7 @@ Result<Entry> Filesystem::link(const Caller& caller, std::uint64_t ino, std::uin
       auto first = unsynced(**source, false, synced);
       if (first.empty()) {
         EFS_TRY(book_settled(synced));
-        EFS_TRY(commit(caller.request, Link{.ino = ino, .parent = new_parent, .time = file_time_now(), .name = new_name},
+        EFS_TRY(commit(caller.request, Link{.ino = ino, .parent = new_parent, .time = clock_.now(), .name = new_name},
                        static_cast<std::int64_t>(store::Journal::record_size(new_name.size() + 32))));
         return referenced(ino);
       }

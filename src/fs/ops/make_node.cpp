@@ -63,7 +63,7 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, 
   node.mode = (mode & S_IFMT) == 0 ? mode | S_IFREG : mode;
   node.uid = caller.uid;
   node.gid = caller.gid;
-  node.atime = node.mtime = node.ctime = node.btime = file_time_now();
+  node.atime = node.mtime = node.ctime = node.btime = clock_.now();
   node.name = name;
   inherit_group(parent, caller, node);
   EFS_TRY(inherit_acl(parent, caller, node));
@@ -135,7 +135,7 @@ Result<Entry> Filesystem::make_symlink(const Caller& caller, std::uint64_t paren
   node.mode = S_IFLNK | 0777;
   node.uid = caller.uid;
   node.gid = caller.gid;
-  node.atime = node.mtime = node.ctime = node.btime = file_time_now();
+  node.atime = node.mtime = node.ctime = node.btime = clock_.now();
   node.name = name;
   node.target = target;
   inherit_group(**dir, caller, node);

@@ -33,7 +33,7 @@ void Filesystem::touch_atime(std::uint64_t ino) {
   const Inode* dir = names_.find(ino);
   if (!due(dir)) return;
   SetAttributes record = attributes_of(*dir);
-  record.atime = file_time_now();
+  record.atime = clock_.now();
   (void)commit(0, record);
 }
 

@@ -65,7 +65,7 @@ Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(const Caller& 
   const std::uint64_t replaced = target && (flags & RENAME_EXCHANGE) == 0 ? (*target)->ino : 0;
   const auto size_of = [](const std::string& text) { return static_cast<std::int64_t>(store::Journal::record_size(text.size() + 32)); };
   const std::int64_t reserve = (flags & RENAME_EXCHANGE) != 0 ? 0 : (replaced != 0 ? 0 : size_of(new_name)) - size_of(name);
-  EFS_TRY(commit(caller.request, Rename{.parent = parent, .new_parent = new_parent, .flags = flags & RENAME_EXCHANGE, .time = file_time_now(), .name = name, .new_name = new_name}, reserve));
+  EFS_TRY(commit(caller.request, Rename{.parent = parent, .new_parent = new_parent, .flags = flags & RENAME_EXCHANGE, .time = clock_.now(), .name = name, .new_name = new_name}, reserve));
   return RenameStep{.sync_first = {}, .replaced = replaced != 0 ? reap(replaced) : Reaped{}};
 }
 

@@ -16,15 +16,15 @@ Status Filesystem::set_acl(const Caller& caller, std::uint64_t ino, const std::s
     if (!target.is_directory()) return value.empty() ? Status{} : fail(EACCES);
     if (value.empty() && target.xattr(name) == nullptr) return {};
     EFS_TRY(mark_dirty(0, **found));
-    if (!value.empty()) return commit(caller.request, SetXattr{.ino = ino, .time = file_time_now(), .name = name, .value = value});
-    return commit(caller.request, RemoveXattr{.ino = ino, .time = file_time_now(), .name = name});
+    if (!value.empty()) return commit(caller.request, SetXattr{.ino = ino, .time = clock_.now(), .name = name, .value = value});
+    return commit(caller.request, RemoveXattr{.ino = ino, .time = clock_.now(), .name = name});
   }
   if (S_ISLNK(target.mode)) return fail(EOPNOTSUPP);
   SetAttributes record = attributes_of(target);
   if (!value.empty()) record.mode = acl->mode_of(target.mode);
   if ((record.mode & S_ISGID) != 0 && !caller.belongs_to(target.gid)) record.mode &= ~static_cast<std::uint32_t>(S_ISGID);
   record.access_acl = value.empty() || acl->is_minimal() ? "" : value;
-  record.ctime = file_time_now();
+  record.ctime = clock_.now();
   record.dirty = 1;
   return commit(caller.request, record);
 }

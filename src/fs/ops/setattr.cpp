@@ -7,8 +7,8 @@ namespace {
 
 bool changes_record(const AttributeChange& c) { return c.mode || c.uid || c.gid || c.atime || c.mtime || c.touch; }
 
-// The attributes after the change. Times of regular files are the container's and not kept in the record.
-Result<SetAttributes> changed(const Inode& inode, const AttributeChange& c) {
+// The attributes after the change at this time. Times of regular files are the container's and not kept in the record.
+Result<SetAttributes> changed(const Caller& caller, const Inode& inode, const AttributeChange& c, FileTime now) {
   SetAttributes record = attributes_of(inode);
   mode_t mode = c.mode ? (inode.mode & S_IFMT) | (*c.mode & 07777) : inode.mode;
   if ((c.uid || c.gid) && inode.is_regular()) {  // chown takes the privilege bits away (chown(2))
@@ -24,7 +24,7 @@ Result<SetAttributes> changed(const Inode& inode, const AttributeChange& c) {
   record.mode = mode;
   record.uid = c.uid.value_or(inode.uid);
   record.gid = c.gid.value_or(inode.gid);
-  record.ctime = file_time_now();
+  record.ctime = now;
   const auto set = [&](const std::optional<FileTime>& time, const FileTime& otherwise) { return time == stamp_now ? record.ctime : time.value_or(otherwise); };
   record.atime = set(c.atime, inode.atime);
   record.mtime = set(c.mtime, inode.mtime);
@@ -58,7 +58,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
   if (change.touch && target.is_regular() && target.write_opens == 0 && caller.uid != 0 && caller.uid != target.uid && mode_without_privilege(caller, target) != target.mode) return fail(EPERM);
   if (change.size) ++target.edits;  // again, behind the change: who looked between the dirty bit and it must see a difference
   if (changes_record(change)) {
-    auto record = changed(target, change);
+    auto record = changed(caller, target, change, clock_.now());
     if (!record) return std::unexpected(record.error());
     EFS_TRY(commit(caller.request, *record));
     if (target.is_regular() && (change.atime || change.mtime)) EFS_TRY(backend_.set_times(ino, change.atime, change.mtime));

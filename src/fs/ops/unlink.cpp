@@ -18,7 +18,7 @@ Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const
     if (directories && !inode.directory->empty()) return fail(ENOTEMPTY);
     const std::uint64_t ino = inode.ino;
     const auto reserve = -static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
-    EFS_TRY(commit(caller.request, Unlink{.parent = parent, .time = file_time_now(), .name = name}, reserve));
+    EFS_TRY(commit(caller.request, Unlink{.parent = parent, .time = clock_.now(), .name = name}, reserve));
     reaped = reap(ino);
   }
   remove_container(reaped);

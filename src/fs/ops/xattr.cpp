@@ -50,7 +50,7 @@ Status Filesystem::setxattr(const Caller& caller, std::uint64_t ino, const std::
   if (there && (flags & XATTR_CREATE) != 0) return fail(EEXIST);
   if (!there && (flags & XATTR_REPLACE) != 0) return fail(ENODATA);
   EFS_TRY(mark_dirty(0, **found));
-  return commit(caller.request, SetXattr{.ino = ino, .time = file_time_now(), .name = name, .value = value});
+  return commit(caller.request, SetXattr{.ino = ino, .time = clock_.now(), .name = name, .value = value});
 }
 
 Status Filesystem::removexattr(const Caller& caller, std::uint64_t ino, const std::string& name) {
@@ -62,7 +62,7 @@ Status Filesystem::removexattr(const Caller& caller, std::uint64_t ino, const st
   if (is_acl_name(name)) return set_acl(caller, ino, name, "");
   if ((*found)->xattr(name) == nullptr) return fail(ENODATA);
   EFS_TRY(mark_dirty(0, **found));
-  return commit(caller.request, RemoveXattr{.ino = ino, .time = file_time_now(), .name = name});
+  return commit(caller.request, RemoveXattr{.ino = ino, .time = clock_.now(), .name = name});
 }
 
 }  // namespace efs::fs

@@ -37,7 +37,7 @@ Status link_open_file(int fd, int directory, const std::string& name) {
 
 // By the fine clock: the kernel's own stamps do not tell apart what happens within a few milliseconds.
 void note_use(int directory, const std::string& name) {
-  const std::array<timespec, 2> now{to_timespec(file_time_now()), to_timespec(file_time_now())};
+  const std::array<timespec, 2> now{to_timespec(wall_time()), to_timespec(wall_time())};
   (void)::utimensat(directory, (name + std::string(key_suffix)).c_str(), now.data(), AT_SYMLINK_NOFOLLOW);
 }
 

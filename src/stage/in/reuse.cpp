@@ -16,7 +16,7 @@ void InputSharer::part(int container, const std::string& staged_as) {
 Reuse::File Reuse::look_at(const PlanEntry& entry, const Result<struct stat>& source) const {
   File file;
   if (cache_ == nullptr || !entry.reusable || entry.size == 0 || !source || !S_ISREG(source->st_mode)) return file;
-  file.since = to_ns(to_timespec(file_time_now()));
+  file.since = wall_clock();
   file.key = CacheKey{.path = path_on_pfs(root_dir_, entry.from()),
                       .version = {.device = source->st_dev, .inode = source->st_ino, .size = static_cast<std::uint64_t>(source->st_size), .mtime = to_ns(source->st_mtim), .ctime = to_ns(source->st_ctim)}};
   return file;

@@ -85,7 +85,7 @@ TEST_CASE("a file from the pool is as old as its create") {
   PoolScene scene;
   scene.fill();
   // The clock that containers are stamped by, later than what is in the pool.
-  const FileTime filled = file_time_now();
+  const FileTime filled = wall_time();
   timespec tick{};
   do clock_gettime(CLOCK_REALTIME_COARSE, &tick);
   while (FileTime(tick) <= filled);

@@ -156,7 +156,7 @@ TEST_CASE("whether a read moves the access time is known before") {
   const auto file = scene.filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
   for (const int flags : {O_RDONLY, O_RDWR}) CHECK(scene.filesystem->read_moves_atime(file, flags));  // it is as old as the file
   for (const int flags : {O_RDONLY | O_NOATIME, O_WRONLY}) CHECK_FALSE(scene.filesystem->read_moves_atime(file, flags));
-  FileTime soon = file_time_now();
+  FileTime soon = wall_time();
   soon.seconds += 3600;
   REQUIRE(scene.filesystem->setattr({}, file, {.atime = soon}));
   CHECK_FALSE(scene.filesystem->read_moves_atime(file, O_RDONLY));

@@ -19,7 +19,7 @@ namespace {
 
 /// Waits until the file is so old that the cache takes it.
 void let_it_settle(const std::string& path) {
-  while (to_ns(to_timespec(file_time_now())) - to_ns(stat_of(path).st_ctim) < Cache::settling) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  while (to_ns(to_timespec(wall_time())) - to_ns(stat_of(path).st_ctim) < Cache::settling) std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
 
 /// One job: a file system of its own, on the file system that the cache is on.
