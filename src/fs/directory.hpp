@@ -1,6 +1,8 @@
 #pragma once
-// The names of one directory. Every entry has a cookie that never changes and never comes back, so that a reader
-// sees each name that stays exactly once, whatever else changes.
+// The names of one directory. Every entry has a cookie, its position. A reader meets the entries from the newest to the
+// oldest, so that an entry which is made meanwhile never comes up: every walk ends. A name that is there from the beginning to
+// the end of a walk is met exactly once: the cookie of a name stays, whatever file the name leads to. A file that is renamed
+// within the directory keeps its position, and is met once, too. The cookie of a name that went never comes back.
 
 #include <algorithm>
 #include <cstdint>
@@ -48,25 +50,25 @@ class Directory {
     next_cookie_ = std::max(next_cookie_, cookie + 1);
   }
 
-  /// Makes `name`, which need not be new, an entry that leads to `ino`: a new one, whose cookie is the next.
+  /// Makes `name`, which need not be new, an entry that leads to `ino`.
   void put(const std::string& name, std::uint64_t ino) {
-    const auto it = names_.find(name);
-    if (it == names_.end()) return insert(name, ino);
-    auto place = by_cookie_.extract(it->second.cookie);
-    it->second = {ino, next_cookie_};
-    place.key() = next_cookie_++;
-    by_cookie_.insert(std::move(place));
+    if (const auto it = names_.find(name); it != names_.end()) it->second.ino = ino;
+    else insert(name, ino);
   }
 
-  /// Moves `name` of `from` here as `new_name`, in the place of another entry of that name. A new entry with a new cookie:
-  /// a reader behind the old place must still meet the name.
+  /// Moves `name` of `from` here as `new_name`, in the place of another entry of that name. Its cookie: that other entry's,
+  /// else its own where the directory is the same, else the next.
   void take(Directory& from, const std::string& name, std::string new_name) {
     make_room();  // nothing allocates from here on
-    if (names_.contains(new_name)) erase(new_name);
+    auto place = from.by_cookie_.extract(from.names_.find(name)->second.cookie);
+    if (&from != this) place.key() = next_cookie_++;
+    if (const auto replaced = names_.find(new_name); replaced != names_.end()) {
+      place.key() = replaced->second.cookie;
+      erase(new_name);
+    }
     auto entry = from.names_.extract(name);
-    auto place = from.by_cookie_.extract(entry.mapped().cookie);
     entry.key() = std::move(new_name);
-    entry.mapped().cookie = place.key() = next_cookie_++;
+    entry.mapped().cookie = place.key();
     place.mapped() = &*names_.insert(std::move(entry)).position;
     by_cookie_.insert(std::move(place));
   }
@@ -92,7 +94,14 @@ class Directory {
   bool empty() const { return names_.empty(); }
   std::size_t size() const { return names_.size(); }
 
-  /// Calls visit(name, entry) for each entry behind `cookie`, until it returns false.
+  /// Calls visit(name, entry) for each entry before `cookie`, the newest first, until it returns false: how readers walk.
+  template <typename Visit>
+  void for_each_before(std::uint64_t cookie, Visit visit) const {
+    for (auto it = by_cookie_.lower_bound(cookie); it != by_cookie_.begin();)
+      if (const auto& [name, entry] = *(--it)->second; !visit(name, entry)) return;
+  }
+
+  /// The same for each entry behind `cookie`, the oldest first.
   template <typename Visit>
   void for_each_after(std::uint64_t cookie, Visit visit) const {
     for (auto it = by_cookie_.upper_bound(cookie); it != by_cookie_.end(); ++it)

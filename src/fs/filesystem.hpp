@@ -158,7 +158,8 @@ class Filesystem {
     mode_t type = 0;           // S_IFMT bits
     std::uint64_t cookie = 0;  // read on behind this
   };
-  /// Up to `most` entries behind `cookie` (0: from the start, which moves atime where it is due), "." and ".." included.
+  /// Up to `most` entries behind `cookie` (0: from the start, which moves atime where it is due), "." and ".." included, the
+  /// newest first. A walk ends, whatever is made and renamed meanwhile.
   Result<std::vector<DirectoryItem>> readdir(std::uint64_t ino, std::uint64_t cookie, std::size_t most);
 
   // Attributes

@@ -1,6 +1,7 @@
 // Directories: making, removing, names, reading.
 #include <dirent.h>
 
+#include <array>
 #include <climits>
 #include <map>
 #include <set>
@@ -41,6 +42,34 @@ void read_while(const Ctx& c, int count, void (*change)(int)) {
   int once = 0;
   for (const auto& [name, times] : seen) once += times == 1;
   c.line("names seen exactly once: " + std::to_string(once) + ", names seen: " + std::to_string(seen.size()));
+}
+
+/// Walks over a directory, a few entries a call, while `change(name, step)` is done with each; records whether the walk ends.
+void walk_while(const Ctx& c, const char* what, void (*change)(const std::string&, int)) {
+  constexpr int count = 400;
+  c.dir("walk");
+  c.dir("other");
+  c.must("chdir", ::chdir("walk"));
+  fill(c, count);
+  const int fd = c.get(".", O_RDONLY | O_DIRECTORY);
+  alignas(dirent64) std::array<char, 1024> entries;
+  int step = 0;
+  for (ssize_t size = 1; size > 0 && step <= 4 * count;) {
+    size = ::getdents64(fd, entries.data(), entries.size());
+    for (ssize_t at = 0; at < size;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(entries.data() + at);
+      if (entry->d_name[0] != '.') change(entry->d_name, step++);
+      at += entry->d_reclen;
+    }
+  }
+  c.check(std::string(what) + ": the walk ends", step <= 3 * count);
+  c.must("close", ::close(fd));
+  DIR* stream = ::opendir(".");
+  for (const std::string& name : rest(stream)) ::unlink(name.c_str());
+  ::closedir(stream);
+  c.must("chdir", ::chdir(".."));
+  c.call("rmdir", ::rmdir("walk"));
+  c.must("rmdir", ::rmdir("other"));
 }
 
 constexpr Case cases[] = {
@@ -273,6 +302,22 @@ constexpr Case cases[] = {
        fill(c, 500, "a");
        read_while(c, 1000, [](int step) {
          if (step < 500) ::rename(numbered("a", step).c_str(), numbered("b", step).c_str());
+       });
+     },
+     anyone},
+    {"readdir-ends",
+     [](Ctx& c) {
+       walk_while(c, "renamed", [](const std::string& name, int step) { ::rename(name.c_str(), numbered("r", step).c_str()); });
+       walk_while(c, "renamed and back", [](const std::string& name, int) { ::rename(name.c_str(), "TEMP"), ::rename("TEMP", name.c_str()); });
+       walk_while(c, "moved away and back", [](const std::string& name, int) {
+         const std::string away = "../other/" + name;
+         ::rename(name.c_str(), away.c_str());
+         ::rename(away.c_str(), name.c_str());
+       });
+       walk_while(c, "one made for each", [](const std::string&, int step) { ::close(::open(numbered("new", step).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)); });
+       walk_while(c, "linked and the old name removed", [](const std::string& name, int step) {
+         (void)!::link(name.c_str(), numbered("l", step).c_str());
+         ::unlink(name.c_str());
        });
      },
      anyone},

@@ -11,7 +11,8 @@ Result<std::vector<Filesystem::DirectoryItem>> Filesystem::readdir(std::uint64_t
   if ((*dir)->nlink == 0) return items;  // removed: not even "." is left
   if (cookie < 1) items.push_back({".", ino, S_IFDIR, 1});
   if (cookie < 2) items.push_back({"..", (*dir)->parent, S_IFDIR, 2});
-  (*dir)->directory->for_each_after(cookie, [&](const std::string& name, const Directory::Entry& entry) {
+  const std::uint64_t before = cookie < Directory::first_cookie ? Directory::most_cookie : cookie;
+  (*dir)->directory->for_each_before(before, [&](const std::string& name, const Directory::Entry& entry) {
     if (items.size() >= most) return false;
     items.push_back({name, entry.ino, 0, entry.cookie});
     return true;

@@ -131,6 +131,63 @@ TEST_CASE("readdir shows each name that stays once, whatever comes and goes mean
   CHECK(seen == std::multiset<std::string>(stable.begin(), stable.end()));
 }
 
+TEST_CASE("a walk of a directory ends, whatever is made and renamed on the way, and a name that is replaced is met once") {
+  FilesystemScene scene;
+  auto& fs = *scene.filesystem;
+  const auto other = fs.make_node({}, fs::root_ino, "other", S_IFDIR | 0755, 0)->ino;
+  for (int i = 0; i < 100; ++i) scene.file("f" + std::to_string(i));
+  const auto rename = [&](std::uint64_t from, const std::string& name, std::uint64_t to, const std::string& new_name) { REQUIRE(fs.rename({}, from, name, to, new_name, 0)); };
+  const std::vector<std::function<void(const std::string&, int)>> changes{
+      [&](const std::string& name, int step) { rename(fs::root_ino, name, fs::root_ino, "r" + std::to_string(step)); },
+      [&](const std::string& name, int) { rename(fs::root_ino, name, fs::root_ino, "TEMP"), rename(fs::root_ino, "TEMP", fs::root_ino, name); },
+      [&](const std::string& name, int) { rename(fs::root_ino, name, other, name), rename(other, name, fs::root_ino, name); },
+      [&](const std::string&, int step) { scene.file("new" + std::to_string(step)); },
+      // A program's way to replace a file: the name is there all the time.
+      [&](const std::string& name, int step) { scene.file("tmp" + std::to_string(step)), rename(fs::root_ino, "tmp" + std::to_string(step), fs::root_ino, name); }};
+  for (const auto& change : changes) {
+    std::set<std::string> seen;
+    const std::size_t there = fs.readdir(fs::root_ino, 0, 1000)->size();
+    std::size_t met = 0;
+    std::uint64_t cookie = 0;
+    for (auto items = fs.readdir(fs::root_ino, 0, 7); !items->empty() && met <= 2 * there; items = fs.readdir(fs::root_ino, cookie, 7)) {
+      for (const auto& item : *items) {
+        ++met;
+        cookie = item.cookie;
+        seen.insert(item.name);
+        if (item.type == S_IFREG) change(item.name, static_cast<int>(met));
+      }
+    }
+    CHECK(met == there);
+    CHECK(seen.size() == there);
+  }
+}
+
+TEST_CASE("time stamps of the daemon and of the kernel are in the order of the events") {
+  FilesystemScene scene;
+  auto& fs = *scene.filesystem;
+  const auto written = scene.file("written");
+  FileTime last;
+  std::vector<std::string> out_of_order;
+  const auto next = [&](const char* what, std::uint64_t ino) {
+    const FileTime now = fs.getattr(ino)->attributes.st_mtim;
+    if (now < last) out_of_order.emplace_back(what);
+    last = now;
+  };
+  for (int i = 0; i < 100; ++i) {
+    const std::string number = std::to_string(i);
+    for (int twice = 0; twice < 2; ++twice) {  // the second time the kernel's stamp is a fine one: the first was looked at
+      REQUIRE(fs.write({}, written, std::as_bytes(std::span("x", 1)), 0));
+      next("write", written);
+    }
+    next("mkdir", fs.make_node({}, fs::root_ino, "d" + number, S_IFDIR | 0755, 0)->ino);
+    const auto file = fs.make_node({}, fs::root_ino, "f" + number, S_IFREG | 0644, 0);
+    next("create", file->ino);
+    if (FileTime(file->attributes.st_mtim) < file->birth) out_of_order.emplace_back("birth");
+    next("symlink", fs.make_symlink({}, fs::root_ino, "s" + number, "x")->ino);
+  }
+  CHECK(out_of_order == std::vector<std::string>{});
+}
+
 TEST_CASE("the first write-open marks a staged file dirty, a read-open does not") {
   FilesystemScene scene;
   fs::Staging staging(*scene.filesystem);

@@ -250,13 +250,13 @@ TEST_CASE("answers and places in directories survive snapshots", "[takeover]") {
   CHECK(same->ino == made->ino);
   std::multiset<std::string> names;
   for (const auto& item : *half) names.insert(item.name);
-  // A name that comes now is behind the reader, one that went is gone, no other comes twice or never.
+  // A name that is made now is in the next walk, one that went is gone, no other is met twice or never.
   REQUIRE(s.filesystem->make_node(s.next(), directory, "late", S_IFDIR | 0700, 0));
   const auto rest = s.filesystem->readdir(directory, half->back().cookie, 1000);
   REQUIRE(rest);
   for (const auto& item : *rest) names.insert(item.name);
-  CHECK(names.size() == 2 + 24 + 1);
-  CHECK(names.count("late") == 1);
+  CHECK(names.size() == 2 + 24);
+  CHECK(s.filesystem->readdir(directory, 0, 1000)->size() == 2 + 24 + 1);
   for (int i = 1; i < 49; i += 2) CHECK(names.count("n" + std::to_string(i)) == 1);
 }
 
