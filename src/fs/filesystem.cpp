@@ -336,7 +336,7 @@ mode_t mode_without_privilege(const Caller& caller, const Inode& inode) {
 }
 
 Status Filesystem::clear_privilege(const Caller& caller, Inode& inode) {
-  if (!inode.is_regular()) return {};
+  if (inode.is_directory()) return {};
   if (inode.xattr("security.capability") != nullptr)
     EFS_TRY(commit(0, RemoveXattr{.ino = inode.ino, .time = clock_.now(), .name = "security.capability"}));
   const mode_t mode = mode_without_privilege(caller, inode);

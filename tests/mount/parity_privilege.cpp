@@ -3,6 +3,7 @@
 #include <linux/capability.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 
 #include "parity.hpp"
@@ -216,6 +217,27 @@ constexpr Case cases[] = {
          });
          c.stat("f");
          c.must("unlink", ::unlink("f"));
+       }
+     },
+     root},
+    {"owner-chowns-special",
+     [](Ctx& c) {
+       const auto chown_as_owner = [&c](mode_t type, mode_t mode, gid_t group) {
+         c.must("mknod", ::mknod("n", type | 0600, makedev(1, 7)));
+         c.must("chown", ::chown("n", 1000, group));
+         c.must("chmod", ::chmod("n", mode));
+         c.in_child([&] {
+           become_member(c, 1000, 1000, {2000});
+           c.call("to own group", ::chown("n", -1, 2000));
+         });
+         c.stat("n");
+         c.must("unlink", ::unlink("n"));
+       };
+       for (const mode_t type : {S_IFREG, S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK}) {
+         for (const mode_t mode : {06777U, 02644U, 04700U}) {
+           chown_as_owner(type, mode, 1000);
+           chown_as_owner(type, mode, 3000);  // no group of the owner's
+         }
        }
      },
      root},

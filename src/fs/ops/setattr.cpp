@@ -11,10 +11,8 @@ bool changes_record(const AttributeChange& c) { return c.mode || c.uid || c.gid 
 Result<SetAttributes> changed(const Caller& caller, const Inode& inode, const AttributeChange& c, FileTime now) {
   SetAttributes record = attributes_of(inode);
   mode_t mode = c.mode ? (inode.mode & S_IFMT) | (*c.mode & 07777) : inode.mode;
-  if ((c.uid || c.gid) && inode.is_regular()) {  // chown takes the privilege bits away (chown(2))
-    mode &= ~static_cast<mode_t>(S_ISUID);
-    if ((mode & S_IXGRP) != 0) mode &= ~static_cast<mode_t>(S_ISGID);
-  }
+  // chown(2) clears the set-ID bits of all but directories. The group that counts is the one before the change.
+  if ((c.uid || c.gid) && !c.mode && !inode.is_directory()) mode = mode_without_privilege(caller, inode);
   if (c.mode && !record.access_acl.empty()) {
     auto acl = Acl::parse(record.access_acl);
     if (!acl) return std::unexpected(acl.error());
@@ -55,7 +53,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
   Inode& target = **found;
   // A request without any attribute is what a write sends that has to take privilege bits away, and what chown(-1, -1)
   // sends: then only the owner may. They look the same, but nobody writes where nobody has it open for writing.
-  if (change.touch && target.is_regular() && target.write_opens == 0 && caller.uid != 0 && caller.uid != target.uid && mode_without_privilege(caller, target) != target.mode) return fail(EPERM);
+  if (change.touch && !target.is_directory() && target.write_opens == 0 && caller.uid != 0 && caller.uid != target.uid && mode_without_privilege(caller, target) != target.mode) return fail(EPERM);
   if (change.size) ++target.edits;  // again, behind the change: who looked between the dirty bit and it must see a difference
   if (changes_record(change)) {
     auto record = changed(caller, target, change, clock_.now());

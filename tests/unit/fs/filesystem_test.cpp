@@ -329,6 +329,24 @@ TEST_CASE("only the first of several read-write opens makes remembered attribute
   CHECK(scene.filesystem->open({}, ino, O_RDWR)->attributes_go_stale);
 }
 
+TEST_CASE("a chown clears the set-ID bits of all but directories, by the group before it") {
+  FilesystemScene scene;
+  auto& fs = *scene.filesystem;
+  const fs::Caller owner{.uid = 1, .gid = 1, .in_group = [](gid_t group) { return group == 7; }};
+  const auto mode_after = [&](mode_t type, mode_t mode, gid_t group) {
+    const auto ino = fs.make_node({.uid = 1, .gid = group}, fs::root_ino, "n", type | mode, 0)->ino;
+    REQUIRE(fs.setattr(owner, ino, {.gid = 7, .clear_privilege = !S_ISDIR(type)}));
+    REQUIRE((S_ISDIR(type) ? fs.rmdir({}, fs::root_ino, "n") : fs.unlink({}, fs::root_ino, "n")));
+    return fs.getattr(ino)->attributes.st_mode & 07777;
+  };
+  for (const mode_t type : {S_IFREG, S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK}) {
+    CHECK(mode_after(type, 06555, 1) == 0555);
+    CHECK(mode_after(type, 02644, 1) == 02644);
+    CHECK(mode_after(type, 02644, 9) == 0644);  // not the owner's group
+  }
+  CHECK(mode_after(S_IFDIR, 02755, 1) == 02755);
+}
+
 TEST_CASE("a stranger takes privilege bits away by a write only, not by a chown of nothing") {
   FilesystemScene scene;
   const auto ino = scene.file("f");
