@@ -64,7 +64,7 @@ class Container {
   /// nullopt leaves a time as it is; stamp_now is now.
   virtual Status set_times(std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
   /// Moves the access time as a read by a program does: where it is due after relatime, and as the store's mount has it.
-  virtual void accessed() = 0;
+  virtual void accessed(AccessTimes policy) = 0;
   /// Returns when data (and with `metadata` the times) survive what the durability class promises.
   virtual Status sync(bool metadata) = 0;
   /// Maps [offset, offset + length), which must be allocated. ENOTSUP where mapping buys nothing.

@@ -163,9 +163,9 @@ Status ContainerFile::set_times(std::optional<FileTime> atime, std::optional<Fil
 }
 
 // Our own descriptor has O_NOATIME, and a time that is set would move ctime too: so the kernel does it, by a read.
-void ContainerFile::accessed() {
+void ContainerFile::accessed(AccessTimes policy) {
   struct stat st {};
-  if (::fstat(fd_.get(), &st) != 0 || !atime_is_due(st.st_atim, st.st_mtim, st.st_ctim)) return;
+  if (::fstat(fd_.get(), &st) != 0 || !atime_is_due(policy, st.st_atim, st.st_mtim, st.st_ctim)) return;
   const UniqueFd reader(::open(("/proc/self/fd/" + std::to_string(fd_.get())).c_str(), O_RDONLY | O_CLOEXEC));
   char byte = 0;
   if (reader) (void)!::pread(reader.get(), &byte, 1, 0);

@@ -43,7 +43,7 @@ class ContainerFile final : public Container {
   Result<std::uint64_t> seek(std::uint64_t offset, int whence) override;
   Result<struct stat> attributes() override;
   Status set_times(std::optional<FileTime> atime, std::optional<FileTime> mtime) override;
-  void accessed() override;
+  void accessed(AccessTimes policy) override;
   Status sync(bool metadata) override;
   Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) override;
   int descriptor() const override { return fd_.get(); }

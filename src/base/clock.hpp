@@ -62,9 +62,13 @@ inline constexpr FileTime stamp_now = timespec{.tv_sec = 0, .tv_nsec = UTIME_NOW
 /// Now, for reports.
 inline Nanoseconds wall_clock() { return to_ns(to_timespec(wall_time())); }
 
-/// Does an access move atime? relatime: where the time would say less than "read since the last change", and once a day.
-inline bool atime_is_due(const FileTime& atime, const FileTime& mtime, const FileTime& ctime) {
-  return atime <= mtime || atime <= ctime || atime.seconds + 86400 <= file_time_now().seconds;
+/// Which accesses move atime. relative (relatime): one behind which the time says "read since the last change", and one a day.
+enum class AccessTimes : std::uint8_t { relative, kept, strict };
+
+/// Does an access move atime?
+inline bool atime_is_due(AccessTimes policy, const FileTime& atime, const FileTime& mtime, const FileTime& ctime) {
+  if (policy != AccessTimes::relative) return policy == AccessTimes::strict;
+  return atime <= mtime || atime <= ctime || atime.seconds + 86400 <= wall_time().seconds;
 }
 
 }  // namespace efs

@@ -19,10 +19,12 @@ struct Flag {
 };
 constexpr std::array flags{
     Flag{"suid", mount_suid, 0},       Flag{"nosuid", 0, mount_suid},    Flag{"dev", mount_dev, 0},      Flag{"nodev", 0, mount_dev},
-    Flag{"noexec", mount_noexec, 0},   Flag{"exec", 0, mount_noexec},    Flag{"noatime", mount_noatime, 0}, Flag{"relatime", 0, mount_noatime},
+    Flag{"noexec", mount_noexec, 0},   Flag{"exec", 0, mount_noexec},    Flag{"noatime", mount_noatime, mount_strictatime},
+    Flag{"relatime", 0, mount_noatime | mount_strictatime}, Flag{"strictatime", mount_strictatime, mount_noatime},
     Flag{"ro", mount_readonly, 0},     Flag{"rw", 0, mount_readonly},
     // What mount(8) and fstab say and what is so anyway.
     Flag{"defaults", 0, 0}, Flag{"auto", 0, 0}, Flag{"noauto", 0, 0}, Flag{"user", 0, 0}, Flag{"_netdev", 0, 0}, Flag{"nofail", 0, 0},
+    Flag{"lazytime", 0, 0}, Flag{"nolazytime", 0, 0}, Flag{"async", 0, 0},
     Flag{"allow_other", 0, 0}, Flag{"default_permissions", 0, 0}};
 
 std::optional<std::uint32_t> parse_mode(std::string_view octal) {
@@ -33,6 +35,11 @@ std::optional<std::uint32_t> parse_mode(std::string_view octal) {
 }
 
 }  // namespace
+
+AccessTimes access_times(std::uint64_t flags) {
+  if ((flags & (mount_noatime | mount_readonly)) != 0) return AccessTimes::kept;
+  return (flags & mount_strictatime) != 0 ? AccessTimes::strict : AccessTimes::relative;
+}
 
 Result<MountOptions> parse_mount_options(const std::string& list) {
   MountOptions options;

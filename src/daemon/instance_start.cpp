@@ -89,7 +89,7 @@ Status Instance::go_on_without(const image::Manifest& before) {
 }
 
 Status Instance::open_store() {
-  auto store = set_up_store({.config = options_.config, .instance = options_.directory, .privileged = options_.privileged, .noatime = (options_.mount_flags & config::mount_noatime) != 0, .supervisor = supervisor_});
+  auto store = set_up_store({.config = options_.config, .instance = options_.directory, .privileged = options_.privileged, .access_times = config::access_times(options_.mount_flags), .supervisor = supervisor_});
   if (!store) return std::unexpected(store.error());
   store_ = std::move(*store);
   open_cache();
@@ -219,7 +219,7 @@ Status Instance::open_filesystem(bool takeover) {
   for (const auto& backend : backends) segment_sizes.push_back(backend.segment_size);
   auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = options_.root_mode.value_or(root.st_mode & 07777), .uid = ::geteuid(), .gid = ::getegid(),
                                                            .after_power_loss = !same_boot, .takeover = takeover, .instance = store_.instance, .journal_to = store_.manifest.journal_to,
-                                                           .keeps_atime = (options_.mount_flags & (config::mount_noatime | config::mount_readonly)) != 0, .segment_size = segment_sizes.front(), .segment_sizes = segment_sizes, .place_of_new = placement_of(options_.config)});
+                                                           .access_times = config::access_times(options_.mount_flags), .segment_size = segment_sizes.front(), .segment_sizes = segment_sizes, .place_of_new = placement_of(options_.config)});
   if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; efs check-image " + store_.path + " says what is damaged, efs salvage " + store_.path + " brings out what it still knows" : ""));
   filesystem_ = std::move(*filesystem);
   filesystem_->share_with(sharer_.get());

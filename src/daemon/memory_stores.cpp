@@ -50,7 +50,7 @@ Result<MemoryStores::Given> MemoryStores::give(const Ask& ask) {
   const std::string common = "size=" + std::to_string(ask.bytes) + ",nr_inodes=0,mode=0700,uid=" + std::to_string(uid_) + ",gid=" + std::to_string(gid_);
   const std::string where = path_of(*point);
   // With passthrough it is this mount that decides whether a read moves atime.
-  const unsigned long flags = MS_NOSUID | MS_NODEV | (ask.noatime ? MS_NOATIME : 0);
+  const unsigned long flags = MS_NOSUID | MS_NODEV | (ask.access_times == AccessTimes::kept ? MS_NOATIME : ask.access_times == AccessTimes::strict ? MS_STRICTATIME : 0);
   // Huge pages double the speed of first touch and are given to files that can fill them only.
   if (left)
     refit(where, flags, ask.bytes);

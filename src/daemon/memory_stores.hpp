@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/clock.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 #include "control/instances.hpp"
@@ -21,7 +22,7 @@ class MemoryStores {
   struct Ask {
     unsigned number = 0;        // below control::most_stores
     std::uint64_t bytes = 0;
-    bool noatime = false;
+    AccessTimes access_times = AccessTimes::relative;
     bool must_be_there = false;  // ENOENT where an earlier supervisor left none
   };
   struct Given {

@@ -25,7 +25,7 @@ extern char** environ;
 
 namespace efs::daemon {
 
-using config::mount_dev, config::mount_noatime, config::mount_noexec, config::mount_readonly, config::mount_suid;
+using config::mount_dev, config::mount_noatime, config::mount_noexec, config::mount_readonly, config::mount_strictatime, config::mount_suid;
 
 namespace {
 
@@ -54,6 +54,7 @@ unsigned long kernel_flags(std::uint64_t flags, bool root) {
   if (!root || (flags & mount_dev) == 0) result |= MS_NODEV;
   if ((flags & mount_noexec) != 0) result |= MS_NOEXEC;
   if ((flags & mount_noatime) != 0) result |= MS_NOATIME;
+  if ((flags & mount_strictatime) != 0) result |= MS_STRICTATIME;
   if ((flags & mount_readonly) != 0) result |= MS_RDONLY;
   return result;
 }

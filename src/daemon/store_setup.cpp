@@ -142,7 +142,7 @@ Status finish(Ground ground, const SetUp& how, Store& store) {
 }
 
 Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, bool must_be_there) {
-  auto memory = how.supervisor.memory_store(number, *ground.options.capacity, how.noatime, must_be_there);
+  auto memory = how.supervisor.memory_store(number, *ground.options.capacity, how.access_times, must_be_there);
   if (!memory) return std::unexpected(memory.error());
   if (memory->left) {
     how.supervisor.keep_store(true);  // whatever goes wrong from here on, it is not ours to drop

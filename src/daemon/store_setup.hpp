@@ -41,7 +41,7 @@ struct SetUp {
   const config::JobConfig& config;
   const std::string& instance;  // its directory
   bool privileged = false;
-  bool noatime = false;  // binds where a backend is a tmpfs of its own; elsewhere the mount that it lies on decides
+  AccessTimes access_times = AccessTimes::relative;  // binds where a backend is a tmpfs of its own; elsewhere the mount that it lies on decides
   SupervisorClient& supervisor;
 };
 

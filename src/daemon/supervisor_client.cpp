@@ -40,10 +40,11 @@ Result<Received> SupervisorClient::ask(const Message& message, std::span<const i
   return std::move(**received);
 }
 
-Result<SupervisorClient::MemoryStore> SupervisorClient::memory_store(unsigned number, std::uint64_t bytes, bool noatime, bool must_be_there) {
-  Message message = make(Ask::memory_store, bytes, noatime ? "noatime" : "");
+Result<SupervisorClient::MemoryStore> SupervisorClient::memory_store(unsigned number, std::uint64_t bytes, AccessTimes access_times, bool must_be_there) {
+  Message message = make(Ask::memory_store, bytes);
   message.count = number;
   message.numbers[0] = must_be_there ? 1 : 0;
+  message.numbers[1] = static_cast<int>(access_times);
   auto received = ask(message);
   const bool left = received && received->message.number != 0;
   auto root = descriptor_of(std::move(received));

@@ -20,9 +20,9 @@ class SupervisorClient final : public fuse::BackingRegistrar {
     UniqueFd root;
     bool left = false;  // by an earlier instance or a predecessor, with all that it holds; its size is what it was
   };
-  /// A private tmpfs of `bytes` for the backend of this number, mounted with noatime or not. `must_be_there`: ENOENT where no
+  /// A private tmpfs of `bytes` for the backend of this number, whose mount has this policy. `must_be_there`: ENOENT where no
   /// earlier instance left it.
-  Result<MemoryStore> memory_store(unsigned number, std::uint64_t bytes, bool noatime, bool must_be_there);
+  Result<MemoryStore> memory_store(unsigned number, std::uint64_t bytes, AccessTimes access_times, bool must_be_there);
   /// Of several backends one lies where this file is.
   Status store_at(int file);
   /// The lock of a store, open but not yet locked: the one to lock, which the supervisor keeps open to the end.

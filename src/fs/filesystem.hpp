@@ -98,7 +98,7 @@ class Filesystem {
     store::InstanceId instance = {};  // of the store: a journal of another one is refused, EUCLEAN
     std::uint64_t journal_to = 0;     // the last record that the journal must have: one that ends before it is refused, EUCLEAN
     Rules rules = {};
-    bool keeps_atime = false;  // noatime, or mounted read-only
+    AccessTimes access_times = AccessTimes::relative;
     std::uint64_t segment_size = MappedFile::default_segment_size;  // bytes: see MappedFile
     std::vector<std::uint64_t> segment_sizes = {};                  // the same for each place of the backend; empty: one for all
     /// The place of the backend that policy has for a new file of this path ("a/b"); called under the namespace lock. Empty, or
@@ -183,6 +183,8 @@ class Filesystem {
   Result<std::shared_ptr<Container>> container(std::uint64_t ino) const { return backend_.open(ino); }
   /// Files that somebody may have mapped for writing, by what is known of their opens.
   std::vector<std::uint64_t> may_be_mapped() const;
+  /// Must every walk of a directory reach the daemon, since it moves the access time?
+  bool every_walk_counts() const { return options_.access_times == AccessTimes::strict; }
   /// Would a read by such an open move the access time? Then it must reach the daemon.
   bool read_moves_atime(std::uint64_t ino, int flags) const;
   /// `flags`: those of the open; O_NOATIME leaves atime alone.

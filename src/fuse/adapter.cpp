@@ -294,8 +294,7 @@ void fsync(fuse_req_t request, fuse_ino_t ino, int data_only, fuse_file_info*) {
 void fsyncdir(fuse_req_t request, fuse_ino_t, int, fuse_file_info*) { reply(request, files(request).fsync_metadata()); }
 
 void opendir(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
-  info->cache_readdir = 1;
-  info->keep_cache = 1;
+  info->cache_readdir = info->keep_cache = files(request).every_walk_counts() ? 0 : 1;
   fuse_reply_open(request, info);
 }
 

@@ -84,7 +84,7 @@ class SimBackend final : public Backend {
       return st;
     }
     Status set_times(std::optional<FileTime>, std::optional<FileTime>) override { return world_.call("set_times"); }
-    void accessed() override {}
+    void accessed(AccessTimes) override {}
     Status sync(bool) override {
       EFS_TRY(world_.call("data sync"));
       if (world_.event("data sync")) settle(*data_);

@@ -62,9 +62,9 @@ std::vector<std::uint64_t> Filesystem::may_be_mapped() const {
 }
 
 bool Filesystem::read_moves_atime(std::uint64_t ino, int flags) const {
-  if (options_.keeps_atime || (flags & O_NOATIME) != 0 || (flags & O_ACCMODE) == O_WRONLY) return false;
+  if (options_.access_times == AccessTimes::kept || (flags & O_NOATIME) != 0 || (flags & O_ACCMODE) == O_WRONLY) return false;
   const auto st = backend_.attributes(ino);
-  return st && atime_is_due(st->st_atim, st->st_mtim, st->st_ctim);
+  return st && atime_is_due(options_.access_times, st->st_atim, st->st_mtim, st->st_ctim);
 }
 
 void Filesystem::release(std::uint64_t ino, int flags) {

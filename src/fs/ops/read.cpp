@@ -8,7 +8,7 @@ namespace efs::fs {
 Result<std::size_t> Filesystem::read(std::uint64_t ino, std::span<std::byte> into, std::uint64_t offset, int flags) {
   auto content = file(ino);
   if (!content) return std::unexpected(content.error());
-  if (!options_.keeps_atime && (flags & O_NOATIME) == 0) (*content)->container().accessed();
+  if (options_.access_times != AccessTimes::kept && (flags & O_NOATIME) == 0) (*content)->container().accessed(options_.access_times);
   return (*content)->read(into, offset);
 }
 

@@ -3,7 +3,7 @@
 namespace efs::fs {
 
 Result<std::vector<Filesystem::DirectoryItem>> Filesystem::readdir(std::uint64_t ino, std::uint64_t cookie, std::size_t most) {
-  if (cookie == 0 && !options_.keeps_atime) touch_atime(ino);
+  if (cookie == 0 && options_.access_times != AccessTimes::kept) touch_atime(ino);
   ReadLock lock(mutex_);
   auto dir = directory(ino);
   if (!dir) return std::unexpected(dir.error());
@@ -22,10 +22,10 @@ Result<std::vector<Filesystem::DirectoryItem>> Filesystem::readdir(std::uint64_t
   return items;
 }
 
-// A record only where relatime asks for one, so that a directory that is read again and again costs nothing. Where the
+// A record only where the policy asks for one: with relatime a directory that is read again and again costs nothing. Where the
 // journal is full the time stays as it is: reading works on a full store.
 void Filesystem::touch_atime(std::uint64_t ino) {
-  const auto due = [](const Inode* dir) { return dir != nullptr && dir->nlink > 0 && atime_is_due(dir->atime, dir->mtime, dir->ctime); };
+  const auto due = [this](const Inode* dir) { return dir != nullptr && dir->nlink > 0 && atime_is_due(options_.access_times, dir->atime, dir->mtime, dir->ctime); };
   {
     ReadLock lock(mutex_);
     if (!due(names_.find(ino))) return;

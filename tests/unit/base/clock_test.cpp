@@ -24,9 +24,11 @@ TEST_CASE("file times are in the order of time, and nanoseconds become one befor
 TEST_CASE("atime is due after a change and after a day") {
   const FileTime now = efs::wall_time();
   const auto ago = [&](std::int64_t seconds) { FileTime t = now; t.seconds -= seconds; return t; };
-  CHECK(efs::atime_is_due(ago(10), ago(5), ago(20)));
-  CHECK(efs::atime_is_due(ago(10), ago(20), ago(5)));
-  CHECK(efs::atime_is_due(ago(10), ago(10), ago(20)));
-  CHECK_FALSE(efs::atime_is_due(ago(10), ago(20), ago(20)));
-  CHECK(efs::atime_is_due(ago(86500), ago(90000), ago(90000)));
+  CHECK(efs::atime_is_due(efs::AccessTimes::relative, ago(10), ago(5), ago(20)));
+  CHECK(efs::atime_is_due(efs::AccessTimes::relative, ago(10), ago(20), ago(5)));
+  CHECK(efs::atime_is_due(efs::AccessTimes::relative, ago(10), ago(10), ago(20)));
+  CHECK_FALSE(efs::atime_is_due(efs::AccessTimes::relative, ago(10), ago(20), ago(20)));
+  CHECK(efs::atime_is_due(efs::AccessTimes::relative, ago(86500), ago(90000), ago(90000)));
+  CHECK(efs::atime_is_due(efs::AccessTimes::strict, ago(10), ago(20), ago(20)));
+  CHECK_FALSE(efs::atime_is_due(efs::AccessTimes::kept, ago(10), ago(5), ago(5)));
 }

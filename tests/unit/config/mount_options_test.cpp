@@ -8,6 +8,10 @@ TEST_CASE("mount options: the last word counts, the unknown is refused with a su
   CHECK(parse_mount_options("")->flags == 0);
   CHECK(parse_mount_options("nosuid,nodev,defaults,rw")->flags == 0);
   CHECK(parse_mount_options("suid,nosuid,suid")->flags == mount_suid);
+  CHECK(parse_mount_options("noatime,strictatime,lazytime,async")->flags == mount_strictatime);
+  CHECK(access_times(parse_mount_options("strictatime")->flags) == efs::AccessTimes::strict);
+  CHECK(access_times(parse_mount_options("strictatime,noatime")->flags) == efs::AccessTimes::kept);
+  CHECK(access_times(parse_mount_options("strictatime,relatime")->flags) == efs::AccessTimes::relative);
   CHECK(parse_mount_options("fsname=x,daemon-io")->source == "x");
   CHECK(parse_mount_options("daemon-io")->daemon_io);
   CHECK(parse_mount_options("")->spin == 50);

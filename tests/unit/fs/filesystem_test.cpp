@@ -305,7 +305,7 @@ TEST_CASE("reading a directory moves its atime once per change, and not where it
   REQUIRE(scene.filesystem->readdir(dir, 0, 10));
   CHECK(atime() == first);
   scene.filesystem = nullptr;
-  scene.filesystem = std::move(*Filesystem::open(*scene.backend, {.metadata_directory = scene.metadata.get(), .keeps_atime = true}));
+  scene.filesystem = std::move(*Filesystem::open(*scene.backend, {.metadata_directory = scene.metadata.get(), .access_times = AccessTimes::kept}));
   CHECK(atime() == first);
   REQUIRE(scene.filesystem->make_node({}, dir, "f", S_IFREG | 0644, 0));
   REQUIRE(scene.filesystem->readdir(dir, 0, 10));

@@ -39,7 +39,7 @@ class MemoryContainer final : public Container {
   Status allocate(int, std::uint64_t, std::uint64_t) override { return {}; }
   Result<std::uint64_t> seek(std::uint64_t, int) override { return fail(ENXIO); }
   Result<struct stat> attributes() override { return fail(EIO); }
-  void accessed() override {}
+  void accessed(AccessTimes) override {}
   Status set_times(std::optional<FileTime>, std::optional<FileTime>) override { return {}; }
   Status sync(bool) override { return {}; }
   Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) override {
