@@ -70,6 +70,10 @@ Finding judge_privilege() {
     const auto caps = std::strtoull(line.c_str() + 7, nullptr, 16);
     if ((caps >> cap_sys_admin & 1) == 0) return {Level::problem, "privilege", "this root has no CAP_SYS_ADMIN: it cannot mount", "start the container with it, or start efs outside"};
   }
+  constexpr ino_t initial = 0xEFFFFFFDU;  // PROC_USER_INIT_INO, linux/proc_ns.h
+  struct stat ours {};
+  if (::stat("/proc/self/ns/user", &ours) == 0 && ours.st_ino != initial)
+    return {Level::warning, "privilege", "root of a user namespace: mounts are possible, passthrough is not: the daemon does the I/O", "start efs as root of the initial user namespace for full speed"};
   return {Level::ok, "privilege", "root: mounts and backing files are possible", ""};
 }
 

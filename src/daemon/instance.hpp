@@ -124,6 +124,8 @@ class Instance {
   /// Where results go: with several nodes none replaces another's.
   stage::PfsIo& results_pfs();
   SupervisorClient* passthrough_registry();
+  /// Asks the kernel to register a file of each backend, once the connection is there.
+  void probe_passthrough();
   Status serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
   void note_resumed();
   void note_begun();
@@ -292,6 +294,7 @@ class Instance {
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   std::string lost_ EFS_GUARDED_BY(mutex_);  // of an earlier instance, in words
+  std::map<unsigned, std::string> refusals_ EFS_GUARDED_BY(mutex_);  // by place: why the kernel gives its files no passthrough
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
   bool session_begun_ EFS_GUARDED_BY(mutex_) = false;    // the kernel has come with its first request, and has its answer

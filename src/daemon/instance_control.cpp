@@ -234,7 +234,7 @@ Json Instance::status_now() {
     Backend& one = store_.backend->at(place);
     const Space its = one.space();
     status["backends"].push_back({{"id", config.backends.at(place).id}, {"description", one.description()}, {"capacity", its.capacity}, {"used", its.used}, {"available", its.available}, {"durability", name_of(one.durability())},
-                                  {"journal", place == 0}, {"new_files", place == config.new_files}, {"io", one.offers_descriptor() && session_->passthrough() ? "passthrough" : "daemon"}});
+                                  {"journal", place == 0}, {"new_files", place == config.new_files}, {"io", session_->passthrough() && !refusals_.contains(place) ? "passthrough" : "daemon"}});
   }
   const bool passthrough = session_->passthrough();
   status["io"] = passthrough ? "passthrough" : "daemon";
@@ -243,6 +243,7 @@ Json Instance::status_now() {
                           : options_.daemon_io                        ? "asked for (-o daemon-io)"
                           : !options_.privileged                      ? "not started by root"
                           : !store_.backend->offers_descriptor()      ? "the daemon counts the capacity"
+                          : !refusals_.empty()                        ? refusals_.begin()->second
                                                                       : "the kernel or libfuse offers no passthrough";
   status["takeover"] = can_be_replaced_.load();
   const std::string no_takeover = no_takeover_reason(kernel_release());

@@ -1,5 +1,6 @@
 // Where an instance is mounted, and who serves it.
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -27,6 +28,23 @@ namespace {
 Result<bool> holds_anything(int directory) {
   const auto names = stage::posix_pfs().list(directory);
   return names ? Result<bool>(!names->empty()) : std::unexpected(names.error());
+}
+
+// File systems that lie on others, or may: of how many the kernel does not tell.
+bool may_be_stacked(int directory) {
+  struct statfs fs {};
+  if (::fstatfs(directory, &fs) != 0) return false;
+  const auto type = static_cast<unsigned long>(fs.f_type);
+  return type == OVERLAYFS_SUPER_MAGIC || type == ECRYPTFS_SUPER_MAGIC || type == FUSE_SUPER_MAGIC;
+}
+
+// Errors that say something of this moment, not of what is possible.
+bool passes(int code) { return code == ENOMEM || code == EMFILE || code == ENFILE || code == EINTR || code == EPIPE; }
+
+std::string reason_of_refusal(const Error& error) {
+  if (error.code == EPERM) return "the kernel does not permit it: it takes CAP_SYS_ADMIN in the initial user namespace";
+  if (error.code == ELOOP) return "the kernel does not permit it: too many file systems lie on one another below the store";
+  return "the kernel refuses it: " + describe(error);
 }
 
 // Threads are started when slow work needs them: so many slow requests, less one, run side by side.
@@ -96,7 +114,33 @@ SupervisorClient* Instance::passthrough_registry() {
 
 void Instance::open_session() {
   const bool traced = !options_.config.trace.empty();
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks(), traced);
+  const bool stacked = may_be_stacked(store_.metadata.get()) || std::ranges::any_of(store_.others, [](const StoreMember& one) { return may_be_stacked(one.root.get()); });
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks(), traced, stacked);
+}
+
+// To be root is not enough, and the answer to INIT promises nothing. The locks of the stores are files of the user's on the containers'
+// file systems.
+void Instance::probe_passthrough() {
+  if (!session_->passthrough()) return;
+  const unsigned places = store_.backend->places();
+  std::map<unsigned, std::string> refusals;
+  for (unsigned place = 0; place < places; ++place) {
+    if (!store_.backend->at(place).offers_descriptor()) {
+      refusals[place] = "the daemon counts the capacity";
+      continue;
+    }
+    const fuse::Registration file{.ino = 0, .fd = place == 0 ? store_.lock.get() : store_.others.at(place - 1).lock.get()};
+    const auto id = supervisor_.open_backing(std::span(&file, 1)).front();
+    if (id) {
+      supervisor_.close_backing(std::span(&*id, 1));
+    } else if (!passes(id.error().code)) {
+      refusals[place] = reason_of_refusal(id.error());
+      log::warn("event=no_passthrough backend={} reason=\"{}\" action=\"the daemon does the I/O\"", options_.config.backends.at(place).id, refusals[place]);
+    }
+  }
+  if (refusals.size() == places) session_->refuse_passthrough();
+  MutexLock lock(mutex_);
+  refusals_ = std::move(refusals);
 }
 
 Status Instance::mount() {
@@ -116,6 +160,7 @@ Status Instance::mount() {
   mount_point_.reset();
   EFS_TRY(serve_in_thread(std::move(*fuse), std::nullopt));
   EFS_TRY(wait_for_kernel());
+  probe_passthrough();
   keep_house();
   ready_ = true;
   enter(State::running);

@@ -190,6 +190,7 @@ Status Instance::take_over() {
   session_->inherit(connection->backings);
   EFS_TRY(serve_in_thread(std::move(connection->fuse), std::move(connection->init)));
   catch_up_with_predecessor();
+  probe_passthrough();
   keep_house();
   ready_ = true;
   enter(State::running);

@@ -94,7 +94,9 @@ void init(void* data, fuse_conn_info* connection) {
   bool passthrough = false;
 #if EFS_HAVE_PASSTHROUGH
   passthrough = self.backing.enabled() && fuse_set_feature_flag(connection, FUSE_CAP_PASSTHROUGH);
-  if (passthrough) connection->max_backing_stack_depth = 1;
+  // The kernel counts how many file systems lie on one another, and allows two. By 0 containers lie on one that is not stacked,
+  // and an overlay may lie on the mount; by 1 containers may lie on an overlay, and none may lie on the mount.
+  if (passthrough) connection->max_backing_stack_depth = self.stacked ? 1 : 0;
 #endif
   if (!passthrough) self.backing.disable();
 #ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP

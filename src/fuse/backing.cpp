@@ -18,7 +18,7 @@ std::uint64_t row_of(std::uint64_t ino) { return ino / row_length * row_length; 
 std::size_t ids_to_keep() { return std::clamp<std::size_t>(most_open_files_of_machine() / 64, BackingTable::fewest_idle, BackingTable::most_idle); }
 
 void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers) {
-  while (registrar_ != nullptr && !containers.empty()) {
+  while (enabled() && !containers.empty()) {
     const auto batch = containers.first(std::min(containers.size(), BackingRegistrar::most_at_once));
     containers = containers.subspan(batch.size());
     std::vector<Registration> files;
@@ -89,12 +89,15 @@ void BackingTable::erase(std::unordered_map<std::uint64_t, Slot>::iterator it) {
   slots_.erase(it);
 }
 
-// The daemon's path serves the file as well; only speed is lost, and the log says so once per inode.
+// The daemon's path serves the file as well; only speed is lost. The log has each reason once, not once for each file.
 int BackingTable::register_now(std::uint64_t ino, Container& container) {
+  if (refused_) return 0;
   try {
     const Registration file{.ino = ino, .fd = container.descriptor()};
     const auto opened = std::move(registrar_->open_backing(std::span(&file, 1)).front());
-    if (!opened) log::warn("event=passthrough_refused ino={} reason=\"{}\"", ino, describe(opened.error()));
+    const int code = opened ? 0 : opened.error().code;
+    if (code != 0 && code != last_refusal_) log::warn("event=passthrough_refused ino={} reason=\"{}\" note=\"further files that are refused for this reason are not logged\"", ino, describe(opened.error()));
+    if (code != 0) last_refusal_ = code;
     return opened.value_or(0);
   } catch (const std::bad_alloc&) {
     log::warn("event=passthrough_refused ino={} reason=\"out of memory\"", ino);
@@ -141,14 +144,14 @@ std::vector<std::uint64_t> BackingTable::rest_of_row(std::uint64_t ino) const {
   std::vector<std::uint64_t> rest;
   rest.reserve(row_length);
   MutexLock lock(mutex_);
-  if (registrar_ == nullptr || !has_room_for_row()) return rest;
+  if (!enabled() || !has_room_for_row()) return rest;
   for (std::uint64_t one = row_of(ino); one < row_of(ino) + row_length; ++one)
     if (!slots_.contains(one)) rest.push_back(one);
   return rest;
 }
 
 std::size_t BackingTable::register_row(std::span<const fs::ContainerPool::Ready> files) {
-  if (registrar_ == nullptr) return 0;
+  if (!enabled()) return 0;
   std::size_t registered = 0;
   std::vector<Registration> unknown;
   unknown.reserve(files.size());

@@ -93,8 +93,11 @@ class BackingTable final : public Housekeeping {
   void drop(std::uint64_t ino, std::uint64_t bytes);
   /// The daemon does this inode's I/O, as far as it is open.
   bool keeps_to_daemon(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
-  bool enabled() const { return registrar_ != nullptr; }
+  bool enabled() const { return registrar_ != nullptr && !refused_; }
+  /// Before the first open.
   void disable() { registrar_ = nullptr; }
+  /// The kernel registers none of the containers: from now on none is asked for. Any time, any thread.
+  void refuse() { refused_ = true; }
 
   bool due() const override { return waiting_.load(std::memory_order_relaxed); }
   /// Closes what waits to be closed.
@@ -127,12 +130,14 @@ class BackingTable final : public Housekeeping {
 
   BackingRegistrar* registrar_;
   const std::size_t idle_limit_;
+  std::atomic<bool> refused_{false};
   mutable Mutex mutex_;  // rank 35; what an open may ask for is registered under it, so that nothing is registered twice
   std::unordered_map<std::uint64_t, Slot> slots_ EFS_GUARDED_BY(mutex_);
   std::list<std::uint64_t> idle_ EFS_GUARDED_BY(mutex_);  // inodes of slots; the last one that was used first
   std::list<std::uint64_t> open_ EFS_GUARDED_BY(mutex_);  // those of the others: a place in a list costs no memory later
   Ids closing_ EFS_GUARDED_BY(mutex_);                   // at most most_at_once
   std::uint64_t closing_bytes_ EFS_GUARDED_BY(mutex_) = 0;
+  int last_refusal_ EFS_GUARDED_BY(mutex_) = 0;          // errno; what the log has already
   std::atomic<bool> waiting_{false};                     // closing_ is not empty
 };
 

@@ -32,6 +32,7 @@ struct Door {
   Observer observer;
   Counters& counters = observer.counters;
   bool uncached = false;  // reads and writes come as programs make them
+  bool stacked = false;   // containers lie on a file system that may lie on another one itself
   std::atomic_flag writes_back{};  // a thread waits for the kernel to write pages back (mapped_pages.hpp)
 };
 
@@ -46,7 +47,8 @@ class Session final : public fs::KernelView {
   /// `registrar`: null for the daemon's path only. `sinks` are told of every request. All must outlive the session. `uncached`:
   /// each read and write of a program is a request, or several (as far as the kernel can have files that are opened so mapped,
   /// too: from 6.6 on, and of those without passthrough).
-  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks = {}, bool uncached = false);
+  /// `stacked`: containers lie on an overlay or the like. Then no overlay can lie on the mount.
+  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks = {}, bool uncached = false, bool stacked = false);
   ~Session() override;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -69,8 +71,10 @@ class Session final : public fs::KernelView {
   void end();
 
   const Counters& counters() const { return door_.observer.counters; }
-  /// True once the kernel has agreed to passthrough.
+  /// True once the kernel has agreed to passthrough, and unless it refused every container.
   bool passthrough() const { return door_.backing.enabled(); }
+  /// The kernel refuses to register any container of this store. Any thread.
+  void refuse_passthrough() { door_.backing.refuse(); }
 
   void name_changed(std::uint64_t parent, const std::string& name) override;
   void name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino, bool last) override;
