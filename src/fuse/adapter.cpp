@@ -87,6 +87,8 @@ void init(void* data, fuse_conn_info* connection) {
   want(connection, FUSE_CAP_AUTO_INVAL_DATA, false);   // nobody but the kernel changes a file behind its cache
   want(connection, FUSE_CAP_ATOMIC_O_TRUNC, false);    // a truncation is a SETATTR, with its privilege flag
   want(connection, FUSE_CAP_SPLICE_READ, false);
+  // Behind an asynchronous O_DIRECT write the kernel would leave in its cache what was there before (Linux 6.18, fuse_aio_complete()).
+  want(connection, FUSE_CAP_ASYNC_DIO, false);
   want(connection, FUSE_CAP_WRITEBACK_CACHE, false);   // never beside passthrough: two caches of one file, and times that only one of them knows
   connection->max_write = largest_write;
   connection->max_readahead = 1u << 20;

@@ -1,9 +1,15 @@
 // Copying inside the kernel, direct and synchronous I/O, advice.
+#include <linux/aio_abi.h>
+#include <linux/falloc.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <vector>
 
 #include "parity.hpp"
 
@@ -118,6 +124,70 @@ constexpr Case cases[] = {
        c.pwrite(cached, "cached", 8192);
        c.call("direct read", ::pread(direct, block, 4096, 8192));
        c.line(show({static_cast<char*>(block), 10}));
+     },
+     anyone},
+    {"direct-io-asynchronous",
+     [](Ctx& c) {
+       // Others read through the cache all the time. Behind a write that is complete a read shows what it wrote.
+       constexpr std::size_t size = 640U << 10U;
+       auto* stop = static_cast<std::atomic<bool>*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+       auto* block = static_cast<char*>(std::aligned_alloc(4096, size));
+       c.put("file", std::string(size, '-'));
+       const int direct = c.open("file", O_RDWR | O_DIRECT), cached = c.open("file", O_RDONLY);
+       aio_context_t context = 0;
+       c.must("io_setup", ::syscall(SYS_io_setup, 1, &context));
+       std::vector<pid_t> readers(2);
+       for (pid_t& reader : readers) {
+         reader = c.start([&] {
+           std::string data(size, ' ');
+           const int fd = c.get("file", O_RDONLY);
+           while (!*stop) (void)!::pread(fd, data.data(), size, 0);
+         });
+       }
+       int old = 0;
+       std::string data(size, ' ');
+       for (int i = 0; i < 300; ++i) {
+         const char now = static_cast<char>('a' + i % 26);
+         std::fill_n(block, size, now);
+         iocb write{};
+         write.aio_lio_opcode = IOCB_CMD_PWRITE;
+         write.aio_fildes = static_cast<std::uint32_t>(direct);
+         write.aio_buf = reinterpret_cast<std::uintptr_t>(block);
+         write.aio_nbytes = size;
+         iocb* writes = &write;
+         io_event done{};
+         c.must("io_submit", ::syscall(SYS_io_submit, context, 1, &writes));
+         c.must("io_getevents", ::syscall(SYS_io_getevents, context, 1, 1, &done, nullptr));
+         c.must("read", ::pread(cached, data.data(), size, 0));
+         old += done.res != static_cast<std::int64_t>(size) || data.find_first_not_of(now) != std::string::npos ? 1 : 0;
+       }
+       *stop = true;
+       for (const pid_t reader : readers) c.finish(reader);
+       c.line("old data behind a complete write: " + std::to_string(old));
+     },
+     anyone},
+    {"direct-io-under-a-mapping",
+     [](Ctx& c) {
+       constexpr std::size_t size = 1U << 20U;
+       c.put("file", std::string(size, 'c'));
+       const int fd = c.open("file", O_RDWR), direct = c.open("file", O_RDWR | O_DIRECT);
+       auto* map = static_cast<char*>(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+       auto* block = static_cast<char*>(std::aligned_alloc(4096, size));
+       std::fill_n(block, size, 'd');
+       map[5000] = 'm';
+       c.call("direct read", ::pread(direct, block, 8192, 0));
+       c.line("it sees the store: " + std::string(1, block[5000]));
+       std::fill_n(block, size, 'd');
+       map[8192] = 'm';
+       c.call("direct write", ::pwrite(direct, block, size / 2, 0));
+       c.line("the mapping sees it: " + std::string({map[0], map[5000], map[8192], map[size / 2]}));
+       c.call("punch", ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 8192));
+       c.line("and the hole: " + std::to_string(static_cast<int>(map[5000])));
+       off_t in = size / 2, out = 0;
+       c.call("copy_file_range", ::copy_file_range(fd, &in, fd, &out, 4096, 0));
+       c.line("and the copy: " + std::string(1, map[0]));
+       c.call("direct read", ::pread(direct, block, size, 0));
+       c.check("all agree", std::equal(block, block + size, map));
      },
      anyone},
     {"sync-writes",
