@@ -51,6 +51,14 @@ constexpr Case cases[] = {
        c.list();
      },
      anyone},
+    {"fifo-times",
+     [](Ctx& c) {
+       c.must("mkfifo", ::mkfifo("p", 0644));
+       const int fd = c.open("p", O_RDWR);
+       c.moves("write", {"p"}, [&] { c.write(fd, "x"); });
+       c.moves("read", {"p"}, [&] { c.read(fd, 1); });
+     },
+     anyone},
     {"fifo-use",
      [](Ctx& c) {
        c.call("mkfifo", ::mkfifo("p", 0644));
