@@ -25,7 +25,7 @@ Status set_capabilities(std::uint64_t permitted, std::uint64_t effective) {
   return ::syscall(SYS_capset, &header, data.data()) == 0 ? Status{} : fail_errno("capset");
 }
 
-/// What a root needs of `wanted` and has: a container may have taken it.
+/// What a root needs of `wanted` and has: a container may have taken some of it.
 std::uint64_t if_permitted(std::uint64_t wanted) {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   std::array<__user_cap_data_struct, 2> data{};
@@ -49,7 +49,7 @@ Status become(const User& user, bool for_good) {
   if (::geteuid() != 0) return {};
   if (user.uid == 0) {
     // The last two: trusted.* and file capabilities of what it stages; without them nobody would see that there are any.
-    const auto keep = bit(CAP_DAC_OVERRIDE) | bit(CAP_DAC_READ_SEARCH) | bit(CAP_CHOWN) | bit(CAP_FOWNER) | bit(CAP_FSETID) | if_permitted(bit(CAP_SYS_ADMIN) | bit(CAP_SETFCAP));
+    const auto keep = if_permitted(bit(CAP_DAC_OVERRIDE) | bit(CAP_DAC_READ_SEARCH) | bit(CAP_CHOWN) | bit(CAP_FOWNER) | bit(CAP_FSETID) | bit(CAP_SYS_ADMIN) | bit(CAP_SETFCAP));
     return set_capabilities(keep, keep);
   }
   if (::initgroups(user.name.c_str(), user.gid) != 0 || ::setresgid(user.gid, user.gid, user.gid) != 0 || ::setresuid(user.uid, user.uid, user.uid) != 0)
@@ -62,8 +62,11 @@ Status become_keeper(const User& user) {
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   if (user.uid != 0 || ::geteuid() != 0) return become(user, true);
   if (::setresgid(0, 0, 0) != 0 || ::setresuid(0, 0, 0) != 0) return fail_errno("cannot become root");
-  return set_capabilities(bit(CAP_DAC_OVERRIDE), bit(CAP_DAC_OVERRIDE));
+  const auto keep = if_permitted(bit(CAP_DAC_OVERRIDE));
+  return set_capabilities(keep, keep);
 }
+
+bool may_mount() { return if_permitted(bit(CAP_SYS_ADMIN)) != 0; }
 
 Status drop_privilege(const User& user) {
   if (::geteuid() != 0) return {};
@@ -72,9 +75,9 @@ Status drop_privilege(const User& user) {
 }
 
 Status limit_effective(uid_t uid) {
-  const auto effective = bit(CAP_SYS_ADMIN) | (uid == 0 ? bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER) : 0);
+  const auto effective = bit(CAP_SYS_ADMIN) | if_permitted(uid == 0 ? bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER) : 0);
   // Permitted, not in effect: what a successor of the worker is forked with, see become().
-  const auto later = bit(CAP_SETUID) | bit(CAP_SETGID) | bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER) | (uid == 0 ? bit(CAP_DAC_READ_SEARCH) | bit(CAP_CHOWN) | bit(CAP_FSETID) | if_permitted(bit(CAP_SETFCAP)) : 0);
+  const auto later = if_permitted(bit(CAP_SETUID) | bit(CAP_SETGID) | bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER) | (uid == 0 ? bit(CAP_DAC_READ_SEARCH) | bit(CAP_CHOWN) | bit(CAP_FSETID) | bit(CAP_SETFCAP) : 0));
   return set_capabilities(effective | later, effective);
 }
 

@@ -28,6 +28,9 @@ Status become(const User& user, bool for_good);
 /// is all that a successor of the worker was left with, and nothing else.
 Status become_keeper(const User& user);
 
+/// Has this root CAP_SYS_ADMIN, which mounting takes? A container may have taken it.
+bool may_mount();
+
 /// Keeps, of root's rights, only CAP_SYS_ADMIN in effect (mounting, backing files), with the file rights of `user`:
 /// what the supervisor registers is reopened by the kernel with these. CAP_SYS_RESOURCE must go, or quotas do not
 /// bind passthrough writes. The real and saved uid stay root, so that the user cannot signal the supervisor.

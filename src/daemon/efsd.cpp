@@ -366,6 +366,7 @@ int efsd(int argc, char** argv) {
   if (!mount) return refuse(mount.error());
   const bool privileged = ::geteuid() == 0;
   if (!privileged && !arguments->user.empty()) return refuse({EPERM, "--user " + arguments->user + ": only root may start an instance for somebody else"});
+  if (privileged && !may_mount()) return refuse({EPERM, "root has no CAP_SYS_ADMIN here and cannot mount; start the container with that capability, or start efs as an ordinary user"});
   auto user = find_user(privileged && !arguments->user.empty() ? arguments->user : std::to_string(::geteuid()));
   if (!user) return refuse(user.error());
   auto made = make_instance_directory(arguments->runtime_directory, arguments->name, *user);
