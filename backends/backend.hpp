@@ -73,7 +73,7 @@ class Container {
   virtual int descriptor() const = 0;
   /// All that this new container holds was stored through its descriptor: where bytes are counted, these are now. Call it
   /// once, while it still has its name.
-  virtual void count_stored() {}
+  virtual void count_stored() = 0;
 };
 
 /// What a container says of itself. `own`: also where nothing is known. `unfinished`: it is empty and says nothing, as power
@@ -84,7 +84,8 @@ enum class Whose { own, another, unfinished };
 /// closed likewise, and not open for writing, so that who asks whether somebody has it so does not meet its holder.
 enum class Afterwards : std::uint8_t { kept_open, closed, only_read };
 
-/// A store of containers, addressed by a number that the caller chooses. Thread-safe.
+/// A store of containers, addressed by a number that the caller chooses. Thread-safe. Every member is pure: a backend in front of others
+/// cannot leave one out.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -93,15 +94,15 @@ class Backend {
   Result<std::shared_ptr<Container>> create(std::uint64_t id) { return create(id, Afterwards::kept_open); }
   /// A container that is the open file `fd`, under one more name: nothing is copied, and its bytes are shared with whoever
   /// has the other names (fs/seal.hpp). EXDEV where this store cannot have that file; ENOSPC where it does not fit.
-  virtual Result<std::shared_ptr<Container>> adopt(std::uint64_t, int) { return fail(EXDEV); }
+  virtual Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) = 0;
   /// The descriptor count never follows the file count. EUCLEAN, with a text that says so: it is labelled as another one, or has lost its
   /// label.
   virtual Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) = 0;
   Result<std::shared_ptr<Container>> open(std::uint64_t id) { return open(id, Afterwards::kept_open); }
   /// The container is this store's alone from now on, and says so as a created one does. For one that was adopted, while it is
   /// sealed, and for an unfinished one.
-  virtual Status label(std::uint64_t) { return {}; }
-  virtual Whose whose(std::uint64_t) { return Whose::own; }
+  virtual Status label(std::uint64_t id) = 0;
+  virtual Whose whose(std::uint64_t id) = 0;
   /// Frees the space once the last reader is gone (rule R3 of src/store/README.md). Idempotent. How much that is, bytes.
   /// nullopt: it stays. What is labelled as another one may be the only copy of that.
   virtual std::optional<std::uint64_t> remove(std::uint64_t id) = 0;
@@ -115,10 +116,10 @@ class Backend {
   /// The id of every container that exists, in no order; what only has the name of one is none. For recovery and checks: not while others create or remove.
   virtual Status for_each(const std::function<void(std::uint64_t id)>& visit) = 0;
   /// May anybody write to the container now, through a descriptor or a mapping? False is a proof. Call it with no
-  /// Container of this id in hand: one's own counts. The default cannot tell.
-  virtual bool may_be_written(std::uint64_t) { return true; }
+  /// Container of this id in hand: one's own counts. True where that cannot be told.
+  virtual bool may_be_written(std::uint64_t id) = 0;
   /// Has anybody it open for writing? True is a proof, under the same condition.
-  virtual bool is_written(std::uint64_t) { return false; }
+  virtual bool is_written(std::uint64_t id) = 0;
   virtual Space space() = 0;
   /// ENOSPC where the declared capacity is used up and the kernel will not say so (advisory enforcement).
   virtual Status admit_writer() = 0;
@@ -127,16 +128,26 @@ class Backend {
   virtual bool offers_descriptor() const = 0;
   virtual std::string description() const = 0;
 
-  // A store may consist of several places, numbered from 0 (virtual_device.hpp). A plain backend is one place.
-  virtual unsigned places() const { return 1; }
+  // A store may consist of several places, numbered from 0 (virtual_device.hpp). A plain backend is one place (PlainBackend).
+  virtual unsigned places() const = 0;
   /// The backend that is this place; lives as long as the store.
-  virtual Backend& at(unsigned) { return *this; }
+  virtual Backend& at(unsigned place) = 0;
   /// Where a container is; 0 where there is none.
-  virtual unsigned place_of(std::uint64_t) { return 0; }
+  virtual unsigned place_of(std::uint64_t id) = 0;
   /// Where policy would put a new container now; ENOSPC: nowhere.
-  virtual Result<unsigned> place_for(const Placement&) { return 0U; }
+  virtual Result<unsigned> place_for(const Placement& wanted) = 0;
   /// As create(), there; or, where that place refuses it for want of space and policy allows it, in the next one.
-  virtual Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned, Afterwards afterwards) { return create(id, afterwards); }
+  virtual Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned place, Afterwards afterwards) = 0;
+};
+
+/// A backend that is one place.
+class PlainBackend : public Backend {
+ public:
+  unsigned places() const override { return 1; }
+  Backend& at(unsigned) override { return *this; }
+  unsigned place_of(std::uint64_t) override { return 0; }
+  Result<unsigned> place_for(const Placement&) override { return 0U; }
+  Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned, Afterwards afterwards) override { return create(id, afterwards); }
 };
 
 }  // namespace efs

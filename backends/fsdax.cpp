@@ -61,7 +61,7 @@ bool probe_pmem(int directory) {
   return pmem;
 }
 
-class Fsdax final : public Backend {
+class Fsdax final : public PlainBackend {
  public:
   explicit Fsdax(FsdaxOptions options)
       : options_(std::move(options)),

@@ -77,6 +77,9 @@ class VirtualDevice final : public Backend {
     return made;
   }
 
+  /// Its place is the plan's to choose: what comes from the cache is copied.
+  Result<std::shared_ptr<Container>> adopt(std::uint64_t, int) override { return fail(EXDEV); }
+
   Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) override {
     Backend* where = holder(id);
     if (where == nullptr) return fail(ENOENT);

@@ -8,6 +8,7 @@
 
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
+#include "stage/forwarding_buffer.hpp"
 #include "stage/live/inventory.hpp"
 #include "stage/out/removed_inputs.hpp"
 #include "stage/out/selection.hpp"
@@ -23,10 +24,10 @@ namespace efs::image {
 namespace {
 
 /// The buffer of an image, without the contents that somebody has changed. `all`: as if nothing of it were anywhere else.
-class ImageBuffer final : public stage::OutgoingBuffer {
+class ImageBuffer final : public stage::ForwardingBuffer {
  public:
   /// `elsewhere`: what results-dir has says nothing of the place that it goes to.
-  ImageBuffer(stage::Buffer& inner, const std::map<std::uint64_t, std::string>& changed, bool all, bool elsewhere) : inner_(inner), changed_(changed), all_(all), elsewhere_(elsewhere) {}
+  ImageBuffer(stage::Buffer& inner, const std::map<std::uint64_t, std::string>& changed, bool all, bool elsewhere) : ForwardingBuffer(inner), changed_(changed), all_(all), elsewhere_(elsewhere) {}
   Result<fs::HeldFile> hold(std::uint64_t ino) override {
     const auto changed = changed_.find(ino);
     if (changed == changed_.end()) return inner_.hold(ino);
@@ -46,12 +47,10 @@ class ImageBuffer final : public stage::OutgoingBuffer {
     return items;
   }
   std::vector<fs::WalkItem> gone() override { return all_ ? std::vector<fs::WalkItem>() : inner_.gone(); }
-  Result<std::vector<fs::WalkItem>> inputs() override { return inner_.inputs(); }
-  Result<std::uint64_t> available_bytes() override { return inner_.available_bytes(); }
-  Status secure(std::span<const std::uint64_t> inos) override { return inner_.secure(inos); }
+  /// The image stays as it is: what a salvage brought out is booked by the start that finds it (Booking::salvaged()).
+  std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side, const fs::ResultName&) override { return {}; }
 
  private:
-  stage::Buffer& inner_;
   const std::map<std::uint64_t, std::string>& changed_;
   const bool all_;
   const bool elsewhere_;

@@ -18,65 +18,85 @@
 namespace efs::stage {
 
 /// Members, durability and errors as fs::Staging promises them. Thread-safe: any member from any thread.
+/// Every member is pure, so that no implementation can leave one out unnoticed. A buffer in front of another one derives from
+/// ForwardingBuffer (forwarding_buffer.hpp), one that stands for itself from PlainBuffer.
 class Buffer {
  public:
   virtual ~Buffer() = default;
   virtual Result<fs::HeldFile> begin_open_file() = 0;
   /// In this place of the backend, where the buffer knows of several.
-  virtual Result<fs::HeldFile> begin_open_file_at(unsigned) { return begin_open_file(); }
-  virtual Result<fs::HeldFile> adopt_file(int) { return fail(EXDEV); }
+  virtual Result<fs::HeldFile> begin_open_file_at(unsigned place) = 0;
+  virtual Result<fs::HeldFile> adopt_file(int fd) = 0;
   virtual Result<fs::HeldFile> hold(std::uint64_t ino) = 0;
   virtual void abandon(std::uint64_t ino) = 0;
   virtual std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) = 0;
   /// Further names of a file that was published.
   virtual Status link_files(const std::string& existing, std::span<const std::string> names) = 0;
   virtual Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) = 0;
-  virtual Status make_symlink(const std::string& path, const std::string& target,
-                              const fs::StagedAttributes& attributes) = 0;
+  virtual Status make_symlink(const std::string& path, const std::string& target, const fs::StagedAttributes& attributes) = 0;
   virtual Result<std::vector<fs::WalkItem>> walk() = 0;
   /// What walk() says of the plan's names, at least; where it can, at their cost alone: the job may have made a million others.
-  virtual Result<std::vector<fs::WalkItem>> look(const Plan&) { return walk(); }
+  virtual Result<std::vector<fs::WalkItem>> look(const Plan& plan) = 0;
   /// All extended attributes of a directory that was made.
   virtual Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) = 0;
   /// What the PFS has of the attributes of a directory that came in (directory_version()).
-  virtual Status note_directory(const std::string&, std::uint64_t) { return {}; }
+  virtual Status note_directory(const std::string& path, std::uint64_t version) = 0;
   /// Inputs whose names the job took away. None, where that is not the buffer's to know.
-  virtual std::vector<fs::WalkItem> gone() { return {}; }
+  virtual std::vector<fs::WalkItem> gone() = 0;
   /// All that was staged in, whether it is there yet or not (and whatever else is there).
-  virtual Result<std::vector<fs::WalkItem>> inputs() {
+  virtual Result<std::vector<fs::WalkItem>> inputs() = 0;
+  /// As fs::Staging::disown(): names that results-dir is about to get, with nothing of what was known of them.
+  virtual std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side, const fs::ResultName& called) = 0;
+  virtual Result<std::uint64_t> available_bytes() = 0;
+  /// Whether there is such a name, where walk() shows only some.
+  virtual bool has(const std::string& path) = 0;
+  /// The path in the buffer of what walk() calls so.
+  virtual std::string own_path(const std::string& path) = 0;
+  /// Why what walk() calls so cannot be a result; "": it can.
+  virtual std::string refusal(const std::string& path) = 0;
+  /// False while programs run: what walk() calls clean has been looked at already.
+  virtual bool is_at_rest() const = 0;
+
+  /// Asked when a file has been copied out, before it gets its name: may the copy be taken for the file? `same`: its
+  /// size and mtime did not change meanwhile.
+  virtual Status confirm(std::uint64_t ino, bool same) = 0;
+  /// Called before results get their names: returns when what was copied out of these files would survive power loss as the buffer does. Else the
+  /// buffer could be left with less than the PFS has, and bring that out again in its place.
+  virtual Status secure(std::span<const std::uint64_t> inos) = 0;
+  /// Told just before a result gets its name on the PFS, and again when it has it; `version` asks what it is there. Who finds that later
+  /// is to know it for ours, whatever the job does to the file meanwhile, and should this process die. Nothing fails because of it.
+  virtual Status named(const fs::WalkItem& item, const std::function<Result<fs::Origin>()>& version) = 0;
+};
+
+/// The plain answers of a buffer that stands for itself: one place, no cache of inputs, nothing removed, nothing to make durable.
+class PlainBuffer : public Buffer {
+ public:
+  Result<fs::HeldFile> begin_open_file_at(unsigned) override { return begin_open_file(); }
+  Result<fs::HeldFile> adopt_file(int) override { return fail(EXDEV); }
+  Result<std::vector<fs::WalkItem>> look(const Plan&) override { return walk(); }
+  Status note_directory(const std::string&, std::uint64_t) override { return {}; }
+  std::vector<fs::WalkItem> gone() override { return {}; }
+  Result<std::vector<fs::WalkItem>> inputs() override {
     auto items = walk();
     if (items)
       for (auto& item : gone()) items->push_back(std::move(item));
     return items;
   }
-  /// As fs::Staging::disown(): names that results-dir is about to get, with nothing of what was known of them.
-  virtual std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side, const fs::ResultName&) { return {}; }
-  virtual Result<std::uint64_t> available_bytes() = 0;
-  /// Whether there is such a name, where walk() shows only some.
-  virtual bool has(const std::string&) { return false; }
-  /// The path in the buffer of what walk() calls so.
-  virtual std::string own_path(const std::string& path) { return path; }
-  /// Why what walk() calls so cannot be a result; "": it can.
-  virtual std::string refusal(const std::string&) { return {}; }
-  /// False while programs run: what walk() calls clean has been looked at already.
-  virtual bool is_at_rest() const { return true; }
-
-  /// Asked when a file has been copied out, before it gets its name: may the copy be taken for the file? `same`: its
-  /// size and mtime did not change meanwhile.
-  virtual Status confirm(std::uint64_t, bool same) {
+  std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side, const fs::ResultName&) override { return {}; }
+  bool has(const std::string&) override { return false; }
+  std::string own_path(const std::string& path) override { return path; }
+  std::string refusal(const std::string&) override { return {}; }
+  bool is_at_rest() const override { return true; }
+  Status confirm(std::uint64_t, bool same) override {
     if (same) return {};
     return fail(EBUSY, "was written to while it was staged out");
   }
-  /// Called before results get their names: returns when what was copied out of these files would survive power loss as the buffer does. Else the
-  /// buffer could be left with less than the PFS has, and bring that out again in its place.
-  virtual Status secure(std::span<const std::uint64_t>) { return {}; }
-  /// Told just before a result gets its name on the PFS, and again when it has it; `version` asks what it is there. Who finds that later
-  /// is to know it for ours, whatever the job does to the file meanwhile, and should this process die. Nothing fails because of it.
-  virtual Status named(const fs::WalkItem&, const std::function<Result<fs::Origin>()>&) { return {}; }
+  Status secure(std::span<const std::uint64_t>) override { return {}; }
+  Status named(const fs::WalkItem&, const std::function<Result<fs::Origin>()>&) override { return {}; }
 };
 
 /// A buffer that is only brought out of: nothing comes into it.
-class OutgoingBuffer : public Buffer {
+class OutgoingBuffer : public PlainBuffer {
  public:
   Result<fs::HeldFile> begin_open_file() final { return fail(EROFS); }
   void abandon(std::uint64_t) final {}
@@ -95,7 +115,7 @@ class OutgoingBuffer : public Buffer {
 enum class Writers : std::uint8_t { possible, refused };
 
 /// The real buffer. Does not own the Staging, which must outlive it.
-class StagingBuffer final : public Buffer {
+class StagingBuffer final : public PlainBuffer {
  public:
   explicit StagingBuffer(fs::Staging& staging, Writers writers = Writers::possible) : staging_(staging), writers_(writers) {}
   Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }

@@ -8,7 +8,7 @@
 
 namespace efs::test {
 
-class FailingBackend final : public Backend {
+class FailingBackend final : public PlainBackend {
  public:
   explicit FailingBackend(Backend& real) : real_(real) {}
   /// So many creates succeed, then they fail with `code`. Negative: all succeed.
@@ -30,6 +30,11 @@ class FailingBackend final : public Backend {
     if (after_open_) after_open_(id);
     return opened;
   }
+  Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override { return real_.adopt(id, fd); }
+  Status label(std::uint64_t id) override { return real_.label(id); }
+  Whose whose(std::uint64_t id) override { return real_.whose(id); }
+  bool may_be_written(std::uint64_t id) override { return real_.may_be_written(id); }
+  bool is_written(std::uint64_t id) override { return real_.is_written(id); }
   std::optional<std::uint64_t> remove(std::uint64_t id) override { return real_.remove(id); }
   Result<struct stat> attributes(std::uint64_t id) override { return real_.attributes(id); }
   Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override { return real_.set_times(id, atime, mtime); }

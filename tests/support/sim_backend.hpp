@@ -14,7 +14,7 @@
 
 namespace efs::test {
 
-class SimBackend final : public Backend {
+class SimBackend final : public PlainBackend {
  public:
   explicit SimBackend(SimWorld& world, std::size_t place = 0) : world_(world), place_(world.places.at(place)) {}
 
@@ -95,6 +95,7 @@ class SimBackend final : public Backend {
       EFS_TRY(world_.call("map"));
       return std::make_unique<SimSegment>(world_, data_, offset, length);
     }
+    void count_stored() override {}
     int descriptor() const override { return world_.gives_descriptors ? data_->descriptor() : -1; }
     static void settle(SimWorld::Data& data) {
       data.durable = data.visible;
@@ -191,6 +192,7 @@ class SimBackend final : public Backend {
     return {};
   }
   bool may_be_written(std::uint64_t) override { return false; }  // by nobody whom the scenario does not know
+  bool is_written(std::uint64_t) override { return false; }
   Space space() override { return {.capacity = 1u << 30, .used = 0, .available = place_.containers.size() < place_.room ? 1u << 30 : 0}; }
   Status admit_writer() override { return world_.injects(ENOSPC) ? world_.call("admit_writer") : Status{}; }  // it knows of no other failure
   Durability durability() const override { return world_.durability(); }

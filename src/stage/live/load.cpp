@@ -26,7 +26,7 @@ bool has_version(const fs::WalkItem& item, const fs::Origin& version) {
 }
 
 /// The buffer as stage_in() sees it during a load: what it publishes is kept back until all is there.
-class LoadBuffer final : public Buffer {
+class LoadBuffer final : public PlainBuffer {
  public:
   explicit LoadBuffer(fs::Staging& staging) : staging_(staging) {}
   /// Frees what was not given a name.

@@ -55,7 +55,7 @@ class UnloadBuffer final : public OutgoingBuffer {
 
   Status confirm(std::uint64_t ino, bool same) override {
     const auto it = proofs_.find(ino);
-    if (it == proofs_.end()) return Buffer::confirm(ino, same);
+    if (it == proofs_.end()) return PlainBuffer::confirm(ino, same);
     const auto now = staging_.edits(ino);
     const bool untouched = same && it->second.quiet && now && *now == it->second.edits;
     if (untouched) return {};

@@ -29,7 +29,7 @@ constexpr int passage_flags = O_PATH | O_DIRECTORY;
 using AboutToName = std::function<void(bool is_shared)>;
 
 /// Thread-safe. `at` is a directory descriptor or AT_FDCWD. Errors carry the errno and no text: callers know the
-/// object and say it. Names given with a directory descriptor never follow a symbolic link in the last component.
+/// object and say it. Every member is pure: what stands in front of another one cannot leave one out. Names given with a directory descriptor never follow a symbolic link in the last component.
 class PfsIo {
  public:
   virtual ~PfsIo() = default;
@@ -74,12 +74,13 @@ class PfsIo {
   virtual Status rename_noreplace(int at, const std::string& from, const std::string& to) = 0;
   /// EEXIST where anything has the name `to`. Of several calls where the file system has no renameat2(2), under a claim to the name
   /// (name_claim.hpp): a link then, which never replaces anything either. (On one that has no links, what others than efs put there meanwhile may be replaced.)
-  virtual Status rename_new(int at, const std::string& from, const std::string& to);
+  /// What is defined here does it by the other calls.
+  virtual Status rename_new(int at, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int at, const std::string& name) = 0;
   /// The same for an input of the job, which lstat() showed as `seen`. EEXIST where it is another by now (remove_over()). `claimant`: as of NameClaim.
-  virtual Status remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant);
+  virtual Status remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant) = 0;
   /// What results-dir has under a result's name may stand for another node's result as well.
-  virtual bool is_shared(int /*at*/, const std::string& /*name*/, const struct stat& /*there*/) { return false; }
+  virtual bool is_shared(int at, const std::string& name, const struct stat& there) = 0;
   virtual Status rmdir(int at, const std::string& name) = 0;
 
   /// The extended attributes of an open file or directory that go with it: user.*, security.capability, ACLs, and what

@@ -47,6 +47,7 @@ class MemoryContainer final : public Container {
     return std::make_unique<MemorySegment>(memory.data() + offset, length);
   }
   int descriptor() const override { return -1; }
+  void count_stored() override {}
 
   std::vector<std::byte> memory;
   std::vector<Range> mapped;

@@ -18,7 +18,7 @@
 namespace efs::stage::test {
 
 /// Thread-safe as Buffer demands. Owns no directory. Never short of memory: what it does is all or nothing.
-class FakeBuffer final : public Buffer {
+class FakeBuffer final : public PlainBuffer {
  public:
   struct Node {
     std::uint64_t ino = 0;
@@ -140,6 +140,11 @@ class FakeBuffer final : public Buffer {
     return items;
   }
   Result<std::uint64_t> available_bytes() override { return std::uint64_t{1} << 40U; }
+  Status secure(std::span<const std::uint64_t> inos) override {
+    const std::lock_guard lock(mutex_);
+    secured.insert(inos.begin(), inos.end());
+    return {};
+  }
 
   /// What a job does: a new file (or directory, or link), dirty and without an origin.
   void put(const std::string& path, mode_t type, const std::string& content = {}, mode_t mode = 0644) {
@@ -173,6 +178,7 @@ class FakeBuffer final : public Buffer {
     return pending_.size();
   }
 
+  std::set<std::uint64_t> secured;  // what secure() was called for
   std::vector<fs::WalkItem> gone_items;  // what gone() answers
   std::map<std::string, Node> nodes;  // tests may look and change while no transfer runs
 

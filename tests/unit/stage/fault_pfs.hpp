@@ -91,6 +91,8 @@ class FaultPfs final : public PfsIo {
       return no_replace_code == 0 ? real_.rename_noreplace(at, from, to) : fail(no_replace_code);
     }, "rename_noreplace");
   }
+  Status rename_new(int at, const std::string& from, const std::string& to) override { return PfsIo::rename_new(at, from, to); }
+  bool is_shared(int, const std::string&, const struct stat&) override { return false; }
   Status rmdir(int at, const std::string& name) override { return run("rmdir", name, [&] { return real_.rmdir(at, name); }); }
   Status remove_xattr(int fd, const std::string& name) override { return run("removexattr", name, [&] { return real_.remove_xattr(fd, name); }, "remove_xattr"); }
   Status unlink(int at, const std::string& name) override { return run("unlink", name, [&] { return real_.unlink(at, name); }); }

@@ -367,6 +367,19 @@ TEST_CASE("on-conflict: keep-both does not take the name of another result", "[s
   CHECK(content_of(scene.root + "/f.efs-job.2") == "ours");
 }
 
+TEST_CASE("as: what is copied is made durable in the buffer before the copy has its name", "[stage][out]") {
+  Scene scene;
+  scene.config.outputs = {{.pattern = "x", .as = "final"}};
+  scene.buffer.put("x", S_IFREG, "result");
+  std::set<std::uint64_t> secured;
+  FaultPfs pfs([](auto, const auto&, const auto&) { return 0; });
+  pfs.on_naming = [&](const std::string& name) {
+    if (name == "final") secured = scene.buffer.secured;
+  };
+  REQUIRE(scene.out(pfs).verdict == Verdict::complete);
+  CHECK(secured.contains(scene.buffer.nodes.at("x").ino));
+}
+
 TEST_CASE("as: a result has another name in results-dir, and its own in the receipt", "[stage][out]") {
   Scene scene;
   scene.config.outputs = {{.pattern = "sub/r.h5", .as = "final.h5"}, {.pattern = "out", .as = "run12"}, {.pattern = "*.log"}, {.pattern = "**", .file_class = config::FileClass::temporary}};
