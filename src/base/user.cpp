@@ -45,6 +45,14 @@ Result<User> find_user(const std::string& who) {
   return fail(ENOENT, "there is no user " + who);
 }
 
+Result<gid_t> find_group(const std::string& which) {
+  unsigned number = 0;
+  const auto [end, problem] = std::from_chars(which.data(), which.data() + which.size(), number);
+  if (problem == std::errc{} && end == which.data() + which.size()) return number;
+  const group* entry = ::getgrnam(which.c_str());
+  return entry != nullptr ? Result<gid_t>(entry->gr_gid) : fail(ENOENT, "there is no group " + which);
+}
+
 Status become(const User& user, bool for_good) {
   if (::geteuid() != 0) return {};
   if (user.uid == 0) {

@@ -19,6 +19,9 @@ struct User {
 /// By name or number. ENOENT with a text where there is none.
 Result<User> find_user(const std::string& who);
 
+/// A group by name or number. ENOENT with a text where there is none.
+Result<gid_t> find_group(const std::string& which);
+
 /// Becomes `user` for good: groups, ids, and no capability. For the worker. A root that stays root keeps its rights
 /// over files and their attributes (it stages its own files; those of trusted.* need CAP_SYS_ADMIN) and loses every other capability.
 /// `for_good`: set-id programs give nothing back either (PR_SET_NO_NEW_PRIVS).

@@ -33,6 +33,12 @@ void limit_capacity(const Site& site, const Document& document, JobConfig& confi
 
 std::string text_of(bool value) { return value ? "true" : "false"; }
 
+std::string octal_mode(unsigned mode) {
+  std::string text = "0";
+  for (int shift = 6; shift >= 0; shift -= 3) text += static_cast<char>('0' + ((mode >> shift) & 7U));
+  return text;
+}
+
 // The value as efs uses it; nullopt for keys this file does not know: then the text counts.
 std::optional<std::string> setting_text(const JobConfig& c, std::string_view key) {
   if (key == "name") return c.name;
@@ -52,6 +58,9 @@ std::optional<std::string> setting_text(const JobConfig& c, std::string_view key
   if (key == "workers") return c.workers == 0 ? "automatic" : std::to_string(c.workers);
   if (key == "transfer-size") return format_bytes(c.transfer_size);
   if (key == "on-conflict") return c.on_conflict == OnConflict::fail ? "fail" : c.on_conflict == OnConflict::keep_both ? "keep-both" : "overwrite";
+  if (key == "results-group") return c.results_group.empty() ? "none" : c.results_group;
+  if (key == "results-mode") return c.results_mode ? octal_mode(*c.results_mode) : "none";
+  if (key == "existing") return c.existing == Existing::replace ? "replace" : c.existing == Existing::fail ? "fail" : "keep-both";
   if (key == "deletions") return c.deletions == Deletions::ignore ? "ignore" : "propagate";
   if (key == "verify") return c.verify == Verify::stream ? "stream" : "read-back";
   if (key == "max-rate") return c.max_rate == 0 ? "none" : format_bytes(c.max_rate) + "/s";

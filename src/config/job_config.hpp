@@ -25,6 +25,8 @@ enum class Enforce : std::uint8_t { advisory, strict };
 enum class OnFull : std::uint8_t { error, spill };
 
 /// What a stage-out does where the PFS has another version of an input than was staged in.
+/// Of a name of results-dir that something else than the job's own results and inputs has.
+enum class Existing : std::uint8_t { replace, fail, keep_both };
 enum class OnConflict : std::uint8_t { fail, keep_both, overwrite };
 
 /// What a stage-out does where the PFS has a persistent input that the job removed or renamed.
@@ -121,6 +123,9 @@ struct JobConfig {
   unsigned workers = 0;                    // threads that stage, at most; 0: as many as the PFS keeps waiting
   std::uint64_t transfer_size = 2u << 20;  // bytes per PFS request
   OnConflict on_conflict = OnConflict::fail;
+  Existing existing = Existing::replace;
+  std::string results_group;            // name or number; "": what results-dir hands down, or the job's own
+  std::optional<mode_t> results_mode;   // of results; absent: as in the buffer
   Deletions deletions = Deletions::ignore;
   Verify verify = Verify::stream;
   std::uint64_t max_rate = 0;  // bytes per second from and to the PFS; 0: no cap

@@ -119,6 +119,7 @@ class Instance {
   void shut_what_was_opened();
   Status book_what_is_out();
   Status open_merging();
+  Status take_after_root_dir(gid_t gid);
   Status refuse_changed_contents();
   void report_recovery();
   /// Where results go: with several nodes none replaces another's.

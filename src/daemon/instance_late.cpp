@@ -83,7 +83,7 @@ Json Instance::leave_what_is_left() {
   keep_image_ = true;
   supervisor_.keep_store(true);
   auto receipt = std::make_shared<const stage::Receipt>(receipt_of_what_is_left());
-  Json outcome = control::result_line({{"staged_out", true}, {"exit", std::max(1, stage::exit_code(*receipt))}, {"image", store_.path}, {"lingers", true}, {"conflicts", receipt->totals.conflict}});
+  Json outcome = control::result_line({{"staged_out", true}, {"exit", std::max(1, stage::exit_code(*receipt))}, {"image", store_.path}, {"lingers", true}, {"conflicts", receipt->totals.conflict}, {"replaced", receipt->totals.replaced}});
   std::string note = "The PFS did not answer in time.\n";
   if (const std::string file = options_.directory + "/receipt.json"; stage::write_receipt(*receipt, file, stage::posix_pfs())) outcome["receipt_file"] = file;
   if (const Status left = leave_image(image::Left::unsaved, true); !left) note += printable(describe(left.error())) + "\n";

@@ -19,6 +19,7 @@
 #include "config/mount_options.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/status_file.hpp"
+#include "fs/acl.hpp"
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
 #include "image/image.hpp"
@@ -26,6 +27,7 @@
 #include "stage/in/stage_in.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/merging_pfs.hpp"
+#include "stage/pfs/pfs_io.hpp"
 #include "stage/plan/distribute.hpp"
 #include "stage/plan/planner.hpp"
 #include "stage/plan/results_dir.hpp"
@@ -224,6 +226,7 @@ Status Instance::open_filesystem(bool takeover) {
   if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; efs check-image " + store_.path + " says what is damaged, efs salvage " + store_.path + " brings out what it still knows" : ""));
   filesystem_ = std::move(*filesystem);
   filesystem_->share_with(sharer_.get());
+  if (!store_.left) EFS_TRY(take_after_root_dir(root.st_gid));
   if (store_.left) report_recovery();
   EFS_TRY(open_placed());
   opened_ = stage::OpenedDirectories::open(store_.metadata.get());
@@ -236,6 +239,17 @@ Status Instance::open_filesystem(bool takeover) {
   EFS_TRY(write_manifests(store_, options_.config, options_.directory, {.made_mount_dir = made_mount_point_, .journal_to = filesystem_->durable_records()}));
   image::remove_contents(store_.metadata.get());
   return {};
+}
+
+// Group, ACLs and other extended attributes: what root-dir hands down is handed down in the mount, too.
+Status Instance::take_after_root_dir(gid_t gid) {
+  auto& pfs = stage::posix_pfs();
+  const auto root = pfs.open(AT_FDCWD, options_.config.root_dir, stage::directory_flags);
+  if (!root && root.error().code == EACCES) return {};  // it may be passed, and not read: then nobody sees what it has, either
+  auto xattrs = root ? pfs.xattrs(root->get()) : std::unexpected(root.error());
+  if (!xattrs) return fail(xattrs.error().code, "root-dir " + options_.config.root_dir + ": reading its extended attributes: " + describe(xattrs.error()));
+  if (options_.root_mode) xattrs->erase(fs::access_acl_name);  // -o mode= says who may what
+  return fs::Staging(*filesystem_).set_root(gid, *xattrs);
 }
 
 // Before recovery, which would go on with them.

@@ -31,6 +31,7 @@ void complete(stage::ReceiptEntry& entry, const stage::ReceiptEntry& unloaded) {
   if (entry.action == stage::Action::unchanged && (entry.mtime != unloaded.mtime || (unloaded.bytes != 0 && entry.bytes != unloaded.bytes))) return;  // (a further name has none)
   entry.reason += (entry.reason.empty() ? "" : "; ") + std::string("unloaded while the job ran") + (unloaded.reason.empty() ? "" : ": " + unloaded.reason);
   entry.unverified = unloaded.unverified;
+  entry.replaced = unloaded.replaced;
   if (!entry.checksum) entry.checksum = unloaded.checksum;
   if (entry.placed_as.empty()) entry.placed_as = unloaded.placed_as;
 }

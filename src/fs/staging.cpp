@@ -220,7 +220,20 @@ Status Staging::set_xattrs(const std::string& path, const std::map<std::string, 
   if (!place) return std::unexpected(place.error());
   auto there = filesystem_.names_.child(*place->parent, place->name);
   if (!there) return std::unexpected(there.error());
-  const Inode& inode = **there;
+  return replace_xattrs(**there, xattrs);
+}
+
+Status Staging::set_root(gid_t gid, const std::map<std::string, std::string>& xattrs) {
+  WriteLock lock(filesystem_.mutex_);
+  const Inode& root = filesystem_.names_.root();
+  SetAttributes attributes = attributes_of(root);
+  attributes.gid = gid;
+  if (root.gid != gid) EFS_TRY(filesystem_.commit(0, attributes));
+  return replace_xattrs(root, xattrs);
+}
+
+Status Staging::replace_xattrs(const Inode& inode, const std::map<std::string, std::string>& xattrs) {
+  filesystem_.mutex_.assert_held();
   const auto now = inode.extra ? inode.extra->xattrs : std::map<std::string, std::string>();
   for (const auto& [name, value] : now)
     if (!xattrs.contains(name)) EFS_TRY(filesystem_.commit(0, RemoveXattr{.ino = inode.ino, .time = inode.ctime, .name = name}));
@@ -276,7 +289,7 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
     const std::size_t slash = std::min(below.find('/', begin), below.size());
     auto next = filesystem_.names_.child(*step.inode, below.substr(begin, slash - begin));
     if (!next) return fail(next.error().code, below + ": not in the buffer");
-    step.inode = *next;
+    step.parent = std::exchange(step.inode, *next);
     step.path = below.substr(0, slash);
     if (slash < below.size()) inherit();
     begin = slash + 1;
@@ -289,11 +302,14 @@ bool Staging::has_content_that_came_in(const Inode& inode) {
 }
 
 // What a name is to staging; `keep` and `keep_path` are those of the directory above.
-Result<WalkItem> Staging::item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const {
+Result<WalkItem> Staging::item_of(const WalkStep& step) const {
   filesystem_.mutex_.assert_held_shared();
+  const Inode& inode = *step.inode;
+  const std::string& path = step.path;
   auto attributes = filesystem_.stat_of(inode);
   if (!attributes) return fail(attributes.error().code, path + ": container " + std::to_string(inode.ino) + " cannot be read: " + describe(attributes.error()));
-  WalkItem item{.path = path, .ino = inode.ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt, .saved = std::nullopt, .keep = keep, .keep_path = keep_path, .place = inode.is_regular() ? filesystem_.backend_.place_of(inode.ino) : 0, .parts = {}};
+  WalkItem item{.path = path, .ino = inode.ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt, .saved = std::nullopt, .keep = step.keep, .keep_path = step.keep_path, .place = inode.is_regular() ? filesystem_.backend_.place_of(inode.ino) : 0, .parts = {}};
+  item.group_handed_down = step.parent != nullptr && (step.parent->mode & S_ISGID) != 0 && step.parent->gid == inode.gid;
   if (!inode.extra) return item;
   const InodeExtra& extra = *inode.extra;
   if (extra.origin && is_one_of(extra.origin_path, path)) {
@@ -375,7 +391,7 @@ Result<std::vector<WalkItem>> Staging::items_of(const std::vector<WalkStep>& ste
   std::vector<WalkItem> items(steps.size());
   EFS_TRY(side_by_side(steps.size(), 1024, [&](std::size_t begin, std::size_t end) -> Status {
     for (std::size_t i = begin; i < end; ++i) {
-      auto item = item_of(*steps[i].inode, steps[i].path, steps[i].keep, steps[i].keep_path);
+      auto item = item_of(steps[i]);
       if (!item) return std::unexpected(item.error());
       items[i] = std::move(*item);
     }
@@ -404,7 +420,7 @@ std::vector<Staging::WalkStep> Staging::steps_of(WalkStep start) const {
       const bool says = step.inode->extra && step.inode->extra->keep != Keep::by_rule && step.inode->ino != root_ino;
       const Keep keep = says ? step.inode->extra->keep : step.keep;
       const std::string& keep_path = says ? step.path : step.keep_path;
-      for (const auto& [name, child] : children) stack.push_back({filesystem_.names_.find(child), step.path.empty() ? std::string(name) : step.path + "/" + std::string(name), keep, keep_path});
+      for (const auto& [name, child] : children) stack.push_back({filesystem_.names_.find(child), step.path.empty() ? std::string(name) : step.path + "/" + std::string(name), keep, keep_path, step.inode});
     }
     if (step.inode->ino != root_ino) steps.push_back(std::move(step));
   }

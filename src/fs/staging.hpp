@@ -100,6 +100,9 @@ struct WalkItem {
   Keep keep = Keep::by_rule;     // its own, or of the nearest directory above that has one
   std::string keep_path;         // whose; "" for the root's
   unsigned place = 0;            // of the backend, where the content of a regular file lies
+  bool group_handed_down = false;    // the directory above has the set-group-ID bit, and this group
+  std::optional<gid_t> plain_group{};  // stage-out: no program chose its group; what a new file of its owner gets (result_attributes.hpp)
+  bool group_is_asked = false;       // stage-out: by results-group
   std::string parts;             // only these parts of it were loaded ("0+4096,8192+100"); "": it is whole
 };
 
@@ -174,6 +177,8 @@ class Staging {
 
   /// Of a directory that was staged in: `version` stands for what the PFS has of its attributes, and comes back as origin.size of its item. Nothing
   /// where it was not, or is no directory any more.
+  /// The root takes root-dir's group and extended attributes.
+  Status set_root(gid_t gid, const std::map<std::string, std::string>& xattrs);
   Status note_directory(const std::string& path, std::uint64_t version);
 
   /// Power loss took its content before the first fsync, as the recovery of this process found, and it is empty still.
@@ -276,6 +281,7 @@ class Staging {
     std::string path;
     Keep keep = Keep::by_rule;
     std::string keep_path;
+    const Inode* parent = nullptr;  // the directory that it was reached by
   };
   /// A name that was made, of which the kernel is to be told.
   struct NewName {
@@ -328,7 +334,8 @@ class Staging {
   Status give_up(const Inode& inode, const Claims& claims);
   Status complete_and_name(const MakeNode& node, const std::map<std::string, std::string>& bulky, const std::string& parts, const Replace& replace, std::int64_t reserve);
   static bool has_content_that_came_in(const Inode& inode);
-  Result<WalkItem> item_of(const Inode& inode, const std::string& path, Keep keep, const std::string& keep_path) const;
+  Result<WalkItem> item_of(const WalkStep& step) const;
+  Status replace_xattrs(const Inode& inode, const std::map<std::string, std::string>& xattrs);
 
   Filesystem& filesystem_;
   Mutex numbers_mutex_;  // rank 9: the namespace's lock is taken under it

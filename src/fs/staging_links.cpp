@@ -80,7 +80,7 @@ Result<Staging::LinkedName> Staging::link_one(std::uint64_t ino, const std::stri
   LinkedName linked{.parent = place->parent->ino, .name = place->name};
   const auto there = filesystem_.names_.child(*place->parent, place->name);
   if (there) {
-    auto item = item_of(**there, path, Keep::by_rule, "");
+    auto item = item_of({.inode = *there, .path = path, .keep_path = {}});
     if (!item) return std::unexpected(item.error());
     EFS_TRY(may_replace(**there, item->dirty, over, path));
     linked.replaced = (*there)->ino;

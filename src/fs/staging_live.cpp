@@ -31,7 +31,7 @@ Result<WalkItem> Staging::find(const std::string& path) {
   ReadLock lock(filesystem_.mutex_);
   auto step = start_of_walk(path);
   if (!step) return std::unexpected(step.error());
-  return item_of(*step->inode, path, step->keep, step->keep_path);
+  return item_of(*step);
 }
 
 bool Staging::lost_its_content(const WalkItem& item) const {
@@ -66,7 +66,7 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
     if (!place) return std::unexpected(place.error());
     const auto there = filesystem_.names_.child(*place->parent, place->name);
     if (there) {
-      auto item = item_of(**there, path, Keep::by_rule, "");
+      auto item = item_of({.inode = *there, .path = path, .keep_path = {}});
       if (!item) return std::unexpected(item.error());
       EFS_TRY(may_replace(**there, item->dirty, over, path));
     }
@@ -373,7 +373,7 @@ Status Staging::may_go(const Inode& inode, const std::string& path, std::uint64_
   if (ino == 0 && !inode.is_regular()) return fail(EINVAL, path + ": is no regular file");
   if (ino != 0 && inode.ino != ino) return fail(ESTALE, path + ": is another by now");
   if (inode.is_directory() && !inode.directory->empty()) return fail(ENOTEMPTY, path + ": has something in it");
-  const auto item = item_of(inode, path, Keep::by_rule, "");
+  const auto item = item_of({.inode = &inode, .path = path, .keep_path = {}});
   if (!item) return std::unexpected(item.error());
   if (item->dirty || (!item->origin && !item->saved) || inode.write_opens > 0) return fail(EBUSY, path + ": the buffer may have the only copy");
   return {};

@@ -38,6 +38,9 @@ bool PartWriter::is_unknown_name(const fs::WalkItem& item) const {
 
 /// As ResultWriter does, of a whole file: what somebody else wrote is not ours to change unless the job file says so.
 Status PartWriter::may_lay_over(const fs::WalkItem& item, const struct stat& before, bool ours, ReceiptEntry& entry) {
+  const bool is_known = ours || is_ours(options_.placed, {.name = item.path, .own = item.path}, item, before);
+  if (!is_known && config_.existing != config::Existing::replace && (!in_place_ || is_unknown_name(item)))
+    return conflict(entry, "results-dir has another file of this name, and the job file does not let results replace what exists; the job's version is kept in the buffer only");
   if (in_place_) {
     if (ours || is_unknown_name(item)) return {};
     if (config_.on_conflict == config::OnConflict::overwrite) {

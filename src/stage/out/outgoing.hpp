@@ -27,6 +27,7 @@ struct Outgoing {
   std::string held;           // by another node or job, as the claim to its name says: to be tried again behind all else
   bool partial_left = false;  // settled, but its partial still has to go
   bool no_room = false;       // settled, for want of space only
+  bool replaces = false;      // its name is that of something else than the job's own input or result
   PartialFile file;
   ReceiptEntry entry;
 

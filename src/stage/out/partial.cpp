@@ -49,17 +49,23 @@ Error not_named(const Error& error) {
 
 /// Owner, extended attributes, mode, times; the owner first, for changing it clears setuid bits and capabilities. Returns what
 /// the PFS does not take, as set_xattrs().
-Result<std::string> set_attributes(int fd, const fs::WalkItem& item, const struct stat& now, PfsIo& pfs) {
+Result<std::string> set_attributes(int fd, const PartialJob& job, const struct stat& now, PfsIo& pfs) {
+  const fs::WalkItem& item = job.item;
   const auto& wanted = item.attributes;
-  bool owned = now.st_uid == wanted.st_uid && now.st_gid == wanted.st_gid;
-  if (!owned) {
-    auto done = pfs.chown(fd, wanted.st_uid, wanted.st_gid);
+  uid_t uid = wanted.st_uid;
+  gid_t gid = group_of(item, now.st_gid);
+  std::string refused;
+  if (now.st_uid != uid || now.st_gid != gid) {
+    auto done = pfs.chown(fd, uid, gid);
     if (!done && done.error().code != EPERM) return told(done.error(), "setting its owner");
-    owned = done.has_value();
+    if (!done && item.group_is_asked && now.st_gid != gid) refused = "its group: " + describe(done.error());
+    if (!done) uid = now.st_uid, gid = now.st_gid;
   }
   auto lost = set_xattrs(fd, item, pfs);
   if (!lost) return lost;
-  const mode_t mode = safe_mode(wanted.st_mode, owned);
+  if (!refused.empty()) *lost = refused + (lost->empty() ? "" : "; ") + *lost;
+  mode_t mode = mode_of(item, uid, gid);
+  if (!item.xattrs.contains(fs::access_acl_name)) mode &= job.acl_allows | 07000U;
   if (mode != (now.st_mode & 07777U)) {
     if (auto done = pfs.chmod(fd, mode); !done) return told(done.error(), "setting its mode");
   }
@@ -95,7 +101,7 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, 
     auto done = pfs.remove_xattr(fd, fs::access_acl_name);
     if (!done && done.error().code != ENODATA && done.error().code != EOPNOTSUPP) return told(done.error(), "taking the directory's default ACL from it");
   }
-  auto lost = set_attributes(fd, job.item, *written, pfs);
+  auto lost = set_attributes(fd, job, *written, pfs);
   if (!lost) return std::unexpected(lost.error());
   if (job.fsync || written->st_dev != job.synced) {
     if (auto done = pfs.fsync(fd); !done) return told(done.error(), "fsync");
@@ -106,7 +112,7 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, 
 Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress) {
   const auto& wanted = job.item.attributes;
   // Nobody who may not read the result may read its partial: where owner or group are still to be set, no one may.
-  const bool ours = wanted.st_uid == ::geteuid() && wanted.st_gid == ::getegid();
+  const bool ours = wanted.st_uid == ::geteuid() && job.item.plain_group.has_value();
   // Nor whom only the directory's default ACL names: a mode without group bits masks that.
   // The owner may write until it is done: who may not cannot set extended attributes, either.
   const mode_t mode = ours && !job.inherits_acl ? (wanted.st_mode & 0777U) | 0200U : 0600U;
@@ -124,8 +130,9 @@ Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
   if (!made) return told(made.error(), "creating the symbolic link");
   auto now = pfs.lstat(job.directory, job.partial);
   Status done = now ? Status() : std::unexpected(now.error());
-  if (done && (now->st_uid != wanted.st_uid || now->st_gid != wanted.st_gid)) {
-    done = pfs.chown_name(job.directory, job.partial, wanted.st_uid, wanted.st_gid);
+  const gid_t gid = now ? group_of(job.item, now->st_gid) : wanted.st_gid;
+  if (done && (now->st_uid != wanted.st_uid || now->st_gid != gid)) {
+    done = pfs.chown_name(job.directory, job.partial, wanted.st_uid, gid);
     if (!done && done.error().code == EPERM) done = Status();
   }
   if (done) done = pfs.set_times_name(job.directory, job.partial, to_ns(wanted.st_atim), to_ns(wanted.st_mtim));

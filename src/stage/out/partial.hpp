@@ -33,6 +33,7 @@ struct PartialJob {
   dev_t synced = 0;
   std::string name{};  // that it is to get; "": the item's
   bool inherits_acl = false;  // from its directory, and must not: it has the item's ACL or none
+  mode_t acl_allows = 0777;   // else: what the directory's default ACL leaves of a mode
   bool is_new = false;        // the name must be nobody's: EEXIST, and the partial stays
   const struct stat* over = nullptr;  // or this file's: the same where another one has it by now
 };

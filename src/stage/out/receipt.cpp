@@ -128,6 +128,7 @@ void append_entry(std::string& text, const ReceiptEntry& entry) {
   if (!entry.placed_as.empty()) json.string("placed_as", entry.placed_as);
   if (!entry.reason.empty()) json.string("reason", entry.reason);
   if (!entry.evidence.empty()) json.string("evidence", entry.evidence);
+  if (entry.replaced) json.boolean("replaced", true);
   if (entry.unverified) json.boolean("unverified", true);
   json.end('}');
 }
@@ -135,6 +136,7 @@ void append_entry(std::string& text, const ReceiptEntry& entry) {
 void append_totals(JsonText& json, const ReceiptTotals& totals) {
   json.begin("totals", '{');
   json.number("staged-out", totals.staged_out);
+  json.number("replaced", totals.replaced);
   json.number("unchanged", totals.unchanged);
   json.number("kept", totals.kept);
   json.number("dropped", totals.dropped);
@@ -276,6 +278,7 @@ void settle(Receipt& receipt) {
   for (const auto& entry : receipt.entries) {
     ++counter(receipt.totals, entry.action);
     if (entry.action == Action::staged_out) receipt.totals.bytes_staged_out += entry.bytes;
+    if (entry.action == Action::staged_out && entry.replaced) ++receipt.totals.replaced;
     if (left_behind(entry.action)) receipt.totals.bytes_left += entry.bytes;
   }
   const auto& totals = receipt.totals;
@@ -327,6 +330,7 @@ std::optional<ReceiptEntry> entry_of(const nlohmann::json& json) try {
   entry.placed_as = json.value("placed_as", "");
   entry.reason = json.value("reason", "");
   entry.evidence = json.value("evidence", "");
+  entry.replaced = json.value("replaced", false);
   entry.unverified = json.value("unverified", false);
   return entry;
 } catch (const std::bad_alloc&) {
@@ -339,6 +343,7 @@ std::string describe(const Receipt& receipt, std::size_t names) {
   const auto& totals = receipt.totals;
   std::string text = escaped(receipt.job) + ": stage-out " + name_of(receipt.verdict) + ": " + std::to_string(totals.staged_out) + " staged out (" +
                      format_bytes(totals.bytes_staged_out) + ") to " + (receipt.results_dir.empty() ? "nowhere" : escaped(receipt.results_dir)) +
+                     (totals.replaced > 0 ? " (" + std::to_string(totals.replaced) + " replaced)" : std::string()) +
                      " in " + format_seconds(static_cast<double>(receipt.ended - receipt.started) * 1e-9) + ", " +
                      std::to_string(totals.unchanged) + " unchanged, " + (totals.kept > 0 ? std::to_string(totals.kept) + " kept, " : std::string()) + std::to_string(totals.dropped) + " dropped, " + (totals.removed > 0 ? std::to_string(totals.removed) + " removed, " : std::string()) +
                      std::to_string(totals.skipped) + " skipped\n";

@@ -43,6 +43,7 @@ struct ReceiptEntry {
   std::string reason;
   std::string placed_as;  // where it is not called as in the buffer: its name on the PFS, or by an output rule its path in results-dir
   int code = 0;             // errno of a failure, where it is known, or ECANCELED of what has no cause of its own (time was up); not in the file
+  bool replaced = false;    // took the place of something that was neither an input of the job nor its own earlier result
   bool unverified = false;  // copied while it could be written to: what was copied is no state that the file ever had, for all we know
   std::string evidence;  // of a salvage: "verified" or "as-found"
 };
@@ -56,6 +57,7 @@ const char* name_of(Verdict verdict);
 
 struct ReceiptTotals {
   std::uint64_t staged_out = 0, unchanged = 0, kept = 0, dropped = 0, skipped = 0, failed = 0, conflict = 0, not_saved = 0, removed = 0;
+  std::uint64_t replaced = 0;  // of staged_out
   std::uint64_t bytes_staged_out = 0;
   std::uint64_t bytes_left = 0;  // failed, conflict and not-saved: only the buffer has them
 };

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "stage/pfs/attributes.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
 
@@ -141,7 +142,7 @@ Result<ResultDirectories::Decided> ResultDirectories::decide(const fs::WalkItem&
   auto theirs = tree_.attributes_of(item.path);
   if (!theirs) return std::unexpected(theirs.error());
   const auto& wanted = item.attributes;
-  const DirectoryAttributes ours{.mode = wanted.st_mode & 07777U, .uid = wanted.st_uid, .gid = wanted.st_gid, .xattrs = item.xattrs};
+  const DirectoryAttributes ours{.mode = wanted.st_mode & 07777U, .uid = wanted.st_uid, .gid = group_of(item, theirs->gid), .xattrs = item.xattrs};
   Decided decided{.known = {}, .there = std::move(*theirs)};
   decided.theirs = directory_version(decided.there);
   decided.known = known_of(item, decided.theirs);

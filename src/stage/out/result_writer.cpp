@@ -89,7 +89,9 @@ void ResultWriter::write(std::span<Outgoing> task) {
 Result<PartialFile> ResultWriter::write_in(const Outgoing& out, int directory, Scratch& scratch) {
   PartialJob job = job_of(out, directory);
   job.synced = tree_.device();
-  job.inherits_acl = in_place_ && hands_down_acl(parent_of(out.item->path), directory);
+  const auto acl = handed_down_acl(parent_of(out.item->path), directory);
+  job.inherits_acl = in_place_ && acl;
+  if (!in_place_ && acl && !config_.results_mode) job.acl_allows = *acl;
   return write_partial(job, buffer_, pfs_, scratch, progress_);
 }
 
@@ -115,23 +117,42 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
   out.state = Outgoing::State::written;
 }
 
-/// Has the directory a default ACL? In place the job's files have what they are to have of it. (Elsewhere it is results-dir's
-/// to say who may read what comes there.)
-bool ResultWriter::hands_down_acl(const std::string& path, int directory) {
+/// Has the directory a default ACL, and what does that leave of a mode? In place the job's files have what they are to have of it. (Elsewhere it
+/// is results-dir's to say who may read what comes there.)
+std::optional<mode_t> ResultWriter::handed_down_acl(const std::string& path, int directory) {
   {
     const MutexLock lock(mutex_);
     if (const auto known = acl_directories_.find(path); known != acl_directories_.end()) return known->second;
   }
   const auto xattrs = pfs_.xattrs(directory);
-  const bool has = xattrs && xattrs->contains(fs::default_acl_name);
+  std::optional<mode_t> allows;
+  if (xattrs && xattrs->contains(fs::default_acl_name)) {
+    const auto acl = fs::Acl::parse(xattrs->at(fs::default_acl_name));
+    allows = acl ? acl->mode_of(0) : 0777U;
+  }
   const MutexLock lock(mutex_);
-  return acl_directories_[path] = has;
+  return acl_directories_[path] = allows;
 }
 
 /// May what has its name be somebody else's, and to be left alone? A new file of the job's takes the place of what is there, as any
 /// program's would; not of what was put there in the place of its own.
 bool ResultWriter::may_conflict(const Outgoing& out) const {
   return in_place_ && (out.item->origin || out.item->replaced || out.item->saved || (placed_ != nullptr && placed_->knows(out.item->path)));
+}
+
+/// Is it neither an input of the job nor what an earlier stage-out or unload of it put there?
+bool ResultWriter::is_anothers(const Outgoing& out, const PfsCheck& there) const {
+  if (!there.exists || there.version == PfsVersion::origin_or_none || there.version == PfsVersion::same_content) return false;
+  const std::string own = buffer_.own_path(out.item->path);
+  return !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, there.seen);
+}
+
+/// Is that to be left alone, for the job file says so of what is there already? Of several nodes, what came since the job began is not meant: that may
+/// be another node's, and the PFS's rename sees to it.
+bool ResultWriter::is_in_the_way(const Outgoing& out, const PfsCheck& there) const {
+  if (config_.existing == config::Existing::replace || !is_anothers(out, there)) return false;
+  const bool others_work = config_.nodes > 1 || config_.merges;
+  return !others_work || config_.merge_since == 0 || to_ns(there.seen.st_ctim) < config_.merge_since;
 }
 
 /// May it be so of a name of which nothing is known?
@@ -144,6 +165,7 @@ Result<PfsCheck> ResultWriter::check(const Outgoing& out, int directory, Scratch
 
 /// False where the result is settled, or `named` by an earlier stage-out.
 bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
+  out.replaces = false;
   const auto there = check(out, directory, scratch);
   if (!there) {
     give_up(out, there.error());
@@ -152,11 +174,12 @@ bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
   } else if (there->version == PfsVersion::same_content) {
     found_there(out, there->checksum);
     note_named(out, directory, there->whose == WhoseCopy::theirs);
-  } else if (is_conflict(*there, may_conflict(out))) {
+  } else if (is_conflict(*there, may_conflict(out)) || is_in_the_way(out, *there)) {
     return resolve(out, *there, directory, scratch);
   } else if (!in_place_ && there->version != PfsVersion::origin_or_none && is_over_input(out, directory)) {
     return false;
   }
+  out.replaces = is_anothers(out, *there);
   return out.state == Outgoing::State::waiting;
 }
 
@@ -204,10 +227,15 @@ void ResultWriter::found_there(Outgoing& out, std::optional<std::uint64_t> check
 /// The PFS has another version than was staged in or brought out: by the job file's on-conflict. True where the result may be
 /// written, under out.name.
 bool ResultWriter::resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch) {
-  const bool of_job = there.version == PfsVersion::of_another_path;
-  switch (config_.on_conflict) {
+  const bool of_job = there.version == PfsVersion::of_another_path, existed = !is_conflict(there, may_conflict(out));
+  const auto if_existed = config_.existing == config::Existing::keep_both ? config::OnConflict::keep_both : config::OnConflict::fail;
+  const std::string_view why_both = of_job    ? "another file of the job was brought out under this name: both are kept, this one as "
+                                    : existed ? "results-dir has another file of this name: both are kept, the job's as "
+                                              : "the PFS's version changed since it was staged in: both are kept, the job's as ";
+  switch (existed ? if_existed : config_.on_conflict) {
     case config::OnConflict::fail: break;
     case config::OnConflict::overwrite:
+      out.replaces = true;
       out.entry.reason = of_job ? "replaced another file of the job that was brought out under this name" : "replaced a version that changed on the PFS since it was staged in";
       return true;
     case config::OnConflict::keep_both:
@@ -218,13 +246,14 @@ bool ResultWriter::resolve(Outgoing& out, const PfsCheck& there, int directory, 
         if (check->version == PfsVersion::other || !take_kept_name(out, name)) continue;  // kept by another run, or of another result
         out.name = std::move(name);
         out.entry.placed_as = out.name;
-        out.entry.reason = (of_job ? "another file of the job was brought out under this name: both are kept, this one as " : "the PFS's version changed since it was staged in: both are kept, the job's as ") + out.name;
+        out.entry.reason = std::string(why_both) + out.name;
         if (check->version == PfsVersion::same_content) return found_there(out, check->checksum), false;
         return true;
       }
       break;
   }
   const std::string_view why = of_job                               ? "another file of the job was brought out under this name; this one"
+                               : existed ? "results-dir has another file of this name, and the job file says existing: fail; the job's version"
                                : there.whose == WhoseCopy::unsure ? "what is there came when the buffer was too full to note what it had brought out, and may be somebody else's; the job's version"
                                                                   : "it changed on the PFS since it was staged in; the job's version";
   out.settle(Action::conflict, std::string(why) + " is kept in the buffer only");
@@ -292,11 +321,15 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
     if (!out.entry.placed_as.empty() && !resolve(out, {.version = PfsVersion::other}, *directory, scratch)) return;
   }
   out.state = Outgoing::State::named;
+  out.entry.replaced = out.replaces;
   note_named(out, *directory, false);
 }
 
 /// May what has its name be somebody else's, and does the job file leave it to him?
-bool ResultWriter::is_looked_at(const Outgoing& out) const { return (may_conflict(out) || is_unsure()) && config_.on_conflict != config::OnConflict::overwrite; }
+bool ResultWriter::is_looked_at(const Outgoing& out) const {
+  if (config_.existing != config::Existing::replace) return true;
+  return (may_conflict(out) || is_unsure()) && config_.on_conflict != config::OnConflict::overwrite;
+}
 
 /// Then nothing else than what was looked at may lose the name: two jobs may be bringing out the same. (Of several nodes, the PFS's rename sees
 /// to it.)
@@ -310,7 +343,9 @@ std::optional<PartialJob> ResultWriter::look_again(Outgoing& out, int directory,
   const auto checked = check(out, directory, scratch);
   if (!checked) return give_up(out, checked.error()), std::nullopt;
   there = *checked;
-  if (is_conflict(there, may_conflict(out)) && !resolve(out, there, directory, scratch)) return std::nullopt;
+  const bool is_left = is_conflict(there, may_conflict(out)) || is_in_the_way(out, there);
+  if (is_left && !resolve(out, there, directory, scratch)) return std::nullopt;
+  out.replaces = is_anothers(out, there) && out.entry.placed_as.empty();
   PartialJob job = job_of(out, directory);
   if (!out.entry.placed_as.empty() || !is_guarded(out)) return job;
   job.is_new = !there.exists;
@@ -391,6 +426,7 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
     if (!done && cannot_link(done.error())) return false;
     if (!done) return give_up_name(out, done.error()), true;
   }
+  out.entry.replaced = !linked && present && !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, *present);
   out.there_already = linked;
   out.file = {.inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size), .checksum = std::nullopt};
   out.state = Outgoing::State::named;

@@ -70,13 +70,15 @@ class ResultWriter {
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   std::optional<PartialJob> look_again(Outgoing& out, int directory, Scratch& scratch, PfsCheck& there);
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
-  bool hands_down_acl(const std::string& path, int directory);
+  std::optional<mode_t> handed_down_acl(const std::string& path, int directory);
   bool is_elders(const Outgoing& out, int directory);
   bool is_own_copy(const Outgoing& out, int directory);
   bool is_spelled_so(Outgoing& out, int directory);
   bool is_over_input(Outgoing& out, int directory);
   Result<PfsCheck> check(const Outgoing& out, int directory, Scratch& scratch);
   bool may_conflict(const Outgoing& out) const;
+  bool is_anothers(const Outgoing& out, const PfsCheck& there) const;
+  bool is_in_the_way(const Outgoing& out, const PfsCheck& there) const;
   bool is_unsure() const;
   bool is_looked_at(const Outgoing& out) const;
   bool is_guarded(const Outgoing& out) const;
@@ -102,7 +104,7 @@ class ResultWriter {
   ScratchPool scratches_;
   std::atomic<bool> full_{false};
   Mutex mutex_;  // rank 90 (leaf)
-  std::unordered_map<std::string, bool> acl_directories_ EFS_GUARDED_BY(mutex_);  // hands_down_acl(), where it was asked
+  std::unordered_map<std::string, std::optional<mode_t>> acl_directories_ EFS_GUARDED_BY(mutex_);  // handed_down_acl(), where it was asked
   std::unordered_map<std::string, const fs::WalkItem*> kept_names_ EFS_GUARDED_BY(mutex_);  // taken by these: on-conflict: keep-both
 };
 

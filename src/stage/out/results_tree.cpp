@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "fs/acl.hpp"
 #include "stage/pfs/attributes.hpp"
 #include "stage/pfs/partial_name.hpp"
 
@@ -269,9 +270,23 @@ Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool ex
   return true;
 }
 
+/// The item's mode, as far as it is not the PFS directory's to say: whether a set-group-ID bit is handed down, and what a default ACL leaves.
+mode_t ResultsTree::mode_in(const fs::WalkItem& item, const struct stat& now, const Finished& finished) const {
+  mode_t mode = item.attributes.st_mode & 07777U;
+  if (finished.exactly && !made_.contains(item.path)) return mode;
+  // In the buffer its directory handed the bit down, or did not: here it is this directory's to do so.
+  const bool was_handed_down = item.group_handed_down && (mode & S_ISGID) != 0;
+  if (item.plain_group && was_handed_down) mode &= ~static_cast<mode_t>(S_ISGID);
+  if (!item.group_handed_down || was_handed_down) mode |= now.st_mode & S_ISGID;
+  const bool has_handed_down_acl = !finished.exactly && finished.has.xattrs.contains(fs::access_acl_name) && !item.xattrs.contains(fs::access_acl_name);
+  if (has_handed_down_acl && made_.contains(item.path)) mode &= now.st_mode | 07000U;
+  return mode;
+}
+
 Status ResultsTree::apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned, Finished& finished) {
-  const mode_t there = now.st_mode & 07777U, both = there & item.attributes.st_mode & (S_ISUID | S_ISGID);
-  mode_t wanted = safe_mode(item.attributes.st_mode, owned) | both;  // what it has already is nobody's to lose
+  const mode_t there = now.st_mode & 07777U, mode = mode_in(item, now, finished);
+  const mode_t both = there & mode & (S_ISUID | S_ISGID);
+  mode_t wanted = safe_mode(mode, owned) | both;  // what it has already is nobody's to lose
   if ((there & S_ISGID) == 0 && !keeps_group_bit(now)) wanted &= ~static_cast<mode_t>(S_ISGID);
   finished.has.mode = wanted;
   if (there == wanted) return {};
@@ -310,14 +325,18 @@ Result<ResultsTree::Finished> ResultsTree::finish(const fs::WalkItem& item, bool
   auto now = pfs_.fstat(fd->get());
   if (!now) return told(now.error(), "reading the directory's attributes");
   const auto& wanted = item.attributes;
-  const bool was_another = now->st_uid != wanted.st_uid || now->st_gid != wanted.st_gid;
+  const gid_t gid = group_of(item, now->st_gid);
+  const bool was_another = now->st_uid != wanted.st_uid || now->st_gid != gid;
   bool owned = !was_another;
+  Finished finished{.exactly = exactly};
   if (was_another) {
-    auto done = pfs_.chown(fd->get(), wanted.st_uid, wanted.st_gid);
+    auto done = pfs_.chown(fd->get(), wanted.st_uid, gid);
     if (!done && !not_permitted(done.error())) return told(done.error(), "setting the directory's owner");
+    if (!done && item.group_is_asked && now->st_gid != gid) finished.lost = "its group: " + describe(done.error());
     owned = done.has_value();
   }
-  Finished finished{.has = {.uid = owned ? wanted.st_uid : now->st_uid, .gid = owned ? wanted.st_gid : now->st_gid}};
+  finished.has.uid = owned ? wanted.st_uid : now->st_uid;
+  finished.has.gid = owned ? gid : now->st_gid;
   const auto changed = apply_xattrs(fd->get(), item, exactly, finished);
   if (!changed) return std::unexpected(changed.error());
   // An ACL may have changed the mode, and an owner.

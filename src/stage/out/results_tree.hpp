@@ -81,6 +81,7 @@ class ResultsTree {
     std::string lost{};           // what the PFS does not take or permit, as set_xattrs()
     bool refused = false;         // its mode is among that
     DirectoryAttributes has{};    // what it has been given
+    bool exactly = false;         // as asked for
   };
   /// Owner and extended attributes (where permitted), mode and times: last, when everything in it is in place. Where the
   /// directory was there before and belongs to someone else, it keeps its own. `exactly`: attributes that the item does not have go, too, but for
@@ -117,6 +118,7 @@ class ResultsTree {
   Result<bool> make_hidden(int parent, const fs::WalkItem& item);
   /// `finished` learns what is lost, and which there are then. True: some were changed.
   Result<bool> apply_xattrs(int fd, const fs::WalkItem& item, bool exactly, Finished& finished);
+  mode_t mode_in(const fs::WalkItem& item, const struct stat& now, const Finished& finished) const;
   Status apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned, Finished& finished);
   Status apply_times(int fd, const fs::WalkItem& item);
   Status sync_one(int fd, const struct stat& now, bool fsync);

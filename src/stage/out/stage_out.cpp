@@ -18,6 +18,7 @@
 #include "stage/out/outgoing.hpp"
 #include "stage/out/removed_inputs.hpp"
 #include "stage/out/renaming.hpp"
+#include "stage/out/result_attributes.hpp"
 #include "stage/out/result_batches.hpp"
 #include "stage/out/result_directories.hpp"
 #include "stage/out/result_writer.hpp"
@@ -56,6 +57,7 @@ class StageOut {
     receipt_.read_back = config_.verify == config::Verify::read_back;
     receipt_.started = wall_clock();
     if (auto items = buffer_.walk()) {
+      if (const auto doubt = choose_attributes(config_, *items); !doubt.empty()) tell(doubt);
       if (buffer_.is_at_rest()) look_for_copies(*items);
       auto gone = config_.deletions == config::Deletions::propagate ? buffer_.gone() : std::vector<fs::WalkItem>();
       if (in_place_) note_siblings(*items, gone);

@@ -1,6 +1,7 @@
 #include "stage/pfs/attributes.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -35,6 +36,19 @@ Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
 
 mode_t safe_mode(mode_t mode, bool owner_is_right) {
   return mode & (owner_is_right ? 07777U : 07777U & ~static_cast<mode_t>(S_ISUID | S_ISGID));
+}
+
+// A directory that hands its group down makes it differ from the process's own; where it has the same, nothing differs.
+gid_t group_of(const fs::WalkItem& item, gid_t now) {
+  if (!item.plain_group) return item.attributes.st_gid;
+  return now != ::getegid() ? now : *item.plain_group;
+}
+
+mode_t mode_of(const fs::WalkItem& item, uid_t uid, gid_t gid) {
+  const auto& wanted = item.attributes;
+  if (uid == wanted.st_uid && gid == wanted.st_gid) return wanted.st_mode & 07777U;
+  const bool only_group = uid == wanted.st_uid && gid == group_of(item, gid);  // as its directory has it
+  return only_group ? wanted.st_mode & 07777U & ~static_cast<mode_t>(S_ISGID) : safe_mode(wanted.st_mode, false);
 }
 
 }  // namespace efs::stage

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/mounts.hpp"
+#include "base/user.hpp"
 #include "stage/pfs/paths.hpp"
 
 namespace efs::stage {
@@ -44,7 +45,16 @@ class ResultsDirCheck {
       for (const auto& rule : config_.outputs)
         if (rule.file_class == config::FileClass::persistent) check_place_of(rule, there->get());
     }
+    check_group();
     if (!config_.in_place && config_.results_dir != config_.root_dir && root_ >= 0) check_apart(there->get(), exists);
+  }
+
+  void check_group() {
+    if (config_.results_group.empty()) return;
+    const auto group = find_group(config_.results_group);
+    if (!group) return problem("takes no result of results-group: " + describe(group.error()));
+    if (::geteuid() == 0 || *group == ::getegid() || ::group_member(*group) != 0) return;
+    problem("takes no result of results-group " + config_.results_group + ": the job's user is not a member of it");
   }
 
   /// The directories of results-dir that an output rule names: those that are there already must take results.

@@ -48,10 +48,10 @@ bool has_stamp(const struct stat& copy, const struct stat& ours) {
   return copy.st_size == ours.st_size && same_or_coarser(copy.st_mtim, ours.st_mtim);
 }
 
-/// As write_partial() leaves it.
-bool same_mode(const struct stat& there, const struct stat& wanted) {
-  const bool owned = there.st_uid == wanted.st_uid && there.st_gid == wanted.st_gid;
-  return (there.st_mode & 07777U) == safe_mode(wanted.st_mode, owned);
+/// As write_partial() leaves it. Elsewhere than in place a default ACL of its directory may have left less of it.
+bool same_mode(const struct stat& there, const fs::WalkItem& item, bool in_place) {
+  const mode_t wanted = mode_of(item, there.st_uid, there.st_gid), now = there.st_mode & 07777U;
+  return now == wanted || (!in_place && (now & wanted) == now && !item.xattrs.contains(fs::access_acl_name));
 }
 
 /// Of a symbolic link that was staged in, or of one that the job put something else in the place of.
@@ -72,13 +72,13 @@ Result<std::uint64_t> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scrat
 
 /// A link, or a regular file, that is not known as the item's own.
 Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const struct stat& now, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
-  const bool owned = now.st_uid == item.attributes.st_uid && now.st_gid == item.attributes.st_gid;
+  const bool owned = now.st_uid == item.attributes.st_uid && now.st_gid == group_of(item, now.st_gid);
   if (S_ISLNK(now.st_mode) && S_ISLNK(item.attributes.st_mode)) {
     const auto target = pfs.readlink(directory, with.name);
     if (!target) return told(target.error(), comparing_versions);
     if (*target == item.target && same_or_coarser(now.st_mtim, item.attributes.st_mtim)) return PfsCheck{.version = owned && !pfs.is_shared(directory, with.name, now) ? PfsVersion::same_content : PfsVersion::same_data};
   }
-  if (!S_ISREG(now.st_mode) || !S_ISREG(item.attributes.st_mode) || !has_stamp(now, item.attributes) || !same_mode(now, item.attributes)) return PfsCheck{.version = PfsVersion::other};
+  if (!S_ISREG(now.st_mode) || !S_ISREG(item.attributes.st_mode) || !has_stamp(now, item.attributes) || !same_mode(now, item, with.to_origin)) return PfsCheck{.version = PfsVersion::other};
   auto theirs = open_own(directory, with.name, now.st_ino, pfs);
   // The user may not read what is there: for all that he can tell it is another one.
   if (!theirs && theirs.error().code == EACCES) return PfsCheck{.version = PfsVersion::other};
@@ -91,6 +91,8 @@ Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const 
   if (*their_sum != *our_sum) return PfsCheck{.version = PfsVersion::other};
   auto attributes = pfs.xattrs(theirs->get());
   if (!attributes) return told(attributes.error(), comparing_versions);
+  const bool has_less = (now.st_mode & 07777U) != mode_of(item, now.st_uid, now.st_gid);
+  if (has_less && !attributes->contains(fs::access_acl_name)) return PfsCheck{.version = PfsVersion::other};  // a chmod of somebody's
   if (!with.to_origin && !item.saved && !item.xattrs.contains(fs::access_acl_name)) attributes->erase(fs::access_acl_name);
   // Another node's file is not taken for ours: ours goes in its place, so that neither node replaces it later.
   const auto compared = pfs.fstat(theirs->get());
