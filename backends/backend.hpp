@@ -84,8 +84,8 @@ enum class Whose { own, another, unfinished };
 /// closed likewise, and not open for writing, so that who asks whether somebody has it so does not meet its holder.
 enum class Afterwards : std::uint8_t { kept_open, closed, only_read };
 
-/// A store of containers, addressed by a number that the caller chooses. Thread-safe. Every member is pure: a backend in front of others
-/// cannot leave one out.
+/// A store of containers, addressed by a number that the caller chooses. Thread-safe. Every member
+/// is pure: a backend in front of others cannot leave one out.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -128,7 +128,8 @@ class Backend {
   virtual bool offers_descriptor() const = 0;
   virtual std::string description() const = 0;
 
-  // A store may consist of several places, numbered from 0 (virtual_device.hpp). A plain backend is one place (PlainBackend).
+  // A store may consist of several places, numbered from 0 (virtual_device.hpp). A plain backend is
+  // one place (PlainBackend).
   virtual unsigned places() const = 0;
   /// The backend that is this place; lives as long as the store.
   virtual Backend& at(unsigned place) = 0;
@@ -137,7 +138,8 @@ class Backend {
   /// Where policy would put a new container now; ENOSPC: nowhere.
   virtual Result<unsigned> place_for(const Placement& wanted) = 0;
   /// As create(), there; or, where that place refuses it for want of space and policy allows it, in the next one.
-  virtual Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned place, Afterwards afterwards) = 0;
+  virtual Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned place,
+                                                       Afterwards afterwards) = 0;
 };
 
 /// A backend that is one place.
@@ -147,7 +149,10 @@ class PlainBackend : public Backend {
   Backend& at(unsigned) override { return *this; }
   unsigned place_of(std::uint64_t) override { return 0; }
   Result<unsigned> place_for(const Placement&) override { return 0U; }
-  Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned, Afterwards afterwards) override { return create(id, afterwards); }
+  Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned,
+                                               Afterwards afterwards) override {
+    return create(id, afterwards);
+  }
 };
 
 }  // namespace efs

@@ -50,7 +50,8 @@ Result<gid_t> find_group(const std::string& which) {
   const auto [end, problem] = std::from_chars(which.data(), which.data() + which.size(), number);
   if (problem == std::errc{} && end == which.data() + which.size()) return number;
   const group* entry = ::getgrnam(which.c_str());
-  return entry != nullptr ? Result<gid_t>(entry->gr_gid) : fail(ENOENT, "there is no group " + which);
+  if (entry == nullptr) return fail(ENOENT, "there is no group " + which);
+  return entry->gr_gid;
 }
 
 Status become(const User& user, bool for_good) {

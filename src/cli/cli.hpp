@@ -93,6 +93,8 @@ struct SalvageArguments {
 int salvage(World& world, const SalvageArguments& arguments);
 /// With `lost`.
 int salvage_lost(World& world, const SalvageArguments& arguments);
+/// 0: the PFS has all that the receipt names by a checksum; 3: not all.
+int verify_receipt(World& world, const std::string& receipt);
 int check_image(World& world, const std::string& which, bool repair);
 struct CleanArguments {
   std::vector<std::string> which;  // names; none: all that are dead

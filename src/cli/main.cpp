@@ -227,6 +227,10 @@ int main(int argc, char** argv) {
   salvage_verb->add_flag("--all", salvaging.all, "everything, inputs and temporary files too");
   salvage_verb->add_flag("--list", salvaging.list, "only say what is there");
   salvage_verb->add_flag("--lost", salvaging.lost, "what no name leads to any more, where the journal is damaged: to lost+found in the directory of --to, under numbers")->excludes("--all");
+  std::string receipt;
+  CLI::App* receipt_verb = verb("receipt", "compare the results that a receipt names with what the PFS has", [&] { return verify_receipt(world, receipt); });
+  receipt_verb->add_option("--verify", receipt, "receipt of a stage-out, a salvage, or an unload")->required()->check(is_named);
+  receipt_verb->footer("Exit codes: 0 all are as the receipt says, 1 the receipt or results-dir cannot be read, 3 not all are.");
   CLI::App* check_verb = verb("check-image", "verify the image of an instance that is not running", [&] { return check_image(world, which, repair); });
   check_verb->add_option("image", which, "instance, job file, or directory of a store (default: the only dead instance)")->check(is_named);
   check_verb->add_flag("--repair", repair, "remove what is provably left over");

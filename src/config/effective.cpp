@@ -35,7 +35,8 @@ std::string text_of(bool value) { return value ? "true" : "false"; }
 
 std::string octal_mode(unsigned mode) {
   std::string text = "0";
-  for (int shift = 6; shift >= 0; shift -= 3) text += static_cast<char>('0' + ((mode >> shift) & 7U));
+  for (int shift = 6; shift >= 0; shift -= 3)
+    text += static_cast<char>('0' + ((mode >> shift) & 7U));
   return text;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // A job file after parsing and validation: plain values, every path absolute and normalised, no trailing slash.
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <optional>

@@ -23,14 +23,6 @@ Section without_per_second(const Section& settings, std::string_view key) {
   return section;
 }
 
-/// The group by name or number: whether there is one, the start finds out.
-void read_results_group(const Section& settings, JobConfig& config, ProblemList& problems) {
-  const auto* value = settings.find("results-group");
-  if (value == nullptr) return;
-  config.results_group = value->text;
-  if (value->text.empty()) problems.add(value->mark, "'results-group' is empty", "name a group, or leave the key out");
-}
-
 /// Of files; what may be searched and executed follows from it.
 void read_results_mode(const Section& settings, JobConfig& config, ProblemList& problems) {
   const auto* value = settings.find("results-mode");
@@ -40,7 +32,10 @@ void read_results_mode(const Section& settings, JobConfig& config, ProblemList& 
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), mode, 8);
   const bool is_octal = problem == std::errc() && end == text.data() + text.size();
   if (is_octal && (mode & ~0666U) == 0 && (mode & 0400U) != 0) config.results_mode = mode;
-  else problems.add(value->mark, "'results-mode' is " + in_quotes(text), "give the rights to read and write in octal, the owner's to read among them, as in 0660; executable files and directories get the right to execute with that to read");
+  else
+    problems.add(value->mark, "'results-mode' is " + in_quotes(text),
+                 "give the rights to read and write in octal, the owner's to read among them, as in "
+                 "0660; executable files and directories get the right to execute with that to read");
 }
 
 }  // namespace
@@ -51,10 +46,12 @@ void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& pro
   static constexpr std::array checks{Word{"stream", static_cast<int>(Verify::stream)}, Word{"read-back", static_cast<int>(Verify::read_back)}};
   static constexpr std::array deletions{Word{"ignore", static_cast<int>(Deletions::ignore)}, Word{"propagate", static_cast<int>(Deletions::propagate)}};
   config.on_conflict = read_word(settings, "on-conflict", conflicts, config.on_conflict, problems);
-  static constexpr std::array existing{Word{"replace", static_cast<int>(Existing::replace)}, Word{"fail", static_cast<int>(Existing::fail)},
+  static constexpr std::array existing{Word{"replace", static_cast<int>(Existing::replace)},
+                                       Word{"fail", static_cast<int>(Existing::fail)},
                                        Word{"keep-both", static_cast<int>(Existing::keep_both)}};
   config.existing = read_word(settings, "existing", existing, config.existing, problems);
-  read_results_group(settings, config, problems);
+  // Whether there is such a group, the start finds out.
+  if (const auto* group = settings.find("results-group")) config.results_group = group->text;
   read_results_mode(settings, config, problems);
   config.deletions = read_word(settings, "deletions", deletions, config.deletions, problems);
   config.verify = read_word(settings, "verify", checks, config.verify, problems);

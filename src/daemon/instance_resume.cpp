@@ -111,6 +111,7 @@ Result<std::uint64_t> Instance::subtract_what_is_there(stage::Plan& plan, fs::St
   const auto subtracted = stage::subtract(plan, *items, *away);
   if (!subtracted.problems.empty()) return std::unexpected(stuck(options_.config.name, subtracted.problems).error());
   for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));
+  stage::leave_out_holes(plan, stage::posix_pfs());
   const auto rooms = staging.available_by_place();
   stage::place_entries(options_.config, plan, stage::Rooms(rooms.begin(), rooms.end()));
   if (!plan.problems.empty()) return fail(ENOSPC, "besides what an earlier instance left, " + plan.problems.front().reason);

@@ -241,13 +241,15 @@ Status Instance::open_filesystem(bool takeover) {
   return {};
 }
 
-// Group, ACLs and other extended attributes: what root-dir hands down is handed down in the mount, too.
+// Group, ACLs and other extended attributes: the mount hands down what root-dir does.
 Status Instance::take_after_root_dir(gid_t gid) {
   auto& pfs = stage::posix_pfs();
   const auto root = pfs.open(AT_FDCWD, options_.config.root_dir, stage::directory_flags);
-  if (!root && root.error().code == EACCES) return {};  // it may be passed, and not read: then nobody sees what it has, either
+  if (!root && root.error().code == EACCES) return {};  // it may be passed, and not be read
   auto xattrs = root ? pfs.xattrs(root->get()) : std::unexpected(root.error());
-  if (!xattrs) return fail(xattrs.error().code, "root-dir " + options_.config.root_dir + ": reading its extended attributes: " + describe(xattrs.error()));
+  if (!xattrs)
+    return fail(xattrs.error().code, "root-dir " + options_.config.root_dir +
+                                         ": reading its extended attributes: " + describe(xattrs.error()));
   if (options_.root_mode) xattrs->erase(fs::access_acl_name);  // -o mode= says who may what
   return fs::Staging(*filesystem_).set_root(gid, *xattrs);
 }
@@ -292,7 +294,7 @@ Status Instance::plan_and_stage_in() {
   const auto away = store_.left ? subtract_what_is_there(*plan, staging) : Result<std::uint64_t>(0);
   if (!away) return std::unexpected(away.error());
   enter(State::staging_in);
-  const auto turn = turns_.take(queue::Direction::in, plan->bytes, progress_);
+  const auto turn = turns_.take(queue::Direction::in, stage::data_of(*plan), progress_);
   if (!turn) return std::unexpected(turn.error());
   const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(), progress_);
   if (placed_ && config::has_results_in_place(options_.config)) {

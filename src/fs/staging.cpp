@@ -226,13 +226,14 @@ Status Staging::set_xattrs(const std::string& path, const std::map<std::string, 
 Status Staging::set_root(gid_t gid, const std::map<std::string, std::string>& xattrs) {
   WriteLock lock(filesystem_.mutex_);
   const Inode& root = filesystem_.names_.root();
-  SetAttributes attributes = attributes_of(root);
-  attributes.gid = gid;
-  if (root.gid != gid) EFS_TRY(filesystem_.commit(0, attributes));
+  SetAttributes record = attributes_of(root);
+  record.gid = gid;
+  if (root.gid != gid) EFS_TRY(filesystem_.commit(0, record));
   return replace_xattrs(root, xattrs);
 }
 
-Status Staging::replace_xattrs(const Inode& inode, const std::map<std::string, std::string>& xattrs) {
+Status Staging::replace_xattrs(const Inode& inode,
+                               const std::map<std::string, std::string>& xattrs) {
   filesystem_.mutex_.assert_held();
   const auto now = inode.extra ? inode.extra->xattrs : std::map<std::string, std::string>();
   for (const auto& [name, value] : now)
@@ -309,7 +310,8 @@ Result<WalkItem> Staging::item_of(const WalkStep& step) const {
   auto attributes = filesystem_.stat_of(inode);
   if (!attributes) return fail(attributes.error().code, path + ": container " + std::to_string(inode.ino) + " cannot be read: " + describe(attributes.error()));
   WalkItem item{.path = path, .ino = inode.ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt, .saved = std::nullopt, .keep = step.keep, .keep_path = step.keep_path, .place = inode.is_regular() ? filesystem_.backend_.place_of(inode.ino) : 0, .parts = {}};
-  item.group_handed_down = step.parent != nullptr && (step.parent->mode & S_ISGID) != 0 && step.parent->gid == inode.gid;
+  item.group_handed_down = step.parent != nullptr && (step.parent->mode & S_ISGID) != 0 &&
+                           step.parent->gid == inode.gid;
   if (!inode.extra) return item;
   const InodeExtra& extra = *inode.extra;
   if (extra.origin && is_one_of(extra.origin_path, path)) {

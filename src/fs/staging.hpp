@@ -101,8 +101,10 @@ struct WalkItem {
   std::string keep_path;         // whose; "" for the root's
   unsigned place = 0;            // of the backend, where the content of a regular file lies
   bool group_handed_down = false;    // the directory above has the set-group-ID bit, and this group
-  std::optional<gid_t> plain_group{};  // stage-out: no program chose its group; what a new file of its owner gets (result_attributes.hpp)
-  bool group_is_asked = false;       // stage-out: by results-group
+  // Of a stage-out (result_attributes.hpp). No program chose its group: what a new file of its owner
+  // gets where no directory hands one down. And: results-group chose it.
+  std::optional<gid_t> plain_group{};
+  bool group_is_asked = false;
   std::string parts;             // only these parts of it were loaded ("0+4096,8192+100"); "": it is whole
 };
 

@@ -47,8 +47,12 @@ class ImageBuffer final : public stage::ForwardingBuffer {
     return items;
   }
   std::vector<fs::WalkItem> gone() override { return all_ ? std::vector<fs::WalkItem>() : inner_.gone(); }
-  /// The image stays as it is: what a salvage brought out is booked by the start that finds it (Booking::salvaged()).
-  std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side, const fs::ResultName&) override { return {}; }
+  /// The image stays as it is: the start that finds it books what was brought out
+  /// (Booking::salvaged()).
+  std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side,
+                                      const fs::ResultName&) override {
+    return {};
+  }
 
  private:
   const std::map<std::uint64_t, std::string>& changed_;

@@ -17,9 +17,10 @@
 
 namespace efs::stage {
 
-/// Members, durability and errors as fs::Staging promises them. Thread-safe: any member from any thread.
-/// Every member is pure, so that no implementation can leave one out unnoticed. A buffer in front of another one derives from
-/// ForwardingBuffer (forwarding_buffer.hpp), one that stands for itself from PlainBuffer.
+/// Members, durability and errors as fs::Staging promises them. Thread-safe: any member from any
+/// thread. Every member is pure, so that no implementation can leave one out unnoticed. A buffer in
+/// front of another one derives from ForwardingBuffer (forwarding_buffer.hpp), one that stands for
+/// itself from PlainBuffer.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -68,7 +69,8 @@ class Buffer {
   virtual Status named(const fs::WalkItem& item, const std::function<Result<fs::Origin>()>& version) = 0;
 };
 
-/// The plain answers of a buffer that stands for itself: one place, no cache of inputs, nothing removed, nothing to make durable.
+/// The plain answers of a buffer that stands for itself: one place, no cache of inputs, nothing
+/// removed, nothing to make durable.
 class PlainBuffer : public Buffer {
  public:
   Result<fs::HeldFile> begin_open_file_at(unsigned) override { return begin_open_file(); }
@@ -82,7 +84,10 @@ class PlainBuffer : public Buffer {
       for (auto& item : gone()) items->push_back(std::move(item));
     return items;
   }
-  std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side, const fs::ResultName&) override { return {}; }
+  std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side,
+                                      const fs::ResultName&) override {
+    return {};
+  }
   bool has(const std::string&) override { return false; }
   std::string own_path(const std::string& path) override { return path; }
   std::string refusal(const std::string&) override { return {}; }
@@ -92,7 +97,9 @@ class PlainBuffer : public Buffer {
     return fail(EBUSY, "was written to while it was staged out");
   }
   Status secure(std::span<const std::uint64_t>) override { return {}; }
-  Status named(const fs::WalkItem&, const std::function<Result<fs::Origin>()>&) override { return {}; }
+  Status named(const fs::WalkItem&, const std::function<Result<fs::Origin>()>&) override {
+    return {};
+  }
 };
 
 /// A buffer that is only brought out of: nothing comes into it.

@@ -69,6 +69,10 @@ no_bad_examples() { local bad; bad=$(bad_examples "$1"); [ -z "$bad" ] || { for 
 foreign_mounts() { grep -rnE '^[^#]*\bunshare +(-[-a-zA-Z]* +)*(-m|--mount)\b' "$1/tests" --include='*.sh' | grep -vE '(-m|--mount) true\b' | sed 's/$/   (tests\/own_mounts.py)/'; }
 no_foreign_mounts() { ! foreign_mounts "$1" | grep .; }
 
+# A member with a body is one that what stands in front of another object can forget to hand on.
+members_with_bodies() { grep -rnE '^[[:space:]]*virtual ' "$1/src" "$1/backends" --include='*.hpp' --include='*.cpp' | grep -vE '= (0|default);'; }
+no_members_with_bodies() { ! members_with_bodies "$1"; }
+
 # --- the checks can fail ---
 copy=$S/copy
 mkdir -p "$copy/tests" && cp -r "$SOURCE/src" "$SOURCE/backends" "$SOURCE/conf" "$copy" || exit 2
@@ -100,6 +104,7 @@ mkdir "$copy/src/newlayer"
 planted 'a layer without a rule' 'newlayer has no rule' bad_includes src/newlayer/planted.cpp '#include "base/log.hpp"'
 planted 'a path of the workshop' 'planted.hpp' foreign_paths src/base/planted.hpp "constexpr auto where = \"${workshop}main/x\";"
 planted 'a namespace with the mounts of other tests' 'planted.sh' foreign_mounts tests/planted.sh 'unsha''re -m --propagation private sleep 1'   # in two parts, too
+planted 'a member that can be forgotten' 'planted.hpp' members_with_bodies src/base/planted.hpp '  virtual int secure() { return 0; }'
 planted 'a bad example' 'planted.yaml' bad_examples conf/planted.yaml 'resorces: []'
 
 # --- the tree ---
@@ -108,6 +113,7 @@ check 'includes go downwards' no_bad_includes "$SOURCE"
 check 'the parts of stage include downwards only' no_bad_stage_includes "$SOURCE"
 check 'no path of the workshop' no_foreign_paths "$SOURCE"
 check 'no test keeps the mounts of another one' no_foreign_mounts "$SOURCE"
+check 'virtual members are pure' no_members_with_bodies "$SOURCE"
 check 'there are examples' test "$(ls "$SOURCE"/conf/*.yaml | wc -l)" -ge 4
 check 'every example is a valid job file' no_bad_examples "$SOURCE"
 finish

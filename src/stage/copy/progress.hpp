@@ -18,7 +18,7 @@ struct ProgressSnapshot {
   Nanoseconds started = 0;  // wall clock; 0: not started
 };
 
-/// Thread-safe. bytes are file sizes, holes included, so that done reaches total. `cancel` is looked at before
+/// Thread-safe. bytes are of data, without holes (data_of()); done reaches total. `cancel` is looked at before
 /// every chunk; once set, a transfer ends soon and reports what it did not do. Staging never clears it; stage_in sets it
 /// when a file fails.
 struct Progress {

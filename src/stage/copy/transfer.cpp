@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <optional>
 #include <thread>
 
 #include "base/mutex.hpp"
 #include "base/thread.hpp"
+#include "stage/copy/data_ranges.hpp"
 
 namespace efs::stage {
 namespace {
@@ -16,35 +18,6 @@ namespace {
 constexpr std::uint64_t writeback_step = 32U << 20U;
 // The kernel reads ahead for one reader that goes straight on; to it, several threads in one file look like random access.
 constexpr std::uint64_t read_ahead = 16U << 20U;
-
-struct Range {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
-
-/// The ranges of a file that hold data, in order.
-class DataRanges {
- public:
-  explicit DataRanges(const CopyJob& job) : job_(job), seeking_(job.allocated < job.size) {}
-
-  /// The first one at or after `from`; one of no length at the file's end says that no data is left.
-  Result<Range> next(std::uint64_t from) {
-    if (!seeking_) return Range{from, job_.size};
-    auto begin = job_.source.io.seek(job_.source.fd, from, SEEK_DATA);
-    if (!begin && begin.error().code == ENXIO) return Range{job_.size, job_.size};
-    if (!begin && (begin.error().code == EINVAL || begin.error().code == EOPNOTSUPP)) {
-      seeking_ = false;  // a file system that cannot tell: all is data
-      return Range{from, job_.size};
-    }
-    auto end = begin ? job_.source.io.seek(job_.source.fd, *begin, SEEK_HOLE) : begin;
-    if (!end) return told(end.error(), "finding holes");
-    return Range{std::min(*begin, job_.size), std::min(std::max(*end, *begin), job_.size)};
-  }
-
- private:
-  const CopyJob& job_;
-  bool seeking_;
-};
 
 /// Reads `data.size()` bytes at `offset`, or fails.
 Status read_fully(const End& source, std::span<std::byte> data, std::uint64_t offset) {
@@ -69,7 +42,8 @@ struct Step {
 /// Cuts the file into steps, in order. Not thread-safe.
 class Steps {
  public:
-  Steps(const CopyJob& job, std::uint64_t chunk) : job_(job), chunk_(chunk), ranges_(job) {}
+  Steps(const CopyJob& job, std::uint64_t chunk)
+      : job_(job), chunk_(chunk), ranges_(job.source, job.size, job.allocated < job.size) {}
 
   /// The next step; none behind the file's end.
   Result<std::optional<Step>> next() {
@@ -100,7 +74,7 @@ class Steps {
 /// one CPU's cache from the first to the last. Reads and writes go side by side, hashing in the order of the file.
 class Copy {
  public:
-  Copy(const CopyJob& job, std::uint64_t chunk, bool shared, Checksum* sum, Progress& progress)
+  Copy(const CopyJob& job, std::uint64_t chunk, bool shared, FileChecksum* sum, Progress& progress)
       : job_(job), shared_(shared), sum_(sum), progress_(progress), steps_(job, chunk) {}
 
   /// Takes steps until there are none, or one fails; with a buffer of its own.
@@ -118,6 +92,8 @@ class Copy {
   Status finish() {
     const MutexLock lock(mutex_);
     EFS_TRY(std::move(status_));
+    // As it was announced, whatever the blocks come to.
+    progress_.bytes_done += data_of(job_.size, job_.allocated) - moved_;
     if (data_end_ == job_.size) return {};
     if (auto done = job_.destination.io.truncate(job_.destination.fd, job_.size); !done) return told(done.error(), "extending");
     return {};
@@ -161,32 +137,17 @@ class Copy {
   }
 
   Status hash(const Step& step, std::span<const std::byte> data) {
-    if (sum_ == nullptr) {
-      if (step.begin != step.hole_begin) progress_.bytes_done += step.begin - step.hole_begin;
-      return {};
-    }
+    if (sum_ == nullptr) return {};
     {
       const MutexLock lock(mutex_);
       while (turn_ != step.turn && status_) changed_.wait(mutex_);
       if (!status_) return fail(ECANCELED, "cancelled");  // another's error is the one that counts
     }
-    EFS_TRY(hash_hole(step));
+    sum_->skip(step.begin - step.hole_begin);
     sum_->update(data);
     const MutexLock lock(mutex_);
     ++turn_;
     changed_.notify_all();
-    return {};
-  }
-
-  Status hash_hole(const Step& step) {
-    // 64 MiB at a time: a hole of a terabyte takes minutes to hash, and must stay cancellable.
-    for (std::uint64_t at = step.hole_begin; at < step.begin;) {
-      if (progress_.cancel) return fail(ECANCELED, "cancelled");
-      const auto part = std::min<std::uint64_t>(step.begin - at, 64U << 20U);
-      sum_->update_zeros(part);
-      progress_.bytes_done += part;
-      at += part;
-    }
     return {};
   }
 
@@ -198,12 +159,13 @@ class Copy {
       if (*part == 0) return fail(EIO, "writing: the file system took nothing");
       done += *part;
       progress_.bytes_done += *part;
+      moved_ += *part;
     }
     return {};
   }
 
   void start_writeback(const Step& step) {
-    Range range;
+    DataRange range;
     {
       const MutexLock lock(mutex_);
       written_ += step.end - step.begin;
@@ -217,8 +179,9 @@ class Copy {
 
   const CopyJob& job_;
   const bool shared_;    // by several threads
-  Checksum* const sum_;  // used by the thread whose turn it is
+  FileChecksum* const sum_;  // used by the thread whose turn it is
   Progress& progress_;
+  std::atomic<std::uint64_t> moved_{0};
   Mutex mutex_;  // rank 90 (leaf): nothing is taken under it, but a seek for holes is made
   Condition changed_;
   Steps steps_ EFS_GUARDED_BY(mutex_);
@@ -245,6 +208,19 @@ bool add_helper(std::jthread& helper, Copy& copy, Scratch& scratch, std::size_t 
 
 }  // namespace
 
+Result<DataRange> DataRanges::next(std::uint64_t from) {
+  if (!seeking_) return DataRange{from, size_};
+  auto begin = source_.io.seek(source_.fd, from, SEEK_DATA);
+  if (!begin && begin.error().code == ENXIO) return DataRange{size_, size_};
+  if (!begin && (begin.error().code == EINVAL || begin.error().code == EOPNOTSUPP)) {
+    seeking_ = false;  // a file system that cannot tell: all is data
+    return DataRange{from, size_};
+  }
+  auto end = begin ? source_.io.seek(source_.fd, *begin, SEEK_HOLE) : begin;
+  if (!end) return told(end.error(), "finding holes");
+  return DataRange{std::min(*begin, size_), std::min(std::max(*end, *begin), size_)};
+}
+
 Scratch::Scratch(std::uint64_t chunk, std::size_t count) : chunk_(std::clamp<std::uint64_t>(chunk, 4096, 64U << 20U)), count_(std::clamp<std::size_t>(count, 1, most)) {}
 
 std::span<std::byte> Scratch::buffer(std::size_t index) {
@@ -268,7 +244,7 @@ void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) {
   } catch (const std::bad_alloc&) {}  // the next one is made anew; called where nothing may be thrown
 }
 
-Status copy_data(const CopyJob& job, Scratch& scratch, Checksum* sum, Progress& progress) {
+Status copy_data(const CopyJob& job, Scratch& scratch, FileChecksum* sum, Progress& progress) {
   const auto data = std::min(job.size, job.allocated);
   const std::size_t threads = std::min(scratch.count(), data < shared_from ? 1 : data < widely_shared_from ? 2 : most_threads());
   Copy copy(job, scratch.chunk(), threads > 1, sum, progress);
@@ -282,17 +258,24 @@ Status copy_data(const CopyJob& job, Scratch& scratch, Checksum* sum, Progress& 
   return copy.finish();
 }
 
-Result<std::uint64_t> hash_data(const End& source, std::uint64_t size, Scratch& scratch, const std::atomic<bool>& cancel) {
-  Checksum sum;
+Result<FileSum> hash_data(const End& source, std::uint64_t size, SumKind kind, Scratch& scratch,
+                          const std::atomic<bool>& cancel) {
+  FileChecksum sum(kind);
+  DataRanges ranges(source, size, kind == SumKind::xxh3_sparse);
   const auto buffer = scratch.buffer(0);
   for (std::uint64_t at = 0; at < size;) {
-    if (cancel) return fail(ECANCELED, "cancelled");
-    const auto part = buffer.first(std::min<std::uint64_t>(buffer.size(), size - at));
-    EFS_TRY(read_fully(source, part, at));
-    sum.update(part);
-    at += part.size();
+    const auto range = ranges.next(at);
+    if (!range) return std::unexpected(range.error());
+    sum.skip(range->begin - at);
+    for (at = range->begin; at < range->end;) {
+      if (cancel) return fail(ECANCELED, "cancelled");
+      const auto part = buffer.first(std::min<std::uint64_t>(buffer.size(), range->end - at));
+      EFS_TRY(read_fully(source, part, at));
+      sum.update(part);
+      at += part.size();
+    }
   }
-  return sum.digest();
+  return sum.finish();
 }
 
 }  // namespace efs::stage

@@ -1,6 +1,9 @@
 #pragma once
 // One file's data from one descriptor to another: the loop that stage-in and stage-out share.
 
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -82,12 +85,24 @@ struct CopyJob {
 };
 
 /// Copies `size` bytes; on success the destination has exactly that size and `sum`, where one is given, has been fed
-/// its full content, holes as zeros. Nothing is made durable. Progress advances by what was copied, also where the copy
-/// then fails. Errors: those of the ends (text names which end); ESTALE where the source ends early; ECANCELED.
+/// its full content. Nothing is made durable. Progress advances by what was copied, also where the
+/// copy then fails, and by data_of() in the end: holes take no time. Errors: those of the ends (text
+/// names which end); ESTALE where the source ends early; ECANCELED.
 /// Starts threads of its own for files from `shared_from` on; joined before it returns.
-Status copy_data(const CopyJob& job, Scratch& scratch, Checksum* sum, Progress& progress);
+Status copy_data(const CopyJob& job, Scratch& scratch, FileChecksum* sum, Progress& progress);
 
-/// The checksum of the first `size` bytes. Errors: as copy_data.
-Result<std::uint64_t> hash_data(const End& source, std::uint64_t size, Scratch& scratch, const std::atomic<bool>& cancel);
+/// The checksum of the first `size` bytes; as xxh3-sparse at the cost of the data alone. Errors: as
+/// copy_data.
+Result<FileSum> hash_data(const End& source, std::uint64_t size, SumKind kind, Scratch& scratch,
+                          const std::atomic<bool>& cancel);
+
+/// What there is to move of a file: its size without its holes.
+inline std::uint64_t data_of(std::uint64_t size, std::uint64_t allocated) {
+  return std::min(size, allocated);
+}
+inline std::uint64_t data_of(const struct stat& st) {
+  if (!S_ISREG(st.st_mode)) return 0;
+  return data_of(static_cast<std::uint64_t>(st.st_size), static_cast<std::uint64_t>(st.st_blocks) * 512);
+}
 
 }  // namespace efs::stage

@@ -330,7 +330,7 @@ Status copy_content(int from, int to, Scratch& scratch, Progress& progress) {
   const auto size = static_cast<std::uint64_t>(st.st_size);
   if (size == 0) return {};
   if (::ioctl(to, FICLONE, from) == 0) {
-    progress.bytes_done += size;
+    progress.bytes_done += std::min(size, bytes_of(st));
     return {};
   }
   const CopyJob job{.source = {posix_pfs(), from}, .destination = {posix_pfs(), to}, .size = size, .allocated = bytes_of(st)};

@@ -16,6 +16,7 @@ void InputSharer::part(int container, const std::string& staged_as) {
 Reuse::File Reuse::look_at(const PlanEntry& entry, const Result<struct stat>& source) const {
   File file;
   if (cache_ == nullptr || !entry.reusable || entry.size == 0 || !source || !S_ISREG(source->st_mode)) return file;
+  file.data = data_of(entry);
   file.since = wall_clock();
   file.key = CacheKey{.path = path_on_pfs(root_dir_, entry.from()),
                       .version = {.device = source->st_dev, .inode = source->st_ino, .size = static_cast<std::uint64_t>(source->st_size), .mtime = to_ns(source->st_mtim), .ctime = to_ns(source->st_ctim)}};
@@ -31,7 +32,7 @@ std::optional<fs::HeldFile> Reuse::take(File& file, unsigned place, Scratch& scr
     return adopted.has_value();
   });
   if (!found) return std::nullopt;
-  if (held) progress.bytes_done += file.key->version.size;
+  if (held) progress.bytes_done += file.data;
   else held = copied(found->container.get(), place, scratch, progress);
   if (!held) return std::nullopt;
   file.reused = true;

@@ -41,6 +41,7 @@ class Reuse {
   struct File {
     std::optional<CacheKey> key;  // absent: the cache has nothing to do with it
     Nanoseconds since = 0;        // when it was looked at, wall clock
+    std::uint64_t data = 0;       // bytes, without holes
     bool reused = false;
   };
   File look_at(const PlanEntry& entry, const Result<struct stat>& source) const;

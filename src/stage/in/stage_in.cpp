@@ -52,18 +52,18 @@ std::vector<Task> make_tasks(const Entries& files, const std::unordered_set<cons
   const std::size_t most = std::clamp<std::size_t>(files.size() / (std::size_t{4} * Crew::automatic_most), 1, task_files);
   for (const auto* entry : files) {
     if (present.contains(entry)) continue;
-    if (entry->size >= small_file) {
+    if (data_of(*entry) >= small_file) {
       large.push_back(entry);
       continue;
     }
-    if (small.empty() || small.back().front()->priority != entry->priority || small.back().size() >= most || bytes + entry->size > task_bytes) {
+    if (small.empty() || small.back().front()->priority != entry->priority || small.back().size() >= most || bytes + data_of(*entry) > task_bytes) {
       small.emplace_back();
       bytes = 0;
     }
     small.back().push_back(entry);
-    bytes += entry->size;
+    bytes += data_of(*entry);
   }
-  std::ranges::stable_sort(large, std::greater{}, [](const PlanEntry* entry) { return entry->size; });
+  std::ranges::stable_sort(large, std::greater{}, [](const PlanEntry* entry) { return data_of(*entry); });
   std::vector<Task> tasks;
   for (const auto* entry : large) tasks.push_back({entry});
   std::ranges::move(small, std::back_inserter(tasks));
@@ -99,7 +99,7 @@ class StageIn {
 
   StageReport run() {
     const auto started = std::chrono::steady_clock::now();
-    progress_.begin(plan_.files, plan_.bytes);
+    progress_.begin(plan_.files, data_of(plan_));
     if (plan_.problems.empty()) {
       stage_all();
     } else {
@@ -156,7 +156,7 @@ class StageIn {
       if (entry->type != EntryType::file) continue;
       ++report_.kept;
       ++progress_.files_done;
-      if (entry->link_to.empty()) progress_.bytes_done += entry->size;
+      if (entry->link_to.empty()) progress_.bytes_done += data_of(*entry);
     }
     return {};
   }

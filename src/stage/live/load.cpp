@@ -99,7 +99,7 @@ class Load {
   LoadReport run() {
     const auto started = std::chrono::steady_clock::now();
     auto plan = planned();
-    if (plan && has_turn(plan->bytes) && !plan->entries.empty()) {
+    if (plan && has_turn(data_of(*plan)) && !plan->entries.empty()) {
       if (request_.part.whole()) load_all(*plan);
       else load_part(*plan);
     }

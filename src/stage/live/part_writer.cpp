@@ -38,9 +38,12 @@ bool PartWriter::is_unknown_name(const fs::WalkItem& item) const {
 
 /// As ResultWriter does, of a whole file: what somebody else wrote is not ours to change unless the job file says so.
 Status PartWriter::may_lay_over(const fs::WalkItem& item, const struct stat& before, bool ours, ReceiptEntry& entry) {
-  const bool is_known = ours || is_ours(options_.placed, {.name = item.path, .own = item.path}, item, before);
-  if (!is_known && config_.existing != config::Existing::replace && (!in_place_ || is_unknown_name(item)))
-    return conflict(entry, "results-dir has another file of this name, and the job file does not let results replace what exists; the job's version is kept in the buffer only");
+  const PlacedName name{.name = item.path, .own = item.path};
+  const bool replaces = !ours && !is_ours(options_.placed, name, item, before);
+  const bool is_new = !in_place_ || is_unknown_name(item);
+  if (replaces && is_new && config_.existing != config::Existing::replace)
+    return conflict(entry, "results-dir has another file of this name, and the job file does not let "
+                           "results replace it; the job's version is kept in the buffer only");
   if (in_place_) {
     if (ours || is_unknown_name(item)) return {};
     if (config_.on_conflict == config::OnConflict::overwrite) {
@@ -182,10 +185,13 @@ Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, in
   auto container = buffer_.hold(item.ino);
   if (!container) return std::unexpected(container.error());
   if (part.offset > old_size) return fail(EINVAL, "the version in results-dir ends before the part begins: a hole would stand for data");
-  Checksum sum;
+  // Of both versions: where either has holes they are kept.
+  const auto blocks = static_cast<std::uint64_t>(before.st_blocks + item.attributes.st_blocks);
+  FileChecksum sum(sum_kind_for(size, blocks * 512));
   EFS_TRY(copy_part({pfs_, old}, {pfs_, fd}, {0, part.offset}, scratch, progress_, &sum));
   EFS_TRY(copy_part({posix_pfs(), container->fd}, {pfs_, fd}, part, scratch, progress_, &sum));
   EFS_TRY(copy_part({pfs_, old}, {pfs_, fd}, {end, size - end}, scratch, progress_, &sum));
+  EFS_TRY(pfs_.truncate(fd, size));
   const auto after = staging_.attributes(item.ino);
   EFS_TRY(buffer_.confirm(item.ino, after && after->st_mtim.tv_sec == item.attributes.st_mtim.tv_sec && after->st_mtim.tv_nsec == item.attributes.st_mtim.tv_nsec));
   auto lost = take_attributes(old, before, fd);
@@ -194,7 +200,7 @@ Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, in
   auto made = pfs_.fstat(fd);
   if (!made) return std::unexpected(made.error());
   ++progress_.files_done;
-  return PartialFile{.inode = made->st_ino, .size = size, .checksum = sum.digest(), .lost = std::move(*lost)};
+  return PartialFile{.inode = made->st_ino, .size = size, .checksum = sum.finish(), .lost = std::move(*lost)};
 }
 
 /// Owner, extended attributes and mode of the version that it takes the place of. Returns what the PFS does not take, as set_xattrs().

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "stage/copy/data_ranges.hpp"
+
 namespace efs::stage {
 
 Result<Part> clipped(Part part, std::uint64_t size) {
@@ -49,12 +51,14 @@ std::vector<Part> united(std::vector<Part> parts, Part added) {
   return result;
 }
 
-Status copy_part(const End& source, const End& destination, Part part, Scratch& scratch, Progress& progress, Checksum* sum) {
-  const auto buffer = scratch.buffer(0);
-  const std::uint64_t end = part.offset + part.length;
-  for (std::uint64_t at = part.offset; at < end;) {
+namespace {
+
+Status copy_range(const End& source, const End& destination, DataRange range,
+                  std::span<std::byte> buffer, Progress& progress, FileChecksum* sum) {
+  for (std::uint64_t at = range.begin; at < range.end;) {
     if (progress.cancel) return fail(ECANCELED, "cancelled");
-    auto got = source.io.read(source.fd, buffer.first(std::min<std::uint64_t>(buffer.size(), end - at)), at);
+    const auto most = buffer.first(std::min<std::uint64_t>(buffer.size(), range.end - at));
+    auto got = source.io.read(source.fd, most, at);
     if (!got) return fail(got.error().code, "reading: " + describe(got.error()));
     if (*got == 0) return fail(ESTALE, "changed while it was being read: it ends at byte " + std::to_string(at));
     for (std::size_t done = 0; done < *got;) {
@@ -66,6 +70,24 @@ Status copy_part(const End& source, const End& destination, Part part, Scratch& 
     if (sum != nullptr) sum->update(buffer.first(*got));
     at += *got;
     progress.bytes_done += *got;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status copy_part(const End& source, const End& destination, Part part, Scratch& scratch,
+                 Progress& progress, FileChecksum* sum) {
+  const auto buffer = scratch.buffer(0);
+  const std::uint64_t end = part.offset + part.length;
+  DataRanges ranges(source, end, true);
+  for (std::uint64_t at = part.offset; at < end;) {
+    const auto range = ranges.next(at);
+    if (!range) return std::unexpected(range.error());
+    if (sum != nullptr) sum->skip(range->begin - at);
+    progress.bytes_done += range->begin - at;
+    EFS_TRY(copy_range(source, destination, *range, buffer, progress, sum));
+    at = range->end;
   }
   return {};
 }

@@ -27,7 +27,10 @@ std::vector<Part> parts_of(const std::string& text);
 /// All bytes of both.
 std::vector<Part> united(std::vector<Part> parts, Part added);
 
-/// Copies a part to the same offsets; on success `sum`, where one is given, has been fed it. Errors: as copy_data.
-Status copy_part(const End& source, const End& destination, Part part, Scratch& scratch, Progress& progress, Checksum* sum = nullptr);
+/// Copies a part to the same offsets of a file that has nothing there, holes as holes (where the part
+/// ends in one, the file's size is the caller's to set); on success `sum`, where one is given, has
+/// been fed it. Errors: as copy_data.
+Status copy_part(const End& source, const End& destination, Part part, Scratch& scratch,
+                 Progress& progress, FileChecksum* sum = nullptr);
 
 }  // namespace efs::stage

@@ -73,7 +73,7 @@ class Unload {
     for (const auto& name : request_.names)
       if (const auto items = items_meant(name))
         for (const auto& item : *items)
-          if (needs_proof(item) && S_ISREG(item.attributes.st_mode)) bytes += static_cast<std::uint64_t>(item.attributes.st_size);
+          if (needs_proof(item) && S_ISREG(item.attributes.st_mode)) bytes += data_of(item.attributes);
     if (bytes == 0) return true;
     const Status turn = options_.wait_for_turn(bytes);
     if (!turn) receipt_.reason = describe(turn.error());

@@ -22,6 +22,7 @@ struct Outgoing {
   bool fsync = false;         // by itself; else one syncfs covers it
   const fs::WalkItem* elder = nullptr;  // another one, whose name a PFS may take for this one's (spelling.hpp)
   bool there_already = false; // `named`, by an earlier stage-out
+  std::uint64_t data = 0;     // bytes to move: without holes
   State state = State::waiting;
   bool brought_before = false;  // settled by an earlier stage-out: results-dir may have another version by now
   std::string held;           // by another node or job, as the claim to its name says: to be tried again behind all else

@@ -58,7 +58,8 @@ Result<std::string> set_attributes(int fd, const PartialJob& job, const struct s
   if (now.st_uid != uid || now.st_gid != gid) {
     auto done = pfs.chown(fd, uid, gid);
     if (!done && done.error().code != EPERM) return told(done.error(), "setting its owner");
-    if (!done && item.group_is_asked && now.st_gid != gid) refused = "its group: " + describe(done.error());
+    if (!done && item.group_is_asked && now.st_gid != gid)
+      refused = "its group: " + describe(done.error());
     if (!done) uid = now.st_uid, gid = now.st_gid;
   }
   auto lost = set_xattrs(fd, item, pfs);
@@ -85,9 +86,10 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, 
   auto before = posix_pfs().fstat(container->fd);
   if (!before) return told(before.error(), "reading its container");
   const auto size = static_cast<std::uint64_t>(before->st_size);
-  Checksum sum;
+  const std::uint64_t allocated = static_cast<std::uint64_t>(before->st_blocks) * 512;
+  FileChecksum sum(sum_kind_for(size, allocated));
   const CopyJob copy{.source = {posix_pfs(), container->fd}, .destination = {pfs, fd}, .size = size,
-                     .allocated = static_cast<std::uint64_t>(before->st_blocks) * 512, .early_writeback = true};
+                     .allocated = allocated, .early_writeback = true};
   EFS_TRY(copy_data(copy, scratch, &sum, progress));
   auto after = posix_pfs().fstat(container->fd);
   EFS_TRY(buffer.confirm(job.item.ino, after && same_version(*before, *after)));
@@ -106,7 +108,7 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, 
   if (job.fsync || written->st_dev != job.synced) {
     if (auto done = pfs.fsync(fd); !done) return told(done.error(), "fsync");
   }
-  return PartialFile{.inode = written->st_ino, .size = size, .checksum = sum.digest(), .lost = std::move(*lost)};
+  return PartialFile{.inode = written->st_ino, .size = size, .checksum = sum.finish(), .lost = std::move(*lost)};
 }
 
 Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch, Progress& progress) {
@@ -162,7 +164,7 @@ Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, 
   auto fd = open_own(job.directory, job.partial, written.inode, pfs);
   if (!fd) return told(fd.error(), "reading it back");
   pfs.drop_cache(fd->get());
-  auto sum = hash_data({pfs, fd->get()}, written.size, scratch, cancel);
+  auto sum = hash_data({pfs, fd->get()}, written.size, written.checksum->kind, scratch, cancel);
   if (!sum) return told(sum.error(), "reading it back");
   if (*sum != *written.checksum) return fail(EIO, "reading it back: the PFS holds other data than were written");
   return {};

@@ -19,7 +19,7 @@ namespace efs::stage {
 struct PartialFile {
   std::uint64_t inode = 0;
   std::uint64_t size = 0;
-  std::optional<std::uint64_t> checksum;  // of files, as read from the buffer
+  std::optional<FileSum> checksum;  // of files, as read from the buffer
   std::string lost{};                     // what the PFS does not take: "user.x: Operation not supported"; "": nothing
 };
 

@@ -23,8 +23,6 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::string_view checksum_begins = "xxh3:";
-
 /// "2026-01-31T12:00:00.123456789Z"
 // By hand: a receipt has a time for each of what may be a million files.
 void append_digits(std::string& text, std::int64_t number, std::size_t width, char behind) {
@@ -124,7 +122,7 @@ void append_entry(std::string& text, const ReceiptEntry& entry) {
   json.string("mtime", iso_time(entry.mtime));
   json.number("mtime_ns", entry.mtime);
   json.number("seconds", entry.seconds);
-  if (entry.checksum) json.string("checksum", std::string(checksum_begins) + to_hex(*entry.checksum));
+  if (entry.checksum) json.string("checksum", to_text(*entry.checksum));
   if (!entry.placed_as.empty()) json.string("placed_as", entry.placed_as);
   if (!entry.reason.empty()) json.string("reason", entry.reason);
   if (!entry.evidence.empty()) json.string("evidence", entry.evidence);
@@ -320,13 +318,13 @@ std::string entry_text(const ReceiptEntry& entry) {
 std::optional<ReceiptEntry> entry_of(const nlohmann::json& json) try {
   ReceiptEntry entry;
   entry.path = json.at("path");
-  const std::string action = json.at("action"), sum = json.value("checksum", "");
+  const std::string action = json.at("action");
   for (const auto one : {Action::staged_out, Action::unchanged, Action::kept, Action::dropped, Action::skipped, Action::failed, Action::conflict, Action::not_saved, Action::removed})
     if (action == name_of(one)) entry.action = one;
   entry.bytes = json.at("bytes");
   entry.mtime = json.at("mtime_ns");
   entry.seconds = json.at("seconds");
-  if (sum.starts_with(checksum_begins)) entry.checksum = std::stoull(sum.substr(checksum_begins.size()), nullptr, 16);
+  entry.checksum = file_sum_of(json.value("checksum", ""));
   entry.placed_as = json.value("placed_as", "");
   entry.reason = json.value("reason", "");
   entry.evidence = json.value("evidence", "");

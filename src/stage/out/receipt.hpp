@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/checksum.hpp"
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "config/job_config.hpp"
@@ -37,13 +38,14 @@ struct ReceiptEntry {
   std::string path;  // relative to results_dir
   Action action = Action::failed;
   std::uint64_t bytes = 0;
-  std::optional<std::uint64_t> checksum;  // XXH3-64 of the whole content, as read from the buffer
+  std::optional<FileSum> checksum;  // of the whole content, as read from the buffer
   Nanoseconds mtime = 0;
   double seconds = 0;  // spent on copying it
   std::string reason;
   std::string placed_as;  // where it is not called as in the buffer: its name on the PFS, or by an output rule its path in results-dir
   int code = 0;             // errno of a failure, where it is known, or ECANCELED of what has no cause of its own (time was up); not in the file
-  bool replaced = false;    // took the place of something that was neither an input of the job nor its own earlier result
+  // It took the place of something that was neither an input of the job nor its own earlier result.
+  bool replaced = false;
   bool unverified = false;  // copied while it could be written to: what was copied is no state that the file ever had, for all we know
   std::string evidence;  // of a salvage: "verified" or "as-found"
 };

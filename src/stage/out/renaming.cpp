@@ -62,7 +62,8 @@ void RenamingBuffer::give_names_back(Receipt& receipt) const {
     const auto own = own_names_.find(entry.path);
     if (own == own_names_.end()) continue;
     const bool is_there = entry.action == Action::staged_out || entry.action == Action::kept || entry.action == Action::unchanged;
-    if (is_there) entry.placed_as = entry.path;
+    const std::string& kept_as = entry.placed_as;  // beside another file
+    if (is_there) entry.placed_as = kept_as.empty() ? entry.path : join(parent_of(entry.path), kept_as);
     entry.path = own->second;
   }
 }

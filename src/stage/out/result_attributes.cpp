@@ -37,13 +37,16 @@ mode_t with_results_mode(mode_t mode, mode_t results_mode) {
 }
 
 std::string choose_attributes(const config::JobConfig& config, std::vector<fs::WalkItem>& items) {
-  const auto asked = config.results_group.empty() ? Result<gid_t>(fail(ENOENT)) : find_group(config.results_group);
+  const std::string& group = config.results_group;
+  const auto asked = group.empty() ? Result<gid_t>(fail(ENOENT)) : find_group(group);
   const bool in_place = config::has_results_in_place(config);
   PrimaryGroups groups;
-  std::unordered_set<std::string> chosen;  // directories with a group that a program gave them: what is in them has it for that reason
+  // Directories with a group that a program gave them: what is in them has it for that reason.
+  std::unordered_set<std::string> chosen;
   for (auto& item : items) {
     auto& attributes = item.attributes;
-    if (config.results_mode && !S_ISLNK(attributes.st_mode)) attributes.st_mode = with_results_mode(attributes.st_mode, *config.results_mode);
+    if (config.results_mode && !S_ISLNK(attributes.st_mode))
+      attributes.st_mode = with_results_mode(attributes.st_mode, *config.results_mode);
     item.group_is_asked = asked.has_value();
     if (asked) {
       attributes.st_gid = *asked;
@@ -55,8 +58,9 @@ std::string choose_attributes(const config::JobConfig& config, std::vector<fs::W
     if (!came_in && (attributes.st_gid == plain || by_directory)) item.plain_group = plain;
     else if (S_ISDIR(attributes.st_mode) && (!came_in || item.dirty)) chosen.insert(item.path);
   }
-  if (asked || config.results_group.empty()) return {};
-  return "results-group: " + describe(asked.error()) + "; results have the group of their directory";
+  if (asked || group.empty()) return {};
+  return "results-group: " + describe(asked.error()) +
+         "; results have the group of their directory";
 }
 
 }  // namespace efs::stage

@@ -18,7 +18,6 @@ namespace efs::stage {
 namespace {
 
 constexpr std::size_t batch_files = 131072;  // few batches: each costs two commits of the PFS' journal
-constexpr std::uint64_t batch_bytes = 1U << 30U;
 constexpr std::uint64_t fsync_from = 8U << 20U;  // such files are synced by their own thread as soon as they are written
 constexpr std::size_t syncfs_from = 16;          // other files of a batch: one syncfs for all, since it waits for strangers too
 constexpr std::size_t most_files = 64;
@@ -41,9 +40,9 @@ void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
 
 std::span<Outgoing> ResultBatches::take_batch(std::span<Outgoing>& rest) const {
   // Where time may run out, what goes first must be whole before the next begins.
-  const std::uint64_t most = options_.by_rank ? batch_bytes / 8 : batch_bytes;
+  const std::uint64_t most = options_.by_rank ? options_.batch_bytes / 8 : options_.batch_bytes;
   std::size_t count = 0;
-  for (std::uint64_t bytes = 0; count < rest.size() && count < batch_files && bytes < most; ++count) bytes += rest[count].entry.bytes;
+  for (std::uint64_t bytes = 0; count < rest.size() && count < batch_files && bytes < most; ++count) bytes += rest[count].data;
   const auto batch = rest.first(count);
   rest = rest.subspan(count);
   return batch;
@@ -125,7 +124,7 @@ void ResultBatches::write_openly(const std::string& path, std::span<Outgoing* co
       writer_.give_up(*out, made.error());
       continue;
     }
-    progress_.bytes_done -= out->entry.bytes;
+    progress_.bytes_done -= out->data;
     --progress_.files_done;  // which the batch counts
     try_again(*out, nullptr);
   }
@@ -153,7 +152,7 @@ void ResultBatches::try_again(Outgoing& out, const Outgoing* first) {
 }
 
 void ResultBatches::choose_durability(std::span<Outgoing> batch) {
-  const auto is_small = [](const Outgoing& out) { return out.entry.bytes < fsync_from; };
+  const auto is_small = [](const Outgoing& out) { return out.data < fsync_from; };
   const auto small = static_cast<std::size_t>(std::ranges::count_if(batch, is_small));
   const bool each = small < syncfs_from || !tree_.sync_all_reports_errors();
   for (auto& out : batch) out.fsync = each || !is_small(out);
@@ -166,7 +165,7 @@ void ResultBatches::in_tasks(std::span<Outgoing> batch, const std::function<void
   const std::size_t most = std::clamp<std::size_t>(batch.size() / (std::size_t{16} * Crew::automatic_most), 1, most_files);
   while (!batch.empty()) {
     std::size_t count = 0;
-    for (std::uint64_t bytes = 0; count < batch.size() && count < most && bytes < most_bytes; ++count) bytes += batch[count].entry.bytes;
+    for (std::uint64_t bytes = 0; count < batch.size() && count < most && bytes < most_bytes; ++count) bytes += batch[count].data;
     tasks.push_back(batch.first(count));
     batch = batch.subspan(count);
   }

@@ -117,8 +117,8 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
   out.state = Outgoing::State::written;
 }
 
-/// Has the directory a default ACL, and what does that leave of a mode? In place the job's files have what they are to have of it. (Elsewhere it
-/// is results-dir's to say who may read what comes there.)
+/// Has the directory a default ACL, and what does that leave of a mode? In place the job's files have
+/// what they are to have of it. (Elsewhere results-dir says which users may read what comes there.)
 std::optional<mode_t> ResultWriter::handed_down_acl(const std::string& path, int directory) {
   {
     const MutexLock lock(mutex_);
@@ -142,13 +142,14 @@ bool ResultWriter::may_conflict(const Outgoing& out) const {
 
 /// Is it neither an input of the job nor what an earlier stage-out or unload of it put there?
 bool ResultWriter::is_anothers(const Outgoing& out, const PfsCheck& there) const {
-  if (!there.exists || there.version == PfsVersion::origin_or_none || there.version == PfsVersion::same_content) return false;
+  const bool is_known = there.version == PfsVersion::origin_or_none || there.version == PfsVersion::same_content;
+  if (!there.exists || is_known) return false;
   const std::string own = buffer_.own_path(out.item->path);
   return !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, there.seen);
 }
 
-/// Is that to be left alone, for the job file says so of what is there already? Of several nodes, what came since the job began is not meant: that may
-/// be another node's, and the PFS's rename sees to it.
+/// Is that to be left alone, for the job file says so of what is there already? Of several nodes, what
+/// came since the job began is not meant: that may be another node's, and the PFS's rename sees to it.
 bool ResultWriter::is_in_the_way(const Outgoing& out, const PfsCheck& there) const {
   if (config_.existing == config::Existing::replace || !is_anothers(out, there)) return false;
   const bool others_work = config_.nodes > 1 || config_.merges;
@@ -217,21 +218,24 @@ bool ResultWriter::is_over_input(Outgoing& out, int directory) {
 }
 
 /// Its name may not be durable yet: like one just renamed, it waits for the sync of its directory.
-void ResultWriter::found_there(Outgoing& out, std::optional<std::uint64_t> checksum) {
+void ResultWriter::found_there(Outgoing& out, std::optional<FileSum> checksum) {
   out.entry.checksum = checksum;
   out.there_already = true;
   out.state = Outgoing::State::named;
-  progress_.bytes_done += out.entry.bytes;
+  progress_.bytes_done += out.data;
 }
 
 /// The PFS has another version than was staged in or brought out: by the job file's on-conflict. True where the result may be
 /// written, under out.name.
 bool ResultWriter::resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch) {
-  const bool of_job = there.version == PfsVersion::of_another_path, existed = !is_conflict(there, may_conflict(out));
-  const auto if_existed = config_.existing == config::Existing::keep_both ? config::OnConflict::keep_both : config::OnConflict::fail;
-  const std::string_view why_both = of_job    ? "another file of the job was brought out under this name: both are kept, this one as "
-                                    : existed ? "results-dir has another file of this name: both are kept, the job's as "
-                                              : "the PFS's version changed since it was staged in: both are kept, the job's as ";
+  const bool of_job = there.version == PfsVersion::of_another_path;
+  const bool existed = !is_conflict(there, may_conflict(out));
+  const bool keeps_both = config_.existing == config::Existing::keep_both;
+  const auto if_existed = keeps_both ? config::OnConflict::keep_both : config::OnConflict::fail;
+  const std::string_view why_both =
+      of_job    ? "another file of the job was brought out under this name: both are kept, this one as "
+      : existed ? "results-dir has another file of this name: both are kept, the job's as "
+                : "the PFS's version changed since it was staged in: both are kept, the job's as ";
   switch (existed ? if_existed : config_.on_conflict) {
     case config::OnConflict::fail: break;
     case config::OnConflict::overwrite:
@@ -426,7 +430,8 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
     if (!done && cannot_link(done.error())) return false;
     if (!done) return give_up_name(out, done.error()), true;
   }
-  out.entry.replaced = !linked && present && !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, *present);
+  const PlacedName called{.name = out.item->path, .own = own};
+  out.entry.replaced = !linked && present && !is_ours(placed_, called, *out.item, *present);
   out.there_already = linked;
   out.file = {.inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size), .checksum = std::nullopt};
   out.state = Outgoing::State::named;

@@ -85,7 +85,7 @@ class ResultWriter {
   bool may_write(Outgoing& out, int directory, Scratch& scratch);
   bool resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);
-  void found_there(Outgoing& out, std::optional<std::uint64_t> checksum);
+  void found_there(Outgoing& out, std::optional<FileSum> checksum);
   void note_naming(const Outgoing& out, const PartialJob& job, const struct stat& copy, bool is_shared);
   Result<struct stat> named_copy(const Outgoing& out, int directory);
   void note_named(Outgoing& out, int directory, bool is_theirs);
@@ -104,7 +104,8 @@ class ResultWriter {
   ScratchPool scratches_;
   std::atomic<bool> full_{false};
   Mutex mutex_;  // rank 90 (leaf)
-  std::unordered_map<std::string, std::optional<mode_t>> acl_directories_ EFS_GUARDED_BY(mutex_);  // handed_down_acl(), where it was asked
+  // handed_down_acl(), where it was asked.
+  std::unordered_map<std::string, std::optional<mode_t>> acl_directories_ EFS_GUARDED_BY(mutex_);
   std::unordered_map<std::string, const fs::WalkItem*> kept_names_ EFS_GUARDED_BY(mutex_);  // taken by these: on-conflict: keep-both
 };
 

@@ -270,16 +270,19 @@ Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool ex
   return true;
 }
 
-/// The item's mode, as far as it is not the PFS directory's to say: whether a set-group-ID bit is handed down, and what a default ACL leaves.
-mode_t ResultsTree::mode_in(const fs::WalkItem& item, const struct stat& now, const Finished& finished) const {
+/// The item's mode, as far as the directory above it on the PFS does not decide: that hands down a
+/// set-group-ID bit or none, and a default ACL which leaves some of the mode.
+mode_t ResultsTree::mode_in(const fs::WalkItem& item, const struct stat& now,
+                            const Finished& finished) const {
   mode_t mode = item.attributes.st_mode & 07777U;
   if (finished.exactly && !made_.contains(item.path)) return mode;
-  // In the buffer its directory handed the bit down, or did not: here it is this directory's to do so.
+  // What a directory of the buffer handed down counts for nothing here.
   const bool was_handed_down = item.group_handed_down && (mode & S_ISGID) != 0;
   if (item.plain_group && was_handed_down) mode &= ~static_cast<mode_t>(S_ISGID);
   if (!item.group_handed_down || was_handed_down) mode |= now.st_mode & S_ISGID;
-  const bool has_handed_down_acl = !finished.exactly && finished.has.xattrs.contains(fs::access_acl_name) && !item.xattrs.contains(fs::access_acl_name);
-  if (has_handed_down_acl && made_.contains(item.path)) mode &= now.st_mode | 07000U;
+  const bool has_acl = finished.has.xattrs.contains(fs::access_acl_name);
+  const bool was_given_acl = has_acl && !item.xattrs.contains(fs::access_acl_name);
+  if (!finished.exactly && was_given_acl && made_.contains(item.path)) mode &= now.st_mode | 07000U;
   return mode;
 }
 
@@ -332,7 +335,8 @@ Result<ResultsTree::Finished> ResultsTree::finish(const fs::WalkItem& item, bool
   if (was_another) {
     auto done = pfs_.chown(fd->get(), wanted.st_uid, gid);
     if (!done && !not_permitted(done.error())) return told(done.error(), "setting the directory's owner");
-    if (!done && item.group_is_asked && now->st_gid != gid) finished.lost = "its group: " + describe(done.error());
+    if (!done && item.group_is_asked && now->st_gid != gid)
+      finished.lost = "its group: " + describe(done.error());
     owned = done.has_value();
   }
   finished.has.uid = owned ? wanted.st_uid : now->st_uid;

@@ -4,7 +4,9 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
+#include "stage/copy/transfer.hpp"
 #include "stage/pfs/paths.hpp"
 
 namespace efs::stage {
@@ -76,7 +78,11 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
     return entry.action == Action::dropped && needed.contains(entry.path);
   });
   std::ranges::stable_sort(selection.outgoing, {}, [](const fs::WalkItem* item) { return parent_view(item->path); });
-  if (by_rank) std::ranges::stable_sort(selection.outgoing, {}, [&](const fs::WalkItem* item) { return config::rank(config, item->path); });
+  // Where time may run out, what is small goes before what is large: more is back by then.
+  const auto rank = [&](const fs::WalkItem* item) {
+    return std::pair(config::rank(config, item->path), data_of(item->attributes));
+  };
+  if (by_rank) std::ranges::stable_sort(selection.outgoing, {}, rank);
   return selection;
 }
 

@@ -192,7 +192,8 @@ class StageOut {
       out.entry.path = item->path;
       out.entry.bytes = S_ISREG(item->attributes.st_mode) ? static_cast<std::uint64_t>(item->attributes.st_size) : 0;
       out.entry.mtime = to_ns(item->attributes.st_mtim);
-      if (first == nullptr) bytes += out.entry.bytes;
+      out.data = data_of(item->attributes);
+      if (first == nullptr) bytes += out.data;
     }
     progress_.begin(outgoing_.size() + further_names_.size(), bytes);
     for (auto* list : {&outgoing_, &further_names_}) {
@@ -392,7 +393,7 @@ class StageOut {
       if (auto& out = further_names_[i]; out.state == Outgoing::State::settled && out.no_room) names.emplace_back(&out, first_of_[i]);
     }
     writer_.forget_full();
-    const auto sum = [](std::uint64_t bytes, const Outgoing* out) { return bytes + out->entry.bytes; };
+    const auto sum = [](std::uint64_t bytes, const Outgoing* out) { return bytes + out->data; };
     progress_.begin(waiting.size() + names.size(), std::accumulate(waiting.begin(), waiting.end(), std::uint64_t{0}, sum));
     for (auto* out : waiting) {
       if (writer_.full() || progress_.cancel) break;

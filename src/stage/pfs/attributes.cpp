@@ -38,7 +38,7 @@ mode_t safe_mode(mode_t mode, bool owner_is_right) {
   return mode & (owner_is_right ? 07777U : 07777U & ~static_cast<mode_t>(S_ISUID | S_ISGID));
 }
 
-// A directory that hands its group down makes it differ from the process's own; where it has the same, nothing differs.
+// Where a directory hands down a group other than the process's own, a new file has that.
 gid_t group_of(const fs::WalkItem& item, gid_t now) {
   if (!item.plain_group) return item.attributes.st_gid;
   return now != ::getegid() ? now : *item.plain_group;
@@ -47,8 +47,9 @@ gid_t group_of(const fs::WalkItem& item, gid_t now) {
 mode_t mode_of(const fs::WalkItem& item, uid_t uid, gid_t gid) {
   const auto& wanted = item.attributes;
   if (uid == wanted.st_uid && gid == wanted.st_gid) return wanted.st_mode & 07777U;
-  const bool only_group = uid == wanted.st_uid && gid == group_of(item, gid);  // as its directory has it
-  return only_group ? wanted.st_mode & 07777U & ~static_cast<mode_t>(S_ISGID) : safe_mode(wanted.st_mode, false);
+  const bool is_handed_down = uid == wanted.st_uid && gid == group_of(item, gid);
+  if (!is_handed_down) return safe_mode(wanted.st_mode, false);
+  return wanted.st_mode & 07777U & ~static_cast<mode_t>(S_ISGID);
 }
 
 }  // namespace efs::stage

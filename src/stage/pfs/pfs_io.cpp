@@ -204,8 +204,13 @@ class PosixPfs final : public PfsIo {
     if (about_to) about_to(false);
     return status_of(::renameat(at, from.c_str(), at, to.c_str()));
   }
-  Status rename_new(int at, const std::string& from, const std::string& to) override { return PfsIo::rename_new(at, from, to); }
-  Status remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant) override { return PfsIo::remove(at, name, seen, claimant); }
+  Status rename_new(int at, const std::string& from, const std::string& to) override {
+    return PfsIo::rename_new(at, from, to);
+  }
+  Status remove(int at, const std::string& name, const struct stat& seen,
+                const std::string& claimant) override {
+    return PfsIo::remove(at, name, seen, claimant);
+  }
   bool is_shared(int, const std::string&, const struct stat&) override { return false; }
   Status rename_noreplace(int at, const std::string& from, const std::string& to) override {
     constexpr unsigned no_replace = 1;  // RENAME_NOREPLACE, which not every C library has

@@ -29,7 +29,8 @@ constexpr int passage_flags = O_PATH | O_DIRECTORY;
 using AboutToName = std::function<void(bool is_shared)>;
 
 /// Thread-safe. `at` is a directory descriptor or AT_FDCWD. Errors carry the errno and no text: callers know the
-/// object and say it. Every member is pure: what stands in front of another one cannot leave one out. Names given with a directory descriptor never follow a symbolic link in the last component.
+/// object and say it. Names given with a directory descriptor never follow a symbolic link in the last component.
+/// Every member is pure: what stands in front of another one cannot leave one out.
 class PfsIo {
  public:
   virtual ~PfsIo() = default;

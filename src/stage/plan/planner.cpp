@@ -21,6 +21,22 @@
 namespace efs::stage {
 namespace {
 
+/// Whole grains that the file's holes save; 0 where the PFS does not tell.
+std::uint64_t hole_bytes(const PlanEntry& entry, int root, PfsIo& pfs) {
+  auto file = pfs.open_beneath(root, entry.from(), O_RDONLY | O_NONBLOCK);
+  if (!file) return 0;
+  std::uint64_t data = 0;
+  for (std::uint64_t at = 0; at < entry.size;) {
+    auto begin = pfs.seek(file->get(), at, SEEK_DATA);
+    if (!begin && begin.error().code == ENXIO) break;
+    auto end = begin ? pfs.seek(file->get(), *begin, SEEK_HOLE) : begin;
+    if (!end || *end <= at) return 0;
+    data += rounded(std::min(*end, entry.size) - *begin);
+    at = *end;
+  }
+  return rounded(entry.size) - std::min(data, rounded(entry.size));
+}
+
 class Planner {
  public:
   Planner(const config::JobConfig& config, PfsIo& pfs) : config_(config), pfs_(pfs) {}
@@ -384,47 +400,21 @@ class Planner {
     sum_up(plan_);
   }
 
-  // Where all fits even without holes there is nothing to find out. Fewer blocks than bytes can mean holes or
-  // a PFS that compresses; only the files themselves can tell.
-  void leave_out_holes() {
-    for (auto& entry : plan_.entries) {
-      if (entry.type != EntryType::file || !entry.link_to.empty() || entry.allocated >= entry.size) continue;
-      const std::uint64_t holes = hole_bytes(entry);
-      entry.needed -= holes;
-      plan_.needed -= holes;
-    }
-  }
-
   void place(const Rooms& rooms) {
     const auto others = static_cast<std::ptrdiff_t>(plan_.problems.size());
     place_entries(config_, plan_, rooms);
     if (std::ssize(plan_.problems) == others) return;
     plan_.problems.erase(plan_.problems.begin() + others, plan_.problems.end());
-    leave_out_holes();
+    leave_out_holes(plan_, pfs_);
     place_entries(config_, plan_, rooms);
   }
 
   void check_capacity(std::uint64_t capacity) {
-    if (plan_.needed > capacity) leave_out_holes();
+    // Where all fits even with its holes there is nothing to find out.
+    if (plan_.needed > capacity) leave_out_holes(plan_, pfs_);
     if (plan_.needed <= capacity) return;
     problem(config_.root_dir, "the inputs need " + format_bytes(plan_.needed) + " and the buffer takes " + format_bytes(capacity) +
                                   ": raise its capacity or stage in less");
-  }
-
-  /// Whole grains that the file's holes save; 0 where the PFS does not tell.
-  std::uint64_t hole_bytes(const PlanEntry& entry) {
-    auto file = pfs_.open_beneath(root_.get(), entry.from(), O_RDONLY | O_NONBLOCK);
-    if (!file) return 0;
-    std::uint64_t data = 0;
-    for (std::uint64_t at = 0; at < entry.size;) {
-      auto begin = pfs_.seek(file->get(), at, SEEK_DATA);
-      if (!begin && begin.error().code == ENXIO) break;
-      auto end = begin ? pfs_.seek(file->get(), *begin, SEEK_HOLE) : begin;
-      if (!end || *end <= at) return 0;
-      data += rounded(std::min(*end, entry.size) - *begin);
-      at = *end;
-    }
-    return rounded(entry.size) - std::min(data, rounded(entry.size));
   }
 
   const config::JobConfig& config_;
@@ -445,6 +435,22 @@ class Planner {
 };
 
 }  // namespace
+
+// Fewer blocks than bytes can mean holes, or a PFS that compresses; only the files can tell.
+void leave_out_holes(Plan& plan, PfsIo& pfs) {
+  const auto is_sparse = [](const PlanEntry& entry) {
+    return entry.type == EntryType::file && entry.link_to.empty() && entry.allocated < entry.size;
+  };
+  if (std::ranges::none_of(plan.entries, is_sparse)) return;
+  const auto root = pfs.open(AT_FDCWD, plan.root_dir, passage_flags);
+  if (!root) return;
+  for (auto& entry : plan.entries) {
+    if (!is_sparse(entry)) continue;
+    const std::uint64_t needed = rounded(entry.size) - hole_bytes(entry, root->get(), pfs);
+    plan.needed -= entry.needed - needed;
+    entry.needed = needed;
+  }
+}
 
 Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, std::optional<std::uint64_t> capacity) { return make_plan(config, pfs, Rooms{capacity}); }
 

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -37,6 +38,11 @@ struct PlanEntry {
 
   const std::string& from() const { return source ? *source : path; }
 };
+
+/// What there is to move, without holes.
+inline std::uint64_t data_of(const PlanEntry& entry) {
+  return std::min(entry.size, entry.allocated);
+}
 
 /// Why the job must not start: the object, what is wrong with it, and where the job file asks for it (0: nowhere).
 struct PlanProblem {
@@ -93,6 +99,17 @@ struct Plan {
   std::vector<PlanProblem> problems;  // all that were found; empty: the job may start
   std::vector<PlanSkip> skipped;
 };
+
+/// The same of all its files; one with several names counts once.
+inline std::uint64_t data_of(const Plan& plan) {
+  std::uint64_t bytes = 0;
+  for (const auto& entry : plan.entries) bytes += entry.link_to.empty() ? data_of(entry) : 0;
+  return bytes;
+}
+
+/// Takes the holes of sparse files out of `needed`. Asks the PFS for each such file; holes that it
+/// does not tell stay counted.
+void leave_out_holes(Plan& plan, PfsIo& pfs);
 
 /// Reads, never writes. Symbolic links below root_dir are entries, never followed. `capacity`: what the buffer can
 /// take, where known. A plan with problems is a value; an error is only what kept the planner itself from working.

@@ -49,7 +49,8 @@ struct PlacedNames::Record {
 };
 
 bool may_meet_others(const config::JobConfig& config) {
-  return !config.results_dir.empty() && (config::has_results_in_place(config) || config.nodes > 1 || config.merges || config.existing != config::Existing::replace);
+  const bool is_shared = config::has_results_in_place(config) || config.nodes > 1 || config.merges;
+  return !config.results_dir.empty() && (is_shared || config.existing != config::Existing::replace);
 }
 
 PlacedNames::PlacedNames(UniqueFd fd, int metadata, std::string_view results_dir) : metadata_(metadata), room_ahead_(room_ahead(metadata)), results_dir_(results_dir), fd_(std::move(fd)) {}

@@ -48,10 +48,11 @@ bool has_stamp(const struct stat& copy, const struct stat& ours) {
   return copy.st_size == ours.st_size && same_or_coarser(copy.st_mtim, ours.st_mtim);
 }
 
-/// As write_partial() leaves it. Elsewhere than in place a default ACL of its directory may have left less of it.
+/// As write_partial() leaves it. Not in place a default ACL of its directory may have left less.
 bool same_mode(const struct stat& there, const fs::WalkItem& item, bool in_place) {
   const mode_t wanted = mode_of(item, there.st_uid, there.st_gid), now = there.st_mode & 07777U;
-  return now == wanted || (!in_place && (now & wanted) == now && !item.xattrs.contains(fs::access_acl_name));
+  const bool is_part = (now & wanted) == now && !item.xattrs.contains(fs::access_acl_name);
+  return now == wanted || (!in_place && is_part);
 }
 
 /// Of a symbolic link that was staged in, or of one that the job put something else in the place of.
@@ -66,13 +67,18 @@ bool is_target_of_origin(const std::string& target, const fs::WalkItem& item) {
   return item.replaced && S_ISLNK(item.replaced->type) && target == item.replaced->target;
 }
 
-Result<std::uint64_t> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scratch& scratch, const std::atomic<bool>& cancel) {
-  return hash_data({io, fd}, static_cast<std::uint64_t>(item.attributes.st_size), scratch, cancel);
+/// Both in the way that is right for what the buffer has.
+Result<FileSum> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scratch& scratch,
+                        const std::atomic<bool>& cancel) {
+  const auto size = static_cast<std::uint64_t>(item.attributes.st_size);
+  const auto allocated = static_cast<std::uint64_t>(item.attributes.st_blocks) * 512;
+  return hash_data({io, fd}, size, sum_kind_for(size, allocated), scratch, cancel);
 }
 
 /// A link, or a regular file, that is not known as the item's own.
 Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const struct stat& now, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
-  const bool owned = now.st_uid == item.attributes.st_uid && now.st_gid == group_of(item, now.st_gid);
+  const bool has_group = now.st_gid == group_of(item, now.st_gid);
+  const bool owned = now.st_uid == item.attributes.st_uid && has_group;
   if (S_ISLNK(now.st_mode) && S_ISLNK(item.attributes.st_mode)) {
     const auto target = pfs.readlink(directory, with.name);
     if (!target) return told(target.error(), comparing_versions);
@@ -92,7 +98,8 @@ Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const 
   auto attributes = pfs.xattrs(theirs->get());
   if (!attributes) return told(attributes.error(), comparing_versions);
   const bool has_less = (now.st_mode & 07777U) != mode_of(item, now.st_uid, now.st_gid);
-  if (has_less && !attributes->contains(fs::access_acl_name)) return PfsCheck{.version = PfsVersion::other};  // a chmod of somebody's
+  const bool is_by_acl = attributes->contains(fs::access_acl_name);
+  if (has_less && !is_by_acl) return PfsCheck{.version = PfsVersion::other};  // a chmod on the PFS
   if (!with.to_origin && !item.saved && !item.xattrs.contains(fs::access_acl_name)) attributes->erase(fs::access_acl_name);
   // Another node's file is not taken for ours: ours goes in its place, so that neither node replaces it later.
   const auto compared = pfs.fstat(theirs->get());

@@ -39,7 +39,7 @@ enum class WhoseCopy : std::uint8_t;
 enum class PfsVersion : std::uint8_t { origin_or_none, same_content, same_data, other, of_another_path };
 struct PfsCheck {
   PfsVersion version = PfsVersion::origin_or_none;
-  std::optional<std::uint64_t> checksum;  // with same_content
+  std::optional<FileSum> checksum;        // with same_content
   WhoseCopy whose{};                      // as `placed` says
   bool exists = false;                    // something answers to the name
   struct stat seen {};                    // what

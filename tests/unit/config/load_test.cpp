@@ -61,6 +61,9 @@ const std::string pfs_rules = R"(global-settings:
   mount-dir: /mnt/job
   results-dir: /pfs/run/job42
   on-conflict: keep-both
+  existing: fail
+  results-group: project
+  results-mode: 0660
   verify: read-back
   max-rate: 1.5 GB/s
   max-ops: 2000 /s
@@ -154,6 +157,9 @@ TEST_CASE("without backends there is one in memory") {
 
 TEST_CASE("how a job treats the PFS") {
   const auto config = parsed(pfs_rules);
+  CHECK(config.existing == Existing::fail);
+  CHECK(config.results_group == "project");
+  CHECK(config.results_mode == 0660U);
   CHECK(config.on_conflict == OnConflict::keep_both);
   CHECK(config.verify == Verify::read_back);
   CHECK(config.max_rate == 1'500'000'000);

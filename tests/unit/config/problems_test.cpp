@@ -124,6 +124,8 @@ TEST_CASE("bad numbers, words and sizes") {
   check_setting("max-rate", "fast", "'fast' is not a size", "GiB");
   check_setting("max-rate", "1 KB/s", "out of range", "at least 64 KiB");
   check_setting("on-conflict", "keepboth", "'keepboth' is not a value of 'on-conflict'", "'keep-both'");
+  check_setting("existing", "overwrite", "'overwrite' is not a value of 'existing'", "replace, fail, keep-both");
+  for (const char* mode : {"0777", "0200", "rw", "8"}) check_setting("results-mode", mode, "'results-mode' is", "0660");
   check_setting("on-conflict", "ask", "'ask' is not a value of 'on-conflict'", "fail, keep-both, overwrite");
   check_setting("verify", "readback", "'readback' is not a value of 'verify'", "'read-back'");
   check_setting("in-place", "maybe", "'maybe' is not a value of 'in-place'", "true, false");

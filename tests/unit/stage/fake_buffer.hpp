@@ -28,6 +28,7 @@ class FakeBuffer final : public PlainBuffer {
     bool dirty = false;
     std::optional<fs::Origin> origin;
     std::map<std::string, std::string> xattrs{};
+    bool handed_down = false;  // its group, by its directory
   };
 
   explicit FakeBuffer(std::string directory) : directory_(std::move(directory)) { ::mkdir(directory_.c_str(), 0700); }
@@ -132,6 +133,7 @@ class FakeBuffer final : public PlainBuffer {
       item.attributes.st_mtim = to_timespec(node.attributes.mtime);
       item.target = node.target;
       item.xattrs = node.xattrs;
+      item.group_handed_down = node.handed_down;
       item.dirty = node.dirty;
       item.origin = node.origin;
       item.linked = node.origin && std::ranges::count_if(nodes, [&](const auto& other) { return other.second.ino == node.ino && other.second.origin; }) > 1;

@@ -22,17 +22,18 @@ struct Copied {
   std::string content;
   std::uint64_t digest = 0;
   std::uint64_t blocks = 0;
+  std::uint64_t hashed = 0;
   std::uint64_t progress = 0;
 };
 
-Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = false, std::size_t buffers = Scratch::most) {
+Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = false, std::size_t buffers = Scratch::most, SumKind kind = SumKind::xxh3) {
   const std::string to = scene.top + "/copy";
   ::unlink(to.c_str());
   const UniqueFd in(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
   const UniqueFd out(::open(to.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   const auto attributes = stat_of(from);
   Scratch scratch(1U << 20U, buffers);
-  Checksum sum;
+  FileChecksum sum(kind);
   Progress progress;
   progress.cancel = cancelled;
   Copied copied;
@@ -40,7 +41,8 @@ Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = 
                     .allocated = static_cast<std::uint64_t>(attributes.st_blocks) * 512};
   copied.status = copy_data(job, scratch, &sum, progress);
   copied.content = content_of(to);
-  copied.digest = sum.digest();
+  copied.hashed = sum.hashed();
+  copied.digest = sum.finish().value;
   copied.blocks = static_cast<std::uint64_t>(stat_of(to).st_blocks);
   copied.progress = progress.bytes_done;
   return copied;
@@ -95,7 +97,7 @@ TEST_CASE("copy_data: holes stay holes and count as zeros", "[stage][transfer]")
     CHECK((copied.content == text));
     CHECK(copied.digest == hash(text));
     CHECK(copied.blocks <= 2 * data / 512 + 16);
-    CHECK(copied.progress == text.size());
+    CHECK(copied.progress == static_cast<std::uint64_t>(stat_of(path).st_blocks) * 512);
     ::unlink(path.c_str());
   }
 }
