@@ -70,8 +70,14 @@ foreign_mounts() { grep -rnE '^[^#]*\bunshare +(-[-a-zA-Z]* +)*(-m|--mount)\b' "
 no_foreign_mounts() { ! foreign_mounts "$1" | grep .; }
 
 # A member with a body is one that what stands in front of another object can forget to hand on.
-members_with_bodies() { grep -rnE '^[[:space:]]*virtual ' "$1/src" "$1/backends" --include='*.hpp' --include='*.cpp' | grep -vE '= (0|default);'; }
-no_members_with_bodies() { ! members_with_bodies "$1"; }
+members_with_bodies() {
+  find "$1/src" "$1/backends" \( -name '*.hpp' -o -name '*.cpp' \) -exec awk '
+    !whole && /^[[:space:]]*virtual / { whole = $0; where = FILENAME ":" FNR; next_line = 1 }
+    whole && !next_line { whole = whole $0 }
+    { next_line = 0 }
+    whole ~ /[;{]/ { if (whole !~ /= (0|default);/) print where ": " whole; whole = "" }' {} +
+}
+no_members_with_bodies() { ! members_with_bodies "$1" | grep .; }
 
 # --- the checks can fail ---
 copy=$S/copy
