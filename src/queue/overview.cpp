@@ -15,14 +15,6 @@ using Json = nlohmann::json;
 
 Nanoseconds now() { return wall_clock(); }
 
-// By the file server's clock: what it had moved when it last said so, and when that was.
-double estimate_left(const Ticket& ticket, double silence, Nanoseconds seen) {
-  const double seconds = static_cast<double>(seen - ticket.granted) / 1e9 - silence;
-  if (ticket.granted == 0 || ticket.done == 0 || seconds <= 0) return -1;
-  const auto rest = static_cast<double>(ticket.bytes - std::min(ticket.done, ticket.bytes));
-  return std::max(0.0, rest * seconds / static_cast<double>(ticket.done) - silence);
-}
-
 Side look_at_side(const Directory& directory, const Settings& settings, Direction direction) {
   Side side{.slots = direction == Direction::in ? settings.slots_in : settings.slots_out, .rate = directory.state().rate(direction)};
   for (const auto& entry : directory.list(direction)) {
@@ -33,12 +25,13 @@ Side look_at_side(const Directory& directory, const Settings& settings, Directio
     const auto seen = now();
     const double silence = directory.silence(entry, seen);
     Line line{.ticket = std::move(*ticket), .silence = std::max(0.0, silence)};
-    if (entry.holds) line.left = estimate_left(line.ticket, silence, seen);
+    if (entry.holds) line.left = estimate_left(line.ticket, seen, silence);
     (entry.holds ? side.holders : side.waiters).push_back(std::move(line));
   }
   std::ranges::sort(side.waiters, [&](const Line& a, const Line& b) { return goes_before(settings, a.ticket, b.ticket); });
-  std::vector<Ticket> holders, ahead;
-  for (const auto& line : side.holders) holders.push_back(line.ticket);
+  std::vector<Holder> holders;
+  std::vector<Ticket> ahead;
+  for (const auto& line : side.holders) holders.push_back({.ticket = line.ticket, .left = line.left});
   for (auto& line : side.waiters) {
     ahead.push_back(line.ticket);
     line.wait = estimate_wait(holders, ahead, side.slots, side.rate);

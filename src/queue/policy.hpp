@@ -44,8 +44,17 @@ inline bool can_go_before(const Settings& settings, std::uint64_t number, const 
 /// May `mine` take a slot? `ahead`: the live waiters that go before it; `free`: slots that nobody holds.
 inline bool may_take(std::size_t ahead, std::size_t free) { return ahead < free; }
 
-/// Seconds until the last of `waiters` (in the order they will go) gets a slot; holders and waiters move at
-/// `rate` bytes/s each on `slots` slots. Negative: unknown, as no rate is known.
-double estimate_wait(const std::vector<Ticket>& holders, const std::vector<Ticket>& waiters, unsigned slots, double rate);
+/// Seconds until a holder has moved all, at its own rate since its slot was granted. `now`: the file server's clock; `silence`: seconds since
+/// the holder wrote what it had moved. Negative: unknown, as it has moved nothing yet.
+double estimate_left(const Ticket& holder, Nanoseconds now, double silence);
+
+struct Holder {
+  Ticket ticket;
+  double left = -1;  // as estimate_left() says; where it is unknown the holder is taken to move at `rate`
+};
+
+/// Seconds until the last of `waiters` (in the order they will go) gets a slot. Waiters move at `rate` bytes/s each on `slots` slots.
+/// Negative: unknown, as no rate is known.
+double estimate_wait(const std::vector<Holder>& holders, const std::vector<Ticket>& waiters, unsigned slots, double rate);
 
 }  // namespace efs::queue

@@ -232,10 +232,10 @@ Status Turn::take(unsigned slot) {
 }
 
 double Turn::estimate(const std::vector<Entry>& entries, std::vector<Ticket> ahead) const {
-  std::vector<Ticket> holders;
+  std::vector<Holder> holders;
   for (const auto& entry : entries)
     if (entry.holds)
-      if (const auto ticket = directory_->read(entry)) holders.push_back(*ticket);
+      if (const auto ticket = directory_->read(entry)) holders.push_back({.ticket = *ticket, .left = estimate_left(*ticket, now_, directory_->silence(entry, now_))});
   ahead.push_back(ticket_);
   return estimate_wait(holders, ahead, view_.slots, directory_->state().rate(ticket_.direction));
 }

@@ -41,10 +41,28 @@ TEST_CASE("the nearest deadline first, and none of them later than the longest w
 TEST_CASE("waiting times are estimated from what is left and the rate", "[queue]") {
   auto holder = ticket(1, 0, 100);
   holder.done = 40;
-  CHECK(estimate_wait({holder}, {ticket(2, 0, 10)}, 1, 10) == 6);
-  CHECK(estimate_wait({holder}, {ticket(2, 0, 10), ticket(3, 0, 10)}, 1, 10) == 7);
-  CHECK(estimate_wait({holder}, {ticket(2, 0, 10)}, 2, 10) == 0);
+  CHECK(estimate_wait({{holder}}, {ticket(2, 0, 10)}, 1, 10) == 6);
+  CHECK(estimate_wait({{holder}}, {ticket(2, 0, 10), ticket(3, 0, 10)}, 1, 10) == 7);
+  CHECK(estimate_wait({{holder}}, {ticket(2, 0, 10)}, 2, 10) == 0);
   CHECK(estimate_wait({}, {ticket(2, 0, 10)}, 1, 0) < 0);
+}
+
+TEST_CASE("a holder that has moved something counts with its own rate, not with that of those before it", "[queue]") {
+  auto holder = ticket(1, 0, 100);
+  holder.granted = 1000 * second;
+  CHECK(estimate_left(holder, 1020 * second, 0) < 0);
+  holder.done = 40;
+  CHECK(estimate_left(holder, 1020 * second, 0) == 30);    // 2 bytes/s
+  CHECK(estimate_left(holder, 1025 * second, 5) == 25);    // which it said 5 s ago
+  CHECK(estimate_left(holder, 1200 * second, 180) == 0);
+  const Holder slow{.ticket = holder, .left = 30};
+  CHECK(estimate_wait({slow}, {ticket(2, 0, 10)}, 1, 1000) == 30);
+  CHECK(estimate_wait({slow}, {ticket(2, 0, 10), ticket(3, 0, 10)}, 1, 10) == 31);
+  // The first transfers of a queue: no rate of the past is known.
+  CHECK(estimate_wait({slow}, {ticket(2, 0, 10)}, 1, 0) == 30);
+  CHECK(estimate_wait({slow}, {ticket(2, 0, 10)}, 2, 0) == 0);
+  CHECK(estimate_wait({slow, {holder}}, {ticket(2, 0, 10)}, 1, 0) < 0);
+  CHECK(estimate_wait({slow}, {ticket(2, 0, 10), ticket(3, 0, 10)}, 1, 0) < 0);
 }
 
 TEST_CASE("settings name their problems", "[queue]") {
