@@ -51,6 +51,8 @@ Finding judge_uring(std::string_view state);
 
 /// `staging`: seconds that a wait for a turn and a stage-in may take together.
 Findings judge_slurm_config(const SlurmConfig& config, double staging);
+/// What the plugin does not know, or cannot be, among the words of its line.
+Findings judge_words(const PluginLine& line);
 /// As slurmd_unit() has it; empty where there is none.
 Findings judge_slurmd_unit(const SlurmConfig& unit);
 

@@ -135,12 +135,13 @@ double longest_wait_of(const PluginLine& line) {
 Findings examine_plugin(const Config& config, const PluginLine& line, const std::string& plugstack) {
   if (!line.plugin.empty()) {
     Findings found{judge_plugin_file(line, config)};
+    for (auto& finding : judge_words(line)) found.push_back(std::move(finding));
     for (auto& finding : judge_arguments(line)) found.push_back(std::move(finding));
     for (auto& finding : judge_containers(line, config)) found.push_back(std::move(finding));
     return found;
   }
   if (plugstack.empty() || !is_readable(plugstack)) return {{Level::warning, "plugin", (plugstack.empty() ? "plugstack.conf" : plugstack) + " cannot be read here", "look on a node, or as root"}};
-  return {{Level::problem, "plugin", "no line of " + plugstack + " loads spank_efs.so: sbatch knows no --efs", "add the line of conf/slurm/plugstack.conf, on all nodes and submit hosts"}};
+  return {{Level::problem, "plugin", "no line of " + plugstack + " loads spank_efs.so: sbatch knows no --efs", "add the line of plugstack.conf, from conf/slurm of the sources or /usr/share/doc/efs/examples/slurm of a package, on all nodes and submit hosts"}};
 }
 
 }  // namespace

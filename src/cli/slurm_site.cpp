@@ -37,8 +37,8 @@ void read_plugstack(const std::string& file, unsigned depth, PluginLine& found) 
       ::globfree(&matches);
     }
     if ((kind != "required" && kind != "optional") || !plugin.ends_with("spank_efs.so")) continue;
-    found = {kind == "required", plugin, {}};
-    for (std::string word; words >> word;)
+    found = {kind == "required", plugin, {}, {}};
+    for (std::string word; words >> word; found.words.push_back(word))
       if (const auto equals = word.find('='); equals != std::string::npos) found.arguments[word.substr(0, equals)] = word.substr(equals + 1);
   }
 }
@@ -116,20 +116,30 @@ std::optional<SlurmJob> parse_slurm_job(std::string_view line) {
     *field = line.substr(0, line.find('|'));
     line.remove_prefix(field->size());
   }
+  for (std::string* field : {&job.array, &job.task}) {
+    if (!line.starts_with('|')) break;
+    line.remove_prefix(1);
+    *field = line.substr(0, line.find('|'));
+    line.remove_prefix(field->size());
+  }
   return job;
 }
 
-// An array has a line for each of its tasks that has begun, and one for those that have not.
-std::optional<SlurmJob> ask_slurm(const std::string& job) {
-  if (job.empty() || !std::ranges::all_of(job, [](unsigned char c) { return std::isdigit(c) != 0 || c == '_'; })) return std::nullopt;
-  const auto text = output_of("timeout 20 squeue --noheader --states=all --jobs=" + job + " --format='%A|%T|%r|%S' 2>/dev/null </dev/null");
+std::vector<SlurmJob> ask_slurm_for_all(const std::string& job) {
+  if (job.empty() || !std::ranges::all_of(job, [](unsigned char c) { return std::isdigit(c) != 0 || c == '_'; })) return {};
+  const auto text = output_of("timeout 20 squeue --noheader --states=all --jobs=" + job + " --format='%A|%T|%r|%S|%F|%K' 2>/dev/null </dev/null");
   std::istringstream lines(text.value_or(""));
-  std::optional<SlurmJob> found;
-  for (std::string line; std::getline(lines, line);) {
-    const auto one = parse_slurm_job(line);
-    if (one && (!found || std::to_string(one->id) == job)) found = one;
-  }
+  std::vector<SlurmJob> found;
+  for (std::string line; std::getline(lines, line);)
+    if (auto one = parse_slurm_job(line)) found.push_back(std::move(*one));
   return found;
+}
+
+std::optional<SlurmJob> ask_slurm(const std::string& job) {
+  const auto all = ask_slurm_for_all(job);
+  if (all.empty()) return std::nullopt;
+  const auto own = std::ranges::find_if(all, [&](const SlurmJob& one) { return std::to_string(one.id) == job; });
+  return own == all.end() ? all.front() : *own;
 }
 
 }  // namespace efs::cli

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace efs::cli {
 
@@ -25,6 +26,7 @@ struct PluginLine {
   bool required = false;
   std::string plugin;                            // as written: a path, or a name below PluginDir
   std::map<std::string, std::string> arguments;  // KEY=VALUE
+  std::vector<std::string> words;                // all that follow the plugin
 };
 /// From plugstack.conf and what it includes, the first of them; "" as `plugin` where none of them loads it.
 PluginLine find_plugin_line(const std::string& plugstack);
@@ -39,10 +41,14 @@ struct SlurmJob {
   std::string state;    // as squeue writes it: PENDING, RUNNING
   std::string reason;   // why it waits: Resources, Priority, Licenses, Dependency
   std::string start;    // when it is to start, or has; "N/A" where nobody knows
+  std::string array;    // the number of the array that it is a task of; its own where it is in none
+  std::string task;     // its index there, those of tasks that have not begun ("3-9%2"), or "N/A"
 };
 /// `job`: a number, or ARRAY_TASK. Absent where slurmctld knows no such job (any more), or does not answer within 20 s.
 std::optional<SlurmJob> ask_slurm(const std::string& job);
-/// From a line ID|STATE|REASON|START.
+/// Of an array all that slurmctld has: a line for each task that has begun, and one for those that have not.
+std::vector<SlurmJob> ask_slurm_for_all(const std::string& job);
+/// From a line ID|STATE|REASON|START, of which ARRAY|TASK may be the rest.
 std::optional<SlurmJob> parse_slurm_job(std::string_view line);
 
 }  // namespace efs::cli

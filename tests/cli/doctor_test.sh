@@ -68,6 +68,9 @@ plugstack "required $S/none/spank_efs.so"
 finds 'a plugin that is not there' problem plugin 'every launch on this node fails'
 plugstack '# nothing'
 finds 'no plugin' problem plugin 'knows no --efs'
+plugstack "required spank_efs.so efs=$EFS shared=$S/shared pol=5 plan=maybe"
+finds 'a word that the plugin does not know' problem plugstack.conf '"pol=5".*sbatch refuses every job'
+check 'and a value that cannot be' json "$("$EFS" doctor --json)" 'len([c for c in d["checks"] if c["what"] == "plugstack.conf"]) == 2 and any("plan= must be yes or no" in c["text"] for c in d["checks"])'
 plugstack "required spank_efs.so efs=$S/none shared=$S/shared queue=$S/queue"
 finds 'a program that is not there' problem 'plugin, efs=' 'cannot be run'
 finds 'a queue that is not there' problem 'plugin, queue=' 'is not there'

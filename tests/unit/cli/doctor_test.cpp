@@ -82,6 +82,30 @@ TEST_CASE("the plugin's line is found where it is included", "[doctor]") {
   std::ofstream(directory.path() + "/plugstack.d/efs.conf") << "include " << top << "\n";  // a circle ends
   CHECK(find_plugin_line(top).plugin.empty());
   CHECK(find_plugin_line(directory.path() + "/none").plugin.empty());
+  CHECK(judge_words(line).empty());
+}
+
+TEST_CASE("words of plugstack.conf that the plugin refuses are found", "[doctor]") {
+  const auto judge_word = [](const std::string& word) { return judge_words({.plugin = "spank_efs.so", .arguments = {}, .words = {"efs=/usr/bin/efs", word}}); };
+  for (const char* good_word : {"poll=5", "keep=no", "keep=24", "watch=60", "watch=no", "plan=yes", "output=no", "directives=no", "view=/efs", "shared=/pfs/%n", "stage-out=600"}) CHECK(judge_word(good_word).empty());
+  for (const char* bad : {"pol=5", "shard=/pfs", "poll", "poll=", "poll=0", "poll=5s", "poll=-1", "keep=never", "plan=maybe", "output=1", "stage-out=no", "poll=99999999999", "Poll=5"}) {
+    const auto found = judge_word(bad);
+    REQUIRE(found.size() == 1);
+    CHECK(found.front().level == Level::problem);
+    CHECK(found.front().text.contains(bad));
+  }
+}
+
+TEST_CASE("the words that efs doctor knows are those of the plugin", "[doctor]") {
+  std::ifstream file(EFS_SOURCE_DIR "/slurm-plugin/site.c");
+  const std::string source((std::istreambuf_iterator<char>(file)), {});
+  std::size_t words = 0;
+  for (auto at = source.find("{\""); at != std::string::npos; at = source.find("{\"", at + 2), ++words) {
+    const std::string name = source.substr(at + 2, source.find('"', at + 2) - at - 2);
+    const auto found = judge_words({.plugin = "spank_efs.so", .arguments = {}, .words = {name + "=?"}});
+    CHECK((found.empty() || found.front().text.contains("the value of " + name)));
+  }
+  CHECK(words == 17);
 }
 
 TEST_CASE("a directory that others can change is not for root", "[doctor]") {
