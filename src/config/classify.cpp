@@ -155,6 +155,11 @@ std::size_t rank(const JobConfig& config, std::string_view path) {
   return config.outputs.size() + (owner == nullptr ? config.resources.size() : static_cast<std::size_t>(owner - config.resources.data()));
 }
 
+bool has_output_rule(const JobConfig& config, std::string_view path) {
+  if (path.starts_with('/')) path.remove_prefix(1);
+  return output_rule(config, path, false) != nullptr;
+}
+
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in) { return decide(config, path, staged_in).file_class; }
 
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in, std::string& why) {

@@ -162,6 +162,9 @@ FileClass classify(const JobConfig& config, std::string_view path, bool staged_i
 /// The same, and in `why` the rule that decided, for people.
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in, std::string& why);
 
+/// Does an output rule match the new file at `path` or a directory above it?
+bool has_output_rule(const JobConfig& config, std::string_view path);
+
 /// Where a resource that is no list appears, relative to the mount point: a pattern, if it is one.
 std::string_view place_of(const JobConfig& config, const Resource& resource);
 

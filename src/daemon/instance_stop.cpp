@@ -17,6 +17,7 @@
 #include "image/removal.hpp"
 #include "stage/options.hpp"
 #include "stage/out/stage_out.hpp"
+#include "stage/out/unmatched.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/merging_pfs.hpp"
 #include "stage/plan/results_dir.hpp"
@@ -275,6 +276,7 @@ bool Instance::stage_out(const StopRequest& request) {
   if (request.until && !was_cut_off) receipt.way_out = way_out_of_image;
   Json outcome = control::result_line({{"staged_out", true}, {"time_was_up", code != 0 && progress_.time_is_up}, {"conflicts", receipt.totals.conflict}, {"replaced", receipt.totals.replaced}});
   if (!leave_receipt(receipt, outcome) && code == 0) code = 1;
+  if (Json unmatched = stage::unmatched_in(receipt, keep || code != 0); !unmatched.is_null()) outcome["unmatched"] = std::move(unmatched);
   claim_end();
   log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
   {

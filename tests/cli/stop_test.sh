@@ -53,6 +53,18 @@ else
   skip "another user's socket" 'needs root and the user nobody'
 fi
 
+# --- a file that no output rule matches ---
+fresh unmatched 'resources: []' 'outputs: [ [ path: "out/*" ], [ path: "tmp/*", flags: temporary ] ]'
+started "$JOB"
+mkdir "$MNT/out" "$MNT/output" "$MNT/tmp"; echo result >"$MNT/out/r"; echo scratch >"$MNT/tmp/s"
+truncate -s 64M "$MNT/output/final.h5"
+said=$("$EFS" stop --keep unmatched)
+check 'it is the last thing that a stop says' test "$(tail -n 1 <<<"$said")" = '1 new file (64 MiB) matched no output rule and stays in the buffer: output/final.h5'
+started "$JOB"
+said=$("$EFS" stop --json --brief unmatched)
+check 'in JSON, too' json "$said" "d['exit'] == 0 and d['unmatched']['files'] == 1 and d['unmatched']['bytes'] == 64 << 20 and 'was dropped: output/final.h5' in d['unmatched']['text']"
+check 'and in the receipt' json "$(receipt)" "[e['path'] for e in d['entries'] if e.get('reason') == 'no output rule matches it'] == ['output/final.h5']"
+
 # --- a mount point that a link leads to ---
 fresh linked
 ln -s "$S/linked" "$S/way"

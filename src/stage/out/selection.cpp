@@ -7,12 +7,15 @@
 #include <utility>
 
 #include "stage/copy/transfer.hpp"
+#include "stage/out/unmatched.hpp"
 #include "stage/pfs/paths.hpp"
 
 namespace efs::stage {
 namespace {
 
 const char* why_temporary(const config::JobConfig& config, const fs::WalkItem& item) {
+  const bool is_new_file = !item.origin && !S_ISDIR(item.attributes.st_mode);
+  if (is_new_file && item.keep == fs::Keep::by_rule && !config::has_output_rule(config, item.path)) return no_rule_matches;
   const bool by_rule = config::classify(config, item.path, item.origin.has_value()) == config::FileClass::temporary;
   return item.keep == fs::Keep::temporary && !by_rule ? "temporary: set while the job ran" : "temporary by the job file";
 }
