@@ -48,7 +48,7 @@ std::string worth_keeping(image::Image& image) {
 std::string ways_out_of(const image::Image& image, const std::string& name) {
   const bool is_whole = image::what_is_missing(image).empty() && image.missing.empty() && (image.rebooted || image.filesystem->recovery().emptied.empty());
   if (!image.manifest_problem.empty()) return "Bring it out: efs salvage --to DIRECTORY " + name;
-  if (is_whole) return "Bring it out: efs salvage " + std::string(image.job_problem.empty() ? "" : "--to DIRECTORY ") + name + "; or go on: " + config::start_command(image.manifest.job_file, image.manifest.start_options);
+  if (is_whole) return "Bring it out: efs salvage " + std::string(image.job_problem.empty() ? "" : "--to DIRECTORY ") + name + (config::is_of_batch_job(image.manifest.name) ? "" : "; or go on: " + config::start_command(image.manifest.job_file, image.manifest.start_options));
   return "See what is damaged: efs check-image " + name + "; bring out what is left: efs salvage " + name;
 }
 

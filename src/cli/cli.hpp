@@ -127,6 +127,11 @@ int explain(World& world, const FileArguments& arguments);
 int set(World& world, const FileArguments& arguments);
 
 // Shared pieces
+/// The name of the instance that a batch job has on this node; `job`: its number, or ARRAY_TASK. Sets EFS_RUNTIME_DIR where the site has its
+/// instances elsewhere. ENOENT: this node has none.
+Result<std::string> instance_of_job(const std::string& job);
+/// Sets EFS_RUNTIME_DIR to where the site's Slurm plugin has its instances. False where it is set already, or this machine does not know.
+bool use_runtime_directory_of_plugin();
 /// Loads the job file or reports every problem of it.
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments);
 /// The error that an answer tells of.

@@ -151,6 +151,7 @@ Result<control::Instance> find_instance(const std::string& which, Meant meant) {
   struct stat st {};
   const bool is_path = which.find('/') != which.npos || ::lstat(which.c_str(), &st) == 0 || errno != ENOENT;  // a dead mount, too
   if (found.empty() && is_path) collect([&](const control::Instance& instance) { return has_path(instance, which); });
+  if (found.empty() && config::is_of_batch_job(which) && use_runtime_directory_of_plugin()) return find_instance(which, meant);
   if (found.empty()) return fail(ENOENT, "no instance has the name, mount point or job file " + which + "; " + states_of(instances));
   return only_one_of(std::move(found), which, meant);
 }

@@ -2,60 +2,22 @@
 // stage now stand in the queue, which they name. Within a job nobody may write such things down. Of a job that has no nodes yet
 // slurmctld tells.
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <map>
 
-#include "base/json_text.hpp"
 #include "base/mounts.hpp"
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/job_records.hpp"
 #include "cli/slurm_site.hpp"
 #include "queue/overview.hpp"
 
 namespace efs::cli {
 namespace {
 
-namespace stdfs = std::filesystem;
-constexpr std::streamsize longest_record = 16384;
 constexpr int answer_time_of_site = 20;  // seconds, for the site's directory
-
-// The directory of the job's last run: JOB.RESTART.
-std::string records_of(const std::string& shared, const std::string& job) {
-  std::string best;
-  long best_restart = -1;
-  std::error_code problem;
-  for (stdfs::directory_iterator it(shared + "/jobs", problem), end; !problem && it != end; it.increment(problem)) {
-    const std::string name = it->path().filename().string(), prefix = job + ".";
-    if (!name.starts_with(prefix)) continue;
-    const long restart = std::strtol(name.c_str() + prefix.size(), nullptr, 10);
-    if (restart > best_restart) best = it->path().string(), best_restart = restart;
-  }
-  return best;
-}
-
-constexpr std::array texts_of_a_record{"queue", "state", "instance", "node", "text"};
-
-Json records(const std::string& directory) {
-  std::map<std::string, Json> by_node;
-  std::error_code problem;
-  for (stdfs::directory_iterator it(directory, problem), end; !problem && it != end; it.increment(problem)) {
-    if (it->path().filename().string().starts_with('.')) continue;
-    std::string text(longest_record, '\0');
-    std::ifstream file(it->path());
-    file.read(text.data(), longest_record);
-    text.resize(static_cast<std::size_t>(file.gcount()));
-    Json record = json_from_text(text);
-    const bool is_record = record.is_object() && std::ranges::all_of(texts_of_a_record, [&](const char* key) { return !record.contains(key) || record[key].is_string(); });
-    if (is_record) by_node[it->path().filename().string()] = std::move(record);
-  }
-  Json all = Json::array();
-  for (auto& [node, record] : by_node) all.push_back(std::move(record));
-  return all;
-}
 
 // As efs status says it of an instance.
 std::string describe(const queue::Line& line, std::size_t ahead) {
@@ -100,12 +62,28 @@ int code_of(const Json& all) {
   for (const auto& record : all) {
     const std::string state = record.value("state", "");
     if (state == "failed" || state == "put-off" || state == "cancelled") return exit_failure;
-    if (state == "unsaved") code = exit_some_failed;
+    if (state == "unsaved" || state == "dead" || state == "given-up") code = exit_some_failed;
   }
   return code;
 }
 
-Json document_of(const std::string& job, const Json& nodes, int code) { return {{"ok", code == exit_good}, {"job", std::strtoul(job.c_str(), nullptr, 10)}, {"nodes", nodes}, {"exit", code}}; }
+// What is shown of a job, or of an array with all its tasks.
+struct Shown {
+  Json nodes = Json::array();  // records, with "task" where the job is one of an array
+  Json tasks = Json::array();  // of an array: what slurmctld has of those of which no node has written anything
+  bool is_array = false;
+};
+
+Json document_of(const std::string& job, const Shown& shown, int code) {
+  Json document{{"ok", code == exit_good}, {"job", std::strtoul(job.c_str(), nullptr, 10)}, {"nodes", shown.nodes}, {"exit", code}};
+  if (shown.is_array) document["tasks"] = shown.tasks;
+  return document;
+}
+
+std::string text_of_waiting(const SlurmJob& known) {
+  const bool has_start = !known.start.empty() && known.start != "N/A";
+  return " waits for its nodes (" + known.reason + ")" + (has_start ? ", which Slurm expects at " + known.start : "") + "; its inputs come when it has them\n";
+}
 
 // No node has written anything: it is slurmctld that knows why.
 int status_without_records(World& world, const std::string& job, const std::optional<SlurmJob>& known, const std::string& shared) {
@@ -113,28 +91,87 @@ int status_without_records(World& world, const std::string& job, const std::opti
   if (!known) return report(world, {ENOENT, nothing + ": it uses no efs, or is long over, or slurmctld cannot be asked here"});
   if (known->state != "PENDING") return report(world, {ENOENT, nothing + ", and Slurm has it as " + known->state + ": it uses no efs, begins just now, or what was written has been removed"});
   if (world.json) {
-    Json document = document_of(job, Json::array(), exit_good);
+    Json document = document_of(job, {}, exit_good);
     document["slurm"] = {{"state", known->state}, {"reason", known->reason}, {"start", known->start}};
     print_document(world, document);
     return exit_good;
   }
-  world.out << "job " << job << " waits for its nodes (" << known->reason << ")" << (known->start.empty() || known->start == "N/A" ? "" : ", which Slurm expects at " + known->start) << "; its inputs come when it has them\n";
+  world.out << "job " << job << text_of_waiting(*known);
   return exit_good;
 }
 
-int show_records(World& world, const std::string& job, const std::string& directory) {
-  Json all = records(directory);
-  add_turns(all);
-  const int code = code_of(all);
+// Of a job that runs: what its node wrote last, which may be some minutes old.
+std::string text_of_figures(const Json& record) {
+  if (record.value("state", "") != "running" || !record.contains("used")) return {};
+  const auto number = [&](const char* key) { return record.value(key, std::uint64_t{0}); };
+  std::string text = "; " + format_bytes(number("used")) + " of " + format_bytes(number("capacity")) + " used";
+  if (const auto takeovers = number("takeovers"); takeovers > 0) text += ", its worker was replaced " + std::to_string(takeovers) + (takeovers == 1 ? " time" : " times");
+  const auto seconds = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count() - static_cast<double>(number("time"));
+  return text + ", " + format_seconds(std::max(0.0, seconds)) + " ago";
+}
+
+void print_record(World& world, const std::string& job, const Json& record) {
+  const std::string text = record.value("turn", record.value("text", "") + text_of_figures(record));
+  const std::string task = record.value("task", "");
+  world.out << "job " << (task.empty() ? job : task) << " on " << printable(record.value("node", "?") + ": " + record.value("state", "?") + (text.empty() ? "" : ": " + text)) << "\n";
+}
+
+int show(World& world, const std::string& job, Shown shown) {
+  add_turns(shown.nodes);
+  const int code = code_of(shown.nodes);
   if (world.json) {
-    print_document(world, document_of(job, all, code));
+    print_document(world, document_of(job, shown, code));
     return code;
   }
-  for (const auto& record : all) {
-    const std::string text = record.value("turn", record.value("text", ""));
-    world.out << "job " << job << " on " << printable(record.value("node", "?") + ": " + record.value("state", "?") + (text.empty() ? "" : ": " + text)) << "\n";
-  }
+  for (const auto& record : shown.nodes) print_record(world, job, record);
+  for (const auto& task : shown.tasks) world.out << "job " << printable(task.value("task", "") + task.value("text", ""));
   return code;
+}
+
+// Its tasks: those that slurmctld has, and those of which the nodes have written. By their index.
+Shown look_at_array(const std::string& shared, const Runs& runs, const std::string& array, const std::vector<SlurmJob>& known) {
+  Shown shown{.is_array = true};
+  const auto by_number = [](const std::string& a, const std::string& b) { return a.size() != b.size() ? a.size() < b.size() : a < b; };
+  std::map<std::string, std::string, decltype(by_number)> jobs(by_number);
+  for (const auto& [task, job] : tasks_of_array(shared, array)) jobs[task] = job;
+  for (const auto& one : known)
+    if (one.array == array && one.task.find_first_not_of("0123456789") == one.task.npos) jobs[one.task] = std::to_string(one.id);
+  const auto tell = [&](const std::string& task, const SlurmJob& one) {
+    const std::string text = one.state == "PENDING" ? text_of_waiting(one) : ": Slurm has it as " + one.state + "; no node has written anything about it\n";
+    shown.tasks.push_back({{"task", array + "_" + task}, {"job", one.id}, {"state", one.state}, {"reason", one.reason}, {"text", text}});
+  };
+  for (const auto& [task, job] : jobs) {
+    Json records = records_of(runs, job);
+    for (auto& record : records) record["task"] = array + "_" + task, shown.nodes.push_back(std::move(record));
+    const auto in_slurm = std::ranges::find_if(known, [&](const SlurmJob& one) { return std::to_string(one.id) == job && one.task == task; });
+    if (records.empty() && in_slurm != known.end()) tell(task, *in_slurm);
+  }
+  for (const auto& one : known)
+    if (one.array == array && one.task.find_first_not_of("0123456789") != one.task.npos) tell("[" + one.task + "]", one);
+  return shown;
+}
+
+bool is_over(const Json& records) {
+  return std::ranges::all_of(records, [](const Json& record) {
+    const std::string state = record.value("state", "");
+    return state == "done" || state == "unsaved" || state == "kept" || state == "given-up";
+  });
+}
+
+// The job of this number alone.
+int status_of_job(World& world, const Runs& runs, const std::string& number, const std::optional<SlurmJob>& known, const std::string& shared) {
+  Json records = records_of(runs, number);
+  if (records.empty()) return status_without_records(world, number, known, shared);
+  return show(world, number, {.nodes = std::move(records)});
+}
+
+int status_of_task(World& world, const std::string& task, const std::string& shared) {
+  const auto known = ask_slurm(task);
+  const auto mark = task.find('_');
+  const auto written = tasks_of_array(shared, task.substr(0, mark));
+  const auto found = written.find(task.substr(mark + 1));
+  if (!known && found == written.end()) return report(world, {ENOENT, "slurmctld does not know the task " + task + " (any more), or cannot be asked here, and no node has written anything about it: name it by its own number, which is SLURM_JOB_ID in the task"});
+  return status_of_job(world, last_runs(shared), known ? std::to_string(known->id) : found->second, known, shared);
 }
 
 }  // namespace
@@ -143,13 +180,16 @@ int job_status(World& world, const std::string& job, const std::string& given) {
   const std::string shared = given.empty() ? site_argument("shared") : given;
   if (shared.empty()) return report(world, {EINVAL, "where the nodes write the state of jobs is not known here: name the site's directory with --shared, or set EFS_SHARED"}, exit_usage);
   if (!answers(shared, answer_time_of_site)) return report(world, {ETIMEDOUT, shared + ": its file system does not answer for " + std::to_string(answer_time_of_site) + " s; it may hang"});
-  const bool is_task = job.contains('_');
-  auto known = is_task ? ask_slurm(job) : std::nullopt;
-  if (is_task && !known) return report(world, {ENOENT, "slurmctld does not know the task " + job + " (any more), or cannot be asked here: name it by its own number, which is SLURM_JOB_ID in the task"});
-  const std::string number = is_task ? std::to_string(known->id) : job, directory = records_of(shared, number);
-  if (!directory.empty()) return show_records(world, number, directory);
-  if (!is_task) known = ask_slurm(job);
-  return status_without_records(world, number, known, shared);
+  if (job.contains('_')) return status_of_task(world, job, shared);
+  const Runs runs = last_runs(shared);
+  // sbatch prints the number of the array, which is that of one of its tasks, too. Once that task is over the nodes have written down which.
+  const bool has_tasks = !tasks_of_array(shared, job).empty();
+  const Json own = records_of(runs, job);
+  if (!has_tasks && !own.empty() && is_over(own)) return show(world, job, {.nodes = own});
+  const auto known = ask_slurm_for_all(job);
+  const bool is_array = has_tasks || std::ranges::any_of(known, [&](const SlurmJob& one) { return one.array == job && !one.task.empty() && one.task != "N/A"; });
+  if (is_array) return show(world, job, look_at_array(shared, runs, job, known));
+  return status_of_job(world, runs, job, known.empty() ? std::nullopt : std::optional(known.front()), shared);
 }
 
 }  // namespace efs::cli

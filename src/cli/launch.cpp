@@ -136,6 +136,7 @@ Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config
   for (const auto& [name, value] : config.circumstances.variables) words.insert(words.begin(), name + "=" + value);
   const std::string again = config::start_command(std::filesystem::absolute(arguments.job_file).string(), words), log = config.log_file.empty() ? instance.directory + "/efsd.log" : config.log_file;
   const auto manifest = manifest_of(instance);
+  if (config::is_of_batch_job(config.name)) return {EIO, config.name + ": its daemon died while it staged in; submit the job again" + (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
   const std::string left = manifest ? "What is in its buffer is not lost (" + manifest->store + "): go on with it: " + again + "; or remove it: efs clean " + config.name : "Nothing was in its buffer yet: start it again: " + again;
   return {EIO, config.name + ": its daemon died while it staged in. " + left + (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
 }

@@ -81,6 +81,15 @@ std::string is_job(const std::string& text) {
   return good ? "" : "\"" + text + "\" is no job: write its number, or ARRAY_TASK";
 }
 
+// For a verb that acts on an instance, which --job has named instead.
+int with_job(World& world, const std::string& job, std::string& which, const std::function<int()>& act) {
+  if (job.empty()) return act();
+  const auto name = instance_of_job(job);
+  if (!name) return report(world, name.error());
+  which = *name;
+  return act();
+}
+
 void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   const auto path = [&](const char* flags, std::optional<std::string>& into, const char* help) {
     verb.add_option_function<std::string>(flags, [&into](const std::string& text) { into = text; }, help);
@@ -210,19 +219,23 @@ int main(int argc, char** argv) {
   status_verb->add_option("--job", job_id, "a batch job instead, by its number (or ARRAY_TASK): what its nodes say; exit code 1: it failed, 3: results are not back")->check(is_job);
   status_verb->add_option("--shared", shared, "with --job: the site's directory for the state of jobs (default: $EFS_SHARED, or that of plugstack.conf)")->envname("EFS_SHARED");
   status_verb->add_flag("-a,--all", all, "all instances, those too that are dead or were kept (the default)");
+  std::string job_here;
+  const char* of_job = "the file system that this batch job has on this node, by the job's number (or ARRAY_TASK)";
   CLI::App* stop_verb = verb("stop", "unmount and stage out; returns when the results are back", [&] {
     stopping.stage_out = !no_stage_out;
-    return stop(world, stopping);
+    return with_job(world, job_here, stopping.which, [&] { return stop(world, stopping); });
   });
-  stop_verb->add_option("instance", stopping.which, "name, mount point or job file")->check(is_named);
+  stop_verb->add_option("--job", job_here, of_job)->check(is_job)->excludes(stop_verb->add_option("instance", stopping.which, "name, mount point or job file")->check(is_named));
   stop_verb->add_flag("--no-stage-out", no_stage_out, "drop everything that is not back yet");
   stop_verb->add_flag("--keep", stopping.keep, "leave the buffer on the node for the next start under this name");
   stop_verb->add_option("--deadline", stopping.deadline, "seconds until the instance must be gone; what is not back by then stays in its image")->check(CLI::Range(1e-6, 1e8, "SECONDS"))->check(is_a_number);
   stop_verb->add_flag("--cut-off", stopping.cut_off, "do not wait for containers and other mount namespaces that still have the mount");
   stop_verb->add_flag("--brief", stopping.brief, "with --json: without the receipt, which has an entry for each file");
   stop_verb->add_flag("--merge", stopping.merge, "replace no result that is newer than the start of the instance");
-  CLI::App* salvage_verb = verb("salvage", "bring out what the buffer of a dead instance holds", [&] { return salvaging.lost ? salvage_lost(world, salvaging) : salvage(world, salvaging); });
-  salvage_verb->add_option("image", salvaging.which, "instance, job file, or directory of a store (default: the only dead instance)")->check(is_named);
+  CLI::App* salvage_verb = verb("salvage", "bring out what the buffer of a dead instance holds", [&] {
+    return with_job(world, job_here, salvaging.which, [&] { return salvaging.lost ? salvage_lost(world, salvaging) : salvage(world, salvaging); });
+  });
+  salvage_verb->add_option("--job", job_here, of_job)->check(is_job)->excludes(salvage_verb->add_option("image", salvaging.which, "instance, job file, or directory of a store (default: the only dead instance)")->check(is_named));
   salvage_verb->add_option("--to", salvaging.to, "where to (default: the job's results-dir)")->check(is_no_home);
   salvage_verb->add_flag("--all", salvaging.all, "everything, inputs and temporary files too");
   salvage_verb->add_flag("--list", salvaging.list, "only say what is there");
@@ -235,8 +248,14 @@ int main(int argc, char** argv) {
   check_verb->add_option("image", which, "instance, job file, or directory of a store (default: the only dead instance)")->check(is_named);
   check_verb->add_flag("--repair", repair, "remove what is provably left over");
   check_verb->footer("Exit codes: 0 whole, 1 damaged or not to be looked at, 3 leftovers.");
-  CLI::App* clean_verb = verb("clean", "remove what dead instances left behind", [&] { return clean(world, cleaning); });
-  clean_verb->add_option("instance", cleaning.which, "names, or directories of stores (default: all that are dead)")->check(is_named);
+  CLI::App* clean_verb = verb("clean", "remove what dead instances left behind", [&] {
+    std::string name;
+    return with_job(world, job_here, name, [&] {
+      if (!name.empty()) cleaning.which = {name};
+      return clean(world, cleaning);
+    });
+  });
+  clean_verb->add_option("--job", job_here, of_job)->check(is_job)->excludes(clean_verb->add_option("instance", cleaning.which, "names, or directories of stores (default: all that are dead)")->check(is_named));
   clean_verb->add_flag("--force", cleaning.force, "also where results would be lost");
   clean_verb->add_flag("--kept", cleaning.kept, "without a name: also those that were kept for another start");
 

@@ -13,6 +13,7 @@
 #include "cli/image_path.hpp"
 #include "config/start_command.hpp"
 #include "image/salvage.hpp"
+#include "stage/out/unmatched.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
 #include "stage/pfs/pfs_io.hpp"
@@ -27,6 +28,11 @@ Result<image::Image> open_as_owner(const std::string& which, image::Hold hold) {
 }
 
 std::string name_for_clean(const image::Image& image) { return instance_of_store(image.directories.path) ? image.manifest.name : image.directories.path; }
+
+std::string stays_until(const image::Image& image) {
+  const bool is_roots = config::is_of_batch_job(image.manifest.name);
+  return std::string("The image stays until") + (is_roots ? ", by root: efs clean " : ": efs clean ") + printable(config::instance_argument(name_for_clean(image))) + "\n";
+}
 
 std::string text_of(const image::Image& image, const image::Holdings& holdings) {
   const std::string left = std::to_string(holdings.unsaved_files) + " files and links, " + format_bytes(holdings.unsaved_bytes), missing = image::what_is_missing(image);
@@ -125,7 +131,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   if (!image->manifest_problem.empty() && !elsewhere)
     return report(world, {EPROTO, image->manifest_problem + ": with which options it ran last, and what of somebody else's it may replace, cannot be told. Bring out elsewhere what there is: efs salvage --to DIRECTORY " + escaped(name_for_clean(*image))});
   if (!image->job_problem.empty() && !elsewhere)
-    return report(world, {EPROTO, image->job_problem + ": which files are results, and what they are to be called, cannot be told. Bring out elsewhere all that the job made or changed: efs salvage --to DIRECTORY " + escaped(name_for_clean(*image)) + "; or go on with it: " + config::start_command(image->manifest.job_file, image->manifest.start_options)});
+    return report(world, {EPROTO, image->job_problem + ": which files are results, and what they are to be called, cannot be told. Bring out elsewhere all that the job made or changed: efs salvage --to DIRECTORY " + config::instance_argument(name_for_clean(*image)) + (config::is_of_batch_job(image->manifest.name) ? "" : "; or go on with it: " + config::start_command(image->manifest.job_file, image->manifest.start_options))});
   if (to.empty()) return report(world, {EINVAL, "the job file names no results-dir: say where to with --to"}, exit_usage);
   if (const Status allowed = elsewhere ? Status() : refuse_older(*image); !allowed) return report(world, allowed.error());
   stage::Progress progress;
@@ -140,18 +146,21 @@ int salvage(World& world, const SalvageArguments& arguments) {
     if (code == 0) code = exit_failure;
   }
   if (code == 0) note_all_is_out(*image);
+  const Json unmatched = stage::unmatched_in(receipt, true);
   if (world.json) {
     answer["ok"] = code == 0;
     answer["exit"] = code;
     answer["receipt"] = stage::to_json(receipt);
     if (trouble.empty()) answer["receipt_file"] = file;
+    if (!unmatched.is_null()) answer["unmatched"] = unmatched;
     print_document(world, answer);
     return code;
   }
   (code == 0 ? world.out : world.err) << printable(text_of_salvage(*image, receipt, arguments.all) + receipt.note, true) << "\n";
   if (trouble.empty()) world.out << "receipt: " << printable(file) << "\n";
   else world.err << printable(trouble, true) << "\n";
-  if (code == 0) world.out << "The image stays until: efs clean " << printable(name_for_clean(*image)) << "\n";
+  if (!unmatched.is_null()) world.out << printable(unmatched.value("text", "")) << "; bring out all: efs salvage --all --to DIRECTORY " << config::instance_argument(name_for_clean(*image)) << "\n";
+  if (code == 0) world.out << stays_until(*image);
   return code;
 }
 

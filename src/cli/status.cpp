@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "base/unique_fd.hpp"
 #include "cli/cli.hpp"
 #include "cli/doctor.hpp"
+#include "config/start_command.hpp"
 #include "control/asking.hpp"
 #include "image/manifest.hpp"
 
@@ -85,10 +87,24 @@ Result<Json> ask_status(const control::Instance& instance) {
 
 }  // namespace
 
+namespace {
+
+// A batch job's is root's to start and to remove: the user brings it out.
+std::string ways_on_from_job(const Json& status) {
+  const std::string name = config::instance_argument(status.value("name", "")), left = status.value("left", "");
+  const std::string remove = (::geteuid() == 0 ? "remove: efs clean " : "root removes it: efs clean ") + name;
+  if (left == image::name_of(image::Left::salvaged)) return remove;
+  if (status.value("state", "") == "kept") return "bring out: efs salvage " + name + " --all --to DIRECTORY; " + remove;
+  return "bring out: efs salvage " + name + (::geteuid() == 0 ? "; " + remove : "");
+}
+
+}  // namespace
+
 std::string ways_on_from(const Json& status) {
   const std::string name = as_word(status.value(status.value("lost", false) ? "directory" : "name", "?"));
   // What nobody can read no start goes on with.
   if (status.contains("damaged")) return "bring out: efs salvage --to DIRECTORY " + name + "; give it up: efs clean --force " + name;
+  if (!status.value("lost", false) && config::is_of_batch_job(status.value("name", ""))) return ways_on_from_job(status);
   const std::string remove = "remove: efs clean " + name, go_on = "go on: " + start_command(status);
   if (status.value("left", "") == image::name_of(image::Left::salvaged)) return remove + "; " + go_on;
   return go_on + "; bring out: efs salvage " + name + (status.value("state", "") == "kept" ? " --all --to DIRECTORY; " : "; ") + remove;  // all that should be back is

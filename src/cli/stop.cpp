@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "cli/holders.hpp"
+#include "config/start_command.hpp"
 #include "control/asking.hpp"
 #include "control/end_watch.hpp"
 #include "image/manifest.hpp"
@@ -21,18 +22,19 @@ namespace {
 // What is to be stopped, as it was found.
 struct Seen {
   std::string mount;            // "": nobody could say
-  std::string go_on;            // the command for what is left of it
+  Json status;
   pid_t supervisor = 0;         // the same as long as the instance lives; 0: as mount
 };
 
 // The mount as the kernel names it in /proc: no link on the way. The last part is the mount itself, which may be dead and is not looked at.
 Seen seen_of(const control::Instance& instance) {
-  const Json status = status_of(instance);
+  Json status = status_of(instance);
   const std::filesystem::path mount = status.value("mount", "");
   constexpr int longest = 2;  // seconds
   std::error_code problem = std::make_error_code(std::errc::timed_out);
   const auto parent = !mount.empty() && answers(mount.parent_path(), longest) ? std::filesystem::canonical(mount.parent_path(), problem) : std::filesystem::path();
-  return {.mount = mount.empty() || problem ? mount.string() : (parent / mount.filename()).string(), .go_on = start_command(status), .supervisor = status.value("supervisor_pid", 0)};
+  const pid_t supervisor = status.value("supervisor_pid", 0);
+  return {.mount = mount.empty() || problem ? mount.string() : (parent / mount.filename()).string(), .status = std::move(status), .supervisor = supervisor};
 }
 
 Error busy_error(const std::string& mount, const Json& answer) {
@@ -57,16 +59,19 @@ Status refuse_second_place(const std::string& mount) {
 bool was_cut_short(const Json& answer) { return answer.value("time_was_up", false); }
 bool has_conflicts(const Json& answer) { return answer.value("conflicts", 0U) > 0; }
 
-std::string ways_out(const std::string& name, bool conflict) {
+std::string ways_out(const std::string& instance, bool conflict) {
+  const std::string name = config::instance_argument(instance);
   return "What is not back is still in the buffer. When the cause is gone, try again with: efs stop " + name +
          (conflict ? "\nA conflict ends when the other version is moved away; or with: efs set temporary PATH, if the job's file is not wanted (not for a directory: all that is in it would go, too; its conflict ends when it has the attributes there that it had, or the job's); or elsewhere: efs stop --deadline 60 " + name + ", then efs salvage " + name + " --to DIRECTORY" : "") +
          "\nTo give it up: efs stop --no-stage-out " + name + "\n";
 }
 
-std::string ways_on(const std::string& name, const std::string& go_on, const Json& answer) {
-  if (answer.value("all_back", false)) return "All results are back; the image " + escaped(answer["image"].get<std::string>()) + " stays. Remove it: efs clean " + name + "; or go on with it: " + escaped(go_on) + "\n";
+std::string ways_on(const std::string& instance, const Json& status, const Json& answer) {
+  const std::string name = config::instance_argument(instance);
+  const std::string again = config::is_of_batch_job(instance) ? "" : "; or go on with it: " + start_command(status);
+  if (answer.value("all_back", false)) return "All results are back; the image " + escaped(answer["image"].get<std::string>()) + " stays. Remove it: efs clean " + name + escaped(again) + "\n";
   return std::string(was_cut_short(answer) ? "Time was up. " : "") + "What is not back is in the image " + escaped(answer["image"].get<std::string>()) + ". Bring it out: efs salvage " + name +
-         (has_conflicts(answer) ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY" : "") + "; or go on with it: " + escaped(go_on) + "\n";
+         (has_conflicts(answer) ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY" : "") + escaped(again) + "\n";
 }
 
 // Why the exit is not 0, in short: a receipt of many files comes behind it.
@@ -90,6 +95,7 @@ std::string why_not(const control::Instance& instance) {
   const Json status = status_of(instance);
   const std::string left = status.value("left", ""), again = start_command(status), store = status.value("store", instance.directory + "/store");
   if (left == image::name_of(image::Left::over)) return over_text(name);
+  if (config::is_of_batch_job(name) && !status.contains("damaged")) return name + " does not run any more: " + status.value("error", "all that should be back is") + ". " + ways_on_from(status);
   if (status.contains("damaged")) return "the daemon of " + name + " is gone, and " + status.value("damaged", "") + ". " + ways_on_from(status);
   if (left == image::name_of(image::Left::kept)) return name + " has been stopped, and its buffer was kept in " + store + ": all that should be back is. Go on with it: " + again + "; bring out what is in it: efs salvage " + name + " --all --to DIRECTORY; remove it: efs clean " + name;
   if (left == image::name_of(image::Left::salvaged)) return "the daemon of " + name + " is gone, and efs salvage has brought out its results; the image " + store + " is left. Remove it: efs clean " + name + "; go on with it: " + again;
@@ -168,8 +174,9 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
     const std::string summary = (*answer)["summary"].get<std::string>();
     (code == 0 ? world.out : world.err) << printable(summary, true);
     if (answer->contains("receipt_file")) world.out << "receipt: " << escaped((*answer)["receipt_file"].get<std::string>()) << "\n";
-    if (answer->value("kept", false)) world.err << ways_out(escaped(instance.name), has_conflicts(*answer));
-    if (answer->contains("image")) world.err << ways_on(escaped(instance.name), seen.go_on, *answer);
+    if (answer->value("kept", false)) world.err << ways_out(instance.name, has_conflicts(*answer));
+    if (answer->contains("image")) world.err << ways_on(instance.name, seen.status, *answer);
+    if (answer->contains("unmatched")) world.out << printable((*answer)["unmatched"].value("text", "")) << "\n";
   }
   return {code, std::move(*answer)};
 }

@@ -5,6 +5,26 @@
 #include "base/text.hpp"
 
 namespace efs::config {
+namespace {
+
+// The plugin's names: slurm-JOB.RESTART-NODE, and slurm-kept.UID.NAME-NODE of what outlives a job. "": it is none of the first kind.
+std::string_view job_in(std::string_view name) {
+  constexpr std::string_view begin = "slurm-", digits = "0123456789";
+  if (!name.starts_with(begin)) return {};
+  name.remove_prefix(begin.size());
+  const auto dot = name.find_first_not_of(digits);
+  const auto dash = dot == 0 || dot == name.npos || name[dot] != '.' ? name.npos : name.find_first_not_of(digits, dot + 1);
+  return dash != name.npos && dash > dot + 1 && name[dash] == '-' ? name.substr(0, dot) : std::string_view();
+}
+
+}  // namespace
+
+bool is_of_batch_job(std::string_view name) { return !job_in(name).empty() || name.starts_with("slurm-kept."); }
+
+std::string instance_argument(const std::string& name) {
+  const std::string_view job = job_in(name);
+  return job.empty() ? as_word(name) : "--job " + std::string(job);
+}
 
 std::string start_command(const std::string& job_file, const std::vector<std::string>& words) {
   const auto is_option = [](const std::string& word) { return word.starts_with('-'); };

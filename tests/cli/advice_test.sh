@@ -44,6 +44,22 @@ check 'and that is a command' eval "$(grep -oE "efs start [^;]*" <<<"$said" | he
 check 'that goes on with it' grep -qx result "$S/another mount/r"
 check 'and stops' "$EFS" stop another-one
 
+# --- a batch job's: root has its place, its job file and its name ---
+fresh batch
+started -n slurm-12.0-n1 "$JOB"; echo result >"$MNT/r"; kill_both slurm-12.0-n1
+check_exit 'status advises what the user can do' 1 '^  bring out: efs salvage --job 12; remove: efs clean --job 12$' "$EFS" status slurm-12.0-n1
+check_not 'and no start' grep -q 'efs start' <<<"$said"
+check_exit 'a job that has none here' 1 'no file system of job 13 is on this node' "$EFS" stop --job 13
+check_exit 'clean finds it by the job' 1 'slurm-12.0-n1 is not removed' "$EFS" clean --job 12
+check_not 'and advises no start, either' grep -q 'efs start' <<<"$said"
+check_exit 'so does stop' 1 'slurm-12.0-n1 does not run any more: .*efs salvage --job 12' "$EFS" stop --job 12
+check 'what it says is short' test "${#said}" -le 300
+check 'and a command' advised efs salvage --job
+check 'that brings it out' grep -qx result "$OUT/r"
+said=$("$EFS" status slurm-12.0-n1)
+check 'the rest is removed as it says' advised efs clean --job
+check 'is done' ended slurm-12.0-n1
+
 # --- what the job file took from the environment goes with it ---
 fresh surroundings
 sed -i "s|results-dir: .*|results-dir: $S/\$WHERE|" "$JOB"
