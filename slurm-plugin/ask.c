@@ -111,6 +111,37 @@ int efs_ask_array(const struct efs_site *site, uint32_t id, char array[EFS_NUMBE
   return known;
 }
 
+/* A column of a line, without the blanks behind it; "" where it is filled, for then it may be cut off. What is left of the line. */
+static char *keep_column(char *line, size_t width, char *to) {
+  size_t length = strnlen(line, width), used = length;
+  if (used == width && line[width - 1] != ' ') used = 0;
+  while (used > 0 && line[used - 1] == ' ') --used;
+  memcpy(to, line, used);
+  to[used] = '\0';
+  return line + length;
+}
+
+int efs_ask_end(const struct efs_site *site, uint32_t id, struct efs_end *end) {
+  enum { BEFORE_FLAG = 48, BEFORE = 56 };
+  static struct efs_outcome outcome;
+  char begin[32], *line = NULL;
+  unsigned number, index;
+  int known;
+  memset(end, 0, sizeof *end);
+  efs_format(begin, sizeof begin, "%-24u", id);
+  known = ask(site, id, "--Format=JobID:24,ArrayJobID:24,ArrayTaskID:24,BatchFlag:8,Name:256,WorkDir:512,STDOUT:1000", begin, &outcome, &line);
+  if (known != 1) return known;
+  if (sscanf(line, "%u %u", &number, &index) == 2) { /* of a job in no array the second is no number */
+    efs_format(end->array, EFS_NUMBER, "%u", number);
+    efs_format(end->task, EFS_NUMBER, "%u", index);
+  }
+  if (strlen(line) <= BEFORE || strtoul(line + BEFORE_FLAG, NULL, 10) == 0) return 1;
+  line = keep_column(line + BEFORE, 256, end->name);
+  line = keep_column(line, 512, end->directory);
+  keep_column(line, 1000, end->output);
+  return 1;
+}
+
 int efs_ask_name(const struct efs_site *site, uint32_t id, char *name, size_t size) {
   static struct efs_outcome outcome;
   char *line = NULL;

@@ -7,6 +7,7 @@
  *   in_job.c     the batch script's task    the user    stages out when the script has ended
  *   epilog.c     slurmd's epilog process    root        stops efs
  *   slurmd.c     slurmd                     root        sweeps what a crash left
+ *   watch.c      a process from the prolog  root        says of a job that runs how its file system fares
  * Root believes nothing that comes from the user: the options, and what the allocator put into the job control
  * environment. It makes files only below directories that belong to root, and hands paths of the user's on to efs,
  * whose worker uses them as the user. */
@@ -41,6 +42,8 @@ struct efs_site {
   int plan;                /* plan=yes|no  look for the inputs at submission (default yes) */
   int directives;          /* directives=yes|no  look for #EFS lines, which job_submit.lua has read (default no) */
   int stage_out;           /* stage-out=SECONDS  the longest that the stage-out of an epilog may take (default 0: what it takes) */
+  int output;              /* output=yes|no  the last line of a batch job's output says what its stage-out did (default yes) */
+  int watch;               /* watch=SECONDS|no  between looks at the file system of a job that runs (default 60; 0: none) */
   int keep;                /* keep=HOURS|no  how long what a job keeps stays at most (default 24; 0: nothing is kept) */
 };
 
@@ -134,6 +137,12 @@ int efs_has_script(const struct efs_site *site, uint32_t id);  /* of sbatch; lik
 /* Number and index of a job in an array; "" of one in none. */
 #define EFS_NUMBER 16
 int efs_ask_array(const struct efs_site *site, uint32_t id, char array[EFS_NUMBER], char task[EFS_NUMBER]);
+/* At its end: its number and index in an array ("" of one in none), and the output of its script as it was asked for ("" where there is no script). */
+struct efs_end {
+  char array[EFS_NUMBER], task[EFS_NUMBER];
+  char name[256], directory[512], output[1000];
+};
+int efs_ask_end(const struct efs_site *site, uint32_t id, struct efs_end *end);
 int efs_ask_name(const struct efs_site *site, uint32_t id, char *name, size_t size); /* the user has chosen it; 0 also where it is too long */
 int efs_admin_comment(const struct efs_site *site, uint32_t id, char *comment, size_t size);
 /* "name:1,other:2", of all that the job holds; "" where it is none. -1: nobody can say, or it is longer. */
@@ -199,7 +208,20 @@ int efs_comment(const struct efs_site *site, const struct efs_job *job, const ch
 /* Of a job that has ended: slurmctld takes none any more, but the site's accounting does (slurmdbd), where there is one. */
 void efs_comment_in_accounting(const struct efs_site *site, const struct efs_job *job, const char *text);
 void efs_publish(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text);
+void efs_publish_more(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text, const char *more); /* members of JSON, each behind a comma */
+/* Which job a task of an array is: slurmctld soon forgets. */
+void efs_publish_task(const struct efs_site *site, const struct efs_job *job, const char *array, const char *task);
 int efs_find_failure(const struct efs_site *site, const struct efs_job *job, char *text, size_t size); /* 1: some node failed; 2: some could not stage, and no fault of the job's */
+
+/* output.c: the last line of the job's output, where it has a script, and the site wants it; NULL: nothing to tell. It cannot fail, nor hang. */
+void efs_tell_end(const struct efs_site *site, const struct efs_job *job, const char *text, int is_trouble);
+
+/* watch.c */
+void efs_watch(const struct efs_site *site, const struct efs_job *job, const char *status); /* from now on, in a process of its own; what `efs start --json` said */
+void efs_read_figures(const char *status, char *more, size_t size); /* of `efs status --json`, for efs_publish_more(); "" where it has none */
+
+/* unsaved.c: tells of runs whose results were not back what has become of them; not of this job. */
+void efs_review_unsaved(const struct efs_site *site, uint32_t but);
 
 /* one per context; each returns what its hook must return */
 int efs_allocator_check(spank_t spank, const struct efs_site *site);

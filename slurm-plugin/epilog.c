@@ -43,12 +43,14 @@ static void tell_unsaved(const struct efs_site *site, const struct efs_job *job,
   efs_publish(site, job, "unsaved", text);
   refused = efs_comment(site, job, text) > 0;
   send_mail(site, job, text);
+  efs_tell_end(site, job, text, 1);
   if (refused && efs_seconds_left() > 0) efs_comment_in_accounting(site, job, text);
 }
 
-static void not_saved(const struct efs_site *site, const struct efs_job *job, const char *text) {
+/* `verb`: what the user can do on the node: stop it again, or salvage what it left. */
+static void not_saved(const struct efs_site *site, const struct efs_job *job, const char *text, const char *verb) {
   char result[EFS_TEXT];
-  efs_format(result, sizeof result, "unsaved results are not back: %.1500s; still in the buffer of %s (%s)", text, site->node, job->name);
+  efs_format(result, sizeof result, "unsaved results are not back: %.1500s; still in the buffer of %s; when the cause is gone, run there: efs %s --job %u", text, site->node, verb, job->id);
   efs_one_line(result);
   tell_unsaved(site, job, result);
 }
@@ -142,6 +144,7 @@ static int is_kept(const struct efs_site *site, const struct efs_job *job, const
   efs_note_kept(site, job);
   efs_format(text, sizeof text, "results are back, and the files stay on %s as %s", site->node, job->name);
   efs_publish(site, job, "kept", text);
+  efs_tell_end(site, job, text, 0);
   return 1;
 }
 
@@ -187,7 +190,7 @@ static void leave_unknown(const struct efs_site *site, const struct efs_job *job
   const enum cleaned cleaned = clean(site, job, environment, text, sizeof text);
   if (cleaned == HAD_LOST) lost(site, job, text);
   else if (cleaned == IS_CLEANED) efs_remove_job(site, job);
-  else not_saved(site, job, "it is not known whether the job ran, and the file system that it had is dead");
+  else not_saved(site, job, "it is not known whether the job ran, and the file system that it had is dead", "salvage");
 }
 
 /* It ended before the stop, or while that asked. */
@@ -198,6 +201,29 @@ static int has_ended(const struct efs_site *site, const struct efs_job *job, con
 
 static void tell_back(const struct efs_site *site, const struct efs_job *job, const char *text) {
   efs_publish(site, job, "done", text);
+  efs_tell_end(site, job, NULL, 0);
+  efs_remove_job(site, job);
+}
+
+/* New files that no output rule matches, as `efs stop` names them; "": there are none. */
+static void read_unmatched(const struct efs_outcome *stop, char *text, size_t size) {
+  char member[2 * EFS_TEXT];
+  text[0] = '\0';
+  if (efs_json_value(stop->text, "unmatched", member, sizeof member) == 0 && efs_json_text(member, "text", text, size) != 0) text[0] = '\0';
+}
+
+/* All that the rules name is back: what there is of it, what there is not, and where that can be read. */
+static void tell_staged_out(const struct efs_site *site, const struct efs_job *job, const struct efs_outcome *stop) {
+  char summary[EFS_TEXT / 4], receipt[EFS_PATH] = "", unmatched[EFS_TEXT / 2], text[EFS_TEXT], line[EFS_TEXT];
+  const char *did = efs_json_text(stop->text, "summary", summary, sizeof summary) == 0 ? strstr(summary, "stage-out ") : NULL;
+  read_unmatched(stop, unmatched, sizeof unmatched);
+  efs_json_text(stop->text, "receipt_file", receipt, sizeof receipt);
+  efs_format(text, sizeof text, "all results are back%s%s", unmatched[0] != '\0' ? "; " : "", unmatched);
+  if (did != NULL) summary[strcspn(summary, "\n")] = '\0';
+  efs_format(line, sizeof line, "%s%s%s%s%s", did != NULL ? did : "all results are back", unmatched[0] != '\0' ? "; " : "", unmatched, receipt[0] != '\0' ? "; receipt: " : "", receipt);
+  efs_publish(site, job, "done", text);
+  if (unmatched[0] != '\0') send_mail(site, job, text);
+  efs_tell_end(site, job, line, unmatched[0] != '\0');
   efs_remove_job(site, job);
 }
 
@@ -211,27 +237,29 @@ static void end_dead(const struct efs_site *site, const struct efs_job *job, con
     tell_back(site, job, how->stages_out ? "all results are back" : "nothing was staged out, as asked for");
   } else {
     say_why(stop, text, sizeof text);
-    not_saved(site, job, text);
+    not_saved(site, job, text, "salvage");
   }
 }
 
 /* What a job that has begun ends with. */
 static void end_started(const struct efs_site *site, const struct efs_job *job, struct stopping *how, const char *const *environment) {
   static struct efs_outcome outcome;
-  char error[EFS_TEXT];
+  char error[EFS_TEXT], image[8];
   efs_publish(site, job, "staging-out", "");
   ask_to_stop(site, job, how, environment, &outcome);
   if (how->keeps && is_kept(site, job, &outcome, environment)) {
     efs_remove_job(site, job);
   } else if (has_ended(site, job, &outcome)) {
     tell_back(site, job, "it was stopped in another way; its receipt says what is back"); /* end_daemons() */
+  } else if (outcome.code == 0 && how->stages_out) {
+    tell_staged_out(site, job, &outcome);
   } else if (outcome.code == 0) {
-    tell_back(site, job, how->stages_out ? "all results are back" : "nothing was staged out, as asked for");
+    tell_back(site, job, "nothing was staged out, as asked for");
   } else if (code_of(&outcome) == ESRCH) {
     end_dead(site, job, how, &outcome, environment);
   } else {
     say_why(&outcome, error, sizeof error);
-    not_saved(site, job, error);
+    not_saved(site, job, error, efs_json_text(outcome.text, "image", image, sizeof image) == 0 ? "salvage" : "stop");
   }
 }
 
@@ -257,6 +285,7 @@ static void end_unstarted(const struct efs_site *site, const struct efs_job *job
   static struct efs_outcome outcome;
   struct stopping how = {.stages_out = 0}, to_keep = {.stages_out = 1, .keeps = 1, .seconds = NOTHING_TO_SAVE - AFTER_DEADLINE, .merges = 1};
   ask_to_stop(site, job, attaches ? &to_keep : &how, environment, &outcome);
+  efs_tell_end(site, job, NULL, 0);
   if (outcome.code == -1) slurm_error("efs: job %u: %s does not stop; slurmd's next start tries again", job->id, job->name);
   else efs_remove_job(site, job);
 }
@@ -267,7 +296,7 @@ static int is_late(const struct efs_site *site, const struct efs_job *job) { ret
 
 /* Whether it ran is not known, or it did not; and whether what has its name is its own or another job's nobody can say now. */
 static void leave_doubtful(const struct efs_site *site, const struct efs_job *job, int may_have_run) {
-  if (may_have_run) not_saved(site, job, "it is not known whether the job ran, and another job of the user's looks at what is kept");
+  if (may_have_run) not_saved(site, job, "it is not known whether the job ran, and another job of the user's looks at what is kept", "stop");
   else slurm_error("efs: job %u: another job of the user's looks at what is kept, so %s cannot be ended; slurmd's next start tries again", job->id, job->name);
 }
 
@@ -291,7 +320,7 @@ static void stop_locked(const struct efs_site *site, const struct efs_job *job) 
     efs_remove_job(site, job);
   } else if (started && !efs_is_there(site, job) && efs_node_was_restarted(job)) {
     /* What it left on a disk is a store that no instance leads to any more. Told once. */
-    if (strncmp(result, "running ", 8) == 0) not_saved(site, job, "the node was restarted: what was in memory is lost, what is on its disks efs ls --instances shows, for efs salvage");
+    if (strncmp(result, "running ", 8) == 0) not_saved(site, job, "the node was restarted: what was in memory is lost, what is on its disks efs ls --instances shows", "salvage");
     else efs_remove_job(site, job);
   } else if (started && !efs_is_there(site, job)) {
     if (!end_hidden(site, job)) tell_back(site, job, "the job has stopped it itself");
@@ -331,6 +360,9 @@ void efs_stop_job(const struct efs_site *site, const struct efs_job *job) {
 
 int efs_epilog(spank_t spank, const struct efs_site *site) {
   struct efs_job job;
-  if (efs_describe_job(spank, site, &job) == 0 && efs_find_job(site, &job)) efs_stop_job(site, &job);
+  if (efs_describe_job(spank, site, &job) == 0 && efs_find_job(site, &job)) {
+    efs_stop_job(site, &job);
+    efs_review_unsaved(site, job.id);
+  }
   return 0;
 }

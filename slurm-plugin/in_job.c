@@ -93,6 +93,7 @@ static void leave_view(void) {
 
 /* Never returns: this process ends as the task. */
 static void attend(const struct efs_site *site, const struct efs_job *job, unsigned nodes, pid_t script, const sigset_t *signals) {
+  char text[160];
   int status, code;
   signal(SIGCHLD, SIG_DFL);
   prctl(PR_SET_NAME, "efs-in-job");
@@ -103,7 +104,8 @@ static void attend(const struct efs_site *site, const struct efs_job *job, unsig
   status = wait_for(script, signals);
   leave_view();
   code = stage_out(site, job, nodes);
-  if (code != 0) say("efs: results are not back; what is not is still in the buffer, and the end of the job tries again. See efs status --job\n");
+  efs_format(text, sizeof text, "efs: results are not back; what is not is still in the buffer, and the end of the job tries again. See: efs status --job %u\n", job->id);
+  if (code != 0) say(text);
   if (WIFSIGNALED(status)) {
     prctl(PR_SET_DUMPABLE, 0); /* the core, if any, is the script's */
     signal(WTERMSIG(status), SIG_DFL);

@@ -6,6 +6,7 @@
  *                        node      "0 2": which of the job's nodes this one is, and of how many
  *                        checked   all nodes are good
  *                        began     when its prolog did, and how many minutes of the time limit are given back
+ *                        receipt   where the receipt of its stage-out is, or will be
  *                        boot      which start of the machine that was in (/proc/sys/kernel/random/boot_id)
  *   STATE/.lock.UID      who looks at what is kept for a user holds it (keep.c)
  * What is written is durable when efs_write_file() returns: after a loss of power a run is what it was. */

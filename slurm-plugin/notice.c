@@ -1,5 +1,7 @@
 /* Telling people and other nodes: the AdminComment of the job, and a record per node in the site's shared directory,
  *   SHARED/jobs/JOB.RESTART/NODE    one line of JSON: node, job, restart, uid, state, text, time, instance, queue
+ *                                   of a job that began also: receipt; used, capacity, takeovers as they were then
+ *   SHARED/jobs/.arrays/ARRAY/TASK  the number of the job that is this task
  *   SHARED/jobs/JOB.RESTART/.failed/NODE    the same, of a node that cannot run the job: what the other nodes look for
  * which belongs to the account that owns SHARED. */
 #include <dirent.h>
@@ -66,16 +68,21 @@ static int failures_directory(const struct efs_site *site, const struct efs_job 
   return job_directory(site, job, directory) != 0 ? -1 : efs_format(path, EFS_PATH, "%s/.failed", directory);
 }
 
-/* In a child that has become the owner of the shared directory: root may be nobody on the PFS, and that may hang. */
+/* Root may be nobody on the PFS. */
+static int become_owner(const struct efs_site *site, const struct efs_job *job) {
+  struct stat st;
+  if (stat(site->shared, &st) != 0 || (st.st_mode & 022) != 0 || (job->uid != 0 && st.st_uid == job->uid)) return -1;
+  return setgroups(0, NULL) == 0 && setresgid(st.st_gid, st.st_gid, st.st_gid) == 0 && setresuid(st.st_uid, st.st_uid, st.st_uid) == 0 ? 0 : -1;
+}
+
+/* In a child that has become the owner of the shared directory, for that may hang. */
 static int publish_as_owner(void *what, int out) {
   const struct news *news = what;
   const struct efs_site *site = news->site;
   const struct efs_job *job = news->job;
   char jobs[EFS_PATH], directory[EFS_PATH], failures[EFS_PATH];
-  struct stat st;
   (void)out;
-  if (stat(site->shared, &st) != 0 || (st.st_mode & 022) != 0 || (job->uid != 0 && st.st_uid == job->uid)) return 1;
-  if (setgroups(0, NULL) != 0 || setresgid(st.st_gid, st.st_gid, st.st_gid) != 0 || setresuid(st.st_uid, st.st_uid, st.st_uid) != 0) return 1;
+  if (become_owner(site, job) != 0) return 1;
   if (efs_format(jobs, EFS_PATH, "%.400s/jobs", site->shared) != 0 || job_directory(site, job, directory) != 0 || failures_directory(site, job, failures) != 0) return 1;
   if ((mkdir(jobs, 0755) != 0 && errno != EEXIST) || (mkdir(directory, 0755) != 0 && errno != EEXIST)) return 1;
   if (efs_write_file(directory, site->node, news->line, 0644, geteuid()) != 0) return 1;
@@ -84,14 +91,42 @@ static int publish_as_owner(void *what, int out) {
   return efs_write_file(failures, site->node, news->line, 0644, geteuid()) == 0 ? 0 : 1;
 }
 
-void efs_publish(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text) {
-  char quoted[EFS_TEXT], queue[2 * EFS_PATH], line[3 * EFS_TEXT];
+struct task_news {
+  const struct efs_site *site;
+  const struct efs_job *job;
+  const char *array, *task;
+};
+
+static int publish_task_as_owner(void *what, int out) {
+  const struct task_news *news = what;
+  char jobs[EFS_PATH], arrays[EFS_PATH], directory[EFS_PATH], id[32];
+  (void)out;
+  if (become_owner(news->site, news->job) != 0) return 1;
+  if (efs_format(jobs, EFS_PATH, "%.400s/jobs", news->site->shared) != 0 || efs_format(arrays, EFS_PATH, "%.420s/.arrays", jobs) != 0 || efs_format(directory, EFS_PATH, "%.440s/%s", arrays, news->array) != 0) return 1;
+  if ((mkdir(jobs, 0755) != 0 && errno != EEXIST) || (mkdir(arrays, 0755) != 0 && errno != EEXIST) || (mkdir(directory, 0755) != 0 && errno != EEXIST)) return 1;
+  efs_format(id, sizeof id, "%u\n", news->job->id);
+  return efs_write_file(directory, news->task, id, 0644, geteuid()) == 0 ? 0 : 1;
+}
+
+void efs_publish_task(const struct efs_site *site, const struct efs_job *job, const char *array, const char *task) {
+  struct task_news news = {site, job, array, task};
+  if (site->shared[0] != '\0') efs_in_child(publish_task_as_owner, &news, ANSWER_TIME, NULL, 0);
+}
+
+void efs_publish(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text) { efs_publish_more(site, job, state, text, ""); }
+
+void efs_publish_more(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text, const char *more) {
+  char quoted[EFS_TEXT], queue[2 * EFS_PATH], receipt[2 * EFS_PATH], member[3 * EFS_PATH] = "", line[5 * EFS_TEXT];
   struct news news = {site, job, state, line};
   if (site->shared[0] == '\0') return;
   efs_json_quote(text, quoted, sizeof quoted);
+  if (efs_read_file(job->directory, "receipt", receipt, sizeof receipt) == 0 && receipt[0] != '\0') {
+    efs_json_quote(receipt, queue, sizeof queue);
+    efs_format(member, sizeof member, ",\"receipt\":%s", queue);
+  }
   efs_json_quote(site->queue, queue, sizeof queue);
-  if (efs_format(line, sizeof line, "{\"node\":\"%s\",\"job\":%u,\"restart\":%u,\"uid\":%u,\"state\":\"%s\",\"text\":%s,\"time\":%lld,\"instance\":\"%s\",\"queue\":%s}\n", site->node, job->id, job->restart, (unsigned)job->uid,
-                 state, quoted, (long long)time(NULL), job->name, queue) != 0)
+  if (efs_format(line, sizeof line, "{\"node\":\"%s\",\"job\":%u,\"restart\":%u,\"uid\":%u,\"state\":\"%s\",\"text\":%s,\"time\":%lld,\"instance\":\"%s\",\"queue\":%s%s%s}\n", site->node, job->id, job->restart, (unsigned)job->uid,
+                 state, quoted, (long long)time(NULL), job->name, queue, member, more) != 0)
     return;
   if (efs_in_child(publish_as_owner, &news, ANSWER_TIME, NULL, 0) != 0)
     slurm_error("efs: job %u: %s cannot take the state of this node: it must belong to root or an account of the site's, be closed to others, and answer", job->id, site->shared);
@@ -101,7 +136,7 @@ void efs_publish(const struct efs_site *site, const struct efs_job *job, const c
  * that one record. */
 static int look_for_failure(void *what, int out) {
   const struct news *news = what;
-  char path[EFS_PATH], line[3 * EFS_TEXT], state[32], uid[32], said[EFS_TEXT], text[EFS_TEXT];
+  char path[EFS_PATH], line[5 * EFS_TEXT], state[32], uid[32], said[EFS_TEXT], text[EFS_TEXT];
   const struct dirent *entry;
   DIR *directory = failures_directory(news->site, news->job, path) == 0 ? opendir(path) : NULL;
   int found = 0;

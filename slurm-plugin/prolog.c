@@ -171,9 +171,16 @@ static void fail_late(const struct efs_site *site, const struct efs_job *job) {
   fail_job(site, job, text);
 }
 
+/* Where it will be, for those who ask later whether all is back. */
+static void note_receipt(const struct efs_job *job, const char *status) {
+  char results[EFS_PATH], receipt[2 * EFS_PATH];
+  if (efs_json_text(status, "results_dir", results, sizeof results) != 0 || results[0] != '/' || strlen(results) + 1 == sizeof results) return;
+  if (efs_format(receipt, sizeof receipt, "%s/efs-receipt-%s.json", results, job->name) == 0) efs_write_file(job->directory, "receipt", receipt, 0644, 0);
+}
+
 static void start(const struct efs_site *site, const struct efs_job *job, const struct world *world) {
   static struct efs_outcome outcome;
-  char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], queue[EFS_PATH + 24], file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT];
+  char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], queue[EFS_PATH + 24], file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT], figures[128];
   const char *words[16];
   struct wait wait = {.site = site, .job = job, .world = world, .asks = time(NULL) + site->poll};
   int n = 0;
@@ -199,7 +206,10 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   if (outcome.code == 0) {
     efs_format(result, sizeof result, "running %s", job->mount);
     efs_write_file(job->directory, "result", result, 0644, 0);
-    efs_publish(site, job, "running", job->mount);
+    note_receipt(job, outcome.text);
+    efs_read_figures(outcome.text, figures, sizeof figures);
+    efs_publish_more(site, job, "running", job->mount, figures);
+    efs_watch(site, job, outcome.text);
     efs_give_back(site, job);
     if (wait.comment.line[0] != '\0') comment_progress(&wait, "staged in");
     if (world->nodes <= 1) efs_give_back_licence(site, job);

@@ -53,10 +53,10 @@ static int read_choice(const char *text, int *choice) {
   return 0;
 }
 
-/* keep=HOURS|no */
-static int read_keep(const char *text, int *hours) {
-  if (strcmp(text, "no") != 0) return read_number(text, hours);
-  *hours = 0;
+/* A time, or no. */
+static int read_keep(const char *text, int *time) {
+  if (strcmp(text, "no") != 0) return read_number(text, time);
+  *time = 0;
   return 0;
 }
 
@@ -74,7 +74,7 @@ static int read_word(struct efs_site *site, const char *word) {
     const char *name;
     int *value;
     int (*read)(const char *, int *);
-  } others[] = {{"poll", &site->poll, read_number}, {"stage-out", &site->stage_out, read_number}, {"plan", &site->plan, read_choice}, {"directives", &site->directives, read_choice}, {"keep", &site->keep, read_keep}};
+  } others[] = {{"poll", &site->poll, read_number}, {"stage-out", &site->stage_out, read_number}, {"plan", &site->plan, read_choice}, {"directives", &site->directives, read_choice}, {"keep", &site->keep, read_keep}, {"output", &site->output, read_choice}, {"watch", &site->watch, read_keep}};
   const char *equals = strchr(word, '=');
   const size_t length = equals == NULL ? 0 : (size_t)(equals - word);
   size_t i;
@@ -109,6 +109,8 @@ int efs_read_site(struct efs_site *site, int count, char **words) {
   site->poll = 5;
   site->plan = 1;
   site->keep = 24;
+  site->output = 1;
+  site->watch = 60;
   for (i = 0; i < count; ++i) {
     const int problem = read_word(site, words[i]);
     if (problem != 0) tell(words[i], problem);

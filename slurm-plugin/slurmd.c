@@ -80,6 +80,7 @@ void efs_sweep(const struct efs_site *site) {
     leave_ports();
     sleep(2); /* slurmd registers first */
     efs_sweep_kept(site);
+    efs_review_unsaved(site, 0);
     for (tries = 0; sweep_all(site) > 0 && tries < SWEEPS; ++tries) sleep(BETWEEN_SWEEPS);
     _exit(0);
   }

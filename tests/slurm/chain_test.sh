@@ -158,7 +158,7 @@ ends "$job" COMPLETED 'a job on two nodes that keeps'
 check 'the nodes are free' quiet "$job"
 job=$(submit $USER1 --efs=job.yaml --efs-attach=two -N2 -w n1,n2 <<<$'#!/bin/bash\nsrun bash -c \'cat $EFS_MOUNT/of.$SLURM_NODEID; echo "second $SLURM_NODEID" >$EFS_MOUNT/of.$SLURM_NODEID\'')
 ends "$job" COMPLETED 'one that attaches on both'
-check 'finds on each what is its own' test "$(sort "$W/out.$job")" = $'first 0\nfirst 1'
+check 'finds on each what is its own' test "$(output_of "$job" | sort)" = $'first 0\nfirst 1'
 check 'the nodes are free' quiet "$job"
 check 'what it changed takes the place of what was back' test "$(cat "$W/results/of.0" "$W/results/of.1")" = $'second 0\nsecond 1'
 

@@ -234,7 +234,7 @@ check 'what it names comes back, an input too, and no other' test "$(cat "$S/set
 printf 'in/a\nin/sub\n' >"$W/names"
 job=$(submit $USER1 <<<$'#!/bin/bash\n#EFS stage_in type=list source=names\ncat $EFS_MOUNT/in/a $EFS_MOUNT/in/sub/b; ls $EFS_MOUNT')
 ends "$job" COMPLETED 'a job whose inputs are in a list'
-check 'has them, and no more' test "$(tr '\n' ' ' <"$W/out.$job")" = 'alpha beta in '
+check 'has them, and no more' test "$(output_of "$job" | tr '\n' ' ')" = 'alpha beta in '
 job=$(submit $USER1 <<<$'#!/bin/bash\n# EFS and #EFS in a comment\necho "mount:$EFS_MOUNT:"')
 ends "$job" COMPLETED 'a job without directives'
 check 'is left alone' says "$job" '^mount::$'

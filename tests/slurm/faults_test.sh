@@ -46,7 +46,7 @@ kill -KILL "$(member n1 "$name" worker_pid)"
 check 'its worker is killed and replaced' await 20 has_member n1 "$name" takeovers 1
 touch "$W/go"
 ends "$job" COMPLETED 'the job'
-check 'saw nothing of it' test "$(cat "$W/out.$job")" = $'alpha\nbeta'
+check 'saw nothing of it' test "$(output_of "$job")" = $'alpha\nbeta'
 check 'nothing is left' quiet "$job"
 check 'its result is whole' test "$(cat "$W/results/result")" = $'one\ntwo'
 
@@ -98,7 +98,7 @@ cat $EFS_MOUNT/steps $EFS_MOUNT/task.? $EFS_MOUNT/side.?
 SCRIPT
 )
 ends "$job" COMPLETED 'steps, one after the other and side by side'
-check 'share one file system' test "$(tr '\n' ' ' <"$W/out.$job")" = 'alpha 1 2 0 1 a b '
+check 'share one file system' test "$(output_of "$job" | tr '\n' ' ')" = 'alpha 1 2 0 1 a b '
 check 'nothing is left' quiet "$job"
 check 'results are back once' test "$(ls "$W/results" | grep -vc receipt)" = 5
 job=$(cd "$W" && as $USER1 salloc -Q -N2 --efs=job.yaml bash -c 'srun -Q -N1 -n1 -w n1 true; srun -Q bash -c "echo \$SLURM_NODEID >\$EFS_MOUNT/alloc.\$SLURM_NODEID"; echo $SLURM_JOB_ID' 2>/dev/null)

@@ -43,6 +43,7 @@ ends() {
 job_is_gone() { [ -z "$(ls -d "$C"/state.*/"$1".* 2>/dev/null)" ] && [ -z "$(ls -d "$C"/mnt.*/"$1" 2>/dev/null)" ]; }
 quiet() { await 30 all_idle && await 10 job_is_gone "$1"; }
 has_written() { compgen -G "$C/mnt.*/$1/$2" >/dev/null; }   # has_written JOB FILE: in its mount
+output_of() { grep -v '^efs on ' "$W/out.$1"; }   # without the line of the epilog's
 says() { grep -qE -- "$2" "$W/out.$1"; }
 hold_slot() {  # hold_slot [out]: another stage-in, or stage-out, is on and does not end, until release_slot
   python3 -c '

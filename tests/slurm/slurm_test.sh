@@ -43,7 +43,7 @@ check 'a job of which one node has its inputs' await 40 has_written "$job" in/a
 check_not 'does not begin' await 5 test -e "$W/began"
 touch "$C/go"
 ends "$job" COMPLETED 'when the other one has them it'
-check 'has them on both nodes at its first line' test "$(cat "$W/out.$job")" = $'alpha\nalpha'
+check 'has them on both nodes at its first line' test "$(output_of "$job")" = $'alpha\nalpha'
 check 'nothing is left' quiet "$job"
 cluster_plugstack queue="$C/queue" mail="$C/mail.sh"
 
@@ -256,7 +256,7 @@ await 30 waited_long
 release_slot
 ends "$first" COMPLETED 'the first'
 ends "$second" COMPLETED 'the second'
-check 'both had their inputs' test "$(cat "$W/out.$first" "$W/out.$second")" = $'alpha\nalpha'
+check 'both had their inputs' test "$(output_of "$first"; output_of "$second")" = $'alpha\nalpha'
 check 'the time that it waited is given back, once for both nodes' test "$(job_field "$first" TimeLimit)" = 00:11:00
 wait "$alloc"
 check 'to the allocation, too' test "$(job_field "$(cat "$W/alloc")" TimeLimit)" = 00:11:00

@@ -1,0 +1,109 @@
+/* Runs whose results were not back, and may be since: somebody has stopped the file system again, brought out what it left, or given it up.
+ * Nobody tells the plugin of that, so it looks: at the end of each job of efs on the node, and when slurmd starts. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "efs_plugin.h"
+
+#define ANSWER_TIME 20 /* seconds, of results-dir */
+#define TO_WRITE 40    /* seconds, for the accounting */
+#define HEAD 8192      /* bytes of a receipt, in which its verdict is */
+
+struct question {
+  const struct efs_job *job;
+  const char *receipt;
+};
+
+/* As the user, whose file it is. In a text of JSON no string has such quotes. 1: all is back. */
+static int read_verdict(void *what, int out) {
+  const struct question *question = what;
+  const struct passwd *user = getpwuid(question->job->uid);
+  static char head[HEAD + 1];
+  ssize_t n;
+  int fd;
+  (void)out;
+  if (user == NULL || initgroups(user->pw_name, user->pw_gid) != 0 || setresgid(user->pw_gid, user->pw_gid, user->pw_gid) != 0 || setresuid(question->job->uid, question->job->uid, question->job->uid) != 0) return 2;
+  fd = open(question->receipt, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return errno == ENOENT ? 0 : 2;
+  n = read(fd, head, HEAD);
+  return n < 0 ? 2 : strstr(head, ", \"verdict\": \"complete\"") != NULL;
+}
+
+/* 1: yes; 0: no; -1: nobody can say now. */
+static int is_back(const struct efs_job *job) {
+  char receipt[2 * EFS_PATH];
+  struct question question = {job, receipt};
+  const int is_known = efs_read_file(job->directory, "receipt", receipt, sizeof receipt) == 0;
+  const int back = is_known ? efs_in_child(read_verdict, &question, ANSWER_TIME, NULL, 0) : -1;
+  return back == 0 || back == 1 ? back : -1;
+}
+
+static void settle(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text) {
+  slurm_info("efs: job %u: %s", job->id, text);
+  efs_publish(site, job, state, text);
+  if (efs_seconds_left() > TO_WRITE) efs_comment_in_accounting(site, job, text); /* which says that results are not back */
+  efs_remove_job(site, job);
+}
+
+/* What became of the file system; as long as it has something that is nowhere else, nothing changes. 0: it is not known, for a PFS hangs. */
+static int review(const struct efs_site *site, const struct efs_job *job) {
+  static struct efs_outcome outcome;
+  char runtime[EFS_PATH + 24], left[32] = "", text[EFS_TEXT];
+  const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
+  const char *words[] = {site->efs, "status", "--json", job->name, NULL};
+  int back;
+  efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
+  if (efs_is_there(site, job)) {
+    efs_run(words, environment, 60, NULL, NULL, &outcome);
+    efs_json_text(outcome.text, "left", left, sizeof left);
+    if (strcmp(left, "salvaged") != 0 && strcmp(left, "kept") != 0) return outcome.code != -1;
+    settle(site, job, "done", left[0] == 's' ? "all results are back, by a later efs salvage" : "all results are back, by a later efs stop");
+    return 1;
+  }
+  if (efs_node_was_restarted(job)) return 1; /* it may have a store on a disk */
+  back = is_back(job);
+  if (back == 1) settle(site, job, "done", "all results are back, by a later efs stop");
+  if (back != 0) return back == 1;
+  efs_format(text, sizeof text, "what was not back has been given up on %s: its buffer was removed", site->node);
+  settle(site, job, "given-up", text);
+  return 1;
+}
+
+static int review_locked(const struct efs_site *site, uint32_t id, uint32_t restart) {
+  struct efs_job job;
+  char result[EFS_TEXT];
+  struct stat st;
+  int at, has_owner, known = 1;
+  memset(&job, 0, sizeof job);
+  job.id = id;
+  job.restart = restart;
+  efs_name_job(site, &job);
+  at = open(job.directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (at < 0) return 1;
+  has_owner = fstatat(at, "job.yaml", &st, AT_SYMLINK_NOFOLLOW) == 0;
+  if (has_owner) job.uid = st.st_uid;
+  if (has_owner && flock(at, LOCK_EX | LOCK_NB) == 0 && efs_read_file(job.directory, "result", result, sizeof result) == 0 && strncmp(result, "unsaved ", strlen("unsaved ")) == 0)
+    known = review(site, &job);
+  close(at);
+  return known;
+}
+
+void efs_review_unsaved(const struct efs_site *site, uint32_t but) {
+  DIR *state = site->run[0] == '\0' ? NULL : opendir(site->state);
+  const struct dirent *entry;
+  while (state != NULL && (entry = readdir(state)) != NULL) {
+    unsigned id, restart;
+    char more;
+    if (sscanf(entry->d_name, "%u.%u%c", &id, &restart, &more) != 2 || id == but || efs_seconds_left() == 0) continue;
+    if (!review_locked(site, id, restart)) break;
+  }
+  if (state != NULL) closedir(state);
+}
