@@ -610,7 +610,7 @@ check 'and leaves nothing' no_job
 fragment=$SOURCE/conf/slurm/plugstack.conf
 named=($(grep -oE '^# +[a-z-]+=' "$fragment" | tr -d '# '))
 check 'the fragment tells of the arguments' test "${#named[@]}" -ge 15
-declare -A value=([poll=]=3 [stage-out=]=60 [keep=]=12 [plan=]=no [directives=]=no [efs=]=$EFS [state=]=$S/state [run=]=$EFS_RUNTIME_DIR [mount=]=$S/mnt [scontrol=]=$S/slurm/scontrol [shared=]= [queue=]= [view=]= [mail=]=)
+declare -A value=([poll=]=3 [stage-out=]=60 [keep=]=12 [plan=]=no [directives=]=no [efs=]=$EFS [state=]=$S/state [run=]=$EFS_RUNTIME_DIR [mount=]=$S/mnt [scontrol=]=$S/slurm/scontrol [shared=]= [queue=]= [view=]= [mail=]= [output=]=no [watch=]=no)
 read -ra line < <(sed -n 's,^required [^ ]*,,p' "$fragment")
 check 'and has a line' test "${#line[@]}" -ge 1
 for i in "${named[@]}"; do line+=("$i${value[$i]-}"); done

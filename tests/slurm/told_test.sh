@@ -7,7 +7,7 @@ set -uo pipefail
 
 last_line() { tail -n 1 "$W/out.$1"; }
 status() { "$EFS" status --job "$@" --shared "$C/shared"; }
-told() { status "$1" 2>&1 | grep -qE -- "$2"; }
+told() { grep -qE -- "$2" <<<"$(status "$1" 2>&1)"; }
 on_n1() { as $USER1 env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" "$@"; }
 unwritable() { chown root "$W/results" && chmod 755 "$W/results"; }
 writable() { chown $USER1 "$W/results"; }
