@@ -91,16 +91,16 @@ static int check(const struct efs_site *site, const char *file, const char *snap
   struct efs_memory memory;
   char mount[EFS_PATH + 32], nodes[EFS_PATH + 32], of_job[96], whence[EFS_WHENCE + 24], of_node[96];
   const char *people[10] = {site->efs, "check", "--at-submission", mount, nodes, file};
-  const char *plan[9] = {site->efs, "plan", "--json", "--brief", "--at-submission", mount, file};
-  int n = 6;
+  const char *plan[10] = {site->efs, "plan", "--json", "--brief", "--at-submission", mount, file};
+  int n = 6, m = 7;
   efs_format(mount, sizeof mount, "--mount-dir=%s/job", site->mount);
   efs_format(nodes, sizeof nodes, "--snapshot=%s", snapshot);
   efs_memory_at_submission(site, &memory);
   if (memory.job[0] != '\0' && efs_format(of_job, sizeof of_job, "--memory=%s", memory.job) == 0 && efs_format(whence, sizeof whence, "--memory-source=%s", memory.whence) == 0) {
-    people[n++] = of_job;
+    people[n++] = plan[m++] = of_job;
     people[n++] = whence;
   }
-  if (memory.node[0] != '\0' && efs_format(of_node, sizeof of_node, "--node-memory=%s", memory.node) == 0) people[n++] = plan[7] = of_node;
+  if (memory.node[0] != '\0' && efs_format(of_node, sizeof of_node, "--node-memory=%s", memory.node) == 0) people[n++] = plan[m++] = of_node;
   efs_run(people, (const char *const *)environ, 0, NULL, NULL, &outcome);
   if (outcome.code == 127) {
     slurm_error("efs: %s: %s; tell the administrators (plugstack.conf, efs=)", site->efs, outcome.text);

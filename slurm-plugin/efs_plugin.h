@@ -161,8 +161,10 @@ struct efs_memory {
   char node[64];           /* of the cluster's largest node */
 };
 void efs_memory_at_submission(const struct efs_site *site, struct efs_memory *memory);
-/* On one of its nodes: what the job was given there, as far as slurmctld can tell. -1: it cannot. Whether it means anything
- * says efs_memory_is_counted(), 1: Slurm gives jobs memory. */
+/* On one of its nodes: what the job was given there, as far as slurmctld can tell. 0: what was asked for; EFS_ALL_OF_NODE: the
+ * job asked for nothing, or all; -1: slurmctld cannot tell. Whether the memory is the job's alone says efs_memory_is_counted(), 1:
+ * Slurm gives jobs memory. */
+enum { EFS_ALL_OF_NODE = 1 };
 int efs_memory_of_job(const struct efs_site *site, uint32_t id, char *text, size_t size);
 int efs_memory_is_counted(const struct efs_site *site);
 

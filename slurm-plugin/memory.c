@@ -240,5 +240,6 @@ static mebibytes share_of(const struct efs_site *site, uint32_t id, const struct
 int efs_memory_of_job(const struct efs_site *site, uint32_t id, char *text, size_t size) {
   struct efs_allocated allocated;
   const mebibytes share = efs_ask_allocated(site, id, &allocated) == 1 ? share_of(site, id, &allocated) : 0;
-  return share == 0 ? -1 : efs_format(text, size, "%lluMiB", share);
+  if (share <= 1 || efs_format(text, size, "%lluMiB", share) != 0) return -1; /* 1: the site has not said */
+  return in_mebibytes(allocated.least) > 0 ? 0 : EFS_ALL_OF_NODE;
 }

@@ -12,6 +12,7 @@
 struct world {
   unsigned node, nodes;
   char runtime[EFS_PATH + 24], id[32], name_of_node[EFS_PATH + 24], index[32], array[EFS_NUMBER + 24], task[EFS_NUMBER + 24], name[EFS_PATH + 24];
+  char memory[96]; /* "--memory=500MiB", of the job on this node; "": nothing is known, or nothing bounds it */
   const char *words[10];
 };
 
@@ -199,6 +200,7 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   efs_format(number, sizeof number, "--node=%u/%u", world->node, world->nodes);
   words[n++] = number;
   if (site->queue[0] != '\0' && efs_format(queue, sizeof queue, "--interleaving=%s", site->queue) == 0) words[n++] = queue;
+  if (world->memory[0] != '\0') words[n++] = world->memory;
   efs_format(file, sizeof file, "%s/job.yaml", job->directory);
   words[n++] = file;
   words[n] = NULL;
@@ -228,18 +230,20 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   fail_job(site, job, error);
 }
 
-/* What sbatch could not know, or was not asked: a store in memory is no larger than what the job was given on this node. 0, or -1
- * and the job has failed. */
-static int check_memory(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+/* What sbatch could not know, or was not asked: a store in memory is no larger than what the job was given on this node. One whose
+ * capacity is not declared efs makes by that. 0, or -1 and the job has failed. */
+static int check_memory(const struct efs_site *site, const struct efs_job *job, struct world *world) {
   static struct efs_outcome outcome;
-  char size[64], mount[EFS_PATH + 16], memory[96], file[EFS_PATH + 16], error[EFS_TEXT];
-  const char *words[] = {site->efs, "check", "--json", mount, memory, "--memory-source=what Slurm has given the job", file, NULL};
-  if (efs_memory_of_job(site, job->id, size, sizeof size) != 0) return 0;
+  char size[64], mount[EFS_PATH + 16], file[EFS_PATH + 16], error[EFS_TEXT];
+  const char *words[] = {site->efs, "check", "--json", mount, world->memory, "--memory-source=what Slurm has given the job", file, NULL};
+  const int known = efs_memory_of_job(site, job->id, size, sizeof size);
+  /* Where Slurm does not give jobs memory, all of a node is nothing that the job has. What it asked for bounds it all the same. */
+  if (known < 0 || (known == EFS_ALL_OF_NODE && !efs_memory_is_counted(site))) return 0;
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
-  efs_format(memory, sizeof memory, "--memory=%s", size);
+  efs_format(world->memory, sizeof world->memory, "--memory=%s", size);
   efs_format(file, sizeof file, "%s/job.yaml", job->directory);
   outcome.as = job; /* root reads nothing that a user wrote */
-  efs_run(words, environment, 60, NULL, NULL, &outcome);
+  efs_run(words, world->words, 60, NULL, NULL, &outcome);
   if (outcome.code != BAD_JOB_FILE || efs_json_text(outcome.text, "error", error, sizeof error) != 0 || !efs_memory_is_counted(site)) return 0;
   fail_job(site, job, error);
   return -1;
@@ -362,7 +366,7 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
   if (flags == NULL) flags = text == NULL ? "directives" : "";
   efs_write_file(job.directory, "flags", flags, 0644, 0);
   if (keep_job_file(site, &job, &text) != 0 || find_place(&world, site, &job) != 0 || ask_for_world(&world, site, &job, text) != 0) return 0;
-  if (check_memory(site, &job, world.words) != 0) return 0;
+  if (check_memory(site, &job, &world) != 0) return 0;
   efs_publish(site, &job, "staging-in", "");
   if (choose_instance(site, &job, flags, world.words) == 0) start(site, &job, &world);
   return 0;

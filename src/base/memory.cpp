@@ -3,40 +3,14 @@
 #include <malloc.h>
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <new>
-#include <string>
 
 #include "base/mutex.hpp"
 
 namespace efs {
-
-std::uint64_t available_memory() {
-  std::uint64_t available = 0;
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string key; meminfo >> key;) {
-    std::uint64_t kilobytes = 0;
-    meminfo >> kilobytes;
-    if (key == "MemAvailable:") available = kilobytes * 1024;
-    meminfo.ignore(64, '\n');
-  }
-  std::string line, limit;
-  std::ifstream cgroup("/proc/self/cgroup");
-  while (std::getline(cgroup, line))
-    if (line.starts_with("0::"))  // the limit may be any ancestor's
-      for (auto group = std::filesystem::path(line.substr(3)).relative_path();; group = group.parent_path()) {
-        if (std::ifstream("/sys/fs/cgroup" / group / "memory.max") >> limit && std::isdigit(static_cast<unsigned char>(limit[0])))
-          available = std::min<std::uint64_t>(available, std::strtoull(limit.c_str(), nullptr, 10));
-        if (group.empty()) break;
-      }
-  return available;
-}
 
 bool can_allocate(std::size_t bytes) noexcept {
   void* volatile memory = std::malloc(bytes);  // volatile: compilers leave out what is only allocated and freed

@@ -1,13 +1,10 @@
 #pragma once
-// How much memory there is to be had, and some that is kept back.
+// Whether memory is to be had, and some that is kept back.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace efs {
-
-/// What this process may still use, bytes: the machine's available memory, or less where a cgroup says so.
-std::uint64_t available_memory();
 
 /// Whether `bytes` more could be allocated just now, by this thread: of what the allocator has, or from the system.
 bool can_allocate(std::size_t bytes) noexcept;

@@ -22,6 +22,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/mount_table.hpp"
 #include "base/unique_fd.hpp"
 
 extern char** environ;
@@ -31,50 +32,14 @@ namespace {
 
 constexpr int patience = 5;  // seconds, for the answer of a mount
 
-// mountinfo writes blank, tab, newline and backslash as \ooo (proc(5)).
-std::string unescaped(const std::string& text) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\\' || i + 3 >= text.size()) {
-      result += text[i];
-      continue;
-    }
-    result += static_cast<char>(std::stoi(text.substr(i + 1, 3), nullptr, 8));
-    i += 3;
-  }
-  return result;
-}
-
-// A line of mountinfo (proc(5)).
-struct MountLine {
-  std::string id, parent, device, root, point, type, source, options;  // options: of the file system
-};
-
-std::vector<MountLine> mounts_of_this_namespace() {
-  std::vector<MountLine> all;
-  std::ifstream mounts("/proc/self/mountinfo");
-  for (std::string line; std::getline(mounts, line);) {
-    std::istringstream words(line);
-    MountLine mount;
-    words >> mount.id >> mount.parent >> mount.device >> mount.root >> mount.point;
-    mount.root = unescaped(mount.root);
-    mount.point = unescaped(mount.point);
-    for (std::string word; words >> word && word != "-";) {}
-    words >> mount.type >> mount.source >> mount.options;
-    mount.source = unescaped(mount.source);
-    all.push_back(std::move(mount));
-  }
-  return all;
-}
-
 std::string text_of(dev_t device) { return std::to_string(major(device)) + ":" + std::to_string(minor(device)); }
 
 // The topmost mount at `path`, if it is one of efs of this user.
 std::optional<MountLine> efs_mount(const std::string& path, uid_t owner) {
   std::optional<MountLine> found;
-  for (const auto& mount : mounts_of_this_namespace()) {
+  for (const auto& mount : mount_table()) {
     if (mount.point != path) continue;
-    const bool ours = mount.type == "fuse.efs" && ("," + mount.options + ",").contains(",user_id=" + std::to_string(owner) + ",");
+    const bool ours = mount.type == "fuse.efs" && has_option(mount.options, "user_id=" + std::to_string(owner));
     found = ours ? std::optional(mount) : std::nullopt;
   }
   return found;
@@ -152,7 +117,7 @@ std::vector<EfsMount> efs_mounts() {
 }
 
 bool is_mounted_at(dev_t device, const std::string& point) {
-  return std::ranges::any_of(mounts_of_this_namespace(), [&](const MountLine& mount) { return mount.device == text_of(device) && mount.point == point; });
+  return std::ranges::any_of(mount_table(), [&](const MountLine& mount) { return mount.device == text_of(device) && mount.point == point; });
 }
 
 bool is_root_of_efs(int directory) {
@@ -160,7 +125,7 @@ bool is_root_of_efs(int directory) {
   if (::statx(directory, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_MNT_ID, &sx) != 0 || (sx.stx_mask & STATX_MNT_ID) == 0) return false;
   if ((sx.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0 && (sx.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) return false;
   const std::string id = std::to_string(sx.stx_mnt_id);
-  return std::ranges::any_of(mounts_of_this_namespace(), [&](const MountLine& mount) { return mount.id == id && mount.type == "fuse.efs"; });
+  return std::ranges::any_of(mount_table(), [&](const MountLine& mount) { return mount.id == id && mount.type == "fuse.efs"; });
 }
 
 bool answers(const std::string& path, int seconds) {
@@ -199,7 +164,7 @@ std::string place_in_parent(const MountLine& mount, const std::vector<MountLine>
 }  // namespace
 
 std::vector<std::string> mounts_on(const std::string& path) {
-  const auto all = mounts_of_this_namespace();
+  const auto all = mount_table();
   const auto own = std::ranges::find_if(all, [&](const MountLine& mount) { return mount.point == path && mount.type == "fuse.efs"; });
   std::vector<std::string> points;
   for (auto mount = own; mount != all.end(); ++mount)
@@ -210,13 +175,13 @@ std::vector<std::string> mounts_on(const std::string& path) {
 std::vector<std::string> mount_points_below(const std::string& path) {
   std::vector<std::string> points;
   const std::string prefix = path == "/" ? path : path + "/";
-  for (auto& mount : mounts_of_this_namespace())
+  for (auto& mount : mount_table())
     if (mount.point.size() > prefix.size() && mount.point.starts_with(prefix)) points.push_back(std::move(mount.point));
   return points;
 }
 
 std::vector<std::string> other_places_of(const std::string& path) {
-  const auto all = mounts_of_this_namespace();
+  const auto all = mount_table();
   const auto own = std::find_if(all.rbegin(), all.rend(), [&](const MountLine& mount) { return mount.point == path; });
   if (own == all.rend()) return {};
   const std::string place = place_in_parent(*own, all);

@@ -94,8 +94,6 @@ int report_grounds(World& world, const JobArguments& arguments, const std::vecto
 int check_here(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
   if (!config) return config.error();
-  for (const auto& given : {arguments.memory, arguments.node_memory})
-    if (!given.empty() && !config::parse_size(given)) return report(world, {EINVAL, given + " is no size such as 4 GiB"}, exit_usage);
   if (const Status fits = check_memory(arguments, *config); !fits) return report(world, fits.error(), exit_usage);
   if (!arguments.at_submission)
     if (const auto problems = problems_of_grounds(*config); !problems.empty()) return report_grounds(world, arguments, problems);

@@ -44,7 +44,8 @@ struct JobArguments {
   bool brief = false;          // plan: JSON without what would move, which is as long as there are files
   bool foreground = false;
   bool show = false;
-  std::string memory, node_memory;  // check, and the latter plan: of the batch job on a node, and of the largest node; "": not known
+  std::string memory;       // of the batch job on a node; "": as the environment says, where it does
+  std::string node_memory;  // check and plan: of the largest node; "": not known
   std::string memory_source = "--mem";
 };
 
@@ -73,7 +74,7 @@ int job_status(World& world, const std::string& job, const std::string& shared);
 /// `directory`: "": as plugstack.conf has it.
 int queue(World& world, const std::string& directory);
 /// What this node lacks for efs, and for the stores of a job file (may be "").
-int doctor(World& world, const std::string& job_file);
+int doctor(World& world, const std::string& job_file, const std::string& memory);
 struct StopArguments {
   std::string which;
   bool stage_out = true;
@@ -132,6 +133,8 @@ int set(World& world, const FileArguments& arguments);
 Result<std::string> instance_of_job(const std::string& job);
 /// Sets EFS_RUNTIME_DIR to where the site's Slurm plugin has its instances. False where it is set already, or this machine does not know.
 bool use_runtime_directory_of_plugin();
+/// The bytes that the batch job has on this node, by --memory or Slurm's environment.
+std::optional<std::uint64_t> job_memory_of(const JobArguments& arguments);
 /// Loads the job file or reports every problem of it.
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments);
 /// The error that an answer tells of.

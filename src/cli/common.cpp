@@ -35,10 +35,16 @@ int report(World& world, const Error& error, int code) {
   return code;
 }
 
+std::optional<std::uint64_t> job_memory_of(const JobArguments& arguments) {
+  const auto given = config::parse_size(arguments.memory);
+  return given ? given : config::memory_of_batch_job(config::surroundings_of_process({}));
+}
+
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments) {
   const auto user = find_user(arguments.user.empty() ? std::to_string(::geteuid()) : arguments.user);
   if (!user) return std::unexpected(report(world, user.error()));
   auto config = config::load_for_user(arguments.job_file, arguments.overrides, *user, arguments.at_submission);
+  if (config && !arguments.at_submission) config->job_memory = job_memory_of(arguments);
   if (config) return *config;
   if (world.json) {
     Json problems = Json::array();

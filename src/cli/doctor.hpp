@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/memory_bound.hpp"
 #include "cli/slurm_site.hpp"
 #include "config/job_config.hpp"
 
@@ -35,8 +36,10 @@ Finding silent(const std::string& what, const std::string& path);
 // The parts
 Findings examine_kernel();
 Findings examine_limits();
-/// The site file and, where `job_file` is not "", that job's stores instead of the site's.
-Findings examine_stores(const std::string& job_file);
+/// What a store in memory gets that declares no capacity; and in a job of `memory` bytes.
+Findings examine_memory(std::optional<std::uint64_t> memory);
+/// The site file and, where `job_file` is not "", that job's stores instead of the site's; of a job of `memory` bytes.
+Findings examine_stores(const std::string& job_file, std::optional<std::uint64_t> memory);
 Findings examine_leftovers();
 /// Stores in this directory, of the caller's or for root of anybody's, to which no instance leads: /run was emptied, or is another's.
 Findings lost_stores(const std::string& directory);
@@ -48,6 +51,9 @@ Findings examine_slurm();
 Finding judge_kernel(std::string_view release);
 /// `state`: what the kernel says of its switch; "" where it has none.
 Finding judge_uring(std::string_view state);
+
+/// A job of `memory` bytes, on a node that leaves it `bound`: what its store in memory gets by the site's share and limit.
+Finding judge_job_memory(std::uint64_t memory, const MemoryBound& bound, const config::JobConfig& site);
 
 /// `staging`: seconds that a wait for a turn and a stage-in may take together.
 Findings judge_slurm_config(const SlurmConfig& config, double staging);

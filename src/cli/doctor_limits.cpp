@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/memory.hpp"
+#include "base/memory_bound.hpp"
 #include "base/mounts.hpp"
 #include "base/open_files.hpp"
 #include "base/text.hpp"
@@ -36,20 +36,11 @@ Finding judge_files() {
   return {Level::ok, "open files", text, ""};
 }
 
-// The least pids.max of this cgroup and those above, of version 2; 0: none.
+// The least pids.max of this cgroup and those above; 0: none.
 std::uint64_t most_pids() {
-  std::uint64_t least = 0;
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line, text; std::getline(file, line);) {
-    if (!line.starts_with("0::")) continue;
-    for (auto group = std::filesystem::path(line.substr(3)).relative_path();; group = group.parent_path()) {
-      if (std::ifstream("/sys/fs/cgroup" / group / "pids.max") >> text && text != "max") {
-        const auto here = std::strtoull(text.c_str(), nullptr, 10);
-        least = least == 0 ? here : std::min<std::uint64_t>(least, here);
-      }
-      if (group.empty()) break;
-    }
-  }
+  std::uint64_t least = 0, here = 0;
+  for (const auto& group : control_groups("pids"))
+    if (std::ifstream(group.directory + "/pids.max") >> here) least = least == 0 ? here : std::min(least, here);
   return least;
 }
 
@@ -67,13 +58,6 @@ Finding judge_locked_memory() {
   rlimit limit{};
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
   return {Level::ok, "locked memory", "limit " + (limit.rlim_max == RLIM_INFINITY ? "unlimited" : format_bytes(limit.rlim_max)) + "; efs locks none", ""};
-}
-
-Finding judge_memory() {
-  const std::uint64_t memory = available_memory();
-  const std::string text = format_bytes(memory) + " available: a DRAM store without a capacity has " + format_bytes(memory / 2);
-  if (memory / 2 < config::smallest_capacity) return {Level::problem, "memory", text + ", less than the least (" + format_bytes(config::smallest_capacity) + ")", "free memory, or raise the cgroup's limit"};
-  return {Level::ok, "memory", text, ""};
 }
 
 Finding judge_runtime_directory() {
@@ -122,7 +106,7 @@ Findings lost_stores(const std::string& directory) {
   return found;
 }
 
-Findings examine_limits() { return {judge_memory(), judge_files(), judge_processes(), judge_locked_memory(), judge_runtime_directory()}; }
+Findings examine_limits() { return {judge_files(), judge_processes(), judge_locked_memory(), judge_runtime_directory()}; }
 
 Findings examine_leftovers() {
   Findings found;

@@ -6,6 +6,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 #include <optional>
 #include <sstream>
 
-#include "base/memory.hpp"
+#include "base/memory_bound.hpp"
 #include "base/mounts.hpp"
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"
@@ -42,11 +43,18 @@ Finding judge_space(const std::string& what, const Backend& backend) {
   return judge_room(what, backend.daxfs, static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize, room_in_quota(backend.daxfs), backend.capacity);
 }
 
-Findings examine_backend(const Backend& backend) {
+// The job's, where that is less than what there is.
+std::string text_of_bound(const config::JobConfig& job, const MemoryBound& bound) {
+  if (job.job_memory && *job.job_memory < bound.bytes) return format_bytes(*job.job_memory) + " that the job has";
+  return format_bytes(bound.bytes) + " available (" + bound.source + ")";
+}
+
+Findings examine_backend(const config::JobConfig& job, const Backend& backend) {
   const std::string what = "store " + backend.id;
   if (backend.type == config::BackendType::dram) {
-    const std::uint64_t memory = available_memory(), wanted = config::capacity_of(backend, memory).value_or(0);
-    const std::string text = "memory, " + format_bytes(wanted) + " of " + format_bytes(memory) + " available";
+    const MemoryBound bound = memory_bound(unpromised_memory());
+    const std::uint64_t memory = std::min(bound.bytes, job.job_memory.value_or(bound.bytes)), wanted = config::capacity_of(job, backend, memory).value_or(0);
+    const std::string text = "memory, " + format_bytes(wanted) + " of " + text_of_bound(job, bound);
     if (wanted > memory) return {{Level::problem, what, text + ": a job that fills it takes the node's memory away", "lower the capacity"}};
     return {{Level::ok, what, text, ""}};
   }
@@ -101,7 +109,44 @@ Finding judge_room(const std::string& what, const std::string& path, std::uint64
   return {Level::ok, what, text, ""};
 }
 
-Findings examine_stores(const std::string& job_file) {
+namespace {
+
+// The site's word alone; what is wrong with its file examine_stores() says.
+config::JobConfig job_of_site() {
+  auto surroundings = config::surroundings_of_process({});
+  const auto site = config::load_site(surroundings);
+  if (site) surroundings.site = *site;
+  config::JobConfig built_in;
+  built_in.backends.push_back({.id = "dram"});
+  return config::parse(silent_job, "job.yaml", {}, surroundings).value_or(built_in);
+}
+
+std::uint64_t default_in(const config::JobConfig& site, std::uint64_t memory) {
+  return config::capacity_of(site, {.id = "dram", .most_capacity = site.backends.front().most_capacity}, memory).value_or(0);
+}
+
+}  // namespace
+
+Findings examine_memory(std::optional<std::uint64_t> memory) {
+  const MemoryBound bound = memory_bound(unpromised_memory());
+  const config::JobConfig site = job_of_site();
+  const std::uint64_t capacity = default_in(site, bound.bytes);
+  Findings found{{Level::ok, "memory", format_bytes(bound.bytes) + " available (" + bound.source + "): a DRAM store without a capacity has " + format_bytes(capacity), ""}};
+  if (capacity < config::smallest_capacity) found.front() = {Level::problem, "memory", found.front().text + ", less than the least (" + format_bytes(config::smallest_capacity) + ")", "free memory, or raise the cgroup's limit"};
+  if (memory) found.push_back(judge_job_memory(*memory, bound, site));
+  return found;
+}
+
+Finding judge_job_memory(std::uint64_t memory, const MemoryBound& bound, const config::JobConfig& site) {
+  const std::uint64_t has = std::min(memory, bound.bytes), capacity = default_in(site, has);
+  const std::string what = "a job of " + format_bytes(memory);
+  const std::string text = "a DRAM store without a capacity has " + format_bytes(capacity) + ": " + std::to_string(site.memory_share) + "% of " + (has < memory ? format_bytes(has) + ", which is all that this node has for it (" + bound.source + ")" : "its memory") + "; the rest is for its programs";
+  if (capacity < config::smallest_capacity) return {Level::problem, what, text + ". A store needs at least " + format_bytes(config::smallest_capacity), "ask for more memory (--mem), or store on a disk"};
+  if (has < memory) return {Level::warning, what, text, "free memory, or declare a capacity in the job file"};
+  return {Level::ok, what, text, ""};
+}
+
+Findings examine_stores(const std::string& job_file, std::optional<std::uint64_t> memory) {
   Findings found;
   const auto user = find_user(std::to_string(::geteuid()));
   auto surroundings = config::surroundings_of_process(user.value_or(User{}));
@@ -117,13 +162,14 @@ Findings examine_stores(const std::string& job_file) {
     found.push_back(silent("job file", job_file));
     return found;
   }
-  const auto job = job_file.empty() ? config::parse(silent_job, "job.yaml", {}, surroundings) : config::load(job_file, {}, surroundings);
+  auto job = job_file.empty() ? config::parse(silent_job, "job.yaml", {}, surroundings) : config::load(job_file, {}, surroundings);
   if (!job) {
     for (const auto& problem : job.error()) found.push_back(of_problem(job_file.empty() ? "site file" : "job file", problem, job_file));
     return found;
   }
+  job->job_memory = memory;
   for (const auto& backend : job->backends)
-    for (auto& finding : examine_backend(backend)) found.push_back(std::move(finding));
+    for (auto& finding : examine_backend(*job, backend)) found.push_back(std::move(finding));
   return found;
 }
 

@@ -81,6 +81,7 @@ std::vector<std::string> daemon_command(const JobArguments& a, const config::Job
   add("--options", a.options);
   add("--user", a.user);
   add("--node", a.node);
+  if (const auto memory = job_memory_of(a)) add("--memory", std::to_string(*memory));
   add("--interleaving", a.interleaving.empty() ? trusted_queue(a, config) : std::filesystem::absolute(a.interleaving).string());
   for (const auto& [key, value] : a.overrides.settings) words.insert(words.end(), {"--set", key + "=" + value});
   if (a.overrides.trace) words.insert(words.end(), {"--set", "trace=" + config.trace});

@@ -74,6 +74,11 @@ std::string is_no_home(const std::string& text) { return text == "~" || text.sta
 // An instance that is named with nothing is no wish for the only one: a variable of the caller's script is not set.
 std::string is_named(const std::string& text) { return text.empty() || text == std::string(1, guard) ? "the name is empty; is a variable not set? Leave the argument out where none is to be named" : ""; }
 
+std::string is_size(const std::string& text) {
+  const std::string size = text.starts_with(guard) ? text.substr(1) : text;
+  return efs::config::parse_memory(size) ? "" : size + " is no size such as 4 GiB";
+}
+
 // As squeue writes it.
 std::string is_job(const std::string& text) {
   const auto rest = text.find_first_not_of("0123456789");
@@ -108,6 +113,7 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
     }
   }, "KEY=VALUE of any key of global-settings, see efs-job(5); can be repeated")->allow_extra_args(false);
   verb.add_option("-u,--user", a.user, "the job's user (root only)");
+  verb.add_option("--memory", a.memory, "what the batch job has on a node (--mem of sbatch): bounds a store in memory")->check(is_size);
   if (!starts) {
     verb.add_flag("--show", a.show, "show every value and where it comes from");
     return;
@@ -204,13 +210,12 @@ int main(int argc, char** argv) {
   add_job_options(*plan_verb, job, false);
   const char* before_job = "before the job is there: patterns such as %j are left to its nodes, what is marked from-job may be missing";
   plan_verb->add_flag("--at-submission", job.at_submission, before_job);
-  plan_verb->add_option("--node-memory", job.node_memory, "with --at-submission: memory of the largest node, half of which a store in memory has without a capacity");
+  plan_verb->add_option("--node-memory", job.node_memory, "with --at-submission: memory of the largest node, of which a store in memory has its share without a capacity")->check(is_size);
   plan_verb->add_flag("--brief", job.brief, "with --json: without the entries, one for each input");
   CLI::App* check_job_verb = verb("check", "report all problems of a job file", [&] { return check(world, job); });
   add_job_options(*check_job_verb, job, false);
-  check_job_verb->add_option("--memory", job.memory, "what the batch job asks for on a node (--mem of sbatch): no capacity in memory may be more");
   check_job_verb->add_option("--memory-source", job.memory_source, "which option or setting that comes from, for the message (default: --mem)");
-  check_job_verb->add_option("--node-memory", job.node_memory, "memory of the largest node: likewise");
+  check_job_verb->add_option("--node-memory", job.node_memory, "memory of the largest node: no capacity in memory may be more")->check(is_size);
   CLI::Option* submitting = check_job_verb->add_flag("--at-submission", job.at_submission, before_job);
   check_job_verb->add_option("--snapshot", job.snapshot, "write to this file what the job's nodes shall read: the job file with the values of the environment in it")->needs(submitting);
   std::string job_id, shared;
@@ -270,9 +275,10 @@ int main(int argc, char** argv) {
   std::string queue_directory;
   verb("queue", "show who holds a turn at the PFS, who waits, and for how long", [&] { return queue(world, queue_directory); })
       ->add_option("directory", queue_directory, "directory of the queue (default: $EFS_INTERLEAVING, or that of plugstack.conf)")->envname("EFS_INTERLEAVING");
-  std::string examined;
-  verb("doctor", "say what this node lacks for efs, and what to change; changes nothing", [&] { return doctor(world, examined); })
-      ->add_option("job_file", examined, "look at the stores of this job file, too");
+  std::string examined, examined_memory;
+  CLI::App* doctor_verb = verb("doctor", "say what this node lacks for efs, and what to change; changes nothing", [&] { return doctor(world, examined, examined_memory); });
+  doctor_verb->add_option("job_file", examined, "look at the stores of this job file, too");
+  doctor_verb->add_option("--mem", examined_memory, "say what a job of this size gets here, written as for sbatch (500M)")->check(is_size);
   TopArguments watched;
   CLI::App* top_verb = verb("top", "show what instances do, again and again", [&] { return top(world, watched); });
   top_verb->add_option("instance", watched.which, "name, mount point or job file")->check(is_named);

@@ -2,9 +2,10 @@
 #include <atomic>
 #include <iostream>
 #include <iterator>
+#include <limits>
 
 #include "base/boot.hpp"
-#include "base/memory.hpp"
+#include "base/memory_bound.hpp"
 #include "cli/cli.hpp"
 #include "cli/grounds.hpp"
 #include "stage/pfs/paced_pfs.hpp"
@@ -26,16 +27,17 @@ void forgive_from_job(const config::JobConfig& config, stage::Plan& plan) {
 
 // What the stores of the job will take. This may be a login node, whose own memory says nothing.
 stage::Rooms rooms_of(const JobArguments& arguments, const config::JobConfig& config) {
-  const auto memory = arguments.at_submission ? config::parse_size(arguments.node_memory) : std::optional(available_memory());
+  constexpr auto unknown = std::numeric_limits<std::uint64_t>::max();
+  const auto given = [&](const std::string& size) { return config::parse_size(size).value_or(unknown); };
+  const auto memory = arguments.at_submission ? std::min(given(arguments.memory), given(arguments.node_memory)) : memory_bound(unpromised_memory()).bytes;
   stage::Rooms rooms;
-  for (const auto& backend : config.backends) rooms.push_back(memory ? config::capacity_of(backend, *memory) : backend.capacity);
+  for (const auto& backend : config.backends) rooms.push_back(memory != unknown ? config::capacity_of(config, backend, memory) : backend.capacity ? backend.capacity : backend.most_capacity);
   return rooms;
 }
 
 int show_plan(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
   if (!config) return config.error();
-  if (!arguments.node_memory.empty() && !config::parse_size(arguments.node_memory)) return report(world, {EINVAL, arguments.node_memory + " is no size such as 4 GiB"}, exit_usage);
   const stage::Pace pace = stage::pace_of(*config);
   const std::atomic<bool> never = false;
   stage::Throttle throttle(pace);

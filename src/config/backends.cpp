@@ -72,16 +72,22 @@ void check_together(const std::vector<Section>& sections, const JobConfig& confi
     if (backend.type != BackendType::dram) continue;
     first_dram = std::min(first_dram, i);
     if (first_dram != i && (!backend.capacity || !config.backends[first_dram].capacity)) {
-      problems.add(sections[i].mark, "two backends in memory, and not both with a 'capacity': each would take half of what is available", "give each a capacity");
+      problems.add(sections[i].mark, "two backends in memory, and not both with a 'capacity': each would take its share of the same memory", "give each a capacity");
     }
   }
 }
 
 }  // namespace
 
-std::optional<std::uint64_t> capacity_of(const Backend& backend, std::uint64_t memory) {
+std::uint64_t default_capacity(std::uint64_t memory, unsigned share) {
+  const std::uint64_t part = memory / 100 * share + memory % 100 * share / 100;
+  return std::min(memory, std::max(smallest_capacity, part));
+}
+
+std::optional<std::uint64_t> capacity_of(const JobConfig& config, const Backend& backend, std::uint64_t available) {
   if (backend.capacity || backend.type != BackendType::dram) return backend.capacity;
-  return std::max(smallest_capacity, memory / 2);
+  const std::uint64_t memory = std::min(available, config.job_memory.value_or(available));
+  return std::min(default_capacity(memory, config.memory_share), backend.most_capacity.value_or(memory));
 }
 
 void read_backends(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {

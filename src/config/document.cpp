@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 28> settings_keys{"name",   "root-dir",  
 constexpr std::array<std::string_view, 6> backend_keys{"id", "type", "capacity", "daxfs", "segment-size", "enforce"};
 constexpr std::array<std::string_view, 9> resource_keys{"path", "list", "as", "backend", "flags", "distribute", "from-job", "priority", "reusable"};
 constexpr std::array<std::string_view, 5> output_keys{"path", "as", "flags", "backend", "inputs"};
-constexpr std::array<std::string_view, 5> site_keys{"runtime-dir", "global-settings", "backends", "limits", "fixed"};
+constexpr std::array<std::string_view, 6> site_keys{"runtime-dir", "memory-share", "global-settings", "backends", "limits", "fixed"};
 constexpr std::array<std::string_view, 3> limit_keys{"capacity", "workers", "transfer-size"};
 constexpr std::array key_sections{SectionKeys{"the top level", top_level_keys}, SectionKeys{"global-settings", settings_keys}, SectionKeys{"backends", backend_keys},
                               SectionKeys{"resources", resource_keys}, SectionKeys{"outputs", output_keys}, SectionKeys{"site file", site_keys}, SectionKeys{"site limits", limit_keys}};

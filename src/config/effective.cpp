@@ -24,6 +24,10 @@ void limit_capacity(const Site& site, const Document& document, JobConfig& confi
   for (std::size_t i = 0; i < config.backends.size(); ++i) {
     auto& capacity = config.backends[i].capacity;
     const bool named = i < document.backends.size();
+    if (!capacity && config.backends.size() == 1 && config.backends[i].type == BackendType::dram) {
+      config.backends[i].most_capacity = left;
+      continue;
+    }
     if (!capacity && config.backends.size() == 1) capacity = left;
     if (!capacity) problems.add(named ? document.backends[i].mark : Mark{}, "this backend needs a 'capacity': the site limits that of a job to " + most, "the limit is set in " + where);
     else if (*capacity > left) problems.add(named ? document.backends[i].mark_of("capacity") : Mark{}, "'capacity' is above the site's limit of " + most + " for a job", "ask for less; the limit is set in " + where);
@@ -73,10 +77,16 @@ std::optional<std::string> setting_text(const JobConfig& c, std::string_view key
   return std::nullopt;
 }
 
-std::optional<std::string> backend_text(const Backend& b, std::string_view key) {
+std::string capacity_text(const JobConfig& config, const Backend& b) {
+  if (b.capacity) return format_bytes(*b.capacity);
+  if (b.type != BackendType::dram) return "all";
+  return std::to_string(config.memory_share) + "% of the job's memory" + (b.most_capacity ? ", at most " + format_bytes(*b.most_capacity) : "");
+}
+
+std::optional<std::string> backend_text(const JobConfig& config, const Backend& b, std::string_view key) {
   if (key == "id") return b.id;
   if (key == "type") return b.type == BackendType::dram ? "DRAM" : b.type == BackendType::fsdax ? "NVRAM-NVML" : "NVRAM-DEVDAX";
-  if (key == "capacity") return b.capacity ? format_bytes(*b.capacity) : "all";
+  if (key == "capacity") return capacity_text(config, b);
   if (key == "daxfs") return b.daxfs.empty() ? "none" : b.daxfs;
   if (key == "segment-size") return format_bytes(b.segment_size);
   if (key == "enforce") return b.enforce == Enforce::strict ? "strict" : "advisory";
@@ -101,6 +111,7 @@ EffectiveValue effective(const std::string& section, std::string_view key, const
 
 void apply_limits(const Site& site, const Document& document, JobConfig& config, ProblemList& problems) {
   const auto& settings = document.settings;
+  config.memory_share = site.memory_share.value_or(config.memory_share);
   if (site.most_workers && config.workers == 0) config.workers = *site.most_workers;  // 0: as many as there is use for
   apply_limit(site.limits, "workers", site.most_workers, settings, config.workers, std::to_string(site.most_workers.value_or(0)), problems);
   apply_limit(site.limits, "transfer-size", site.most_transfer_size, settings, config.transfer_size, format_bytes(site.most_transfer_size.value_or(0)), problems);
@@ -121,7 +132,7 @@ std::vector<EffectiveValue> effective_values(const Document& document, const Job
   for (std::size_t i = 0; i < config.backends.size(); ++i) {
     const Section* section = i < document.backends.size() ? &document.backends[i] : nullptr;
     const std::string name = "backends[" + std::to_string(i + 1) + "]";
-    for (const auto key : backend_schema()) limited(effective(name, key, section ? section->find(key) : nullptr, backend_text(config.backends[i], key), config.source), section);
+    for (const auto key : backend_schema()) limited(effective(name, key, section ? section->find(key) : nullptr, backend_text(config, config.backends[i], key), config.source), section);
   }
   return values;
 }

@@ -40,7 +40,8 @@ enum class Verify : std::uint8_t { stream, read_back };
 struct Backend {
   std::string id;                           // as resources name it, e.g. "nvml:/"
   BackendType type = BackendType::dram;
-  std::optional<std::uint64_t> capacity;    // bytes; absent: all there is (dram: half of the available memory)
+  std::optional<std::uint64_t> capacity;    // bytes; absent: all there is (dram: a share of the job's memory)
+  std::optional<std::uint64_t> most_capacity;  // bytes: the site's limit of one in dram that declares none
   std::string daxfs;                        // directory (fsdax) or device (devdax); "" for dram
   std::uint64_t segment_size = 128u << 20;  // bytes: the largest piece of a file that the daemon maps at a time
   Enforce enforce = Enforce::advisory;
@@ -50,10 +51,6 @@ struct Backend {
 enum class Distribute : std::uint8_t { replicate, partition };
 inline constexpr std::size_t most_backends = 8;
 inline constexpr std::uint64_t smallest_capacity = 16u << 20;  // bytes: below this the journal alone would fill it
-
-/// What the job may store, bytes, with `memory` bytes available: as declared; half of the memory for dram without a
-/// capacity; absent: what the file system has.
-std::optional<std::uint64_t> capacity_of(const Backend& backend, std::uint64_t memory);
 
 /// Something to stage in. A path that holds *, ? or [ behind root_dir is a glob (as glob(7), with ** for any depth);
 /// root_dir itself is never part of the pattern.
@@ -134,6 +131,8 @@ struct JobConfig {
   std::uint64_t max_ops = 0;   // calls per second to the PFS; 0: no cap
   unsigned deadline = 0;       // seconds that a stop may take; 0: all it needs
   unsigned retries = 6;        // of a call to the PFS that failed for a passing reason
+  unsigned memory_share = 50;  // percent of the job's memory that a dram backend without a capacity gets: the site's word
+  std::optional<std::uint64_t> job_memory;  // bytes that the batch job was given on this node: of the start, not of the file
   std::vector<Backend> backends;           // never empty: one dram backend where the file has none
   std::size_t new_files = 0;               // of backends: where new files go that no rule sends elsewhere
   OnFull on_full = OnFull::error;
@@ -147,6 +146,15 @@ struct JobConfig {
   bool root_open = false, results_open = false;  // these directories have patterns that only its nodes know
   std::string snapshot;                          // the job file as its nodes shall read it
 };
+
+/// What a dram backend gets whose job has `memory` bytes and declares no capacity: `share` percent of it, or the smallest
+/// capacity where that is more; never more than the memory.
+std::uint64_t default_capacity(std::uint64_t memory, unsigned share);
+
+/// What the job may store in a backend, bytes, where `available` bytes of memory are left for it: as declared; for dram
+/// without a capacity the default one of what is left, or of the job's memory where that is less; absent: what the file
+/// system has.
+std::optional<std::uint64_t> capacity_of(const JobConfig& config, const Backend& backend, std::uint64_t available);
 
 /// Does `path` (relative, "a/b/c") match `pattern` as glob(7) with ** for any number of components, none included?
 /// As glob(7): a component's leading period is matched by a period only; ** takes hidden components too.

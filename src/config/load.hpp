@@ -65,6 +65,9 @@ std::expected<JobConfig, std::vector<Problem>> reload(const std::string& text, c
 /// "2 GiB", "3.5TB", "100 MB", "4096": bytes. KiB to EiB are binary; KB K to EB E decimal; capitals do not matter.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 
+/// A size as --mem of sbatch has it: "500" and "500M" are 500 MiB, "4G" is 4 GiB; else as parse_size().
+std::optional<std::uint64_t> parse_memory(std::string_view text);
+
 /// "500 MB/s", "1.5GiB/s", "4096": bytes per second, written as a size with or without "/s".
 std::optional<std::uint64_t> parse_rate(std::string_view text);
 

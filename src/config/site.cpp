@@ -45,6 +45,15 @@ void read_limits(Site& site, ProblemList& problems) {
   if (const auto workers = read_size(site.limits, "workers", 1, 256, problems)) site.most_workers = static_cast<unsigned>(*workers);
 }
 
+// "50%"
+std::optional<unsigned> read_share(Section top, ProblemList& problems) {
+  const auto share = top.values.find("memory-share");
+  if (share == top.values.end()) return std::nullopt;
+  std::string& text = share->second.text;
+  if (text.ends_with('%')) text.pop_back();
+  return static_cast<unsigned>(read_number(top, "memory-share", 1, 100, 50, problems));
+}
+
 std::unexpected<Problems> problem_of_site(const std::string& file, std::string text) {
   return std::unexpected(Problems{Problem{.text = std::move(text), .suggestion = "", .origin = file}});
 }
@@ -67,6 +76,7 @@ std::expected<Site, Problems> parse_site(const std::string& text, const std::str
     site.runtime_dir = directory->text;
     if (!site.runtime_dir.starts_with('/')) problems.add(directory->mark, "'runtime-dir' must be an absolute path");
   }
+  site.memory_share = read_share(document.top, problems);
   read_limits(site, problems);
   check_fixed(site, problems);
   for (const auto* key : {"name", "in-place"})

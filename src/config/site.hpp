@@ -17,6 +17,7 @@ namespace efs::config {
 struct Site {
   std::string file;
   std::string runtime_dir;         // "": the built-in one
+  std::optional<unsigned> memory_share;  // percent: JobConfig::memory_share
   Section settings;                // defaults of global-settings
   std::vector<Section> backends;   // of jobs that name none
   std::vector<Value> fixed;        // keys of global-settings or of a backend, or "backends"

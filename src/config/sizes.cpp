@@ -87,6 +87,13 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   return static_cast<std::uint64_t>(value);
 }
 
+std::optional<std::uint64_t> parse_memory(std::string_view text) {
+  text = trim(text);
+  const bool bare = !text.empty() && is_digit(text.back());
+  const bool letter = text.size() > 1 && std::string_view("KMGTPkmgtp").contains(text.back());
+  return parse_size(std::string(text) + (bare ? "MiB" : letter ? "iB" : ""));
+}
+
 std::optional<std::uint64_t> parse_rate(std::string_view text) {
   text = trim(text);
   if (text.ends_with("/s")) text.remove_suffix(2);

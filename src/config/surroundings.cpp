@@ -3,10 +3,17 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 
 namespace efs::config {
+namespace {
+
+constexpr std::uint64_t most_mebibytes = 1ULL << 40U;  // more is not meant, and has too many bytes for 64 bits
+
+}  // namespace
 
 Surroundings surroundings_of_process(const User& user) {
   Surroundings surroundings{.user = user.name, .home = user.home};
@@ -18,6 +25,19 @@ Surroundings surroundings_of_process(const User& user) {
   if (::gethostname(node.data(), node.size() - 1) == 0) surroundings.node = node.data();
   surroundings.node = surroundings.node.substr(0, surroundings.node.find('.'));
   return surroundings;
+}
+
+std::optional<std::uint64_t> memory_of_batch_job(const Surroundings& surroundings) {
+  const auto number = [&](const char* name) -> std::uint64_t {
+    const std::string text = surroundings.find(name).value_or("");
+    std::uint64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [at, problem] = std::from_chars(text.data(), end, value);
+    return problem == std::errc() && at == end ? std::min<std::uint64_t>(value, UINT32_MAX) : 0;
+  };
+  std::uint64_t mebibytes = number("SLURM_MEM_PER_NODE");
+  if (mebibytes == 0) mebibytes = number("SLURM_MEM_PER_CPU") * number("SLURM_CPUS_ON_NODE");
+  return mebibytes == 0 || mebibytes > most_mebibytes ? std::nullopt : std::optional(mebibytes << 20U);
 }
 
 }  // namespace efs::config

@@ -1,6 +1,7 @@
 #pragma once
 // What the values of a job file depend on besides the file: the environment, the user, the node, the site file.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +24,10 @@ struct Surroundings {
 
   std::optional<std::string> find(const std::string& name) const { return variable ? variable(name) : std::nullopt; }
 };
+
+/// Bytes of memory that Slurm gave the job in whose script this process runs, on this node (SLURM_MEM_PER_NODE, or
+/// SLURM_MEM_PER_CPU for SLURM_CPUS_ON_NODE); nullopt: all that the node has, or there is no such job.
+std::optional<std::uint64_t> memory_of_batch_job(const Surroundings& surroundings);
 
 /// Those of this process, for the job of `user`; without the site file (see load_site()).
 Surroundings surroundings_of_process(const User& user);

@@ -43,7 +43,7 @@ namespace {
 
 // efsd is started by `efs`, which has parsed and checked everything once; its own arguments are few and plain.
 struct Arguments {
-  std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file, options, interleaving, node;
+  std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file, options, interleaving, node, memory;
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<std::string> start_options;
   int ready_fd = -1;
@@ -55,7 +55,7 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
   const std::map<std::string_view, std::string*> texts{
       {"--config", &arguments.job_file}, {"--name", &arguments.name},           {"--runtime-dir", &arguments.runtime_directory},
       {"--user", &arguments.user},       {"--root-dir", &arguments.root_dir},   {"--mount-dir", &arguments.mount_dir},
-      {"--results-dir", &arguments.results_dir}, {"--log-file", &arguments.log_file}, {"--options", &arguments.options}, {"--interleaving", &arguments.interleaving}, {"--node", &arguments.node}};
+      {"--results-dir", &arguments.results_dir}, {"--log-file", &arguments.log_file}, {"--options", &arguments.options}, {"--interleaving", &arguments.interleaving}, {"--node", &arguments.node}, {"--memory", &arguments.memory}};
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--debug") {
@@ -114,6 +114,7 @@ Result<config::JobConfig> parse_job(const config::ReadFiles& read, const Argumen
   auto config = config::parse_for_user(read, a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file), .settings = a.settings}, user);
   if (config) {
     config->start_options = a.start_options;
+    config->job_memory = config::parse_size(a.memory);
     // As `efs` has checked it: NUMBER/NODES.
     config->of_batch_job = !a.node.empty();
     if (config->of_batch_job) (void)std::sscanf(a.node.c_str(), "%u/%u", &config->node, &config->nodes);

@@ -91,7 +91,7 @@ Status Instance::go_on_without(const image::Manifest& before) {
 }
 
 Status Instance::open_store() {
-  auto store = set_up_store({.config = options_.config, .instance = options_.directory, .privileged = options_.privileged, .access_times = config::access_times(options_.mount_flags), .supervisor = supervisor_});
+  auto store = set_up_store({.config = options_.config, .instance = options_.directory, .privileged = options_.privileged, .takeover = options_.takeovers > 0, .access_times = config::access_times(options_.mount_flags), .supervisor = supervisor_});
   if (!store) return std::unexpected(store.error());
   store_ = std::move(*store);
   open_cache();

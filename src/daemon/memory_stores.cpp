@@ -8,6 +8,8 @@
 
 #include <string>
 
+#include "base/memory_bound.hpp"
+
 namespace efs::daemon {
 namespace {
 
@@ -54,8 +56,8 @@ Result<MemoryStores::Given> MemoryStores::give(const Ask& ask) {
   // Huge pages double the speed of first touch and are given to files that can fill them only.
   if (left)
     refit(where, flags, ask.bytes);
-  else if (::mount("efs-store", where.c_str(), "tmpfs", flags, (common + ",huge=within_size").c_str()) != 0 &&
-           ::mount("efs-store", where.c_str(), "tmpfs", flags, common.c_str()) != 0)
+  else if (::mount(memory_store_source, where.c_str(), "tmpfs", flags, (common + ",huge=within_size").c_str()) != 0 &&
+           ::mount(memory_store_source, where.c_str(), "tmpfs", flags, common.c_str()) != 0)
     return fail_errno("cannot mount a tmpfs for the store");
   mounted_[ask.number] = true;
   return root_of(ask.number, left);

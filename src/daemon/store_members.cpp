@@ -77,6 +77,7 @@ Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, 
     EFS_TRY(look_at_orphans(how, ground, store, member.id));
     EFS_TRY(image::mark_containers(ground.options.directory.get(), store.instance));
   }
+  settle_capacity(how, number, store, ground);
   member.kind = ground.options.kind;
   auto backend = make_fsdax(std::move(ground.options));
   if (!backend) return std::unexpected(backend.error());

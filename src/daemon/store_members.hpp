@@ -18,6 +18,10 @@ struct Ground {
 /// The ground of the backend of this number, made or, with `must_be_there`, found: ENOENT.
 Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there);
 
+/// The capacity of a backend in memory that declares none is final: `store` has it for the manifest. One that was left has no
+/// less than before.
+void settle_capacity(const SetUp& how, unsigned number, Store& store, Ground& ground);
+
 /// Puts the other backends of the job file beside the first one, which is in the store. Refused (EEXIST) where what was left is
 /// of other backends, or one has data that no journal knows.
 Status add_members(const SetUp& how, Store& store);

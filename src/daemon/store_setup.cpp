@@ -14,7 +14,7 @@
 #include "backends/fsdax.hpp"
 #include "base/file_lock.hpp"
 #include "base/log.hpp"
-#include "base/memory.hpp"
+#include "base/memory_bound.hpp"
 #include "base/text.hpp"
 #include "control/instances.hpp"
 #include "daemon/store_members.hpp"
@@ -131,6 +131,7 @@ Status finish(Ground ground, const SetUp& how, Store& store) {
   if (const auto manifest = image::read_manifest(store.metadata.get()); manifest && store.was_removed) store.removed = manifest->instance;
   if (store.was_removed) EFS_TRY(image::finish_removal(root, store.path));
   EFS_TRY(look_at_left(store, how.config));
+  settle_capacity(how, 0, store, ground);
   store.kind = ground.options.kind;
   const int data = ground.options.directory.get();
   if (ground.left && !store.left && !store.was_removed) EFS_TRY(refuse_containers(data, store.path));
@@ -141,6 +142,23 @@ Status finish(Ground ground, const SetUp& how, Store& store) {
   return {};
 }
 
+bool gets_default(const config::Backend& backend) { return backend.type == config::BackendType::dram && !backend.capacity; }
+
+// As declared, or the share of what this job can have. A successor asks for the least: the store is there.
+Result<std::optional<std::uint64_t>> choose_capacity(const SetUp& how, const config::Backend& backend) {
+  if (!gets_default(backend)) return backend.capacity;
+  if (how.takeover) return config::smallest_capacity;
+  const auto unpromised = how.supervisor.unpromised_memory();
+  if (!unpromised) return std::unexpected(unpromised.error());
+  const MemoryBound bound = memory_bound(*unpromised);
+  const auto capacity = config::capacity_of(how.config, backend, bound.bytes);
+  log::info("event=default_capacity backend={} capacity={} available={} bound=\"{}\" job_memory={} share={}%", backend.id, *capacity, bound.bytes, bound.source, how.config.job_memory.value_or(0), how.config.memory_share);
+  if (*capacity >= config::smallest_capacity) return capacity;
+  const bool by_job = how.config.job_memory && *how.config.job_memory < bound.bytes;
+  return fail(ENOMEM, "backend " + backend.id + ": the job can have " + format_bytes(by_job ? *how.config.job_memory : bound.bytes) + " of memory here (" + (by_job ? "its batch system's word" : bound.source) + "), and a store in memory needs at least " + format_bytes(config::smallest_capacity) +
+                          ". Ask for more memory, or store on a disk (type: NVRAM-NVML)");
+}
+
 Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, bool must_be_there) {
   auto memory = how.supervisor.memory_store(number, *ground.options.capacity, how.access_times, must_be_there);
   if (!memory) return std::unexpected(memory.error());
@@ -149,7 +167,7 @@ Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, boo
     struct statvfs fs {};
     const std::uint64_t declared = *ground.options.capacity;
     if (::fstatvfs(memory->root.get(), &fs) == 0) ground.options.capacity = fs.f_blocks * fs.f_frsize;
-    if (*ground.options.capacity > declared + (1u << 20)) log::warn("event=capacity_not_lowered backend={} declared={} capacity={} note=\"a store that was left gets larger, and never smaller\"", how.config.backends.at(number).id, declared, *ground.options.capacity);
+    if (how.config.backends.at(number).capacity && *ground.options.capacity > declared + (1u << 20)) log::warn("event=capacity_not_lowered backend={} declared={} capacity={} note=\"a store that was left gets larger, and never smaller\"", how.config.backends.at(number).id, declared, *ground.options.capacity);
   }
   ground.options.kernel_holds_capacity = true;
   ground.path = how.instance + "/" + control::store_name(number);
@@ -175,16 +193,23 @@ Result<UniqueFd> lock_of_store(SupervisorClient& supervisor, int directory, cons
   return lock;
 }
 
+void settle_capacity(const SetUp& how, unsigned number, Store& store, Ground& ground) {
+  if (!gets_default(how.config.backends.at(number))) return;
+  auto& capacity = ground.options.capacity;
+  if (store.left && !ground.options.kernel_holds_capacity) capacity = std::max(capacity, std::optional(store.manifest.memory_capacity));
+  store.memory_capacity = *capacity;
+}
+
 Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there) {
   const config::Backend& backend = how.config.backends.at(number);
   const bool dram = backend.type == config::BackendType::dram;
   const std::string parent = dram ? "/dev/shm" : backend.daxfs;
   Ground ground;
   ground.options.kind = dram ? "dram" : "fsdax";
-  ground.options.capacity = config::capacity_of(backend, available_memory());
+  auto given = choose_capacity(how, backend);
+  if (!given) return std::unexpected(given.error());
+  ground.options.capacity = *given;
   const auto capacity = ground.options.capacity;
-  if (capacity && *capacity < config::smallest_capacity)
-    return fail(EINVAL, "backend " + backend.id + ": capacity " + format_bytes(*capacity) + " is too small; at least " + format_bytes(config::smallest_capacity) + " are needed");
   if (!dram && !std::filesystem::is_directory(parent)) return fail(ENOENT, "backend " + backend.id + ": daxfs " + parent + " is no directory");
   if (capacity && how.privileged && (dram || is_memory(parent))) return find_memory(how, number, std::move(ground), must_be_there);
 
@@ -220,7 +245,7 @@ Result<Store> set_up_store(const SetUp& how) {
 Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, const Standing& standing) {
   image::Manifest manifest{.name = config.name, .uid = ::geteuid(), .root_dir = config.root_dir, .mount_dir = config.mount_dir, .results_dir = config.results_dir, .log_file = config.log_file,
                            .job_file = config.source, .start_options = config.start_options, .store = store.path, .kind = store.kind, .instance = store.instance, .life = store.life, .boot_id = image::boot_id(), .left = standing.left, .journal_to = standing.journal_to, .contents = standing.contents, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .merges = config.merges, .results_mount = config.results_mount, .mounts_below = config.mounts_below, .made_mount_dir = standing.made_mount_dir,
-                           .members = manifests_of(store, config), .circumstances = config.circumstances};
+                           .members = manifests_of(store, config), .memory_capacity = store.memory_capacity, .circumstances = config.circumstances};
   // The others first: once the journal's place has a manifest, each of them can be told from what it is not.
   for (std::size_t i = 0; i < store.others.size(); ++i) {
     manifest.place = static_cast<unsigned>(i + 1);

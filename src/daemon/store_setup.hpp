@@ -34,6 +34,7 @@ struct Store {
   image::Manifest manifest; // where it was left: what that one wrote
   store::InstanceId instance; // that of the one that made it
   store::InstanceId life;     // Manifest::life, of this one
+  std::uint64_t memory_capacity = 0;  // Manifest::memory_capacity, of this one
   std::vector<StoreMember> others;
 };
 
@@ -41,6 +42,7 @@ struct SetUp {
   const config::JobConfig& config;
   const std::string& instance;  // its directory
   bool privileged = false;
+  bool takeover = false;  // by a successor: what declares no capacity keeps the one that it has
   AccessTimes access_times = AccessTimes::relative;  // binds where a backend is a tmpfs of its own; elsewhere the mount that it lies on decides
   SupervisorClient& supervisor;
 };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/memory_bound.hpp"
 #include "base/mounts.hpp"
 #include "base/socket.hpp"
 #include "base/user.hpp"
@@ -102,6 +103,7 @@ Supervisor::Left Supervisor::left() const {
 Message Supervisor::answer(Received& received, UniqueFd& fd) {
   switch (received.message.ask) {
     case Ask::memory_store: return memory_store(received.message, fd);
+    case Ask::unpromised: return unpromised();
     case Ask::store_at: return store_at(received.first());
     case Ask::hold_store: return hold_store(received.first(), fd);
     case Ask::keep_store: return keep_store_ = received.message.number != 0, Message{};
@@ -130,6 +132,15 @@ Message Supervisor::memory_store(const Message& ask, UniqueFd& fd) {
   fd = std::move(given->root);
   Message reply;
   reply.number = given->left ? 1 : 0;
+  return reply;
+}
+
+// Root looks at the stores of all users.
+Message Supervisor::unpromised() const {
+  std::optional<AsRoot> root;
+  if (options_.privileged) root.emplace();
+  Message reply;
+  reply.number = unpromised_memory();
   return reply;
 }
 

@@ -68,6 +68,7 @@ class Supervisor {
   std::optional<Message> answer_if_asked(Received& received, UniqueFd& fd);
   Message answer(Received& received, UniqueFd& fd);
   Message memory_store(const Message& ask, UniqueFd& fd);
+  Message unpromised() const;
   Message store_at(const UniqueFd& file);
   Message hold_store(UniqueFd lock, UniqueFd& fd);
   Message drop_dead(const Message& ask, const UniqueFd& parent);

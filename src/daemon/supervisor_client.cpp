@@ -51,6 +51,12 @@ Result<SupervisorClient::MemoryStore> SupervisorClient::memory_store(unsigned nu
   if (!root) return std::unexpected(root.error());
   return MemoryStore{std::move(*root), left};
 }
+Result<std::uint64_t> SupervisorClient::unpromised_memory() {
+  const auto received = ask(make(Ask::unpromised));
+  if (!received) return std::unexpected(received.error());
+  return received->message.number;
+}
+
 Status SupervisorClient::store_at(int file) { return status_of(ask(make(Ask::store_at), std::span(&file, 1))); }
 Result<UniqueFd> SupervisorClient::hold_store(const UniqueFd& lock) {
   const int file = lock.get();

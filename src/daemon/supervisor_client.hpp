@@ -23,6 +23,8 @@ class SupervisorClient final : public fuse::BackingRegistrar {
   /// A private tmpfs of `bytes` for the backend of this number, whose mount has this policy. `must_be_there`: ENOENT where no
   /// earlier instance left it.
   Result<MemoryStore> memory_store(unsigned number, std::uint64_t bytes, AccessTimes access_times, bool must_be_there);
+  /// What the machine has available and no other store in memory was promised, bytes.
+  Result<std::uint64_t> unpromised_memory();
   /// Of several backends one lies where this file is.
   Status store_at(int file);
   /// The lock of a store, open but not yet locked: the one to lock, which the supervisor keeps open to the end.

@@ -115,6 +115,7 @@ Result<Manifest> manifest_in(int directory, const char* name) {
     m.contents = json.value("contents", "");
     m.made_mount_dir = json.value("made_mount_dir", false);
     m.place = json.value("place", 0U);
+    m.memory_capacity = json.value("memory_capacity", std::uint64_t{0});
     for (const auto& member : json.value("members", nlohmann::json::array())) m.members.push_back({.id = member.at("id"), .path = member.at("path"), .kind = member.at("kind")});
     m.circumstances.variables = json.value("variables", m.circumstances.variables);
     m.circumstances.settings = json.value("settings", m.circumstances.settings);
@@ -158,6 +159,7 @@ Status write_manifest(int directory, const Manifest& m) {
                             {"variables", m.circumstances.variables}, {"settings", m.circumstances.settings}, {"user", m.circumstances.user}, {"home", m.circumstances.home}, {"node", m.circumstances.node}};
   for (const auto& member : m.members) json["members"].push_back({{"id", member.id}, {"path", member.path}, {"kind", member.kind}});
   if (m.place != 0) json["place"] = m.place;
+  if (m.memory_capacity != 0) json["memory_capacity"] = m.memory_capacity;
   if (m.journal_to != 0) json["journal_to"] = m.journal_to;
   if (!m.contents.empty()) json["contents"] = m.contents;
   if (m.instance.known()) json["instance"] = store::to_string(m.instance);

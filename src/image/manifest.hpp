@@ -56,6 +56,7 @@ struct Manifest {
   std::vector<std::string> mounts_below;  // what was mounted below results_dir then: paths relative to it
   bool made_mount_dir = false;  // by the instance, and to be removed by whoever ends it
   std::vector<Member> members;  // where there are several: all, in the order of their numbers, the one with the journal first
+  std::uint64_t memory_capacity = 0;  // bytes: of the backend in memory that declares none; 0: there is no such backend
   unsigned place = 0;           // of the member in whose directory this manifest lies; else 0
   config::Circumstances circumstances;  // of the job file
 };

@@ -146,5 +146,13 @@ head -c 40M /dev/urandom >"$PFS/input/big"
 check 'what this host has says nothing of the nodes' json "$("$EFS" plan --json --at-submission "$JOB")" 'd["ok"] and "capacity" not in d'
 check_exit 'inputs that half of the largest node takes' 0 '' "$EFS" plan --at-submission --node-memory 100MiB "$JOB"
 check_exit 'and that it does not take' 1 'inputs need 40.* and the buffer takes 39 MiB' "$EFS" plan --at-submission --node-memory 78MiB "$JOB"
+check_exit 'of a job that has less, its share counts' 1 'inputs need 40.* and the buffer takes 39 MiB' "$EFS" plan --at-submission --memory 78MiB --node-memory 1GiB "$JOB"
+check_exit 'also where the node is not known' 1 'and the buffer takes 39 MiB' "$EFS" plan --at-submission --memory 78MiB "$JOB"
+check_exit 'and on a node' 1 'and the buffer takes 39 MiB' "$EFS" plan --memory 78MiB "$JOB"
+check_exit 'as Slurm tells a script' 1 'and the buffer takes 39 MiB' env SLURM_MEM_PER_NODE=78 "$EFS" plan "$JOB"
+check_exit 'but not to what is only submitted there' 0 '' env SLURM_MEM_PER_NODE=78 "$EFS" plan --at-submission "$JOB"
+printf 'memory-share: 100%%\n' >"$S/share.yaml"
+check_exit 'the site has another share' 0 '' env EFS_SITE_FILE="$S/share.yaml" "$EFS" plan --memory 78MiB "$JOB"
+check 'doctor goes by it' grep -q '^ok .*a job of 40 MiB: .*has 40 MiB: 100% of its memory' <(EFS_SITE_FILE="$S/share.yaml" "$EFS" doctor --mem 40M)
 check_exit 'a memory of nodes that is no size' 2 'lots is no size' "$EFS" plan --at-submission --node-memory lots "$JOB"
 finish

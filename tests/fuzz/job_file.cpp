@@ -21,7 +21,7 @@ void look_at(const std::vector<Problem>& problems) {
 }
 
 std::uint64_t capacity_of_all(const JobConfig& job) {
-  return std::accumulate(job.backends.begin(), job.backends.end(), std::uint64_t{0}, [](std::uint64_t sum, const Backend& one) { return sum + one.capacity.value_or(0); });
+  return std::accumulate(job.backends.begin(), job.backends.end(), std::uint64_t{0}, [](std::uint64_t sum, const Backend& one) { return sum + one.capacity.value_or(one.most_capacity.value_or(0)); });
 }
 
 void parse_job(const std::string& text, const std::shared_ptr<const Site>& site) {

@@ -50,6 +50,18 @@ mkdir "$S/dev" && mount -t tmpfs -o mode=755,size=64k dev "$S/dev" && mknod -m 6
 # --- by himself, through fusermount3 ---
 mkdir -m 700 "$S/u" && chown $user:$user "$S/u"
 if command -v fusermount3 >/dev/null && [ -u "$(command -v fusermount3)" ]; then
+  # The daemon counts: what a store holds is not to be taken for memory that is not there.
+  fresh counted; sed -i '/^backends:/,/capacity/d' "$JOB"
+  chown -R $user:$user "$S/counted"
+  check 'fusermount3: start without a capacity' own "$EFS" start --memory '300 MiB' "$JOB"
+  if kernel_has_it; then
+    before=$(own "$EFS" status --json counted)
+    replaced() { json "$(own "$EFS" status --json counted)" "d['takeovers'] == 1 and d['capacity'] == $(field "$before" 'd["capacity"]')"; }
+    check 'fusermount3: the capacity is half of the memory of the job' test $(($(field "$before" 'd["capacity"]') >> 20)) = 150
+    kill -KILL "$(field "$before" 'd["worker_pid"]')"
+    check 'fusermount3: a successor has the same' await 20 replaced
+  fi
+  check 'fusermount3: stop' own "$EFS" stop --no-stage-out counted
   fresh self
   chown -R $user:$user "$S/self"
   text=$(own "$EFS" start "$JOB" 2>&1); code=$?

@@ -275,9 +275,10 @@ job_with_memory 'one that has as much is staged' 64M cpu=1,mem=64M,node=1,billin
 job_with_memory 'one with more CPUs here, too' 16M cpu=5,mem=80M,node=2,billing=5 SLURM_JOB_CPUS_PER_NODE=4,1
 job_with_memory 'one with all memory of its nodes' 0 cpu=5,mem=80M,node=2,billing=5 SLURM_JOB_CPUS_PER_NODE=4,1
 # The job file is the user's: root does not read it.
-mkdir "$S/asked" && printf '#!/bin/sh\n[ "$1" != check ] || id -u >"%s"; [ "$1" != check ] || id -G >>"%s"\nexec "%s" "$@"\n' "$W/who" "$W/who" "$EFS" >"$S/asked/efs"
+mkdir "$S/asked" && printf '#!/bin/sh\n[ "$1" != check ] || id -u >"%s"; [ "$1" != check ] || id -G >>"%s"; [ "$1" != start ] || echo "$*" >"%s"\nexec "%s" "$@"\n' "$W/who" "$W/who" "$S/started" "$EFS" >"$S/asked/efs"
 chmod 755 "$S/asked" "$S/asked/efs"; install -o $USER1 -m 600 /dev/null "$W/who"
 given 64M cpu=1,mem=64M,node=1,billing=1; prolog -- efs="$S/asked/efs"
+check 'efs is told the memory of the job, for a capacity that is not declared' grep -q -- ' --memory=64MiB ' "$S/started"
 check 'the job file is looked at as its user' test "$(head -n 1 "$W/who")" = "$(id -u $USER1)"
 check_not 'and in no group of root' grep -qw 0 <(tail -n +2 "$W/who")
 epilog
@@ -293,7 +294,15 @@ epilog HOOK_UID=$nobodys
 check 'nothing is left' no_job
 cluster CR_CORE
 job_with_memory 'memory that Slurm does not give jobs is no limit there, either' 32M cpu=1,mem=32M,node=1,billing=1
+given 96M cpu=1,mem=96M,node=1,billing=1; prolog -- efs="$S/asked/efs"; epilog
+check 'what a job asked for bounds it where memory is not given, too' grep -q -- ' --memory=96MiB ' "$S/started"
+given 0 cpu=1,mem=2000M,node=1,billing=1; prolog -- efs="$S/asked/efs"; epilog
+check_not 'all memory of a node does not' grep -q -- ' --memory=' "$S/started"
 cluster
+given 0 cpu=1,mem=2000M,node=1,billing=1; prolog -- efs="$S/asked/efs"; epilog
+check 'but where jobs are given it' grep -q -- ' --memory=2000MiB ' "$S/started"
+given 0 cpu=1,mem=1M,node=1,billing=1; prolog -- efs="$S/asked/efs"; epilog
+check_not 'and the site has said how much it is' grep -q -- ' --memory=' "$S/started"
 job_with_memory 'nor one that slurmctld does not tell' unknown ''
 check 'nothing is left' no_job
 

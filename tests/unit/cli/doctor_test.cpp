@@ -161,6 +161,25 @@ TEST_CASE("a unit of slurmd's that takes jobs' file systems along is found", "[d
   CHECK(judge_slurmd_unit({}).empty());
 }
 
+TEST_CASE("what a job of some memory gets without a capacity", "[doctor]") {
+  constexpr std::uint64_t mib = 1U << 20U;
+  efs::config::JobConfig site;
+  site.backends.push_back({.id = "dram"});
+  const efs::MemoryBound plenty{.bytes = 9000 * mib, .source = "/proc/meminfo"}, little{.bytes = 100 * mib, .source = "memory.max"};
+  const Finding usual = judge_job_memory(500 * mib, plenty, site);
+  CHECK(usual.level == Level::ok);
+  CHECK(usual.what == "a job of 500 MiB");
+  CHECK(usual.text.starts_with("a DRAM store without a capacity has 250 MiB: 50% of its memory"));
+  const Finding bound = judge_job_memory(500 * mib, little, site);
+  CHECK(bound.level == Level::warning);
+  CHECK(bound.text.starts_with("a DRAM store without a capacity has 50 MiB: 50% of 100 MiB, which is all that this node has for it (memory.max)"));
+  CHECK(judge_job_memory(10 * mib, plenty, site).level == Level::problem);
+  site.memory_share = 20;
+  site.backends.front().most_capacity = 64 * mib;
+  CHECK(judge_job_memory(200 * mib, plenty, site).text.starts_with("a DRAM store without a capacity has 40 MiB"));
+  CHECK(judge_job_memory(500 * mib, plenty, site).text.starts_with("a DRAM store without a capacity has 64 MiB"));
+}
+
 TEST_CASE("what squeue says of a job is read by fields", "[doctor]") {
   const auto job = parse_slurm_job("1234|PENDING|Licenses|2026-11-22T20:00:00");
   REQUIRE(job);

@@ -310,13 +310,31 @@ TEST_CASE("every example in conf is a good job file") {
 
 TEST_CASE("the capacity of a backend that declares none") {
   constexpr std::uint64_t gib = 1u << 30;
+  JobConfig config;
   Backend backend;
-  CHECK(capacity_of(backend, 8 * gib) == 4 * gib);
-  CHECK(capacity_of(backend, 1) == smallest_capacity);
+  CHECK(capacity_of(config, backend, 8 * gib) == 4 * gib);
+  config.job_memory = 9 * gib;
+  CHECK(capacity_of(config, backend, 8 * gib) == 4 * gib);
+  config.job_memory = 2 * gib;
+  CHECK(capacity_of(config, backend, 8 * gib) == 1 * gib);
+  config.memory_share = 25;
+  CHECK(capacity_of(config, backend, 8 * gib) == gib / 2);
+  CHECK(capacity_of(config, backend, 1 * gib) == gib / 4);
+  backend.most_capacity = gib / 8;
+  CHECK(capacity_of(config, backend, 8 * gib) == gib / 8);
   backend.capacity = 3 * gib;
-  CHECK(capacity_of(backend, 8 * gib) == 3 * gib);
+  CHECK(capacity_of(config, backend, 8 * gib) == 3 * gib);
   backend.type = BackendType::fsdax;
-  CHECK(capacity_of(backend, 8 * gib) == 3 * gib);
+  CHECK(capacity_of(config, backend, 8 * gib) == 3 * gib);
   backend.capacity.reset();
-  CHECK(capacity_of(backend, 8 * gib) == std::nullopt);
+  CHECK(capacity_of(config, backend, 8 * gib) == std::nullopt);
+}
+
+TEST_CASE("the default capacity is never more than the memory that there is") {
+  CHECK(default_capacity(1000, 50) == 1000);
+  CHECK(default_capacity(smallest_capacity - 1, 100) == smallest_capacity - 1);
+  CHECK(default_capacity(smallest_capacity + 1, 50) == smallest_capacity);
+  CHECK(default_capacity(500ULL << 20, 50) == 250ULL << 20);
+  CHECK(default_capacity(500ULL << 20, 100) == 500ULL << 20);
+  CHECK(default_capacity(~0ULL, 100) == ~0ULL);
 }

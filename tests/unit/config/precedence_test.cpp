@@ -178,14 +178,34 @@ TEST_CASE("limits: what asks for more is refused, what asks for nothing is lower
   REQUIRE(low);
   CHECK(low->workers == 4);
   CHECK(low->transfer_size == 512u << 10);
-  CHECK(low->backends[0].capacity == 1u << 30);
+  CHECK_FALSE(low->backends[0].capacity);  // of memory a job may have less
+  CHECK(low->backends[0].most_capacity == 1u << 30);
+  CHECK(value_of(*low, "capacity", "backends[1]").value == "50% of the job's memory, at most 1 GiB");
   CHECK(value_of(*low, "workers").where == "site.yaml:2");
   CHECK(value_of(*low, "capacity", "backends[1]").where == "site.yaml:3");
   CHECK(job(", workers: 3", {}, world({}, text), "backends: [[id: d, capacity: 0.5 GiB]]\n")->backends[0].capacity == 1u << 29);
-  CHECK(job("", {}, world({}, text), "backends: [[id: d, capacity: all]]\n")->backends[0].capacity == 1u << 30);
+  CHECK(job("", {}, world({}, text), "backends: [[id: d, capacity: all]]\n")->backends[0].most_capacity == 1u << 30);
+  CHECK(job("", {}, world({}, text), "backends: [[id: d, type: NVRAM-NVML, daxfs: /d]]\n")->backends[0].capacity == 1u << 30);
   CHECK(problem(job(", workers: 5", {}, world({}, text))).starts_with("job.yaml:1:74: 'workers' is '5', above the site's limit of 4 (ask for less; the limit is set in site.yaml:2)"));
   CHECK(problem(job("", {.settings = {{"workers", "5"}}}, world({}, text))).starts_with("--set workers: 'workers' is '5', above"));
   CHECK(problem(job("", {}, world({}, text), "backends: [[id: d, capacity: 1.1 GiB]]\n")).starts_with("job.yaml:2:30: 'capacity' is above the site's limit of 1 GiB"));
+}
+
+TEST_CASE("the site's share of a job's memory") {
+  CHECK(job("", {}, world({}, ""))->memory_share == 50);
+  CHECK(job("", {}, world({}, "memory-share: 30%\n"))->memory_share == 30);
+  CHECK(job("", {}, world({}, "memory-share: 100\n"))->memory_share == 100);
+  CHECK(value_of(*job("", {}, world({}, "memory-share: 30%\n"), "backends: [[id: d]]\n"), "capacity", "backends[1]").value == "30% of the job's memory");
+}
+
+TEST_CASE("the memory that Slurm has given the job of this environment") {
+  const auto memory = [](const Variables& variables) { return memory_of_batch_job(world(variables)); };
+  CHECK_FALSE(memory({}));
+  CHECK(memory({{"SLURM_MEM_PER_NODE", "500"}}) == 500u << 20);
+  CHECK(memory({{"SLURM_MEM_PER_CPU", "100"}, {"SLURM_CPUS_ON_NODE", "3"}}) == 300u << 20);
+  CHECK_FALSE(memory({{"SLURM_MEM_PER_CPU", "100"}}));
+  CHECK_FALSE(memory({{"SLURM_MEM_PER_CPU", "4000000000"}, {"SLURM_CPUS_ON_NODE", "4000000000"}}));
+  for (const char* bad : {"0", "", "-1", "5G", "999999999999999999999999"}) CHECK_FALSE(memory({{"SLURM_MEM_PER_NODE", bad}}));
 }
 
 TEST_CASE("site files that cannot be") {
@@ -205,6 +225,9 @@ TEST_CASE("site files that cannot be") {
   check("global-settings: {name: x}\n", "'name' is of one job");
   check("runtime-dir: run\n", "absolute");
   check("runtime-dir: [a]\n", "one value");
+  check("memory-share: 0%\n", "1:15: 'memory-share' is '0'");
+  check("memory-share: 101%\n", "1 to 100");
+  check("memory-share: half\n", "a whole number");
   check("a: [\n", "not valid YAML");
   CHECK(site("runtime-dir: /var/run/efs\n").runtime_dir == "/var/run/efs");
   CHECK(site("").file == "site.yaml");

@@ -77,6 +77,14 @@ TEST_CASE("rates") {
   }
 }
 
+TEST_CASE("memory as sbatch has it") {
+  for (const std::string text : {"500", "500M", "500m", " 500 MiB "}) CHECK(parse_memory(text) == 500u << 20);
+  CHECK(parse_memory("4G") == 4ull << 30);
+  CHECK(parse_memory("512K") == 512u << 10);
+  CHECK(parse_memory("500 MB") == 500'000'000u);
+  for (const std::string text : {"", "M", "lots", "-5", "5X"}) CHECK_FALSE(parse_memory(text));
+}
+
 TEST_CASE("what is not a size") {
   for (const std::string text : {"", " ", "GiB", "-1", "+1", "-2 GiB", "1.5", "1.5 B", "1.", ".5 GiB", "1..5 GB", "1,5 GB",
                                  "2 Gi", "2 ZiB", "2 GiB/s", "1e9", "0x10", "1 2", "2 GiB!", "1.0000000000000001 GB", "all", "inf", "nan"}) {
