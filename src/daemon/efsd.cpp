@@ -30,6 +30,7 @@
 #include "daemon/as_root.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/instance_directory.hpp"
+#include "daemon/kept_figures.hpp"
 #include "daemon/kept_files.hpp"
 #include "daemon/life_line.hpp"
 #include "daemon/restart_policy.hpp"
@@ -125,6 +126,12 @@ Result<config::JobConfig> parse_job(const config::ReadFiles& read, const Argumen
   return fail(EINVAL, text);
 }
 
+// What every worker of an instance has from the first on.
+struct Kept {
+  KeptFiles files;
+  KeptFiguresPtr figures;
+};
+
 // What the worker is told by the supervisor that forked it.
 struct Predecessors {
   unsigned count = 0;
@@ -184,7 +191,7 @@ void raise_file_size() {
 std::string source_of(const Arguments& arguments, const config::MountOptions& mount) { return mount.source.empty() ? usual_source(arguments.name) : mount.source; }
 
 // The worker: the job's user from the first line on.
-int worker(const Arguments& arguments, const User& user, const KeptFiles& kept, const std::string& directory, UniqueFd channel, UniqueFd life, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+int worker(const Arguments& arguments, const User& user, const Kept& kept, const std::string& directory, UniqueFd channel, UniqueFd life, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor nobody could unmount
   sigset_t signals;
   sigemptyset(&signals);
@@ -210,7 +217,7 @@ int worker(const Arguments& arguments, const User& user, const KeptFiles& kept, 
   const bool successor = predecessors.count > 0;
   if (successor) set_up_any_log(arguments.log_file, directory, "info");  // what it has inherited may be in the hands of a thread that is not here
   const std::string copy = directory + "/job.yaml";
-  const auto read = read_files(arguments, kept, copy, successor);
+  const auto read = read_files(arguments, kept.files, copy, successor);
   auto config = read ? parse_job(*read, arguments, user) : Result<config::JobConfig>(std::unexpected(read.error()));
   if (!config && successor) log::error("event=takeover_failed reason=\"{}\"", describe(config.error()));
   if (!config) return tell(arguments.ready_fd, describe(config.error())), 2;
@@ -218,12 +225,12 @@ int worker(const Arguments& arguments, const User& user, const KeptFiles& kept, 
   if (successor) log::set_level(level);
   else if (const Status logging = set_up_log(config->log_file, directory, level); !logging) return tell(arguments.ready_fd, "log-file " + describe(logging.error())), 1;
   if (!successor)
-    if (const Status done = keep_files(*read, kept, copy); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
+    if (const Status done = keep_files(*read, kept.files, copy); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
   if (!seen) log::warn("event=no_life_line reason=\"{}\" note=\"a worker that is killed while it waits in the kernel has no successor until that ends\"", describe(seen.error()));
   (void)!::chdir("/");
   SupervisorClient supervisor(std::move(channel));
   InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags, .root_mode = mount.mode, .spin = std::chrono::microseconds(mount.spin),
-                          .source = source_of(arguments, mount), .supervisor = ::getppid(), .takeovers = predecessors.count, .predecessor = predecessors.last, .stop_is_unusual = predecessors.stop_is_unusual};
+                          .source = source_of(arguments, mount), .supervisor = ::getppid(), .takeovers = predecessors.count, .predecessor = predecessors.last, .stop_is_unusual = predecessors.stop_is_unusual, .figures = kept.figures.get()};
   Instance instance(std::move(options), supervisor, turns);
   if (const Status listening = instance.listen(); !listening) return tell(arguments.ready_fd, describe(listening.error())), 1;
   const auto watch = SignalWatch::start(signals, [&] { instance.request_stop({}); });
@@ -234,7 +241,7 @@ int worker(const Arguments& arguments, const User& user, const KeptFiles& kept, 
 }
 
 // What is thrown before the instance lives, for want of memory: the start fails, or another successor is tried.
-int guarded_worker(const Arguments& arguments, const User& user, const KeptFiles& kept, UniqueFd channel, UniqueFd life, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+int guarded_worker(const Arguments& arguments, const User& user, const Kept& kept, UniqueFd channel, UniqueFd life, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   try {
     return worker(arguments, user, kept, arguments.runtime_directory + "/" + arguments.name, std::move(channel), std::move(life), privileged, mount, predecessors);
   } catch (const std::exception& problem) {
@@ -250,7 +257,7 @@ struct Child {
 };
 
 // `ours`, and what `supervisor` has: what the worker must not hold.
-Result<Child> fork_worker(const Arguments& arguments, const User& user, const KeptFiles& kept, InstanceDirectory& ours, Supervisor* supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+Result<Child> fork_worker(const Arguments& arguments, const User& user, const Kept& kept, InstanceDirectory& ours, Supervisor* supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail_errno("socketpair");
   Child child{.pid = -1, .channel = UniqueFd(pair[0]), .life = {}};
@@ -279,7 +286,7 @@ std::string how_ended(pid_t pid, std::optional<int> status) {
 }
 
 // A process for a successor may be had a little later: programs wait for it.
-Result<Child> fork_successor(const Arguments& arguments, const User& user, const KeptFiles& kept, InstanceDirectory& ours, Supervisor& supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+Result<Child> fork_successor(const Arguments& arguments, const User& user, const Kept& kept, InstanceDirectory& ours, Supervisor& supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
   constexpr int most_tries = 300;  // 30 s
   for (int tries = 1;; ++tries) {
     auto child = fork_worker(arguments, user, kept, ours, &supervisor, privileged, mount, predecessors);
@@ -299,7 +306,7 @@ void give_up(const Arguments& arguments, InstanceDirectory& made, const std::str
   log::error("event=given_up reason=\"{}\" directory=\"{}/{}\" store={} advice=\"{}\"", reason, arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept", advice);
 }
 
-int supervise(Arguments arguments, const User& user, const KeptFiles& kept, InstanceDirectory made, Child child, bool privileged, const config::MountOptions& mount) {
+int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceDirectory made, Child child, bool privileged, const config::MountOptions& mount) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // the worker decides what they mean
   if (arguments.ready_fd >= 0) ::close(std::exchange(arguments.ready_fd, -1));
   Supervisor supervisor({.uid = user.uid, .gid = user.gid, .instance = UniqueFd(::dup(made.directory.get())), .store = std::move(made.store),
@@ -372,7 +379,7 @@ int efsd(int argc, char** argv) {
   if (!user) return refuse(user.error());
   auto made = make_instance_directory(arguments->runtime_directory, arguments->name, *user);
   if (!made) return refuse(made.error());
-  const auto kept = KeptFiles::make().value_or(KeptFiles{});  // the worker says so where there is nothing to keep them in
+  const Kept kept{.files = KeptFiles::make().value_or(KeptFiles{}), .figures = make_kept_figures()};  // the worker says so where there is nothing to keep files in
   auto child = fork_worker(*arguments, *user, kept, *made, nullptr, privileged, *mount, {});
   if (!child) return refuse(child.error());
   return supervise(*arguments, *user, kept, std::move(*made), std::move(*child), privileged, *mount);

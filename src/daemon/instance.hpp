@@ -14,6 +14,7 @@
 #include "base/timer_thread.hpp"
 #include "config/job_config.hpp"
 #include "control/server.hpp"
+#include "daemon/kept_figures.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
 #include "daemon/tasks.hpp"
@@ -49,6 +50,7 @@ struct InstanceOptions {
   unsigned takeovers = 0;     // workers before this one that died
   std::string predecessor;    // how the last of them ended, for the log
   bool stop_is_unusual = false;  // StopRequest::is_unusual() of that for which one of them had unmounted
+  KeptFigures* figures = nullptr;  // of all workers together; null: each has its own
 };
 
 /// What comes before `running` is on its way there, in order; `recovering`: a successor replays the journal. `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
@@ -141,6 +143,8 @@ class Instance {
   Status plan_and_stage_in();
   Status keep_listed(std::map<std::string, std::string> listed);
   void inherit_listed();
+  void keep_staged_in(const stage::StagedIn& staged_in);
+  void inherit_staged_in();
   /// Bytes that the cache can give up for this job: where both have all of one file system.
   std::uint64_t spare_in_cache();
   Result<std::uint64_t> subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);

@@ -115,7 +115,8 @@ SupervisorClient* Instance::passthrough_registry() {
 void Instance::open_session() {
   const bool traced = !options_.config.trace.empty();
   const bool stacked = may_be_stacked(store_.metadata.get()) || std::ranges::any_of(store_.others, [](const StoreMember& one) { return may_be_stacked(one.root.get()); });
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks(), traced, stacked);
+  fuse::Counters* const kept = options_.figures != nullptr ? &options_.figures->counters : nullptr;
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks(), traced, stacked, kept);
 }
 
 // To be root is not enough, and the answer to INIT promises nothing. The locks of the stores are files of the user's on the containers'

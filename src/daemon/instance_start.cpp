@@ -173,6 +173,7 @@ Status Instance::take_over() {
   keep_image_ = true;  // until a stop says otherwise
   EFS_TRY(open_store());
   inherit_listed();
+  inherit_staged_in();
   if (!store_.left) return fail(ENOENT, "the predecessor's store " + store_.path + " is gone");
   EFS_TRY(open_filesystem(true));
   auto connection = supervisor_.resume();
@@ -307,7 +308,21 @@ Status Instance::plan_and_stage_in() {
   if (report.not_kept > 0) log::warn("event=cache_not_kept files={} first=\"{}\"", report.not_kept, report.not_kept_reason);
   MutexLock lock(mutex_);
   staged_in_ = {.files = report.files, .bytes = report.bytes, .files_reused = report.reused_files, .bytes_reused = report.reused_bytes, .files_away = *away};
+  keep_staged_in(*staged_in_);
   return {};
+}
+
+void Instance::keep_staged_in(const stage::StagedIn& staged_in) {
+  if (options_.figures == nullptr) return;
+  options_.figures->staged_in = staged_in;
+  options_.figures->has_staged_in = true;
+}
+
+// The receipt of a successor's stop has it, too.
+void Instance::inherit_staged_in() {
+  if (options_.figures == nullptr || !options_.figures->has_staged_in) return;
+  MutexLock lock(mutex_);
+  staged_in_ = options_.figures->staged_in;
 }
 
 // A successor does not read the lists again: they may have changed, and the PFS may hang.

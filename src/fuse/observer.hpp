@@ -56,9 +56,16 @@ struct Observation {
 /// One per connection. Thread-safe after construction.
 class Observer {
  public:
-  explicit Observer(std::vector<EventSink*> sinks) : sinks_(std::move(sinks)) {}
+  /// `kept`: counters that outlive this process, borrowed; null: its own.
+  explicit Observer(std::vector<EventSink*> sinks, Counters* kept = nullptr) : counters(kept != nullptr ? *kept : own_), sinks_(std::move(sinks)) {}
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
 
-  Counters counters;
+ private:
+  Counters own_;
+
+ public:
+  Counters& counters;
 
   /// Does anybody want more than figures? Names are kept for those only.
   bool listens() const { return !sinks_.empty(); }

@@ -167,8 +167,8 @@ bool offers_resend(const InitRequest& init) {
   return (said.flags & FUSE_INIT_EXT) != 0 && (std::uint64_t{said.flags2} << 32 & has_resend) != 0;
 }
 
-Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks, bool uncached, bool stacked)
-    : door_{.filesystem = filesystem, .backing = BackingTable(registrar, ids_to_keep()), .observer = Observer(std::move(sinks)), .uncached = uncached, .stacked = stacked}, end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks, bool uncached, bool stacked, Counters* kept)
+    : door_{.filesystem = filesystem, .backing = BackingTable(registrar, ids_to_keep()), .observer = Observer(std::move(sinks), kept), .uncached = uncached, .stacked = stacked}, end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   filesystem.attach(this);
 }
 Session::~Session() { door_.filesystem.attach(nullptr); }

@@ -47,8 +47,8 @@ class Session final : public fs::KernelView {
   /// `registrar`: null for the daemon's path only. `sinks` are told of every request. All must outlive the session. `uncached`:
   /// each read and write of a program is a request, or several (as far as the kernel can have files that are opened so mapped,
   /// too: from 6.6 on, and of those without passthrough).
-  /// `stacked`: containers lie on an overlay or the like. Then no overlay can lie on the mount.
-  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks = {}, bool uncached = false, bool stacked = false);
+  /// `stacked`: containers lie on an overlay or the like. Then no overlay can lie on the mount. `kept`: see Observer.
+  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks = {}, bool uncached = false, bool stacked = false, Counters* kept = nullptr);
   ~Session() override;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
