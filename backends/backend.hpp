@@ -114,6 +114,7 @@ class Backend {
   /// Returns when the bytes and the existence of every container survive what the durability class promises.
   virtual Status sync_all() = 0;
   /// The id of every container that exists, in no order; what only has the name of one is none. For recovery and checks: not while others create or remove.
+  /// After an error: of all containers but those in directories that cannot be listed.
   virtual Status for_each(const std::function<void(std::uint64_t id)>& visit) = 0;
   /// May anybody write to the container now, through a descriptor or a mapping? False is a proof. Call it with no
   /// Container of this id in hand: one's own counts. True where that cannot be told.

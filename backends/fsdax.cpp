@@ -50,6 +50,12 @@ struct ContainerName {
   }
 };
 
+struct DirectoryName {
+  std::array<char, 4> text{};
+  explicit DirectoryName(std::uint64_t id) { std::snprintf(text.data(), text.size(), "%02x", static_cast<unsigned>(id % fan_out)); }
+  operator const char*() const { return text.data(); }
+};
+
 // Does this directory map persistent memory? Asked once: it is the file system's answer.
 bool probe_pmem(int directory) {
   UniqueFd fd(::openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
@@ -76,9 +82,7 @@ class Fsdax final : public PlainBackend {
     read_owner();
     if (options_.read_only) return {};
     for (unsigned i = 0; i < fan_out; ++i) {
-      std::array<char, 4> name{};
-      std::snprintf(name.data(), name.size(), "%02x", i);
-      if (::mkdirat(options_.directory.get(), name.data(), 0700) != 0 && errno != EEXIST) return fail_errno("container directory");
+      if (::mkdirat(options_.directory.get(), DirectoryName(i), 0700) != 0 && errno != EEXIST) return fail_errno("container directory");
     }
     if (account_) account_->adjust(static_cast<std::int64_t>(scan()));
     return {};
@@ -86,6 +90,10 @@ class Fsdax final : public PlainBackend {
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards afterwards) override {
     UniqueFd fd = open_file(id, O_CREAT | O_EXCL | O_RDWR);
+    if (!fd && errno == ENOENT) {
+      EFS_TRY(make_directory_again(id));
+      fd = open_file(id, O_CREAT | O_EXCL | O_RDWR);
+    }
     if (!fd) return fail_errno();
     if (const Status said = write_label(fd.get(), id); !said) {
       ::unlinkat(options_.directory.get(), ContainerName(id), 0);
@@ -109,11 +117,11 @@ class Fsdax final : public PlainBackend {
     if (::fstat(fd, &st) != 0) return fail_errno();
     const auto bytes = static_cast<std::uint64_t>(st.st_blocks) * 512;
     if (account_ && !account_->take(bytes)) return fail(ENOSPC);
-    // By the descriptor, as the name it was opened under may be another file's by now.
-    if (::linkat(AT_FDCWD, ("/proc/self/fd/" + std::to_string(fd)).c_str(), options_.directory.get(), ContainerName(id), AT_SYMLINK_FOLLOW) != 0) {
-      const auto refused = fail_errno();
+    Status linked = link_file(id, fd);
+    if (!linked && linked.error().code == ENOENT && (linked = make_directory_again(id))) linked = link_file(id, fd);
+    if (!linked) {
       if (account_) account_->adjust(-static_cast<std::int64_t>(bytes));
-      return refused;
+      return std::unexpected(linked.error());
     }
     return open(id);
   }
@@ -171,6 +179,7 @@ class Fsdax final : public PlainBackend {
     if (const auto known = cache_.find(id)) return known->attributes();
     struct stat st {};
     if (::fstatat(options_.directory.get(), ContainerName(id), &st, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
+    if (!S_ISREG(st.st_mode)) return fail(EUCLEAN, "is no regular file");
     return st;
   }
 
@@ -180,9 +189,7 @@ class Fsdax final : public PlainBackend {
   }
 
   Status sync_name(std::uint64_t id) override {
-    std::array<char, 4> name{};
-    std::snprintf(name.data(), name.size(), "%02x", static_cast<unsigned>(id % fan_out));
-    const UniqueFd fd(::openat(options_.directory.get(), name.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const UniqueFd fd(::openat(options_.directory.get(), DirectoryName(id), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     return fd && ::fsync(fd.get()) == 0 ? Status{} : fail_errno();
   }
 
@@ -192,8 +199,10 @@ class Fsdax final : public PlainBackend {
   }
 
   Status for_each(const std::function<void(std::uint64_t id)>& visit) override {
-    for (unsigned i = 0; i < fan_out; ++i) EFS_TRY(for_each_in(i, visit));
-    return {};
+    Status first;
+    for (unsigned i = 0; i < fan_out; ++i)
+      if (const Status listed = for_each_in(i, visit); !listed && first) first = listed;
+    return first;
   }
 
   // fcntl(2): the kernel grants a read lease only on a file that nobody has open for writing, and a mapping keeps its
@@ -237,6 +246,25 @@ class Fsdax final : public PlainBackend {
   }
 
  private:
+  // By the descriptor, as the name it was opened under may be another file's by now.
+  Status link_file(std::uint64_t id, int fd) {
+    const std::string open_file = "/proc/self/fd/" + std::to_string(fd);
+    const int done = ::linkat(AT_FDCWD, open_file.c_str(), options_.directory.get(), ContainerName(id), AT_SYMLINK_FOLLOW);
+    return done == 0 ? Status{} : fail_errno();
+  }
+
+  /// Makes the directory of a container again: cleaners of scratch remove directories that are empty. EIO where the
+  /// directory above is gone, too: a program would take ENOENT for a missing name.
+  Status make_directory_again(std::uint64_t id) {
+    const DirectoryName name(id);
+    if (::mkdirat(options_.directory.get(), name, 0700) != 0 && errno != EEXIST) {
+      const int code = errno == ENOENT ? EIO : errno;
+      return fail(code, "the store's directory of containers has been removed");
+    }
+    if (!directory_told_.exchange(true)) log::warn("event=container_directory_made_again directory={} note=\"something removes empty directories from the store\"", std::string_view(name));
+    return durability() == Durability::volatile_memory || ::fsync(options_.directory.get()) == 0 ? Status{} : fail_errno("container directory");
+  }
+
   // What has a container's name and is none (a directory, a pipe, a link), or lies in another one's directory, cannot be opened as one.
   static bool is_container(int directory, unsigned number, const dirent& entry, std::uint64_t& id) {
     const std::string_view text = entry.d_name;
@@ -247,18 +275,17 @@ class Fsdax final : public PlainBackend {
   }
 
   Status for_each_in(unsigned number, const std::function<void(std::uint64_t id)>& visit) const {
-    std::array<char, 4> name{};
-    std::snprintf(name.data(), name.size(), "%02x", number);
-    UniqueFd fd(::openat(options_.directory.get(), name.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    const DirectoryName name(number);
+    UniqueFd fd(::openat(options_.directory.get(), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     const std::unique_ptr<DIR, int (*)(DIR*)> directory(fd ? ::fdopendir(fd.get()) : nullptr, ::closedir);
-    if (!directory) return errno == ENOENT ? Status{} : fail_errno(std::string("container directory ") + name.data());
+    if (!directory) return errno == ENOENT ? Status{} : fail_errno(std::string("container directory ") + name.text.data());
     const int listed = fd.release();  // the stream's
     std::uint64_t id = 0;
     errno = 0;
     for (const dirent* entry = nullptr; (entry = ::readdir(directory.get())) != nullptr; errno = 0)
       if (is_container(listed, number, *entry, id)) visit(id);
     // What is not listed would be taken for lost.
-    return errno == 0 ? Status{} : fail_errno(std::string("container directory ") + name.data());
+    return errno == 0 ? Status{} : fail_errno(std::string("container directory ") + name.text.data());
   }
 
   // 0, or why there is no read lease.
@@ -298,13 +325,13 @@ class Fsdax final : public PlainBackend {
   }
 
   Status refuse_other(int fd, std::uint64_t id) {
-    if (!labels_) return {};
+    struct stat st {};
+    if (!labels_) return ::fstat(fd, &st) != 0 ? fail_errno() : S_ISREG(st.st_mode) ? Status{} : fail(EUCLEAN, "container " + std::to_string(id) + " is no regular file");
     std::array<char, 96> text{};
     const ssize_t length = ::fgetxattr(fd, label_name, text.data(), text.size());
     if (length < 0 && errno != ENODATA && errno != ERANGE) return fail_errno("the label of container " + std::to_string(id));
     const bool none = length < 0 && errno == ENODATA;
     const std::string_view label(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length)));
-    struct stat st {};
     if (none ? ::fstat(fd, &st) == 0 && is_sealed(st) : !contradicts(label, id)) return {};
     if (!options_.read_only && !told_.exchange(true))
       log::error("event=container_exchanged container={} label=\"{}\" expected=\"{}\"", std::string_view(ContainerName(id)), printable(label), label_of(id));
@@ -344,9 +371,7 @@ class Fsdax final : public PlainBackend {
   std::uint64_t scan() const {
     std::uint64_t sum = 0;
     for (unsigned i = 0; i < fan_out; ++i) {
-      std::array<char, 4> name{};
-      std::snprintf(name.data(), name.size(), "%02x", i);
-      const int fd = ::openat(options_.directory.get(), name.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      const int fd = ::openat(options_.directory.get(), DirectoryName(i), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
       DIR* directory = fd < 0 ? nullptr : ::fdopendir(fd);
       if (directory == nullptr) continue;
       while (const dirent* entry = ::readdir(directory)) {
@@ -367,6 +392,7 @@ class Fsdax final : public PlainBackend {
   bool labels_ = false;  // likewise
   std::atomic<bool> told_{false};  // the first is logged, for programs may ask again and again
   std::atomic<bool> short_told_{false};  // likewise
+  std::atomic<bool> directory_told_{false};  // likewise
 
   ContainerCache cache_;
 

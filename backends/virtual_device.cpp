@@ -48,12 +48,13 @@ class VirtualDevice final : public Backend {
     WriteLock lock(mutex_);
     for (unsigned place = 0; place < places(); ++place) {
       std::optional<std::uint64_t> twice;
-      EFS_TRY(member(place).for_each([&](std::uint64_t id) EFS_REQUIRES(mutex_) {
+      // for_each() reports a directory that cannot be listed to the callers that need all containers.
+      (void)member(place).for_each([&](std::uint64_t id) EFS_REQUIRES(mutex_) {
         const auto other = index_.find(id);
         // An unfinished one is what power loss left of a creation that this place refused, and the next one took.
         if (!other || member(*other).whose(id) == Whose::unfinished) index_.set(id, place);
         else if (member(place).whose(id) != Whose::unfinished) twice = id;
-      }));
+      });
       if (twice) return fail(EUCLEAN, "container " + std::to_string(*twice) + " is in two backends, " + id_of(*index_.find(*twice)) + " and " + id_of(place) + ", and nothing tells which of them counts");
     }
     return {};
@@ -128,8 +129,10 @@ class VirtualDevice final : public Backend {
   }
 
   Status for_each(const std::function<void(std::uint64_t id)>& visit) override {
-    for (auto& one : options_.members) EFS_TRY(one.backend->for_each(visit));
-    return {};
+    Status first;
+    for (auto& one : options_.members)
+      if (const Status listed = one.backend->for_each(visit); !listed && first) first = fail(listed.error().code, one.id + ": " + describe(listed.error()));
+    return first;
   }
 
   bool may_be_written(std::uint64_t id) override {

@@ -44,7 +44,8 @@ std::string worth_keeping(image::Image& image) {
   return std::to_string(holdings->unsaved_files) + " files and links (" + format_bytes(holdings->unsaved_bytes) + ") are nowhere else";
 }
 
-// What can be done with it instead. No start goes on with one that has lost something, but for what power loss took.
+// What can be done with it instead. A start on one that has lost something goes on without
+// that: the rest is brought out first.
 std::string ways_out_of(const image::Image& image, const std::string& name) {
   const bool is_whole = image::what_is_missing(image).empty() && image.missing.empty() && (image.rebooted || image.filesystem->recovery().emptied.empty());
   if (!image.manifest_problem.empty()) return "Bring it out: efs salvage --to DIRECTORY " + name;

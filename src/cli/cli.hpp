@@ -157,6 +157,18 @@ enum class Meant : std::uint8_t { living, dead };
 /// The instance named by job file, mount point or name; with "" the only one that lives, or is dead, as meant (of the living: else the only one).
 /// EINVAL with their names where several are meant, ENOENT where none is.
 Result<control::Instance> find_instance(const std::string& which, Meant meant = Meant::living);
+/// An instance that is mounted, and whose directory something has removed, with the socket that the verbs ask.
+struct UnreachableInstance {
+  std::string name, directory, mount, job_file, results_dir;
+  std::vector<pid_t> processes;
+};
+/// Those of the caller's own processes that `which` means, by name, mount point, job file or store; "": those in the caller's runtime
+/// directory.
+std::vector<UnreachableInstance> unreachable_instances(const std::string& which);
+/// What has happened to it, and the way out: every verb says the same.
+std::string text_of(const UnreachableInstance& instance);
+/// EHOSTUNREACH with that text, where there is one.
+Status refuse_unreachable(const std::string& which);
 /// What a dead instance's directory says of its store; ENOENT.
 Result<image::Manifest> manifest_of(const control::Instance& instance);
 using OwnersWork = std::function<Result<std::string>()>;

@@ -148,6 +148,7 @@ Result<control::Instance> only_one_of(std::vector<control::Instance> found, cons
 
 Result<control::Instance> find_instance(const std::string& which, Meant meant) {
   const auto instances = control::list_instances();
+  if (which.empty() && std::ranges::none_of(instances, &control::Instance::alive)) EFS_TRY(refuse_unreachable(which));
   if (which.empty()) return only_one_there(instances, meant);
   // A name is the directory's, which nobody can choose who may not make one. What an instance says of itself comes after it, and
   // counts only for paths that are there: its user may have it say anything.
@@ -158,6 +159,7 @@ Result<control::Instance> find_instance(const std::string& which, Meant meant) {
   const bool is_path = which.find('/') != which.npos || ::lstat(which.c_str(), &st) == 0 || errno != ENOENT;  // a dead mount, too
   if (found.empty() && is_path) collect([&](const control::Instance& instance) { return has_path(instance, which); });
   if (found.empty() && config::is_of_batch_job(which) && use_runtime_directory_of_plugin()) return find_instance(which, meant);
+  if (std::ranges::none_of(found, &control::Instance::alive)) EFS_TRY(refuse_unreachable(which));
   if (found.empty()) return fail(ENOENT, "no instance has the name, mount point or job file " + which + "; " + states_of(instances));
   return only_one_of(std::move(found), which, meant);
 }

@@ -40,6 +40,10 @@ Findings examine_limits();
 Findings examine_memory(std::optional<std::uint64_t> memory);
 /// The site file and, where `job_file` is not "", that job's stores instead of the site's; of a job of `memory` bytes.
 Findings examine_stores(const std::string& job_file, std::optional<std::uint64_t> memory);
+/// What removes files from stores in this directory by their age.
+Findings examine_cleaning(const std::string& what, const std::string& directory);
+/// What a logout removes or kills, where systemd-logind runs; `is_in_shared_memory`: a store may lie below /dev/shm.
+Findings examine_logout(bool is_in_shared_memory);
 Findings examine_leftovers();
 /// Stores in this directory, of the caller's or for root of anybody's, to which no instance leads: /run was emptied, or is another's.
 Findings lost_stores(const std::string& directory);
@@ -71,6 +75,16 @@ MountOf mount_of(const std::string& path);
 Finding judge_medium(const std::string& what, const std::string& path, const MountOf& mount);
 /// The room it has, in bytes: what is free there and what the caller's quota leaves him, where he has one.
 Finding judge_room(const std::string& what, const std::string& path, std::uint64_t free, std::optional<std::uint64_t> quota, std::optional<std::uint64_t> capacity);
+/// A line of tmpfiles.d(5).
+struct CleaningRule {
+  char type = 0;
+  std::string path, age;  // age: "": nothing is removed by it
+};
+std::vector<CleaningRule> parse_cleaning(const std::string& text);
+/// Stores in `directory`. The first rule that cleans there is reported, unless one excludes the stores.
+Findings judge_cleaning(const std::string& what, const std::string& directory, const std::vector<CleaningRule>& rules);
+/// `settings`: as in logind.conf(5), the last of a key counts.
+Findings judge_logout(const std::string& settings, bool is_in_shared_memory);
 /// A directory that root hands to the plugin: there, root's or an account's of the site, closed to others.
 Finding judge_directory(const std::string& what, const std::string& path, bool must_be_root);
 

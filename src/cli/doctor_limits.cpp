@@ -113,6 +113,7 @@ Findings examine_leftovers() {
   const auto instances = control::list_instances();
   for (const auto& instance : instances)
     if (!instance.alive) found.push_back(judge_instance(instance));
+  for (const auto& instance : unreachable_instances("")) found.push_back({Level::warning, "instance " + instance.name, text_of(instance), ""});
   for (auto& store : lost_stores("/dev/shm")) found.push_back(std::move(store));
   for (auto& mount : dead_mounts()) found.push_back(std::move(mount));
   if (found.empty()) found.push_back({Level::ok, "leftovers", "no dead instance, no dead mount", ""});

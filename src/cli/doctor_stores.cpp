@@ -56,7 +56,9 @@ Findings examine_backend(const config::JobConfig& job, const Backend& backend) {
     const std::uint64_t memory = std::min(bound.bytes, job.job_memory.value_or(bound.bytes)), wanted = config::capacity_of(job, backend, memory).value_or(0);
     const std::string text = "memory, " + format_bytes(wanted) + " of " + text_of_bound(job, bound);
     if (wanted > memory) return {{Level::problem, what, text + ": a job that fills it takes the node's memory away", "lower the capacity"}};
-    return {{Level::ok, what, text, ""}};
+    Findings found{{Level::ok, what, text, ""}};
+    for (auto& cleaner : examine_cleaning(what, "/dev/shm")) found.push_back(std::move(cleaner));
+    return found;
   }
   if (!answers(backend.daxfs, patience)) return {silent(what, backend.daxfs)};
   struct stat st {};
@@ -65,6 +67,7 @@ Findings examine_backend(const config::JobConfig& job, const Backend& backend) {
   if (::access(backend.daxfs.c_str(), W_OK | X_OK) != 0) return {{Level::problem, what, backend.daxfs + ": you may not write there", "stores are made with the rights of the job's user: mode 1777, as of /tmp"}};
   Findings found{judge_medium(what, backend.daxfs, mount_of(backend.daxfs)), judge_space(what, backend)};
   if (::geteuid() == 0 && (st.st_mode & 01777) != 01777) found.push_back({Level::warning, what, backend.daxfs + ": not every user may make a store there", "mode 1777, as of /tmp, where it is for all"});
+  for (auto& cleaner : examine_cleaning(what, backend.daxfs)) found.push_back(std::move(cleaner));
   for (auto& lost : lost_stores(backend.daxfs)) found.push_back(std::move(lost));
   return found;
 }
@@ -170,6 +173,8 @@ Findings examine_stores(const std::string& job_file, std::optional<std::uint64_t
   job->job_memory = memory;
   for (const auto& backend : job->backends)
     for (auto& finding : examine_backend(*job, backend)) found.push_back(std::move(finding));
+  const auto is_in_shared_memory = [](const Backend& backend) { return backend.type == config::BackendType::dram || (backend.daxfs + "/").starts_with("/dev/shm/"); };
+  for (auto& finding : examine_logout(std::ranges::any_of(job->backends, is_in_shared_memory))) found.push_back(std::move(finding));
   return found;
 }
 

@@ -23,12 +23,13 @@ Result<std::string> image_path(const std::string& which) {
     // While its worker is being replaced nobody holds the store.
     const auto owner = store ? instance_of_store(store->path) : std::nullopt;
     if (owner && owner->alive) return fail(EBUSY, owner->name + " is running; stop it first: efs stop " + owner->name);
+    if (!owner) EFS_TRY(refuse_unreachable(which));
     if (owner) end_silent_mount(*owner);
     if (store) return which;
     if (store.error().code == EPERM) return std::unexpected(store.error());
   }
   const auto instance = find_instance(which, Meant::dead);
-  if (!instance && (instance.error().code == EINVAL || which.empty())) return std::unexpected(instance.error());
+  if (!instance && (instance.error().code != ENOENT || which.empty())) return std::unexpected(instance.error());
   if (instance && instance->alive) return fail(EBUSY, instance->name + " is running; stop it first: efs stop " + instance->name);
   if (instance) return end_silent_mount(*instance), instance->directory;
   if (const auto store = store_of_job(which)) {

@@ -147,6 +147,8 @@ Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config
 std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config) {
   if (const auto options = config::parse_mount_options(arguments.options); !options) return std::unexpected(report(world, options.error(), exit_usage));
   if (!arguments.user.empty() && ::geteuid() != 0) return std::unexpected(report(world, {EPERM, "--user " + arguments.user + ": only root may start an instance for somebody else"}));
+  for (const auto& place : {config.name, config.mount_dir})
+    if (const Status reachable = refuse_unreachable(place); !reachable) return std::unexpected(report(world, reachable.error()));
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::unexpected(report(world, {errno, "pipe"}));
   const UniqueFd ready(ends[0]);

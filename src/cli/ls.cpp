@@ -14,6 +14,7 @@ void print_item(std::ostream& out, const Json& item) {
   out << std::left << std::setw(11) << printable(item.value("class", "")) << std::setw(9) << state << std::right << std::setw(11) << (type == "file" ? format_bytes(item.value("size", std::uint64_t{0})) : "-") << "  " << escaped(item.value("path", ""));
   if (type == "directory") out << "/";
   if (item.contains("target")) out << " -> " << escaped(item.value("target", ""));
+  if (item.contains("unreadable")) out << " (cannot be read)";
   if (item.contains("parts")) out << " (only " << printable(item.value("parts", "")) << ")";
   out << "\n";
 }

@@ -79,6 +79,10 @@ Json what_is_left_in(const LostStore& store) {
   return json;
 }
 
+Json unreachable(const UnreachableInstance& instance) {
+  return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "unreachable"}, {"mount", instance.mount}, {"job_file", instance.job_file}, {"error", text_of(instance)}};
+}
+
 Result<Json> ask_status(const control::Instance& instance) {
   constexpr int silence = 30;                          // seconds: it may be another user's, and say nothing
   constexpr auto no_worker = std::chrono::seconds(10);  // longer than a successor needs for a million files
@@ -164,7 +168,8 @@ void print_status(std::ostream& out, const Json& s) {
   if (s.value("read_only", false)) out << "  THE STORE HAS FAILED: files can be read and are staged out by efs stop, and nothing can be changed; the log says why\n";
   if (const auto deaths = s.value("takeovers", 0U); deaths > 0) out << "  takeovers " << deaths << " (its worker died and was replaced; the log says why)\n";
   if (!s.value("takeover", true)) out << "  takeover none: " << shown(s, "takeover_reason") << "\n";
-  if (s.contains("mount")) out << "  mount    " << shown(s, "mount") << "\n  job file " << shown(s, "job_file") << "\n  log      " << shown(s, "log") << "\n";
+  if (s.contains("mount") && !s.contains("log")) out << "  mount    " << shown(s, "mount") << "\n  job file " << shown(s, "job_file") << "\n";
+  else if (s.contains("mount")) out << "  mount    " << shown(s, "mount") << "\n  job file " << shown(s, "job_file") << "\n  log      " << shown(s, "log") << "\n";
   if (s.contains("backends")) print_backends(out, s);
   else if (s.contains("backend")) out << "  backend  " << shown(s, "backend") << "\n";
   if (s.contains("io")) out << "  I/O      " << shown(s, "io") << (s.contains("io_reason") ? " (" + shown(s, "io_reason") + ")" : "") << "\n";
@@ -210,7 +215,10 @@ int show_all(World& world, const Json& all, bool one) {
     for (const auto& instance : all) print_status(world.out, instance);
     if (all.empty()) world.out << "no instance is running\n";
   }
-  const auto is_well = [](const Json& instance) { return instance.value("state", "") != "dead" && instance.value("state", "") != "silent"; };
+  const auto is_well = [](const Json& instance) {
+    const std::string state = instance.value("state", "");
+    return state != "dead" && state != "silent" && state != "unreachable";
+  };
   return std::ranges::all_of(all, is_well) ? exit_good : exit_failure;
 }
 
@@ -227,12 +235,15 @@ int status(World& world, const std::string& which) {
   }
   Json all = Json::array();
   for (const auto& instance : shown) all.push_back(status_of(instance));
+  if (which.empty())
+    for (const auto& instance : unreachable_instances(which)) all.push_back(unreachable(instance));
   return show_all(world, all, !which.empty());
 }
 
 int list_all(World& world) {
   Json all = Json::array();
   for (const auto& instance : control::list_instances()) all.push_back(status_of(instance));
+  for (const auto& instance : unreachable_instances("")) all.push_back(unreachable(instance));
   for (const auto& store : stores_of_site_without_instance()) all.push_back(what_is_left_in(store));
   return show_all(world, all, false);
 }

@@ -59,9 +59,9 @@ Status refuse_second_place(const std::string& mount) {
 bool was_cut_short(const Json& answer) { return answer.value("time_was_up", false); }
 bool has_conflicts(const Json& answer) { return answer.value("conflicts", 0U) > 0; }
 
-std::string ways_out(const std::string& instance, bool conflict) {
+std::string ways_out(const std::string& instance, bool conflict, bool is_unreadable) {
   const std::string name = config::instance_argument(instance);
-  return "What is not back is still in the buffer. When the cause is gone, try again with: efs stop " + name +
+  return "What is not back is still in the buffer" + std::string(is_unreadable ? ", but for what cannot be read from it" : "") + ". When the cause is gone, try again with: efs stop " + name +
          (conflict ? "\nA conflict ends when the other version is moved away; or with: efs set temporary PATH, if the job's file is not wanted (not for a directory: all that is in it would go, too; its conflict ends when it has the attributes there that it had, or the job's); or elsewhere: efs stop --deadline 60 " + name + ", then efs salvage " + name + " --to DIRECTORY" : "") +
          "\nTo give it up: efs stop --no-stage-out " + name + "\n";
 }
@@ -174,7 +174,7 @@ Stopped stop_instance(World& world, const control::Instance& given, const StopAr
     const std::string summary = (*answer)["summary"].get<std::string>();
     (code == 0 ? world.out : world.err) << printable(summary, true);
     if (answer->contains("receipt_file")) world.out << "receipt: " << escaped((*answer)["receipt_file"].get<std::string>()) << "\n";
-    if (answer->value("kept", false)) world.err << ways_out(instance.name, has_conflicts(*answer));
+    if (answer->value("kept", false)) world.err << ways_out(instance.name, has_conflicts(*answer), answer->value("unreadable", 0U) > 0);
     if (answer->contains("image")) world.err << ways_on(instance.name, seen.status, *answer);
     if (answer->contains("unmatched")) world.out << printable((*answer)["unmatched"].value("text", "")) << "\n";
   }

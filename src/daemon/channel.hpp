@@ -21,7 +21,7 @@ enum class Ask : std::uint32_t {
   memory_store,     // number: bytes; count: of the backend; numbers[0]: 1 it must be there; numbers[1]: AccessTimes -> descriptor of a private tmpfs of that size; number: 1 if it was there before
   unpromised,       // -> number: bytes that the machine has available and no other store in memory was promised
   store_at,         // descriptor: a file of a store that is on no private tmpfs, where the job has several backends
-  hold_store,       // descriptor: the lock of a store -> the descriptor to lock: a predecessor's of this file, else the one that came
+  hold_store,       // descriptor: the lock of a store, a file or its directory -> the descriptor to lock: a predecessor's of this file, else the one that came
   keep_store,       // number: 1 the store is left when all ends, 0 (at first) it goes
   drop_dead_mount,  // descriptor: a directory; text: a name in it -> EBUSY where something lives there
   check_mount,      // descriptor: the mount point

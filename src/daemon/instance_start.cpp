@@ -268,7 +268,13 @@ Status Instance::refuse_changed_contents() {
 
 void Instance::report_recovery() {
   const auto& met = filesystem_->recovery();
-  log::info("event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={}", met.journal.records, met.journal.torn, met.nameless, met.unknown_containers, met.emptied.size(), met.dropped.size());
+  log::info("event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={} lost={}", met.journal.records, met.journal.torn, met.nameless, met.unknown_containers, met.emptied.size(), met.dropped.size(), met.lost.size());
+  if (!met.unlisted.empty()) log::error("event=containers_not_listed reason=\"{}\" note=\"those in it cannot be read\"", met.unlisted);
+  for (const auto& path : met.lost) log::error("event=container_gone path=\"{}\" note=\"its content cannot be read\"", path);
+  if (!met.lost.empty()) {
+    MutexLock lock(mutex_);
+    lost_ = std::to_string(met.lost.size()) + " files cannot be read, first /" + met.lost.front() + ": something has removed their containers from the store";
+  }
   for (const auto& path : met.emptied) log::warn("event=content_lost path=\"{}\" reason=\"power loss before its first fsync\"", path);
 }
 

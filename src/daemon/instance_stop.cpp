@@ -274,7 +274,7 @@ bool Instance::stage_out(const StopRequest& request) {
   // By somebody's stop that drops what is not back, who may have changed his mind since.
   const bool was_cut_off = progress_.cancel && !progress_.time_is_up;
   if (request.until && !was_cut_off) receipt.way_out = way_out_of_image;
-  Json outcome = control::result_line({{"staged_out", true}, {"time_was_up", code != 0 && progress_.time_is_up}, {"conflicts", receipt.totals.conflict}, {"replaced", receipt.totals.replaced}});
+  Json outcome = control::result_line({{"staged_out", true}, {"time_was_up", code != 0 && progress_.time_is_up}, {"conflicts", receipt.totals.conflict}, {"replaced", receipt.totals.replaced}, {"unreadable", stage::count_unreadable(receipt)}});
   if (!leave_receipt(receipt, outcome) && code == 0) code = 1;
   if (Json unmatched = stage::unmatched_in(receipt, keep || code != 0); !unmatched.is_null()) outcome["unmatched"] = std::move(unmatched);
   claim_end();

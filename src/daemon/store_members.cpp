@@ -69,6 +69,7 @@ Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, 
   auto lock = lock_of_store(how.supervisor, root, ground.path, "another instance");
   if (!lock) return std::unexpected(lock.error());
   member.lock = std::move(*lock);
+  member.kept_from_cleaners = keep_cleaners_out(how.supervisor, root, ground.path);
   if (store.left) {
     EFS_TRY(belongs_to(ground, number, store, member.id));
     EFS_TRY(image::refuse_other_containers(ground.options.directory.get(), store.instance, ground.path + "/data"));
@@ -94,7 +95,7 @@ Result<std::unique_ptr<Backend>> add_member(const SetUp& how, unsigned number, S
                                          "; bring out what is left (efs salvage " + how.config.name + ", which says what is missing), then remove it (efs clean " + how.config.name + ")");
   }
   if (!ground) return std::unexpected(ground.error());
-  StoreMember member{.id = id, .path = ground->path, .kind = {}, .directory = ground->directory, .root = {}, .lock = {}};
+  StoreMember member{.id = id, .path = ground->path, .kind = {}, .directory = ground->directory, .root = {}, .lock = {}, .kept_from_cleaners = {}};
   auto backend = open_member(how, number, *ground, store, member);
   if (!backend) {
     if (member.lock && !ground->left) remove_store(ground->directory);

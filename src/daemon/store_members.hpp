@@ -29,6 +29,11 @@ Status add_members(const SetUp& how, Store& store);
 /// Takes the lock in this directory of a store, for this worker and, through the supervisor, its successors. EBUSY: `others` (for the text) have it; EAGAIN: who had it has removed the store.
 Result<UniqueFd> lock_of_store(SupervisorClient& supervisor, int directory, const std::string& path, const std::string& others);
 
+/// Shared locks (flock(2)) of the store's directory and of those in it, which the supervisor holds, too. systemd-tmpfiles skips a
+/// directory that it cannot lock, with all that is below it; where a rule names the store itself, it locks those in it only.
+/// A lock that is refused is logged.
+std::vector<UniqueFd> keep_cleaners_out(SupervisorClient& supervisor, int root, const std::string& path);
+
 /// image::was_over() of the manifest in this directory of an instance.
 bool was_over(const std::string& instance, const image::Manifest& own);
 

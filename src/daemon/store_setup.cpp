@@ -124,6 +124,7 @@ Status finish(Ground ground, const SetUp& how, Store& store) {
   auto contents = part(root, "data", made);  // only now: who has the lock may be removing all
   if (!contents) return std::unexpected(contents.error());
   ground.options.directory = std::move(*contents);
+  store.kept_from_cleaners = keep_cleaners_out(how.supervisor, root, store.path);
   if (made) EFS_TRY(sync_names(root));
   // Its results are back or given up, and who was to remove it died.
   if (const auto manifest = image::read_manifest(store.metadata.get()); manifest && was_over(how.instance, *manifest)) EFS_TRY(image::begin_removal(store.metadata.get()));
@@ -198,6 +199,20 @@ void settle_capacity(const SetUp& how, unsigned number, Store& store, Ground& gr
   auto& capacity = ground.options.capacity;
   if (store.left && !ground.options.kernel_holds_capacity) capacity = std::max(capacity, std::optional(store.manifest.memory_capacity));
   store.memory_capacity = *capacity;
+}
+
+std::vector<UniqueFd> keep_cleaners_out(SupervisorClient& supervisor, int root, const std::string& path) {
+  std::vector<UniqueFd> locks;
+  for (const char* name : {".", "data", "meta"}) {
+    const UniqueFd opened(::openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    if (!opened && errno == ENOENT) continue;  // a further backend has no meta
+    Result<UniqueFd> held = fail_errno();
+    if (opened) held = supervisor.hold_store(opened);
+    if (held && ::flock(held->get(), LOCK_SH | LOCK_NB) != 0) held = fail_errno();
+    if (held) locks.push_back(std::move(*held));
+    else log::warn("event=store_not_locked directory={}/{} reason=\"{}\" note=\"systemd-tmpfiles may clean it\"", path, name, describe(held.error()));
+  }
+  return locks;
 }
 
 Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there) {

@@ -19,6 +19,7 @@ struct StoreMember {
   std::string directory;  // as Store::directory
   UniqueFd root;          // holds data, a manifest and a lock
   UniqueFd lock;          // held while the store is in use
+  std::vector<UniqueFd> kept_from_cleaners{};  // keep_cleaners_out()
 };
 
 struct Store {
@@ -28,6 +29,7 @@ struct Store {
   std::string path;         // of the directory that holds meta and data
   std::string kind;
   UniqueFd lock;            // held while the store is in use
+  std::vector<UniqueFd> kept_from_cleaners;  // keep_cleaners_out()
   bool left = false;        // by an earlier instance of this name or a predecessor: its data are in it
   bool was_removed = false; // somebody died while he removed it; what lies in other backends went with it
   store::InstanceId removed; // which instance's it was, where that can be told

@@ -157,13 +157,13 @@ Message Supervisor::store_at(const UniqueFd& file) {
 // A lock (flock(2)) belongs to what open(2) returned: a successor goes on with what its predecessor locked.
 Message Supervisor::hold_store(UniqueFd lock, UniqueFd& fd) {
   struct stat st {};
-  if (!lock || ::fstat(lock.get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != options_.uid) return answer_error(EPERM, "not a lock of this user's");
+  if (!lock || ::fstat(lock.get(), &st) != 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) || st.st_uid != options_.uid) return answer_error(EPERM, "not a lock of this user's");
   auto held = std::find_if(store_locks_.begin(), store_locks_.end(), [&](const UniqueFd& other) {
     struct stat its {};
     return ::fstat(other.get(), &its) == 0 && its.st_ino == st.st_ino && its.st_dev == st.st_dev;
   });
   if (held == store_locks_.end()) {
-    if (store_locks_.size() >= 2UL * control::most_stores) return answer_error(EINVAL, "too many stores");
+    if (store_locks_.size() >= 4UL * control::most_stores) return answer_error(EINVAL, "too many stores");
     held = store_locks_.insert(held, std::move(lock));
   }
   fd.reset(::fcntl(held->get(), F_DUPFD_CLOEXEC, 0));

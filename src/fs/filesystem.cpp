@@ -226,7 +226,8 @@ Status Filesystem::check_new_name(const Inode& parent, const std::string& name) 
   return parent.directory->find(name) == nullptr ? Status{} : fail(EEXIST);
 }
 
-Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) const {
+// But for what the container of a regular file knows.
+struct stat Filesystem::recorded_stat(const Inode& inode) {
   struct stat st {};
   st.st_ino = inode.ino;
   st.st_mode = inode.mode;
@@ -242,20 +243,34 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) c
     st.st_size = static_cast<off_t>(inode.directory->size() * 20 + 40);
   } else if (S_ISLNK(inode.mode)) {
     st.st_size = static_cast<off_t>(inode.extra->target.size());
-  } else if (inode.is_regular()) {
-    auto container = opened != nullptr ? opened->attributes() : backend_.attributes(inode.ino);
-    if (!container) return std::unexpected(container.error());
-    st.st_size = container->st_size;
-    st.st_blocks = container->st_blocks;
-    st.st_atim = container->st_atim;
-    st.st_mtim = container->st_mtim;
-    st.st_ctim = to_timespec(std::max(FileTime(container->st_ctim), inode.ctime));
   }
   return st;
 }
 
+Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) const {
+  struct stat st = recorded_stat(inode);
+  if (!inode.is_regular()) return st;
+  auto container = opened != nullptr ? opened->attributes() : backend_.attributes(inode.ino);
+  if (!container) return std::unexpected(container.error());
+  st.st_size = container->st_size;
+  st.st_blocks = container->st_blocks;
+  st.st_atim = container->st_atim;
+  st.st_mtim = container->st_mtim;
+  st.st_ctim = to_timespec(std::max(FileTime(container->st_ctim), inode.ctime));
+  return st;
+}
+
+Result<std::shared_ptr<Container>> Filesystem::container(std::uint64_t ino) const {
+  auto opened = backend_.open(ino);
+  if (opened || opened.error().code != ENOENT) return opened;
+  return fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
+}
+
 Result<Entry> Filesystem::entry_of(const Inode& inode, Container* opened) const {
   auto attributes = stat_of(inode, opened);
+  // A program can remove and replace a file whose container is gone, or is none; only its content is an error. The kernel caches
+  // none of these attributes, because the container may be put back.
+  if (!attributes && (attributes.error().code == ENOENT || attributes.error().code == EUCLEAN)) return Entry{inode.ino, recorded_stat(inode), inode.btime, true, true};
   if (!attributes) return std::unexpected(attributes.error());
   return Entry{inode.ino, *attributes, inode.btime, inode.opened_read_write, inode.read_write_opens > 0};
 }
@@ -280,6 +295,7 @@ Status Filesystem::settle_before(const Record& record) {
   if (inode == nullptr || inode->dirty || inode->settled || !inode->is_regular() || backend_.durability() == Durability::volatile_memory || !options_.rules.sync_before_dirty) return {};
   slow_work_begins();
   auto container = backend_.open(inode->ino);
+  if (!container && container.error().code == ENOENT) return {};  // gone: there is nothing that power loss could take
   if (!container) return std::unexpected(container.error());
   EFS_TRY((*container)->sync(false));
   return backend_.sync_name(inode->ino);
@@ -310,7 +326,7 @@ Status Filesystem::part_with_sharers(std::uint64_t ino) {
     if (inode == nullptr || !inode->is_regular() || inode->unshared) return {};
     if (inode->extra) staged_as = inode->extra->origin_path;
   }
-  auto container = backend_.open(ino);
+  auto container = this->container(ino);
   if (!container) return std::unexpected(container.error());
   const int fd = (*container)->descriptor();
   struct stat st {};
@@ -387,7 +403,7 @@ Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
     MutexLock lock(files_mutex_);
     if (const auto it = files_.find(ino); it != files_.end()) return it->second;
   }
-  auto container = backend_.open(ino);
+  auto container = this->container(ino);
   if (!container) return std::unexpected(container.error());
   MutexLock lock(files_mutex_);
   // Bounded as the descriptors are: what is dropped here lives on with its users and is made again when needed.

@@ -116,6 +116,8 @@ class Filesystem {
     bool sync_failed = false;             // a sync of this store has failed before
     bool not_the_last = false;            // containers have numbers that this journal has not given, and no power loss explains it: a later one was there
     std::vector<std::string> dropped;     // clean, and nothing says that the content is whole: the PFS has it
+    std::vector<std::string> lost;        // without a container, which no power loss explains: the names stay, and reading fails; sorted
+    std::string unlisted;                 // why some containers could not be listed, where the recovery goes on without; "": all were
   };
 
   /// A new file system on an empty store, or, where the store has a journal, the one that it describes; ENOENT with
@@ -180,7 +182,8 @@ class Filesystem {
   Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags, bool just_made = false);
   void release(std::uint64_t ino, int flags);
   /// Of an open file that the kernel is to serve.
-  Result<std::shared_ptr<Container>> container(std::uint64_t ino) const { return backend_.open(ino); }
+  /// EIO where it is gone: a program takes ENOENT for a missing name.
+  Result<std::shared_ptr<Container>> container(std::uint64_t ino) const;
   /// Files that somebody may have mapped for writing, by what is known of their opens.
   std::vector<std::uint64_t> may_be_mapped() const;
   /// Must every walk of a directory reach the daemon, since it moves the access time?
@@ -276,6 +279,8 @@ class Filesystem {
   Result<Inode*> directory(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
   Result<Inode*> regular(std::uint64_t ino) const EFS_REQUIRES_SHARED(mutex_);
   Status check_new_name(const Inode& parent, const std::string& name) const EFS_REQUIRES_SHARED(mutex_);
+  static struct stat recorded_stat(const Inode& inode);
+  Status set_times(std::uint64_t ino, const AttributeChange& change);
   /// `container`: the inode's, where the caller has it at hand.
   Result<struct stat> stat_of(const Inode& inode, Container* container = nullptr) const EFS_REQUIRES_SHARED(mutex_);
   Result<Entry> entry_of(const Inode& inode, Container* container = nullptr) const EFS_REQUIRES_SHARED(mutex_);

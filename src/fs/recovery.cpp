@@ -23,7 +23,10 @@ Status Filesystem::recover() {
     WriteLock lock(mutex_);
     EFS_TRY(replay());
     std::vector<std::uint64_t> containers;
-    EFS_TRY(backend_.for_each([&](std::uint64_t id) { containers.push_back(id); }));
+    const Status listed = backend_.for_each([&](std::uint64_t id) { containers.push_back(id); });
+    // A start waits until all can be listed. Programs are in the mount of a takeover, and a salvage brings out the rest.
+    if (!listed && !options_.takeover && !options_.read_only) return listed;
+    if (!listed) recovery_.unlisted = describe(listed.error());
     std::sort(containers.begin(), containers.end());
     EFS_TRY(look_for_later(containers));
     if (journal_) {
@@ -118,7 +121,7 @@ void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
     const auto container = std::lower_bound(containers.begin(), containers.end(), ino);
     const bool has_container = container != containers.end() && *container == ino;
     Inode& inode = *names_.find(ino);
-    if (options_.takeover && (!inode.is_regular() || has_container)) continue;
+    if (options_.takeover && (!inode.is_regular() || has_container || !recovery_.unlisted.empty())) continue;
     inode.lookups = 0;
     const Reaped reaped = reap(ino);
     ++recovery_.nameless;
@@ -150,6 +153,7 @@ Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
     if (!inode.is_regular() || (inode.nlink == 0 && inode.lookups == 0)) return;  // without a name: the next start frees it, where there was no memory to
     const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
     const bool lost = !std::binary_search(there.begin(), there.end(), inode.ino);
+    if (lost && options_.takeover) return missing.push_back(inode.ino);
     // An input comes again. What was brought out does not, nor what has another name now: without power loss somebody has removed its
     // container.
     const bool comes_again = has_copy && (options_.after_power_loss || (!inode.extra->saved && (!lost || has_its_names_only(inode))));
@@ -159,7 +163,7 @@ Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
     // After a failed sync nothing can say any more that they are on the medium.
     else if (has_copy && !inode.settled && keeps && !recovery_.sync_failed) unsettled_.push_back(inode.ino);
   });
-  EFS_TRY(fill_in(missing));  // or refuses, and then nothing is to be dropped
+  EFS_TRY(fill_in(missing));
   recovery_.dropped = names_of(doubtful);
   EFS_TRY(drop_names(doubtful));
   recovery_.unknown_containers = unknown.size();
@@ -182,16 +186,17 @@ Status Filesystem::look_for_later(const std::vector<std::uint64_t>& containers) 
                            ": it is not the last one of this store, or has lost its end. Nothing is removed. Put the last one back");
 }
 
-// Files whose containers power loss took are empty from now on: they were never synced. Where there was none, somebody has
-// removed them, and an empty file would take the place of a result. A look only drops them: they cannot be shown.
+// Files whose containers power loss took are empty from now on: they were never synced. Without power loss something else has
+// removed the containers. An empty file would then take the place of a result, so the names stay without a container, every
+// read fails, and a stage-out names each of them. A look at an image drops the names.
 Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
   if (missing.empty()) return {};
+  if (options_.takeover || (journal_ && !options_.after_power_loss)) {
+    recovery_.lost = names_of(missing);
+    return {};
+  }
   recovery_.emptied = names_of(missing);
   if (!journal_) return drop_names(missing);
-  if (!options_.after_power_loss) {
-    const auto& lost = recovery_.emptied;
-    return fail(EUCLEAN, "the contents of " + std::to_string(missing.size()) + " files are gone from the store" + (lost.empty() ? "" : ", of " + lost.front()) + "; somebody has removed them");
-  }
   for (const auto ino : missing) {
     log::warn("event=container_missing ino={} action=\"made empty\"", ino);
     if (const Status made = make_empty(ino); !made) return fail(made.error().code, "container " + std::to_string(ino) + ": " + describe(made.error()));

@@ -303,13 +303,13 @@ bool Staging::has_content_that_came_in(const Inode& inode) {
 }
 
 // What a name is to staging; `keep` and `keep_path` are those of the directory above.
-Result<WalkItem> Staging::item_of(const WalkStep& step) const {
+WalkItem Staging::item_of(const WalkStep& step) const {
   filesystem_.mutex_.assert_held_shared();
   const Inode& inode = *step.inode;
   const std::string& path = step.path;
-  auto attributes = filesystem_.stat_of(inode);
-  if (!attributes) return fail(attributes.error().code, path + ": container " + std::to_string(inode.ino) + " cannot be read: " + describe(attributes.error()));
-  WalkItem item{.path = path, .ino = inode.ino, .attributes = *attributes, .target = {}, .dirty = true, .origin = std::nullopt, .saved = std::nullopt, .keep = step.keep, .keep_path = step.keep_path, .place = inode.is_regular() ? filesystem_.backend_.place_of(inode.ino) : 0, .parts = {}};
+  const auto attributes = filesystem_.stat_of(inode);
+  WalkItem item{.path = path, .ino = inode.ino, .attributes = attributes ? *attributes : Filesystem::recorded_stat(inode), .target = {}, .dirty = true, .origin = std::nullopt, .saved = std::nullopt, .keep = step.keep, .keep_path = step.keep_path, .place = inode.is_regular() ? filesystem_.backend_.place_of(inode.ino) : 0, .parts = {}};
+  if (!attributes) item.unreadable = "container " + std::to_string(inode.ino) + ": " + describe(attributes.error());
   item.group_handed_down = step.parent != nullptr && (step.parent->mode & S_ISGID) != 0 &&
                            step.parent->gid == inode.gid;
   if (!inode.extra) return item;
@@ -393,9 +393,7 @@ Result<std::vector<WalkItem>> Staging::items_of(const std::vector<WalkStep>& ste
   std::vector<WalkItem> items(steps.size());
   EFS_TRY(side_by_side(steps.size(), 1024, [&](std::size_t begin, std::size_t end) -> Status {
     for (std::size_t i = begin; i < end; ++i) {
-      auto item = item_of(steps[i]);
-      if (!item) return std::unexpected(item.error());
-      items[i] = std::move(*item);
+      items[i] = item_of(steps[i]);
     }
     return {};
   }));

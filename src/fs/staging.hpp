@@ -105,6 +105,7 @@ struct WalkItem {
   // gets where no directory hands one down. And: results-group chose it.
   std::optional<gid_t> plain_group{};
   bool group_is_asked = false;
+  std::string unreadable{};      // why nothing of a regular file's content can be read: its size is unknown, and 0 here; "": nothing says so
   std::string parts;             // only these parts of it were loaded ("0+4096,8192+100"); "": it is whole
 };
 
@@ -336,7 +337,7 @@ class Staging {
   Status give_up(const Inode& inode, const Claims& claims);
   Status complete_and_name(const MakeNode& node, const std::map<std::string, std::string>& bulky, const std::string& parts, const Replace& replace, std::int64_t reserve);
   static bool has_content_that_came_in(const Inode& inode);
-  Result<WalkItem> item_of(const WalkStep& step) const;
+  WalkItem item_of(const WalkStep& step) const;
   Status replace_xattrs(const Inode& inode, const std::map<std::string, std::string>& xattrs);
 
   Filesystem& filesystem_;

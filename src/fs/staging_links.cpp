@@ -80,9 +80,8 @@ Result<Staging::LinkedName> Staging::link_one(std::uint64_t ino, const std::stri
   LinkedName linked{.parent = place->parent->ino, .name = place->name};
   const auto there = filesystem_.names_.child(*place->parent, place->name);
   if (there) {
-    auto item = item_of({.inode = *there, .path = path, .keep_path = {}});
-    if (!item) return std::unexpected(item.error());
-    EFS_TRY(may_replace(**there, item->dirty, over, path));
+    const auto item = item_of({.inode = *there, .path = path, .keep_path = {}});
+    EFS_TRY(may_replace(**there, item.dirty, over, path));
     linked.replaced = (*there)->ino;
   }
   EFS_TRY(filesystem_.commit(0, Replace{.ino = ino, .parent = place->parent->ino, .time = filesystem_.clock_.now(), .name = place->name}, there ? 0 : removal_reserve(place->name)));

@@ -66,9 +66,8 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
     if (!place) return std::unexpected(place.error());
     const auto there = filesystem_.names_.child(*place->parent, place->name);
     if (there) {
-      auto item = item_of({.inode = *there, .path = path, .keep_path = {}});
-      if (!item) return std::unexpected(item.error());
-      EFS_TRY(may_replace(**there, item->dirty, over, path));
+      const auto item = item_of({.inode = *there, .path = path, .keep_path = {}});
+      EFS_TRY(may_replace(**there, item.dirty, over, path));
     }
     if (place->parent->nlink == 0) return fail(ENOENT);
     MakeNode node = staged_node(*place, ino, S_IFREG, attributes, filesystem_.clock_.now());
@@ -374,8 +373,7 @@ Status Staging::may_go(const Inode& inode, const std::string& path, std::uint64_
   if (ino != 0 && inode.ino != ino) return fail(ESTALE, path + ": is another by now");
   if (inode.is_directory() && !inode.directory->empty()) return fail(ENOTEMPTY, path + ": has something in it");
   const auto item = item_of({.inode = &inode, .path = path, .keep_path = {}});
-  if (!item) return std::unexpected(item.error());
-  if (item->dirty || (!item->origin && !item->saved) || inode.write_opens > 0) return fail(EBUSY, path + ": the buffer may have the only copy");
+  if (item.dirty || (!item.origin && !item.saved) || inode.write_opens > 0) return fail(EBUSY, path + ": the buffer may have the only copy");
   return {};
 }
 

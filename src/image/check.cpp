@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <optional>
 #include <set>
@@ -111,8 +112,13 @@ class Check {
     names_.for_each([&](fs::Inode& inode) {
       if (!inode.is_regular() || inode.nlink == 0 || there.contains(inode.ino)) return;
       if (rebooted_ && has_copy(inode)) find(Severity::leftover, paths_[inode.ino], "a clean file without its container; the PFS has it, and a start brings it again");
-      else find(Severity::damage, paths_[inode.ino], "its container " + std::to_string(inode.ino) + (backends->backend->attributes(inode.ino) ? " is no regular file" : " is missing"));
+      else find(Severity::damage, paths_[inode.ino], "its container " + std::to_string(inode.ino) + (is_there(*backends->backend, inode.ino) ? " is no regular file" : " is missing"));
     });
+  }
+
+  static bool is_there(Backend& backend, std::uint64_t id) {
+    const auto st = backend.attributes(id);
+    return st || st.error().code == EUCLEAN;
   }
 
   void check_container(Backend& backend, std::uint64_t id) {

@@ -52,7 +52,7 @@ std::string difference(const Content& content, const struct stat& st) {
 Result<std::string> write_contents(int metadata, std::span<const fs::WalkItem> items) {
   std::map<std::uint64_t, const fs::WalkItem*> files;  // once each, whatever its names
   for (const auto& item : items)
-    if (S_ISREG(item.attributes.st_mode) && !has_original(item)) files.emplace(item.ino, &item);
+    if (S_ISREG(item.attributes.st_mode) && !has_original(item) && item.unreadable.empty()) files.emplace(item.ino, &item);
   std::string text;
   for (const auto& [ino, item] : files)
     text += line_of({.container = ino, .size = static_cast<std::uint64_t>(item->attributes.st_size), .mtime = item->attributes.st_mtim, .durable = item->settled});

@@ -67,6 +67,8 @@ bool may_remove(const Image& image, const SalvageOptions& options) {
 
 // Which backend a file was in is known by its container only.
 std::string lost_reason(const Image& image) {
+  const auto& unlisted = image.filesystem->recovery().unlisted;
+  if (!unlisted.empty()) return "its container was not found, and not all containers can be listed: " + unlisted;
   if (image.missing.empty()) return image.rebooted ? "power loss took its content before the first fsync" : "its content is gone: somebody has removed it from the store";
   std::string reason = "its content was in a backend that is gone";
   for (const auto& missing : image.missing) reason += "; " + missing;

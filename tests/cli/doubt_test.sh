@@ -80,7 +80,8 @@ check 'unload' "$EFS" unload -w "$MNT/r"
 echo more >>"$MNT/r"; echo other >"$MNT/other"
 kill_both scrubbed
 rm "$(grep -rlx precious "$EFS_RUNTIME_DIR/scrubbed/store/data" | head -n 1)"
-check_exit 'a start is refused, and names the file' 1 'contents of 1 files are gone from the store, of r' "$EFS" start "$JOB"
+check_exit 'a start names the file' 0 '1 files cannot be read, first /r' "$EFS" start "$JOB"
+kill_both scrubbed
 check_exit 'salvage says which' 3 'r' "$EFS" salvage scrubbed
 check 'and brings out the rest' grep -qx other "$OUT/other"
 check 'what was there is there' grep -qx precious "$OUT/r"

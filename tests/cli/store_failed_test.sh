@@ -39,6 +39,18 @@ check 'and what is deeper' grep -qx deep "$OUT/d/r"
 check 'with a receipt' json "$(cat "$OUT/efs-receipt-broken.json")" 'd["verdict"] == "complete"'
 check 'nothing is left' ended broken
 
+# A medium that cannot read one file gives the others back.
+fresh unreadable
+check 'start' env LD_PRELOAD="$LIBRARY" EFS_FAIL_READ="$S/unread" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" start "$JOB"
+echo 'lost result' >"$MNT/lost"; echo good >"$MNT/good"
+grep -rlx 'lost result' "$EFS_RUNTIME_DIR/unreadable/store/data" | tr -d '\n' >"$S/unread"
+check_exit 'a stop names the file that cannot be read' 3 'failed: lost: .*Input/output error' "$EFS" stop unreadable
+check 'the other is back' grep -qx good "$OUT/good"
+check 'nothing has the name of the one that is not' test ! -e "$OUT/lost"
+rm "$S/unread"
+check 'when it can be read it comes out' "$EFS" stop unreadable
+check 'whole' grep -qx 'lost result' "$OUT/lost"
+
 # A successor cannot write a new journal either: it reads on.
 if kernel_has_it; then
   fresh successor

@@ -1,5 +1,5 @@
 /* A medium that fails: while the file EFS_FAIL_WHILE is there, no space can be allocated for a journal (EIO); while the file
- * EFS_FAIL_SYNC_WHILE is there, none can be synced.
+ * EFS_FAIL_SYNC_WHILE is there, none can be synced; while the file EFS_FAIL_READ is there, the file that its text names cannot be read.
  *   LD_PRELOAD=libefs-failing-store.so EFS_FAIL_WHILE=/absolute/file efs start ... */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -46,3 +46,25 @@ static int sync_by(const char *name, int fd) {
 }
 int fsync(int fd) { return sync_by("fsync", fd); }
 int fdatasync(int fd) { return sync_by("fdatasync", fd); }
+
+static int cannot_be_read(int fd) {
+  const char *sign = getenv("EFS_FAIL_READ");
+  FILE *file = sign != NULL && access(sign, F_OK) == 0 ? fopen(sign, "r") : NULL;
+  if (file == NULL) return 0;
+  char link[64], path[PATH_MAX], wanted[PATH_MAX];
+  const size_t named = fread(wanted, 1, sizeof wanted, file);
+  fclose(file);
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t length = readlink(link, path, sizeof path);
+  return length > 0 && (size_t)length == named && memcmp(path, wanted, named) == 0;
+}
+
+ssize_t pread64(int fd, void *into, size_t size, off64_t offset) {
+  if (cannot_be_read(fd)) {
+    errno = EIO;
+    return -1;
+  }
+  ssize_t (*real)(int, void *, size_t, off64_t) = (ssize_t (*)(int, void *, size_t, off64_t))dlsym(RTLD_NEXT, "pread64");
+  return real(fd, into, size, offset);
+}
+ssize_t pread(int fd, void *into, size_t size, off_t offset) { return pread64(fd, into, size, offset); }

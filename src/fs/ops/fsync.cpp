@@ -11,7 +11,7 @@ Status Filesystem::fsync(std::uint64_t ino, bool data_only) {
     ReadLock lock(mutex_);
     if (const Inode* inode = names_.find(ino)) clean = unsettled(*inode);
   }
-  auto container = backend_.open(ino);
+  auto container = this->container(ino);
   if (!container) return std::unexpected(container.error());
   // R1: the data before the record that leads to it.
   EFS_TRY((*container)->sync(!data_only || clean));  // what is settled has its times, too

@@ -32,6 +32,11 @@ Result<SetAttributes> changed(const Caller& caller, const Inode& inode, const At
 
 }  // namespace
 
+Status Filesystem::set_times(std::uint64_t ino, const AttributeChange& change) {
+  const Status done = backend_.set_times(ino, change.atime, change.mtime);
+  return done || done.error().code != ENOENT ? done : fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
+}
+
 Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const AttributeChange& change) {
   if (change.size || change.mtime) EFS_TRY(part_with_sharers(ino));
   if (change.size) {
@@ -59,7 +64,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
     auto record = changed(caller, target, change, clock_.now());
     if (!record) return std::unexpected(record.error());
     EFS_TRY(commit(caller.request, *record));
-    if (target.is_regular() && (change.atime || change.mtime)) EFS_TRY(backend_.set_times(ino, change.atime, change.mtime));
+    if (target.is_regular() && (change.atime || change.mtime)) EFS_TRY(set_times(ino, change));
     if ((change.uid || change.gid) && target.xattr("security.capability") != nullptr) EFS_TRY(clear_privilege(caller, target));
   }
   if (change.clear_privilege && !change.mode) EFS_TRY(clear_privilege(caller, target));

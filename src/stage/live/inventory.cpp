@@ -39,6 +39,7 @@ std::string fate(const config::JobConfig& config, const fs::WalkItem& item, conf
     return type == S_IFDIR ? "is made at results-dir only where something goes into it: it has not changed since the stage-in"
                            : "is not staged out: it has not changed since the stage-in";
   }
+  if (file_class != config::FileClass::temporary && !item.unreadable.empty()) return "cannot be staged out: its content cannot be read from the buffer";
   if (file_class == config::FileClass::temporary) return "is dropped at the end: it is temporary";
   if (!item.parts.empty()) return "cannot be staged out: only parts of it were loaded";
   if (config.results_dir.empty()) return "cannot be staged out: the job file names no results-dir";
@@ -88,6 +89,7 @@ Json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item) 
   Json entry{{"path", item.path}, {"type", type_of(item.attributes.st_mode)}, {"size", item.attributes.st_size}, {"class", name_of(class_of(config, item))}, {"dirty", is_dirty(item)}, {"staged", staged(item)}};
   if (S_ISREG(item.attributes.st_mode) && item.place < config.backends.size()) entry["backend"] = config.backends[item.place].id;
   if (!item.parts.empty()) entry["parts"] = item.parts;
+  if (!item.unreadable.empty()) entry["unreadable"] = item.unreadable;
   if (!item.target.empty()) entry["target"] = item.target;
   return entry;
 }
@@ -113,6 +115,7 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
     answer["content_lost"] = true;
     text += "  content      power loss took it before the first fsync: the file is empty since\n";
   }
+  if (!item->unreadable.empty()) text += "  content      cannot be read from the buffer: " + printable(item->unreadable) + "\n";
   if (!item->parts.empty()) text += "  parts        only " + item->parts + " (offset+length) were loaded; the rest reads as zeros\n";
   if (S_ISREG(item->attributes.st_mode)) {
     if (const auto writers = staging.writers(item->ino)) {

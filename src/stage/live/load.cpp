@@ -25,6 +25,8 @@ bool has_version(const fs::WalkItem& item, const fs::Origin& version) {
   return !item.dirty && known && known->inode == version.inode && known->size == version.size && known->mtime == version.mtime;
 }
 
+bool is_whole(const fs::WalkItem& item) { return item.parts.empty() && item.unreadable.empty(); }
+
 /// The buffer as stage_in() sees it during a load: what it publishes is kept back until all is there.
 class LoadBuffer final : public PlainBuffer {
  public:
@@ -187,8 +189,8 @@ class Load {
     }
     if (type != S_IFREG) return failed(entry.path, {EISDIR, "is in the buffer and is no regular file; remove it there first"}), true;
     const bool same = has_version(*found, entry.origin);
-    if (same && found->parts.empty()) return ++report_.already, true;
-    if (same) return false;  // more of it, or the whole, takes the place of parts
+    if (same && is_whole(*found)) return ++report_.already, true;
+    if (same) return false;  // more of it, or the whole, takes the place of parts, or of what cannot be read
     if (!request_.replace) {
       failed(entry.path, {EEXIST, found->dirty ? "is in the buffer and differs from the PFS; --replace --force would drop what is there"
                                                : "is in the buffer in another version than the PFS has; use --replace"});
@@ -334,8 +336,8 @@ class Load {
   /// The whole file, or more of it, may take the place of parts of the same version without being asked.
   fs::Over over_of(const std::string& path, const fs::Origin& origin) {
     auto there = staging_.find(path);
-    const bool parts = there && !there->parts.empty() && has_version(*there, origin);
-    return parts && over() == fs::Over::nothing ? fs::Over::clean : over();
+    const bool is_lacking = there && !is_whole(*there) && has_version(*there, origin);
+    return is_lacking && over() == fs::Over::nothing ? fs::Over::clean : over();
   }
 
   void load_part(Plan& plan) {

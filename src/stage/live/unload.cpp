@@ -102,14 +102,17 @@ class Unload {
     std::set<const fs::WalkItem*> results(selection.outgoing.begin(), selection.outgoing.end());
     for (const auto& directory : selection.directories)
       if (directory.reported) results.insert(directory.item);
+    std::set<std::string_view> unreadable;  // named, though nothing brings them out
+    for (const auto& entry : selection.settled)
+      if (entry.unreadable && entry.action == Action::failed) unreadable.insert(entry.path);
     std::vector<fs::WalkItem> kept;
     for (auto& item : items)
-      if (results.contains(&item)) kept.push_back(std::move(item));
+      if (results.contains(&item) || unreadable.contains(item.path)) kept.push_back(std::move(item));
     return kept;
   }
 
   static bool is_booked(const fs::WalkItem& item) { return S_ISREG(item.attributes.st_mode) || S_ISLNK(item.attributes.st_mode); }
-  static bool needs_proof(const fs::WalkItem& item) { return is_booked(item) && is_dirty(item); }
+  static bool needs_proof(const fs::WalkItem& item) { return is_booked(item) && is_dirty(item) && item.unreadable.empty(); }
 
   /// Before the attributes are read that the copy will get: a file that is quiet from here on is what they say.
   void prove() {

@@ -128,6 +128,7 @@ void append_entry(std::string& text, const ReceiptEntry& entry) {
   if (!entry.evidence.empty()) json.string("evidence", entry.evidence);
   if (entry.replaced) json.boolean("replaced", true);
   if (entry.unverified) json.boolean("unverified", true);
+  if (entry.unreadable) json.boolean("unreadable", true);
   json.end('}');
 }
 
@@ -330,6 +331,7 @@ std::optional<ReceiptEntry> entry_of(const nlohmann::json& json) try {
   entry.evidence = json.value("evidence", "");
   entry.replaced = json.value("replaced", false);
   entry.unverified = json.value("unverified", false);
+  entry.unreadable = json.value("unreadable", false);
   return entry;
 } catch (const std::bad_alloc&) {
   throw;
@@ -350,11 +352,18 @@ std::string describe(const Receipt& receipt, std::size_t names) {
     list_names(text, receipt, action, names);
   }
   const auto left = totals.failed + totals.conflict + totals.not_saved;
-  if (left > receipt.lost) {
-    text += std::to_string(left - receipt.lost) + " results (" + format_bytes(totals.bytes_left) + ") are still in the buffer; " + (has_cause(receipt) ? "remove the cause, then " : "") + receipt.way_out + " " +
+  const auto unreadable = count_unreadable(receipt);
+  if (unreadable > 0) text += std::to_string(unreadable) + " results cannot be read from the buffer: their containers are gone or unreadable. Put the containers back, then " + receipt.way_out + " " + escaped(receipt.job) + "\n";
+  if (left > receipt.lost + unreadable) {
+    text += std::to_string(left - receipt.lost - unreadable) + " results (" + format_bytes(totals.bytes_left) + ") are still in the buffer; " + (has_cause(receipt) ? "remove the cause, then " : "") + receipt.way_out + " " +
             escaped(receipt.job) + "\n";
   }
   return text;
+}
+
+std::uint64_t count_unreadable(const Receipt& receipt) {
+  const auto is_lost = [](const ReceiptEntry& entry) { return entry.unreadable && left_behind(entry.action); };
+  return static_cast<std::uint64_t>(std::ranges::count_if(receipt.entries, is_lost));
 }
 
 std::string receipt_name(const std::string& job) { return "efs-receipt-" + job + ".json"; }

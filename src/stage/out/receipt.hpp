@@ -47,6 +47,7 @@ struct ReceiptEntry {
   // It took the place of something that was neither an input of the job nor its own earlier result.
   bool replaced = false;
   bool unverified = false;  // copied while it could be written to: what was copied is no state that the file ever had, for all we know
+  bool unreadable = false;  // the buffer has lost its content, or cannot read it: no retry brings it before that is mended
   std::string evidence;  // of a salvage: "verified" or "as-found"
 };
 
@@ -93,6 +94,9 @@ void settle(Receipt& receipt);
 
 /// Of one that could not even begin, or ended with an exception.
 Receipt failed_receipt(const config::JobConfig& config, std::string reason);
+
+/// Results whose content the buffer cannot read.
+std::uint64_t count_unreadable(const Receipt& receipt);
 
 /// 0 complete, 3 some files failed, 1 nothing could be done.
 int exit_code(const Receipt& receipt);

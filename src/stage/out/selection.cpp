@@ -1,6 +1,7 @@
 #include "stage/out/selection.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -18,6 +19,17 @@ const char* why_temporary(const config::JobConfig& config, const fs::WalkItem& i
   if (is_new_file && item.keep == fs::Keep::by_rule && !config::has_output_rule(config, item.path)) return no_rule_matches;
   const bool by_rule = config::classify(config, item.path, item.origin.has_value()) == config::FileClass::temporary;
   return item.keep == fs::Keep::temporary && !by_rule ? "temporary: set while the job ran" : "temporary by the job file";
+}
+
+/// Of a file whose content cannot be read: a changed one is a result that is not back, an unchanged one is named only.
+ReceiptEntry unreadable_entry(const fs::WalkItem& item) {
+  const bool is_result = is_dirty(item);
+  std::string reason = "its content cannot be read from the buffer: " + item.unreadable;
+  if (!is_result) reason += "; no program has changed it since it was " + std::string(item.saved ? "brought to results-dir" : "staged in");
+  ReceiptEntry entry = receipt_entry(item, is_result ? Action::failed : Action::skipped, std::move(reason));
+  entry.code = is_result ? EIO : 0;
+  entry.unreadable = true;
+  return entry;
 }
 
 }  // namespace
@@ -56,10 +68,14 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
     const bool directory = type == S_IFDIR;
     if (!directory && type != S_IFREG && type != S_IFLNK) {
       selection.settled.push_back(receipt_entry(item, Action::skipped, "a socket, FIFO or device"));
+    } else if (!is_dirty(item) && !item.unreadable.empty()) {
+      selection.settled.push_back(unreadable_entry(item));
     } else if (!is_dirty(item)) {
       if (!directory) selection.settled.push_back(receipt_entry(item, Action::unchanged, {}));
     } else if (class_of(config, item) == config::FileClass::temporary) {
       selection.settled.push_back(receipt_entry(item, Action::dropped, why_temporary(config, item)));
+    } else if (!item.unreadable.empty()) {
+      selection.settled.push_back(unreadable_entry(item));
     } else if (!item.parts.empty()) {
       selection.settled.push_back(receipt_entry(item, Action::failed, "only parts of it were loaded (" + item.parts + "): the rest would be zeros; unload those parts, or make it temporary"));
     } else if (directory) {

@@ -42,7 +42,7 @@ Fate fate_of(const PlanEntry& entry, const fs::WalkItem* item) {
   if (directory && type == S_IFDIR) return Fate::keep;
   if (directory != (type == S_IFDIR) && item->origin && !is_clean(*item)) return Fate::stuck;
   if (!is_clean(*item)) return Fate::of_the_job;
-  if (directory || !item->parts.empty()) return Fate::replace;
+  if (directory || !item->parts.empty() || !item->unreadable.empty()) return Fate::replace;
   if (entry.type == EntryType::symlink) return type == S_IFLNK && item->target == entry.target ? Fate::keep : Fate::replace;
   return type == S_IFREG && is_same_version(*item->origin, entry.origin) && !is_foreign(*item) ? Fate::keep : Fate::replace;
 }

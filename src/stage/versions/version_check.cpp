@@ -37,7 +37,7 @@ bool is_untouched_copy(const struct stat& now, const fs::WalkItem& item) {
 }
 
 bool is_foreign(const fs::WalkItem& item) {
-  if (!S_ISREG(item.attributes.st_mode) || !item.content) return false;
+  if (!S_ISREG(item.attributes.st_mode) || !item.content || !item.unreadable.empty()) return false;
   return static_cast<std::uint64_t>(item.attributes.st_size) != item.content->size || !same_or_coarser(item.attributes.st_mtim, to_timespec(item.content->mtime));
 }
 

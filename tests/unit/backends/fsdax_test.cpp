@@ -206,4 +206,36 @@ TEST_CASE("what is kept open makes room where no more may be opened", "[backends
   CHECK(opened.has_value());
 }
 
+TEST_CASE("a directory of containers that was removed because it was empty is made again", "[backends]") {
+  const Scene scene(GENERATE(false, true));
+  for (const auto& entry : std::filesystem::directory_iterator(scene.path)) std::filesystem::remove(entry.path());
+  const DurableCalls calls;
+  for (const auto id : ids) REQUIRE(scene.backend->create(id));
+  INFO(text_of(calls.so_far()));
+  CHECK((scene.backend->durability() == Durability::volatile_memory || happens(calls.so_far(), test::syncs(scene.path))));
+  for (const auto id : ids) CHECK(std::filesystem::exists(container_of(scene.path, id)));
+  const UniqueFd file(::open(scene.path.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file) CHECK(scene.backend->adopt(0x77, file.get()));
+}
+
+TEST_CASE("where the directory of all containers is gone, a new one is an I/O error and no missing name", "[backends]") {
+  const Scene scene(false);
+  std::filesystem::remove_all(scene.path);
+  const auto made = scene.backend->create(1);
+  REQUIRE_FALSE(made);
+  CHECK(made.error().code == EIO);
+}
+
+TEST_CASE("what cannot be listed is an error, and does not hide the other containers", "[backends]") {
+  const Scene scene(false);
+  for (const auto id : ids) REQUIRE(scene.backend->create(id));
+  std::filesystem::rename(directory_of(scene.path, 1), scene.path + "/aside");
+  REQUIRE(std::fclose(std::fopen(directory_of(scene.path, 1).c_str(), "w")) == 0);
+  std::set<std::uint64_t> seen;
+  const Status listed = scene.backend->for_each([&](std::uint64_t id) { seen.insert(id); });
+  REQUIRE_FALSE(listed);
+  CHECK(listed.error().code == ENOTDIR);
+  CHECK(seen == std::set<std::uint64_t>{2, 0x1ff, 0x3fe});
+}
+
 }  // namespace efs::fsdax_test

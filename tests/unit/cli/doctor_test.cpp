@@ -54,6 +54,30 @@ TEST_CASE("what scontrol shows is read by keys", "[doctor]") {
   CHECK(config.at("BatchStartTimeout") == "7200 sec");
 }
 
+TEST_CASE("a rule of systemd-tmpfiles that removes what dead instances left is found", "[doctor]") {
+  const auto judge = [](const std::string& rules, const std::string& directory) { return judge_cleaning("store", directory, parse_cleaning(rules)); };
+  const std::string tmp = "# comment\nq /tmp 1777 root root 10d\n", none = "D /tmp 1777 root root -\n";
+  REQUIRE(judge(tmp, "/tmp/scratch").size() == 1);
+  CHECK(judge(tmp, "/tmp/scratch").front().level == Level::warning);
+  CHECK(judge(tmp, "/tmp/scratch").front().text.contains("older than 10d from /tmp"));
+  CHECK(judge(tmp, "/tmp").size() == 1);
+  CHECK(judge("e /local/*/scratch/ - - - 2w\n", "/local/a/scratch").size() == 1);
+  CHECK(judge(tmp, "/tmpfiles").empty());
+  CHECK(judge(none, "/tmp/scratch").empty());
+  CHECK(judge("x /tmp/x 0 0 0 10d\n", "/tmp/x").empty());
+  CHECK(judge(tmp + "x /tmp/scratch/efs-*\n", "/tmp/scratch").empty());
+  CHECK(judge(tmp + "x /tmp/scratch\n", "/tmp/scratch").empty());
+  CHECK(judge(tmp + "X /tmp/scratch\n", "/tmp/scratch").size() == 1);
+}
+
+TEST_CASE("what a logout takes away is found", "[doctor]") {
+  CHECK(judge_logout("", false).empty());
+  CHECK(judge_logout("[Login]\n#RemoveIPC=no\n", true).size() == 1);
+  CHECK(judge_logout("[Login]\nRemoveIPC=no\n", true).empty());
+  CHECK(judge_logout("RemoveIPC=no\nRemoveIPC=yes\n", true).size() == 1);
+  CHECK(level_of(judge_logout("KillUserProcesses=yes\n", false), "logind, KillUserProcesses") == Level::warning);
+}
+
 TEST_CASE("settings of Slurm that lose jobs or drain nodes are found", "[doctor]") {
   CHECK(std::ranges::all_of(judge(good), [](const Finding& f) { return f.level == Level::ok; }));
   CHECK(level_of(judge(good, "Alloc,DeferBatch", "Alloc"), "PrologFlags") == Level::problem);

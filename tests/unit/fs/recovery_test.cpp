@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <cstdio>
 
 #include "backends/fsdax.hpp"
 #include "fs/filesystem.hpp"
@@ -166,4 +168,59 @@ TEST_CASE("under another name a saved file is not saved") {
   REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
   REQUIRE(scene.filesystem->rename({}, fs::root_ino, "result", fs::root_ino, "other", 0));
   CHECK(fs::Staging(*scene.filesystem).walk()->at(0).dirty);
+}
+
+TEST_CASE("a file whose container something has removed keeps its name, is never empty, and can be removed") {
+  RecoveryScene scene;
+  const std::string text = "content";
+  for (const char* name : {"lost", "whole"}) {
+    const auto ino = scene.filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0)->ino;
+    REQUIRE(scene.filesystem->write({}, ino, std::as_bytes(std::span(text)), 0));
+  }
+  const auto ino = scene.filesystem->lookup(fs::root_ino, "lost")->ino;
+  REQUIRE(scene.backend->remove(ino));
+  scene.open({.takeover = GENERATE(false, true)});
+  CHECK(scene.filesystem->recovery().lost == std::vector<std::string>{"lost"});
+  // Nothing that a kernel could keep: the container may be put back.
+  const auto entry = scene.filesystem->lookup(fs::root_ino, "lost");
+  REQUIRE(entry);
+  CHECK(entry->may_change_now);
+  std::string read(text.size(), '?');
+  CHECK(scene.filesystem->read(ino, std::as_writable_bytes(std::span(read)), 0).error().code == EIO);
+  CHECK(scene.filesystem->write({}, ino, std::as_bytes(std::span(text)), 0).error().code == EIO);
+  CHECK(scene.filesystem->container(ino).error().code == EIO);
+  CHECK(scene.filesystem->open({}, ino, O_WRONLY).error().code == EIO);
+  CHECK(scene.filesystem->setattr({}, ino, {.size = 0}).error().code == EIO);
+  CHECK(scene.filesystem->fsync(ino, false).error().code == EIO);
+  CHECK(scene.filesystem->setattr({}, ino, {.mode = 0600}));
+  const auto items = fs::Staging(*scene.filesystem).walk();
+  REQUIRE(items);
+  CHECK(items->at(0).unreadable.starts_with("container " + std::to_string(ino)));
+  CHECK(items->at(0).dirty);
+  CHECK(items->at(1).unreadable.empty());
+  CHECK(items->at(1).attributes.st_size == static_cast<off_t>(text.size()));
+  CHECK(scene.filesystem->unlink({}, fs::root_ino, "lost"));
+  CHECK(fs::Staging(*scene.filesystem).walk()->size() == 1);
+}
+
+TEST_CASE("a successor goes on where containers cannot be listed, a start does not") {
+  RecoveryScene scene;
+  const auto ino = scene.filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
+  char name[8];
+  std::snprintf(name, sizeof name, "/%02x", static_cast<unsigned>(ino % 256));
+  const std::string directory = scene.directory.path() + "/data" + name;
+  REQUIRE(::rename(directory.c_str(), (directory + "-aside").c_str()) == 0);
+  REQUIRE(std::fclose(std::fopen(directory.c_str(), "w")) == 0);
+  scene.filesystem.reset();
+  const auto refused = Filesystem::open(*scene.backend, {.metadata_directory = scene.metadata.get()});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == ENOTDIR);
+  FsdaxOptions store;
+  store.directory.reset(::open((scene.directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  store.read_only = true;  // or it would want to make the directory
+  const auto backend = std::move(*make_fsdax(std::move(store)));
+  const auto taken = Filesystem::open(*backend, {.metadata_directory = scene.metadata.get(), .takeover = true});
+  REQUIRE(taken);
+  CHECK((*taken)->recovery().unlisted.contains(name + 1));
+  CHECK((*taken)->recovery().lost == std::vector<std::string>{"f"});
 }
