@@ -161,7 +161,9 @@ Result<control::Instance> find_instance(const std::string& which, Meant meant) {
   if (found.empty() && config::is_of_batch_job(which) && use_runtime_directory_of_plugin()) return find_instance(which, meant);
   if (std::ranges::none_of(found, &control::Instance::alive)) EFS_TRY(refuse_unreachable(which));
   if (found.empty()) return fail(ENOENT, "no instance has the name, mount point or job file " + which + "; " + states_of(instances));
-  return only_one_of(std::move(found), which, meant);
+  auto instance = only_one_of(std::move(found), which, meant);
+  if (instance && instance->alive && ::lstat(instance->socket().c_str(), &st) != 0) EFS_TRY(refuse_unreachable(instance->name));
+  return instance;
 }
 
 Result<control::Instance> find_instance_for(const FileArguments& arguments) {

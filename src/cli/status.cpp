@@ -83,6 +83,14 @@ Json unreachable(const UnreachableInstance& instance) {
   return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "unreachable"}, {"mount", instance.mount}, {"job_file", instance.job_file}, {"error", text_of(instance)}};
 }
 
+// These take the places of those that do not answer.
+void add_unreachable(Json& all, std::vector<control::Instance>& others) {
+  for (const auto& instance : unreachable_instances("")) {
+    all.push_back(unreachable(instance));
+    std::erase_if(others, [&](const control::Instance& other) { return other.directory == instance.directory; });
+  }
+}
+
 Result<Json> ask_status(const control::Instance& instance) {
   constexpr int silence = 30;                          // seconds: it may be another user's, and say nothing
   constexpr auto no_worker = std::chrono::seconds(10);  // longer than a successor needs for a million files
@@ -234,16 +242,16 @@ int status(World& world, const std::string& which) {
     shown.push_back(*instance);
   }
   Json all = Json::array();
+  if (which.empty()) add_unreachable(all, shown);
   for (const auto& instance : shown) all.push_back(status_of(instance));
-  if (which.empty())
-    for (const auto& instance : unreachable_instances(which)) all.push_back(unreachable(instance));
   return show_all(world, all, !which.empty());
 }
 
 int list_all(World& world) {
   Json all = Json::array();
-  for (const auto& instance : control::list_instances()) all.push_back(status_of(instance));
-  for (const auto& instance : unreachable_instances("")) all.push_back(unreachable(instance));
+  auto instances = control::list_instances();
+  add_unreachable(all, instances);
+  for (const auto& instance : instances) all.push_back(status_of(instance));
   for (const auto& store : stores_of_site_without_instance()) all.push_back(what_is_left_in(store));
   return show_all(world, all, false);
 }

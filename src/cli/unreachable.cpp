@@ -1,5 +1,5 @@
-// Instances that are mounted while something has removed their directory: a logout removes $XDG_RUNTIME_DIR. Nothing leads to their
-// sockets any more, so they are found by the command lines of their daemons. A daemon without a mount is not among them: it may be
+// Instances that are mounted while something has removed their directory, or the socket in it: a logout removes $XDG_RUNTIME_DIR.
+// No verb can ask them, so they are found by the command lines of their daemons. A daemon without a mount is not among them: it may be
 // starting, or ending.
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,10 +33,16 @@ std::string value_of(const std::vector<std::string>& words, std::string_view opt
   return at == words.end() || std::next(at) == words.end() ? "" : *std::next(at);
 }
 
-bool has_lost_its_directory(const std::string& directory) {
+// A successor of a worker binds the socket anew.
+bool has_lost_its_socket(const std::string& directory) {
+  constexpr int tries = 20;
   struct stat st {};
-  const bool has_socket = ::lstat((directory + "/control.sock").c_str(), &st) == 0;
-  return !has_socket && (errno == ENOENT || errno == ENOTDIR) && !control::is_alive(directory);
+  for (int i = 0; i < tries; ++i) {
+    if (::lstat((directory + "/control.sock").c_str(), &st) == 0 || (errno != ENOENT && errno != ENOTDIR)) return false;
+    if (!control::is_alive(directory)) return true;
+    ::usleep(50'000);
+  }
+  return true;
 }
 
 bool is_mount_of_efs(const std::string& point) {
@@ -49,7 +55,7 @@ void note(std::vector<UnreachableInstance>& found, const std::vector<std::string
   const auto known = std::ranges::find(found, directory, &UnreachableInstance::directory);
   if (known != found.end()) return known->processes.push_back(pid);
   const std::string mount = value_of(words, "--mount-dir");
-  if (!has_lost_its_directory(directory) || !is_mount_of_efs(mount)) return;
+  if (!is_mount_of_efs(mount) || !has_lost_its_socket(directory)) return;
   found.push_back({.name = value_of(words, "--name"), .directory = directory, .mount = mount, .job_file = value_of(words, "--config"), .results_dir = value_of(words, "--results-dir"), .processes = {pid}});
 }
 
@@ -82,7 +88,9 @@ std::vector<UnreachableInstance> unreachable_instances(const std::string& which)
 }
 
 std::string text_of(const UnreachableInstance& instance) {
-  std::string text = instance.name + " runs, and efs cannot reach it: its directory " + instance.directory + " has been removed, as a logout removes $XDG_RUNTIME_DIR. Unmount it: ";
+  struct stat st {};
+  const bool is_there = ::lstat(instance.directory.c_str(), &st) == 0;
+  std::string text = instance.name + " runs, and efs cannot reach it: " + (is_there ? "its socket " + instance.directory + "/control.sock has been removed" : "its directory " + instance.directory + " has been removed, as a logout removes $XDG_RUNTIME_DIR") + ". Unmount it: ";
   text += std::string(::geteuid() == 0 ? "umount " : "fusermount3 -u ") + as_word(instance.mount) + " ends it as efs stop does";
   if (instance.results_dir.empty()) return text;
   text += ", and brings its results to " + instance.results_dir + ". The receipt there, efs-receipt-" + instance.name + ".json, names all that is not back; to try again: kill -TERM";

@@ -135,6 +135,19 @@ fi
 check 'locked: stop' "$EFS" stop locked
 check 'locked: the result' grep -qx result "$OUT/r"
 
+# --- a socket that something removes ---
+scratch mute
+started "$JOB"
+echo result >"$MNT/r"
+rm "$EFS_RUNTIME_DIR/mute/control.sock"
+check_exit 'mute: status names the way out' 1 'mute: unreachable' "$EFS" status
+for verb in 'status mute' 'stop mute' 'ls -i mute'; do
+  check_exit "mute: $verb, too" 1 "its socket $EFS_RUNTIME_DIR/mute/control.sock has been removed. Unmount it: .*(umount|fusermount3 -u) $MNT ends it" timeout 60 "$EFS" $verb
+done
+umount "$MNT" 2>/dev/null || fusermount3 -u "$MNT"
+check 'mute: the unmount brings the results home' await 20 ended mute
+check 'mute: they are' grep -qx result "$OUT/r"
+
 # --- a runtime directory that a logout removes ---
 cat >"$S/logout.sh" <<'SCRIPT'
 set -u
