@@ -1,4 +1,5 @@
-// What removes files from a store behind efs's back: rules of systemd-tmpfiles(8), and what systemd-logind(8) does at a logout.
+// What removes files from a store behind efs's back: rules of systemd-tmpfiles(8), and what
+// systemd-logind(8) does at a logout.
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -16,12 +17,14 @@ namespace {
 
 namespace files = std::filesystem;
 
-// A file of an earlier directory takes the place of one of the same name in a later one; all are read in the order of their names.
+// A file of an earlier directory takes the place of one of the same name in a later one; all are
+// read in the order of their names.
 std::vector<files::path> configuration(const std::vector<files::path>& directories) {
   std::map<std::string, files::path> found;
   for (const auto& directory : directories) {
     std::error_code problem;
-    for (files::directory_iterator it(directory, problem), end; !problem && it != end; it.increment(problem))
+    for (files::directory_iterator it(directory, problem), end; !problem && it != end;
+         it.increment(problem))
       if (it->path().extension() == ".conf") found.try_emplace(it->path().filename(), it->path());
   }
   std::vector<files::path> paths;
@@ -44,7 +47,9 @@ bool covers(const std::string& pattern, const files::path& directory) {
 
 bool is_excluded(const std::vector<CleaningRule>& rules, const files::path& directory) {
   const files::path store = directory / "efs-0-job";
-  return std::ranges::any_of(rules, [&](const CleaningRule& rule) { return rule.type == 'x' && covers(rule.path, store); });
+  return std::ranges::any_of(rules, [&](const CleaningRule& rule) {
+    return rule.type == 'x' && covers(rule.path, store);
+  });
 }
 
 }  // namespace
@@ -63,12 +68,17 @@ std::vector<CleaningRule> parse_cleaning(const std::string& text) {
   return rules;
 }
 
-Findings judge_cleaning(const std::string& what, const std::string& directory, const std::vector<CleaningRule>& rules) {
+Findings judge_cleaning(const std::string& what, const std::string& directory,
+                        const std::vector<CleaningRule>& rules) {
   constexpr std::string_view cleaning = "dDevqQ";
   if (is_excluded(rules, directory)) return {};
   for (const auto& rule : rules) {
-    if (rule.age.empty() || !cleaning.contains(rule.type) || !covers(rule.path, directory)) continue;
-    return {{Level::warning, what, "systemd-tmpfiles removes what is older than " + rule.age + " from " + rule.path + ": it skips the store of an instance that runs, which efs locks, and removes what a dead one left there before it is brought out",
+    if (rule.age.empty() || !cleaning.contains(rule.type) || !covers(rule.path, directory))
+      continue;
+    return {{Level::warning, what,
+             "systemd-tmpfiles removes what is older than " + rule.age + " from " + rule.path +
+                 ": it skips the store of an instance that runs, which efs locks, and removes what "
+                 "a dead one left there before it is brought out",
              "exclude the stores in /etc/tmpfiles.d/efs.conf: x " + directory + "/efs-*"}};
   }
   return {};
@@ -78,20 +88,34 @@ Findings judge_logout(const std::string& settings, bool is_in_shared_memory) {
   std::map<std::string, std::string> values{{"RemoveIPC", "yes"}, {"KillUserProcesses", "no"}};
   std::istringstream lines(settings);
   for (std::string line; std::getline(lines, line);)
-    if (const auto sign = line.find('='); sign != std::string::npos && values.contains(line.substr(0, sign))) values[line.substr(0, sign)] = line.substr(sign + 1);
-  const auto is_on = [&](const char* key) { return values[key] == "yes" || values[key] == "true" || values[key] == "1" || values[key] == "on"; };
+    if (const auto sign = line.find('=');
+        sign != std::string::npos && values.contains(line.substr(0, sign)))
+      values[line.substr(0, sign)] = line.substr(sign + 1);
+  const auto is_on = [&](const char* key) {
+    return values[key] == "yes" || values[key] == "true" || values[key] == "1" ||
+           values[key] == "on";
+  };
   Findings found;
   if (is_in_shared_memory && is_on("RemoveIPC"))
-    found.push_back({Level::warning, "logind, RemoveIPC", "when the last session of a user ends, systemd-logind removes all files of this user below /dev/shm, and with them the stores of instances that the user has started",
-                     "set RemoveIPC=no in /etc/systemd/logind.conf, let root start the instances (a store in memory is then a tmpfs of its own), or run loginctl enable-linger for the user"});
+    found.push_back(
+        {Level::warning, "logind, RemoveIPC",
+         "when the last session of a user ends, systemd-logind removes all files of this user "
+         "below /dev/shm, and with them the stores of instances that the user has started",
+         "set RemoveIPC=no in /etc/systemd/logind.conf, let root start the instances (a store in "
+         "memory is then a tmpfs of its own), or run loginctl enable-linger for the user"});
   if (is_on("KillUserProcesses"))
-    found.push_back({Level::warning, "logind, KillUserProcesses", "when a session ends, systemd-logind kills its processes, and with them the instances that were started in it", "set KillUserProcesses=no in /etc/systemd/logind.conf, or start instances by systemd-run --user --scope with loginctl enable-linger"});
+    found.push_back({Level::warning, "logind, KillUserProcesses",
+                     "when a session ends, systemd-logind kills its processes, and with them the "
+                     "instances that were started in it",
+                     "set KillUserProcesses=no in /etc/systemd/logind.conf, or start instances by "
+                     "systemd-run --user --scope with loginctl enable-linger"});
   return found;
 }
 
 Findings examine_cleaning(const std::string& what, const std::string& directory) {
   std::vector<CleaningRule> rules;
-  for (const auto& path : configuration({"/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/lib/tmpfiles.d"}))
+  for (const auto& path :
+       configuration({"/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/lib/tmpfiles.d"}))
     std::ranges::move(parse_cleaning(text_of(path)), std::back_inserter(rules));
   return judge_cleaning(what, directory, rules);
 }
@@ -100,7 +124,9 @@ Findings examine_logout(bool is_in_shared_memory) {
   std::error_code problem;
   if (!files::is_directory("/run/systemd/seats", problem)) return {};  // logind does not run
   std::string settings = text_of("/etc/systemd/logind.conf");
-  for (const auto& path : configuration({"/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d", "/usr/lib/systemd/logind.conf.d"})) settings += "\n" + text_of(path);
+  for (const auto& path : configuration({"/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d",
+                                         "/usr/lib/systemd/logind.conf.d"}))
+    settings += "\n" + text_of(path);
   return judge_logout(settings, is_in_shared_memory);
 }
 

@@ -1,6 +1,6 @@
-// Instances that are mounted while something has removed their directory, or the socket in it: a logout removes $XDG_RUNTIME_DIR.
-// No verb can ask them, so they are found by the command lines of their daemons. A daemon without a mount is not among them: it may be
-// starting, or ending.
+// Instances that are mounted while something has removed their directory, or the socket in it: a
+// logout removes $XDG_RUNTIME_DIR. No verb can ask them, so they are found by the command lines of
+// their daemons. A daemon without a mount is not among them: it may be starting, or ending.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,9 +36,11 @@ std::string value_of(const std::vector<std::string>& words, std::string_view opt
 // A successor of a worker binds the socket anew.
 bool has_lost_its_socket(const std::string& directory) {
   constexpr int tries = 20;
-  struct stat st {};
+  struct stat st{};
   for (int i = 0; i < tries; ++i) {
-    if (::lstat((directory + "/control.sock").c_str(), &st) == 0 || (errno != ENOENT && errno != ENOTDIR)) return false;
+    if (::lstat((directory + "/control.sock").c_str(), &st) == 0 ||
+        (errno != ENOENT && errno != ENOTDIR))
+      return false;
     if (!control::is_alive(directory)) return true;
     ::usleep(50'000);
   }
@@ -50,24 +52,34 @@ bool is_mount_of_efs(const std::string& point) {
   return std::ranges::find(mounts, point, &EfsMount::point) != mounts.end();
 }
 
-void note(std::vector<UnreachableInstance>& found, const std::vector<std::string>& words, pid_t pid) {
+void note(std::vector<UnreachableInstance>& found, const std::vector<std::string>& words,
+          pid_t pid) {
   const std::string directory = value_of(words, "--runtime-dir") + "/" + value_of(words, "--name");
   const auto known = std::ranges::find(found, directory, &UnreachableInstance::directory);
   if (known != found.end()) return known->processes.push_back(pid);
   const std::string mount = value_of(words, "--mount-dir");
   if (!is_mount_of_efs(mount) || !has_lost_its_socket(directory)) return;
-  found.push_back({.name = value_of(words, "--name"), .directory = directory, .mount = mount, .job_file = value_of(words, "--config"), .results_dir = value_of(words, "--results-dir"), .processes = {pid}});
+  found.push_back({.name = value_of(words, "--name"),
+                   .directory = directory,
+                   .mount = mount,
+                   .job_file = value_of(words, "--config"),
+                   .results_dir = value_of(words, "--results-dir"),
+                   .processes = {pid}});
 }
 
 bool is_meant(const UnreachableInstance& instance, const std::string& which) {
-  const bool is_found_by_name = std::filesystem::path(instance.directory).parent_path() == control::runtime_directory(::geteuid());
+  const bool is_found_by_name = std::filesystem::path(instance.directory).parent_path() ==
+                                control::runtime_directory(::geteuid());
   if (which == instance.name || which.empty()) return is_found_by_name;
   std::error_code problem;
   const auto path = std::filesystem::absolute(which, problem).lexically_normal();
   if (problem) return false;
-  // A mount point is compared by its name: a look at it would ask the daemon. The store of a user is named by user and instance.
+  // A mount point is compared by its name: a look at it would ask the daemon. The store of a user
+  // is named by user and instance.
   const std::string store = "efs-" + std::to_string(::geteuid()) + "-" + instance.name;
-  return path == instance.mount || (path.has_filename() ? path.filename() : path.parent_path().filename()) == store || std::filesystem::equivalent(path, instance.job_file, problem);
+  return path == instance.mount ||
+         (path.has_filename() ? path.filename() : path.parent_path().filename()) == store ||
+         std::filesystem::equivalent(path, instance.job_file, problem);
 }
 
 }  // namespace
@@ -75,25 +87,36 @@ bool is_meant(const UnreachableInstance& instance, const std::string& which) {
 std::vector<UnreachableInstance> unreachable_instances(const std::string& which) {
   std::vector<UnreachableInstance> found;
   std::error_code problem;
-  for (std::filesystem::directory_iterator it("/proc", problem), end; !problem && it != end; it.increment(problem)) {
-    struct stat st {};
+  for (std::filesystem::directory_iterator it("/proc", problem), end; !problem && it != end;
+       it.increment(problem)) {
+    struct stat st{};
     const pid_t pid = std::atoi(it->path().filename().c_str());
     if (pid <= 0 || ::stat(it->path().c_str(), &st) != 0 || st.st_uid != ::geteuid()) continue;
     const auto words = command_line_of(it->path());
-    if (words.empty() || !words.front().ends_with("efsd") || value_of(words, "--name").empty()) continue;
+    if (words.empty() || !words.front().ends_with("efsd") || value_of(words, "--name").empty())
+      continue;
     note(found, words, pid);
   }
-  std::erase_if(found, [&](const UnreachableInstance& instance) { return !is_meant(instance, which); });
+  std::erase_if(found,
+                [&](const UnreachableInstance& instance) { return !is_meant(instance, which); });
   return found;
 }
 
 std::string text_of(const UnreachableInstance& instance) {
-  struct stat st {};
+  struct stat st{};
   const bool is_there = ::lstat(instance.directory.c_str(), &st) == 0;
-  std::string text = instance.name + " runs, and efs cannot reach it: " + (is_there ? "its socket " + instance.directory + "/control.sock has been removed" : "its directory " + instance.directory + " has been removed, as a logout removes $XDG_RUNTIME_DIR") + ". Unmount it: ";
-  text += std::string(::geteuid() == 0 ? "umount " : "fusermount3 -u ") + as_word(instance.mount) + " ends it as efs stop does";
+  std::string text =
+      instance.name + " runs, and efs cannot reach it: " +
+      (is_there ? "its socket " + instance.directory + "/control.sock has been removed"
+                : "its directory " + instance.directory +
+                      " has been removed, as a logout removes $XDG_RUNTIME_DIR") +
+      ". Unmount it: ";
+  text += std::string(::geteuid() == 0 ? "umount " : "fusermount3 -u ") + as_word(instance.mount) +
+          " ends it as efs stop does";
   if (instance.results_dir.empty()) return text;
-  text += ", and brings its results to " + instance.results_dir + ". The receipt there, efs-receipt-" + instance.name + ".json, names all that is not back; to try again: kill -TERM";
+  text += ", and brings its results to " + instance.results_dir +
+          ". The receipt there, efs-receipt-" + instance.name +
+          ".json, names all that is not back; to try again: kill -TERM";
   for (const pid_t pid : instance.processes) text += " " + std::to_string(pid);
   return text;
 }

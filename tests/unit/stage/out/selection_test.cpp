@@ -33,8 +33,12 @@ fs::WalkItem file(const std::string& path, bool dirty) {
   return item;
 }
 
-TEST_CASE("a file that cannot be read is a failed result where it has changed, and is named where it has not", "[stage][out]") {
-  std::vector<fs::WalkItem> items{file("in/changed", true), file("in/clean", false), file("in/temporary", true), file("in/whole", true)};
+TEST_CASE(
+    "a file that cannot be read is a failed result where it has changed, and is named where it has "
+    "not",
+    "[stage][out]") {
+  std::vector<fs::WalkItem> items{file("in/changed", true), file("in/clean", false),
+                                  file("in/temporary", true), file("in/whole", true)};
   for (auto& item : items) item.unreadable = "container 7: No such file or directory";
   items[2].keep = fs::Keep::temporary;
   items[3].unreadable.clear();
@@ -44,10 +48,12 @@ TEST_CASE("a file that cannot be read is a failed result where it has changed, a
   Receipt receipt{.entries = selection.settled};
   settle(receipt);
   REQUIRE(receipt.entries.size() == 3);
-  const ReceiptEntry &changed = receipt.entries[0], &clean = receipt.entries[1], &temporary = receipt.entries[2];
+  const ReceiptEntry &changed = receipt.entries[0], &clean = receipt.entries[1],
+                     &temporary = receipt.entries[2];
   CHECK(changed.action == Action::failed);
   CHECK(changed.unreadable);
-  CHECK(changed.reason == "its content cannot be read from the buffer: container 7: No such file or directory");
+  CHECK(changed.reason ==
+        "its content cannot be read from the buffer: container 7: No such file or directory");
   CHECK(clean.action == Action::skipped);
   CHECK(clean.reason.ends_with("; no program has changed it since it was staged in"));
   CHECK(temporary.action == Action::dropped);
@@ -58,7 +64,8 @@ TEST_CASE("a file that cannot be read is a failed result where it has changed, a
   CHECK(entry_of(nlohmann::json::parse(entry_text(changed)))->unreadable);
 }
 
-TEST_CASE("a file of which only the attributes or a name were changed needs its content, too", "[stage][out]") {
+TEST_CASE("a file of which only the attributes or a name were changed needs its content, too",
+          "[stage][out]") {
   fs::WalkItem renamed = file("in/new-name", false);
   renamed.origin.reset();
   renamed.unreadable = "container 7: Input/output error";
