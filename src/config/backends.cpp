@@ -53,6 +53,8 @@ Backend read_backend(const Section& section, ProblemList& problems) {
   }
   static constexpr std::array words{Word{"advisory", static_cast<int>(Enforce::advisory)}, Word{"strict", static_cast<int>(Enforce::strict)}};
   backend.enforce = read_word(section, "enforce", words, backend.enforce, problems);
+  static constexpr std::array huge_words{Word{"never", 0}, Word{"within_size", 1}};
+  backend.huge_pages = read_word(section, "huge", huge_words, static_cast<int>(backend.huge_pages), problems) != 0;
   return backend;
 }
 

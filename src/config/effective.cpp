@@ -90,6 +90,7 @@ std::optional<std::string> backend_text(const JobConfig& config, const Backend& 
   if (key == "daxfs") return b.daxfs.empty() ? "none" : b.daxfs;
   if (key == "segment-size") return format_bytes(b.segment_size);
   if (key == "enforce") return b.enforce == Enforce::strict ? "strict" : "advisory";
+  if (key == "huge") return b.huge_pages ? "within_size" : "never";
   return std::nullopt;
 }
 

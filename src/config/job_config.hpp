@@ -45,6 +45,7 @@ struct Backend {
   std::string daxfs;                        // directory (fsdax) or device (devdax); "" for dram
   std::uint64_t segment_size = 128u << 20;  // bytes: the largest piece of a file that the daemon maps at a time
   Enforce enforce = Enforce::advisory;
+  bool huge_pages = true;  // of a private tmpfs, for what lies within a file's size (tmpfs(5), huge=within_size)
 };
 
 /// Which nodes of a job on several nodes get the files.

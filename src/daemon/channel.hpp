@@ -18,7 +18,7 @@
 namespace efs::daemon {
 
 enum class Ask : std::uint32_t {
-  memory_store,     // number: bytes; count: of the backend; numbers[0]: 1 it must be there; numbers[1]: AccessTimes -> descriptor of a private tmpfs of that size; number: 1 if it was there before
+  memory_store,     // number: bytes; count: of the backend; numbers[0]: 1 it must be there; numbers[1]: AccessTimes; numbers[2]: 1 without huge pages -> descriptor of a private tmpfs of that size; number: 1 if it was there before
   unpromised,       // -> number: bytes that the machine has available and no other store in memory was promised
   store_at,         // descriptor: a file of a store that is on no private tmpfs, where the job has several backends
   hold_store,       // descriptor: the lock of a store, a file or its directory -> the descriptor to lock: a predecessor's of this file, else the one that came

@@ -13,6 +13,8 @@
 namespace efs::daemon {
 namespace {
 
+const char* huge_option(bool huge_pages) { return huge_pages ? "huge=within_size" : "huge=never"; }
+
 std::string path_of(const UniqueFd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); }
 
 }  // namespace
@@ -35,11 +37,12 @@ bool MemoryStores::has_mounted(const UniqueFd& point) const {
 }
 
 // What an earlier instance left may be asked to hold more now, but not less: there is no telling what would have no room.
-void MemoryStores::refit(const std::string& where, unsigned long flags, std::uint64_t bytes) {
+void MemoryStores::refit(const std::string& where, unsigned long flags, const Ask& ask) {
   (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | MS_BIND | flags, nullptr);
+  (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | flags, huge_option(ask.huge_pages));
   struct statfs fs {};
-  if (::statfs(where.c_str(), &fs) == 0 && static_cast<std::uint64_t>(fs.f_blocks) * static_cast<std::uint64_t>(fs.f_bsize) < bytes)
-    (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | flags, ("size=" + std::to_string(bytes)).c_str());
+  if (::statfs(where.c_str(), &fs) == 0 && static_cast<std::uint64_t>(fs.f_blocks) * static_cast<std::uint64_t>(fs.f_bsize) < ask.bytes)
+    (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | flags, ("size=" + std::to_string(ask.bytes)).c_str());
 }
 
 Result<MemoryStores::Given> MemoryStores::give(const Ask& ask) {
@@ -53,10 +56,11 @@ Result<MemoryStores::Given> MemoryStores::give(const Ask& ask) {
   const std::string where = path_of(*point);
   // With passthrough it is this mount that decides whether a read moves atime.
   const unsigned long flags = MS_NOSUID | MS_NODEV | (ask.access_times == AccessTimes::kept ? MS_NOATIME : ask.access_times == AccessTimes::strict ? MS_STRICTATIME : 0);
-  // Huge pages double the speed of first touch and are given to files that can fill them only.
+  // Huge pages make the first touch of a file several times as fast. A file that is set to its size first gets one for each
+  // 2 MiB that is touched, so a sparse one takes more than it holds: the job file's `huge`.
   if (left)
-    refit(where, flags, ask.bytes);
-  else if (::mount(memory_store_source, where.c_str(), "tmpfs", flags, (common + ",huge=within_size").c_str()) != 0 &&
+    refit(where, flags, ask);
+  else if (::mount(memory_store_source, where.c_str(), "tmpfs", flags, (common + "," + huge_option(ask.huge_pages)).c_str()) != 0 &&
            ::mount(memory_store_source, where.c_str(), "tmpfs", flags, common.c_str()) != 0)
     return fail_errno("cannot mount a tmpfs for the store");
   mounted_[ask.number] = true;

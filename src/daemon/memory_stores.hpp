@@ -23,6 +23,7 @@ class MemoryStores {
     unsigned number = 0;        // below control::most_stores
     std::uint64_t bytes = 0;
     AccessTimes access_times = AccessTimes::relative;
+    bool huge_pages = true;
     bool must_be_there = false;  // ENOENT where an earlier supervisor left none
   };
   struct Given {
@@ -37,7 +38,7 @@ class MemoryStores {
  private:
   Result<UniqueFd> point_of(const Ask& ask) const;
   bool has_mounted(const UniqueFd& point) const;
-  static void refit(const std::string& where, unsigned long flags, std::uint64_t bytes);
+  static void refit(const std::string& where, unsigned long flags, const Ask& ask);
   Result<Given> root_of(unsigned number, bool left) const;
 
   const int instance_;

@@ -161,7 +161,8 @@ Result<std::optional<std::uint64_t>> choose_capacity(const SetUp& how, const con
 }
 
 Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, bool must_be_there) {
-  auto memory = how.supervisor.memory_store(number, *ground.options.capacity, how.access_times, must_be_there);
+  auto memory = how.supervisor.memory_store({.number = number, .bytes = *ground.options.capacity, .access_times = how.access_times,
+                                             .huge_pages = how.config.backends.at(number).huge_pages, .must_be_there = must_be_there});
   if (!memory) return std::unexpected(memory.error());
   if (memory->left) {
     how.supervisor.keep_store(true);  // whatever goes wrong from here on, it is not ours to drop

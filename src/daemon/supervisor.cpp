@@ -126,7 +126,7 @@ Message Supervisor::answer(Received& received, UniqueFd& fd) {
 Message Supervisor::memory_store(const Message& ask, UniqueFd& fd) {
   if (!options_.privileged) return answer_error(EPERM, "a private tmpfs needs root");
   const AsRoot root_rights;
-  auto given = memory_.give({.number = ask.count, .bytes = ask.number, .access_times = static_cast<AccessTimes>(ask.numbers[1]), .must_be_there = ask.numbers[0] != 0});
+  auto given = memory_.give({.number = ask.count, .bytes = ask.number, .access_times = static_cast<AccessTimes>(ask.numbers[1]), .huge_pages = ask.numbers[2] == 0, .must_be_there = ask.numbers[0] != 0});
   if (!given) return answer_error(given.error().code, describe(given.error()));
   store_devices_.insert(given->device);
   fd = std::move(given->root);

@@ -40,11 +40,12 @@ Result<Received> SupervisorClient::ask(const Message& message, std::span<const i
   return std::move(**received);
 }
 
-Result<SupervisorClient::MemoryStore> SupervisorClient::memory_store(unsigned number, std::uint64_t bytes, AccessTimes access_times, bool must_be_there) {
-  Message message = make(Ask::memory_store, bytes);
-  message.count = number;
-  message.numbers[0] = must_be_there ? 1 : 0;
-  message.numbers[1] = static_cast<int>(access_times);
+Result<SupervisorClient::MemoryStore> SupervisorClient::memory_store(const MemoryStores::Ask& wanted) {
+  Message message = make(Ask::memory_store, wanted.bytes);
+  message.count = wanted.number;
+  message.numbers[0] = wanted.must_be_there ? 1 : 0;
+  message.numbers[1] = static_cast<int>(wanted.access_times);
+  message.numbers[2] = wanted.huge_pages ? 0 : 1;
   auto received = ask(message);
   const bool left = received && received->message.number != 0;
   auto root = descriptor_of(std::move(received));

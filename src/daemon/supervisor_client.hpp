@@ -7,6 +7,7 @@
 
 #include "base/mutex.hpp"
 #include "daemon/channel.hpp"
+#include "daemon/memory_stores.hpp"
 #include "fuse/backing.hpp"
 #include "fuse/session.hpp"
 
@@ -20,9 +21,8 @@ class SupervisorClient final : public fuse::BackingRegistrar {
     UniqueFd root;
     bool left = false;  // by an earlier instance or a predecessor, with all that it holds; its size is what it was
   };
-  /// A private tmpfs of `bytes` for the backend of this number, whose mount has this policy. `must_be_there`: ENOENT where no
-  /// earlier instance left it.
-  Result<MemoryStore> memory_store(unsigned number, std::uint64_t bytes, AccessTimes access_times, bool must_be_there);
+  /// A private tmpfs for a backend.
+  Result<MemoryStore> memory_store(const MemoryStores::Ask& wanted);
   /// What the machine has available and no other store in memory was promised, bytes.
   Result<std::uint64_t> unpromised_memory();
   /// Of several backends one lies where this file is.

@@ -91,6 +91,7 @@ void check_is_example(const JobConfig& config) {
   CHECK(config.backends[0].daxfs == "/mnt/pmem");
   CHECK(config.backends[0].segment_size == 64u << 20);
   CHECK(config.backends[0].enforce == Enforce::advisory);
+  CHECK(config.backends[0].huge_pages);
   REQUIRE(config.resources.size() == 2);
   CHECK(config.resources[0].path == "/pfs/run/input");
   CHECK(config.resources[0].backend == "nvml://");
@@ -177,8 +178,9 @@ TEST_CASE("how a job treats the PFS") {
 }
 
 TEST_CASE("capacity all is no capacity") {
-  const auto config = parsed("global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}\nbackends: [[id: d, type: dram, capacity: all, enforce: strict]]\n");
+  const auto config = parsed("global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}\nbackends: [[id: d, type: dram, capacity: all, enforce: strict, huge: never]]\n");
   CHECK_FALSE(config.backends[0].capacity);
+  CHECK_FALSE(config.backends[0].huge_pages);
   CHECK(config.backends[0].enforce == Enforce::strict);
 }
 

@@ -142,6 +142,7 @@ TEST_CASE("bad numbers, words and sizes") {
   check_backend("segment-size", "4097 MiB", "out of range", "64 KiB to 4 GiB");
   check_backend("segment-size", "1000001", "not a multiple of 4 KiB");
   check_backend("enforce", "strikt", "'strikt'", "'strict'");
+  check_backend("huge", "nevr", "'nevr'", "'never'");
   check_backend("type", "NVRAM-NVMl2", "'NVRAM-NVMl2'", "'NVRAM-NVML'");
   check_backend("type", "floppy", "'floppy'", "DRAM, NVRAM-NVML");
   check_rest("outputs: [ [ path: a, flags: permanent ] ]\n", 5, 30, "'permanent'", "persistent");
