@@ -124,6 +124,8 @@ class Backend {
   virtual Space space() = 0;
   /// ENOSPC where the declared capacity is used up and the kernel will not say so (advisory enforcement).
   virtual Status admit_writer() = 0;
+  /// Something was freed: what admit_writer() remembers of the use may be too much.
+  virtual void look_again() {}
   virtual Durability durability() const = 0;
   /// May the kernel do I/O on descriptors directly? False where the daemon must count every byte.
   virtual bool offers_descriptor() const = 0;

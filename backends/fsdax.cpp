@@ -172,6 +172,7 @@ class Fsdax final : public PlainBackend {
     cache_.forget(id);
     if (::unlinkat(options_.directory.get(), ContainerName(id), 0) != 0) return errno == ENOENT ? std::optional<std::uint64_t>(0) : std::nullopt;
     if (account_) account_->adjust(-freed);
+    else if (counts_at_times()) forget_scanned(static_cast<std::uint64_t>(freed));
     return static_cast<std::uint64_t>(freed);
   }
 
@@ -227,8 +228,15 @@ class Fsdax final : public PlainBackend {
   }
 
   Status admit_writer() override {
-    if (!options_.capacity || options_.kernel_holds_capacity || account_) return {};
+    if (!counts_at_times()) return {};
     return advisory_use() < *options_.capacity ? Status{} : fail(ENOSPC);
+  }
+
+  // Of a store that is full only: to look at all containers takes time.
+  void look_again() override {
+    if (!counts_at_times()) return;
+    MutexLock lock(scan_mutex_);
+    if (scanned_ >= *options_.capacity) next_scan_ = {};
   }
 
   Durability durability() const override {
@@ -340,6 +348,7 @@ class Fsdax final : public PlainBackend {
     return fail(EUCLEAN, "container " + std::to_string(id) + " is labelled as another one's, \"" + printable(label) + "\" instead of \"" + label_of(id) + "\"" + way_out);
   }
 
+  bool counts_at_times() const { return options_.capacity && !options_.kernel_holds_capacity && !account_; }
   bool counts_bytes() const { return options_.capacity && !options_.kernel_holds_capacity && options_.strict; }
 
   /// Opens a container; what is kept open makes room where this process may open no more.
@@ -366,6 +375,12 @@ class Fsdax final : public PlainBackend {
       next_scan_ = clock::now() + std::max<clock::duration>(std::chrono::milliseconds(200), cost * 20);
     }
     return scanned_;
+  }
+
+  // Until the next look at all: what was made since the last one is not in the sum, and may be what is removed here.
+  void forget_scanned(std::uint64_t bytes) {
+    MutexLock lock(scan_mutex_);
+    scanned_ -= std::min(scanned_, bytes);
   }
 
   std::uint64_t scan() const {

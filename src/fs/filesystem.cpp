@@ -29,7 +29,7 @@ const char* reason_of(const Error& error) { return error.what.empty() ? std::str
 }  // namespace
 
 Filesystem::Filesystem(Backend& backend, const Options& options)
-    : backend_(backend), options_(options), medium_(options.medium ? options.medium : store::directory_medium(options.metadata_directory)), names_(options.root_mode, options.uid, options.gid, clock_.now()) {}
+    : backend_(backend), options_(options), medium_(options.medium ? options.medium : store::directory_medium(options.metadata_directory)), names_(options.root_mode, options.uid, options.gid, clock_.now()), room_(backend) {}
 
 Filesystem::~Filesystem() {
   for (const auto& unused : pool_.close()) backend_.remove(unused.ino);
@@ -217,6 +217,7 @@ Result<Inode*> Filesystem::regular(std::uint64_t ino) const {
   if (found == nullptr) return fail(ENOENT);
   if (found->is_directory()) return fail(EISDIR);
   if (!found->is_regular()) return fail(EINVAL);
+  if (found->freed) return fail(ESTALE);
   return found;
 }
 
@@ -250,7 +251,9 @@ struct stat Filesystem::recorded_stat(const Inode& inode) {
 Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) const {
   struct stat st = recorded_stat(inode);
   if (!inode.is_regular()) return st;
-  auto container = opened != nullptr ? opened->attributes() : backend_.attributes(inode.ino);
+  auto container = inode.freed         ? *inode.freed
+                   : opened != nullptr ? opened->attributes()
+                                       : backend_.attributes(inode.ino);
   if (!container) return std::unexpected(container.error());
   st.st_size = container->st_size;
   st.st_blocks = container->st_blocks;
@@ -362,40 +365,6 @@ Status Filesystem::clear_privilege(const Caller& caller, Inode& inode) {
   record.ctime = clock_.now();
   record.dirty = 1;
   return commit(caller.request, record);
-}
-
-Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
-  const Inode* inode = names_.find(ino);
-  if (inode == nullptr || inode->nlink > 0 || (inode->lookups > 0 && options_.rules.free_after_reader) || ino == root_ino) return {};
-  // R3: on a page-cache file system the record that took the last name may be lost with the power, and must then find
-  // its container.
-  const bool waits = !options_.read_only && inode->is_regular() && backend_.durability() == Durability::page && options_.rules.free_after_durable;
-  if (waits && journal_) try {  // without a journal there is nothing to wait for: the next start frees it
-      released_.push_back({journal_->sequence(), ino});
-    } catch (const std::bad_alloc&) {
-      return {};  // the next start frees it
-    }
-  const Reaped reaped{.gone = true, .container = inode->is_regular() ? ino : 0, .waits = waits};
-  names_.destroy(ino);
-  return reaped;
-}
-
-Filesystem::Reaped Filesystem::withdraw(std::uint64_t ino) {
-  if (Inode* inode = names_.find(ino)) inode->withdrawn = inode->nlink == 0;
-  return reap(ino);
-}
-
-std::uint64_t Filesystem::remove_container(const Reaped& reaped) {
-  if (reaped.container == 0) return 0;
-  std::shared_ptr<MappedFile> closed;  // after the lock is released
-  {
-    MutexLock lock(files_mutex_);
-    if (const auto it = files_.find(reaped.container); it != files_.end()) {
-      closed = std::move(it->second);
-      files_.erase(it);
-    }
-  }
-  return reaped.waits ? 0 : backend_.remove(reaped.container).value_or(0);
 }
 
 Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -26,6 +27,7 @@
 #include "fs/container_pool.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
+#include "fs/room.hpp"
 #include "fs/seal.hpp"
 #include "store/journal.hpp"
 
@@ -128,9 +130,8 @@ class Filesystem {
   // Names
   Result<Entry> lookup(std::uint64_t parent, const std::string& name);  // one reference for the kernel
   struct Forgotten {
-    bool gone = false;        // the inode went with the last reference
-    bool ask = false;         // it has no name, and its references were given by a predecessor: the kernel must be asked
-    std::uint64_t bytes = 0;  // that the container of an inode that is gone held
+    bool gone = false;  // the inode went with the last reference
+    bool ask = false;   // it has no name, and its references were given by a predecessor: the kernel must be asked
   };
   /// Gives references back.
   Forgotten forget(std::uint64_t ino, std::uint64_t count);
@@ -142,6 +143,7 @@ class Filesystem {
   /// To be called when the kernel was asked about them: a snapshot, where most of the journal is about what is gone. Else
   /// workers that die soon, one after the other, would replay more and more of it.
   void compact_inherited();
+  /// And, of a regular file, its content.
   bool exists(std::uint64_t ino) const;
   /// A new connection: requests are numbered from the start again. Call before the first request of a new mount.
   Status new_connection();
@@ -200,6 +202,25 @@ class Filesystem {
   /// The last record of which is known that it survives whatever the store survives; 0: of none.
   std::uint64_t durable_records() const;
   struct statvfs statfs();
+
+  /// Carries out an operation of this class for a program. Where it fails for want of space, and removed files hold some
+  /// yet, that is freed and the operation is tried again.
+  template <typename Operation>
+  auto with_room(Operation operation) -> decltype(operation()) {
+    const auto before = times_freed_.load();
+    auto done = operation();
+    if (done || done.error().code != ENOSPC || !(free_removed() || times_freed_ != before)) return done;
+    return operation();
+  }
+  /// Returns when the space of everything that was removed, and that no program has open, is free: the journal is synced
+  /// first where R3 wants it, and the kernel's registrations are closed. False where nothing was removed since the last call.
+  bool free_removed() EFS_EXCLUDES(mutex_, sync_mutex_, freeing_);
+  /// The same where what is owed is at least this part of what is available.
+  void free_removed_if(std::uint64_t part) EFS_EXCLUDES(mutex_, sync_mutex_, freeing_) {
+    if (room_.owes(part)) free_removed();
+  }
+  /// Do removals owe space that a program may miss soon? Then free_removed() is due as soon as there is time.
+  bool owes_space() { return room_.owes(Room::smallest) && room_.level() != Room::Level::ample; }
 
   /// Housekeeping, from time to time and from one thread: group commit on a page-cache file system, space of removed files
   /// whose record has become durable, staged content booked as being on the medium. Does nothing on a volatile store.
@@ -312,6 +333,8 @@ class Filesystem {
   };
   Result<RenameStep> rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::span<const Unsettled> synced) EFS_EXCLUDES(mutex_);
   Status remove_name(const Caller& caller, std::uint64_t parent, const std::string& name, bool directories) EFS_EXCLUDES(mutex_);
+  /// Of an inode whose references the kernel has given back; `all`: whatever was counted of them.
+  Forgotten free_forgotten(std::uint64_t ino, bool all) EFS_EXCLUDES(mutex_, sync_mutex_, freeing_);
   void touch_atime(std::uint64_t directory);
   Status set_acl(const Caller& caller, std::uint64_t ino, const std::string& name, const std::string& value) EFS_REQUIRES(mutex_);
   /// What must be on the medium before this record may be.
@@ -322,6 +345,8 @@ class Filesystem {
   /// Call before anything that changes a container's bytes, size or times, from the first open for writing on: nobody
   /// else relies on them when it returns. May copy the whole file.
   Status part_with_sharers(std::uint64_t ino) EFS_EXCLUDES(mutex_, parting_);
+  /// Was it the last open of a file without a name?
+  bool count_release(std::uint64_t ino, int flags) EFS_EXCLUDES(mutex_);
   /// The part of open() that can fail. Throws nothing.
   Status prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty, bool writes) EFS_EXCLUDES(mutex_, parting_);
   /// Capabilities go, and what mode_without_privilege() takes away.
@@ -342,7 +367,18 @@ class Filesystem {
   Reaped reap(std::uint64_t ino) EFS_REQUIRES(mutex_);
   /// The same for one from which staging has just taken a name: see Inode::withdrawn.
   Reaped withdraw(std::uint64_t ino) EFS_REQUIRES(mutex_);
-  std::uint64_t remove_container(const Reaped& reaped) EFS_EXCLUDES(mutex_);
+  /// The same for one that has just lost a name. The kernel gives back its last reference only after the answer, so while
+  /// space is scarce the container goes now, if no program has it open.
+  Reaped reap_unnamed(std::uint64_t ino, Room::Level level) EFS_REQUIRES(mutex_);
+  /// Gives up the container of an inode that is out of reach, which stays for the kernel's references: ESTALE for who opens it
+  /// (by O_PATH, or on the way here by its name, which the kernel then looks up again).
+  Reaped free_unopened(Inode& inode) EFS_REQUIRES(mutex_);
+  /// R3: a container that is to go waits in released_ on a page-cache file system.
+  bool waits_for_journal(std::uint64_t ino) EFS_REQUIRES(mutex_);
+  void remove_container(const Reaped& reaped) EFS_EXCLUDES(mutex_);
+  /// Counts a removal that is on its way: who needs its space waits for it (free_removed()).
+  class Removing;
+  void wait_for_removals() const;
   /// Makes a regular file's content ready for a change; the daemon's own I/O path.
   Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);
 
@@ -358,6 +394,7 @@ class Filesystem {
   std::atomic<KernelView*> kernel_{nullptr};
   std::atomic<Sharer*> sharer_{nullptr};
   Mutex parting_;  // rank 7: one container at a time is taken out of what is shared
+  Mutex freeing_;  // rank 7: one thread at a time frees what was removed, so that the others find it free
 
   // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to the kernel. A
   // container is there before the record of its name and goes after the record of its removal, that without the lock.
@@ -373,12 +410,19 @@ class Filesystem {
     std::uint64_t sequence;  // of the journal when the last reference went
     std::uint64_t ino;
   };
+  std::unordered_set<std::uint64_t> unnamed_ EFS_GUARDED_BY(mutex_);  // files that lost their last name, and are referenced
   std::vector<Released> released_ EFS_GUARDED_BY(mutex_);    // R3: containers that wait for their record, oldest first
   std::vector<std::uint64_t> unsettled_ EFS_GUARDED_BY(mutex_);  // clean files whose content may not be on the medium
   Numbers numbers_ EFS_GUARDED_BY(mutex_);  // that a record has reserved, and nobody has got yet
   unsigned settling_ EFS_GUARDED_BY(mutex_) = 0;  // calls of settle() that have taken such files and not booked them yet
   unsigned tended_ = 0;
   Answers answers_ EFS_GUARDED_BY(mutex_);
+
+  Room room_;
+  std::atomic<std::uint64_t> removals_{0};      // and truncations, that may have freed something or will
+  std::atomic<std::uint64_t> freed_up_to_{0};   // removals_ when free_removed() was last begun
+  std::atomic<std::uint64_t> times_freed_{0};   // how often it has ended
+  std::atomic<std::uint32_t> removing_{0};      // see Removing
 
   ContainerPool pool_;  // rank 33
 

@@ -60,10 +60,14 @@ struct Inode {
   std::atomic<bool> opened_read_write{false};   // its mapping may move mtime unseen
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now
   std::atomic<std::uint32_t> write_opens{0};       // opens for writing that were not released yet, those included; see unknown_opens
+  std::atomic<std::uint32_t> read_opens{0};        // opens for reading only that were not released yet
   std::atomic<bool> unshared{false};  // known: nobody else relies on its container's bytes
   std::atomic<std::uint64_t> edits{0};             // grows with each open for writing and each change of attributes
   std::atomic<std::uint64_t> lookups{0};        // references of the kernel; may be too high, never too low
   std::unique_ptr<Directory> directory;
+  /// Of a regular file without a name whose container was removed before the kernel gave back its last reference: the
+  /// container's attributes. See Filesystem::free_unopened().
+  std::unique_ptr<struct stat> freed;
   std::unique_ptr<InodeExtra> extra;
 
   /// The opens of a predecessor's time are not counted: so many stand for them, and RELEASE never counts them down.
@@ -81,6 +85,11 @@ struct Inode {
   }
   /// A first write by the wrong one takes this away, so every write has to be seen.
   bool carries_privilege() const { return (mode & (S_ISUID | S_ISGID)) != 0 || xattr("security.capability") != nullptr; }
+  /// No program can reach the content any more: the last name is gone, and no open was counted that was not released. One
+  /// that never had a name may get one yet; the opens of an inherited one are not known.
+  bool is_unreachable() const {
+    return is_regular() && nlink == 0 && had_name && !inherited && write_opens == 0 && read_opens == 0;
+  }
   bool is_directory() const { return S_ISDIR(mode); }
   bool is_regular() const { return S_ISREG(mode); }
   InodeExtra& more() {

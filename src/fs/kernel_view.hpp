@@ -23,6 +23,12 @@ class KernelView {
   virtual void attributes_changed(std::uint64_t ino) = 0;
   /// Gives up what is kept for a file that nobody has open: its passthrough registration.
   virtual void let_go(std::uint64_t ino) = 0;
+  /// The container of `ino` is gone, which held so many bytes. A registration would hold them; it ends soon. Waits for
+  /// nothing; any thread.
+  virtual void container_removed(std::uint64_t, std::uint64_t) {}
+  /// Returns when no registration of a removed container is left. Waits for the supervisor alone, so a thread that serves
+  /// requests may call it.
+  virtual void release_space() {}
 };
 
 }  // namespace efs::fs

@@ -4,6 +4,7 @@
 #include "base/log.hpp"
 #include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/removing.hpp"
 
 namespace efs::fs {
 namespace {
@@ -271,6 +272,7 @@ Status Filesystem::sync_journal() {
 }
 
 void Filesystem::free_released() {
+  const Removing removing(removing_);
   std::vector<std::uint64_t> inodes;
   {
     WriteLock lock(mutex_);
@@ -278,7 +280,9 @@ void Filesystem::free_released() {
     for (auto it = released_.begin(); it != waits; ++it) inodes.push_back(it->ino);
     released_.erase(released_.begin(), waits);
   }
+  if (inodes.empty()) return;
   for (const auto ino : inodes) backend_.remove(ino);
+  ++removals_;
 }
 
 void Filesystem::tend() {

@@ -90,6 +90,7 @@ Result<HeldFile> Staging::begin_open_file() {
 }
 
 Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
+  filesystem_.free_removed_if(Room::noticeable);
   const auto ino = new_number();
   if (!ino) return std::unexpected(ino.error());
   auto container = filesystem_.backend_.create_at(*ino, place, Afterwards::closed);

@@ -118,9 +118,7 @@ void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
 }
 
 void forget_one(Door& self, fuse_ino_t ino, std::uint64_t count) {
-  const auto left = self.filesystem.forget(ino, count);
-  if (left.gone) self.backing.drop(ino, left.bytes);
-  else if (left.ask) free_if_forgotten(self, ino);
+  if (self.filesystem.forget(ino, count).ask) free_if_forgotten(self, ino);
 }
 
 void forget(fuse_req_t request, fuse_ino_t ino, std::uint64_t count) {
@@ -145,7 +143,9 @@ void statx(fuse_req_t request, fuse_ino_t ino, int, int, fuse_file_info*) {
 #endif
 
 void setattr(fuse_req_t request, fuse_ino_t ino, struct stat* attributes, int to_set, fuse_file_info*) {
-  reply_attributes(request, files(request).setattr(caller_of(request), ino, to_change(*attributes, to_set)));
+  fs::Filesystem& filesystem = files(request);
+  const fs::AttributeChange change = to_change(*attributes, to_set);
+  reply_attributes(request, filesystem.with_room([&] { return filesystem.setattr(caller_of(request), ino, change); }));
 }
 
 void readlink(fuse_req_t request, fuse_ino_t ino) {
@@ -154,12 +154,17 @@ void readlink(fuse_req_t request, fuse_ino_t ino) {
   else fuse_reply_err(request, target.error().code);
 }
 
+Result<fs::Entry> make_node(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, dev_t rdev) {
+  fs::Filesystem& filesystem = files(request);
+  return filesystem.with_room([&] { return filesystem.make_node(caller_of(request), parent, name, mode, rdev); });
+}
+
 void mknod(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, dev_t rdev) {
-  reply(request, files(request).make_node(caller_of(request), parent, name, mode, rdev));
+  reply(request, make_node(request, parent, name, mode, rdev));
 }
 
 void mkdir(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode) {
-  reply(request, files(request).make_node(caller_of(request), parent, name, S_IFDIR | mode, 0));
+  reply(request, make_node(request, parent, name, S_IFDIR | mode, 0));
 }
 
 void unlink(fuse_req_t request, fuse_ino_t parent, const char* name) { reply(request, files(request).unlink(caller_of(request), parent, name)); }
@@ -167,15 +172,18 @@ void unlink(fuse_req_t request, fuse_ino_t parent, const char* name) { reply(req
 void rmdir(fuse_req_t request, fuse_ino_t parent, const char* name) { reply(request, files(request).rmdir(caller_of(request), parent, name)); }
 
 void symlink(fuse_req_t request, const char* target, fuse_ino_t parent, const char* name) {
-  reply(request, files(request).make_symlink(caller_of(request), parent, name, target));
+  fs::Filesystem& filesystem = files(request);
+  reply(request, filesystem.with_room([&] { return filesystem.make_symlink(caller_of(request), parent, name, target); }));
 }
 
 void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name, unsigned flags) {
-  reply(request, files(request).rename(caller_of(request), parent, name, new_parent, new_name, flags));
+  fs::Filesystem& filesystem = files(request);
+  reply(request, filesystem.with_room([&] { return filesystem.rename(caller_of(request), parent, name, new_parent, new_name, flags); }));
 }
 
 void link(fuse_req_t request, fuse_ino_t ino, fuse_ino_t new_parent, const char* new_name) {
-  reply(request, files(request).link(caller_of(request), ino, new_parent, new_name));
+  fs::Filesystem& filesystem = files(request);
+  reply(request, filesystem.with_room([&] { return filesystem.link(caller_of(request), ino, new_parent, new_name); }));
 }
 
 // What was just made is not to fail for want of a descriptor: the daemon's path needs none yet.
@@ -191,7 +199,7 @@ Result<BackingTable::Acquired> count_open(Door& self, fuse_ino_t ino, bool wante
 
 // Opens for the filesystem and chooses the kernel's or the daemon's path for the I/O.
 Result<BackingTable::Acquired> open_file(Door& self, const fs::Caller& caller, fuse_ino_t ino, fuse_file_info* info, bool just_made = false) {
-  auto opened = self.filesystem.open(caller, ino, info->flags, just_made);
+  auto opened = self.filesystem.with_room([&] { return self.filesystem.open(caller, ino, info->flags, just_made); });
   if (!opened) return std::unexpected(opened.error());
   const auto acquired = count_open(self, ino, opened->passthrough, just_made);
   if (!acquired) {
@@ -252,10 +260,9 @@ bool reply_created(fuse_req_t request, const Result<fs::Entry>& entry, fuse_file
 }
 
 void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* info) {
-  const fs::Caller caller = caller_of(request);
   Door& self = door(request);
   fs::Filesystem& filesystem = self.filesystem;
-  auto made = filesystem.make_node(caller, parent, name, S_IFREG | (mode & 07777), 0);
+  auto made = make_node(request, parent, name, S_IFREG | (mode & 07777), 0);
   // A load has made the name since the kernel looked: it looks again, and asks then who may open what is there.
   if (!made && made.error().code == EEXIST && (info->flags & O_EXCL) == 0) made = fail(ESTALE);
   // A create that fails must leave no name behind.
@@ -266,7 +273,7 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
 #if EFS_HAVE_PASSTHROUGH
 void tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode, fuse_file_info* info) {
   Door& self = door(request);
-  const auto entry = self.filesystem.make_nameless(caller_of(request), parent, mode);
+  const auto entry = self.filesystem.with_room([&] { return self.filesystem.make_nameless(caller_of(request), parent, mode); });
   reply_created(request, entry, info);
   make_ahead(self);
 }
@@ -282,7 +289,8 @@ void read(fuse_req_t request, fuse_ino_t ino, std::size_t size, off_t offset, fu
 
 void write(fuse_req_t request, fuse_ino_t ino, const char* data, std::size_t size, off_t offset, fuse_file_info*) {
   const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
-  const auto n = files(request).write(caller_of(request), ino, bytes, static_cast<std::uint64_t>(offset));
+  fs::Filesystem& filesystem = files(request);
+  const auto n = filesystem.with_room([&] { return filesystem.write(caller_of(request), ino, bytes, static_cast<std::uint64_t>(offset)); });
   if (!n) return refuse(request, n.error());
   door(request).counters.written_bytes.fetch_add(*n, std::memory_order_relaxed);
   fuse_reply_write(request, *n);
@@ -346,13 +354,15 @@ void listxattr(fuse_req_t request, fuse_ino_t ino, std::size_t size) {
 }
 
 void setxattr(fuse_req_t request, fuse_ino_t ino, const char* name, const char* value, std::size_t size, int flags) {
-  reply(request, files(request).setxattr(caller_of(request), ino, name, std::string(value, size), flags));
+  fs::Filesystem& filesystem = files(request);
+  reply(request, filesystem.with_room([&] { return filesystem.setxattr(caller_of(request), ino, name, std::string(value, size), flags); }));
 }
 
 void removexattr(fuse_req_t request, fuse_ino_t ino, const char* name) { reply(request, files(request).removexattr(caller_of(request), ino, name)); }
 
 void fallocate(fuse_req_t request, fuse_ino_t ino, int mode, off_t offset, off_t length, fuse_file_info*) {
-  reply(request, files(request).allocate(caller_of(request), ino, mode, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(length)));
+  fs::Filesystem& filesystem = files(request);
+  reply(request, filesystem.with_room([&] { return filesystem.allocate(caller_of(request), ino, mode, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(length)); }));
 }
 
 void lseek(fuse_req_t request, fuse_ino_t ino, off_t offset, int whence, fuse_file_info*) {
@@ -388,7 +398,7 @@ LendAnswerBuffer::~LendAnswerBuffer() { answer_buffer = nullptr; }
 // The kernel answers a notification about an inode that it does not know with ENOENT.
 void free_if_forgotten(Door& self, std::uint64_t ino) {
   if (fuse_lowlevel_notify_inval_inode(self.session, ino, -1, 0) != -ENOENT) return;
-  if (const auto left = self.filesystem.forget_all(ino); left.gone) self.backing.drop(ino, left.bytes);
+  self.filesystem.forget_all(ino);
 }
 
 // Locks are left out on purpose: the kernel keeps them, which is right for one node.

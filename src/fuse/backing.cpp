@@ -180,20 +180,24 @@ bool BackingTable::keeps_to_daemon(std::uint64_t ino) const {
   return known != slots_.end() && known->second.id == 0;
 }
 
-// The kernel keeps the container open for as long as it is registered, so this waits until it is not: an empty question
-// is answered after everything that was said before it.
 void BackingTable::let_go(std::uint64_t ino) {
   if (registrar_ == nullptr) return;
-  Ids due;
   {
     MutexLock lock(mutex_);
-    const auto it = slots_.find(ino);
-    if (it == slots_.end() || it->second.opens > 0) return;
-    if (it->second.id != 0) close_later(it->second.id, 0);
-    erase(it);
-    due = take_closing(true);
+    if (const auto it = slots_.find(ino); it != slots_.end()) {
+      if (it->second.opens > 0) return;
+      if (it->second.id != 0) close_later(it->second.id, 0);
+      erase(it);
+    }
   }
-  close(due);
+  close_dropped();
+}
+
+// The kernel keeps the container open for as long as it is registered, so this waits until it is not: an empty question
+// is answered after everything that was said before it.
+void BackingTable::close_dropped() {
+  if (registrar_ == nullptr) return;
+  run();
   (void)registrar_->open_backing({});
 }
 

@@ -14,7 +14,6 @@
 #include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "fs/container_pool.hpp"
-#include "fuse/request_loop.hpp"
 
 namespace efs::fuse {
 
@@ -56,7 +55,7 @@ std::size_t ids_to_keep();
 /// Ids are closed in batches: until a batch is full, until the inodes that wait held `most_held` bytes, or until the
 /// loop has time for housekeeping. A registered file keeps its space, so what waits here is what a removal may still owe.
 /// Thread-safe.
-class BackingTable final : public Housekeeping {
+class BackingTable final {
  public:
   static constexpr std::size_t fewest_idle = 16384, most_idle = 65536;
   static constexpr std::uint64_t most_held = 1u << 20;  // bytes
@@ -64,7 +63,7 @@ class BackingTable final : public Housekeeping {
   /// `registrar` may be null: then everything takes the daemon's path. `idle`: ids that are kept.
   BackingTable(BackingRegistrar* registrar, std::size_t idle) : registrar_(registrar), idle_limit_(idle) {}
   /// The connection is gone when this runs; the kernel has dropped the ids with it.
-  ~BackingTable() override = default;
+  ~BackingTable() = default;
 
   /// After a takeover, before the first request. How often these are open is not known, so they stay until drop(). Of two ids of one inode the
   /// later stays.
@@ -89,6 +88,8 @@ class BackingTable final : public Housekeeping {
   void release(std::uint64_t ino);
   /// Ends the registration of an inode that nobody has open; returns when it has ended.
   void let_go(std::uint64_t ino);
+  /// Returns when every registration that was dropped has ended: the kernel holds no space of theirs any more.
+  void close_dropped();
   /// The inode is gone; its container held so many bytes.
   void drop(std::uint64_t ino, std::uint64_t bytes);
   /// The daemon does this inode's I/O, as far as it is open.
@@ -99,9 +100,9 @@ class BackingTable final : public Housekeeping {
   /// The kernel registers none of the containers: from now on none is asked for. Any time, any thread.
   void refuse() { refused_ = true; }
 
-  bool due() const override { return waiting_.load(std::memory_order_relaxed); }
+  bool due() const { return waiting_.load(std::memory_order_relaxed); }
   /// Closes what waits to be closed.
-  void run() override;
+  void run();
 
  private:
   struct Slot {

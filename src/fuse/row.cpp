@@ -10,10 +10,15 @@ void RowRegistrar::run(std::uint64_t ino) {
   try {
     register_row(ino);
   } catch (...) {
-    busy_.clear();
+    end();
     throw;
   }
+  end();
+}
+
+void RowRegistrar::end() {
   busy_.clear();
+  busy_.notify_all();
 }
 
 void RowRegistrar::register_row(std::uint64_t ino) {

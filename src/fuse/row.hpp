@@ -18,9 +18,12 @@ class RowRegistrar {
   /// millisecond, or nothing where another thread is at a row: it holds a descriptor for each file. Nothing stays registered that is
   /// removed meanwhile. Throws std::bad_alloc, with nothing lost.
   void run(std::uint64_t ino);
+  /// Returns when the row that was being registered is: its thread may hold descriptors of removed files.
+  void wait() const { busy_.wait(true); }
 
  private:
   void register_row(std::uint64_t ino);
+  void end();
 
   fs::Filesystem& filesystem_;
   BackingTable& backing_;

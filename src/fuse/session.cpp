@@ -156,6 +156,20 @@ class Prober {
   std::jthread thread_;  // last: it uses the others
 };
 
+// What waits until no request does: closing registrations, and freeing what removals still owe.
+class Upkeep final : public Housekeeping {
+ public:
+  explicit Upkeep(Door& door) : door_(door) {}
+  bool due() const override { return door_.backing.due() || door_.filesystem.owes_space(); }
+  void run() override {
+    door_.backing.run();
+    if (door_.filesystem.owes_space()) door_.filesystem.free_removed();
+  }
+
+ private:
+  Door& door_;
+};
+
 }  // namespace
 
 std::uint64_t current_request() { return request_of_thread; }
@@ -228,6 +242,11 @@ void Session::name_doubted(std::uint64_t parent, const std::string& name, std::u
   if (ino != 0) fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
 }
 
+void Session::release_space() {
+  door_.rows.wait();
+  door_.backing.close_dropped();
+}
+
 Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep, const std::function<void()>& begun) {
   return run(std::move(fuse_fd), options, {.keep = keep, .resumed = {}, .progress = begun}, nullptr);
 }
@@ -261,7 +280,8 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
     std::optional<Prober> prober;
     if (status && init != nullptr) prober.emplace(door_);
     if (status && hooks.resumed) hooks.resumed();
-    if (status) RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &door_.backing).run();
+    Upkeep upkeep(door_);
+    if (status) RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep).run();
   }
   // The connection has ended, so nobody waits in a notification for an answer of ours.
   publish_session(nullptr);

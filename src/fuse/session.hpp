@@ -81,6 +81,8 @@ class Session final : public fs::KernelView {
   void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) override;
   void attributes_changed(std::uint64_t ino) override;
   void let_go(std::uint64_t ino) override { door_.backing.let_go(ino); }
+  void container_removed(std::uint64_t ino, std::uint64_t bytes) override { door_.backing.drop(ino, bytes); }
+  void release_space() override;
 
  private:
   struct Hooks {

@@ -47,6 +47,7 @@ class FailingBackend final : public PlainBackend {
   Status for_each(const std::function<void(std::uint64_t id)>& visit) override { return real_.for_each(visit); }
   Space space() override { return real_.space(); }
   Status admit_writer() override { return real_.admit_writer(); }
+  void look_again() override { real_.look_again(); }
   Durability durability() const override { return real_.durability(); }
   bool offers_descriptor() const override { return real_.offers_descriptor(); }
   std::string description() const override { return real_.description(); }

@@ -14,6 +14,7 @@ Result<Entry> Filesystem::link(const Caller& caller, std::uint64_t ino, std::uin
       auto source = inode(ino);
       if (!source) return std::unexpected(source.error());
       if ((*source)->is_directory()) return fail(EPERM);
+      if ((*source)->freed) return fail(ENOENT);
       // nlink 0 is fine: the kernel lets only a file of O_TMPFILE come here without a name.
       EFS_TRY(check_new_name(**dir, new_name));
       auto first = unsynced(**source, false, synced);

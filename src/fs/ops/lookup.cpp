@@ -1,6 +1,7 @@
 #include <unordered_set>
 
 #include "fs/filesystem.hpp"
+#include "fs/removing.hpp"
 
 namespace efs::fs {
 
@@ -25,34 +26,36 @@ Filesystem::Forgotten Filesystem::forget(std::uint64_t ino, std::uint64_t count)
     ReadLock lock(mutex_);
     Inode* found = names_.find(ino);
     if (found == nullptr || ino == root_ino) return {};
-    if (found->inherited) return {.gone = false, .ask = found->nlink == 0, .bytes = 0};
+    if (found->inherited) return {.gone = false, .ask = found->nlink == 0};
     if (found->lookups.fetch_sub(count) != count || found->nlink > 0) return {};
   }
-  Reaped reaped;
-  {
-    WriteLock lock(mutex_);
-    reaped = reap(ino);
-  }
-  if (!reaped.gone) return {};
-  return {.gone = true, .ask = false, .bytes = remove_container(reaped)};
+  return free_forgotten(ino, false);
 }
 
-Filesystem::Forgotten Filesystem::forget_all(std::uint64_t ino) {
-  Reaped reaped;
+Filesystem::Forgotten Filesystem::forget_all(std::uint64_t ino) { return free_forgotten(ino, true); }
+
+Filesystem::Forgotten Filesystem::free_forgotten(std::uint64_t ino, bool all) {
   {
-    WriteLock lock(mutex_);
-    Inode* found = names_.find(ino);
-    if (found == nullptr || found->nlink != 0) return {};
-    found->lookups = 0;
-    reaped = reap(ino);
+    const Removing removing(removing_);
+    Reaped reaped;
+    {
+      WriteLock lock(mutex_);
+      Inode* found = names_.find(ino);
+      if (all && (found == nullptr || found->nlink != 0)) return {};
+      if (all) found->lookups = 0;
+      reaped = reap(ino);
+    }
+    if (!reaped.gone) return {};
+    remove_container(reaped);
   }
-  if (!reaped.gone) return {};
-  return {.gone = true, .ask = false, .bytes = remove_container(reaped)};
+  free_removed_if(Room::noticeable);
+  return {.gone = true, .ask = false};
 }
 
 bool Filesystem::exists(std::uint64_t ino) const {
   ReadLock lock(mutex_);
-  return names_.find(ino) != nullptr;
+  const Inode* found = names_.find(ino);
+  return found != nullptr && !found->freed;
 }
 
 // What had a name was told of: the kernel holds the directory's lock until it has the answer, and it alone takes names away.

@@ -35,6 +35,7 @@ Status inherit_acl(const Inode& parent, const Caller& caller, MakeNode& node) {
 }  // namespace
 
 Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, const std::string& name, mode_t mode, dev_t rdev) {
+  free_removed_if(Room::noticeable);  // the kernel will not ask
   const Status room = S_ISREG(mode) || (mode & S_IFMT) == 0 ? backend_.admit_writer() : Status{};  // not under the lock: it may look at every container
   WriteLock lock(mutex_);
   if (const auto ino = done_before(caller)) return referenced(*ino);
@@ -46,6 +47,7 @@ Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, 
 }
 
 Result<Entry> Filesystem::make_nameless(const Caller& caller, std::uint64_t parent, mode_t mode) {
+  free_removed_if(Room::noticeable);
   const Status room = backend_.admit_writer();
   WriteLock lock(mutex_);
   if (const auto ino = done_before(caller)) return referenced(*ino);

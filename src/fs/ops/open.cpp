@@ -4,6 +4,7 @@
 
 #include "fs/filesystem.hpp"
 #include "fs/mapped_file.hpp"
+#include "fs/removing.hpp"
 
 namespace efs::fs {
 
@@ -25,6 +26,8 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
     if (writes) {
       ++inode.write_opens;
       ++inode.edits;
+    } else {
+      ++inode.read_opens;
     }
     if ((flags & O_ACCMODE) == O_RDWR) {
       inode.opened_read_write = true;
@@ -39,6 +42,7 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
 }
 
 Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty, bool writes) try {
+  if (writes) free_removed_if(Room::noticeable);  // the kernel will not ask
   if (writes) EFS_TRY(holder_of(ino).admit_writer());
   if (writes) EFS_TRY(part_with_sharers(ino));
   if (becomes_dirty) {
@@ -68,16 +72,33 @@ bool Filesystem::read_moves_atime(std::uint64_t ino, int flags) const {
 }
 
 void Filesystem::release(std::uint64_t ino, int flags) {
-  if ((flags & O_ACCMODE) == O_RDONLY) return;
+  if (!count_release(ino, flags) || room_.level() != Room::Level::scarce) return;
+  {
+    const Removing removing(removing_);
+    Reaped reaped;
+    {
+      WriteLock lock(mutex_);
+      Inode* found = names_.find(ino);
+      if (found != nullptr && !found->freed && found->is_unreachable()) reaped = free_unopened(*found);
+    }
+    remove_container(reaped);
+  }
+  free_removed_if(Room::noticeable);
+}
+
+bool Filesystem::count_release(std::uint64_t ino, int flags) {
   ReadLock lock(mutex_);
   Inode* found = names_.find(ino);
-  if (found == nullptr) return;
+  if (found == nullptr) return false;
   // Never below zero: the opens of an earlier process were not counted here.
   const auto count_down = [](std::atomic<std::uint32_t>& count) {
     for (std::uint32_t n = count; n > 0 && !count.compare_exchange_weak(n, n - 1);) {}
   };
-  count_down(found->write_opens);
+  count_down((flags & O_ACCMODE) == O_RDONLY ? found->read_opens : found->write_opens);
   if ((flags & O_ACCMODE) == O_RDWR) count_down(found->read_write_opens);
+  if (!found->is_unreachable()) return false;
+  ++removals_;
+  return true;
 }
 
 }  // namespace efs::fs

@@ -2,6 +2,7 @@
 
 #include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/removing.hpp"
 
 namespace efs::fs {
 namespace {
@@ -25,18 +26,23 @@ Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std:
   // The sync is made without the lock, so that it holds up nobody, and once more if the name means another file by then.
   std::vector<Unsettled> synced;
   while (true) {
+    std::optional<Removing> removing(removing_);
     auto step = rename_unless_unsynced(caller, parent, name, new_parent, new_name, flags, synced);
     if (!step) return std::unexpected(step.error());
     if (step->sync_first.empty()) {
       remove_container(step->replaced);
+      removing.reset();
+      free_removed_if(Room::noticeable);
       return {};
     }
+    removing.reset();
     synced = std::move(step->sync_first);
     EFS_TRY(sync_containers(synced));
   }
 }
 
 Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::span<const Unsettled> synced) {
+  const Room::Level level = room_.level();
   WriteLock lock(mutex_);
   if (done_before(caller)) return {};
   auto from = directory(parent);
@@ -66,7 +72,7 @@ Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(const Caller& 
   const auto size_of = [](const std::string& text) { return static_cast<std::int64_t>(store::Journal::record_size(text.size() + 32)); };
   const std::int64_t reserve = (flags & RENAME_EXCHANGE) != 0 ? 0 : (replaced != 0 ? 0 : size_of(new_name)) - size_of(name);
   EFS_TRY(commit(caller.request, Rename{.parent = parent, .new_parent = new_parent, .flags = flags & RENAME_EXCHANGE, .time = clock_.now(), .name = name, .new_name = new_name}, reserve));
-  return RenameStep{.sync_first = {}, .replaced = replaced != 0 ? reap(replaced) : Reaped{}};
+  return RenameStep{.sync_first = {}, .replaced = replaced != 0 ? reap_unnamed(replaced, level) : Reaped{}};
 }
 
 }  // namespace efs::fs

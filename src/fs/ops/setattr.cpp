@@ -50,7 +50,9 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
     }
     auto content = file(ino);
     if (!content) return std::unexpected(content.error());
+    free_removed_if(Room::noticeable);
     EFS_TRY((*content)->truncate(*change.size));
+    ++removals_;
   }
   WriteLock lock(mutex_);
   auto found = inode(ino);
@@ -64,7 +66,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const
     auto record = changed(caller, target, change, clock_.now());
     if (!record) return std::unexpected(record.error());
     EFS_TRY(commit(caller.request, *record));
-    if (target.is_regular() && (change.atime || change.mtime)) EFS_TRY(set_times(ino, change));
+    if (target.is_regular() && !target.freed && (change.atime || change.mtime)) EFS_TRY(set_times(ino, change));
     if ((change.uid || change.gid) && target.xattr("security.capability") != nullptr) EFS_TRY(clear_privilege(caller, target));
   }
   if (change.clear_privilege && !change.mode) EFS_TRY(clear_privilege(caller, target));

@@ -3,6 +3,7 @@
 namespace efs::fs {
 
 struct statvfs Filesystem::statfs() {
+  if (owes_space()) free_removed();
   const Space space = backend_.space();
   struct statvfs result {};
   result.f_bsize = result.f_frsize = 4096;

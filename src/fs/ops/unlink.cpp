@@ -1,27 +1,33 @@
 #include "fs/filesystem.hpp"
+#include "fs/removing.hpp"
 
 namespace efs::fs {
 
 // Common to unlink and rmdir. R3: the space is free for others only after the record is in the journal, and only
-// when the kernel holds no reference any more (else forget() frees it).
+// when no program can reach it any more: see reap_unnamed(); else forget() frees it.
 Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const std::string& name, bool directories) {
-  Reaped reaped;
+  const Room::Level level = room_.level();
   {
-    WriteLock lock(mutex_);
-    if (done_before(caller)) return {};
-    auto dir = directory(parent);
-    if (!dir) return std::unexpected(dir.error());
-    auto child = names_.child(**dir, name);
-    if (!child) return std::unexpected(child.error());
-    const Inode& inode = **child;
-    if (inode.is_directory() != directories) return fail(directories ? ENOTDIR : EISDIR);
-    if (directories && !inode.directory->empty()) return fail(ENOTEMPTY);
-    const std::uint64_t ino = inode.ino;
-    const auto reserve = -static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
-    EFS_TRY(commit(caller.request, Unlink{.parent = parent, .time = clock_.now(), .name = name}, reserve));
-    reaped = reap(ino);
+    const Removing removing(removing_);
+    Reaped reaped;
+    {
+      WriteLock lock(mutex_);
+      if (done_before(caller)) return {};
+      auto dir = directory(parent);
+      if (!dir) return std::unexpected(dir.error());
+      auto child = names_.child(**dir, name);
+      if (!child) return std::unexpected(child.error());
+      const Inode& inode = **child;
+      if (inode.is_directory() != directories) return fail(directories ? ENOTDIR : EISDIR);
+      if (directories && !inode.directory->empty()) return fail(ENOTEMPTY);
+      const std::uint64_t ino = inode.ino;
+      const auto reserve = -static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
+      EFS_TRY(commit(caller.request, Unlink{.parent = parent, .time = clock_.now(), .name = name}, reserve));
+      reaped = reap_unnamed(ino, level);
+    }
+    remove_container(reaped);
   }
-  remove_container(reaped);
+  free_removed_if(Room::noticeable);
   return {};
 }
 

@@ -1,3 +1,5 @@
+#include <linux/falloc.h>
+
 #include "fs/filesystem.hpp"
 #include "fs/mapped_file.hpp"
 
@@ -24,6 +26,7 @@ Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino, s
 
 Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset, std::uint64_t length) {
   EFS_TRY(part_with_sharers(ino));
+  free_removed_if(Room::noticeable);
   {
     WriteLock lock(mutex_);
     auto found = regular(ino);
@@ -33,7 +36,9 @@ Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, s
   }
   auto content = file(ino);
   if (!content) return std::unexpected(content.error());
-  return (*content)->allocate(mode, offset, length);
+  const Status done = (*content)->allocate(mode, offset, length);
+  if (done && (mode & FALLOC_FL_PUNCH_HOLE) != 0) ++removals_;
+  return done;
 }
 
 }  // namespace efs::fs

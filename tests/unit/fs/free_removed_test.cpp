@@ -1,0 +1,178 @@
+// The space of removed files: when it is free again, and when it must not be.
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <filesystem>
+#include <vector>
+
+#include "backends/fsdax.hpp"
+#include "fs/filesystem.hpp"
+#include "fs/kernel_view.hpp"
+#include "support/durable_calls.hpp"
+#include "support/temp.hpp"
+
+namespace efs::free_removed_test {
+namespace {
+
+using fs::Filesystem;
+using fs::root_ino;
+
+constexpr std::uint64_t mebibyte = 1U << 20U;
+constexpr std::uint64_t capacity = 16 * mebibyte;
+
+// A kernel that holds what was removed until it is asked not to.
+struct Kernel final : fs::KernelView {
+  void name_changed(std::uint64_t, const std::string&) override {}
+  void name_removed(std::uint64_t, const std::string&, std::uint64_t, bool) override {}
+  void name_doubted(std::uint64_t, const std::string&, std::uint64_t) override {}
+  void attributes_changed(std::uint64_t) override {}
+  void let_go(std::uint64_t) override {}
+  void container_removed(std::uint64_t ino, std::uint64_t) override { held.push_back(ino); }
+  void release_space() override { held.clear(); }
+  std::vector<std::uint64_t> held;
+};
+
+// Bytes are counted, so that the store is full where a test wants it to be.
+struct SmallStore {
+  explicit SmallStore(const std::string& parent) : directory(parent) {
+    ::mkdir((path + "/data").c_str(), 0700);
+    FsdaxOptions options;
+    options.directory.reset(::open((path + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    options.capacity = capacity;
+    options.strict = true;
+    backend = std::move(make_fsdax(std::move(options)).value());
+    filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
+    filesystem->attach(&kernel);
+  }
+  // The kernel has a reference to it.
+  std::uint64_t file(const std::string& name, std::uint64_t size) {
+    const auto made = filesystem->make_node({}, root_ino, name, S_IFREG | 0644, 0);
+    REQUIRE(made);
+    REQUIRE(append(made->ino, size) == size);
+    return made->ino;
+  }
+  // As a program does; how much was stored.
+  std::uint64_t append(std::uint64_t ino, std::uint64_t size) {
+    const std::vector<std::byte> data(mebibyte, std::byte{1});
+    std::uint64_t done = 0;
+    while (done < size) {
+      const auto at = static_cast<std::uint64_t>(filesystem->getattr(ino)->attributes.st_size);
+      const auto n = filesystem->with_room([&] { return filesystem->write({}, ino, data, at); });
+      if (!n) break;
+      done += *n;
+    }
+    return done;
+  }
+  bool is_free() {
+    // A container may hold a block for its attributes.
+    return kernel.held.empty() && backend->space().available > capacity - mebibyte;
+  }
+
+  const test::TempDirectory directory;
+  const std::string path = std::filesystem::canonical(directory.path());
+  const UniqueFd metadata = directory.open();
+  std::unique_ptr<Backend> backend;
+  Kernel kernel;
+  std::unique_ptr<Filesystem> filesystem;
+};
+
+}  // namespace
+
+TEST_CASE("where space is scarce it is free when the removal of a file is answered", "[fs]") {
+  SmallStore store(GENERATE("/dev/shm", "/tmp"));
+  const auto ino = store.file("f", 14 * mebibyte);
+  SECTION("unlink") { REQUIRE(store.filesystem->unlink({}, root_ino, "f")); }
+  SECTION("rename over it") {
+    store.file("g", 0);
+    REQUIRE(store.filesystem->rename({}, root_ino, "g", root_ino, "f", 0));
+  }
+  CHECK(store.is_free());
+  const auto left = store.filesystem->getattr(ino);
+  REQUIRE(left);
+  CHECK(left->attributes.st_nlink == 0);
+  CHECK(left->attributes.st_size == 14 * mebibyte);
+  CHECK(store.filesystem->open({}, ino, O_RDONLY).error().code == ESTALE);
+  CHECK_FALSE(store.filesystem->exists(ino));
+  CHECK(store.filesystem->forget(ino, 1).gone);
+  CHECK(store.filesystem->getattr(ino).error().code == ENOENT);
+  CHECK(store.backend->space().available <= capacity);
+}
+
+TEST_CASE("a removed file keeps its space while a program has it open, and while it may get a name", "[fs]") {
+  SmallStore store(GENERATE("/dev/shm", "/tmp"));
+  const int flags = GENERATE(O_RDONLY, O_WRONLY, O_RDWR);
+  Filesystem& files = *store.filesystem;
+  SECTION("open") {
+    const auto ino = store.file("f", 14 * mebibyte);
+    REQUIRE(files.open({}, ino, flags));
+    REQUIRE(files.unlink({}, root_ino, "f"));
+    files.free_removed();
+    std::byte byte{};
+    CHECK(files.read(ino, std::span(&byte, 1), 14 * mebibyte - 1) == 1);
+    files.release(ino, flags);
+    CHECK(store.is_free());
+  }
+  SECTION("nameless") {
+    const auto ino = files.make_nameless({}, root_ino, 0600)->ino;
+    REQUIRE(store.append(ino, 14 * mebibyte) == 14 * mebibyte);
+    REQUIRE(files.open({}, ino, flags));
+    files.release(ino, flags);
+    files.free_removed();
+    REQUIRE(files.link({}, ino, root_ino, "f"));
+    CHECK(files.open({}, ino, flags));
+  }
+}
+
+TEST_CASE("what a removed file holds is freed for a program that needs it", "[fs]") {
+  SmallStore store(GENERATE("/dev/shm", "/tmp"));
+  Filesystem& files = *store.filesystem;
+  const auto kept = store.file("kept", 0);
+  const auto ino = store.file("f", 7 * mebibyte);
+  REQUIRE(files.unlink({}, root_ino, "f"));
+  CHECK_FALSE(store.is_free());  // there is room enough: the kernel's FORGET frees it
+  CHECK(store.append(kept, 14 * mebibyte) == 14 * mebibyte);
+  CHECK(files.forget(ino, 1).gone);
+}
+
+TEST_CASE("freeing what was removed costs nothing where nothing was", "[fs]") {
+  SmallStore store("/dev/shm");
+  CHECK_FALSE(store.filesystem->free_removed());
+  store.file("f", mebibyte);
+  REQUIRE(store.filesystem->unlink({}, root_ino, "f"));
+  CHECK(store.filesystem->free_removed());
+  CHECK(store.is_free());
+  while (store.filesystem->free_removed()) {}
+  int calls = 0;
+  CHECK_FALSE(store.filesystem->with_room([&]() -> Status { return ++calls, fail(ENOSPC); }));
+  CHECK(calls == 1);
+}
+
+// As a removal of thousands of files would, on a store that was full.
+TEST_CASE("many small files are freed together", "[fs]") {
+  SmallStore store("/tmp");
+  if (store.backend->durability() != Durability::page) SKIP("/tmp is no place for this test");
+  Filesystem& files = *store.filesystem;
+  constexpr int count = 600;
+  std::vector<std::uint64_t> made;
+  for (int i = 0; i < count; ++i) {
+    made.push_back(files.make_node({}, root_ino, std::to_string(i), S_IFREG | 0644, 0)->ino);
+    const std::vector<std::byte> data(24576, std::byte{1});
+    REQUIRE(files.write({}, made.back(), data, 0));
+  }
+  const test::DurableCalls calls;
+  for (int i = 0; i < count; ++i) {
+    REQUIRE(files.unlink({}, root_ino, std::to_string(i)));
+    CHECK(files.forget(made.at(static_cast<std::size_t>(i)), 1).gone);
+  }
+  const auto noted = calls.so_far();
+  const auto journal = test::syncs(store.path + "/journal");
+  const auto syncs = std::ranges::count_if(noted, journal.is);
+  CHECK(syncs > 0);
+  CHECK(syncs < count / 2);
+  CHECK(store.backend->space().available > capacity - capacity / 32);
+}
+
+}  // namespace efs::free_removed_test
