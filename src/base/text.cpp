@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdio>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace efs {
@@ -67,6 +68,69 @@ bool is_control(std::string_view text) {
   return byte(0) < 0x20 || byte(0) == 0x7F || (byte(0) == 0xC2 && byte(1) < 0xA0);
 }
 
+// The code point of the valid character at the front of `text`.
+char32_t code_point(std::string_view text, std::size_t length) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  char32_t code = length == 1 ? byte(0) : byte(0) & (0x7FU >> length);
+  for (std::size_t i = 1; i < length; ++i) code = code << 6U | (byte(i) & 0x3FU);
+  return code;
+}
+
+struct Odd {
+  char32_t first, last;
+  const char* name;
+  bool is_seen;  // by a reader, who takes it for another character
+};
+
+constexpr std::array odd_characters{
+    Odd{0xA0, 0xA0, "a no-break space", false},
+    Odd{0xAD, 0xAD, "a soft hyphen", false},
+    Odd{0x34F, 0x34F, "an invisible character", false},
+    Odd{0x61C, 0x61C, "a mark of direction", false},
+    Odd{0x115F, 0x1160, "an invisible character", false},
+    Odd{0x1680, 0x1680, "an odd space", false},
+    Odd{0x17B4, 0x17B5, "an invisible character", false},
+    Odd{0x180B, 0x180E, "an invisible character", false},
+    Odd{0x2000, 0x200A, "an odd space", false},
+    Odd{0x200B, 0x200B, "a zero-width space", false},
+    Odd{0x200C, 0x200D, "a zero-width joiner", false},
+    Odd{0x200E, 0x200F, "a mark of direction", false},
+    Odd{0x2010, 0x2011, "a hyphen that is not -", true},
+    Odd{0x2012, 0x2012, "a figure dash", true},
+    Odd{0x2013, 0x2013, "an en dash", true},
+    Odd{0x2014, 0x2015, "an em dash", true},
+    Odd{0x2018, 0x201F, "a typographic quotation mark", true},
+    Odd{0x2028, 0x2029, "a line separator", false},
+    Odd{0x202A, 0x202E, "a mark of direction", false},
+    Odd{0x202F, 0x202F, "a narrow no-break space", false},
+    Odd{0x205F, 0x205F, "an odd space", false},
+    Odd{0x2060, 0x2060, "a word joiner", false},
+    Odd{0x2061, 0x206F, "an invisible character", false},
+    Odd{0x2212, 0x2212, "a minus sign that is not -", true},
+    Odd{0x3000, 0x3000, "an ideographic space", false},
+    Odd{0x3164, 0x3164, "an invisible character", false},
+    Odd{0xFEFF, 0xFEFF, "a byte order mark", false},
+    Odd{0xFFA0, 0xFFA0, "an invisible character", false},
+    Odd{0xFFF9, 0xFFFB, "an invisible character", false},
+    Odd{0xE0000, 0xE0FFF, "an invisible character", false},
+};
+
+// What the character at the front of `text` is; null: an ordinary one.
+const Odd* odd_at(std::string_view text) {
+  const std::size_t length = utf8_length(text);
+  if (length < 2) return nullptr;
+  const char32_t code = code_point(text, length);
+  const auto odd = std::ranges::find_if(odd_characters, [code](const Odd& o) { return o.first <= code && code <= o.last; });
+  return odd == odd_characters.end() ? nullptr : &*odd;
+}
+
+// Does a message show the character at the front of `text` in octal?
+bool is_unseen(std::string_view text) {
+  if (is_control(text)) return true;
+  const Odd* odd = odd_at(text);
+  return odd != nullptr && !odd->is_seen;
+}
+
 // With what is not UTF-8, and the characters of which `special` holds, in octal.
 template <typename Special>
 std::string with_octal(std::string_view text, const Special& special) {
@@ -90,12 +154,30 @@ std::string with_octal(std::string_view text, const Special& special) {
 
 }  // namespace
 
+std::optional<OddCharacter> find_odd(std::string_view text) {
+  for (std::size_t at = 0, length = 0; at < text.size(); at += std::max<std::size_t>(length, 1)) {
+    const auto rest = text.substr(at);
+    length = utf8_length(rest);
+    const Odd* odd = odd_at(rest);
+    if (odd == nullptr) continue;
+    std::array<char, 32> code{};
+    std::snprintf(code.data(), code.size(), ", U+%04X", static_cast<unsigned>(code_point(rest, length)));
+    return OddCharacter{.at = at, .length = length, .name = odd->name + std::string(code.data())};
+  }
+  return std::nullopt;
+}
+
+std::string odd_note(std::string_view text, std::string_view what) {
+  const auto odd = find_odd(text);
+  return odd ? " (" + std::string(what) + " holds " + odd->name + ")" : "";
+}
+
 std::string printable(std::string_view text, bool lines) {
-  return with_octal(text, [lines](std::string_view rest) { return is_control(rest) && !(lines && rest.front() == '\n'); });
+  return with_octal(text, [lines](std::string_view rest) { return is_unseen(rest) && !(lines && rest.front() == '\n'); });
 }
 
 std::string escaped(std::string_view name) {
-  return with_octal(name, [](std::string_view rest) { return is_control(rest) || is_octal(rest); });
+  return with_octal(name, [](std::string_view rest) { return is_unseen(rest) || is_octal(rest); });
 }
 
 std::string in_octal(std::string_view bytes) { return with_octal(bytes, is_octal); }
@@ -117,20 +199,20 @@ std::string from_octal(std::string_view text) {
   return bytes;
 }
 
-// Levenshtein's distance, one row at a time.
+// Levenshtein's distance, row by row, where two neighbours that changed places count once.
 static std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
+  std::vector<std::size_t> before, last(b.size() + 1), row(b.size() + 1);
+  std::iota(last.begin(), last.end(), 0);
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substitute, row[j] + 1, row[j - 1] + 1});
+      const std::size_t substitute = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({substitute, last[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
     }
+    before = std::exchange(last, row);
   }
-  return row.back();
+  return last.back();
 }
 
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {

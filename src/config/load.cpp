@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "base/text.hpp"
 #include "config/read_file.hpp"
 #include "config/site.hpp"
 #include "config/validate.hpp"
@@ -38,7 +39,7 @@ std::expected<JobConfig, std::vector<Problem>> parse(const std::string& text, co
 
 std::expected<JobConfig, std::vector<Problem>> load(const std::string& file, const Overrides& overrides, const Surroundings& surroundings) {
   const auto text = read_file(file, "the job file");
-  if (!text) return one_problem(describe(text.error()), "");
+  if (!text) return one_problem(describe(text.error()) + odd_note(file, "its name"), "");
   return parse(*text, file, overrides, surroundings);
 }
 
@@ -46,7 +47,7 @@ std::expected<ReadFiles, std::vector<Problem>> read_files(const std::string& fil
   auto site = read_site(surroundings_of_process({}));
   if (!site) return std::unexpected(std::move(site.error()));
   auto text = read_file(file, "the job file");
-  if (!text) return one_problem(describe(text.error()), "");
+  if (!text) return one_problem(describe(text.error()) + odd_note(file, "its name"), "");
   ReadFiles read{.job = std::move(*text), .site_file = {}, .site = {}};
   if (*site) read.site_file = std::move((*site)->file), read.site = std::move((*site)->text);
   return read;

@@ -23,7 +23,7 @@ std::string in_quotes(std::string_view text) {
   std::size_t end = std::min(text.size(), longest);
   // A cut must not split a UTF-8 sequence: continuation bytes are 10xxxxxx.
   while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return "'" + printable(text.substr(0, end)) + (end < text.size() ? "...'" : "'");
+  return "'" + printable(text.substr(0, end)) + (end < text.size() ? "...'" : "'") + odd_note(text);
 }
 
 std::string to_string(const Problem& problem, std::string_view file) {

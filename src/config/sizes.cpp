@@ -29,8 +29,16 @@ constexpr std::array units{
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
+// No-break spaces, as a copy from a document has them between a number and its unit.
+constexpr std::array<std::string_view, 3> odd_blanks{"\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x89"};
+
 std::string_view trim(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  const auto first = [&] { return std::ranges::find_if(odd_blanks, [&](std::string_view blank) { return text.starts_with(blank); }); };
+  while (!text.empty()) {
+    if (is_blank(text.front())) text.remove_prefix(1);
+    else if (const auto blank = first(); blank != odd_blanks.end()) text.remove_prefix(blank->size());
+    else break;
+  }
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   return text;
 }

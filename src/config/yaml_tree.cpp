@@ -10,9 +10,13 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text.hpp"
+
 namespace efs::config {
 namespace {
 
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+constexpr std::size_t longest_shown = 60;
 constexpr std::size_t deepest = 32;  // the grammar needs five levels
 
 Mark to_mark(const YAML::Mark& mark) {
@@ -45,6 +49,18 @@ bool is_closed(std::string_view text) {
   return false;
 }
 
+// The blanks and quotation marks of another program at the ends of a value without quotes, as a copy from a web page has them.
+std::optional<OddCharacter> odd_end(std::string_view value) {
+  const auto first = find_odd(value);
+  if (!first || first->at == 0) return first;
+  // The last character: a lead byte and up to three that follow it.
+  std::size_t at = value.size() - 1;
+  while (at > 0 && (static_cast<unsigned char>(value[at]) & 0xC0) == 0x80) --at;
+  auto last = find_odd(value.substr(at));
+  if (last) last->at = at;
+  return last;
+}
+
 class TreeBuilder final : public YAML::EventHandler {
  public:
   explicit TreeBuilder(std::string_view text) : text_(text) {}
@@ -60,9 +76,9 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnAnchor(const YAML::Mark& mark, const std::string&) override { refuse_alias(mark); }
   void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& value) override {
     const auto source = text_.substr(std::min(static_cast<std::size_t>(mark.pos), text_.size()));
-    if ((source.starts_with('"') || source.starts_with('\'')) && !is_closed(source)) {
-      refuse(mark, "a quote that is never closed", "close it; is the file cut off?");
-    }
+    const bool is_quoted = source.starts_with('"') || source.starts_with('\'');
+    if (is_quoted && !is_closed(source)) refuse(mark, "a quote that is never closed", "close it; is the file cut off?");
+    if (const auto odd = is_quoted ? std::nullopt : odd_end(value)) refuse_odd(mark, value, *odd);
     add(mark, anchor, YamlNode::Kind::scalar).text = value;
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
@@ -77,6 +93,14 @@ class TreeBuilder final : public YAML::EventHandler {
  private:
   [[noreturn]] static void refuse_alias(const YAML::Mark& mark) {
     refuse(mark, "YAML anchors and aliases (&name, *name) are not supported", "write the value out; quote a value that begins with * or &");
+  }
+
+  // Columns count bytes. What is in quotes is taken as it is.
+  [[noreturn]] static void refuse_odd(YAML::Mark mark, const std::string& value, const OddCharacter& odd) {
+    if (!value.contains('\n')) mark.column += static_cast<int>(odd.at);
+    const std::string shown = "'" + printable(value.substr(0, longest_shown)) + "'";
+    refuse(mark, odd.name + ", at the " + (odd.at == 0 ? "beginning" : "end") + " of " + shown,
+           "remove it, or type the plain character; a value that needs it goes in double quotes");
   }
 
   // A node's address stays valid while it is open: only the innermost open node grows.
@@ -127,6 +151,22 @@ std::optional<Problem> refuse_bytes(std::string_view text) {
   return std::nullopt;
 }
 
+// What of the line that the parser did not understand, or of the one above it, a reader does not see.
+std::string odd_note_near(std::string_view text, int line) {
+  std::string note;
+  for (int number = 1; number <= line && !text.empty(); ++number) {
+    const auto end = std::min(text.find('\n'), text.size());
+    if (number < line - 1) {
+      text.remove_prefix(std::min(end + 1, text.size()));
+      continue;
+    }
+    if (const auto odd = find_odd(text.substr(0, end)))
+      note = "; line " + std::to_string(number) + ", column " + std::to_string(odd->at + 1) + " holds " + odd->name;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return note;
+}
+
 // The usual mistakes behind the parser's terse messages.
 std::string way_out(std::string_view message) {
   if (message.contains("EOF in scalar")) return "a quote is never closed; is the file cut off?";
@@ -140,7 +180,9 @@ std::string way_out(std::string_view message) {
 
 }  // namespace
 
-std::expected<YamlNode, Problem> read_yaml(const std::string& text) {
+std::expected<YamlNode, Problem> read_yaml(const std::string& file) {
+  // Some editors begin a file with a byte order mark.
+  const std::string text = file.substr(file.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
   if (auto problem = refuse_bytes(text)) return std::unexpected(std::move(*problem));
   TreeBuilder builder(text);
   try {
@@ -152,7 +194,7 @@ std::expected<YamlNode, Problem> read_yaml(const std::string& text) {
     return std::unexpected(std::move(refusal.problem));
   } catch (const YAML::Exception& error) {
     const auto place = to_mark(error.mark);
-    return std::unexpected(Problem{place.line, place.column, "not valid YAML: " + error.msg, way_out(error.msg)});
+    return std::unexpected(Problem{place.line, place.column, "not valid YAML: " + error.msg + odd_note_near(text, place.line), way_out(error.msg)});
   }
   return builder.take();
 }

@@ -297,7 +297,8 @@ refused '../outside' "holds '\.\.'"
 refused '/etc/passwd' 'is not below root-dir'
 refused '"one' 'quote is not closed'
 refused '""' 'empty path'
-refused "$(printf 'one\r')" 'carriage return'
+refused "$(printf 'one\302\240')" 'holds a no-break space, U\+00A0, at column 4'
+refused "$(printf 'o\302\240ne')" 'o.302.240ne does not exist \(the name holds a no-break space, U\+00A0\)'
 refused "$(printf '%0300d' 1)" 'more than 255 bytes'
 printf 'one\n\0\n' >"$PFS/inputs.txt"
 check_exit 'a list that is no text' 1 'inputs.txt:2: .*NUL' "$EFS" plan "$JOB"

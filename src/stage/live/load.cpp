@@ -140,7 +140,7 @@ class Load {
     if (!plan->problems.empty()) {
       const auto& first = plan->problems.front();
       const auto more = plan->problems.size() - 1;
-      const bool missing = first.reason == "does not exist" || first.reason.starts_with("no file");
+      const bool missing = first.reason.starts_with("does not exist") || first.reason.starts_with("no file");
       failed("", {missing ? ENOENT : EINVAL, first.path + ": " + first.reason + (more > 0 ? " (and " + std::to_string(more) + " more)" : "")});
       return std::nullopt;
     }

@@ -4,6 +4,8 @@
 #include <climits>
 #include <optional>
 
+#include "base/text.hpp"
+
 namespace efs::stage {
 namespace {
 
@@ -57,6 +59,21 @@ Result<std::string> path_below(std::string_view given, const std::string& top, c
   return path;
 }
 
+/// Where a word without quotes begins or ends with a character that a reader does not see; "": nowhere. In quotes it is part of the path.
+std::string odd_end_of_word(std::string_view line) {
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+  for (std::size_t from = 0; from < line.size();) {
+    const auto odd = find_odd(line.substr(from));
+    if (!odd) return "";
+    const auto at = from + odd->at;
+    from = at + odd->length;
+    if (line.substr(0, at).find_first_of("\"#") != std::string_view::npos) return "";
+    const bool begins = at == 0 || is_blank(line[at - 1]), ends = from == line.size() || is_blank(line[from]);
+    if (begins || ends) return "holds " + odd->name + ", at column " + std::to_string(at + 1) + ": remove it, or put the path in double quotes";
+  }
+  return "";
+}
+
 struct Places {
   const std::string& root_dir;
   const std::string& mount_dir;
@@ -66,7 +83,8 @@ struct Places {
 /// What the line names; nothing where it is blank or a comment.
 Result<std::optional<ListedInput>> input_in(std::string_view line, const Places& places) {
   if (line.contains('\0')) return fail(EINVAL, "holds a NUL character: a list is a text file");
-  if (line.ends_with('\r')) return fail(EINVAL, "ends with a carriage return; convert the list to Unix line ends");
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  if (auto odd = odd_end_of_word(line); !odd.empty()) return fail(EINVAL, std::move(odd));
   auto words = words_of(line);
   if (!words) return std::unexpected(words.error());
   if (words->empty()) return std::nullopt;
@@ -86,6 +104,8 @@ Result<std::optional<ListedInput>> input_in(std::string_view line, const Places&
 }  // namespace
 
 InputList parse_list(std::string_view text, const std::string& root_dir, const std::string& mount_dir, bool in_place) {
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   InputList list;
   std::size_t more = 0;
   int number = 0;

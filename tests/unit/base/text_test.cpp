@@ -11,11 +11,25 @@ TEST_CASE("what would control a terminal is shown in octal, and the rest as it i
   CHECK(printable("one\ntwo\r\t\x7f") == "one\\012two\\015\\011\\177");
   CHECK(printable("one\ntwo\033\n", true) == "one\ntwo\\033\n");
   CHECK(printable("\xc2\x9b" "31m") == "\\302\\23331m");
-  CHECK(printable("\xc2\xa0") == "\xc2\xa0");
+  CHECK(printable("a\xc2\xa0" "b\xe2\x80\x8b\xef\xbb\xbf") == "a\\302\\240b\\342\\200\\213\\357\\273\\277");
+  CHECK(printable("\xe2\x80\x93\xe2\x80\x9c\xc2\xa1") == "\xe2\x80\x93\xe2\x80\x9c\xc2\xa1");
   CHECK(printable("caf\xe9, \xc2") == "caf\\351, \\302");
   CHECK(printable("C:\\351") == "C:\\351");
   CHECK(printable(std::string_view("a\0b", 3)) == "a\\000b");
   CHECK(printable("").empty());
+}
+
+TEST_CASE("a character that is not seen, or looks like another, is named") {
+  using namespace efs;
+  CHECK_FALSE(find_odd("plain - \xc3\xbc \xe6\x97\xa5 'x'\xff"));
+  CHECK(find_odd("ab\xc2\xa0")->at == 2);
+  CHECK(find_odd("ab\xc2\xa0")->length == 2);
+  CHECK(odd_note("a\xc2\xad") == " (which holds a soft hyphen, U+00AD)");
+  CHECK(odd_note("\xff\xef\xbb\xbf", "its name") == " (its name holds a byte order mark, U+FEFF)");
+  CHECK(odd_note("\xe2\x80\x93") == " (which holds an en dash, U+2013)");
+  CHECK(odd_note("\xf3\xa0\x81\x81") == " (which holds an invisible character, U+E0041)");
+  CHECK(odd_note("plain").empty());
+  CHECK(escaped("a\xc2\xa0") == "a\\302\\240");
 }
 
 TEST_CASE("names that are not UTF-8 are text, and come back") {

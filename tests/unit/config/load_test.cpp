@@ -227,6 +227,18 @@ outputs: [ [ path: "out\n/*" ] ]
   CHECK(config.outputs.at(0).pattern == "out\n/*");
 }
 
+TEST_CASE("a byte order mark, the line ends of Windows and spaces of documents change nothing") {
+  std::string text = "global-settings:\n  root-dir: /r\n  mount-dir: /m\n  results-dir: /o\n  transfer-size: 1\xc2\xa0MiB\nresources:\n  - path: \"a\xc2\xa0\"\n  - path: b\xc2\xa0" "c\n";
+  for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 2) text.insert(at, 1, '\r');
+  const auto config = parse("\xef\xbb\xbf" + text, "job.yaml");
+  REQUIRE(config);
+  CHECK(config->root_dir == "/r");
+  CHECK(config->transfer_size == 1U << 20U);
+  REQUIRE(config->resources.size() == 2);
+  CHECK(config->resources[0].path == "/r/a\xc2\xa0");  // as names of files may be
+  CHECK(config->resources[1].path == "/r/b\xc2\xa0" "c");
+}
+
 TEST_CASE("relative directories are relative to the working directory") {
   const auto config = parsed("global-settings: {root-dir: in, mount-dir: ./m, results-dir: out/}\n");
   const auto here = std::filesystem::current_path().string();

@@ -321,6 +321,17 @@ double growth(const std::string& piece, std::size_t size) {
 
 }  // namespace
 
+TEST_CASE("characters that are not seen are named with their place") {
+  check_rest("\xc2\xa0 deadline: 5\n", 5, 1, "a no-break space, U+00A0, at the beginning of '\\302\\240 deadline'", "double quotes");
+  check_rest("  log-level: info\xe2\x80\x8b\n", 5, 18, "a zero-width space, U+200B, at the end of 'info\\342\\200\\213'");
+  check_rest("  log-level: \xe2\x80\x9cinfo\xe2\x80\x9d\n", 5, 14, "a typographic quotation mark, U+201C, at the beginning of");
+  check_rest("  log\xc2\xadlevel: info\n", 5, 3, "unknown key 'log\\302\\255level' (which holds a soft hyphen, U+00AD)", "'log-level'");
+  check_rest("  log\xe2\x80\x93level: info\n", 5, 3, "(which holds an en dash, U+2013)", "'log-level'");
+  check_rest("  workers: \"4\xc2\xa0\"\n", 5, 12, "'4\\302\\240' (which holds a no-break space, U+00A0)");
+  check_rest("resources:\n  \xe2\x80\x93 path: a\n", 6, 3, "an en dash, U+2013, at the beginning of");
+  check_one("global-settings:\n  root-dir:\xc2\xa0/r\n  mount-dir: /m\n", 3, any, "line 2, column 12 holds a no-break space, U+00A0");
+}
+
 TEST_CASE("hostile files are refused, and their size is all that the work grows with", "[alone]") {
   constexpr std::size_t mebibyte = 1u << 20;
   CHECK(problems_of(std::string(mebibyte + 1, '#'))[0].text.contains("larger than 1 MiB"));

@@ -56,7 +56,8 @@ TEST_CASE("what is no path below root-dir is refused, with its line", "[stage][l
   CHECK(problem("a/../../b").starts_with("2: a/../../b holds '..'"));
   CHECK(problem("/pfs/runs/a").starts_with("2: /pfs/runs/a is not below root-dir"));
   CHECK(problem("/etc/passwd").starts_with("2: /etc/passwd is not below root-dir"));
-  CHECK(problem("a\r").starts_with("2: ends with a carriage return"));
+  CHECK(problem("a\xc2\xa0").starts_with("2: holds a no-break space, U+00A0, at column 2"));
+  CHECK(problem("a \xe2\x80\x8b""b").starts_with("2: holds a zero-width space, U+200B, at column 3"));
   CHECK(problem(std::string("a\0b", 3)).starts_with("2: holds a NUL"));
   CHECK(problem(std::string(256, 'n')).ends_with("255 bytes"));
   std::string deep;
@@ -70,4 +71,12 @@ TEST_CASE("a list that is no list does not flood the plan", "[stage][list]") {
   const auto list = parse_list(text, "/pfs");
   CHECK(list.problems.size() == 21);
   CHECK(list.problems.back().reason == "980 more lines like those before");
+}
+
+TEST_CASE("a byte order mark and the line ends of Windows are no part of a path, and quotes keep what is not seen", "[stage][list]") {
+  const auto list = parse_list("\xef\xbb\xbf" "a\r\n\r\n# no\xc2\xa0\r\n\"b\xc2\xa0\" c\r\nd\xc2\xa0" "e\r\n\"f\r\"", "/pfs/run", "/mnt");
+  CHECK(list.problems.empty());
+  std::string said;
+  for (const auto& input : list.inputs) said += input.path + ">" + input.as + " ";
+  CHECK(said == "a> b\xc2\xa0>c d\xc2\xa0" "e> f\r> ");
 }
