@@ -366,10 +366,6 @@ std::uint64_t count_unreadable(const Receipt& receipt) {
   return static_cast<std::uint64_t>(std::ranges::count_if(receipt.entries, is_lost));
 }
 
-std::string receipt_name(const std::string& job) { return "efs-receipt-" + job + ".json"; }
-
-std::string salvage_receipt_name(const std::string& job) { return "efs-salvage-" + job + ".json"; }
-
 Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs, const std::string& partial_tag) {
   try {
     const std::string name = leaf_of(path);

@@ -12,6 +12,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "config/job_config.hpp"
+#include "stage/pfs/partial_name.hpp"  // and what the receipt is called
 
 namespace efs::fs {
 struct WalkItem;
@@ -113,10 +114,6 @@ std::optional<ReceiptEntry> entry_of(const nlohmann::json& json);
 
 /// For people: totals, and by name every file that is not back and why, at most `names` of each kind.
 std::string describe(const Receipt& receipt, std::size_t names = names_shown);
-
-/// Of a stage-out's receipt, and of a salvage's, in results-dir.
-std::string receipt_name(const std::string& job);
-std::string salvage_receipt_name(const std::string& job);
 
 /// Writes the JSON to `path`: a partial beside it, fsync, rename, fsync of the directory. On an error `path` is as it
 /// was before (after a failed fsync of the directory: new, but perhaps not durable) and the partial is gone, unless removing it

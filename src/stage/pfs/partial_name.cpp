@@ -36,4 +36,12 @@ std::string kept_name(const std::string& name, const std::string& job, unsigned 
   return name.substr(0, longest_name - std::min(suffix.size(), longest_name - 1)) + suffix;
 }
 
+std::string receipt_name(const std::string& job) { return "efs-receipt-" + job + ".json"; }
+
+std::string salvage_receipt_name(const std::string& job) { return "efs-salvage-" + job + ".json"; }
+
+bool is_receipt_name(std::string_view name) {
+  return (name.starts_with("efs-receipt-") || name.starts_with("efs-salvage-")) && name.ends_with(".json");
+}
+
 }  // namespace efs::stage

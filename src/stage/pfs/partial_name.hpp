@@ -1,5 +1,5 @@
 #pragma once
-// What a result is called on its way.
+// What a result is called on its way, and what its receipt is called.
 
 #include <string>
 #include <string_view>
@@ -25,5 +25,12 @@ std::string left_behind(const std::string& partial, const Error& error);
 
 /// The name of the job's version where both are kept: "NAME.efs-JOB", the n-th with ".N" behind it.
 std::string kept_name(const std::string& name, const std::string& job, unsigned n);
+
+/// Of a stage-out's receipt, and of a salvage's, in results-dir.
+std::string receipt_name(const std::string& job);
+std::string salvage_receipt_name(const std::string& job);
+
+/// Is this the name of a receipt, of any job?
+bool is_receipt_name(std::string_view name);
 
 }  // namespace efs::stage

@@ -12,8 +12,8 @@
 
 #include "base/text.hpp"
 #include "config/paths.hpp"
-#include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
+#include "stage/plan/own_files.hpp"
 #include "stage/plan/placement.hpp"
 #include "stage/plan/results_dir.hpp"
 #include "stage/plan/survey.hpp"
@@ -56,7 +56,7 @@ class Planner {
     } else if (root) {
       root_ = std::move(*root);
       survey_.emplace(pfs_, root_.get());
-      find_own_files();
+      own_.emplace(config_, pfs_, root_.get());
       for (const auto& resource : config_.resources) add_resource(resource);
     } else {
       problem(config_.root_dir, "root-dir cannot be opened: " + describe(root.error()));
@@ -78,16 +78,6 @@ class Planner {
     plan_.problems.push_back({.path = listed ? place_ : path, .reason = listed ? path + " " + reason : std::move(reason), .line = line_, .unreadable = std::move(unreadable), .not_there = std::move(not_there)});
   }
   std::string absolute(const std::string& relative) const { return stage::absolute(config_.root_dir, relative); }
-
-  /// What this job writes outside of its mount while it runs: by whatever name it is found below root-dir.
-  void find_own_files() {
-    for (const auto& [key, path] : {std::pair{"log-file", &config_.log_file}, std::pair{"status-file", &config_.status_file}, std::pair{"trace", &config_.trace}, std::pair{"access-log", &config_.access_log}}) {
-      if (path->empty()) continue;
-      auto file = pfs_.open(AT_FDCWD, *path, O_PATH);
-      const auto attributes = file ? pfs_.fstat(file->get()) : std::unexpected(file.error());
-      if (attributes && S_ISREG(attributes->st_mode)) own_.try_emplace({attributes->st_dev, attributes->st_ino}, key);
-    }
-  }
 
   void add_resource(const config::Resource& resource) {
     line_ = resource.line;
@@ -150,7 +140,7 @@ class Planner {
     const bool below_root = !resource.is_list && resource.path.starts_with(prefix);
     const std::string path = below_root ? resource.path.substr(prefix.size()) : resource.path, known = known_part(path, true);
     const auto directory = below_root ? pfs_.open_beneath(root_.get(), known, passage_flags) : pfs_.open(AT_FDCWD, known, passage_flags);
-    if (!directory) return problem(below_root ? absolute(known) : known, missing(directory.error()));
+    if (!directory) return problem(below_root ? absolute(known) : known, missing(directory.error(), known));
     skip(path, for_the_nodes);
   }
 
@@ -216,7 +206,7 @@ class Planner {
       auto directory = pfs_.open_beneath(root_.get(), parent_of(parent), passage_flags);
       if (!directory) return problem(absolute(parent_of(parent)), "cannot be read: " + describe(directory.error())), false;
       auto attributes = pfs_.lstat(directory->get(), leaf_of(parent));
-      if (!attributes) return problem(absolute(path), missing(attributes.error())), false;
+      if (!attributes) return problem(absolute(path), missing(attributes.error(), path)), false;
       if (S_ISLNK(attributes->st_mode)) {
         problem(absolute(path), "leads through the symbolic link " + absolute(parent) + ": name the real path");
         return false;
@@ -228,8 +218,8 @@ class Planner {
     return as_ == nullptr || add_places();
   }
 
-  static std::string missing(const Error& error) {
-    return error.code == ENOENT ? "does not exist" : "cannot be read: " + describe(error);
+  static std::string missing(const Error& error, const std::string& path) {
+    return error.code == ENOENT ? "does not exist" + odd_note(path, "the name") : "cannot be read: " + describe(error);
   }
 
   PlanEntry& insert(const std::string& path, EntryType type, const struct stat& attributes) {
@@ -271,15 +261,17 @@ class Planner {
   /// Something that was found; a directory with all that is below it if `whole`. False where there is a problem.
   bool add_found(const Found& found, bool named, bool whole = true) {
     const std::string& path = found.path;
+    if (const auto own = own_file(found)) {
+      if (named && own->refused) return problem(absolute(path), "is " + own->reason + ", not an input: remove it from the resources"), false;
+      if (!named) return find(placed(path)).second || skip(path, own->reason);
+    }
     switch (found.problem) {
       case Found::Problem::none: break;
-      case Found::Problem::attributes: return problem(absolute(path), missing(found.error), {}, found.error.code == ENOENT ? path : ""), false;
+      case Found::Problem::attributes: return problem(absolute(path), missing(found.error, path), {}, found.error.code == ENOENT ? path : ""), false;
       case Found::Problem::unreadable: return problem(absolute(path), "is not readable: " + describe(found.error), placed(path)), false;
       case Found::Problem::target: return problem(absolute(path), "cannot be read: " + describe(found.error)), false;
       case Found::Problem::listing: return problem(absolute(path), "directory cannot be read: " + describe(found.error), placed(path)), false;
     }
-    const bool is_partial = S_ISDIR(found.attributes.st_mode) ? is_hidden_directory(path) : path.ends_with(partial_suffix);
-    if (!named && is_partial) return skip(path, "part of a result: a stage-out is under way, or was interrupted"), true;
     const auto [known, is_known] = find(placed(path));
     if (is_known && (known->second.type != EntryType::directory || !S_ISDIR(found.attributes.st_mode))) {
       if (known->second.from() != path) return problem(absolute(path), "would be at " + known->first + ", and so would " + absolute(known->second.from())), false;
@@ -291,11 +283,6 @@ class Planner {
         insert(path, EntryType::directory, found.attributes);
         return !whole || add_children(path);
       case S_IFREG:
-        if (const auto own = own_.find({found.attributes.st_dev, found.attributes.st_ino}); own != own_.end()) {
-          if (named) return problem(absolute(path), std::string("is this job's ") + own->second + ", which is written to while the job runs"), false;
-          skip(path, std::string("this job's ") + own->second);
-          return true;
-        }
         insert(path, EntryType::file, found.attributes);
         return true;
       case S_IFLNK:
@@ -303,22 +290,32 @@ class Planner {
         return true;
       default:
         if (named) return problem(absolute(path), "is a socket, FIFO or device: only files, directories and symbolic links can be staged"), false;
-        skip(path, S_ISFIFO(found.attributes.st_mode) ? "FIFO" : S_ISSOCK(found.attributes.st_mode) ? "socket" : "device");
-        return true;
+        return skip(path, S_ISFIFO(found.attributes.st_mode) ? "FIFO" : S_ISSOCK(found.attributes.st_mode) ? "socket" : "device");
     }
   }
 
-  void skip(const std::string& path, std::string reason) {
-    if (std::ranges::any_of(plan_.skipped, [&](const PlanSkip& known) { return known.path == path; })) return;
-    plan_.skipped.push_back({.path = path, .reason = std::move(reason), .awaited = false});
+  /// What efs made for this job: by its name alone where the PFS says nothing more of it.
+  std::optional<OwnFile> own_file(const Found& found) const {
+    if (found.problem == Found::Problem::listing) return std::nullopt;  // it was told of before
+    if (found.problem == Found::Problem::attributes) return own_->by_name(found.path, 0);
+    return own_->find(found.path, found.attributes);
+  }
+
+  /// Notes each path once; true, as a skip is no problem.
+  bool skip(const std::string& path, std::string reason) {
+    if (skipped_.insert(path).second) plan_.skipped.push_back({.path = path, .reason = std::move(reason), .awaited = false});
+    return true;
   }
 
   bool add_children(const std::string& path) {
     if (!complete_.insert({placed(path), path}).second) return ask_again(placed(path)), true;  // an overlapping resource was here before
     bool all = true;
     survey_->below(path, [&](const Found& found) {
-      if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode) && !is_hidden_directory(found.path)) complete_.insert({placed(found.path), found.path});
+      const bool is_directory = found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode);
       all = add_found(found, false, false) && all;
+      if (!is_directory || skipped_.contains(found.path)) return false;
+      complete_.insert({placed(found.path), found.path});
+      return true;
     });
     return all;
   }
@@ -351,7 +348,7 @@ class Planner {
     // A base that is not there holds no match, and is reported as such below.
     auto there = pfs_.open_beneath(root_.get(), base, directory_flags);
     const bool matched = (there || there.error().code == EACCES) && match_below(pattern, base, depth);
-    if (!matched && plan_.problems.size() == before) problem(absolute(pattern), "no file matches this pattern");
+    if (!matched && plan_.problems.size() == before) problem(absolute(pattern), "no file matches this pattern" + odd_note(pattern, "it"));
   }
 
   /// Adds what matches below `path`; what lies below a matching directory comes with it.
@@ -369,6 +366,8 @@ class Planner {
       if (config::glob_match(pattern, found.path)) {
         matched = true;
         if (add_parents(found.path)) add_found(found, false);
+      } else if (const auto own = own_file(found)) {
+        if (S_ISDIR(found.attributes.st_mode)) skip(found.path, own->reason);
       } else if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode)) {
         matched = match_below(pattern, found.path, depth) || matched;
       }
@@ -391,6 +390,11 @@ class Planner {
   }
 
   void total() {
+    // A later resource may have named what an earlier one skipped.
+    std::erase_if(plan_.skipped, [&](const PlanSkip& known) {
+      const auto entry = entries_.find(known.path);
+      return entry != entries_.end() && entry->second.from() == known.path;
+    });
     plan_.entries.reserve(entries_.size());
     for (auto& [path, entry] : entries_) plan_.entries.push_back(std::move(entry));
     entries_.clear();
@@ -426,7 +430,8 @@ class Planner {
   std::string place_;  // the line of a list that asks for it: "FILE:LINE"; "": no list does
   bool reusable_ = false;
   std::map<Identity, std::string> above_inputs_;  // directories that named inputs are in, and where they are below root-dir
-  std::map<Identity, std::string> own_;  // by device and inode, the key of the job file that names it
+  std::optional<OwnFiles> own_;  // there when root_ is
+  std::set<std::string> skipped_;  // the paths of plan_.skipped
   Entries entries_;
   Entries::iterator newest_ = entries_.end();
   const config::Resource* as_ = nullptr;  // the resource that is being added, where it appears elsewhere than on the PFS

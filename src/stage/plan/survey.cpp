@@ -7,7 +7,6 @@
 
 #include "base/mutex.hpp"
 #include "stage/pfs/directory_cursor.hpp"
-#include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
 
 namespace efs::stage {
@@ -71,7 +70,10 @@ void Survey::look_at(Found& found, int directory) {
 std::vector<Found> Survey::look(std::vector<std::string> paths) {
   std::vector<Found> all;
   all.reserve(paths.size());
-  look(std::move(paths), [&](Found&& found) { all.push_back(std::move(found)); });
+  look(std::move(paths), [&](Found&& found) {
+    all.push_back(std::move(found));
+    return false;
+  });
   return all;
 }
 
@@ -92,7 +94,7 @@ void Survey::look(std::vector<std::string> paths, const Tell& tell) {
     }
     if (!in_order.put(begin, std::move(some))) return;
     while (auto next = in_order.next())
-      for (auto& found : *next) tell(std::move(found));
+      for (auto& found : *next) (void)tell(std::move(found));
   });
 }
 
@@ -102,13 +104,16 @@ void Survey::below(const std::string& path, const Tell& tell) {
     auto listings = list(level);
     std::vector<std::string> paths;
     for (std::size_t i = 0; i < level.size(); ++i) {
-      if (auto& error = listings[i].error) tell({.path = level[i], .target = {}, .problem = Found::Problem::listing, .error = std::move(*error)});
+      if (auto& error = listings[i].error) (void)tell({.path = level[i], .target = {}, .problem = Found::Problem::listing, .error = std::move(*error)});
       for (const auto& name : listings[i].names) paths.push_back(join(level[i], name));
     }
     listings.clear();
     look(std::move(paths), [&](Found&& found) {
-      if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode) && !is_hidden_directory(found.path)) next.push_back(found.path);
-      tell(std::move(found));
+      const bool is_directory = found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode);
+      std::string directory = is_directory ? found.path : std::string();
+      const bool enters = tell(std::move(found));
+      if (is_directory && enters) next.push_back(std::move(directory));
+      return false;
     });
   }
 }

@@ -30,8 +30,8 @@ class Survey {
   /// `root`: an open directory, borrowed.
   Survey(PfsIo& pfs, int root) : pfs_(pfs), root_(root) {}
 
-  /// Called by one thread at a time, not always the same.
-  using Tell = std::function<void(Found&& found)>;
+  /// Called by one thread at a time, not always the same. Returns whether what is in a directory is to be looked at.
+  using Tell = std::function<bool(Found&& found)>;
 
   /// Tells of everything below the directory `path`, parents first, while it looks on. A directory that cannot be listed is told of
   /// once more, behind itself.

@@ -151,7 +151,65 @@ TEST_CASE("plan: what the job itself writes is no input", "[stage][planner]") {
   CHECK(describe(plan).contains("skipped: logs/efs.log (this job's log-file)"));
   CHECK(describe(plan).contains("skipped: access (this job's access-log)"));
   scene.resource("access");
-  CHECK(has_problem(scene.plan(), scene.root + "/access", "is this job's access-log"));
+  CHECK(has_problem(scene.plan(), scene.root + "/access", "is this job's access-log, not an input"));
+}
+
+TEST_CASE("plan: a file that the job replaces while it runs is known by its place", "[stage][planner]") {
+  Scene scene;
+  write_file(scene.root + "/logs/state.json", "{}");
+  write_file(scene.root + "/logs/access.1", "old lines");
+  write_file(scene.root + "/state.json", "a user's");
+  stdfs::create_directory_symlink(scene.root + "/logs", scene.top + "/way");
+  scene.config.status_file = scene.top + "/way/state.json";
+  scene.config.access_log = scene.root + "/logs/access";
+  scene.resource("");
+  FaultPfs pfs([&](auto, const std::string& call, const std::string& object) {
+    if (call == "lstat" && object == "state.json") stdfs::rename(scene.root + "/logs/state.json", scene.root + "/other"), write_file(scene.root + "/logs/state.json", "{}");
+    return 0;
+  });
+  const Plan plan = make_plan(scene.config, pfs).value();
+  CHECK(std::ranges::count(paths_of(plan), "state.json") == 1);
+  CHECK(std::ranges::count(paths_of(plan), "logs/state.json") == 0);
+  CHECK(std::ranges::count(paths_of(plan), "logs/access.1") == 0);
+}
+
+TEST_CASE("plan: receipts of efs are no inputs, but by their names", "[stage][planner]") {
+  Scene scene;
+  for (const char* name : {"/a", "/efs-receipt-job.json", "/efs-salvage-job.json", "/efs-receipt-other.json", "/sub/efs-receipt-job.json"}) write_file(scene.root + name, "{}");
+  scene.resource("");
+  scene.resource("*.json");
+  CHECK(paths_of(scene.plan()) == std::vector<std::string>{"a", "efs-receipt-other.json", "sub", "sub/efs-receipt-job.json"});
+  scene.config.in_place = true;
+  scene.config.results_dir = scene.root;
+  const Plan plan = scene.plan();
+  CHECK(plan.problems.empty());
+  CHECK(paths_of(plan) == std::vector<std::string>{"a", "sub", "sub/efs-receipt-job.json"});
+  CHECK(describe(plan).contains("skipped: efs-receipt-job.json (this job's receipt)"));
+  CHECK(describe(plan).contains("skipped: efs-receipt-other.json (a job's receipt)"));
+  scene.resource("efs-receipt-job.json");
+  CHECK(std::ranges::count(paths_of(scene.plan()), "efs-receipt-job.json") == 1);
+  CHECK_FALSE(describe(scene.plan()).contains("skipped: efs-receipt-job.json"));
+}
+
+TEST_CASE("plan: stores, caches, the queue and the mount point of the job are no inputs", "[stage][planner]") {
+  Scene scene;
+  for (const char* name : {"/data/in", "/data/efs-1000-job/meta/journal", "/data/efs-x/f", "/tmp/efs-cache-1000/entry", "/queue/locks", "/mnt/f", "/efs-1000-job/f"}) write_file(scene.root + name, "1");
+  scene.config.backends = {{.id = "disk", .type = config::BackendType::fsdax, .daxfs = scene.root + "/data"}};
+  scene.config.cache = scene.root + "/tmp";
+  scene.config.interleaving = scene.root + "/queue";
+  stdfs::create_directory_symlink(scene.root, scene.top + "/alias");
+  scene.config.mount_dir = scene.top + "/alias/mnt";
+  scene.resource("");
+  const std::vector<std::string> all{"data", "data/efs-x", "data/efs-x/f", "data/in", "efs-1000-job", "efs-1000-job/f", "tmp"};
+  const Plan plan = scene.plan();
+  CHECK(plan.problems.empty());
+  CHECK(paths_of(plan) == all);
+  for (const char* text : {"data/efs-1000-job (a store of efs)", "tmp/efs-cache-1000 (a cache of efs)", "queue (the queue of turns at the PFS)", "mnt (this job's mount-dir)"}) CHECK(describe(plan).contains(text));
+  scene.config.resources.clear();
+  scene.resource("**/*");
+  CHECK(std::ranges::count(paths_of(scene.plan()), "data/efs-1000-job/meta/journal") == 0);
+  scene.resource("data/efs-1000-job");
+  CHECK(has_problem(scene.plan(), scene.root + "/data/efs-1000-job", "is a store of efs, not an input"));
 }
 
 // In place they lie among the inputs.

@@ -61,7 +61,10 @@ class WaitingPfs final : public ForwardingPfs {
 
 Paths below(PfsIo& pfs, const Scene& scene) {
   Paths told;
-  Survey(pfs, scene.root.get()).below("", [&](const Found& found) { told.push_back(found.path + (found.problem == Found::Problem::listing ? "!" : "")); });
+  Survey(pfs, scene.root.get()).below("", [&](const Found& found) {
+    told.push_back(found.path + (found.problem == Found::Problem::listing ? "!" : ""));
+    return true;
+  });
   return told;
 }
 
@@ -93,9 +96,23 @@ TEST_CASE("who cannot take in what a survey tells ends it", "[stage][survey]") {
   int told = 0;
   CHECK_THROWS_AS(survey.below("", [&](const Found&) {
     if (++told == 100) throw std::length_error("enough");
+    return true;
   }), std::length_error);
   CHECK(told == 100);
   CHECK(survey.look({"f0007", "missing"}).size() == 2);  // and it can go on
+}
+
+TEST_CASE("a survey leaves out what is in a directory that is not wanted", "[stage][survey]") {
+  const Scene scene;
+  for (const char* path : {"a", "b"}) scene.make_directory(path);
+  scene.make_files("a/", 1);
+  scene.make_files("b/", 1);
+  Paths told;
+  Survey(posix_pfs(), scene.root.get()).below("", [&](const Found& found) {
+    told.push_back(found.path);
+    return found.path != "a";
+  });
+  CHECK(told == Paths{"a", "b", "b/f0000"});
 }
 
 TEST_CASE("a directory that cannot be listed is told of once more", "[stage][survey]") {

@@ -1,0 +1,53 @@
+#pragma once
+// The files that efs itself makes on the PFS for this job. They are not inputs (efs-job(5), INPUTS).
+
+#include <sys/stat.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "config/job_config.hpp"
+#include "stage/pfs/pfs_io.hpp"
+#include "stage/plan/results_dir.hpp"
+
+namespace efs::stage {
+
+/// Why a file is not an input.
+struct OwnFile {
+  std::string reason;
+  bool refused = false;  // a resource that names the file is an error; else it stages the file in
+};
+
+/// Not thread-safe.
+class OwnFiles {
+ public:
+  /// Looks for the files and directories that the job file names. `root`: root-dir, open and borrowed.
+  OwnFiles(const config::JobConfig& config, PfsIo& pfs, int root);
+
+  /// What `path`, relative to root-dir, is by its name alone: the part of a result, or a receipt. nullopt: an input. `mode`: its
+  /// st_mode, 0 where that is not known.
+  std::optional<OwnFile> by_name(const std::string& path, mode_t mode) const;
+
+  /// The same by name, by device and inode, and by the directory that holds it.
+  std::optional<OwnFile> find(const std::string& path, const struct stat& attributes) const;
+
+ private:
+  /// Remembers the file or directory `path`, which `reason` describes. A file may be replaced at any time: its name counts too.
+  void add(const std::string& path, const std::string& reason);
+  void add_name(const std::string& path, const std::string& reason);
+  /// Remembers that the directories of stores and caches below `directory` are efs's.
+  void add_stores(const std::string& directory, const std::string& reason);
+  std::optional<Identity> identity_of_parent(const std::string& path) const;
+
+  const config::JobConfig& config_;
+  PfsIo& pfs_;
+  const int root_;
+  std::map<Identity, std::string> known_;                           // reasons
+  std::map<std::string, std::map<Identity, std::string>> by_leaf_;  // a name, and the directory that holds it
+  std::map<Identity, std::string> stores_;                          // directories that hold stores or caches
+};
+
+}  // namespace efs::stage
