@@ -14,6 +14,7 @@
 #include "base/standard_fds.hpp"
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/words.hpp"
 #include "config/site.hpp"
 
 namespace {
@@ -56,6 +57,19 @@ std::vector<std::string> cut_command(std::vector<std::string>& words) {
   std::vector<std::string> command(mark == words.end() ? mark : mark + 1, words.end());
   words.erase(mark, words.end());
   return command;
+}
+
+// Why the words are no command, with what the options of the verb they name can tell; `error`: of the parser, "" before it has looked.
+std::string refusal(CLI::App& app, const std::vector<std::string>& words, const std::string& error) {
+  std::vector<std::string_view> verbs;
+  for (CLI::App* sub : app.get_subcommands({})) verbs.emplace_back(sub->get_name());
+  if (error.empty()) return refusal_of(words, verbs);
+  std::vector<std::string> names{"--help"};
+  if (CLI::App* sub = words.empty() ? nullptr : app.get_subcommand_no_throw(words.front()))
+    for (CLI::Option* option : sub->get_options())
+      for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  const std::vector<std::string_view> options(names.begin(), names.end());
+  return error + hint_for(words, options);
 }
 
 // Range compares, and nothing is outside of one that is no number.
@@ -290,20 +304,23 @@ int main(int argc, char** argv) {
   std::vector<std::string> words = guarded(argc, argv);
   std::vector<std::string> program = cut_command(words);
   const bool wants_json = std::ranges::find(words, "--json") != words.end();
+  const auto refused = [&](const std::string& text) {
+    world.json = wants_json;  // it need not have been read yet
+    if (wants_json) return report(world, {EINVAL, text}, exit_usage);
+    world.err << efs::printable(text, true) << "\nRun with --help for more information.\n";
+    return int{exit_usage};
+  };
+  if (const std::string text = refusal(app, words, ""); !text.empty()) return refused(text);
   try {
-    std::ranges::reverse(words);  // as CLI11 wants them
-    app.parse(std::move(words));
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 wants them
     std::ranges::move(program, std::back_inserter(command));
     for (auto* list : {&command, &files.paths, &cleaning.which, &caching.paths}) std::ranges::for_each(*list, unguard);
     if (app.got_subcommand(run_verb) && command.empty()) throw CLI::RequiredError("command");
   } catch (const CLI::ParseError& problem) {
     if (problem.get_exit_code() == 0) return app.exit(problem, std::cout, std::cerr);  // --help, --version
-    std::string text = problem.what();
+    std::string text = refusal(app, words, problem.what());
     std::erase(text, guard);
-    world.json = wants_json;  // it need not have been read yet
-    if (wants_json) return report(world, {EINVAL, text}, exit_usage);
-    world.err << text << "\nRun with --help for more information.\n";
-    return exit_usage;
+    return refused(text);
   }
   if (job.job_file.empty())
     if (const char* given = std::getenv("EFS_CONFIG")) job.job_file = given;
