@@ -29,6 +29,7 @@ Status ResultsTree::open(const std::string& path) {
   const auto attributes = pfs_.fstat(opened->get());
   if (!attributes) return fail(attributes.error().code, "results-dir " + path + ": " + describe(attributes.error()));
   root_ = std::move(*opened);
+  paths_.emplace(pfs_, root_.get());
   device_ = attributes->st_dev;
   path_ = path;
   auto left_open = opened_ != nullptr ? opened_->take(path) : std::map<std::string, mode_t>();  // before the lock: both are leaves
@@ -58,7 +59,7 @@ bool ResultsTree::was_moved(const std::string& path) {
 
 Result<UniqueFd> ResultsTree::directory(const std::string& path) {
   const auto hidden = hidden_.find(path);
-  auto fd = pfs_.open_beneath(root_.get(), hidden == hidden_.end() ? path : join(parent_of(path), hidden->second.name), directory_flags);
+  auto fd = paths_->open(hidden == hidden_.end() ? path : join(parent_of(path), hidden->second.name), directory_flags);
   if (!fd || path.empty()) return fd;
   const auto attributes = pfs_.fstat(fd->get());
   if (!attributes) return std::unexpected(attributes.error());
@@ -166,7 +167,7 @@ Status ResultsTree::unhide(const std::string& path) {
 
 bool ResultsTree::let_in(const std::string& path) {
   if (path.empty()) return false;
-  const auto parent = pfs_.open_beneath(root_.get(), parent_of(path), passage_flags);
+  const auto parent = paths_->open(parent_of(path), passage_flags);
   const std::string name = leaf_of(path);
   const auto there = parent ? pfs_.lstat(parent->get(), name) : std::unexpected(parent.error());
   if (!there || !S_ISDIR(there->st_mode) || there->st_uid != ::geteuid()) return false;
@@ -212,7 +213,7 @@ Status ResultsTree::shut_again(bool for_good) {
   // What is in a directory before it: its own mode may close the way.
   for (auto it = let_in.rbegin(); it != let_in.rend(); ++it) {
     const auto& [path, mode] = *it;
-    const auto parent = pfs_.open_beneath(root_.get(), parent_of(path), passage_flags);
+    const auto parent = paths_->open(parent_of(path), passage_flags);
     const auto there = parent ? pfs_.lstat(parent->get(), leaf_of(path)) : std::unexpected(parent.error());
     if (!there && there.error().code != ENOENT && there.error().code != ENOTDIR) {
       stays_open(path);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -14,6 +15,7 @@
 
 #include "base/mutex.hpp"
 #include "fs/staging.hpp"
+#include "stage/pfs/deep_paths.hpp"
 #include "stage/pfs/opened_directories.hpp"
 #include "stage/pfs/paths.hpp"
 #include "stage/pfs/pfs_io.hpp"
@@ -134,6 +136,7 @@ class ResultsTree {
   OpenedDirectories* opened_;
   std::string path_;  // of results_dir
   UniqueFd root_;
+  std::optional<DeepPaths> paths_;  // there when root_ is
   dev_t device_ = 0;
   std::unordered_set<std::string> made_;  // by us, in this stage-out
   std::unordered_set<std::string> to_hide_;

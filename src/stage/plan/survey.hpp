@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "stage/copy/crew.hpp"
+#include "stage/pfs/deep_paths.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
 namespace efs::stage {
@@ -28,7 +29,7 @@ struct Found {
 class Survey {
  public:
   /// `root`: an open directory, borrowed.
-  Survey(PfsIo& pfs, int root) : pfs_(pfs), root_(root) {}
+  Survey(PfsIo& pfs, int root) : pfs_(pfs), paths_(pfs, root) {}
 
   /// Called by one thread at a time, not always the same. Returns whether what is in a directory is to be looked at.
   using Tell = std::function<bool(Found&& found)>;
@@ -50,7 +51,7 @@ class Survey {
   void look_at(Found& found, int directory);
 
   PfsIo& pfs_;
-  const int root_;
+  DeepPaths paths_;
   const uid_t user_ = ::geteuid();
   Crew crew_{0};
 };
