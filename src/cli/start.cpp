@@ -46,6 +46,8 @@ int start(World& world, const JobArguments& arguments) {
     // A successor has not counted what its predecessor staged in.
     if (started->value("takeovers", 0) > 0) world.out << "its worker died and was replaced: see " << escaped(started->value("log", "its log"));
     else world.out << started->value("files_done", 0) << " files, " << format_bytes(started->value("bytes_done", std::uint64_t{0})) << " staged in";
+    const auto skipped = started->value(Json::json_pointer("/staged_in/skipped"), std::uint64_t{0});
+    if (skipped > 0) world.out << ", " << skipped << " skipped";
     world.out << (reused > 0 ? ", " + format_bytes(reused) + " of it from the cache" : "") << away << "; I/O " << started->value("io", "?") << ")" << std::endl;
   }
   if (!arguments.foreground) return exit_good;

@@ -186,6 +186,7 @@ void print_status(std::ostream& out, const Json& s) {
     const Json& in = s["staged_in"];
     out << "  inputs   " << in.value("files", std::uint64_t{0}) << " files, " << format_bytes(in.value("bytes", std::uint64_t{0}));
     if (const auto reused = in.value("bytes_reused", std::uint64_t{0}); reused > 0) out << ", " << format_bytes(reused) << " of it from the cache";
+    if (const auto skipped = in.value("skipped", std::uint64_t{0}); skipped > 0) out << ", " << skipped << " skipped (the receipt will name them)";
     out << text_of_away(in) << "\n";
   }
   if (s.contains("turn")) {

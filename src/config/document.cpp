@@ -14,11 +14,11 @@ using Kind = YamlNode::Kind;
 using Keys = std::span<const std::string_view>;
 
 constexpr std::array<std::string_view, 4> top_level_keys{"global-settings", "backends", "resources", "outputs"};
-constexpr std::array<std::string_view, 28> settings_keys{"name",   "root-dir",   "mount-dir",       "results-dir", "in-place",      "log-file",    "log-level", "status-file", "trace",
+constexpr std::array<std::string_view, 29> settings_keys{"name",   "root-dir",   "mount-dir",       "results-dir", "in-place",      "log-file",    "log-level", "status-file", "trace",
                                                          "access-log", "access-log-size", "workers",     "transfer-size", "on-conflict", "verify",    "max-rate",    "max-ops", "retries",
-                                                         "interleaving", "deadline", "deletions", "new-files", "on-full", "cache", "cache-capacity", "results-group", "results-mode", "existing"};
+                                                         "interleaving", "deadline", "deletions", "new-files", "on-full", "cache", "cache-capacity", "results-group", "results-mode", "existing", "vanished"};
 constexpr std::array<std::string_view, 7> backend_keys{"id", "type", "capacity", "daxfs", "segment-size", "enforce", "huge"};
-constexpr std::array<std::string_view, 9> resource_keys{"path", "list", "as", "backend", "flags", "distribute", "from-job", "priority", "reusable"};
+constexpr std::array<std::string_view, 11> resource_keys{"path", "list", "as", "backend", "flags", "distribute", "from-job", "priority", "reusable", "vanished", "follow"};
 constexpr std::array<std::string_view, 5> output_keys{"path", "as", "flags", "backend", "inputs"};
 constexpr std::array<std::string_view, 6> site_keys{"runtime-dir", "memory-share", "global-settings", "backends", "limits", "fixed"};
 constexpr std::array<std::string_view, 3> limit_keys{"capacity", "workers", "transfer-size"};

@@ -73,6 +73,7 @@ std::optional<std::string> setting_text(const JobConfig& c, std::string_view key
   if (key == "deadline") return c.deadline == 0 ? "none" : std::to_string(c.deadline) + " s";
   if (key == "new-files") return c.backends.empty() ? "" : c.backends.at(c.new_files).id;
   if (key == "on-full") return c.on_full == OnFull::spill ? "spill" : "error";
+  if (key == "vanished") return c.vanished == Vanished::fail ? "fail" : "skip";
   if (key == "retries") return std::to_string(c.retries);
   return std::nullopt;
 }

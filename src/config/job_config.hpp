@@ -34,6 +34,9 @@ enum class OnConflict : std::uint8_t { fail, keep_both, overwrite };
 /// What a stage-out does where the PFS has a persistent input that the job removed or renamed.
 enum class Deletions : std::uint8_t { ignore, propagate };
 
+/// What a start does about an input that it found in a directory or by a pattern, and that is gone when it is to be copied.
+enum class Vanished : std::uint8_t { fail, skip };
+
 /// What a result's checksum is compared with: nothing more than what passed, or what the PFS gives back.
 enum class Verify : std::uint8_t { stream, read_back };
 
@@ -66,6 +69,8 @@ struct Resource {
   bool from_job = false;  // an earlier job makes it: it need not be there when this one is submitted
   int priority = 0;  // higher ones are staged in first
   bool reusable = false;  // clean, it stays in the node's cache for later jobs
+  Vanished vanished = Vanished::fail;
+  bool follow = false;  // symbolic links are staged in as the files and directories that they lead to
   int line = 0;  // of the job file, for messages
   bool open = false;  // its path has patterns of a job that is only being submitted
 };
@@ -128,6 +133,7 @@ struct JobConfig {
   std::optional<mode_t> results_mode;   // of results; absent: as in the buffer
   Deletions deletions = Deletions::ignore;
   Verify verify = Verify::stream;
+  Vanished vanished = Vanished::fail;  // of resources that do not say it
   std::uint64_t max_rate = 0;  // bytes per second from and to the PFS; 0: no cap
   std::uint64_t max_ops = 0;   // calls per second to the PFS; 0: no cap
   unsigned deadline = 0;       // seconds that a stop may take; 0: all it needs

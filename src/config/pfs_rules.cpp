@@ -40,6 +40,11 @@ void read_results_mode(const Section& settings, JobConfig& config, ProblemList& 
 
 }  // namespace
 
+Vanished read_vanished(const Section& section, Vanished fallback, ProblemList& problems) {
+  static constexpr std::array words{Word{"fail", static_cast<int>(Vanished::fail)}, Word{"skip", static_cast<int>(Vanished::skip)}};
+  return read_word(section, "vanished", words, fallback, problems);
+}
+
 void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& problems) {
   static constexpr std::array conflicts{Word{"fail", static_cast<int>(OnConflict::fail)}, Word{"keep-both", static_cast<int>(OnConflict::keep_both)},
                                         Word{"overwrite", static_cast<int>(OnConflict::overwrite)}};
@@ -54,6 +59,7 @@ void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& pro
   if (const auto* group = settings.find("results-group")) config.results_group = group->text;
   read_results_mode(settings, config, problems);
   config.deletions = read_word(settings, "deletions", deletions, config.deletions, problems);
+  config.vanished = read_vanished(settings, config.vanished, problems);
   config.verify = read_word(settings, "verify", checks, config.verify, problems);
   config.max_rate = read_size(without_per_second(settings, "max-rate"), "max-rate", least_rate, no_limit, problems).value_or(0);
   config.max_ops = static_cast<std::uint64_t>(read_number(without_per_second(settings, "max-ops"), "max-ops", 1, std::numeric_limits<int>::max(), 0, problems));

@@ -117,6 +117,13 @@ namespace {
 
 constexpr std::array yes_or_no{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1}, Word{"no", 0}};
 
+bool read_follow(const Section& section, const JobConfig& config, ProblemList& problems) {
+  const bool follow = read_word(section, "follow", yes_or_no, false, problems);
+  if (!follow || !config.in_place) return follow;
+  problems.add(section.mark_of("follow"), "'follow' does not go with in-place: a result would take the place of the link", "name a results-dir");
+  return false;
+}
+
 }  // namespace
 
 void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
@@ -129,6 +136,8 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
                       .from_job = read_word(section, "from-job", yes_or_no, false, problems),
                       .priority = read_number(section, "priority", -100, 100, 0, problems),
                       .reusable = read_word(section, "reusable", yes_or_no, false, problems),
+                      .vanished = read_vanished(section, config.vanished, problems),
+                      .follow = read_follow(section, config, problems),
                       .line = section.mark_of("path").line};
     if (section.find("list") || section.bad.contains("list")) {
       read_list(section, resource, config, problems);

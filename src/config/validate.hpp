@@ -50,6 +50,7 @@ T read_word(const Section& section, std::string_view key, std::span<const Word> 
 }
 /// The id, as its backend has it, of the backend that `key` names; `fallback` where it names none, "" where it is bad (reported).
 std::string read_backend_id(const Section& section, std::string_view key, const std::string& fallback, const JobConfig& config, ProblemList& problems);
+Vanished read_vanished(const Section& section, Vanished fallback, ProblemList& problems);
 FileClass read_flags(const Section& section, FileClass fallback, ProblemList& problems);
 
 /// Reports a path no part of efs can take: one with a NUL.

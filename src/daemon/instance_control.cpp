@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "backends/virtual_device.hpp"
 #include "base/boot.hpp"
@@ -30,6 +31,14 @@ Json seconds_left(const stage::ProgressSnapshot& p) {
   const double seconds = p.started > 0 ? static_cast<double>(wall_clock() - p.started) / 1e9 : 0;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
   return done > 0 && seconds >= soonest ? Json(std::max(0.0, (total - done) * seconds / done)) : Json();
+}
+
+// As many as an answer takes easily: the receipt has them all.
+Json first_of(const std::vector<stage::PlanSkip>& skipped) {
+  constexpr std::size_t most = 100;
+  Json all = Json::array();
+  for (const auto& skip : skipped | std::views::take(most)) all.push_back({{"path", skip.path}, {"reason", skip.reason}, {"vanished", skip.vanished}});
+  return all;
 }
 
 }  // namespace
@@ -220,7 +229,7 @@ Json Instance::status_now() {
   for (auto& task : status["tasks"]) tell_turn(task);
   MutexLock lock(mutex_);
   if (state_ == State::unsaved && last_outcome_.contains("summary")) status["error"] = last_outcome_["summary"];
-  if (const auto& in = staged_in_) status["staged_in"] = {{"files", in->files}, {"bytes", in->bytes}, {"bytes_read", in->bytes - in->bytes_reused}, {"files_reused", in->files_reused}, {"bytes_reused", in->bytes_reused}, {"files_away", in->files_away}};
+  if (const auto& in = staged_in_) status["staged_in"] = {{"files", in->files}, {"bytes", in->bytes}, {"bytes_read", in->bytes - in->bytes_reused}, {"files_reused", in->files_reused}, {"bytes_reused", in->bytes_reused}, {"files_away", in->files_away}, {"skipped", in->skipped.size()}, {"skipped_first", first_of(in->skipped)}};
   if (!lost_.empty()) status["lost_before"] = lost_;
   if (watchers_) status.update(watchers_->figures());
   if (!ready_ || !store_.backend) return status;

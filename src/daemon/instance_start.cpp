@@ -311,9 +311,12 @@ Status Instance::plan_and_stage_in() {
   }
   if (!report.ok()) return fail(report.failure->error.code, "stage-in failed: " + (report.failure->path.empty() ? "" : options_.config.root_dir + "/" + report.failure->path + ": ") + describe(report.failure->error));
   log::info("event=staged_in files={} directories={} bytes={} reused_files={} reused_bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.reused_files, report.reused_bytes, report.seconds, pfs.retried());
+  std::vector<stage::PlanSkip> skipped = std::move(plan->skipped);
+  std::ranges::copy(report.skipped, std::back_inserter(skipped));
+  for (const auto& skip : skipped) log::info("event=input_skipped path=\"{}\" reason=\"{}\"", skip.path, skip.reason);
   if (report.not_kept > 0) log::warn("event=cache_not_kept files={} first=\"{}\"", report.not_kept, report.not_kept_reason);
   MutexLock lock(mutex_);
-  staged_in_ = {.files = report.files, .bytes = report.bytes, .files_reused = report.reused_files, .bytes_reused = report.reused_bytes, .files_away = *away};
+  staged_in_ = {.files = report.files, .bytes = report.bytes, .files_reused = report.reused_files, .bytes_reused = report.reused_bytes, .files_away = *away, .skipped = std::move(skipped)};
   keep_staged_in(*staged_in_);
   return {};
 }

@@ -15,9 +15,11 @@
 #include "stage/copy/crew.hpp"
 #include "stage/copy/transfer.hpp"
 #include "stage/in/reuse.hpp"
+#include "stage/pfs/deep_paths.hpp"
 #include "stage/pfs/directory_cursor.hpp"
 #include "stage/pfs/paths.hpp"
 #include "stage/pfs/whole_seconds.hpp"
+#include "stage/plan/follow.hpp"
 #include "stage/versions/directory_version.hpp"
 
 namespace efs::stage {
@@ -25,6 +27,7 @@ namespace {
 
 constexpr std::uint64_t huge_page = 2U << 20U;
 constexpr std::uint64_t small_file = 1U << 20U;
+constexpr int most_versions = 5;  // that are begun to be read of a file that others replace
 constexpr std::size_t task_files = 32;  // published by one call: one lock instead of so many
 constexpr std::uint64_t task_bytes = 8U << 20U;
 
@@ -83,7 +86,13 @@ class PendingFiles {
   }
   void add(std::uint64_t ino) { files_.push_back({.ino = ino, .path = {}, .attributes = {}, .origin = {}}); }
   fs::StagedFile& last() { return files_.back(); }
+  /// Frees those behind the first `count`.
+  void keep_first(std::size_t count) {
+    for (; files_.size() > count; files_.pop_back()) buffer_.abandon(files_.back().ino);
+  }
   /// The number of files that have their name now; `failed` as Buffer::publish_files says.
+  std::size_t size() const { return files_.size(); }
+  std::uint64_t size_of(std::size_t number) const { return files_[number].origin.size; }
   std::size_t publish(Status& failed) { return published_ = buffer_.publish_files(files_, failed); }
 
  private:
@@ -115,6 +124,8 @@ class StageIn {
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     MutexLock lock(mutex_);
     report_.failure = std::move(failure_);
+    report_.skipped = std::move(skipped_);
+    std::ranges::sort(report_.skipped, {}, &PlanSkip::path);
     return std::move(report_);
   }
 
@@ -123,6 +134,7 @@ class StageIn {
     auto root = pfs_.open(AT_FDCWD, plan_.root_dir, passage_flags);
     if (!root) return failed("", {root.error().code, plan_.root_dir + ": " + describe(root.error())});
     root_ = std::move(*root);
+    paths_.emplace(pfs_, root_.get());
     if (auto known = find_present(); !known) return failed("", std::move(known.error()));
     if (make_directories()) report_.directories = kinds_.directories.size();
     if (!stopped()) report_.symlinks = make_symlinks();
@@ -214,15 +226,20 @@ class StageIn {
     crew_.run(kinds_.directories.size(), task_files, [&](std::size_t begin, std::size_t end) {
       for (const auto* entry : std::span(kinds_.directories).subspan(begin, end - begin)) {
         if (stopped()) return;
-        if (auto done = copy_xattrs(*entry); !done) failed(entry->from(), std::move(done.error()));
+        if (auto done = copy_xattrs(*entry); !done) failed(source_of(*entry), std::move(done.error()));
       }
     });
   }
 
+  Result<UniqueFd> open_directory(const std::string& path, int flags) {
+    return path.starts_with('/') ? open_source(pfs_, root_.get(), path, flags) : paths_->open(path, flags);
+  }
+
   Status copy_xattrs(const PlanEntry& entry) {
-    auto directory = pfs_.open_beneath(root_.get(), entry.from(), directory_flags);
+    auto directory = open_directory(source_of(entry), directory_flags);
     // One that may be passed but not read is no input itself, only on the way to one.
     if (!directory && directory.error().code == EACCES) return {};
+    if (!directory && entry.may_vanish && is_gone(directory.error())) return leave_out(entry, "vanished while it was staged in: the mount has what was read of it");
     if (!directory) return told(directory.error(), "opening the directory");
     auto xattrs = pfs_.xattrs(directory->get());
     if (!xattrs) return told(xattrs.error(), "reading its extended attributes");
@@ -236,36 +253,83 @@ class StageIn {
     if (stopped()) return;
     try {
       ScratchPool::Loan scratch(scratches_);
-      DirectoryCursor directory([this](const std::string& path) { return pfs_.open_beneath(root_.get(), path, passage_flags); });
+      DirectoryCursor directory([this](const std::string& path) { return open_directory(path, passage_flags); });
       PendingFiles pending(buffer_, task.size());
+      Task read;
       for (const auto* entry : task) {
         if (stopped()) return;
-        if (auto done = read_file(*entry, directory, *scratch, pending); !done) return failed(entry->from(), std::move(done.error()));
+        const auto is_there = read_file(*entry, directory, *scratch, pending);
+        if (!is_there) return failed(source_of(*entry), is_there.error());
+        if (*is_there) {
+          read.push_back(entry);
+        } else {
+          pending.keep_first(read.size());
+          (void)leave_out(*entry, "vanished since it was planned");
+        }
       }
       if (stopped()) return;
-      publish(task, pending);
+      publish(read, pending);
     } catch (const std::exception& exception) {
-      failed(task.front()->from(), {ENOMEM, exception.what()});
+      failed(source_of(*task.front()), {ENOMEM, exception.what()});
     }
+  }
+
+  Status leave_out(const PlanEntry& entry, const char* reason) {
+    const MutexLock lock(mutex_);
+    skipped_.push_back({.path = entry.path, .reason = reason, .vanished = true});
+    if (entry.type != EntryType::file) return {};
+    --progress_.files_total;
+    progress_.bytes_total -= entry.size;
+    return {};
   }
 
   void publish(const Task& task, PendingFiles& pending) {
     Status status;
     const std::size_t published = pending.publish(status);
     std::uint64_t bytes = 0;
-    for (const auto* entry : std::span(task).first(published)) bytes += entry->size;
+    for (std::size_t i = 0; i < published; ++i) bytes += pending.size_of(i);
     files_ += published;
     bytes_ += bytes;
     progress_.files_done += published;
     if (!status) failed(task[published]->path, told(status.error(), "publishing it in the buffer").error());
   }
 
-  Status read_file(const PlanEntry& entry, DirectoryCursor& directory, Scratch& scratch, PendingFiles& pending) {
+  /// False where it has vanished, and may. What has another version by now, and may vanish, is read in that version.
+  Result<bool> read_file(const PlanEntry& entry, DirectoryCursor& directory, Scratch& scratch, PendingFiles& pending) {
+    const std::size_t whole = pending.size();
+    Status done = read_version(entry, directory, scratch, pending);
+    if (done) return true;
+    if (!entry.may_vanish) return std::unexpected(done.error());
+    PlanEntry now = entry;
+    const auto is_another = [&] { return is_gone(done.error()) || done.error().code == EISDIR; };
+    for (int tries = 1; tries < most_versions && is_another(); ++tries) {
+      pending.keep_first(whole);
+      const auto is_there = look_again(now, directory);
+      if (!is_there || !*is_there) return is_there;
+      done = read_version(now, directory, scratch, pending);
+      if (done) return true;
+    }
+    return std::unexpected(done.error());
+  }
+
+  /// Asks the PFS for the version of now. False where there is no file of this name.
+  Result<bool> look_again(PlanEntry& entry, DirectoryCursor& directory) {
+    const auto at = directory.at(directory_of_source(entry));
+    const auto there = at ? pfs_.lstat(*at, leaf_of(source_of(entry))) : std::unexpected(at.error());
+    if (!there && is_gone(there.error())) return false;
+    if (!there) return told(there.error(), "reading its attributes");
+    if (!S_ISREG(there->st_mode)) return false;
+    take_version(entry, *there);
+    return true;
+  }
+
+  Status read_version(const PlanEntry& entry, DirectoryCursor& directory, Scratch& scratch, PendingFiles& pending) {
     let_second_pass(entry.origin, progress_.cancel);
-    auto at = directory.at(parent_of(entry.from()));
+    auto at = directory.at(directory_of_source(entry));
     // O_NONBLOCK: should a FIFO have taken the file's place, opening it must not wait for a writer.
-    auto source = at ? pfs_.open_beneath(*at, leaf_of(entry.from()), O_RDONLY | O_NONBLOCK | O_NOCTTY) : std::unexpected(at.error());
-    if (!source) return told(source.error(), source.error().code == ENOENT ? "vanished since it was planned" : "opening");
+    auto source = at ? pfs_.open_beneath(*at, leaf_of(source_of(entry)), O_RDONLY | O_NONBLOCK | O_NOCTTY) : std::unexpected(at.error());
+    if (!source && source.error().code == ENOENT) return fail(ENOENT, hinted(entry, "vanished since it was planned"));
+    if (!source) return told(source.error(), "opening");
     Reuse::File known = reuse_.look_at(entry, entry.reusable ? pfs_.fstat(source->get()) : fail(ENOENT));
     const auto from_cache = reuse_.take(known, entry.place, scratch, progress_);
     auto file = from_cache ? Result<fs::HeldFile>(*from_cache) : buffer_.begin_open_file_at(entry.place);
@@ -295,6 +359,10 @@ class StageIn {
     return copy_data(job, scratch, nullptr, progress_);
   }
 
+  static std::string hinted(const PlanEntry& entry, const char* what) {
+    return entry.found && !entry.may_vanish ? std::string(what) + "; " + vanished_hint : what;
+  }
+
   /// The version that was read. ctime is taken as it is now: a chmod or link elsewhere is no change of the content,
   /// and stage-out compares with what was there when the copy was whole.
   Result<fs::Origin> unchanged_origin(const PlanEntry& entry, int source) {
@@ -302,7 +370,7 @@ class StageIn {
     if (!now) return told(now.error(), "reading its attributes");
     fs::Origin origin{.device = now->st_dev, .inode = now->st_ino, .size = static_cast<std::uint64_t>(now->st_size),
                       .mtime = to_ns(now->st_mtim), .ctime = entry.origin.ctime};
-    if (!S_ISREG(now->st_mode) || origin != entry.origin) return fail(ESTALE, "changed while it was being read");
+    if (!S_ISREG(now->st_mode) || origin != entry.origin) return fail(ESTALE, hinted(entry, "changed while it was being read"));
     origin.ctime = to_ns(now->st_ctim);
     return origin;
   }
@@ -316,10 +384,12 @@ class StageIn {
   ScratchPool scratches_;
   Reuse reuse_;
   UniqueFd root_;
+  std::optional<DeepPaths> paths_;  // there when root_ is
   std::unordered_set<const PlanEntry*> present_;  // in the buffer already
   std::atomic<std::uint64_t> files_{0};
   std::atomic<std::uint64_t> bytes_{0};
   Mutex mutex_;  // rank 90 (leaf)
+  std::vector<PlanSkip> skipped_ EFS_GUARDED_BY(mutex_);
   std::optional<StageFailure> failure_ EFS_GUARDED_BY(mutex_);
   StageReport report_;
 };

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "stage/buffer.hpp"
 #include "stage/copy/progress.hpp"
@@ -28,6 +29,7 @@ struct StageReport {
   std::uint64_t reused_files = 0, reused_bytes = 0;  // of those: from the cache, without a byte of the PFS's
   std::uint64_t not_kept = 0;   // reusable files that the cache did not take; `not_kept_reason` of the first
   std::string not_kept_reason;
+  std::vector<PlanSkip> skipped;  // of the plan: they vanished, and may (config::Vanished); byte order of paths
   double seconds = 0;
   std::optional<StageFailure> failure;  // the first one; it stopped the others
   bool ok() const { return !failure; }

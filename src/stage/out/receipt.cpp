@@ -95,6 +95,7 @@ class JsonText {
   }
   void begin(const char* key, char bracket) {
     if (key != nullptr) name(key);
+    else if (!first_) text_ += ", ";
     text_ += bracket;
     first_ = true;
   }
@@ -157,6 +158,17 @@ void append_staged_in(JsonText& json, const StagedIn& in) {
   json.number("files_reused", in.files_reused);
   json.number("bytes_reused", in.bytes_reused);
   json.number("files_away", in.files_away);
+  if (!in.skipped.empty()) {
+    json.begin("skipped", '[');
+    for (const auto& skip : in.skipped) {
+      json.begin(nullptr, '{');
+      json.string("path", skip.path);
+      json.string("reason", skip.reason);
+      if (skip.vanished) json.boolean("vanished", true);
+      json.end('}');
+    }
+    json.end(']');
+  }
   json.end('}');
 }
 

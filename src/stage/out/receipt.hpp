@@ -13,6 +13,7 @@
 #include "base/result.hpp"
 #include "config/job_config.hpp"
 #include "stage/pfs/partial_name.hpp"  // and what the receipt is called
+#include "stage/plan/skip.hpp"
 
 namespace efs::fs {
 struct WalkItem;
@@ -71,6 +72,7 @@ struct StagedIn {
   std::uint64_t files = 0, bytes = 0;
   std::uint64_t files_reused = 0, bytes_reused = 0;
   std::uint64_t files_away = 0;  // that the job took away before, in an earlier life of the instance
+  std::vector<PlanSkip> skipped;
 };
 
 struct Receipt {

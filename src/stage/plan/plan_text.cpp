@@ -1,6 +1,7 @@
 // The plan for programs and for people.
 
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "base/text.hpp"
 #include "stage/plan/planner.hpp"
@@ -32,6 +33,7 @@ nlohmann::json entry_json(const Plan& plan, const PlanEntry& entry) {
     json["reusable"] = entry.reusable;
   }
   if (entry.source) json["source"] = *entry.source;
+  if (!entry.outside.empty()) json["follows"] = entry.outside;
   if (!entry.link_to.empty()) json["link_to"] = entry.link_to;
   if (entry.type == EntryType::symlink) json["target"] = entry.target;
   return json;
@@ -55,7 +57,8 @@ nlohmann::json to_json(const Plan& plan) {
                       {"ok", plan.problems.empty()},
                       {"entries", nlohmann::json::array()},
                       {"problems", nlohmann::json::array()},
-                      {"skipped", nlohmann::json::array()}};
+                      {"skipped", nlohmann::json::array()},
+                      {"links", nlohmann::json::array()}};
   if (plan.capacity) json["capacity"] = *plan.capacity;
   for (const auto& share : plan.shares) {
     nlohmann::json one{{"id", share.backend}, {"files", share.files}, {"needed_bytes", share.needed}, {"spilled", share.spilled}, {"memory", share.memory}, {"journal", share.journal}, {"new_files", share.new_files}};
@@ -66,7 +69,8 @@ nlohmann::json to_json(const Plan& plan) {
   for (const auto& problem : plan.problems) {
     json["problems"].push_back({{"path", problem.path}, {"reason", problem.reason}, {"line", problem.line}});
   }
-  for (const auto& skip : plan.skipped) json["skipped"].push_back({{"path", skip.path}, {"reason", skip.reason}, {"awaited", skip.awaited}});
+  for (const auto& skip : plan.skipped) json["skipped"].push_back({{"path", skip.path}, {"reason", skip.reason}, {"awaited", skip.awaited}, {"vanished", skip.vanished}});
+  for (const auto& link : plan.links) json["links"].push_back({{"path", link.path}, {"target", link.target}, {"reason", link.reason}});
   return json;
 }
 
@@ -87,6 +91,9 @@ std::string describe(const Plan& plan) {
   text += plan.results_dir.empty() ? "stage out: nothing is persistent\n" : "stage out: to " + escaped(plan.results_dir) + "\n";
   if (plan.deletions) text += "deletions: persistent inputs that the job removes or renames are removed from " + escaped(plan.results_dir) + ", if unchanged there\n";
   for (const auto& skip : plan.skipped) text += "skipped: " + escaped(skip.path) + " (" + printable(skip.reason) + ")\n";
+  constexpr std::size_t most_links = 20;
+  for (const auto& link : plan.links | std::views::take(most_links)) text += "note: " + escaped(link.path) + " -> " + escaped(link.target) + " " + printable(link.reason) + "\n";
+  if (plan.links.size() > most_links) text += "note: and " + std::to_string(plan.links.size() - most_links) + " more such links; --json has them all\n";
   for (const auto& problem : plan.problems) {
     text += "problem: " + escaped(problem.path) + ": " + printable(problem.reason);
     text += problem.line > 0 ? " (line " + std::to_string(problem.line) + " of the job file)\n" : "\n";

@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "config/paths.hpp"
 #include "stage/pfs/paths.hpp"
+#include "stage/plan/follow.hpp"
 #include "stage/plan/own_files.hpp"
 #include "stage/plan/placement.hpp"
 #include "stage/plan/results_dir.hpp"
@@ -23,7 +24,7 @@ namespace {
 
 /// Whole grains that the file's holes save; 0 where the PFS does not tell.
 std::uint64_t hole_bytes(const PlanEntry& entry, int root, PfsIo& pfs) {
-  auto file = pfs.open_beneath(root, entry.from(), O_RDONLY | O_NONBLOCK);
+  auto file = open_source(pfs, root, source_of(entry), O_RDONLY | O_NONBLOCK);
   if (!file) return 0;
   std::uint64_t data = 0;
   for (std::uint64_t at = 0; at < entry.size;) {
@@ -71,6 +72,15 @@ class Planner {
  private:
   using Entries = std::map<std::string, PlanEntry>;
 
+  /// A symbolic link, and what is at its place on the mount.
+  struct Followed {
+    std::string link, target;
+    Identity identity{};
+    int directory = -1;  // open, of a directory
+  };
+
+  static constexpr std::size_t most_followed = 8;  // links within what links lead to
+
   static constexpr const char* for_the_nodes = "has patterns that only the job's nodes know: looked at when the job starts";
 
   void problem(const std::string& path, std::string reason, std::string unreadable = {}, std::string not_there = {}) {
@@ -83,6 +93,8 @@ class Planner {
     line_ = resource.line;
     priority_ = resource.priority;
     reusable_ = resource.reusable;
+    skips_vanished_ = resource.vanished == config::Vanished::skip;
+    follows_ = resource.follow;
     const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";
     as_ = resource.as.empty() ? nullptr : &resource;
     if (resource.open) {
@@ -103,6 +115,7 @@ class Planner {
   }
 
   void add_root() {
+    named_ = true;
     if (as_ != nullptr) {
       const auto attributes = add_places() ? pfs_.fstat(root_.get()) : std::unexpected(Error{EINVAL, ""});  // told of
       if (!attributes) return;
@@ -121,6 +134,7 @@ class Planner {
 
   /// The directories above it on the mount: such as root-dir has of these names, or else like root-dir itself.
   bool add_places() {
+    named_ = true;
     for (auto slash = as_->as.find('/'); slash != std::string::npos; slash = as_->as.find('/', slash + 1)) {
       const std::string above = as_->as.substr(0, slash);
       if (const auto known = entries_.find(above); known != entries_.end()) {
@@ -195,17 +209,32 @@ class Planner {
     return add_found(survey_->look({path}).front(), true);
   }
 
-  bool add_parents(const std::string& path) {
-    for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+  static bool is_in_its_place(const PlanEntry& entry) { return !entry.source && entry.outside.empty(); }
+
+  /// Where in `path` the names begin below its deepest directory that is an entry, with all directories above it.
+  std::size_t behind_known_parent(const std::string& path) const {
+    if (as_ != nullptr) return 0;
+    for (auto slash = path.rfind('/'); slash != std::string::npos && slash > 0; slash = path.rfind('/', slash - 1)) {
+      const auto known = entries_.find(path.substr(0, slash));
+      if (known != entries_.end() && known->second.type == EntryType::directory && is_in_its_place(known->second)) return slash + 1;
+    }
+    return 0;
+  }
+
+  bool add_parents(const std::string& path, bool named = true) {
+    named_ = named;
+    for (auto slash = path.find('/', behind_known_parent(path)); slash != std::string::npos; slash = path.find('/', slash + 1)) {
       const std::string parent = path.substr(0, slash);
       if (const auto known = entries_.find(parent); as_ == nullptr && known != entries_.end()) {
         const bool directory = known->second.type == EntryType::directory;
         if (!directory && known->second.source) return problem(absolute(path), absolute(known->second.from()) + " is at " + parent), false;
-        if (directory && !known->second.source) continue;
+        if (directory && is_in_its_place(known->second)) continue;
       }
       auto directory = pfs_.open_beneath(root_.get(), parent_of(parent), passage_flags);
+      if (!directory && is_vanishing(directory.error())) return vanished(parent_of(parent)), false;
       if (!directory) return problem(absolute(parent_of(parent)), "cannot be read: " + describe(directory.error())), false;
       auto attributes = pfs_.lstat(directory->get(), leaf_of(parent));
+      if (!attributes && is_vanishing(attributes.error())) return vanished(parent), false;
       if (!attributes) return problem(absolute(path), missing(attributes.error(), path)), false;
       if (S_ISLNK(attributes->st_mode)) {
         problem(absolute(path), "leads through the symbolic link " + absolute(parent) + ": name the real path");
@@ -222,6 +251,22 @@ class Planner {
     return error.code == ENOENT ? "does not exist" + odd_note(path, "the name") : "cannot be read: " + describe(error);
   }
 
+  /// Was what a walk or a pattern found taken away, or put something else in its place, before it was looked at?
+  bool is_vanishing(const Error& error) const { return !named_ && is_gone(error); }
+
+  /// Leaves it out, or records the problem: false.
+  bool vanished(const std::string& path) {
+    if (!skips_vanished_) return problem(absolute(path), std::string("vanished while the inputs were listed; ") + vanished_hint), false;
+    const auto [entry, is_known] = find(placed(path));
+    const auto next = is_known ? std::next(entry) : entry;
+    const bool is_empty = next == entries_.end() || !next->first.starts_with(placed(path) + "/");
+    if (is_known && is_empty && entry->second.from() == path) {
+      if (newest_ == entry) newest_ = entries_.end();
+      entries_.erase(entry);
+    }
+    return skip(path, "vanished while the inputs were listed", true);
+  }
+
   PlanEntry& insert(const std::string& path, EntryType type, const struct stat& attributes) {
     return insert_at(placed(path), as_ == nullptr ? std::nullopt : std::optional(path), type, attributes);
   }
@@ -230,21 +275,15 @@ class Planner {
     PlanEntry entry;
     entry.path = path;
     entry.source = std::move(source);
+    if (!follows_to_.empty()) entry.outside = follows_to_.back().target + path_in_target(path);
     entry.type = type;
-    if (type == EntryType::file) {
-      entry.size = static_cast<std::uint64_t>(attributes.st_size);
-      entry.allocated = static_cast<std::uint64_t>(attributes.st_blocks) * 512;
-      entry.linked = attributes.st_nlink > 1;
-    }
-    const Nanoseconds mtime = to_ns(attributes.st_mtim);
-    entry.attributes = {.mode = attributes.st_mode & 07777U, .uid = attributes.st_uid, .gid = attributes.st_gid,
-                        .atime = to_ns(attributes.st_atim), .mtime = mtime};
-    entry.origin = {.device = attributes.st_dev, .inode = attributes.st_ino,
-                    .size = static_cast<std::uint64_t>(attributes.st_size), .mtime = mtime, .ctime = to_ns(attributes.st_ctim)};
+    take_version(entry, attributes);
     entry.file_class = config::classify(config_, path, true);
     const auto [at, known] = find(path);
     entry.priority = known ? std::max(priority_, at->second.priority) : priority_;
-    entry.reusable = reusable_ || (known && at->second.reusable);
+    entry.reusable = entry.outside.empty() && (reusable_ || (known && at->second.reusable));
+    entry.found = !named_ && (!known || at->second.found);
+    entry.may_vanish = entry.found && skips_vanished_ && (!known || at->second.may_vanish);
     if (known) return at->second = std::move(entry);
     newest_ = entries_.emplace_hint(at, path, std::move(entry));
     return newest_->second;
@@ -261,10 +300,13 @@ class Planner {
   /// Something that was found; a directory with all that is below it if `whole`. False where there is a problem.
   bool add_found(const Found& found, bool named, bool whole = true) {
     const std::string& path = found.path;
+    named_ = named;
     if (const auto own = own_file(found)) {
       if (named && own->refused) return problem(absolute(path), "is " + own->reason + ", not an input: remove it from the resources"), false;
       if (!named) return find(placed(path)).second || skip(path, own->reason);
     }
+    const bool is_other_kind = found.problem == Found::Problem::target && found.error.code == EINVAL;
+    if (found.problem != Found::Problem::none && !named && (is_other_kind || is_gone(found.error))) return vanished(path);
     switch (found.problem) {
       case Found::Problem::none: break;
       case Found::Problem::attributes: return problem(absolute(path), missing(found.error, path), {}, found.error.code == ENOENT ? path : ""), false;
@@ -286,6 +328,7 @@ class Planner {
         insert(path, EntryType::file, found.attributes);
         return true;
       case S_IFLNK:
+        if (follows_) return add_target(found, named);
         insert(path, EntryType::symlink, found.attributes).target = found.target;
         return true;
       default:
@@ -293,6 +336,33 @@ class Planner {
         return skip(path, S_ISFIFO(found.attributes.st_mode) ? "FIFO" : S_ISSOCK(found.attributes.st_mode) ? "socket" : "device");
     }
   }
+
+  /// What the link leads to, in the place of the link; a directory with all below it.
+  bool add_target(const Found& link, bool named) {
+    const std::string& path = link.path;
+    const auto target = follows_to_.empty() ? follow(pfs_, root_.get(), path, link) : follow(pfs_, follows_to_.back().directory, path_in_target(path).substr(1), link);
+    if (!target) return problem(absolute(path), target.error().what), false;
+    if (const auto own = own_->find(path, target->attributes); own && own->refused) return named ? (problem(absolute(path), "leads to " + own->reason), false) : skip(path, own->reason);
+    named_ = named;
+    if (S_ISREG(target->attributes.st_mode)) {
+      follows_to_.push_back({.link = path, .target = target->path});
+      insert(path, EntryType::file, target->attributes);
+      follows_to_.pop_back();
+      return true;
+    }
+    const Identity identity = identity_of(target->attributes);
+    if (std::ranges::find(follows_to_, identity, &Followed::identity) != follows_to_.end() || follows_to_.size() >= most_followed)
+      return problem(absolute(path), "leads to " + target->path + ", which leads back to this link: remove one of the links, or 'follow'"), false;
+    follows_to_.push_back({.link = path, .target = target->path, .identity = identity, .directory = target->directory.get()});
+    insert(path, EntryType::directory, target->attributes);
+    Survey survey(pfs_, target->directory.get());
+    const bool all = !complete_.insert({placed(path), path}).second || add_below(survey, "", path);
+    follows_to_.pop_back();
+    return all;
+  }
+
+  /// Where below the target of the link that is being followed.
+  std::string path_in_target(const std::string& path) const { return path.substr(follows_to_.back().link.size()); }
 
   /// What efs made for this job: by its name alone where the PFS says nothing more of it.
   std::optional<OwnFile> own_file(const Found& found) const {
@@ -302,40 +372,54 @@ class Planner {
   }
 
   /// Notes each path once; true, as a skip is no problem.
-  bool skip(const std::string& path, std::string reason) {
-    if (skipped_.insert(path).second) plan_.skipped.push_back({.path = path, .reason = std::move(reason), .awaited = false});
+  bool skip(const std::string& path, std::string reason, bool vanished = false) {
+    if (skipped_.insert(path).second) plan_.skipped.push_back({.path = path, .reason = std::move(reason), .vanished = vanished});
     return true;
+  }
+
+  /// All below the survey's directory `path`, which is at `prefix` below root-dir. Links are followed when all else is there.
+  bool add_below(Survey& survey, const std::string& path, const std::string& prefix) {
+    bool all = true;
+    std::vector<Found> links;
+    survey.below(path, [&](Found&& found) {
+      const bool is_known = found.problem == Found::Problem::none, is_named = found.problem == Found::Problem::listing && found.path == path;
+      if (!prefix.empty()) found.path = found.path.empty() ? prefix : prefix + "/" + found.path;
+      if (follows_ && is_known && S_ISLNK(found.attributes.st_mode)) return links.push_back(std::move(found)), false;
+      all = add_found(found, is_named, false) && all;
+      if (!is_known || !S_ISDIR(found.attributes.st_mode) || skipped_.contains(found.path)) return false;
+      complete_.insert({placed(found.path), found.path});
+      return true;
+    });
+    for (const auto& link : links) all = add_found(link, false, false) && all;
+    return all;
   }
 
   bool add_children(const std::string& path) {
     if (!complete_.insert({placed(path), path}).second) return ask_again(placed(path)), true;  // an overlapping resource was here before
-    bool all = true;
-    survey_->below(path, [&](const Found& found) {
-      const bool is_directory = found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode);
-      all = add_found(found, false, false) && all;
-      if (!is_directory || skipped_.contains(found.path)) return false;
-      complete_.insert({placed(found.path), found.path});
-      return true;
-    });
-    return all;
+    return add_below(*survey_, path, "");
   }
 
   /// Another resource names what is there already.
   void ask_again(PlanEntry& entry) const {
     entry.priority = std::max(entry.priority, priority_);
-    entry.reusable = entry.reusable || reusable_;
+    entry.reusable = entry.outside.empty() && (entry.reusable || reusable_);
+    entry.found = entry.found && !named_;
+    entry.may_vanish = entry.may_vanish && entry.found && skips_vanished_;
   }
 
   void ask_again(const std::string& directory) {
+    named_ = false;
     const std::string prefix = directory.empty() ? "" : directory + "/";
     for (auto it = entries_.lower_bound(prefix); it != entries_.end() && it->first.starts_with(prefix); ++it) ask_again(it->second);
   }
 
   /// The names in a directory; a problem is recorded where that fails.
-  std::optional<std::vector<std::string>> list(const std::string& path) {
+  std::optional<std::vector<std::string>> list(const std::string& path, bool named) {
     auto directory = pfs_.open_beneath(root_.get(), path, directory_flags);
     auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());
     if (names) return std::move(*names);
+    named_ = named;
+    if (is_vanishing(names.error())) return vanished(path), std::nullopt;
     problem(absolute(path), "directory cannot be read: " + describe(names.error()));
     return std::nullopt;
   }
@@ -347,13 +431,22 @@ class Planner {
     const auto depth = pattern.find("**") == std::string::npos ? slashes : std::ptrdiff_t{4096};
     // A base that is not there holds no match, and is reported as such below.
     auto there = pfs_.open_beneath(root_.get(), base, directory_flags);
-    const bool matched = (there || there.error().code == EACCES) && match_below(pattern, base, depth);
-    if (!matched && plan_.problems.size() == before) problem(absolute(pattern), "no file matches this pattern" + odd_note(pattern, "it"));
+    const bool matched = (there || there.error().code == EACCES) && match_below(pattern, base, depth, true);
+    if (!matched && plan_.problems.size() == before) problem(absolute(pattern), "no file matches this pattern" + odd_note(pattern, "it") + name_hint(pattern));
+  }
+
+  /// Where a file has the name that the pattern was perhaps meant for.
+  std::string name_hint(const std::string& pattern) {
+    const auto directory = pfs_.open_beneath(root_.get(), parent_of(pattern), passage_flags);
+    if (!directory || !pfs_.lstat(directory->get(), leaf_of(pattern))) return "";
+    std::string literal;
+    for (const char c : pattern) literal += c == '*' || c == '?' || c == '[' ? std::string("[") + c + "]" : std::string(1, c);
+    return ", but a file has this very name: to mean it, write " + literal;
   }
 
   /// Adds what matches below `path`; what lies below a matching directory comes with it.
-  bool match_below(const std::string& pattern, const std::string& path, std::ptrdiff_t depth) {
-    auto names = list(path);
+  bool match_below(const std::string& pattern, const std::string& path, std::ptrdiff_t depth, bool named = false) {
+    auto names = list(path, named);
     if (!names) return false;
     std::vector<std::string> candidates;
     for (const auto& name : *names) {
@@ -365,7 +458,7 @@ class Planner {
     for (const auto& found : survey_->look(std::move(candidates))) {
       if (config::glob_match(pattern, found.path)) {
         matched = true;
-        if (add_parents(found.path)) add_found(found, false);
+        if (add_parents(found.path, false)) add_found(found, false);
       } else if (const auto own = own_file(found)) {
         if (S_ISDIR(found.attributes.st_mode)) skip(found.path, own->reason);
       } else if (found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode)) {
@@ -401,7 +494,16 @@ class Planner {
     newest_ = entries_.end();
     plan_.parts = deal_out(config_, plan_.entries);
     group_links(plan_.entries);
+    for (const auto& entry : plan_.entries) keep_first_name(entry);
+    plan_.links = links_that_lead_out(config_, plan_.entries);
     sum_up(plan_);
+  }
+
+  /// Its further names are links to it: it is read, or nothing is.
+  void keep_first_name(const PlanEntry& entry) {
+    if (entry.link_to.empty()) return;
+    const auto first = std::ranges::lower_bound(plan_.entries, entry.link_to, {}, &PlanEntry::path);
+    if (first != plan_.entries.end() && first->path == entry.link_to) first->may_vanish = false;
   }
 
   void place(const Rooms& rooms) {
@@ -429,6 +531,9 @@ class Planner {
   int priority_ = 0;
   std::string place_;  // the line of a list that asks for it: "FILE:LINE"; "": no list does
   bool reusable_ = false;
+  bool skips_vanished_ = false, follows_ = false;  // of the resource that is being added
+  bool named_ = false;  // the resource names what is being added, and not a directory above it or a pattern
+  std::vector<Followed> follows_to_;  // the links that are being followed, the outermost first
   std::map<Identity, std::string> above_inputs_;  // directories that named inputs are in, and where they are below root-dir
   std::optional<OwnFiles> own_;  // there when root_ is
   std::set<std::string> skipped_;  // the paths of plan_.skipped
@@ -455,6 +560,18 @@ void leave_out_holes(Plan& plan, PfsIo& pfs) {
     plan.needed -= entry.needed - needed;
     entry.needed = needed;
   }
+}
+
+void take_version(PlanEntry& entry, const struct stat& attributes) {
+  const auto size = static_cast<std::uint64_t>(attributes.st_size);
+  if (entry.type == EntryType::file) {
+    entry.size = size;
+    entry.allocated = static_cast<std::uint64_t>(attributes.st_blocks) * 512;
+    entry.linked = attributes.st_nlink > 1;
+  }
+  const Nanoseconds mtime = to_ns(attributes.st_mtim);
+  entry.attributes = {.mode = attributes.st_mode & 07777U, .uid = attributes.st_uid, .gid = attributes.st_gid, .atime = to_ns(attributes.st_atim), .mtime = mtime};
+  entry.origin = {.device = attributes.st_dev, .inode = attributes.st_ino, .size = size, .mtime = mtime, .ctime = to_ns(attributes.st_ctim)};
 }
 
 Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, std::optional<std::uint64_t> capacity) { return make_plan(config, pfs, Rooms{capacity}); }

@@ -13,6 +13,7 @@
 #include "config/job_config.hpp"
 #include "fs/staging.hpp"
 #include "stage/pfs/pfs_io.hpp"
+#include "stage/plan/skip.hpp"
 
 namespace efs::stage {
 
@@ -22,6 +23,7 @@ enum class EntryType : std::uint8_t { directory, file, symlink };
 struct PlanEntry {
   std::string path;  // relative to the mount point
   std::optional<std::string> source = std::nullopt;  // where it comes from, relative to root_dir; nullopt: as `path`
+  std::string outside = {};  // what a symbolic link leads to that is followed: a whole path, without links; "": source counts
   EntryType type = EntryType::file;
   std::uint64_t size = 0;       // bytes; 0 for directories
   std::uint64_t allocated = 0;  // bytes on the PFS: less than size for sparse files
@@ -34,6 +36,8 @@ struct PlanEntry {
   int priority = 0;  // of the resource that asks for it; the highest of several
   bool linked = false;  // the PFS has more names of this file, perhaps not below a resource
   std::string link_to;  // "", or another name of the same file: one of the plan without a link_to, or one in the buffer
+  bool found = false;       // in a directory or by a pattern: no resource names it
+  bool may_vanish = false;  // found, and left out where it is gone when it is to be copied
   bool reusable = false;  // one of them says so: it may come from the cache, and go there
 
   const std::string& from() const { return source ? *source : path; }
@@ -44,6 +48,9 @@ inline std::uint64_t data_of(const PlanEntry& entry) {
   return std::min(entry.size, entry.allocated);
 }
 
+/// Takes what the PFS says of a file or directory over into its entry.
+void take_version(PlanEntry& entry, const struct stat& attributes);
+
 /// Why the job must not start: the object, what is wrong with it, and where the job file asks for it (0: nowhere).
 struct PlanProblem {
   std::string path;
@@ -53,12 +60,11 @@ struct PlanProblem {
   std::string not_there{};   // the PFS has nothing of this name in root-dir; "": another problem
 };
 
-/// Left out without harm: sockets, FIFOs and devices below a resource, the job's own log and what else it writes there, and
-/// what is not there yet.
-struct PlanSkip {
+/// A symbolic link among the inputs that leads to something else on the mount than on the PFS.
+struct PlanNote {
   std::string path;
+  std::string target;
   std::string reason;
-  bool awaited = false;  // an earlier job makes it
 };
 
 /// A file of a partitioned resource, and the one node that gets it.
@@ -98,6 +104,7 @@ struct Plan {
   std::vector<Share> shares;          // of each backend, where there are several
   std::vector<PlanProblem> problems;  // all that were found; empty: the job may start
   std::vector<PlanSkip> skipped;
+  std::vector<PlanNote> links;  // in byte order of paths
 };
 
 /// The same of all its files; one with several names counts once.
@@ -111,7 +118,7 @@ inline std::uint64_t data_of(const Plan& plan) {
 /// does not tell stay counted.
 void leave_out_holes(Plan& plan, PfsIo& pfs);
 
-/// Reads, never writes. Symbolic links below root_dir are entries, never followed. `capacity`: what the buffer can
+/// Reads, never writes. Symbolic links below root_dir are entries, and followed where the resource says so. `capacity`: what the buffer can
 /// take, where known. A plan with problems is a value; an error is only what kept the planner itself from working.
 Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, std::optional<std::uint64_t> capacity = std::nullopt);
 
