@@ -33,6 +33,7 @@ struct World {
 /// What start, run, plan and check share.
 struct JobArguments {
   std::string job_file;
+  std::optional<std::string> text = std::nullopt;  // of the job file, where it came from a pipe; job_file is "-" then
   config::Overrides overrides;
   std::string options;  // -o
   std::string user;

@@ -16,6 +16,7 @@
 #include "base/text.hpp"
 #include "base/user.hpp"
 #include "cli/cli.hpp"
+#include "cli/slurm_site.hpp"
 #include "config/start_command.hpp"
 #include "control/asking.hpp"
 
@@ -40,10 +41,23 @@ std::optional<std::uint64_t> job_memory_of(const JobArguments& arguments) {
   return given ? given : config::memory_of_batch_job(config::surroundings_of_process({}));
 }
 
+namespace {
+
+// The mount-dir of a batch job, whatever its job file says: as the plugin for Slurm gives it to check and plan.
+std::string mount_dir_of_site() {
+  const std::string mount = site_argument("mount");
+  return (mount.empty() ? "/run/efs-jobs" : mount) + "/job";
+}
+
+}  // namespace
+
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments) {
   const auto user = find_user(arguments.user.empty() ? std::to_string(::geteuid()) : arguments.user);
   if (!user) return std::unexpected(report(world, user.error()));
-  auto config = config::load_for_user(arguments.job_file, arguments.overrides, *user, arguments.at_submission);
+  config::Overrides overrides = arguments.overrides;
+  if (arguments.at_submission && !overrides.mount_dir) overrides.mount_dir = mount_dir_of_site();
+  const auto read = config::read_files(arguments.job_file, arguments.text);
+  auto config = read ? config::parse_for_user(*read, arguments.job_file, overrides, *user, arguments.at_submission) : std::unexpected(read.error());
   if (config && !arguments.at_submission) config->job_memory = job_memory_of(arguments);
   if (config) return *config;
   if (world.json) {
@@ -108,6 +122,7 @@ bool has_path(const control::Instance& instance, const std::string& which) {
   }
   const auto status = ask_status(instance);
   if (!status) return false;
+  if (same_file(instance.directory + "/job.yaml", which)) return true;  // what efs run names, of a job file from a pipe
   return same_file(status->value("mount", ""), which) || same_file(status->value("job_file", ""), which);
 }
 

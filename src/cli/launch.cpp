@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "config/mount_options.hpp"
+#include "config/read_file.hpp"
 #include "config/start_command.hpp"
 #include "control/asking.hpp"
 
@@ -68,8 +70,23 @@ std::vector<std::string> start_options(const JobArguments& a, const config::JobC
   return words;
 }
 
+// As another process, elsewhere, can open it; "-": none can.
+std::string job_file_of(const JobArguments& a) { return a.text ? config::standard_input : std::filesystem::absolute(a.job_file).string(); }
+
+// A file in memory with the text of a job file that cannot be read again.
+Result<UniqueFd> file_of(const std::string& text) {
+  UniqueFd fd(::memfd_create("efs-job-file", MFD_CLOEXEC));
+  if (!fd) return fail_errno("memory file");
+  for (std::size_t done = 0; done < text.size();) {
+    const auto n = ::pwrite(fd.get(), text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (n < 0 && errno != EINTR) return fail_errno("memory file");
+    if (n > 0) done += static_cast<std::size_t>(n);
+  }
+  return fd;
+}
+
 std::vector<std::string> daemon_command(const JobArguments& a, const config::JobConfig& config) {
-  std::vector<std::string> words{daemon_program(), "--config", std::filesystem::absolute(a.job_file).string(), "--name", config.name, "--runtime-dir", control::runtime_directory(::geteuid()), "--ready-fd", std::to_string(ready_fd)};
+  std::vector<std::string> words{daemon_program(), "--config", job_file_of(a), "--name", config.name, "--runtime-dir", control::runtime_directory(::geteuid()), "--ready-fd", std::to_string(ready_fd)};
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
@@ -92,8 +109,8 @@ std::vector<std::string> daemon_command(const JobArguments& a, const config::Job
 }
 
 // A session of its own, so that a signal to the starter's group does not end the instance. Of the starter's descriptors it has
-// `told` alone, as ready_fd: a lock or a pipe that a script holds must not be held until the job ends.
-Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int told) {
+// `told` alone, as ready_fd: a lock or a pipe that a script holds must not be held until the job ends. `input`: its standard input; -1: nothing.
+Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int told, int input) {
   std::vector<char*> argv;
   for (const auto& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -102,7 +119,8 @@ Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int 
   if (!foreground) ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
   posix_spawn_file_actions_t files;
   ::posix_spawn_file_actions_init(&files);
-  ::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  if (input < 0) ::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  else ::posix_spawn_file_actions_adddup2(&files, input, 0);
   if (!foreground) {
     // Nobody must wait for the daemon's end because it holds his pipe.
     ::posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
@@ -131,11 +149,24 @@ std::string text_of_capacity(const config::JobConfig& config, const Json& status
   return "its store was left with a capacity of " + format_bytes(has) + " and does not get smaller: that of the job file, " + format_bytes(declared) + ", has no effect";
 }
 
+// What of the resources is not staged in, though it is there, or was. With --json the document has it.
+void tell_skipped(World& world, const std::string& name, const Json& staged_in) {
+  constexpr std::size_t most = 20;
+  const auto count = staged_in.value("skipped", std::size_t{0});
+  if (world.json || count == 0) return;
+  std::size_t shown = 0;
+  for (const auto& skip : staged_in.value("skipped_first", Json::array())) {
+    if (shown++ == most) break;
+    world.err << "efs: " << escaped(name) << ": skipped " << escaped(skip.value("path", "")) << " (" << printable(skip.value("reason", "")) << ")\n";
+  }
+  if (count > most) world.err << "efs: " << escaped(name) << ": skipped " << count << " names in all; the receipt will have them\n";
+}
+
 // The daemon is gone, and nobody has said why: what became of the instance, and the way on.
 Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config, const control::Instance& instance) {
   std::vector<std::string> words = start_options(arguments, config);
   for (const auto& [name, value] : config.circumstances.variables) words.insert(words.begin(), name + "=" + value);
-  const std::string again = config::start_command(std::filesystem::absolute(arguments.job_file).string(), words), log = config.log_file.empty() ? instance.directory + "/efsd.log" : config.log_file;
+  const std::string again = config::start_command(job_file_of(arguments), words), log = config.log_file.empty() ? instance.directory + "/efsd.log" : config.log_file;
   const auto manifest = manifest_of(instance);
   if (config::is_of_batch_job(config.name)) return {EIO, config.name + ": its daemon died while it staged in; submit the job again" + (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
   const std::string left = manifest ? "What is in its buffer is not lost (" + manifest->store + "): go on with it: " + again + "; or remove it: efs clean " + config.name : "Nothing was in its buffer yet: start it again: " + again;
@@ -153,7 +184,9 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::unexpected(report(world, {errno, "pipe"}));
   const UniqueFd ready(ends[0]);
   UniqueFd told(ends[1]);
-  const auto pid = spawn(daemon_command(arguments, config), arguments.foreground, told.get());
+  auto input = arguments.text ? file_of(*arguments.text) : Result<UniqueFd>(UniqueFd());
+  if (!input) return std::unexpected(report(world, input.error()));
+  const auto pid = spawn(daemon_command(arguments, config), arguments.foreground, told.get(), input->get());
   told.reset();
   if (!pid) return std::unexpected(report(world, pid.error()));
   std::string said = read_all(ready.get());
@@ -169,6 +202,7 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   Result<Json> result = ask_until_answered(world, instance, {{"verb", "wait"}, {"starter", true}});
   if (result && result->value("ok", false)) {
     if (result->contains("lost_before")) world.err << "efs: " << escaped(config.name) << ": " << printable(result->value("lost_before", "")) << "\n";
+    tell_skipped(world, config.name, result->value("staged_in", Json::object()));
     if (const std::string text = text_of_capacity(config, *result); !text.empty()) world.err << "efs: warning: " << escaped(config.name) << ": " << text << "\n";
     return *result;
   }

@@ -15,6 +15,7 @@
 #include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "cli/words.hpp"
+#include "config/read_file.hpp"
 #include "config/site.hpp"
 
 namespace {
@@ -65,9 +66,11 @@ std::string refusal(CLI::App& app, const std::vector<std::string>& words, const 
   for (CLI::App* sub : app.get_subcommands({})) verbs.emplace_back(sub->get_name());
   if (error.empty()) return refusal_of(words, verbs);
   std::vector<std::string> names{"--help"};
-  if (CLI::App* sub = words.empty() ? nullptr : app.get_subcommand_no_throw(words.front()))
+  for (CLI::App* sub : app.get_subcommands({})) {
+    if (words.empty() || sub->get_name() != words.front()) continue;
     for (CLI::Option* option : sub->get_options())
       for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  }
   const std::vector<std::string_view> options(names.begin(), names.end());
   return error + hint_for(words, options);
 }
@@ -113,7 +116,7 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   const auto path = [&](const char* flags, std::optional<std::string>& into, const char* help) {
     verb.add_option_function<std::string>(flags, [&into](const std::string& text) { into = text; }, help);
   };
-  verb.add_option("job_file,-c,--config", a.job_file, "the job file (YAML, see efs-job(5); default: $EFS_CONFIG)");
+  verb.add_option("job_file,-c,--config", a.job_file, "the job file (YAML, see efs-job(5)); - is standard input (default: $EFS_CONFIG)");
   path("-n,--name", a.overrides.name, "name of the instance (default: the job file's)");
   path("-r,--root-dir", a.overrides.root_dir, "directory of the PFS that the mount mirrors");
   path("-m,--mount-dir", a.overrides.mount_dir, "where to mount");
@@ -326,6 +329,12 @@ int main(int argc, char** argv) {
     if (const char* given = std::getenv("EFS_CONFIG")) job.job_file = given;
   const bool needs_job = std::ranges::any_of(std::array{"run", "start", "plan", "check"}, [&](const char* name) { return app.got_subcommand(name); });
   if (needs_job && job.job_file.empty()) return report(world, {EINVAL, "no job file: name one, or set EFS_CONFIG"}, exit_usage);
+  if (const auto stream = needs_job ? efs::config::stream_of(job.job_file) : std::nullopt) {
+    auto text = efs::config::read_stream(*stream, "the job file from " + job.job_file);
+    if (!text) return report(world, text.error(), exit_usage);
+    job.text = std::move(*text);
+    job.job_file = efs::config::standard_input;
+  }
   use_site_runtime_directory(world, needs_job);
   try {
     return action();

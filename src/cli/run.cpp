@@ -16,13 +16,14 @@ namespace efs::cli {
 namespace {
 
 // In the child: the program, or the code that env(1) gives.
-[[noreturn]] void execute(const std::vector<std::string>& command, const config::JobConfig& config, const JobArguments& arguments) {
+[[noreturn]] void execute(const std::vector<std::string>& command, const config::JobConfig& config, const JobArguments& arguments, const std::string& directory) {
   if (!arguments.user.empty() && ::geteuid() == 0) {
     const auto user = find_user(arguments.user);
     if (!user || !become(*user, true)) ::_exit(exit_cannot_run);
   }
   ::setenv("EFS_MOUNT", config.mount_dir.c_str(), 1);
-  ::setenv("EFS_CONFIG", std::filesystem::absolute(config.source).c_str(), 1);
+  const std::string job_file = arguments.text ? directory + "/job.yaml" : std::filesystem::absolute(config.source).string();
+  ::setenv("EFS_CONFIG", job_file.c_str(), 1);
   std::vector<char*> argv;
   for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -80,7 +81,7 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   if (child == 0) {
     ::signal(SIGCHLD, of_caller);
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
-    execute(command, *config, arguments);
+    execute(command, *config, arguments, instance.directory);
   }
   const Error no_child{errno, child < 0 ? "cannot start the program: " + std::string(std::strerror(errno)) : ""};
   if (child < 0 && !world.json) report(world, no_child, exit_cannot_run);

@@ -43,10 +43,10 @@ std::expected<JobConfig, std::vector<Problem>> load(const std::string& file, con
   return parse(*text, file, overrides, surroundings);
 }
 
-std::expected<ReadFiles, std::vector<Problem>> read_files(const std::string& file) {
+std::expected<ReadFiles, std::vector<Problem>> read_files(const std::string& file, const std::optional<std::string>& given) {
   auto site = read_site(surroundings_of_process({}));
   if (!site) return std::unexpected(std::move(site.error()));
-  auto text = read_file(file, "the job file");
+  auto text = given ? Result<std::string>(*given) : read_file(file, "the job file");
   if (!text) return one_problem(describe(text.error()) + odd_note(file, "its name"), "");
   ReadFiles read{.job = std::move(*text), .site_file = {}, .site = {}};
   if (*site) read.site_file = std::move((*site)->file), read.site = std::move((*site)->text);

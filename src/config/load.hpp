@@ -49,7 +49,8 @@ struct ReadFiles {
 };
 
 /// Reads the job file and the site file that this process's environment names, each once. What cannot be read is a problem.
-std::expected<ReadFiles, std::vector<Problem>> read_files(const std::string& file);
+/// `text`: of a job file that has been read already, from a pipe.
+std::expected<ReadFiles, std::vector<Problem>> read_files(const std::string& file, const std::optional<std::string>& text = {});
 
 /// load() as the programs do it: for a job of `user`, with the environment of this process and the site file; perhaps before
 /// the job, when it is submitted.

@@ -77,7 +77,8 @@ void read_settings(const Section& settings, const std::string& file, JobConfig& 
   config.source = file;
   config.name = read_name(settings, file, problems);
   settings.require("root-dir", problems);
-  settings.require("mount-dir", problems);
+  if (!settings.find("mount-dir") && !settings.malformed && !settings.bad.contains("mount-dir"))
+    problems.add(settings.mark, "'mount-dir' is missing from " + settings.title, "add mount-dir: \"...\"; for a job of Slurm's the site says it: --at-submission");
   config.root_dir = read_directory(settings, "root-dir", problems);
   config.mount_dir = read_directory(settings, "mount-dir", problems);
   config.results_dir = read_directory(settings, "results-dir", problems);

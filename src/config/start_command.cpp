@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "config/read_file.hpp"
 
 namespace efs::config {
 namespace {
@@ -33,6 +34,7 @@ std::string start_command(const std::string& job_file, const std::vector<std::st
   for (auto word = words.begin(); word != options; ++word) command += as_word(*word) + " ";
   command += "efs start ";
   for (auto word = options; word != words.end(); ++word) command += as_word(*word) + " ";
+  if (job_file == standard_input) return command + "- <JOBFILE";
   return command + (job_file.empty() ? "JOBFILE" : as_word(job_file));
 }
 

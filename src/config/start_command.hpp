@@ -7,7 +7,8 @@
 
 namespace efs::config {
 
-/// `words`, as JobConfig::start_options: of the environment NAME=VALUE, and then options. `job_file` "": it is not known.
+/// `words`, as JobConfig::start_options: of the environment NAME=VALUE, and then options. `job_file` "": it is not known; "-": it came
+/// from a pipe, and is to be given again.
 std::string start_command(const std::string& job_file, const std::vector<std::string>& words);
 
 /// Has the Slurm plugin started the instance of this name? Then nobody starts it by hand: its job file, its place and its name are root's.

@@ -26,6 +26,7 @@
 #include "base/user.hpp"
 #include "config/load.hpp"
 #include "config/mount_options.hpp"
+#include "config/read_file.hpp"
 #include "config/start_command.hpp"
 #include "daemon/as_root.hpp"
 #include "daemon/instance.hpp"
@@ -105,7 +106,13 @@ void tell(int ready_fd, const std::string& line) {
 // memory, the copy of the one and the other as it is now.
 Result<config::ReadFiles> read_files(const Arguments& a, const KeptFiles& kept, const std::string& copy, bool successor) {
   if (auto then = successor ? kept.read() : std::nullopt) return *std::move(then);
-  auto read = config::read_files(successor ? copy : a.job_file);
+  std::optional<std::string> text;
+  if (!successor && a.job_file == config::standard_input) {
+    auto given = config::read_stream(0, "the job file");
+    if (!given) return std::unexpected(given.error());
+    text = std::move(*given);
+  }
+  auto read = config::read_files(successor ? copy : a.job_file, text);
   if (read) return *std::move(read);
   return fail(EINVAL, to_string(read.error().front(), a.job_file));
 }
