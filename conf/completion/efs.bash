@@ -16,7 +16,7 @@ _efs_positional() { _efs_help "$1" | sed -n '/^Positionals:/,/^$/s/^  \([a-z_]*\
 # The values of an option, or of the first argument, where they are a fixed set: TEXT:{a,b} in the help.
 _efs_choices() { _efs_help "$1" | sed -nE "s/^  (-[^ ]*,)?$2(,-[^ ]*)? [A-Z]+:\\{([^}]*)\\}.*/\\3/p" | tr ',' '\n'; }
 # What --set takes: the keys of global-settings, and the values of those that have a fixed set.
-_efs_settings='name root-dir mount-dir results-dir in-place log-file log-level status-file trace access-log access-log-size workers transfer-size on-conflict verify max-rate max-ops retries interleaving deadline deletions new-files on-full cache cache-capacity results-group results-mode existing'
+_efs_settings='name root-dir mount-dir results-dir in-place log-file log-level status-file trace access-log access-log-size workers transfer-size on-conflict verify max-rate max-ops retries interleaving deadline deletions new-files on-full cache cache-capacity results-group results-mode existing vanished'
 _efs_setting_values() {
   case $1 in
     in-place) echo true false ;;
@@ -26,6 +26,7 @@ _efs_setting_values() {
     verify) echo stream read-back ;;
     deletions) echo ignore propagate ;;
     on-full) echo error spill ;;
+    vanished) echo fail skip ;;
   esac
 }
 # Does -i name an instance here? (For top it is the interval.)
