@@ -54,7 +54,7 @@ constexpr const char* none = "9223372036854771712";  // as version 1 writes that
 
 }  // namespace
 
-TEST_CASE("without control groups the machine's memory is the bound", "[memory]") {
+TEST_CASE("without control groups the machine's memory is the bound", "[bound]") {
   Machine machine;
   CHECK(machine.bound() == 8192 * mib);
   CHECK(machine.source() == "/proc/meminfo");
@@ -64,7 +64,7 @@ TEST_CASE("without control groups the machine's memory is the bound", "[memory]"
   CHECK(machine.bound() == 0);
 }
 
-TEST_CASE("version 2: the least of the group and its ancestors, less what each uses", "[memory]") {
+TEST_CASE("version 2: the least of the group and its ancestors, less what each uses", "[bound]") {
   Machine machine;
   machine.mounts("/", "/sys/fs/cgroup", "cgroup2");
   machine.is_in("0::/slurm/job_7\n");
@@ -85,7 +85,7 @@ TEST_CASE("version 2: the least of the group and its ancestors, less what each u
   CHECK(machine.bound() == 0);
 }
 
-TEST_CASE("version 1: where the controller is mounted, and limits that are not visible", "[memory]") {
+TEST_CASE("version 1: where the controller is mounted, and limits that are not visible", "[bound]") {
   Machine machine;
   machine.mounts("/", "/sys/fs/cgroup/cpu", "cgroup", "rw,cpu");
   machine.mounts("/", "/cg\\040roups/memory", "cgroup", "rw,memory");
@@ -103,7 +103,7 @@ TEST_CASE("version 1: where the controller is mounted, and limits that are not v
   CHECK(machine.bound() == 190 * mib);
 }
 
-TEST_CASE("version 1 and version 2 side by side", "[memory]") {
+TEST_CASE("version 1 and version 2 side by side", "[bound]") {
   Machine machine;
   machine.mounts("/", "/sys/fs/cgroup/memory", "cgroup", "rw,memory");
   machine.mounts("/", "/sys/fs/cgroup/unified", "cgroup2");
@@ -115,7 +115,7 @@ TEST_CASE("version 1 and version 2 side by side", "[memory]") {
   CHECK(control_groups("cpu", machine.root()).size() == 2);
 }
 
-TEST_CASE("a group in another namespace: the nearest that is visible counts", "[memory]") {
+TEST_CASE("a group in another namespace: the nearest that is visible counts", "[bound]") {
   Machine machine;
   SECTION("a container sees its own group as the root of the mount") {
     machine.mounts("/docker/x", "/sys/fs/cgroup", "cgroup2");
@@ -161,7 +161,7 @@ TEST_CASE("a group in another namespace: the nearest that is visible counts", "[
   }
 }
 
-TEST_CASE("what is no number limits nothing", "[memory]") {
+TEST_CASE("what is no number limits nothing", "[bound]") {
   Machine machine;
   machine.mounts("/", "/sys/fs/cgroup", "cgroup2");
   machine.is_in("0::/a\nno colon\n:::\n7\n");
@@ -178,7 +178,7 @@ TEST_CASE("what is no number limits nothing", "[memory]") {
   CHECK(machine.bound() == 8192 * mib);
 }
 
-TEST_CASE("this machine's own files can be read", "[memory]") {
+TEST_CASE("this machine's own files can be read", "[bound]") {
   const auto bound = memory_bound();
   CHECK(bound.bytes > 0);
   CHECK_FALSE(bound.source.empty());

@@ -7,6 +7,7 @@
 #include "config/load.hpp"
 
 using efs::config::parse_rate;
+using efs::config::parse_memory;
 using efs::config::parse_size;
 
 TEST_CASE("binary and decimal units") {
