@@ -78,13 +78,13 @@ void Filesystem::remove_container(const Reaped& reaped) {
     }
   }
   closed.reset();
-  const unsigned place = backend_.place_of(reaped.container);
-  const std::uint64_t bytes = reaped.waits ? 0 : backend_.remove(reaped.container).value_or(0);
-  ++removals_;
   KernelView* kernel = kernel_;
-  if (kernel == nullptr) return;
-  kernel->container_removed(reaped.container, bytes);
-  room_.owe(place, bytes);
+  ++removals_;
+  // Owed before: a removal of much hands over the lead, and the next create must wait for it.
+  if (const auto held = backend_.attributes(reaped.container); held && !reaped.waits && kernel != nullptr)
+    room_.owe(backend_.place_of(reaped.container), static_cast<std::uint64_t>(held->st_blocks) * 512);
+  const std::uint64_t bytes = reaped.waits ? 0 : backend_.remove(reaped.container).value_or(0);
+  if (kernel != nullptr) kernel->container_removed(reaped.container, bytes);
 }
 
 void Filesystem::wait_for_removals() const {
@@ -104,7 +104,7 @@ bool Filesystem::free_removed() try {
   }
   slow_work_begins();
   MutexLock turn(freeing_);
-  freed_up_to_ = removals_.load();
+  const auto removals = removals_.load();
   std::vector<Reaped> unopened;
   bool waits = false;
   {
@@ -126,6 +126,7 @@ bool Filesystem::free_removed() try {
   room_.settle();
   if (KernelView* kernel = kernel_) kernel->release_space();
   for (unsigned place = 0; place < backend_.places(); ++place) backend_.at(place).look_again();
+  freed_up_to_ = removals;  // not before: others come here to wait for it
   ++times_freed_;
   return true;
 } catch (const std::bad_alloc&) {  // the kernel's FORGET and tend() free it
