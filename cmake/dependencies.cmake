@@ -11,9 +11,6 @@ pkg_check_modules(fuse3 REQUIRED IMPORTED_TARGET fuse3>=3.10)
 pkg_check_modules(pmem REQUIRED IMPORTED_TARGET libpmem)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 
-# The private prefix of libfuse is not on the loader's path.
-set(CMAKE_BUILD_RPATH ${fuse3_LIBRARY_DIRS})
-
 add_library(efs-spdlog INTERFACE)
 target_link_libraries(efs-spdlog INTERFACE spdlog::spdlog)
 add_library(efs::spdlog ALIAS efs-spdlog)

@@ -10,14 +10,15 @@ get_filename_component(private_prefix "${EFS_PREFIX}" REALPATH)
 set(EFS_BUNDLES_LIBFUSE OFF)
 if(fuse3_LIBRARY_DIRS AND fuse_library_dir MATCHES "^${private_prefix}/")
   set(EFS_BUNDLES_LIBFUSE ON)
-  set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib/efs")
+  set(EFS_INSTALL_RPATH "$ORIGIN/../lib/efs")
+  # The build has it at the same place beside efsd, as a link.
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+  file(CREATE_LINK ${fuse_library_dir} ${CMAKE_BINARY_DIR}/lib/efs SYMBOLIC)
   file(GLOB fuse_sonames ${fuse_library_dir}/libfuse3.so.[0-9] ${fuse_library_dir}/libfuse3.so.[0-9][0-9])
   list(GET fuse_sonames 0 fuse_soname)
   get_filename_component(fuse_file ${fuse_soname} REALPATH)
   get_filename_component(fuse_soname ${fuse_soname} NAME)
   install(FILES ${fuse_file} DESTINATION lib/efs RENAME ${fuse_soname} PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
-else()
-  set(CMAKE_INSTALL_RPATH "")
 endif()
 
 # Pages of every section.

@@ -8,6 +8,7 @@ build=$(cd "${1:?usage: $0 BUILD_DIR [overlay]}" && pwd)
 source=$(cd "$(dirname "$0")/../.." && pwd)
 how=${2:-${EFS_PACKAGE_ROOT:-}}
 . "$source/tests/cli/lib.sh" "$build/bin"
+. "$source/tests/lint/run_paths.sh"
 log=$S/log
 
 # --- make install ---
@@ -24,6 +25,7 @@ check 'and runs with the library' grep -q "$S/dest/usr/" <<<"$(LD_LIBRARY_PATH=$
 check 'nothing outside' test "$(ls "$S/dest")" = usr
 check 'the installed program runs' "$S/dest/usr/bin/efs" --version
 rpath=$(readelf -d "$S/dest/usr/bin/efsd" | sed -n 's/.*R.*PATH.*\[\(.*\)\]/\1/p')
+check 'no other program or library has a path of its own, and none a relative one' test -z "$(relative_run_paths "$S/dest" '$ORIGIN/../lib/efs')$(for file in usr/bin/efs $(cd "$S/dest" && find . -name '*.so*' -type f); do run_path_of "$S/dest/$file"; done)"
 soname=$(readelf -d "$S/dest/usr/bin/efsd" | sed -n 's/.*NEEDED.*\[\(libfuse3[^]]*\)\]/\1/p')
 check 'efsd needs libfuse' test -n "$soname"
 bundled=0

@@ -1,0 +1,15 @@
+# Sourced: where programs and libraries search for libraries (RPATH and RUNPATH), as readelf tells it.
+
+# run_path_of FILE: its entries, one a line; an empty entry, which the loader takes for the working directory, is "(empty)".
+run_path_of() { readelf -d "$1" 2>/dev/null | sed -nE 's/.*\((RPATH|RUNPATH)\).*\[(.*)\]$/\2:/p' | tr ':' '\n' | sed '$d; s/^$/(empty)/'; }
+
+# relative_run_paths DIR [ALLOWED]: "FILE: ENTRY" for each entry in the ELF files below DIR that is neither absolute nor ALLOWED.
+relative_run_paths() {
+  local file entry
+  find "$1" -type f \( -perm /111 -o -name '*.so*' \) -print0 | while IFS= read -r -d '' file; do
+    [ "$(head -c 4 "$file" | tr -d '\177')" = ELF ] || continue
+    run_path_of "$file" | while IFS= read -r entry; do
+      case $entry in /* | "${2:-/}") ;; *) echo "$file: $entry" ;; esac
+    done
+  done
+}
