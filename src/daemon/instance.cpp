@@ -145,9 +145,9 @@ void Instance::fail_with(Json failure) {
 void Instance::tell_failure(Json failure) {
   fail_with(std::move(failure));
   MutexLock lock(mutex_);
-  // Whoever started us is waiting for the reason; give him the time to hear it.
+  // The starter waits for the reason, and has time to hear it. Where it is gone the name is free at once.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!failure_told_ && changed_.wait_until(mutex_, end)) {}
+  while (!failure_told_ && !starter_is_gone_ && changed_.wait_until(mutex_, end)) {}
 }
 
 Status Instance::open_watchers() {

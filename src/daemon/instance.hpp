@@ -176,10 +176,10 @@ class Instance {
   void forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const;
   Status refuse_foreign(const stage::Plan& plan, fs::Staging& staging);
   /// The first thing that could not be made durable or written; the rest is done all the same.
-  /// `in_a_hurry`: nothing is noted of the contents, which takes a look at each file.
-  Status leave_image(image::Left left, bool in_a_hurry = false);
+  /// From `end` on nothing is noted of the contents, which takes a look at each file.
+  Status leave_image(image::Left left, std::optional<Clock::time_point> end = {});
   Status give_store_up();
-  std::string note_contents();
+  std::string note_contents(std::optional<Clock::time_point> end);
   void give_back_what_was_kept(bool in_a_hurry = false);
   void keep_house();
   void tear_down();
@@ -250,6 +250,7 @@ class Instance {
   void end_start();
   /// From here on the end asks the PFS for nothing more. Does not return where leave_without_pfs() has begun.
   void claim_end();
+  std::string why_late() const;
   stage::Receipt receipt_of_what_is_left();
   void fail_with(control::Json failure);
   void tell_failure(control::Json failure);
@@ -301,6 +302,7 @@ class Instance {
   std::string lost_ EFS_GUARDED_BY(mutex_);  // of an earlier instance, in words
   std::map<unsigned, std::string> refusals_ EFS_GUARDED_BY(mutex_);  // by place: why the kernel gives its files no passthrough
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
+  bool starter_is_gone_ EFS_GUARDED_BY(mutex_) = false;  // before the start had ended: the instance is not wanted
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
   bool session_begun_ EFS_GUARDED_BY(mutex_) = false;    // the kernel has come with its first request, and has its answer
   bool session_resumed_ EFS_GUARDED_BY(mutex_) = false;  // of a successor: the kernel can be told of changes

@@ -77,6 +77,7 @@ void Instance::give_up_start() {
   {
     MutexLock lock(mutex_);
     if (options_.takeovers > 0 || state_ >= State::running) return;
+    starter_is_gone_ = true;
   }
   request_stop({.stage_out = false, .keep = keep_image_, .start_only = true, .until = {}, .gone_by = {}});
 }
@@ -228,6 +229,7 @@ Json Instance::status_now() {
   status["tasks"] = tasks_->list();
   for (auto& task : status["tasks"]) tell_turn(task);
   MutexLock lock(mutex_);
+  if (starter_is_gone_) status["given_up"] = true;
   if (state_ == State::unsaved && last_outcome_.contains("summary")) status["error"] = last_outcome_["summary"];
   if (const auto& in = staged_in_) status["staged_in"] = {{"files", in->files}, {"bytes", in->bytes}, {"bytes_read", in->bytes - in->bytes_reused}, {"files_reused", in->files_reused}, {"bytes_reused", in->bytes_reused}, {"files_away", in->files_away}, {"skipped", in->skipped.size()}, {"skipped_first", first_of(in->skipped)}};
   if (!lost_.empty()) status["lost_before"] = lost_;

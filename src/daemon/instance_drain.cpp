@@ -23,7 +23,7 @@ Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
   Status unmounted = unmount_for(request);
   if (!unmounted && idle && may_drain(request, unmounted.error())) {
     const auto outcome = drain(request);
-    drained = outcome ? outcome->value("summary", outcome->value("error", "")) : "nothing, for the PFS did not answer in time, or there was none left";
+    drained = outcome ? outcome->value("summary", outcome->value("error", "")) : "nothing: the PFS did not answer in time, or there were too many files to list";
     unmounted = unmount_for(request);
   }
   if (!unmounted) return unmounted;

@@ -26,6 +26,8 @@ constexpr auto patience = std::chrono::seconds(5);
 // For answers that are on their way to whoever asked for the stop.
 constexpr auto farewell = std::chrono::milliseconds(500);
 constexpr auto longest_farewell = std::chrono::seconds(30);
+// To name what is left, where the time is over already.
+constexpr auto time_to_list = std::chrono::milliseconds(500);
 // What a start that is given up may still take.
 constexpr auto patience_with_start = std::chrono::seconds(10);
 
@@ -55,22 +57,32 @@ bool Instance::must_leave() {
   return leaving_;
 }
 
-// What the PFS has is not known, for nobody is told by it.
+// The PFS is not to blame for what the daemon has computed too long.
+std::string Instance::why_late() const {
+  return progress_.listing ? "the deadline passed while the files were listed" : "the PFS did not answer in time";
+}
+
+// What the PFS has is not known: it has not answered.
 stage::Receipt Instance::receipt_of_what_is_left() {
   stage::Receipt receipt = stage::failed_receipt(options_.config, "");
-  const auto items = fs::Staging(*filesystem_).walk();
-  if (!items) {
-    receipt.reason = "the PFS did not answer in time, and the buffer cannot be read: " + describe(items.error());
+  const std::string why = why_late();
+  const auto is_over = [end = Clock::now() + time_to_list] { return Clock::now() >= end; };
+  const auto items = fs::Staging(*filesystem_).walk({}, is_over);
+  if (!items && items.error().code == ECANCELED) {
+    receipt.reason = why + ", and there are too many files to list them: all are in the buffer";
+  } else if (!items) {
+    receipt.reason = why + ", and the buffer cannot be read: " + describe(items.error());
   } else {
     auto [directories, outgoing, settled] = stage::select_outgoing(options_.config, *items);
-    if (outgoing.empty()) receipt.reason = "the PFS did not answer in time";  // when all had been booked as being back
+    if (outgoing.empty()) receipt.reason = why;  // when all had been booked as being back
+    std::size_t not_tried = 0;
     for (const auto* item : outgoing) {
       stage::ReceiptEntry entry;
       entry.path = item->path;
       entry.action = stage::Action::not_saved;
       entry.bytes = S_ISREG(item->attributes.st_mode) ? static_cast<std::uint64_t>(item->attributes.st_size) : 0;
-      entry.reason = "the PFS did not answer in time: nothing says whether it is back";
-      receipt.entries.push_back(std::move(entry));
+      entry.reason = why + ": nothing says whether it is back";
+      stage::add_or_count(receipt, std::move(entry), not_tried, stage::Options().most_not_tried);
     }
     std::ranges::move(settled, std::back_inserter(receipt.entries));
   }
@@ -84,9 +96,9 @@ Json Instance::leave_what_is_left() {
   supervisor_.keep_store(true);
   auto receipt = std::make_shared<const stage::Receipt>(receipt_of_what_is_left());
   Json outcome = control::result_line({{"staged_out", true}, {"exit", std::max(1, stage::exit_code(*receipt))}, {"image", store_.path}, {"lingers", true}, {"conflicts", receipt->totals.conflict}, {"replaced", receipt->totals.replaced}});
-  std::string note = "The PFS did not answer in time.\n";
+  std::string note = progress_.listing ? "The deadline passed while the files were listed.\n" : "The PFS did not answer in time.\n";
   if (const std::string file = options_.directory + "/receipt.json"; stage::write_receipt(*receipt, file, stage::posix_pfs())) outcome["receipt_file"] = file;
-  if (const Status left = leave_image(image::Left::unsaved, true); !left) note += printable(describe(left.error())) + "\n";
+  if (const Status left = leave_image(image::Left::unsaved, Clock::now()); !left) note += printable(describe(left.error())) + "\n";
   outcome["summary"] = stage::describe(*receipt) + note;
   MutexLock lock(mutex_);
   last_receipt_ = std::move(receipt);
@@ -97,7 +109,7 @@ Json Instance::drop_what_is_left(const StopRequest& request) {
   keep_image_ = request.keep;
   supervisor_.keep_store(request.keep);
   if (keep_image_) {
-    (void)leave_image(image::Left::unsaved, true);
+    (void)leave_image(image::Left::unsaved, Clock::now());
   } else {
     note_left(image::Left::over);
     (void)image::begin_removal(store_.metadata.get());
@@ -128,7 +140,7 @@ void Instance::leave_without_pfs() noexcept try {
   }
   std::this_thread::sleep_for(farewell);
   close_socket();
-  log::error("event=left_without_pfs store={} reason=\"time is up, and a call to the PFS has not come back\"", store_.path);
+  log::error("event=left_without_pfs store={} reason=\"{}\"", store_.path, why_late());
   enter(State::ended);
   close_watchers(0);
   ::_exit(0);

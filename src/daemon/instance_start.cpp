@@ -357,7 +357,7 @@ std::uint64_t Instance::spare_in_cache() {
 
 // A start on what was kept has failed before anybody could change it: it is kept as before, for the next.
 void Instance::give_back_what_was_kept(bool in_a_hurry) {
-  if (filesystem_ && !session_ && store_.left && store_.manifest.left != image::Left::in_use) (void)leave_image(store_.manifest.left, in_a_hurry);  // logged
+  if (filesystem_ && !session_ && store_.left && store_.manifest.left != image::Left::in_use) (void)leave_image(store_.manifest.left, in_a_hurry ? std::optional(Clock::now()) : std::nullopt);  // logged
 }
 
 // On a store that outlives the machine: group commit, and booking what has reached the medium.

@@ -118,7 +118,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     }
     keep_image_ = request.keep;
     Status left;
-    if (keep_image_) left = leave_image(image::Left::unsaved);
+    if (keep_image_) left = leave_image(image::Left::unsaved, request.gone_by);
     else left = give_store_up();
     log::info("event=stopped stage_out=no store={}", keep_image_ || !left ? "kept" : "dropped");
     finish_stop(request, left ? control::result_line({{"staged_out", false}}) : control::error_line(left.error()));
@@ -134,15 +134,15 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
   return false;
 }
 
-Status Instance::leave_image(image::Left left, bool in_a_hurry) {
+Status Instance::leave_image(image::Left left, std::optional<Clock::time_point> end) {
   if (const Status done = filesystem_->settle(); !done) log::warn("event=not_settled reason=\"{}\"", describe(done.error()));
   const Status synced = filesystem_->fsync_metadata();
   if (!synced) log::error("event=journal_not_synced reason=\"{}\"", describe(synced.error()));
   Standing standing{.left = left, .journal_to = synced ? filesystem_->durable_records() : 0};
-  if (!in_a_hurry) {
+  if (!end || Clock::now() < *end) {
     // A successor may find that it was left already: the manifest must not name a list that is being replaced.
     if (!store_.manifest.contents.empty()) EFS_TRY(write_manifests(store_, options_.config, options_.directory, standing));
-    standing.contents = note_contents();
+    standing.contents = note_contents(end);
   }
   const Status written = write_manifests(store_, options_.config, options_.directory, standing);
   if (!written) log::error("event=manifest_not_written reason=\"{}\"", describe(written.error()));
@@ -152,11 +152,12 @@ Status Instance::leave_image(image::Left left, bool in_a_hurry) {
 }
 
 // Without it the image is as good, and only says less of who changes it.
-std::string Instance::note_contents() try {
+std::string Instance::note_contents(std::optional<Clock::time_point> end) try {
   fs::Staging staging(*filesystem_);
-  auto items = staging.walk();
+  const auto is_over = [&] { return end && Clock::now() >= *end; };
+  auto items = staging.walk({}, is_over);
   // Who was cut off, by us, by root or by the death of an earlier instance, may write on. After an unmount the kernel takes a moment to let go.
-  const auto begin = std::chrono::steady_clock::now(), patient_until = begin + std::chrono::seconds(1), tired_at = begin + std::chrono::seconds(3);
+  const auto begin = std::chrono::steady_clock::now(), patient_until = begin + std::chrono::seconds(1), tired_at = std::min(begin + std::chrono::seconds(3), end.value_or(Clock::time_point::max()));
   const auto may_change = [&](const fs::WalkItem& item) {
     if (!S_ISREG(item.attributes.st_mode)) return false;
     if (std::chrono::steady_clock::now() >= tired_at) return !staging.is_counted_quiet(item.ino);  // of hundreds of thousands the last ones are not known
@@ -167,6 +168,8 @@ std::string Instance::note_contents() try {
     return false;
   };
   if (items) std::erase_if(*items, may_change);
+  const bool is_late = items && is_over() && items->size() >= fs::many_names;
+  if (is_late) items = fail(ECANCELED, "there was no time for it");
   const auto noted = items ? image::write_contents(store_.metadata.get(), *items) : std::unexpected(items.error());
   if (noted) return *noted;
   log::warn("event=contents_not_noted reason=\"{}\"", describe(noted.error()));
@@ -244,7 +247,8 @@ void Instance::tell_lost_content(stage::Receipt& receipt) {
 bool Instance::stage_out(const StopRequest& request) {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
-  stage::StagingBuffer buffer(staging, stage::Writers::refused);
+  const auto is_over = [this] { return progress_.cancel.load(); };
+  stage::StagingBuffer buffer(staging, stage::Writers::refused, is_over);
   {
     MutexLock lock(mutex_);
     progress_.time_is_up = request.until && *request.until <= std::chrono::steady_clock::now();
@@ -256,6 +260,7 @@ bool Instance::stage_out(const StopRequest& request) {
   if (request.until) alarm = cancel_at(*request.until);
   const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_, turn_limits(request));
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
+  progress_.listing = false;
   receipt.retries = pfs.retried();
   {
     MutexLock lock(mutex_);
@@ -290,7 +295,7 @@ bool Instance::stage_out(const StopRequest& request) {
     if (const Status given_up = give_store_up(); !given_up) outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + printable(describe(given_up.error())) + "\n";
   }
   if (over && keep_image_) {
-    if (const Status left = leave_image(is_all_back ? image::Left::kept : image::Left::unsaved); !left) {
+    if (const Status left = leave_image(is_all_back ? image::Left::kept : image::Left::unsaved, request.gone_by); !left) {
       outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));
       if (code == 0) code = 1;
     }

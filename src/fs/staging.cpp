@@ -21,6 +21,8 @@ Result<HeldFile> held(std::uint64_t ino, Result<std::shared_ptr<Container>> cont
   return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
 }
 
+std::unexpected<Error> out_of_time() { return fail(ECANCELED, "there was no time to list the files"); }
+
 }  // namespace
 
 Result<Place> locate(const Namespace& names, const std::string& path) {
@@ -346,11 +348,13 @@ void Staging::find_copy(const Inode& inode, WalkItem& item) const {
   }
 }
 
-Result<std::vector<WalkItem>> Staging::walk(const std::string& below) {
+Result<std::vector<WalkItem>> Staging::walk(const std::string& below, const IsOver& is_over) {
   ReadLock lock(filesystem_.mutex_);
   auto start = start_of_walk(below);
   if (!start) return std::unexpected(start.error());
-  auto items = items_of(steps_of(std::move(*start)));
+  const auto steps = steps_of(std::move(*start), is_over);
+  if (!steps) return std::unexpected(steps.error());
+  auto items = items_of(*steps, is_over);
   if (items) find_replaced(*items);
   return items;
 }
@@ -389,10 +393,11 @@ Result<std::vector<WalkItem>> Staging::unchanged(const std::function<bool(const 
 }
 
 // What takes the time is asking for the attributes of so many containers.
-Result<std::vector<WalkItem>> Staging::items_of(const std::vector<WalkStep>& steps) const {
+Result<std::vector<WalkItem>> Staging::items_of(const std::vector<WalkStep>& steps, const IsOver& is_over) const {
   filesystem_.mutex_.assert_held_shared();
   std::vector<WalkItem> items(steps.size());
   EFS_TRY(side_by_side(steps.size(), 1024, [&](std::size_t begin, std::size_t end) -> Status {
+    if (steps.size() >= many_names && is_over && is_over()) return out_of_time();
     for (std::size_t i = begin; i < end; ++i) {
       items[i] = item_of(steps[i]);
     }
@@ -402,7 +407,7 @@ Result<std::vector<WalkItem>> Staging::items_of(const std::vector<WalkStep>& ste
 }
 
 /// Parents before children, names in byte order, without the root.
-std::vector<Staging::WalkStep> Staging::steps_of(WalkStep start) const {
+Result<std::vector<Staging::WalkStep>> Staging::steps_of(WalkStep start, const IsOver& is_over) const {
   filesystem_.mutex_.assert_held_shared();
   std::vector<WalkStep> steps;
   // Depth first with a stack of our own: a deep tree must not end the process.
@@ -424,6 +429,7 @@ std::vector<Staging::WalkStep> Staging::steps_of(WalkStep start) const {
       for (const auto& [name, child] : children) stack.push_back({filesystem_.names_.find(child), step.path.empty() ? std::string(name) : step.path + "/" + std::string(name), keep, keep_path, step.inode});
     }
     if (step.inode->ino != root_ino) steps.push_back(std::move(step));
+    if (steps.size() % many_names == many_names - 1 && is_over && is_over()) return out_of_time();
   }
   return steps;
 }

@@ -80,6 +80,11 @@ struct StagedFile {
   std::map<std::string, std::string> xattrs{};
 };
 
+/// Has the time passed that work on many names has? Called by several threads.
+using IsOver = std::function<bool()>;
+/// Fewer names than these are listed in any case: that takes milliseconds.
+inline constexpr std::size_t many_names = 16384;
+
 /// One name of the namespace, as walk() reports it.
 struct WalkItem {
   std::string path;  // relative to the root: "a/b"; the root itself is not reported
@@ -206,7 +211,8 @@ class Staging {
 
   /// The whole namespace, parents before children, names in byte order; or `below` and what is in it: ENOENT,
   /// ENOTDIR where there is none.
-  Result<std::vector<WalkItem>> walk(const std::string& below = {});
+  /// ECANCELED once `is_over` says so: it is asked again and again, and only where there are many names.
+  Result<std::vector<WalkItem>> walk(const std::string& below = {}, const IsOver& is_over = {});
 
   /// Of that, those of `paths` that are there (still), in their order.
   Result<std::vector<WalkItem>> look(std::span<const std::string> paths);
@@ -298,8 +304,8 @@ class Staging {
   // Under the namespace lock.
   Status publish_one(const StagedFile& file);
   Result<WalkStep> start_of_walk(const std::string& below) const;
-  std::vector<WalkStep> steps_of(WalkStep start) const;
-  Result<std::vector<WalkItem>> items_of(const std::vector<WalkStep>& steps) const;
+  Result<std::vector<WalkStep>> steps_of(WalkStep start, const IsOver& is_over) const;
+  Result<std::vector<WalkItem>> items_of(const std::vector<WalkStep>& steps, const IsOver& is_over = {}) const;
   WalkItem gone_item(const std::string& path, const GoneInput& input) const;
   bool is_missing(const std::string& path) const;
   Status may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const;

@@ -124,7 +124,9 @@ enum class Writers : std::uint8_t { possible, refused };
 /// The real buffer. Does not own the Staging, which must outlive it.
 class StagingBuffer final : public PlainBuffer {
  public:
-  explicit StagingBuffer(fs::Staging& staging, Writers writers = Writers::possible) : staging_(staging), writers_(writers) {}
+  /// `is_over`: when walk() ends without having listed all, see fs::Staging.
+  explicit StagingBuffer(fs::Staging& staging, Writers writers = Writers::possible, fs::IsOver is_over = {})
+      : staging_(staging), writers_(writers), is_over_(std::move(is_over)) {}
   Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
   Result<fs::HeldFile> begin_open_file_at(unsigned place) override { return staging_.begin_open_file_at(place); }
   Result<fs::HeldFile> adopt_file(int fd) override { return staging_.adopt_file(fd); }
@@ -143,7 +145,7 @@ class StagingBuffer final : public PlainBuffer {
                       const fs::StagedAttributes& attributes) override {
     return staging_.make_symlink(path, target, attributes);
   }
-  Result<std::vector<fs::WalkItem>> walk() override { return staging_.walk(); }
+  Result<std::vector<fs::WalkItem>> walk() override { return staging_.walk({}, is_over_); }
   Result<std::vector<fs::WalkItem>> look(const Plan& plan) override {
     std::vector<fs::WalkItem> items;
     std::string missing;  // a directory, with a slash behind it: parents come first, and nothing below it is there
@@ -168,6 +170,7 @@ class StagingBuffer final : public PlainBuffer {
 
   fs::Staging& staging_;
   const Writers writers_;
+  const fs::IsOver is_over_;
   const std::chrono::steady_clock::time_point let_go_by_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   Mutex mutex_;  // rank 6; what we hold ourselves would look like a writer: one look at a time, and none at what is held
   std::unordered_set<std::uint64_t> quiet_ EFS_GUARDED_BY(mutex_);  // nobody writes to them

@@ -22,6 +22,7 @@ struct Options {
   std::uint64_t transfer_size = 2U << 20U;  // bytes per PFS request
   // Stage-out: what is made durable together; an eighth of it where time may run out.
   std::uint64_t batch_bytes = 1U << 30U;
+  std::size_t most_not_tried = 100'000;     // stage-out: named in the receipt, of what a deadline left
   bool by_rank = false;  // stage-out: in the order of the job file's rules, where time may run out
   std::string partial_tag = {};  // stage-out: of the store that it comes from (partial_tag_of())
   bool has_a_past = false;       // stage-out: an earlier process of the store may have been killed at work, or a transfer of this one have failed where it could not clean up

@@ -28,6 +28,7 @@ struct Progress {
   std::atomic<std::uint64_t> files_done{0};
   alignas(cache_line) std::atomic<bool> cancel{false};
   std::atomic<bool> time_is_up{false};  // why; set before
+  std::atomic<bool> listing{false};     // it computes: no call to the PFS is under way
   std::atomic<std::uint64_t> bytes_total{0};
   std::atomic<std::uint64_t> files_total{0};
   std::atomic<Nanoseconds> started{0};

@@ -190,6 +190,7 @@ std::string json_text(const Receipt& receipt) {
   json.number("retries", receipt.retries);
   if (receipt.staged_in) append_staged_in(json, *receipt.staged_in);
   append_totals(json, receipt.totals);
+  if (receipt.unlisted > 0) json.number("unlisted", receipt.unlisted);
   json.begin("entries", '[');
   for (const auto& entry : receipt.entries) {
     text += &entry == receipt.entries.data() ? "\n" : ",\n";
@@ -244,7 +245,11 @@ void list_names(std::string& text, const Receipt& receipt, Action action, std::s
     ++listed;
     text += std::string("  ") + name_of(action) + ": " + escaped(entry.path) + (entry.reason.empty() ? "" : ": " + printable(entry.reason)) + "\n";
   }
-  if (all > listed) text += "  ... and " + std::to_string(all - listed) + " more " + name_of(action) + (names == names_shown ? " (all are in the receipt)\n" : "\n");
+  const std::uint64_t unlisted = action == Action::not_saved ? receipt.unlisted : 0;
+  if (all + unlisted == listed) return;
+  const char* in_receipt = unlisted > 0 ? " (the receipt names a part of them)" : " (all are in the receipt)";
+  text += "  ... and " + std::to_string(all + unlisted - listed) + " more " + name_of(action);
+  text += std::string(names == names_shown ? in_receipt : "") + "\n";
 }
 
 }  // namespace
@@ -283,6 +288,15 @@ const char* name_of(Verdict verdict) {
   return "failed";
 }
 
+void add_or_count(Receipt& receipt, ReceiptEntry entry, std::size_t& not_tried, std::size_t most) {
+  if (entry.action == Action::not_saved && ++not_tried > most) {
+    ++receipt.unlisted;
+    receipt.unlisted_bytes += entry.bytes;
+    return;
+  }
+  receipt.entries.push_back(std::move(entry));
+}
+
 void settle(Receipt& receipt) {
   if (!std::ranges::is_sorted(receipt.entries, {}, &ReceiptEntry::path)) std::ranges::sort(receipt.entries, {}, &ReceiptEntry::path);
   receipt.totals = {};
@@ -292,6 +306,8 @@ void settle(Receipt& receipt) {
     if (entry.action == Action::staged_out && entry.replaced) ++receipt.totals.replaced;
     if (left_behind(entry.action)) receipt.totals.bytes_left += entry.bytes;
   }
+  receipt.totals.not_saved += receipt.unlisted;
+  receipt.totals.bytes_left += receipt.unlisted_bytes;
   const auto& totals = receipt.totals;
   const bool lost = totals.failed + totals.conflict + totals.not_saved > 0;
   if (!receipt.reason.empty() || (lost && totals.staged_out + totals.kept + totals.removed == 0)) {

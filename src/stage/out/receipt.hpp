@@ -86,13 +86,19 @@ struct Receipt {
   std::uint64_t retries = 0;  // repeated calls to the PFS
   std::string note;    // where it comes from, if not from a running instance
   std::string way_out = "retry: efs stop";  // how what is left comes out, without the name of the job
+  /// not-saved, counted and not among the entries: time was up, and there are too many to name
+  std::uint64_t unlisted = 0, unlisted_bytes = 0;
   std::uint64_t lost = 0;  // of what is left: the buffer has not got it any more, and there is no way out; not in the file
   std::optional<StagedIn> staged_in;  // where the process that staged in is the one that stages out
   ReceiptTotals totals;
   std::vector<ReceiptEntry> entries;  // byte order of paths
 };
 
-/// Sorts the entries and derives totals and verdict from them (and from `reason`).
+/// Adds the entry. A not-saved one is only counted if `most` of them are listed. `not_tried`: their number
+/// so far.
+void add_or_count(Receipt& receipt, ReceiptEntry entry, std::size_t& not_tried, std::size_t most);
+
+/// Sorts the entries and derives totals and verdict from them (and from `reason` and `unlisted`).
 void settle(Receipt& receipt);
 
 /// Of one that could not even begin, or ended with an exception.

@@ -56,21 +56,38 @@ class StageOut {
     receipt_.results_dir = config_.results_dir;
     receipt_.read_back = config_.verify == config::Verify::read_back;
     receipt_.started = wall_clock();
+    progress_.listing = true;
     if (auto items = buffer_.walk()) {
       if (const auto doubt = choose_attributes(config_, *items); !doubt.empty()) tell(doubt);
       if (buffer_.is_at_rest()) look_for_copies(*items);
       auto gone = config_.deletions == config::Deletions::propagate ? buffer_.gone() : std::vector<fs::WalkItem>();
       if (in_place_) note_siblings(*items, gone);
       stage(*items, std::move(gone));
+    } else if (progress_.cancel && items.error().code == ECANCELED) {
+      receipt_.reason = not_listed();
     } else {
       receipt_.reason = "the buffer cannot be read: " + describe(items.error());
     }
+    progress_.listing = true;
     receipt_.ended = wall_clock();
     settle(receipt_);
     return std::move(receipt_);
   }
 
  private:
+  std::string not_listed() const {
+    return std::string(progress_.time_is_up ? "the deadline passed" : "it was cancelled") +
+           " while the files were listed: none was brought out, and all are in the buffer";
+  }
+
+  /// Is the time over before the first of many files? To name them would take as long as to list them.
+  bool gives_up(const std::vector<fs::WalkItem>& items) {
+    if (!progress_.cancel || items.size() < fs::many_names) return false;
+    receipt_.entries.clear();
+    receipt_.reason = not_listed();
+    return true;
+  }
+
   /// A clean result that results-dir does not have any more is nowhere but here: it has to be brought out again, and so has one
   /// of which that cannot be told, or that another node may have replaced.
   void look_for_copies(std::vector<fs::WalkItem>& items) {
@@ -79,6 +96,7 @@ class StageOut {
       if (item.saved && !item.dirty) saved.push_back(&item);
     }
     if (saved.empty() || config_.results_dir.empty()) return;
+    progress_.listing = false;
     const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
     crew_.run(saved.size(), looks_in_a_row, [&](std::size_t begin, std::size_t end) {
       DirectoryCursor directories([&](const std::string& path) { return pfs_.open_beneath(top->get(), path, passage_flags); });
@@ -90,6 +108,7 @@ class StageOut {
         item->dirty = true;
       }
     });
+    progress_.listing = true;
   }
 
   /// A node that was started after this one had brought the result out takes it for an earlier run's. (What several nodes have is
@@ -110,10 +129,14 @@ class StageOut {
   }
 
   void stage(const std::vector<fs::WalkItem>& items, std::vector<fs::WalkItem> gone) {
+    if (gives_up(items)) return;
     Selection selection = select_outgoing(config_, items, options_.by_rank);
+    if (gives_up(items)) return;
     receipt_.entries = std::move(selection.settled);
     refuse_overwritten(items);
     list_outgoing(std::move(selection.outgoing), items);
+    if (gives_up(items)) return;
+    progress_.listing = false;
     auto removed = deletions_.due(removed_inputs(config_, std::move(gone)));
     add(deletions_.leave(take_dropped(config_, items, removed)));
     reserve(removed);
@@ -143,8 +166,12 @@ class StageOut {
       }
       add(ResultDirectories::leave(selection.directories, receipt_.reason));
     }
+    std::size_t not_tried = 0;
     for (auto* list : {&outgoing_, &further_names_}) {
-      for (auto& out : *list) receipt_.entries.push_back(std::move(out.entry));
+      for (auto& out : *list) {
+        const std::size_t most = progress_.time_is_up ? options_.most_not_tried : SIZE_MAX;
+        add_or_count(receipt_, std::move(out.entry), not_tried, most);
+      }
     }
   }
 

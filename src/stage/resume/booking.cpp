@@ -29,7 +29,7 @@ void Booking::saved(const Receipt& receipt) {
     const bool is_back = entry.action == Action::staged_out || entry.action == Action::kept;
     if (is_back && (entry.placed_as.empty() || entry.placed_as == config::result_path(config_, entry.path))) back.push_back(entry.path);
   }
-  const auto items = staging_.walk();
+  const auto items = staging_.look(back);
   if (!items) return tell("", items.error());
   book(back, *items, &fs::Staging::mark_saved);
   if (removed.empty()) return;

@@ -460,3 +460,22 @@ TEST_CASE("of a large directory every name is doubted once") {
   CHECK(kernel.names.size() == many);
   CHECK(std::set<std::string>(kernel.names.begin(), kernel.names.end()).size() == many);
 }
+
+TEST_CASE("walk: many names are not listed to the end when the time is over, few are", "[fs][staging]") {
+  LiveBuffer buffer;
+  int asked = 0;
+  const auto is_over = [&] { return ++asked > 0; };
+  const auto make = [&](std::size_t from, std::size_t to) {
+    const fs::StagedAttributes attributes{.mode = 0777, .atime = 7, .mtime = 8};
+    for (std::size_t i = from; i < to; ++i) REQUIRE(buffer.staging->make_symlink("l" + std::to_string(i), "t", attributes));
+  };
+  make(0, 100);
+  CHECK(buffer.staging->walk({}, is_over)->size() == 100);
+  CHECK(asked == 0);
+  make(100, fs::many_names);
+  const auto items = buffer.staging->walk({}, is_over);
+  REQUIRE(!items);
+  CHECK(items.error().code == ECANCELED);
+  CHECK(asked > 0);
+  CHECK(buffer.staging->walk()->size() == fs::many_names);
+}

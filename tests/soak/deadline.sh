@@ -1,0 +1,44 @@
+#!/bin/bash
+# A stop with a deadline of an instance that has many files: it is gone within the deadline and two seconds, and blames nothing that
+# was not in the way. Then a start on what was left. Real time, so on a machine that is otherwise idle; takes minutes.
+#   deadline.sh BIN_DIR [COUNT]          as root, with some GiB of free memory
+#   LATE=2: seconds behind the deadline
+set -uo pipefail
+COUNT=${2:-1000000}
+LATE=${LATE:-2}
+CAPACITY=${CAPACITY:-16 GiB}
+. "$(dirname "$0")/../cli/lib.sh" "${1:-build/bin}"
+
+clock() { python3 -c 'import time; print(time.monotonic())'; }
+since() { python3 -c 'import sys, time; print("%.1f" % (time.monotonic() - float(sys.argv[1])))' "$1"; }
+at_most() { python3 -c 'import sys; sys.exit(float(sys.argv[1]) > float(sys.argv[2]))' "$1" "$2"; }
+load() { cut -d' ' -f1-3 /proc/loadavg; }
+make() { python3 - "$MNT" "$COUNT" <<'END'
+import os, sys
+mount, count = sys.argv[1], int(sys.argv[2])
+for i in range(count):
+    if i % 10000 == 0: os.mkdir(f"{mount}/d{i // 10000}")
+    os.close(os.open(f"{mount}/d{i // 10000}/f{i}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+END
+}
+count() { find "$MNT" -type f | wc -l; }
+
+for deadline in 1 5; do
+  fresh "late$deadline" 'resources: []'
+  started "$JOB"; log=$EFS_RUNTIME_DIR/$NAME/efsd.log
+  check "$COUNT files" make
+  before=$(load) begin=$(clock)
+  said=$("$EFS" stop --keep --deadline "$deadline" "$NAME" 2>&1); code=$?
+  took=$(since "$begin")
+  echo "   stop --keep --deadline $deadline, $COUNT files: $took s (load $before)"
+  check "deadline $deadline: in time" at_most "$took" $((deadline + LATE))
+  check "deadline $deadline: not all are back" test "$code" != 0
+  check "deadline $deadline: the PFS is not blamed" bash -c '! grep -q "PFS did not answer" <<<"$1"' - "$said"
+  check_not "deadline $deadline: nothing was left behind" grep -q 'event=left_without_pfs' "$log"
+  before=$(load) begin=$(clock)
+  check "deadline $deadline: a start goes on" "$EFS" start "$JOB"
+  echo "   start on what was left: $(since "$begin") s (load $before)"
+  check "deadline $deadline: with every file" test "$(count)" = "$COUNT"
+  check 'stop' "$EFS" stop --no-stage-out "$NAME"
+done
+finish
