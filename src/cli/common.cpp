@@ -16,6 +16,7 @@
 #include "base/text.hpp"
 #include "base/user.hpp"
 #include "cli/cli.hpp"
+#include "cli/output.hpp"
 #include "cli/slurm_site.hpp"
 #include "config/start_command.hpp"
 #include "control/asking.hpp"
@@ -83,7 +84,7 @@ int as_user(World& world, const User& user, const std::function<int()>& work) {
     int code = exit_failure;
     if (const Status done = become(user, true); done) code = work();
     else report(world, done.error());
-    world.out.flush();
+    code = finish_output(world, code);
     world.err.flush();
     ::_exit(code);
   }

@@ -14,6 +14,7 @@
 #include "base/standard_fds.hpp"
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/output.hpp"
 #include "cli/words.hpp"
 #include "config/read_file.hpp"
 #include "config/site.hpp"
@@ -190,12 +191,7 @@ void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
   paths(set_verb, true);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  efs::fill_standard_fds();
-  (void)efs::log::setup("", "warn");  // standard output is for the answer
-  World world{std::cout, std::cerr, ::isatty(2) == 1, false};
+int run_verb_of(World& world, int argc, char** argv) {
   JobArguments job;
   std::vector<std::string> command;
   FileArguments files;
@@ -320,7 +316,7 @@ int main(int argc, char** argv) {
     for (auto* list : {&command, &files.paths, &cleaning.which, &caching.paths}) std::ranges::for_each(*list, unguard);
     if (app.got_subcommand(run_verb) && command.empty()) throw CLI::RequiredError("command");
   } catch (const CLI::ParseError& problem) {
-    if (problem.get_exit_code() == 0) return app.exit(problem, std::cout, std::cerr);  // --help, --version
+    if (problem.get_exit_code() == 0) return app.exit(problem, world.out, world.err);  // --help, --version
     std::string text = refusal(app, words, problem.what());
     std::erase(text, guard);
     return refused(text);
@@ -341,4 +337,19 @@ int main(int argc, char** argv) {
   } catch (const std::exception& problem) {
     return report(world, {EIO, std::string("internal error: ") + problem.what()});
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  efs::fill_standard_fds();
+  (void)efs::log::setup("", "warn");  // standard output is for the answer
+  OutputBuffer buffer(STDOUT_FILENO);
+  std::ostream out(&buffer);
+  if (::isatty(STDOUT_FILENO) == 1) out << std::unitbuf;
+  std::cerr.tie(&out);
+  World world{out, std::cerr, ::isatty(STDERR_FILENO) == 1, false};
+  const int code = finish_output(world, run_verb_of(world, argc, argv));
+  std::cerr.tie(nullptr);
+  return code;
 }

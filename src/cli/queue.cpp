@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/output.hpp"
 #include "cli/slurm_site.hpp"
 #include "queue/overview.hpp"
 
@@ -40,8 +41,7 @@ int queue(World& world, const std::string& given) {
   const pid_t child = ::fork();
   if (child < 0) return report(world, fail_errno("fork").error());
   if (child == 0) {
-    const int code = show_queue(world, directory);
-    world.out.flush();
+    const int code = finish_output(world, show_queue(world, directory));
     world.err.flush();
     ::_exit(code);
   }

@@ -86,7 +86,7 @@ int top(World& world, const TopArguments& arguments) {
       print_row(world.out, look, once ? nullptr : last == before.end() ? &look : &last->second);
     }
     world.out << (now.empty() ? "no instance is running\n" : "READ and WRITTEN are of the daemon's path: passthrough I/O is the kernel's and not counted.\n") << std::flush;
-    if (once) return exit_good;
+    if (once || !world.out) return exit_good;
     before = std::move(now);
     std::this_thread::sleep_for(std::chrono::duration<double>(arguments.interval));
   }
